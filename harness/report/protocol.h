@@ -1,0 +1,46 @@
+// What the front and a worker say to each other: one JSON object a line, over a socket pair the worker inherits (DPBENCH_FD).
+//
+//   front -> every rank   {"do":"run","case":{..},"sampling":{..},"launch":0,"check":true}
+//                         {"do":"check","case":{..},"filter":"RE","seeds":1,"form":"short|long","dump":"DIR"}
+//                         {"do":"quit"}
+//   rank -> front         {"event":"ready","rank":0,"pid":1,"torch":"2.11.0","cuda_devices":[..]}
+//                         {"event":"ran","case":"ID","record":{..},"checks":[..]}         checks: rank 0 alone
+//                         {"event":"checked","case":"ID","checks":[..]}                   rank 0 alone fills it
+//                         {"event":"failed","case":"ID","rank":0,"kind":"usage|unavailable|oom|nan|failure","reason":".."}
+//
+// Variables of a worker: RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE, DPBENCH_FD, DPBENCH_RUN_DIR (private directory of
+// the run: the rendezvous file "store", segments, shared rows), DPBENCH_GROUP (prefix of this group's keys), DPBENCH_BACKEND,
+// DPBENCH_DEVICE, DPBENCH_THREADS, DPBENCH_TIMEOUT_S, DPBENCH_PLUGINS (':' between), DPBENCH_PROGRESS (file of `Progress`, by rank).
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/report/case.h"
+
+namespace dpbench {
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const CaseSpec& spec);
+Json to_json(const Sampling& sampling);
+Json to_json(const RankRecord& record);
+Json to_json(const CheckRow& row);
+CaseSpec case_from_json(const Json& json);
+Sampling sampling_from_json(const Json& json);
+RankRecord rank_record_from_json(const Json& json);
+CheckRow check_row_from_json(const Json& json);
+
+// Parses one line of the protocol or a file's text: rejects what is not UTF-8, NaN, duplicate keys, nesting beyond 64.
+Json parse_json(const std::string& text, const std::string& what);
+
+// A rank's sign of life, in a page that the front maps: whoever has the smallest (step, beat) is the one that is stuck.
+struct alignas(64) Progress {
+  std::atomic<int64_t> step{0};
+  std::atomic<int64_t> beat{0};  // any advance at all: a collective entered, a phase done
+};
+
+}  // namespace dpbench

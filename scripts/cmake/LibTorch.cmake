@@ -1,0 +1,32 @@
+# dpbench::torch: LibTorch as found or fetched by scripts/find-torch, the CPU libraries alone.
+# DPBENCH_TORCH (cache or environment): an unpacked libtorch, or the torch folder of a Python environment.
+if(NOT DPBENCH_TORCH AND DEFINED ENV{DPBENCH_TORCH})
+  set(DPBENCH_TORCH "$ENV{DPBENCH_TORCH}")
+endif()
+if(NOT DPBENCH_TORCH)
+  execute_process(COMMAND ${CMAKE_SOURCE_DIR}/scripts/find-torch OUTPUT_VARIABLE found RESULT_VARIABLE failed
+                  OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(failed)
+    message(FATAL_ERROR "scripts/find-torch found no LibTorch; name one with -DDPBENCH_TORCH=DIR")
+  endif()
+  set(DPBENCH_TORCH "${found}")
+endif()
+set(DPBENCH_TORCH "${DPBENCH_TORCH}" CACHE PATH "LibTorch: the folder that holds include/ and lib/")
+if(NOT EXISTS "${DPBENCH_TORCH}/lib/libtorch_cpu.so")
+  message(FATAL_ERROR "DPBENCH_TORCH=${DPBENCH_TORCH} holds no lib/libtorch_cpu.so")
+endif()
+
+file(STRINGS "${DPBENCH_TORCH}/include/torch/headeronly/version.h" version_lines REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
+string(REGEX REPLACE "[^0-9;]" "" version_numbers "${version_lines}")
+string(REPLACE ";" "." DPBENCH_TORCH_VERSION "${version_numbers}")
+message(STATUS "LibTorch ${DPBENCH_TORCH_VERSION}: ${DPBENCH_TORCH}")
+
+add_library(dpbench_torch INTERFACE)
+add_library(dpbench::torch ALIAS dpbench_torch)
+target_include_directories(dpbench_torch SYSTEM INTERFACE
+  ${DPBENCH_TORCH}/include ${DPBENCH_TORCH}/include/torch/csrc/api/include)
+target_compile_definitions(dpbench_torch INTERFACE USE_C10D_GLOO)
+target_link_directories(dpbench_torch INTERFACE ${DPBENCH_TORCH}/lib)
+# The CPU library of a CUDA wheel names CUDA libraries that it finds by its own run path: not ours to resolve.
+target_link_libraries(dpbench_torch INTERFACE torch_cpu c10)
+target_link_options(dpbench_torch INTERFACE -Wl,--allow-shlib-undefined -Wl,-rpath,${DPBENCH_TORCH}/lib)

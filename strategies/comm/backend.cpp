@@ -1,0 +1,23 @@
+#include "strategies/comm/backend.h"
+
+namespace dpbench {
+
+Registry<BackendInfo>& backend_registry() {
+  static Registry<BackendInfo> registry;
+  return registry;
+}
+
+RegisterBackend::RegisterBackend(BackendInfo info) { backend_registry().add(std::move(info)); }
+
+c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(const std::string& backend, const BackendSetup& setup) {
+  using Group = c10d::ProcessGroup;
+  const auto made = backend_registry().at(backend).make(setup);
+  auto group = c10::make_intrusive<Group>(setup.store, setup.rank, setup.world);
+  const auto type = Group::BackendType::CUSTOM;
+  group->setBackend(at::kCPU, type, made);
+  if (setup.device.is_cuda()) group->setBackend(at::kCUDA, type, made);
+  group->setDefaultBackend(type);
+  return group;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,42 @@
+// Makers of c10d backends: what a process group's collectives run on. Adding one is one file with a RegisterBackend in it.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "workloads/registry.h"
+
+namespace dpbench {
+
+struct BackendSetup {
+  c10::intrusive_ptr<c10d::Store> store;  // rendezvous, prefixed for this group alone
+  int rank = 0, world = 1;
+  int local_rank = 0, local_world = 1;    // among the ranks of this host
+  at::Device device = at::kCPU;
+  std::chrono::milliseconds timeout{30000};
+  std::string directory;                  // private to the run, on this host: segments live here
+};
+
+struct BackendInfo {
+  std::string name, summary;
+  bool cpu = true, cuda = false;      // the tensors it takes
+  bool several_hosts = true;
+  bool shares_device = true;          // may two ranks use one GPU?
+  bool threads = false;               // its ranks are threads of one process: for tests
+  std::function<c10::intrusive_ptr<c10d::Backend>(const BackendSetup&)> make;
+};
+
+Registry<BackendInfo>& backend_registry();
+
+struct RegisterBackend {
+  explicit RegisterBackend(BackendInfo info);
+};
+
+// A process group whose default backend, for CPU and CUDA tensors alike, is the named one.
+c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(const std::string& backend, const BackendSetup& setup);
+
+}  // namespace dpbench

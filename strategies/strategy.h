@@ -1,0 +1,86 @@
+// How one training step is carried out. Constructing is set-up, step() is what is timed, destroying is tear-down.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "strategies/params.h"
+#include "strategies/phases.h"
+#include "workloads/workload.h"
+
+namespace dpbench {
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+struct Setup {
+  const Workload& workload;
+  std::vector<at::Device> devices;                  // a replica each for one process, else this rank's own
+  c10::intrusive_ptr<c10d::ProcessGroup> group;     // only for Parallelism::ranks
+  uint64_t init_seed = 0;                           // of this rank: a strategy must not trust that all ranks have the same
+  uint64_t step_seed = 0;                           // the same on every rank: what dropout is keyed by
+  at::ScalarType dtype = at::kFloat;                // kFloat, kDouble; kBFloat16 = autocast over float32 parameters
+  Params params;
+  int64_t accumulate = 1;                           // micro-batches of a step
+  std::optional<double> clip_norm;                  // global norm limit on the reduced gradient
+};
+
+// Both stay on the device: no host synchronisation. The loss is that of the rows this rank (or the one process) had.
+struct StepResult {
+  at::Tensor output, loss;
+};
+
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+  // micro: this rank's rows (the whole global batch for one process), cut into micro-batches. Empty: no rows are left here.
+  virtual StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) = 0;
+  // Evaluation: no gradient, this rank alone, no collective.
+  virtual at::Tensor forward(const Batch& mine) = 0;
+  // Collective: called once after the last step of every rank.
+  virtual void finish() {}
+
+  // Whole tensors by name, gathered on demand: collective, never inside step. Gradients are those the last step applied,
+  // undefined for a parameter that had none. State is the optimizer's: "<parameter>.<slot>".
+  virtual NamedTensors parameters() = 0;
+  virtual NamedTensors gradients() = 0;
+  virtual NamedTensors buffers() = 0;
+  virtual NamedTensors state() = 0;
+};
+
+enum class Parallelism { single, replicas, ranks };
+// The meaning of a step's gradient that the strategy promises and is judged by.
+enum class Gradient { gathered, mean_of_means, global_mean, sum };
+// Whose running statistics the strategy keeps.
+enum class Buffers { first_replica, rank0, local, synchronised };
+
+struct StrategyInfo {
+  std::string name, summary;
+  Parallelism parallelism = Parallelism::ranks;
+  Gradient gradient = Gradient::mean_of_means;
+  Buffers buffers = Buffers::rank0;
+  bool cpu = true, cuda = true;  // where it can run
+  std::vector<ParamInfo> params;
+  std::function<std::unique_ptr<Strategy>(const Setup&)> make;
+};
+
+Registry<StrategyInfo>& strategy_registry();
+
+struct RegisterStrategy {
+  explicit RegisterStrategy(StrategyInfo info);
+};
+
+template <class S>
+std::unique_ptr<Strategy> make(const Setup& setup) {
+  return std::make_unique<S>(setup);
+}
+
+}  // namespace dpbench
