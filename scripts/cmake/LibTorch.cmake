@@ -1,19 +1,13 @@
-# dpbench::torch: LibTorch as found or fetched by scripts/find-torch, the CPU libraries alone.
-# DPBENCH_TORCH (cache or environment): an unpacked libtorch, or the torch folder of a Python environment.
-if(NOT DPBENCH_TORCH AND DEFINED ENV{DPBENCH_TORCH})
+# dpbench::torch: LibTorch as found or fetched by scripts/find-torch, the CPU libraries alone. From here on DPBENCH_TORCH is
+# the folder that holds its include/ and lib/.
+set(DPBENCH_TORCH "" CACHE PATH "an unpacked libtorch, or a Python environment's torch (empty: scripts/find-torch looks for one)")
+if(NOT DPBENCH_TORCH)
   set(DPBENCH_TORCH "$ENV{DPBENCH_TORCH}")
 endif()
-if(NOT DPBENCH_TORCH)
-  execute_process(COMMAND ${CMAKE_SOURCE_DIR}/scripts/find-torch OUTPUT_VARIABLE found RESULT_VARIABLE failed
-                  OUTPUT_STRIP_TRAILING_WHITESPACE)
-  if(failed)
-    message(FATAL_ERROR "scripts/find-torch found no LibTorch; name one with -DDPBENCH_TORCH=DIR")
-  endif()
-  set(DPBENCH_TORCH "${found}")
-endif()
-set(DPBENCH_TORCH "${DPBENCH_TORCH}" CACHE PATH "LibTorch: the folder that holds include/ and lib/")
-if(NOT EXISTS "${DPBENCH_TORCH}/lib/libtorch_cpu.so")
-  message(FATAL_ERROR "DPBENCH_TORCH=${DPBENCH_TORCH} holds no lib/libtorch_cpu.so")
+execute_process(COMMAND ${CMAKE_COMMAND} -E env "DPBENCH_TORCH=${DPBENCH_TORCH}" ${CMAKE_SOURCE_DIR}/scripts/find-torch
+                OUTPUT_VARIABLE DPBENCH_TORCH OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed)
+if(failed)
+  message(FATAL_ERROR "no LibTorch to build with: see the line above")
 endif()
 
 file(STRINGS "${DPBENCH_TORCH}/include/torch/headeronly/version.h" version_lines REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
