@@ -1,4 +1,5 @@
-// Makers of c10d backends: what a process group's collectives run on. Adding one is one file with a RegisterBackend in it.
+// Makers of c10d backends: what a process group's collectives run on. Adding one is one file with a RegisterBackend in
+// it.
 #pragma once
 
 #include <chrono>
@@ -15,18 +16,18 @@ namespace dpbench {
 struct BackendSetup {
   c10::intrusive_ptr<c10d::Store> store;  // rendezvous, prefixed for this group alone
   int rank = 0, world = 1;
-  int local_rank = 0, local_world = 1;    // among the ranks of this host
+  int local_rank = 0, local_world = 1;  // among the ranks of this host
   at::Device device = at::kCPU;
   std::chrono::milliseconds timeout{30000};
-  std::string directory;                  // private to the run, on this host: segments live here
+  std::string directory;  // private to the run, on this host: segments live here
 };
 
 struct BackendInfo {
   std::string name, summary;
-  bool cpu = true, cuda = false;      // the tensors it takes
+  bool cpu = true, cuda = false;  // the tensors it takes
   bool several_hosts = true;
-  bool shares_device = true;          // may two ranks use one GPU?
-  bool threads = false;               // its ranks are threads of one process: for tests
+  bool shares_device = true;  // may two ranks use one GPU?
+  bool threads = false;       // its ranks are threads of one process: for tests
   std::function<c10::intrusive_ptr<c10d::Backend>(const BackendSetup&)> make;
 };
 

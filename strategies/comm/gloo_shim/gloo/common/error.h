@@ -1,0 +1,1 @@
+#pragma once  // named by ProcessGroupGloo.hpp, nothing of it is used
