@@ -12,35 +12,36 @@ namespace dpbench {
 struct CaseSpec {
   std::string id;  // case_id() of the rest, unique in a report
   std::string strategy, workload;
-  std::string device = "cpu";     // cpu | cuda
-  int world = 1;                  // model replicas
-  int processes = 1;              // world for a strategy of ranks, else 1
-  std::string backend = "none";   // of the collectives; none for one process
-  std::string scaling = "weak";   // strong: batch is the global batch, weak: the rows per device
+  std::string device = "cpu";    // cpu | cuda
+  int world = 1;                 // model replicas
+  int processes = 1;             // world for a strategy of ranks, else 1
+  std::string backend = "none";  // of the collectives; none for one process
+  std::string scaling = "weak";  // strong: batch is the global batch, weak: the rows per device
   int64_t batch = 64;
-  std::string dtype = "f32";      // f32 | f64 | bf16
+  std::string dtype = "f32";  // f32 | f64 | bf16
   std::map<std::string, std::string> params;
   int64_t scale = 1;
   int64_t accumulate = 1;
   std::optional<double> clip_norm;
   uint64_t seed = 1;
-  std::string data_dir;           // empty: drawn digits
-  int threads = 1;                // of each replica
-  bool oversubscribe = false;     // rank r on GPU r mod count
-  bool baseline = false;          // added for comparison
+  std::string data_dir;        // empty: drawn digits
+  int threads = 1;             // of each replica
+  bool oversubscribe = false;  // rank r on GPU r mod count
+  bool baseline = false;       // added for comparison
 
   int64_t global_batch() const { return scaling == "strong" ? batch : batch * world; }
 };
 
-// "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32" then "/name=value" for every parameter, scale, accumulation that is not the default.
+// "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32" then "/name=value" for every parameter, scale, accumulation that is not the
+// default.
 std::string case_id(const CaseSpec& spec);
 
 struct Sampling {
-  int64_t warmup = 20;         // steps, a fixed count
-  int samples = 10;            // of a launch
-  int64_t steps = 0;           // of a sample; 0: as many as min_sample_s takes, agreed by rank 0
+  int64_t warmup = 20;  // steps, a fixed count
+  int samples = 10;     // of a launch
+  int64_t steps = 0;    // of a sample; 0: as many as min_sample_s takes, agreed by rank 0
   double min_sample_s = 0.1;
-  double max_time_s = 60;      // sampling budget of a case over its launches
+  double max_time_s = 60;  // sampling budget of a case over its launches
 };
 
 // What one rank measured in one launch.
@@ -48,12 +49,12 @@ struct RankRecord {
   int rank = 0;
   int threads = 1;
   int64_t steps_per_sample = 0;
-  std::vector<int64_t> samples_ns;             // each a block of steps_per_sample steps
+  std::vector<int64_t> samples_ns;                            // each a block of steps_per_sample steps
   int64_t step_p50_ns = 0, step_p90_ns = 0, step_p99_ns = 0;  // of single steps, host clock
-  std::map<std::string, double> phases_ns;     // mean of a step
+  std::map<std::string, double> phases_ns;                    // mean of a step
   int64_t peak_rss_bytes = 0;
   double first_loss = 0, last_loss = 0;
-  std::string parameters_hash;                 // after timing; must be equal on all ranks
+  std::string parameters_hash;  // after timing; must be equal on all ranks
   std::vector<std::string> warnings;
 };
 
@@ -63,12 +64,12 @@ struct LaunchRecord {
 };
 
 struct CheckRow {
-  std::string name;      // what a user greps for: gradient-vs-baseline, output-shape, ...
-  std::string status;    // passed | failed | skipped
-  std::string compared;  // what with what, in a few words
-  std::optional<double> error, bound;
-  std::string detail;    // failed: parameter, index, rank, step, expected, found; skipped: why
-  std::string likely;    // failed: the mistake it looks like, if known
+  std::string name{};      // what a user greps for: gradient-vs-baseline, output-shape, ...
+  std::string status{};    // passed | failed | skipped
+  std::string compared{};  // what with what, in a few words
+  std::optional<double> error{}, bound{};
+  std::string detail{};  // failed: parameter, index, rank, step, expected, found; skipped: why
+  std::string likely{};  // failed: the mistake it looks like, if known
 };
 
 }  // namespace dpbench

@@ -1,6 +1,7 @@
 // run.json: what a run did, on what, with what result. Schema in results/schema/, glossary in results/README.md.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,15 +27,26 @@ struct CaseRecord {
 };
 
 struct Report {
-  std::string id;      // <UTC time>-<commit>-<machine>: the directory's name
-  std::string status = "interrupted";
-  Json tool, env, config;  // version, commit, argv; machine and fingerprint; the resolved options
+  std::string id;                      // <UTC time>-<commit>-<machine>: the directory's name
+  std::string status = "interrupted";  // complete | interrupted
+  Json tool = Json::object(), env = Json::object(), config = Json::object();  // version, commit, argv; machine; options
   std::vector<CaseRecord> cases;
 };
 
 // The slowest rank's time of every sample of a launch, per step.
 std::vector<double> sample_step_ns(const LaunchRecord& launch);
-// Fills step_time_ns and derived of every case, the speed-ups from the baseline's row of the same workload and device.
+// Mean of a step over the ranks of all launches, by name of phase.
+std::map<std::string, double> mean_phases_ns(const CaseRecord& record);
+// Which rank ended a launch with parameters unlike the first one's.
+std::optional<std::string> unequal_parameters(const CaseRecord& record);
+
+// The single-device strategy of the case's device, which speed-ups are relative to.
+bool is_baseline(const CaseSpec& spec);
+// Its measured row: same workload, dtype, threads, ...; the same global batch (strong) or batch per device (weak).
+const CaseRecord* baseline_of(const Report& report, const CaseSpec& spec);
+
+// Turns ok into wrong where a check failed or ranks ended with unequal parameters; fills step_time_ns and derived of
+// every case that is ok, the speed-ups from the baseline's row. May be called after every case.
 void summarise(Report& report);
 
 Json to_json(const Report& report);

@@ -1,0 +1,100 @@
+#include "harness/report/find_run.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+
+#include "harness/report/save.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t report_max_bytes = size_t{512} << 20;
+
+bool is_file(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error) && !fs::is_directory(path, error);
+}
+
+// A run's name begins with its UTC time: 20261121T063057Z-
+bool is_run_name(const std::string& name) {
+  if (name.size() < 17 || name[8] != 'T' || name[15] != 'Z' || name[16] != '-') return false;
+  return std::all_of(name.begin(), name.begin() + 8, [](unsigned char c) { return std::isdigit(c); });
+}
+
+std::vector<fs::path> runs_in(const fs::path& results) {
+  std::vector<fs::path> runs;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(results, error))
+    if (is_run_name(entry.path().filename().string()) && is_file(entry.path() / "run.json"))
+      runs.push_back(entry.path());
+  std::sort(runs.begin(), runs.end());
+  return runs;
+}
+
+// 0 for "latest", N for "latest~N", nothing for anything else.
+std::optional<size_t> age(const std::string& run) {
+  if (run == "latest") return 0;
+  if (!run.starts_with("latest~")) return std::nullopt;
+  size_t age = 0;
+  const char* end = run.data() + run.size();
+  const auto [stop, error] = std::from_chars(run.data() + std::strlen("latest~"), end, age);
+  if (error != std::errc{} || stop != end) throw UsageError(run + ": write latest~1 for the run before the latest");
+  return age;
+}
+
+fs::path latest(const fs::path& results, size_t age, const std::string& run) {
+  const auto runs = runs_in(results);
+  if (age < runs.size()) return runs[runs.size() - 1 - age] / "run.json";
+  throw UsageError(run + ": there are " + std::to_string(runs.size()) + " runs in " + results.string());
+}
+
+}  // namespace
+
+fs::path find_run(const std::string& run, const fs::path& results) {
+  if (run.empty()) throw UsageError("a run has no name: give a run.json, a directory of results or 'latest'");
+  if (const auto steps = age(run)) return latest(results, *steps, run);
+  const bool plain = run.find('/') == std::string::npos;
+  const fs::path baseline = results / "baselines" / (run + ".json");
+  const bool saved = plain && is_file(baseline);
+  std::error_code error;
+  if (saved && fs::exists(run, error))
+    throw UsageError("'" + run + "' is a saved baseline and a path here: write ./" + run + " or " + baseline.string());
+  if (saved) return baseline;
+  if (is_file(run)) return run;
+  if (is_file(fs::path(run) / "run.json")) return fs::path(run) / "run.json";
+  if (fs::is_directory(run, error)) return latest(run, 0, run);
+  if (plain && is_file(results / run / "run.json")) return results / run / "run.json";
+  throw UsageError("no run '" + run + "': neither a file, a directory, nor a baseline in " +
+                   (results / "baselines").string());
+}
+
+std::string read_text(const fs::path& path, size_t max_bytes) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw UsageError("cannot read " + path.string() + ": " + std::strerror(errno));
+  std::string text;
+  std::vector<char> piece(size_t{1} << 20);
+  while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())), file.gcount() > 0) {
+    text.append(piece.data(), static_cast<size_t>(file.gcount()));
+    if (text.size() > max_bytes)
+      throw UsageError(path.string() + " is larger than " + std::to_string(max_bytes >> 20) + " MiB");
+  }
+  if (file.bad()) throw UsageError("cannot read " + path.string() + ": " + std::strerror(errno));
+  return text;
+}
+
+Report read_report(const fs::path& path) {
+  const std::string text = read_text(path, report_max_bytes);
+  try {
+    return report_from_json(parse_json(text, "the text"));
+  } catch (const UsageError& error) {
+    throw UsageError(path.string() + ": " + error.what());
+  }
+}
+
+}  // namespace dpbench

@@ -1,0 +1,21 @@
+// What a command's RUN means, and reading it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "harness/report/report.h"
+
+namespace dpbench {
+
+// run: a report's file, a run's directory, a results directory (its latest run by name), "latest", "latest~N" or the
+// name of a baseline saved in results. Throws UsageError naming what was looked for.
+std::filesystem::path find_run(const std::string& run, const std::filesystem::path& results);
+
+// A whole file of at most max_bytes. Throws UsageError.
+std::string read_text(const std::filesystem::path& path, size_t max_bytes);
+
+// Parses and checks a report. Throws UsageError naming the file.
+Report read_report(const std::filesystem::path& path);
+
+}  // namespace dpbench

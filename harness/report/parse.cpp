@@ -1,0 +1,103 @@
+#include <unordered_set>
+#include <vector>
+
+#include "harness/report/protocol.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace {
+
+constexpr size_t max_depth = 64;
+constexpr size_t max_bytes = size_t{512} << 20;
+
+std::string place(const std::string& text, size_t byte) {
+  const size_t end = std::min(byte, text.size());
+  size_t line = 1, column = 1;
+  for (size_t i = 0; i + 1 < end; ++i) {
+    ++column;
+    if (text[i] == '\n') ++line, column = 1;
+  }
+  return "line " + std::to_string(line) + ", column " + std::to_string(column);
+}
+
+// Builds the document as it is read, so that a hostile one is refused before it is whole.
+class StrictReader : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return put(nullptr); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(int64_t value) override { return put(value); }
+  bool number_unsigned(uint64_t value) override { return put(value); }
+  bool number_float(double value, const std::string&) override { return put(value); }
+  bool string(std::string& value) override { return put(std::move(value)); }
+  bool binary(Json::binary_t&) override { return refuse("holds binary data"); }
+  bool start_object(size_t) override { return open(Json::object()); }
+  bool start_array(size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& value) override {
+    if (!open_.back().keys.insert(value).second) return refuse("holds the key '" + value.substr(0, 64) + "' twice");
+    key_ = std::move(value);
+    return true;
+  }
+  bool parse_error(size_t byte, const std::string&, const nlohmann::detail::exception&) override {
+    byte_ = byte;
+    return refuse("is not valid JSON");
+  }
+
+  Json root_;
+  std::string refused_;
+  size_t byte_ = 0;
+
+ private:
+  struct Level {
+    Json* value;
+    std::unordered_set<std::string> keys;
+  };
+
+  bool refuse(std::string why) {
+    refused_ = std::move(why);
+    return false;
+  }
+  Json* add(Json value) {
+    if (open_.empty()) return &(root_ = std::move(value));
+    Json& parent = *open_.back().value;
+    if (parent.is_array()) {
+      auto& items = parent.get_ref<Json::array_t&>();
+      items.push_back(std::move(value));
+      return &items.back();
+    }
+    // Straight to the end: ordered_json's own insertion searches all keys, quadratic in a hostile object.
+    auto& members = parent.get_ref<Json::object_t&>();
+    members.emplace_back(std::move(key_), std::move(value));
+    return &members.back().second;
+  }
+  bool put(Json value) {
+    add(std::move(value));
+    return true;
+  }
+  bool open(Json value) {
+    if (open_.size() == max_depth) return refuse("is nested deeper than " + std::to_string(max_depth) + " levels");
+    open_.push_back({add(std::move(value)), {}});
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  std::vector<Level> open_;
+  std::string key_;
+};
+
+}  // namespace
+
+Json parse_json(const std::string& text, const std::string& what) {
+  if (text.size() > max_bytes) throw UsageError(what + " is larger than 512 MiB");
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) throw UsageError(what + " is empty");
+  StrictReader reader;
+  if (Json::sax_parse(text, &reader)) return std::move(reader.root_);
+  const std::string where = reader.byte_ ? " (" + place(text, reader.byte_) + ")" : "";
+  throw UsageError(what + " " + reader.refused_ + where);
+}
+
+}  // namespace dpbench

@@ -1,0 +1,132 @@
+#include "harness/report/report.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace {
+
+// Each launch's slowest rank, then the middle launch: percentiles of single steps, as the ranks read their clocks.
+std::optional<double> slowest_rank_percentile(const CaseRecord& record, int64_t RankRecord::*percentile) {
+  std::vector<double> slowest;
+  for (const LaunchRecord& launch : record.launches) {
+    int64_t ns = 0;
+    for (const RankRecord& rank : launch.ranks) ns = std::max(ns, rank.*percentile);
+    if (ns > 0) slowest.push_back(static_cast<double>(ns));
+  }
+  if (slowest.empty()) return std::nullopt;
+  return median(slowest);
+}
+
+std::optional<double> comm_fraction(const CaseRecord& record) {
+  const auto phases = mean_phases_ns(record);
+  const auto found = phases.find("communication");
+  double total = 0;
+  for (const auto& [name, ns] : phases) total += ns;
+  if (found == phases.end() || total <= 0) return std::nullopt;
+  return found->second / total;
+}
+
+void judge(CaseRecord& record) {
+  for (const CheckRow& row : record.checks)
+    if (row.status == "failed" && record.status == "ok") {
+      record.status = "wrong";
+      record.reason = "check " + row.name + " failed" + (row.detail.empty() ? "" : ": " + row.detail);
+    }
+  if (record.status != "ok") return;
+  const auto detail = unequal_parameters(record);
+  if (!detail) return;
+  record.checks.push_back({.name = "equal-parameters",
+                           .status = "failed",
+                           .compared = "parameters after timing, across ranks",
+
+                           .detail = *detail,
+                           .likely = "gradients were not reduced on every rank, or a rank skipped a step"});
+  record.status = "wrong";
+  record.reason = "check equal-parameters failed: " + *detail;
+}
+
+void summarise(CaseRecord& record) {
+  record.step_time_ns.reset();
+  record.derived = {};
+  if (record.status != "ok") return;
+  std::vector<std::vector<double>> samples;
+  for (const LaunchRecord& launch : record.launches) samples.push_back(sample_step_ns(launch));
+  if (launch_medians(samples).empty()) return;
+  Summary summary = summarise_samples(samples);
+  summary.p90 = slowest_rank_percentile(record, &RankRecord::step_p90_ns).value_or(summary.p90);
+  summary.p99 = slowest_rank_percentile(record, &RankRecord::step_p99_ns).value_or(summary.p99);
+  record.derived.samples_per_s = static_cast<double>(record.spec.global_batch()) / (summary.median * 1e-9);
+  record.derived.noise = mad_to_sigma * summary.mad / summary.median;
+  record.derived.comm_fraction = comm_fraction(record);
+  record.step_time_ns = std::move(summary);
+}
+
+}  // namespace
+
+bool is_baseline(const CaseSpec& spec) { return spec.strategy == (spec.device == "cuda" ? "gpu" : "cpu"); }
+
+const CaseRecord* baseline_of(const Report& report, const CaseSpec& spec) {
+  const auto key = [](const CaseSpec& s) {
+    return std::tie(s.workload, s.device, s.dtype, s.scale, s.accumulate, s.clip_norm, s.data_dir, s.threads);
+  };
+  const int64_t rows = spec.scaling == "strong" ? spec.global_batch() : spec.batch;
+  for (const CaseRecord& record : report.cases)
+    if (is_baseline(record.spec) && record.status == "ok" && record.step_time_ns && key(record.spec) == key(spec) &&
+        record.spec.global_batch() == rows)
+      return &record;
+  return nullptr;
+}
+
+std::vector<double> sample_step_ns(const LaunchRecord& launch) {
+  if (launch.ranks.empty()) return {};
+  size_t count = launch.ranks.front().samples_ns.size();
+  for (const RankRecord& rank : launch.ranks) count = std::min(count, rank.samples_ns.size());
+  std::vector<double> slowest(count, 0);
+  for (const RankRecord& rank : launch.ranks) {
+    if (count > 0) check(rank.steps_per_sample > 0, "a sample of no steps");
+    for (size_t i = 0; i < count; ++i)
+      slowest[i] =
+          std::max(slowest[i], static_cast<double>(rank.samples_ns[i]) / static_cast<double>(rank.steps_per_sample));
+  }
+  return slowest;
+}
+
+std::map<std::string, double> mean_phases_ns(const CaseRecord& record) {
+  std::map<std::string, double> sums;
+  double ranks = 0;
+  for (const LaunchRecord& launch : record.launches)
+    for (const RankRecord& rank : launch.ranks) {
+      for (const auto& [name, ns] : rank.phases_ns) sums[name] += ns;
+      ranks += rank.phases_ns.empty() ? 0 : 1;
+    }
+  for (auto& [name, ns] : sums) ns /= ranks;
+  return sums;
+}
+
+std::optional<std::string> unequal_parameters(const CaseRecord& record) {
+  for (const LaunchRecord& launch : record.launches)
+    for (const RankRecord& rank : launch.ranks)
+      if (rank.parameters_hash != launch.ranks.front().parameters_hash)
+        return "launch " + std::to_string(launch.index) + ": rank " + std::to_string(rank.rank) + " has " +
+               rank.parameters_hash + ", rank " + std::to_string(launch.ranks.front().rank) + " has " +
+               launch.ranks.front().parameters_hash;
+  return std::nullopt;
+}
+
+void summarise(Report& report) {
+  for (CaseRecord& record : report.cases) {
+    judge(record);
+    summarise(record);
+  }
+  for (CaseRecord& record : report.cases) {
+    const CaseRecord* baseline = record.step_time_ns ? baseline_of(report, record.spec) : nullptr;
+    if (!baseline) continue;
+    record.derived.speedup = *record.derived.samples_per_s / *baseline->derived.samples_per_s;
+    record.derived.efficiency = *record.derived.speedup / record.spec.world;
+  }
+}
+
+}  // namespace dpbench

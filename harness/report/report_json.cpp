@@ -1,0 +1,164 @@
+#include <array>
+
+#include "harness/report/fields.h"
+#include "harness/report/report.h"
+
+namespace dpbench {
+namespace {
+
+constexpr int major_version = 1;
+constexpr int minor_version = 0;
+
+void require_one_of(const std::string& value, std::span<const std::string_view> allowed, const std::string& path) {
+  std::string names;
+  for (const std::string_view name : allowed) {
+    if (value == name) return;
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  throw UsageError(path + " is '" + value + "', not one of " + names);
+}
+
+Json to_json(const LaunchRecord& launch) {
+  Json ranks = Json::array();
+  for (const RankRecord& rank : launch.ranks) ranks.push_back(dpbench::to_json(rank));
+  return {{"index", launch.index}, {"ranks", std::move(ranks)}};
+}
+
+LaunchRecord launch_from_json(const Json& json, const std::string& path) {
+  const Fields fields(json, path);
+  LaunchRecord launch;
+  launch.index = fields.get<int>("index");
+  fields.each("ranks",
+              [&](const Json& rank, const std::string&) { launch.ranks.push_back(rank_record_from_json(rank)); });
+  return launch;
+}
+
+Json to_json(const Summary& s) {
+  const bool interval = s.interval != "none";
+  return {{"median", s.median},
+          {"ci95_low", interval ? Json(s.ci95_low) : Json(nullptr)},
+          {"ci95_high", interval ? Json(s.ci95_high) : Json(nullptr)},
+          {"interval", s.interval},
+          {"p90", s.p90},
+          {"p99", s.p99},
+          {"mad", s.mad},
+          {"n", s.n},
+          {"launches", s.launches}};
+}
+
+Summary summary_from_json(const Json& json, const std::string& path) {
+  const Fields fields(json, path);
+  const auto median = fields.get<double>("median");
+  if (!(median > 0)) throw UsageError(path + ".median is not above 0");
+  return {.median = median,
+          .ci95_low = fields.get_or("ci95_low", median),
+          .ci95_high = fields.get_or("ci95_high", median),
+          .mad = fields.get<double>("mad"),
+          .p90 = fields.get<double>("p90"),
+          .p99 = fields.get<double>("p99"),
+          .n = fields.get<int64_t>("n"),
+          .launches = fields.get<int>("launches"),
+          .interval = fields.get<std::string>("interval")};
+}
+
+Json to_json(const Derived& d) {
+  return {{"samples_per_s", or_null(d.samples_per_s)},
+          {"speedup", or_null(d.speedup)},
+          {"efficiency", or_null(d.efficiency)},
+          {"comm_fraction", or_null(d.comm_fraction)},
+          {"noise", or_null(d.noise)}};
+}
+
+Derived derived_from_json(const Json& json, const std::string& path) {
+  const Fields fields(json, path);
+  return {.samples_per_s = fields.maybe<double>("samples_per_s"),
+          .speedup = fields.maybe<double>("speedup"),
+          .efficiency = fields.maybe<double>("efficiency"),
+          .comm_fraction = fields.maybe<double>("comm_fraction"),
+          .noise = fields.maybe<double>("noise")};
+}
+
+// The case's own fields stand beside its results: one flat row.
+Json to_json(const CaseRecord& record) {
+  Json json = dpbench::to_json(record.spec);
+  json["status"] = record.status;
+  json["reason"] = record.reason;
+  json["checks"] = Json::array();
+  for (const CheckRow& row : record.checks) json["checks"].push_back(dpbench::to_json(row));
+  json["stats"] = {{"step_time_ns", record.step_time_ns ? to_json(*record.step_time_ns) : Json(nullptr)}};
+  json["phases"] = {{"mean_step_ns", mean_phases_ns(record)}};
+  json["derived"] = to_json(record.derived);
+  json["warnings"] = record.warnings;
+  json["launches"] = Json::array();
+  for (const LaunchRecord& launch : record.launches) json["launches"].push_back(to_json(launch));
+  return json;
+}
+
+constexpr std::array<std::string_view, 5> case_statuses = {"ok", "wrong", "failed", "skipped", "interrupted"};
+constexpr std::array<std::string_view, 2> run_statuses = {"complete", "interrupted"};
+
+CaseRecord case_record_from_json(const Json& json, const std::string& path) {
+  const Fields fields(json, path);
+  CaseRecord record;
+  record.spec = case_from_json(json);
+  record.status = fields.get<std::string>("status");
+  require_one_of(record.status, case_statuses, path + ".status");
+  record.reason = fields.get_or<std::string>("reason", "");
+  fields.each("checks",
+              [&](const Json& row, const std::string&) { record.checks.push_back(check_row_from_json(row)); });
+  fields.each("launches", [&](const Json& launch, const std::string& at) {
+    record.launches.push_back(launch_from_json(launch, at));
+  });
+  const Fields stats(fields.at("stats"), path + ".stats");
+  const Json* step_time = stats.find("step_time_ns");
+  if (step_time && !step_time->is_null())
+    record.step_time_ns = summary_from_json(*step_time, stats.path("step_time_ns"));
+  record.derived = derived_from_json(fields.at("derived"), path + ".derived");
+  fields.each("warnings", [&](const Json& text, const std::string& at) {
+    record.warnings.push_back(Fields::read<std::string>(text, at));
+  });
+  return record;
+}
+
+void require_version(const Fields& report) {
+  if (report.get_or<std::string>("schema", "") != "dpbench.run")
+    throw UsageError("not a report of dpbench: its \"schema\" is not \"dpbench.run\"");
+  const Fields version(report.at("schema_version"), report.path("schema_version"));
+  const int major = version.get<int>("major");
+  if (major != major_version)
+    throw UsageError("report of schema version " + std::to_string(major) + "." +
+                     std::to_string(version.get<int>("minor")) + ": this dpbench reads version " +
+                     std::to_string(major_version) + " (use the dpbench that wrote it)");
+}
+
+}  // namespace
+
+Json to_json(const Report& report) {
+  Json json = {{"schema", "dpbench.run"}, {"schema_version", {{"major", major_version}, {"minor", minor_version}}},
+               {"id", report.id},         {"status", report.status},
+               {"tool", report.tool},     {"env", report.env},
+               {"config", report.config}, {"cases", Json::array()}};
+  for (const CaseRecord& record : report.cases) json["cases"].push_back(to_json(record));
+  return json;
+}
+
+Report report_from_json(const Json& json) {
+  const Fields fields(json, "report");
+  require_version(fields);
+  Report report;
+  report.id = fields.get<std::string>("id");
+  report.status = fields.get<std::string>("status");
+  require_one_of(report.status, run_statuses, "report.status");
+  report.tool = fields.at("tool");
+  report.env = fields.at("env");
+  report.config = fields.at("config");
+  if (!report.tool.is_object() || !report.env.is_object() || !report.config.is_object())
+    throw UsageError("report.tool, report.env and report.config are objects");
+  if (!fields.at("cases").is_array()) throw UsageError("report.cases is not an array");
+  fields.each("cases", [&](const Json& record, const std::string& path) {
+    report.cases.push_back(case_record_from_json(record, path));
+  });
+  return report;
+}
+
+}  // namespace dpbench

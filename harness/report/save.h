@@ -1,0 +1,54 @@
+// Where runs live: results/<UTC time>-<commit>-<machine>/run.json, never overwritten, whole or not there at all.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include "harness/report/report.h"
+
+namespace dpbench {
+
+// The report could not be written: disk full, directory gone. What was there before is untouched. Exit code 5.
+class WriteError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A name that becomes a file's: 1 to 128 bytes of UTF-8, no '/', no control character, no leading '-' or '.'. Throws
+// UsageError.
+void check_name(const std::string& name, const std::string& what);
+
+// 20261121T063057Z-a1b2c3d-2xEPYC-5f3a
+std::string run_id(std::chrono::system_clock::time_point now, const std::string& commit, const std::string& machine);
+
+// A run's own new directory.
+class RunDirectory {
+ public:
+  // Makes results (with its parents) and results/id; a taken id gets -02, -03, ... UsageError if that cannot be done.
+  RunDirectory(const std::filesystem::path& results, const std::string& id);
+  ~RunDirectory();
+  RunDirectory(const RunDirectory&) = delete;
+  RunDirectory& operator=(const RunDirectory&) = delete;
+
+  const std::string& id() const { return id_; }  // the directory's name: put it in the report
+  const std::filesystem::path& path() const { return path_; }
+  // Writes run.json beside the old one and renames it. At most once a second unless forced: force the last one.
+  void save(const Report& report, bool force = false);
+
+ private:
+  std::string id_;
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  std::chrono::steady_clock::time_point next_{};
+};
+
+// Replaces directory/name with text in one rename, synced. directory: an open descriptor. Throws WriteError.
+void write_whole(int directory, const std::string& name, const std::string& text, const std::string& what);
+
+// Keeps a copy of a report as results/baselines/NAME.json, replacing the one of that name.
+std::filesystem::path save_baseline(const Report& report, const std::filesystem::path& results,
+                                    const std::string& name);
+
+}  // namespace dpbench
