@@ -37,6 +37,8 @@ struct Setup {
 struct StepResult {
   at::Tensor output, loss;
 };
+// Joins what one more micro-batch gave: outputs one below the other, losses (already divided by their number) summed.
+void add_micro(StepResult& result, const at::Tensor& output, const at::Tensor& loss);
 
 class Strategy {
  public:
@@ -60,7 +62,7 @@ enum class Parallelism { single, replicas, ranks };
 // The meaning of a step's gradient that the strategy promises and is judged by.
 enum class Gradient { gathered, mean_of_means, global_mean, sum };
 // Whose running statistics the strategy keeps.
-enum class Buffers { first_replica, rank0, local, synchronised };
+enum class Buffers { first_replica, rank0, local, synchronised, unchanged };
 
 struct StrategyInfo {
   std::string name, summary;
@@ -68,8 +70,8 @@ struct StrategyInfo {
   Gradient gradient = Gradient::mean_of_means;
   Buffers buffers = Buffers::rank0;
   bool cpu = true, cuda = true;  // where it can run
-  std::vector<ParamInfo> params;
-  std::function<std::unique_ptr<Strategy>(const Setup&)> make;
+  std::vector<ParamInfo> params = {};
+  std::function<std::unique_ptr<Strategy>(const Setup&)> make = {};
 };
 
 Registry<StrategyInfo>& strategy_registry();

@@ -1,6 +1,7 @@
 # How our own code is compiled: warnings are errors, ccache and a fast linker are used when they are there.
 add_library(dpbench_options INTERFACE)
-target_compile_options(dpbench_options INTERFACE -Wall -Wextra -Wpedantic -Werror -Wshadow=local -fno-omit-frame-pointer)
+target_compile_options(dpbench_options INTERFACE -Wall -Wextra -Wpedantic -Werror -Wshadow=local -fno-omit-frame-pointer
+  -fPIC)  # of programs too: one precompiled header serves every target
 target_include_directories(dpbench_options INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
 if(DPBENCH_SANITIZE)
   target_compile_options(dpbench_options INTERFACE -fsanitize=${DPBENCH_SANITIZE} -fno-sanitize-recover=all)

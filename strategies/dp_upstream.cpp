@@ -1,0 +1,113 @@
+// "dp-upstream": the parts of torch::nn::parallel::data_parallel as LibTorch ships them (replicate + parallel_apply), for an
+// honest comparison: the whole model is cloned each step, BatchNorm statistics are never written back, replicas run one
+// after the other without OpenMP. Its scatter and gather exist for CUDA alone; chunk and cat stand in for them.
+#include <ATen/ATen.h>
+#include <torch/nn/parallel/data_parallel.h>
+
+#include "strategies/replica.h"
+
+namespace dpbench {
+namespace {
+
+// What upstream's replicate asks of a module: clone() makes a deep copy on another device.
+class Clonable : public torch::nn::Module {
+ public:
+  Clonable(const Workload& workload, std::shared_ptr<Model> model) : workload_(workload), model_(std::move(model)) {
+    register_module("model", model_);
+  }
+
+  std::shared_ptr<torch::nn::Module> clone(const std::optional<at::Device>& device) const override {
+    const at::NoGradGuard no_grad;
+    auto copy = std::make_shared<Clonable>(workload_, workload_.model(/*seed=*/0));
+    const auto target = copy->model_->named_parameters(), source = model_->named_parameters();
+    for (const auto& item : source) copy_into(target[item.key()], item.value(), device);
+    const auto target_buffers = copy->model_->named_buffers(), source_buffers = model_->named_buffers();
+    for (const auto& item : source_buffers) copy_into(target_buffers[item.key()], item.value(), device);
+    return copy;
+  }
+
+  at::Tensor forward(const at::Tensor& input) { return model_->forward(input, context); }
+
+  Context context;
+
+ private:
+  static void copy_into(at::Tensor target, const at::Tensor& source, const std::optional<at::Device>& device) {
+    target.set_data(source.to(device.value_or(source.device()), /*non_blocking=*/false, /*copy=*/true));
+  }
+
+  const Workload& workload_;
+  std::shared_ptr<Model> model_;
+};
+
+class DpUpstream : public Strategy {
+ public:
+  explicit DpUpstream(const Setup& setup)
+      : workload_(setup.workload),
+        devices_(setup.devices),
+        step_seed_(setup.step_seed),
+        replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
+        module_(std::make_shared<Clonable>(setup.workload, replica_.shared_model())),
+        optimizer_(setup.workload.optimizer(), replica_.trainable()),
+        clip_norm_(setup.clip_norm) {
+    if (setup.dtype == at::kBFloat16)
+      throw Unavailable("dp-upstream: upstream's parallel_apply does not carry autocast to its threads; use f32 or f64");
+  }
+
+  StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
+    replica_.clear_gradients();
+    StepResult result;
+    for (const Batch& batch : micro) run(result, step, batch, static_cast<double>(micro.size()), phases);
+    phases.enter(Phase::optimizer);
+    if (clip_norm_) clip_gradients(replica_.trainable(), *clip_norm_);
+    optimizer_.step();
+    return result;
+  }
+
+  at::Tensor forward(const Batch& mine) override { return replica_.evaluate(mine); }
+  NamedTensors parameters() override { return replica_.parameters(); }
+  NamedTensors gradients() override { return replica_.gradients(); }
+  NamedTensors buffers() override { return replica_.buffers(); }
+  NamedTensors state() override { return optimizer_.state(); }
+
+ private:
+  void run(StepResult& result, int64_t step, const Batch& batch, double micros, Phases& phases) {
+    phases.enter(Phase::scatter);
+    const auto pieces = static_cast<int64_t>(devices_.size());
+    const auto ids = batch.ids.chunk(pieces);
+    const Batch here = replica_.to_device(batch);
+    auto inputs = here.input.chunk(pieces);
+    const std::vector<at::Device> devices(devices_.begin(), devices_.begin() + static_cast<int64_t>(inputs.size()));
+    for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = inputs[i].to(devices[i]);
+    phases.enter(Phase::communication);
+    auto replicas = torch::nn::parallel::replicate(module_, devices);
+    for (size_t i = 0; i < replicas.size(); ++i) replicas[i]->context = {step_seed_, step, ids[i]};
+    phases.enter(Phase::forward);
+    auto outputs = torch::nn::parallel::parallel_apply(replicas, inputs, devices);
+    for (at::Tensor& output : outputs) output = output.to(devices_[0]);
+    const at::Tensor output = at::cat(outputs);
+    at::Tensor loss = workload_.loss(output, here.target);
+    if (micros > 1) loss = loss / micros;
+    phases.enter(Phase::backward);
+    loss.backward();
+    add_micro(result, output, loss);
+  }
+
+  const Workload& workload_;
+  std::vector<at::Device> devices_;
+  uint64_t step_seed_;
+  Replica replica_;
+  std::shared_ptr<Clonable> module_;
+  Optimizer optimizer_;
+  std::optional<double> clip_norm_;
+};
+
+const RegisterStrategy dp_upstream{
+    {.name = "dp-upstream",
+     .summary = "LibTorch's own replicate and parallel_apply: the model is cloned each step",
+     .parallelism = Parallelism::replicas,
+     .gradient = Gradient::gathered,
+     .buffers = Buffers::unchanged,
+     .make = make<DpUpstream>}};
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,62 @@
+#include "strategies/flat.h"
+
+#include <map>
+
+#include <ATen/ATen.h>
+
+namespace dpbench {
+namespace {
+
+constexpr int64_t aligned_to = 16;  // elements: every view starts on a full vector register
+
+int64_t padded(int64_t numel) { return (numel + aligned_to - 1) / aligned_to * aligned_to; }
+
+at::Tensor view_at(const at::Tensor& buffer, const at::Tensor& like, int64_t offset) {
+  if (like.is_non_overlapping_and_dense()) return buffer.as_strided(like.sizes(), like.strides(), offset);
+  return buffer.narrow(0, offset, like.numel()).view(like.sizes());
+}
+
+}  // namespace
+
+Flat::Flat(const std::vector<at::Tensor>& like) {
+  std::map<at::ScalarType, int64_t> room;
+  std::vector<int64_t> offsets;
+  for (const at::Tensor& tensor : like) {
+    offsets.push_back(room[tensor.scalar_type()]);
+    room[tensor.scalar_type()] += padded(tensor.numel());
+  }
+  std::map<at::ScalarType, at::Tensor> buffer_of;
+  for (const auto& [type, numel] : room) {
+    buffers_.push_back(at::zeros({numel}, at::TensorOptions().dtype(type).device(like[0].device())));
+    buffer_of[type] = buffers_.back();
+  }
+  for (size_t i = 0; i < like.size(); ++i)
+    views_.push_back(view_at(buffer_of[like[i].scalar_type()], like[i], offsets[i]));
+}
+
+void Flat::adopt(const std::vector<at::Tensor>& tensors) {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    views_[i].copy_(tensors[i]);
+    at::Tensor(tensors[i]).set_data(views_[i]);
+  }
+}
+
+void Flat::zero() {
+  for (at::Tensor& buffer : buffers_) buffer.zero_();
+}
+
+void Flat::copy_from(const Flat& other) {
+  for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(other.buffers_[i], /*non_blocking=*/true);
+}
+
+void Flat::add_piece(const std::vector<const Flat*>& others, int part, int parts) {
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    const int64_t numel = buffers_[i].numel();
+    const int64_t from = numel * part / parts, count = numel * (part + 1) / parts - from;
+    at::Tensor mine = buffers_[i].narrow(0, from, count);
+    for (const Flat* other : others) mine.add_(other->buffers_[i].narrow(0, from, count).to(mine.device()));
+  }
+}
+
+}  // namespace dpbench

@@ -1,0 +1,29 @@
+// Tensors laid end to end, one buffer per dtype: copying or summing all of them is one operation.
+#pragma once
+
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace dpbench {
+
+class Flat {
+ public:
+  // Zeroed room shaped like these tensors, on their device.
+  explicit Flat(const std::vector<at::Tensor>& like);
+
+  // Copies the tensors' values in and makes each of them a view of its place here.
+  void adopt(const std::vector<at::Tensor>& tensors);
+
+  const std::vector<at::Tensor>& views() const { return views_; }
+  const std::vector<at::Tensor>& buffers() const { return buffers_; }
+  void zero();
+  void copy_from(const Flat& other);
+  // Adds piece `part` of `parts` of the others, in their order.
+  void add_piece(const std::vector<const Flat*>& others, int part, int parts);
+
+ private:
+  std::vector<at::Tensor> buffers_, views_;
+};
+
+}  // namespace dpbench

@@ -1,0 +1,84 @@
+#include "strategies/optimizer.h"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+
+namespace dpbench {
+
+struct Optimizer::Lists {
+  std::vector<at::Tensor> parameters, gradients, momenta, variances, steps;
+};
+
+Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter> parameters)
+    : spec_(spec), parameters_(std::move(parameters)) {
+  // Parameters of one kind stand together, so that one fused call takes each run of them.
+  std::stable_sort(parameters_.begin(), parameters_.end(), [](const Parameter& a, const Parameter& b) {
+    return a.tensor.scalar_type() < b.tensor.scalar_type();
+  });
+  if (spec_.kind != OptimizerSpec::Kind::adam) return;
+  for (const auto& [name, tensor] : parameters_)
+    slots_.push_back({at::zeros_like(tensor), at::zeros_like(tensor),
+                      at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(tensor.device()))});
+}
+
+std::vector<Optimizer::Lists> Optimizer::grouped() {
+  std::vector<Lists> groups;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& parameter = parameters_[i].tensor;
+    const at::Tensor& gradient = parameter.grad();
+    if (!gradient.defined()) continue;
+    if (groups.empty() || groups.back().parameters.back().scalar_type() != parameter.scalar_type()) groups.emplace_back();
+    Lists& lists = groups.back();
+    lists.parameters.push_back(parameter);
+    lists.gradients.push_back(gradient);
+    if (slots_.empty()) continue;
+    lists.momenta.push_back(slots_[i].momentum);
+    lists.variances.push_back(slots_[i].variance);
+    lists.steps.push_back(slots_[i].step);
+  }
+  return groups;
+}
+
+void Optimizer::step() {
+  const at::NoGradGuard no_grad;
+  for (Lists& lists : grouped()) spec_.kind == OptimizerSpec::Kind::sgd ? sgd(lists) : adam(lists);
+}
+
+void Optimizer::sgd(Lists& lists) const {
+  at::_fused_sgd_(lists.parameters, lists.gradients, {}, /*weight_decay=*/0, /*momentum=*/0, spec_.learning_rate,
+                  /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false);
+}
+
+void Optimizer::adam(Lists& lists) const {
+  at::_foreach_add_(lists.steps, 1);
+  at::_fused_adam_(lists.parameters, lists.gradients, lists.momenta, lists.variances, {}, lists.steps,
+                   spec_.learning_rate, spec_.beta1, spec_.beta2, /*weight_decay=*/0, spec_.epsilon, /*amsgrad=*/false,
+                   /*maximize=*/false);
+}
+
+NamedTensors Optimizer::state() const {
+  NamedTensors state;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    state.emplace_back(parameters_[i].name + ".momentum", slots_[i].momentum);
+    state.emplace_back(parameters_[i].name + ".variance", slots_[i].variance);
+    state.emplace_back(parameters_[i].name + ".step", slots_[i].step);
+  }
+  return state;
+}
+
+void clip_gradients(const std::vector<Parameter>& parameters, double limit) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients, norms;
+  for (const auto& [name, tensor] : parameters) {
+    if (!tensor.grad().defined()) continue;
+    gradients.push_back(tensor.grad());
+    norms.push_back(at::linalg_vector_norm(tensor.grad()).to(at::kDouble));
+  }
+  if (gradients.empty()) return;
+  const at::Tensor total = at::linalg_vector_norm(at::stack(norms));
+  const at::Tensor factor = (limit / (total + 1e-6)).clamp_max(1.0);
+  for (at::Tensor& gradient : gradients) gradient.mul_(factor.to(gradient.scalar_type()));
+}
+
+}  // namespace dpbench

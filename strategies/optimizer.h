@@ -1,0 +1,43 @@
+// The optimizers of the workloads, on torch's fused kernels. What torch::optim computes, without its per-tensor loop.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "strategies/strategy.h"
+
+namespace dpbench {
+
+// A trainable parameter under the first name it was registered by (a tied one is listed once).
+struct Parameter {
+  std::string name;
+  at::Tensor tensor;
+};
+
+class Optimizer {
+ public:
+  Optimizer(const OptimizerSpec& spec, std::vector<Parameter> parameters);
+
+  // Applies the parameters' gradients; one without a gradient is left alone, its state too.
+  void step();
+  // "<parameter>.momentum", ".variance", ".step" of adam; nothing for plain sgd.
+  NamedTensors state() const;
+
+ private:
+  struct Lists;  // what one fused call takes: parameters of one dtype on one device
+  void sgd(Lists& lists) const;
+  void adam(Lists& lists) const;
+  std::vector<Lists> grouped();
+
+  struct Slot {
+    at::Tensor momentum, variance, step;
+  };
+  OptimizerSpec spec_;
+  std::vector<Parameter> parameters_;
+  std::vector<Slot> slots_;
+};
+
+// Scales all gradients so that their global L2 norm is at most `limit`; like torch's clip_grad_norm_, without a host sync.
+void clip_gradients(const std::vector<Parameter>& parameters, double limit);
+
+}  // namespace dpbench

@@ -1,0 +1,114 @@
+#include "strategies/replica.h"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+
+namespace dpbench {
+namespace {
+
+// bfloat16 = autocast over float32 parameters. Thread-local, so it is set where the pass runs.
+class Autocast {
+ public:
+  Autocast(bool on, at::DeviceType device) : on_(on), device_(device) {
+    if (!on_) return;
+    before_ = at::autocast::is_autocast_enabled(device_);
+    at::autocast::set_autocast_enabled(device_, true);
+    at::autocast::set_autocast_dtype(device_, at::kBFloat16);
+    at::autocast::increment_nesting();
+  }
+  ~Autocast() {
+    if (!on_) return;
+    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(device_, before_);
+  }
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  bool on_, before_ = false;
+  at::DeviceType device_;
+};
+
+}  // namespace
+
+Replica::Replica(const Workload& workload, at::Device device, at::ScalarType dtype, uint64_t init_seed,
+                 uint64_t step_seed)
+    : model_(workload.model(init_seed)),
+      device_(device),
+      storage_(dtype == at::kBFloat16 ? at::kFloat : dtype),
+      autocast_(dtype == at::kBFloat16),
+      step_seed_(step_seed) {
+  model_->to(device_);
+  if (storage_ != at::kFloat) model_->to(storage_);
+  model_->train();
+  for (const auto& item : model_->named_parameters()) {
+    const at::Tensor& tensor = item.value();
+    const bool seen = std::any_of(trainable_.begin(), trainable_.end(),
+                                  [&](const Parameter& other) { return other.tensor.is_same(tensor); });
+    if (tensor.requires_grad() && !seen) trainable_.push_back({item.key(), tensor});
+  }
+}
+
+Batch Replica::to_device(const Batch& batch) const {
+  const auto move = [&](const at::Tensor& tensor) {
+    if (!tensor.defined()) return tensor;
+    const auto type = tensor.is_floating_point() ? storage_ : tensor.scalar_type();
+    return tensor.to(device_, type, /*non_blocking=*/true);
+  };
+  return {move(batch.input), move(batch.target), batch.ids};
+}
+
+at::Tensor Replica::run(int64_t step, const Batch& batch) const {
+  const Autocast autocast(autocast_, device_.type());
+  at::Tensor output = model_->forward(batch.input, {step_seed_, step, batch.ids});
+  return autocast_ ? output.to(at::kFloat) : output;
+}
+
+at::Tensor Replica::forward(int64_t step, const Batch& batch) const { return run(step, batch); }
+
+at::Tensor Replica::evaluate(const Batch& batch) const {
+  const at::NoGradGuard no_grad;
+  model_->eval();
+  at::Tensor output = run(0, to_device(batch));
+  model_->train();
+  return output;
+}
+
+std::vector<at::Tensor> Replica::detached() const {
+  std::vector<at::Tensor> all;
+  for (const auto& [name, tensor] : parameters()) all.push_back(tensor.detach());
+  for (const at::Tensor& tensor : buffer_list()) all.push_back(tensor);
+  return all;
+}
+
+std::vector<at::Tensor> Replica::buffer_list() const {
+  std::vector<at::Tensor> list;
+  for (const at::Tensor& tensor : model_->buffers()) list.push_back(tensor.detach());
+  return list;
+}
+
+void Replica::clear_gradients() const {
+  for (const auto& [name, tensor] : trainable_) tensor.mutable_grad().reset();
+}
+
+NamedTensors Replica::parameters() const {
+  NamedTensors named;
+  for (const auto& item : model_->named_parameters()) named.emplace_back(item.key(), item.value());
+  return named;
+}
+
+NamedTensors Replica::gradients() const {
+  NamedTensors named;
+  for (const auto& [name, tensor] : trainable_) named.emplace_back(name, tensor.grad());
+  return named;
+}
+
+NamedTensors Replica::buffers() const {
+  NamedTensors named;
+  for (const auto& item : model_->named_buffers()) named.emplace_back(item.key(), item.value());
+  return named;
+}
+
+}  // namespace dpbench

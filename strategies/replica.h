@@ -1,0 +1,44 @@
+// One copy of a workload's model on one device: what every built-in strategy is made of.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "strategies/optimizer.h"
+#include "strategies/strategy.h"
+
+namespace dpbench {
+
+class Replica {
+ public:
+  Replica(const Workload& workload, at::Device device, at::ScalarType dtype, uint64_t init_seed, uint64_t step_seed);
+
+  Batch to_device(const Batch& batch) const;
+  // Training mode, under autocast when the dtype is bfloat16.
+  at::Tensor forward(int64_t step, const Batch& batch) const;
+  at::Tensor evaluate(const Batch& batch) const;  // no gradient, running statistics
+
+  const std::shared_ptr<Model>& shared_model() const { return model_; }
+  const std::vector<Parameter>& trainable() const { return trainable_; }
+  std::vector<at::Tensor> detached() const;  // parameters and buffers, for a broadcast in place
+  std::vector<at::Tensor> buffer_list() const;
+  void clear_gradients() const;  // undefined again: the backward pass then writes instead of adding
+
+  NamedTensors parameters() const;  // all of them, frozen ones too
+  NamedTensors gradients() const;
+  NamedTensors buffers() const;
+
+  at::Device device() const { return device_; }
+
+ private:
+  at::Tensor run(int64_t step, const Batch& batch) const;
+
+  std::shared_ptr<Model> model_;
+  at::Device device_;
+  at::ScalarType storage_;  // of parameters and inputs
+  bool autocast_;
+  uint64_t step_seed_;
+  std::vector<Parameter> trainable_;
+};
+
+}  // namespace dpbench

@@ -1,0 +1,78 @@
+#include "strategies/replica_threads.h"
+
+#include <stdexcept>
+#include <string>
+
+#include <ATen/core/grad_mode.h>
+
+namespace dpbench {
+namespace {
+
+// A step hands over twice; a thread that slept for it would cost more than a small step does.
+void wait_while(const std::atomic<uint32_t>& value, uint32_t old) {
+  constexpr int spins = 4000;
+  for (int i = 0; i < spins; ++i) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    __builtin_ia32_pause();
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+ReplicaThreads::ReplicaThreads(int replicas) : errors_(static_cast<size_t>(replicas)) {
+  for (int replica = 1; replica < replicas; ++replica) threads_.emplace_back([this, replica] { serve(replica); });
+}
+
+ReplicaThreads::~ReplicaThreads() {
+  stop_ = true;
+  ++round_;
+  round_.notify_all();
+  for (auto& thread : threads_) thread.join();
+}
+
+void ReplicaThreads::run(int active, const std::function<void(int)>& work) {
+  work_ = &work;
+  active_ = active;
+  grad_mode_ = at::GradMode::is_enabled();
+  pending_.store(static_cast<uint32_t>(threads_.size()), std::memory_order_relaxed);
+  round_.fetch_add(1, std::memory_order_release);
+  round_.notify_all();
+  attempt(0);
+  for (uint32_t left; (left = pending_.load(std::memory_order_acquire)) != 0;) wait_while(pending_, left);
+  rethrow();
+}
+
+void ReplicaThreads::serve(int replica) {
+  for (uint32_t seen = 0;; ++seen) {
+    wait_while(round_, seen);
+    if (stop_) return;
+    attempt(replica);
+    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
+  }
+}
+
+void ReplicaThreads::attempt(int replica) {
+  auto& error = errors_[static_cast<size_t>(replica)];
+  error = nullptr;
+  if (replica >= active_) return;
+  try {
+    const at::AutoGradMode mode(grad_mode_);
+    (*work_)(replica);
+  } catch (...) {
+    error = std::current_exception();
+  }
+}
+
+void ReplicaThreads::rethrow() const {
+  for (size_t replica = 0; replica < errors_.size(); ++replica) {
+    if (!errors_[replica]) continue;
+    try {
+      std::rethrow_exception(errors_[replica]);
+    } catch (const std::exception& error) {
+      throw std::runtime_error("replica " + std::to_string(replica) + ": " + error.what());
+    }
+  }
+}
+
+}  // namespace dpbench

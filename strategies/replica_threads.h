@@ -1,0 +1,38 @@
+// One thread per replica, kept between steps. The caller works as replica 0.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace dpbench {
+
+class ReplicaThreads {
+ public:
+  explicit ReplicaThreads(int replicas);
+  ~ReplicaThreads();
+  ReplicaThreads(const ReplicaThreads&) = delete;
+  ReplicaThreads& operator=(const ReplicaThreads&) = delete;
+
+  // work(0) .. work(active - 1), each on its replica's thread, in the caller's gradient mode; returns when all are done.
+  // If some threw, throws what the lowest of them threw with its index in front.
+  void run(int active, const std::function<void(int)>& work);
+
+ private:
+  void serve(int replica);
+  void attempt(int replica);
+  void rethrow() const;
+
+  const std::function<void(int)>* work_ = nullptr;
+  int active_ = 0;
+  bool grad_mode_ = true;
+  std::atomic<uint32_t> round_{0}, pending_{0};
+  std::atomic<bool> stop_{false};
+  std::vector<std::exception_ptr> errors_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace dpbench
