@@ -1,0 +1,57 @@
+// What the user asked for, read from the command line and --config, before anything is looked up.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/report/case.h"
+
+namespace dpbench {
+
+inline constexpr int kMaxWorld = 1024;
+
+// What to run: shared by run and check. An empty list means all.
+struct Selection {
+  std::vector<std::string> strategies, workloads, backends, dtypes;
+  std::vector<std::string> params;  // "strategy.name=v1,v2" or "name=v1,v2"
+  std::vector<int> gpus, cpus;      // worlds; both empty: the machine's own
+  std::vector<int64_t> batches;
+  std::string scaling;              // empty: the workload's own
+  int64_t scale = 1, accumulate = 1;
+  std::optional<double> clip_norm;
+  std::vector<std::string> plugins;
+  std::string data_dir, filter;
+  uint64_t seed = 1;
+  int threads = 0;                  // 0: cores / largest world
+  bool oversubscribe = false;
+  bool small_worlds = false;        // nothing was asked for: worlds 1 and 2
+  bool baseline = true;
+};
+
+struct CheckOptions {
+  int seeds = 1;
+  bool long_form = false;
+  std::string junit, dump_dir;
+};
+
+struct Options {
+  std::string command = "run";
+  std::string topic;                // list: what to show
+  Selection what;
+  Sampling sampling;
+  int launches = 5;
+  double max_noise_percent = 0;     // 0: never adds launches
+  double timeout_s = 30;
+  int retries = 0;
+  bool quick = false, dry_run = false;
+  std::string check = "auto";       // auto | off
+  std::string out_dir = "results", output = "table";
+  bool quiet = false, verbose = false;
+  std::string color = "auto", progress = "auto";
+  CheckOptions checking;
+  std::vector<std::string> argv;
+};
+
+}  // namespace dpbench

@@ -1,0 +1,16 @@
+// Checks of one value of a flag: each message names the value and what is allowed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+namespace dpbench {
+
+// A number within [low, high]; never NaN, and whole unless `fractions`.
+CLI::Validator between(double low, double high, bool fractions = false);
+CLI::Validator one_of(std::vector<std::string> allowed);
+CLI::Validator regular_expression();
+
+}  // namespace dpbench

@@ -1,0 +1,184 @@
+// What the command line means, and what it says about mistakes.
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "harness/front/cli.h"
+#include "harness/front/text.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace {
+
+Options parse(const std::vector<std::string>& arguments) {
+  const auto parsed = parse_command_line(arguments);
+  EXPECT_TRUE(std::holds_alternative<Options>(parsed)) << std::get<std::string>(parsed);
+  return std::get<Options>(parsed);
+}
+
+std::string text_of(const std::vector<std::string>& arguments) {
+  return std::get<std::string>(parse_command_line(arguments));
+}
+
+std::string refusal(const std::vector<std::string>& arguments) {
+  try {
+    parse_command_line(arguments);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+void expect_says(const std::string& message, const std::vector<std::string>& words) {
+  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  for (const auto& word : words) EXPECT_NE(message.find(word), std::string::npos) << word << " in: " << message;
+}
+
+class Config : public testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(file_); }
+  std::string write(const std::string& text) {
+    std::ofstream(file_) << text;
+    return file_;
+  }
+  const std::string file_ = testing::TempDir() + "/dpbench_options_" + std::to_string(::getpid()) + ".toml";
+};
+
+TEST(Options, BareFlagsMeanRun) {
+  const Options bare = parse({"--strategy", "cpu,ddp", "--cpus", "1,2"});
+  const Options named = parse({"run", "--strategy", "cpu,ddp", "--cpus", "1,2"});
+  EXPECT_EQ(bare.command, "run");
+  EXPECT_EQ(bare.what.strategies, (std::vector<std::string>{"cpu", "ddp"}));
+  EXPECT_EQ(bare.what.cpus, (std::vector<int>{1, 2}));
+  EXPECT_EQ(bare.what.strategies, named.what.strategies);
+}
+
+TEST(Options, NothingAskedForIsQuickAndSmall) {
+  for (const auto& arguments : {std::vector<std::string>{}, {"-o", "json", "--out", "there"}}) {
+    const Options options = parse(arguments);
+    EXPECT_TRUE(options.quick && options.what.small_worlds);
+    EXPECT_EQ(options.launches, 1);
+    EXPECT_EQ(options.sampling.samples, 3);
+  }
+  const Options chosen = parse({"--strategy", "ddp"});
+  EXPECT_FALSE(chosen.quick || chosen.what.small_worlds);
+  EXPECT_EQ(chosen.launches, 5);
+  EXPECT_EQ(chosen.sampling.samples, 10);
+}
+
+TEST(Options, QuickYieldsToWhatIsSetByHand) {
+  const Options options = parse({"--quick", "--launches", "4"});
+  EXPECT_EQ(options.launches, 4);
+  EXPECT_EQ(options.sampling.samples, 3);
+}
+
+TEST(Options, AllIsTheSameAsNaming_None) {
+  EXPECT_TRUE(parse({"--strategy", "all", "--workload", "all"}).what.strategies.empty());
+}
+
+TEST(Options, ReadsEveryKindOfValue) {
+  const Options o = parse({"--gpus", "1,8", "--batch=32,64", "--scaling", "strong", "--dtype", "f32,bf16", "--clip-norm", "0.5",
+                           "--param", "ddp.bucket_mb=1,25", "--param", "mode=a", "--check", "off", "--no-baseline", "--timeout",
+                           "2.5", "--retries", "2", "-n", "-q", "-o", "csv", "--max-noise", "2"});
+  EXPECT_EQ(o.what.gpus, (std::vector<int>{1, 8}));
+  EXPECT_EQ(o.what.batches, (std::vector<int64_t>{32, 64}));
+  EXPECT_EQ(o.what.scaling, "strong");
+  EXPECT_EQ(o.what.dtypes, (std::vector<std::string>{"f32", "bf16"}));
+  EXPECT_EQ(o.what.clip_norm, 0.5);
+  EXPECT_EQ(o.what.params, (std::vector<std::string>{"ddp.bucket_mb=1,25", "mode=a"}));
+  EXPECT_EQ(o.check, "off");
+  EXPECT_FALSE(o.what.baseline);
+  EXPECT_EQ(o.timeout_s, 2.5);
+  EXPECT_EQ(o.retries, 2);
+  EXPECT_TRUE(o.dry_run && o.quiet);
+  EXPECT_EQ(o.output, "csv");
+  EXPECT_EQ(o.max_noise_percent, 2);
+}
+
+TEST(Options, CheckIsOnUnlessSwitchedOff) {
+  EXPECT_EQ(parse({}).check, "auto");
+  expect_says(refusal({"--check", "maybe"}), {"--check", "maybe", "auto"});
+}
+
+TEST(Options, AWorldIsFromOneTo1024) {
+  for (const std::string world : {"0", "1025", "-1", "two", "", "1.5", "1e2", "nan"})
+    for (const std::string flag : {"--cpus", "--gpus"}) expect_says(refusal({flag, world}), {flag, "1 to 1024"});
+  EXPECT_EQ(parse({"--cpus", "1024"}).what.cpus, std::vector<int>{1024});
+}
+
+TEST(Options, AnUnknownFlagGetsTheNearestOne) {
+  expect_says(refusal({"--strateg", "cpu"}), {"--strateg", "'--strategy'"});
+  expect_says(refusal({"--wrld=2"}), {"--wrld"});
+  expect_says(refusal({"--cpus", "1", "2"}), {"'2'", "commas"});
+}
+
+TEST(Options, AnUnknownCommandGetsTheNearestOne) { expect_says(refusal({"lst"}), {"'lst'", "'list'"}); }
+
+TEST(Options, AWrongWordGetsTheNearestOne) {
+  expect_says(refusal({"--scaling", "stong"}), {"stong", "strong, weak", "'strong'"});
+  expect_says(refusal({"-o", "xml"}), {"xml", "table, json, csv, markdown, none"});
+  expect_says(refusal({"--dtype", "f16"}), {"f16", "f32, f64, bf16"});
+}
+
+TEST(Options, NumbersAreChecked) {
+  for (const auto& [flag, value] : std::vector<std::pair<std::string, std::string>>{
+           {"--launches", "0"}, {"--samples", "-3"}, {"--timeout", "nan"}, {"--timeout", "inf"}, {"--clip-norm", "-1"},
+           {"--batch", "0"}, {"--seed", "-1"}, {"--seed", "x"}, {"--threads", "0"}, {"--retries", "1.5"}, {"--steps", "1e40"}})
+    expect_says(refusal({flag, value}), {flag, value});
+}
+
+TEST(Options, AFlagWithoutItsValueIsRefused) { expect_says(refusal({"--cpus"}), {"--cpus"}); }
+
+TEST(Options, ABadFilterIsRefused) { expect_says(refusal({"--filter", "ddp("}), {"--filter", "ddp("}); }
+
+TEST(Options, HelpTeachesFlagsExamplesAndExitCodes) {
+  const std::string help = text_of({"--help"});
+  for (const auto& flag : flags_of("run")) EXPECT_NE(help.find(flag), std::string::npos) << flag;
+  for (const auto& command : commands()) EXPECT_NE(help.find("\n  " + command.name + " "), std::string::npos) << command.name;
+  for (const std::string part : {"Usage:", "Examples:", "Exit codes:", "What to run:", "77"})
+    EXPECT_NE(help.find(part), std::string::npos) << part;
+  EXPECT_EQ(text_of({"run", "--help"}), help);
+}
+
+TEST(Options, HelpLinesFitATerminal) {
+  for (const auto& line : split(text_of({"--help"}), '\n')) EXPECT_LE(display_width(line), 120u) << line;
+}
+
+TEST(Options, VersionIsOneLine) { EXPECT_TRUE(text_of({"--version"}).starts_with("dpbench ")); }
+
+TEST_F(Config, GivesFlagsThatTheCommandLineOverrides) {
+  const auto file = write("strategy = [\"cpu\", \"ddp\"]\ncpus = [1, 2]\nlaunches = 7\nseed = 3\nbaseline = false\n");
+  EXPECT_NE(refusal({"--config", file}).find("baseline"), std::string::npos);
+  write("strategy = [\"cpu\", \"ddp\"]\ncpus = [1, 2]\nlaunches = 7\nseed = 3\nquick = true\n");
+  const Options o = parse({"--config", file, "--launches", "2"});
+  EXPECT_EQ(o.what.strategies, (std::vector<std::string>{"cpu", "ddp"}));
+  EXPECT_EQ(o.what.cpus, (std::vector<int>{1, 2}));
+  EXPECT_EQ(o.launches, 2);
+  EXPECT_EQ(o.what.seed, 3u);
+  EXPECT_EQ(o.sampling.samples, 3);
+}
+
+TEST_F(Config, IsCheckedLikeTheCommandLine) {
+  expect_says(refusal({"--config", write("cpus = 0\n")}), {"1 to 1024"});
+  expect_says(refusal({"--config", write("strategie = \"ddp\"\n")}), {"strategie"});
+  expect_says(refusal({"--config", file_ + ".absent"}), {"no such file"});
+  expect_says(refusal({"--config", write(std::string((1 << 20) + 1, '#'))}), {"1 MiB"});
+  expect_says(refusal({"--config", "/dev"}), {"/dev"});
+}
+
+TEST(Text, CleansWhatARankWrote) {
+  EXPECT_EQ(sanitised("\x1B[31mred\x1B[0m \x07\x80 né\xE2\x80\xAE!\xC2\x9B"), "red ? né!");
+  EXPECT_EQ(sanitised("\xED\xA0\x80"), "???");
+  EXPECT_EQ(one_line("a\nb\tc", 10), "a b c");
+  EXPECT_EQ(one_line("ééééé", 3), "éé…");
+}
+
+TEST(Text, SuggestsOnlyWhatIsNear) {
+  EXPECT_EQ(nearest("mnist_mlp", {"random-linear", "mnist-mlp"}), "mnist-mlp");
+  EXPECT_EQ(nearest("zzzzzz", {"random-linear", "mnist-mlp"}), "");
+  EXPECT_EQ(nearest("dpd", {"cpu", "gpu", "dp", "ddp"}), "dp");
+}
+
+}  // namespace
+}  // namespace dpbench
