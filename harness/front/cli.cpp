@@ -40,26 +40,36 @@ void add_what(CLI::App& app, Options& o) {
   const auto put = [](CLI::Option* option, const char* type) { option->group("What to run")->type_name(type); };
   put(add_list(app, "--strategy", what.strategies, "strategies to run [all]"), "NAME,..");
   put(add_list(app, "--workload", what.workloads, "workloads to train [all]"), "NAME,..");
-  put(add_list(app, "--gpus", what.gpus, "worlds of so many GPUs [all there are]")->check(between(1, kMaxWorld)), "N,..");
-  put(add_list(app, "--cpus", what.cpus, "worlds of so many virtual CPU devices [1,2 without a GPU]")->check(between(1, kMaxWorld)),
+  put(add_list(app, "--gpus", what.gpus, "worlds of so many GPUs [all there are]")->check(between(1, kMaxWorld)),
+      "N,..");
+  put(add_list(app, "--cpus", what.cpus, "worlds of so many virtual CPU devices [1,2 without a GPU]")
+          ->check(between(1, kMaxWorld)),
       "N,..");
   put(add_list(app, "--batch", what.batches, "rows per device (weak) or in all (strong) [the workload's]")
-          ->check(between(1, 1 << 30)), "N,..");
-  put(app.add_option("--scaling", what.scaling, "what --batch counts [the workload's]")->check(one_of({"strong", "weak"})),
+          ->check(between(1, 1 << 30)),
+      "N,..");
+  put(app.add_option("--scaling", what.scaling, "what --batch counts [the workload's]")
+          ->check(one_of({"strong", "weak"})),
       "strong|weak");
-  put(add_list(app, "--dtype", what.dtypes, "precision; bf16 is autocast over float32 [f32]")->check(one_of({"f32", "f64", "bf16"})),
+  put(add_list(app, "--dtype", what.dtypes, "precision; bf16 is autocast over float32 [f32]")
+          ->check(one_of({"f32", "f64", "bf16"})),
       "f32|f64|bf16");
   put(add_list(app, "--backend", what.backends, "what collectives run on [auto]"), "auto|NAME,..");
   put(app.add_option("--param", what.params, "a strategy's parameter; several values are an axis; repeatable")
-          ->allow_extra_args(false), "[STRATEGY.]KEY=V,..");
+          ->allow_extra_args(false),
+      "[STRATEGY.]KEY=V,..");
   put(app.add_option("--scale", what.scale, "makes the models wider and deeper [1]")->check(between(1, 1024)), "K");
   put(app.add_option("--accumulate", what.accumulate, "micro-batches of a step [1]")->check(between(1, 65536)), "K");
-  put(app.add_option("--clip-norm", what.clip_norm, "limit on the gradient's global norm [none]")->check(between(0, 1e30, true)), "X");
+  put(app.add_option("--clip-norm", what.clip_norm, "limit on the gradient's global norm [none]")
+          ->check(between(0, 1e30, true)),
+      "X");
   put(app.add_option("--plugin", what.plugins, "shared library with strategies or workloads (it runs code); repeatable")
-          ->allow_extra_args(false), "FILE");
+          ->allow_extra_args(false),
+      "FILE");
   put(app.add_option("--filter", what.filter, "only cases whose id matches")->check(regular_expression()), "RE");
   put(app.add_option("--seed", what.seed, "of models, data and order [1]")->check(between(0, 1e15)), "N");
-  put(app.add_option("--threads", what.threads, "of each replica [cores / largest world]")->check(between(1, 4096)), "N");
+  put(app.add_option("--threads", what.threads, "of each replica [cores / largest world]")->check(between(1, 4096)),
+      "N");
   put(app.add_option("--data", what.data_dir, "MNIST's four IDX files [digits drawn by the program]"), "DIR");
   put(app.add_flag("--oversubscribe", what.oversubscribe, "rank r on GPU r mod count when there are too few"), "");
 }
@@ -67,37 +77,48 @@ void add_what(CLI::App& app, Options& o) {
 void add_sampling(CLI::App& app, Options& o) {
   const auto put = [](CLI::Option* option, const char* type) { option->group("Sampling")->type_name(type); };
   put(app.add_flag("--quick", o.quick, "1 launch, 3 samples, 5 warm-up steps; the default when nothing is chosen"), "");
-  put(app.add_option("--launches", o.launches, "fresh starts of every case, in random order [5]")->check(between(1, 1000)), "N");
+  put(app.add_option("--launches", o.launches, "fresh starts of every case, in random order [5]")
+          ->check(between(1, 1000)),
+      "N");
   put(app.add_option("--samples", o.sampling.samples, "of a launch [10]")->check(between(1, 100000)), "N");
   put(app.add_option("--steps", o.sampling.steps, "of a sample [as many as fill 0.1 s]")->check(between(1, 1e9)), "N");
   put(app.add_option("--warmup", o.sampling.warmup, "steps before the first sample [20]")->check(between(0, 1e6)), "N");
   put(app.add_option("--max-time", o.sampling.max_time_s, "seconds of sampling a case may take over its launches [60]")
-          ->check(between(0.001, 1e6, true)), "S");
+          ->check(between(0.001, 1e6, true)),
+      "S");
   put(app.add_option("--max-noise", o.max_noise_percent, "adds launches until the noise is below, or --max-time [off]")
-          ->check(between(0.01, 1000, true)), "PCT");
+          ->check(between(0.01, 1000, true)),
+      "PCT");
   put(app.add_flag("!--no-baseline", o.what.baseline, "leave out the single-device row of each workload"), "");
-  put(app.add_option("--check", o.check, "checks of every case before it is timed [auto]")->check(one_of({"auto", "off"})), "auto|off");
+  put(app.add_option("--check", o.check, "checks of every case before it is timed [auto]")
+          ->check(one_of({"auto", "off"})),
+      "auto|off");
 }
 
 void add_running(CLI::App& app, Options& o) {
   const auto put = [](CLI::Option* option, const char* type) { option->group("Running")->type_name(type); };
   put(app.add_option("--timeout", o.timeout_s, "seconds without progress of any rank before a case is given up [30]")
-          ->check(between(0.1, 1e6, true)), "S");
-  put(app.add_option("--retries", o.retries, "further attempts of a case that failed; the report says so [0]")->check(between(0, 100)), "N");
+          ->check(between(0.1, 1e6, true)),
+      "S");
+  put(app.add_option("--retries", o.retries, "further attempts of a case that failed; the report says so [0]")
+          ->check(between(0, 100)),
+      "N");
   put(app.add_flag("-n,--dry-run", o.dry_run, "print the plan and run nothing"), "");
 }
 
 void add_output(CLI::App& app, Options& o) {
   const auto put = [](CLI::Option* option, const char* type) { option->group("Output")->type_name(type); };
   put(app.add_option("--out", o.out_dir, "where run directories are made [results]"), "DIR");
-  put(app.add_option("-o,--output", o.output, "form on stdout [table]")->check(one_of({"table", "json", "csv", "markdown", "none"})),
+  put(app.add_option("-o,--output", o.output, "form on stdout [table]")
+          ->check(one_of({"table", "json", "csv", "markdown", "none"})),
       "table|json|csv|markdown|none");
   put(app.add_flag("-q,--quiet", o.quiet, "nothing on stderr but errors"), "");
   put(app.add_flag("-v,--verbose", o.verbose, "say on stderr what is started and why"), "");
   put(app.add_option("--color", o.color, "NO_COLOR is obeyed [auto]")->check(one_of({"auto", "always", "never"})),
       "auto|always|never");
   put(app.add_option("--progress", o.progress, "on stderr: a moving line, or a line a case [auto]")
-          ->check(one_of({"auto", "plain", "none"})), "auto|plain|none");
+          ->check(one_of({"auto", "plain", "none"})),
+      "auto|plain|none");
 }
 
 void add_checking(CLI::App& app, Options& o) {
@@ -110,7 +131,8 @@ void add_checking(CLI::App& app, Options& o) {
 
 void add_config(CLI::App& app, Options&) {
   app.set_config("--config", "", "flags from a TOML file (strategy = [\"dp\", \"ddp\"]); the command line wins")
-      ->group("Running")->type_name("FILE");
+      ->group("Running")
+      ->type_name("FILE");
 }
 
 void add_run(CLI::App& app, Options& o) {
@@ -124,12 +146,17 @@ void add_run(CLI::App& app, Options& o) {
 void add_list(CLI::App& app, Options& o) {
   app.add_option("topic", o.topic, "strategies, workloads, backends, devices, or the name of one")->type_name("TOPIC");
   app.add_option("--plugin", o.what.plugins, "shared library to list as well (it runs code); repeatable")
-      ->allow_extra_args(false)->type_name("FILE");
-  app.add_option("-o,--output", o.output, "form on stdout [table]")->check(one_of({"table", "json"}))->type_name("table|json");
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+  app.add_option("-o,--output", o.output, "form on stdout [table]")
+      ->check(one_of({"table", "json"}))
+      ->type_name("table|json");
 }
 
 void add_env(CLI::App& app, Options& o) {
-  app.add_option("-o,--output", o.output, "form on stdout [table]")->check(one_of({"table", "json"}))->type_name("table|json");
+  app.add_option("-o,--output", o.output, "form on stdout [table]")
+      ->check(one_of({"table", "json"}))
+      ->type_name("table|json");
 }
 
 struct Command {
@@ -153,14 +180,16 @@ const Command& command_named(const std::string& name) {
     if (command.info.name == name) return command;
     known.push_back(command.info.name);
   }
-  throw UsageError("unknown command '" + one_line(name, 40) + "'" + did_you_mean(name, known) + "; commands: " + join(known));
+  throw UsageError("unknown command '" + one_line(name, 40) + "'" + did_you_mean(name, known) +
+                   "; commands: " + join(known));
 }
 
 std::string header(const std::string& command) {
   std::string text = "dpbench " DPBENCH_VERSION ": benchmark and proof of data-parallel strategies on LibTorch\n\n";
   if (command != "run") return text + command_named(command).info.summary + "\n";
   text += "Usage: dpbench [COMMAND] [FLAGS]\n\nCommands (dpbench COMMAND --help):\n";
-  for (const auto& info : commands()) text += "  " + info.name + std::string(10 - info.name.size(), ' ') + info.summary + "\n";
+  for (const auto& info : commands())
+    text += "  " + info.name + std::string(10 - info.name.size(), ' ') + info.summary + "\n";
   return text + "\n" + kExamples + "\n";
 }
 
@@ -203,11 +232,15 @@ void refuse_extras(const CLI::App& app, const std::string& command) {
 void refuse_bad_config(const std::vector<std::string>& arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     std::string file;
-    if (arguments[i].starts_with("--config=")) file = arguments[i].substr(9);
-    else if (arguments[i] == "--config" && i + 1 < arguments.size()) file = arguments[i + 1];
-    else continue;
+    if (arguments[i].starts_with("--config="))
+      file = arguments[i].substr(9);
+    else if (arguments[i] == "--config" && i + 1 < arguments.size())
+      file = arguments[i + 1];
+    else
+      continue;
     std::error_code failed;
-    if (!std::filesystem::is_regular_file(file, failed)) throw UsageError("--config '" + one_line(file, 200) + "': no such file");
+    if (!std::filesystem::is_regular_file(file, failed))
+      throw UsageError("--config '" + one_line(file, 200) + "': no such file");
     if (std::filesystem::file_size(file, failed) > kLargestConfig || failed)
       throw UsageError("--config '" + one_line(file, 200) + "': larger than 1 MiB");
   }

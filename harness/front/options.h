@@ -18,15 +18,15 @@ struct Selection {
   std::vector<std::string> params;  // "strategy.name=v1,v2" or "name=v1,v2"
   std::vector<int> gpus, cpus;      // worlds; both empty: the machine's own
   std::vector<int64_t> batches;
-  std::string scaling;              // empty: the workload's own
+  std::string scaling;  // empty: the workload's own
   int64_t scale = 1, accumulate = 1;
   std::optional<double> clip_norm;
   std::vector<std::string> plugins;
   std::string data_dir, filter;
   uint64_t seed = 1;
-  int threads = 0;                  // 0: cores / largest world
+  int threads = 0;  // 0: cores / largest world
   bool oversubscribe = false;
-  bool small_worlds = false;        // nothing was asked for: worlds 1 and 2
+  bool small_worlds = false;  // nothing was asked for: worlds 1 and 2
   bool baseline = true;
 };
 
@@ -38,15 +38,15 @@ struct CheckOptions {
 
 struct Options {
   std::string command = "run";
-  std::string topic;                // list: what to show
+  std::string topic;  // list: what to show
   Selection what;
   Sampling sampling;
   int launches = 5;
-  double max_noise_percent = 0;     // 0: never adds launches
+  double max_noise_percent = 0;  // 0: never adds launches
   double timeout_s = 30;
   int retries = 0;
   bool quick = false, dry_run = false;
-  std::string check = "auto";       // auto | off
+  std::string check = "auto";  // auto | off
   std::string out_dir = "results", output = "table";
   bool quiet = false, verbose = false;
   std::string color = "auto", progress = "auto";

@@ -13,13 +13,17 @@ bool continues(unsigned char byte) { return (byte & 0xC0) == 0x80; }
 size_t character_length(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   if (first < 0x80) return 1;
-  const size_t length = first >= 0xC2 && first < 0xE0 ? 2 : first >= 0xE0 && first < 0xF0 ? 3 : first >= 0xF0 && first < 0xF5 ? 4 : 0;
+  const size_t length = first >= 0xC2 && first < 0xE0   ? 2
+                        : first >= 0xE0 && first < 0xF0 ? 3
+                        : first >= 0xF0 && first < 0xF5 ? 4
+                                                        : 0;
   if (length == 0 || text.size() < length) return 0;
   for (size_t i = 1; i < length; ++i)
     if (!continues(static_cast<unsigned char>(text[i]))) return 0;
   const auto second = static_cast<unsigned char>(text[1]);
   const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool outside = (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);  // surrogates, > U+10FFFF
+  const bool outside =
+      (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);  // surrogates, > U+10FFFF
   return overlong || outside ? 0 : length;
 }
 
@@ -90,8 +94,10 @@ std::string sanitised(std::string_view text) {
     }
     const size_t length = character_length(text);
     const std::string_view character = text.substr(0, std::max<size_t>(length, 1));
-    if (length == 0) clean += '?';
-    else if (!harmful(character)) clean += character;
+    if (length == 0)
+      clean += '?';
+    else if (!harmful(character))
+      clean += character;
     text.remove_prefix(character.size());
   }
   return clean;
@@ -99,11 +105,12 @@ std::string sanitised(std::string_view text) {
 
 std::string one_line(std::string_view text, size_t limit) {
   std::string line = sanitised(text);
-  std::replace_if(line.begin(), line.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
   if (display_width(line) <= limit) return line;
   size_t bytes = 0;
-  for (size_t shown = 0; shown + 1 < limit; ++shown)
-    do ++bytes;
+  for (size_t shown = 0; shown + 1 < limit; ++shown) do
+      ++bytes;
     while (bytes < line.size() && continues(static_cast<unsigned char>(line[bytes])));
   return line.substr(0, bytes) + "…";
 }

@@ -19,7 +19,8 @@ std::string shown(double value) {
 }  // namespace
 
 CLI::Validator between(double low, double high, bool fractions) {
-  const std::string allowed = std::string(fractions ? "a number" : "a whole number") + " from " + shown(low) + " to " + shown(high);
+  const std::string allowed =
+      std::string(fractions ? "a number" : "a whole number") + " from " + shown(low) + " to " + shown(high);
   const auto judge = [=](std::string& text) -> std::string {
     const std::string refusal = "'" + one_line(text, 40) + "' is not " + allowed;
     std::istringstream in(text);

@@ -1,0 +1,66 @@
+#include "harness/front/catalogue.h"
+
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace {
+
+std::vector<ParamEntry> params_from(const Json& json) {
+  std::vector<ParamEntry> params;
+  for (const auto& param : json) params.push_back({param.at("name"), param.at("default"), param.value("summary", "")});
+  return params;
+}
+
+StrategyEntry strategy_from(const Json& json) {
+  return {.name = json.at("name"),
+          .summary = json.value("summary", ""),
+          .parallelism = json.at("parallelism"),
+          .gradient = json.value("gradient", ""),
+          .buffers = json.value("buffers", ""),
+          .cpu = json.at("cpu"),
+          .cuda = json.at("cuda"),
+          .params = params_from(json.value("params", Json::array()))};
+}
+
+WorkloadEntry workload_from(const Json& json) {
+  return {.name = json.at("name"),
+          .summary = json.value("summary", ""),
+          .scaling = json.at("scaling"),
+          .batch = json.at("batch"),
+          .probe = json.value("probe", false)};
+}
+
+BackendEntry backend_from(const Json& json) {
+  return {.name = json.at("name"),
+          .summary = json.value("summary", ""),
+          .cpu = json.at("cpu"),
+          .cuda = json.at("cuda"),
+          .several_hosts = json.value("several_hosts", true),
+          .shares_device = json.value("shares_device", true),
+          .threads = json.value("threads", false)};
+}
+
+NotBuilt not_built_from(const Json& json) { return {json.at("kind"), json.at("name"), json.at("reason")}; }
+
+template <class Entry>
+std::vector<Entry> all_of(const Json& json, const char* key, Entry (*from)(const Json&)) {
+  std::vector<Entry> entries;
+  for (const auto& item : json.at(key)) entries.push_back(from(item));
+  return entries;
+}
+
+}  // namespace
+
+Catalogue catalogue_from_json(const Json& json) {
+  try {
+    return {.torch = json.at("torch"),
+            .strategies = all_of(json, "strategies", strategy_from),
+            .workloads = all_of(json, "workloads", workload_from),
+            .backends = all_of(json, "backends", backend_from),
+            .not_built = all_of(json, "not_built", not_built_from)};
+  } catch (const Json::exception& error) {
+    throw UsageError(std::string("this is no catalogue of a dpbench worker: ") + error.what());
+  }
+}
+
+}  // namespace dpbench

@@ -1,0 +1,69 @@
+// What this build can do: strategies, workloads and backends as catalogue.json beside the worker lists them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/report/protocol.h"
+
+namespace dpbench {
+
+struct ParamEntry {
+  std::string name, fallback, summary;
+};
+
+struct StrategyEntry {
+  std::string name, summary;
+  std::string parallelism;  // single | replicas | ranks
+  std::string gradient, buffers;
+  bool cpu = true, cuda = true;
+  std::vector<ParamEntry> params;
+
+  bool runs_on(const std::string& device) const { return device == "cuda" ? cuda : cpu; }
+};
+
+struct WorkloadEntry {
+  std::string name, summary, scaling;
+  int64_t batch = 0;
+  bool probe = false;
+};
+
+struct BackendEntry {
+  std::string name, summary;
+  bool cpu = true, cuda = false, several_hosts = true, shares_device = true, threads = false;
+
+  bool takes(const std::string& device) const { return device == "cuda" ? cuda : cpu; }
+};
+
+struct NotBuilt {
+  std::string kind, name, reason;
+};
+
+struct Catalogue {
+  std::string torch;
+  std::vector<StrategyEntry> strategies;
+  std::vector<WorkloadEntry> workloads;
+  std::vector<BackendEntry> backends;
+  std::vector<NotBuilt> not_built;
+};
+
+// Throws UsageError when the text is not a catalogue.
+Catalogue catalogue_from_json(const Json& json);
+
+// The entry of that name, or null.
+template <class Entry>
+const Entry* find_entry(const std::vector<Entry>& entries, const std::string& name) {
+  for (const auto& entry : entries)
+    if (entry.name == name) return &entry;
+  return nullptr;
+}
+
+template <class Entry>
+std::vector<std::string> names_of(const std::vector<Entry>& entries) {
+  std::vector<std::string> names;
+  for (const auto& entry : entries) names.push_back(entry.name);
+  return names;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,81 @@
+#include "harness/front/choice.h"
+
+#include "harness/front/text.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace {
+
+[[noreturn]] void refuse_name(const std::string& kind, const std::string& name, const std::vector<std::string>& known,
+                              const Catalogue& catalogue) {
+  for (const auto& missing : catalogue.not_built)
+    if (missing.kind == kind && missing.name == name)
+      throw Unavailable(kind + " '" + name + "' is not in this build: " + missing.reason);
+  throw UsageError("unknown " + kind + " '" + one_line(name, 60) + "'" + did_you_mean(name, known) +
+                   "; known: " + join(known));
+}
+
+template <class Entry>
+std::vector<const Entry*> chosen(const std::string& kind, const std::vector<std::string>& names,
+                                 const std::vector<Entry>& entries, const Catalogue& catalogue) {
+  std::vector<const Entry*> found;
+  for (const auto& name : without_repeats(names)) {
+    const Entry* entry = find_entry(entries, name);
+    if (!entry) refuse_name(kind, name, names_of(entries), catalogue);
+    found.push_back(entry);
+  }
+  return found;
+}
+
+std::string count_of(size_t gpus) { return gpus == 1 ? "1 GPU" : std::to_string(gpus) + " GPUs"; }
+
+void refuse_missing_gpus(const Selection& what, const Machine& machine) {
+  if (what.gpus.empty()) return;
+  const int most = *std::max_element(what.gpus.begin(), what.gpus.end());
+  const std::string asked = "--gpus " + std::to_string(most), cpus = "--cpus " + std::to_string(most);
+  if (machine.gpus.empty())
+    throw Unavailable(asked + ": this machine has no GPU (" + machine.no_gpu_reason +
+                      "); the same on virtual CPU devices: " + cpus);
+  if (static_cast<size_t>(most) > machine.gpus.size() && !what.oversubscribe)
+    throw Unavailable(asked + ": this machine has " + count_of(machine.gpus.size()) + "; use " + cpus +
+                      ", or --oversubscribe to share them");
+}
+
+}  // namespace
+
+std::vector<const StrategyEntry*> chosen_strategies(const Selection& what, const Catalogue& catalogue) {
+  auto found = chosen("strategy", what.strategies, catalogue.strategies, catalogue);
+  if (what.strategies.empty())
+    for (const auto& entry : catalogue.strategies) found.push_back(&entry);
+  return found;
+}
+
+std::vector<const WorkloadEntry*> chosen_workloads(const Selection& what, const Catalogue& catalogue) {
+  auto found = chosen("workload", what.workloads, catalogue.workloads, catalogue);
+  if (what.workloads.empty())
+    for (const auto& entry : catalogue.workloads)
+      if (!entry.probe) found.push_back(&entry);
+  return found;
+}
+
+std::vector<std::string> chosen_backends(const Selection& what, const Catalogue& catalogue) {
+  if (what.backends.empty()) return {"auto"};
+  for (const auto& name : what.backends)
+    if (name != "auto" && !find_entry(catalogue.backends, name))
+      refuse_name("backend", name, names_of(catalogue.backends), catalogue);
+  return without_repeats(what.backends);
+}
+
+std::vector<Place> chosen_places(const Selection& what, const Machine& machine) {
+  refuse_missing_gpus(what, machine);
+  std::vector<Place> places;
+  for (const int world : without_repeats(what.gpus)) places.push_back({"cuda", world});
+  for (const int world : without_repeats(what.cpus)) places.push_back({"cpu", world});
+  if (!places.empty()) return places;
+  const int gpus = static_cast<int>(machine.gpus.size());
+  if (gpus == 0) return {{"cpu", 1}, {"cpu", 2}};
+  if (!what.small_worlds) return {{"cuda", gpus}};
+  return gpus == 1 ? std::vector<Place>{{"cuda", 1}} : std::vector<Place>{{"cuda", 1}, {"cuda", 2}};
+}
+
+}  // namespace dpbench

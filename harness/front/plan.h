@@ -1,0 +1,28 @@
+// Options x catalogue x machine -> cases. Pure: nothing is run, asked or read.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/front/catalogue.h"
+#include "harness/front/machine.h"
+#include "harness/front/options.h"
+#include "harness/report/case.h"
+
+namespace dpbench {
+
+struct SkippedCase {
+  CaseSpec spec;
+  std::string reason;
+};
+
+struct Plan {
+  std::vector<CaseSpec> cases;       // in the order of the table: per workload the baseline first
+  std::vector<SkippedCase> skipped;  // asked for by name, impossible here
+  int threads = 1;                   // of each replica, the same in every row
+};
+
+// Throws UsageError for names and numbers that cannot be, Unavailable for devices or backends that are not here.
+Plan make_plan(const Selection& what, const Catalogue& catalogue, const Machine& machine);
+
+}  // namespace dpbench
