@@ -2,6 +2,7 @@
 # LibTorch was built with and libtorch_cuda are all there; otherwise DPBENCH_CUDA_REASON says what is missing.
 find_package(CUDAToolkit QUIET)
 find_path(DPBENCH_NCCL_INCLUDE nccl.h HINTS ${DPBENCH_TORCH}/../nvidia/nccl/include ${CUDAToolkit_INCLUDE_DIRS})
+option(DPBENCH_REQUIRE_CUDA "an error where the CUDA library cannot be built" OFF)
 set(DPBENCH_CUDA OFF)
 
 # ncclConfig_t sits by value inside ProcessGroupNCCL's options: the header's minor version is part of LibTorch's ABI.
@@ -31,6 +32,8 @@ else()
 endif()
 if(DPBENCH_CUDA)
   message(STATUS "CUDA library: toolkit ${CUDAToolkit_VERSION}, NCCL ${nccl_found} in ${DPBENCH_NCCL_INCLUDE}")
+elseif(DPBENCH_REQUIRE_CUDA)
+  message(FATAL_ERROR "the CUDA library cannot be built: ${DPBENCH_CUDA_REASON}")
 else()
   message(STATUS "CUDA library: not built, ${DPBENCH_CUDA_REASON}")
   return()

@@ -1,10 +1,15 @@
 # dpbench::torch: LibTorch as found or fetched by scripts/find-torch, the CPU libraries alone. From here on DPBENCH_TORCH is
-# the folder that holds its include/ and lib/.
+# the folder that holds its include/ and lib/, and DPBENCH_TORCH_VERSION its version.
 set(DPBENCH_TORCH "" CACHE PATH "an unpacked libtorch, or a Python environment's torch (empty: scripts/find-torch looks for one)")
+set(DPBENCH_TORCH_VERSION "" CACHE STRING "the LibTorch that scripts/find-torch looks for (empty: its default)")
 if(NOT DPBENCH_TORCH)
   set(DPBENCH_TORCH "$ENV{DPBENCH_TORCH}")
 endif()
-execute_process(COMMAND ${CMAKE_COMMAND} -E env "DPBENCH_TORCH=${DPBENCH_TORCH}" ${CMAKE_SOURCE_DIR}/scripts/find-torch
+if(NOT DPBENCH_TORCH_VERSION)
+  set(DPBENCH_TORCH_VERSION "$ENV{DPBENCH_TORCH_VERSION}")
+endif()
+execute_process(COMMAND ${CMAKE_COMMAND} -E env "DPBENCH_TORCH=${DPBENCH_TORCH}"
+                        "DPBENCH_TORCH_VERSION=${DPBENCH_TORCH_VERSION}" ${CMAKE_SOURCE_DIR}/scripts/find-torch
                 OUTPUT_VARIABLE DPBENCH_TORCH OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed)
 if(failed)
   message(FATAL_ERROR "no LibTorch to build with: see the line above")
