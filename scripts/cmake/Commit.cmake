@@ -1,0 +1,13 @@
+# Writes commit.h with the commit that is being built; untouched where nothing changed, so that nothing is rebuilt.
+execute_process(COMMAND git describe --always --dirty --abbrev=7 "--exclude=*" WORKING_DIRECTORY ${SOURCE}
+  OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+if(failed)
+  set(commit unknown)
+endif()
+set(text "#pragma once\n#define DPBENCH_COMMIT \"${commit}\"\n")
+if(EXISTS ${HEADER})
+  file(READ ${HEADER} before)
+endif()
+if(NOT "${text}" STREQUAL "${before}")
+  file(WRITE ${HEADER} "${text}")
+endif()

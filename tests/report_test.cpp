@@ -1,0 +1,248 @@
+#include "harness/report/report.h"
+
+#include <gtest/gtest.h>
+
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace {
+
+RankRecord rank_record(int rank, std::vector<int64_t> samples_ns, int64_t steps = 10) {
+  RankRecord record;
+  record.rank = rank;
+  record.steps_per_sample = steps;
+  record.samples_ns = std::move(samples_ns);
+  record.parameters_hash = "same";
+  return record;
+}
+
+CaseRecord measured(const std::string& strategy, int world, const std::string& scaling, int64_t batch,
+                    int64_t sample_ns) {
+  CaseRecord record;
+  record.spec.strategy = strategy;
+  record.spec.workload = "mnist-mlp";
+  record.spec.world = record.spec.processes = world;
+  record.spec.scaling = scaling;
+  record.spec.batch = batch;
+  record.spec.id = case_id(record.spec);
+  record.status = "ok";
+  LaunchRecord launch;
+  for (int rank = 0; rank < world; ++rank) launch.ranks.push_back(rank_record(rank, {sample_ns, sample_ns, sample_ns}));
+  record.launches = {launch, launch, launch};
+  return record;
+}
+
+Report report_of(std::vector<CaseRecord> cases) {
+  Report report;
+  report.id = "20261121T063057Z-a1b2c3d-2xEPYC-5f3a";
+  report.status = "complete";
+  report.cases = std::move(cases);
+  return report;
+}
+
+TEST(Report, TheTimeOfASampleIsTheSlowestRanks) {
+  const LaunchRecord launch{.index = 0, .ranks = {rank_record(0, {100, 400}), rank_record(1, {300, 200})}};
+  EXPECT_EQ(sample_step_ns(launch), (std::vector<double>{30, 40}));
+}
+
+TEST(Report, ARankThatLostSamplesShortensTheLaunch) {
+  const LaunchRecord launch{.index = 0, .ranks = {rank_record(0, {100, 100, 100}), rank_record(1, {200})}};
+  EXPECT_EQ(sample_step_ns(launch), (std::vector<double>{20}));
+}
+
+// 64 rows in 1,000 ns a step on one device; 2 devices take 1,250 ns for 64 rows each: 128 / 1.25 against 64 / 1.
+TEST(Report, WeakScalingComparesSpeedAtTheBatchPerDevice) {
+  Report report = report_of({measured("cpu", 1, "weak", 64, 10000), measured("ddp", 2, "weak", 64, 12500)});
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.samples_per_s, 64e6);
+  EXPECT_DOUBLE_EQ(*report.cases[1].derived.samples_per_s, 102.4e6);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.speedup, 1);
+  EXPECT_DOUBLE_EQ(*report.cases[1].derived.speedup, 1.6);
+  EXPECT_DOUBLE_EQ(*report.cases[1].derived.efficiency, 0.8);
+}
+
+// The same 128 rows: 2,000 ns on one device, 1,250 ns on two. The row of 64 is another question's baseline.
+TEST(Report, StrongScalingComparesTimeAtTheSameGlobalBatch) {
+  Report report = report_of({measured("cpu", 1, "strong", 64, 10000), measured("cpu", 1, "strong", 128, 20000),
+                             measured("ddp", 2, "strong", 128, 12500)});
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[2].derived.speedup, 1.6);
+  EXPECT_DOUBLE_EQ(*report.cases[2].derived.efficiency, 0.8);
+}
+
+TEST(Report, OnlyTheLikeCaseOfTheSameDeviceIsABaseline) {
+  const CaseRecord ddp = measured("ddp", 2, "weak", 64, 12500);
+  const auto speedup_against = [&](auto change) {
+    CaseRecord baseline = measured("cpu", 1, "weak", 64, 10000);
+    change(baseline);
+    Report report = report_of({baseline, ddp});
+    summarise(report);
+    return report.cases[1].derived.speedup;
+  };
+  EXPECT_TRUE(speedup_against([](CaseRecord&) {}).has_value());
+  EXPECT_FALSE(speedup_against([](CaseRecord& b) { b.spec.workload = "convnet"; }).has_value());
+  EXPECT_FALSE(speedup_against([](CaseRecord& b) { b.spec.batch = 32; }).has_value());
+  EXPECT_FALSE(speedup_against([](CaseRecord& b) { b.spec.dtype = "f64"; }).has_value());
+  EXPECT_FALSE(speedup_against([](CaseRecord& b) { b.spec.scale = 2; }).has_value());
+  EXPECT_FALSE(speedup_against([](CaseRecord& b) { b.spec.threads = 2; }).has_value());
+  EXPECT_FALSE(speedup_against([](CaseRecord& b) { b.spec.strategy = "dp"; }).has_value());
+  EXPECT_FALSE(speedup_against([](CaseRecord& b) { b.spec.strategy = "gpu", b.spec.device = "cuda"; }).has_value());
+  EXPECT_FALSE(speedup_against([](CaseRecord& b) { b.status = "wrong"; }).has_value());
+}
+
+TEST(Report, ACaseThatFailedACheckGetsNoSpeed) {
+  CaseRecord record = measured("cpu", 1, "weak", 64, 10000);
+  record.checks = {{.name = "output-shape", .status = "passed"},
+                   {.name = "gradient-vs-baseline", .status = "failed", .detail = "n.1.weight"}};
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_EQ(report.cases[0].status, "wrong");
+  EXPECT_EQ(report.cases[0].reason, "check gradient-vs-baseline failed: n.1.weight");
+  EXPECT_FALSE(report.cases[0].step_time_ns.has_value());
+  EXPECT_FALSE(report.cases[0].derived.samples_per_s.has_value());
+  EXPECT_EQ(report.cases[0].launches.size(), 3u) << "what was measured is kept";
+}
+
+TEST(Report, ASkippedCheckIsNoFailure) {
+  CaseRecord record = measured("cpu", 1, "weak", 64, 10000);
+  record.checks = {{.name = "loss-falls", .status = "skipped", .detail = "one step"}};
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_EQ(report.cases[0].status, "ok");
+}
+
+TEST(Report, RanksThatEndWithUnequalParametersAreWrong) {
+  CaseRecord record = measured("ddp", 3, "weak", 64, 10000);
+  record.launches[1].index = 1;
+  record.launches[1].ranks[2].parameters_hash = "other";
+  Report report = report_of({record});
+  summarise(report);
+  summarise(report);
+  EXPECT_EQ(report.cases[0].status, "wrong");
+  ASSERT_EQ(report.cases[0].checks.size(), 1u) << "said once, however often the report is summarised";
+  EXPECT_EQ(report.cases[0].checks[0].name, "equal-parameters");
+  EXPECT_EQ(report.cases[0].checks[0].detail, "launch 1: rank 2 has other, rank 0 has same");
+}
+
+TEST(Report, AFailedCaseStaysFailedWhateverItsChecksSay) {
+  CaseRecord record = measured("cpu", 1, "weak", 64, 10000);
+  record.status = "failed";
+  record.checks = {{.name = "output-shape", .status = "failed"}};
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_EQ(report.cases[0].status, "failed");
+  EXPECT_FALSE(report.cases[0].step_time_ns.has_value());
+}
+
+// Communication 30 of 100 ns in rank 0, 10 of 60 in rank 1: 40 of 160.
+TEST(Report, CommunicationIsItsShareOfAllPhases) {
+  CaseRecord record = measured("ddp", 2, "weak", 64, 10000);
+  for (auto& launch : record.launches) {
+    launch.ranks[0].phases_ns = {{"forward", 70}, {"communication", 30}};
+    launch.ranks[1].phases_ns = {{"forward", 50}, {"communication", 10}};
+  }
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.comm_fraction, 0.25);
+  EXPECT_DOUBLE_EQ(mean_phases_ns(report.cases[0])["forward"], 60);
+}
+
+TEST(Report, NoPhasesMeanNoShareOfCommunication) {
+  Report report = report_of({measured("cpu", 1, "weak", 64, 10000)});
+  summarise(report);
+  EXPECT_FALSE(report.cases[0].derived.comm_fraction.has_value());
+}
+
+// Steps of 90, 100, 110 ns: the median distance from 100 is 10, times 1.4826, over 100.
+TEST(Report, NoiseIsTheSpreadOfTheSamplesInPartsOfTheMedian) {
+  CaseRecord record = measured("cpu", 1, "weak", 64, 1000);
+  for (auto& launch : record.launches) launch.ranks[0].samples_ns = {900, 1000, 1100};
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.noise, 0.14826);
+}
+
+// Slowest rank's p99 of each launch: 50, 60, 90; the middle one is 60.
+TEST(Report, PercentilesAreOfSingleStepsOfTheSlowestRankInTheMiddleLaunch) {
+  CaseRecord record = measured("ddp", 2, "weak", 64, 10000);
+  const int64_t p99[3][2] = {{50, 10}, {20, 60}, {90, 80}};
+  for (int launch = 0; launch < 3; ++launch)
+    for (int rank = 0; rank < 2; ++rank) record.launches[launch].ranks[rank].step_p99_ns = p99[launch][rank];
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_EQ(report.cases[0].step_time_ns->p99, 60);
+  EXPECT_EQ(report.cases[0].step_time_ns->p90, 1000) << "no rank said: of the samples";
+}
+
+TEST(Report, ComesBackFromItsTextAsItWas) {
+  CaseRecord skipped;
+  skipped.spec.strategy = "gpu";
+  skipped.spec.workload = "convnet";
+  skipped.spec.id = "gpu/convnet";
+  skipped.status = "skipped";
+  skipped.reason = "no GPU";
+  CaseRecord good = measured("ddp", 2, "weak", 64, 12500);
+  good.checks = {{.name = "output-shape", .status = "passed", .compared = "a with b", .error = 0.5, .bound = 1}};
+  good.warnings = {"hot"};
+  Report report = report_of({measured("cpu", 1, "weak", 64, 10000), good, skipped});
+  report.env = {{"fingerprint", "5f3a"}};
+  report.tool = {{"version", "0.1.0"}};
+  report.config = {{"samples", 3}};
+  summarise(report);
+  const Json json = to_json(report);
+  EXPECT_EQ(to_json(report_from_json(parse_json(json.dump(), "x"))), json);
+  EXPECT_DOUBLE_EQ(json["cases"][1]["derived"]["speedup"].get<double>(), 1.6);
+  EXPECT_EQ(json["cases"][1]["id"], "ddp/mnist-mlp/cpu:2/weak/b64/f32");
+  EXPECT_TRUE(json["cases"][2]["stats"]["step_time_ns"].is_null());
+}
+
+TEST(Report, WritesNoIntervalWhereThereIsNone) {
+  CaseRecord record = measured("cpu", 1, "weak", 64, 10000);
+  record.launches.resize(1);
+  record.launches[0].ranks[0].samples_ns.resize(1);
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_TRUE(to_json(report)["cases"][0]["stats"]["step_time_ns"]["ci95_low"].is_null());
+}
+
+std::string refusal(const Json& json) {
+  try {
+    report_from_json(json);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Report, RefusesWhatIsNotAReportOfThisMajorVersion) {
+  const Json good = to_json(report_of({measured("cpu", 1, "weak", 64, 10000)}));
+  ASSERT_EQ(refusal(good), "");
+  Json newer = good;
+  newer["schema_version"]["minor"] = 7;
+  newer["of_the_future"] = 1;
+  EXPECT_EQ(refusal(newer), "") << "a later minor version only adds";
+  newer["schema_version"]["major"] = 2;
+  EXPECT_NE(refusal(newer).find("schema version 2.7"), std::string::npos);
+  EXPECT_NE(refusal(Json{{"context", 1}, {"benchmarks", 2}}).find("not a report of dpbench"), std::string::npos);
+  EXPECT_NE(refusal(Json::array()), "");
+}
+
+TEST(Report, NamesThePathOfWhatIsWrong) {
+  const Json good = to_json(report_of({measured("cpu", 1, "weak", 64, 10000)}));
+  const auto with = [&](const char* pointer, const Json& value) {
+    Json json = good;
+    json[Json::json_pointer(pointer)] = value;
+    return refusal(json);
+  };
+  EXPECT_EQ(with("/cases/0/status", "fine"),
+            "report.cases[0].status is 'fine', not one of ok, wrong, failed, skipped, interrupted");
+  EXPECT_EQ(with("/cases/0/launches", 3), "report.cases[0].launches is not an array");
+  EXPECT_EQ(with("/cases/0/stats", nullptr), "report.cases[0].stats is not an object");
+  EXPECT_EQ(with("/cases", 3), "report.cases is not an array");
+  EXPECT_NE(with("/cases/0/launches/0/ranks/0/samples_ns/0", -1), "");
+  EXPECT_NE(with("/cases/0", nullptr), "");
+  EXPECT_NE(with("/env", 1), "");
+}
+
+}  // namespace
+}  // namespace dpbench
