@@ -84,6 +84,7 @@ RankRecord full_record() {
   record.step_p99_ns = 3;
   record.phases_ns = {{"forward", 0.5}, {"communication", 1.5}};
   record.peak_rss_bytes = int64_t{1} << 40;
+  record.peak_device_bytes = 77;
   record.first_loss = 2.5;
   record.last_loss = 0.1;
   record.parameters_hash = "abcd";

@@ -2,43 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/sample_reports.h"
 #include "workloads/error.h"
 
 namespace dpbench {
 namespace {
 
-RankRecord rank_record(int rank, std::vector<int64_t> samples_ns, int64_t steps = 10) {
-  RankRecord record;
-  record.rank = rank;
-  record.steps_per_sample = steps;
-  record.samples_ns = std::move(samples_ns);
-  record.parameters_hash = "same";
-  return record;
-}
-
-CaseRecord measured(const std::string& strategy, int world, const std::string& scaling, int64_t batch,
-                    int64_t sample_ns) {
-  CaseRecord record;
-  record.spec.strategy = strategy;
-  record.spec.workload = "mnist-mlp";
-  record.spec.world = record.spec.processes = world;
-  record.spec.scaling = scaling;
-  record.spec.batch = batch;
-  record.spec.id = case_id(record.spec);
-  record.status = "ok";
-  LaunchRecord launch;
-  for (int rank = 0; rank < world; ++rank) launch.ranks.push_back(rank_record(rank, {sample_ns, sample_ns, sample_ns}));
-  record.launches = {launch, launch, launch};
-  return record;
-}
-
-Report report_of(std::vector<CaseRecord> cases) {
-  Report report;
-  report.id = "20261121T063057Z-a1b2c3d-2xEPYC-5f3a";
-  report.status = "complete";
-  report.cases = std::move(cases);
-  return report;
-}
+using namespace test;
 
 TEST(Report, TheTimeOfASampleIsTheSlowestRanks) {
   const LaunchRecord launch{.index = 0, .ranks = {rank_record(0, {100, 400}), rank_record(1, {300, 200})}};
@@ -192,7 +162,7 @@ TEST(Report, ComesBackFromItsTextAsItWas) {
   const Json json = to_json(report);
   EXPECT_EQ(to_json(report_from_json(parse_json(json.dump(), "x"))), json);
   EXPECT_DOUBLE_EQ(json["cases"][1]["derived"]["speedup"].get<double>(), 1.6);
-  EXPECT_EQ(json["cases"][1]["id"], "ddp/mnist-mlp/cpu:2/weak/b64/f32");
+  EXPECT_EQ(json["cases"][1]["id"], "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32");
   EXPECT_TRUE(json["cases"][2]["stats"]["step_time_ns"].is_null());
 }
 

@@ -99,6 +99,7 @@ Json to_json(const RankRecord& record) {
           {"step_p99_ns", record.step_p99_ns},
           {"phases_ns", record.phases_ns},
           {"peak_rss_bytes", record.peak_rss_bytes},
+          {"peak_device_bytes", record.peak_device_bytes},
           {"first_loss", record.first_loss},  // a loss that is not finite is written as null
           {"last_loss", record.last_loss},
           {"parameters_hash", record.parameters_hash},
@@ -118,6 +119,7 @@ RankRecord rank_record_from_json(const Json& json) {
   record.step_p99_ns = fields.get_or<int64_t>("step_p99_ns", 0);
   record.phases_ns = map_of<double>(fields, "phases_ns");
   record.peak_rss_bytes = fields.get_or<int64_t>("peak_rss_bytes", 0);
+  record.peak_device_bytes = fields.get_or<int64_t>("peak_device_bytes", 0);
   record.first_loss = fields.get_or("first_loss", unknown);
   record.last_loss = fields.get_or("last_loss", unknown);
   record.parameters_hash = fields.get_or<std::string>("parameters_hash", "");

@@ -1,4 +1,5 @@
-// What the front and a worker say to each other: one JSON object a line, over a socket pair the worker inherits (DPBENCH_FD).
+// What the front and a worker say to each other: one JSON object a line, over a socket pair the worker inherits
+// (DPBENCH_FD).
 //
 //   front -> every rank   {"do":"run","case":{..},"sampling":{..},"launch":0,"check":true}
 //                         {"do":"check","case":{..},"filter":"RE","seeds":1,"form":"short|long","dump":"DIR"}
@@ -9,8 +10,9 @@
 //                         {"event":"failed","case":"ID","rank":0,"kind":"usage|unavailable|oom|nan|failure","reason":".."}
 //
 // Variables of a worker: RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE, DPBENCH_FD, DPBENCH_RUN_DIR (private directory of
-// the run: the rendezvous file "store", segments, shared rows), DPBENCH_GROUP (prefix of this group's keys), DPBENCH_BACKEND,
-// DPBENCH_DEVICE, DPBENCH_THREADS, DPBENCH_TIMEOUT_S, DPBENCH_PLUGINS (':' between), DPBENCH_PROGRESS (file of `Progress`, by rank).
+// the run: the rendezvous file "store", segments, shared rows), DPBENCH_GROUP (prefix of this group's keys),
+// DPBENCH_BACKEND, DPBENCH_DEVICE, DPBENCH_THREADS, DPBENCH_TIMEOUT_S, DPBENCH_PLUGINS (':' between), DPBENCH_PROGRESS
+// (file of `Progress`, by rank).
 #pragma once
 
 #include <atomic>

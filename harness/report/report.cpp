@@ -29,6 +29,17 @@ std::optional<double> comm_fraction(const CaseRecord& record) {
   return found->second / total;
 }
 
+std::optional<int64_t> peak_memory_bytes(const CaseRecord& record) {
+  int64_t device = 0, resident = 0;
+  for (const LaunchRecord& launch : record.launches)
+    for (const RankRecord& rank : launch.ranks) {
+      device = std::max(device, rank.peak_device_bytes);
+      resident = std::max(resident, rank.peak_rss_bytes);
+    }
+  const int64_t peak = device > 0 ? device : resident;
+  return peak > 0 ? std::optional(peak) : std::nullopt;
+}
+
 void judge(CaseRecord& record) {
   for (const CheckRow& row : record.checks)
     if (row.status == "failed" && record.status == "ok") {
@@ -61,6 +72,7 @@ void summarise(CaseRecord& record) {
   record.derived.samples_per_s = static_cast<double>(record.spec.global_batch()) / (summary.median * 1e-9);
   record.derived.noise = mad_to_sigma * summary.mad / summary.median;
   record.derived.comm_fraction = comm_fraction(record);
+  record.derived.peak_memory_bytes = peak_memory_bytes(record);
   record.step_time_ns = std::move(summary);
 }
 

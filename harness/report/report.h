@@ -12,7 +12,8 @@
 namespace dpbench {
 
 struct Derived {
-  std::optional<double> samples_per_s, speedup, efficiency, comm_fraction, noise;
+  std::optional<double> samples_per_s{}, speedup{}, efficiency{}, comm_fraction{}, noise{};
+  std::optional<int64_t> peak_memory_bytes{};  // of the largest rank: on the GPU, else resident
 };
 
 struct CaseRecord {

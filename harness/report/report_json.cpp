@@ -66,7 +66,8 @@ Json to_json(const Derived& d) {
           {"speedup", or_null(d.speedup)},
           {"efficiency", or_null(d.efficiency)},
           {"comm_fraction", or_null(d.comm_fraction)},
-          {"noise", or_null(d.noise)}};
+          {"noise", or_null(d.noise)},
+          {"peak_memory_bytes", or_null(d.peak_memory_bytes)}};
 }
 
 Derived derived_from_json(const Json& json, const std::string& path) {
@@ -75,7 +76,8 @@ Derived derived_from_json(const Json& json, const std::string& path) {
           .speedup = fields.maybe<double>("speedup"),
           .efficiency = fields.maybe<double>("efficiency"),
           .comm_fraction = fields.maybe<double>("comm_fraction"),
-          .noise = fields.maybe<double>("noise")};
+          .noise = fields.maybe<double>("noise"),
+          .peak_memory_bytes = fields.maybe<int64_t>("peak_memory_bytes")};
 }
 
 // The case's own fields stand beside its results: one flat row.

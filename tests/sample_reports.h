@@ -1,0 +1,103 @@
+// Reports for tests: small, whole, with figures worked out by hand.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/report/environment.h"
+#include "harness/report/report.h"
+#include "harness/report/tool.h"
+
+namespace dpbench::test {
+
+inline constexpr const char* sample_id = "20261121T063057Z-a1b2c3d-2xEPYC-5f3a";
+
+inline RankRecord rank_record(int rank, std::vector<int64_t> samples_ns, int64_t steps = 10) {
+  RankRecord record;
+  record.rank = rank;
+  record.steps_per_sample = steps;
+  record.samples_ns = std::move(samples_ns);
+  record.parameters_hash = "same";
+  return record;
+}
+
+// A launch for every given time of a sample (of 10 steps), the same at every rank, three samples each.
+inline CaseRecord measured(const std::string& strategy, int world, const std::string& scaling, int64_t batch,
+                           const std::vector<int64_t>& launches_ns) {
+  CaseRecord record;
+  record.spec.strategy = strategy;
+  record.spec.workload = "mnist-mlp";
+  record.spec.world = world;
+  record.spec.processes = strategy == "ddp" ? world : 1;
+  record.spec.backend = strategy == "ddp" ? "shm" : "none";
+  record.spec.scaling = scaling;
+  record.spec.batch = batch;
+  record.spec.id = case_id(record.spec);
+  record.status = "ok";
+  for (const int64_t sample_ns : launches_ns) {
+    LaunchRecord launch{.index = static_cast<int>(record.launches.size()), .ranks = {}};
+    for (int rank = 0; rank < record.spec.processes; ++rank)
+      launch.ranks.push_back(rank_record(rank, {sample_ns, sample_ns, sample_ns}));
+    record.launches.push_back(std::move(launch));
+  }
+  return record;
+}
+
+inline CaseRecord measured(const std::string& strategy, int world, const std::string& scaling, int64_t batch,
+                           int64_t sample_ns) {
+  return measured(strategy, world, scaling, batch, std::vector<int64_t>{sample_ns, sample_ns, sample_ns});
+}
+
+inline Report report_of(std::vector<CaseRecord> cases) {
+  Report report;
+  report.id = sample_id;
+  report.status = "complete";
+  report.cases = std::move(cases);
+  return report;
+}
+
+// One case of every status, every field in use, on the machine the test runs on.
+inline Report full_report() {
+  CaseRecord good = measured("ddp", 2, "weak", 64, 12500);
+  good.spec.params = {{"bucket_mb", "1"}};
+  good.spec.id = case_id(good.spec);
+  good.checks = {{.name = "output-shape", .status = "passed", .compared = "64x10 with 64x10", .error = 0, .bound = 0},
+                 {.name = "loss-falls", .status = "skipped", .detail = "one step"}};
+  good.warnings = {"other work is running"};
+  for (auto& launch : good.launches)
+    for (auto& rank : launch.ranks) {
+      rank.step_p50_ns = 1200, rank.step_p90_ns = 1300, rank.step_p99_ns = 1400;
+      rank.phases_ns = {{"forward", 700}, {"communication", 300}};
+      rank.peak_rss_bytes = 1 << 28;
+      rank.first_loss = 2.3, rank.last_loss = 0.4;
+    }
+  CaseRecord wrong = measured("dp", 2, "weak", 64, 11000);
+  wrong.checks = {{.name = "gradient-vs-baseline",
+                   .status = "failed",
+                   .compared = "gradients with float64 oracle",
+                   .error = 1.0,
+                   .bound = 1e-12,
+                   .detail = "n.1.weight[3]: <expected> 1 & found \"2\"",
+                   .likely = "sum instead of mean"}};
+  CaseRecord failed = measured("ddp", 4, "weak", 64, std::vector<int64_t>{});
+  failed.status = "failed", failed.reason = "rank 2 was killed by signal 9 at step 17";
+  CaseRecord skipped = measured("gpu", 1, "weak", 64, std::vector<int64_t>{});
+  skipped.spec.device = "cuda", skipped.spec.id = case_id(skipped.spec);
+  skipped.status = "skipped", skipped.reason = "no GPU here";
+  CaseRecord interrupted = measured("ddp", 3, "strong", 30, std::vector<int64_t>{9000});
+  interrupted.status = "interrupted", interrupted.reason = "Ctrl-C";
+  Report report = report_of({measured("cpu", 1, "weak", 64, 10000), good, wrong, failed, skipped, interrupted});
+  report.status = "interrupted";
+  report.env = environment(
+      this_machine(),
+      {.gpus = {{.name = "NVIDIA H200", .uuid = "GPU-1", .memory_bytes = 150, .temperature_c = 40, .ecc = true}},
+       .driver = "580.1",
+       .links = {{"X"}}},
+      {.torch = "2.11.0"});
+  report.tool = tool_block({"dpbench", "--quick"});
+  report.config = {{"samples", 3}};
+  summarise(report);
+  return report;
+}
+
+}  // namespace dpbench::test

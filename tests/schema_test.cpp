@@ -1,0 +1,180 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "harness/report/find_run.h"
+#include "harness/report/validate.h"
+#include "tests/sample_reports.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace test;
+
+const fs::path source = DPBENCH_SOURCE;
+
+// The interpreter that has the jsonschema module: the one in PATH may be another than Debian's.
+std::string python() {
+  for (const char* candidate : {"python3", "/usr/bin/python3"})
+    if (std::system((std::string(candidate) + " -c 'import jsonschema' 2>/dev/null").c_str()) == 0) return candidate;
+  return "";
+}
+
+class Schema : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "dpbench-schema-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    here_ = name;
+    static const std::string found = python();
+    ASSERT_NE(found, "") << "no python3 has the jsonschema module: apt-get install python3-jsonschema";
+    python_ = found;
+  }
+  void TearDown() override { fs::remove_all(here_); }
+
+  // One line for every fault, "" if all are valid; each report stands in a file of its number.
+  std::string faults_of(const std::vector<Json>& reports, const std::string& flags = "") {
+    std::string command = python_ + " " + (source / "tests/check_schema.py").string() + " " + flags + " " +
+                          (source / "results/schema/run-1.schema.json").string();
+    for (size_t i = 0; i < reports.size(); ++i) {
+      const fs::path file = here_ / (std::to_string(i) + ".json");
+      std::ofstream(file) << reports[i].dump();
+      command += " " + file.string();
+    }
+    const int status = std::system((command + " >" + (here_ / "said").string()).c_str());
+    const std::string said = read_text(here_ / "said", 1 << 20);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == (said.empty() ? 0 : 1)) << command << "\n" << said;
+    return said;
+  }
+  // Each of `reports` must have a fault.
+  void expect_all_refused(const std::vector<Json>& reports, const std::vector<std::string>& names) {
+    const std::string said = faults_of(reports);
+    for (size_t i = 0; i < reports.size(); ++i)
+      EXPECT_NE(said.find((here_ / (std::to_string(i) + ".json")).string() + ":"), std::string::npos) << names[i];
+  }
+
+  fs::path here_;
+  std::string python_;
+};
+
+TEST_F(Schema, DescribesEveryKeyOfAReport) {
+  Report empty = full_report();
+  empty.cases.clear();
+  EXPECT_EQ(faults_of({to_json(full_report()), to_json(empty)}, "--closed"), "");
+}
+
+TEST_F(Schema, TakesAdditionsOfALaterMinorVersion) {
+  Json report = to_json(full_report());
+  report["schema_version"]["minor"] = 9;
+  report["added"] = report["cases"][0]["added"] = report["env"]["cpu"]["added"] = {{"x", 1}};
+  EXPECT_EQ(faults_of({report}), "");
+  EXPECT_NE(faults_of({report}, "--closed"), "") << "the closed form is what sees keys that the schema forgot";
+}
+
+struct Fault {
+  const char* pointer;
+  Json value;
+};
+
+// What must not pass; the case numbers are those of full_report().
+const std::vector<Fault> faults = {
+    {"/schema", "dpbench.other"},
+    {"/schema_version/major", 2},
+    {"/status", "ok"},
+    {"/env/fingerprint", "xyz"},
+    {"/env/variables/OMP_NUM_THREADS", 1},
+    {"/env/gpus/0/memory_bytes", -1},
+    {"/cases/0/status", "fine"},
+    {"/cases/0/world", 0},
+    {"/cases/0/world", 1.5},
+    {"/cases/0/device", "tpu"},
+    {"/cases/0/reason", nullptr},
+    {"/cases/0/stats/step_time_ns/median", 0},
+    {"/cases/0/stats/step_time_ns/median", nullptr},
+    {"/cases/0/stats/step_time_ns/interval", "days"},
+    {"/cases/0/derived/samples_per_s", "fast"},
+    {"/cases/0/derived/comm_fraction", 1.5},
+    {"/cases/0/launches/0/ranks/0/samples_ns/0", 0},
+    {"/cases/0/launches/0/ranks/0/samples_ns/0", 10.5},
+    {"/cases/0/params/bucket_mb", 1},
+    {"/cases/1/checks/0/status", "failed"},  // a case with a failed check is not ok
+    {"/cases/2/status", "ok"},
+};
+
+TEST_F(Schema, RefusesWhatIsWrong) {
+  const Json good = to_json(full_report());
+  std::vector<Json> reports;
+  std::vector<std::string> names;
+  for (const auto& [pointer, value] : faults) {
+    reports.push_back(good);
+    reports.back()[Json::json_pointer(pointer)] = value;
+    names.push_back(pointer + std::string(" = ") + value.dump());
+  }
+  for (const char* part : {"schema", "schema_version", "id", "status", "tool", "env", "config", "cases"}) {
+    reports.push_back(good);
+    reports.back().erase(part);
+    names.push_back(std::string("without ") + part);
+  }
+  reports.push_back(good);
+  reports.back()["cases"][2]["stats"]["step_time_ns"] = good["cases"][0]["stats"]["step_time_ns"];
+  names.push_back("a speed for a case that is wrong");
+  EXPECT_EQ(faults_of({good}), "");
+  expect_all_refused(reports, names);
+}
+
+// Reports of every released minor version stay readable for ever.
+class Golden : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Golden, IsReadWithEveryFigureThatItHolds) {
+  const fs::path file = source / "tests/golden" / GetParam();
+  const Json before = parse_json(read_text(file, 1 << 20), "golden");
+  const Json after = to_json(read_report(file));
+  const Json lost = Json::diff(before, after);
+  for (const Json& change : lost) {
+    const std::string path = change["path"];
+    EXPECT_TRUE(change["op"] == "add" || path.starts_with("/schema_version")) << change;
+  }
+  EXPECT_TRUE(problems_of(read_report(file)).empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(OfVersion, Golden, ::testing::Values("run-1.0.json"));
+
+TEST(Validate, FindsNothingInAGoodReport) { EXPECT_EQ(problems_of(full_report()), std::vector<std::string>{}); }
+
+TEST(Validate, FindsFiguresThatDoNotFollowFromTheSamples) {
+  const auto problem = [](auto change) {
+    Report report = full_report();
+    change(report.cases[1]);
+    const auto problems = problems_of(report);
+    return problems.empty() ? "" : problems.front();
+  };
+  const std::string ddp = "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32/bucket_mb=1: ";
+  EXPECT_EQ(problem([](CaseRecord& c) { c.step_time_ns->median *= 0.9; }),
+            ddp + "stats.step_time_ns.median does not follow from the samples");
+  EXPECT_EQ(problem([](CaseRecord& c) { c.derived.speedup = 2; }),
+            ddp + "derived.speedup does not follow from the samples");
+  EXPECT_EQ(problem([](CaseRecord& c) { c.derived.efficiency.reset(); }),
+            ddp + "derived.efficiency does not follow from the samples");
+  EXPECT_EQ(problem([](CaseRecord& c) { c.checks[0].status = "failed"; }),
+            ddp + "status is ok but its checks make it wrong");
+  EXPECT_EQ(problem([](CaseRecord& c) { c.launches[2].ranks.pop_back(); }),
+            ddp + "launch 2 does not hold ranks 0 to 1");
+  EXPECT_EQ(problem([](CaseRecord& c) { c.launches[2].ranks[1].rank = 0; }), ddp + "launch 2 holds a rank twice");
+  EXPECT_EQ(problem([](CaseRecord& c) { c.launches[2].index = 0; }), ddp + "launch 0 stands there twice");
+  EXPECT_EQ(problem([](CaseRecord& c) { c.spec.id = "cpu/mnist-mlp/cpu:1/weak/b64/f32"; }),
+            "cpu/mnist-mlp/cpu:1/weak/b64/f32: the id stands there twice");
+}
+
+TEST(Validate, ACompleteRunHasNoInterruptedCase) {
+  Report report = full_report();
+  report.status = "complete";
+  ASSERT_EQ(problems_of(report).size(), 1u);
+  EXPECT_NE(problems_of(report)[0].find("interrupted in a complete run"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace dpbench
