@@ -1,0 +1,165 @@
+#include "strategies/comm/shm/collectives.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace dpbench::shm {
+namespace {
+
+// Up to here each rank reduces everything itself: that costs less than meeting a second time.
+constexpr size_t kReducedByAll = 16 << 10;
+constexpr size_t kLine = 64;
+
+// Do the ranks send each rank something of its own?
+bool per_rank(Kind kind) {
+  return kind == Kind::reduce_scatter || kind == Kind::scatter || kind == Kind::alltoall;
+}
+
+}  // namespace
+
+// An allreduce of some size is done in pieces, one a rank; all else is: publish in one's slot, meet, read what is there.
+bool Collectives::exchanged(const Job& job) const {
+  return job.call.kind != Kind::allreduce || job.bytes() <= kReducedByAll;
+}
+
+void Collectives::begin(const Job& job) {
+  ++turn_;
+  if (exchanged(job)) {
+    group_.announce(job.call);
+    publish(job, chunk_at(job, 0, chunk_elements(job)));
+  } else {
+    place_ = find_place(job.reduced, job.bytes());
+    group_.announce(job.call, place_);
+    copy_in(job, chunk_at(job, 0, chunk_elements(job)));
+  }
+  group_.arrive();
+}
+
+void Collectives::finish(const Job& job, Clock::time_point deadline) {
+  group_.wait(deadline);
+  group_.require_agreement();
+  exchanged(job) ? exchange(job, deadline) : reduce_in_pieces(job, deadline);
+}
+
+size_t Collectives::chunk_elements(const Job& job) const {
+  const size_t lanes = per_rank(job.call.kind) ? group_.world() : 1;
+  return group_.slot_bytes() / lanes / kLine * kLine / job.item;
+}
+
+Collectives::Chunk Collectives::chunk_at(const Job& job, size_t begin, size_t elements) const {
+  return {begin, std::min<size_t>(elements, job.call.count - begin)};
+}
+
+// Contiguous shares that begin on cache lines, so that no two ranks write to one.
+Collectives::Chunk Collectives::piece(size_t count, size_t item, int rank) const {
+  const size_t line = std::max<size_t>(1, kLine / item);
+  const size_t share = (count + group_.world() * line - 1) / (group_.world() * line) * line;
+  const size_t begin = std::min(count, share * rank);
+  return {begin, std::min(share, count - begin)};
+}
+
+void Collectives::publish(const Job& job, Chunk chunk) {
+  if (chunk.count == 0) return;
+  const size_t lane_bytes = chunk_elements(job) * job.item;
+  for (size_t lane = 0; lane < job.sends.size(); ++lane) {
+    if (per_rank(job.call.kind) && static_cast<int>(lane) == group_.rank()) continue;
+    char* const to = group_.slot(group_.rank(), turn_) + lane * lane_bytes;
+    std::memcpy(to, job.sends[lane] + chunk.begin * job.item, chunk.count * job.item);
+  }
+}
+
+void Collectives::consume(const Job& job, Chunk chunk) {
+  if (chunk.count == 0) return;
+  const size_t lane = per_rank(job.call.kind) ? group_.rank() : 0, lane_bytes = chunk_elements(job) * job.item;
+  const size_t begin = chunk.begin * job.item, bytes = chunk.count * job.item;
+  const auto sent_by = [&](int rank) -> const void* {
+    return rank == group_.rank() ? job.sends[lane] + begin : group_.slot(rank, turn_) + lane * lane_bytes;
+  };
+  if (job.reduced) {
+    std::vector<const void*> sources(group_.world());
+    for (int r = 0; r < group_.world(); ++r) sources[r] = sent_by(r);
+    void* target = job.reduced + begin;
+    job.reduce(sources.data(), group_.world(), &target, 1, chunk.count);
+  }
+  for (int r = 0; r < static_cast<int>(job.receives.size()); ++r)
+    if (job.receives[r]) std::memmove(job.receives[r] + begin, sent_by(r), bytes);
+}
+
+void Collectives::exchange(const Job& job, Clock::time_point deadline) {
+  const size_t elements = chunk_elements(job), count = job.call.count;
+  consume(job, chunk_at(job, 0, elements));
+  for (size_t begin = elements; begin < count; begin += elements) {
+    ++turn_;
+    publish(job, chunk_at(job, begin, elements));
+    group_.meet(deadline);
+    consume(job, chunk_at(job, begin, elements));
+  }
+}
+
+// All but this rank's own piece, which nobody else reads.
+void Collectives::copy_in(const Job& job, Chunk chunk) {
+  if (place_.block) return;
+  char* const slot = group_.slot(group_.rank(), turn_);
+  const Chunk mine = piece(chunk.count, job.item, group_.rank());
+  const size_t begin = mine.begin * job.item, end = begin + mine.count * job.item;
+  const char* const from = job.reduced + chunk.begin * job.item;
+  std::memcpy(slot, from, begin);
+  std::memcpy(slot + end, from + end, chunk.count * job.item - end);
+}
+
+void Collectives::reduce_piece(const Job& job, Chunk chunk) {
+  const Chunk mine = piece(chunk.count, job.item, group_.rank());
+  const size_t in_slot = mine.begin * job.item, in_tensor = (chunk.begin + mine.begin) * job.item;
+  std::vector<const void*> sources;
+  std::vector<void*> targets{job.reduced + in_tensor};
+  bool somebody_copies = false;
+  for (int r = 0; r < group_.world(); ++r) {
+    const bool self = r == group_.rank();
+    if (self) {
+      sources.push_back(job.reduced + in_tensor);
+    } else if (placed_[r]) {
+      sources.push_back(placed_[r] + in_tensor);
+      targets.push_back(placed_[r] + in_tensor);
+    } else {
+      sources.push_back(group_.slot(r, turn_) + in_slot);
+      somebody_copies = true;
+    }
+  }
+  if (somebody_copies) targets.push_back(group_.slot(group_.rank(), turn_) + in_slot);
+  job.reduce(sources.data(), group_.world(), targets.data(), static_cast<int>(targets.size()), mine.count);
+}
+
+void Collectives::copy_out(const Job& job, Chunk chunk) {
+  if (place_.block) return;
+  char* const to = job.reduced + chunk.begin * job.item;
+  for (int r = 0; r < group_.world(); ++r) {
+    if (r == group_.rank()) continue;
+    const Chunk theirs = piece(chunk.count, job.item, r);
+    const size_t begin = theirs.begin * job.item;
+    std::memcpy(to + begin, group_.slot(r, turn_) + begin, theirs.count * job.item);
+  }
+}
+
+void Collectives::reduce_in_pieces(const Job& job, Clock::time_point deadline) {
+  placed_.assign(group_.world(), nullptr);
+  bool all_placed = true;
+  for (int r = 0; r < group_.world(); ++r) {
+    const Place& place = group_.said(r).place;
+    if (place.block) placed_[r] = r == group_.rank() ? job.reduced : blocks_.view(group_, r, place);
+    all_placed = all_placed && place.block;
+  }
+  const size_t count = job.call.count, elements = all_placed ? count : chunk_elements(job);
+  for (size_t begin = 0; begin < count; begin += elements) {
+    const Chunk chunk = chunk_at(job, begin, elements);
+    if (begin > 0) {
+      ++turn_;
+      copy_in(job, chunk);
+      group_.meet(deadline);
+    }
+    reduce_piece(job, chunk);
+    group_.meet(deadline);
+    copy_out(job, chunk);
+  }
+}
+
+}  // namespace dpbench::shm

@@ -1,0 +1,167 @@
+#include "strategies/comm/shm/group.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <c10/util/StringUtil.h>
+
+#include "strategies/comm/shm/futex.h"
+#include "workloads/error.h"
+
+namespace dpbench::shm {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr auto kSpin = microseconds(100);       // covers the usual skew of ranks, and costs less than two switches
+constexpr auto kLookAround = milliseconds(5);   // how soon a death is noticed
+
+void relax() {
+#ifdef __x86_64__
+  __builtin_ia32_pause();
+#endif
+}
+
+// Spins, or lets others run where cores are short, until done or the time is up.
+template <class Done>
+bool spin(std::chrono::nanoseconds limit, bool yield, Done done) {
+  const auto end = Clock::now() + limit;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (done()) return true;
+      relax();
+    }
+    if (yield) sched_yield();
+  } while (Clock::now() < end);
+  return done();
+}
+
+}  // namespace
+
+Seat& Group::seat(int rank) const { return reinterpret_cast<Seat*>(base_ + sizeof(Segment))[rank]; }
+
+char* Group::slot(int rank, uint64_t turn) const {
+  return base_ + layout_.slots_begin() + (2 * rank + turn % 2) * layout_.slot_bytes;
+}
+
+void Group::announce(const Call& call, const Place& place) {
+  seat(rank_).said[++sequence_ % 2] = {call, place};
+}
+
+void Group::arrive() {
+  Seat& mine = seat(rank_);
+  mine.phase.store(++phase_);  // sequentially consistent, as is the sleeper's count: one of the two sees the other
+  if (mine.sleepers.load() > 0) futex_wake_all(mine.phase);
+}
+
+bool Group::arrived(int rank) const {
+  return static_cast<int32_t>(seat(rank).phase.load(std::memory_order_acquire) - phase_) >= 0;
+}
+
+bool Group::all_arrived() const {
+  for (int r = 0; r < world(); ++r)
+    if (!arrived(r)) return false;
+  return true;
+}
+
+bool Group::wait_briefly() {
+  return spin(kSpin, crowded_, [&] { return all_arrived(); });
+}
+
+void Group::wait(Clock::time_point deadline) {
+  if (wait_briefly()) return;
+  for (int r = 0; r < world(); ++r)
+    while (!arrived(r)) {
+      look_for_trouble(r, deadline);
+      sleep_until_change(r);
+    }
+}
+
+void Group::sleep_until_change(int rank) {
+  Seat& peer = seat(rank);
+  peer.sleepers.fetch_add(1);
+  const uint32_t seen = peer.phase.load();
+  if (!arrived(rank) && segment().state.load() == Segment::sound) futex_wait(peer.phase, seen, kLookAround);
+  peer.sleepers.fetch_sub(1);
+}
+
+void Group::look_for_trouble(int missing, Clock::time_point deadline) {
+  if (segment().state.load() != Segment::sound) raise();
+  if (seat(rank_).left.load()) fail(named(rank_) + " destroyed its backend while it waited in " + called(rank_));
+  for (int r = 0; r < world(); ++r)
+    if (r != rank_ && arrived(r)) compare(r);
+  const bool gone = seat(missing).left.load();
+  const int dead = find_dead();
+  if (arrived(missing)) return;  // it came before it went
+  if (dead >= 0 && !arrived(dead)) fail(named(dead) + " died while " + named(rank_) + " waited in " + called(rank_));
+  if (gone) fail(named(missing) + " left the group while " + named(rank_) + " waited in " + called(rank_));
+  if (Clock::now() < deadline) return;
+  fail(named(rank_) + " waited in vain for " + named(missing) + " in " + called(rank_) + "; it was last seen in " +
+       last_seen(missing));
+}
+
+// A pidfd becomes readable when its process has ended, also while nobody has reaped it.
+int Group::find_dead() {
+  for (int r = 0; r < world() && home_ == Home::processes; ++r) {
+    const pid_t process = pid(r);
+    if (r == rank_ || process == 0) continue;
+    if (!watched_[r]) watched_[r] = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+    pollfd ended{watched_[r].get(), POLLIN, 0};
+    const bool dead = watched_[r] ? poll(&ended, 1, 0) > 0 : errno == ESRCH;
+    if (dead && !arrived(r)) return r;
+  }
+  return -1;
+}
+
+void Group::compare(int rank) {
+  if (said(rank).call == said(rank_).call) return;
+  const int low = std::min(rank, rank_), high = std::max(rank, rank_);
+  fail("ranks do not make the same call: " + named(low) + " " + called(low) + ", " + named(high) + " " + called(high));
+}
+
+void Group::require_agreement() {
+  for (int r = 0; r < world(); ++r) compare(r);
+  agreed_ = sequence_;
+}
+
+void Group::fail(const std::string& reason) {
+  Segment& shared = segment();
+  uint32_t expected = Segment::sound;
+  if (shared.state.compare_exchange_strong(expected, Segment::breaking)) {
+    reason.copy(shared.reason, sizeof shared.reason - 1);
+    shared.state.store(Segment::broken);
+    for (int r = 0; r < world(); ++r) futex_wake_all(seat(r).phase);
+  }
+  raise();
+}
+
+void Group::raise() {
+  const Segment& shared = segment();
+  // Whoever is breaking it is at most a copy away from being done, unless it died there.
+  const bool readable = spin(milliseconds(200), true, [&] { return shared.state.load() == Segment::broken; });
+  throw std::runtime_error(readable ? shared.reason : "the group was broken by a rank that died at once");
+}
+
+void Group::leave() {
+  seat(rank_).left.store(1);
+  for (int r = 0; r < world(); ++r) futex_wake_all(seat(r).phase);
+}
+
+std::string Group::called(int rank) const { return c10::str("#", sequence_, " ", describe(said(rank).call)); }
+
+// A rank that is behind may be writing what it says next: only what all agreed on can be read safely.
+std::string Group::last_seen(int rank) const {
+  if (agreed_ == 0) return "nothing at all";
+  return c10::str("#", agreed_, " ", describe(seat(rank).said[agreed_ % 2].call));
+}
+
+std::string Group::named(int rank) const {
+  const pid_t process = pid(rank);
+  if (process == 0) return c10::str("rank ", rank, " (not yet there)");
+  return home_ == Home::processes ? c10::str("rank ", rank, " (pid ", process, ")") : c10::str("rank ", rank);
+}
+
+}  // namespace dpbench::shm

@@ -1,0 +1,138 @@
+#include "strategies/comm/shm/jobs.h"
+
+#include <c10/util/hash.h>
+
+#include <optional>
+#include <stdexcept>
+
+namespace dpbench::shm {
+namespace {
+
+using Op = c10d::ReduceOp;
+
+struct ReductionName {
+  Op::RedOpType op;
+  Reduction reduction;
+};
+constexpr ReductionName kReductionNames[] = {{Op::SUM, Reduction::sum},
+                                             {Op::AVG, Reduction::avg},
+                                             {Op::PRODUCT, Reduction::product},
+                                             {Op::MIN, Reduction::min},
+                                             {Op::MAX, Reduction::max}};
+
+struct ElementName {
+  at::ScalarType dtype;
+  Element element;
+};
+constexpr ElementName kElementNames[] = {{at::kFloat, Element::f32}, {at::kDouble, Element::f64},
+                                         {at::kBFloat16, Element::bf16}, {at::kHalf, Element::f16},
+                                         {at::kInt, Element::i32}, {at::kLong, Element::i64},
+                                         {at::kChar, Element::i8}, {at::kByte, Element::u8}};
+
+[[noreturn]] void refuse(const std::string& why) { throw std::invalid_argument("shm: " + why); }
+
+Reduction reduction_of(const Op& op) {
+  for (const auto& [type, reduction] : kReductionNames)
+    if (op.op_ == type) return reduction;
+  refuse("reduces by sum, avg, product, min or max, not by c10d's operation number " + std::to_string(int(op.op_)));
+}
+
+Reduce kernel_for(Reduction reduction, at::ScalarType dtype) {
+  for (const auto& [type, element] : kElementNames)
+    if (type == dtype)
+      if (const Reduce kernel = find_reduce(reduction, element)) return kernel;
+  refuse(std::string("cannot reduce tensors of ") + c10::toString(dtype) + (reduction == Reduction::avg ? " by avg" : ""));
+}
+
+std::string shape_of(const at::Tensor& tensor) {
+  return c10::str(tensor.scalar_type(), " ", tensor.sizes(), " with strides ", tensor.strides());
+}
+
+// Memory without gaps or overlaps can be taken as one array, whatever its order; peers must have the same order.
+void require_flat(const at::Tensor& tensor) {
+  if (tensor.layout() != at::kStrided) refuse("takes dense tensors, not sparse ones");
+  if (!tensor.is_cpu()) refuse("takes CPU tensors, not " + tensor.device().str());
+  if (!tensor.is_non_overlapping_and_dense())
+    refuse("takes tensors without gaps in memory, not " + shape_of(tensor) + ": call contiguous() first");
+}
+
+uint64_t layout_of(const at::Tensor& tensor) {
+  return tensor.is_contiguous() ? 0 : c10::get_hash(tensor.strides().vec(), tensor.sizes().vec());
+}
+
+char* data_of(const at::Tensor& tensor) { return static_cast<char*>(tensor.data_ptr()); }
+
+Job job_for(Kind kind, const at::Tensor& share, int root = -1) {
+  require_flat(share);
+  Job job;
+  job.call = {.kind = kind,
+              .dtype = static_cast<int8_t>(share.scalar_type()),
+              .root = root,
+              .count = share.numel(),
+              .layout = layout_of(share)};
+  job.item = share.element_size();
+  return job;
+}
+
+void set_reduction(Job& job, const at::Tensor& like, const Op& op) {
+  job.call.reduction = reduction_of(op);
+  job.reduce = kernel_for(job.call.reduction, like.scalar_type());
+}
+
+void require_like(const at::Tensor& tensor, const at::Tensor& share) {
+  require_flat(tensor);
+  if (tensor.scalar_type() != share.scalar_type() || tensor.numel() != share.numel() ||
+      layout_of(tensor) != layout_of(share))
+    refuse("all tensors of a collective must be alike: " + shape_of(tensor) + " is not " + shape_of(share));
+}
+
+}  // namespace
+
+Job allreduce_job(const at::Tensor& tensor, const Op& op) {
+  Job job = job_for(Kind::allreduce, tensor);
+  set_reduction(job, tensor, op);
+  job.sends = {data_of(tensor)};
+  job.reduced = data_of(tensor);
+  return job;
+}
+
+Job reduce_job(const at::Tensor& tensor, const Op& op, int root, int rank) {
+  Job job = job_for(Kind::reduce, tensor, root);
+  set_reduction(job, tensor, op);
+  job.sends = {data_of(tensor)};
+  if (rank == root) job.reduced = data_of(tensor);
+  return job;
+}
+
+Job broadcast_job(const at::Tensor& tensor, int root, int rank) {
+  Job job = job_for(Kind::broadcast, tensor, root);
+  if (rank == root)
+    job.sends = {data_of(tensor)};
+  else
+    job.receives.assign(root, nullptr), job.receives.push_back(data_of(tensor));
+  return job;
+}
+
+Job barrier_job() {
+  Job job;
+  job.call.kind = Kind::barrier;
+  return job;
+}
+
+Job exchange_job(Kind kind, const TensorList& inputs, const TensorList& outputs, int root) {
+  const at::Tensor& share = inputs.empty() ? outputs.at(0) : inputs.at(0);
+  Job job = job_for(kind, share, root);
+  for (const auto& tensor : inputs) require_like(tensor, share), job.sends.push_back(data_of(tensor));
+  for (const auto& tensor : outputs) require_like(tensor, share), job.receives.push_back(data_of(tensor));
+  return job;
+}
+
+Job reduce_scatter_job(const TensorList& inputs, const at::Tensor& output, const Op& op) {
+  Job job = exchange_job(Kind::reduce_scatter, inputs, {}, -1);
+  require_like(output, inputs.at(0));
+  set_reduction(job, output, op);
+  job.reduced = data_of(output);
+  return job;
+}
+
+}  // namespace dpbench::shm

@@ -1,0 +1,22 @@
+// From tensors and options to a rank's part in a collective. Whatever the collectives cannot take is refused here.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include "strategies/comm/shm/collectives.h"
+
+namespace dpbench::shm {
+
+using TensorList = std::vector<at::Tensor>;
+
+Job allreduce_job(const at::Tensor& tensor, const c10d::ReduceOp& op);
+Job reduce_job(const at::Tensor& tensor, const c10d::ReduceOp& op, int root, int rank);
+Job broadcast_job(const at::Tensor& tensor, int root, int rank);
+Job barrier_job();
+
+// inputs: one for all ranks or one for each; outputs: one from each rank, or none on a rank that gets nothing.
+Job exchange_job(Kind kind, const TensorList& inputs, const TensorList& outputs, int root);
+Job reduce_scatter_job(const TensorList& inputs, const at::Tensor& output, const c10d::ReduceOp& op);
+
+}  // namespace dpbench::shm

@@ -1,0 +1,104 @@
+// How the ranks of a group find their segment: the first makes it and says where in the store, the others map it.
+#include <unistd.h>
+
+#include <map>
+#include <mutex>
+#include <new>
+#include <sstream>
+
+#include "strategies/comm/shm/group.h"
+#include "workloads/error.h"
+
+namespace dpbench::shm {
+namespace {
+
+constexpr const char* kTicketKey = "shm-segment";
+
+// What the first rank puts into the store.
+struct Ticket {
+  pid_t pid = 0;
+  int fd = -1;
+  size_t bytes = 0;
+
+  std::string text() const { return std::to_string(pid) + " " + std::to_string(fd) + " " + std::to_string(bytes); }
+};
+
+Ticket read_ticket(const BackendSetup& setup) {
+  try {
+    setup.store->wait({kTicketKey}, setup.timeout);
+  } catch (const std::exception&) {
+    throw std::runtime_error("rank " + std::to_string(setup.local_rank) + " waited in vain for rank 0 to open the group (" +
+                             std::to_string(setup.timeout.count()) + " ms)");
+  }
+  Ticket ticket;
+  std::istringstream text(setup.store->get_to_str(kTicketKey));
+  check(bool(text >> ticket.pid >> ticket.fd >> ticket.bytes), "the group's ticket cannot be read: " + text.str());
+  return ticket;
+}
+
+// Threads of one process share the first one's mapping: a second mapping would hide their races from tsan.
+class SharedMappings {
+ public:
+  void add(int fd, const std::shared_ptr<Mapping>& mapping) {
+    const std::lock_guard lock(mutex_);
+    mappings_[fd] = mapping;
+  }
+  std::shared_ptr<Mapping> find(int fd) {
+    const std::lock_guard lock(mutex_);
+    return mappings_[fd].lock();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::weak_ptr<Mapping>> mappings_;  // by descriptor, which the maker keeps until all have joined
+};
+
+SharedMappings& shared_mappings() {
+  static SharedMappings mappings;
+  return mappings;
+}
+
+}  // namespace
+
+void Group::open_segment(const BackendSetup& setup) {
+  if (rank_ == 0) {
+    memory_ = create_memory("dpbench-group", layout_.bytes());
+    mapping_ = std::make_shared<Mapping>(memory_.get(), layout_.bytes());
+    new (mapping_->data()) Segment;
+    for (int r = 0; r < world(); ++r) new (mapping_->data() + sizeof(Segment) + r * sizeof(Seat)) Seat;
+    if (home_ == Home::threads) shared_mappings().add(memory_.get(), mapping_);
+    const std::string ticket = Ticket{getpid(), memory_.get(), layout_.bytes()}.text();
+    setup.store->set(kTicketKey, std::vector<uint8_t>(ticket.begin(), ticket.end()));
+    return;
+  }
+  const Ticket ticket = read_ticket(setup);
+  check(ticket.bytes == layout_.bytes(), "rank " + std::to_string(rank_) + " expects a group of another size than rank 0");
+  mapping_ = home_ == Home::threads ? shared_mappings().find(ticket.fd)
+                                    : std::make_shared<Mapping>(map_memory_of(ticket.pid, ticket.fd, ticket.bytes));
+  check(mapping_ != nullptr, "rank 0 of the group is not a thread of this process, or has given up");
+}
+
+Group::Group(const BackendSetup& setup, Home home, size_t slot_bytes)
+    : rank_(setup.local_rank),
+      home_(home),
+      layout_{setup.local_world, slot_bytes},
+      watched_(setup.local_world),
+      crowded_(setup.local_world > static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))) {
+  check(rank_ >= 0 && rank_ < world(), "rank " + std::to_string(rank_) + " is none of " + std::to_string(world()));
+  open_segment(setup);
+  base_ = mapping_->data();
+  seat(rank_).pid.store(getpid());
+  announce({.kind = Kind::join});
+  try {
+    meet(Clock::now() + setup.timeout);
+    require_agreement();
+  } catch (...) {
+    leave();
+    throw;
+  }
+  memory_ = {};  // everyone has mapped it
+}
+
+Group::~Group() { leave(); }
+
+}  // namespace dpbench::shm

@@ -1,0 +1,2 @@
+#define DPBENCH_FILL fill_avx512
+#include "strategies/comm/shm/kernels.inc"

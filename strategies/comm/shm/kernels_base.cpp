@@ -1,0 +1,2 @@
+#define DPBENCH_FILL fill_base
+#include "strategies/comm/shm/kernels.inc"

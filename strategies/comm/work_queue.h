@@ -1,0 +1,33 @@
+// Jobs carried out one after another on a thread of their own, which is started with the first of them.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace dpbench {
+
+class WorkQueue {
+ public:
+  using Job = std::function<void()>;  // must not throw
+
+  ~WorkQueue();  // carries out what is still queued
+  void push(Job job);
+  bool idle() const { return unfinished_.load(std::memory_order_acquire) == 0; }
+  void drain();
+
+ private:
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;
+  std::atomic<int> unfinished_{0};
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace dpbench

@@ -1,0 +1,168 @@
+// Every collective of every CPU backend, with inputs whose results are exact.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "tests/comm_ranks.h"
+
+namespace dpbench::testing {
+namespace {
+
+using Backend = c10::intrusive_ptr<c10d::Backend>;
+using Tensors = std::vector<at::Tensor>;
+using Op = c10d::ReduceOp;
+
+constexpr int64_t kCounts[] = {0, 1, 2, 3, 7, 64, 97, 1000, 4093, 4099, 101770, 700001};
+constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kInt, at::kLong};
+
+// Whole numbers that differ between ranks and neighbours; small where the type is narrow, so that sums of eight stay exact.
+at::Tensor input_of(int rank, int64_t count, at::ScalarType dtype = at::kFloat) {
+  const bool narrow = dtype == at::kBFloat16 || dtype == at::kHalf || dtype == at::kByte;
+  const auto index = at::arange(count, at::kLong);
+  return (narrow ? (index * 7 + rank * 3).remainder(11) + rank : index.remainder(8191) + 8192 * rank).to(dtype);
+}
+
+at::Tensor all_inputs(int world, int64_t count, at::ScalarType dtype) {
+  Tensors inputs;
+  for (int r = 0; r < world; ++r) inputs.push_back(input_of(r, count, dtype).to(at::kDouble));
+  return at::stack(inputs);
+}
+
+at::Tensor reduced(const at::Tensor& all, Op::RedOpType op, at::ScalarType dtype) {
+  const auto result = op == Op::SUM   ? all.sum(0)
+                      : op == Op::AVG ? all.sum(0) / all.size(0)
+                      : op == Op::MAX ? all.amax(0)
+                                      : all.amin(0);
+  return result.to(dtype);
+}
+
+c10::intrusive_ptr<c10d::Work> allreduce(const Backend& backend, const at::Tensor& tensor, Op::RedOpType op = Op::SUM) {
+  Tensors list{tensor};
+  c10d::AllreduceOptions options;
+  options.reduceOp = op;
+  return backend->allreduce(list, options);
+}
+
+struct Arm {
+  const char* backend;
+  As as;
+  int world;
+};
+
+std::string name_of(const ::testing::TestParamInfo<Arm>& info) {
+  return std::string(info.param.backend) + (info.param.as == As::threads ? "Threads" : "Processes") +
+         std::to_string(info.param.world);
+}
+
+class Collectives : public ::testing::TestWithParam<Arm> {
+ protected:
+  Team team() const { return {.backend = GetParam().backend, .as = GetParam().as, .world = GetParam().world}; }
+  int world() const { return GetParam().world; }
+};
+
+TEST_P(Collectives, AllreduceIsExactForEverySizeTypeAndOperation) {
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (const auto dtype : kDtypes)
+      for (const auto op : {Op::SUM, Op::MAX, Op::MIN, Op::AVG})
+        for (const int64_t count : kCounts) {
+          if (op == Op::AVG && !at::isFloatingType(dtype)) continue;
+          if (count > 200000 && (op != Op::SUM || dtype != at::kFloat)) continue;
+          const auto tensor = input_of(rank, count, dtype);
+          allreduce(backend, tensor, op)->wait();
+          require_equal(tensor, reduced(all_inputs(world(), count, dtype), op, dtype),
+                        c10::str("allreduce ", int(op), " of ", count, " ", dtype));
+        }
+  });
+}
+
+TEST_P(Collectives, BroadcastSendsTheRootsBytes) {
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (const auto dtype : {at::kFloat, at::kInt, at::kByte, at::kBool, at::kComplexDouble})
+      for (const int64_t count : kCounts) {
+        const int root = static_cast<int>(count) % world();
+        Tensors list{input_of(rank, count, dtype)};
+        c10d::BroadcastOptions options;
+        options.rootRank = root;
+        backend->broadcast(list, options)->wait();
+        require_equal(at::view_as_real(list[0].to(at::kComplexDouble)),
+                      at::view_as_real(input_of(root, count, dtype).to(at::kComplexDouble)), c10::str("broadcast ", count));
+      }
+  });
+}
+
+TEST_P(Collectives, AllgatherGivesEveryRanksTensorToAll) {
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (const auto dtype : {at::kFloat, at::kLong, at::kByte})
+      for (const int64_t count : kCounts) {
+        Tensors inputs{input_of(rank, count, dtype)}, outputs;
+        for (int r = 0; r < world(); ++r) outputs.push_back(at::zeros(count, dtype));
+        std::vector<Tensors> lists{outputs};
+        backend->allgather(lists, inputs, {})->wait();
+        for (int r = 0; r < world(); ++r) require_equal(lists[0][r], input_of(r, count, dtype), "allgather");
+
+        auto flat = at::zeros(count * world(), dtype);
+        backend->_allgather_base(flat, inputs[0], {})->wait();
+        require_equal(flat, at::cat(outputs), "allgather_base");
+      }
+  });
+}
+
+TEST_P(Collectives, ReduceScatterGivesEachRankItsShareOfTheSum) {
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (const auto dtype : {at::kFloat, at::kDouble, at::kInt})
+      for (const int64_t count : kCounts) {
+        if (count == 0) continue;  // gloo refuses it
+        const auto mine = input_of(rank, count * world(), dtype);
+        const auto want = all_inputs(world(), count * world(), dtype).sum(0).slice(0, rank * count, (rank + 1) * count);
+        auto output = at::zeros(count, dtype), input = mine.clone();
+        backend->_reduce_scatter_base(output, input, {})->wait();
+        require_equal(output, want.to(dtype), "reduce_scatter_base");
+
+        Tensors outputs{at::zeros(count, dtype)};
+        std::vector<Tensors> inputs{mine.clone().split(count)};
+        backend->reduce_scatter(outputs, inputs, {})->wait();
+        require_equal(outputs[0], want.to(dtype), "reduce_scatter");
+      }
+  });
+}
+
+TEST_P(Collectives, BarrierHoldsEveryRankUntilTheLastHasCome) {
+  const auto arrived = std::make_shared<std::atomic<int>>(0);
+  if (GetParam().as == As::processes) GTEST_SKIP() << "counts in the memory of one process";
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (int round = 1; round <= 20; ++round) {
+      if (rank == round % world()) std::this_thread::sleep_for(std::chrono::microseconds(300));
+      ++*arrived;
+      backend->barrier({})->wait();
+      if (*arrived < round * world()) throw std::runtime_error(c10::str("passed with ", arrived->load(), " arrivals"));
+      backend->barrier({})->wait();
+    }
+  });
+}
+
+TEST_P(Collectives, ManyAreOutstandingAtOnce) {
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    Tensors tensors;
+    std::vector<c10::intrusive_ptr<c10d::Work>> works;
+    for (int i = 0; i < 60; ++i) {
+      tensors.push_back(input_of(rank, kCounts[i % 11] + i));
+      works.push_back(allreduce(backend, tensors.back()));
+    }
+    for (int i = 59; i >= 0; --i) {
+      works[i]->wait();
+      require_equal(tensors[i], all_inputs(world(), kCounts[i % 11] + i, at::kFloat).sum(0).to(at::kFloat), "outstanding");
+    }
+  });
+}
+
+std::vector<Arm> arms() {
+  std::vector<Arm> all;
+  for (const int world : {1, 2, 3, 4, 7, 8})
+    for (const auto& [backend, as] : {std::pair{"threads", As::threads}, {"shm", As::processes}, {"gloo", As::threads}})
+      all.push_back({backend, as, world});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Collectives, ::testing::ValuesIn(arms()), name_of);
+
+}  // namespace
+}  // namespace dpbench::testing
