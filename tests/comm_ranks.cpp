@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/torch.h>
 #include <unistd.h>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include <filesystem>
 #include <thread>
@@ -18,7 +18,12 @@ namespace {
 using Store = c10::intrusive_ptr<c10d::Store>;
 
 std::string run_rank(const Team& team, const Store& store, int rank, const Body& body) try {
-  BackendSetup setup{.store = store, .rank = rank, .world = team.world, .local_rank = rank, .local_world = team.world, .directory = ""};
+  BackendSetup setup{.store = store,
+                     .rank = rank,
+                     .world = team.world,
+                     .local_rank = rank,
+                     .local_world = team.world,
+                     .directory = ""};
   setup.timeout = team.timeout;
   team.adjust(setup);
   body(backend_registry().at(team.backend).make(setup), rank);
@@ -31,8 +36,7 @@ std::vector<std::string> run_threads(const Team& team, const Body& body) {
   const Store store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::string> thrown(team.world);
   std::vector<std::thread> threads;
-  for (int r = 0; r < team.world; ++r)
-    threads.emplace_back([&, r] { thrown[r] = run_rank(team, store, r, body); });
+  for (int r = 0; r < team.world; ++r) threads.emplace_back([&, r] { thrown[r] = run_rank(team, store, r, body); });
   for (auto& thread : threads) thread.join();
   return thrown;
 }
@@ -93,8 +97,8 @@ void require_equal(const at::Tensor& got, const at::Tensor& want, const std::str
   if (got.scalar_type() == want.scalar_type() && at::equal(got, want)) return;
   const auto differ = got.to(at::kDouble).ne(want.to(at::kDouble)).flatten().nonzero().flatten();
   const int64_t at = differ.numel() > 0 ? differ[0].item<int64_t>() : 0;
-  throw std::runtime_error(c10::str(what, ": ", differ.numel(), " of ", got.numel(), " elements differ, the first is ", at,
-                                    ": got ", got.flatten()[at].item<double>(), ", want ",
+  throw std::runtime_error(c10::str(what, ": ", differ.numel(), " of ", got.numel(), " elements differ, the first is ",
+                                    at, ": got ", got.flatten()[at].item<double>(), ", want ",
                                     want.flatten()[at].item<double>()));
 }
 

@@ -12,13 +12,15 @@ constexpr size_t kSlotBytes = 1 << 20;
 constexpr size_t kAtOnce = 2 << 20;  // the most that a caller reduces itself while its peers wait for nothing else
 
 const at::Tensor& only(const std::vector<at::Tensor>& tensors) {
-  if (tensors.size() != 1) throw std::invalid_argument("shm: takes one tensor a rank, not " + std::to_string(tensors.size()));
+  if (tensors.size() != 1)
+    throw std::invalid_argument("shm: takes one tensor a rank, not " + std::to_string(tensors.size()));
   return tensors[0];
 }
 
 size_t total_bytes(const std::vector<Job>& jobs) {
   size_t bytes = 0;
-  for (const auto& job : jobs) bytes += job.bytes() * std::max<size_t>(1, std::max(job.sends.size(), job.receives.size()));
+  for (const auto& job : jobs)
+    bytes += job.bytes() * std::max<size_t>(1, std::max(job.sends.size(), job.receives.size()));
   return bytes;
 }
 
@@ -37,9 +39,7 @@ ShmBackend::ShmBackend(const BackendSetup& setup, Home home)
 
 ShmBackend::~ShmBackend() { group_.leave(); }
 
-void ShmBackend::abort() {
-  group_.leave();
-}
+void ShmBackend::abort() { group_.leave(); }
 
 ShmBackend::WorkPtr ShmBackend::start(OpType type, std::vector<Job> jobs, Tensors outputs, Tensors inputs,
                                       std::chrono::milliseconds timeout) {
@@ -80,7 +80,8 @@ ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d
 
 ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   const auto root = static_cast<int>(options.rootRank);
-  return start(OpType::REDUCE, {reduce_job(only(tensors), options.reduceOp, root, rank_)}, tensors, {}, options.timeout);
+  return start(OpType::REDUCE, {reduce_job(only(tensors), options.reduceOp, root, rank_)}, tensors, {},
+               options.timeout);
 }
 
 ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
@@ -91,7 +92,8 @@ ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::Broadcas
 ShmBackend::WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& options) {
   const Tensors& all = outputs.at(0);
-  return start(OpType::ALLGATHER, {exchange_job(Kind::allgather, {only(inputs)}, all, -1)}, all, inputs, options.timeout);
+  return start(OpType::ALLGATHER, {exchange_job(Kind::allgather, {only(inputs)}, all, -1)}, all, inputs,
+               options.timeout);
 }
 
 Job ShmBackend::gathered(const at::Tensor& output, const at::Tensor& input) const {

@@ -1,7 +1,8 @@
 // Our own c10d backend for the ranks of one host: collectives through shared memory.
 //
-// Each rank reduces a piece of its own, in the order of ranks, so that a result has the same bits on every rank and in every
-// run. A small collective whose peers are already there is done at once by the caller; any other by a thread of the backend.
+// Each rank reduces a piece of its own, in the order of ranks, so that a result has the same bits on every rank and in
+// every run. A small collective whose peers are already there is done at once by the caller; any other by a thread of
+// the backend.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>

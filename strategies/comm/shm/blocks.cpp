@@ -63,7 +63,8 @@ Blocks& blocks() {
 at::Tensor allocate_shared(int64_t count, const at::TensorOptions& options) {
   const size_t bytes = std::max<size_t>(1, count * options.dtype().itemsize());
   char* const at = blocks().add((bytes + 4095) / 4096 * 4096);
-  return at::from_blob(at, {count}, [](void* data) { blocks().remove(static_cast<char*>(data)); }, options);
+  return at::from_blob(
+      at, {count}, [](void* data) { blocks().remove(static_cast<char*>(data)); }, options);
 }
 
 Place find_place(const void* data, size_t bytes) {

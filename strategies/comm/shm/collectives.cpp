@@ -11,13 +11,12 @@ constexpr size_t kReducedByAll = 16 << 10;
 constexpr size_t kLine = 64;
 
 // Do the ranks send each rank something of its own?
-bool per_rank(Kind kind) {
-  return kind == Kind::reduce_scatter || kind == Kind::scatter || kind == Kind::alltoall;
-}
+bool per_rank(Kind kind) { return kind == Kind::reduce_scatter || kind == Kind::scatter || kind == Kind::alltoall; }
 
 }  // namespace
 
-// An allreduce of some size is done in pieces, one a rank; all else is: publish in one's slot, meet, read what is there.
+// An allreduce of some size is done in pieces, one a rank; all else is: publish in one's slot, meet, read what is
+// there.
 bool Collectives::exchanged(const Job& job) const {
   return job.call.kind != Kind::allreduce || job.bytes() <= kReducedByAll;
 }

@@ -1,5 +1,5 @@
-// The collectives over a group's slots. Each begins without its peers (so a caller need not wait for them) and is finished
-// by one thread at a time, in the order in which they began.
+// The collectives over a group's slots. Each begins without its peers (so a caller need not wait for them) and is
+// finished by one thread at a time, in the order in which they began.
 #pragma once
 
 #include <vector>
@@ -49,9 +49,9 @@ class Collectives {
 
   Group& group_;
   PeerBlocks blocks_;
-  Place place_;                     // of this rank's tensor
-  std::vector<char*> placed_;       // every rank's tensor, as seen from here: null if it is private to the rank
-  uint64_t turn_ = 0;               // the slots of two turns alternate
+  Place place_;                // of this rank's tensor
+  std::vector<char*> placed_;  // every rank's tensor, as seen from here: null if it is private to the rank
+  uint64_t turn_ = 0;          // the slots of two turns alternate
 };
 
 }  // namespace dpbench::shm

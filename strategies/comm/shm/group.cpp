@@ -16,8 +16,8 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr auto kSpin = microseconds(100);       // covers the usual skew of ranks, and costs less than two switches
-constexpr auto kLookAround = milliseconds(5);   // how soon a death is noticed
+constexpr auto kSpin = microseconds(100);      // covers the usual skew of ranks, and costs less than two switches
+constexpr auto kLookAround = milliseconds(5);  // how soon a death is noticed
 
 void relax() {
 #ifdef __x86_64__
@@ -47,9 +47,7 @@ char* Group::slot(int rank, uint64_t turn) const {
   return base_ + layout_.slots_begin() + (2 * rank + turn % 2) * layout_.slot_bytes;
 }
 
-void Group::announce(const Call& call, const Place& place) {
-  seat(rank_).said[++sequence_ % 2] = {call, place};
-}
+void Group::announce(const Call& call, const Place& place) { seat(rank_).said[++sequence_ % 2] = {call, place}; }
 
 void Group::arrive() {
   Seat& mine = seat(rank_);

@@ -67,9 +67,9 @@ class Group {
   Layout layout_;
   std::shared_ptr<Mapping> mapping_;
   char* base_ = nullptr;
-  Descriptor memory_;                 // of the rank that made it, until all have joined
-  std::vector<Descriptor> watched_;   // a pidfd per peer process
-  bool crowded_;                      // more ranks than cores: spinning would keep a peer from running
+  Descriptor memory_;                // of the rank that made it, until all have joined
+  std::vector<Descriptor> watched_;  // a pidfd per peer process
+  bool crowded_;                     // more ranks than cores: spinning would keep a peer from running
   uint32_t phase_ = 0;
   uint64_t sequence_ = 0, agreed_ = 0;  // the call this rank is in, and the last one that all agreed on
 };

@@ -24,10 +24,9 @@ struct ElementName {
   at::ScalarType dtype;
   Element element;
 };
-constexpr ElementName kElementNames[] = {{at::kFloat, Element::f32}, {at::kDouble, Element::f64},
-                                         {at::kBFloat16, Element::bf16}, {at::kHalf, Element::f16},
-                                         {at::kInt, Element::i32}, {at::kLong, Element::i64},
-                                         {at::kChar, Element::i8}, {at::kByte, Element::u8}};
+constexpr ElementName kElementNames[] = {
+    {at::kFloat, Element::f32}, {at::kDouble, Element::f64}, {at::kBFloat16, Element::bf16}, {at::kHalf, Element::f16},
+    {at::kInt, Element::i32},   {at::kLong, Element::i64},   {at::kChar, Element::i8},       {at::kByte, Element::u8}};
 
 [[noreturn]] void refuse(const std::string& why) { throw std::invalid_argument("shm: " + why); }
 
@@ -41,7 +40,8 @@ Reduce kernel_for(Reduction reduction, at::ScalarType dtype) {
   for (const auto& [type, element] : kElementNames)
     if (type == dtype)
       if (const Reduce kernel = find_reduce(reduction, element)) return kernel;
-  refuse(std::string("cannot reduce tensors of ") + c10::toString(dtype) + (reduction == Reduction::avg ? " by avg" : ""));
+  refuse(std::string("cannot reduce tensors of ") + c10::toString(dtype) +
+         (reduction == Reduction::avg ? " by avg" : ""));
 }
 
 std::string shape_of(const at::Tensor& tensor) {

@@ -27,8 +27,9 @@ Ticket read_ticket(const BackendSetup& setup) {
   try {
     setup.store->wait({kTicketKey}, setup.timeout);
   } catch (const std::exception&) {
-    throw std::runtime_error("rank " + std::to_string(setup.local_rank) + " waited in vain for rank 0 to open the group (" +
-                             std::to_string(setup.timeout.count()) + " ms)");
+    throw std::runtime_error("rank " + std::to_string(setup.local_rank) +
+                             " waited in vain for rank 0 to open the group (" + std::to_string(setup.timeout.count()) +
+                             " ms)");
   }
   Ticket ticket;
   std::istringstream text(setup.store->get_to_str(kTicketKey));
@@ -72,7 +73,8 @@ void Group::open_segment(const BackendSetup& setup) {
     return;
   }
   const Ticket ticket = read_ticket(setup);
-  check(ticket.bytes == layout_.bytes(), "rank " + std::to_string(rank_) + " expects a group of another size than rank 0");
+  check(ticket.bytes == layout_.bytes(),
+        "rank " + std::to_string(rank_) + " expects a group of another size than rank 0");
   mapping_ = home_ == Home::threads ? shared_mappings().find(ticket.fd)
                                     : std::make_shared<Mapping>(map_memory_of(ticket.pid, ticket.fd, ticket.bytes));
   check(mapping_ != nullptr, "rank 0 of the group is not a thread of this process, or has given up");

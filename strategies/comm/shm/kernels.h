@@ -1,5 +1,5 @@
-// Element-wise reduction of several arrays into one result, in the order given, so that its bits depend on nothing else.
-// bfloat16 and float16 are summed in float32 and rounded once. max and min hand a NaN on. avg divides the sum.
+// Element-wise reduction of several arrays into one result, in the order given, so that its bits depend on nothing
+// else. bfloat16 and float16 are summed in float32 and rounded once. max and min hand a NaN on. avg divides the sum.
 #pragma once
 
 #include <cstddef>

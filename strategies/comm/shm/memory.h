@@ -1,5 +1,5 @@
-// Memory that the other processes of this host can map: a memfd, reached through /proc/PID/fd. It has no name and no size
-// limit of a mounted /dev/shm, and is gone with the last process that maps it, however that process ends.
+// Memory that the other processes of this host can map: a memfd, reached through /proc/PID/fd. It has no name and no
+// size limit of a mounted /dev/shm, and is gone with the last process that maps it, however that process ends.
 #pragma once
 
 #include <sys/types.h>

@@ -9,12 +9,10 @@ struct KindFacts {
   const char* name;
   bool reduces, has_tensor;
 };
-constexpr KindFacts kKinds[] = {{"nothing", false, false},       {"join", false, false},
-                                {"allreduce", true, true},       {"broadcast", false, true},
-                                {"allgather", false, true},      {"reduce_scatter", true, true},
-                                {"reduce", true, true},          {"gather", false, true},
-                                {"scatter", false, true},        {"alltoall", false, true},
-                                {"barrier", false, false}};
+constexpr KindFacts kKinds[] = {{"nothing", false, false},  {"join", false, false},     {"allreduce", true, true},
+                                {"broadcast", false, true}, {"allgather", false, true}, {"reduce_scatter", true, true},
+                                {"reduce", true, true},     {"gather", false, true},    {"scatter", false, true},
+                                {"alltoall", false, true},  {"barrier", false, false}};
 constexpr const char* kReductionNames[] = {"sum", "avg", "product", "min", "max"};
 
 }  // namespace
