@@ -13,7 +13,7 @@ constexpr KindFacts kKinds[] = {{"nothing", false, false},  {"join", false, fals
                                 {"broadcast", false, true}, {"allgather", false, true}, {"reduce_scatter", true, true},
                                 {"reduce", true, true},     {"gather", false, true},    {"scatter", false, true},
                                 {"alltoall", false, true},  {"barrier", false, false}};
-constexpr const char* kReductionNames[] = {"sum", "avg", "product", "min", "max"};
+constexpr const char* kReductionWords[] = {"sum", "avg", "product", "min", "max"};
 
 }  // namespace
 
@@ -22,7 +22,7 @@ std::string describe(const Call& call) {
   std::string text = kind.name;
   if (kind.has_tensor)
     text += " of " + std::to_string(call.count) + " " + c10::toString(static_cast<c10::ScalarType>(call.dtype));
-  if (kind.reduces) text += std::string(" (") + kReductionNames[int(call.reduction)] + ")";
+  if (kind.reduces) text += std::string(" (") + kReductionWords[int(call.reduction)] + ")";
   if (call.root >= 0) text += " with root " + std::to_string(call.root);
   if (call.layout) text += ", strides " + std::to_string(call.layout);
   if (call.tag) text += ", tag " + std::to_string(call.tag);
