@@ -78,9 +78,11 @@ TEST(Options, AllIsTheSameAsNaming_None) {
 }
 
 TEST(Options, ReadsEveryKindOfValue) {
-  const Options o = parse({"--gpus", "1,8", "--batch=32,64", "--scaling", "strong", "--dtype", "f32,bf16", "--clip-norm", "0.5",
-                           "--param", "ddp.bucket_mb=1,25", "--param", "mode=a", "--check", "off", "--no-baseline", "--timeout",
-                           "2.5", "--retries", "2", "-n", "-q", "-o", "csv", "--max-noise", "2"});
+  const Options o = parse(
+      {"--gpus",      "1,8",     "--batch=32,64",      "--scaling", "strong", "--dtype", "f32,bf16", "--clip-norm",
+       "0.5",         "--param", "ddp.bucket_mb=1,25", "--param",   "mode=a", "--check", "off",      "--no-baseline",
+       "--timeout",   "2.5",     "--retries",          "2",         "-n",     "-q",      "-o",       "csv",
+       "--max-noise", "2"});
   EXPECT_EQ(o.what.gpus, (std::vector<int>{1, 8}));
   EXPECT_EQ(o.what.batches, (std::vector<int64_t>{32, 64}));
   EXPECT_EQ(o.what.scaling, "strong");
@@ -122,9 +124,17 @@ TEST(Options, AWrongWordGetsTheNearestOne) {
 }
 
 TEST(Options, NumbersAreChecked) {
-  for (const auto& [flag, value] : std::vector<std::pair<std::string, std::string>>{
-           {"--launches", "0"}, {"--samples", "-3"}, {"--timeout", "nan"}, {"--timeout", "inf"}, {"--clip-norm", "-1"},
-           {"--batch", "0"}, {"--seed", "-1"}, {"--seed", "x"}, {"--threads", "0"}, {"--retries", "1.5"}, {"--steps", "1e40"}})
+  for (const auto& [flag, value] : std::vector<std::pair<std::string, std::string>>{{"--launches", "0"},
+                                                                                    {"--samples", "-3"},
+                                                                                    {"--timeout", "nan"},
+                                                                                    {"--timeout", "inf"},
+                                                                                    {"--clip-norm", "-1"},
+                                                                                    {"--batch", "0"},
+                                                                                    {"--seed", "-1"},
+                                                                                    {"--seed", "x"},
+                                                                                    {"--threads", "0"},
+                                                                                    {"--retries", "1.5"},
+                                                                                    {"--steps", "1e40"}})
     expect_says(refusal({flag, value}), {flag, value});
 }
 
@@ -135,7 +145,8 @@ TEST(Options, ABadFilterIsRefused) { expect_says(refusal({"--filter", "ddp("}), 
 TEST(Options, HelpTeachesFlagsExamplesAndExitCodes) {
   const std::string help = text_of({"--help"});
   for (const auto& flag : flags_of("run")) EXPECT_NE(help.find(flag), std::string::npos) << flag;
-  for (const auto& command : commands()) EXPECT_NE(help.find("\n  " + command.name + " "), std::string::npos) << command.name;
+  for (const auto& command : commands())
+    EXPECT_NE(help.find("\n  " + command.name + " "), std::string::npos) << command.name;
   for (const std::string part : {"Usage:", "Examples:", "Exit codes:", "What to run:", "77"})
     EXPECT_NE(help.find(part), std::string::npos) << part;
   EXPECT_EQ(text_of({"run", "--help"}), help);

@@ -10,7 +10,14 @@ namespace dpbench {
 namespace {
 
 StrategyEntry strategy(const std::string& name, const std::string& parallelism, bool cpu, bool cuda) {
-  return {.name = name, .summary = "", .parallelism = parallelism, .gradient = "", .buffers = "", .cpu = cpu, .cuda = cuda, .params = {}};
+  return {.name = name,
+          .summary = "",
+          .parallelism = parallelism,
+          .gradient = "",
+          .buffers = "",
+          .cpu = cpu,
+          .cuda = cuda,
+          .params = {}};
 }
 
 Catalogue catalogue() {
@@ -19,7 +26,8 @@ Catalogue catalogue() {
                     strategy("dp", "replicas", true, true), strategy("ddp", "ranks", true, true)};
   all.strategies[3].params = {{"bucket_mb", "25", ""}, {"overlap", "on", ""}};
   all.strategies[2].params = {{"overlap", "on", ""}};
-  all.workloads = {{"random-linear", "", "strong", 30, false}, {"mnist-mlp", "", "weak", 64, false}, {"probe", "", "weak", 4, true}};
+  all.workloads = {
+      {"random-linear", "", "strong", 30, false}, {"mnist-mlp", "", "weak", 64, false}, {"probe", "", "weak", 4, true}};
   all.backends = {{.name = "gloo", .summary = "", .cpu = true, .cuda = true},
                   {.name = "shm", .summary = "", .cpu = true, .cuda = false},
                   {.name = "nccl", .summary = "", .cpu = false, .cuda = true, .shares_device = false},
@@ -68,17 +76,18 @@ TEST(Plan, NothingAskedForIsEverythingThatRunsHere) {
             (Ids{"cpu/random-linear/cpu:1/strong/b30/f32", "dp/random-linear/cpu:1/strong/b30/f32",
                  "dp/random-linear/cpu:2/strong/b30/f32", "ddp/random-linear/cpu:1/shm/strong/b30/f32",
                  "ddp/random-linear/cpu:2/shm/strong/b30/f32", "cpu/mnist-mlp/cpu:1/weak/b64/f32",
-                 "dp/mnist-mlp/cpu:1/weak/b64/f32", "dp/mnist-mlp/cpu:2/weak/b64/f32", "ddp/mnist-mlp/cpu:1/shm/weak/b64/f32",
-                 "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
+                 "dp/mnist-mlp/cpu:1/weak/b64/f32", "dp/mnist-mlp/cpu:2/weak/b64/f32",
+                 "ddp/mnist-mlp/cpu:1/shm/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
 }
 
 TEST(Plan, WithGpusNothingAskedForMeansThem) {
   Selection what;
   what.small_worlds = true;
   what.workloads = {"mnist-mlp"};
-  EXPECT_EQ(ids(make_plan(what, catalogue(), machine(8, 4))),
-            (Ids{"gpu/mnist-mlp/cuda:1/weak/b64/f32", "dp/mnist-mlp/cuda:1/weak/b64/f32", "dp/mnist-mlp/cuda:2/weak/b64/f32",
-                 "ddp/mnist-mlp/cuda:1/nccl/weak/b64/f32", "ddp/mnist-mlp/cuda:2/nccl/weak/b64/f32"}));
+  EXPECT_EQ(
+      ids(make_plan(what, catalogue(), machine(8, 4))),
+      (Ids{"gpu/mnist-mlp/cuda:1/weak/b64/f32", "dp/mnist-mlp/cuda:1/weak/b64/f32", "dp/mnist-mlp/cuda:2/weak/b64/f32",
+           "ddp/mnist-mlp/cuda:1/nccl/weak/b64/f32", "ddp/mnist-mlp/cuda:2/nccl/weak/b64/f32"}));
   EXPECT_EQ(make_plan(what, catalogue(), machine(8, 1)).cases.back().world, 1);
   what.small_worlds = false;
   EXPECT_EQ(make_plan(what, catalogue(), machine(8, 4)).cases.back().world, 4);
@@ -189,7 +198,8 @@ TEST(Plan, ABackendIsAnAxis) {
   what.cpus = {2};
   what.backends = {"gloo", "shm"};
   EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))),
-            (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:2/gloo/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
+            (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:2/gloo/weak/b64/f32",
+                 "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
 }
 
 TEST(Plan, ABackendForOtherTensorsIsSkippedWithTheReason) {
@@ -250,7 +260,8 @@ TEST(Plan, ANamedSingleStrategyKeepsItsOwnDeviceBesideGpus) {
   what.workloads = {"mnist-mlp"};
   what.gpus = {2};
   EXPECT_EQ(ids(make_plan(what, catalogue(), machine(8, 2))),
-            (Ids{"gpu/mnist-mlp/cuda:1/weak/b64/f32", "cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cuda:2/nccl/weak/b64/f32"}));
+            (Ids{"gpu/mnist-mlp/cuda:1/weak/b64/f32", "cpu/mnist-mlp/cpu:1/weak/b64/f32",
+                 "ddp/mnist-mlp/cuda:2/nccl/weak/b64/f32"}));
 }
 
 TEST(Plan, ParametersMultiplyAndDefaultsLeaveNoTrace) {
@@ -259,8 +270,9 @@ TEST(Plan, ParametersMultiplyAndDefaultsLeaveNoTrace) {
   what.baseline = false;
   what.params = {"ddp.bucket_mb=1,25", "overlap=on,off"};
   EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))),
-            (Ids{"ddp/mnist-mlp/cpu:1/shm/weak/b64/f32/bucket_mb=1", "ddp/mnist-mlp/cpu:1/shm/weak/b64/f32/bucket_mb=1/overlap=off",
-                 "ddp/mnist-mlp/cpu:1/shm/weak/b64/f32", "ddp/mnist-mlp/cpu:1/shm/weak/b64/f32/overlap=off"}));
+            (Ids{"ddp/mnist-mlp/cpu:1/shm/weak/b64/f32/bucket_mb=1",
+                 "ddp/mnist-mlp/cpu:1/shm/weak/b64/f32/bucket_mb=1/overlap=off", "ddp/mnist-mlp/cpu:1/shm/weak/b64/f32",
+                 "ddp/mnist-mlp/cpu:1/shm/weak/b64/f32/overlap=off"}));
   what.strategies = {"dp", "ddp"};
   what.params = {"ddp.overlap=off"};
   EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))).front(), "dp/mnist-mlp/cpu:1/weak/b64/f32");

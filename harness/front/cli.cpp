@@ -186,12 +186,28 @@ const Command& command_named(const std::string& name) {
 
 std::string header(const std::string& command) {
   std::string text = "dpbench " DPBENCH_VERSION ": benchmark and proof of data-parallel strategies on LibTorch\n\n";
-  if (command != "run") return text + command_named(command).info.summary + "\n";
+  if (command != "run") return text + command_named(command).info.summary + "\n\n";
   text += "Usage: dpbench [COMMAND] [FLAGS]\n\nCommands (dpbench COMMAND --help):\n";
   for (const auto& info : commands())
     text += "  " + info.name + std::string(10 - info.name.size(), ' ') + info.summary + "\n";
-  return text + "\n" + kExamples + "\n";
+  return text + "\n" + kExamples + "\n\n";
 }
+
+// Flags alone: the usage and the commands stand in the header.
+class FlagFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override { return ""; }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    return option->get_type_name().empty() ? "" : " " + option->get_type_name();
+  }
+  std::string make_option_name(const CLI::Option* option, bool positional) const override {
+    const std::string name = CLI::Formatter::make_option_name(option, positional);
+    return name.substr(0, name.find('{'));
+  }
+  std::string make_group(std::string group, bool positional, std::vector<const CLI::Option*> options) const override {
+    return CLI::Formatter::make_group(std::move(group), positional, std::move(options)).erase(0, 1);
+  }
+};
 
 std::string help_text(const CLI::App& app, const std::string& command) {
   std::string flags = app.help();
@@ -201,10 +217,11 @@ std::string help_text(const CLI::App& app, const std::string& command) {
 
 void name_app(CLI::App& app, const Command& command, Options& options) {
   app.name(command.info.name == "run" ? "" : "dpbench " + command.info.name);
+  app.formatter(std::make_shared<FlagFormatter>());
   app.get_formatter()->column_width(34);
-  app.get_formatter()->label("REQUIRED", "");
-  app.set_help_flag("-h,--help", "this text");
-  if (command.info.name == "run") app.set_version_flag("--version", "dpbench " DPBENCH_VERSION);
+  app.set_help_flag("-h,--help", "this text")->group("Output");
+  if (command.info.name == "run")
+    app.set_version_flag("--version", "dpbench " DPBENCH_VERSION)->description("the version")->group("Output");
   app.allow_extras();
   app.allow_config_extras(CLI::config_extras_mode::error);
   command.fill(app, options);

@@ -1,0 +1,187 @@
+#include "harness/front/case_watch.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "harness/front/spawn.h"
+#include "harness/front/text.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace {
+
+constexpr double kGraceSeconds = 0.3;  // for reports that explain the first one
+constexpr size_t kReasonLength = 2000;
+
+// What a rank says when another one is gone: never the cause.
+bool sounds_like_an_echo(const std::string& reason) {
+  constexpr std::array<const char*, 7> kPhrases = {
+      "onnection reset", "onnection closed", "onnection refused", "roken pipe", "imed out", "imeout", " peer"};
+  return std::any_of(kPhrases.begin(), kPhrases.end(),
+                     [&](const char* phrase) { return reason.find(phrase) != std::string::npos; });
+}
+
+std::string seconds(double s) {
+  std::string text = std::to_string(s);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text + " s";
+}
+
+std::string rank_name(int rank, size_t ranks) { return ranks == 1 ? "the worker" : "rank " + std::to_string(rank); }
+
+}  // namespace
+
+CaseWatch::CaseWatch(std::string case_id, std::string answer, int ranks, double timeout_s, bool ready, double now)
+    : case_id_(std::move(case_id)),
+      answer_(std::move(answer)),
+      timeout_s_(timeout_s),
+      last_advance_(now),
+      ranks_(static_cast<size_t>(ranks)) {
+  for (auto& rank : ranks_) rank.ready = ready;
+}
+
+void CaseWatch::on_line(int rank, const std::string& line, double now) {
+  last_advance_ = now;
+  try {
+    on_event(rank, parse_json(line, "what a rank sent"), now);
+  } catch (const UsageError& error) {
+    on_nonsense(rank, error.what(), now);
+  } catch (const Json::exception& error) {
+    on_nonsense(rank, error.what(), now);
+  }
+}
+
+void CaseWatch::on_event(int rank, const Json& message, double now) {
+  const std::string event = message.at("event");
+  if (event == "ready") {
+    ranks_[rank].ready = true;
+    return;
+  }
+  if (message.at("case") != case_id_) throw UsageError("an answer about another case");
+  if (event == answer_) return on_answer(rank, message);
+  if (event != "failed") throw UsageError("an event '" + one_line(event, 40) + "' that is not expected");
+  const std::string kind = message.at("kind"),
+                    reason = sanitised(std::string(message.at("reason"))).substr(0, kReasonLength);
+  const bool echo = kind == "peer" || (kind == "failure" && sounds_like_an_echo(reason));
+  const Weight weight = echo ? Weight::echo : kind == "failure" ? Weight::end : Weight::cause;
+  const bool about_all = kind == "usage" || kind == "unavailable";
+  add_sign(rank, weight, now, kind, about_all ? reason : rank_name(rank, ranks_.size()) + " failed: " + reason);
+}
+
+void CaseWatch::on_answer(int rank, const Json& message) {
+  Rank& mine = ranks_[rank];
+  if (message.contains("record")) mine.record = rank_record_from_json(message.at("record"));
+  if (message.contains("checks"))
+    for (const auto& row : message.at("checks")) checks_.push_back(check_row_from_json(row));
+  if (message.contains("record") && mine.record.rank != rank) throw UsageError("a record of another rank");
+  mine.answered = true;
+}
+
+void CaseWatch::on_nonsense(int rank, const std::string& what, double now) {
+  on_offence(rank, "sent what is not the protocol: " + one_line(what, 200), now);
+}
+
+void CaseWatch::on_offence(int rank, const std::string& what, double now) {
+  if (!signed_by(rank)) add_sign(rank, Weight::cause, now, "offence", rank_name(rank, ranks_.size()) + " " + what);
+}
+
+void CaseWatch::on_death(int rank, int wait_status, double now) {
+  ranks_[rank].dead = true;
+  if (signed_by(rank)) return;
+  const bool killed = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) != SIGABRT;
+  const std::string step =
+      ranks_[rank].ready ? " at step " + std::to_string(ranks_[rank].state.step) : " before it was ready";
+  const std::string how = WIFSIGNALED(wait_status)        ? " was ended by "
+                          : WEXITSTATUS(wait_status) == 0 ? " left early with "
+                                                          : " ended with ";
+  add_sign(rank, killed ? Weight::cause : Weight::end, now, "death",
+           rank_name(rank, ranks_.size()) + how + ending(wait_status) + step);
+}
+
+void CaseWatch::on_states(const std::vector<RankState>& states, double now) {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    RankState& known = ranks_[i].state;
+    if (states[i].step != known.step || states[i].beat != known.beat) last_advance_ = now;
+    known = states[i];
+  }
+}
+
+void CaseWatch::add_sign(int rank, Weight weight, double now, const std::string& kind, const std::string& text) {
+  signs_.push_back({rank, weight, now, kind, text});
+}
+
+bool CaseWatch::signed_by(int rank) const {
+  return std::any_of(signs_.begin(), signs_.end(), [&](const Sign& sign) { return sign.rank == rank; });
+}
+
+bool CaseWatch::all_ready() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.ready; });
+}
+
+bool CaseWatch::everyone_settled() const {
+  for (size_t i = 0; i < ranks_.size(); ++i)
+    if (!ranks_[i].answered && !ranks_[i].dead && !signed_by(static_cast<int>(i))) return false;
+  return true;
+}
+
+std::optional<CaseOutcome> CaseWatch::verdict(double now) const {
+  if (!signs_.empty())
+    return now >= signs_.front().at + kGraceSeconds || everyone_settled() ? std::optional(failed()) : std::nullopt;
+  if (std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.answered; })) return finished();
+  if (now - last_advance_ >= timeout_s_) return hung();
+  return std::nullopt;
+}
+
+CaseOutcome CaseWatch::finished() const {
+  CaseOutcome outcome{.kind = CaseOutcome::Kind::ran, .checks = checks_};
+  for (const auto& rank : ranks_) outcome.ranks.push_back(rank.record);
+  return outcome;
+}
+
+CaseOutcome CaseWatch::failed() const {
+  const auto key = [](const Sign& sign) { return std::tuple(sign.weight, sign.at, sign.rank); };
+  const Sign& root =
+      *std::min_element(signs_.begin(), signs_.end(), [&](const Sign& a, const Sign& b) { return key(a) < key(b); });
+  const auto kind = root.kind == "usage"         ? CaseOutcome::Kind::usage
+                    : root.kind == "unavailable" ? CaseOutcome::Kind::unavailable
+                                                 : CaseOutcome::Kind::failed;
+  const std::string label = root.kind == "oom" ? "out of memory: " : root.kind == "nan" ? "not a number: " : "";
+  return {.kind = kind,
+          .reason = label + root.text,
+          .culprit = root.rank,
+          .never_started = !all_ready(),
+          .checks = checks_};
+}
+
+CaseOutcome CaseWatch::hung() const {
+  CaseOutcome outcome{.kind = CaseOutcome::Kind::failed, .never_started = !all_ready()};
+  std::vector<std::string> missing;
+  int stuck = -1;
+  const auto key = [&](int rank) {
+    const RankState& state = ranks_[rank].state;
+    return std::tuple(!state.stopped, ranks_[rank].ready, state.step, state.beat);
+  };
+  for (int i = 0; i < static_cast<int>(ranks_.size()); ++i) {
+    if (!ranks_[i].ready) missing.push_back(std::to_string(i));
+    if (!ranks_[i].answered && (stuck < 0 || key(i) < key(stuck))) stuck = i;
+  }
+  outcome.culprit = stuck;
+  const std::string who = rank_name(stuck, ranks_.size()),
+                    step = " at step " + std::to_string(ranks_[stuck].state.step);
+  const std::string since = "no rank made progress for " + seconds(timeout_s_) + " (--timeout): ";
+  if (ranks_[stuck].state.stopped)
+    outcome.reason = since + who + " is stopped" + step;
+  else if (!missing.empty())
+    outcome.reason = since + std::to_string(ranks_.size() - missing.size()) + " of " + std::to_string(ranks_.size()) +
+                     " ranks joined, missing " + join(missing);
+  else
+    outcome.reason = since + who + " is stuck" + step;
+  return outcome;
+}
+
+}  // namespace dpbench

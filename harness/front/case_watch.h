@@ -1,0 +1,76 @@
+// Judges one case while it runs, from what its ranks say and how they end. Pure: the clock and the processes are the
+// caller's.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/report/protocol.h"
+
+namespace dpbench {
+
+struct CaseOutcome {
+  enum class Kind { ran, failed, usage, unavailable, interrupted };
+  Kind kind = Kind::ran;
+  std::string reason{};
+  int culprit = -1;            // the rank that failed first, -1: none alone
+  bool never_started = false;  // failed before every rank had said that it was ready
+  int signal = 0;              // interrupted by
+  std::vector<RankRecord> ranks{};
+  std::vector<CheckRow> checks{};
+};
+
+struct RankState {
+  int64_t step = 0, beat = 0;
+  bool stopped = false;  // by SIGSTOP or a debugger
+};
+
+class CaseWatch {
+ public:
+  // answer: the event that ends the case well, "ran" or "checked". ready: the ranks have said so in an earlier case.
+  CaseWatch(std::string case_id, std::string answer, int ranks, double timeout_s, bool ready, double now);
+
+  void on_line(int rank, const std::string& line, double now);
+  // It did what no rank may do, as in "printed more than 64 MiB".
+  void on_offence(int rank, const std::string& what, double now);
+  void on_death(int rank, int wait_status, double now);
+  void on_states(const std::vector<RankState>& states, double now);
+
+  // Nothing while it is still running. Later calls are the same.
+  std::optional<CaseOutcome> verdict(double now) const;
+  bool all_ready() const;
+
+ private:
+  // How well a sign of failure explains the others that come with it.
+  enum class Weight { cause, end, echo };
+  struct Sign {
+    int rank;
+    Weight weight;
+    double at;
+    std::string kind, text;
+  };
+  struct Rank {
+    bool ready = false, answered = false, dead = false;
+    RankState state;
+    RankRecord record;
+  };
+
+  void on_nonsense(int rank, const std::string& what, double now);
+  void on_event(int rank, const Json& message, double now);
+  void on_answer(int rank, const Json& message);
+  void add_sign(int rank, Weight weight, double now, const std::string& kind, const std::string& text);
+  bool signed_by(int rank) const;
+  bool everyone_settled() const;
+  CaseOutcome failed() const;
+  CaseOutcome hung() const;
+  CaseOutcome finished() const;
+
+  std::string case_id_, answer_;
+  double timeout_s_, last_advance_;
+  std::vector<Rank> ranks_;
+  std::vector<Sign> signs_;
+  std::vector<CheckRow> checks_;
+};
+
+}  // namespace dpbench

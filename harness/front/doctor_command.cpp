@@ -1,0 +1,129 @@
+// dpbench doctor and env: what is here, what is missing, and the command that mends it.
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "harness/front/commands.h"
+#include "harness/front/exit_code.h"
+#include "harness/front/nvml.h"
+#include "harness/front/scratch.h"
+#include "harness/front/spawn.h"
+#include "harness/front/table.h"
+#include "harness/front/text.h"
+#include "harness/front/worker_program.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+namespace {
+
+enum class Finding { good, note, bad };
+
+struct Check {
+  Finding finding;
+  std::string what, found, remedy;
+};
+
+Check worker_check(fs::path& worker) {
+  try {
+    worker = find_worker();
+    return {Finding::good, "worker", worker.string(), ""};
+  } catch (const UsageError& error) {
+    return {Finding::bad, "worker", error.what(), "build it: cmake --build build --target dpbench-worker"};
+  }
+}
+
+Check catalogue_check(const fs::path& worker, Catalogue& catalogue) {
+  try {
+    catalogue = load_catalogue(worker, {});
+    return {Finding::good, "LibTorch",
+            catalogue.torch + ", " + std::to_string(catalogue.strategies.size()) + " strategies", ""};
+  } catch (const UsageError& error) {
+    return {Finding::bad, "LibTorch", error.what(), "cmake --build build --target dpbench-worker"};
+  }
+}
+
+std::vector<Check> gpu_checks(const Catalogue& catalogue) {
+  const GpuSurvey survey = survey_gpus();
+  const Machine machine = detect_machine(survey.accelerators, survey.why_none);
+  std::vector<Check> checks;
+  if (machine.gpus.empty())
+    checks.push_back(
+        {Finding::note, "GPUs", "none (" + machine.no_gpu_reason + ")", "use --cpus N, or install NVIDIA's driver"});
+  else
+    checks.push_back(
+        {Finding::good, "GPUs", std::to_string(machine.gpus.size()) + " x " + sanitised(machine.gpus[0].name), ""});
+  for (const auto& missing : catalogue.not_built)
+    checks.push_back({machine.gpus.empty() ? Finding::note : Finding::bad, missing.kind + " " + missing.name,
+                      "not in this build", missing.reason});
+  return checks;
+}
+
+Check memory_check() {
+  struct statvfs space {};
+  const bool there = ::statvfs("/dev/shm", &space) == 0;
+  const uint64_t mib = there ? uint64_t{space.f_bavail} * space.f_frsize >> 20 : 0;
+  if (mib >= 256) return {Finding::good, "shared memory", std::to_string(mib) + " MiB free in /dev/shm", ""};
+  return {Finding::note, "shared memory", std::to_string(mib) + " MiB free in /dev/shm",
+          "in a container: --shm-size=1g; else a disk's TMPDIR is used"};
+}
+
+Check results_check() {
+  const bool writable = ::access(".", W_OK | X_OK) == 0;
+  return {writable ? Finding::good : Finding::bad, "working directory",
+          writable ? "can be written" : "cannot be written", writable ? "" : "give another one with --out DIR"};
+}
+
+std::string mark(Finding finding) {
+  return finding == Finding::good ? "ok" : finding == Finding::note ? "note" : "MISSING";
+}
+
+std::vector<Check> all_checks() {
+  fs::path worker;
+  Catalogue catalogue;
+  std::vector<Check> checks = {worker_check(worker)};
+  if (!worker.empty()) checks.push_back(catalogue_check(worker, catalogue));
+  for (auto& check : gpu_checks(catalogue)) checks.push_back(std::move(check));
+  checks.push_back(memory_check());
+  checks.push_back(results_check());
+  return checks;
+}
+
+}  // namespace
+
+int doctor_command(const Options& options) {
+  const auto checks = all_checks();
+  std::vector<Cells> rows = {{"STATE", "WHAT", "FOUND", "REMEDY"}};
+  Json json = Json::array();
+  bool bad = false;
+  for (const auto& check : checks) {
+    rows.push_back({mark(check.finding), check.what, check.found, check.remedy});
+    json.push_back(
+        {{"state", mark(check.finding)}, {"what", check.what}, {"found", check.found}, {"remedy", check.remedy}});
+    bad = bad || check.finding == Finding::bad;
+  }
+  const bool printed =
+      print(options.output == "json" ? json.dump(1) + "\n" : aligned(rows, {false, false, false, false}));
+  return exit_code({.usage = bad, .unsaved = !printed});
+}
+
+int env_command(const Options& options) {
+  const GpuSurvey survey = survey_gpus();
+  Versions versions;
+  try {
+    versions.torch = load_catalogue(find_worker(), {}).torch;
+  } catch (const UsageError&) {  // the machine can be described without a worker
+  }
+  const Json env = environment(this_machine(), survey.accelerators, versions);
+  if (options.output == "json")
+    return exit_code({.unsaved = !print(env.dump(1, ' ', false, Json::error_handler_t::replace) + "\n")});
+  std::vector<Cells> rows;
+  for (const auto& [pointer, value] : env.flatten().items())
+    if (!value.is_null())
+      rows.push_back({pointer.substr(1), sanitised(value.is_string() ? value.get<std::string>() : value.dump())});
+  return exit_code({.unsaved = !print(aligned(rows, {false, false}))});
+}
+
+}  // namespace dpbench

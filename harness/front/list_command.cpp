@@ -1,0 +1,100 @@
+// dpbench list: what this build has and this machine offers.
+#include "harness/front/commands.h"
+#include "harness/front/exit_code.h"
+#include "harness/front/nvml.h"
+#include "harness/front/table.h"
+#include "harness/front/text.h"
+#include "harness/front/worker_program.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace {
+
+std::string devices_of(bool cpu, bool cuda) { return cpu && cuda ? "cpu, gpu" : cuda ? "gpu" : "cpu"; }
+
+std::string titled(const std::string& title, const std::vector<Cells>& rows) {
+  return title + "\n" + aligned(rows, std::vector<bool>(rows.front().size(), false));
+}
+
+std::string strategies_text(const Catalogue& all) {
+  std::vector<Cells> rows = {{"STRATEGY", "DEVICES", "PARALLELISM", "GRADIENT", "WHAT IT IS"}};
+  for (const auto& entry : all.strategies)
+    rows.push_back({entry.name, devices_of(entry.cpu, entry.cuda), entry.parallelism, entry.gradient, entry.summary});
+  return titled("Strategies (--strategy)", rows);
+}
+
+std::string workloads_text(const Catalogue& all) {
+  std::vector<Cells> rows = {{"WORKLOAD", "SCALING", "BATCH", "WHAT IT IS"}};
+  for (const auto& entry : all.workloads)
+    if (!entry.probe) rows.push_back({entry.name, entry.scaling, std::to_string(entry.batch), entry.summary});
+  return titled("Workloads (--workload)", rows);
+}
+
+std::string backends_text(const Catalogue& all) {
+  std::vector<Cells> rows = {{"BACKEND", "TENSORS", "RANKS MAY SHARE A GPU", "WHAT IT IS"}};
+  for (const auto& entry : all.backends)
+    rows.push_back({entry.name, devices_of(entry.cpu, entry.cuda),
+                    entry.cuda ? (entry.shares_device ? "yes" : "no") : "-", entry.summary});
+  for (const auto& entry : all.not_built)
+    if (entry.kind == "backend") rows.push_back({entry.name, "-", "-", "not in this build: " + entry.reason});
+  return titled("Backends (--backend)", rows);
+}
+
+Machine this_machines_devices() {
+  const GpuSurvey gpus = survey_gpus();
+  return detect_machine(gpus.accelerators, gpus.why_none);
+}
+
+std::string devices_text(const Machine& machine) {
+  std::vector<Cells> rows = {{"DEVICE", "WHAT IT IS"}};
+  rows.push_back({"cpu", std::to_string(machine.cores) + (machine.cores == 1 ? " core" : " cores") +
+                             " for virtual devices (--cpus)"});
+  for (size_t i = 0; i < machine.gpus.size(); ++i)
+    rows.push_back({"gpu " + std::to_string(i), sanitised(machine.gpus[i].name)});
+  if (machine.gpus.empty()) rows.push_back({"gpu", "none: " + machine.no_gpu_reason});
+  return titled("Devices", rows);
+}
+
+std::string strategy_text(const StrategyEntry& entry) {
+  std::string text = entry.name + ": " + entry.summary + "\nruns on " + devices_of(entry.cpu, entry.cuda) + " · " +
+                     entry.parallelism + " · gradient " + entry.gradient + " · buffers " + entry.buffers + "\n";
+  if (entry.params.empty()) return text + "no parameters\n";
+  std::vector<Cells> rows = {{"PARAMETER", "DEFAULT", "WHAT IT IS"}};
+  for (const auto& param : entry.params) rows.push_back({param.name, param.fallback, param.summary});
+  return text + "\n" + titled("Parameters (--param " + entry.name + ".NAME=VALUE,..)", rows);
+}
+
+std::string entry_text(const std::string& topic, const Catalogue& all) {
+  if (const auto* entry = find_entry(all.strategies, topic)) return strategy_text(*entry);
+  if (const auto* entry = find_entry(all.workloads, topic))
+    return entry->name + ": " + entry->summary + "\n" + entry->scaling + " scaling, batch " +
+           std::to_string(entry->batch) + "\n";
+  if (const auto* entry = find_entry(all.backends, topic))
+    return entry->name + ": " + entry->summary + "\n" + devices_of(entry->cpu, entry->cuda) + " tensors\n";
+  std::vector<std::string> known = {"strategies", "workloads", "backends", "devices"};
+  for (const auto& names : {names_of(all.strategies), names_of(all.workloads), names_of(all.backends)})
+    known.insert(known.end(), names.begin(), names.end());
+  throw UsageError("nothing called '" + one_line(topic, 60) + "' to list" + did_you_mean(topic, known) +
+                   "; known: " + join(known));
+}
+
+std::string list_text(const std::string& topic, const Catalogue& all) {
+  if (topic == "strategies") return strategies_text(all);
+  if (topic == "workloads") return workloads_text(all);
+  if (topic == "backends") return backends_text(all);
+  if (topic == "devices") return devices_text(this_machines_devices());
+  if (!topic.empty()) return entry_text(topic, all);
+  return strategies_text(all) + "\n" + workloads_text(all) + "\n" + backends_text(all) + "\n" +
+         devices_text(this_machines_devices());
+}
+
+}  // namespace
+
+int list_command(const Options& options) {
+  std::vector<std::string> plugins;
+  for (const auto& plugin : options.what.plugins) plugins.push_back(checked_plugin(plugin));
+  const Catalogue all = load_catalogue(find_worker(), plugins);
+  return print(list_text(options.topic, all)) ? 0 : exit_code({.unsaved = true});
+}
+
+}  // namespace dpbench

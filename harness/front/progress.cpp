@@ -1,0 +1,93 @@
+#include "harness/front/progress.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+
+#include "harness/front/text.h"
+
+namespace dpbench {
+namespace {
+
+size_t columns() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
+}
+
+std::string bar(int done, int total) {
+  constexpr int kWidth = 14;
+  const int filled = total > 0 ? std::min(kWidth, done * kWidth / total) : 0;
+  return "[" + std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(kWidth - filled), '.') +
+         "]";
+}
+
+}  // namespace
+
+ProgressStyle progress_style(const Options& options, bool terminal, const char* term) {
+  if (options.quiet || options.progress == "none") return ProgressStyle::none;
+  const bool moves = terminal && term && *term && std::string(term) != "dumb";
+  return options.progress == "auto" && moves ? ProgressStyle::moving : ProgressStyle::plain;
+}
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<int64_t>(std::llround(std::max(0.0, seconds)));
+  char text[32];
+  if (whole < 60)
+    std::snprintf(text, sizeof text, "%lld s", static_cast<long long>(whole));
+  else if (whole < 3600)
+    std::snprintf(text, sizeof text, "%lldm%02llds", static_cast<long long>(whole / 60),
+                  static_cast<long long>(whole % 60));
+  else
+    std::snprintf(text, sizeof text, "%lldh%02lldm", static_cast<long long>(whole / 3600),
+                  static_cast<long long>(whole / 60 % 60));
+  return text;
+}
+
+ProgressLine::ProgressLine(ProgressStyle style, bool verbose, int total, double now)
+    : style_(style), verbose_(verbose), total_(total), began_(now) {}
+
+ProgressLine::~ProgressLine() {
+  if (shown_) std::cerr << "\r\x1B[K" << std::flush;
+}
+
+// Cases differ in length, but every launch has all of them: the mean so far is a fair guess.
+std::string ProgressLine::left(double now) const {
+  if (done_ == 0) return "";
+  return " · about " + duration_text((now - began_) / done_ * (total_ - done_)) + " left";
+}
+
+void ProgressLine::begin(const std::string& case_id, double now) {
+  if (style_ == ProgressStyle::moving)
+    move(bar(done_, total_) + " " + std::to_string(done_) + "/" + std::to_string(total_) + " · " + case_id + left(now));
+}
+
+void ProgressLine::end(const std::string& case_id, const std::string& result, double now) {
+  ++done_;
+  const std::string text =
+      std::to_string(done_) + "/" + std::to_string(total_) + " · " + case_id + " · " + result + left(now);
+  if (style_ == ProgressStyle::moving) move(bar(done_, total_) + " " + text);
+  if (style_ == ProgressStyle::plain) line(text);
+}
+
+void ProgressLine::note(const std::string& text) {
+  if (verbose_) line(text);
+}
+
+void ProgressLine::warning(const std::string& text) {
+  if (style_ != ProgressStyle::none) line("dpbench: " + text);
+}
+
+void ProgressLine::move(const std::string& text) {
+  std::cerr << "\r\x1B[K" << one_line(text, columns() - 1) << std::flush;
+  shown_ = true;
+}
+
+void ProgressLine::line(const std::string& text) {
+  std::cerr << (shown_ ? "\r\x1B[K" : "") << sanitised(text) << '\n' << std::flush;
+  shown_ = false;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,42 @@
+// What a run says on stderr while it goes on: one moving line on a terminal, else a plain line a case.
+#pragma once
+
+#include <string>
+
+#include "harness/front/options.h"
+
+namespace dpbench {
+
+enum class ProgressStyle { none, plain, moving };
+
+// --progress, -q, and whether stderr is a terminal that can move its cursor.
+ProgressStyle progress_style(const Options& options, bool terminal, const char* term);
+
+class ProgressLine {
+ public:
+  ProgressLine(ProgressStyle style, bool verbose, int total, double now);
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void begin(const std::string& case_id, double now);
+  void end(const std::string& case_id, const std::string& result, double now);
+  void add_work(int cases) { total_ += cases; }
+  void note(const std::string& text);     // only with -v
+  void warning(const std::string& text);  // unless -q
+
+ private:
+  void move(const std::string& text);
+  void line(const std::string& text);
+  std::string left(double now) const;
+
+  ProgressStyle style_;
+  bool verbose_, shown_ = false;
+  int total_, done_ = 0;
+  double began_;
+};
+
+// "8 s", "1m40s", "2h05m".
+std::string duration_text(double seconds);
+
+}  // namespace dpbench

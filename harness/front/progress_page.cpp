@@ -1,0 +1,35 @@
+#include "harness/front/progress_page.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "harness/front/fd.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+
+static_assert(std::atomic<int64_t>::is_always_lock_free, "processes share these counters");
+
+ProgressPage::ProgressPage(const std::filesystem::path& file, int ranks)
+    : file_(file), bytes_(sizeof(Progress) * ranks) {
+  const Fd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  void* mapped = MAP_FAILED;
+  // Allocated now: a full file system is an error here instead of a SIGBUS in a rank.
+  if (fd && ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes_)) == 0)
+    mapped = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (mapped == MAP_FAILED)
+    throw UsageError("cannot write " + file.string() + ": " + std::strerror(errno) + "; set TMPDIR");
+  page_ = static_cast<Progress*>(mapped);
+}
+
+ProgressPage::~ProgressPage() { ::munmap(page_, bytes_); }
+
+RankState ProgressPage::read(int rank) const {
+  return {.step = page_[rank].step.load(std::memory_order_relaxed),
+          .beat = page_[rank].beat.load(std::memory_order_relaxed)};
+}
+
+}  // namespace dpbench

@@ -1,0 +1,26 @@
+// The page on which ranks leave their signs of life: a file of `Progress`, one a rank, that both sides map.
+#pragma once
+
+#include <filesystem>
+
+#include "harness/front/case_watch.h"
+
+namespace dpbench {
+
+class ProgressPage {
+ public:
+  ProgressPage(const std::filesystem::path& file, int ranks);
+  ~ProgressPage();
+  ProgressPage(const ProgressPage&) = delete;
+  ProgressPage& operator=(const ProgressPage&) = delete;
+
+  RankState read(int rank) const;
+  const std::filesystem::path& file() const { return file_; }
+
+ private:
+  std::filesystem::path file_;
+  Progress* page_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace dpbench

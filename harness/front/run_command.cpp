@@ -1,0 +1,185 @@
+// dpbench run: plan, launch, report.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+
+#include "harness/front/commands.h"
+#include "harness/front/exit_code.h"
+#include "harness/front/nvml.h"
+#include "harness/front/options_json.h"
+#include "harness/front/plan.h"
+#include "harness/front/session.h"
+#include "harness/front/table.h"
+#include "harness/front/text.h"
+#include "harness/front/worker_program.h"
+#include "harness/report/save.h"
+#include "harness/report/tool.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+namespace {
+
+// What a run is made of before anything is started.
+struct Prepared {
+  Options options;
+  fs::path worker;
+  Catalogue catalogue;
+  GpuSurvey gpus;
+  Machine machine;
+  Plan plan;
+};
+
+Prepared prepare(Options options) {
+  if (!options.what.data_dir.empty() && !fs::is_directory(options.what.data_dir))
+    throw UsageError("--data '" + one_line(options.what.data_dir, 200) + "': no such directory");
+  for (auto& plugin : options.what.plugins) plugin = checked_plugin(plugin);
+  Prepared prepared{.options = std::move(options),
+                    .worker = find_worker(),
+                    .catalogue = {},
+                    .gpus = survey_gpus(),
+                    .machine = {},
+                    .plan = {}};
+  prepared.catalogue = load_catalogue(prepared.worker, prepared.options.what.plugins);
+  prepared.machine = detect_machine(prepared.gpus.accelerators, prepared.gpus.why_none);
+  prepared.plan = make_plan(prepared.options.what, prepared.catalogue, prepared.machine);
+  return prepared;
+}
+
+Report new_report(const Prepared& prepared) {
+  Report report;
+  report.tool = tool_block(prepared.options.argv);
+  report.env = environment(this_machine(), prepared.gpus.accelerators,
+                           {.torch = prepared.catalogue.torch, .cuda = "", .nccl = ""});
+  report.config = options_json(prepared.options);
+  for (const auto& spec : prepared.plan.cases) report.cases.emplace_back().spec = spec;
+  for (const auto& [spec, reason] : prepared.plan.skipped) {
+    CaseRecord& record = report.cases.emplace_back();
+    record.spec = spec;
+    record.status = "skipped";
+    record.reason = reason;
+  }
+  return report;
+}
+
+class WorkerRunner : public CaseRunner {
+ public:
+  WorkerRunner(Launcher& launcher, const Signals& signals) : launcher_(launcher), signals_(signals) {}
+  CaseOutcome run(const CaseSpec& spec, const Json& command) override { return launcher_.run(spec, command, "ran"); }
+  std::vector<std::string> end_group() override { return launcher_.end_group(); }
+  int pending_signal() override { return signals_.take(); }
+
+ private:
+  Launcher& launcher_;
+  const Signals& signals_;
+};
+
+// Saving while the run goes on may fail (a full disk): it is said once, and tried again.
+class Saver {
+ public:
+  Saver(RunDirectory& directory, ProgressLine& progress) : directory_(directory), progress_(progress) {}
+
+  bool save(const Report& report, bool force) {
+    try {
+      directory_.save(report, force);
+      return true;
+    } catch (const WriteError& error) {
+      if (!complained_) progress_.warning(error.what());
+      complained_ = true;
+      return false;
+    }
+  }
+
+ private:
+  RunDirectory& directory_;
+  ProgressLine& progress_;
+  bool complained_ = false;
+};
+
+std::string output_of(const Report& report, const Options& options) {
+  if (options.output == "json") return to_json(report).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (options.output == "csv") return report_csv(report);
+  if (options.output == "markdown") return report_markdown(report);
+  if (options.output == "none") return "";
+  return report_table(report, coloured(options.color, STDOUT_FILENO));
+}
+
+void say_reasons(const Report& report, ProgressLine& progress) {
+  for (const auto& record : report.cases)
+    if (record.status == "failed" || record.status == "wrong")
+      progress.warning(record.spec.id + " " + record.status + ": " + record.reason);
+}
+
+std::string closing(const Report& report, const fs::path& path, bool saved, int code) {
+  std::string text = saved ? "Saved " + (path / "run.json").string() : "NOT saved: " + (path / "run.json").string();
+  if (fs::exists(path / "logs")) text += " (and logs/)";
+  if (report.status == "interrupted") text += ", interrupted";
+  if (code != 0) text += "; exit " + std::to_string(code);
+  return text;
+}
+
+// A user's mistake that only a worker could see leaves nothing behind, unless something was measured before.
+void drop_unless_measured(const Report& report, const fs::path& path) {
+  for (const auto& record : report.cases)
+    if (!record.launches.empty()) return;
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+SessionEnding measure(const Prepared& prepared, const RunDirectory& directory, Report& report, ProgressLine& progress,
+                      Saver& saver) {
+  const Signals signals;
+  const Scratch scratch;
+  const WorkerSettings settings{.program = prepared.worker,
+                                .plugins = prepared.options.what.plugins,
+                                .cpus = prepared.machine.cpus,
+                                .timeout_s = prepared.options.timeout_s,
+                                .logs = directory.path() / "logs"};
+  Launcher launcher(settings, scratch, signals, [&](const std::string& text) { progress.note(text); });
+  WorkerRunner runner(launcher, signals);
+  Session session(prepared.options, report, prepared.plan.cases.size(), runner, progress,
+                  [&](const Report& so_far) { saver.save(so_far, false); });
+  return session.run();
+}
+
+int run_prepared(const Prepared& prepared) {
+  const Options& options = prepared.options;
+  Report report = new_report(prepared);
+  const std::string id = run_id(std::chrono::system_clock::now(), run_commit(report.tool), machine_label(report.env));
+  RunDirectory directory(options.out_dir, id);
+  report.id = directory.id();
+  const int work = static_cast<int>(prepared.plan.cases.size()) * options.launches;
+  ProgressLine progress(progress_style(options, ::isatty(STDERR_FILENO), std::getenv("TERM")), options.verbose, work,
+                        monotonic_seconds());
+  for (const auto& warning : environment_warnings(report.env)) progress.warning(warning);
+  Saver saver(directory, progress);
+  saver.save(report, true);
+  const SessionEnding ended = measure(prepared, directory, report, progress, saver);
+  std::error_code ignored;
+  fs::remove(directory.path() / "logs", ignored);  // only when it is empty
+  if (!ended.usage.empty()) drop_unless_measured(report, directory.path());
+  if (!ended.usage.empty() && !fs::exists(directory.path())) throw UsageError(one_line(ended.usage, 400));
+  Ending ending = ending_of(report);
+  ending.usage = !ended.usage.empty();
+  ending.signal = ended.signal;
+  const bool saved = saver.save(report, true);
+  say_reasons(report, progress);
+  ending.unsaved = !print(output_of(report, options)) || !saved;
+  const int code = exit_code(ending);
+  progress.warning(closing(report, directory.path(), saved, code));
+  return code;
+}
+
+}  // namespace
+
+int run_command(const Options& options) {
+  const Prepared prepared = prepare(options);
+  if (!options.dry_run) return run_prepared(prepared);
+  const std::string text =
+      options.output == "json" ? plan_json(prepared.plan).dump(1) + "\n" : plan_table(prepared.plan);
+  return print(text) ? 0 : exit_code({.unsaved = true});
+}
+
+}  // namespace dpbench

@@ -1,0 +1,94 @@
+#include "harness/front/scratch.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr uint64_t kWantedBytes =
+    256u << 20;  // containers often have 64 MiB of shared memory, and a full one kills ranks
+
+std::string prefix() { return "dpbench-" + std::to_string(::getuid()) + "-"; }
+
+Fd open_directory(const fs::path& path) {
+  return Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+bool lock_now(const Fd& directory) { return ::flock(directory.get(), LOCK_EX | LOCK_NB) == 0; }
+
+bool roomy(const fs::path& parent) {
+  struct statvfs space {};
+  return ::access(parent.c_str(), W_OK | X_OK) == 0 && ::statvfs(parent.c_str(), &space) == 0 &&
+         uint64_t{space.f_bavail} * space.f_frsize >= kWantedBytes;
+}
+
+fs::path chosen_parent(const std::vector<fs::path>& parents) {
+  for (const auto& parent : parents)
+    if (roomy(parent)) return parent;
+  for (const auto& parent : parents)
+    if (::access(parent.c_str(), W_OK | X_OK) == 0) return parent;
+  throw UsageError("no directory for a run's private files can be written; set TMPDIR");
+}
+
+}  // namespace
+
+std::vector<fs::path> Scratch::usual_parents() {
+  std::vector<fs::path> parents = {"/dev/shm"};
+  if (const char* chosen = std::getenv("TMPDIR"); chosen && *chosen) parents.emplace_back(chosen);
+  parents.emplace_back("/tmp");
+  return parents;
+}
+
+int Scratch::clean(const fs::path& parent) {
+  int removed = 0;
+  std::error_code failed;
+  for (const auto& entry : fs::directory_iterator(parent, failed)) {
+    if (!entry.path().filename().string().starts_with(prefix())) continue;
+    const Fd directory = open_directory(entry.path());
+    struct stat state {};
+    if (!directory || ::fstat(directory.get(), &state) != 0 || state.st_uid != ::getuid() || !lock_now(directory))
+      continue;
+    if (fs::remove_all(entry.path(), failed) > 0 && !failed) ++removed;
+  }
+  return removed;
+}
+
+// Made under a name that clean() does not look at, and locked before it gets the name that clean() does look at.
+Scratch::Scratch(const std::vector<fs::path>& parents) {
+  for (const auto& parent : parents) clean(parent);
+  std::string fresh = (chosen_parent(parents) / (".new-" + prefix() + "XXXXXX")).string();
+  if (!::mkdtemp(fresh.data()))
+    throw UsageError("cannot make a private directory " + fresh + ": " + std::strerror(errno) + "; set TMPDIR");
+  lock_ = open_directory(fresh);
+  const std::string name = fs::path(fresh).filename().string().substr(5);
+  path_ = fs::path(fresh).parent_path() / name;
+  const bool ours = lock_ && lock_now(lock_) && ::rename(fresh.c_str(), path_.c_str()) == 0;
+  if (ours) return;
+  const std::string why = std::strerror(errno);
+  fs::remove(fresh);
+  throw UsageError("cannot keep a private directory " + path_.string() + ": " + why + "; set TMPDIR");
+}
+
+Scratch::~Scratch() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+void Scratch::forget_group(const std::string& group) const {
+  std::error_code ignored;
+  fs::remove(path_ / "store", ignored);
+  for (const auto& entry : fs::directory_iterator(path_, ignored))
+    if (entry.path().filename().string().starts_with(group)) fs::remove_all(entry.path(), ignored);
+}
+
+}  // namespace dpbench

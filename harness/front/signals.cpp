@@ -1,0 +1,37 @@
+#include "harness/front/signals.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "workloads/error.h"
+
+namespace dpbench {
+
+Signals::Signals() {
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&wanted, signal);
+  sigprocmask(SIG_BLOCK, &wanted, nullptr);
+  fd_ = Fd(::signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC));
+  check(static_cast<bool>(fd_), "signalfd failed");
+}
+
+int Signals::take() const {
+  signalfd_siginfo info{};
+  return ::read(fd_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+}
+
+void prepare_process() {
+  int fd;
+  do fd = ::open("/dev/null", O_RDWR);
+  while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd > STDERR_FILENO) ::close(fd);
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what a rank leaves behind becomes ours to end
+}
+
+}  // namespace dpbench

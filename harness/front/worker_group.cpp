@@ -1,0 +1,285 @@
+#include "harness/front/worker_group.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "harness/front/text.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kLongestLine = 64u << 20;
+constexpr uintmax_t kLongestLog = 64u << 20;
+constexpr size_t kLastWordsBytes = 64u << 10, kLastWordsLines = 12, kLastWordsLength = 2000;
+constexpr double kQuitSeconds = 5, kTermSeconds = 0.5, kKillSeconds = 5;
+
+// Rank r's equal share of the cores; all of them where there are fewer cores than ranks.
+std::vector<int> share(const std::vector<int>& cpus, int rank, int ranks) {
+  const size_t each = cpus.size() / static_cast<size_t>(ranks);
+  if (ranks == 1 || each == 0) return {};
+  const auto first = cpus.begin() + static_cast<ptrdiff_t>(each) * rank;
+  return {first, first + static_cast<ptrdiff_t>(each)};
+}
+
+std::map<std::string, std::string> variables_of(int rank, const GroupSpec& spec, const WorkerSettings& settings,
+                                                const Scratch& scratch, const ProgressPage& page) {
+  std::ostringstream timeout;
+  timeout << settings.timeout_s;
+  const std::string ranks = std::to_string(spec.processes), mine = std::to_string(rank),
+                    threads = std::to_string(spec.threads);
+  std::map<std::string, std::string> all = {{"RANK", mine},
+                                            {"LOCAL_RANK", mine},
+                                            {"WORLD_SIZE", ranks},
+                                            {"LOCAL_WORLD_SIZE", ranks},
+                                            {"DPBENCH_FD", "3"},
+                                            {"DPBENCH_RUN_DIR", scratch.path()},
+                                            {"DPBENCH_GROUP", spec.name},
+                                            {"DPBENCH_BACKEND", spec.backend},
+                                            {"DPBENCH_DEVICE", spec.device},
+                                            {"DPBENCH_THREADS", threads},
+                                            {"DPBENCH_TIMEOUT_S", timeout.str()},
+                                            {"DPBENCH_PLUGINS", join(settings.plugins, ":")},
+                                            {"DPBENCH_PROGRESS", page.file()},
+                                            {"OMP_NUM_THREADS", threads}};
+  // Nothing on one host needs to listen beyond it; who sets these knows why.
+  for (const char* name : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"})
+    if (!std::getenv(name)) all[name] = "lo";
+  return all;
+}
+
+bool is_stopped(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(") ");
+  return name_end != std::string::npos && (text[name_end + 2] == 'T' || text[name_end + 2] == 't');
+}
+
+std::vector<pid_t> children() {
+  std::ifstream file("/proc/self/task/" + std::to_string(::getpid()) + "/children");
+  std::vector<pid_t> pids;
+  for (pid_t pid; file >> pid;) pids.push_back(pid);
+  return pids;
+}
+
+}  // namespace
+
+double monotonic_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+WorkerGroup::WorkerGroup(const GroupSpec& spec, const WorkerSettings& settings, const Scratch& scratch)
+    : spec_(spec),
+      logs_(settings.logs / spec.name),
+      page_(scratch.path() / "progress", spec.processes),
+      ranks_(static_cast<size_t>(spec.processes)) {
+  std::error_code failed;
+  fs::create_directories(logs_, failed);
+  if (failed) throw UsageError("cannot make " + logs_.string() + ": " + failed.message());
+  try {
+    for (int rank = 0; rank < spec.processes; ++rank) start(rank, settings, scratch);
+  } catch (...) {
+    signal_all(SIGKILL);
+    await_deaths(kKillSeconds, nullptr);
+    throw;
+  }
+}
+
+WorkerGroup::~WorkerGroup() {
+  signal_all(SIGKILL);
+  await_deaths(kKillSeconds, nullptr);
+  end_adopted();
+  tidy_logs();
+}
+
+void WorkerGroup::start(int rank, const WorkerSettings& settings, const Scratch& scratch) {
+  Rank& mine = ranks_[rank];
+  mine.dead = true;  // until it lives
+  mine.log = logs_ / ("rank" + std::to_string(rank) + ".log");
+  const Fd log(::open(mine.log.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!log) throw UsageError("cannot write " + mine.log.string() + ": " + std::strerror(errno));
+  std::array<int, 2> pair{};
+  check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) == 0, "socketpair failed");
+  mine.socket = Fd(pair[0]);
+  const Fd theirs(pair[1]);
+  mine.child = spawn({.path = settings.program,
+                      .arguments = {},
+                      .variables = variables_of(rank, spec_, settings, scratch, page_),
+                      .cpus = share(settings.cpus, rank, spec_.processes),
+                      .output = log.get(),
+                      .errors = log.get(),
+                      .channel = theirs.get()});
+  mine.dead = false;
+}
+
+void WorkerGroup::send(const Json& message) {
+  const std::string line = message.dump() + "\n";
+  for (auto& rank : ranks_)
+    // A short line always fits an empty socket; one that takes none is dead or stuck, and will be seen to be.
+    [[maybe_unused]] const auto sent = ::send(rank.socket.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+bool WorkerGroup::wait(CaseWatch& watch, const Signals& signals, int milliseconds) {
+  std::vector<pollfd> polled = {{signals.descriptor(), POLLIN, 0}};
+  std::vector<int> whose;
+  for (int rank = 0; rank < spec_.processes; ++rank) {
+    if (ranks_[rank].dead) continue;
+    polled.push_back({ranks_[rank].socket.get(), POLLIN, 0});
+    polled.push_back({ranks_[rank].child.pidfd.get(), POLLIN, 0});
+    whose.push_back(rank);
+  }
+  if (::poll(polled.data(), polled.size(), milliseconds) > 0) {
+    for (size_t i = 0; i < whose.size(); ++i)
+      if (polled[1 + 2 * i].revents) read_socket(whose[i], watch);
+    watch_states(watch);
+    for (size_t i = 0; i < whose.size(); ++i)
+      if (polled[2 + 2 * i].revents) {
+        read_socket(whose[i], watch);  // what it said last
+        note_death(whose[i]);
+        watch.on_death(whose[i], ranks_[whose[i]].status, monotonic_seconds());
+      }
+  } else {
+    watch_states(watch);
+  }
+  return (polled[0].revents & POLLIN) != 0;
+}
+
+void WorkerGroup::read_socket(int rank, CaseWatch& watch) {
+  Rank& mine = ranks_[rank];
+  std::array<char, 65536> buffer;
+  // Bounded: one that never stops talking must not keep us from the others.
+  for (int turn = 0; turn < 256; ++turn) {
+    const ssize_t got = ::recv(mine.socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (got <= 0) break;
+    mine.unread.append(buffer.data(), static_cast<size_t>(got));
+  }
+  size_t begin = 0;
+  for (size_t end; (end = mine.unread.find('\n', begin)) != std::string::npos; begin = end + 1)
+    watch.on_line(rank, mine.unread.substr(begin, end - begin), monotonic_seconds());
+  mine.unread.erase(0, begin);
+  if (mine.unread.size() <= kLongestLine) return;
+  mine.unread.clear();
+  watch.on_offence(rank, "sent a line of more than 64 MiB", monotonic_seconds());
+}
+
+void WorkerGroup::watch_states(CaseWatch& watch) {
+  std::vector<RankState> states;
+  for (int rank = 0; rank < spec_.processes; ++rank) states.push_back(page_.read(rank));
+  const auto same = [](const RankState& a, const RankState& b) { return a.step == b.step && a.beat == b.beat; };
+  const bool quiet = std::equal(states.begin(), states.end(), states_.begin(), states_.end(), same);
+  for (int rank = 0; quiet && rank < spec_.processes; ++rank)
+    states[rank].stopped = !ranks_[rank].dead && is_stopped(ranks_[rank].child.pid);
+  states_ = states;
+  watch.on_states(states, monotonic_seconds());
+  for (int rank = 0; rank < spec_.processes; ++rank) refuse_flood(rank, watch);
+}
+
+void WorkerGroup::refuse_flood(int rank, CaseWatch& watch) const {
+  std::error_code failed;
+  if (fs::file_size(ranks_[rank].log, failed) > kLongestLog && !failed)
+    watch.on_offence(rank, "printed more than 64 MiB, see its log", monotonic_seconds());
+}
+
+void WorkerGroup::note_death(int rank) {
+  Rank& mine = ranks_[rank];
+  ::kill(-mine.child.pid, SIGKILL);  // what it started: the group's number is ours until the next line
+  ::waitpid(mine.child.pid, &mine.status, 0);
+  mine.dead = true;
+}
+
+bool WorkerGroup::all_dead() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.dead; });
+}
+
+bool WorkerGroup::await_deaths(double seconds, const Signals* signals) {
+  const double until = monotonic_seconds() + seconds;
+  while (!all_dead()) {
+    std::vector<pollfd> polled = {{signals ? signals->descriptor() : -1, POLLIN, 0}};
+    std::vector<int> whose;
+    for (int rank = 0; rank < spec_.processes; ++rank)
+      if (!ranks_[rank].dead) polled.push_back({ranks_[rank].child.pidfd.get(), POLLIN, 0}), whose.push_back(rank);
+    const double left = until - monotonic_seconds();
+    if (left <= 0 || ::poll(polled.data(), polled.size(), static_cast<int>(left * 1000) + 1) < 0) return false;
+    for (size_t i = 0; i < whose.size(); ++i)
+      if (polled[1 + i].revents) note_death(whose[i]);
+    if (polled[0].revents) return all_dead();
+  }
+  return true;
+}
+
+void WorkerGroup::signal_all(int signal) {
+  for (const auto& rank : ranks_)
+    if (!rank.dead) ::kill(-rank.child.pid, signal);
+}
+
+std::vector<std::string> WorkerGroup::quit(const Signals& signals) {
+  send({{"do", "quit"}});
+  std::vector<std::string> complaints;
+  const bool left = await_deaths(kQuitSeconds, &signals);
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const std::string who = "rank " + std::to_string(i);
+    if (!ranks_[i].dead)
+      complaints.push_back(who + " did not leave when asked to");
+    else if (ranks_[i].status != 0)
+      complaints.push_back(who + " ended with " + ending(ranks_[i].status) + " after its last case");
+  }
+  if (!left) kill(signals);
+  return complaints;
+}
+
+void WorkerGroup::kill(const Signals& signals) {
+  signal_all(SIGTERM);
+  if (await_deaths(kTermSeconds, &signals)) return;
+  signal_all(SIGKILL);
+  await_deaths(kKillSeconds, nullptr);
+}
+
+// What ranks started and left behind in other process groups.
+void WorkerGroup::end_adopted() {
+  const double until = monotonic_seconds() + kKillSeconds;
+  for (auto left = children(); !left.empty() && monotonic_seconds() < until; left = children()) {
+    for (const pid_t pid : left) ::kill(pid, SIGKILL);
+    for (const pid_t pid : left) ::waitpid(pid, nullptr, WNOHANG);
+    ::poll(nullptr, 0, 2);
+  }
+}
+
+std::string WorkerGroup::last_words(int rank) const {
+  std::ifstream file(ranks_[rank].log, std::ios::binary | std::ios::ate);
+  const auto size = static_cast<size_t>(std::max<std::streamoff>(file.tellg(), 0));
+  std::string text(std::min(size, kLastWordsBytes), '\0');
+  file.seekg(static_cast<std::streamoff>(size - text.size()));
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text = sanitised(text);
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  size_t begin = text.size();
+  for (size_t lines = 0; begin > 0 && lines < kLastWordsLines && text.size() - begin < kLastWordsLength; --begin)
+    if (text[begin - 1] == '\n' && ++lines == kLastWordsLines) break;
+  return sanitised(text.substr(begin));
+}
+
+void WorkerGroup::tidy_logs() const {
+  std::error_code ignored;
+  for (const auto& rank : ranks_) {
+    const uintmax_t size = fs::file_size(rank.log, ignored);
+    if (ignored) continue;
+    if (size == 0) fs::remove(rank.log, ignored);
+    if (size > kLongestLog) fs::resize_file(rank.log, kLongestLog, ignored);
+  }
+  fs::remove(logs_, ignored);  // only when it is empty
+}
+
+}  // namespace dpbench

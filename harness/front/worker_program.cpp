@@ -1,0 +1,136 @@
+#include "harness/front/worker_program.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "harness/front/spawn.h"
+#include "harness/front/text.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kLargestCatalogue = 4 << 20;
+constexpr int kCatalogueSeconds = 60;
+
+void refuse_writable_by_others(const fs::path& path, const std::string& shown) {
+  struct stat state {};
+  if (::stat(path.c_str(), &state) != 0) throw UsageError(shown + ": cannot look at " + path.string());
+  const bool sticky_directory = S_ISDIR(state.st_mode) && (state.st_mode & S_ISVTX);
+  if ((state.st_mode & (S_IWGRP | S_IWOTH)) && !sticky_directory)
+    throw UsageError(shown + ": refused because others may write " + path.string() + "; chmod go-w it first");
+}
+
+struct Answer {
+  int status = 0;
+  std::string output;
+};
+
+std::array<Fd, 2> pipe_pair() {
+  std::array<int, 2> ends{};
+  check(::pipe2(ends.data(), O_CLOEXEC) == 0, "pipe failed");
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
+// All it prints on stdout and stderr, read until it ends, for a minute at most.
+Answer ask(const Program& program_without_output) {
+  auto [ours, theirs] = pipe_pair();
+  Program program = program_without_output;
+  program.output = theirs.get();
+  const Child child = spawn(program);
+  theirs.reset();
+  Answer answer;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(kCatalogueSeconds);
+  std::array<char, 65536> buffer;
+  while (answer.output.size() < kLargestCatalogue) {
+    pollfd polled{ours.get(), POLLIN, 0};
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count();
+    if (left <= 0 || ::poll(&polled, 1, static_cast<int>(left)) <= 0) break;
+    const ssize_t got = ::read(ours.get(), buffer.data(), buffer.size());
+    if (got <= 0) break;
+    answer.output.append(buffer.data(), static_cast<size_t>(got));
+  }
+  pollfd ended{child.pidfd.get(), POLLIN, 0};
+  if (::poll(&ended, 1, 2000) <= 0 || answer.output.size() >= kLargestCatalogue) ::kill(-child.pid, SIGKILL);
+  ::waitpid(child.pid, &answer.status, 0);
+  return answer;
+}
+
+Catalogue parse_catalogue(const std::string& text, const std::string& what) {
+  try {
+    return catalogue_from_json(parse_json(text, what));
+  } catch (const UsageError& error) {
+    throw UsageError(what + ": " + error.what());
+  }
+}
+
+Catalogue asked_catalogue(const fs::path& worker, const std::vector<std::string>& plugins) {
+  Program program{.path = worker, .arguments = {"--catalogue"}, .variables = {}, .cpus = {}};
+  for (const auto& plugin : plugins) program.arguments.insert(program.arguments.end(), {"--plugin", plugin});
+  const std::string errors_name = (fs::temp_directory_path() / "dpbench-catalogue-XXXXXX").string();
+  std::vector<char> name(errors_name.begin(), errors_name.end());
+  name.push_back('\0');
+  const Fd errors(::mkostemp(name.data(), O_CLOEXEC));
+  check(static_cast<bool>(errors), "mkostemp failed");
+  ::unlink(name.data());
+  program.errors = errors.get();
+  const Answer answer = ask(program);
+  if (answer.status == 0) return parse_catalogue(answer.output, "the worker's catalogue");
+  std::array<char, 2048> said{};
+  const ssize_t size = std::max<ssize_t>(::pread(errors.get(), said.data(), said.size() - 1, 0), 0);
+  const std::string why = one_line(std::string(said.data(), static_cast<size_t>(size)), 300);
+  throw UsageError("--plugin: the worker could not load it (" + ending(answer.status) + "): " + why);
+}
+
+}  // namespace
+
+fs::path find_worker() {
+  std::vector<fs::path> places;
+  if (const char* named = std::getenv("DPBENCH_WORKER"); named && *named)
+    places = {fs::absolute(named)};
+  else {
+    const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
+    places = {here / "dpbench-worker", here / "../libexec/dpbench/dpbench-worker"};
+  }
+  std::vector<std::string> tried;
+  for (const auto& place : places) {
+    if (::access(place.c_str(), X_OK) == 0 && !fs::is_directory(place)) return fs::canonical(place);
+    tried.push_back(place.lexically_normal());
+  }
+  throw UsageError("no dpbench-worker at " + join(tried, " or ") + "; build it, or name it with DPBENCH_WORKER");
+}
+
+fs::path checked_plugin(const std::string& file) {
+  const std::string shown = "--plugin '" + one_line(file, 200) + "'";
+  if (file.find('/') == std::string::npos) throw UsageError(shown + ": give it as a path, ./" + one_line(file, 200));
+  std::error_code failed;
+  const fs::path path = fs::canonical(file, failed);
+  if (failed || !fs::is_regular_file(path)) throw UsageError(shown + ": no such file");
+  if (path.string().find(':') != std::string::npos) throw UsageError(shown + ": its path must not hold a ':'");
+  refuse_writable_by_others(path, shown);
+  refuse_writable_by_others(path.parent_path(), shown);  // who may write the folder may replace the file
+  return path;
+}
+
+Catalogue load_catalogue(const fs::path& worker, const std::vector<std::string>& plugins) {
+  if (!plugins.empty()) return asked_catalogue(worker, plugins);
+  const fs::path file = worker.parent_path() / "catalogue.json";
+  std::ifstream in(file);
+  if (!in) throw UsageError("no " + file.string() + ": build dpbench-worker again");
+  std::ostringstream text;
+  text << in.rdbuf();
+  return parse_catalogue(text.str(), file.string());
+}
+
+}  // namespace dpbench

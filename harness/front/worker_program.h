@@ -1,0 +1,21 @@
+// Where dpbench-worker is, and what it says it can do.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "harness/front/catalogue.h"
+
+namespace dpbench {
+
+// DPBENCH_WORKER, else beside this program, else ../libexec/dpbench. Throws UsageError where there is none.
+std::filesystem::path find_worker();
+
+// Absolute; refused unless it is a file named with a '/' that nobody else can change. Throws UsageError.
+std::filesystem::path checked_plugin(const std::string& file);
+
+// catalogue.json beside the worker; with plug-ins the worker itself is asked, as only it can load them.
+Catalogue load_catalogue(const std::filesystem::path& worker, const std::vector<std::string>& plugins);
+
+}  // namespace dpbench
