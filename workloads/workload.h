@@ -58,9 +58,10 @@ class Workload {
 };
 
 struct WorkloadOptions {
-  int64_t scale = 1;       // width and depth of the model, 1 = as in the documents
-  std::string data_dir;    // four IDX files; empty = drawn digits
-  std::string shared_dir;  // directory private to the run where ranks of a host share rows; empty = own memory
+  int64_t scale = 1;            // width and depth of the model, 1 = as in the documents
+  bool smooth = false;          // softplus for ReLU: the twin that the oracle judges where a kink would flip
+  std::string data_dir = {};    // four IDX files; empty = drawn digits
+  std::string shared_dir = {};  // directory private to the run where ranks of a host share rows; empty = own memory
 };
 
 enum class Scaling { strong, weak };

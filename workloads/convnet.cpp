@@ -1,0 +1,88 @@
+// convnet: the Keras guide's network with BatchNorm and Dropout on MNIST with pixels 0..255, in NCHW.
+#include "workloads/data/digits.h"
+#include "workloads/layers/activation.h"
+#include "workloads/layers/batch_norm.h"
+#include "workloads/layers/conv.h"
+#include "workloads/layers/dropout.h"
+#include "workloads/layers/linear.h"
+#include "workloads/loss.h"
+#include "workloads/scale.h"
+
+namespace dpbench {
+namespace {
+
+constexpr int64_t classes = 10;
+constexpr double norm_epsilon = 1e-3, norm_momentum = 0.01;  // Keras' defaults; its momentum is 0.99 of the old value
+constexpr double dropout_rate = 0.5;
+
+// Keras' "same" for the 6x6 kernel with stride 2 on 12x12: 6x6 out, 4 rows of padding, 2 on each side.
+constexpr int64_t large_k_padding = 2;
+
+// scale K: K times the filters and units, and K - 1 further 3x3 blocks after large_k.
+class Convnet : public Model {
+ public:
+  Convnet(uint64_t seed, int64_t scale, bool smooth) : smooth_(smooth) {
+    const auto generator = own_generator(seed);
+    const int64_t first = 12 * scale, second = 24 * scale, third = 32 * scale, units = 256 * scale;
+    add_block("conv1", "norm1", {.inputs = 1, .outputs = first, .kernel = 3, .padding = 1}, generator);
+    add_block("conv2", "norm2", {.inputs = first, .outputs = second, .kernel = 6, .stride = 2}, generator);
+    add_block("large_k", "norm3",
+              {.inputs = second, .outputs = third, .kernel = 6, .stride = 2, .padding = large_k_padding, .bias = true},
+              generator);
+    for (int64_t depth = 1; depth < scale; ++depth) {
+      const auto number = std::to_string(depth + 3);
+      add_block("conv" + number, "norm" + number, {.inputs = third, .outputs = third, .kernel = 3, .padding = 1},
+                generator);
+    }
+    dense1_ = register_module("dense1", std::make_shared<Linear>(third, units, Init::glorot, generator));
+    dropout_ = register_module("dropout", std::make_shared<Dropout>(dropout_rate, /*layer=*/0));
+    dense2_ = register_module("dense2", std::make_shared<Linear>(units, classes, Init::glorot, generator));
+  }
+
+  at::Tensor forward(const at::Tensor& input, const Context& context) override {
+    auto x = input * (1.0 / 255);
+    for (const auto& [conv, norm] : blocks_) x = activate(norm->forward(conv->forward(x)), smooth_);
+    x = activate(dense1_->forward(x.mean({2, 3})), smooth_);
+    return dense2_->forward(dropout_->forward(x, context));
+  }
+
+ private:
+  void add_block(const std::string& conv, const std::string& norm, const ConvShape& shape,
+                 const at::Generator& generator) {
+    auto layer = register_module(conv, std::make_shared<Conv>(shape, Init::glorot, generator));
+    auto after = register_module(norm, std::make_shared<BatchNorm>(shape.outputs, norm_epsilon, norm_momentum));
+    blocks_.emplace_back(std::move(layer), std::move(after));
+  }
+
+  std::vector<std::pair<std::shared_ptr<Conv>, std::shared_ptr<BatchNorm>>> blocks_;
+  std::shared_ptr<Linear> dense1_, dense2_;
+  std::shared_ptr<Dropout> dropout_;
+  bool smooth_;
+};
+
+class ConvnetWorkload : public DigitsWorkload {
+ public:
+  explicit ConvnetWorkload(const WorkloadOptions& options)
+      : DigitsWorkload(options, PixelRange::bytes), scale_(checked_scale(options)), smooth_(options.smooth) {}
+
+  std::shared_ptr<Model> model(uint64_t seed) const override {
+    return std::make_shared<Convnet>(seed, scale_, smooth_);
+  }
+  // Keras' Adam has epsilon 1e-7, but the guide trains with torch.optim.Adam.
+  OptimizerSpec optimizer() const override { return {.kind = OptimizerSpec::Kind::adam, .learning_rate = 1e-3}; }
+
+ private:
+  int64_t scale_;
+  bool smooth_;
+};
+
+const RegisterWorkload registered{{.name = "convnet",
+                                   .summary = "three convolutions with BatchNorm and Dropout on MNIST, Adam",
+                                   .scaling = Scaling::weak,
+                                   .batch = 64,
+                                   .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
+                                     return std::make_unique<ConvnetWorkload>(options);
+                                   }}};
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,80 @@
+#include "workloads/data/digits.h"
+
+#include <ATen/ops/empty.h>
+
+#include "workloads/data/drawn_digits.h"
+#include "workloads/data/mnist_files.h"
+#include "workloads/loss.h"
+
+namespace dpbench {
+namespace {
+
+struct Set {
+  const char* name;
+  int64_t drawn_rows;
+  uint64_t drawn_seed;
+  std::string MnistFiles::*images;
+  std::string MnistFiles::*labels;
+};
+constexpr Set train{"drawn-train.rows", 60'000, 1, &MnistFiles::train_images, &MnistFiles::train_labels};
+constexpr Set test{"drawn-test.rows", 10'000, 2, &MnistFiles::test_images, &MnistFiles::test_labels};
+
+ImageSet open_set(const WorkloadOptions& options, const Set& set) {
+  if (!options.data_dir.empty()) {
+    const auto files = find_mnist(options.data_dir);
+    return ImageSet::read(options.shared_dir, files.*set.images, files.*set.labels);
+  }
+  return ImageSet::made(options.shared_dir, set.name, set.drawn_rows,
+                        [seed = set.drawn_seed](int64_t row, std::span<uint8_t> pixels, uint8_t& label) {
+                          label = drawn_label(seed, row);
+                          draw_digit(seed, row, pixels);
+                        });
+}
+
+// value = pixel * high + pixel * low. 1/255 in two parts, the first short enough to make its product exact: so the sum
+// is rounded once, as pixel / 255 is, without the price of dividing.
+struct Factor {
+  float high, low;
+};
+constexpr Factor unit_factor{0x1.01p-8f, 0x1.010102p-24f}, byte_factor{1, 0};
+
+void convert(const uint8_t* pixels, float* out, Factor factor) {
+  for (int64_t i = 0; i < image_bytes; ++i) {
+    const auto pixel = static_cast<float>(static_cast<int32_t>(pixels[i]));
+    out[i] = pixel * factor.high + pixel * factor.low;
+  }
+}
+
+std::span<const int64_t> span_of(const at::Tensor& ids) {
+  return {ids.const_data_ptr<int64_t>(), static_cast<size_t>(ids.numel())};
+}
+
+}  // namespace
+
+Batch images_to_batch(const ImageSet& set, const at::Tensor& ids, PixelRange range) {
+  const auto dense = ids.contiguous();
+  const auto rows = span_of(dense);
+  set.ensure(rows);
+  auto input = at::empty({ids.numel(), 1, image_side, image_side}, at::kFloat);
+  auto target = at::empty({ids.numel()}, at::kLong);
+  auto* pixels = input.data_ptr<float>();
+  auto* labels = target.data_ptr<int64_t>();
+  const Factor factor = range == PixelRange::unit ? unit_factor : byte_factor;
+  for (const int64_t row : rows) {
+    convert(set.pixels(row), pixels, factor);
+    pixels += image_bytes;
+    *labels++ = set.label(row);
+  }
+  return {std::move(input), std::move(target), ids};
+}
+
+DigitsWorkload::DigitsWorkload(const WorkloadOptions& options, PixelRange range)
+    : train_(open_set(options, train)), test_(open_set(options, test)), range_(range) {}
+
+at::Tensor DigitsWorkload::loss(const at::Tensor& output, const at::Tensor& target) const {
+  return cross_entropy(output, target);
+}
+
+void DigitsWorkload::prepare(const at::Tensor& ids) const { train_.ensure(span_of(ids.contiguous())); }
+
+}  // namespace dpbench

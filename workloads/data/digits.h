@@ -1,0 +1,31 @@
+// What the workloads on MNIST share: its rows (from --data, or drawn), their pixels as floats, and the loss over ten
+// classes.
+#pragma once
+
+#include "workloads/data/image_set.h"
+#include "workloads/workload.h"
+
+namespace dpbench {
+
+enum class PixelRange { unit, bytes };  // [0, 1], the very bits of torchvision's ToTensor; or 0 to 255
+
+// [ids, 1, 28, 28] in float32 and the labels in int64.
+Batch images_to_batch(const ImageSet& set, const at::Tensor& ids, PixelRange range);
+
+class DigitsWorkload : public Workload {
+ public:
+  DigitsWorkload(const WorkloadOptions& options, PixelRange range);
+
+  int64_t samples() const override { return train_.rows(); }
+  at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override;
+  Batch batch(const at::Tensor& ids) const override { return images_to_batch(train_, ids, range_); }
+  void prepare(const at::Tensor& ids) const override;
+  int64_t test_samples() const override { return test_.rows(); }
+  Batch test_batch(const at::Tensor& ids) const override { return images_to_batch(test_, ids, range_); }
+
+ private:
+  ImageSet train_, test_;
+  PixelRange range_;
+};
+
+}  // namespace dpbench

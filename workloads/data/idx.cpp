@@ -1,0 +1,119 @@
+#include "workloads/data/idx.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace {
+
+constexpr uint32_t unsigned_bytes = 0x0800;     // the type in IDX's magic number; the dimensions are its last byte
+constexpr int64_t most_gzip_gives = 1032;       // bytes out of one byte in: the limit of deflate (zlib's documentation)
+constexpr int64_t most_read_at_once = 1 << 30;  // gzread counts in unsigned and answers in int
+
+gzFile handle(void* file) { return static_cast<gzFile>(file); }
+
+uint32_t big_endian(const uint8_t* b) {
+  return uint32_t{b[0]} << 24 | uint32_t{b[1]} << 16 | uint32_t{b[2]} << 8 | uint32_t{b[3]};
+}
+
+std::string hex(uint32_t value) {
+  std::array<char, 11> text{};
+  std::snprintf(text.data(), text.size(), "0x%08x", value);
+  return text.data();
+}
+
+std::string text(const std::vector<int64_t>& sizes) {
+  std::string out;
+  for (const int64_t size : sizes) out += (out.empty() ? "" : " x ") + std::to_string(size);
+  return out;
+}
+
+}  // namespace
+
+void IdxFile::Close::operator()(void* file) const { gzclose(handle(file)); }
+
+void IdxFile::fail(const std::string& found, const std::string& expected) const {
+  throw UsageError(path_ + ": " + found + ", expected " + expected);
+}
+
+IdxFile::IdxFile(const std::string& path, size_t dimensions) : path_(path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would block here for ever
+  if (fd < 0) fail(std::string("cannot be opened (") + std::strerror(errno) + ")", "a readable IDX file");
+  struct stat status {};
+  const bool regular = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  file_.reset(regular ? gzdopen(fd, "rb") : nullptr);
+  if (!file_) {
+    close(fd);
+    fail("is not a regular file", "an IDX file, plain or gzip");
+  }
+  gzbuffer(handle(file_.get()), 1 << 17);
+  read_header(dimensions);
+  check_size(status.st_size);
+}
+
+void IdxFile::read_header(size_t dimensions) {
+  std::array<uint8_t, 4 * 4> header{};
+  const auto bytes = static_cast<int64_t>(4 + 4 * dimensions);
+  const uint32_t expected = unsigned_bytes + static_cast<uint32_t>(dimensions);
+  const int64_t got = read_some(header.data(), std::min(bytes, static_cast<int64_t>(header.size())));
+  if (got < bytes) fail("holds " + std::to_string(got) + " bytes", "a header of " + std::to_string(bytes));
+  const uint32_t magic = big_endian(header.data());
+  if (magic != expected)
+    fail("magic number " + hex(magic),
+         hex(expected) + " (unsigned bytes, " + std::to_string(dimensions) + " dimensions)");
+  bytes_ = 1;
+  for (size_t d = 0; d < dimensions; ++d) {
+    sizes_.push_back(big_endian(header.data() + 4 + 4 * d));
+    if (__builtin_mul_overflow(bytes_, sizes_.back(), &bytes_)) bytes_ = -1;
+    if (bytes_ < 0) break;
+  }
+}
+
+void IdxFile::check_size(int64_t file_bytes) {
+  const auto header = static_cast<int64_t>(4 + 4 * sizes_.size());
+  const bool plain = gzdirect(handle(file_.get())) != 0;
+  const int64_t most = plain ? file_bytes - header : file_bytes * most_gzip_gives;
+  const std::string found = "header announces " + text(sizes_) + " bytes";
+  if (bytes_ < 0 || bytes_ > most || (plain && bytes_ != most))
+    fail(found, (plain ? "" : "at most ") + std::to_string(most) + " in a file of " + std::to_string(file_bytes));
+}
+
+int64_t IdxFile::read_some(void* out, int64_t bytes) {
+  int64_t done = 0;
+  while (done < bytes) {
+    const auto want = static_cast<unsigned>(std::min(bytes - done, most_read_at_once));
+    const int got = gzread(handle(file_.get()), static_cast<uint8_t*>(out) + done, want);
+    if (got <= 0) break;
+    done += got;
+  }
+  return done;
+}
+
+void IdxFile::read(std::span<uint8_t> out) {
+  check(static_cast<int64_t>(out.size()) == bytes_, "an IDX file is read whole");
+  const int64_t got = read_some(out.data(), bytes_);
+  if (got < bytes_) {
+    int error = Z_OK;
+    const std::string why = gzerror(handle(file_.get()), &error);
+    fail("ends after " + std::to_string(got) + " bytes of data" + (error == Z_OK ? "" : " (" + why + ")"),
+         std::to_string(bytes_) + " (" + text(sizes_) + ")");
+  }
+  uint8_t more = 0;
+  if (read_some(&more, 1) != 0)
+    fail("goes on after its data", std::to_string(bytes_) + " bytes (" + text(sizes_) + ")");
+  int error = Z_OK;
+  const std::string why = gzerror(handle(file_.get()), &error);
+  if (error != Z_OK) fail("is damaged (" + why + ")", "a whole gzip file");
+}
+
+}  // namespace dpbench

@@ -1,0 +1,104 @@
+#include "workloads/data/image_set.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "workloads/data/idx.h"
+#include "workloads/error.h"
+#include "workloads/hash.h"
+
+namespace dpbench {
+namespace {
+
+enum State : uint8_t { untouched, being_made, ready };
+constexpr auto patience = std::chrono::milliseconds(20);  // with a rank that claimed a row: it may have died
+
+std::atomic_ref<uint8_t> state_of(uint8_t* states, int64_t row) { return std::atomic_ref<uint8_t>(states[row]); }
+
+// The name that one pair of files has among those who share a directory.
+std::string shared_name(const std::string& path) {
+  uint64_t hash = 0;
+  for (const char c : std::filesystem::weakly_canonical(path).string()) hash = mix64(hash ^ static_cast<uint8_t>(c));
+  return "idx-" + std::to_string(hash) + ".rows";
+}
+
+void check_labels(std::span<const uint8_t> labels, const std::string& path) {
+  const auto wrong = std::ranges::find_if(labels, [](uint8_t label) { return label > 9; });
+  if (wrong == labels.end()) return;
+  throw UsageError(path + ": label " + std::to_string(*wrong) + " at row " + std::to_string(wrong - labels.begin()) +
+                   ", expected 0 to 9");
+}
+
+void check_pair(const IdxFile& images, const IdxFile& labels) {
+  const auto& sizes = images.sizes();
+  if (sizes[1] != image_side || sizes[2] != image_side)
+    throw UsageError(images.path() + ": images of " + std::to_string(sizes[1]) + " x " + std::to_string(sizes[2]) +
+                     ", expected 28 x 28");
+  if (sizes[0] != labels.sizes()[0] || sizes[0] == 0)
+    throw UsageError(labels.path() + ": " + std::to_string(labels.sizes()[0]) + " labels for the " +
+                     std::to_string(sizes[0]) + " images of " + images.path() +
+                     ", expected equally many, at least one");
+}
+
+}  // namespace
+
+ImageSet::ImageSet(const std::string& shared_dir, const std::string& name, int64_t rows)
+    : rows_(rows), memory_(std::make_unique<Mapping>(shared_dir, name, static_cast<size_t>(rows * (2 + image_bytes)))) {
+  states_ = reinterpret_cast<uint8_t*>(memory_->data());
+  labels_ = states_ + rows;
+  pixels_ = labels_ + rows;
+}
+
+ImageSet ImageSet::made(const std::string& shared_dir, const std::string& name, int64_t rows, Make make) {
+  ImageSet set(shared_dir, name, rows);
+  set.memory_->reserve(0, static_cast<size_t>(2 * rows));
+  set.make_ = std::move(make);
+  return set;
+}
+
+ImageSet ImageSet::read(const std::string& shared_dir, const std::string& images, const std::string& labels) {
+  IdxFile image_file(images, 3), label_file(labels, 1);
+  check_pair(image_file, label_file);
+  const int64_t rows = image_file.sizes()[0];
+  ImageSet set(shared_dir, shared_name(images), rows);
+  const Mapping::Lock lock(*set.memory_);
+  if (set.states_[rows - 1] == ready) return set;
+  set.memory_->reserve(0, static_cast<size_t>(rows * (2 + image_bytes)));
+  label_file.read({set.labels_, static_cast<size_t>(rows)});
+  check_labels({set.labels_, static_cast<size_t>(rows)}, labels);
+  image_file.read({set.pixels_, static_cast<size_t>(rows * image_bytes)});
+  std::fill_n(set.states_, rows, ready);
+  return set;
+}
+
+void ImageSet::ensure(std::span<const int64_t> ids) const {
+  std::vector<int64_t> claimed_by_others;
+  for (const int64_t id : ids) {
+    check(id >= 0 && id < rows_, "sample " + std::to_string(id) + " of a set of " + std::to_string(rows_));
+    uint8_t state = state_of(states_, id).load(std::memory_order_acquire);
+    if (state == ready) continue;
+    if (state == untouched && state_of(states_, id).compare_exchange_strong(state, being_made))
+      make_row(id);
+    else if (state == being_made)
+      claimed_by_others.push_back(id);
+  }
+  const auto limit = std::chrono::steady_clock::now() + patience;
+  for (const int64_t id : claimed_by_others) {
+    while (state_of(states_, id).load(std::memory_order_acquire) != ready && std::chrono::steady_clock::now() < limit)
+      std::this_thread::yield();
+    // Its maker is gone or very slow. The bytes are the same whoever writes them.
+    if (state_of(states_, id).load(std::memory_order_acquire) != ready) make_row(id);
+  }
+}
+
+void ImageSet::make_row(int64_t row) const {
+  memory_->reserve(static_cast<size_t>(pixels_ - states_ + row * image_bytes), image_bytes);
+  make_(row, {pixels_ + row * image_bytes, static_cast<size_t>(image_bytes)}, labels_[row]);
+  state_of(states_, row).store(ready, std::memory_order_release);
+}
+
+}  // namespace dpbench

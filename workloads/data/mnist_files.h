@@ -1,0 +1,15 @@
+// The four files of MNIST in a directory, under the names and endings that they commonly have.
+#pragma once
+
+#include <string>
+
+namespace dpbench {
+
+struct MnistFiles {
+  std::string train_images, train_labels, test_images, test_labels;
+};
+
+// Throws UsageError naming the file that is missing and what was looked for.
+MnistFiles find_mnist(const std::string& directory);
+
+}  // namespace dpbench

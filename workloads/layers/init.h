@@ -1,0 +1,22 @@
+// Initial values from a generator of the caller's own: the same seed gives the same bits in any process and thread.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+namespace dpbench {
+
+enum class Init {
+  torch,   // PyTorch's default: weight and bias uniform in +-1/sqrt(fan in)
+  glorot,  // Keras' default: weight uniform in +-sqrt(6 / (fan in + fan out)), bias zero
+};
+
+at::Generator own_generator(uint64_t seed);
+
+// The first dimension of a shape is the outputs, the second the inputs, the rest the kernel.
+at::Tensor init_weight(at::IntArrayRef shape, Init init, const at::Generator& generator);
+at::Tensor init_bias(at::IntArrayRef weight_shape, Init init, const at::Generator& generator);
+
+}  // namespace dpbench

@@ -1,0 +1,23 @@
+// A fully connected layer that does not touch the global generator, as constructing torch::nn::Linear would.
+#pragma once
+
+#include <ATen/ops/linear.h>
+#include <torch/nn/module.h>
+
+#include "workloads/layers/init.h"
+
+namespace dpbench {
+
+class Linear : public torch::nn::Module {
+ public:
+  Linear(int64_t inputs, int64_t outputs, Init init, const at::Generator& generator)
+      : weight_(register_parameter("weight", init_weight({outputs, inputs}, init, generator))),
+        bias_(register_parameter("bias", init_bias({outputs, inputs}, init, generator))) {}
+
+  at::Tensor forward(const at::Tensor& input) const { return at::linear(input, weight_, bias_); }
+
+ private:
+  at::Tensor weight_, bias_;
+};
+
+}  // namespace dpbench

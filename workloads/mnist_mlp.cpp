@@ -1,0 +1,64 @@
+// mnist-mlp: Flatten, Linear 784 -> 128, ReLU, Linear 128 -> 10 on MNIST with pixels in [0, 1].
+#include "workloads/data/digits.h"
+#include "workloads/layers/activation.h"
+#include "workloads/layers/linear.h"
+#include "workloads/loss.h"
+#include "workloads/scale.h"
+
+namespace dpbench {
+namespace {
+
+constexpr int64_t pixels = 28 * 28, hidden = 128, classes = 10;
+
+// The layers stand in "n" under the numbers they have in a Sequential of Flatten, Linear, ReLU, Linear: keys n.1, n.3,
+// ... scale K has K hidden layers of width 128 K.
+class MnistMlp : public Model {
+ public:
+  MnistMlp(uint64_t seed, int64_t scale, bool smooth) : smooth_(smooth) {
+    const auto generator = own_generator(seed);
+    const auto stack = register_module("n", std::make_shared<torch::nn::Module>("n"));
+    int64_t width = pixels;
+    for (int64_t depth = 0; depth <= scale; ++depth) {
+      const int64_t next = depth < scale ? hidden * scale : classes;
+      layers_.push_back(stack->register_module(std::to_string(1 + 2 * depth),
+                                               std::make_shared<Linear>(width, next, Init::torch, generator)));
+      width = next;
+    }
+  }
+
+  at::Tensor forward(const at::Tensor& input, const Context&) override {
+    auto x = layers_.front()->forward(input.flatten(1));
+    for (size_t i = 1; i < layers_.size(); ++i) x = layers_[i]->forward(activate(std::move(x), smooth_));
+    return x;
+  }
+
+ private:
+  std::vector<std::shared_ptr<Linear>> layers_;
+  bool smooth_;
+};
+
+class MnistMlpWorkload : public DigitsWorkload {
+ public:
+  explicit MnistMlpWorkload(const WorkloadOptions& options)
+      : DigitsWorkload(options, PixelRange::unit), scale_(checked_scale(options)), smooth_(options.smooth) {}
+
+  std::shared_ptr<Model> model(uint64_t seed) const override {
+    return std::make_shared<MnistMlp>(seed, scale_, smooth_);
+  }
+  OptimizerSpec optimizer() const override { return {.kind = OptimizerSpec::Kind::sgd, .learning_rate = 1e-3}; }
+
+ private:
+  int64_t scale_;
+  bool smooth_;
+};
+
+const RegisterWorkload registered{{.name = "mnist-mlp",
+                                   .summary = "Linear 784-128-10 on MNIST, cross-entropy, SGD",
+                                   .scaling = Scaling::weak,
+                                   .batch = 64,
+                                   .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
+                                     return std::make_unique<MnistMlpWorkload>(options);
+                                   }}};
+
+}  // namespace
+}  // namespace dpbench

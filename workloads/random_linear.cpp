@@ -1,0 +1,81 @@
+// random-linear: Linear(5, 2) on 100 random rows, as in the DataParallel tutorial, with random targets and squared
+// error.
+#include <ATen/ops/randn.h>
+
+#include "workloads/layers/activation.h"
+#include "workloads/layers/linear.h"
+#include "workloads/loss.h"
+#include "workloads/scale.h"
+#include "workloads/workload.h"
+
+namespace dpbench {
+namespace {
+
+constexpr int64_t rows = 100, inputs = 5, outputs = 2;
+constexpr int64_t hidden = 256;     // of a scaled model, times its scale
+constexpr uint64_t data_seed = 30;  // of the rows; the model's seed is its own
+
+// scale K > 1 puts K - 1 hidden layers of width 256 K in front of fc.
+class RandomLinear : public Model {
+ public:
+  RandomLinear(uint64_t seed, int64_t scale, bool smooth) : smooth_(smooth) {
+    const auto generator = own_generator(seed);
+    int64_t width = inputs;
+    for (int64_t depth = 1; depth < scale; ++depth) {
+      hidden_.push_back(register_module("hidden" + std::to_string(depth),
+                                        std::make_shared<Linear>(width, hidden * scale, Init::torch, generator)));
+      width = hidden * scale;
+    }
+    fc_ = register_module("fc", std::make_shared<Linear>(width, outputs, Init::torch, generator));
+  }
+
+  at::Tensor forward(const at::Tensor& input, const Context&) override {
+    if (hidden_.empty()) return fc_->forward(input);
+    auto x = input;
+    for (const auto& layer : hidden_) x = activate(layer->forward(x), smooth_);
+    return fc_->forward(x);
+  }
+
+ private:
+  std::vector<std::shared_ptr<Linear>> hidden_;
+  std::shared_ptr<Linear> fc_;
+  bool smooth_;
+};
+
+class RandomLinearWorkload : public Workload {
+ public:
+  explicit RandomLinearWorkload(const WorkloadOptions& options)
+      : scale_(checked_scale(options)), smooth_(options.smooth) {
+    const auto generator = own_generator(data_seed);
+    input_ = at::randn({rows, inputs}, generator);
+    target_ = at::randn({rows, outputs}, generator);
+  }
+
+  int64_t samples() const override { return rows; }
+  std::shared_ptr<Model> model(uint64_t seed) const override {
+    return std::make_shared<RandomLinear>(seed, scale_, smooth_);
+  }
+  at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
+    return mean_squared_error(output, target);
+  }
+  OptimizerSpec optimizer() const override { return {.kind = OptimizerSpec::Kind::sgd, .learning_rate = 1e-3}; }
+  Batch batch(const at::Tensor& ids) const override {
+    return {input_.index_select(0, ids), target_.index_select(0, ids), ids};
+  }
+
+ private:
+  int64_t scale_;
+  bool smooth_;
+  at::Tensor input_, target_;
+};
+
+const RegisterWorkload registered{{.name = "random-linear",
+                                   .summary = "Linear(5, 2) on 100 random rows, squared error, SGD",
+                                   .scaling = Scaling::strong,
+                                   .batch = 30,
+                                   .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
+                                     return std::make_unique<RandomLinearWorkload>(options);
+                                   }}};
+
+}  // namespace
+}  // namespace dpbench
