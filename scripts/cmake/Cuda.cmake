@@ -43,6 +43,7 @@ add_library(dpbench_torch_cuda INTERFACE)
 add_library(dpbench::torch_cuda ALIAS dpbench_torch_cuda)
 target_compile_definitions(dpbench_torch_cuda INTERFACE USE_C10D_NCCL)
 target_include_directories(dpbench_torch_cuda SYSTEM INTERFACE ${DPBENCH_NCCL_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
-target_link_libraries(dpbench_torch_cuda INTERFACE dpbench::torch torch_cuda c10_cuda CUDA::cudart)
+target_link_libraries(dpbench_torch_cuda INTERFACE dpbench::torch
+  ${DPBENCH_TORCH}/lib/libtorch_cuda.so ${DPBENCH_TORCH}/lib/libc10_cuda.so CUDA::cudart)
 # What libtorch_cuda itself needs (cuBLAS, cuDNN, NCCL) is found by its own run path; a symbol that we lack is an error here.
 target_link_options(dpbench_torch_cuda INTERFACE -Wl,-z,defs)

@@ -1,1 +1,39 @@
-# Filled by the packaging step.
+# cmake --install: the programs, the core library with its headers, the catalogue, and what find_package(dpbench) reads.
+# The installed tree can be moved; LibTorch stays where it was found.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/dpbench)
+
+foreach(program dpbench dpbench-worker)
+  if(TARGET ${program})
+    set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${DPBENCH_TORCH}/lib")
+    install(TARGETS ${program})
+  endif()
+endforeach()
+if(NOT DPBENCH_TORCH_PARTS)
+  return()
+endif()
+
+target_compile_features(dpbench_core PUBLIC cxx_std_20)
+target_include_directories(dpbench_core PUBLIC $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/dpbench>)
+set_target_properties(dpbench_core PROPERTIES EXPORT_NAME core INSTALL_RPATH "$ORIGIN;${DPBENCH_TORCH}/lib")
+install(TARGETS dpbench_core EXPORT dpbench)
+install(EXPORT dpbench NAMESPACE dpbench:: DESTINATION ${package} FILE targets.cmake)
+if(TARGET dpbench_cuda)
+  set_target_properties(dpbench_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;${DPBENCH_TORCH}/lib")
+  install(TARGETS dpbench_cuda)
+endif()
+if(TARGET dpbench-worker)
+  install(FILES ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/catalogue.json DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+# The headers name each other from the top folder, so they keep their folders under include/dpbench.
+foreach(folder workloads strategies)
+  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dpbench FILES_MATCHING PATTERN "*.h"
+          PATTERN gloo_shim EXCLUDE PATTERN shm EXCLUDE)
+endforeach()
+configure_package_config_file(${CMAKE_SOURCE_DIR}/scripts/cmake/dpbench-config.cmake.in
+                              ${CMAKE_BINARY_DIR}/dpbench-config.cmake INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/dpbench-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/dpbench-config.cmake ${CMAKE_BINARY_DIR}/dpbench-config-version.cmake
+              scripts/cmake/TorchTarget.cmake DESTINATION ${package})

@@ -20,12 +20,5 @@ string(REGEX REPLACE "[^0-9;]" "" version_numbers "${version_lines}")
 string(REPLACE ";" "." DPBENCH_TORCH_VERSION "${version_numbers}")
 message(STATUS "LibTorch ${DPBENCH_TORCH_VERSION}: ${DPBENCH_TORCH}")
 
-add_library(dpbench_torch INTERFACE)
-add_library(dpbench::torch ALIAS dpbench_torch)
-target_include_directories(dpbench_torch SYSTEM INTERFACE
-  ${DPBENCH_TORCH}/include ${DPBENCH_TORCH}/include/torch/csrc/api/include)
-target_compile_definitions(dpbench_torch INTERFACE USE_C10D_GLOO)
-target_link_directories(dpbench_torch INTERFACE ${DPBENCH_TORCH}/lib)
-# The CPU library of a CUDA wheel names CUDA libraries that it finds by its own run path: not ours to resolve.
-target_link_libraries(dpbench_torch INTERFACE torch_cpu c10)
-target_link_options(dpbench_torch INTERFACE -Wl,--allow-shlib-undefined -Wl,-rpath,${DPBENCH_TORCH}/lib)
+include(TorchTarget)
+dpbench_torch_target(${DPBENCH_TORCH})

@@ -1,0 +1,43 @@
+"""consumer_test.py BUILD: installs a build, moves it elsewhere, and uses it as a stranger's project would."""
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+
+BUILD = pathlib.Path(sys.argv.pop())
+SOURCE = pathlib.Path(__file__).parent / "consumer"
+
+
+def run(*command):
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if result.returncode:
+        raise AssertionError(f"{command}: exit code {result.returncode}\n{result.stdout}")
+    return result.stdout
+
+
+class Consumer(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.root = BUILD / "consumer"
+        shutil.rmtree(cls.root, ignore_errors=True)
+        run("cmake", "--install", BUILD, "--prefix", cls.root / "first")
+        cls.prefix = (cls.root / "first").rename(cls.root / "moved")
+
+    def test_a_project_builds_and_runs_against_the_installed_package(self):
+        build = self.root / "build"
+        run("cmake", "-S", SOURCE, "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        run("cmake", "--build", build)
+        self.assertIn("consumer: ", run(build / "consumer"))
+
+    def test_another_minor_version_is_not_taken(self):
+        project = self.root / "newer"
+        project.mkdir()
+        text = (SOURCE / "CMakeLists.txt").read_text(encoding="utf-8").replace("dpbench 0.1", "dpbench 0.2")
+        (project / "CMakeLists.txt").write_text(text, encoding="utf-8")
+        with self.assertRaisesRegex(AssertionError, "0.2"):
+            run("cmake", "-S", project, "-B", project / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={self.prefix}")
+
+
+if __name__ == "__main__":
+    unittest.main()
