@@ -37,7 +37,7 @@ Catalogue catalogue() {
 }
 
 Machine machine(int cores, size_t gpus = 0) {
-  return {.cores = cores, .cpus = {}, .gpus = std::vector<Gpu>(gpus), .no_gpu_reason = gpus ? "" : "no driver"};
+  return {.cores = cores, .cpus = {}, .gpus = std::vector<GpuState>(gpus), .no_gpu_reason = gpus ? "" : "no driver"};
 }
 
 Selection ddp_on_mlp() {
