@@ -92,6 +92,12 @@ const CaseRecord* baseline_of(const Report& report, const CaseSpec& spec) {
   return nullptr;
 }
 
+CaseIndex by_id(const Report& report) {
+  CaseIndex index;
+  for (const CaseRecord& record : report.cases) index.emplace(record.spec.id, &record);
+  return index;
+}
+
 std::vector<double> sample_step_ns(const LaunchRecord& launch) {
   if (launch.ranks.empty()) return {};
   size_t count = launch.ranks.front().samples_ns.size();

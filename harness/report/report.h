@@ -3,6 +3,8 @@
 
 #include <map>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "harness/report/case.h"
@@ -33,6 +35,10 @@ struct Report {
   Json tool = Json::object(), env = Json::object(), config = Json::object();  // version, commit, argv; machine; options
   std::vector<CaseRecord> cases;
 };
+
+// Cases by their id; of two with one id, the first.
+using CaseIndex = std::unordered_map<std::string_view, const CaseRecord*>;
+CaseIndex by_id(const Report& report);
 
 // The slowest rank's time of every sample of a launch, per step.
 std::vector<double> sample_step_ns(const LaunchRecord& launch);

@@ -1,0 +1,123 @@
+#include "harness/report/compare.h"
+
+#include <algorithm>
+
+#include "harness/report/unlike.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace {
+
+std::string why(const CaseRecord& record) {
+  return record.status + (record.reason.empty() ? "" : ": " + record.reason);
+}
+
+int64_t fewest_launches(const Figure& figure) {
+  int64_t fewest = figure.terms.front().moments.n;
+  for (const Term& term : figure.terms) fewest = std::min(fewest, term.moments.n);
+  return fewest;
+}
+
+// A ratio of the baseline to itself is 1 by definition: nothing to judge.
+bool applies(const Rule& rule, const CaseSpec& spec) { return !(rule.metric->within_one_run && is_baseline(spec)); }
+
+class Comparer {
+ public:
+  Comparer(const Report& base, const Report& now, const Gate& gate) : base_(base), now_(now), gate_(gate) {
+    base_cases_ = by_id(base);
+    result_.base_id = base.id;
+    result_.new_id = now.id;
+  }
+
+  Comparison run() {
+    for (const CaseRecord& record : now_.cases) visit(record);
+    const auto now_cases = by_id(now_);
+    for (const CaseRecord& record : base_.cases)
+      if (!now_cases.contains(record.spec.id)) result_.gone.push_back({record.spec.id, record.status});
+    return std::move(result_);
+  }
+
+ private:
+  void visit(const CaseRecord& now) {
+    const std::string& id = now.spec.id;
+    const auto found = base_cases_.find(id);
+    const CaseRecord* base = found == base_cases_.end() ? nullptr : found->second;
+    if (now.status == "wrong" || (now.status == "failed" && (!base || base->status == "ok")))
+      result_.broken.push_back({id, why(now)});
+    else if (!base)
+      result_.added.push_back({id, now.status});
+    else if (now.status != "ok" && base->status != "ok")
+      result_.unmeasured.push_back({id, "in neither run: " + why(now)});
+    else if (now.status != "ok")
+      result_.unmeasured.push_back({id, "new run: " + why(now)});
+    else if (base->status != "ok")
+      result_.unmeasured.push_back({id, "base run: " + why(*base)});
+    else
+      for (const Rule& rule : gate_.rules_for(id))
+        if (applies(rule, now.spec)) judge(*base, now, rule);
+  }
+
+  void judge(const CaseRecord& base, const CaseRecord& now, const Rule& rule) {
+    const auto before = figure_of(*rule.metric, base_, base), after = figure_of(*rule.metric, now_, now);
+    if (!before || !after) {
+      result_.unmeasured.push_back({now.spec.id, std::string(rule.metric->name) + " needs " +
+                                                     (rule.metric->within_one_run ? "the baseline's row and " : "") +
+                                                     "a measured launch in the " + (before ? "new" : "base") + " run"});
+      return;
+    }
+    Judgement made{.case_id = now.spec.id, .rule = rule, .base = before->value, .now = after->value, .change = {}};
+    made.change = change_between(*rule.metric, *before, *after);
+    made.base_launches = fewest_launches(*before);
+    made.new_launches = fewest_launches(*after);
+    made.verdict = verdict_of(made.change, rule.limit, std::min(made.base_launches, made.new_launches));
+    result_.judged.push_back(std::move(made));
+  }
+
+  const Report &base_, &now_;
+  const Gate& gate_;
+  CaseIndex base_cases_;
+  Comparison result_;
+};
+
+std::vector<std::string> common_ids(const Report& base, const Report& now) {
+  const CaseIndex known = by_id(base);
+  std::vector<std::string> ids;
+  for (const CaseRecord& record : now.cases)
+    if (known.contains(record.spec.id)) ids.push_back(record.spec.id);
+  return ids;
+}
+
+// Every rule that applies to a case in both runs may be judged across machines.
+bool holds_across_machines(const std::vector<std::string>& ids, const Gate& gate) {
+  return std::all_of(ids.begin(), ids.end(), [&](const std::string& id) {
+    const auto& rules = gate.rules_for(id);
+    return std::all_of(rules.begin(), rules.end(), [](const Rule& rule) { return rule.metric->within_one_run; });
+  });
+}
+
+}  // namespace
+
+size_t Comparison::count(Verdict verdict) const {
+  return static_cast<size_t>(
+      std::count_if(judged.begin(), judged.end(), [&](const Judgement& j) { return j.verdict == verdict; }));
+}
+
+Comparison compare(const Report& base, const Report& now, const Gate& gate, bool unlike_machines) {
+  const auto ids = common_ids(base, now);
+  if (ids.empty())
+    throw UsageError("nothing to compare: no case of " + now.id + " (" + std::to_string(now.cases.size()) + ") is in " +
+                     base.id + " (" + std::to_string(base.cases.size()) + ")");
+  if (!unlike_machines) {
+    if (!holds_across_machines(ids, gate)) refuse_unlike_machines(base, now);
+    refuse_unlike_cases(base, now);
+  }
+  Comparison result = Comparer(base, now, gate).run();
+  if (result.judged.empty() && result.broken.empty())
+    throw UsageError("nothing was judged: " + (result.unmeasured.empty()
+                                                   ? "the gate has no rule for a case of both runs"
+                                                   : result.unmeasured[0].case_id + ": " + result.unmeasured[0].why));
+  result.differences = differences_of(base, now);
+  return result;
+}
+
+}  // namespace dpbench
