@@ -11,7 +11,6 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t classes = 10;
 constexpr double norm_epsilon = 1e-3, norm_momentum = 0.01;  // Keras' defaults; its momentum is 0.99 of the old value
 constexpr double dropout_rate = 0.5;
 
@@ -36,7 +35,7 @@ class Convnet : public Model {
     }
     dense1_ = register_module("dense1", std::make_shared<Linear>(third, units, Init::glorot, generator));
     dropout_ = register_module("dropout", std::make_shared<Dropout>(dropout_rate, /*layer=*/0));
-    dense2_ = register_module("dense2", std::make_shared<Linear>(units, classes, Init::glorot, generator));
+    dense2_ = register_module("dense2", std::make_shared<Linear>(units, digit_classes, Init::glorot, generator));
   }
 
   at::Tensor forward(const at::Tensor& input, const Context& context) override {
@@ -76,13 +75,13 @@ class ConvnetWorkload : public DigitsWorkload {
   bool smooth_;
 };
 
-const RegisterWorkload registered{{.name = "convnet",
-                                   .summary = "three convolutions with BatchNorm and Dropout on MNIST, Adam",
-                                   .scaling = Scaling::weak,
-                                   .batch = 64,
-                                   .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
-                                     return std::make_unique<ConvnetWorkload>(options);
-                                   }}};
+const RegisterWorkload convnet{{.name = "convnet",
+                                .summary = "three convolutions with BatchNorm and Dropout on MNIST, Adam",
+                                .scaling = Scaling::weak,
+                                .batch = 64,
+                                .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
+                                  return std::make_unique<ConvnetWorkload>(options);
+                                }}};
 
 }  // namespace
 }  // namespace dpbench

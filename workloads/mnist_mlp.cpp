@@ -8,7 +8,7 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t pixels = 28 * 28, hidden = 128, classes = 10;
+constexpr int64_t hidden_units = 128;
 
 // The layers stand in "n" under the numbers they have in a Sequential of Flatten, Linear, ReLU, Linear: keys n.1, n.3,
 // ... scale K has K hidden layers of width 128 K.
@@ -17,9 +17,9 @@ class MnistMlp : public Model {
   MnistMlp(uint64_t seed, int64_t scale, bool smooth) : smooth_(smooth) {
     const auto generator = own_generator(seed);
     const auto stack = register_module("n", std::make_shared<torch::nn::Module>("n"));
-    int64_t width = pixels;
+    int64_t width = image_bytes;
     for (int64_t depth = 0; depth <= scale; ++depth) {
-      const int64_t next = depth < scale ? hidden * scale : classes;
+      const int64_t next = depth < scale ? hidden_units * scale : digit_classes;
       layers_.push_back(stack->register_module(std::to_string(1 + 2 * depth),
                                                std::make_shared<Linear>(width, next, Init::torch, generator)));
       width = next;
@@ -52,13 +52,13 @@ class MnistMlpWorkload : public DigitsWorkload {
   bool smooth_;
 };
 
-const RegisterWorkload registered{{.name = "mnist-mlp",
-                                   .summary = "Linear 784-128-10 on MNIST, cross-entropy, SGD",
-                                   .scaling = Scaling::weak,
-                                   .batch = 64,
-                                   .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
-                                     return std::make_unique<MnistMlpWorkload>(options);
-                                   }}};
+const RegisterWorkload mnist_mlp{{.name = "mnist-mlp",
+                                  .summary = "Linear 784-128-10 on MNIST, cross-entropy, SGD",
+                                  .scaling = Scaling::weak,
+                                  .batch = 64,
+                                  .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
+                                    return std::make_unique<MnistMlpWorkload>(options);
+                                  }}};
 
 }  // namespace
 }  // namespace dpbench

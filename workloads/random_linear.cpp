@@ -11,22 +11,22 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t rows = 100, inputs = 5, outputs = 2;
-constexpr int64_t hidden = 256;     // of a scaled model, times its scale
-constexpr uint64_t data_seed = 30;  // of the rows; the model's seed is its own
+constexpr int64_t linear_rows = 100, linear_inputs = 5, linear_outputs = 2;
+constexpr int64_t scaled_width = 256;      // of a hidden layer, times the scale
+constexpr uint64_t linear_data_seed = 30;  // of the rows; the model's seed is its own
 
 // scale K > 1 puts K - 1 hidden layers of width 256 K in front of fc.
 class RandomLinear : public Model {
  public:
   RandomLinear(uint64_t seed, int64_t scale, bool smooth) : smooth_(smooth) {
     const auto generator = own_generator(seed);
-    int64_t width = inputs;
+    int64_t width = linear_inputs;
     for (int64_t depth = 1; depth < scale; ++depth) {
       hidden_.push_back(register_module("hidden" + std::to_string(depth),
-                                        std::make_shared<Linear>(width, hidden * scale, Init::torch, generator)));
-      width = hidden * scale;
+                                        std::make_shared<Linear>(width, scaled_width * scale, Init::torch, generator)));
+      width = scaled_width * scale;
     }
-    fc_ = register_module("fc", std::make_shared<Linear>(width, outputs, Init::torch, generator));
+    fc_ = register_module("fc", std::make_shared<Linear>(width, linear_outputs, Init::torch, generator));
   }
 
   at::Tensor forward(const at::Tensor& input, const Context&) override {
@@ -46,12 +46,12 @@ class RandomLinearWorkload : public Workload {
  public:
   explicit RandomLinearWorkload(const WorkloadOptions& options)
       : scale_(checked_scale(options)), smooth_(options.smooth) {
-    const auto generator = own_generator(data_seed);
-    input_ = at::randn({rows, inputs}, generator);
-    target_ = at::randn({rows, outputs}, generator);
+    const auto generator = own_generator(linear_data_seed);
+    input_ = at::randn({linear_rows, linear_inputs}, generator);
+    target_ = at::randn({linear_rows, linear_outputs}, generator);
   }
 
-  int64_t samples() const override { return rows; }
+  int64_t samples() const override { return linear_rows; }
   std::shared_ptr<Model> model(uint64_t seed) const override {
     return std::make_shared<RandomLinear>(seed, scale_, smooth_);
   }
@@ -69,13 +69,13 @@ class RandomLinearWorkload : public Workload {
   at::Tensor input_, target_;
 };
 
-const RegisterWorkload registered{{.name = "random-linear",
-                                   .summary = "Linear(5, 2) on 100 random rows, squared error, SGD",
-                                   .scaling = Scaling::strong,
-                                   .batch = 30,
-                                   .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
-                                     return std::make_unique<RandomLinearWorkload>(options);
-                                   }}};
+const RegisterWorkload random_linear{{.name = "random-linear",
+                                      .summary = "Linear(5, 2) on 100 random rows, squared error, SGD",
+                                      .scaling = Scaling::strong,
+                                      .batch = 30,
+                                      .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
+                                        return std::make_unique<RandomLinearWorkload>(options);
+                                      }}};
 
 }  // namespace
 }  // namespace dpbench

@@ -9,17 +9,17 @@
 namespace dpbench {
 namespace {
 
-struct Set {
+struct DigitSet {
   const char* name;
   int64_t drawn_rows;
   uint64_t drawn_seed;
   std::string MnistFiles::*images;
   std::string MnistFiles::*labels;
 };
-constexpr Set train{"drawn-train.rows", 60'000, 1, &MnistFiles::train_images, &MnistFiles::train_labels};
-constexpr Set test{"drawn-test.rows", 10'000, 2, &MnistFiles::test_images, &MnistFiles::test_labels};
+constexpr DigitSet train_set{"drawn-train.rows", 60'000, 1, &MnistFiles::train_images, &MnistFiles::train_labels};
+constexpr DigitSet test_set{"drawn-test.rows", 10'000, 2, &MnistFiles::test_images, &MnistFiles::test_labels};
 
-ImageSet open_set(const WorkloadOptions& options, const Set& set) {
+ImageSet open_set(const WorkloadOptions& options, const DigitSet& set) {
   if (!options.data_dir.empty()) {
     const auto files = find_mnist(options.data_dir);
     return ImageSet::read(options.shared_dir, files.*set.images, files.*set.labels);
@@ -33,12 +33,12 @@ ImageSet open_set(const WorkloadOptions& options, const Set& set) {
 
 // value = pixel * high + pixel * low. 1/255 in two parts, the first short enough to make its product exact: so the sum
 // is rounded once, as pixel / 255 is, without the price of dividing.
-struct Factor {
+struct PixelFactor {
   float high, low;
 };
-constexpr Factor unit_factor{0x1.01p-8f, 0x1.010102p-24f}, byte_factor{1, 0};
+constexpr PixelFactor unit_factor{0x1.01p-8f, 0x1.010102p-24f}, byte_factor{1, 0};
 
-void convert(const uint8_t* pixels, float* out, Factor factor) {
+void convert_image(const uint8_t* pixels, float* out, PixelFactor factor) {
   for (int64_t i = 0; i < image_bytes; ++i) {
     const auto pixel = static_cast<float>(static_cast<int32_t>(pixels[i]));
     out[i] = pixel * factor.high + pixel * factor.low;
@@ -59,9 +59,9 @@ Batch images_to_batch(const ImageSet& set, const at::Tensor& ids, PixelRange ran
   auto target = at::empty({ids.numel()}, at::kLong);
   auto* pixels = input.data_ptr<float>();
   auto* labels = target.data_ptr<int64_t>();
-  const Factor factor = range == PixelRange::unit ? unit_factor : byte_factor;
+  const PixelFactor factor = range == PixelRange::unit ? unit_factor : byte_factor;
   for (const int64_t row : rows) {
-    convert(set.pixels(row), pixels, factor);
+    convert_image(set.pixels(row), pixels, factor);
     pixels += image_bytes;
     *labels++ = set.label(row);
   }
@@ -69,7 +69,7 @@ Batch images_to_batch(const ImageSet& set, const at::Tensor& ids, PixelRange ran
 }
 
 DigitsWorkload::DigitsWorkload(const WorkloadOptions& options, PixelRange range)
-    : train_(open_set(options, train)), test_(open_set(options, test)), range_(range) {}
+    : train_(open_set(options, train_set)), test_(open_set(options, test_set)), range_(range) {}
 
 at::Tensor DigitsWorkload::loss(const at::Tensor& output, const at::Tensor& target) const {
   return cross_entropy(output, target);

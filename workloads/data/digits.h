@@ -7,6 +7,7 @@
 
 namespace dpbench {
 
+inline constexpr int64_t digit_classes = 10;
 enum class PixelRange { unit, bytes };  // [0, 1], the very bits of torchvision's ToTensor; or 0 to 255
 
 // [ids, 1, 28, 28] in float32 and the labels in int64.

@@ -20,7 +20,7 @@ double kaiming_bound(at::IntArrayRef shape) {
 
 double glorot_bound(at::IntArrayRef shape) { return std::sqrt(6 / (fan_in(shape) + fan_out(shape))); }
 
-at::Tensor uniform(at::IntArrayRef shape, double bound, const at::Generator& generator) {
+at::Tensor uniform_tensor(at::IntArrayRef shape, double bound, const at::Generator& generator) {
   return at::empty(shape).uniform_(-bound, bound, generator);
 }
 
@@ -29,12 +29,12 @@ at::Tensor uniform(at::IntArrayRef shape, double bound, const at::Generator& gen
 at::Generator own_generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
 
 at::Tensor init_weight(at::IntArrayRef shape, Init init, const at::Generator& generator) {
-  return uniform(shape, init == Init::torch ? kaiming_bound(shape) : glorot_bound(shape), generator);
+  return uniform_tensor(shape, init == Init::torch ? kaiming_bound(shape) : glorot_bound(shape), generator);
 }
 
 at::Tensor init_bias(at::IntArrayRef weight_shape, Init init, const at::Generator& generator) {
   if (init == Init::glorot) return at::zeros({weight_shape[0]});
-  return uniform({weight_shape[0]}, 1 / std::sqrt(fan_in(weight_shape)), generator);
+  return uniform_tensor({weight_shape[0]}, 1 / std::sqrt(fan_in(weight_shape)), generator);
 }
 
 }  // namespace dpbench
