@@ -47,12 +47,23 @@ ShmBackend::WorkPtr ShmBackend::start(OpType type, std::vector<Job> jobs, Tensor
   auto work = c10::make_intrusive<CommWork>(rank_, type, ++calls_, std::move(outputs));
   const bool at_once = queue_.idle() && total_bytes(jobs) <= kAtOnce;
   Task task{std::move(jobs), std::move(inputs), timeout.count() > 0 ? timeout : timeout_, work};
-  if (at_once) collectives_.begin(task.jobs[0]);
-  if (at_once && group_.wait_briefly())
-    carry_out(task, true);
-  else
-    queue_.push([this, at_once, task = std::move(task)]() mutable { carry_out(task, at_once); });
+  if (at_once && done_at_once(task)) return work;
+  queue_.push([this, at_once, task = std::move(task)]() mutable { carry_out(task, at_once); });
   return work;
+}
+
+// Begins a task, and finishes it too if the peers are there: else it is left to the thread, so that the caller can go
+// on.
+bool ShmBackend::done_at_once(Task& task) {
+  try {
+    collectives_.begin(task.jobs[0]);
+  } catch (...) {
+    task.work->fail(std::current_exception());
+    return true;
+  }
+  if (!group_.wait_briefly()) return false;
+  carry_out(task, true);
+  return true;
 }
 
 void ShmBackend::carry_out(Task& task, bool begun) {

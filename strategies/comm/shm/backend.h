@@ -60,6 +60,7 @@ class ShmBackend : public c10d::Backend {
   };
   WorkPtr start(c10d::OpType type, std::vector<Job> jobs, Tensors outputs, Tensors inputs,
                 std::chrono::milliseconds timeout);
+  bool done_at_once(Task& task);
   void carry_out(Task& task, bool begun);
   Job gathered(const at::Tensor& output, const at::Tensor& input) const;
   Job reduce_scattered(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op) const;

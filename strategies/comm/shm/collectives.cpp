@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "strategies/comm/shm/put.h"
+
 namespace dpbench::shm {
 namespace {
 
@@ -63,7 +65,7 @@ void Collectives::publish(const Job& job, Chunk chunk) {
   for (size_t lane = 0; lane < job.sends.size(); ++lane) {
     if (per_rank(job.call.kind) && static_cast<int>(lane) == group_.rank()) continue;
     char* const to = group_.slot(group_.rank(), turn_) + lane * lane_bytes;
-    std::memcpy(to, job.sends[lane] + chunk.begin * job.item, chunk.count * job.item);
+    put(to, job.sends[lane] + chunk.begin * job.item, chunk.count * job.item);
   }
 }
 
@@ -102,8 +104,8 @@ void Collectives::copy_in(const Job& job, Chunk chunk) {
   const Chunk mine = piece(chunk.count, job.item, group_.rank());
   const size_t begin = mine.begin * job.item, end = begin + mine.count * job.item;
   const char* const from = job.reduced + chunk.begin * job.item;
-  std::memcpy(slot, from, begin);
-  std::memcpy(slot + end, from + end, chunk.count * job.item - end);
+  put(slot, from, begin);
+  put(slot + end, from + end, chunk.count * job.item - end);
 }
 
 void Collectives::reduce_piece(const Job& job, Chunk chunk) {
@@ -124,8 +126,8 @@ void Collectives::reduce_piece(const Job& job, Chunk chunk) {
       somebody_copies = true;
     }
   }
-  if (somebody_copies) targets.push_back(group_.slot(group_.rank(), turn_) + in_slot);
   job.reduce(sources.data(), group_.world(), targets.data(), static_cast<int>(targets.size()), mine.count);
+  if (somebody_copies) put(group_.slot(group_.rank(), turn_) + in_slot, job.reduced + in_tensor, mine.count * job.item);
 }
 
 void Collectives::copy_out(const Job& job, Chunk chunk) {

@@ -47,7 +47,10 @@ char* Group::slot(int rank, uint64_t turn) const {
   return base_ + layout_.slots_begin() + (2 * rank + turn % 2) * layout_.slot_bytes;
 }
 
-void Group::announce(const Call& call, const Place& place) { seat(rank_).said[++sequence_ % 2] = {call, place}; }
+void Group::announce(const Call& call, const Place& place) {
+  if (segment().state.load() != Segment::sound) raise();
+  seat(rank_).said[++sequence_ % 2] = {call, place};
+}
 
 void Group::arrive() {
   Seat& mine = seat(rank_);
@@ -88,30 +91,31 @@ void Group::sleep_until_change(int rank) {
 
 void Group::look_for_trouble(int missing, Clock::time_point deadline) {
   if (segment().state.load() != Segment::sound) raise();
-  if (seat(rank_).left.load()) fail(named(rank_) + " destroyed its backend while it waited in " + called(rank_));
-  for (int r = 0; r < world(); ++r)
-    if (r != rank_ && arrived(r)) compare(r);
-  const bool gone = seat(missing).left.load();
-  const int dead = find_dead();
-  if (arrived(missing)) return;  // it came before it went
-  if (dead >= 0 && !arrived(dead)) fail(named(dead) + " died while " + named(rank_) + " waited in " + called(rank_));
-  if (gone) fail(named(missing) + " left the group while " + named(rank_) + " waited in " + called(rank_));
+  const std::string meanwhile = " while " + named(rank_) + " waited in " + called(rank_);
+  if (seat(rank_).left.load())
+    fail(named(rank_) + " gave up " + called(rank_) + ": its backend was aborted or destroyed");
+  for (int r = 0; r < world(); ++r) {
+    if (r == rank_) continue;
+    const bool left = seat(r).left.load(), died = !left && has_died(r);
+    if (arrived(r)) {
+      compare(r);  // also if it came just before it went
+    } else if (left || died) {
+      fail(named(r) + (left ? " left the group" : " died") + meanwhile);
+    }
+  }
   if (Clock::now() < deadline) return;
   fail(named(rank_) + " waited in vain for " + named(missing) + " in " + called(rank_) + "; it was last seen in " +
        last_seen(missing));
 }
 
 // A pidfd becomes readable when its process has ended, also while nobody has reaped it.
-int Group::find_dead() {
-  for (int r = 0; r < world() && home_ == Home::processes; ++r) {
-    const pid_t process = pid(r);
-    if (r == rank_ || process == 0) continue;
-    if (!watched_[r]) watched_[r] = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
-    pollfd ended{watched_[r].get(), POLLIN, 0};
-    const bool dead = watched_[r] ? poll(&ended, 1, 0) > 0 : errno == ESRCH;
-    if (dead && !arrived(r)) return r;
-  }
-  return -1;
+bool Group::has_died(int rank) {
+  const pid_t process = pid(rank);
+  if (home_ == Home::threads || process == 0) return false;
+  if (!watched_[rank]) watched_[rank] = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+  if (!watched_[rank]) return errno == ESRCH;
+  pollfd ended{watched_[rank].get(), POLLIN, 0};
+  return poll(&ended, 1, 0) > 0;
 }
 
 void Group::compare(int rank) {

@@ -28,7 +28,7 @@ class Group {
   char* slot(int rank, uint64_t turn) const;
   pid_t pid(int rank) const { return seat(rank).pid.load(); }
 
-  // A call begins: says what it is. Its sequence number is the next.
+  // A call begins: says what it is. Its sequence number is the next. Throws the reason once the group is broken.
   void announce(const Call& call, const Place& place = {});
   const Announcement& said(int rank) const { return seat(rank).said[sequence_ % 2]; }
   uint64_t sequence() const { return sequence_; }
@@ -55,7 +55,7 @@ class Group {
   bool all_arrived() const;
   void sleep_until_change(int rank);
   void look_for_trouble(int missing, Clock::time_point deadline);
-  int find_dead();
+  bool has_died(int rank);
   void compare(int rank);
   std::string called(int rank) const;
   std::string last_seen(int rank) const;

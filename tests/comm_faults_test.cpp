@@ -1,0 +1,301 @@
+// What goes wrong between ranks ends soon, and every rank says the same: who, in which call, and why.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/comm_ranks.h"
+
+namespace dpbench::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using Backend = c10::intrusive_ptr<c10d::Backend>;
+using Tensors = std::vector<at::Tensor>;
+using Clock = std::chrono::steady_clock;
+
+c10::intrusive_ptr<c10d::Work> allreduce(const Backend& backend, const at::Tensor& tensor,
+                                         c10d::ReduceOp::RedOpType op = c10d::ReduceOp::SUM) {
+  Tensors list{tensor};
+  c10d::AllreduceOptions options;
+  options.reduceOp = op;
+  return backend->allreduce(list, options);
+}
+
+c10::intrusive_ptr<c10d::Work> broadcast(const Backend& backend, const at::Tensor& tensor, int root = 0) {
+  Tensors list{tensor};
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  return backend->broadcast(list, options);
+}
+
+bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+void expect_all_say(const std::vector<std::string>& thrown, const std::vector<std::string>& parts) {
+  for (size_t r = 0; r < thrown.size(); ++r)
+    for (const auto& part : parts) EXPECT_TRUE(says(thrown[r], part)) << "rank " << r << " says: " << thrown[r];
+}
+
+struct Mismatch {
+  const char* name;
+  std::function<void(const Backend&)> usual, odd;
+  std::vector<std::string> words;
+};
+
+std::vector<Mismatch> mismatches() {
+  const auto floats = [](int64_t n) { return at::ones(n); };
+  return {
+      {"Operations",
+       [=](auto& b) { allreduce(b, floats(100))->wait(); },
+       [=](auto& b) { broadcast(b, floats(100))->wait(); },
+       {"allreduce of 100 Float (sum)", "broadcast of 100 Float with root 0"}},
+      {"Counts",
+       [=](auto& b) { allreduce(b, floats(4))->wait(); },
+       [=](auto& b) { allreduce(b, floats(2))->wait(); },
+       {"allreduce of 4 Float", "allreduce of 2 Float"}},
+      {"LargeCounts",
+       [=](auto& b) { allreduce(b, floats(1000000))->wait(); },
+       [=](auto& b) { allreduce(b, floats(50000))->wait(); },
+       {"1000000 Float", "50000 Float"}},
+      {"Types",
+       [=](auto& b) { allreduce(b, floats(8))->wait(); },
+       [=](auto& b) { allreduce(b, floats(8).to(at::kLong))->wait(); },
+       {"8 Float", "8 Long"}},
+      {"Reductions",
+       [=](auto& b) { allreduce(b, floats(8))->wait(); },
+       [=](auto& b) { allreduce(b, floats(8), c10d::ReduceOp::MAX)->wait(); },
+       {"(sum)", "(max)"}},
+      {"Roots",
+       [=](auto& b) { broadcast(b, floats(8), 0)->wait(); },
+       [=](auto& b) { broadcast(b, floats(8), 2)->wait(); },
+       {"root 0", "root 2"}},
+      {"Strides",
+       [=](auto& b) {
+         allreduce(b, floats(6).view({2, 3}))->wait();
+       },
+       [=](auto& b) {
+         allreduce(b, floats(6).view({2, 3}).t())->wait();
+       },
+       {"strides"}},
+      {"OneInTheMiddle",
+       [=](auto& b) {
+         for (int i = 0; i < 50; ++i) allreduce(b, floats(30))->wait();
+       },
+       [=](auto& b) {
+         for (int i = 0; i < 50; ++i) i == 20 ? b->barrier({})->wait() : allreduce(b, floats(30))->wait();
+       },
+       {"#22 allreduce", "#22 barrier"}},
+  };
+}
+
+using Arm = std::pair<const char*, As>;
+const Arm kThreads{"threads", As::threads}, kProcesses{"shm", As::processes};
+
+class Faults : public ::testing::TestWithParam<Arm> {
+ protected:
+  Team team(int world, std::chrono::milliseconds timeout = 20s) const {
+    return {.backend = GetParam().first, .as = GetParam().second, .world = world, .timeout = timeout};
+  }
+};
+
+TEST_P(Faults, CallsThatDifferAreNamedOnAllRanks) {
+  for (const auto& mismatch : mismatches()) {
+    SCOPED_TRACE(mismatch.name);
+    const auto begin = Clock::now();
+    const auto thrown = run_ranks(
+        team(3), [&](const Backend& backend, int rank) { (rank == 1 ? mismatch.odd : mismatch.usual)(backend); });
+    auto words = mismatch.words;
+    words.insert(words.end(), {"ranks do not make the same call", "rank 1"});
+    expect_all_say(thrown, words);
+    EXPECT_LT(Clock::now() - begin, 10s) << "at once, not at the time limit";
+  }
+}
+
+TEST_P(Faults, DataStayUntouchedWhenCallsDiffer) {
+  expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
+    const auto tensor = at::full(100000, rank + 1.0);
+    try {
+      rank == 0 ? allreduce(backend, tensor)->wait() : broadcast(backend, tensor)->wait();
+    } catch (const std::exception&) {
+      return require_equal(tensor, at::full(100000, rank + 1.0), "after the failure");
+    }
+    throw std::runtime_error("nothing was thrown");
+  });
+}
+
+TEST_P(Faults, ABrokenGroupStaysBroken) {
+  expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
+    std::string first, second;
+    try {
+      allreduce(backend, at::ones(3 + rank))->wait();
+    } catch (const std::exception& error) {
+      first = error.what();
+    }
+    try {
+      allreduce(backend, at::ones(3))->wait();
+    } catch (const std::exception& error) {
+      second = error.what();
+    }
+    if (first.empty() || first != second) throw std::runtime_error("first: " + first + "; then: " + second);
+  });
+}
+
+TEST_P(Faults, ARankThatDoesNotCallIsNamedAtTheTimeLimit) {
+  const auto begin = Clock::now();
+  const auto thrown = run_ranks(team(3, 300ms), [](const Backend& backend, int rank) {
+    allreduce(backend, at::ones(10))->wait();
+    if (rank == 1) std::this_thread::sleep_for(1s);
+    allreduce(backend, at::ones(11))->wait();
+  });
+  expect_all_say(thrown,
+                 {"waited in vain for rank 1", "#3 allreduce of 11 Float", "last seen in #2 allreduce of 10 Float"});
+  EXPECT_GE(Clock::now() - begin, 300ms);
+}
+
+TEST_P(Faults, TheTimeLimitOfACallRules) {
+  const auto begin = Clock::now();
+  const auto thrown = run_ranks(team(2), [](const Backend& backend, int rank) {
+    c10d::AllreduceOptions options;
+    options.timeout = 200ms;
+    Tensors tensors{at::ones(10)};
+    if (rank == 0) backend->allreduce(tensors, options)->wait();
+    if (rank == 1) std::this_thread::sleep_for(600ms);
+  });
+  EXPECT_TRUE(says(thrown[0], "waited in vain for rank 1")) << thrown[0];
+  EXPECT_LT(Clock::now() - begin, 10s);
+}
+
+TEST_P(Faults, ARankThatNeverComesIsNamed) {
+  for (const int missing : {0, 1}) {
+    const auto thrown = run_ranks({.backend = GetParam().first,
+                                   .as = GetParam().second,
+                                   .world = 3,
+                                   .timeout = 300ms,
+                                   .adjust =
+                                       [=](BackendSetup& setup) {
+                                         if (setup.rank == missing) throw std::runtime_error("stays away");
+                                       }},
+                                  [](const Backend&, int) {});
+    for (int r = 0; r < 3; ++r) {
+      const std::string want = r == missing ? "stays away" : c10::str("waited in vain for rank ", missing);
+      EXPECT_TRUE(says(thrown[r], want)) << thrown[r];
+    }
+  }
+}
+
+TEST_P(Faults, ARankThatLeavesFailsThoseWhoWait) {
+  const auto begin = Clock::now();
+  const auto thrown = run_ranks(team(3), [](const Backend& backend, int rank) {
+    if (rank != 2) allreduce(backend, at::ones(10))->wait();
+  });
+  EXPECT_EQ(thrown[2], "");
+  for (int r : {0, 1}) EXPECT_TRUE(says(thrown[r], "rank 2") && says(thrown[r], "left the group while")) << thrown[r];
+  EXPECT_LT(Clock::now() - begin, 10s);
+}
+
+TEST_P(Faults, AbortEndsTheOwnWait) {
+  const auto thrown = run_ranks(team(2), [](const Backend& backend, int rank) {
+    if (rank == 1) return std::this_thread::sleep_for(300ms);
+    const auto work = allreduce(backend, at::ones(10));
+    backend->abort();
+    work->wait();
+  });
+  EXPECT_TRUE(says(thrown[0], "rank 0") && says(thrown[0], "gave up #2 allreduce of 10 Float")) << thrown[0];
+}
+
+TEST_P(Faults, TheFutureCarriesTheReason) {
+  const auto thrown = run_ranks(team(2), [](const Backend& backend, int rank) {
+    auto future = allreduce(backend, at::ones(3 + rank))->getFuture();
+    future->wait();
+    if (future->hasError()) std::rethrow_exception(future->exception_ptr());
+  });
+  expect_all_say(thrown, {"ranks do not make the same call"});
+}
+
+TEST_P(Faults, TensorsThatCannotBeTakenAreRefusedWithoutTouchingThePeers) {
+  expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
+    const auto refuses = [&](const at::Tensor& tensor, const char* word) {
+      try {
+        allreduce(backend, tensor);
+      } catch (const std::exception& error) {
+        if (says(error.what(), word)) return;
+        throw;
+      }
+      throw std::runtime_error(std::string("not refused: ") + word);
+    };
+    if (rank == 0) {
+      refuses(at::ones({4, 4}).slice(1, 0, 2), "without gaps");
+      refuses(at::ones(4).to(at::kBool), "cannot reduce tensors of Bool");
+      refuses(at::ones({2, 2}).to_sparse(), "sparse");
+    }
+    const auto tensor = at::ones(5);
+    allreduce(backend, tensor)->wait();
+    require_equal(tensor, at::full(5, 2.0), "afterwards");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Faults, ::testing::Values(kThreads, kProcesses),
+                         [](const auto& arm) { return arm.param.first; });
+
+TEST(Death, OfARankIsNoticedAndNamed) {
+  for (const int64_t count : {10, 3'000'000}) {
+    const auto begin = Clock::now();
+    const auto thrown =
+        run_ranks({.backend = "shm", .as = As::processes, .world = 4}, [=](const Backend& backend, int rank) {
+          const auto tensor = at::zeros(count);
+          for (int i = 0; i < 100; ++i) {
+            if (rank == 2 && i == 7) raise(SIGKILL);
+            allreduce(backend, tensor)->wait();
+          }
+        });
+    EXPECT_EQ(thrown[2], "ended by signal 9");
+    for (int r : {0, 1, 3}) {
+      EXPECT_TRUE(says(thrown[r], "rank 2 (pid ")) << thrown[r];
+      EXPECT_TRUE(says(thrown[r], "died while") && says(thrown[r], "#9 allreduce of " + std::to_string(count)))
+          << thrown[r];
+    }
+    EXPECT_LT(Clock::now() - begin, 15s) << "long before the time limit of 20 s";
+  }
+}
+
+TEST(Death, BeforeTheGroupIsCompleteIsNoticedToo) {
+  const auto begin = Clock::now();
+  const auto thrown = run_ranks({.backend = "shm",
+                                 .as = As::processes,
+                                 .world = 3,
+                                 .timeout = 400ms,
+                                 .adjust =
+                                     [](BackendSetup& setup) {
+                                       if (setup.rank == 1) raise(SIGKILL);
+                                     }},
+                                [](const Backend&, int) {});
+  EXPECT_TRUE(says(thrown[0], "rank 1 (not yet there)")) << thrown[0];
+  EXPECT_LT(Clock::now() - begin, 10s);
+}
+
+size_t entries(const char* directory) {
+  const std::filesystem::directory_iterator begin(directory), end;
+  return std::distance(begin, end);
+}
+
+TEST(Groups, LeaveNoDescriptorsAndNoMappings) {
+  const auto once = [] {
+    expect_ranks_succeed({.backend = "threads", .world = 3}, [](const Backend& backend, int) {
+      const auto shared = backend->allocateTensor(50000, at::TensorOptions().dtype(at::kFloat));
+      allreduce(backend, shared.zero_())->wait();
+    });
+  };
+  once();
+  const size_t before = entries("/proc/self/fd");
+  for (int i = 0; i < 10; ++i) once();
+  EXPECT_EQ(entries("/proc/self/fd"), before);
+  std::ifstream maps("/proc/self/maps");
+  const std::string text((std::istreambuf_iterator<char>(maps)), {});
+  EXPECT_FALSE(says(text, "dpbench-"));
+}
+
+}  // namespace
+}  // namespace dpbench::testing
