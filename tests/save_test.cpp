@@ -243,6 +243,15 @@ TEST_F(Save, ANameThatIsAlsoAPathIsAmbiguous) {
   EXPECT_NE(said.find("./main"), std::string::npos) << said;
 }
 
+TEST_F(Save, OnlyAPlainNameThatNothingHasIsAnUnsavedBaseline) {
+  save_baseline(report("one"), results_, "main");
+  RunDirectory(results_, id).save(report(id), true);
+  EXPECT_TRUE(is_unsaved_baseline("next", results_));
+  for (const std::string& run : {std::string("main"), id, std::string("latest"), std::string("latest~3"),
+                                 std::string("a/b"), std::string("typo.json"), std::string()})
+    EXPECT_FALSE(is_unsaved_baseline(run, results_)) << run;
+}
+
 TEST_F(Save, WhatIsNotThereIsNamedWithWhereItWasLookedFor) {
   const std::string said = message<UsageError>([&] { find_run("nothing", results_); });
   EXPECT_NE(said.find("'nothing'"), std::string::npos);

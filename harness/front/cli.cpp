@@ -109,6 +109,7 @@ void add_running(CLI::App& app, Options& o) {
 void add_output(CLI::App& app, Options& o) {
   const auto put = [](CLI::Option* option, const char* type) { option->group("Output")->type_name(type); };
   put(app.add_option("--out", o.out_dir, "where run directories are made [results]"), "DIR");
+  put(app.add_option("--save-baseline", o.save_baseline, "also keep the report under this name, for compare"), "NAME");
   put(app.add_option("-o,--output", o.output, "form on stdout [table]")
           ->check(one_of({"table", "json", "csv", "markdown", "none"})),
       "table|json|csv|markdown|none");
@@ -153,6 +154,41 @@ void add_list(CLI::App& app, Options& o) {
       ->type_name("table|json");
 }
 
+void add_runs(CLI::App& app, Options& o, const std::string& help) {
+  app.add_option("runs", o.stored.runs, help)->type_name("RUN");
+  app.add_option("--results", o.stored.results, "directory that 'latest' and baselines are looked for in [results]")
+      ->type_name("DIR");
+}
+
+void add_compare(CLI::App& app, Options& o) {
+  add_runs(app, o, "base, then new: a run.json, a run's or results directory, latest, latest~1, a baseline's name");
+  const auto put = [](CLI::Option* option, const char* type) { option->group("Gate")->type_name(type); };
+  put(add_list(app, "--fail-on", o.stored.fail_on,
+               "median, p99, throughput, peak-memory, ratio-to-baseline: percent; efficiency: points [median:5%]"),
+      "FIGURE:LIMIT,..");
+  put(app.add_option("--gate", o.stored.gate, "rules per case, as JSON"), "FILE");
+  put(app.add_flag("--strict", o.stored.strict, "exit 4 when a case is unclear"), "");
+  put(app.add_flag("--require-baseline", o.stored.require_baseline, "a base that was never saved is an error"), "");
+  put(app.add_flag("--allow-env-diff", o.stored.allow_env_diff,
+                   "compare unlike machines or configurations all the same"),
+      "");
+  put(app.add_option("--annotations", o.stored.annotations, "lines for GitHub's pages, on stderr [auto]")
+          ->check(one_of({"auto", "github", "none"})),
+      "auto|github|none");
+  app.add_option("-o,--output", o.output, "form on stdout [table]")
+      ->check(one_of({"table", "markdown", "json"}))
+      ->type_name("table|markdown|json");
+}
+
+void add_export(CLI::App& app, Options& o) {
+  add_runs(app, o, "the run to export [latest]");
+  app.add_option("--to", o.stored.to, "the form: Google Benchmark's JSON, JUnit XML, CSV or Markdown")
+      ->check(one_of({"gbench", "junit", "csv", "markdown"}))
+      ->type_name("gbench|junit|csv|markdown");
+}
+
+void add_validate(CLI::App& app, Options& o) { add_runs(app, o, "the reports to read and to work out again"); }
+
 void add_env(CLI::App& app, Options& o) {
   app.add_option("-o,--output", o.output, "form on stdout [table]")
       ->check(one_of({"table", "json"}))
@@ -170,6 +206,9 @@ const std::vector<Command>& command_table() {
       {{"list", "strategies, workloads, backends, devices; `list ddp` shows one"}, add_list},
       {{"doctor", "what is missing on this machine, and the command that mends it"}, add_env},
       {{"env", "the machine as a report describes it"}, add_env},
+      {{"compare", "judge one stored run against another: the gate"}, add_compare},
+      {{"export", "a stored run in the form of another tool"}, add_export},
+      {{"validate", "whether reports are whole and agree with themselves"}, add_validate},
   };
   return table;
 }

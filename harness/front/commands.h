@@ -9,6 +9,9 @@ int run_command(const Options& options);
 int list_command(const Options& options);
 int doctor_command(const Options& options);
 int env_command(const Options& options);
+int compare_command(const Options& options);
+int export_command(const Options& options);
+int validate_command(const Options& options);
 
 // Writes data to stdout; false when it did not all get there (closed pipe, full disk).
 bool print(const std::string& text);

@@ -36,6 +36,15 @@ struct CheckOptions {
   std::string junit, dump_dir;
 };
 
+// compare, export, validate: reports that are there already.
+struct StoredRuns {
+  std::vector<std::string> runs;  // each a file, a directory, latest, latest~N or the name of a baseline
+  std::string results = "results";
+  std::vector<std::string> fail_on;
+  std::string gate, to, annotations = "auto";
+  bool require_baseline = false, allow_env_diff = false, strict = false;
+};
+
 struct Options {
   std::string command = "run";
   std::string topic;  // list: what to show
@@ -51,6 +60,8 @@ struct Options {
   bool quiet = false, verbose = false;
   std::string color = "auto", progress = "auto";
   CheckOptions checking;
+  StoredRuns stored;
+  std::string save_baseline;  // name to keep the report under
   std::vector<std::string> argv;
 };
 

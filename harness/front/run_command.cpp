@@ -35,6 +35,7 @@ struct Prepared {
 Prepared prepare(Options options) {
   if (!options.what.data_dir.empty() && !fs::is_directory(options.what.data_dir))
     throw UsageError("--data '" + one_line(options.what.data_dir, 200) + "': no such directory");
+  if (!options.save_baseline.empty()) check_name(options.save_baseline, "--save-baseline");
   for (auto& plugin : options.what.plugins) plugin = checked_plugin(plugin);
   Prepared prepared{.options = std::move(options),
                     .worker = find_worker(),
@@ -128,6 +129,22 @@ void drop_unless_measured(const Report& report, const fs::path& path) {
   fs::remove_all(path, ignored);
 }
 
+// A baseline is what later runs are judged by: never half a run.
+bool keep_baseline(const Report& report, const Options& options, ProgressLine& progress) {
+  if (options.save_baseline.empty()) return true;
+  if (report.status != "complete") {
+    progress.warning("not kept as baseline '" + options.save_baseline + "': the run was interrupted");
+    return true;
+  }
+  try {
+    progress.warning("Kept as baseline " + save_baseline(report, options.out_dir, options.save_baseline).string());
+    return true;
+  } catch (const std::exception& error) {
+    progress.warning(error.what());
+    return false;
+  }
+}
+
 SessionEnding measure(const Prepared& prepared, const RunDirectory& directory, Report& report, ProgressLine& progress,
                       Saver& saver) {
   const Signals signals;
@@ -165,8 +182,9 @@ int run_prepared(const Prepared& prepared) {
   ending.usage = !ended.usage.empty();
   ending.signal = ended.signal;
   const bool saved = saver.save(report, true);
+  const bool kept = keep_baseline(report, options, progress);
   say_reasons(report, progress);
-  ending.unsaved = !print(output_of(report, options)) || !saved;
+  ending.unsaved = !print(output_of(report, options)) || !saved || !kept;
   const int code = exit_code(ending);
   progress.warning(closing(report, directory.path(), saved, code));
   return code;

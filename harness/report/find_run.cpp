@@ -74,6 +74,13 @@ fs::path find_run(const std::string& run, const fs::path& results) {
                    (results / "baselines").string());
 }
 
+bool is_unsaved_baseline(const std::string& run, const fs::path& results) {
+  if (run.empty() || run.find('/') != std::string::npos || run.ends_with(".json") || age(run)) return false;
+  std::error_code error;
+  return !fs::exists(run, error) && !is_file(results / "baselines" / (run + ".json")) &&
+         !is_file(results / run / "run.json");
+}
+
 std::string read_text(const fs::path& path, size_t max_bytes) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw UsageError("cannot read " + path.string() + ": " + std::strerror(errno));

@@ -12,6 +12,9 @@ namespace dpbench {
 // name of a baseline saved in results. Throws UsageError naming what was looked for.
 std::filesystem::path find_run(const std::string& run, const std::filesystem::path& results);
 
+// A plain name that is neither a saved baseline nor anything else: a base that was never saved.
+bool is_unsaved_baseline(const std::string& run, const std::filesystem::path& results);
+
 // A whole file of at most max_bytes. Throws UsageError.
 std::string read_text(const std::filesystem::path& path, size_t max_bytes);
 

@@ -1,0 +1,44 @@
+// dpbench export and dpbench validate: stored reports in other forms, and whether they hold together.
+#include <iostream>
+#include <map>
+
+#include "harness/front/commands.h"
+#include "harness/front/exit_code.h"
+#include "harness/front/table.h"
+#include "harness/front/text.h"
+#include "harness/report/export.h"
+#include "harness/report/find_run.h"
+#include "harness/report/validate.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+
+int export_command(const Options& options) {
+  static const std::map<std::string, std::string (*)(const Report&)> forms = {
+      {"gbench", gbench_json}, {"junit", junit_xml}, {"csv", report_csv}, {"markdown", report_markdown}};
+  const StoredRuns& asked = options.stored;
+  const auto form = forms.find(asked.to);
+  if (form == forms.end()) throw UsageError("export needs --to gbench, junit, csv or markdown");
+  if (asked.runs.size() > 1) throw UsageError("export takes one run: dpbench export RUN --to " + asked.to);
+  const std::string run = asked.runs.empty() ? "latest" : asked.runs[0];
+  return exit_code({.unsaved = !print(form->second(read_report(find_run(run, asked.results))))});
+}
+
+int validate_command(const Options& options) {
+  const StoredRuns& asked = options.stored;
+  if (asked.runs.empty()) throw UsageError("validate needs a report: dpbench validate FILE");
+  bool sound = true, printed = true;
+  for (const auto& run : asked.runs) {
+    const auto file = find_run(run, asked.results);
+    const Report report = read_report(file);
+    const auto problems = problems_of(report);
+    for (const auto& problem : problems) std::cerr << "dpbench: " << sanitised(file.string() + ": " + problem) << '\n';
+    sound = sound && problems.empty();
+    if (problems.empty())
+      printed &= print(sanitised(file.string()) + ": valid, " + std::to_string(report.cases.size()) + " cases, " +
+                       report.status + "\n");
+  }
+  return exit_code({.unsaved = !printed, .wrong = !sound});
+}
+
+}  // namespace dpbench

@@ -1,0 +1,166 @@
+"""stored_test.py DPBENCH GOLDEN: compare, export and validate as a user calls them, on reports made from the golden file."""
+import copy
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+
+PROGRAM, GOLDEN = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+LEVELS = (0.99, 1.0, 1.01, 1.0, 1.002)  # of five launches
+
+
+def report(ddp_factor=1.0, run="20261121T063057Z-a1b2c3d-2xEPYC-5f3a"):
+    """The golden report's ok cases with five launches each; ddp's times multiplied."""
+    with open(GOLDEN, encoding="utf-8") as file:
+        made = json.load(file)
+    made["id"], made["status"] = run, "complete"
+    made["cases"] = [case for case in made["cases"] if case["status"] == "ok"]
+    for case in made["cases"]:
+        factor = ddp_factor if case["strategy"] == "ddp" else 1
+        template = case["launches"][0]
+        case["launches"] = []
+        for index, level in enumerate(LEVELS):
+            launch = copy.deepcopy(template)
+            launch["index"] = index
+            for rank in launch["ranks"]:
+                rank["samples_ns"] = [round(1e6 * factor * level)] * 3
+            case["launches"].append(launch)
+    return made
+
+
+class Stored(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="dpbench-stored-")
+        self.addCleanup(self.folder.cleanup)
+
+    def put(self, name, content):
+        path = os.path.join(self.folder.name, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    def dpbench(self, *words, code=0, **variables):
+        environment = {k: v for k, v in os.environ.items() if k != "GITHUB_ACTIONS"} | variables
+        done = subprocess.run([PROGRAM, *words], cwd=self.folder.name, env=environment, text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        if code == 2:
+            self.assertEqual(done.stdout, "")
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        return done
+
+    def runs(self, factor):
+        self.put("results/20261121T063057Z-a-m/run.json", report())
+        self.put("results/20261121T073057Z-b-m/run.json", report(factor))
+
+    def test_a_run_as_fast_as_before_passes(self):
+        self.runs(1.001)
+        said = self.dpbench("compare", "latest~1", "latest")
+        self.assertIn("2 same. Gate: passed", said.stdout)
+
+    def test_a_slower_run_turns_red(self):
+        self.runs(1.1)
+        said = self.dpbench("compare", "latest~1", "latest", code=1)
+        self.assertRegex(said.stdout, r"ddp/.*\+10\.0 % .*SLOWER")
+        self.assertIn("1 worse, 1 same. Gate: FAILED", said.stdout)
+        self.dpbench("compare", "latest~1", "latest", "--fail-on", "median:20%")
+        self.dpbench("compare", "latest~1", "latest", "--fail-on", "ratio-to-baseline:5%", code=1)
+
+    def test_an_unclear_run_is_exit_4_only_when_strict(self):
+        self.runs(1.045)
+        self.assertIn("inconclusive", self.dpbench("compare", "latest~1", "latest").stdout)
+        self.dpbench("compare", "latest~1", "latest", "--strict", code=4)
+
+    def test_output_is_one_document(self):
+        self.runs(1.1)
+        said = self.dpbench("compare", "latest~1", "latest", "-o", "json", code=1)
+        self.assertEqual(json.loads(said.stdout)["gate"], "failed")
+        said = self.dpbench("compare", "latest~1", "latest", "-o", "markdown", code=1)
+        self.assertTrue(said.stdout.startswith("| CASE |"), said.stdout)
+
+    def test_annotations_go_to_stderr_and_only_where_wanted(self):
+        self.runs(1.1)
+        gate = ("compare", "latest~1", "latest")
+        self.assertIn("::error title=dpbench SLOWER::ddp", self.dpbench(*gate, code=1, GITHUB_ACTIONS="true").stderr)
+        self.assertNotIn("::error", self.dpbench(*gate, code=1).stderr)
+        self.assertIn("::error", self.dpbench(*gate, "--annotations", "github", code=1).stderr)
+        self.assertNotIn("::error", self.dpbench(*gate, "--annotations", "none", code=1, GITHUB_ACTIONS="true").stderr)
+
+    def test_a_gate_file_rules_case_by_case(self):
+        self.runs(1.1)
+        gate = self.put("gate.json", {"fail_on": ["median:5%"], "cases": [{"match": "ddp/*", "fail_on": ["median:20%"]}]})
+        self.dpbench("compare", "latest~1", "latest", "--gate", gate)
+        self.dpbench("compare", "latest~1", "latest", "--gate", gate, "--fail-on", "median:5%", code=2)
+        self.dpbench("compare", "latest~1", "latest", "--gate", self.put("bad.json", "{"), code=2)
+
+    def test_a_baseline_that_was_never_saved_is_a_note_unless_required(self):
+        self.runs(1)
+        self.assertIn("--save-baseline main", self.dpbench("compare", "main", "latest").stderr)
+        self.dpbench("compare", "main", "latest", "--require-baseline", code=2)
+        self.dpbench("compare", "./main", "latest", code=2)
+        self.dpbench("compare", "main", "nothing", code=2)
+        self.put("results/baselines/main.json", report(0.8))
+        self.dpbench("compare", "main", "latest", code=1)
+
+    def test_unlike_machines_are_refused_by_name(self):
+        other = report()
+        other["env"]["cpu"]["model"] = "Other CPU"
+        base, new = self.put("base.json", report()), self.put("new.json", other)
+        self.assertIn("cpu.model is AMD EPYC in the base run, Other CPU in the new one", self.dpbench("compare", base, new, code=2).stderr)
+        self.dpbench("compare", base, new, "--allow-env-diff")
+        self.dpbench("compare", base, new, "--fail-on", "ratio-to-baseline:5%")
+
+    def test_bad_input_is_one_line_and_exit_2(self):
+        good = json.dumps(report())
+        bad = {"empty": "", "truncated": good[: len(good) // 2], "deep": "[" * 1000000, "nan": good.replace('"batch": 64', '"batch": NaN', 1),
+               "other": '{"context": {}, "benchmarks": []}', "newer": good.replace('"major": 1', '"major": 2'),
+               "twice": good.replace("{", '{"id": "x", "id": "y", ', 1)}
+        base = self.put("base.json", good)
+        for name, text in bad.items():
+            with self.subTest(name):
+                self.assertNotEqual(text, good)
+                file = self.put(name + ".json", text)
+                for words in (("compare", base, file), ("compare", file, base), ("export", file, "--to", "csv"), ("validate", file)):
+                    self.assertIn(name + ".json", self.dpbench(*words, code=2).stderr)
+        with open(self.put("bytes.json", ""), "wb") as file:
+            file.write(b'{"schema": "\xff\xfe"}')
+        self.dpbench("validate", "bytes.json", code=2)
+        for words in (("compare", base), ("compare",), ("compare", base, base, base), ("compare", base, base, "--fail-on", "x"),
+                      ("export", base), ("export", base, "--to", "pdf"), ("validate",), ("validate", "absent.json")):
+            self.dpbench(*words, code=2)
+
+    def test_no_case_in_common_is_an_error(self):
+        other = report()
+        for case in other["cases"]:
+            case["id"] += "/x=1"
+        self.dpbench("compare", self.put("a.json", report()), self.put("b.json", other), code=2)
+
+    def test_exports_are_read_by_their_readers(self):
+        file = self.put("run.json", report())
+        self.assertEqual(len(json.loads(self.dpbench("export", file, "--to", "gbench").stdout)["benchmarks"]), 10)
+        self.assertEqual(xml.fromstring(self.dpbench("export", GOLDEN, "--to", "junit").stdout).get("failures"), "1")
+        rows = list(csv.DictReader(io.StringIO(self.dpbench("export", GOLDEN, "--to", "csv").stdout)))
+        self.assertEqual([row["status"] for row in rows], ["ok", "ok", "wrong", "failed", "skipped", "interrupted"])
+        self.assertIn("| STRATEGY |", self.dpbench("export", file, "--to", "markdown").stdout)
+
+    def test_validate_works_the_figures_out_again(self):
+        self.assertIn("valid, 6 cases", self.dpbench("validate", GOLDEN).stdout)
+        with open(GOLDEN, encoding="utf-8") as file:
+            forged = json.load(file)
+        forged["cases"][1]["derived"]["speedup"] *= 2
+        said = self.dpbench("validate", self.put("forged.json", forged), GOLDEN, code=1)
+        self.assertIn("derived.speedup does not follow from the samples", said.stderr)
+        self.assertIn("valid", said.stdout)
+
+    def test_a_closed_stdout_is_said_by_the_exit_code(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([PROGRAM, "export", GOLDEN, "--to", "csv"], stdout=full, stderr=subprocess.PIPE, check=False)
+        self.assertEqual(done.returncode, 5)
+
+
+unittest.main(argv=sys.argv[:1])
