@@ -188,7 +188,7 @@ TEST(Text, CleansWhatARankWrote) {
 TEST(Text, SuggestsOnlyWhatIsNear) {
   EXPECT_EQ(nearest("mnist_mlp", {"random-linear", "mnist-mlp"}), "mnist-mlp");
   EXPECT_EQ(nearest("zzzzzz", {"random-linear", "mnist-mlp"}), "");
-  EXPECT_EQ(nearest("dpd", {"cpu", "gpu", "dp", "ddp"}), "dp");
+  EXPECT_EQ(nearest("dpd", {"cpu", "gpu", "ddp"}), "ddp");
 }
 
 }  // namespace

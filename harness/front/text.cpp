@@ -1,7 +1,6 @@
 #include "harness/front/text.h"
 
 #include <algorithm>
-#include <numeric>
 #include <sstream>
 
 namespace dpbench {
@@ -49,19 +48,20 @@ size_t escape_length(std::string_view text) {
   return std::min(end + 1, text.size());
 }
 
+// Insertions, deletions, replacements and swaps of neighbours, each counting one.
 size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+  std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i)
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        cost[i][j] = i + j;
+        continue;
+      }
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
     }
-  }
-  return row.back();
+  return cost[a.size()][b.size()];
 }
 
 }  // namespace
@@ -116,6 +116,7 @@ std::string one_line(std::string_view text, size_t limit) {
 }
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
+  if (word.size() > 100) return "";
   const std::string* best = nullptr;
   size_t smallest = std::max<size_t>(2, word.size() / 3) + 1;
   for (const auto& name : known) {

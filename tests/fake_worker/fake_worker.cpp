@@ -168,6 +168,7 @@ class Rank {
            ::signal(SIGTERM, SIG_IGN);
            deaf_ = true;
          }},
+        {"deaf-hang", [this] { ::signal(SIGTERM, SIG_IGN), forever(); }},
         {"flaky",
          [] {
            const std::string mark = variable("DPBENCH_RUN_DIR") + "/fake-mark";

@@ -1,0 +1,306 @@
+"""The program from outside: exit codes, what goes to stdout, what is left behind. Needs no torch: a fake worker answers.
+
+usage: cli_test.py DPBENCH FAKE_WORKER
+"""
+
+import csv
+import glob
+import io
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+DPBENCH, WORKER = (os.path.abspath(path) for path in sys.argv[1:3])
+
+
+def fault(name, timeout="1"):
+    return ["--strategy", "ddp", "--workload", "toy", "--cpus", "2", "--quick", "--timeout", timeout, "--no-baseline",
+            "--param", f"fault={name}", "--param", "rank=1"]
+
+
+def processes_of(directory):
+    """Living processes that were started for a run in this directory."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*/environ"):
+        try:
+            with open(path, "rb") as file:
+                marked = f"DPBENCH_CLI_TEST={directory}".encode() in file.read().split(b"\0")
+            with open(os.path.join(os.path.dirname(path), "stat")) as file:
+                state = file.read().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            continue
+        if marked and state != "Z":
+            found.append(path)
+    return found
+
+
+class Cli(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.directory = holder.name
+        self.variables = dict(os.environ, DPBENCH_WORKER=WORKER, DPBENCH_CLI_TEST=self.directory, TERM="dumb")
+        self.variables.pop("CUDA_VISIBLE_DEVICES", None)
+
+    def tearDown(self):
+        deadline = time.monotonic() + 2
+        while processes_of(self.directory) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertEqual(processes_of(self.directory), [], "processes are left")
+
+    def run_it(self, *words, code=0, **more):
+        done = subprocess.run([DPBENCH, *words], cwd=self.directory, env=self.variables, capture_output=True, text=True,
+                              timeout=60, **more)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def start(self, *words):
+        process = subprocess.Popen([DPBENCH, *words], cwd=self.directory, env=self.variables, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        return process
+
+    def wait_for_ranks(self, process, count):
+        deadline = time.monotonic() + 20
+        while len(processes_of(self.directory)) < count + 1:
+            self.assertIsNone(process.poll(), "it ended too soon")
+            self.assertLess(time.monotonic(), deadline, "the ranks never started")
+            time.sleep(0.02)
+        time.sleep(0.1)
+
+    def saved(self):
+        (path,) = glob.glob(self.directory + "/results/*/run.json")
+        with open(path) as file:
+            return json.load(file)
+
+    def refused(self, *words, code=2):
+        """One line on stderr, nothing on stdout, nothing written."""
+        done = self.run_it(*words, code=code)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertTrue(done.stderr.startswith("dpbench: "))
+        self.assertFalse(glob.glob(self.directory + "/results/*"))
+        return done.stderr
+
+    def test_no_arguments_print_a_table_and_save_a_report(self):
+        done = self.run_it()
+        self.assertIn("STRATEGY  WORLD", done.stdout)
+        self.assertIn("run.json", done.stderr)
+        report = self.saved()
+        self.assertEqual(report["status"], "complete")
+        self.assertEqual({case["world"] for case in report["cases"]}, {1, 2})
+        self.assertTrue(report["config"]["quick"])
+
+    def test_json_on_stdout_is_the_saved_document(self):
+        done = self.run_it("-o", "json", "--workload", "toy", "--quick")
+        self.assertEqual(json.loads(done.stdout), self.saved())
+
+    def test_csv_on_stdout_has_a_row_a_case(self):
+        rows = list(csv.DictReader(io.StringIO(self.run_it("-o", "csv", "--workload", "toy", "--quick", "--cpus", "1,2").stdout)))
+        self.assertEqual([row["strategy"] for row in rows], ["cpu", "ddp", "ddp"])
+
+    def test_none_prints_nothing_and_quiet_says_nothing(self):
+        done = self.run_it("-o", "none", "-q", "--workload", "toy", "--quick")
+        self.assertEqual((done.stdout, done.stderr), ("", ""))
+        self.assertEqual(self.saved()["status"], "complete")
+
+    def test_a_dry_run_runs_and_writes_nothing(self):
+        self.variables["DPBENCH_WORKER"] = WORKER
+        done = self.run_it("-n", "-o", "json", "--cpus", "1,2")
+        self.assertEqual(len(json.loads(done.stdout)["cases"]), 6)
+        self.assertEqual(os.listdir(self.directory), [])
+
+    def test_a_configuration_file_does_what_flags_do(self):
+        with open(self.directory + "/ci.toml", "w") as file:
+            file.write('strategy = ["ddp"]\nworkload = "toy"\ncpus = [2]\nquick = true\n')
+        self.run_it("--config", "ci.toml")
+        self.assertEqual([case["strategy"] for case in self.saved()["cases"]], ["cpu", "ddp"])
+
+    def test_mistakes_are_one_line_and_exit_2(self):
+        os.makedirs(self.directory + "/other")
+        open(self.directory + "/file", "w").close()
+        for words, said in [(["--strategy", "dpd"], "'ddp'"), (["--workload", "toi"], "'toy'"), (["--backend", "shn"], "'shm'"),
+                            (["--stratgy", "ddp"], "'--strategy'"), (["--cpus", "0"], "1 to 1024"), (["--cpus", "1025"], "1 to 1024"),
+                            (["--strategy", "ddp", "--scaling", "strong", "--batch", "2", "--cpus", "3"], "--batch 2"),
+                            (["--filter", "nothing-like-it"], "nothing matched"), (["--data", "absent"], "absent"),
+                            (["--config", "absent.toml"], "absent.toml"), (["--out", "file"], "file"), (["--out", "file/below"], "file"),
+                            (["--plugin", "x.so"], "./x.so"), (["--plugin", "./x.so"], "no such file"),
+                            (["frobnicate"], "commands"), (["list", "dpp"], "'ddp'")]:
+            with self.subTest(words=words):
+                self.assertIn(said, self.refused(*words))
+
+    def test_missing_gpus_exit_77_and_name_the_way_on(self):
+        self.assertIn("--cpus 2", self.refused("--gpus", "2", code=77))
+        self.assertIn("gpu", self.refused("--strategy", "gpu", "--cpus", "1", code=77))
+        self.assertIn("this is a fake", self.refused("--backend", "nccl", code=77))
+
+    def test_a_plugin_that_others_can_change_is_refused(self):
+        path = self.directory + "/x.so"
+        open(path, "w").close()
+        os.chmod(path, 0o666)
+        self.assertIn("others may write", self.refused("--plugin", "./x.so"))
+
+    def test_a_plugin_is_asked_for_its_catalogue(self):
+        open(self.directory + "/mine.so", "w").close()
+        open(self.directory + "/broken.so", "w").close()
+        self.run_it("--plugin", "./mine.so", "-n")
+        self.assertIn("cannot load it", self.refused("--plugin", "./broken.so"))
+
+    def test_a_users_mistake_seen_by_the_worker_leaves_nothing(self):
+        self.assertIn("fault 'usage' is no fault", self.refused("-q", *fault("usage")))
+
+    def test_faults_exit_3_and_name_rank_and_cause(self):
+        for name, said in [("kill", "signal 9 (SIGKILL)"), ("exit7", "exit code 7"), ("exit0", "left early"), ("stop", "rank 1 is stopped"),
+                           ("echo", "signal 9"), ("nan", "not a number"), ("oom", "out of memory"), ("init-exit", "exit code 9")]:
+            with self.subTest(fault=name):
+                out = f"{self.directory}/{name}"
+                done = self.run_it("--out", out, *fault(f"none,{name}"), "-o", "json", code=3)
+                cases = {case["params"].get("fault", "none"): case for case in json.loads(done.stdout)["cases"]}
+                self.assertEqual(cases["none"]["status"], "ok", "the other cases still run")
+                self.assertEqual(cases[name]["status"], "failed")
+                self.assertIn(said, cases[name]["reason"])
+                self.assertIn(said, done.stderr)
+
+    def test_last_words_are_kept_without_escapes(self):
+        self.run_it(*fault("kill"), code=3)
+        (case,) = self.saved()["cases"]
+        self.assertIn("about to die", case["reason"])
+        (log,) = glob.glob(self.directory + "/results/*/logs/*/rank1.log")
+        with open(log, "rb") as file:
+            self.assertIn(b"\x1b[31m", file.read())
+
+    def test_a_flaky_case_passes_with_a_retry(self):
+        self.run_it(*fault("flaky"), code=3)
+        self.run_it(*fault("flaky"), "--retries", "1", "--out", "again")
+        (path,) = glob.glob(self.directory + "/again/*/run.json")
+        with open(path) as file:
+            (case,) = json.load(file)["cases"]
+        self.assertEqual(case["status"], "ok")
+        self.assertIn("exit code 4", " ".join(case["warnings"]))
+
+    def test_a_failed_check_exits_1(self):
+        self.run_it("--param", "ddp.fault=wrong", "--param", "ddp.rank=0", "--strategy", "ddp", "--workload", "toy", "--cpus", "2", "--quick", code=1)
+
+    def test_what_ranks_leave_behind_is_ended(self):
+        self.run_it(*fault("orphan"))
+
+    def test_signals_end_a_run_and_keep_its_report(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(signal=number):
+                out = f"{self.directory}/{number}"
+                process = self.start("--out", out, *fault("hang", "30"), "-o", "json")
+                self.wait_for_ranks(process, 2)
+                process.send_signal(number)
+                text, _ = process.communicate(timeout=20)
+                self.assertEqual(process.returncode, 128 + number)
+                self.assertEqual(json.loads(text)["status"], "interrupted")
+                (path,) = glob.glob(out + "/*/run.json")
+                with open(path) as file:
+                    self.assertEqual(json.load(file)["cases"][0]["status"], "interrupted")
+
+    def test_a_second_interrupt_does_not_wait(self):
+        process = self.start(*fault("deaf-hang", "30"))
+        self.wait_for_ranks(process, 2)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        self.assertEqual(process.returncode, 130)
+
+    def test_killing_the_front_leaves_no_rank_and_the_next_run_cleans_up(self):
+        self.variables["TMPDIR"] = self.directory
+        process = self.start(*fault("hang", "30"))
+        self.wait_for_ranks(process, 2)
+        mine = [path for parent in ("/dev/shm", self.directory) for path in glob.glob(f"{parent}/dpbench-{os.getuid()}-*")]
+        process.kill()
+        process.communicate(timeout=20)
+        deadline = time.monotonic() + 3
+        while processes_of(self.directory) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertEqual(processes_of(self.directory), [])
+        self.assertTrue(self.saved()["status"] == "interrupted")
+        self.assertTrue(mine)
+        self.run_it("--workload", "toy", "--quick", "--out", "again")
+        left = {path for path in mine if os.path.exists(path)}
+        # Runs of other people may live beside this one; ours is dead and must be gone.
+        self.assertTrue(len(left) < len(mine))
+
+    def test_a_closed_stdout_is_exit_5_and_the_report_is_saved(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run([DPBENCH, "--workload", "toy", "--quick"], cwd=self.directory, env=self.variables, stdout=writer,
+                              stderr=subprocess.PIPE, timeout=60)
+        os.close(writer)
+        self.assertEqual(done.returncode, 5)
+        self.assertEqual(self.saved()["status"], "complete")
+
+    def test_a_full_stdout_is_exit_5(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([DPBENCH, "--help"], env=self.variables, stdout=full, stderr=subprocess.PIPE, timeout=60)
+        self.assertEqual(done.returncode, 5)
+
+    def test_no_descriptors_at_all_are_survived(self):
+        done = subprocess.run(["sh", "-c", f'exec "{DPBENCH}" --workload toy --quick <&- >&- 2>&-'], cwd=self.directory,
+                              env=self.variables, timeout=60)
+        self.assertIn(done.returncode, (0, 5))
+        self.assertEqual(self.saved()["status"], "complete")
+
+    def test_runs_side_by_side_get_directories_of_their_own(self):
+        runs = [self.start("--workload", "toy", "--quick", "-o", "none") for _ in range(4)]
+        for run in runs:
+            run.communicate(timeout=60)
+            self.assertEqual(run.returncode, 0)
+        paths = glob.glob(self.directory + "/results/*/run.json")
+        self.assertEqual(len(paths), 4)
+        for path in paths:
+            with open(path) as file:
+                self.assertEqual(json.load(file)["status"], "complete")
+
+    def test_a_terminal_gets_one_moving_line_and_colours(self):
+        self.variables["TERM"] = "xterm"
+        for no_color, coloured in (("", True), ("1", False)):
+            self.variables["NO_COLOR"] = no_color
+            ours, theirs = pty.openpty()
+            subprocess.run([DPBENCH, "--workload", "toy", "--quick", "--out", f"r{no_color}"], cwd=self.directory, env=self.variables,
+                           stdout=theirs, stderr=theirs, timeout=60, check=True)
+            os.close(theirs)
+            text = b""
+            try:
+                while True:
+                    text += os.read(ours, 65536)
+            except OSError:
+                pass
+            os.close(ours)
+            self.assertIn(b"\r\x1b[K", text)
+            self.assertEqual(b"\x1b[32mok" in text, coloured)
+
+    def test_plain_progress_is_a_line_a_case(self):
+        done = self.run_it("--workload", "toy", "--quick", "--cpus", "2")
+        self.assertEqual(len(re.findall(r"^\d/2 · ", done.stderr, re.M)), 2, done.stderr)
+        self.assertNotIn("\x1b", done.stderr)
+
+    def test_list_shows_what_there_is(self):
+        self.assertIn("ddp", self.run_it("list").stdout)
+        self.assertIn("DEFAULT", self.run_it("list", "ddp").stdout)
+        self.assertIn("this is a fake", self.run_it("list", "backends").stdout)
+
+    def test_doctor_names_what_is_missing(self):
+        self.run_it("doctor")
+        self.variables["DPBENCH_WORKER"] = "/nowhere/dpbench-worker"
+        self.assertIn("cmake --build", self.run_it("doctor", code=2).stdout)
+        self.assertIn("DPBENCH_WORKER", self.refused("--cpus", "1"))
+
+    def test_env_is_json_when_asked(self):
+        self.assertIn("fingerprint", json.loads(self.run_it("env", "-o", "json").stdout))
+
+
+if __name__ == "__main__":
+    program = unittest.main(argv=[sys.argv[0], *sys.argv[3:]], exit=False)
+    sys.exit(0 if program.result.testsRun and program.result.wasSuccessful() else 1)

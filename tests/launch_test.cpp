@@ -1,0 +1,333 @@
+// Who is to blame when a case fails, what is left behind, and what a worker that misbehaves can do: nothing.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "harness/front/launcher.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace {
+
+namespace fs = std::filesystem;
+using Kind = CaseOutcome::Kind;
+
+constexpr double kTimeout = 2;
+int killed_by(int signal) { return signal; }  // as waitpid encodes them
+int exited_with(int code) { return code << 8; }
+
+std::string failed(int rank, const std::string& kind, const std::string& reason) {
+  return Json({{"event", "failed"}, {"case", "c"}, {"rank", rank}, {"kind", kind}, {"reason", reason}}).dump();
+}
+
+std::string ran(int rank) {
+  RankRecord record;
+  record.rank = rank;
+  return Json({{"event", "ran"}, {"case", "c"}, {"record", to_json(record)}, {"checks", Json::array()}}).dump();
+}
+
+CaseWatch watch_of(int ranks) { return CaseWatch("c", "ran", ranks, kTimeout, true, 0); }
+
+void expect_says(const std::string& text, const std::vector<std::string>& words) {
+  for (const auto& word : words) EXPECT_NE(text.find(word), std::string::npos) << word << " in: " << text;
+}
+
+TEST(CaseWatch, RunsUntilEveryRankHasAnswered) {
+  CaseWatch watch = watch_of(2);
+  EXPECT_FALSE(watch.verdict(0));
+  watch.on_line(1, ran(1), 0.1);
+  EXPECT_FALSE(watch.verdict(0.1));
+  watch.on_line(0, ran(0), 0.2);
+  const auto outcome = watch.verdict(0.2);
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->kind, Kind::ran);
+  EXPECT_EQ(outcome->ranks.size(), 2u);
+}
+
+TEST(CaseWatch, ASignalExplainsTheEchoesThatCameBefore) {
+  CaseWatch watch = watch_of(3);
+  watch.on_line(0, failed(0, "failure", "[..] Connection reset by peer"), 1.0);
+  EXPECT_FALSE(watch.verdict(1.1)) << "there may be more to learn";
+  watch.on_death(2, killed_by(SIGKILL), 1.2);
+  watch.on_death(1, killed_by(SIGABRT), 1.2);
+  const auto outcome = watch.verdict(1.2);
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->culprit, 2);
+  expect_says(outcome->reason, {"rank 2", "signal 9 (SIGKILL)"});
+}
+
+TEST(CaseWatch, AnEchoAloneIsReportedAfterTheGrace) {
+  CaseWatch watch = watch_of(2);
+  watch.on_line(1, failed(1, "failure", "timeout in the store"), 1.0);
+  EXPECT_FALSE(watch.verdict(1.2));
+  ASSERT_TRUE(watch.verdict(1.31));
+  expect_says(watch.verdict(1.31)->reason, {"rank 1", "timeout in the store"});
+}
+
+TEST(CaseWatch, ADiagnosisOutweighsTheAbortThatFollowsIt) {
+  CaseWatch watch = watch_of(2);
+  watch.on_death(0, killed_by(SIGABRT), 1.0);
+  watch.on_line(1, failed(1, "nan", "gradient of n.1.weight at 3"), 1.1);
+  expect_says(watch.verdict(1.1)->reason, {"not a number", "rank 1", "n.1.weight"});
+}
+
+TEST(CaseWatch, AmongEqualsTheFirstIsTheCause) {
+  CaseWatch watch = watch_of(2);
+  watch.on_death(1, killed_by(SIGSEGV), 1.0);
+  watch.on_death(0, killed_by(SIGKILL), 1.1);
+  EXPECT_EQ(watch.verdict(1.1)->culprit, 1);
+}
+
+TEST(CaseWatch, LeavingEarlyIsAFailureAtAStep) {
+  CaseWatch watch = watch_of(2);
+  watch.on_states({{.step = 4, .beat = 9}, {.step = 3, .beat = 8}}, 0.5);
+  watch.on_death(1, exited_with(0), 1.0);
+  expect_says(watch.verdict(1.4)->reason, {"rank 1", "left early", "exit code 0", "step 3"});
+}
+
+TEST(CaseWatch, AnExitCodeIsNotLost) {
+  CaseWatch watch = watch_of(1);
+  watch.on_death(0, exited_with(7), 1.0);
+  expect_says(watch.verdict(1.0)->reason, {"exit code 7"});
+}
+
+TEST(CaseWatch, ARankThatExplainedItselfIsNotBlamedForDying) {
+  CaseWatch watch = watch_of(1);
+  watch.on_line(0, failed(0, "oom", "asked for 3 GiB"), 1.0);
+  watch.on_death(0, killed_by(SIGKILL), 1.0);
+  expect_says(watch.verdict(1.0)->reason, {"out of memory", "3 GiB"});
+}
+
+TEST(CaseWatch, NamesTheStuckRankNotTheWaiters) {
+  CaseWatch watch = watch_of(3);
+  watch.on_states({{.step = 5, .beat = 20}, {.step = 5, .beat = 18}, {.step = 5, .beat = 20}}, 1.0);
+  EXPECT_FALSE(watch.verdict(2.9));
+  const auto outcome = watch.verdict(3.0);
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->culprit, 1);
+  expect_says(outcome->reason, {"no rank made progress for 2 s", "rank 1 is stuck at step 5"});
+}
+
+TEST(CaseWatch, AStoppedRankIsTheStuckOneEvenWhenItIsAhead) {
+  CaseWatch watch = watch_of(2);
+  watch.on_states({{.step = 5, .beat = 20}, {.step = 6, .beat = 22, .stopped = true}}, 0);
+  expect_says(watch.verdict(2)->reason, {"rank 1 is stopped"});
+}
+
+TEST(CaseWatch, SlowIsNotStuck) {
+  CaseWatch watch = watch_of(2);
+  for (int tick = 1; tick < 20; ++tick) {
+    watch.on_states({{.step = 0, .beat = 0}, {.step = 0, .beat = tick}}, tick * 1.9);
+    EXPECT_FALSE(watch.verdict(tick * 1.9 + 1.8));
+  }
+}
+
+TEST(CaseWatch, ARankThatHasAnsweredIsNeverTheStuckOne) {
+  CaseWatch watch = watch_of(2);
+  watch.on_states({{.step = 1, .beat = 1}, {.step = 9, .beat = 9}}, 0);
+  watch.on_line(0, ran(0), 0.5);
+  EXPECT_EQ(watch.verdict(2.5)->culprit, 1);
+}
+
+TEST(CaseWatch, SaysWhoNeverJoined) {
+  CaseWatch watch("c", "ran", 3, kTimeout, false, 0);
+  for (const int rank : {0, 2}) watch.on_line(rank, R"({"event":"ready","rank":0,"pid":1,"torch":"2"})", 0.5);
+  const auto outcome = watch.verdict(2.5);
+  ASSERT_TRUE(outcome);
+  EXPECT_TRUE(outcome->never_started);
+  expect_says(outcome->reason, {"2 of 3 ranks joined", "missing 1"});
+}
+
+TEST(CaseWatch, WhatIsNotTheProtocolIsAFailure) {
+  for (const std::string line :
+       {"", "hello", "{}", "[1]", R"({"event":"ran","case":"another"})", R"({"event":"ran","case":"c","record":{}})",
+        R"({"event":"checked","case":"c","checks":[]})", R"({"event":7,"case":"c"})", "{\"event\":\"\xFF\"}"}) {
+    CaseWatch watch = watch_of(1);
+    watch.on_line(0, line, 1.0);
+    ASSERT_TRUE(watch.verdict(2)) << line;
+    expect_says(watch.verdict(2)->reason, {"not the protocol"});
+  }
+}
+
+TEST(CaseWatch, ReasonsCarryNoControlCharacters) {
+  CaseWatch watch = watch_of(1);
+  watch.on_line(0, failed(0, "failure", "\x1B[31mred\a"), 1.0);
+  EXPECT_EQ(watch.verdict(2)->reason.find_first_of("\x1B\a"), std::string::npos);
+}
+
+TEST(CaseWatch, AUsersMistakeKeepsItsKind) {
+  CaseWatch watch = watch_of(1);
+  watch.on_line(0, failed(0, "usage", "images: magic number 7"), 1.0);
+  EXPECT_EQ(watch.verdict(2)->kind, Kind::usage);
+  EXPECT_EQ(watch.verdict(2)->reason, "images: magic number 7");
+}
+
+class Here : public testing::Test {
+ protected:
+  Here() { fs::create_directories(root_); }
+  ~Here() override { fs::remove_all(root_); }
+  const fs::path root_ = fs::path(testing::TempDir()) / ("dpbench_launch_" + std::to_string(::getpid()));
+};
+
+class ScratchTest : public Here {};
+
+TEST_F(ScratchTest, IsPrivateAndGoneAtTheEnd) {
+  fs::path path;
+  {
+    const Scratch scratch({root_});
+    path = scratch.path();
+    struct stat state {};
+    ASSERT_EQ(::stat(path.c_str(), &state), 0);
+    EXPECT_EQ(state.st_mode & 0777, 0700u);
+    std::ofstream(path / "store") << "x";
+  }
+  EXPECT_FALSE(fs::exists(path));
+  EXPECT_TRUE(fs::is_empty(root_));
+}
+
+TEST_F(ScratchTest, LeftoversOfDeadRunsGoAndThoseOfLiveOnesStay) {
+  const fs::path dead = root_ / ("dpbench-" + std::to_string(::getuid()) + "-dead00");
+  fs::create_directories(dead / "segments");
+  std::ofstream(dead / "segments" / "one") << "x";
+  fs::create_directories(root_ / "somebody-elses");
+  const Scratch live({root_});
+  const Scratch second({root_});
+  EXPECT_FALSE(fs::exists(dead));
+  EXPECT_TRUE(fs::exists(live.path()));
+  EXPECT_TRUE(fs::exists(second.path()));
+  EXPECT_TRUE(fs::exists(root_ / "somebody-elses"));
+}
+
+TEST_F(ScratchTest, CleaningFollowsNoLink) {
+  fs::create_directories(root_ / "treasure");
+  fs::create_directory_symlink(root_ / "treasure", root_ / ("dpbench-" + std::to_string(::getuid()) + "-link00"));
+  EXPECT_EQ(Scratch::clean(root_), 0);
+  EXPECT_TRUE(fs::exists(root_ / "treasure"));
+}
+
+TEST_F(ScratchTest, ForgetsAGroupButNotTheRest) {
+  const Scratch scratch({root_});
+  for (const char* name : {"store", "group1-cpu-segment", "rows"}) std::ofstream(scratch.path() / name) << "x";
+  scratch.forget_group("group1-cpu");
+  EXPECT_FALSE(fs::exists(scratch.path() / "store"));
+  EXPECT_FALSE(fs::exists(scratch.path() / "group1-cpu-segment"));
+  EXPECT_TRUE(fs::exists(scratch.path() / "rows"));
+}
+
+// Real processes: the fake worker does what --param fault says.
+class Workers : public Here {
+ protected:
+  CaseSpec spec(int ranks, const std::string& fault, int rank = 0) {
+    CaseSpec one;
+    one.strategy = "ddp";
+    one.workload = "toy";
+    one.world = one.processes = ranks;
+    one.backend = "shm";
+    one.params = {{"fault", fault}, {"rank", std::to_string(rank)}};
+    one.id = case_id(one);
+    return one;
+  }
+
+  CaseOutcome run(const CaseSpec& one) {
+    return launcher_.run(one, {{"do", "run"}, {"sampling", to_json(Sampling{})}, {"launch", 0}, {"check", false}},
+                         "ran");
+  }
+
+  std::string reason(const std::string& fault) {
+    const CaseOutcome outcome = run(spec(3, fault, 2));
+    EXPECT_EQ(outcome.kind, Kind::failed) << fault;
+    EXPECT_EQ(outcome.culprit, 2) << fault << ": " << outcome.reason;
+    return outcome.reason;
+  }
+
+  void TearDown() override {
+    launcher_.end_group();
+    EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a process is left";
+    EXPECT_EQ(errno, ECHILD);
+  }
+
+  Signals signals_;
+  Scratch scratch_{{root_}};
+  Launcher launcher_{
+      {.program = DPBENCH_FAKE_WORKER, .plugins = {}, .cpus = {0, 1}, .timeout_s = 1, .logs = root_ / "logs"},
+      scratch_,
+      signals_,
+      [](const std::string&) {}};
+};
+
+TEST_F(Workers, RunManyCasesInOneGroup) {
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(run(spec(3, "none")).kind, Kind::ran);
+  EXPECT_TRUE(launcher_.end_group().empty());
+  EXPECT_FALSE(fs::exists(root_ / "logs" / "group2-cpu-x3-shm"));
+  EXPECT_TRUE(fs::is_empty(root_ / "logs")) << "nothing was printed, so no log is kept";
+}
+
+TEST_F(Workers, DeathsAreNamedWithTheirCause) {
+  expect_says(reason("kill"), {"rank 2", "signal 9", "about to die"});
+  expect_says(reason("segv"), {"SIGSEGV"});
+  expect_says(reason("abort"), {"SIGABRT"});
+  expect_says(reason("exit0"), {"left early"});
+  expect_says(reason("exit7"), {"exit code 7"});
+  expect_says(reason("echo"), {"signal 9"});
+  EXPECT_EQ(run(spec(3, "none")).kind, Kind::ran) << "a fresh group goes on";
+}
+
+TEST_F(Workers, HangsEndAfterTheTimeout) {
+  expect_says(reason("stop"), {"rank 2 is stopped", "1 s"});
+  expect_says(reason("init-hang"), {"2 of 3 ranks joined, missing 2"});
+  EXPECT_EQ(run(spec(2, "hang")).kind, Kind::failed);
+}
+
+TEST_F(Workers, SlowOnesAreWaitedFor) { EXPECT_EQ(run(spec(2, "slow")).kind, Kind::ran); }
+
+TEST_F(Workers, FloodsAndNonsenseEndTheCase) {
+  expect_says(reason("flood"), {"64 MiB"});
+  expect_says(reason("chatter"), {"64 MiB"});
+  expect_says(reason("nonsense"), {"not the protocol"});
+  expect_says(reason("other-case"), {"not the protocol"});
+  for (const auto& entry : fs::recursive_directory_iterator(root_ / "logs"))
+    EXPECT_TRUE(entry.is_directory() || entry.file_size() <= 64u << 20) << entry.path();
+}
+
+TEST_F(Workers, WhoDoesNotLeaveIsKilledAndSaid) {
+  EXPECT_EQ(run(spec(2, "deaf", 1)).kind, Kind::ran);
+  const auto complaints = launcher_.end_group();
+  ASSERT_EQ(complaints.size(), 1u);
+  expect_says(complaints[0], {"rank 1", "did not leave"});
+}
+
+TEST_F(Workers, ABadEndAfterGoodCasesIsSaid) {
+  EXPECT_EQ(run(spec(2, "bad-end", 1)).kind, Kind::ran);
+  const auto complaints = launcher_.end_group();
+  ASSERT_EQ(complaints.size(), 1u);
+  expect_says(complaints[0], {"rank 1", "exit code 5"});
+}
+
+TEST_F(Workers, ASignalInterruptsTheCase) {
+  std::thread sender([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ::kill(::getpid(), SIGTERM);
+  });
+  const CaseOutcome outcome = run(spec(2, "hang"));
+  sender.join();
+  EXPECT_EQ(outcome.kind, Kind::interrupted);
+  EXPECT_EQ(outcome.signal, SIGTERM);
+}
+
+TEST_F(Workers, AProgramThatIsNotThereIsRefused) {
+  Launcher launcher(
+      {.program = "/nowhere/dpbench-worker", .plugins = {}, .cpus = {}, .timeout_s = 1, .logs = root_ / "logs"},
+      scratch_, signals_, [](const std::string&) {});
+  EXPECT_THROW(launcher.run(spec(1, "none"), {{"do", "run"}}, "ran"), UsageError);
+}
+
+}  // namespace
+}  // namespace dpbench
