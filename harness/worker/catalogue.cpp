@@ -1,0 +1,65 @@
+#include "harness/worker/catalogue.h"
+
+#include <torch/headeronly/version.h>
+
+#include "harness/worker/cuda.h"
+#include "strategies/comm/backend.h"
+#include "strategies/strategy.h"
+
+namespace dpbench {
+namespace {
+
+constexpr const char* parallelism_names[] = {"single", "replicas", "ranks"};
+constexpr const char* gradient_names[] = {"gathered", "mean_of_means", "global_mean", "sum"};
+constexpr const char* buffers_names[] = {"first_replica", "rank0", "local", "synchronised", "unchanged"};
+
+Json describe(const StrategyInfo& info) {
+  Json params = Json::array();
+  for (const ParamInfo& param : info.params)
+    params.push_back({{"name", param.name}, {"default", param.fallback}, {"summary", param.summary}});
+  return {{"name", info.name},
+          {"summary", info.summary},
+          {"parallelism", parallelism_names[static_cast<int>(info.parallelism)]},
+          {"gradient", gradient_names[static_cast<int>(info.gradient)]},
+          {"buffers", buffers_names[static_cast<int>(info.buffers)]},
+          {"cpu", info.cpu},
+          {"cuda", info.cuda},
+          {"params", params}};
+}
+
+Json describe(const WorkloadInfo& info) {
+  return {{"name", info.name},
+          {"summary", info.summary},
+          {"scaling", info.scaling == Scaling::strong ? "strong" : "weak"},
+          {"batch", info.batch},
+          {"probe", info.probe}};
+}
+
+Json describe(const BackendInfo& info) {
+  return {{"name", info.name},     {"summary", info.summary},
+          {"cpu", info.cpu},       {"cuda", info.cuda},
+          {"threads", info.threads}, {"several_hosts", info.several_hosts},
+          {"shares_device", info.shares_device}};
+}
+
+template <class Info>
+Json describe_all(const Registry<Info>& registry) {
+  Json all = Json::array();
+  for (const Info& info : registry.all()) all.push_back(describe(info));
+  return all;
+}
+
+}  // namespace
+
+Json catalogue() {
+  Json not_built = Json::array();
+  if (const std::string reason = load_cuda(); !reason.empty())
+    not_built.push_back({{"kind", "backend"}, {"name", "nccl"}, {"reason", reason}});
+  return {{"torch", DPBENCH_TEXT(TORCH_VERSION_MAJOR) "." DPBENCH_TEXT(TORCH_VERSION_MINOR) "." DPBENCH_TEXT(TORCH_VERSION_PATCH)},
+          {"strategies", describe_all(strategy_registry())},
+          {"workloads", describe_all(workload_registry())},
+          {"backends", describe_all(backend_registry())},
+          {"not_built", not_built}};
+}
+
+}  // namespace dpbench

@@ -1,0 +1,72 @@
+#include "harness/worker/group.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/cuda.h>
+
+#include "strategies/comm/backend.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace {
+
+// A file in the run's private directory: nothing listens anywhere.
+c10::intrusive_ptr<c10d::Store> make_store(const Variables& variables) {
+  if (variables.world == 1) return c10::make_intrusive<c10d::HashStore>();
+  auto file = c10::make_intrusive<c10d::FileStore>(variables.run_dir + "/" + variables.group + ".store", variables.world);
+  file->setTimeout(variables.timeout);
+  return c10::make_intrusive<c10d::PrefixStore>(variables.group, file);
+}
+
+at::Device device_at(const std::string& kind, int index, bool oversubscribe) {
+  if (kind == "cpu") return at::kCPU;
+  const auto count = static_cast<int>(torch::cuda::device_count());
+  if (count == 0) throw Unavailable("LibTorch sees no CUDA device");
+  if (index >= count && !oversubscribe)
+    throw Unavailable("there is no cuda:" + std::to_string(index) + ", only " + std::to_string(count) + " devices");
+  return {at::kCUDA, static_cast<at::DeviceIndex>(index % count)};
+}
+
+}  // namespace
+
+Group::Group(const Variables& variables) : variables_(variables), store_(make_store(variables)) {
+  if (variables.backend == "none") {
+    check(variables.world == 1, "several ranks need a backend");
+    return;
+  }
+  group_ = make_process_group(variables.backend,
+                              {.store = c10::make_intrusive<c10d::PrefixStore>("backend", store_),
+                               .rank = variables.rank,
+                               .world = variables.world,
+                               .local_rank = variables.local_rank,
+                               .local_world = variables.local_world,
+                               .device = device_at(variables.device, variables.local_rank, /*oversubscribe=*/true),
+                               .timeout = variables.timeout,
+                               .directory = variables.run_dir});
+}
+
+Group::~Group() = default;
+
+std::vector<at::Device> Group::devices(int count, bool oversubscribe) const {
+  if (variables_.world > 1) return {device_at(variables_.device, variables_.local_rank, oversubscribe)};
+  std::vector<at::Device> devices;
+  for (int i = 0; i < count; ++i) devices.push_back(device_at(variables_.device, i, oversubscribe));
+  return devices;
+}
+
+void Group::barrier() const {
+  // The backend's own: ProcessGroup::barrier of 2.11 keeps a static tensor that threads would share.
+  if (group_) group_->getDefaultBackend()->barrier()->wait();
+}
+
+int64_t Group::agree(int64_t value) const {
+  if (!group_) return value;
+  const auto device = device_at(variables_.device, variables_.local_rank, /*oversubscribe=*/true);
+  std::vector<at::Tensor> box = {at::full({1}, value, at::TensorOptions().dtype(at::kLong).device(device))};
+  group_->getDefaultBackend()->broadcast(box)->wait();
+  return box[0].item<int64_t>();
+}
+
+}  // namespace dpbench

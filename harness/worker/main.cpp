@@ -1,0 +1,63 @@
+// dpbench-worker: one rank of a launch. Started by dpbench; by hand only for --catalogue.
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include <csignal>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "harness/worker/catalogue.h"
+#include "harness/worker/cuda.h"
+#include "harness/worker/plugins.h"
+#include "harness/worker/serve.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace {
+
+// A worker never outlives the front, whatever kills that.
+void die_with_parent() {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() == 1) _exit(3);
+}
+
+int print_catalogue(const std::vector<std::string>& arguments) {
+  for (size_t i = 1; i + 1 < arguments.size(); i += 2) {
+    if (arguments[i] != "--plugin") throw UsageError("unknown argument '" + arguments[i] + "'");
+    load_plugin(arguments[i + 1]);
+  }
+  std::puts(catalogue().dump(1).c_str());
+  return 0;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  if (!arguments.empty() && arguments[0] == "--catalogue") return print_catalogue(arguments);
+  if (!arguments.empty())
+    throw UsageError("usage: dpbench-worker --catalogue [--plugin FILE]...; otherwise dpbench starts it");
+  const Variables variables = read_variables();
+  if (variables.channel >= 0) die_with_parent();
+  if (variables.device == "cuda")
+    if (const std::string reason = load_cuda(); !reason.empty()) throw Unavailable("no CUDA: " + reason);
+  return serve(variables);
+}
+
+}  // namespace
+}  // namespace dpbench
+
+int main(int argc, char** argv) {
+  try {
+    return dpbench::run({argv + 1, argv + argc});
+  } catch (const dpbench::UsageError& error) {
+    std::fprintf(stderr, "dpbench-worker: %s\n", error.what());
+    return 2;
+  } catch (const dpbench::Unavailable& error) {
+    std::fprintf(stderr, "dpbench-worker: %s\n", error.what());
+    return 77;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "dpbench-worker: %s\n", error.what());
+    return 3;
+  }
+}

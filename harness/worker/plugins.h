@@ -1,0 +1,11 @@
+// A stranger's shared library: its strategies, workloads and backends register themselves when it is loaded. It runs code.
+#pragma once
+
+#include <string>
+
+namespace dpbench {
+
+// Throws UsageError unless `file` is an absolute path, not writable by others, built for this dpbench and this LibTorch.
+void load_plugin(const std::string& file);
+
+}  // namespace dpbench

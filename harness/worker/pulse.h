@@ -1,0 +1,28 @@
+// This rank's sign of life: a page shared with the front, which names whoever stops moving.
+#pragma once
+
+#include <string>
+
+#include "harness/report/protocol.h"
+
+namespace dpbench {
+
+class Pulse {
+ public:
+  // No file: the signs go nowhere.
+  Pulse(const std::string& file, int rank);
+  ~Pulse();
+  Pulse(const Pulse&) = delete;
+  Pulse& operator=(const Pulse&) = delete;
+
+  void step() { mine_->step.fetch_add(1, std::memory_order_relaxed); }
+  void beat() { mine_->beat.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  void* mapping_ = nullptr;
+  size_t bytes_ = 0;
+  Progress nowhere_;
+  Progress* mine_ = &nowhere_;
+};
+
+}  // namespace dpbench

@@ -1,0 +1,58 @@
+#include "harness/worker/run_case.h"
+
+#include <map>
+
+#include <ATen/ATen.h>
+
+#include "harness/worker/fingerprint.h"
+#include "harness/worker/memory.h"
+#include "harness/worker/timing.h"
+
+namespace dpbench {
+namespace {
+
+at::ScalarType dtype_of(const std::string& name) {
+  static const std::map<std::string, at::ScalarType> types = {
+      {"f32", at::kFloat}, {"f64", at::kDouble}, {"bf16", at::kBFloat16}};
+  const auto found = types.find(name);
+  if (found == types.end()) throw UsageError("unknown --dtype '" + name + "' (known: f32, f64, bf16)");
+  return found->second;
+}
+
+}  // namespace
+
+std::unique_ptr<Workload> workload_of(const CaseSpec& spec, const std::string& shared_dir) {
+  return workload_registry().at(spec.workload).make(
+      {.scale = spec.scale, .data_dir = spec.data_dir, .shared_dir = shared_dir});
+}
+
+Setup setup_of(const CaseSpec& spec, const StrategyInfo& info, const Workload& workload, const Group& group) {
+  return {.workload = workload,
+          .devices = group.devices(info.parallelism == Parallelism::ranks ? 1 : spec.world, spec.oversubscribe),
+          .group = group.process_group(),
+          .init_seed = spec.seed,
+          .step_seed = spec.seed,
+          .dtype = dtype_of(spec.dtype),
+          .params = Params(info.params, spec.params, spec.strategy),
+          .accumulate = spec.accumulate,
+          .clip_norm = spec.clip_norm};
+}
+
+RankRecord run_case(const CaseSpec& spec, const Sampling& sampling, const Group& group, Pulse& pulse,
+                    const std::string& shared_dir) {
+  const StrategyInfo& info = strategy_registry().at(spec.strategy);
+  const auto workload = workload_of(spec, shared_dir);
+  StepSource source(*workload, spec, info.parallelism, group.rank());
+  forget_peak_memory();
+  const auto strategy = info.make(setup_of(spec, info, *workload, group));
+  pulse.beat();
+  RankRecord record = time_steps(*strategy, source, sampling, group, pulse);
+  strategy->finish();
+  record.parameters_hash = fingerprint(strategy->parameters());
+  record.peak_rss_bytes = peak_memory_bytes();
+  record.threads = at::get_num_threads();
+  group.barrier();  // nobody tears down what another still uses
+  return record;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,101 @@
+#include "harness/worker/serve.h"
+
+#include <new>
+#include <stdexcept>
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "harness/worker/channel.h"
+#include "harness/worker/group.h"
+#include "harness/worker/plugins.h"
+#include "harness/worker/pulse.h"
+#include "harness/worker/run_case.h"
+
+namespace dpbench {
+namespace {
+
+void pin(const std::vector<int>& cpus) {
+  if (cpus.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) CPU_SET(static_cast<size_t>(cpu), &set);
+  if (sched_setaffinity(0, sizeof set, &set) != 0) throw UsageError("DPBENCH_CPUS names a CPU that this process may not use");
+}
+
+// c10's messages carry a C++ backtrace below the first line: for the log, not for the report.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// What went wrong, in the words of the protocol.
+Json failure_event(const std::string& case_id, int rank) {
+  const auto event = [&](const char* kind, const std::string& reason) -> Json {
+    return {{"event", "failed"}, {"case", case_id}, {"rank", rank}, {"kind", kind}, {"reason", reason}};
+  };
+  try {
+    throw;
+  } catch (const UsageError& error) {
+    return event("usage", error.what());
+  } catch (const Unavailable& error) {
+    return event("unavailable", error.what());
+  } catch (const std::domain_error& error) {
+    return event("nan", error.what());
+  } catch (const c10::OutOfMemoryError& error) {
+    return event("oom", first_line(error.what_without_backtrace()));
+  } catch (const std::bad_alloc&) {
+    return event("oom", "out of host memory");
+  } catch (const c10::Error& error) {
+    const std::string reason = first_line(error.what_without_backtrace());
+    const bool memory = reason.find("can't allocate memory") != std::string::npos;
+    return event(memory ? "oom" : "failure", reason);
+  } catch (const std::exception& error) {
+    return event("failure", first_line(error.what()));
+  }
+}
+
+class Session {
+ public:
+  explicit Session(const Variables& variables)
+      : variables_(variables), channel_(variables.channel), pulse_(variables.progress_file, variables.rank) {}
+
+  int run() {
+    std::string current;
+    try {
+      pin(variables_.cpus);
+      at::set_num_threads(variables_.threads);
+      for (const std::string& plugin : variables_.plugins) load_plugin(plugin);
+      group_.emplace(variables_);
+      group_->barrier();
+      channel_.send({{"event", "ready"}, {"rank", variables_.rank}, {"pid", getpid()}});
+      while (const auto command = channel_.receive()) {
+        if (command->at("do") == "quit") return 0;
+        current = command->at("case").at("id").get<std::string>();
+        channel_.send(carry_out(*command));
+      }
+      return 0;  // the front is gone: so is the reason to be here
+    } catch (...) {
+      channel_.send(failure_event(current, variables_.rank));
+      return 3;
+    }
+  }
+
+ private:
+  Json carry_out(const Json& command) {
+    const CaseSpec spec = case_from_json(command.at("case"));
+    check(command.at("do") == "run", "unknown command of the front");
+    const RankRecord record = run_case(spec, sampling_from_json(command.at("sampling")), *group_, pulse_, variables_.run_dir);
+    return {{"event", "ran"}, {"case", spec.id}, {"record", to_json(record)}, {"checks", Json::array()}};
+  }
+
+  Variables variables_;
+  Channel channel_;
+  Pulse pulse_;
+  std::optional<Group> group_;
+};
+
+}  // namespace
+
+int serve(const Variables& variables) { return Session(variables).run(); }
+
+}  // namespace dpbench

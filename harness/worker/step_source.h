@@ -1,0 +1,35 @@
+// The rows of every step, for the one process of a case or for one of its ranks.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "harness/report/case.h"
+#include "strategies/strategy.h"
+
+namespace dpbench {
+
+class StepSource {
+ public:
+  // Throws UsageError when the batch does not fit the data or the world.
+  StepSource(const Workload& workload, const CaseSpec& spec, Parallelism parallelism, int rank);
+
+  int64_t steps_per_epoch() const { return static_cast<int64_t>(ids_.size()); }
+  // Makes the rows of these steps quick to get. Never timed.
+  void prepare(int64_t first_step, int64_t count) const;
+  // The micro-batches of this step; valid until the next call. Epoch after epoch in the same order.
+  std::span<const Batch> at(int64_t step);
+  // Rows of all ranks together in steps first .. first + count - 1.
+  int64_t rows(int64_t first_step, int64_t count) const;
+
+ private:
+  std::vector<Batch> load(const std::vector<at::Tensor>& micros) const;
+
+  const Workload& workload_;
+  std::vector<std::vector<at::Tensor>> ids_;  // of each step of an epoch, of each of its micro-batches
+  std::vector<int64_t> global_rows_;
+  std::vector<std::vector<Batch>> cut_;       // a small epoch is cut once and kept
+  std::vector<Batch> current_;
+};
+
+}  // namespace dpbench

@@ -1,0 +1,15 @@
+// The timed loop: barriers around a sample, none inside; one clock reading a step.
+#pragma once
+
+#include "harness/report/case.h"
+#include "harness/worker/group.h"
+#include "harness/worker/pulse.h"
+#include "harness/worker/step_source.h"
+#include "strategies/strategy.h"
+
+namespace dpbench {
+
+// Warm-up, samples, then one more sample with phases on. Fills everything but the rank's hash and memory.
+RankRecord time_steps(Strategy& strategy, StepSource& source, const Sampling& sampling, const Group& group, Pulse& pulse);
+
+}  // namespace dpbench

@@ -1,0 +1,23 @@
+// What a worker is told by its environment (harness/report/protocol.h lists the names), checked before any socket is opened.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace dpbench {
+
+struct Variables {
+  int rank = 0, world = 1, local_rank = 0, local_world = 1;
+  int channel = -1;  // descriptor of the front's socket
+  int threads = 1;
+  std::string run_dir, group, backend, device, progress_file;
+  std::vector<std::string> plugins;
+  std::vector<int> cpus;  // to run on; empty: wherever the kernel likes
+  std::chrono::milliseconds timeout{30000};
+};
+
+// Throws UsageError naming the variable and its value.
+Variables read_variables();
+
+}  // namespace dpbench
