@@ -78,6 +78,7 @@ RankRecord full_record() {
   record.rank = 1;
   record.threads = 2;
   record.steps_per_sample = 8;
+  record.rows_per_step = 25;
   record.samples_ns = {800, 9007199254740993};  // beyond what a double holds
   record.step_p50_ns = 1;
   record.step_p90_ns = 2;

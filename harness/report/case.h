@@ -49,6 +49,7 @@ struct RankRecord {
   int rank = 0;
   int threads = 1;
   int64_t steps_per_sample = 0;
+  double rows_per_step = 0;                                   // of all ranks together, mean over a sample
   std::vector<int64_t> samples_ns;                            // each a block of steps_per_sample steps
   int64_t step_p50_ns = 0, step_p90_ns = 0, step_p99_ns = 0;  // of single steps, host clock
   std::map<std::string, double> phases_ns;                    // mean of a step

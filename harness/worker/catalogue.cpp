@@ -1,7 +1,5 @@
 #include "harness/worker/catalogue.h"
 
-#include <torch/headeronly/version.h>
-
 #include "harness/worker/cuda.h"
 #include "strategies/comm/backend.h"
 #include "strategies/strategy.h"

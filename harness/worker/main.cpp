@@ -7,7 +7,6 @@
 
 #include <csignal>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include "harness/worker/catalogue.h"
 #include "harness/worker/cuda.h"
@@ -17,12 +16,6 @@
 
 namespace dpbench {
 namespace {
-
-// A worker never outlives the front, whatever kills that.
-void die_with_parent() {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() == 1) _exit(3);
-}
 
 int print_catalogue(const std::vector<std::string>& arguments) {
   for (size_t i = 1; i + 1 < arguments.size(); i += 2) {
@@ -38,7 +31,7 @@ int run(const std::vector<std::string>& arguments) {
   if (!arguments.empty())
     throw UsageError("usage: dpbench-worker --catalogue [--plugin FILE]...; otherwise dpbench starts it");
   const Variables variables = read_variables();
-  if (variables.channel >= 0) die_with_parent();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // never outlive the front; had it died before, its end of the channel is closed
   if (variables.device == "cuda")
     if (const std::string reason = load_cuda(); !reason.empty()) throw Unavailable("no CUDA: " + reason);
   return serve(variables);

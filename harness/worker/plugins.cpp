@@ -6,7 +6,6 @@
 
 #include <dlfcn.h>
 #include <sys/stat.h>
-#include <torch/headeronly/version.h>
 
 #include "strategies/plugin_abi.h"
 #include "workloads/error.h"
@@ -18,7 +17,7 @@ namespace {
 void check_abi(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  const std::string mark = plugin_abi_mark, wanted = plugin_abi;
+  const std::string mark = DPBENCH_ABI_MARK, wanted = plugin_abi;
   const size_t at = bytes.find(mark);
   if (at == std::string::npos)
     throw UsageError("--plugin " + file + " was not built against dpbench's headers");
