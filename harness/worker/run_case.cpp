@@ -9,7 +9,6 @@
 #include "harness/worker/timing.h"
 
 namespace dpbench {
-namespace {
 
 at::ScalarType dtype_of(const std::string& name) {
   static const std::map<std::string, at::ScalarType> types = {
@@ -18,8 +17,6 @@ at::ScalarType dtype_of(const std::string& name) {
   if (found == types.end()) throw UsageError("unknown --dtype '" + name + "' (known: f32, f64, bf16)");
   return found->second;
 }
-
-}  // namespace
 
 std::unique_ptr<Workload> workload_of(const CaseSpec& spec, const std::string& shared_dir) {
   return workload_registry().at(spec.workload).make(

@@ -1,0 +1,112 @@
+"""The same training steps with PyTorch's own Python classes, to be measured beside dpbench.
+
+Prints one JSON object: microseconds a step of every sample, the slowest rank's. One thread a rank, batches ready in memory
+(so the peer is not charged for a data loader), the faster of torch's optimizers on this machine if --fused is given.
+"""
+import argparse
+import json
+import os
+import tempfile
+import time
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+
+
+class MnistMlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.n = nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+
+    def forward(self, x):
+        return self.n(x)
+
+
+def convnet():
+    def norm(channels):
+        layer = nn.BatchNorm2d(channels, eps=1e-3, momentum=0.01)
+        layer.weight.requires_grad_(False)
+        return layer
+
+    class Scale(nn.Module):
+        def forward(self, x):
+            return x / 255.0
+
+    return nn.Sequential(
+        Scale(), nn.Conv2d(1, 12, 3, padding=1, bias=False), norm(12), nn.ReLU(),
+        nn.Conv2d(12, 24, 6, stride=2, bias=False), norm(24), nn.ReLU(),
+        nn.Conv2d(24, 32, 6, stride=2, padding=2), norm(32), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 256), nn.ReLU(), nn.Dropout(0.5), nn.Linear(256, 10))
+
+
+# name -> model, rows per device, batch, loss, optimizer
+WORKLOADS = {
+    "random-linear": (lambda: nn.Linear(5, 2), lambda b: (torch.randn(b, 5), torch.randn(b, 2)), nn.MSELoss, "sgd"),
+    "mnist-mlp": (MnistMlp, lambda b: (torch.rand(b, 1, 28, 28), torch.randint(0, 10, (b,))), nn.CrossEntropyLoss, "sgd"),
+    "convnet": (convnet, lambda b: (torch.rand(b, 1, 28, 28) * 255, torch.randint(0, 10, (b,))), nn.CrossEntropyLoss, "adam"),
+}
+OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
+
+
+def train(rank, args, store, queue):
+    torch.set_num_threads(1)
+    if args.pin:
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    make_model, make_batch, make_loss, optimizer_name = WORKLOADS[args.workload]
+    model = make_model()
+    if args.strategy == "ddp":
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+        dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=args.world)
+        model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    optimizer = OPTIMIZERS[optimizer_name](model.parameters(), lr=1e-3, fused=args.fused)
+    loss_of = make_loss()
+    batches = [make_batch(args.batch) for _ in range(8)]
+
+    def block(steps):
+        if args.strategy == "ddp":
+            dist.barrier()
+        start = time.perf_counter()
+        for step in range(steps):
+            inputs, targets = batches[step % len(batches)]
+            optimizer.zero_grad()
+            loss = loss_of(model(inputs), targets)
+            loss.backward()
+            optimizer.step()
+        return (time.perf_counter() - start) / steps * 1e6
+
+    block(args.warmup)
+    queue.put([block(args.steps) for _ in range(args.samples)])
+    if args.strategy == "ddp":
+        dist.barrier()
+        dist.destroy_process_group()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workload", choices=WORKLOADS, required=True)
+    parser.add_argument("--strategy", choices=["cpu", "ddp"], default="cpu")
+    parser.add_argument("--world", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=64, help="rows per rank")
+    parser.add_argument("--warmup", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--samples", type=int, default=5)
+    parser.add_argument("--fused", action="store_true")
+    parser.add_argument("--pin", action="store_true", help="a core per rank")
+    args = parser.parse_args()
+    context = mp.get_context("spawn")
+    queue = context.Queue()
+    with tempfile.TemporaryDirectory() as directory:
+        ranks = [context.Process(target=train, args=(rank, args, f"{directory}/store", queue)) for rank in range(args.world)]
+        for process in ranks:
+            process.start()
+        samples = [queue.get() for _ in ranks]
+        for process in ranks:
+            process.join()
+    print(json.dumps({"torch": torch.__version__, "step_us": [max(rank) for rank in zip(*samples)]}))
+
+
+if __name__ == "__main__":
+    main()
