@@ -36,6 +36,7 @@ class Ddp : public Strategy {
         bucket_views_(setup.params.flag("gradient_as_bucket_view")),
         clip_norm_(setup.clip_norm),
         buffers_(replica_.buffer_list()) {
+    check(group_ != nullptr, "ddp needs a process group, in a world of 1 too");
     for (const Parameter& parameter : replica_.trainable()) trainable_.push_back(parameter.tensor);
     if (trainable_.empty()) throw std::runtime_error("ddp: no parameter of this model requires a gradient");
     c10d::verify_params_across_processes(group_, trainable_, std::nullopt);

@@ -1,0 +1,123 @@
+// The worker's parts that need no front: the rows of a step, its variables, its fingerprints.
+#include <cstdlib>
+#include <set>
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "harness/worker/fingerprint.h"
+#include "harness/worker/step_source.h"
+#include "harness/worker/variables.h"
+
+namespace dpbench {
+namespace {
+
+std::vector<int64_t> ids_of(const at::Tensor& ids) { return {ids.data_ptr<int64_t>(), ids.data_ptr<int64_t>() + ids.numel()}; }
+
+std::unique_ptr<Workload> linear() { return workload_registry().at("random-linear").make({}); }
+
+CaseSpec strong(int world, int64_t batch) {
+  CaseSpec spec;
+  spec.workload = "random-linear";
+  spec.scaling = "strong";
+  spec.world = world;
+  spec.batch = batch;
+  return spec;
+}
+
+TEST(StepSource, CutsTheDocumentsBatches) {
+  const auto workload = linear();
+  StepSource source(*workload, strong(1, 30), Parallelism::single, 0);
+  ASSERT_EQ(source.steps_per_epoch(), 4);
+  std::vector<int64_t> rows;
+  for (int64_t step = 0; step < 4; ++step) rows.push_back(source.at(step)[0].rows());
+  EXPECT_EQ(rows, (std::vector<int64_t>{30, 30, 30, 10}));
+  EXPECT_EQ(source.rows(2, 3), 30 + 10 + 30);
+}
+
+TEST(StepSource, DealsEachRowOfAStepToOneRank) {
+  const auto workload = linear();
+  StepSource whole(*workload, strong(1, 30), Parallelism::single, 0);
+  for (int64_t step = 0; step < 4; ++step) {
+    const auto all = ids_of(whole.at(step)[0].ids);
+    std::multiset<int64_t> dealt;
+    std::vector<size_t> counts;
+    for (int rank = 0; rank < 4; ++rank) {
+      StepSource mine(*workload, strong(4, 30), Parallelism::ranks, rank);
+      const auto ids = ids_of(mine.at(step)[0].ids);
+      counts.push_back(ids.size());
+      dealt.insert(ids.begin(), ids.end());
+    }
+    EXPECT_EQ(dealt, std::multiset<int64_t>(all.begin(), all.end()));
+    EXPECT_EQ(counts, step < 3 ? (std::vector<size_t>{8, 8, 7, 7}) : (std::vector<size_t>{3, 3, 2, 2}));
+  }
+}
+
+TEST(StepSource, GivesEveryMicroBatchRows) {
+  const auto workload = linear();
+  CaseSpec spec = strong(2, 30);
+  spec.accumulate = 3;
+  StepSource source(*workload, spec, Parallelism::ranks, 1);
+  ASSERT_EQ(source.at(0).size(), 3U);
+  EXPECT_EQ(source.at(0)[0].rows(), 5);
+}
+
+TEST(StepSource, LeavesOutAShortBatchOfWeakScaling) {
+  const auto workload = linear();
+  CaseSpec spec = strong(2, 15);
+  spec.scaling = "weak";
+  StepSource source(*workload, spec, Parallelism::replicas, 0);
+  EXPECT_EQ(source.steps_per_epoch(), 3);
+  EXPECT_EQ(source.at(3)[0].rows(), 30);
+}
+
+TEST(StepSource, RefusesBatchesThatDoNotFit) {
+  const auto workload = linear();
+  EXPECT_THROW(StepSource(*workload, strong(1, 101), Parallelism::single, 0), UsageError);
+  EXPECT_THROW(StepSource(*workload, strong(8, 7), Parallelism::ranks, 0), UsageError);
+}
+
+class WorkerVariables : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const auto& [name, value] : {std::pair{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"DPBENCH_FD", "5"}, {"DPBENCH_RUN_DIR", "/nowhere"}})
+      setenv(name, value, 1);
+  }
+  void TearDown() override {
+    for (const char* name : {"RANK", "WORLD_SIZE", "DPBENCH_FD", "DPBENCH_RUN_DIR"}) unsetenv(name);
+  }
+  std::string complaint(const char* name, const char* value) {
+    setenv(name, value, 1);
+    try {
+      read_variables();
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  }
+};
+
+TEST_F(WorkerVariables, AreReadAsTheLauncherSetThem) {
+  const Variables v = read_variables();
+  EXPECT_EQ(v.rank, 1);
+  EXPECT_EQ(v.local_rank, 1);
+  EXPECT_EQ(v.world, 2);
+  EXPECT_EQ(v.channel, 5);
+}
+
+TEST_F(WorkerVariables, NameTheOneThatIsWrong) {
+  EXPECT_EQ(complaint("RANK", "2"), "RANK='2' must be a whole number from 0 to 1");
+  EXPECT_EQ(complaint("RANK", "-1"), "RANK='-1' must be a whole number from 0 to 1");
+  EXPECT_EQ(complaint("WORLD_SIZE", "two"), "WORLD_SIZE='two' must be a whole number from 1 to 1024");
+}
+
+TEST(Fingerprint, DiffersWithOneBitOfOneTensor) {
+  at::Tensor a = at::ones({3, 5}), b = a.clone();
+  EXPECT_EQ(fingerprint({{"a", a}}), fingerprint({{"a", b}}));
+  b.view(-1)[14] = std::nextafter(1.0F, 2.0F);
+  EXPECT_NE(fingerprint({{"a", a}}), fingerprint({{"a", b}}));
+  EXPECT_NE(fingerprint({{"a", a}}), fingerprint({{"b", a}}));
+}
+
+}  // namespace
+}  // namespace dpbench
