@@ -1,0 +1,192 @@
+// Ten thousand collectives in random order, of random sizes and types, several under way at once, against plain sums; and
+// c10d's own Reducer on top of each backend.
+#include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <torch/torch.h>
+
+#include <deque>
+#include <random>
+
+#include "strategies/comm/shm/blocks.h"
+#include "tests/comm_ranks.h"
+
+namespace dpbench::testing {
+namespace {
+
+using Backend = c10::intrusive_ptr<c10d::Backend>;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+using Tensors = std::vector<at::Tensor>;
+using Op = c10d::ReduceOp;
+
+constexpr int kWorld = 3;
+constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kInt, at::kLong, at::kBFloat16};
+
+// One collective under way, with what its output must be.
+struct Pending {
+  WorkPtr work;
+  at::Tensor output, want;
+  std::string what;
+
+  void finish() const { work->wait(), require_equal(output, want, what); }
+};
+
+// Draws the same collectives on every rank.
+class Dice {
+ public:
+  Dice(uint64_t seed, int rank) : random_(seed), rank_(rank) {}
+
+  Pending start(const Backend& backend, int call) {
+    const int kind = below(5), root = below(kWorld);
+    const auto dtype = kDtypes[below(5)];
+    const auto op = below(2) ? Op::SUM : Op::MAX;
+    const int64_t count = below(20) == 0 ? 1 + below(60000) : 1 + below(300);
+    all_.clear();
+    for (int r = 0; r < kWorld; ++r) all_.push_back(input(r, call, kind == 4 ? kWorld * count : count, dtype));
+    auto pending = start(backend, kind, op, root);
+    pending.what = c10::str("call ", call, " kind ", kind, " op ", int(op), " of ", count, " ", dtype);
+    return pending;
+  }
+
+ private:
+  int below(int limit) { return static_cast<int>(random_() % limit); }
+
+  static at::Tensor input(int rank, int call, int64_t count, at::ScalarType dtype) {
+    return (at::arange(count, at::kLong) * 5 + rank * 7 + call).remainder(61).add_(rank).to(dtype);
+  }
+
+  at::Tensor reduced(Op::RedOpType op) const {
+    const auto all = at::stack(all_);
+    return op == Op::SUM ? all.sum(0, false, all.scalar_type()) : all.amax(0);
+  }
+
+  Pending start(const Backend& backend, int kind, Op::RedOpType op, int root) {
+    at::Tensor mine = all_[rank_].clone();
+    Tensors list{mine};
+    c10d::AllreduceOptions allreduce;
+    c10d::ReduceScatterOptions scattering;
+    c10d::BroadcastOptions broadcast;
+    allreduce.reduceOp = scattering.reduceOp = op;
+    broadcast.rootRank = root;
+    if (kind == 0 || kind == 1) return {backend->allreduce(list, allreduce), mine, reduced(op), ""};
+    if (kind == 2) return {backend->broadcast(list, broadcast), mine, all_[root], ""};
+    if (kind == 3) {
+      auto whole = at::zeros(mine.numel() * kWorld, mine.scalar_type());
+      return {backend->_allgather_base(whole, mine, {}), whole, at::cat(all_), ""};
+    }
+    auto share = at::zeros(mine.numel() / kWorld, mine.scalar_type());
+    return {backend->_reduce_scatter_base(share, mine, scattering), share, reduced(op).chunk(kWorld)[rank_], ""};
+  }
+
+  std::mt19937_64 random_;
+  int rank_;
+  Tensors all_;
+};
+
+struct Arm {
+  const char* backend;
+  As as;
+};
+
+class Mixed : public ::testing::TestWithParam<Arm> {
+ protected:
+  Team team() const { return {.backend = GetParam().backend, .as = GetParam().as, .world = kWorld}; }
+};
+
+TEST_P(Mixed, TenThousandRandomCollectivesMatchPlainComputation) {
+  expect_ranks_succeed(team(), [](const Backend& backend, int rank) {
+    Dice dice(2024, rank);
+    std::deque<Pending> under_way;
+    for (int call = 0; call < 10000; ++call) {
+      under_way.push_back(dice.start(backend, call));
+      if (under_way.size() < 6) continue;
+      under_way.front().finish();
+      under_way.pop_front();
+    }
+    for (const auto& pending : under_way) pending.finish();
+  });
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> group_over(const Backend& backend, int rank) {
+  using Group = c10d::ProcessGroup;
+  auto group = c10::make_intrusive<Group>(nullptr, rank, kWorld);
+  group->setBackend(at::kCPU, Group::BackendType::CUSTOM, backend);
+  group->setDefaultBackend(Group::BackendType::CUSTOM);
+  return group;
+}
+
+torch::nn::Sequential small_model() {
+  return torch::nn::Sequential(torch::nn::Linear(20, 31), torch::nn::Tanh(), torch::nn::Linear(31, 17), torch::nn::Tanh(),
+                               torch::nn::Linear(17, 3));
+}
+
+// Deterministic parameters, without the generator that all threads share.
+Tensors fill(const torch::nn::Sequential& model) {
+  Tensors parameters = model->parameters();
+  const torch::NoGradGuard guard;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    auto index = at::arange(parameters[i].numel(), at::kDouble) + 100.0 * static_cast<double>(i);
+    parameters[i].set_data(index.sin().view(parameters[i].sizes()) / 4);
+  }
+  return parameters;
+}
+
+at::Tensor loss_of(torch::nn::Sequential& model, int rank, int step) {
+  const auto rows = (at::arange(8 * 20, at::kDouble) * (rank + 2) + step).cos().view({8, 20});
+  return model->forward(rows).square().mean();
+}
+
+std::shared_ptr<c10d::Reducer> reducer_of(const Tensors& parameters, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+  const std::vector<bool> dense(parameters.size(), false);
+  auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(parameters, {1000, 2000}, dense);
+  std::reverse(buckets.begin(), buckets.end());
+  std::unordered_map<size_t, std::string> names;
+  for (size_t i = 0; i < parameters.size(); ++i) names[i] = std::to_string(i);
+  return std::make_shared<c10d::Reducer>(parameters, buckets, group, dense, 2000, false, true, names, 1000, false, false,
+                                         std::vector<int64_t>{});
+}
+
+TEST_P(Mixed, TheReducerAveragesGradientsOverIt) {
+  const bool shared = std::string(GetParam().backend) != "gloo";
+  expect_ranks_succeed(team(), [=](const Backend& backend, int rank) {
+    const auto group = group_over(backend, rank);
+    auto model = small_model(), alone = small_model();
+    const Tensors parameters = fill(model), copies = fill(alone);
+    c10d::verify_params_across_processes(group, parameters, std::nullopt);
+    Tensors detached;
+    for (const auto& parameter : parameters) detached.push_back(parameter.detach());
+    c10d::broadcast_coalesced(group, detached, 1 << 20, 0);
+    const auto reducer = reducer_of(parameters, group);
+    for (int step = 0; step < 5; ++step) {
+      Tensors want;
+      for (int r = 0; r < kWorld; ++r) {
+        const auto gradients = torch::autograd::grad({loss_of(alone, r, step)}, copies);
+        for (size_t i = 0; i < copies.size(); ++i)
+          r == 0 ? want.push_back(gradients[i] / kWorld) : void(want[i] += gradients[i] / kWorld);
+      }
+      for (const auto& parameter : parameters)
+        if (parameter.grad().defined()) parameter.grad().zero_();
+      reducer->rebuild_buckets();
+      reducer->prepare_for_forward();
+      const auto loss = loss_of(model, rank, step);
+      reducer->prepare_for_backward({});
+      loss.backward();
+      for (size_t i = 0; i < want.size(); ++i) {
+        const auto& got = parameters[i].grad();
+        const double error = (got - want[i]).norm().item<double>() / want[i].norm().item<double>();
+        if (!(error < 1e-12)) throw std::runtime_error(c10::str("step ", step, " parameter ", i, ": error ", error));
+        const bool placed = shm::find_place(got.data_ptr(), got.nbytes()).block != 0;
+        if (placed != shared) throw std::runtime_error("the Reducer's buckets lie in the wrong kind of memory");
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Mixed,
+                         ::testing::Values(Arm{"threads", As::threads}, Arm{"shm", As::processes},
+                                           Arm{"gloo", As::threads}),
+                         [](const auto& arm) { return arm.param.backend; });
+
+}  // namespace
+}  // namespace dpbench::testing
