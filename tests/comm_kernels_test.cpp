@@ -94,7 +94,8 @@ TEST(Kernels, GiveTheSameBitsWithEveryInstructionSet) {
         for (int i = 0; i < 5; ++i) inputs.push_back(random_of(dtype, count, generator));
         const auto first = reduce(sets[0], reduction, element, inputs);
         for (const auto& set : sets)
-          EXPECT_TRUE(same_bits(reduce(set, reduction, element, inputs), first)) << set.name << " " << dtype << " " << count;
+          EXPECT_TRUE(same_bits(reduce(set, reduction, element, inputs), first))
+              << set.name << " " << dtype << " " << count;
       }
 }
 

@@ -1,10 +1,10 @@
-// Ten thousand collectives in random order, of random sizes and types, several under way at once, against plain sums; and
-// c10d's own Reducer on top of each backend.
+// Ten thousand collectives in random order, of random sizes and types, several under way at once, against plain sums;
+// and c10d's own Reducer on top of each backend.
 #include <gtest/gtest.h>
+#include <torch/torch.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
-#include <torch/torch.h>
 
 #include <deque>
 #include <random>
@@ -117,8 +117,8 @@ c10::intrusive_ptr<c10d::ProcessGroup> group_over(const Backend& backend, int ra
 }
 
 torch::nn::Sequential small_model() {
-  return torch::nn::Sequential(torch::nn::Linear(20, 31), torch::nn::Tanh(), torch::nn::Linear(31, 17), torch::nn::Tanh(),
-                               torch::nn::Linear(17, 3));
+  return torch::nn::Sequential(torch::nn::Linear(20, 31), torch::nn::Tanh(), torch::nn::Linear(31, 17),
+                               torch::nn::Tanh(), torch::nn::Linear(17, 3));
 }
 
 // Deterministic parameters, without the generator that all threads share.
@@ -137,14 +137,15 @@ at::Tensor loss_of(torch::nn::Sequential& model, int rank, int step) {
   return model->forward(rows).square().mean();
 }
 
-std::shared_ptr<c10d::Reducer> reducer_of(const Tensors& parameters, const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+std::shared_ptr<c10d::Reducer> reducer_of(const Tensors& parameters,
+                                          const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   const std::vector<bool> dense(parameters.size(), false);
   auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(parameters, {1000, 2000}, dense);
   std::reverse(buckets.begin(), buckets.end());
   std::unordered_map<size_t, std::string> names;
   for (size_t i = 0; i < parameters.size(); ++i) names[i] = std::to_string(i);
-  return std::make_shared<c10d::Reducer>(parameters, buckets, group, dense, 2000, false, true, names, 1000, false, false,
-                                         std::vector<int64_t>{});
+  return std::make_shared<c10d::Reducer>(parameters, buckets, group, dense, 2000, false, true, names, 1000, false,
+                                         false, std::vector<int64_t>{});
 }
 
 TEST_P(Mixed, TheReducerAveragesGradientsOverIt) {
