@@ -38,6 +38,8 @@ struct PixelFactor {
 };
 constexpr PixelFactor unit_factor{0x1.01p-8f, 0x1.010102p-24f}, byte_factor{1, 0};
 
+constexpr size_t fetched_ahead = 2;  // rows: halves the time of a batch; 4 is no better
+
 void convert_image(const uint8_t* pixels, float* out, PixelFactor factor) {
   for (int64_t i = 0; i < image_bytes; ++i) {
     const auto pixel = static_cast<float>(static_cast<int32_t>(pixels[i]));
@@ -60,10 +62,11 @@ Batch images_to_batch(const ImageSet& set, const at::Tensor& ids, PixelRange ran
   auto* pixels = input.data_ptr<float>();
   auto* labels = target.data_ptr<int64_t>();
   const PixelFactor factor = range == PixelRange::unit ? unit_factor : byte_factor;
-  for (const int64_t row : rows) {
-    convert_image(set.pixels(row), pixels, factor);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i + fetched_ahead < rows.size()) set.fetch(rows[i + fetched_ahead]);
+    convert_image(set.pixels(rows[i]), pixels, factor);
     pixels += image_bytes;
-    *labels++ = set.label(row);
+    *labels++ = set.label(rows[i]);
   }
   return {std::move(input), std::move(target), ids};
 }

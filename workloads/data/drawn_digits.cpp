@@ -40,7 +40,7 @@ struct Hand {
         shift{random.between(-2.5f, 2.5f), random.between(-2.5f, 2.5f)},
         slant(random.between(-0.35f, 0.35f)),
         turn(random.between(-0.22f, 0.22f)),
-        wobble(random.between(1, 5)) {}
+        wobble(random.between(1, 4)) {}
 
   Point place(const GlyphPoint& p, Random& random) const {
     const float u = (static_cast<float>(p.x) - 50 + random.between(-wobble, wobble)) * scale.x;
@@ -82,7 +82,7 @@ void draw_line(Drawing& drawing, Point from, Point to, float half_width) {
 
 void draw_glyph(Drawing& drawing, int digit, Random& random) {
   const Hand hand(random);
-  const float half_width = random.between(0.7f, 1.5f);
+  const float half_width = random.between(0.8f, 1.5f);
   Point last{};
   for (const auto& point : glyph(digit, static_cast<int>(random.bits() & 1))) {
     const Point next = hand.place(point, random);
@@ -95,11 +95,12 @@ void draw_glyph(Drawing& drawing, int digit, Random& random) {
 void draw_clutter(Drawing& drawing, Random& random) {
   const float side = image_side;
   const Point from{random.between(0, side), random.between(0, side)};
-  draw_line(drawing, from, {from.x + random.between(-6, 6), from.y + random.between(-6, 6)}, random.between(0.5f, 1));
+  const Point to{from.x + random.between(-5, 5), from.y + random.between(-5, 5)};
+  draw_line(drawing, from, to, random.between(0.5f, 0.9f));
 }
 
 void to_pixels(const Drawing& drawing, Random& random, std::span<uint8_t> pixels) {
-  const float ink = random.between(150, 255), noise = random.between(0.1f, 0.5f);
+  const float ink = random.between(170, 255), noise = random.between(0.05f, 0.4f);
   std::array<uint64_t, image_bytes / sizeof(uint64_t)> words;
   for (auto& word : words) word = random.bits();
   const auto* bytes = reinterpret_cast<const uint8_t*>(words.data());

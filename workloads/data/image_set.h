@@ -29,6 +29,10 @@ class ImageSet {
   void ensure(std::span<const int64_t> ids) const;
   const uint8_t* pixels(int64_t row) const { return pixels_ + row * image_bytes; }
   uint8_t label(int64_t row) const { return labels_[row]; }
+  // Asks the memory for a row that will soon be read: scattered rows cost more to fetch than to convert.
+  void fetch(int64_t row) const {
+    for (int64_t line = 0; line < image_bytes; line += 64) __builtin_prefetch(pixels(row) + line);
+  }
 
  private:
   ImageSet(const std::string& shared_dir, const std::string& name, int64_t rows);
