@@ -16,13 +16,14 @@ import sys
 import tempfile
 import time
 import unittest
+import xml.etree.ElementTree
 
 DPBENCH, WORKER = (os.path.abspath(path) for path in sys.argv[1:3])
 
 
-def fault(name, timeout="1"):
-    return ["--strategy", "ddp", "--workload", "toy", "--cpus", "2", "--quick", "--timeout", timeout, "--no-baseline",
-            "--param", f"fault={name}", "--param", "rank=1"]
+def fault(name, timeout="1", check=False):
+    return ["--strategy", "ddp", "--workload", "toy", "--cpus", "2", "--timeout", timeout, "--param", f"fault={name}", "--param",
+            "rank=1"] + ([] if check else ["--quick", "--no-baseline"])
 
 
 def processes_of(directory):
@@ -188,6 +189,41 @@ class Cli(unittest.TestCase):
 
     def test_a_failed_check_exits_1(self):
         self.run_it("--param", "ddp.fault=wrong", "--param", "ddp.rank=0", "--strategy", "ddp", "--workload", "toy", "--cpus", "2", "--quick", code=1)
+
+    def test_samples_and_checks_are_asked_for_as_the_flags_say(self):
+        report = json.loads(self.run_it("--workload", "toy", "--strategy", "cpu", "--launches", "2", "--samples", "4", "-o", "json").stdout)
+        (case,) = report["cases"]
+        self.assertEqual([len(launch["ranks"][0]["samples_ns"]) for launch in case["launches"]], [4, 4])
+        self.assertEqual([check["name"] for check in case["checks"]], ["gradient-vs-baseline"], "in the first launch alone")
+        report = json.loads(self.run_it("--workload", "toy", "--strategy", "cpu", "--quick", "--check", "off", "-o", "json").stdout)
+        self.assertEqual(report["cases"][0]["checks"], [])
+
+    def test_check_prints_a_row_a_check_and_saves_no_run(self):
+        done = self.run_it("check", "--workload", "toy")
+        self.assertEqual(len([line for line in done.stdout.splitlines() if "passed" in line]), 6, "2 checks of cpu, ddp x1, ddp x3")
+        self.assertIn("cpu:3", done.stdout)
+        self.assertIn("6 checks passed, 0 failed", done.stderr)
+        self.assertEqual(os.listdir(self.directory), [])
+
+    def test_check_fails_with_1_and_says_what_it_looks_like(self):
+        done = self.run_it("check", "--workload", "toy", "--strategy", "ddp", "--cpus", "2", "--param", "fault=wrong", "--junit",
+                           "checks.xml", "--dump", "tensors", code=1)
+        self.assertIn("looks like: not broadcast", done.stdout)
+        failures = xml.etree.ElementTree.parse(self.directory + "/checks.xml").getroot().findall(".//failure")
+        self.assertEqual(len(failures), 1)
+        self.assertTrue(os.path.isdir(self.directory + "/tensors"))
+
+    def test_check_filters_checks_by_name_and_an_empty_run_is_an_error(self):
+        self.assertIn("1 checks passed", self.run_it("check", "--strategy", "cpu", "--workload", "toy", "--filter", "buff").stderr)
+        self.run_it("check", "--filter", "nothing-like-it", code=2)
+
+    def test_check_refuses_paths_it_cannot_write(self):
+        self.refused("check", "--junit", "absent/checks.xml")
+        open(self.directory + "/file", "w").close()
+        self.refused("check", "--dump", "file/below")
+
+    def test_check_names_a_rank_that_dies(self):
+        self.assertIn("signal 9", self.run_it("check", *fault("kill", check=True), code=3).stdout)
 
     def test_what_ranks_leave_behind_is_ended(self):
         self.run_it(*fault("orphan"))

@@ -57,12 +57,14 @@ TEST(Options, BareFlagsMeanRun) {
 TEST(Options, NothingAskedForIsQuickAndSmall) {
   for (const auto& arguments : {std::vector<std::string>{}, {"-o", "json", "--out", "there"}}) {
     const Options options = parse(arguments);
-    EXPECT_TRUE(options.quick && options.what.small_worlds);
+    EXPECT_TRUE(options.quick);
+    EXPECT_EQ(options.what.default_worlds, (std::vector<int>{1, 2}));
     EXPECT_EQ(options.launches, 1);
     EXPECT_EQ(options.sampling.samples, 3);
   }
   const Options chosen = parse({"--strategy", "ddp"});
-  EXPECT_FALSE(chosen.quick || chosen.what.small_worlds);
+  EXPECT_FALSE(chosen.quick);
+  EXPECT_TRUE(chosen.what.default_worlds.empty());
   EXPECT_EQ(chosen.launches, 5);
   EXPECT_EQ(chosen.sampling.samples, 10);
 }

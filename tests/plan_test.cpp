@@ -71,7 +71,7 @@ void expect_says(const std::string& message, const std::vector<std::string>& wor
 
 TEST(Plan, NothingAskedForIsEverythingThatRunsHere) {
   Selection what;
-  what.small_worlds = true;
+  what.default_worlds = {1, 2};
   EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))),
             (Ids{"cpu/random-linear/cpu:1/strong/b30/f32", "dp/random-linear/cpu:1/strong/b30/f32",
                  "dp/random-linear/cpu:2/strong/b30/f32", "ddp/random-linear/cpu:1/shm/strong/b30/f32",
@@ -82,14 +82,14 @@ TEST(Plan, NothingAskedForIsEverythingThatRunsHere) {
 
 TEST(Plan, WithGpusNothingAskedForMeansThem) {
   Selection what;
-  what.small_worlds = true;
+  what.default_worlds = {1, 2};
   what.workloads = {"mnist-mlp"};
   EXPECT_EQ(
       ids(make_plan(what, catalogue(), machine(8, 4))),
       (Ids{"gpu/mnist-mlp/cuda:1/weak/b64/f32", "dp/mnist-mlp/cuda:1/weak/b64/f32", "dp/mnist-mlp/cuda:2/weak/b64/f32",
            "ddp/mnist-mlp/cuda:1/nccl/weak/b64/f32", "ddp/mnist-mlp/cuda:2/nccl/weak/b64/f32"}));
   EXPECT_EQ(make_plan(what, catalogue(), machine(8, 1)).cases.back().world, 1);
-  what.small_worlds = false;
+  what.default_worlds.clear();
   EXPECT_EQ(make_plan(what, catalogue(), machine(8, 4)).cases.back().world, 4);
 }
 
@@ -162,6 +162,17 @@ TEST(Plan, ABatchSmallerThanTheWorldIsRefusedUnderRanksOnly) {
   EXPECT_EQ(refusal<UsageError>(what, machine(2)), "accepted");
 }
 
+TEST(Plan, AWorkloadsOwnBatchThatIsTooSmallIsSkippedWithTheWayOn) {
+  Selection what;
+  what.cpus = {64};
+  const Plan plan = make_plan(what, catalogue(), machine(2));
+  ASSERT_EQ(plan.skipped.size(), 1u);
+  expect_says(plan.skipped[0].reason, {"ddp on random-linear", "--batch 64"});
+  what.strategies = {"ddp"};
+  what.workloads = {"random-linear"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"--batch 64"});
+}
+
 TEST(Plan, MicroBatchesNeedRows) {
   Selection what = ddp_on_mlp();
   what.cpus = {1};
@@ -211,6 +222,24 @@ TEST(Plan, ABackendForOtherTensorsIsSkippedWithTheReason) {
   expect_says(plan.skipped[0].reason, {"nccl", "cpu"});
   what.backends = {"nccl"};
   expect_says(refusal<UsageError>(what, machine(2)), {"nccl", "cpu"});
+}
+
+TEST(Plan, ABackendOfThreadsIsNotForRuns) {
+  Selection what = ddp_on_mlp();
+  what.backends = {"threads"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"threads", "tests"});
+}
+
+TEST(Plan, CheckingTakesProbesAndEveryBackendThatFits) {
+  Selection what;
+  what.strategies = {"ddp"};
+  what.default_worlds = {1, 3};
+  what.probes = what.every_backend = true;
+  what.baseline = false;
+  const Plan plan = make_plan(what, catalogue(), machine(2));
+  EXPECT_EQ(plan.cases.size(), 3u * 2u * 2u);
+  for (const auto& spec : plan.cases) EXPECT_TRUE(spec.backend == "gloo" || spec.backend == "shm") << spec.id;
+  EXPECT_EQ(plan.cases.back().workload, "probe");
 }
 
 TEST(Plan, WithoutSharedMemoryCpuRanksGoOverGloo) {

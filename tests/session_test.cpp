@@ -64,7 +64,10 @@ class SessionTest : public testing::Test {
 
   SessionEnding run() {
     ProgressLine progress(ProgressStyle::none, false, 0, 0);
-    return Session(options_, report_, report_.cases.size(), runner_, progress, [&](const Report&) { ++saves_; }).run();
+    const auto command = [](int launch) -> Json { return {{"launch", launch}}; };
+    return Session(options_, report_, report_.cases.size(), runner_, progress, command,
+                   [&](const Report&) { ++saves_; })
+        .run();
   }
 
   CaseRecord& record(const std::string& strategy) {
@@ -116,13 +119,19 @@ TEST_F(SessionTest, EveryCaseRunsInEveryLaunchOnFreshProcesses) {
   }
 }
 
-TEST_F(SessionTest, ChecksRunInTheFirstLaunchOnly) {
+TEST_F(SessionTest, WorkersAreToldTheLaunch) {
   run();
-  for (const auto& command : runner_.commands) EXPECT_EQ(command["check"], command["launch"] == 0);
-  runner_.commands.clear();
-  options_.check = "off";
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(runner_.commands[i]["launch"], i < 3 ? 0 : 1);
+}
+
+TEST_F(SessionTest, AnAnswerWithoutMeasurementsIsNoLaunch) {
+  runner_.answer = [](const CaseSpec&, int) {
+    return CaseOutcome{.checks = {{.name = "buffers", .status = "passed"}}};
+  };
+  options_.launches = 1;
   run();
-  for (const auto& command : runner_.commands) EXPECT_FALSE(command["check"]);
+  EXPECT_EQ(record("cpu").status, "ok");
+  EXPECT_TRUE(record("cpu").launches.empty());
 }
 
 TEST_F(SessionTest, AFailedCaseIsNotRunAgainAndTheOthersGoOn) {
@@ -231,12 +240,6 @@ TEST_F(SessionTest, NoisyCasesGetMoreLaunchesUntilTheirTimeIsUsed) {
   EXPECT_LT(record("dp").launches.size(), 20u);
   ASSERT_EQ(record("dp").warnings.size(), 1u);
   EXPECT_NE(record("dp").warnings[0].find("stopped at --max-time"), std::string::npos);
-}
-
-TEST_F(SessionTest, TheTimeOfACaseIsSharedAmongItsLaunches) {
-  options_.sampling.max_time_s = 10;
-  run();
-  EXPECT_DOUBLE_EQ(runner_.commands[0]["sampling"]["max_time_s"], 5);
 }
 
 TEST_F(SessionTest, WhatEndsBadlyAfterwardsIsAWarning) {

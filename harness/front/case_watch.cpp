@@ -7,6 +7,7 @@
 #include <array>
 #include <tuple>
 
+#include "harness/front/exit_code.h"
 #include "harness/front/spawn.h"
 #include "harness/front/text.h"
 #include "workloads/error.h"
@@ -33,6 +34,13 @@ std::string seconds(double s) {
 }
 
 std::string rank_name(int rank, size_t ranks) { return ranks == 1 ? "the worker" : "rank " + std::to_string(rank); }
+
+// A worker that ends before it can speak says by its exit code that the user or the machine is the cause.
+std::string death_kind(bool ready, int wait_status) {
+  if (ready || !WIFEXITED(wait_status)) return "death";
+  const int code = WEXITSTATUS(wait_status);
+  return code == kExitUsage ? "usage" : code == kExitUnavailable ? "unavailable" : "death";
+}
 
 }  // namespace
 
@@ -62,7 +70,8 @@ void CaseWatch::on_event(int rank, const Json& message, double now) {
     ranks_[rank].ready = true;
     return;
   }
-  if (message.at("case") != case_id_) throw UsageError("an answer about another case");
+  const bool during_setup = event == "failed" && message.at("case") == "";
+  if (message.at("case") != case_id_ && !during_setup) throw UsageError("an answer about another case");
   if (event == answer_) return on_answer(rank, message);
   if (event != "failed") throw UsageError("an event '" + one_line(event, 40) + "' that is not expected");
   const std::string kind = message.at("kind"),
@@ -75,10 +84,10 @@ void CaseWatch::on_event(int rank, const Json& message, double now) {
 
 void CaseWatch::on_answer(int rank, const Json& message) {
   Rank& mine = ranks_[rank];
-  if (message.contains("record")) mine.record = rank_record_from_json(message.at("record"));
+  if (answer_ == "ran") mine.record = rank_record_from_json(message.at("record"));
   if (message.contains("checks"))
     for (const auto& row : message.at("checks")) checks_.push_back(check_row_from_json(row));
-  if (message.contains("record") && mine.record.rank != rank) throw UsageError("a record of another rank");
+  if (answer_ == "ran" && mine.record.rank != rank) throw UsageError("a record of another rank");
   mine.answered = true;
 }
 
@@ -99,7 +108,7 @@ void CaseWatch::on_death(int rank, int wait_status, double now) {
   const std::string how = WIFSIGNALED(wait_status)        ? " was ended by "
                           : WEXITSTATUS(wait_status) == 0 ? " left early with "
                                                           : " ended with ";
-  add_sign(rank, killed ? Weight::cause : Weight::end, now, "death",
+  add_sign(rank, killed ? Weight::cause : Weight::end, now, death_kind(ranks_[rank].ready, wait_status),
            rank_name(rank, ranks_.size()) + how + ending(wait_status) + step);
 }
 
@@ -139,7 +148,8 @@ std::optional<CaseOutcome> CaseWatch::verdict(double now) const {
 
 CaseOutcome CaseWatch::finished() const {
   CaseOutcome outcome{.kind = CaseOutcome::Kind::ran, .checks = checks_};
-  for (const auto& rank : ranks_) outcome.ranks.push_back(rank.record);
+  if (answer_ == "ran")
+    for (const auto& rank : ranks_) outcome.ranks.push_back(rank.record);
   return outcome;
 }
 
@@ -154,6 +164,7 @@ CaseOutcome CaseWatch::failed() const {
   return {.kind = kind,
           .reason = label + root.text,
           .culprit = root.rank,
+          .unexplained = ranks_[root.rank].dead,
           .never_started = !all_ready(),
           .checks = checks_};
 }

@@ -15,6 +15,7 @@ struct CaseOutcome {
   Kind kind = Kind::ran;
   std::string reason{};
   int culprit = -1;            // the rank that failed first, -1: none alone
+  bool unexplained = false;    // the culprit died without a word: its last output may say why
   bool never_started = false;  // failed before every rank had said that it was ready
   int signal = 0;              // interrupted by
   std::vector<RankRecord> ranks{};

@@ -54,7 +54,7 @@ std::vector<const WorkloadEntry*> chosen_workloads(const Selection& what, const 
   auto found = chosen("workload", what.workloads, catalogue.workloads, catalogue);
   if (what.workloads.empty())
     for (const auto& entry : catalogue.workloads)
-      if (!entry.probe) found.push_back(&entry);
+      if (!entry.probe || what.probes) found.push_back(&entry);
   return found;
 }
 
@@ -73,9 +73,10 @@ std::vector<Place> chosen_places(const Selection& what, const Machine& machine) 
   for (const int world : without_repeats(what.cpus)) places.push_back({"cpu", world});
   if (!places.empty()) return places;
   const int gpus = static_cast<int>(machine.gpus.size());
-  if (gpus == 0) return {{"cpu", 1}, {"cpu", 2}};
-  if (!what.small_worlds) return {{"cuda", gpus}};
-  return gpus == 1 ? std::vector<Place>{{"cuda", 1}} : std::vector<Place>{{"cuda", 1}, {"cuda", 2}};
+  if (gpus > 0 && what.default_worlds.empty()) return {{"cuda", gpus}};
+  for (const int world : what.default_worlds.empty() ? std::vector<int>{1, 2} : what.default_worlds)
+    if (gpus == 0 || world <= gpus) places.push_back({gpus > 0 ? "cuda" : "cpu", world});
+  return places;
 }
 
 }  // namespace dpbench

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -66,7 +67,9 @@ void add_what(CLI::App& app, Options& o) {
   put(app.add_option("--plugin", what.plugins, "shared library with strategies or workloads (it runs code); repeatable")
           ->allow_extra_args(false),
       "FILE");
-  put(app.add_option("--filter", what.filter, "only cases whose id matches")->check(regular_expression()), "RE");
+  put(app.add_option("--filter", what.filter, "only cases whose id (check: checks whose name) matches")
+          ->check(regular_expression()),
+      "RE");
   put(app.add_option("--seed", what.seed, "of models, data and order [1]")->check(between(0, 1e15)), "N");
   put(app.add_option("--threads", what.threads, "of each replica [cores / largest world]")->check(between(1, 4096)),
       "N");
@@ -140,7 +143,7 @@ void add_run(CLI::App& app, Options& o) {
   for (const Filler fill : {add_what, add_sampling, add_running, add_config, add_output}) fill(app, o);
 }
 
-[[maybe_unused]] void add_check(CLI::App& app, Options& o) {
+void add_check(CLI::App& app, Options& o) {
   for (const Filler fill : {add_what, add_checking, add_running, add_config, add_output}) fill(app, o);
 }
 
@@ -203,6 +206,7 @@ struct Command {
 const std::vector<Command>& command_table() {
   static const std::vector<Command> table = {
       {{"run", "measure strategies (bare flags mean run)"}, add_run},
+      {{"check", "prove strategies right: their gradients, buffers and steps against the mathematics"}, add_check},
       {{"list", "strategies, workloads, backends, devices; `list ddp` shows one"}, add_list},
       {{"doctor", "what is missing on this machine, and the command that mends it"}, add_env},
       {{"env", "the machine as a report describes it"}, add_env},
@@ -310,7 +314,7 @@ bool any_given(const CLI::App& app, const std::string& group) {
 // --quick sets what was not set by hand; it is what bare `dpbench` means.
 void settle_sampling(const CLI::App& app, Options& o) {
   const bool chosen = any_given(app, "What to run") || any_given(app, "Sampling");
-  o.what.small_worlds = !any_given(app, "What to run");
+  if (!any_given(app, "What to run")) o.what.default_worlds = {1, 2};
   if (!chosen) o.quick = true;
   if (!o.quick) return;
   if (app.count("--launches") == 0) o.launches = 1;
@@ -318,8 +322,18 @@ void settle_sampling(const CLI::App& app, Options& o) {
   if (app.count("--warmup") == 0) o.sampling.warmup = 5;
 }
 
+// Checking is not sampling: one launch, no rows added, worlds in which order and sharing out can go wrong.
+void settle_checking(Options& o) {
+  o.launches = 1;
+  o.what.baseline = false;
+  o.what.probes = o.what.every_backend = true;
+  o.what.default_worlds = o.checking.long_form ? std::vector<int>{1, 2, 3, 4, 7, 8} : std::vector<int>{1, 3};
+  o.checking.filter = std::exchange(o.what.filter, "");
+}
+
 void settle(const CLI::App& app, const Command& command, Options& o) {
   if (command.info.name == "run") settle_sampling(app, o);
+  if (command.info.name == "check") settle_checking(o);
   const auto everything = [](std::vector<std::string>& names) {
     if (std::find(names.begin(), names.end(), "all") != names.end()) names.clear();
   };

@@ -55,7 +55,7 @@ CaseOutcome Launcher::watch(CaseWatch& case_watch) {
 }
 
 void Launcher::explain(CaseOutcome& outcome) const {
-  if (outcome.culprit < 0 || outcome.kind != CaseOutcome::Kind::failed) return;
+  if (outcome.culprit < 0 || (outcome.kind != CaseOutcome::Kind::failed && !outcome.unexplained)) return;
   const std::string words = group_->last_words(outcome.culprit);
   if (!words.empty()) outcome.reason += "\nits last words:\n" + words;
 }

@@ -26,13 +26,16 @@ struct Selection {
   uint64_t seed = 1;
   int threads = 0;  // 0: cores / largest world
   bool oversubscribe = false;
-  bool small_worlds = false;  // nothing was asked for: worlds 1 and 2
+  std::vector<int> default_worlds;  // where neither gpus nor cpus is given; empty: the machine's own
+  bool probes = false;              // "all workloads" includes those made for checking alone
+  bool every_backend = false;       // no backend given means each that fits, not the best one
   bool baseline = true;
 };
 
 struct CheckOptions {
   int seeds = 1;
   bool long_form = false;
+  std::string filter;  // on the names of checks
   std::string junit, dump_dir;
 };
 

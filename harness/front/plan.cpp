@@ -89,8 +89,17 @@ class Planner {
     if (places.empty() && named) places = elsewhere(strategy);
     for (const auto& place : places)
       for (const auto& params : combinations(axes_, strategy))
-        for (const auto& backend : strategy.parallelism == "ranks" ? backends_ : std::vector<std::string>{"none"})
+        for (const auto& backend : backends_of(strategy, place.device))
           add_row(base, strategy, place, params, backend, false);
+  }
+
+  std::vector<std::string> backends_of(const StrategyEntry& strategy, const std::string& device) const {
+    if (strategy.parallelism != "ranks") return {"none"};
+    if (!what_.every_backend || !what_.backends.empty()) return backends_;
+    std::vector<std::string> fitting;
+    for (const auto& backend : catalogue_.backends)
+      if (backend.takes(device) && !backend.threads) fitting.push_back(backend.name);
+    return fitting.empty() ? backends_ : fitting;
   }
 
   // A strategy named by the user that runs on none of the chosen devices: a single one has its own device all the same.
@@ -118,7 +127,7 @@ class Planner {
       lacks_gpu(row);
     else if (strategy.parallelism == "ranks")
       settle_backend(row);
-    refuse_small_batch(spec, strategy);
+    judge_batch(row, strategy);
     spec.id = case_id(spec);
     keep(std::move(row));
   }
@@ -148,6 +157,8 @@ class Planner {
     if (!backend) {
       row.why_not = "no backend of this build carries " + spec.device + " tensors between so many ranks";
       row.unavailable = true;
+    } else if (backend->threads) {
+      row.why_not = "backend '" + backend->name + "' joins threads of one process: it is for tests alone";
     } else if (!backend->takes(spec.device)) {
       row.why_not = "backend '" + backend->name + "' takes no " + spec.device + " tensors; use --backend auto";
     } else if (spec.oversubscribe && !backend->shares_device) {
@@ -166,17 +177,20 @@ class Planner {
     return "none";
   }
 
-  static void refuse_small_batch(const CaseSpec& spec, const StrategyEntry& strategy) {
-    const std::string batch = "--batch " + std::to_string(spec.batch);
-    const std::string who = strategy.name + " on " + spec.workload;
+  // A batch that the user chose is refused; one that is a workload's own is skipped.
+  void judge_batch(Row& row, const StrategyEntry& strategy) const {
+    const CaseSpec& spec = row.spec;
+    const std::string who = strategy.name + " on " + spec.workload, batch = "--batch " + std::to_string(spec.batch);
     const int64_t fewest = strategy.parallelism == "ranks" ? spec.global_batch() / spec.world : spec.global_batch();
+    std::string why;
     if (fewest == 0)
-      throw UsageError(batch + " is smaller than the world " + std::to_string(spec.world) + ": " + who +
-                       " needs a row for each rank; use --batch " + std::to_string(spec.world) +
-                       " or more, or fewer devices");
-    if (fewest < spec.accumulate)
-      throw UsageError("--accumulate " + std::to_string(spec.accumulate) + ": " + who + " has only " +
-                       std::to_string(fewest) + " rows in a step of a rank; use a larger --batch");
+      why = batch + " is smaller than the world " + std::to_string(spec.world) + ": " + who +
+            " needs a row for each rank; use --batch " + std::to_string(spec.world) + " or more, or fewer devices";
+    else if (fewest < spec.accumulate)
+      why = "--accumulate " + std::to_string(spec.accumulate) + ": " + who + " has only " + std::to_string(fewest) +
+            " rows in a step of a rank; use a larger --batch";
+    if (!why.empty() && !what_.batches.empty()) throw UsageError(why);
+    if (row.why_not.empty()) row.why_not = why;
   }
 
   // A baseline stays as long as a row that it is there for does.

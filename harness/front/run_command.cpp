@@ -7,13 +7,10 @@
 
 #include "harness/front/commands.h"
 #include "harness/front/exit_code.h"
-#include "harness/front/nvml.h"
-#include "harness/front/options_json.h"
-#include "harness/front/plan.h"
+#include "harness/front/prepare.h"
 #include "harness/front/session.h"
 #include "harness/front/table.h"
 #include "harness/front/text.h"
-#include "harness/front/worker_program.h"
 #include "harness/report/save.h"
 #include "harness/report/tool.h"
 #include "workloads/error.h"
@@ -21,61 +18,6 @@
 namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
-
-// What a run is made of before anything is started.
-struct Prepared {
-  Options options;
-  fs::path worker;
-  Catalogue catalogue;
-  GpuSurvey gpus;
-  Machine machine;
-  Plan plan;
-};
-
-Prepared prepare(Options options) {
-  if (!options.what.data_dir.empty() && !fs::is_directory(options.what.data_dir))
-    throw UsageError("--data '" + one_line(options.what.data_dir, 200) + "': no such directory");
-  if (!options.save_baseline.empty()) check_name(options.save_baseline, "--save-baseline");
-  for (auto& plugin : options.what.plugins) plugin = checked_plugin(plugin);
-  Prepared prepared{.options = std::move(options),
-                    .worker = find_worker(),
-                    .catalogue = {},
-                    .gpus = survey_gpus(),
-                    .machine = {},
-                    .plan = {}};
-  prepared.catalogue = load_catalogue(prepared.worker, prepared.options.what.plugins);
-  prepared.machine = detect_machine(prepared.gpus.accelerators, prepared.gpus.why_none);
-  prepared.plan = make_plan(prepared.options.what, prepared.catalogue, prepared.machine);
-  return prepared;
-}
-
-Report new_report(const Prepared& prepared) {
-  Report report;
-  report.tool = tool_block(prepared.options.argv);
-  report.env = environment(this_machine(), prepared.gpus.accelerators,
-                           {.torch = prepared.catalogue.torch, .cuda = "", .nccl = ""});
-  report.config = options_json(prepared.options);
-  for (const auto& spec : prepared.plan.cases) report.cases.emplace_back().spec = spec;
-  for (const auto& [spec, reason] : prepared.plan.skipped) {
-    CaseRecord& record = report.cases.emplace_back();
-    record.spec = spec;
-    record.status = "skipped";
-    record.reason = reason;
-  }
-  return report;
-}
-
-class WorkerRunner : public CaseRunner {
- public:
-  WorkerRunner(Launcher& launcher, const Signals& signals) : launcher_(launcher), signals_(signals) {}
-  CaseOutcome run(const CaseSpec& spec, const Json& command) override { return launcher_.run(spec, command, "ran"); }
-  std::vector<std::string> end_group() override { return launcher_.end_group(); }
-  int pending_signal() override { return signals_.take(); }
-
- private:
-  Launcher& launcher_;
-  const Signals& signals_;
-};
 
 // Saving while the run goes on may fail (a full disk): it is said once, and tried again.
 class Saver {
@@ -145,18 +87,24 @@ bool keep_baseline(const Report& report, const Options& options, ProgressLine& p
   }
 }
 
+Json run_message(const Options& options, int launch) {
+  Sampling sampling = options.sampling;
+  sampling.max_time_s /= options.launches;
+  return {{"do", "run"},
+          {"sampling", to_json(sampling)},
+          {"launch", launch},
+          {"check", options.check == "auto" && launch == 0}};
+}
+
 SessionEnding measure(const Prepared& prepared, const RunDirectory& directory, Report& report, ProgressLine& progress,
                       Saver& saver) {
   const Signals signals;
   const Scratch scratch;
-  const WorkerSettings settings{.program = prepared.worker,
-                                .plugins = prepared.options.what.plugins,
-                                .cpus = prepared.machine.cpus,
-                                .timeout_s = prepared.options.timeout_s,
-                                .logs = directory.path() / "logs"};
+  const WorkerSettings settings = worker_settings(prepared, directory.path() / "logs");
   Launcher launcher(settings, scratch, signals, [&](const std::string& text) { progress.note(text); });
-  WorkerRunner runner(launcher, signals);
-  Session session(prepared.options, report, prepared.plan.cases.size(), runner, progress,
+  WorkerRunner runner(launcher, signals, "ran");
+  const auto command = [&](int launch) { return run_message(prepared.options, launch); };
+  Session session(prepared.options, report, prepared.plan.cases.size(), runner, progress, command,
                   [&](const Report& so_far) { saver.save(so_far, false); });
   return session.run();
 }
@@ -193,11 +141,9 @@ int run_prepared(const Prepared& prepared) {
 }  // namespace
 
 int run_command(const Options& options) {
+  if (!options.save_baseline.empty()) check_name(options.save_baseline, "--save-baseline");
   const Prepared prepared = prepare(options);
-  if (!options.dry_run) return run_prepared(prepared);
-  const std::string text =
-      options.output == "json" ? plan_json(prepared.plan).dump(1) + "\n" : plan_table(prepared.plan);
-  return print(text) ? 0 : exit_code({.unsaved = true});
+  return options.dry_run ? print_plan(prepared) : run_prepared(prepared);
 }
 
 }  // namespace dpbench

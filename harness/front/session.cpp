@@ -33,12 +33,13 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 }  // namespace
 
 Session::Session(const Options& options, Report& report, size_t planned, CaseRunner& runner, ProgressLine& progress,
-                 Save save)
+                 Command command, Save save)
     : options_(options),
       report_(report),
       planned_(planned),
       runner_(runner),
       progress_(progress),
+      command_(std::move(command)),
       save_(std::move(save)),
       over_(planned, false) {
   for (size_t i = 0; i < planned; ++i) specs_.push_back(report.cases[i].spec);
@@ -98,10 +99,7 @@ bool Session::run_case(int index, size_t which) {
 }
 
 CaseOutcome Session::attempt(int index, size_t which) {
-  Sampling sampling = options_.sampling;
-  sampling.max_time_s /= options_.launches;
-  const bool check = options_.check == "auto" && index == 0;
-  const Json command = {{"do", "run"}, {"sampling", to_json(sampling)}, {"launch", index}, {"check", check}};
+  const Json command = command_(index);
   for (int retry = 0;; ++retry) {
     if (const int signal = runner_.pending_signal()) return {.kind = CaseOutcome::Kind::interrupted, .signal = signal};
     CaseOutcome outcome = runner_.run(specs_[which], command);
@@ -135,9 +133,9 @@ bool Session::record(int index, size_t which, CaseOutcome outcome) {
       mine.reason = outcome.reason;
       return true;
     case CaseOutcome::Kind::ran:
-      mine.launches.push_back({.index = index, .ranks = std::move(outcome.ranks)});
+      if (!outcome.ranks.empty()) mine.launches.push_back({.index = index, .ranks = std::move(outcome.ranks)});
       over_[which] = any_failed(mine.checks);
-      if (over_[which] || static_cast<int>(mine.launches.size()) >= options_.launches) mine.status = "ok";
+      if (over_[which] || index + 1 >= options_.launches) mine.status = "ok";
       return true;
   }
   return true;
@@ -178,7 +176,7 @@ std::vector<size_t> Session::noisy() const {
 std::string Session::result_text(const CaseRecord& record) const {
   if (record.status == "failed" || record.status == "skipped" || record.status == "wrong")
     return record.status + ": " + one_line(first_line(record.reason), 160);
-  if (record.launches.empty()) return record.status;
+  if (record.launches.empty()) return std::to_string(record.checks.size()) + " checks, none failed";
   const auto samples = sample_step_ns(record.launches.back());
   if (samples.empty()) return "no samples";
   char text[64];

@@ -28,10 +28,12 @@ struct SessionEnding {
 class Session {
  public:
   using Save = std::function<void(const Report&)>;
+  // What the workers are told in a launch, without the case.
+  using Command = std::function<Json(int launch)>;
 
   // report.cases: the plan's first, in its order; skipped ones after them.
   Session(const Options& options, Report& report, size_t planned, CaseRunner& runner, ProgressLine& progress,
-          Save save);
+          Command command, Save save);
 
   SessionEnding run();
 
@@ -51,6 +53,7 @@ class Session {
   size_t planned_;
   CaseRunner& runner_;
   ProgressLine& progress_;
+  Command command_;
   Save save_;
   std::vector<CaseSpec> specs_;
   std::vector<bool> over_;    // failed, or its checks did: not run again

@@ -3,8 +3,11 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "workloads/error.h"
 
@@ -29,6 +32,11 @@ void prepare_process() {
   do fd = ::open("/dev/null", O_RDWR);
   while (fd >= 0 && fd <= STDERR_FILENO);
   if (fd > STDERR_FILENO) ::close(fd);
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = std::max(files.rlim_cur, std::min<rlim_t>(files.rlim_max, 8192));  // two for each of 1024 ranks
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what a rank leaves behind becomes ours to end

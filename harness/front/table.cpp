@@ -241,7 +241,7 @@ std::string report_csv(const Report& report) {
   return as_csv(rows);
 }
 
-std::string plan_table(const Plan& plan) {
+std::vector<Cells> plan_rows(const Plan& plan) {
   std::vector<Cells> rows = {{"CASE", "PROCESSES", "THREADS", "GLOBAL BATCH", "NOTES"}};
   const auto add = [&](const CaseSpec& spec, const std::string& note) {
     rows.push_back({spec.id, std::to_string(spec.processes), std::to_string(spec.threads),
@@ -249,7 +249,7 @@ std::string plan_table(const Plan& plan) {
   };
   for (const auto& spec : plan.cases) add(spec, spec.baseline ? "baseline" : "");
   for (const auto& skipped : plan.skipped) add(skipped.spec, "skipped: " + skipped.reason);
-  return aligned(rows, {false, true, true, true, false});
+  return rows;
 }
 
 Json plan_json(const Plan& plan) {

@@ -20,7 +20,7 @@ std::string report_table(const Report& report, bool colour);
 std::string report_markdown(const Report& report);
 std::string report_csv(const Report& report);
 
-std::string plan_table(const Plan& plan);
+std::vector<Cells> plan_rows(const Plan& plan);
 Json plan_json(const Plan& plan);
 
 }  // namespace dpbench

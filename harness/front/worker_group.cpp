@@ -12,7 +12,6 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 
 #include "harness/front/text.h"
 #include "workloads/error.h"
@@ -36,8 +35,8 @@ std::vector<int> share(const std::vector<int>& cpus, int rank, int ranks) {
 
 std::map<std::string, std::string> variables_of(int rank, const GroupSpec& spec, const WorkerSettings& settings,
                                                 const Scratch& scratch, const ProgressPage& page) {
-  std::ostringstream timeout;
-  timeout << settings.timeout_s;
+  // Later than ours, so that the rank that is stuck is named before those that wait for it complain.
+  const auto timeout = static_cast<int64_t>(settings.timeout_s) + 10;
   const std::string ranks = std::to_string(spec.processes), mine = std::to_string(rank),
                     threads = std::to_string(spec.threads);
   std::map<std::string, std::string> all = {{"RANK", mine},
@@ -50,7 +49,7 @@ std::map<std::string, std::string> variables_of(int rank, const GroupSpec& spec,
                                             {"DPBENCH_BACKEND", spec.backend},
                                             {"DPBENCH_DEVICE", spec.device},
                                             {"DPBENCH_THREADS", threads},
-                                            {"DPBENCH_TIMEOUT_S", timeout.str()},
+                                            {"DPBENCH_TIMEOUT_S", std::to_string(timeout)},
                                             {"DPBENCH_PLUGINS", join(settings.plugins, ":")},
                                             {"DPBENCH_PROGRESS", page.file()},
                                             {"OMP_NUM_THREADS", threads}};

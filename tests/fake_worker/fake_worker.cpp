@@ -182,7 +182,24 @@ class Rank {
     if (const auto fault = faults.find(fault_); fault != faults.end()) fault->second();
   }
 
+  // Two checks; --filter is taken as a part of the name.
+  void say_checked(const CaseSpec& spec, const Json& command) {
+    Json rows = Json::array();
+    const std::string filter = command.at("filter");
+    for (const std::string name : {"gradient-vs-baseline", "buffers"})
+      if (rank_ == 0 && name.find(filter) != std::string::npos)
+        rows.push_back(to_json(CheckRow{.name = name,
+                                        .status = fault_ == "wrong" && name == "buffers" ? "failed" : "passed",
+                                        .compared = "a with b",
+                                        .error = 1e-9,
+                                        .bound = 1e-7,
+                                        .detail = command.at("form").get<std::string>(),
+                                        .likely = fault_ == "wrong" ? "not broadcast" : ""}));
+    say({{"event", "checked"}, {"case", spec.id}, {"checks", rows}});
+  }
+
   void answer(const CaseSpec& spec, const Json& command) {
+    if (command.at("do") == "check") return say_checked(spec, command);
     RankRecord record;
     record.rank = rank_;
     record.steps_per_sample = 10;

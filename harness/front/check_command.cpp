@@ -1,0 +1,152 @@
+// dpbench check: the conformance suite over the cases of a plan. Nothing is timed and no run is saved.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "harness/front/commands.h"
+#include "harness/front/exit_code.h"
+#include "harness/front/prepare.h"
+#include "harness/front/table.h"
+#include "harness/front/text.h"
+#include "harness/report/export.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+namespace {
+
+Json check_message(const Options& options) {
+  const CheckOptions& checking = options.checking;
+  return {{"do", "check"},
+          {"filter", checking.filter},
+          {"seeds", checking.seeds},
+          {"form", checking.long_form ? "long" : "short"},
+          {"dump", checking.dump_dir}};
+}
+
+std::string number(std::optional<double> value) {
+  if (!value) return "-";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2e", *value);
+  return text;
+}
+
+std::vector<Cells> rows_of(const Report& report) {
+  std::vector<Cells> rows = {{"CASE", "CHECK", "STATUS", "ERROR", "BOUND", "COMPARED", "DETAIL"}};
+  for (const auto& record : report.cases) {
+    for (const auto& row : record.checks) {
+      const std::string likely = row.likely.empty() ? "" : " · looks like: " + row.likely;
+      rows.push_back({record.spec.id, row.name, row.status, number(row.error), number(row.bound), row.compared,
+                      one_line(row.detail + likely, 300)});
+    }
+    if (record.status == "failed" || record.status == "skipped")
+      rows.push_back({record.spec.id, "-", record.status, "-", "-", "-", one_line(record.reason, 300)});
+  }
+  for (auto& row : rows)
+    for (auto& cell : row) cell = one_line(cell, 300);
+  return rows;
+}
+
+int count(const Report& report, const std::string& status) {
+  int found = 0;
+  for (const auto& record : report.cases)
+    found += static_cast<int>(std::count_if(record.checks.begin(), record.checks.end(),
+                                            [&](const CheckRow& row) { return row.status == status; }));
+  return found;
+}
+
+std::string summary_of(const Report& report) {
+  return std::to_string(count(report, "passed")) + " checks passed, " + std::to_string(count(report, "failed")) +
+         " failed, " + std::to_string(count(report, "skipped")) + " skipped, over " +
+         std::to_string(report.cases.size()) + " cases";
+}
+
+std::string output_of(const Report& report, const Options& options) {
+  if (options.output == "json") return to_json(report).dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (options.output == "csv") return as_csv(rows_of(report));
+  if (options.output == "markdown") return as_markdown(rows_of(report));
+  if (options.output == "none") return "";
+  return aligned(rows_of(report), {false, false, false, true, true, false, false});
+}
+
+// Opened before anything runs: a path that cannot be written is found now.
+Fd junit_file(const std::string& path) {
+  if (path.empty()) return {};
+  Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file) throw UsageError("--junit '" + one_line(path, 200) + "': " + std::strerror(errno));
+  return file;
+}
+
+bool write_all(const Fd& file, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t wrote = ::write(file.get(), text.data() + done, text.size() - done);
+    if (wrote < 0 && errno != EINTR) return false;
+    done += static_cast<size_t>(std::max<ssize_t>(wrote, 0));
+  }
+  return true;
+}
+
+void make_dump_directory(std::string& directory) {
+  if (directory.empty()) return;
+  std::error_code failed;
+  fs::create_directories(directory, failed);
+  if (failed) throw UsageError("--dump '" + one_line(directory, 200) + "': " + failed.message());
+  directory = fs::canonical(directory);
+}
+
+SessionEnding carry_out(const Prepared& prepared, Report& report, ProgressLine& progress) {
+  const Signals signals;
+  const Scratch scratch;
+  Launcher launcher(worker_settings(prepared, scratch.path() / "logs"), scratch, signals,
+                    [&](const std::string& text) { progress.note(text); });
+  WorkerRunner runner(launcher, signals, "checked");
+  const auto command = [&](int) { return check_message(prepared.options); };
+  return Session(prepared.options, report, prepared.plan.cases.size(), runner, progress, command, [](const Report&) {})
+      .run();
+}
+
+// Nothing judged is not a pass.
+Ending ending_of_checks(const Report& report, const SessionEnding& ended) {
+  Ending ending = ending_of(report);
+  ending.signal = ended.signal;
+  if (count(report, "passed") + count(report, "failed") == 0) ending.unavailable = true;
+  return ending;
+}
+
+int check_prepared(const Prepared& prepared) {
+  const Options& options = prepared.options;
+  const Fd junit = junit_file(options.checking.junit);
+  Report report = new_report(prepared);
+  ProgressLine progress(progress_style(options, ::isatty(STDERR_FILENO), std::getenv("TERM")), options.verbose,
+                        static_cast<int>(prepared.plan.cases.size()), monotonic_seconds());
+  const SessionEnding ended = carry_out(prepared, report, progress);
+  if (!ended.usage.empty()) throw UsageError(one_line(ended.usage, 400));
+  const bool empty = count(report, "passed") + count(report, "failed") + count(report, "skipped") == 0;
+  if (empty && !options.checking.filter.empty() && !ended.signal && !ending_of(report).failed)
+    throw UsageError("no check matched --filter '" + one_line(options.checking.filter, 100) + "'");
+  Ending ending = ending_of_checks(report, ended);
+  ending.unsaved = !print(output_of(report, options));
+  if (junit && !write_all(junit, junit_xml(report))) ending.unsaved = true;
+  for (const auto& record : report.cases)
+    if (record.status == "failed") progress.warning(record.spec.id + " failed: " + record.reason);
+  const int code = exit_code(ending);
+  progress.warning(summary_of(report) + (code ? "; exit " + std::to_string(code) : ""));
+  return code;
+}
+
+}  // namespace
+
+int check_command(const Options& options) {
+  Prepared prepared = prepare(options);
+  if (options.dry_run) return print_plan(prepared);
+  make_dump_directory(prepared.options.checking.dump_dir);
+  return check_prepared(prepared);
+}
+
+}  // namespace dpbench

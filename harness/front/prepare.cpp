@@ -1,0 +1,66 @@
+#include "harness/front/prepare.h"
+
+#include "harness/front/commands.h"
+#include "harness/front/exit_code.h"
+#include "harness/front/options_json.h"
+#include "harness/front/table.h"
+#include "harness/front/text.h"
+#include "harness/front/worker_program.h"
+#include "harness/report/tool.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+
+Prepared prepare(Options options) {
+  if (!options.what.data_dir.empty() && !fs::is_directory(options.what.data_dir))
+    throw UsageError("--data '" + one_line(options.what.data_dir, 200) + "': no such directory");
+  for (auto& plugin : options.what.plugins) plugin = checked_plugin(plugin);
+  Prepared prepared{.options = std::move(options),
+                    .worker = find_worker(),
+                    .catalogue = {},
+                    .gpus = survey_gpus(),
+                    .machine = {},
+                    .plan = {}};
+  prepared.catalogue = load_catalogue(prepared.worker, prepared.options.what.plugins);
+  prepared.machine = detect_machine(prepared.gpus.accelerators, prepared.gpus.why_none);
+  prepared.plan = make_plan(prepared.options.what, prepared.catalogue, prepared.machine);
+  return prepared;
+}
+
+Report new_report(const Prepared& prepared) {
+  Report report;
+  report.tool = tool_block(prepared.options.argv);
+  report.env = environment(this_machine(), prepared.gpus.accelerators,
+                           {.torch = prepared.catalogue.torch, .cuda = "", .nccl = ""});
+  report.config = options_json(prepared.options);
+  for (const auto& spec : prepared.plan.cases) report.cases.emplace_back().spec = spec;
+  for (const auto& [spec, reason] : prepared.plan.skipped) {
+    CaseRecord& record = report.cases.emplace_back();
+    record.spec = spec;
+    record.status = "skipped";
+    record.reason = reason;
+  }
+  return report;
+}
+
+WorkerSettings worker_settings(const Prepared& prepared, const fs::path& logs) {
+  return {.program = prepared.worker,
+          .plugins = prepared.options.what.plugins,
+          .cpus = prepared.machine.cpus,
+          .timeout_s = prepared.options.timeout_s,
+          .logs = logs};
+}
+
+int print_plan(const Prepared& prepared) {
+  const std::string& form = prepared.options.output;
+  const auto rows = plan_rows(prepared.plan);
+  const std::string text = form == "json"       ? plan_json(prepared.plan).dump(1) + "\n"
+                           : form == "csv"      ? as_csv(rows)
+                           : form == "markdown" ? as_markdown(rows)
+                           : form == "none"     ? ""
+                                                : aligned(rows, {false, true, true, true, false});
+  return exit_code({.unsaved = !print(text)});
+}
+
+}  // namespace dpbench
