@@ -41,9 +41,9 @@ void expect_nothing_at_its_default(const Json& json, const Json& defaults) {
 // What goes over the socket: text.
 Json through_text(const Json& json) { return parse_json(json.dump(), "line"); }
 
-std::string refusal(const std::string& text) {
+std::string refusal(const std::string& text, const JsonLimits& limits = {}) {
   try {
-    parse_json(text, "the line");
+    parse_json(text, "the line", limits);
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -210,8 +210,21 @@ TEST(ParseJson, RefusesDeepNestingAtOnce) {
 
 TEST(ParseJson, ReadsAnObjectOfManyKeysInLinearTime) {
   std::string text = "{\"k\":0";
-  for (int i = 0; i < 200000; ++i) text += ",\"k" + std::to_string(i) + "\":0";
-  EXPECT_EQ(parse_json(text + "}", "x").size(), 200001u);
+  for (int i = 0; i < 100000; ++i) text += ",\"k" + std::to_string(i) + "\":0";
+  EXPECT_EQ(parse_json(text + "}", "x").size(), 100001u);
+}
+
+TEST(ParseJson, RefusesMoreThanMemoryShouldHold) {
+  const JsonLimits small{.bytes = 100, .depth = 3, .values = 5, .keys = 2};
+  const auto refused = [&](const std::string& text) { return refusal(text, small); };
+  EXPECT_EQ(refused("[1,2,3,4]"), "");
+  EXPECT_EQ(refused("[1,2,3,4,5]"), "the line holds more than 5 values");
+  EXPECT_EQ(refused("[[],{},[],[],[]]"), "the line holds more than 5 values");
+  EXPECT_EQ(refused(R"({"a":1,"b":2})"), "");
+  EXPECT_EQ(refused(R"({"a":1,"b":2,"c":3})"), "the line holds an object of more than 2 keys");
+  EXPECT_EQ(refused("[[[1]]]"), "");
+  EXPECT_EQ(refused("[[[[1]]]]"), "the line is nested deeper than 3 levels");
+  EXPECT_NE(refused(std::string(101, ' ')).find("is larger than"), std::string::npos);
 }
 
 }  // namespace

@@ -144,6 +144,52 @@ TEST(Report, PercentilesAreOfSingleStepsOfTheSlowestRankInTheMiddleLaunch) {
   EXPECT_EQ(report.cases[0].step_time_ns->p90, 1000) << "no rank said: of the samples";
 }
 
+CaseRecord of_launches(const std::vector<std::vector<int64_t>>& launches) {
+  CaseRecord record = measured("cpu", 1, "weak", 64, std::vector<int64_t>());
+  for (const auto& samples : launches)
+    record.launches.push_back({.index = static_cast<int>(record.launches.size()), .ranks = {rank_record(0, samples)}});
+  return record;
+}
+
+std::vector<std::string> notices(const std::vector<std::vector<int64_t>>& launches) {
+  Report report = report_of({of_launches(launches)});
+  summarise(report);
+  summarise(report);  // said once
+  return report.cases[0].notices;
+}
+
+TEST(Notices, QuietSamplesSayNothing) {
+  EXPECT_EQ(
+      notices(
+          {{1000, 1010, 990, 1005, 995, 1000}, {1002, 1012, 992, 1007, 997, 1002}, {1000, 1010, 990, 1005, 995, 1000}}),
+      std::vector<std::string>{});
+}
+
+TEST(Notices, OutliersAreCountedAndKept) {
+  const std::vector<std::vector<int64_t>> launches = {{1000, 1001, 999, 1500, 1000, 1001},
+                                                      {1000, 1001, 999, 1000, 1000, 1001}};
+  ASSERT_EQ(notices(launches).size(), 1u);
+  EXPECT_EQ(notices(launches)[0], "1 of 12 samples are outliers, up to 50 % above the median: other work was running");
+  EXPECT_TRUE(notices({{1000, 1001, 999, 1040, 1000, 1001}}).empty()) << "many sigmas, but 4 % matter to nobody";
+}
+
+TEST(Notices, ATrendIsToldWithItsDirection) {
+  const std::vector<int64_t> rising = {1000, 1010, 1020, 1030, 1040, 1050, 1060, 1070};
+  const std::vector<int64_t> falling(rising.rbegin(), rising.rend());
+  ASSERT_EQ(notices({rising, rising}).size(), 1u);
+  EXPECT_EQ(notices({rising, rising})[0], "samples get slower within a launch, by 4 %: throttling, or something grows");
+  EXPECT_EQ(notices({falling, falling}).at(0), "samples get faster within a launch, by 4 %: too little --warmup");
+  EXPECT_TRUE(notices({rising, falling}).empty());
+  EXPECT_TRUE(notices({{1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007}}).empty()) << "steady, but under 2 %";
+}
+
+TEST(Notices, LaunchesThatFallApartAreTold) {
+  const auto said = notices({{1000, 1001, 999}, {1200, 1201, 1199}, {1000, 1001, 999}});
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_TRUE(said[0].starts_with("launches differ by 20 %")) << said[0];
+  EXPECT_TRUE(notices({{1000, 1100, 900}, {1200, 1300, 1100}, {1000, 1100, 900}}).empty()) << "no more than samples do";
+}
+
 TEST(Report, ComesBackFromItsTextAsItWas) {
   CaseRecord skipped;
   skipped.spec.strategy = "gpu";

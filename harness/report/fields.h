@@ -94,6 +94,13 @@ class Fields {
 };
 
 template <class T>
+std::vector<T> list_of(const Fields& fields, const char* key) {
+  std::vector<T> values;
+  fields.each(key, [&](const Json& item, const std::string& path) { values.push_back(Fields::read<T>(item, path)); });
+  return values;
+}
+
+template <class T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }

@@ -39,12 +39,8 @@ std::vector<Rule> parse_rules(const std::vector<std::string>& texts) {
 }
 
 std::vector<std::string> texts_of(const Fields& fields) {
-  std::vector<std::string> texts;
   fields.at("fail_on");  // a forgotten list is not an empty one
-  fields.each("fail_on", [&](const Json& text, const std::string& path) {
-    texts.push_back(Fields::read<std::string>(text, path));
-  });
-  return texts;
+  return list_of<std::string>(fields, "fail_on");
 }
 
 void allow_only(const Json& json, const std::vector<std::string>& keys, const std::string& path) {

@@ -7,9 +7,6 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t max_depth = 64;
-constexpr size_t max_bytes = size_t{512} << 20;
-
 std::string place(const std::string& text, size_t byte) {
   const size_t end = std::min(byte, text.size());
   size_t line = 1, column = 1;
@@ -23,6 +20,7 @@ std::string place(const std::string& text, size_t byte) {
 // Builds the document as it is read, so that a hostile one is refused before it is whole.
 class StrictReader : public nlohmann::json_sax<Json> {
  public:
+  explicit StrictReader(const JsonLimits& limits) : limits_(limits) {}
   bool null() override { return put(nullptr); }
   bool boolean(bool value) override { return put(value); }
   bool number_integer(int64_t value) override { return put(value); }
@@ -36,6 +34,8 @@ class StrictReader : public nlohmann::json_sax<Json> {
   bool end_array() override { return close(); }
   bool key(std::string& value) override {
     if (!open_.back().keys.insert(value).second) return refuse("holds the key '" + value.substr(0, 64) + "' twice");
+    if (open_.back().keys.size() > limits_.keys)
+      return refuse("holds an object of more than " + std::to_string(limits_.keys) + " keys");
     key_ = std::move(value);
     return true;
   }
@@ -73,12 +73,16 @@ class StrictReader : public nlohmann::json_sax<Json> {
   }
   bool put(Json value) {
     add(std::move(value));
-    return true;
+    return counted();
+  }
+  bool counted() {
+    return ++values_ <= limits_.values || refuse("holds more than " + std::to_string(limits_.values) + " values");
   }
   bool open(Json value) {
-    if (open_.size() == max_depth) return refuse("is nested deeper than " + std::to_string(max_depth) + " levels");
+    if (open_.size() == limits_.depth)
+      return refuse("is nested deeper than " + std::to_string(limits_.depth) + " levels");
     open_.push_back({add(std::move(value)), {}});
-    return true;
+    return counted();
   }
   bool close() {
     open_.pop_back();
@@ -87,14 +91,17 @@ class StrictReader : public nlohmann::json_sax<Json> {
 
   std::vector<Level> open_;
   std::string key_;
+  size_t values_ = 0;
+  const JsonLimits& limits_;
 };
 
 }  // namespace
 
-Json parse_json(const std::string& text, const std::string& what) {
-  if (text.size() > max_bytes) throw UsageError(what + " is larger than 512 MiB");
+Json parse_json(const std::string& text, const std::string& what, const JsonLimits& limits) {
+  if (text.size() > limits.bytes)
+    throw UsageError(what + " is larger than " + std::to_string(limits.bytes >> 20) + " MiB");
   if (text.find_first_not_of(" \t\r\n") == std::string::npos) throw UsageError(what + " is empty");
-  StrictReader reader;
+  StrictReader reader(limits);
   if (Json::sax_parse(text, &reader)) return std::move(reader.root_);
   const std::string where = reader.byte_ ? " (" + place(text, reader.byte_) + ")" : "";
   throw UsageError(what + " " + reader.refused_ + where);

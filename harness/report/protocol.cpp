@@ -6,13 +6,6 @@ namespace dpbench {
 namespace {
 
 template <class T>
-std::vector<T> list_of(const Fields& fields, const char* key) {
-  std::vector<T> values;
-  fields.each(key, [&](const Json& item, const std::string& path) { values.push_back(Fields::read<T>(item, path)); });
-  return values;
-}
-
-template <class T>
 std::map<std::string, T> map_of(const Fields& fields, const char* key) {
   std::map<std::string, T> values;
   fields.each_member(key, [&](const std::string& name, const Json& value, const std::string& path) {

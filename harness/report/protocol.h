@@ -36,8 +36,14 @@ Sampling sampling_from_json(const Json& json);
 RankRecord rank_record_from_json(const Json& json);
 CheckRow check_row_from_json(const Json& json);
 
-// Parses one line of the protocol or a file's text: rejects what is not UTF-8, NaN, duplicate keys, nesting beyond 64.
-Json parse_json(const std::string& text, const std::string& what);
+// A hostile text of the largest size could otherwise hold a value in every two bytes.
+struct JsonLimits {
+  size_t bytes = size_t{512} << 20, depth = 64, values = size_t{32} << 20,
+         keys = size_t{1} << 17;  // keys: of an object
+};
+// Parses one line of the protocol or a file's text: rejects what is not UTF-8, NaN, duplicate keys, what is beyond
+// limits.
+Json parse_json(const std::string& text, const std::string& what, const JsonLimits& limits = {});
 
 // A rank's sign of life, in a page that the front maps: whoever has the smallest (step, beat) is the one that is stuck.
 struct alignas(64) Progress {

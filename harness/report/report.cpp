@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "harness/report/notices.h"
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -62,6 +63,7 @@ void judge(CaseRecord& record) {
 void summarise(CaseRecord& record) {
   record.step_time_ns.reset();
   record.derived = {};
+  record.notices.clear();
   if (record.status != "ok") return;
   std::vector<std::vector<double>> samples;
   for (const LaunchRecord& launch : record.launches) samples.push_back(sample_step_ns(launch));
@@ -74,6 +76,7 @@ void summarise(CaseRecord& record) {
   record.derived.comm_fraction = comm_fraction(record);
   record.derived.peak_memory_bytes = peak_memory_bytes(record);
   record.step_time_ns = std::move(summary);
+  record.notices = notices_of(record);
 }
 
 }  // namespace

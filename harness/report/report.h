@@ -27,6 +27,7 @@ struct CaseRecord {
   std::optional<Summary> step_time_ns;
   Derived derived;
   std::vector<std::string> warnings;
+  std::vector<std::string> notices;  // what the samples themselves say: see notices.h
 };
 
 struct Report {
@@ -52,8 +53,8 @@ bool is_baseline(const CaseSpec& spec);
 // Its measured row: same workload, dtype, threads, ...; the same global batch (strong) or batch per device (weak).
 const CaseRecord* baseline_of(const Report& report, const CaseSpec& spec);
 
-// Turns ok into wrong where a check failed or ranks ended with unequal parameters; fills step_time_ns and derived of
-// every case that is ok, the speed-ups from the baseline's row. May be called after every case.
+// Turns ok into wrong where a check failed or ranks ended with unequal parameters; fills step_time_ns, derived and
+// notices of every case that is ok, the speed-ups from the baseline's row. May be called after every case.
 void summarise(Report& report);
 
 Json to_json(const Report& report);

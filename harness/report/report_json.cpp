@@ -91,6 +91,7 @@ Json to_json(const CaseRecord& record) {
   json["phases"] = {{"mean_step_ns", mean_phases_ns(record)}};
   json["derived"] = to_json(record.derived);
   json["warnings"] = record.warnings;
+  json["notices"] = record.notices;
   json["launches"] = Json::array();
   for (const LaunchRecord& launch : record.launches) json["launches"].push_back(to_json(launch));
   return json;
@@ -116,9 +117,8 @@ CaseRecord case_record_from_json(const Json& json, const std::string& path) {
   if (step_time && !step_time->is_null())
     record.step_time_ns = summary_from_json(*step_time, stats.path("step_time_ns"));
   record.derived = derived_from_json(fields.at("derived"), path + ".derived");
-  fields.each("warnings", [&](const Json& text, const std::string& at) {
-    record.warnings.push_back(Fields::read<std::string>(text, at));
-  });
+  record.warnings = list_of<std::string>(fields, "warnings");
+  record.notices = list_of<std::string>(fields, "notices");
   return record;
 }
 

@@ -1,0 +1,86 @@
+#include "harness/report/notices.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+namespace dpbench {
+namespace {
+
+using Launches = std::vector<std::vector<double>>;
+
+// Both must be passed: many sigmas of the launch's own spread, and enough of the median to matter.
+constexpr double outlier_sigmas = 10, outlier_share = 0.05;
+constexpr double trend_sigmas = 3, trend_share = 0.02;
+constexpr double apart_share = 0.10, apart_times_noise = 3;
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0f %%", 100 * share);
+  return text;
+}
+
+std::optional<std::string> outliers(const Launches& launches) {
+  size_t found = 0, all = 0;
+  double worst = 0;
+  for (const auto& launch : launches) {
+    const double middle = median(launch), sigma = mad_to_sigma * mad(launch);
+    for (const double value : launch) {
+      const double above = value - middle;
+      if (above <= outlier_sigmas * sigma || above <= outlier_share * middle) continue;
+      ++found;
+      worst = std::max(worst, above / middle);
+    }
+    all += launch.size();
+  }
+  if (found == 0) return std::nullopt;
+  return std::to_string(found) + " of " + std::to_string(all) + " samples are outliers, up to " + percent(worst) +
+         " above the median: other work was running";
+}
+
+// Mann and Kendall: +1 for every later sample that is larger, -1 for every smaller one.
+std::optional<std::string> trend(const Launches& launches) {
+  double score = 0, variance = 0;
+  std::vector<double> changes;
+  for (const auto& launch : launches) {
+    const auto n = static_cast<double>(launch.size());
+    if (launch.size() < 4) continue;
+    for (size_t i = 0; i < launch.size(); ++i)
+      for (size_t j = i + 1; j < launch.size(); ++j) score += (launch[j] > launch[i]) - (launch[j] < launch[i]);
+    variance += n * (n - 1) * (2 * n + 5) / 18;
+    const std::span<const double> all(launch);
+    changes.push_back(median(all.last(launch.size() / 2)) / median(all.first(launch.size() / 2)) - 1);
+  }
+  if (changes.empty() || std::abs(score) <= trend_sigmas * std::sqrt(variance)) return std::nullopt;
+  const double change = median(changes);
+  if (std::abs(change) < trend_share) return std::nullopt;
+  return change > 0 ? "samples get slower within a launch, by " + percent(change) + ": throttling, or something grows"
+                    : "samples get faster within a launch, by " + percent(-change) + ": too little --warmup";
+}
+
+std::optional<std::string> falling_apart(const Launches& launches) {
+  const auto medians = launch_medians(launches);
+  if (medians.size() < 3) return std::nullopt;
+  std::vector<double> inside;
+  for (const auto& launch : launches) inside.push_back(mad_to_sigma * mad(launch) / median(launch));
+  const auto [least, most] = std::minmax_element(medians.begin(), medians.end());
+  const double range = *most / *least - 1;
+  if (range < apart_share || range < apart_times_noise * median(inside)) return std::nullopt;
+  return "launches differ by " + percent(range) +
+         ", far more than the samples of one: only more launches narrow the interval";
+}
+
+}  // namespace
+
+std::vector<std::string> notices_of(const CaseRecord& record) {
+  Launches launches;
+  for (const LaunchRecord& launch : record.launches)
+    if (auto samples = sample_step_ns(launch); !samples.empty()) launches.push_back(std::move(samples));
+  std::vector<std::string> notices;
+  for (const auto look : {outliers, trend, falling_apart})
+    if (auto said = look(launches)) notices.push_back(std::move(*said));
+  return notices;
+}
+
+}  // namespace dpbench
