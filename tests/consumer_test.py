@@ -38,6 +38,11 @@ class Consumer(unittest.TestCase):
         with self.assertRaisesRegex(AssertionError, "0.2"):
             run("cmake", "-S", project, "-B", project / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={self.prefix}")
 
+    def test_the_installed_programs_run(self):
+        program = self.prefix / "bin/dpbench"
+        self.assertRegex(run(program, "--version"), r"\d+\.\d+\.\d+")
+        self.assertIn("mnist-mlp", run(program, "list"))
+
 
 if __name__ == "__main__":
     unittest.main()
