@@ -1,0 +1,93 @@
+#include "harness/conform/compare.h"
+
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include <ATen/ATen.h>
+
+namespace dpbench {
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+
+at::Tensor wide(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU, at::kDouble).contiguous(); }
+
+}  // namespace
+
+double relative_error(const at::Tensor& found, const at::Tensor& expected, double floor) {
+  if (!found.defined() || found.sizes() != expected.sizes()) return infinite;
+  const at::Tensor f = wide(found), e = wide(expected);
+  const double difference = (f - e).norm().item<double>();
+  if (!std::isfinite(difference)) return same_bits(f, e) ? 0 : infinite;
+  if (difference == 0) return 0;
+  return difference / std::max(e.norm().item<double>(), floor);
+}
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  if (a.defined() != b.defined()) return false;
+  if (!a.defined()) return true;
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  if (!a.is_floating_point()) return a.equal(b);
+  const at::Tensor equal = a.eq(b).logical_or_(a.isnan().logical_and_(b.isnan()));
+  return equal.all().item<bool>() && a.nan_to_num(0).signbit().equal(b.nan_to_num(0).signbit());
+}
+
+std::string first_difference(const at::Tensor& found, const at::Tensor& expected) {
+  if (!found.defined()) return "nothing was reported";
+  if (!expected.defined()) return "nothing was expected";
+  if (found.sizes() != expected.sizes())
+    return "expected shape " + c10::str(expected.sizes()) + ", found " + c10::str(found.sizes());
+  const at::Tensor f = wide(found).flatten(), e = wide(expected).flatten();
+  at::Tensor difference = (f - e).abs();
+  const at::Tensor broken = f.isfinite().ne(e.isfinite());
+  difference = difference.nan_to_num(0, 0, 0).masked_fill(broken, std::numeric_limits<double>::max());
+  if (difference.numel() == 0) return "no element";
+  const double half = difference.max().item<double>() / 2;
+  int64_t flat = difference.ge(half).to(at::kByte).argmax().item<int64_t>();
+  const double expects = e[flat].item<double>(), finds = f[flat].item<double>();
+  std::vector<int64_t> index(found.sizes().size());
+  for (size_t d = index.size(); d-- > 0; flat /= found.size(static_cast<int64_t>(d)))
+    index[d] = flat % found.size(static_cast<int64_t>(d));
+  return "index " + c10::str(c10::IntArrayRef(index)) + ", expected " + short_number(expects) + ", found " +
+         short_number(finds);
+}
+
+double largest_ratio(const at::Tensor& found, const at::Tensor& expected, const at::Tensor& bound) {
+  if (!found.defined() || found.sizes() != expected.sizes()) return infinite;
+  const at::Tensor f = wide(found), e = wide(expected);
+  if (f.numel() == 0) return 0;
+  const at::Tensor both = f.isfinite().logical_and(e.isfinite());
+  const at::Tensor alike = f.eq(e).logical_or(f.isnan().logical_and(e.isnan()));
+  if (!both.logical_or(alike).all().item<bool>()) return infinite;
+  const at::Tensor ratio = (f - e).abs().div(wide(bound)).masked_fill(alike, 0);
+  return ratio.max().item<double>();
+}
+
+double unit_roundoff(at::ScalarType type) {
+  switch (type) {
+    case at::kDouble: return 0x1p-53;
+    case at::kHalf: return 0x1p-11;
+    case at::kBFloat16: return 0x1p-8;
+    default: return 0x1p-24;
+  }
+}
+
+double smallest_subnormal(at::ScalarType type) {
+  switch (type) {
+    case at::kDouble: return std::numeric_limits<double>::denorm_min();
+    case at::kHalf: return 0x1p-24;
+    case at::kBFloat16: return 0x1p-133;
+    default: return 0x1p-149;
+  }
+}
+
+double gamma(double terms, double u) { return terms * u / (1 - terms * u); }
+
+std::string short_number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,177 @@
+#include "harness/conform/drive.h"
+
+#include <limits>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/altered_workload.h"
+#include "harness/conform/watching_backends.h"
+
+namespace dpbench {
+namespace {
+
+// What makes a strategy use several buckets on a small model, where it has such a parameter.
+const std::map<std::string, std::string> small_bucket_params = {{"bucket_mb", "0.0005"}, {"first_bucket_mb", "0.0002"}};
+
+NamedTensors snapshot(const NamedTensors& tensors) {
+  NamedTensors copies;
+  for (const auto& [name, tensor] : tensors)
+    copies.emplace_back(name, tensor.defined() ? tensor.detach().to(at::kCPU, tensor.scalar_type(), false, /*copy=*/true)
+                                               : at::Tensor());
+  return copies;
+}
+
+at::Tensor snapshot(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.detach().to(at::kCPU, tensor.scalar_type(), false, /*copy=*/true) : at::Tensor();
+}
+
+// Without this a missing broadcast of buffers could not be seen: they would be equal anyway.
+void unsettle_buffers(Model& model, int rank) {
+  const at::NoGradGuard no_grad;
+  for (auto& item : model.named_buffers())
+    if (item.value().is_floating_point()) item.value().mul_(1 + 0.25 * rank).add_(0.125 * rank);
+}
+
+void put_back(Model& model, const Evidence& before) {
+  const at::NoGradGuard no_grad;
+  const auto& last = before.steps.back();
+  const auto fill = [](at::OrderedDict<std::string, at::Tensor> mine, const NamedTensors& saved) {
+    for (auto& item : mine)
+      if (const at::Tensor* value = find(saved, item.key())) {
+        if (item.value().is_floating_point()) item.value().set_data(item.value().to(value->scalar_type()));
+        item.value().copy_(*value);
+      }
+  };
+  fill(model.named_parameters(), last.parameters);
+  fill(model.named_buffers(), last.buffers);
+}
+
+class Driver {
+ public:
+  Driver(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm)
+      : bench_(bench), scenario_(scenario), clip_norm_(clip_norm) {
+    if (bench.layout.parallelism == Parallelism::ranks) wrap_group();
+  }
+
+  Evidence run() {
+    evidence_.rank = bench_.rank;
+    try {
+      drive();
+    } catch (const UsageError& error) {
+      evidence_.error = error.what();
+      evidence_.refused = true;
+    } catch (const Unavailable& error) {
+      evidence_.error = error.what();
+      evidence_.refused = true;
+    } catch (const std::exception& error) {
+      evidence_.error = error.what();
+      evidence_.interrupted = bench_.layout.owners() > 1;
+    }
+    return std::move(evidence_);
+  }
+
+ private:
+  void wrap_group() {
+    group_ = wrapped_group(bench_.group, bench_.devices.at(0).type(), [&](c10::intrusive_ptr<c10d::Backend> inner) {
+      if (scenario_.late) inner = c10::make_intrusive<LateBackend>(inner);
+      recorder_ = c10::make_intrusive<RecordingBackend>(inner);
+      return c10::intrusive_ptr<c10d::Backend>(recorder_);
+    });
+  }
+
+  std::map<std::string, std::string> params() const {
+    std::map<std::string, std::string> given;
+    if (scenario_.small_buckets)
+      for (const auto& info : bench_.strategy.params)
+        if (const auto small = small_bucket_params.find(info.name); small != small_bucket_params.end()) given.insert(*small);
+    for (const auto& [name, value] : bench_.params) given[name] = value;
+    return given;
+  }
+
+  std::unique_ptr<Strategy> make(const Workload& workload) const {
+    return bench_.strategy.make({.workload = workload,
+                                 .devices = bench_.devices,
+                                 .group = group_,
+                                 .init_seed = bench_.init_seed(bench_.rank),
+                                 .step_seed = bench_.step_seed(),
+                                 .dtype = scenario_.dtype,
+                                 .params = Params(bench_.strategy.params, params(), bench_.strategy.name),
+                                 .accumulate = scenario_.accumulate,
+                                 .clip_norm = clip_norm_});
+  }
+
+  void drive() {
+    const AlteredWorkload workload(bench_.workload, [&](Model& model) { unsettle_buffers(model, bench_.rank); });
+    auto strategy = make(workload);
+    evidence_.parameters = snapshot(strategy->parameters());
+    evidence_.buffers = snapshot(strategy->buffers());
+    evidence_.state = snapshot(strategy->state());
+    std::optional<AlteredWorkload> resumed;
+    for (int64_t step = 0; step < scenario_.steps; ++step) {
+      if (scenario_.reload && step == 2) {
+        strategy.reset();
+        resumed.emplace(bench_.workload, [&](Model& model) { put_back(model, evidence_); });
+        strategy = make(*resumed);
+      }
+      one_step(*strategy, step);
+    }
+    evaluate(*strategy);
+    strategy->finish();
+  }
+
+  void one_step(Strategy& strategy, int64_t step) {
+    std::vector<Batch> micro;
+    StepEvidence seen;
+    seen.ids = ids_of(scenario_, bench_.layout, bench_.seed, step, bench_.rank);
+    for (const auto& ids : seen.ids)
+      micro.push_back(batch_of(bench_.workload, scenario_, bench_.layout, ids, bench_.rank, step));
+    if (recorder_) recorder_->start(scenario_.keep_reductions && step == scenario_.steps - 1);
+    Phases phases;
+    const StepResult result = strategy.step(step, micro, phases);
+    if (recorder_) seen.collectives = recorder_->stop();
+    seen.output = snapshot(result.output);
+    seen.loss = snapshot(result.loss);
+    if (!scenario_.gradient_check.empty()) {
+      seen.gradients = snapshot(strategy.gradients());
+      seen.parameters = snapshot(strategy.parameters());
+      seen.buffers = snapshot(strategy.buffers());
+      seen.state = snapshot(strategy.state());
+    }
+    evidence_.steps.push_back(std::move(seen));
+  }
+
+  // Other rows than those trained on; each rank its own, and one rank alone must be able to.
+  void evaluate(Strategy& strategy) {
+    evidence_.evaluated_ids = at::arange(3).add(bench_.rank).remainder(bench_.layout.samples);
+    if (recorder_) recorder_->start(false);
+    evidence_.evaluated = snapshot(strategy.forward(bench_.workload.batch(evidence_.evaluated_ids)));
+    if (recorder_) evidence_.evaluation_collectives = static_cast<int64_t>(recorder_->stop().size());
+    evidence_.buffers_after_evaluation = snapshot(strategy.buffers());
+  }
+
+  const Bench& bench_;
+  const Scenario& scenario_;
+  std::optional<double> clip_norm_;
+  c10::intrusive_ptr<RecordingBackend> recorder_;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  Evidence evidence_;
+};
+
+}  // namespace
+
+Evidence drive(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm) {
+  return Driver(bench, scenario, clip_norm).run();
+}
+
+Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout& layout, const at::Tensor& ids, int owner,
+               int64_t step) {
+  Batch batch = workload.batch(ids);
+  if (!scenario.poison || poisoned(scenario, layout) != std::pair(owner, step)) return batch;
+  batch.input = batch.input.clone();
+  batch.input.select(0, 0).fill_(std::numeric_limits<double>::quiet_NaN());
+  return batch;
+}
+
+std::shared_ptr<Model> first_model(const Bench& bench) { return bench.workload.model(bench.init_seed(0)); }
+
+}  // namespace dpbench

@@ -1,0 +1,50 @@
+// What one rank saw while it drove a strategy: facts alone, no opinion. The judges read nothing else.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "strategies/strategy.h"
+
+namespace dpbench {
+
+// One collective that a step called. Tensors are kept only where the scenario captures them.
+struct Collective {
+  std::string op;  // allreduce, broadcast, ...
+  std::string reduction;  // sum, avg, ...; empty where nothing is reduced
+  int64_t bytes = 0;
+  bool floating = true;
+  std::vector<at::Tensor> input, output;
+};
+
+struct StepEvidence {
+  std::vector<at::Tensor> ids;  // of each micro-batch that this rank was given
+  at::Tensor output, loss;
+  NamedTensors gradients, parameters, buffers, state;  // as the strategy reports them after the step
+  std::vector<Collective> collectives;
+};
+
+struct Evidence {
+  int rank = 0;
+  NamedTensors parameters, buffers, state;  // after construction
+  std::vector<StepEvidence> steps;
+  at::Tensor evaluated_ids, evaluated;  // forward() on some rows, and what it gave
+  int64_t evaluation_collectives = 0;   // while it did so: it must not need the others
+  NamedTensors buffers_after_evaluation;
+  std::string error;        // what() of an exception that ended the drive early
+  bool refused = false;     // ... and it was a UsageError: the strategy does not offer this
+  bool interrupted = false; // ... and other ranks may be left waiting: the group is of no more use
+};
+
+// Content-addressed: tensors whose hash stands in `known` travel as that hash alone, so that ranks which agree with
+// rank 0 send next to nothing.
+using TensorPool = std::map<uint64_t, at::Tensor>;
+uint64_t content_hash(const at::Tensor& tensor);
+TensorPool pool_of(const Evidence& evidence);
+std::string to_bytes(const Evidence& evidence, const std::vector<uint64_t>& known);
+Evidence from_bytes(const std::string& bytes, const TensorPool& pool);
+
+const at::Tensor* find(const NamedTensors& tensors, const std::string& name);
+
+}  // namespace dpbench

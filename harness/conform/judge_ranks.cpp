@@ -1,0 +1,120 @@
+// What must be the same on every rank, to the bit; and what ended before its time.
+#include <ATen/ATen.h>
+
+#include "harness/conform/compare.h"
+#include "harness/conform/judges.h"
+
+namespace dpbench {
+namespace {
+
+std::string first_mismatch(const NamedTensors& found, const NamedTensors& expected) {
+  if (found.size() != expected.size())
+    return std::to_string(expected.size()) + " tensors expected, " + std::to_string(found.size()) + " found";
+  for (const auto& [name, tensor] : expected) {
+    const at::Tensor* mine = find(found, name);
+    if (!mine) return name + " is missing";
+    if (!mine->is_same(tensor) && !same_bits(*mine, tensor)) return name + ", " + first_difference(*mine, tensor);
+  }
+  return "";
+}
+
+using Field = NamedTensors StepEvidence::*;
+
+void judge_field(const Trial& trial, Rows& rows, const std::string& name, const std::string& what, Field field,
+                 const std::string& likely) {
+  for (size_t step = 0; step < trial.ranks[0].steps.size(); ++step)
+    for (size_t rank = 1; rank < trial.ranks.size(); ++rank) {
+      const auto difference = first_mismatch(trial.ranks[rank].steps[step].*field, trial.ranks[0].steps[step].*field);
+      rows.judged(name, what + " of every rank with rank 0's, bit for bit", difference.empty(),
+                  difference + ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " +
+                      trial.scenario.name,
+                  likely);
+    }
+}
+
+NamedTensors model_state(const Bench& bench, at::ScalarType dtype, bool buffers) {
+  const auto model = first_model(bench);
+  NamedTensors result;
+  const auto add = [&](const auto& items) {
+    for (const auto& item : items)
+      result.emplace_back(item.key(), item.value().is_floating_point() && dtype == at::kDouble
+                                          ? item.value().detach().to(at::kDouble)
+                                          : item.value().detach());
+  };
+  buffers ? add(model->named_buffers()) : add(model->named_parameters());
+  return result;
+}
+
+}  // namespace
+
+void judge_finished(const Trial& trial, Rows& rows) {
+  for (const auto& evidence : trial.ranks)
+    rows.judged("run-completes", "every step on every rank, without an exception", evidence.error.empty(),
+                "rank " + std::to_string(evidence.rank) + ", step " + std::to_string(evidence.steps.size()) +
+                    ", scenario " + trial.scenario.name + ": " + evidence.error);
+}
+
+void judge_start(const Trial& trial, Rows& rows) {
+  const std::string compared = "parameters and buffers after construction with rank 0's model, bit for bit";
+  const auto dtype = trial.scenario.dtype;
+  for (const auto& evidence : trial.ranks) {
+    auto difference = first_mismatch(evidence.parameters, model_state(trial.bench, dtype, false));
+    if (difference.empty() && trial.bench.strategy.buffers != Buffers::local)
+      difference = first_mismatch(evidence.buffers, model_state(trial.bench, dtype, true));
+    rows.judged("initial-broadcast", compared, difference.empty(),
+                difference + ", rank " + std::to_string(evidence.rank) + ", scenario " + trial.scenario.name,
+                evidence.rank == 0 ? "the seed was not used, or a tensor was cast that must not be"
+                                   : "rank 0's state was not broadcast at construction");
+  }
+}
+
+void judge_agreement(const Trial& trial, Rows& rows) {
+  if (trial.ranks.size() < 2 || trial.scenario.gradient_check.empty()) return;
+  judge_field(trial, rows, "ranks-agree-gradients", "gradients", &StepEvidence::gradients,
+              "not reduced on every rank, or each sums in another order");
+  judge_field(trial, rows, "ranks-agree-parameters", "parameters", &StepEvidence::parameters,
+              "a rank stepped alone, or began with other parameters");
+  judge_field(trial, rows, "ranks-agree-state", "optimizer state", &StepEvidence::state,
+              "a rank stepped alone, or restored another state");
+}
+
+void judge_poison(const Trial& trial, Rows& rows) {
+  if (!trial.scenario.poison || trial.expected.empty()) return;
+  const auto step = static_cast<int64_t>(trial.expected.size()) - 1;
+  const auto& expected = trial.expected.back();
+  for (size_t rank = 0; rank < trial.ranks.size(); ++rank)
+    for (size_t p = 0; p < trial.names.size(); ++p) {
+      if (expected.gradient[p].isfinite().all().item<bool>()) continue;
+      const at::Tensor found = trial.reported(step, p, static_cast<int>(rank));
+      rows.judged("non-finite", "a NaN in one rank's row reaches every rank's gradient",
+                  found.defined() && !found.isfinite().all().item<bool>(),
+                  "parameter " + trial.names[p] + " is finite, rank " + std::to_string(rank) + ", step " +
+                      std::to_string(step),
+                  "NaN is masked before the reduction, or this rank's part is not in it");
+    }
+}
+
+void judge_repeat(const Trial& first, const Trial& second, Rows& rows) {
+  const std::string compared = "gradients, parameters and state of two runs, bit for bit";
+  for (size_t rank = 0; rank < first.ranks.size(); ++rank)
+    for (size_t step = 0; step < first.ranks[rank].steps.size(); ++step)
+      for (const Field field : {&StepEvidence::gradients, &StepEvidence::parameters, &StepEvidence::state}) {
+        const auto difference =
+            first_mismatch(second.ranks[rank].steps[step].*field, first.ranks[rank].steps[step].*field);
+        rows.judged("run-to-run", compared, difference.empty(),
+                    difference + ", rank " + std::to_string(rank) + ", step " + std::to_string(step),
+                    "sums in the order of arrival, or reads what another thread writes");
+      }
+}
+
+void judge_same_bits_as_baseline(const Trial& trial, const Evidence& baseline, Rows& rows) {
+  const std::string compared = "gradients and parameters of a world of 1 with the baseline's, bit for bit";
+  for (size_t step = 0; step < baseline.steps.size(); ++step)
+    for (const Field field : {&StepEvidence::gradients, &StepEvidence::parameters}) {
+      const auto difference = first_mismatch(trial.ranks[0].steps[step].*field, baseline.steps[step].*field);
+      rows.judged("world-1-bits", compared, difference.empty(), difference + ", step " + std::to_string(step),
+                  "another kernel, another order, or another scale than the baseline's");
+    }
+}
+
+}  // namespace dpbench

@@ -1,0 +1,94 @@
+// The collectives themselves: what each reduction made of the inputs that all ranks gave it, and how many there were.
+#include <ATen/ATen.h>
+
+#include "harness/conform/compare.h"
+#include "harness/conform/judges.h"
+
+namespace dpbench {
+namespace {
+
+struct Reduction {
+  std::vector<at::Tensor> inputs, outputs;  // of each rank
+  bool average;
+};
+
+// gamma of R + 1 terms: whoever averages may divide before or after the sum.
+double ratio_to_bound(const Reduction& reduction, const at::Tensor& output) {
+  const auto terms = static_cast<double>(reduction.inputs.size());
+  at::Tensor sum = at::zeros_like(output, at::kDouble), sizes = at::zeros_like(sum);
+  for (const auto& input : reduction.inputs) sum += input.to(at::kDouble), sizes += input.to(at::kDouble).abs();
+  if (reduction.average) sum = sum / terms, sizes = sizes / terms;
+  if (!output.is_floating_point()) return largest_ratio(output, sum, at::zeros_like(sum));
+  const auto type = output.scalar_type();
+  return largest_ratio(output, sum, sizes * gamma(terms + 1, unit_roundoff(type)) + terms * smallest_subnormal(type));
+}
+
+std::string mismatch_of_lists(const Trial& trial, size_t step) {
+  const auto& first = trial.ranks[0].steps[step].collectives;
+  for (const auto& evidence : trial.ranks) {
+    const auto& mine = evidence.steps[step].collectives;
+    for (size_t i = 0; i < std::max(first.size(), mine.size()); ++i)
+      if (i >= first.size() || i >= mine.size() || mine[i].op != first[i].op || mine[i].bytes != first[i].bytes)
+        return "collective " + std::to_string(i) + " of rank " + std::to_string(evidence.rank) +
+               " is not that of rank 0";
+  }
+  return "";
+}
+
+void judge_one(const Reduction& reduction, const std::string& where, Rows& rows) {
+  for (size_t rank = 0; rank < reduction.outputs.size(); ++rank) {
+    const at::Tensor& output = reduction.outputs[rank];
+    rows.measured("reduction", "each allreduce with the exact sum of what the ranks put in, in units of rounding",
+                  ratio_to_bound(reduction, output), 1, where + ", rank " + std::to_string(rank),
+                  "the backend lost, repeated or rounded a part");
+    rows.judged("reduction-agrees", "the result of each allreduce on every rank, bit for bit",
+                same_bits(output, reduction.outputs[0]),
+                first_difference(output, reduction.outputs[0]) + where + ", rank " + std::to_string(rank),
+                "each rank sums in another order");
+  }
+}
+
+std::pair<int64_t, int64_t> count_of_reductions(const Trial& trial) {
+  int64_t count = 0, bytes = 0;
+  for (const auto& collective : trial.ranks[0].steps.back().collectives)
+    if (collective.floating && !collective.reduction.empty()) ++count, bytes += collective.bytes;
+  return {count, bytes};
+}
+
+}  // namespace
+
+void judge_reductions(const Trial& trial, Rows& rows) {
+  if (trial.ranks.size() < 2 || !trial.scenario.keep_reductions) return;
+  for (size_t step = 0; step < trial.ranks[0].steps.size(); ++step) {
+    const auto mismatch = mismatch_of_lists(trial, step);
+    rows.judged("collective-order", "the same collectives in the same order on every rank", mismatch.empty(),
+                mismatch + ", step " + std::to_string(step), "a rank skips a collective, or calls them in another order");
+    if (!mismatch.empty()) return;
+    const auto& first = trial.ranks[0].steps[step].collectives;
+    for (size_t i = 0; i < first.size(); ++i)
+      for (size_t t = 0; t < first[i].output.size(); ++t) {
+        Reduction reduction{{}, {}, first[i].reduction == "avg"};
+        if (!reduction.average && first[i].reduction != "sum") continue;
+        for (const auto& evidence : trial.ranks) {
+          reduction.inputs.push_back(evidence.steps[step].collectives[i].input[t]);
+          reduction.outputs.push_back(evidence.steps[step].collectives[i].output[t]);
+        }
+        judge_one(reduction, ", collective " + std::to_string(i) + ", step " + std::to_string(step), rows);
+      }
+  }
+}
+
+void judge_collective_count(const Trial& once, const Trial& accumulated, Rows& rows) {
+  if (once.ranks.size() < 2) return;
+  const auto [count, bytes] = count_of_reductions(once);
+  const auto [count_k, bytes_k] = count_of_reductions(accumulated);
+  const auto micro = accumulated.scenario.accumulate;
+  rows.judged("collective-count", "reductions of a step with micro-batches as many as of one without",
+              count == count_k && bytes == bytes_k,
+              "expected " + std::to_string(count) + " reductions of " + std::to_string(bytes) + " bytes, found " +
+                  std::to_string(count_k) + " of " + std::to_string(bytes_k) + " with " + std::to_string(micro) +
+                  " micro-batches",
+              count_k == micro * count ? "every micro-batch is reduced, not only the last" : "");
+}
+
+}  // namespace dpbench

@@ -1,0 +1,157 @@
+// What a step leaves behind: buffers, the optimizer's work, parameters that must not move.
+#include <cmath>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/compare.h"
+#include "harness/conform/judges.h"
+
+namespace dpbench {
+namespace {
+
+// An Adam step divides a sum of k terms by the root of another: its own rounding is some dozens of u of the learning rate.
+constexpr double adam_roundings = 64;
+
+std::string at_place(const Trial& trial, int rank, int64_t step) {
+  return ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
+}
+
+const NamedTensors& expected_buffers(const Trial& trial, const ExpectedStep& expected, int rank) {
+  switch (trial.bench.strategy.buffers) {
+    case Buffers::unchanged: return trial.ranks[static_cast<size_t>(rank)].buffers;
+    case Buffers::rank0:
+    case Buffers::local: return expected.buffers[static_cast<size_t>(rank)];
+    default: return expected.buffers[0];
+  }
+}
+
+std::string buffers_meaning(Buffers buffers) {
+  switch (buffers) {
+    case Buffers::unchanged: return "as they were at the start";
+    case Buffers::rank0: return "rank 0's before the step, then this rank's own rows";
+    case Buffers::local: return "this rank's own";
+    case Buffers::first_replica: return "those of the first replica's rows";
+    default: return "those of the whole batch";
+  }
+}
+
+// One parameter's optimizer, replayed in float64 on the gradients that the strategy reported.
+struct Replay {
+  at::Tensor momentum, variance;
+  int64_t steps = 0;
+
+  // By how much the parameter should move; `slack` is what rounding in the parameter's dtype may add.
+  std::pair<at::Tensor, at::Tensor> step(const OptimizerSpec& spec, const at::Tensor& gradient, double u) {
+    const at::Tensor g = gradient.to(at::kDouble);
+    if (spec.kind == OptimizerSpec::Kind::sgd) return {-spec.learning_rate * g, g.abs() * (2 * u * spec.learning_rate)};
+    if (++steps == 1) momentum = at::zeros_like(g), variance = at::zeros_like(g);
+    momentum = spec.beta1 * momentum + (1 - spec.beta1) * g;
+    variance = spec.beta2 * variance + (1 - spec.beta2) * g.square();
+    const at::Tensor mean = momentum / (1 - std::pow(spec.beta1, steps));
+    const at::Tensor root = (variance / (1 - std::pow(spec.beta2, steps))).sqrt() + spec.epsilon;
+    return {-spec.learning_rate * mean / root, at::full_like(g, adam_roundings * u * spec.learning_rate)};
+  }
+};
+
+class OptimizerJudge {
+ public:
+  OptimizerJudge(const Trial& trial, Rows& rows)
+      : trial_(trial), rows_(rows), spec_(trial.workload().optimizer()), replays_(trial.names.size()) {}
+
+  void step(int64_t step) {
+    for (size_t p = 0; p < replays_.size(); ++p) {
+      const at::Tensor* before = named(trial_.parameters_before(step), p);
+      const at::Tensor* after = named(trial_.ranks[0].steps[static_cast<size_t>(step)].parameters, p);
+      if (!before || !after) continue;  // judge_agreement and judge_start say what is missing
+      moved(p, *before, *after, step);
+    }
+  }
+
+ private:
+  const at::Tensor* named(const NamedTensors& tensors, size_t p) const {
+    for (const auto& name : trial_.aliases[p])
+      if (const at::Tensor* tensor = find(tensors, name)) return tensor;
+    return nullptr;
+  }
+
+  void moved(size_t p, const at::Tensor& before, const at::Tensor& after, int64_t step) {
+    const double u = unit_roundoff(before.scalar_type());
+    const at::Tensor gradient = trial_.reported(step, p), old = before.to(at::kDouble);
+    at::Tensor expected = old, slack = at::zeros_like(old);
+    if (gradient.defined()) {
+      const auto [change, rounding] = replays_[p].step(spec_, gradient, u);
+      expected = old + change;
+      slack = rounding + expected.abs() * (4 * u) + smallest_subnormal(before.scalar_type());
+    }
+    rows_.measured("optimizer-replay",
+                   "parameters with the optimizer replayed in float64 on the reported gradients, in units of rounding",
+                   largest_ratio(after, expected, slack), 1,
+                   "parameter " + trial_.names[p] + ", " + first_difference(after, expected) + at_place(trial_, 0, step),
+                   likely(gradient, before, after));
+  }
+
+  static std::string likely(const at::Tensor& gradient, const at::Tensor& before, const at::Tensor& after) {
+    if (!gradient.defined()) return "a parameter without a gradient was stepped";
+    if (same_bits(before, after)) return "not stepped at all: the optimizer does not see this parameter";
+    return "stepped twice, with another gradient than the one reported, or with other settings";
+  }
+
+  const Trial& trial_;
+  Rows& rows_;
+  OptimizerSpec spec_;
+  std::vector<Replay> replays_;
+};
+
+}  // namespace
+
+void judge_buffers(const Trial& trial, Rows& rows) {
+  if (trial.scenario.dtype != at::kDouble || trial.scenario.poison) return;
+  const std::string compared = "buffers after a step: " + buffers_meaning(trial.bench.strategy.buffers);
+  for (size_t step = 0; step < trial.expected.size(); ++step)
+    for (const auto& evidence : trial.ranks)
+      for (const auto& [name, expected] : expected_buffers(trial, trial.expected[step], evidence.rank)) {
+        const at::Tensor* found = find(evidence.steps[step].buffers, name);
+        const std::string where = "buffer " + name + ", " + first_difference(found ? *found : at::Tensor(), expected) +
+                                  at_place(trial, evidence.rank, static_cast<int64_t>(step));
+        const bool typed = found && found->scalar_type() == expected.scalar_type();
+        if (!typed) rows.judged("buffers", compared, false, where, "missing, or cast to another type");
+        else
+          rows.measured("buffers", compared, relative_error(*found, expected, 0), exact_bound, where,
+                        evidence.rank == 0 ? "statistics not written back, or of another replica's rows"
+                                           : "rank 0's buffers were not broadcast before the forward pass");
+      }
+}
+
+void judge_optimizer(const Trial& trial, Rows& rows) {
+  if (trial.scenario.poison || trial.expected.empty()) return;
+  OptimizerJudge judge(trial, rows);
+  for (size_t step = 0; step < trial.expected.size(); ++step) judge.step(static_cast<int64_t>(step));
+}
+
+void judge_unused(const Trial& trial, Rows& rows) {
+  if (trial.scenario.poison) return;
+  const auto model = first_model(trial.bench);
+  std::vector<bool> ever(trial.names.size(), false);
+  for (size_t step = 0; step < trial.expected.size(); ++step)
+    for (const auto& evidence : trial.ranks) {
+      const auto where = at_place(trial, evidence.rank, static_cast<int64_t>(step));
+      for (size_t p = 0; p < trial.names.size(); ++p) {
+        ever[p] = ever[p] || trial.expected[step].used[p];
+        if (trial.expected[step].used[p]) continue;
+        const at::Tensor found = trial.reported(static_cast<int64_t>(step), p, evidence.rank);
+        const bool nothing = !found.defined() || (ever[p] && !found.any().item<bool>());
+        rows.judged("unused-parameters", "no gradient for a parameter that no rank used", nothing,
+                    "parameter " + trial.names[p] + " has a gradient" + where, "an old gradient, or one of zeros");
+      }
+      for (const auto& item : model->named_parameters()) {
+        if (item.value().requires_grad()) continue;
+        const at::Tensor* before = find(evidence.parameters, item.key());
+        const at::Tensor* after = find(evidence.steps[step].parameters, item.key());
+        rows.judged("frozen-parameters", "a parameter that needs no gradient stays as it is",
+                    before && after && same_bits(*before, *after), "parameter " + item.key() + where,
+                    "the optimizer steps every parameter, frozen ones too");
+      }
+    }
+}
+
+}  // namespace dpbench

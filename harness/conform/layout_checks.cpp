@@ -1,0 +1,75 @@
+#include "harness/conform/layout_checks.h"
+
+#include <ATen/ATen.h>
+
+namespace dpbench {
+namespace {
+
+// Each output row says which sample it is and with how many others it went through the model.
+class Witness : public Model {
+ public:
+  Witness() : scale_(register_parameter("scale", at::ones({1}))) {}
+  at::Tensor forward(const at::Tensor& input, const Context& context) override {
+    const auto ids = context.ids.to(input.scalar_type()).unsqueeze(1);
+    return at::cat({input * scale_, ids, at::full_like(ids, static_cast<double>(input.size(0)))}, 1);
+  }
+
+ private:
+  at::Tensor scale_;
+};
+
+class WitnessWorkload : public Workload {
+ public:
+  int64_t samples() const override { return 64; }
+  std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<Witness>(); }
+  at::Tensor loss(const at::Tensor& output, const at::Tensor&) const override { return output.select(1, 0).mean(); }
+  OptimizerSpec optimizer() const override { return {}; }
+  Batch batch(const at::Tensor& ids) const override {
+    return {ids.to(at::kFloat).unsqueeze(1), at::zeros({ids.size(0), 1}), ids};
+  }
+};
+
+std::string table(const std::vector<int64_t>& sizes) {
+  std::string text;
+  for (const int64_t size : sizes) text += (text.empty() ? "" : ",") + std::to_string(size);
+  return text;
+}
+
+// Rows that follow each other and name the same number came from one replica.
+std::vector<int64_t> pieces_seen(const at::Tensor& output) {
+  std::vector<int64_t> sizes;
+  for (int64_t row = 0; row < output.size(0);) {
+    sizes.push_back(output[row][2].item<int64_t>());
+    row += std::max<int64_t>(sizes.back(), 1);
+  }
+  return sizes;
+}
+
+}  // namespace
+
+void judge_layout(const CheckRequest& request, Rows& rows) {
+  if (request.strategy.parallelism != Parallelism::replicas) return;
+  const WitnessWorkload workload;
+  const auto strategy = request.strategy.make({.workload = workload,
+                                               .devices = request.devices,
+                                               .group = {},
+                                               .dtype = at::kFloat,
+                                               .params = Params(request.strategy.params, request.params, request.strategy.name),
+                                               .clip_norm = {}});
+  Phases phases;
+  int64_t step = 0;
+  for (const int64_t batch : {30, 10}) {  // the documents' batches: 100 samples are 30, 30, 30 and 10
+    const Batch micro[] = {workload.batch(at::arange(batch))};
+    const at::Tensor output = strategy->step(step++, micro, phases).output.detach().to(at::kCPU);
+    const auto expected = chunk_sizes(batch, request.world), found = pieces_seen(output);
+    rows.judged("chunk-tables", "pieces of 30 and of 10 rows, and their order", expected == found,
+                std::to_string(batch) + " rows: expected " + table(expected) + ", found " + table(found),
+                "not cut as torch.chunk cuts");
+    rows.judged("chunk-tables", "pieces of 30 and of 10 rows, and their order",
+                output.select(1, 1).equal(at::arange(batch).to(output.scalar_type())),
+                std::to_string(batch) + " rows: the output's rows are in another order than the batch's",
+                "gathered in the order in which replicas finish");
+  }
+}
+
+}  // namespace dpbench

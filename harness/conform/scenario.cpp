@@ -1,0 +1,100 @@
+#include "harness/conform/scenario.h"
+
+#include <numeric>
+
+#include <ATen/ATen.h>
+
+namespace dpbench {
+namespace {
+
+std::vector<Scenario> table(at::ScalarType working) {
+  return {
+      {.name = "even", .gradient_check = "gradient-meaning", .small_buckets = true},
+      {.name = "working", .gradient_check = "gradient-replay", .dtype = working, .steps = 4, .keep_reductions = true},
+      {.name = "uneven", .gradient_check = "gradient-uneven", .rows = Rows::uneven},
+      {.name = "uneven-working", .gradient_check = "gradient-uneven-replay", .dtype = working, .rows = Rows::uneven},
+      {.name = "accumulate", .gradient_check = "accumulation", .accumulate = 2, .small_buckets = true},
+      {.name = "clip", .gradient_check = "clip", .clip = true},
+      {.name = "clip-accumulate", .gradient_check = "clip", .accumulate = 2, .clip = true},
+      {.name = "twice", .gradient_check = "two-backwards", .accumulate = 2, .same_rows = true},
+      {.name = "poison", .gradient_check = "non-finite", .dtype = working, .poison = true},
+      {.name = "late", .gradient_check = "late-collectives", .late = true, .small_buckets = true},
+      {.name = "few", .gradient_check = "empty-shard", .rows = Rows::few},
+      {.name = "reload", .gradient_check = "reload-midway", .steps = 4, .reload = true},
+      {.name = "smooth", .gradient_check = "gradient-accuracy", .dtype = working, .smooth = true},
+      {.name = "twenty", .gradient_check = "", .dtype = working, .steps = 20, .same_rows = true},
+      {.name = "uneven-accumulate", .gradient_check = "accumulation", .rows = Rows::uneven, .accumulate = 3,
+       .long_form = true},
+  };
+}
+
+// A step that visits every sample once before any again, far from its neighbours.
+int64_t stride_for(int64_t samples, uint64_t seed) {
+  int64_t stride = samples / 2 + 1 + static_cast<int64_t>(seed % 97);
+  while (std::gcd(stride, samples) != 1) ++stride;
+  return stride;
+}
+
+int64_t rows_for(const Scenario& scenario, const Layout& layout, int owner) {
+  const int64_t rows = layout.rows_per_rank;
+  if (layout.parallelism == Parallelism::ranks) {
+    const bool last = owner == layout.world - 1;
+    switch (scenario.rows) {
+      case Rows::even: return rows;
+      case Rows::uneven: return last ? (rows + 1) / 2 : owner == 0 ? rows + 1 : rows;
+      case Rows::few: return last ? 0 : rows;
+    }
+  }
+  switch (scenario.rows) {
+    case Rows::even: return rows * layout.world;
+    case Rows::uneven: return (rows - 1) * layout.world + 1;
+    case Rows::few: return layout.world - 1;
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bool long_form) {
+  std::vector<Scenario> chosen;
+  for (auto& scenario : table(working)) {
+    if (scenario.long_form && !long_form) continue;
+    if (layout.world == 1 && (scenario.rows != Rows::even || scenario.late)) continue;
+    if (layout.parallelism != Parallelism::ranks && scenario.late) continue;
+    if (layout.rows_per_rank == 1 && scenario.rows == Rows::uneven) continue;
+    chosen.push_back(std::move(scenario));
+  }
+  return chosen;
+}
+
+std::vector<at::Tensor> ids_of(const Scenario& scenario, const Layout& layout, uint64_t seed, int64_t step, int owner) {
+  int64_t before = 0, total = 0;
+  for (int o = 0; o < layout.owners(); ++o) {
+    if (o < owner) before += rows_for(scenario, layout, o);
+    total += rows_for(scenario, layout, o);
+  }
+  const int64_t mine = rows_for(scenario, layout, owner);
+  if (mine == 0) return {};
+  const int64_t stride = stride_for(layout.samples, seed);
+  std::vector<at::Tensor> micro;
+  for (int64_t k = 0; k < scenario.accumulate; ++k) {
+    const int64_t start = (scenario.same_rows ? 0 : (step * scenario.accumulate + k) * total) + before;
+    auto ids = at::empty({mine}, at::kLong);
+    for (int64_t i = 0; i < mine; ++i) ids.data_ptr<int64_t>()[i] = (start + i) % layout.samples * stride % layout.samples;
+    micro.push_back(ids);
+  }
+  return micro;
+}
+
+std::vector<int64_t> chunk_sizes(int64_t rows, int replicas) {
+  const int64_t piece = (rows + replicas - 1) / replicas;
+  std::vector<int64_t> sizes;
+  for (int64_t left = rows; left > 0; left -= piece) sizes.push_back(std::min(piece, left));
+  return sizes;
+}
+
+std::pair<int, int64_t> poisoned(const Scenario& scenario, const Layout& layout) {
+  return {layout.owners() > 1 ? 1 : 0, scenario.steps - 1};
+}
+
+}  // namespace dpbench

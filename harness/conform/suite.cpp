@@ -1,0 +1,254 @@
+#include "harness/conform/suite.h"
+
+#include <regex>
+#include <set>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/compare.h"
+#include "harness/conform/exchange.h"
+#include "harness/conform/judges.h"
+#include "harness/conform/layout_checks.h"
+#include "harness/conform/unused.h"
+
+namespace dpbench {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// What a scenario can tell besides its own gradient check: a filter that asks for one of these needs this scenario.
+const std::map<std::string, Names> extra_checks = {
+    {"even",
+     {"run-completes", "output-shape", "output-dtype", "output-value", "loss-finite", "loss-value", "initial-broadcast",
+      "gradient-vs-baseline", "ranks-agree-gradients", "ranks-agree-parameters", "ranks-agree-state", "buffers",
+      "optimizer-replay", "evaluation", "unused-parameters", "frozen-parameters", "collective-count"}},
+    {"working", {"gradient-exact", "reduction", "reduction-agrees", "collective-order", "run-to-run", "world-1-bits"}},
+    {"accumulate", {"collective-count"}},
+    {"twenty", {"loss-falls"}}};
+
+const std::vector<Judge> judges = {judge_start,     judge_outputs, judge_gradients, judge_replay,    judge_accuracy,
+                                   judge_unused,    judge_agreement, judge_buffers, judge_optimizer, judge_poison,
+                                   judge_evaluation, judge_reductions, judge_learning};
+
+WorkloadOptions options_of(const CheckRequest& request, bool smooth) {
+  WorkloadOptions options = request.options;
+  if (request.workload.probe) options.scale = request.world;  // the exact probe is made for one world
+  options.smooth = smooth;
+  return options;
+}
+
+Layout layout_of(const CheckRequest& request, const Workload& workload) {
+  return {.parallelism = request.strategy.parallelism,
+          .world = request.world,
+          .rows_per_rank = workload.sum_loss() ? 1 : 4,  // one: then the exact probe's gradients are powers of two
+          .samples = workload.samples()};
+}
+
+class Suite {
+ public:
+  explicit Suite(const CheckRequest& request)
+      : request_(request),
+        filter_(request.filter, std::regex::extended | std::regex::optimize),
+        workload_(request.workload.make(options_of(request, false))),
+        twin_(request.workload.make(options_of(request, true))),
+        bench_{request.strategy, *workload_, layout_of(request, *workload_), request.rank,
+               request.group,    request.devices, request.params,             request.seed},
+        twin_bench_{request.strategy, *twin_, bench_.layout, request.rank, request.group, request.devices, request.params,
+                    request.seed} {}
+
+  std::vector<CheckRow> run() {
+    if (announce_unused()) {
+      for (const auto& scenario : scenarios(bench_.layout, request_.dtype, request_.long_form))
+        if (wanted(scenario)) one(scenario);
+      if (request_.rank == 0) judge_layout(request_, rows_);
+    }
+    std::vector<CheckRow> chosen;
+    for (const auto& row : rows_.all())
+      if (request_.rank == 0 && matches(row.name)) chosen.push_back(row);
+    return chosen;
+  }
+
+ private:
+  bool matches(const std::string& name) const { return request_.filter.empty() || std::regex_search(name, filter_); }
+
+  bool wanted(const Scenario& scenario) const {
+    if (broken_) return false;
+    if (matches(scenario.gradient_check)) return true;
+    const auto extra = extra_checks.find(scenario.name);
+    if (extra == extra_checks.end()) return false;
+    for (const auto& name : extra->second)
+      if (matches(name)) return true;
+    return false;
+  }
+
+  // A model with parameters that some ranks do not use needs a strategy that was told so. False: nothing can be run.
+  bool announce_unused() {
+    if (!request_.workload.probe || request_.strategy.parallelism != Parallelism::ranks) return true;
+    unused_ = unused_pattern(bench_);
+    if (unused_.names.empty()) return true;
+    for (const auto& info : request_.strategy.params)
+      if (info.name == "find_unused") {
+        bench_.params.emplace("find_unused", "on");
+        unused_ = {};
+        return true;
+      }
+    if (!unused_.some_ranks) return true;
+    rows_.skipped("unused-parameters", "a branch that only some ranks use",
+                  request_.strategy.name + " has no parameter find_unused: such a model would hang it");
+    return false;
+  }
+
+  std::optional<std::string> not_possible(const Scenario& scenario) const {
+    if (scenario.smooth && !has_twin()) return "the workload has no smooth twin";
+    if (scenario.reload && workload_->optimizer().kind != OptimizerSpec::Kind::sgd)
+      return "the interface cannot put an optimizer's state back";
+    if (scenario.rows == Rows::few && request_.strategy.parallelism == Parallelism::ranks && !declares("join"))
+      return request_.strategy.name + " has no parameter join: every rank must have rows";
+    return {};
+  }
+
+  bool declares(const std::string& name) const {
+    for (const auto& info : request_.strategy.params)
+      if (info.name == name) return true;
+    return false;
+  }
+
+  bool has_twin() const {
+    const auto output = [](const Workload& workload) {
+      const at::NoGradGuard no_grad;
+      const Batch batch = workload.batch(at::arange(2));
+      return workload.model(1)->forward(batch.input, Context{0, 0, batch.ids});
+    };
+    return !same_bits(output(*workload_), output(*twin_));
+  }
+
+  std::vector<Evidence> driven(const Bench& bench, const Scenario& scenario, std::optional<double> clip) {
+    const Evidence mine = drive(bench, scenario, clip);
+    if (request_.dump) request_.dump(mine, scenario);
+    if (bench.layout.owners() == 1) return {mine};
+    return gather_evidence(*request_.store, "evidence/" + std::to_string(exchanges_++), request_.rank,
+                           bench.layout.owners(), mine);
+  }
+
+  // Rank 0 decides whether the group can go on; the others hear of it.
+  void agree_to_go_on() {
+    if (bench_.layout.owners() == 1) return;
+    const auto key = "go/" + std::to_string(exchanges_++);
+    broken_ = from_rank0(*request_.store, key, request_.rank, broken_ ? "stop" : "go") == "stop";
+  }
+
+  std::optional<double> clip_of(const Scenario& scenario) {
+    if (!scenario.clip) return {};
+    return first_norm(bench_, scenario) / 2;  // the same on every rank: the same arithmetic on the same model
+  }
+
+  void one(const Scenario& scenario) {
+    if (const auto why = not_possible(scenario)) {
+      rows_.skipped(scenario.gradient_check, "scenario " + scenario.name, *why);
+      return;
+    }
+    const Bench& bench = scenario.smooth ? twin_bench_ : bench_;
+    const auto clip = clip_of(scenario);
+    auto evidence = driven(bench, scenario, clip);
+    if (request_.rank == 0) guarded(scenario, [&] { judge(bench, scenario, clip, std::move(evidence)); });
+    agree_to_go_on();
+    if (scenario.name == "working" && !broken_) again(bench, scenario);
+  }
+
+  // A strategy may report what no judge expects: that is its failure, not the end of the suite.
+  template <class Work>
+  void guarded(const Scenario& scenario, Work work) {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      rows_.judged("run-completes", "every step on every rank, without an exception", false,
+                   "what was reported cannot be judged, scenario " + scenario.name + ": " + error.what());
+    }
+  }
+
+  void judge(const Bench& bench, const Scenario& scenario, std::optional<double> clip, std::vector<Evidence> evidence) {
+    if (!fit_to_judge(scenario, evidence)) return;
+    Trial trial = make_trial(bench, scenario, clip, std::move(evidence));
+    for (const Judge judge : judges) judge(trial, rows_);
+    if (scenario.name == "accumulate" && kept_.contains("even"))
+      judge_collective_count(kept_.at("even"), trial, rows_);
+    kept_.insert_or_assign(scenario.name, std::move(trial));
+  }
+
+  // Did all ranks come to the end? Says why where they did not.
+  bool fit_to_judge(const Scenario& scenario, const std::vector<Evidence>& evidence) {
+    size_t refused = 0;
+    for (const auto& one : evidence) refused += one.refused;
+    if (refused == evidence.size() && scenario.name != "even") {
+      rows_.skipped(scenario.gradient_check.empty() ? "loss-falls" : scenario.gradient_check,
+                    "scenario " + scenario.name, "refused: " + evidence[0].error);
+      return false;
+    }
+    bool whole = true;
+    for (const auto& one : evidence) {
+      whole = whole && one.error.empty();
+      broken_ = broken_ || one.interrupted || (one.refused && refused < evidence.size());
+    }
+    if (!whole && refusal_names_the_unused(evidence)) return false;
+    for (const auto& one : evidence)
+      rows_.judged("run-completes", "every step on every rank, without an exception", one.error.empty(),
+                   "rank " + std::to_string(one.rank) + ", step " + std::to_string(one.steps.size()) + ", scenario " +
+                       scenario.name + ": " + one.error);
+    return whole;
+  }
+
+  // The other right answer to a parameter that no rank uses: an error that names it.
+  bool refusal_names_the_unused(const std::vector<Evidence>& evidence) {
+    if (unused_.names.empty()) return false;
+    for (const auto& one : evidence)
+      for (const auto& name : unused_.names)
+        if (one.error.find(name) == std::string::npos) return false;
+    rows_.judged("unused-parameters", "an error that names the parameter which no rank used", true, "");
+    return true;
+  }
+
+  void again(const Bench& bench, const Scenario& scenario) {
+    auto evidence = driven(bench, scenario, {});
+    if (request_.rank == 0)
+      guarded(scenario, [&] {
+        const auto known = kept_.find("working");
+        if (known == kept_.end() || !fit_to_judge(scenario, evidence)) return;
+        const Trial second{bench, scenario, {}, std::move(evidence), {}, {}, {}};
+        judge_repeat(known->second, second, rows_);
+        against_baseline(known->second);
+      });
+    agree_to_go_on();
+  }
+
+  void against_baseline(const Trial& trial) {
+    if (request_.world != 1 || request_.strategy.parallelism == Parallelism::single) return;
+    for (const auto& info : strategy_registry().all()) {
+      const bool fits = request_.devices[0].is_cpu() ? info.cpu : info.cuda;
+      if (info.parallelism != Parallelism::single || !fits) continue;
+      const Bench baseline{info, *workload_, {Parallelism::single, 1, bench_.layout.rows_per_rank, bench_.layout.samples},
+                           0,    {},         {request_.devices[0]}, {}, request_.seed};
+      judge_same_bits_as_baseline(trial, drive(baseline, trial.scenario, {}), rows_);
+      return;
+    }
+  }
+
+  const CheckRequest& request_;
+  std::regex filter_;
+  std::unique_ptr<Workload> workload_, twin_;
+  Bench bench_, twin_bench_;
+  UnusedPattern unused_;
+  Rows rows_;
+  std::map<std::string, Trial> kept_;
+  int exchanges_ = 0;
+  bool broken_ = false;
+};
+
+}  // namespace
+
+std::vector<CheckRow> run_checks(const CheckRequest& request) try {
+  return Suite(request).run();
+} catch (const std::regex_error&) {
+  throw UsageError("--filter " + request.filter + " is not a regular expression");
+}
+
+}  // namespace dpbench

@@ -1,0 +1,43 @@
+// One scenario as the judges get it: what every rank saw, and beside each step what the oracle makes of it.
+#pragma once
+
+#include "harness/conform/drive.h"
+#include "harness/conform/oracle.h"
+
+namespace dpbench {
+
+struct ExpectedStep {
+  std::vector<Shard> shards;          // at the parameters that the strategy itself had before this step
+  std::vector<double> shares;
+  std::vector<at::Tensor> gradient;   // combined by the declared meaning, in float64, not clipped
+  std::vector<at::Tensor> whole;      // of the whole batch on one device; empty where it was not asked for
+  std::vector<at::Tensor> single;     // the same in the scenario's own dtype; only on smooth twins
+  std::vector<bool> used;             // had a gradient in some shard
+  std::vector<NamedTensors> buffers;  // of each replica after the step; empty where the oracle is not in float64
+};
+
+struct Trial {
+  const Bench& bench;
+  const Scenario& scenario;
+  std::optional<double> clip_norm;
+  std::vector<Evidence> ranks;
+  std::vector<std::string> names;  // of the trainable parameters, each tensor once
+  std::vector<std::vector<std::string>> aliases;  // all names of each
+  std::vector<ExpectedStep> expected;
+
+  const Workload& workload() const { return bench.workload; }
+  int world() const { return bench.layout.world; }
+  const NamedTensors& parameters_before(int64_t step, int rank = 0) const;
+  const NamedTensors& buffers_before(int64_t step, int rank = 0) const;
+  // What a rank reported for the parameter with this number; undefined if nothing.
+  at::Tensor reported(int64_t step, size_t parameter, int rank = 0) const;
+};
+
+// Runs the oracle over all steps: float64, or the scenario's own dtype to repeat what each shard should have computed.
+Trial make_trial(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
+                 std::vector<Evidence> ranks);
+
+// The norm of the first gradient: what a clipping scenario takes half of.
+double first_norm(const Bench& bench, const Scenario& scenario);
+
+}  // namespace dpbench

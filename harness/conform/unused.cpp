@@ -1,0 +1,43 @@
+#include "harness/conform/unused.h"
+
+#include <map>
+
+#include <ATen/ATen.h>
+
+namespace dpbench {
+namespace {
+
+// The names that one rank's forward and backward pass leaves without a gradient.
+std::vector<std::string> left_out(const Bench& bench, const Scenario& scenario, int rank, int64_t step) {
+  const auto model = first_model(bench);
+  for (const auto& ids : ids_of(scenario, bench.layout, bench.seed, step, rank)) {
+    const Batch batch = bench.workload.batch(ids);
+    const auto output = model->forward(batch.input, Context{bench.step_seed(), step, batch.ids});
+    bench.workload.loss(output, batch.target).backward();
+  }
+  std::vector<std::string> names;
+  for (const auto& item : model->named_parameters())
+    if (item.value().requires_grad() && !item.value().grad().defined()) names.push_back(item.key());
+  return names;
+}
+
+}  // namespace
+
+UnusedPattern unused_pattern(const Bench& bench) {
+  const auto table = scenarios(bench.layout, at::kFloat, false);
+  UnusedPattern pattern;
+  for (const auto& scenario : table)
+    for (int64_t step = 0; step < scenario.steps && step < 4; ++step) {
+      std::map<std::string, int> counts;
+      for (int rank = 0; rank < bench.layout.world; ++rank)
+        for (const auto& name : left_out(bench, scenario, rank, step)) ++counts[name];
+      for (const auto& [name, count] : counts) {
+        if (std::find(pattern.names.begin(), pattern.names.end(), name) == pattern.names.end())
+          pattern.names.push_back(name);
+        pattern.some_ranks = pattern.some_ranks || count < bench.layout.world;
+      }
+    }
+  return pattern;
+}
+
+}  // namespace dpbench
