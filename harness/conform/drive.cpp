@@ -35,7 +35,7 @@ void unsettle_buffers(Model& model, int rank) {
 void put_back(Model& model, const Evidence& before) {
   const at::NoGradGuard no_grad;
   const auto& last = before.steps.back();
-  const auto fill = [](at::OrderedDict<std::string, at::Tensor> mine, const NamedTensors& saved) {
+  const auto fill = [](auto mine, const NamedTensors& saved) {
     for (auto& item : mine)
       if (const at::Tensor* value = find(saved, item.key())) {
         if (item.value().is_floating_point()) item.value().set_data(item.value().to(value->scalar_type()));

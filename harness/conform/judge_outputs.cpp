@@ -9,7 +9,7 @@
 namespace dpbench {
 namespace {
 
-std::string at_place(const Trial& trial, size_t rank, size_t step) {
+std::string place_in(const Trial& trial, size_t rank, size_t step) {
   return ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
 }
 
@@ -41,7 +41,7 @@ bool right_dtype(const Trial& trial, at::ScalarType type) {
 
 void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
   const StepEvidence& seen = trial.ranks[rank].steps[step];
-  const auto where = at_place(trial, rank, step);
+  const auto where = place_in(trial, rank, step);
   const at::Tensor output = expected_output(trial, trial.expected[step], static_cast<int>(rank));
   if (!output.defined()) return;  // this rank had no rows
   const bool shaped = seen.output.defined() && seen.output.sizes() == output.sizes();

@@ -41,21 +41,21 @@ void widen(Model& model) {
 }
 
 // bfloat16 is autocast over float32 parameters.
-class Autocast {
+class OracleAutocast {
  public:
-  explicit Autocast(bool on) : on_(on) {
+  explicit OracleAutocast(bool on) : on_(on) {
     if (!on_) return;
     at::autocast::set_autocast_enabled(at::kCPU, true);
     at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
     at::autocast::increment_nesting();
   }
-  ~Autocast() {
+  ~OracleAutocast() {
     if (!on_) return;
     if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
     at::autocast::set_autocast_enabled(at::kCPU, false);
   }
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
+  OracleAutocast(const OracleAutocast&) = delete;
+  OracleAutocast& operator=(const OracleAutocast&) = delete;
 
  private:
   bool on_;
@@ -80,7 +80,7 @@ Batch Oracle::cast(const Batch& batch) const {
 }
 
 at::Tensor Oracle::run(Model& model, int64_t step, const Batch& batch) const {
-  const Autocast autocast(dtype_ == at::kBFloat16);
+  const OracleAutocast autocast(dtype_ == at::kBFloat16);
   const at::Tensor output = model.forward(batch.input, Context{step_seed_, step, batch.ids});
   return dtype_ == at::kBFloat16 ? output.to(at::kFloat) : output;
 }

@@ -11,19 +11,19 @@ std::vector<Scenario> table(at::ScalarType working) {
   return {
       {.name = "even", .gradient_check = "gradient-meaning", .small_buckets = true},
       {.name = "working", .gradient_check = "gradient-replay", .dtype = working, .steps = 4, .keep_reductions = true},
-      {.name = "uneven", .gradient_check = "gradient-uneven", .rows = Rows::uneven},
-      {.name = "uneven-working", .gradient_check = "gradient-uneven-replay", .dtype = working, .rows = Rows::uneven},
+      {.name = "uneven", .gradient_check = "gradient-uneven", .rows = Split::uneven},
+      {.name = "uneven-working", .gradient_check = "gradient-uneven-replay", .dtype = working, .rows = Split::uneven},
       {.name = "accumulate", .gradient_check = "accumulation", .accumulate = 2, .small_buckets = true},
       {.name = "clip", .gradient_check = "clip", .clip = true},
       {.name = "clip-accumulate", .gradient_check = "clip", .accumulate = 2, .clip = true},
       {.name = "twice", .gradient_check = "two-backwards", .accumulate = 2, .same_rows = true},
       {.name = "poison", .gradient_check = "non-finite", .dtype = working, .poison = true},
       {.name = "late", .gradient_check = "late-collectives", .late = true, .small_buckets = true},
-      {.name = "few", .gradient_check = "empty-shard", .rows = Rows::few},
+      {.name = "few", .gradient_check = "empty-shard", .rows = Split::few},
       {.name = "reload", .gradient_check = "reload-midway", .steps = 4, .reload = true},
       {.name = "smooth", .gradient_check = "gradient-accuracy", .dtype = working, .smooth = true},
       {.name = "twenty", .gradient_check = "", .dtype = working, .steps = 20, .same_rows = true},
-      {.name = "uneven-accumulate", .gradient_check = "accumulation", .rows = Rows::uneven, .accumulate = 3,
+      {.name = "uneven-accumulate", .gradient_check = "accumulation", .rows = Split::uneven, .accumulate = 3,
        .long_form = true},
   };
 }
@@ -40,15 +40,15 @@ int64_t rows_for(const Scenario& scenario, const Layout& layout, int owner) {
   if (layout.parallelism == Parallelism::ranks) {
     const bool last = owner == layout.world - 1;
     switch (scenario.rows) {
-      case Rows::even: return rows;
-      case Rows::uneven: return last ? (rows + 1) / 2 : owner == 0 ? rows + 1 : rows;
-      case Rows::few: return last ? 0 : rows;
+      case Split::even: return rows;
+      case Split::uneven: return last ? (rows + 1) / 2 : owner == 0 ? rows + 1 : rows;
+      case Split::few: return last ? 0 : rows;
     }
   }
   switch (scenario.rows) {
-    case Rows::even: return rows * layout.world;
-    case Rows::uneven: return (rows - 1) * layout.world + 1;
-    case Rows::few: return layout.world - 1;
+    case Split::even: return rows * layout.world;
+    case Split::uneven: return (rows - 1) * layout.world + 1;
+    case Split::few: return layout.world - 1;
   }
   return rows;
 }
@@ -59,9 +59,9 @@ std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bo
   std::vector<Scenario> chosen;
   for (auto& scenario : table(working)) {
     if (scenario.long_form && !long_form) continue;
-    if (layout.world == 1 && (scenario.rows != Rows::even || scenario.late)) continue;
+    if (layout.world == 1 && (scenario.rows != Split::even || scenario.late)) continue;
     if (layout.parallelism != Parallelism::ranks && scenario.late) continue;
-    if (layout.rows_per_rank == 1 && scenario.rows == Rows::uneven) continue;
+    if (layout.rows_per_rank == 1 && scenario.rows == Split::uneven) continue;
     chosen.push_back(std::move(scenario));
   }
   return chosen;

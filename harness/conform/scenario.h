@@ -11,13 +11,13 @@
 
 namespace dpbench {
 
-enum class Rows { even, uneven, few };  // few: fewer rows than replicas, so some have none
+enum class Split { even, uneven, few };  // few: fewer rows than replicas, so some have none
 
 struct Scenario {
   std::string name;
   std::string gradient_check;  // what the row that judges its gradients is called
   at::ScalarType dtype = at::kDouble;
-  Rows rows = Rows::even;
+  Split rows = Split::even;
   int64_t accumulate = 1;
   int64_t steps = 3;
   bool same_rows = false;        // every step, and every micro-batch of it, sees the same rows

@@ -102,7 +102,7 @@ class Suite {
     if (scenario.smooth && !has_twin()) return "the workload has no smooth twin";
     if (scenario.reload && workload_->optimizer().kind != OptimizerSpec::Kind::sgd)
       return "the interface cannot put an optimizer's state back";
-    if (scenario.rows == Rows::few && request_.strategy.parallelism == Parallelism::ranks && !declares("join"))
+    if (scenario.rows == Split::few && request_.strategy.parallelism == Parallelism::ranks && !declares("join"))
       return request_.strategy.name + " has no parameter join: every rank must have rows";
     return {};
   }

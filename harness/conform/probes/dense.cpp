@@ -1,0 +1,73 @@
+// Dense probes: several layers, a hundred tiny parameters, one parameter far larger than a bucket.
+#include "harness/conform/probes/probe.h"
+
+namespace dpbench::probes {
+namespace {
+
+class Mlp : public Model {
+ public:
+  explicit Mlp(uint64_t seed) {
+    Seeded random(seed);
+    const std::vector<int64_t> widths = {6, 9, 7, 3};
+    for (size_t i = 0; i + 1 < widths.size(); ++i) {
+      const auto name = std::to_string(i);
+      weights_.push_back(register_parameter("w" + name, random({widths[i + 1], widths[i]})));
+      biases_.push_back(register_parameter("b" + name, random({widths[i + 1]})));
+    }
+  }
+  at::Tensor forward(const at::Tensor& input, const Context&) override {
+    at::Tensor x = input;
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      x = at::linear(x, weights_[i], biases_[i]);
+      if (i + 1 < weights_.size()) x = at::softplus(x);
+    }
+    return x;
+  }
+
+ private:
+  std::vector<at::Tensor> weights_, biases_;
+};
+
+class ManyTiny : public Model {
+ public:
+  explicit ManyTiny(uint64_t seed) {
+    Seeded random(seed);
+    for (int i = 0; i < 100; ++i) {  // of 0, 1 or 2 dimensions in turn
+      const std::vector<std::vector<int64_t>> shapes = {{}, {1}, {1, 3}};
+      parts_.push_back(register_parameter("p" + std::to_string(i), random(shapes[static_cast<size_t>(i % 3)])));
+    }
+  }
+  at::Tensor forward(const at::Tensor& input, const Context&) override {
+    at::Tensor x = input;
+    for (size_t i = 0; i < parts_.size(); ++i) x = x + at::tanh(x * parts_[i]) * (0.02 * static_cast<double>(i % 5));
+    return x;
+  }
+
+ private:
+  std::vector<at::Tensor> parts_;
+};
+
+class OneLarge : public Model {
+ public:
+  explicit OneLarge(uint64_t seed) {
+    Seeded random(seed);
+    first_ = register_parameter("small", random({4}));
+    wide_ = register_parameter("large", random({300, 4}));
+    last_ = register_parameter("last", random({2, 300}, 0.05));
+  }
+  at::Tensor forward(const at::Tensor& input, const Context&) override {
+    return at::linear(at::tanh(at::linear(input * first_, wide_)), last_);
+  }
+
+ private:
+  at::Tensor first_, wide_, last_;
+};
+
+const RegisterWorkload mlp{probe<Mlp>("probe-mlp", "three smooth layers, Adam", {6}, 3, probe_adam())};
+const RegisterWorkload mlp_sgd{probe<Mlp>("probe-mlp-sgd", "three smooth layers, SGD", {6}, 3, probe_sgd())};
+const RegisterWorkload many{probe<ManyTiny>("probe-many", "100 tiny parameters of 0, 1 and 2 dimensions", {3}, 3,
+                                            probe_adam())};
+const RegisterWorkload large{probe<OneLarge>("probe-large", "a parameter larger than a bucket", {4}, 2, probe_sgd())};
+
+}  // namespace
+}  // namespace dpbench::probes

@@ -1,0 +1,58 @@
+// A linear model with a sum loss whose gradients no order of summation can round: every rank's is the world's size times a
+// power of two, so that fl(1/R) times it is a power of two again (for every R up to 40, in float32 as in float64).
+#include "harness/conform/probes/probe.h"
+
+namespace dpbench::probes {
+namespace {
+
+constexpr int64_t features = 37, row_count = 64;
+
+class Linear : public Model {
+ public:
+  explicit Linear(uint64_t seed) {
+    Seeded random(seed);
+    weight_ = register_parameter("weight", random({1, features}));
+    bias_ = register_parameter("bias", random({1}));
+  }
+  at::Tensor forward(const at::Tensor& input, const Context&) override {
+    return at::linear(input.slice(1, 0, features), weight_) + input.slice(1, features) * bias_;
+  }
+
+ private:
+  at::Tensor weight_, bias_;
+};
+
+class Exact : public Workload {
+ public:
+  // scale: the world that it is made for.
+  explicit Exact(const WorkloadOptions& options) {
+    input_ = at::empty({row_count, features + 1});
+    auto values = input_.accessor<float, 2>();
+    for (int64_t i = 0; i < row_count; ++i)
+      for (int64_t j = 0; j <= features; ++j) {
+        const int64_t mixed = (i * 7 + j * 11 + i * j) % 13;  // differs between rows and between columns
+        values[i][j] = static_cast<float>(options.scale) * static_cast<float>(1 << mixed) * ((i + j) % 3 == 0 ? -1.f : 1.f);
+      }
+  }
+  int64_t samples() const override { return row_count; }
+  std::shared_ptr<Model> model(uint64_t seed) const override { return std::make_shared<Linear>(seed); }
+  at::Tensor loss(const at::Tensor& output, const at::Tensor&) const override { return output.sum(); }
+  bool sum_loss() const override { return true; }
+  OptimizerSpec optimizer() const override { return {.learning_rate = 0x1p-20}; }
+  Batch batch(const at::Tensor& ids) const override {
+    return {input_.index_select(0, ids), at::zeros({ids.size(0), 1}), ids};
+  }
+
+ private:
+  at::Tensor input_;
+};
+
+const RegisterWorkload exact{{.name = "probe-exact",
+                              .summary = "gradients whose sums are exact in any order",
+                              .scaling = Scaling::weak,
+                              .batch = 1,
+                              .make = [](const WorkloadOptions& options) { return std::make_unique<Exact>(options); },
+                              .probe = true}};
+
+}  // namespace
+}  // namespace dpbench::probes

@@ -1,0 +1,70 @@
+// Small models, each made to catch one kind of mistake. All are smooth, so rounding cannot flip a kink.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include "workloads/workload.h"
+
+namespace dpbench::probes {
+
+// Learnable rows: the target is a fixed smooth function of the input.
+class Probe : public Workload {
+ public:
+  using MakeModel = std::shared_ptr<Model> (*)(uint64_t seed);
+
+  Probe(MakeModel make, std::vector<int64_t> row, int64_t outputs, OptimizerSpec optimizer)
+      : make_(make), optimizer_(optimizer) {
+    auto generator = at::detail::createCPUGenerator(20);
+    row.insert(row.begin(), samples());
+    input_ = at::randn(row, generator);
+    const at::Tensor flat = input_.flatten(1);
+    target_ = at::tanh(flat.matmul(at::randn({flat.size(1), outputs}, generator)));
+  }
+
+  int64_t samples() const override { return 211; }
+  std::shared_ptr<Model> model(uint64_t seed) const override { return make_(seed); }
+  at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
+    return at::mse_loss(output, target.to(output.scalar_type()));
+  }
+  OptimizerSpec optimizer() const override { return optimizer_; }
+  Batch batch(const at::Tensor& ids) const override {
+    return {input_.index_select(0, ids), target_.index_select(0, ids), ids};
+  }
+
+ private:
+  MakeModel make_;
+  OptimizerSpec optimizer_;
+  at::Tensor input_, target_;
+};
+
+// Tensors of its own generator: the same seed gives the same bits in any thread.
+class Seeded {
+ public:
+  explicit Seeded(uint64_t seed) : generator_(at::detail::createCPUGenerator(seed)) {}
+  at::Tensor operator()(at::IntArrayRef sizes, double size = 0.5) { return at::randn(sizes, generator_) * size; }
+
+ private:
+  at::Generator generator_;
+};
+
+inline OptimizerSpec probe_sgd() { return {.kind = OptimizerSpec::Kind::sgd, .learning_rate = 0.05}; }
+inline OptimizerSpec probe_adam() { return {.kind = OptimizerSpec::Kind::adam, .learning_rate = 0.01}; }
+
+template <class M>
+std::shared_ptr<Model> make_model(uint64_t seed) {
+  return std::make_shared<M>(seed);
+}
+
+template <class M>
+WorkloadInfo probe(const std::string& name, const std::string& summary, std::vector<int64_t> row, int64_t outputs,
+                   const OptimizerSpec& optimizer) {
+  return {.name = name,
+          .summary = summary,
+          .scaling = Scaling::weak,
+          .batch = 4,
+          .make = [=](const WorkloadOptions&) { return std::make_unique<Probe>(make_model<M>, row, outputs, optimizer); },
+          .probe = true};
+}
+
+}  // namespace dpbench::probes

@@ -1,0 +1,99 @@
+// Probes of parameters with an unusual life: shared, used twice, never used, used by some rows only, frozen.
+#include "harness/conform/probes/probe.h"
+
+namespace dpbench::probes {
+namespace {
+
+// One tensor under two names: whoever counts parameters by name reduces and steps it twice.
+class Tied : public Model {
+ public:
+  explicit Tied(uint64_t seed) {
+    Seeded random(seed);
+    table_ = register_parameter("encoder", random({5, 5}));
+    register_parameter("decoder", table_);
+    bias_ = register_parameter("bias", random({5}));
+  }
+  at::Tensor forward(const at::Tensor& input, const Context&) override {
+    return at::tanh(at::linear(input, table_) + bias_).matmul(table_);
+  }
+
+ private:
+  at::Tensor table_, bias_;
+};
+
+class Reused : public Model {
+ public:
+  explicit Reused(uint64_t seed) {
+    Seeded random(seed);
+    layer_ = register_parameter("layer", random({4, 4}));
+    out_ = register_parameter("out", random({2, 4}));
+  }
+  at::Tensor forward(const at::Tensor& input, const Context&) override {
+    at::Tensor x = input;
+    for (int i = 0; i < 3; ++i) x = at::tanh(at::linear(x, layer_));
+    return at::linear(x, out_);
+  }
+
+ private:
+  at::Tensor layer_, out_;
+};
+
+class Unused : public Model {
+ public:
+  explicit Unused(uint64_t seed) {
+    Seeded random(seed);
+    first_ = register_parameter("first", random({4, 4}));
+    register_parameter("idle", random({3}));
+    out_ = register_parameter("out", random({2, 4}));
+  }
+  at::Tensor forward(const at::Tensor& input, const Context&) override {
+    return at::linear(at::tanh(at::linear(input, first_)), out_);
+  }
+
+ private:
+  at::Tensor first_, out_;
+};
+
+// Which branch runs depends on the rows: in most steps some ranks take it and others do not.
+class Branch : public Model {
+ public:
+  explicit Branch(uint64_t seed) {
+    Seeded random(seed);
+    first_ = register_parameter("first", random({4, 4}));
+    extra_ = register_parameter("extra", random({4, 4}));
+    out_ = register_parameter("out", random({2, 4}));
+  }
+  at::Tensor forward(const at::Tensor& input, const Context& context) override {
+    at::Tensor x = at::tanh(at::linear(input, first_));
+    if (context.ids[0].item<int64_t>() % 2 == 0) x = at::tanh(at::linear(x, extra_));
+    return at::linear(x, out_);
+  }
+
+ private:
+  at::Tensor first_, extra_, out_;
+};
+
+class Frozen : public Model {
+ public:
+  explicit Frozen(uint64_t seed) {
+    Seeded random(seed);
+    first_ = register_parameter("first", random({4, 4}));
+    still_ = register_parameter("still", random({4, 4}), /*requires_grad=*/false);
+    out_ = register_parameter("out", random({2, 4}));
+  }
+  at::Tensor forward(const at::Tensor& input, const Context&) override {
+    return at::linear(at::tanh(at::linear(at::tanh(at::linear(input, first_)), still_)), out_);
+  }
+
+ private:
+  at::Tensor first_, still_, out_;
+};
+
+const RegisterWorkload tied{probe<Tied>("probe-tied", "one tensor under two names", {5}, 5, probe_adam())};
+const RegisterWorkload reused{probe<Reused>("probe-reused", "one layer called three times", {4}, 2, probe_sgd())};
+const RegisterWorkload unused{probe<Unused>("probe-unused", "a parameter that no row uses", {4}, 2, probe_adam())};
+const RegisterWorkload branch{probe<Branch>("probe-branch", "a branch that only some ranks use", {4}, 2, probe_sgd())};
+const RegisterWorkload frozen{probe<Frozen>("probe-frozen", "a parameter that needs no gradient", {4}, 2, probe_adam())};
+
+}  // namespace
+}  // namespace dpbench::probes

@@ -1,0 +1,186 @@
+// Wrong backends under the real ddp: what a broken collective does to a right strategy.
+#include <ATen/ATen.h>
+
+#include "tests/wrong_strategies/mutant.h"
+
+namespace dpbench::wrong {
+namespace {
+
+// Changes what goes into an allreduce of floating point numbers, or what comes out.
+class Meddling : public ForwardingBackend {
+ public:
+  using Change = std::function<void(Meddling&, at::Tensor&)>;
+  Meddling(c10::intrusive_ptr<c10d::Backend> inner, Change before, Change after)
+      : ForwardingBackend(std::move(inner)), before_(std::move(before)), after_(std::move(after)) {}
+
+  int64_t calls = 0;
+  std::map<int64_t, at::Tensor> kept;
+  c10d::Backend& inner() { return *inner_; }
+
+ protected:
+  WorkPtr around(Call call) override {
+    if (call.op != "allreduce" || !call.input[0].is_floating_point()) return call.run();
+    ++calls;
+    const at::NoGradGuard no_grad;
+    if (before_) before_(*this, call.input[0]);
+    auto work = call.run();
+    work->wait();
+    if (after_) after_(*this, call.output[0]);
+    return work;
+  }
+
+ private:
+  Change before_, after_;
+};
+
+Wrap meddle(const Meddling::Change& before, const Meddling::Change& after) {
+  return [=](c10::intrusive_ptr<c10d::Backend> inner) -> c10::intrusive_ptr<c10d::Backend> {
+    return c10::make_intrusive<Meddling>(std::move(inner), before, after);
+  };
+}
+
+// One that does not call the inner allreduce at all.
+class Instead : public ForwardingBackend {
+ public:
+  using Act = std::function<void(ForwardingBackend& self, at::Tensor& tensor, std::vector<at::Tensor> all)>;
+  Instead(c10::intrusive_ptr<c10d::Backend> inner, Act act) : ForwardingBackend(std::move(inner)), act_(std::move(act)) {}
+
+ protected:
+  WorkPtr around(Call call) override {
+    if (call.op != "allreduce" || !call.input[0].is_floating_point()) return call.run();
+    const at::NoGradGuard no_grad;
+    at::Tensor& tensor = call.input[0];
+    std::vector<at::Tensor> input = {tensor.clone()};
+    std::vector<std::vector<at::Tensor>> output(1);
+    for (int r = 0; r < getSize(); ++r) output[0].push_back(at::empty_like(tensor));
+    auto work = inner_->allgather(output, input, c10d::AllgatherOptions());
+    work->wait();
+    act_(*this, tensor, output[0]);
+    std::vector<at::Tensor> nothing = {at::zeros({1}, at::kInt)};
+    auto done = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    done->markCompleted(c10::IValue(std::vector<at::Tensor>{tensor}));
+    return c10d::Work::create_from_future(done);
+  }
+
+ private:
+  Act act_;
+};
+
+Wrap instead(const Instead::Act& act) {
+  return [=](c10::intrusive_ptr<c10d::Backend> inner) -> c10::intrusive_ptr<c10d::Backend> {
+    return c10::make_intrusive<Instead>(std::move(inner), act);
+  };
+}
+
+at::Tensor sum_from(const std::vector<at::Tensor>& all, int first) {
+  at::Tensor sum = at::zeros_like(all[0]);
+  for (size_t i = 0; i < all.size(); ++i) sum.add_(all[(i + static_cast<size_t>(first)) % all.size()]);
+  return sum;
+}
+
+class SilentBroadcast : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+ protected:
+  WorkPtr around(Call call) override {
+    const std::vector<at::Tensor> before =
+        call.op == "broadcast" && call.input[0].is_floating_point() ? std::vector{call.input[0].clone()} : std::vector<at::Tensor>{};
+    auto work = call.run();
+    work->wait();
+    const at::NoGradGuard no_grad;
+    if (!before.empty()) call.output[0].copy_(before[0]);
+    return work;
+  }
+};
+
+std::function<StrategyInfo()> ddp() {
+  return [] { return strategy_registry().at("ddp"); };
+}
+
+void deliver_the_call_before(Meddling& self, at::Tensor& tensor) {
+  const int64_t size = tensor.numel();
+  const at::Tensor fresh = tensor.clone();
+  if (self.kept.contains(size)) tensor.copy_(self.kept[size]);
+  self.kept[size] = fresh;
+}
+
+void lose_every_third(Meddling& self, at::Tensor& tensor) {
+  if (self.calls % 3 == 0) tensor.copy_(self.kept[-1]);
+}
+
+Mutant broken(const std::string& name, const std::string& killed_by, Wrap wrap, const std::string& says = "",
+              const std::string& workload = "probe-mlp-sgd") {
+  return {name, killed_by, says, ddp(), workload, 3, std::move(wrap)};
+}
+
+}  // namespace
+
+std::vector<Mutant> backend_mutants() {
+  return {
+      broken("backend-loses-a-rank", "reduction", meddle([](Meddling& self, at::Tensor& t) {
+               if (self.getRank() == 2) t.zero_();
+             }, {})),
+      broken("backend-sums-in-float16", "reduction", meddle({}, [](Meddling&, at::Tensor& t) { t.copy_(t.to(at::kHalf)); })),
+      broken("backend-averages-by-itself", "reduction", meddle({}, [](Meddling& self, at::Tensor& t) { t.div_(self.getSize()); })),
+      broken("backend-loses-the-last-element", "reduction",
+             meddle({}, [](Meddling&, at::Tensor& t) { t.flatten().narrow(0, t.numel() - 1, 1).zero_(); })),
+      broken("backend-loses-every-third-call", "gradient-meaning",
+             meddle([](Meddling& self, at::Tensor& t) { self.kept[-1] = t.clone(); }, lose_every_third)),
+      broken("backend-delivers-the-call-before", "reduction", meddle({}, deliver_the_call_before)),
+      broken("backend-masks-NaN", "non-finite", meddle([](Meddling&, at::Tensor& t) { t.nan_to_num_(0, 0, 0); }, {}), "masked"),
+      broken("backend-broadcasts-rank-0", "gradient-meaning",
+             instead([](ForwardingBackend&, at::Tensor& t, const auto& all) { t.copy_(all[0] * static_cast<double>(all.size())); }),
+             "rank 0's own gradient"),
+      broken("backend-does-nothing", "gradient-meaning", instead([](ForwardingBackend&, at::Tensor& t, const auto& all) {
+               t.mul_(static_cast<double>(all.size()));
+             }),
+             "own gradient"),
+      broken("backend-sums-in-each-ranks-own-order", "reduction-agrees",
+             instead([](ForwardingBackend& self, at::Tensor& t, const auto& all) { t.copy_(sum_from(all, self.getRank())); }),
+             "another order", "probe-large"),
+      broken("backend-does-not-broadcast", "initial-broadcast",
+             [](c10::intrusive_ptr<c10d::Backend> inner) -> c10::intrusive_ptr<c10d::Backend> {
+               return c10::make_intrusive<SilentBroadcast>(std::move(inner));
+             },
+             "not broadcast"),
+  };
+}
+
+std::vector<Mutant> equivalents() {
+  const auto ring = [](ForwardingBackend&, at::Tensor& t, const auto& all) { t.copy_(sum_from(all, 1)); };
+  return {
+      {"reference", "", "", with([](Parts&) {})},
+      {"reference-adam", "", "", with([](Parts&) {}), "probe-mlp"},
+      {"reference-batch-norm", "", "", with([](Parts&) {}), "probe-batch-norm"},
+      {"reference-tied", "", "", with([](Parts&) {}), "probe-tied"},
+      {"reference-branch", "", "", with([](Parts&) {}), "probe-branch"},
+      {"reference-unused", "", "", with([](Parts&) {}), "probe-unused"},
+      {"reference-exact", "", "", with([](Parts&) {}), "probe-exact"},
+      {"reference-world-1", "", "", with([](Parts&) {}), "probe-mlp-sgd", 1},
+      {"ring-started-elsewhere", "", "", ddp(), "probe-mlp-sgd", 3, instead(ring)},
+      {"one-bucket", "", "", with([](Parts& p) {
+         p.buckets = [right = p.buckets](Run& run) {
+           run.bucket_bytes = 1e9;
+           return right(run);
+         };
+       })},
+      {"a-bucket-for-each-parameter", "", "", with([](Parts& p) {
+         p.buckets = [right = p.buckets](Run& run) {
+           run.bucket_bytes = 1;
+           return right(run);
+         };
+       })},
+      {"divided-before-the-sum", "", "", with([](Parts& p) {
+         p.reduce = [](Run& run, at::Tensor& flat, size_t) {
+           flat.mul_(1.0 / run.world);
+           run.all_reduce(flat);
+         };
+       })},
+      {"reduced-by-the-backend's-average", "", "", with([](Parts& p) {
+         p.reduce = [](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat, c10d::ReduceOp::AVG); };
+       })},
+  };
+}
+
+}  // namespace dpbench::wrong

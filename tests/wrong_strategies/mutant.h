@@ -1,0 +1,39 @@
+// A wrong strategy, the check that must catch it, and words that its verdict must contain.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "harness/conform/threads.h"
+#include "tests/wrong_strategies/reference.h"
+
+namespace dpbench::wrong {
+
+struct Mutant {
+  std::string name;
+  std::string killed_by;
+  std::string says = {};  // in `likely` or `detail` of that check's row
+  std::function<StrategyInfo()> strategy;
+  std::string workload = "probe-mlp-sgd";
+  int world = 3;
+  Wrap wrap = {};
+};
+
+// A reference with one thing changed.
+inline std::function<StrategyInfo()> with(const std::function<void(Parts&)>& change,
+                                          Gradient gradient = Gradient::mean_of_means) {
+  return [=] {
+    Parts parts = right_parts();
+    change(parts);
+    return strategy_of(std::move(parts), gradient);
+  };
+}
+
+std::vector<Mutant> reduction_mutants();
+std::vector<Mutant> step_mutants();
+std::vector<Mutant> state_mutants();
+std::vector<Mutant> replica_mutants();
+std::vector<Mutant> backend_mutants();
+std::vector<Mutant> equivalents();  // must pass every check: killed_by is empty
+
+}  // namespace dpbench::wrong

@@ -1,0 +1,172 @@
+// Mistakes around a step: which rows, how often, what is zeroed, clipped, reported.
+#include <ATen/ATen.h>
+
+#include "tests/wrong_strategies/mutant.h"
+
+namespace dpbench::wrong {
+namespace {
+
+Batch of_rank_0(Run& run, const Batch& batch) {
+  at::Tensor ids = batch.ids.clone();
+  run.broadcast(ids);
+  return run.workload.batch(ids);
+}
+
+Batch without_the_last_row(Run&, const Batch& batch) {
+  const int64_t rows = std::max<int64_t>(batch.rows() - 1, 1);
+  return {batch.input.narrow(0, 0, rows), batch.target.narrow(0, 0, rows), batch.ids.narrow(0, 0, rows)};
+}
+
+Batch targets_of_another_order(Run&, const Batch& batch) { return {batch.input, batch.target.flip(0), batch.ids}; }
+
+void keep_the_last_micro_batch(Run& run) {
+  if (run.micro + 1 < run.micros) run.parts.clear(run);
+}
+
+// The mean of what has been reduced before and of what is new is right; there are only more reductions than needed.
+void reduce_after_each_micro_batch(Run& run) {
+  if (run.micro + 1 == run.micros) return;
+  for (auto& leaf : run.leaves) {
+    run.all_reduce(leaf.mutable_grad());
+    leaf.mutable_grad().div_(run.world);
+  }
+}
+
+void clip_before_reducing(Parts& parts) {
+  const auto before = parts.before_reduce;
+  const auto clip = parts.clip;
+  parts.before_reduce = [=](Run& run) {
+    before(run);
+    clip(run);
+  };
+  parts.clip = [](Run&) {};
+}
+
+void clip_each_parameter(Run& run) {
+  if (!run.clip_norm) return;
+  for (auto& gradient : run.gradients)
+    if (gradient.defined()) gradient.mul_(std::min(1.0, *run.clip_norm / gradient.norm().item<double>()));
+}
+
+void clip_by_value(Run& run) {
+  if (!run.clip_norm) return;
+  for (auto& gradient : run.gradients)
+    if (gradient.defined()) gradient.clamp_(-*run.clip_norm, *run.clip_norm);
+}
+
+void divide_by_the_ranks_that_used_it(Parts& parts) {
+  parts.before_reduce = [right = parts.before_reduce](Run& run) {
+    right(run);
+    for (size_t i = 0; i < run.leaves.size(); ++i) {
+      at::Tensor used = at::full({1}, run.leaves[i].grad().defined() ? 1 : 0, at::kInt);
+      run.all_reduce(used);
+      if (run.gradients[i].defined()) run.gradients[i] = run.gradients[i] * run.world / used.item<int>();
+    }
+  };
+}
+
+void zeros_where_nothing_was_used(Parts& parts) {
+  parts.before_reduce = [right = parts.before_reduce](Run& run) {
+    right(run);
+    for (size_t i = 0; i < run.leaves.size(); ++i)
+      if (!run.gradients[i].defined()) run.gradients[i] = at::zeros_like(run.leaves[i]);
+  };
+}
+
+void divide_by_the_ranks_with_rows(Parts& parts) {
+  parts.after_reduce = [](Run& run) {
+    at::Tensor with_rows = at::full({1}, run.micros > 0 ? 1 : 0, at::kInt);
+    run.all_reduce(with_rows);
+    for (auto& gradient : run.gradients)
+      if (gradient.defined()) gradient = gradient * run.world / with_rows.item<int>();
+  };
+}
+
+void tied_counted_twice(Run& run) {
+  for (size_t i = 0; i < run.names.size(); ++i)
+    if (run.names[i] == "encoder") run.gradients[i] = run.gradients[i] * 2;
+}
+
+void skip_a_collective(Run& run) {
+  if (run.rank == 1 && run.step == 1) return;
+  at::Tensor flag = at::ones({1});
+  run.all_reduce(flag);
+}
+
+void loss_of_rank_0(Run& run, StepResult& result) {
+  result.loss = result.loss.detach().clone();
+  run.broadcast(result.loss);
+}
+
+at::Tensor in_training_mode(Run& run, const Batch& batch) {
+  return run.model->forward(batch.input.to(run.dtype), {run.step_seed, 0, batch.ids});
+}
+
+}  // namespace
+
+std::vector<Mutant> step_mutants() {
+  return {
+      {"every-rank-reads-the-same-rows", "gradient-meaning", "", with([](Parts& p) { p.rows = of_rank_0; })},
+      {"last-row-dropped", "output-shape", "", with([](Parts& p) { p.rows = without_the_last_row; })},
+      {"targets-in-another-order", "loss-value", "", with([](Parts& p) { p.rows = targets_of_another_order; })},
+      {"gradients-not-zeroed", "gradient-meaning", "not zeroed", with([](Parts& p) { p.clear = [](Run&) {}; })},
+      {"micro-batch-overwrites", "accumulation", "overwrote", with([](Parts& p) { p.after_micro = keep_the_last_micro_batch; })},
+      {"accumulation-not-divided", "accumulation", "not divided",
+       with([](Parts& p) { p.micro_scale = [](Run&) { return 1.0; }; })},
+      {"accumulation-divided-twice", "accumulation", "twice",
+       with([](Parts& p) {
+         p.micro_scale = [](Run& run) { return 1.0 / static_cast<double>(run.micros * run.micros); };
+       })},
+      {"accumulation-divided-only-once-in-a-step", "two-backwards", "",
+       with([](Parts& p) {
+         p.micro_scale = [](Run& run) { return run.micro == 0 ? 1.0 : 1.0 / static_cast<double>(run.micros); };
+       })},
+      {"reduced-after-each-micro-batch", "collective-count", "",
+       with([](Parts& p) { p.after_micro = reduce_after_each_micro_batch; })},
+      {"clip-missing", "clip", "not limited", with([](Parts& p) { p.clip = [](Run&) {}; })},
+      {"clip-before-the-reduction", "clip", "", with(clip_before_reducing)},
+      {"clip-each-parameter", "clip", "", with([](Parts& p) { p.clip = clip_each_parameter; })},
+      {"clip-by-value", "clip", "", with([](Parts& p) { p.clip = clip_by_value; })},
+      {"divided-by-the-ranks-that-used-it", "gradient-meaning", "", with(divide_by_the_ranks_that_used_it), "probe-branch"},
+      {"zeros-for-the-unused", "unused-parameters", "zeros", with(zeros_where_nothing_was_used), "probe-unused"},
+      {"divided-by-the-ranks-with-rows", "empty-shard", "", with(divide_by_the_ranks_with_rows)},
+      {"tied-parameter-counted-twice", "gradient-meaning", "counted twice",
+       with([](Parts& p) { p.after_reduce = tied_counted_twice; }), "probe-tied"},
+      {"a-rank-skips-a-collective", "run-completes", "", with([](Parts& p) { p.after_reduce = skip_a_collective; })},
+      {"loss-of-rank-0", "loss-value", "another rank's", with([](Parts& p) { p.report = loss_of_rank_0; })},
+      {"loss-summed-over-micro-batches", "loss-value", "",
+       with([](Parts& p) {
+         p.report = [](Run& run, StepResult& result) { result.loss = result.loss * static_cast<double>(run.micros); };
+       })},
+      {"output-in-float32", "output-dtype", "",
+       with([](Parts& p) {
+         p.report = [](Run&, StepResult& result) { result.output = result.output.to(at::kFloat); };
+       })},
+      {"output-transposed", "output-shape", "",
+       with([](Parts& p) { p.report = [](Run&, StepResult& result) { result.output = result.output.t(); }; })},
+      {"output-of-another-row-order", "output-value", "another order",
+       with([](Parts& p) { p.report = [](Run&, StepResult& result) { result.output = result.output.flip(0); }; })},
+      {"evaluated-in-training-mode", "evaluation", "training mode", with([](Parts& p) { p.evaluate = in_training_mode; }),
+       "probe-batch-norm"},
+      {"evaluation-waits-for-the-others", "evaluation", "",
+       with([](Parts& p) {
+         p.evaluate = [right = p.evaluate](Run& run, const Batch& batch) {
+           at::Tensor flag = at::ones({1});
+           run.all_reduce(flag);
+           return right(run, batch);
+         };
+       })},
+      {"another-gradient-reported", "optimizer-replay", "another gradient",
+       with([](Parts& p) {
+         p.update = [right = p.update](Run& run) {
+           for (auto& gradient : run.gradients)
+             if (gradient.defined()) gradient = gradient * 1.5;
+           right(run);
+           for (auto& gradient : run.gradients)
+             if (gradient.defined()) gradient = gradient / 1.5;
+         };
+       })},
+  };
+}
+
+}  // namespace dpbench::wrong
