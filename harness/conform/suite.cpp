@@ -172,7 +172,7 @@ class Suite {
     for (const Judge judge : judges) judge(trial, rows_);
     if (scenario.name == "accumulate" && kept_.contains("even"))
       judge_collective_count(kept_.at("even"), trial, rows_);
-    kept_.insert_or_assign(scenario.name, std::move(trial));
+    kept_.emplace(scenario.name, std::move(trial));
   }
 
   // Did all ranks come to the end? Says why where they did not.

@@ -1,0 +1,58 @@
+// Every registered strategy through the suite, on every registered workload: a new one is tested with nothing edited here.
+#include <gtest/gtest.h>
+
+#include "harness/conform/threads.h"
+
+namespace dpbench {
+namespace {
+
+struct Case {
+  std::string strategy, workload;
+  int world;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const auto& strategy : strategy_registry().all())
+    for (const auto& workload : workload_registry().all())
+      for (const int world : {1, 3}) {
+        const bool fits = strategy.cpu && (world == 1 || strategy.parallelism != Parallelism::single);
+        if (fits) all.push_back({strategy.name, workload.name, world});
+      }
+  return all;
+}
+
+std::string name_of(const testing::TestParamInfo<Case>& info) {
+  std::string name = info.param.strategy + "_" + info.param.workload + "_" + std::to_string(info.param.world);
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+}
+
+std::string told(const CheckRow& row) {
+  return row.name + ": " + row.compared + "; " + row.detail + (row.likely.empty() ? "" : "; likely: " + row.likely);
+}
+
+class Conformance : public testing::TestWithParam<Case> {};
+
+TEST_P(Conformance, EveryCheckPasses) {
+  const auto rows = check_in_threads({.strategy = strategy_registry().at(GetParam().strategy),
+                                      .workload = workload_registry().at(GetParam().workload),
+                                      .world = GetParam().world});
+  size_t passed = 0;
+  for (const auto& row : rows) {
+    EXPECT_NE(row.status, "failed") << told(row);
+    passed += row.status == "passed";
+  }
+  EXPECT_GT(passed + (rows.size() == 1 && rows[0].status == "skipped"), 0U) << "nothing was checked";
+}
+
+INSTANTIATE_TEST_SUITE_P(Registered, Conformance, testing::ValuesIn(cases()), name_of);
+
+TEST(ConformanceCases, CoverEveryStrategyAndWorkload) {
+  EXPECT_GE(strategy_registry().all().size(), 5U);
+  EXPECT_GE(cases().size(), workload_registry().all().size() * 4);
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,75 @@
+// The proof that the suite can fail: each wrong strategy is caught by the check that the table names, and what is only
+// another way to be right passes.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/wrong_strategies/mutant.h"
+
+namespace dpbench::wrong {
+namespace {
+
+std::vector<Mutant> all(bool equivalent) {
+  std::vector<Mutant> chosen;
+  for (const auto& list : {reduction_mutants(), step_mutants(), state_mutants(), replica_mutants(), backend_mutants(),
+                           equivalents()})
+    for (const auto& mutant : list)
+      if (mutant.killed_by.empty() == equivalent) chosen.push_back(mutant);
+  return chosen;
+}
+
+std::string name_of(const testing::TestParamInfo<Mutant>& info) {
+  std::string name = info.param.name;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+}
+
+std::vector<CheckRow> checked(const Mutant& mutant) {
+  const StrategyInfo strategy = mutant.strategy();
+  return check_in_threads({.strategy = strategy,
+                           .workload = workload_registry().at(mutant.workload),
+                           .world = mutant.world,
+                           .wrap = mutant.wrap,
+                           .timeout = std::chrono::milliseconds(1500)});
+}
+
+std::string failures(const std::vector<CheckRow>& rows) {
+  std::string text;
+  for (const auto& row : rows)
+    if (row.status == "failed") text += "\n  " + row.name + ": " + row.detail + "; likely: " + row.likely;
+  return text;
+}
+
+void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.name; }
+
+class Wrong : public testing::TestWithParam<Mutant> {};
+
+TEST_P(Wrong, IsCaughtByTheNamedCheck) {
+  const auto rows = checked(GetParam());
+  const CheckRow* verdict = nullptr;
+  for (const auto& row : rows)
+    if (row.name == GetParam().killed_by) verdict = &row;
+  ASSERT_NE(verdict, nullptr) << "no such check ran" << failures(rows);
+  EXPECT_EQ(verdict->status, "failed") << failures(rows);
+  EXPECT_NE((verdict->detail + verdict->likely).find(GetParam().says), std::string::npos)
+      << "should say: " << GetParam().says << failures(rows);
+  EXPECT_FALSE(verdict->detail.empty());
+}
+
+class Equivalent : public testing::TestWithParam<Mutant> {};
+
+TEST_P(Equivalent, PassesEveryCheck) { EXPECT_EQ(failures(checked(GetParam())), ""); }
+
+INSTANTIATE_TEST_SUITE_P(Mutants, Wrong, testing::ValuesIn(all(false)), name_of);
+INSTANTIATE_TEST_SUITE_P(Variants, Equivalent, testing::ValuesIn(all(true)), name_of);
+
+TEST(WrongStrategies, AreManyAndHaveNamesOfTheirOwn) {
+  std::set<std::string> names;
+  for (const auto& mutant : all(false)) names.insert(mutant.name);
+  EXPECT_EQ(names.size(), all(false).size());
+  EXPECT_GE(names.size(), 40U);
+}
+
+}  // namespace
+}  // namespace dpbench::wrong
