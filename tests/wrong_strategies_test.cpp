@@ -41,8 +41,6 @@ std::string failures(const std::vector<CheckRow>& rows) {
   return text;
 }
 
-void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.name; }
-
 class Wrong : public testing::TestWithParam<Mutant> {};
 
 TEST_P(Wrong, IsCaughtByTheNamedCheck) {

@@ -31,7 +31,10 @@ class WitnessWorkload : public Workload {
 
 std::string table(const std::vector<int64_t>& sizes) {
   std::string text;
-  for (const int64_t size : sizes) text += (text.empty() ? "" : ",") + std::to_string(size);
+  for (const int64_t size : sizes) {
+    if (!text.empty()) text += ",";
+    text += std::to_string(size);
+  }
   return text;
 }
 

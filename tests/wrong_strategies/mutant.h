@@ -1,7 +1,7 @@
 // A wrong strategy, the check that must catch it, and words that its verdict must contain.
 #pragma once
 
-#include <optional>
+#include <ostream>
 #include <string>
 
 #include "harness/conform/threads.h"
@@ -28,6 +28,8 @@ inline std::function<StrategyInfo()> with(const std::function<void(Parts&)>& cha
     return strategy_of(std::move(parts), gradient);
   };
 }
+
+inline void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.name; }  // how gtest shows one
 
 std::vector<Mutant> reduction_mutants();
 std::vector<Mutant> step_mutants();

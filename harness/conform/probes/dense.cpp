@@ -34,7 +34,9 @@ class ManyTiny : public Model {
     Seeded random(seed);
     for (int i = 0; i < 100; ++i) {  // of 0, 1 or 2 dimensions in turn
       const std::vector<std::vector<int64_t>> shapes = {{}, {1}, {1, 3}};
-      parts_.push_back(register_parameter("p" + std::to_string(i), random(shapes[static_cast<size_t>(i % 3)])));
+      std::string name = "p";
+      name += std::to_string(i);
+      parts_.push_back(register_parameter(name, random(shapes[static_cast<size_t>(i % 3)])));
     }
   }
   at::Tensor forward(const at::Tensor& input, const Context&) override {
