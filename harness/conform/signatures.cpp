@@ -87,12 +87,20 @@ std::string by_factor(const Case& c) {
   return "gradients are " + ratio_text(ratio);
 }
 
+bool same_on_all_ranks(const Case& c) {
+  for (int rank = 1; rank < static_cast<int>(c.trial.ranks.size()); ++rank)
+    for (const size_t p : c.wrong)
+      if (!same_bits(c.trial.reported(c.step, p, rank), c.trial.reported(c.step, p))) return false;
+  return true;
+}
+
 std::vector<Signature> shard_signatures(const Case& c) {
   const double world = c.trial.world();
   const int64_t last = c.trial.scenario.accumulate - 1;
   std::vector<Signature> list;
-  list.push_back({"this rank's own gradient: not reduced",
-                  c.only([&](const Shard& shard) { return shard.replica == c.rank; }, world)});
+  if (c.rank > 0 || !same_on_all_ranks(c))
+    list.push_back({"this rank's own gradient: not reduced",
+                    c.only([&](const Shard& shard) { return shard.replica == c.rank; }, world)});
   list.push_back({"rank 0's own gradient: broadcast, not reduced",
                   c.only([](const Shard& shard) { return shard.replica == 0; }, world)});
   for (int r = 0; r < c.trial.world() && world > 1; ++r) {

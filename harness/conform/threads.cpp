@@ -50,6 +50,7 @@ std::vector<CheckRow> one_rank(const ThreadsRequest& request, const c10::intrusi
 
 std::vector<CheckRow> check_in_threads(const ThreadsRequest& request) {
   if (request.strategy.parallelism != Parallelism::ranks) {
+    at::set_num_threads(1);
     CheckRequest mine = common(request);
     mine.devices.assign(static_cast<size_t>(request.world), at::Device(at::kCPU));
     return run_checks(mine);

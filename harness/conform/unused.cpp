@@ -29,12 +29,16 @@ UnusedPattern unused_pattern(const Bench& bench) {
   for (const auto& scenario : table)
     for (int64_t step = 0; step < scenario.steps && step < 4; ++step) {
       std::map<std::string, int> counts;
-      for (int rank = 0; rank < bench.layout.world; ++rank)
+      int ranks = 0;  // with rows
+      for (int rank = 0; rank < bench.layout.world; ++rank) {
+        if (ids_of(scenario, bench.layout, bench.seed, step, rank).empty()) continue;
+        ++ranks;
         for (const auto& name : left_out(bench, scenario, rank, step)) ++counts[name];
+      }
       for (const auto& [name, count] : counts) {
         if (std::find(pattern.names.begin(), pattern.names.end(), name) == pattern.names.end())
           pattern.names.push_back(name);
-        pattern.some_ranks = pattern.some_ranks || count < bench.layout.world;
+        pattern.some_ranks = pattern.some_ranks || count < ranks;
       }
     }
   return pattern;

@@ -156,7 +156,7 @@ std::vector<Mutant> reduction_mutants() {
        })},
       {"mean-of-means-where-global-mean", "gradient-uneven", "mean of the ranks' means",
        with([](Parts&) {}, Gradient::global_mean)},
-      {"sum-declared-mean-done", "gradient-meaning", "mean of the ranks' means", with([](Parts&) {}, Gradient::sum)},
+      {"sum-declared-mean-done", "gradient-meaning", "once too often", with([](Parts&) {}, Gradient::sum)},
       {"NaN-masked-before-the-reduction", "non-finite", "masked",
        with([](Parts& parts) {
          const auto right = parts.before_reduce;

@@ -127,7 +127,7 @@ std::vector<Mutant> step_mutants() {
       {"clip-before-the-reduction", "clip", "", with(clip_before_reducing)},
       {"clip-each-parameter", "clip", "", with([](Parts& p) { p.clip = clip_each_parameter; })},
       {"clip-by-value", "clip", "", with([](Parts& p) { p.clip = clip_by_value; })},
-      {"divided-by-the-ranks-that-used-it", "gradient-meaning", "", with(divide_by_the_ranks_that_used_it), "probe-branch"},
+      {"divided-by-the-ranks-that-used-it", "gradient-uneven", "", with(divide_by_the_ranks_that_used_it), "probe-branch"},
       {"zeros-for-the-unused", "unused-parameters", "zeros", with(zeros_where_nothing_was_used), "probe-unused"},
       {"divided-by-the-ranks-with-rows", "empty-shard", "", with(divide_by_the_ranks_with_rows)},
       {"tied-parameter-counted-twice", "gradient-meaning", "counted twice",
