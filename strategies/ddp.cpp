@@ -1,6 +1,7 @@
 // "ddp": one process per rank, c10d::Reducer underneath: what DistributedDataParallel does around it, from C++.
 #include <algorithm>
 #include <limits>
+#include <sstream>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
@@ -107,7 +108,29 @@ class Ddp : public Strategy {
     phases.enter(Phase::backward);
     if (sync) reducer_->prepare_for_backward({});
     loss.backward();
+    if (sync) refuse_unused_parameters();
     add_micro(result, output, loss);
+  }
+
+  // A bucket that waits for such a parameter was never reduced: this step's gradients are this rank's own.
+  void refuse_unused_parameters() {
+    try {
+      reducer_->check_finalized();
+    } catch (const c10::Error& error) {
+      std::istringstream numbers(std::string(error.what_without_backtrace()).substr(last_colon(error)));
+      std::string names;
+      for (size_t index = 0; numbers >> index;)
+        if (index < trainable_.size()) names += (names.empty() ? "" : ", ") + replica_.trainable()[index].name;
+      throw std::runtime_error("ddp: this rank's loss did not use every parameter (unused: " + names +
+                               "), so buckets that wait for them were not reduced");
+    }
+  }
+
+  // torch's message gives the numbers of the parameters after "did not receive grad for rank N:".
+  static size_t last_colon(const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    const size_t at = text.find(": ", std::min(text.find("did not receive grad"), text.size()));
+    return at == std::string::npos ? text.size() : at + 2;
   }
 
   // As torch: a forward without synchronisation puts the broadcast off to the forward after the next synchronising one.

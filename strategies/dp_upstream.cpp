@@ -88,8 +88,18 @@ class DpUpstream : public Strategy {
     at::Tensor loss = workload_.loss(output, here.target);
     if (micros > 1) loss = loss / micros;
     phases.enter(Phase::backward);
-    loss.backward();
+    backward(loss);
     add_micro(result, output, loss);
+  }
+
+  // Upstream's sum over replicas cannot take a gradient that one of them does not have.
+  static void backward(const at::Tensor& loss) {
+    try {
+      loss.backward();
+    } catch (const c10::Error& error) {
+      if (!std::string_view(error.what_without_backtrace()).starts_with("All inputs of ReduceAdd")) throw;
+      throw Unavailable("dp-upstream: upstream's ReduceAdd needs every replica to use every parameter");
+    }
   }
 
   const Workload& workload_;

@@ -31,6 +31,16 @@ class Autocast {
   at::DeviceType device_;
 };
 
+// Module::to(dtype) would turn counters among the buffers into floating point as well.
+void cast_floating(Model& model, at::ScalarType type) {
+  const auto cast = [&](auto tensors) {
+    for (at::Tensor& tensor : tensors)
+      if (tensor.is_floating_point()) tensor.set_data(tensor.to(type));
+  };
+  cast(model.parameters());
+  cast(model.buffers());
+}
+
 }  // namespace
 
 Replica::Replica(const Workload& workload, at::Device device, at::ScalarType dtype, uint64_t init_seed,
@@ -41,7 +51,7 @@ Replica::Replica(const Workload& workload, at::Device device, at::ScalarType dty
       autocast_(dtype == at::kBFloat16),
       step_seed_(step_seed) {
   model_->to(device_);
-  if (storage_ != at::kFloat) model_->to(storage_);
+  if (storage_ != at::kFloat) cast_floating(*model_, storage_);
   model_->train();
   for (const auto& item : model_->named_parameters()) {
     const at::Tensor& tensor = item.value();

@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <string>
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 namespace dpbench {
@@ -21,7 +22,12 @@ void wait_while(const std::atomic<uint32_t>& value, uint32_t old) {
 }  // namespace
 
 ReplicaThreads::ReplicaThreads(int replicas) : errors_(static_cast<size_t>(replicas)) {
-  for (int replica = 1; replica < replicas; ++replica) threads_.emplace_back([this, replica] { serve(replica); });
+  const int intra_op = at::get_num_threads();  // a new thread would take all cores, whatever this one was told
+  for (int replica = 1; replica < replicas; ++replica)
+    threads_.emplace_back([this, replica, intra_op] {
+      at::set_num_threads(intra_op);
+      serve(replica);
+    });
 }
 
 ReplicaThreads::~ReplicaThreads() {

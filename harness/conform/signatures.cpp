@@ -84,7 +84,7 @@ std::string by_factor(const Case& c) {
   const double size = norm(c.expected.gradient);
   if (c.trial.clip_norm && std::abs(ratio - 1) < 1e-9) return "the norm was not limited";
   if (c.trial.clip_norm && ratio * size < *c.trial.clip_norm) return "clipped more than asked: before the reduction?";
-  return "gradients are " + ratio_text(ratio);
+  return std::abs(ratio - 1) < 0.01 ? "" : "gradients are " + ratio_text(ratio);
 }
 
 bool same_on_all_ranks(const Case& c) {
