@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "strategies/comm/replica_link.h"
 #include "strategies/flat.h"
 #include "strategies/replica.h"
 #include "strategies/replica_threads.h"
@@ -53,6 +54,16 @@ struct FlatReplica {
   Flat state, gradients;
 };
 
+// NCCL wants a device for each replica; without it, or for virtual devices, replicas copy and add for themselves.
+const ReplicaLink* link_between(const std::vector<at::Device>& devices) {
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (!devices[i].is_cuda()) return nullptr;
+    for (size_t j = 0; j < i; ++j)
+      if (devices[i] == devices[j]) return nullptr;
+  }
+  return devices.size() > 1 ? nccl_replica_link() : nullptr;
+}
+
 Batch piece_of(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& ids, size_t i) {
   return {inputs[i], {}, ids[i]};
 }
@@ -60,7 +71,10 @@ Batch piece_of(const std::vector<at::Tensor>& inputs, const std::vector<at::Tens
 class DataParallel : public Strategy {
  public:
   explicit DataParallel(const Setup& setup)
-      : workload_(setup.workload), threads_(static_cast<int>(setup.devices.size())), clip_norm_(setup.clip_norm) {
+      : workload_(setup.workload),
+        threads_(static_cast<int>(setup.devices.size())),
+        link_(link_between(setup.devices)),
+        clip_norm_(setup.clip_norm) {
     for (const at::Device& device : setup.devices) replicas_.push_back(std::make_unique<FlatReplica>(setup, device));
     optimizer_.emplace(workload_.optimizer(), main().trainable());
   }
@@ -94,13 +108,14 @@ class DataParallel : public Strategy {
     const auto inputs = batch.input.chunk(pieces), ids = batch.ids.chunk(pieces);
     const int active = static_cast<int>(inputs.size());
     std::vector<at::Tensor> outputs(inputs.size());
+    if (link_) broadcast_state();
     phases.enter(Phase::forward);
     threads_.run(static_cast<int>(pieces), [&](int i) {
       const auto index = static_cast<size_t>(i);
       FlatReplica& mine = *replicas_[index];
       if (first) mine.gradients.zero();
       if (i >= active) return;
-      if (i > 0) mine.state.copy_from(replicas_[0]->state);
+      if (i > 0 && !link_) mine.state.copy_from(replicas_[0]->state);
       outputs[index] = mine.replica.forward(step, mine.replica.to_device(piece_of(inputs, ids, index)));
     });
     phases.enter(Phase::backward);
@@ -130,13 +145,35 @@ class DataParallel : public Strategy {
     return output.grad().split_with_sizes(rows);
   }
 
+  // The buffers of one dtype, of every replica.
+  std::vector<at::Tensor> across(Flat FlatReplica::*part, size_t buffer) const {
+    std::vector<at::Tensor> buffers;
+    for (const auto& one : replicas_) buffers.push_back(((*one).*part).buffers()[buffer]);
+    return buffers;
+  }
+
+  void broadcast_state() const {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < replicas_[0]->state.buffers().size(); ++i) link_->broadcast(across(&FlatReplica::state, i));
+  }
+
+  void reduce_by_link() const {
+    for (size_t i = 0; i < replicas_[0]->gradients.buffers().size(); ++i) {
+      auto buffers = across(&FlatReplica::gradients, i);
+      link_->reduce(buffers);
+    }
+  }
+
   // Every replica's thread sums a piece of all gradients, in replica order: the same bits in every run.
   void reduce(int active) {
     const at::NoGradGuard no_grad;
     std::vector<const Flat*> others;
     for (int i = 1; i < active; ++i) others.push_back(&replicas_[static_cast<size_t>(i)]->gradients);
     if (others.empty()) return;
-    threads_.run(active, [&](int i) { replicas_[0]->gradients.add_piece(others, i, active); });
+    if (link_)
+      reduce_by_link();  // a replica without rows adds zeros
+    else
+      threads_.run(active, [&](int i) { replicas_[0]->gradients.add_piece(others, i, active); });
     for (size_t i = 0; i < main().trainable().size(); ++i)
       if (used_by_any(i)) main().trainable()[i].tensor.mutable_grad() = replicas_[0]->gradients.views()[i];
   }
@@ -150,6 +187,7 @@ class DataParallel : public Strategy {
   const Workload& workload_;
   std::vector<std::unique_ptr<FlatReplica>> replicas_;
   ReplicaThreads threads_;
+  const ReplicaLink* link_;
   std::optional<double> clip_norm_;
   std::optional<Optimizer> optimizer_;
 };

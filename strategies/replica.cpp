@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
+#include <c10/core/DeviceGuard.h>
 
 namespace dpbench {
 namespace {
@@ -71,6 +72,8 @@ Batch Replica::to_device(const Batch& batch) const {
 }
 
 at::Tensor Replica::run(int64_t step, const Batch& batch) const {
+  // What a model makes on "cuda" without an index belongs on this replica's device.
+  const c10::OptionalDeviceGuard guard(device_.is_cuda() ? std::optional(device_) : std::nullopt);
   const Autocast autocast(autocast_, device_.type());
   at::Tensor output = model_->forward(batch.input, {step_seed_, step, batch.ids});
   return autocast_ ? output.to(at::kFloat) : output;

@@ -1,0 +1,17 @@
+// NCCL among the GPUs of one process. Part of dpbench_cuda alone.
+#include <torch/csrc/cuda/nccl.h>
+
+#include "strategies/comm/replica_link.h"
+
+namespace dpbench {
+namespace {
+
+void broadcast(const std::vector<at::Tensor>& buffers) { torch::cuda::nccl::broadcast(buffers); }
+
+void reduce(std::vector<at::Tensor>& buffers) { torch::cuda::nccl::reduce(buffers); }
+
+const ReplicaLink link{broadcast, reduce};
+[[maybe_unused]] const bool offered = (nccl_replica_link() = &link) != nullptr;
+
+}  // namespace
+}  // namespace dpbench
