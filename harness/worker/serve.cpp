@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "harness/worker/channel.h"
+#include "harness/worker/check_case.h"
 #include "harness/worker/group.h"
 #include "harness/worker/plugins.h"
 #include "harness/worker/pulse.h"
@@ -84,10 +85,27 @@ class Session {
   Json carry_out(const Json& command) {
     const CaseSpec spec = case_from_json(command.at("case"));
     const std::string what = command.at("do");
+    if (what == "check")
+      return {{"event", "checked"}, {"case", spec.id}, {"checks", rows_of(check_case(spec, asked(command), *group_, variables_.run_dir))}};
     check(what == "run", "unknown command of the front: " + what);
     Json checks = Json::array();
+    if (command.at("check").get<bool>())
+      checks = rows_of(check_case(spec, {.filter = checks_before_timing}, *group_, variables_.run_dir));
     const RankRecord record = run_case(spec, sampling_from_json(command.at("sampling")), *group_, pulse_, variables_.run_dir);
     return {{"event", "ran"}, {"case", spec.id}, {"record", to_json(record)}, {"checks", checks}};
+  }
+
+  static CheckOptions asked(const Json& command) {
+    return {.filter = command.value("filter", ""),
+            .seeds = command.value("seeds", 1),
+            .long_form = command.value("form", "short") == "long",
+            .dump_dir = command.value("dump", "")};
+  }
+
+  static Json rows_of(const std::vector<CheckRow>& rows) {
+    Json json = Json::array();
+    for (const CheckRow& row : rows) json.push_back(to_json(row));
+    return json;
   }
 
   Variables variables_;

@@ -1,0 +1,38 @@
+#include "harness/worker/check_case.h"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "harness/conform/suite.h"
+#include "harness/worker/run_case.h"
+
+namespace dpbench {
+
+std::vector<CheckRow> check_case(const CaseSpec& spec, const CheckOptions& options, const Group& group,
+                                 const std::string& shared_dir) {
+  const StrategyInfo& strategy = strategy_registry().at(spec.strategy);
+  const bool ranks = strategy.parallelism == Parallelism::ranks;
+  static int calls = 0;  // the same on every rank: each call has keys of its own
+  const std::string prefix = "check" + std::to_string(calls++);
+  std::vector<CheckRow> rows;
+  for (int seed = 0; seed < options.seeds; ++seed) {
+    const auto found = run_checks(
+        {.strategy = strategy,
+         .workload = workload_registry().at(spec.workload),
+         .options = {.scale = spec.scale, .data_dir = spec.data_dir, .shared_dir = shared_dir},
+         .rank = group.rank(),
+         .world = spec.world,
+         .store = ranks ? c10::make_intrusive<c10d::PrefixStore>(prefix + "." + std::to_string(seed), group.store()) : nullptr,
+         .group = group.process_group(),
+         .devices = group.devices(ranks ? 1 : spec.world, spec.oversubscribe),
+         .dtype = dtype_of(spec.dtype),
+         .params = spec.params,
+         .seed = spec.seed + static_cast<uint64_t>(seed),
+         .long_form = options.long_form,
+         .filter = options.filter,
+         .dump = {}});
+    rows.insert(rows.end(), found.begin(), found.end());
+  }
+  return rows;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,26 @@
+// The conformance suite on one case, for one rank.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/report/case.h"
+#include "harness/worker/group.h"
+
+namespace dpbench {
+
+struct CheckOptions {
+  std::string filter;  // extended regular expression on check names; empty: all
+  int seeds = 1;
+  bool long_form = false;
+  std::string dump_dir;
+};
+
+// What a case must pass before its speed counts, cheap enough to stand before every timing.
+inline constexpr char checks_before_timing[] = "^(output-shape|output-dtype|loss-finite|gradient-vs-baseline|loss-falls)$";
+
+// Rows on rank 0, none elsewhere.
+std::vector<CheckRow> check_case(const CaseSpec& spec, const CheckOptions& options, const Group& group,
+                                 const std::string& shared_dir);
+
+}  // namespace dpbench
