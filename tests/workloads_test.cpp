@@ -204,9 +204,9 @@ TEST(Workloads, RunInDoubleUnderAutocastAtEveryScaleAndSmooth) {
         at::autocast::set_autocast_enabled(at::kCPU, dtype == at::kBFloat16);
         const auto input = dtype == at::kDouble ? batch.input.to(at::kDouble) : batch.input;
         const auto output = model->forward(input, {.ids = batch.ids});
-        const auto loss = workload->loss(output, batch.target);
         at::autocast::set_autocast_enabled(at::kCPU, false);
         at::autocast::clear_cache();
+        const auto loss = workload->loss(output, batch.target);
         loss.backward();
         EXPECT_EQ(output.scalar_type(), dtype) << name;
         EXPECT_EQ(loss.scalar_type(), dtype == at::kDouble ? at::kDouble : at::kFloat) << name;
