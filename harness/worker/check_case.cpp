@@ -13,23 +13,16 @@ std::vector<CheckRow> check_case(const CaseSpec& spec, const CheckOptions& optio
   const bool ranks = strategy.parallelism == Parallelism::ranks;
   static int calls = 0;  // the same on every rank: each call has keys of its own
   const std::string prefix = "check" + std::to_string(calls++);
+  const WorkloadOptions workload{.scale = spec.scale, .data_dir = spec.data_dir, .shared_dir = shared_dir};
   std::vector<CheckRow> rows;
   for (int seed = 0; seed < options.seeds; ++seed) {
-    const auto found = run_checks(
-        {.strategy = strategy,
-         .workload = workload_registry().at(spec.workload),
-         .options = {.scale = spec.scale, .data_dir = spec.data_dir, .shared_dir = shared_dir},
-         .rank = group.rank(),
-         .world = spec.world,
-         .store = ranks ? c10::make_intrusive<c10d::PrefixStore>(prefix + "." + std::to_string(seed), group.store()) : nullptr,
-         .group = group.process_group(),
-         .devices = group.devices(ranks ? 1 : spec.world, spec.oversubscribe),
-         .dtype = dtype_of(spec.dtype),
-         .params = spec.params,
-         .seed = spec.seed + static_cast<uint64_t>(seed),
-         .long_form = options.long_form,
-         .filter = options.filter,
-         .dump = {}});
+    c10::intrusive_ptr<c10d::Store> store;
+    if (ranks) store = c10::make_intrusive<c10d::PrefixStore>(prefix + "." + std::to_string(seed), group.store());
+    const CheckRequest request{strategy, workload_registry().at(spec.workload), workload, group.rank(), spec.world, store,
+                               group.process_group(), group.devices(ranks ? 1 : spec.world, spec.oversubscribe),
+                               dtype_of(spec.dtype), spec.params, spec.seed + static_cast<uint64_t>(seed),
+                               options.long_form, options.filter, /*dump=*/{}};
+    const auto found = run_checks(request);
     rows.insert(rows.end(), found.begin(), found.end());
   }
   return rows;

@@ -10,10 +10,10 @@
 namespace dpbench {
 
 struct CheckOptions {
-  std::string filter;  // extended regular expression on check names; empty: all
+  std::string filter = {};  // extended regular expression on check names; empty: all
   int seeds = 1;
   bool long_form = false;
-  std::string dump_dir;
+  std::string dump_dir = {};
 };
 
 // What a case must pass before its speed counts, cheap enough to stand before every timing.
