@@ -107,7 +107,7 @@ RankRecord rank_record_from_json(const Json& json) {
   record.rank = fields.get<int>("rank");
   record.threads = fields.get_or("threads", record.threads);
   record.steps_per_sample = fields.get<int64_t>("steps_per_sample");
-  record.rows_per_step = fields.get<double>("rows_per_step");
+  record.rows_per_step = fields.get_or("rows_per_step", 0.0);
   record.samples_ns = list_of<int64_t>(fields, "samples_ns");
   record.step_p50_ns = fields.get_or<int64_t>("step_p50_ns", 0);
   record.step_p90_ns = fields.get_or<int64_t>("step_p90_ns", 0);
