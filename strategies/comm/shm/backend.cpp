@@ -1,6 +1,5 @@
 #include "strategies/comm/shm/backend.h"
 
-#include <cstdlib>
 #include <stdexcept>
 
 namespace dpbench::shm {
@@ -40,6 +39,14 @@ ShmBackend::ShmBackend(const BackendSetup& setup, Home home)
 ShmBackend::~ShmBackend() { group_.leave(); }
 
 void ShmBackend::abort() { group_.leave(); }
+
+void ShmBackend::fail(const std::string& reason) {
+  try {
+    group_.fail(reason);
+  } catch (const std::exception&) {
+    // what it says to callers, this one knows
+  }
+}
 
 ShmBackend::WorkPtr ShmBackend::start(OpType type, std::vector<Job> jobs, Tensors outputs, Tensors inputs,
                                       std::chrono::milliseconds timeout) {
@@ -175,29 +182,4 @@ ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {
   return start(OpType::BARRIER, {barrier_job()}, {}, {}, options.timeout);
 }
 
-namespace {
-
-// The Reducer asks a backend for the memory of its buckets only with this variable at 0; PyTorch's default is 1.
-void let_buckets_lie_in_shared_memory() {
-  static const int once = setenv("DDP_DISABLE_COMM_MEM", "0", 0);
-  (void)once;
-}
-
-template <Home kHome>
-c10::intrusive_ptr<c10d::Backend> make_shm(const BackendSetup& setup) {
-  let_buckets_lie_in_shared_memory();
-  return c10::make_intrusive<ShmBackend>(setup, kHome);
-}
-
-const RegisterBackend processes{{.name = "shm",
-                                 .summary = "shared memory between the processes of one host",
-                                 .several_hosts = false,
-                                 .make = make_shm<Home::processes>}};
-const RegisterBackend threads{{.name = "threads",
-                               .summary = "shm's code among the threads of one process, for tests",
-                               .several_hosts = false,
-                               .threads = true,
-                               .make = make_shm<Home::threads>}};
-
-}  // namespace
 }  // namespace dpbench::shm

@@ -50,6 +50,7 @@ class ShmBackend : public c10d::Backend {
 
   void abort() override;
   void shutdown() override { queue_.drain(); }
+  void fail(const std::string& reason);  // breaks the group for all ranks
 
  private:
   struct Task {

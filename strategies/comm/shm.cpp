@@ -1,0 +1,33 @@
+// "shm" and "threads": our shared-memory backend, with Gloo between the hosts where there are several.
+#include <cstdlib>
+
+#include "strategies/comm/hosts.h"
+#include "strategies/comm/shm/backend.h"
+
+namespace dpbench {
+namespace {
+
+// The Reducer asks a backend for the memory of its buckets only with this variable at 0; PyTorch's default is 1.
+void let_buckets_lie_in_shared_memory() {
+  static const int once = setenv("DDP_DISABLE_COMM_MEM", "0", 0);
+  (void)once;
+}
+
+template <shm::Home kHome>
+c10::intrusive_ptr<c10d::Backend> make_shm(const BackendSetup& setup) {
+  let_buckets_lie_in_shared_memory();
+  if (setup.local_world < setup.world) return c10::make_intrusive<HostsBackend>(setup, kHome);
+  return c10::make_intrusive<shm::ShmBackend>(setup, kHome);
+}
+
+const RegisterBackend processes{{.name = "shm",
+                                 .summary = "shared memory between the processes of a host, Gloo between hosts",
+                                 .make = make_shm<shm::Home::processes>}};
+const RegisterBackend threads{{.name = "threads",
+                               .summary = "shm's code among the threads of one process, for tests",
+                               .several_hosts = false,
+                               .threads = true,
+                               .make = make_shm<shm::Home::threads>}};
+
+}  // namespace
+}  // namespace dpbench
