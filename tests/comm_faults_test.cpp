@@ -276,6 +276,34 @@ TEST(Death, BeforeTheGroupIsCompleteIsNoticedToo) {
   EXPECT_LT(Clock::now() - begin, 10s);
 }
 
+TEST(Hosts, LearnAtOnceOfATroubleOnAnother) {
+  const auto begin = Clock::now();
+  const auto thrown = run_ranks({.backend = "shm", .as = As::processes, .world = 4, .per_host = 2},
+                                [](const Backend& backend, int rank) {
+                                  for (int i = 0; i < 20; ++i) {
+                                    if (rank == 3 && i == 5) raise(SIGKILL);
+                                    allreduce(backend, at::ones(1000))->wait();
+                                  }
+                                });
+  EXPECT_TRUE(says(thrown[2], "died while")) << thrown[2];
+  for (int r : {0, 1}) EXPECT_NE(thrown[r], "") << "rank " << r;
+  EXPECT_EQ(thrown[0], thrown[1]) << "both ranks of the host give one reason";
+  EXPECT_LT(Clock::now() - begin, 15s) << "long before the time limit of 20 s";
+}
+
+TEST(Hosts, ThatDoNotComeAreNamedByTheirLeader) {
+  const auto thrown = run_ranks({.backend = "threads",
+                                 .world = 4,
+                                 .per_host = 2,
+                                 .timeout = 300ms,
+                                 .adjust =
+                                     [](BackendSetup& setup) {
+                                       if (setup.rank >= 2) throw std::runtime_error("stays away");
+                                     }},
+                                [](const Backend&, int) {});
+  for (int r : {0, 1}) EXPECT_TRUE(says(thrown[r], "waited in vain for rank 2, the leader of its host")) << thrown[r];
+}
+
 size_t entries(const char* directory) {
   const std::filesystem::directory_iterator begin(directory), end;
   return std::distance(begin, end);

@@ -17,14 +17,21 @@ namespace {
 
 using Store = c10::intrusive_ptr<c10d::Store>;
 
-std::string run_rank(const Team& team, const Store& store, int rank, const Body& body) try {
-  BackendSetup setup{.store = store,
-                     .rank = rank,
-                     .world = team.world,
-                     .local_rank = rank,
-                     .local_world = team.world,
-                     .directory = ""};
+// Hosts of per_host ranks each, the last one maybe of fewer.
+BackendSetup setup_of(const Team& team, const Store& store, int rank) {
+  const int per_host = team.per_host ? team.per_host : team.world, first = rank / per_host * per_host;
+  BackendSetup setup;
+  setup.store = store;
+  setup.rank = rank;
+  setup.world = team.world;
+  setup.local_rank = rank - first;
+  setup.local_world = std::min(per_host, team.world - first);
   setup.timeout = team.timeout;
+  return setup;
+}
+
+std::string run_rank(const Team& team, const Store& store, int rank, const Body& body) try {
+  BackendSetup setup = setup_of(team, store, rank);
   team.adjust(setup);
   body(backend_registry().at(team.backend).make(setup), rank);
   return {};
@@ -85,6 +92,7 @@ std::vector<std::string> run_processes(const Team& team, const Body& body) {
 }  // namespace
 
 std::vector<std::string> run_ranks(const Team& team, const Body& body) {
+  setenv("MASTER_ADDR", "127.0.0.1", 0);  // what leads from one host to the others
   return team.as == As::threads ? run_threads(team, body) : run_processes(team, body);
 }
 

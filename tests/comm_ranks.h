@@ -15,6 +15,7 @@ struct Team {
   std::string backend;
   As as = As::threads;
   int world = 2;
+  int per_host = 0;  // ranks that take each other for neighbours on one host; 0: all
   std::chrono::milliseconds timeout{20000};
   std::function<void(BackendSetup&)> adjust = [](BackendSetup&) {};
 };

@@ -63,16 +63,21 @@ struct Arm {
   const char* backend;
   As as;
   int world;
+  int per_host = 0;
 };
 
 std::string name_of(const ::testing::TestParamInfo<Arm>& info) {
-  return std::string(info.param.backend) + (info.param.as == As::threads ? "Threads" : "Processes") +
-         std::to_string(info.param.world);
+  const Arm& arm = info.param;
+  return c10::str(arm.backend, arm.as == As::threads ? "Threads" : "Processes", arm.world,
+                  arm.per_host ? c10::str("HostsOf", arm.per_host) : "");
 }
 
 class Collectives : public ::testing::TestWithParam<Arm> {
  protected:
-  Team team() const { return {.backend = GetParam().backend, .as = GetParam().as, .world = GetParam().world}; }
+  Team team() const {
+    const Arm& arm = GetParam();
+    return {.backend = arm.backend, .as = arm.as, .world = arm.world, .per_host = arm.per_host};
+  }
   int world() const { return GetParam().world; }
 };
 
@@ -180,6 +185,9 @@ std::vector<Arm> arms() {
   for (const int world : {1, 2, 3, 4, 7, 8})
     for (const auto& [backend, as] : {std::pair{"threads", As::threads}, {"shm", As::processes}, {"gloo", As::threads}})
       all.push_back({backend, as, world});
+  all.push_back({"threads", As::threads, 4, 2});
+  all.push_back({"threads", As::threads, 5, 3});
+  all.push_back({"shm", As::processes, 4, 2});
   return all;
 }
 
