@@ -326,9 +326,19 @@ class Cli(unittest.TestCase):
         self.assertIn("ddp", self.run_it("list").stdout)
         self.assertIn("DEFAULT", self.run_it("list", "ddp").stdout)
         self.assertIn("this is a fake", self.run_it("list", "backends").stdout)
+        everything = json.loads(self.run_it("list", "-o", "json").stdout)
+        self.assertEqual([entry["name"] for entry in everything["strategies"]], ["cpu", "gpu", "ddp"])
+        self.assertEqual(json.loads(self.run_it("list", "toy", "-o", "json").stdout)["batch"], 8)
+        self.refused("list", "toi", "-o", "json")
 
     def test_doctor_names_what_is_missing(self):
         self.run_it("doctor")
+        broken = self.directory + "/broken-worker"
+        with open(broken, "w") as file:
+            file.write("#!/bin/sh\necho libtorch_cpu.so: cannot open shared object file >&2\nexit 127\n")
+        os.chmod(broken, 0o755)
+        self.variables["DPBENCH_WORKER"] = broken
+        self.assertIn("libtorch_cpu.so", self.run_it("doctor", code=2).stdout)
         self.variables["DPBENCH_WORKER"] = "/nowhere/dpbench-worker"
         self.assertIn("cmake --build", self.run_it("doctor", code=2).stdout)
         self.assertIn("DPBENCH_WORKER", self.refused("--cpus", "1"))

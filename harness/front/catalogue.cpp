@@ -57,7 +57,8 @@ Catalogue catalogue_from_json(const Json& json) {
             .strategies = all_of(json, "strategies", strategy_from),
             .workloads = all_of(json, "workloads", workload_from),
             .backends = all_of(json, "backends", backend_from),
-            .not_built = all_of(json, "not_built", not_built_from)};
+            .not_built = all_of(json, "not_built", not_built_from),
+            .document = json};
   } catch (const Json::exception& error) {
     throw UsageError(std::string("this is no catalogue of a dpbench worker: ") + error.what());
   }

@@ -46,6 +46,7 @@ struct Catalogue {
   std::vector<WorkloadEntry> workloads;
   std::vector<BackendEntry> backends;
   std::vector<NotBuilt> not_built;
+  Json document;  // all of it, as the worker wrote it
 };
 
 // Throws UsageError when the text is not a catalogue.

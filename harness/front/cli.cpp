@@ -26,7 +26,10 @@ constexpr char kExamples[] = R"(Examples:
 
 constexpr char kExitCodes[] = R"(Exit codes:
   0 ok · 1 a check failed · 2 wrong arguments, files or directories, or nothing matched · 3 a run failed (a rank died,
-  hung, ran out of memory, NaN) · 5 the report could not be written · 77 no such GPU or backend here · 128+N signal N)";
+  hung, ran out of memory, NaN) · 5 the report could not be written · 77 no such GPU or backend here · 128+N signal N
+
+Variables:
+  DPBENCH_WORKER (the worker to use) · TMPDIR (private files, when /dev/shm is short) · CUDA_VISIBLE_DEVICES · NO_COLOR)";
 
 using Filler = void (*)(CLI::App&, Options&);
 

@@ -37,11 +37,12 @@ Check worker_check(fs::path& worker) {
 
 Check catalogue_check(const fs::path& worker, Catalogue& catalogue) {
   try {
-    catalogue = load_catalogue(worker, {});
+    catalogue = asked_catalogue(worker, {});
     return {Finding::good, "LibTorch",
             catalogue.torch + ", " + std::to_string(catalogue.strategies.size()) + " strategies", ""};
   } catch (const UsageError& error) {
-    return {Finding::bad, "LibTorch", error.what(), "cmake --build build --target dpbench-worker"};
+    return {Finding::bad, "LibTorch", error.what(),
+            "scripts/find-torch, then cmake --build build --target dpbench-worker"};
   }
 }
 

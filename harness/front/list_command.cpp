@@ -88,13 +88,30 @@ std::string list_text(const std::string& topic, const Catalogue& all) {
          devices_text(this_machines_devices());
 }
 
+// One kind of thing, one thing by its name, or everything.
+Json list_json(const std::string& topic, const Catalogue& all) {
+  Json document = all.document;
+  const Machine machine = this_machines_devices();
+  document["devices"] = {{"cores", machine.cores}, {"gpus", Json::array()}};
+  for (const auto& gpu : machine.gpus) document["devices"]["gpus"].push_back(sanitised(gpu.name));
+  if (topic.empty()) return document;
+  if (topic != "torch" && document.contains(topic)) return document.at(topic);
+  for (const char* kind : {"strategies", "workloads", "backends"})
+    for (const auto& entry : document.at(kind))
+      if (entry.at("name") == topic) return entry;
+  entry_text(topic, all);  // throws: it is not there
+  return nullptr;
+}
+
 }  // namespace
 
 int list_command(const Options& options) {
   std::vector<std::string> plugins;
   for (const auto& plugin : options.what.plugins) plugins.push_back(checked_plugin(plugin));
   const Catalogue all = load_catalogue(find_worker(), plugins);
-  return print(list_text(options.topic, all)) ? 0 : exit_code({.unsaved = true});
+  const std::string text =
+      options.output == "json" ? list_json(options.topic, all).dump(1) + "\n" : list_text(options.topic, all);
+  return exit_code({.unsaved = !print(text)});
 }
 
 }  // namespace dpbench

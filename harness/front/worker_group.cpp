@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kLongestLine = 64u << 20;
 constexpr uintmax_t kLongestLog = 64u << 20;
 constexpr size_t kLastWordsBytes = 64u << 10, kLastWordsLines = 12, kLastWordsLength = 2000;
-constexpr double kQuitSeconds = 5, kTermSeconds = 0.5, kKillSeconds = 5;
+constexpr double kQuitSeconds = 5, kQuitSecondsPerRank = 0.25, kTermSeconds = 0.5, kKillSeconds = 5;
 
 // Rank r's equal share of the cores; all of them where there are fewer cores than ranks.
 std::vector<int> share(const std::vector<int>& cpus, int rank, int ranks) {
@@ -226,15 +226,16 @@ void WorkerGroup::signal_all(int signal) {
 
 std::vector<std::string> WorkerGroup::quit(const Signals& signals) {
   send({{"do", "quit"}});
-  std::vector<std::string> complaints;
-  const bool left = await_deaths(kQuitSeconds, &signals);
+  const bool left = await_deaths(kQuitSeconds + kQuitSecondsPerRank * spec_.processes, &signals);
+  std::vector<std::string> stayed, complaints;
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    const std::string who = "rank " + std::to_string(i);
+    const std::string rank = std::to_string(i);
     if (!ranks_[i].dead)
-      complaints.push_back(who + " did not leave when asked to");
+      stayed.push_back(rank);
     else if (ranks_[i].status != 0)
-      complaints.push_back(who + " ended with " + ending(ranks_[i].status) + " after its last case");
+      complaints.push_back("rank " + rank + " ended with " + ending(ranks_[i].status) + " after its last case");
   }
+  if (!stayed.empty()) complaints.push_back("rank " + join(stayed) + " did not leave when asked to");
   if (!left) kill(signals);
   return complaints;
 }

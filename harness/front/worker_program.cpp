@@ -75,24 +75,6 @@ Catalogue parse_catalogue(const std::string& text, const std::string& what) {
   }
 }
 
-Catalogue asked_catalogue(const fs::path& worker, const std::vector<std::string>& plugins) {
-  Program program{.path = worker, .arguments = {"--catalogue"}, .variables = {}, .cpus = {}};
-  for (const auto& plugin : plugins) program.arguments.insert(program.arguments.end(), {"--plugin", plugin});
-  const std::string errors_name = (fs::temp_directory_path() / "dpbench-catalogue-XXXXXX").string();
-  std::vector<char> name(errors_name.begin(), errors_name.end());
-  name.push_back('\0');
-  const Fd errors(::mkostemp(name.data(), O_CLOEXEC));
-  check(static_cast<bool>(errors), "mkostemp failed");
-  ::unlink(name.data());
-  program.errors = errors.get();
-  const Answer answer = ask(program);
-  if (answer.status == 0) return parse_catalogue(answer.output, "the worker's catalogue");
-  std::array<char, 2048> said{};
-  const ssize_t size = std::max<ssize_t>(::pread(errors.get(), said.data(), said.size() - 1, 0), 0);
-  const std::string why = one_line(std::string(said.data(), static_cast<size_t>(size)), 300);
-  throw UsageError("--plugin: the worker could not load it (" + ending(answer.status) + "): " + why);
-}
-
 }  // namespace
 
 fs::path find_worker() {
@@ -121,6 +103,26 @@ fs::path checked_plugin(const std::string& file) {
   refuse_writable_by_others(path, shown);
   refuse_writable_by_others(path.parent_path(), shown);  // who may write the folder may replace the file
   return path;
+}
+
+Catalogue asked_catalogue(const fs::path& worker, const std::vector<std::string>& plugins) {
+  Program program{.path = worker, .arguments = {"--catalogue"}, .variables = {}, .cpus = {}};
+  for (const auto& plugin : plugins) program.arguments.insert(program.arguments.end(), {"--plugin", plugin});
+  const std::string errors_name = (fs::temp_directory_path() / "dpbench-catalogue-XXXXXX").string();
+  std::vector<char> name(errors_name.begin(), errors_name.end());
+  name.push_back('\0');
+  const Fd errors(::mkostemp(name.data(), O_CLOEXEC));
+  check(static_cast<bool>(errors), "mkostemp failed");
+  ::unlink(name.data());
+  program.errors = errors.get();
+  const Answer answer = ask(program);
+  if (answer.status == 0) return parse_catalogue(answer.output, "the worker's catalogue");
+  std::array<char, 2048> said{};
+  const ssize_t size = std::max<ssize_t>(::pread(errors.get(), said.data(), said.size() - 1, 0), 0);
+  const std::string why = one_line(std::string(said.data(), static_cast<size_t>(size)), 300);
+  throw UsageError(
+      (plugins.empty() ? std::string("the worker does not start") : "--plugin: the worker could not load it") + " (" +
+      ending(answer.status) + "): " + why);
 }
 
 Catalogue load_catalogue(const fs::path& worker, const std::vector<std::string>& plugins) {
