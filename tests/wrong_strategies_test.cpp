@@ -5,6 +5,7 @@
 #include <set>
 
 #include "tests/wrong_strategies/mutant.h"
+#include "tests/wrong_strategies/samplers.h"
 
 namespace dpbench::wrong {
 namespace {
@@ -77,6 +78,17 @@ TEST_P(Equivalent, PassesEveryCheck) {
 
 INSTANTIATE_TEST_SUITE_P(Mutants, Wrong, testing::ValuesIn(all(false)), name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, Equivalent, testing::ValuesIn(all(true)), name_of);
+
+TEST(WrongSamplers, AreCaughtByTheNamedCheckAlone) {
+  for (const auto& [name, killed_by, says, deal] : wrong_samplers()) {
+    Rows rows;
+    judge_sampling(deal, rows);
+    for (const auto& row : rows.all()) {
+      EXPECT_EQ(row.status, row.name == killed_by ? "failed" : "passed") << name << ": " << row.name << " " << row.detail;
+      if (row.name == killed_by) EXPECT_NE(row.detail.find(says), std::string::npos) << name << ": " << row.detail;
+    }
+  }
+}
 
 TEST(WrongStrategies, AreManyAndHaveNamesOfTheirOwn) {
   std::set<std::string> names;

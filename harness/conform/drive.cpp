@@ -63,6 +63,9 @@ class Driver {
     } catch (const Unavailable& error) {
       evidence_.error = error.what();
       evidence_.refused = true;
+    } catch (const c10::Error& error) {
+      evidence_.error = error.what_without_backtrace();
+      evidence_.interrupted = bench_.layout.owners() > 1;
     } catch (const std::exception& error) {
       evidence_.error = error.what();
       evidence_.interrupted = bench_.layout.owners() > 1;

@@ -7,9 +7,11 @@
 
 #include "harness/conform/compare.h"
 #include "harness/conform/exchange.h"
+#include "harness/conform/judge_sampling.h"
 #include "harness/conform/judges.h"
 #include "harness/conform/layout_checks.h"
 #include "harness/conform/unused.h"
+#include "workloads/data/sampler.h"
 
 namespace dpbench {
 namespace {
@@ -60,7 +62,8 @@ class Suite {
     if (announce_unused()) {
       for (const auto& scenario : scenarios(bench_.layout, request_.dtype, request_.long_form))
         if (wanted(scenario)) one(scenario);
-      if (request_.rank == 0) judge_layout(request_, rows_);
+      if (request_.rank == 0 && matches("chunk-tables")) judge_layout(request_, rows_);
+      if (request_.rank == 0 && (matches("data-each-once") || matches("epoch-order"))) judge_sampler();
     }
     std::vector<CheckRow> chosen;
     for (const auto& row : rows_.all())
@@ -69,6 +72,24 @@ class Suite {
   }
 
  private:
+  // What deals out the samples to ranks here; a prime number of them, so that no world divides it.
+  void judge_sampler() {
+    if (request_.strategy.parallelism != Parallelism::ranks) return;
+    constexpr int64_t samples = 211;
+    for (const bool drop_last : {false, true})
+      judge_sampling({samples, request_.world, drop_last,
+                      [&](int64_t epoch, int rank) {
+                        DistributedSampler sampler({.samples = samples,
+                                                    .world = request_.world,
+                                                    .rank = rank,
+                                                    .seed = request_.seed,
+                                                    .drop_last = drop_last});
+                        sampler.set_epoch(epoch);
+                        return sampler.indices();
+                      }},
+                     rows_);
+  }
+
   bool matches(const std::string& name) const { return request_.filter.empty() || std::regex_search(name, filter_); }
 
   bool wanted(const Scenario& scenario) const {
