@@ -1,6 +1,8 @@
 // Every registered strategy through the suite, on every registered workload: a new one is tested with nothing edited here.
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "harness/conform/threads.h"
 
 namespace dpbench {
@@ -29,6 +31,15 @@ std::string name_of(const testing::TestParamInfo<Case>& info) {
   return name;
 }
 
+// "passed 3.1e-15 1e-12": read by scripts/conformance-report from gtest's JSON.
+std::string recorded(const CheckRow& row) {
+  std::ostringstream text;
+  text << row.status;
+  if (row.error) text << ' ' << *row.error;
+  if (row.bound) text << ' ' << *row.bound;
+  return text.str();
+}
+
 std::string told(const CheckRow& row) {
   return row.name + ": " + row.compared + "; " + row.detail + (row.likely.empty() ? "" : "; likely: " + row.likely);
 }
@@ -36,17 +47,22 @@ std::string told(const CheckRow& row) {
 class Conformance : public testing::TestWithParam<Case> {};
 
 TEST_P(Conformance, EveryCheckPasses) {
+  RecordProperty("case", GetParam().strategy + " " + GetParam().workload + " " + std::to_string(GetParam().world));
   const auto rows = check_in_threads({.strategy = strategy_registry().at(GetParam().strategy),
                                       .workload = workload_registry().at(GetParam().workload),
                                       .world = GetParam().world});
   size_t passed = 0;
   for (const auto& row : rows) {
     EXPECT_NE(row.status, "failed") << told(row);
+    RecordProperty("check " + row.name, recorded(row));
     passed += row.status == "passed";
   }
   const bool left_out = rows.size() == 1 && rows[0].status == "skipped";
-  if (left_out) EXPECT_EQ(GetParam().workload, "probe-branch") << told(rows[0]);
-  else EXPECT_GE(passed, GetParam().workload == "probe-unused" ? 1U : 12U) << "hardly anything was checked";
+  if (left_out) {
+    EXPECT_EQ(GetParam().workload, "probe-branch") << told(rows[0]);
+  } else {
+    EXPECT_GE(passed, GetParam().workload == "probe-unused" ? 1U : 12U) << "hardly anything was checked";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Registered, Conformance, testing::ValuesIn(cases()), name_of);

@@ -76,7 +76,8 @@ class Judges : public testing::Test {
 
 TEST_F(Judges, PassWhatIsRight) {
   size_t passed = 0;
-  for (const auto& row : judged().all()) {
+  const Rows rows = judged();
+  for (const auto& row : rows.all()) {
     EXPECT_EQ(row.status, "passed") << row.name << " " << row.detail;
     ++passed;
   }
@@ -109,7 +110,7 @@ TEST_F(Judges, LetRoundingPass) {
 }
 
 TEST_F(Judges, SeeAnUndefinedGradient) {
-  step(2).gradients[0].second = {};
+  step(2).gradients[0].second = at::Tensor();
   EXPECT_NE(row("gradient-meaning").detail.find("nothing was reported"), std::string::npos);
 }
 

@@ -39,8 +39,8 @@ std::vector<WrongSampler> wrong_samplers() {
          const at::Tensor ids = order(epoch);
          return every_third(at::cat({ids, ids.narrow(0, 0, 1), ids.narrow(0, 0, 1)}), rank);
        })},
-      {"neighbouring-pieces-overlap", "data-each-once", "dealt",
-       deal([](int64_t epoch, int rank) { return order(epoch).narrow(0, rank * 33, 34); })},
+      {"neighbouring-pieces-overlap", "data-each-once", "not dealt",
+       deal([](int64_t epoch, int rank) { return order(epoch).narrow(0, rank * 32, 34); })},
       {"drawn-with-replacement", "data-each-once", "times",
        deal([](int64_t epoch, int rank) {
          return at::randint(samples, {34}, at::detail::createCPUGenerator(static_cast<uint64_t>(epoch * world + rank)),
