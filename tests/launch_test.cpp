@@ -257,7 +257,7 @@ class Workers : public Here {
   Signals signals_;
   Scratch scratch_{{root_}};
   Launcher launcher_{
-      {.program = DPBENCH_FAKE_WORKER, .plugins = {}, .cpus = {0, 1}, .timeout_s = 1, .logs = root_ / "logs"},
+      {.program = DPBENCH_FAKE_WORKER, .plugins = {}, .cpus = {0, 1}, .timeout_s = 4, .logs = root_ / "logs"},
       scratch_,
       signals_,
       [](const std::string&) {}};
@@ -281,7 +281,7 @@ TEST_F(Workers, DeathsAreNamedWithTheirCause) {
 }
 
 TEST_F(Workers, HangsEndAfterTheTimeout) {
-  expect_says(reason("stop"), {"rank 2 is stopped", "1 s"});
+  expect_says(reason("stop"), {"rank 2 is stopped", "4 s"});
   expect_says(reason("init-hang"), {"2 of 3 ranks joined, missing 2"});
   EXPECT_EQ(run(spec(2, "hang")).kind, Kind::failed);
 }
