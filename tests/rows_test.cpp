@@ -78,16 +78,16 @@ TEST(Idx, OutlivesAnyDamage) {
   const auto whole = idx(3, {10, 20, 30}, counting(6000)), packed = gzip(whole);
   std::mt19937 random(1);
   int refused = 0;
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < 1000; ++round) {
     auto bytes = round % 2 ? packed : whole;
     for (int hits = 1 + round % 4; hits > 0; --hits)
       bytes[random() % (round % 3 ? bytes.size() : 20)] = static_cast<uint8_t>(random());
     if (round % 5 == 0) bytes.resize(random() % bytes.size());
-    const auto path = write(folder / "file", bytes);
+    const auto path = write(folder / std::to_string(round), bytes);
     refused += refusal([&] { read_all(path, 3); }) != "nothing was refused";
   }
-  EXPECT_GT(refused, 1000);
-  EXPECT_LT(refused, 2000);
+  EXPECT_GT(refused, 500);
+  EXPECT_LT(refused, 1000);
 }
 
 void read_folder(const std::string& folder) {
