@@ -162,6 +162,15 @@ TEST(Plan, ABatchSmallerThanTheWorldIsRefusedUnderRanksOnly) {
   EXPECT_EQ(refusal<UsageError>(what, machine(2)), "accepted");
 }
 
+TEST(Plan, ABatchThatWasChosenIsNeverSkippedInSilence) {
+  Selection what;
+  what.workloads = {"mnist-mlp"};
+  what.scaling = "strong";
+  what.batches = {3};
+  what.cpus = {1, 4};
+  expect_says(refusal<UsageError>(what, machine(2)), {"--batch 3", "world 4"});
+}
+
 TEST(Plan, AWorkloadsOwnBatchThatIsTooSmallIsSkippedWithTheWayOn) {
   Selection what;
   what.cpus = {64};
