@@ -1,0 +1,81 @@
+"""scripts/dpbench and scripts/build, on a toy in place of dpbench: what is run is never stale, and stdout is the program's."""
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(__file__).parent.parent
+TOY = """cmake_minimum_required(VERSION 3.25)
+project(toy LANGUAGES CXX)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+add_executable(dpbench main.cpp)
+target_compile_definitions(dpbench PRIVATE TORCH="${DPBENCH_TORCH}")
+add_custom_target(programs DEPENDS dpbench)
+"""
+MAIN = """#include <cstdio>
+int main(int argc, char** argv) {{ std::printf("{word} %s %s\\n", argc > 1 ? argv[1] : "", TORCH); return argc > 2 ? 3 : 0; }}
+"""
+
+
+class Build(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name).resolve()
+        (self.root / "scripts").mkdir()
+        for name in ("dpbench", "build", "setup"):
+            shutil.copy(SOURCE / "scripts" / name, self.root / "scripts")
+        shutil.copy(SOURCE / "CMakePresets.json", self.root)
+        (self.root / "CMakeLists.txt").write_text(TOY, encoding="utf-8")
+        self.write("first")
+
+    def write(self, word):
+        (self.root / "main.cpp").write_text(MAIN.format(word=word), encoding="utf-8")
+
+    def run_toy(self, *arguments, **environment):
+        return subprocess.run([self.root / "scripts/dpbench", *arguments], cwd="/", capture_output=True, text=True, check=False,
+                              env={**os.environ, "DPBENCH_TORCH": "", "DPBENCH_TORCH_VERSION": "", **environment})
+
+    def test_builds_runs_and_hands_the_exit_code_and_stdout_on(self):
+        result = self.run_toy("one", "two")
+        self.assertEqual((result.returncode, result.stdout), (3, "first one \n"), result.stderr)
+
+    def test_a_second_call_builds_nothing_and_a_changed_source_is_built(self):
+        for _ in range(2):
+            self.assertEqual(self.run_toy("x").stdout, "first x \n")
+        self.assertIn("no work to do", (self.root / "build/release/build.log").read_text(encoding="utf-8"))
+        self.write("second")
+        self.assertEqual(self.run_toy("x").stdout, "second x \n")
+
+    def test_another_libtorch_configures_anew_and_none_takes_it_back(self):
+        self.assertEqual(self.run_toy("x").stdout, "first x \n")
+        self.assertEqual(self.run_toy("x", DPBENCH_TORCH="some/torch").stdout, "first x /some/torch\n")
+        self.assertEqual(self.run_toy("x").stdout, "first x \n")
+
+    def test_a_failed_build_exits_2_shows_the_error_and_runs_nothing(self):
+        self.run_toy()
+        self.write('" broken(')
+        result = self.run_toy()
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertIn("main.cpp:2", result.stderr)
+        self.assertIn("building failed", result.stderr)
+
+    def test_a_failed_configuration_exits_2_and_the_next_call_tries_again(self):
+        (self.root / "CMakeLists.txt").write_text("message(FATAL_ERROR no)", encoding="utf-8")
+        result = self.run_toy()
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertIn("configuring failed", result.stderr)
+        (self.root / "CMakeLists.txt").write_text(TOY, encoding="utf-8")
+        self.assertEqual(self.run_toy("x").stdout, "first x \n")
+
+    def test_a_link_to_the_script_works_from_anywhere(self):
+        link = self.root / "elsewhere"
+        link.symlink_to(self.root / "scripts/dpbench")
+        result = subprocess.run([link, "x"], cwd="/", capture_output=True, text=True, check=False)
+        self.assertEqual((result.returncode, result.stdout.split()[:2]), (0, ["first", "x"]), result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
