@@ -31,6 +31,15 @@ TEST(Report, WeakScalingComparesSpeedAtTheBatchPerDevice) {
   EXPECT_DOUBLE_EQ(*report.cases[1].derived.efficiency, 0.8);
 }
 
+// Batches of 30, 30, 30 and 10 rows are 25 a step.
+TEST(Report, SpeedCountsTheRowsThatWereThereWhereABatchIsShort) {
+  CaseRecord record = measured("cpu", 1, "strong", 30, 10000);
+  for (auto& launch : record.launches) launch.ranks[0].rows_per_step = 25;
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.samples_per_s, 25e6);
+}
+
 // The same 128 rows: 2,000 ns on one device, 1,250 ns on two. The row of 64 is another question's baseline.
 TEST(Report, StrongScalingComparesTimeAtTheSameGlobalBatch) {
   Report report = report_of({measured("cpu", 1, "strong", 64, 10000), measured("cpu", 1, "strong", 128, 20000),

@@ -69,6 +69,7 @@ inline Report full_report() {
     for (auto& rank : launch.ranks) {
       rank.step_p50_ns = 1200, rank.step_p90_ns = 1300, rank.step_p99_ns = 1400;
       rank.phases_ns = {{"forward", 700}, {"communication", 300}};
+      rank.rows_per_step = 128;
       rank.peak_rss_bytes = 1 << 28;
       rank.first_loss = 2.3, rank.last_loss = 0.4;
     }

@@ -64,6 +64,15 @@ TEST(Stats, AnInterruptedLaunchWithoutSamplesDoesNotCount) {
   EXPECT_EQ(summary.median, 103);
 }
 
+TEST(Stats, TwoLaunchesAreTooFewForAnIntervalOverLaunches) {
+  EXPECT_EQ(summarise_samples({{100, 102}, {104, 106}}).interval, "samples");
+  EXPECT_EQ(summarise_samples({{100, 102}, {104, 106}, {101, 103}}).interval, "launches");
+}
+
+TEST(Stats, ALaunchWithoutSamplesHasNoMedian) {
+  EXPECT_EQ(launch_medians({{}, {3, 1, 2}, {}}), std::vector<double>{2});
+}
+
 TEST(Stats, FewerThanThreeLaunchesGiveAnIntervalOverTheirSamplesTheSameEveryTime) {
   const std::vector<std::vector<double>> launches = {{10, 11, 12, 13, 14, 15, 16, 17, 18, 19}};
   const Summary first = summarise_samples(launches), second = summarise_samples(launches);

@@ -1,4 +1,5 @@
-"""stored_test.py DPBENCH GOLDEN: compare, export and validate as a user calls them, on reports made from the golden file."""
+"""stored_test.py DPBENCH GOLDEN FAKE_WORKER: compare, export and validate as a user calls them, on reports made from the golden
+file and on those of a run."""
 import copy
 import csv
 import io
@@ -10,7 +11,8 @@ import tempfile
 import unittest
 import xml.etree.ElementTree as xml
 
-PROGRAM, GOLDEN = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+PROGRAM, GOLDEN, WORKER = (os.path.abspath(word) for word in sys.argv[1:4])
+HERE = os.path.dirname(os.path.abspath(__file__))
 LEVELS = (0.99, 1.0, 1.01, 1.0, 1.002)  # of five launches
 
 
@@ -156,6 +158,23 @@ class Stored(unittest.TestCase):
         said = self.dpbench("validate", self.put("forged.json", forged), GOLDEN, code=1)
         self.assertIn("derived.speedup does not follow from the samples", said.stderr)
         self.assertIn("valid", said.stdout)
+
+    def test_a_run_is_valid_by_schema_and_by_itself_and_is_kept_as_a_baseline(self):
+        run = ("--cpus", "1,2", "--workload", "toy", "--launches", "4", "--samples", "3", "--warmup", "0", "-o", "none", "-q")
+        self.dpbench(*run, "--save-baseline", "main", DPBENCH_WORKER=WORKER)
+        self.dpbench(*run, DPBENCH_WORKER=WORKER)
+        results = os.path.join(self.folder.name, "results")
+        files = [os.path.join(results, "baselines", "main.json"), os.path.join(results, sorted(os.listdir(results))[0], "run.json")]
+        self.dpbench("validate", *files)
+        schema = os.path.join(HERE, "..", "results", "schema", "run-1.schema.json")
+        for python in ("python3", "/usr/bin/python3"):
+            done = subprocess.run([python, os.path.join(HERE, "check_schema.py"), "--closed", schema, *files],
+                                  text=True, capture_output=True, check=False)
+            if done.returncode != 3:
+                break
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr or "apt-get install python3-jsonschema")
+        self.assertIn("Gate:", self.dpbench("compare", "main", "latest", "--fail-on", "median:99%").stdout)
+        self.dpbench(*run, "--save-baseline", "../main", code=2, DPBENCH_WORKER=WORKER)
 
     def test_a_closed_stdout_is_said_by_the_exit_code(self):
         with open("/dev/full", "w", encoding="utf-8") as full:

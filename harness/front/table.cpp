@@ -53,7 +53,8 @@ std::string notes(const CaseRecord& record) {
   if (spec.oversubscribe) all.push_back("GPUs shared");
   if (spec.processes > 1 && spec.global_batch() % spec.world != 0) all.push_back("the first ranks have a row more");
   if (!record.reason.empty()) all.push_back(first_line(record.reason));
-  for (const auto& warning : record.warnings) all.push_back("! " + first_line(warning));
+  for (const auto* said : {&record.warnings, &record.notices})
+    for (const auto& text : *said) all.push_back("! " + first_line(text));
   return join(all, " · ");
 }
 

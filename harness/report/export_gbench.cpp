@@ -63,7 +63,7 @@ void add_launches(const CaseRecord& record, size_t family, Json& benchmarks) {
          {"real_time", step_ns},
          {"cpu_time", step_ns},
          {"time_unit", "ns"},
-         {"items_per_second", static_cast<double>(record.spec.global_batch()) / (step_ns * 1e-9)}});
+         {"items_per_second", rows_per_step(record) / (step_ns * 1e-9)}});
   }
 }
 

@@ -60,7 +60,7 @@ std::optional<Figure> memory_figure(const Report&, const CaseRecord& r) {
 }
 
 std::optional<Figure> throughput_figure(const Report&, const CaseRecord& r) {
-  return figure(static_cast<double>(r.spec.global_batch()) * 1e9, {{-1, logs_of(r, launch_median)}});
+  return figure(rows_per_step(r) * 1e9, {{-1, logs_of(r, launch_median)}});
 }
 
 std::optional<Figure> ratio_figure(const Report& report, const CaseRecord& r) {
@@ -72,7 +72,7 @@ std::optional<Figure> ratio_figure(const Report& report, const CaseRecord& r) {
 std::optional<Figure> efficiency_figure(const Report& report, const CaseRecord& r) {
   const CaseRecord* baseline = baseline_of(report, r.spec);
   if (!baseline) return std::nullopt;
-  const auto rows = static_cast<double>(r.spec.global_batch()) / static_cast<double>(baseline->spec.global_batch());
+  const double rows = rows_per_step(r) / rows_per_step(*baseline);
   return figure(rows / r.spec.world, {{-1, logs_of(r, launch_median)}, {1, logs_of(*baseline, launch_median)}});
 }
 

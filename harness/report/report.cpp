@@ -21,13 +21,6 @@ std::optional<double> slowest_rank_percentile(const CaseRecord& record, int64_t 
   return median(slowest);
 }
 
-// A short last batch of an epoch makes it less than the global batch; a report that does not say has the global batch.
-double rows_of_a_step(const CaseRecord& record) {
-  for (const LaunchRecord& launch : record.launches)
-    if (!launch.ranks.empty() && launch.ranks.front().rows_per_step > 0) return launch.ranks.front().rows_per_step;
-  return static_cast<double>(record.spec.global_batch());
-}
-
 std::optional<double> comm_fraction(const CaseRecord& record) {
   const auto phases = mean_phases_ns(record);
   const auto found = phases.find("communication");
@@ -78,7 +71,7 @@ void summarise(CaseRecord& record) {
   Summary summary = summarise_samples(samples);
   summary.p90 = slowest_rank_percentile(record, &RankRecord::step_p90_ns).value_or(summary.p90);
   summary.p99 = slowest_rank_percentile(record, &RankRecord::step_p99_ns).value_or(summary.p99);
-  record.derived.samples_per_s = rows_of_a_step(record) / (summary.median * 1e-9);
+  record.derived.samples_per_s = rows_per_step(record) / (summary.median * 1e-9);
   record.derived.noise = mad_to_sigma * summary.mad / summary.median;
   record.derived.comm_fraction = comm_fraction(record);
   record.derived.peak_memory_bytes = peak_memory_bytes(record);
@@ -120,6 +113,14 @@ std::vector<double> sample_step_ns(const LaunchRecord& launch) {
           std::max(slowest[i], static_cast<double>(rank.samples_ns[i]) / static_cast<double>(rank.steps_per_sample));
   }
   return slowest;
+}
+
+double rows_per_step(const CaseRecord& record) {
+  std::vector<double> rows;
+  for (const LaunchRecord& launch : record.launches)
+    if (!launch.ranks.empty() && launch.ranks.front().rows_per_step > 0)
+      rows.push_back(launch.ranks.front().rows_per_step);
+  return rows.empty() ? static_cast<double>(record.spec.global_batch()) : median(rows);
 }
 
 std::map<std::string, double> mean_phases_ns(const CaseRecord& record) {

@@ -43,6 +43,9 @@ CaseIndex by_id(const Report& report);
 
 // The slowest rank's time of every sample of a launch, per step.
 std::vector<double> sample_step_ns(const LaunchRecord& launch);
+// Rows that all ranks together trained on in a step: as they counted (the last batch of an epoch may be short), else
+// the case's global batch.
+double rows_per_step(const CaseRecord& record);
 // Mean of a step over the ranks of all launches, by name of phase.
 std::map<std::string, double> mean_phases_ns(const CaseRecord& record);
 // Which rank ended a launch with parameters unlike the first one's.
