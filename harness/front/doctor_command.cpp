@@ -121,7 +121,8 @@ int env_command(const Options& options) {
   if (options.output == "json")
     return exit_code({.unsaved = !print(env.dump(1, ' ', false, Json::error_handler_t::replace) + "\n")});
   std::vector<Cells> rows;
-  for (const auto& [pointer, value] : env.flatten().items())
+  const Json flat = env.flatten();  // items() refers to it for the whole loop
+  for (const auto& [pointer, value] : flat.items())
     if (!value.is_null())
       rows.push_back({pointer.substr(1), sanitised(value.is_string() ? value.get<std::string>() : value.dump())});
   return exit_code({.unsaved = !print(aligned(rows, {false, false}))});
