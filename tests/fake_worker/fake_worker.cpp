@@ -117,7 +117,11 @@ class Rank {
            std::cerr << "about \x1B[31mto\x1B[0m die\n" << std::flush;
            ::raise(SIGKILL);
          }},
-        {"segv", [] { ::raise(SIGSEGV); }},
+        {"segv",
+         [] {
+           ::signal(SIGSEGV, SIG_DFL);  // a sanitizer would catch it
+           ::raise(SIGSEGV);
+         }},
         {"abort", [] { std::abort(); }},
         {"exit0", [] { std::_Exit(0); }},
         {"exit7", [] { std::_Exit(7); }},
