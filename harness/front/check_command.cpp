@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <map>
 
 #include "harness/front/commands.h"
@@ -18,7 +17,6 @@
 #include "workloads/error.h"
 
 namespace dpbench {
-namespace fs = std::filesystem;
 namespace {
 
 Json check_message(const Options& options) {
@@ -26,8 +24,7 @@ Json check_message(const Options& options) {
   return {{"do", "check"},
           {"filter", checking.filter},
           {"seeds", checking.seeds},
-          {"form", checking.long_form ? "long" : "short"},
-          {"dump", checking.dump_dir}};
+          {"form", checking.long_form ? "long" : "short"}};
 }
 
 std::string number(std::optional<double> value) {
@@ -92,14 +89,6 @@ bool write_all(const Fd& file, const std::string& text) {
   return true;
 }
 
-void make_dump_directory(std::string& directory) {
-  if (directory.empty()) return;
-  std::error_code failed;
-  fs::create_directories(directory, failed);
-  if (failed) throw UsageError("--dump '" + one_line(directory, 200) + "': " + failed.message());
-  directory = fs::canonical(directory);
-}
-
 SessionEnding carry_out(const Prepared& prepared, Report& report, ProgressLine& progress) {
   const Signals signals;
   const Scratch scratch;
@@ -145,7 +134,6 @@ int check_prepared(const Prepared& prepared) {
 int check_command(const Options& options) {
   Prepared prepared = prepare(options);
   if (options.dry_run) return print_plan(prepared);
-  make_dump_directory(prepared.options.checking.dump_dir);
   return check_prepared(prepared);
 }
 

@@ -36,7 +36,7 @@ struct CheckOptions {
   int seeds = 1;
   bool long_form = false;
   std::string filter;  // on the names of checks
-  std::string junit, dump_dir;
+  std::string junit;
 };
 
 // compare, export, validate: reports that are there already.

@@ -2,7 +2,7 @@
 // (DPBENCH_FD).
 //
 //   front -> every rank   {"do":"run","case":{..},"sampling":{..},"launch":0,"check":true}
-//                         {"do":"check","case":{..},"filter":"RE","seeds":1,"form":"short|long","dump":"DIR"}
+//                         {"do":"check","case":{..},"filter":"RE","seeds":1,"form":"short|long"}
 //                         {"do":"quit"}
 //   rank -> front         {"event":"ready","rank":0,"pid":1,"torch":"2.11.0","cuda_devices":[..]}
 //                         {"event":"ran","case":"ID","record":{..},"checks":[..]}         checks: rank 0 alone

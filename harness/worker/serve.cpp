@@ -98,8 +98,7 @@ class Session {
   static CheckOptions asked(const Json& command) {
     return {.filter = command.value("filter", ""),
             .seeds = command.value("seeds", 1),
-            .long_form = command.value("form", "short") == "long",
-            .dump_dir = command.value("dump", "")};
+            .long_form = command.value("form", "short") == "long"};
   }
 
   static Json rows_of(const std::vector<CheckRow>& rows) {
