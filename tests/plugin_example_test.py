@@ -6,7 +6,7 @@ import subprocess
 import sys
 import unittest
 
-BUILD = pathlib.Path(sys.argv.pop())
+BUILD = pathlib.Path(sys.argv.pop()).resolve()
 SOURCE = pathlib.Path(__file__).parent / "plugin_example"
 
 
