@@ -22,7 +22,8 @@ constexpr char kExamples[] = R"(Examples:
   dpbench --strategy ddp --gpus 1,2,4,8           scaling of one strategy over GPUs
   dpbench --strategy dp,ddp --cpus 1,2 --workload mnist-mlp --scaling strong --batch 512
   dpbench --strategy ddp --cpus 2 --param ddp.bucket_mb=1,25 -o markdown
-  dpbench --plugin ./my_strategy.so --strategy mine --cpus 2)";
+  dpbench --plugin ./my_strategy.so --strategy mine --cpus 2
+  dpbench report latest --html report.html        its charts and tables on one page)";
 
 constexpr char kExitCodes[] = R"(Exit codes:
   0 ok · 1 a check failed · 2 wrong arguments, files or directories, or nothing matched · 3 a run failed (a rank died,
@@ -192,6 +193,16 @@ void add_export(CLI::App& app, Options& o) {
       ->type_name("gbench|junit|csv|markdown");
 }
 
+void add_report(CLI::App& app, Options& o) {
+  add_runs(app, o, "the runs to show [latest]");
+  const auto put = [](CLI::Option* option, const char* type) { option->group("Page and charts")->type_name(type); };
+  put(app.add_option("--html", o.stored.html, "one page with charts and tables, that needs no network"), "FILE");
+  put(app.add_option("--charts", o.stored.charts, "each chart as SVG and PNG"), "DIR");
+  put(app.add_option("--collectives", o.stored.collectives,
+                     "what the micro-benchmark measured (its JSON), to be shown"),
+      "FILE");
+}
+
 void add_validate(CLI::App& app, Options& o) { add_runs(app, o, "the reports to read and to work out again"); }
 
 void add_env(CLI::App& app, Options& o) {
@@ -214,6 +225,7 @@ const std::vector<Command>& command_table() {
       {{"env", "the machine as a report describes it"}, add_env},
       {{"compare", "judge one stored run against another: the gate"}, add_compare},
       {{"export", "a stored run in the form of another tool"}, add_export},
+      {{"report", "the page and the charts of stored runs"}, add_report},
       {{"validate", "whether reports are whole and agree with themselves"}, add_validate},
   };
   return table;

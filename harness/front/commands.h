@@ -12,6 +12,7 @@ int doctor_command(const Options& options);
 int env_command(const Options& options);
 int compare_command(const Options& options);
 int export_command(const Options& options);
+int report_command(const Options& options);
 int validate_command(const Options& options);
 
 // Writes data to stdout; false when it did not all get there (closed pipe, full disk).

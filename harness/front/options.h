@@ -39,13 +39,14 @@ struct CheckOptions {
   std::string junit;
 };
 
-// compare, export, validate: reports that are there already.
+// compare, export, report, validate: reports that are there already.
 struct StoredRuns {
   std::vector<std::string> runs;  // each a file, a directory, latest, latest~N or the name of a baseline
   std::string results = "results";
   std::vector<std::string> fail_on;
   std::string gate, to, annotations = "auto";
   bool require_baseline = false, allow_env_diff = false, strict = false;
+  std::string html, charts, collectives;  // report: what to write, and a measurement of collectives to show
 };
 
 struct Options {

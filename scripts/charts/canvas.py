@@ -1,0 +1,99 @@
+"""One chart: a matplotlib figure in the house's style, with what is said about its marks."""
+import dataclasses
+import io
+import logging
+import warnings
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from palette import LIGHT, MARKERS, SERIES
+
+WIDTH = 4.3  # inches: a column of a paper, a phone held upright
+matplotlib.rcParams.update({
+    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 9, "axes.titlesize": 9.5,
+    "axes.titleweight": "bold", "axes.titlelocation": "left", "legend.fontsize": 8.5, "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5, "text.color": LIGHT["ink"], "axes.labelcolor": LIGHT["ink"], "axes.titlecolor": LIGHT["ink"],
+    "xtick.color": LIGHT["axis"], "ytick.color": LIGHT["axis"], "xtick.labelcolor": LIGHT["muted"],
+    "ytick.labelcolor": LIGHT["muted"], "axes.edgecolor": LIGHT["axis"], "grid.color": LIGHT["grid"], "grid.linewidth": 0.7,
+    "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8,
+    "figure.facecolor": LIGHT["ground"], "axes.facecolor": "none", "legend.frameon": False, "legend.handlelength": 1.8,
+    "legend.columnspacing": 1.4, "lines.linewidth": 1.6, "lines.markersize": 5, "errorbar.capsize": 2.5,
+    "svg.fonttype": "none", "svg.hashsalt": "dpbench", "text.parse_math": False,  # a name with $ is a name
+})
+warnings.filterwarnings("ignore", message="Glyph .* missing")
+logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
+
+
+def short(words, limit=30):
+    words = " ".join(str(words).split())
+    return words if len(words) <= limit else words[:limit - 1] + "…"
+
+
+@dataclasses.dataclass
+class Chart:
+    """What a chart is called, which section it belongs to, and what is said beneath it."""
+    name: str
+    section: str
+    title: str
+    caption: str
+    marks: dict = dataclasses.field(default_factory=dict)
+    figure: Figure = None
+
+    def axes(self, height=2.9, **options):
+        self.figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        return self.figure.add_subplot(**options)
+
+    def mark(self, artist, words):
+        """Hovering over the artist says these words; they are also in the list of values."""
+        name = f"mark{len(self.marks)}"
+        artist.set_gid(name)
+        self.marks[name] = words
+
+    def legend(self, handles=None, labels=None, limit=24):
+        axes = self.figure.axes[0]
+        if handles is None:
+            handles, labels = axes.get_legend_handles_labels()
+        if not handles:
+            return
+        labels = [short(label, limit) for label in labels]
+        columns = max(1, min(len(labels), 46 // (max(map(len, labels)) + 6)))
+        self.figure.legend(handles, labels, loc="outside upper left", ncols=columns, borderaxespad=0.2)
+
+    def svg(self):
+        out = io.StringIO()
+        FigureCanvasSVG(self.figure).print_svg(out, metadata={"Date": None, "Title": self.title})
+        return out.getvalue()
+
+    def png(self, path):
+        FigureCanvasAgg(self.figure)
+        self.figure.savefig(path, format="png", dpi=200, metadata={"Software": None, "Title": self.title})
+
+    @property
+    def description(self):
+        return f"{self.title}: {'; '.join(self.marks.values())}" if len(self.marks) <= 12 else f"{self.title}: values listed below"
+
+
+class Looks:
+    """A series looks alike in every chart: the baseline grey, the others in the order they first appear."""
+
+    def __init__(self):
+        self.seen = {}
+
+    def role(self, series, is_baseline=False):
+        if is_baseline:
+            return "s0"
+        return SERIES[self.seen.setdefault(series, len(self.seen)) % len(SERIES)]
+
+    def colour(self, series, is_baseline=False):
+        return LIGHT[self.role(series, is_baseline)]
+
+    def line(self, series, is_baseline=False):
+        """Keywords for a line; past seven series the same colours come dashed, then dotted."""
+        if is_baseline:
+            return {"color": LIGHT["s0"], "marker": "o", "linestyle": "-"}
+        colour = self.colour(series)
+        index = self.seen[series]
+        return {"color": colour, "marker": MARKERS[index % len(MARKERS)], "linestyle": ("-", "--", ":")[index // len(SERIES) % 3]}

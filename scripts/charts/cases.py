@@ -1,0 +1,154 @@
+"""Charts with a row a case: the parts of a step, how samples spread, peak memory."""
+import statistics
+
+import words
+from canvas import Chart, short
+from data import count, groups, outliers
+from palette import LIGHT
+
+PHASES = ("data", "scatter", "forward", "backward", "communication", "optimizer", "waiting")
+MOST_ROWS, MOST_POINTS = 24, 150
+ROW, FRAME = 0.25, 0.95  # inches
+
+
+def rows_of(group, has):
+    """Which cases a chart has rows for, the most telling ones where there are too many, and what to say of the others."""
+    able = sorted((case for case in group if has(case)), key=lambda case: (not case.is_baseline, case.series, case.world))
+    names = list(dict.fromkeys(case.series for case in group))
+    able.sort(key=lambda case: (not case.is_baseline, names.index(case.series), case.world))
+    kept = able[:MOST_ROWS]
+    return kept, f" The first {len(kept)} of {len(able)} cases; the table has all." if len(kept) < len(able) else ""
+
+
+def row_axes(chart, rows, above=0.0):
+    axes = chart.axes(FRAME + above + ROW * len(rows))
+    axes.set_yticks(range(len(rows)), [f"{short(case.series, 26)} × {case.world}" for case in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0, labelcolor=LIGHT["ink"])
+    axes.spines["left"].set_visible(False)
+    return axes
+
+
+def name_of(kind, case):
+    return f"{kind}-{case.workload}-{case.device}-{case.scaling}"
+
+
+def parts(cases, looks):
+    for group in groups(cases):
+        rows, note = rows_of(group, lambda case: case.phases)
+        if not rows:
+            continue
+        first = rows[0]
+        chart = Chart(name_of("parts", first), "Parts of a step", first.workload, "")
+        axes = row_axes(chart, rows, 0.4)
+        size, unit = words.time_unit(max(case.step_ns.middle for case in rows))
+        named = [name for case in rows for name in case.phases]
+        present = [name for name in PHASES if name in named] + sorted(set(named) - set(PHASES))
+        left = [0.0] * len(rows)
+        for index, name in enumerate(present):
+            colour = LIGHT[name] if name in LIGHT and name in PHASES else LIGHT[f"s{1 + index % 7}"]
+            for row, case in enumerate(rows):
+                ns = max(0.0, case.phases.get(name, 0))
+                if ns == 0:
+                    continue
+                (bar,) = axes.barh([row], [ns / size], 0.66, left[row], color=colour, edgecolor=LIGHT["ground"], linewidth=0.5, zorder=2)
+                left[row] += ns / size
+                share = ns / sum(case.phases.values())
+                chart.mark(bar, f"{case.series}, world {case.world}: {said(name)} {words.duration(ns)}, {share:.0%} of the step")
+        for row, case in enumerate(rows):
+            span = case.step_ns.scaled(1 / size)
+            (line, _, _) = axes.errorbar([span.middle], [row], xerr=[[span.middle - span.low], [span.high - span.middle]], fmt="|",
+                                         color=LIGHT["ink"], markersize=8, markeredgewidth=1.3, elinewidth=1, capsize=2, zorder=4)
+            chart.mark(line, f"{case.series}, world {case.world}: step {words.interval(case.step_ns.scaled(1 / size), ' ' + unit)}")
+        axes.set_xlim(left=0)
+        axes.set_xlabel(f"{unit} a step")
+        handles = [axes.barh([0], [0], color=LIGHT[name] if name in LIGHT and name in PHASES else LIGHT[f"s{1 + i % 7}"])
+                   for i, name in enumerate(present)]
+        chart.legend(handles, [said(name) for name in present])
+        chart.caption = (f"{first.setting}. Means of a step over all ranks; communication is what nothing hides. Tick: the median step, "
+                         f"the slowest rank's. {words.bars(rows)} {words.source(rows)}{note}")
+        yield chart
+
+
+def said(phase):
+    return "exposed comm." if phase == "communication" else phase
+
+
+def distribution(cases, looks):
+    for group in groups(cases):
+        rows, note = rows_of(group, lambda case: sum(map(len, case.launches)) > 1)
+        if not rows:
+            continue
+        first = rows[0]
+        chart = Chart(name_of("samples", first), "Spread of the samples", first.workload, "")
+        axes = row_axes(chart, rows)
+        thinned = 0
+        for row, case in enumerate(rows):
+            thinned += spread_of(chart, axes, row, case, looks)
+        axes.axvline(0, color=LIGHT["muted"], linewidth=0.9, zorder=1)
+        low, high = axes.get_xlim()
+        axes.set_xlim(min(low, -1), max(high, 1))
+        if high > 100:
+            axes.set_xscale("symlog", linthresh=10)
+            axes.set_xticks([-10, 0, 10, 100] + [1000] * (high > 1000), labels=["−10", "0", "10", "100"] + ["1,000"] * (high > 1000))
+        axes.set_xlabel("step time of a sample against the case's median, %")
+        note += f" Of {count(thinned, 'case')} with more than {MOST_POINTS} samples, only so many and all outliers." if thinned else ""
+        chart.caption = (f"{first.setting}. A dot a sample, a band the middle half of them, a ring an outlier (10 sigmas of its launch and "
+                         f"5 % above its median). {words.source(rows)}{note}")
+        yield chart
+
+
+def spread_of(chart, axes, row, case, looks):
+    """Draws a row; whether samples were left out."""
+    middle = case.step_ns.middle
+    points = [(100 * (value / middle - 1), odd, place) for place, launch in enumerate(case.launches)
+              for value, odd in zip(launch, outliers(launch))]
+    usual = sorted(value for value, _, _ in points)
+    low, high = quartiles(usual)
+    colour = looks.colour(case.series, case.is_baseline)
+    band = axes.barh([row], [high - low], 0.7, low, color=colour, alpha=0.25, zorder=2)[0]
+    odd = [point for point in points if point[1]]
+    kept = [point for point in points if not point[1]]
+    thin = len(kept) > MOST_POINTS
+    if thin:
+        kept = sorted(kept)[::-(-len(kept) // MOST_POINTS)] if len(kept) < 2 * MOST_POINTS else sorted(kept)[::len(kept) // MOST_POINTS]
+    number = len(case.launches)
+    for chosen, style in ((kept, {"marker": "o", "markersize": 2.6, "color": colour, "markeredgewidth": 0}),
+                          (odd, {"marker": "o", "markersize": 4.6, "markerfacecolor": "none", "markeredgecolor": LIGHT["bad"]})):
+        axes.plot([value for value, _, _ in chosen], [row + ((place + 0.5) / number - 0.5) * 0.6 for _, _, place in chosen],
+                  linestyle="none", zorder=3, **style)
+    chart.mark(band, f"{case.series}, world {case.world}: median {words.duration(middle)}, middle half {low:+.1f} % to {high:+.1f} %, "
+                     f"all {usual[0]:+.1f} % to {usual[-1]:+.1f} %, {count(len(odd), 'outlier')} of {count(len(points), 'sample')}")
+    return thin
+
+
+def quartiles(ordered):
+    if len(ordered) < 2:
+        return ordered[0], ordered[0]
+    cut = statistics.quantiles(ordered, n=4, method="inclusive")
+    return cut[0], cut[2]
+
+
+def memory(cases, looks):
+    for group in groups(cases):
+        rows, note = rows_of(group, lambda case: case.peaks)
+        if not rows:
+            continue
+        first = rows[0]
+        chart = Chart(name_of("memory", first), "Peak memory", first.workload, "")
+        axes = row_axes(chart, rows)
+        for row, case in enumerate(rows):
+            peaks = [size / 2**20 for size in case.peaks]
+            middle = statistics.median(peaks)
+            (bar,) = axes.barh([row], [middle], 0.66, color=looks.colour(case.series, case.is_baseline), zorder=2)
+            axes.errorbar([middle], [row], xerr=[[middle - min(peaks)], [max(peaks) - middle]], fmt="none", ecolor=LIGHT["ink"],
+                          elinewidth=1, capsize=2, zorder=3)
+            spread = f" ({min(peaks):,.0f} to {max(peaks):,.0f})" if len(peaks) > 1 else ""
+            chart.mark(bar, f"{case.series}, world {case.world}: {middle:,.0f} MiB{spread}, {count(len(peaks), 'launch')}")
+        axes.set_xlim(left=0)
+        axes.set_xlabel("MiB of the largest rank")
+        kind = "the GPU's allocator" if first.device == "cuda" else "resident set of the process, LibTorch's 200 MiB included"
+        chart.caption = (f"{first.setting}. Median over launches ({kind}). Bars: least and most of them. "
+                         f"n = {words.span_of([len(case.peaks) for case in rows], 'launch')}. {words.origin({case.run for case in rows})}{note}")
+        yield chart

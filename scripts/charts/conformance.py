@@ -1,0 +1,84 @@
+"""The conformance matrix: for each strategy, checks down and workloads across; a red cell opens to what was found."""
+import words
+from data import count
+from markup import el, join
+from tables import scrolling
+
+
+def cells_of(cases):
+    """{check: {workload: [(case, check)]}}"""
+    found = {}
+    for case in cases:
+        for check in case.checks:
+            found.setdefault(check["name"], {}).setdefault(case.workload, []).append((case, check))
+    return found
+
+
+def where(case):
+    backend = f" {case.backend}" if case.backend != "none" else ""
+    return f"{case.workload}, world {case.world}{backend}, {case.dtype}"
+
+
+def evidence(case, check):
+    numbers = [f"{key} {words.significant(check[key])}" for key in ("error", "bound") if check.get(key) is not None]
+    facts = [("case", where(case)), ("compared", check.get("compared")), ("measured", ", ".join(numbers)),
+             ("expected and found", check.get("detail")), ("looks like", check.get("likely"))]
+    return el("dl", [join(el("dt", key), el("dd", value)) for key, value in facts if value])
+
+
+def cell(number, name, workload, found):
+    """A count of what was judged there; a failure is a button for the row of evidence below."""
+    if not found:
+        return el("td", "", class_="empty"), None
+    failed = [pair for pair in found if pair[1]["status"] == "failed"]
+    passed = sum(check["status"] == "passed" for _, check in found)
+    if failed:
+        target = f"evidence-{number}"
+        button = el("button", f"✗ {len(failed)}/{len(failed) + passed}", type="button", aria_expanded="false", aria_controls=target,
+                    aria_label=f"{name} on {workload}: {len(failed)} failed; show what was found")
+        return el("td", button, class_="failed"), (target, [evidence(*pair) for pair in failed])
+    if passed:
+        worst = max((check["error"] / check["bound"] for _, check in found if check.get("error") is not None and check.get("bound")), default=None)
+        said = f"{name} on {workload}: {count(passed, 'case')} passed" + ("" if worst is None else f", at most {worst:.0%} of the bound")
+        return el("td", f"✓ {passed}", class_="passed", title=said), None
+    return el("td", "–", class_="skipped", title=found[0][1].get("detail") or "skipped"), None
+
+
+def matrix(strategy, cases, first):
+    """The table of a strategy; numbers of evidence start at `first`."""
+    cells = cells_of(cases)
+    workloads = list(dict.fromkeys(case.workload for case in cases if case.checks))
+    rows, number = [], first
+    for name, by_workload in cells.items():
+        line, opened = [el("th", name, scope="row")], []
+        for workload in workloads:
+            shown, more = cell(number, name, workload, by_workload.get(workload))
+            line.append(shown)
+            if more:
+                opened.append(more)
+                number += 1
+        rows.append(el("tr", line))
+        rows += [el("tr", el("td", content, colspan=str(len(workloads) + 1)), id=target, class_="evidence", hidden=True)
+                 for target, content in opened]
+    head = el("tr", el("th", "check", scope="col"), [el("th", el("span", workload), scope="col") for workload in workloads])
+    red = sum(check["status"] == "failed" for case in cases for check in case.checks)
+    judged = sum(check["status"] == "passed" for case in cases for check in case.checks)
+    title = el("summary", el("h3", strategy), el("span", f"{judged:,} passed"), el("span", f"{red:,} failed", class_="failed") if red else None)
+    table = scrolling(f"Checks of {strategy}", el("table", el("thead", head), el("tbody", rows), class_="matrix"))
+    return el("details", title, table, open=bool(red) or None, class_="strategy"), number
+
+
+def conformance(runs):
+    """None where no run holds a check."""
+    cases = [case for run in runs for case in run.cases if case.checks]
+    if not cases:
+        return None
+    parts, number = [], 0
+    for strategy in dict.fromkeys(case.strategy for case in cases):
+        part, number = matrix(strategy, [case for case in cases if case.strategy == strategy], number)
+        parts.append(part)
+    if len(parts) == 1:
+        parts = [parts[0]]
+    return el("section", el("h2", "Conformance", id="conformance"),
+              el("p", "Cells count worlds, backends and types in which a check was judged: ✓ passed, ✗ failed (open it for what was "
+                      "expected and found), – skipped.", class_="lead"), parts)

@@ -1,0 +1,209 @@
+"""run.json as the charts and the page want it: cases with their figures, in groups that may share a chart."""
+import dataclasses
+import json
+import math
+import statistics
+
+BASELINES = ("cpu", "gpu")
+DEVICES = {"cpu": "CPU", "cuda": "GPU"}
+# The notices' own rule for an outlier (harness/report/notices.cpp).
+MAD_TO_SIGMA, OUTLIER_SIGMAS, OUTLIER_SHARE = 1.4826, 10, 0.05
+
+
+def of(mapping, *keys):
+    """The value at a path of keys, None where anything is missing."""
+    for key in keys:
+        mapping = mapping.get(key) if isinstance(mapping, dict) else None
+    return mapping
+
+
+def count(number, word):
+    """1 launch, 2 launches."""
+    ending = "" if number == 1 else "es" if word.endswith(("ch", "s")) else "s"
+    return f"{number:,} {word}{ending}"
+
+
+class Run:
+    def __init__(self, report):
+        self.report = report
+        self.id = report["id"] or "checks"
+        self.status = report["status"]
+        self.commit = of(report, "tool", "directory_commit") or of(report, "tool", "commit") or "unknown"
+        self.fingerprint = of(report, "env", "fingerprint") or "unknown"
+        self.cases = [Case(self, raw) for raw in report["cases"]]
+
+    @property
+    def time(self):
+        """2026-11-21 06:30 UTC, from the id; empty where it has none."""
+        digits = self.id[:15]
+        if len(digits) < 15 or not (digits[:8] + digits[9:]).isdigit():
+            return ""
+        return f"{digits[:4]}-{digits[4:6]}-{digits[6:8]} {digits[9:11]}:{digits[11:13]} UTC"
+
+    @property
+    def machine(self):
+        names = [gpu.get("name") or "GPU" for gpu in of(self.report, "env", "gpus") or []]
+        gpus = [f"{names.count(name)} × {name}" for name in dict.fromkeys(names)]
+        cores = of(self.report, "env", "cpu", "usable")
+        model = of(self.report, "env", "cpu", "model") or "an unknown CPU"
+        return " and ".join(gpus + ([f"{count(cores, 'core')} of {model}"] if cores else [model]))
+
+
+@dataclasses.dataclass
+class Interval:
+    middle: float
+    low: float
+    high: float
+
+    def scaled(self, factor):
+        return Interval(self.middle * factor, self.low * factor, self.high * factor)
+
+    def below(self, number):
+        """number / self."""
+        return Interval(number / self.middle, number / self.high, number / self.low)
+
+    def over(self, other):
+        """self / other, independent of each other: the widths of the logs add up in squares."""
+        middle = self.middle / other.middle
+        up = math.hypot(math.log(self.high / self.middle), math.log(other.middle / other.low))
+        down = math.hypot(math.log(self.middle / self.low), math.log(other.high / other.middle))
+        return Interval(middle, middle * math.exp(-down), middle * math.exp(up))
+
+
+class Case:
+    def __init__(self, run, raw):
+        self.run, self.raw = run, raw
+        for key in ("id", "strategy", "workload", "device", "world", "backend", "scaling", "batch", "dtype", "status"):
+            setattr(self, key, raw[key])
+        self.reason = raw.get("reason") or ""
+        self.params = raw.get("params") or {}
+        self.checks = raw.get("checks") or []
+        self.remarks = (raw.get("warnings") or []) + (raw.get("notices") or [])
+        self.series = self.strategy  # label() of a set of cases makes it longer where that is ambiguous
+        self.is_baseline = self.strategy in BASELINES
+        self.derived = raw.get("derived") or {}
+        self.phases = of(raw, "phases", "mean_step_ns") or {}
+        self.summary = of(raw, "stats", "step_time_ns")
+
+    @property
+    def measured(self):
+        return self.status == "ok" and self.summary is not None
+
+    @property
+    def step_ns(self):
+        s = self.summary  # a small sample's interval, made of logs, may just miss its median
+        ends = [s[key] for key in ("median", "ci95_low", "ci95_high") if s.get(key)]
+        return Interval(s["median"], min(ends), max(ends))
+
+    @property
+    def rows_per_s(self):
+        speed = self.derived.get("samples_per_s")
+        return self.step_ns.below(speed * self.step_ns.middle) if speed else None
+
+    @property
+    def launches(self):
+        """Step times by launch: of each sample, the slowest rank's."""
+        result = []
+        for launch in self.raw.get("launches") or []:
+            ranks = [rank for rank in launch["ranks"] if rank["samples_ns"] and rank["steps_per_sample"]]
+            if ranks:
+                columns = zip(*([ns / rank["steps_per_sample"] for ns in rank["samples_ns"]] for rank in ranks))
+                result.append([max(column) for column in columns])
+        return result
+
+    @property
+    def peaks(self):
+        """Of each launch, the largest rank's peak memory in bytes."""
+        sizes = [max((rank.get("peak_device_bytes") or rank.get("peak_rss_bytes") or 0 for rank in launch["ranks"]), default=0)
+                 for launch in self.raw.get("launches") or []]
+        return [size for size in sizes if size]
+
+    @property
+    def group(self):
+        raw = self.raw
+        return (self.run.fingerprint, self.workload, self.device, self.scaling, self.batch, self.dtype, raw.get("scale", 1),
+                raw.get("accumulate", 1), raw.get("clip_norm"), raw.get("threads", 1), raw.get("data_dir", ""),
+                raw.get("oversubscribe", False))
+
+    @property
+    def setting(self):
+        """What the cases of a group share, in words."""
+        raw = self.raw
+        rows = f"global batch {self.batch}" if self.scaling == "strong" else f"{self.batch} rows per device"
+        words = [DEVICES.get(self.device, self.device), f"{self.scaling} scaling, {rows}", self.dtype]
+        words += [f"{key} {raw[key]}" for key in ("scale", "accumulate") if raw.get(key, 1) != 1]
+        words += [f"clipped at {raw['clip_norm']:g}"] if raw.get("clip_norm") else []
+        words += ["oversubscribed"] if raw.get("oversubscribe") else []
+        return " · ".join(words + [f"{count(raw.get('threads', 1), 'thread')} a replica"])
+
+
+def outliers(launch):
+    """Which samples of a launch are outliers."""
+    middle = statistics.median(launch)
+    sigma = MAD_TO_SIGMA * statistics.median([abs(value - middle) for value in launch])
+    return [value - middle > max(OUTLIER_SIGMAS * sigma, OUTLIER_SHARE * middle) for value in launch]
+
+
+def label(cases):
+    """Series: the strategy, with its backend and parameters where one strategy has several."""
+    for case in cases:
+        alike = [other for other in cases if other.strategy == case.strategy and other.group == case.group]
+        words = [case.strategy]
+        if len({other.backend for other in alike if other.backend != "none"}) > 1 and case.backend != "none":
+            words.append(case.backend)
+        if len({tuple(sorted(other.params.items())) for other in alike}) > 1:
+            words += [f"{key}={value}" for key, value in sorted(case.params.items())]
+        case.series = " ".join(words)
+
+
+def newest(runs):
+    """Of each case that was measured in several runs of a machine, the one of the newest run."""
+    found = {}
+    for run in sorted(runs, key=lambda run: run.id):
+        for case in run.cases:
+            if case.measured or (run.fingerprint, case.id) not in found:
+                found[run.fingerprint, case.id] = case
+    return list(found.values())
+
+
+def groups(cases):
+    """Lists of cases that may share a chart, in the order of the report."""
+    found = {}
+    for case in cases:
+        found.setdefault(case.group, []).append(case)
+    return list(found.values())
+
+
+def by_series(cases):
+    found = {}
+    for case in sorted(cases, key=lambda case: (not case.is_baseline, case.world)):
+        found.setdefault(case.series, []).append(case)
+    return found
+
+
+def baseline_of(cases):
+    """The baseline's row of a group, None if it was not measured."""
+    return next((case for case in cases if case.is_baseline and case.world == 1), None)
+
+
+def read_runs(paths):
+    runs = []
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            runs.append(Run(json.load(file)))
+    return runs
+
+
+def read_collectives(path):
+    """{bytes: {arm: [microseconds of each repetition]}} and the context, of Google Benchmark's JSON by tests/micro."""
+    with open(path, encoding="utf-8") as file:
+        report = json.load(file)
+    sizes = {}
+    for entry in report["benchmarks"]:
+        words = str(entry.get("name", "")).split("/")
+        if entry.get("run_type", "iteration") != "iteration" or len(words) < 2 or not words[1].isdigit():
+            continue
+        for key, value in entry.items():
+            if key.endswith("_us") and isinstance(value, (int, float)) and value > 0:
+                sizes.setdefault(int(words[1]), {}).setdefault(key[:-3], []).append(value)
+    return sizes, report.get("context") or {}

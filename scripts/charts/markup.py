@@ -1,0 +1,38 @@
+"""HTML that is escaped unless it was made here: text of a report is never markup."""
+import html
+
+VOID = {"meta", "input", "br", "link"}
+
+
+class Html(str):
+    """Markup that may stand as it is."""
+
+
+def text(value):
+    """Control and text-direction characters go: they could make a line look like another."""
+    kept = "".join(" " if c in "\t\n\r" else c for c in str(value) if c in "\t\n\r" or not is_control(ord(c)))
+    return Html(html.escape(kept, quote=True))
+
+
+def is_control(code):
+    return (code < 0x20 or 0x7F <= code < 0xA0 or 0x200B <= code <= 0x200F or 0x2028 <= code <= 0x202E or
+            0x2060 <= code <= 0x206F or code == 0xFEFF or 0xD800 <= code <= 0xDFFF)
+
+
+def join(*parts):
+    """Parts one after the other: markup as it is, lists joined, all else as text."""
+    return Html("".join(part if isinstance(part, Html) else join(*part) if isinstance(part, (list, tuple)) else text(part)
+                        for part in parts if part is not None))
+
+
+def el(name, *parts, **attributes):
+    """<name attributes>parts</name>; class_ and for_ lose their line, data_x becomes data-x, True stands alone, None is left out."""
+    words = [name]
+    for key, value in attributes.items():
+        key = key.rstrip("_").replace("_", "-")
+        if value is True:
+            words.append(key)
+        elif value is not None and value is not False:
+            words.append(f'{key}="{text(value)}"')
+    start = f"<{' '.join(words)}>"
+    return Html(start) if name in VOID else Html(f"{start}{join(*parts)}</{name}>")

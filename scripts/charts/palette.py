@@ -1,0 +1,40 @@
+"""Colours by role, for light and for dark. A chart is drawn in the light ones; on the page each becomes a variable of its style
+sheet, so that one drawing serves both. Text has a contrast of 4.5 and more with the ground, marks of 3 and more."""
+GROUND = ("#ffffff", "#161b22")
+ROLES = {
+    "ink": ("#1f2328", "#e6edf3"),
+    "muted": ("#57606a", "#9aa4af"),
+    "axis": ("#8b949e", "#6e7781"),
+    "grid": ("#e3e7eb", "#2a313a"),
+    "ground": GROUND,
+    "bad": ("#cf222e", "#ff7b72"),
+    # Series, told apart by the colour-blind too (with markers of their own); the baseline is grey.
+    "s0": ("#656d76", "#a7b0ba"),
+    "s1": ("#0a62c9", "#5aa9ff"),
+    "s2": ("#c2410c", "#ff9d5c"),
+    "s3": ("#0f7f5f", "#3fc9a0"),
+    "s4": ("#8a3ffc", "#c49bff"),
+    "s5": ("#a8324a", "#ff8fa6"),
+    "s6": ("#7a6a00", "#d8c23f"),
+    "s7": ("#0b7285", "#4fd0e4"),
+    # Parts of a step.
+    "data": ("#8a6d3b", "#c9a96a"),
+    "scatter": ("#6b7f1e", "#aebf4f"),
+    "forward": ("#2f7ed8", "#6db3ff"),
+    "backward": ("#1d4f91", "#3f7fd1"),
+    "communication": ("#d9480f", "#ff8a4c"),
+    "optimizer": ("#2b8a5e", "#4fc08d"),
+    "waiting": ("#868e96", "#8f99a3"),
+}
+LIGHT = {role: light for role, (light, _) in ROLES.items()}
+SERIES = [f"s{index}" for index in range(1, 8)]
+MARKERS = "osD^vPX"
+
+
+def style_sheet():
+    """The roles as variables of the page, light and dark."""
+    def declared(index):
+        return "".join(f"--{role}:{both[index]};" for role, both in ROLES.items())
+    dark = f"{declared(1)}color-scheme:dark"
+    return (f":root{{{declared(0)}color-scheme:light}}"
+            f"@media(prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}:root[data-theme=dark]{{{dark}}}")

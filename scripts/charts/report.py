@@ -1,0 +1,56 @@
+"""report.py [--html FILE] [--charts DIR] [--collectives FILE] --version V RUN..: the page and the charts of runs. Called by
+`dpbench report`, which has checked the files."""
+import argparse
+import os
+import sys
+
+import environment
+
+
+def arguments(words):
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--html")
+    parser.add_argument("--charts")
+    parser.add_argument("--collectives")
+    parser.add_argument("--version", default="unknown")
+    parser.add_argument("--drawing", action="store_true", help="this Python is the one to draw with")
+    parser.add_argument("runs", nargs="+")
+    return parser.parse_args(words)
+
+
+def complain(message, code):
+    print(f"dpbench: {message}", file=sys.stderr)
+    return code
+
+
+def become_drawing_python():
+    """Goes on in the Python of our own that has matplotlib."""
+    python = str(environment.python())
+    os.execv(python, [python, "-EsB", *sys.argv, "--drawing"])
+
+
+def main():
+    options = arguments(sys.argv[1:])
+    try:
+        if not options.drawing and not os.environ.get("DPBENCH_PYTHON"):
+            become_drawing_python()
+        import matplotlib  # noqa: F401
+    except environment.Unusable as error:
+        return complain(error, 2)
+    except ImportError as error:
+        mend = f"remove {environment.folder()}" if options.drawing else "unset DPBENCH_PYTHON"
+        return complain(f"{sys.executable} cannot draw ({error}); {mend}, and dpbench brings matplotlib itself", 2)
+    import write  # needs matplotlib
+    try:
+        said = write.write(options)
+    except OSError as error:
+        return complain(f"not written: {error.filename}: {error.strerror}", 5)
+    print(f"dpbench: {said}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

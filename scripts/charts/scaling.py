@@ -1,0 +1,135 @@
+"""Throughput, efficiency and speed-up against world."""
+import math
+
+import words
+from canvas import Chart
+from data import Interval, baseline_of, by_series, groups
+from palette import LIGHT
+
+
+def worlds_axis(axes, worlds):
+    """Worlds at even distances where they reach far, else to scale."""
+    worlds = sorted(worlds)
+    far = worlds[-1] > 8
+    if far:
+        axes.set_xscale("log", base=2)
+    shown = worlds if len(worlds) <= 9 else worlds[::math.ceil(len(worlds) / 8)]
+    axes.set_xticks(shown, [str(world) for world in shown])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel("world (model replicas)")
+    margin = 0.35 if not far else 0
+    axes.set_xlim(*(worlds[0] / 1.2, worlds[-1] * 1.2) if far else (worlds[0] - margin, worlds[-1] + margin))
+    return far
+
+
+def dodged(world, index, number, far):
+    """Error bars of series at the same world stand side by side."""
+    offset = (index - (number - 1) / 2) * min(0.07, 0.4 / number)
+    return world * 2 ** (offset / 2) if far else world + offset
+
+
+def lines(chart, axes, cases, looks, span_of, say):
+    """A line a series with an error bar at every point; returns the worlds."""
+    series = by_series(cases)
+    far = worlds_axis(axes, {case.world for case in cases})
+    for index, (name, members) in enumerate(series.items()):
+        look = looks.line(name, members[0].is_baseline)
+        spans = [span_of(case) for case in members]
+        xs = [dodged(case.world, index, len(series), far) for case in members]
+        axes.plot(xs, [span.middle for span in spans], **{**look, "marker": None}, zorder=3)
+        axes.errorbar(xs, [span.middle for span in spans], fmt="none", ecolor=look["color"], elinewidth=1.1, zorder=3,
+                      yerr=[[span.middle - span.low for span in spans], [span.high - span.middle for span in spans]])
+        for case, x, span in zip(members, xs, spans):
+            (point,) = axes.plot([x], [span.middle], linestyle="none", color=look["color"], marker=look["marker"], zorder=4,
+                                 markeredgecolor=LIGHT["ground"], markeredgewidth=0.6)
+            chart.mark(point, f"{name}, world {case.world}: {say(case, span)}")
+        axes.plot([], [], **look, label=name)
+
+
+def scaled(cases):
+    """Whether anything can be said about scaling: a series with two worlds, or a baseline and a larger world."""
+    return len({case.world for case in cases}) > 1
+
+
+def throughput(cases, looks):
+    for group in groups(cases):
+        group = [case for case in group if case.rows_per_s]
+        if not scaled(group):
+            continue
+        first = group[0]
+        chart = Chart(f"throughput-{first.workload}-{first.device}-{first.scaling}", "Throughput", first.workload, "")
+        axes = chart.axes()
+        top = max(case.rows_per_s.middle for case in group)
+        factor, unit = (1e-6, "million rows/s") if top >= 2e6 else (1e-3, "thousand rows/s") if top >= 2e3 else (1, "rows/s")
+        lines(chart, axes, group, looks, lambda case: case.rows_per_s.scaled(factor),
+              lambda case, span: words.interval(span, "", 1 / factor, 4) + " rows/s")
+        start = baseline_of(group) or min(group, key=lambda case: (case.world, -case.rows_per_s.middle))
+        worlds = sorted({start.world} | {case.world for case in group if case.world >= start.world})
+        name = f"ideal: {start.series} × world" if start.world == 1 else f"ideal, from {start.series} at {start.world}"
+        axes.plot(worlds, [start.rows_per_s.middle * factor * world / start.world for world in worlds], linestyle=(0, (5, 3)),
+                  color=LIGHT["muted"], linewidth=1.1, label=name, zorder=2)
+        if max(worlds) > 8:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+        axes.set_ylabel(unit)
+        chart.legend()
+        chart.caption = f"{first.setting}. Dashed: perfect scaling. {words.bars(group)} {words.source(group)}"
+        yield chart
+
+
+def efficiency(cases, looks):
+    for group in groups(cases):
+        base = baseline_of(group)
+        group = [case for case in group if case.derived.get("efficiency") is not None]
+        if not base or not base.rows_per_s or not scaled(group):
+            continue
+
+        def span(case):
+            if case is base:
+                return Interval(100, 100, 100)
+            return case.rows_per_s.over(base.rows_per_s).scaled(100 / case.world)
+        first = group[0]
+        chart = Chart(f"efficiency-{first.workload}-{first.device}-{first.scaling}",
+                      "Strong efficiency" if first.scaling == "strong" else "Weak efficiency", first.workload, "")
+        axes = chart.axes()
+        lines(chart, axes, group, looks, span, lambda case, value: words.interval(value, " %"))
+        axes.axhline(100, linestyle=(0, (5, 3)), color=LIGHT["muted"], linewidth=1.1, label="ideal", zorder=2)
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("efficiency, %")
+        chart.legend()
+        chart.caption = (f"{first.setting}. Throughput / world, as a part of {base.series}'s. {words.bars(group)[:-1]}, of the "
+                         f"case and the baseline together. {words.source(group)}")
+        yield chart
+
+
+def side_by_side(cases, looks):
+    """Strategies beside each other at every world: the speed-up against the baseline, else the throughput."""
+    for group in groups(cases):
+        base = baseline_of(group)
+        shown = [case for case in group if not case.is_baseline and case.rows_per_s]
+        series = by_series(shown)
+        if len(series) < 2 or not base or not base.rows_per_s:
+            continue
+        worlds = sorted({case.world for case in shown})[-6:]
+        first = group[0]
+        chart = Chart(f"strategies-{first.workload}-{first.device}-{first.scaling}", "Strategies side by side", first.workload, "")
+        axes = chart.axes()
+        width = 0.8 / len(series)
+        for index, (name, members) in enumerate(series.items()):
+            for case in (case for case in members if case.world in worlds):
+                span = case.rows_per_s.over(base.rows_per_s)
+                x = worlds.index(case.world) + (index - (len(series) - 1) / 2) * width
+                (bar,) = axes.bar([x], [span.middle], width * 0.92, color=looks.colour(name), zorder=2)
+                axes.errorbar([x], [span.middle], [[span.middle - span.low], [span.high - span.middle]], fmt="none",
+                              ecolor=LIGHT["ink"], elinewidth=1, capsize=2, zorder=3)
+                chart.mark(bar, f"{name}, world {case.world}: {words.interval(span, 'x')} of {base.series}")
+        handles = [axes.bar([0], [0], color=looks.colour(name)) for name in series]
+        axes.axhline(1, color=LIGHT["muted"], linewidth=1.1, linestyle=(0, (5, 3)), zorder=1)
+        axes.set_xticks(range(len(worlds)), [f"world {world}" for world in worlds] if len(worlds) < 5 else [str(w) for w in worlds])
+        axes.grid(axis="x", visible=False)
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel(f"speed-up against {base.series}")
+        chart.legend(handles, list(series))
+        chart.caption = f"{first.setting}. Dashed: as fast as {base.series} alone. {words.bars(shown)} {words.source(shown)}"
+        yield chart

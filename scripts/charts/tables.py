@@ -1,0 +1,110 @@
+"""The tables of the page: all cases, what went wrong, what was noticed."""
+import words
+from data import DEVICES, count
+from markup import Html, el, join
+
+STATUSES = ("ok", "wrong", "failed", "skipped", "interrupted")
+SAID = {"ok": "ok"}
+NONE = el("td", "-", class_="none", data_v="")
+
+
+def scrolling(name, table):
+    """Wider than a phone: scrolls by itself, by keyboard too."""
+    return el("div", table, class_="scroll", role="region", aria_label=name, tabindex="0")
+
+
+def cell(value, text):
+    """A figure with the number to sort by."""
+    return NONE if value is None else el("td", text, class_="number", data_v=repr(float(value)))
+
+
+def figure(case, key, say):
+    value = case.derived.get(key) if case.measured else None
+    return cell(value, say(value) if value is not None else "")
+
+
+def half_width(case):
+    span = case.step_ns
+    return (span.high - span.low) / 2 / span.middle
+
+
+def checks_said(case):
+    failed = [check["name"] for check in case.checks if check["status"] == "failed"]
+    passed = sum(check["status"] == "passed" for check in case.checks)
+    if failed:
+        return el("td", f"{len(failed)} failed: {failed[0]}" + (", …" if len(failed) > 1 else ""), class_="wrong")
+    return el("td", f"{passed} passed" if passed else "-", class_="" if passed else "none")
+
+
+COLUMNS = ("strategy", "workload", "setting", "world", "status", "step", "±95 %", "rows/s", "speed-up", "efficiency", "comm.", "noise",
+           "memory, MiB", "n", "checks")
+
+
+def row(case, several):
+    measured = case.measured
+    setting = f"{DEVICES.get(case.device, case.device)} {case.scaling} {case.batch} {case.dtype}"
+    cells = [el("th", case.series, scope="row", title=case.id), el("td", case.workload), el("td", setting), cell(case.world, str(case.world)),
+             el("td", case.status, class_=case.status, title=case.reason or None),
+             cell(case.step_ns.middle if measured else None, words.duration(case.step_ns.middle) if measured else ""),
+             cell(half_width(case) if measured else None, f"{half_width(case):.1%}".replace("%", " %") if measured else ""),
+             figure(case, "samples_per_s", lambda value: words.significant(value, 4)),
+             figure(case, "speedup", lambda value: f"{value:.2f}x"), figure(case, "efficiency", lambda value: f"{value:.0%}".replace("%", " %")),
+             figure(case, "comm_fraction", lambda value: f"{value:.0%}".replace("%", " %")),
+             figure(case, "noise", lambda value: f"{value:.1%}".replace("%", " %")),
+             figure(case, "peak_memory_bytes", lambda value: f"{value / 2**20:,.0f}"),
+             cell(case.summary["n"] if measured else None, f"{case.summary['n']} / {case.summary['launches']}" if measured else ""),
+             checks_said(case)]
+    if several:
+        cells.append(el("td", case.run.id))
+    return el("tr", cells, data_status=case.status)
+
+
+def cases(runs):
+    everything = [case for run in runs for case in run.cases]
+    several = len(runs) > 1
+    columns = COLUMNS + (("run",) if several else ())
+    head = [el("th", el("button", column, type="button"), scope="col", class_="" if place in (0, 1, 2, 4, 14, 15) else "number")
+            for place, column in enumerate(columns)]
+    present = [status for status in STATUSES if any(case.status == status for case in everything)]
+    choices = [el("label", el("input", type="checkbox", checked=True, value=status), " ", status) for status in present]
+    return el("section", el("h2", "Cases", id="cases"),
+              el("p", "One row a case; n: samples / launches. A heading sorts, the field filters.", class_="lead"),
+              el("div", el("label", "Filter ", el("input", type="search", id="filter", placeholder="ddp weak", autocomplete="off")),
+                 el("fieldset", el("legend", "status"), choices, class_="choices"),
+                 el("output", count(len(everything), "case"), id="shown", for_="filter", aria_live="polite"), class_="controls"),
+              scrolling("Cases", el("table", el("thead", el("tr", head)), el("tbody", [row(case, several) for case in everything]),
+                                    id="cases-table", class_="sortable")))
+
+
+MOST_PROBLEMS = 50
+
+
+def problem(case):
+    failed = [check for check in case.checks if check["status"] == "failed"]
+    lines = [el("li", el("b", check["name"]), ": ", check.get("detail") or "failed",
+                join(" Looks like: ", check["likely"], ".") if check.get("likely") else None) for check in failed[:5]]
+    return el("li", el("b", case.status, class_=case.status), " ", el("code", case.id), join(": ", case.reason) if case.reason else None,
+              el("ul", lines) if lines else None)
+
+
+def problems(runs):
+    """wrong, failed and interrupted cases open, skipped ones folded; None if all is well."""
+    found = {status: [case for run in runs for case in run.cases if case.status == status] for status in STATUSES[1:]}
+    grave = found["wrong"] + found["failed"] + found["interrupted"]
+    parts = [el("ul", [problem(case) for case in grave[:MOST_PROBLEMS]], class_="problems") if grave else None]
+    if len(grave) > MOST_PROBLEMS:
+        parts.append(el("details", el("summary", f"{len(grave) - MOST_PROBLEMS} more"), el("ul", [problem(case) for case in grave[MOST_PROBLEMS:]])))
+    if any(run.status == "interrupted" for run in runs):
+        parts.insert(0, el("p", "A run was interrupted: what it had not reached by then is missing.", class_="lead"))
+    if found["skipped"]:
+        parts.append(el("details", el("summary", f"{count(len(found['skipped']), 'case')} skipped"), el("ul", [problem(case) for case in found["skipped"]])))
+    return el("section", el("h2", "Problems", id="problems"), parts) if any(parts) else None
+
+
+def remarks(runs):
+    """What was noticed while cases ran, and what their samples look like."""
+    lines = [el("li", el("code", case.id), ": ", remark) for run in runs for case in run.cases for remark in case.remarks]
+    if not lines:
+        return None
+    shown = el("ul", lines) if len(lines) <= 12 else el("details", el("summary", count(len(lines), "remark")), el("ul", lines))
+    return el("section", el("h2", "Remarks", id="remarks"), shown)

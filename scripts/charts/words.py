@@ -1,0 +1,60 @@
+"""Figures in words, and what stands beneath every chart."""
+from data import count
+
+SCALES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
+
+
+def time_unit(ns):
+    """The unit in which this time has one to three digits before the point: its size in ns, its name."""
+    return next(((size, name) for size, name in SCALES if ns >= size), SCALES[-1])
+
+
+def significant(value, digits=3):
+    """1234.5 -> 1,230; 0.012345 -> 0.0123."""
+    if value == 0:
+        return "0"
+    text = f"{value:.{digits}g}"
+    if "e" in text or abs(value) >= 1000:
+        return f"{float(text):,.0f}" if abs(value) >= 1 else text
+    return text
+
+
+def duration(ns):
+    size, name = time_unit(ns)
+    return f"{significant(ns / size, 4)} {name}"
+
+
+def interval(span, unit="", factor=1, digits=3):
+    """12.3 ms (12.1 to 12.9)"""
+    middle, low, high = (significant(value * factor, digits) for value in (span.middle, span.low, span.high))
+    spread = f" ({low} to {high})" if low != high else ""
+    return f"{middle}{unit}{spread}"
+
+
+def span_of(numbers, word):
+    low, high = min(numbers), max(numbers)
+    return count(low, word) if low == high else f"{low:,} to {count(high, word)}"
+
+
+def bars(cases):
+    """What the error bars cover."""
+    levels = {case.summary["interval"] for case in cases}
+    if levels == {"launches"}:
+        return "Bars: 95 % interval over launches."
+    if levels <= {"samples", "none"}:
+        return "Bars: 95 % interval over samples of few launches (narrower than what another launch would give)."
+    return "Bars: 95 % interval, over launches where there are three or more, else over samples."
+
+
+def source(cases):
+    """n, machine and commit of what is shown."""
+    n = span_of([case.summary["n"] for case in cases], "sample")
+    launches = span_of([case.summary["launches"] for case in cases], "launch")
+    return f"n = {n} a point, of {launches}. {origin({case.run for case in cases})}"
+
+
+def origin(runs):
+    machines = " / ".join(dict.fromkeys(run.machine for run in sorted(runs, key=lambda run: run.id)))
+    commits = list(dict.fromkeys(run.commit for run in sorted(runs, key=lambda run: run.id)))
+    shown = ", ".join(commits if len(commits) <= 4 else commits[:2] + ["…"] + commits[-1:])
+    return f"{machines}; commit{'s' if len(commits) > 1 else ''} {shown}."
