@@ -10,6 +10,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -95,10 +96,19 @@ class Cli(unittest.TestCase):
         done = self.run_it()
         self.assertIn("STRATEGY  WORLD", done.stdout)
         self.assertIn("run.json", done.stderr)
+        (run,) = glob.glob(self.directory + "/results/*")
+        self.assertTrue(done.stderr.endswith(f": Charts: dpbench report results/{os.path.basename(run)} --html report.html\n"), done.stderr)
         report = self.saved()
         self.assertEqual(report["status"], "complete")
         self.assertEqual({case["world"] for case in report["cases"]}, {1, 2})
         self.assertTrue(report["config"]["quick"])
+
+    def test_the_command_for_charts_can_be_copied_whatever_the_folder_is_called(self):
+        done = self.run_it("--workload", "toy", "--quick", "-o", "none", "--out", "it's $here")
+        words = shlex.split(done.stderr.rpartition("Charts: ")[2])
+        self.assertEqual(words[:2] + words[3:], ["dpbench", "report", "--html", "report.html"])
+        self.assertTrue(os.path.exists(f"{self.directory}/{words[2]}/run.json"), words)
+        self.assertTrue(words[2].startswith("it's $here/"), words)
 
     def test_json_on_stdout_is_the_saved_document(self):
         done = self.run_it("-o", "json", "--workload", "toy", "--quick")

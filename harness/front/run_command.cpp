@@ -63,6 +63,15 @@ std::string closing(const Report& report, const fs::path& path, bool saved, int 
   return text;
 }
 
+// A command to be copied into a shell.
+std::string charts_command(const fs::path& run) {
+  const std::string path = run.string();
+  const bool plain = path.find_first_of(" \t\n'\"\\$`&|;<>()*?[]{}~#!") == std::string::npos;
+  std::string quoted = "'";
+  for (const char c : path) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return "Charts: dpbench report " + (plain ? path : quoted + "'") + " --html report.html";
+}
+
 // A user's mistake that only a worker could see leaves nothing behind, unless something was measured before.
 void drop_unless_measured(const Report& report, const fs::path& path) {
   for (const auto& record : report.cases)
@@ -135,6 +144,7 @@ int run_prepared(const Prepared& prepared) {
   ending.unsaved = !print(output_of(report, options)) || !saved || !kept;
   const int code = exit_code(ending);
   progress.warning(closing(report, directory.path(), saved, code));
+  if (saved) progress.warning(charts_command(directory.path()));
   return code;
 }
 
