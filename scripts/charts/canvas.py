@@ -2,6 +2,7 @@
 import dataclasses
 import io
 import logging
+import textwrap
 import warnings
 
 import matplotlib
@@ -19,8 +20,8 @@ matplotlib.rcParams.update({
     "xtick.color": LIGHT["axis"], "ytick.color": LIGHT["axis"], "xtick.labelcolor": LIGHT["muted"],
     "ytick.labelcolor": LIGHT["muted"], "axes.edgecolor": LIGHT["axis"], "grid.color": LIGHT["grid"], "grid.linewidth": 0.7,
     "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8,
-    "figure.facecolor": LIGHT["ground"], "axes.facecolor": "none", "legend.frameon": False, "legend.handlelength": 1.8,
-    "legend.columnspacing": 1.4, "lines.linewidth": 1.6, "lines.markersize": 5, "errorbar.capsize": 2.5,
+    "figure.facecolor": LIGHT["ground"], "axes.facecolor": "none", "legend.frameon": False, "legend.handlelength": 1.5,
+    "legend.handletextpad": 0.5, "legend.columnspacing": 1.1, "lines.linewidth": 1.6, "lines.markersize": 5, "errorbar.capsize": 2.5,
     "svg.fonttype": "none", "svg.hashsalt": "dpbench", "text.parse_math": False,  # a name with $ is a name
 })
 warnings.filterwarnings("ignore", message="Glyph .* missing")
@@ -32,6 +33,17 @@ def short(words, limit=30):
     return words if len(words) <= limit else words[:limit - 1] + "…"
 
 
+def columns_for(labels):
+    """As many columns of a legend as fit: each as wide as its longest label, of 5.2 points a letter, and 31 for the handle."""
+    for columns in range(len(labels), 1, -1):
+        shared, more = divmod(len(labels), columns)  # as matplotlib deals them out: down the columns, the first ones longer
+        ends = [shared * (column + 1) + min(more, column + 1) for column in range(columns)]
+        longest = [max(map(len, labels[start:end])) for start, end in zip([0, *ends], ends)]
+        if sum(5.2 * letters + 31 for letters in longest) < 72 * WIDTH - 10:
+            return columns
+    return 1
+
+
 @dataclasses.dataclass
 class Chart:
     """What a chart is called, which section it belongs to, and what is said beneath it."""
@@ -41,6 +53,8 @@ class Chart:
     caption: str
     marks: dict = dataclasses.field(default_factory=dict)
     figure: Figure = None
+    key: object = None  # the legend
+    drawing: str = ""  # for the page
 
     def axes(self, height=2.9, **options):
         self.figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -59,17 +73,36 @@ class Chart:
         if not handles:
             return
         labels = [short(label, limit) for label in labels]
-        columns = max(1, min(len(labels), 46 // (max(map(len, labels)) + 6)))
-        self.figure.legend(handles, labels, loc="outside upper left", ncols=columns, borderaxespad=0.2)
+        columns = columns_for(labels)
+        rows = -(-len(labels) // columns)
+        self.figure.set_figheight(self.figure.get_figheight() + 0.17 * (rows - 1))
+        self.key = self.figure.legend(handles, labels, loc="outside upper left", ncols=columns, borderaxespad=0.2)
+
+    def sign(self):
+        """Title and caption within the picture: what is drawn for the page has them beside it."""
+        title = short(f"{self.section}: {self.title}", 52)
+        if self.key:
+            self.key.set_title(title, prop={"weight": "bold", "size": 9.5})
+            self.key.set_alignment("left")
+        else:
+            self.figure.suptitle(title, x=0.012, ha="left", weight="bold", size=9.5)
+        lines = textwrap.wrap(" ".join(self.caption.split()), 88)
+        foot = 0.06 + 0.125 * len(lines)
+        height = self.figure.get_figheight() + foot + 0.2
+        self.figure.set_figheight(height)
+        self.figure.get_layout_engine().set(rect=(0, foot / height, 1, 1 - foot / height))
+        self.figure.text(0.012, foot / height, "\n".join(lines), size=6.3, va="top", color=LIGHT["muted"], linespacing=1.25)
 
     def svg(self):
         out = io.StringIO()
         FigureCanvasSVG(self.figure).print_svg(out, metadata={"Date": None, "Title": self.title})
         return out.getvalue()
 
-    def png(self, path):
+    def png(self):
+        out = io.BytesIO()
         FigureCanvasAgg(self.figure)
-        self.figure.savefig(path, format="png", dpi=200, metadata={"Software": None, "Title": self.title})
+        self.figure.savefig(out, format="png", dpi=200, metadata={"Software": None, "Title": self.title})
+        return out.getvalue()
 
     @property
     def description(self):

@@ -41,7 +41,7 @@ def parts(cases, looks):
             continue
         first = rows[0]
         chart = Chart(name_of("parts", first), "Parts of a step", first.workload, "")
-        axes = row_axes(chart, rows, 0.4)
+        axes = row_axes(chart, rows, 0.25)
         size, unit = words.time_unit(max(case.step_ns.middle for case in rows))
         named = [name for case in rows for name in case.phases]
         present = [name for name in PHASES if name in named] + sorted(set(named) - set(PHASES))
@@ -90,9 +90,10 @@ def distribution(cases, looks):
         low, high = axes.get_xlim()
         axes.set_xlim(min(low, -1), max(high, 1))
         if high > 100:
+            axes.set_xlim(min(low, -1), high * 1.5)
             axes.set_xscale("symlog", linthresh=10)
             axes.set_xticks([-10, 0, 10, 100] + [1000] * (high > 1000), labels=["−10", "0", "10", "100"] + ["1,000"] * (high > 1000))
-        axes.set_xlabel("step time of a sample against the case's median, %")
+        axes.set_xlabel("against the case's median, %")
         note += f" Of {count(thinned, 'case')} with more than {MOST_POINTS} samples, only so many and all outliers." if thinned else ""
         chart.caption = (f"{first.setting}. A dot a sample, a band the middle half of them, a ring an outlier (10 sigmas of its launch and "
                          f"5 % above its median). {words.source(rows)}{note}")
@@ -148,7 +149,7 @@ def memory(cases, looks):
             chart.mark(bar, f"{case.series}, world {case.world}: {middle:,.0f} MiB{spread}, {count(len(peaks), 'launch')}")
         axes.set_xlim(left=0)
         axes.set_xlabel("MiB of the largest rank")
-        kind = "the GPU's allocator" if first.device == "cuda" else "resident set of the process, LibTorch's 200 MiB included"
+        kind = "the GPU's allocator" if first.device == "cuda" else "resident set of the process, LibTorch's own part included"
         chart.caption = (f"{first.setting}. Median over launches ({kind}). Bars: least and most of them. "
                          f"n = {words.span_of([len(case.peaks) for case in rows], 'launch')}. {words.origin({case.run for case in rows})}{note}")
         yield chart

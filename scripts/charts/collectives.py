@@ -1,9 +1,26 @@
 """Allreduce by size, from what tests/micro measured."""
 import statistics
 
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
 import words
 from canvas import Chart
 from palette import LIGHT
+
+
+def decades(axes):
+    """Plain numbers along axes of logarithms, as many as have room."""
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(numticks=6))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: bytes_said(size)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_formatter(NullFormatter())
+
+
+def bytes_said(size):
+    unit, name = next((step for step in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if size >= step[0]), (1, "B"))
+    return f"{size / unit:g} {name}"
 
 
 def collectives(sizes, context, looks):
@@ -12,7 +29,7 @@ def collectives(sizes, context, looks):
     arms = list(dict.fromkeys(arm for size in sizes.values() for arm in size))
     repeated = max(len(times) for size in sizes.values() for times in size.values())
     for kind, ylabel, value, say in (
-            ("bandwidth", "GB/s (bytes of the tensor / time)", lambda size, us: size / us / 1e3, "GB/s"),
+            ("bandwidth", "GB/s (size / time)", lambda size, us: size / us / 1e3, "GB/s"),
             ("latency", "µs", lambda size, us: us, "µs")):
         chart = Chart(f"allreduce-{kind}", "Allreduce by size", f"allreduce, {kind}", "")
         axes = chart.axes()
@@ -29,7 +46,8 @@ def collectives(sizes, context, looks):
                 (point,) = axes.plot([size], [middle], linestyle="none", color=look["color"], marker=look["marker"])
                 chart.mark(point, f"{arm}, {size:,} bytes: {words.significant(middle)} {say}")
             axes.plot([], [], **look, label=arm)
-        axes.set_xlabel("bytes")
+        decades(axes)
+        axes.set_xlabel("size of the tensor")
         axes.set_ylabel(ylabel)
         chart.legend()
         n = (f"Bars: least and most of n = {repeated} repetitions." if repeated > 1 else

@@ -50,7 +50,7 @@ def matrix(strategy, cases, first):
     workloads = list(dict.fromkeys(case.workload for case in cases if case.checks))
     rows, number = [], first
     for name, by_workload in cells.items():
-        line, opened = [el("th", name, scope="row")], []
+        line, opened = [el("th", name, scope="row", class_="long" if len(name) > 28 else None)], []
         for workload in workloads:
             shown, more = cell(number, name, workload, by_workload.get(workload))
             line.append(shown)
@@ -77,8 +77,6 @@ def conformance(runs):
     for strategy in dict.fromkeys(case.strategy for case in cases):
         part, number = matrix(strategy, [case for case in cases if case.strategy == strategy], number)
         parts.append(part)
-    if len(parts) == 1:
-        parts = [parts[0]]
     return el("section", el("h2", "Conformance", id="conformance"),
               el("p", "Cells count worlds, backends and types in which a check was judged: ✓ passed, ✗ failed (open it for what was "
                       "expected and found), – skipped.", class_="lead"), parts)

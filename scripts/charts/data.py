@@ -4,6 +4,8 @@ import json
 import math
 import statistics
 
+import markup
+
 BASELINES = ("cpu", "gpu")
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 # The notices' own rule for an outlier (harness/report/notices.cpp).
@@ -26,6 +28,7 @@ def count(number, word):
 class Run:
     def __init__(self, report):
         self.report = report
+        self.only_checks = not report["id"]  # `dpbench check` measures nothing and saves no run
         self.id = report["id"] or "checks"
         self.status = report["status"]
         self.commit = of(report, "tool", "directory_commit") or of(report, "tool", "commit") or "unknown"
@@ -81,6 +84,7 @@ class Case:
         self.remarks = (raw.get("warnings") or []) + (raw.get("notices") or [])
         self.series = self.strategy  # label() of a set of cases makes it longer where that is ambiguous
         self.is_baseline = self.strategy in BASELINES
+        self.projected = raw.get("projected") is True  # worked out, not measured: always told apart
         self.derived = raw.get("derived") or {}
         self.phases = of(raw, "phases", "mean_step_ns") or {}
         self.summary = of(raw, "stats", "step_time_ns")
@@ -153,7 +157,7 @@ def label(cases):
             words.append(case.backend)
         if len({tuple(sorted(other.params.items())) for other in alike}) > 1:
             words += [f"{key}={value}" for key, value in sorted(case.params.items())]
-        case.series = " ".join(words)
+        case.series = " ".join(words + ["(projection)"] * case.projected)
 
 
 def newest(runs):
@@ -186,18 +190,29 @@ def baseline_of(cases):
     return next((case for case in cases if case.is_baseline and case.world == 1), None)
 
 
+def cleaned(value):
+    """JSON without characters that a line or a drawing cannot hold."""
+    if isinstance(value, str):
+        return value if value.isprintable() else markup.clean(value)
+    if isinstance(value, list):
+        return [cleaned(item) for item in value]
+    if isinstance(value, dict):
+        return {cleaned(key): cleaned(item) for key, item in value.items()}
+    return value
+
+
+def read_json(path):
+    with open(path, encoding="utf-8") as file:
+        return cleaned(json.load(file))
+
+
 def read_runs(paths):
-    runs = []
-    for path in paths:
-        with open(path, encoding="utf-8") as file:
-            runs.append(Run(json.load(file)))
-    return runs
+    return [Run(read_json(path)) for path in paths]
 
 
 def read_collectives(path):
     """{bytes: {arm: [microseconds of each repetition]}} and the context, of Google Benchmark's JSON by tests/micro."""
-    with open(path, encoding="utf-8") as file:
-        report = json.load(file)
+    report = read_json(path)
     sizes = {}
     for entry in report["benchmarks"]:
         words = str(entry.get("name", "")).split("/")

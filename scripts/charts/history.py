@@ -11,7 +11,7 @@ def history(runs, looks):
     kept = {}
     for run in sorted(runs, key=lambda run: run.id):
         for case in run.cases:
-            if case.measured:
+            if case.measured and not case.projected:
                 kept.setdefault((case.group, case.world), {}).setdefault(case.id, {})[run.id] = case
     for (group, world), by_case in kept.items():
         lines = [points for points in by_case.values() if len(points) > 1]

@@ -8,10 +8,13 @@ class Html(str):
     """Markup that may stand as it is."""
 
 
+def clean(words):
+    """Without control and text-direction characters, which could make a line look like another."""
+    return "".join(" " if c in "\t\n\r" else c for c in words if c in "\t\n\r" or not is_control(ord(c)))
+
+
 def text(value):
-    """Control and text-direction characters go: they could make a line look like another."""
-    kept = "".join(" " if c in "\t\n\r" else c for c in str(value) if c in "\t\n\r" or not is_control(ord(c)))
-    return Html(html.escape(kept, quote=True))
+    return Html(html.escape(clean(str(value)), quote=True))
 
 
 def is_control(code):

@@ -13,12 +13,12 @@ from markup import Html, el, join
 PARTS = pathlib.Path(__file__).parent / "page"
 SAYS = {
     "Throughput": "Rows of all ranks together a second.",
-    "Strong efficiency": "The same global batch shared by more replicas.",
-    "Weak efficiency": "As much work for every replica, however many there are.",
+    "Efficiency": "Strong: the same global batch shared by more replicas. Weak: as many rows for every replica.",
     "Strategies side by side": "The same workload, rows and machine; only the strategy differs.",
     "Parts of a step": "Where the time of a step goes.",
     "Spread of the samples": "No sample is dropped; those far out are marked.",
     "Peak memory": "Of the largest rank.",
+    "Training": "The loss of every step and the accuracy after every epoch.",
     "History": "The same cases, run after run.",
     "Allreduce by size": "What the collectives underneath cost.",
 }
@@ -31,7 +31,7 @@ def slug(title):
 def figure(chart, index):
     values = el("details", el("summary", "Values"), el("ul", [el("li", mark) for mark in chart.marks.values()])) if chart.marks else None
     return el("figure", Html(chart.drawing),
-              el("figcaption", el("strong", chart.title), " ", chart.caption), values, class_="card", id=f"figure-{index}")
+              el("figcaption", el("strong", chart.title), " · ", chart.caption), values, class_="card", id=f"figure-{index}")
 
 
 def chart_sections(charts):
@@ -42,10 +42,15 @@ def chart_sections(charts):
                        el("div", figures, class_="figures"))) for title, figures in sections.items()]
 
 
+def counts(case):
+    """Cases that were only checked are counted by their checks, unless they did not come so far."""
+    return not case.run.only_checks or case.status not in ("ok", "wrong")
+
+
 def tiles(runs):
     cases = [case for run in runs for case in run.cases]
     checks = [check for case in cases for check in case.checks]
-    counted = [(status, sum(case.status == status for case in cases), "case") for status in tables.STATUSES]
+    counted = [(status, sum(case.status == status for case in cases if counts(case)), "case") for status in tables.STATUSES]
     counted += [(status, sum(check["status"] == status for check in checks), "check") for status in ("passed", "failed")]
     shown = [el("li", el("b", f"{number:,}"), f" {word if number == 1 else word + 's'} {tables.SAID.get(status, status)}",
                 class_=f"tile {status}")
@@ -58,10 +63,10 @@ def runs_table(runs):
     for run in runs:
         load = (run.report["env"].get("load") or {}).get("minutes_1")
         versions = run.report["env"].get("versions") or {}
-        rows.append(el("tr", el("th", run.id, scope="row"), el("td", run.status, class_=run.status), el("td", run.time or "-"), el("td", run.commit),
-                       el("td", run.machine), el("td", run.fingerprint), el("td", versions.get("torch") or "-"),
+        rows.append(el("tr", el("th", run.id, scope="row", class_="long"), el("td", run.status, class_=run.status), el("td", run.time or "-"), el("td", run.commit),
+                       el("td", run.machine), el("td", versions.get("torch") or "-"),
                        el("td", "-" if load is None else f"{load:g}"), el("td", count(len(run.cases), "case"))))
-    head = ("run", "status", "time", "commit", "machine", "fingerprint", "LibTorch", "load", "cases")
+    head = ("run", "status", "time", "commit", "machine", "LibTorch", "load", "cases")
     return tables.scrolling("Runs", el("table", el("thead", el("tr", [el("th", word, scope="col") for word in head])), el("tbody", rows)))
 
 
@@ -74,8 +79,8 @@ def page(runs, charts, version):
     sections = [("Runs", el("section", el("h2", "Runs", id="runs"), runs_table(runs)))]
     sections += [(title, part) for title, part in (("Problems", tables.problems(runs)),) if part]
     sections += chart_sections(charts)
-    sections += [("Cases", tables.cases(runs))]
-    sections += [(title, part) for title, part in (("Conformance", conformance(runs)), ("Remarks", tables.remarks(runs))) if part]
+    sections += [(title, part) for title, part in (("Cases", tables.cases(runs)), ("Conformance", conformance(runs)),
+                                                   ("Remarks", tables.remarks(runs))) if part]
     sections.append(("How it was measured", how(runs)))
     style = palette.style_sheet() + (PARTS / "style.css").read_text(encoding="utf-8")
     script = (PARTS / "script.js").read_text(encoding="utf-8")
@@ -99,7 +104,7 @@ def how(runs):
     lists = []
     for run in runs:
         env = run.report["env"]
-        facts = [("called", called(run)), ("CPU", (env.get("cpu") or {}).get("model")), ("system", (env.get("os") or {}).get("distribution")),
+        facts = [("called", called(run)), ("fingerprint", run.fingerprint), ("CPU", (env.get("cpu") or {}).get("model")), ("system", (env.get("os") or {}).get("distribution")),
                  ("kernel", (env.get("os") or {}).get("kernel")), ("compiler", run.report["tool"].get("compiler")),
                  ("dpbench", run.report["tool"].get("commit")),
                  ("variables", " ".join(f"{key}={value}" for key, value in (env.get("variables") or {}).items()))]

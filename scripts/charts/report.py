@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+import traceback
 
 import environment
 
@@ -45,6 +46,9 @@ def main():
         said = write.write(options)
     except OSError as error:
         return complain(f"not written: {error.filename}: {error.strerror}", 5)
+    except Exception as error:  # a defect; the place is all that its mending needs
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return complain(f"could not be drawn: {type(error).__name__}: {error} ({place.filename}:{place.lineno})", 3)
     print(f"dpbench: {said}", file=sys.stderr)
     return 0
 

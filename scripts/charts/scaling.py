@@ -1,10 +1,15 @@
 """Throughput, efficiency and speed-up against world."""
 import math
 
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
 import words
 from canvas import Chart
 from data import Interval, baseline_of, by_series, groups
 from palette import LIGHT
+
+
+MOST_SERIES = 8
 
 
 def worlds_axis(axes, worlds):
@@ -22,6 +27,16 @@ def worlds_axis(axes, worlds):
     return far
 
 
+def values_axis(axes, top, bottom):
+    """From 0, unless the least could not be told from nothing: then logarithms, with plain numbers."""
+    if top < 15 * bottom:
+        axes.set_ylim(bottom=0)
+        return
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: words.significant(value, 6)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
 def dodged(world, index, number, far):
     """Error bars of series at the same world stand side by side."""
     offset = (index - (number - 1) / 2) * min(0.07, 0.4 / number)
@@ -34,6 +49,9 @@ def lines(chart, axes, cases, looks, span_of, say):
     far = worlds_axis(axes, {case.world for case in cases})
     for index, (name, members) in enumerate(series.items()):
         look = looks.line(name, members[0].is_baseline)
+        hollow = {}
+        if members[0].projected:
+            look["linestyle"], hollow = (0, (2, 2)), {"markerfacecolor": LIGHT["ground"], "markeredgecolor": look["color"]}
         spans = [span_of(case) for case in members]
         xs = [dodged(case.world, index, len(series), far) for case in members]
         axes.plot(xs, [span.middle for span in spans], **{**look, "marker": None}, zorder=3)
@@ -41,9 +59,19 @@ def lines(chart, axes, cases, looks, span_of, say):
                       yerr=[[span.middle - span.low for span in spans], [span.high - span.middle for span in spans]])
         for case, x, span in zip(members, xs, spans):
             (point,) = axes.plot([x], [span.middle], linestyle="none", color=look["color"], marker=look["marker"], zorder=4,
-                                 markeredgecolor=LIGHT["ground"], markeredgewidth=0.6)
+                                 **{"markeredgecolor": LIGHT["ground"], "markeredgewidth": 0.6, **hollow})
             chart.mark(point, f"{name}, world {case.world}: {say(case, span)}")
-        axes.plot([], [], **look, label=name)
+        axes.plot([], [], **look, **hollow, label=name)
+
+
+def fastest(group):
+    """The cases of so many series as a chart can tell apart, those that do most at the largest world, and a remark."""
+    series = by_series(group)
+    best = sorted(series, key=lambda name: (not series[name][0].is_baseline, -series[name][-1].world, -series[name][-1].rows_per_s.middle))
+    kept = set(best[:MOST_SERIES])
+    note = " Hollow and dashed: a projection, not measured." if any(case.projected for case in group) else ""
+    note += f" The {MOST_SERIES} fastest of {len(series)} series; the table has all." if len(series) > MOST_SERIES else ""
+    return [case for case in group if case.series in kept], note
 
 
 def scaled(cases):
@@ -53,7 +81,7 @@ def scaled(cases):
 
 def throughput(cases, looks):
     for group in groups(cases):
-        group = [case for case in group if case.rows_per_s]
+        group, note = fastest([case for case in group if case.rows_per_s])
         if not scaled(group):
             continue
         first = group[0]
@@ -65,23 +93,19 @@ def throughput(cases, looks):
               lambda case, span: words.interval(span, "", 1 / factor, 4) + " rows/s")
         start = baseline_of(group) or min(group, key=lambda case: (case.world, -case.rows_per_s.middle))
         worlds = sorted({start.world} | {case.world for case in group if case.world >= start.world})
-        name = f"ideal: {start.series} × world" if start.world == 1 else f"ideal, from {start.series} at {start.world}"
-        axes.plot(worlds, [start.rows_per_s.middle * factor * world / start.world for world in worlds], linestyle=(0, (5, 3)),
-                  color=LIGHT["muted"], linewidth=1.1, label=name, zorder=2)
-        if max(worlds) > 8:
-            axes.set_yscale("log")
-        else:
-            axes.set_ylim(bottom=0)
+        ideal = [start.rows_per_s.middle * factor * world / start.world for world in worlds]
+        axes.plot(worlds, ideal, linestyle=(0, (5, 3)), color=LIGHT["muted"], linewidth=1.1, label="ideal", zorder=2)
+        values_axis(axes, max(ideal), min(case.rows_per_s.middle for case in group) * factor)
         axes.set_ylabel(unit)
         chart.legend()
-        chart.caption = f"{first.setting}. Dashed: perfect scaling. {words.bars(group)} {words.source(group)}"
+        chart.caption = f"{first.setting}. Dashed: {start.series} at world {start.world}, times as many. {words.bars(group)} {words.source(group)}{note}"
         yield chart
 
 
 def efficiency(cases, looks):
     for group in groups(cases):
         base = baseline_of(group)
-        group = [case for case in group if case.derived.get("efficiency") is not None]
+        group, note = fastest([case for case in group if case.rows_per_s and case.derived.get("efficiency") is not None])
         if not base or not base.rows_per_s or not scaled(group):
             continue
 
@@ -91,15 +115,15 @@ def efficiency(cases, looks):
             return case.rows_per_s.over(base.rows_per_s).scaled(100 / case.world)
         first = group[0]
         chart = Chart(f"efficiency-{first.workload}-{first.device}-{first.scaling}",
-                      "Strong efficiency" if first.scaling == "strong" else "Weak efficiency", first.workload, "")
+                      "Efficiency", f"{first.workload}, {first.scaling}", "")
         axes = chart.axes()
         lines(chart, axes, group, looks, span, lambda case, value: words.interval(value, " %"))
         axes.axhline(100, linestyle=(0, (5, 3)), color=LIGHT["muted"], linewidth=1.1, label="ideal", zorder=2)
         axes.set_ylim(bottom=0)
-        axes.set_ylabel("efficiency, %")
+        axes.set_ylabel(f"{first.scaling} efficiency, %")
         chart.legend()
         chart.caption = (f"{first.setting}. Throughput / world, as a part of {base.series}'s. {words.bars(group)[:-1]}, of the "
-                         f"case and the baseline together. {words.source(group)}")
+                         f"case and the baseline together. {words.source(group)}{note}")
         yield chart
 
 
@@ -107,7 +131,7 @@ def side_by_side(cases, looks):
     """Strategies beside each other at every world: the speed-up against the baseline, else the throughput."""
     for group in groups(cases):
         base = baseline_of(group)
-        shown = [case for case in group if not case.is_baseline and case.rows_per_s]
+        shown, note = fastest([case for case in group if not case.is_baseline and case.rows_per_s])
         series = by_series(shown)
         if len(series) < 2 or not base or not base.rows_per_s:
             continue
@@ -131,5 +155,5 @@ def side_by_side(cases, looks):
         axes.set_ylim(bottom=0)
         axes.set_ylabel(f"speed-up against {base.series}")
         chart.legend(handles, list(series))
-        chart.caption = f"{first.setting}. Dashed: as fast as {base.series} alone. {words.bars(shown)} {words.source(shown)}"
+        chart.caption = f"{first.setting}. Dashed: as fast as {base.series} alone. {words.bars(shown)} {words.source(shown)}{note}"
         yield chart

@@ -23,7 +23,7 @@ def for_page(source, prefix, marks, description):
     root = xml.fromstring(source)
     for parent in list(root.iter()):
         for child in list(parent):
-            if child.tag == f"{{{SVG}}}metadata":
+            if child.tag in (f"{{{SVG}}}metadata", f"{{{SVG}}}title"):  # the page has a description of its own
                 parent.remove(child)
     for key in ("width", "height"):
         root.attrib.pop(key, None)

@@ -5,7 +5,7 @@ from markup import Html, el, join
 
 STATUSES = ("ok", "wrong", "failed", "skipped", "interrupted")
 SAID = {"ok": "ok"}
-NONE = el("td", "-", class_="none", data_v="")
+NONE = el("td", "-", class_="none number", data_v="")
 
 
 def scrolling(name, table):
@@ -43,7 +43,7 @@ COLUMNS = ("strategy", "workload", "setting", "world", "status", "step", "±95 %
 def row(case, several):
     measured = case.measured
     setting = f"{DEVICES.get(case.device, case.device)} {case.scaling} {case.batch} {case.dtype}"
-    cells = [el("th", case.series, scope="row", title=case.id), el("td", case.workload), el("td", setting), cell(case.world, str(case.world)),
+    cells = [el("th", case.series, scope="row", title=case.id, class_="long" if len(case.series) > 28 else None), el("td", case.workload), el("td", setting), cell(case.world, str(case.world)),
              el("td", case.status, class_=case.status, title=case.reason or None),
              cell(case.step_ns.middle if measured else None, words.duration(case.step_ns.middle) if measured else ""),
              cell(half_width(case) if measured else None, f"{half_width(case):.1%}".replace("%", " %") if measured else ""),
@@ -60,7 +60,10 @@ def row(case, several):
 
 
 def cases(runs):
-    everything = [case for run in runs for case in run.cases]
+    """None where there are none. Those that were only checked stand in the matrix."""
+    everything = [case for run in runs if not run.only_checks for case in run.cases]
+    if not everything:
+        return None
     several = len(runs) > 1
     columns = COLUMNS + (("run",) if several else ())
     head = [el("th", el("button", column, type="button"), scope="col", class_="" if place in (0, 1, 2, 4, 14, 15) else "number")

@@ -13,6 +13,7 @@ import history
 import page
 import scaling
 import svg
+import training
 
 
 def charts_of(runs, asked):
@@ -21,13 +22,14 @@ def charts_of(runs, asked):
     data.label(chosen)
     for run in runs:
         data.label(run.cases)
-    measured = [case for case in chosen if case.measured]
     looks = canvas.Looks()
-    drawn = [kind(measured, looks) for kind in (scaling.throughput, scaling.efficiency, scaling.side_by_side, of_cases.parts,
-                                                of_cases.distribution, of_cases.memory)]
-    drawn.append(history.history(runs, looks))
+    known = [case for case in chosen if case.measured]  # or worked out
+    measured = [case for case in known if not case.projected]
+    drawn = [scaling.throughput(known, looks), scaling.efficiency(known, looks), scaling.side_by_side(measured, looks),
+             of_cases.parts(measured, looks), of_cases.distribution(measured, looks), of_cases.memory(measured, looks),
+             training.training(chosen, canvas.Looks()), history.history(runs, looks)]
     if asked:
-        drawn.append(collectives.collectives(*data.read_collectives(asked), looks))
+        drawn.append(collectives.collectives(*data.read_collectives(asked), canvas.Looks()))
     return named_apart(itertools.chain(*drawn))
 
 
@@ -66,12 +68,12 @@ def write(options):
     runs = data.read_runs(options.runs)
     shown = []
     for index, chart in enumerate(charts_of(runs, options.collectives)):
-        source = chart.svg()
+        chart.drawing = svg.for_page(chart.svg(), f"c{index}", chart.marks, chart.description)
         if options.charts:
-            replace(pathlib.Path(options.charts) / f"{chart.name}.svg", source.encode())
-            chart.png(pathlib.Path(options.charts) / f"{chart.name}.png")
-        chart.drawing = svg.for_page(source, f"c{index}", chart.marks, chart.description)
-        chart.figure = None
+            chart.sign()
+            replace(pathlib.Path(options.charts) / f"{chart.name}.svg", chart.svg().encode())
+            replace(pathlib.Path(options.charts) / f"{chart.name}.png", chart.png())
+        chart.figure = None  # its memory
         shown.append(chart)
     if options.html:
         replace(options.html, page.page(runs, shown, options.version).encode())

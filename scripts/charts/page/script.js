@@ -54,7 +54,7 @@
     }
     shown.textContent = left === rows.length ? `${left} cases` : `${left} of ${rows.length} cases`;
   };
-  field.addEventListener("input", filter);
+  if (field) field.addEventListener("input", filter);
   boxes.forEach((box) => box.addEventListener("change", filter));
 
   // A red cell of the matrix opens the row of evidence below it.

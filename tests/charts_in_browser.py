@@ -1,0 +1,224 @@
+"""charts_in_browser.py DPBENCH: the page of every kind of report in a real browser, at two widths, in light and dark."""
+import json
+import os
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+
+import sample_runs
+from browser import Browser
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+LOOKS = [(name, width, height, dark) for name, width, height in (("desk", 1366, 900), ("phone", 390, 844)) for dark in (False, True)]
+REPORTS = {"usual": [sample_runs.usual()], "troubled": [sample_runs.troubled()], "hostile": [sample_runs.hostile()],
+           "one": [sample_runs.report([sample_runs.case("cpu")])], "many": [sample_runs.many(500)],
+           "everything": [*sample_runs.history(), sample_runs.conformance()], "training": [sample_runs.trained()],
+           "empty": [sample_runs.report([], status="interrupted")]}
+CHARTS = {"usual": 6, "troubled": 5, "hostile": 9, "one": 3, "many": 12, "everything": 11, "training": 8, "empty": 0}
+OPENS_WITHIN_S = 2
+
+# Text that does not fit: cut off by its own box, beyond the page, or beyond the picture it is in, or two texts of a picture on
+# each other. A box that scrolls is no fault.
+MISFITS = r"""(() => {
+  const found = [], say = (node) => (node.textContent || node.tagName).trim().slice(0, 40);
+  if (document.documentElement.scrollWidth > innerWidth) found.push("the page is wider than its window");
+  for (const node of document.querySelectorAll("body *:not(svg *)")) {
+    const style = getComputedStyle(node);
+    if (node.checkVisibility && !node.checkVisibility()) continue;
+    const hides = ["hidden", "clip"].includes(style.overflowX);
+    if (hides && node.scrollWidth > node.clientWidth + 1) found.push("cut off: " + say(node));
+    const box = node.getBoundingClientRect();
+    if (box.right > innerWidth + 1 && !node.closest(".scroll") && box.width) found.push("beyond the window: " + say(node));
+  }
+  for (const svg of document.querySelectorAll("svg")) {
+    const frame = svg.getBoundingClientRect();
+    const texts = [...svg.querySelectorAll("text")].map((node) => [node, node.getBoundingClientRect()]);
+    for (const [node, box] of texts)
+      if (box.left < frame.left - 1 || box.right > frame.right + 1 || box.top < frame.top - 1 || box.bottom > frame.bottom + 1)
+        found.push("beyond its picture: " + say(node));
+    texts.forEach(([a, one], i) => texts.slice(i + 1).forEach(([b, two]) => {
+      if (Math.min(one.right, two.right) - Math.max(one.left, two.left) > 1 && Math.min(one.bottom, two.bottom) - Math.max(one.top, two.top) > 3)
+        found.push("on each other: " + say(a) + " | " + say(b));
+    }));
+  }
+  return found;
+})()"""
+
+# Texts below WCAG's contrast of 4.5 with what is behind them, as the browser computed their colours.
+FAINT = r"""(() => {
+  const parts = (text) => text.match(/[\d.]+/g).map(Number);
+  const light = (colour) => colour.slice(0, 3).map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (node) => {
+    for (; node; node = node.parentElement) {
+      const colour = parts(getComputedStyle(node).backgroundColor);
+      if (colour.length < 4 || colour[3] > 0.99) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  let seen = 0;
+  for (let text; (text = walker.nextNode());) {
+    const node = text.parentElement;
+    if (!text.data.trim() || node.closest("script,style,[hidden]")) continue;
+    const style = getComputedStyle(node);
+    const ink = light(parts(node.closest("svg") ? style.fill : style.color)), ground = light(behind(node));
+    const contrast = (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05);
+    seen++;
+    if (contrast < 4.5) found.push(contrast.toFixed(2) + ": " + text.data.trim().slice(0, 40));
+  }
+  return seen ? found : ["no text at all"];
+})()"""
+
+COLUMN = """(column) => [...document.querySelectorAll("#cases-table tbody tr")].filter((row) => !row.hidden)
+  .map((row) => row.cells[column].dataset.v ?? row.cells[column].textContent)"""
+
+
+class Charts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.holder = tempfile.TemporaryDirectory(prefix="dpbench-page-")
+        cls.folder = pathlib.Path(cls.holder.name)
+        (cls.folder / "micro.json").write_text(json.dumps(sample_runs.collectives()), encoding="utf-8")
+        for name, reports in REPORTS.items():
+            files = []
+            for index, report in enumerate(reports):
+                files.append(cls.folder / f"{name}-{index}.json")
+                files[-1].write_text(json.dumps(report), encoding="utf-8")
+            more = ["--charts", "charts", "--collectives", "micro.json"] if name == "everything" else []
+            done = subprocess.run([PROGRAM, "report", *files, "--html", f"{name}.html", *more], cwd=cls.folder, text=True,
+                                  capture_output=True, check=False)
+            assert done.returncode == 0, done.stderr
+        cls.browser = Browser()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.close()
+        cls.holder.cleanup()
+
+    def open(self, name, width=1366, height=900, dark=False):
+        return self.browser.page(self.folder / f"{name}.html", width, height, dark)
+
+    def test_every_page_opens_soon_with_its_charts_and_no_complaint_and_all_text_fits_and_can_be_read(self):
+        for name in REPORTS:
+            for look, width, height, dark in LOOKS:
+                with self.subTest(report=name, look=look, dark=dark), self.open(name, width, height, dark) as page:
+                    self.look_at(page, name)
+                    self.keep(page, f"{name}-{look}-{'dark' if dark else 'light'}.png")
+
+    def look_at(self, page, name):
+        self.assertLess(page.seconds, OPENS_WITHIN_S)
+        self.assertEqual(page.run("document.querySelectorAll('figure svg').length"), CHARTS[name])
+        page.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        page.run("document.querySelectorAll('.evidence').forEach((each) => { each.hidden = false; })")
+        self.assertEqual(page.run(MISFITS), [])
+        self.assertEqual(page.run(FAINT), [])
+        self.assertEqual(page.errors(), [])
+
+    @staticmethod
+    def keep(page, name):
+        folder = os.environ.get("DPBENCH_SCREENSHOTS")
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+            page.run("document.querySelectorAll('figure details').forEach((each) => { each.open = false; })")
+            page.picture(f"{folder}/{name}")
+
+    def test_the_colours_of_charts_follow_the_page(self):
+        inks = set()
+        for dark in (False, True):
+            with self.open("usual", dark=dark) as page:
+                inks.add(page.run("getComputedStyle(document.querySelector('figure svg text')).fill"))
+                page.click("#theme")
+                inks.add(page.run("getComputedStyle(document.querySelector('figure svg text')).fill"))
+        self.assertEqual(inks, {"rgb(87, 96, 106)", "rgb(154, 164, 175)"})
+
+    def test_the_table_sorts_by_number_both_ways_and_says_so(self):
+        with self.open("troubled") as page:
+            head = "#cases-table th:nth-child(6)"
+            page.click(f"{head} button")
+            rising = page.run(f"({COLUMN})(5)")
+            page.click(f"{head} button")
+            falling = page.run(f"({COLUMN})(5)")
+            self.assertEqual(page.run(f"document.querySelector('{head}').ariaSort"), "descending")
+        self.assertEqual(rising[-4:], [""] * 4)  # what was not measured comes last
+        self.assertEqual(falling[-4:], [""] * 4)
+        with self.open("many") as page:
+            page.click(f"{head} button")
+            rising = [float(value) for value in page.run(f"({COLUMN})(5)")]
+            self.assertEqual(rising, sorted(rising))
+            self.assertEqual(len(rising), 500)
+            self.assertEqual(page.errors(), [])
+
+    def test_the_table_filters_by_words_and_by_status(self):
+        with self.open("troubled") as page:
+            page.click("#filter")
+            page.type("ddp cpu:2")
+            self.assertEqual(page.run(f"({COLUMN})(0)"), ["ddp"])
+            self.assertEqual(page.run("document.querySelector('#shown').textContent"), "1 of 6 cases")
+            page.run("document.querySelector('#filter').value = ''; document.querySelector('#filter').dispatchEvent(new Event('input'))")
+            page.click(".choices input[value=ok]")
+            self.assertEqual(sorted(page.run(f"({COLUMN})(4)")), ["failed", "interrupted", "skipped", "wrong"])
+
+    def test_a_red_cell_opens_to_what_was_found_and_closes_again(self):
+        with self.open("everything") as page:
+            state = "[document.querySelector('tr.evidence').hidden, document.querySelector('button[aria-controls]').ariaExpanded]"
+            self.assertEqual(page.run(state), [True, "false"])
+            page.click("button[aria-controls]")
+            self.assertEqual(page.run(state), [False, "true"])
+            self.assertIn("expected 1, found 2", page.run("document.querySelector('tr.evidence').innerText"))
+            self.assertIn("sum instead of mean", page.run("document.querySelector('tr.evidence').innerText"))
+            page.click("button[aria-controls]")
+            self.assertEqual(page.run(state), [True, "false"])
+
+    def test_pointing_at_a_mark_tells_its_value(self):
+        with self.open("usual") as page:
+            page.click("figure .tip")
+            self.assertRegex(page.run("document.querySelector('#tip').innerText"), r"^\S+, world \d: .* rows/s$")
+            page.click("h1")
+            self.assertTrue(page.run("document.querySelector('#tip').hidden"))
+
+    def test_a_case_named_script_is_shown_and_not_run(self):
+        with self.open("hostile") as page:
+            self.assertTrue(page.run("document.title").startswith("dpbench"))
+            self.assertIn("<script>document.title='run'</script>", page.run("document.querySelector('#cases-table').innerText"))
+            self.assertEqual(page.run("document.querySelectorAll('script').length"), 1)
+            self.assertIn("a$b$=", page.run("document.querySelector('#cases-table').innerText"))
+
+    def test_a_script_that_got_in_would_not_run_either(self):
+        with self.open("usual") as page:
+            page.run("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"document.title = 1\">'); new Promise(d => setTimeout(d, 100))")
+            self.assertTrue(page.run("document.title").startswith("dpbench"))
+
+    def test_it_can_be_used_by_keyboard_and_is_named_for_screen_readers(self):
+        with self.open("everything") as page:
+            nameless = page.run("""[...document.querySelectorAll('button,input,a,[role=region],svg,summary')].filter((node) =>
+              !(node.ariaLabel || node.textContent.trim() || (node.labels && node.labels.length))).length""")
+            self.assertEqual(nameless, 0)
+            self.assertTrue(page.run("[...document.querySelectorAll('.scroll')].every((node) => node.tabIndex === 0)"))
+            page.run("document.querySelector('#cases-table button').focus()")
+            page.call("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
+            self.assertEqual(page.run("document.querySelector('#cases-table th').ariaSort"), "ascending")
+
+    def test_charts_are_written_as_svg_and_png_with_their_caption(self):
+        names = {path.name for path in (self.folder / "charts").iterdir()}
+        kinds = {re.match("[a-z]+", name)[0] for name in names}
+        self.assertEqual(kinds, {"throughput", "efficiency", "strategies", "parts", "samples", "memory", "history", "allreduce"})
+        self.assertEqual(len(names), 2 * CHARTS["everything"])
+        for path in (self.folder / "charts").iterdir():
+            if path.suffix == ".svg":
+                said = " ".join(" ".join(xml.parse(path).getroot().itertext()).split())
+                for word in ("n = ", "commit", "cores"):
+                    self.assertIn(word, said, path.name)
+            else:
+                width, height = struct.unpack(">II", path.read_bytes()[16:24])
+                self.assertEqual(width, 860)
+                self.assertGreater(height, 400)
+
+
+if __name__ == "__main__":
+    unittest.main()

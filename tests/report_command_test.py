@@ -1,0 +1,111 @@
+"""report_command_test.py DPBENCH: `dpbench report` as a user calls it, up to the drawing: what it refuses, what it hands on, and
+what is said where nothing can be drawn. A stub stands for the Python that draws."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import sample_runs
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+
+
+class ReportCommand(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="dpbench-report-")
+        self.addCleanup(folder.cleanup)
+        self.folder = os.path.realpath(folder.name)
+        self.python = self.put("python", '#!/bin/sh\nprintf "%s\\n" "$@"\n')
+        os.chmod(self.python, 0o755)
+        self.run_file = self.put("results/20261121T063057Z-a-m/run.json", sample_runs.usual())
+
+    def put(self, name, content):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    def dpbench(self, *words, code=0, **variables):
+        environment = dict(os.environ, DPBENCH_PYTHON=self.python) | variables
+        done = subprocess.run([PROGRAM, "report", *words], cwd=self.folder, env=environment, text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        if code:
+            self.assertEqual(done.stdout, "")
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertTrue(done.stderr.startswith("dpbench: "), done.stderr)
+        return done
+
+    def handed(self, *words):
+        """What the script is called with, less the interpreter's flags and the script."""
+        flags, script, *rest = self.dpbench(*words).stdout.splitlines()
+        self.assertEqual(flags, "-EsB")
+        self.assertTrue(os.path.isfile(script) and script.endswith("/share/dpbench/charts/report.py"), script)
+        self.assertEqual(rest[0], "--version")
+        return rest[2:]
+
+    def test_hands_whole_paths_to_the_script_and_takes_the_latest_run(self):
+        self.assertEqual(self.handed("--html", "x.html"), ["--html", f"{self.folder}/x.html", self.run_file])
+        again = self.put("again.json", sample_runs.usual())
+        self.assertEqual(self.handed("latest", "again.json", "--html", "x.html", "--charts", "a/b"),
+                         ["--html", f"{self.folder}/x.html", "--charts", f"{self.folder}/a/b", self.run_file, again])
+        self.assertTrue(os.path.isdir(os.path.join(self.folder, "a/b")))
+
+    def test_hands_measured_collectives_on(self):
+        file = self.put("micro.json", sample_runs.collectives())
+        self.assertEqual(self.handed("--html", "x.html", "--collectives", "micro.json")[2:], ["--collectives", file, self.run_file])
+
+    def test_mistakes_are_one_line_and_exit_2(self):
+        broken, newer = self.put("broken.json", "{"), sample_runs.usual()
+        newer["schema_version"]["major"] = 2
+        self.put("newer.json", newer)
+        self.put("list.json", "[]")
+        for words, said in (((), "--html FILE"), (("latest",), "--html FILE"), (("absent", "--html", "x.html"), "absent"),
+                            (("broken.json", "--html", "x.html"), broken), (("newer.json", "--html", "x.html"), "newer.json"),
+                            (("--html", "no/where/x.html"), "no such directory"), (("--html", "results"), "not a regular file"),
+                            (("--html", "/dev/null"), "not a regular file"), (("--charts", "broken.json"), "broken.json"),
+                            (("--charts", "/proc/none"), "/proc/none"), (("--html", self.run_file), "to be shown"),
+                            (("--html", "x.html", "--collectives", "absent.json"), "absent.json"),
+                            (("--html", "x.html", "--collectives", "list.json"), "list.json"),
+                            (("--html", "x.html", "--collectives", "broken.json"), "broken.json"),
+                            (("latest~7", "--html", "x.html"), "latest~7"), (("--htm", "x.html"), "--html")):
+            with self.subTest(words=words):
+                self.assertIn(said, self.dpbench(*words, code=2).stderr)
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "x.html")))
+
+    def test_collectives_are_not_overwritten_by_the_page(self):
+        self.put("micro.json", sample_runs.collectives())
+        self.assertIn("to be shown", self.dpbench("--html", "micro.json", "--collectives", "micro.json", code=2).stderr)
+
+    def test_no_python_is_one_line_that_names_the_way_out(self):
+        self.assertIn("DPBENCH_PYTHON", self.dpbench("--html", "x.html", code=2, DPBENCH_PYTHON="/absent/python").stderr)
+        self.assertIn("python3", self.dpbench("--html", "x.html", code=2, DPBENCH_PYTHON="", PATH="/absent").stderr)
+
+    def test_a_python_without_matplotlib_is_one_line(self):
+        bare = self.put("bare", f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')  # without site-packages
+        os.chmod(bare, 0o755)
+        self.assertIn("unset DPBENCH_PYTHON", self.dpbench("--html", "x.html", code=2, DPBENCH_PYTHON=bare).stderr)
+
+    def cannot_bring_matplotlib(self, **variables):
+        """Goes as far as it can on this machine; returns the line that says why not."""
+        environment = {key: value for key, value in os.environ.items() if key != "DPBENCH_PYTHON" and not key.startswith("PIP_")}
+        done = subprocess.run([PROGRAM, "report", "--html", "x.html"], cwd=self.folder, text=True, capture_output=True, check=False,
+                              env=environment | variables)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "x.html")))
+        return done.stderr.splitlines()[-1]
+
+    def test_no_network_is_said_and_nothing_half_made_is_left(self):
+        cache = os.path.join(self.folder, "cache")
+        said = self.cannot_bring_matplotlib(XDG_CACHE_HOME=cache, PIP_NO_INDEX="1", PIP_CONFIG_FILE="/dev/null")
+        self.assertRegex(said, "^dpbench: matplotlib could not be installed in .*DPBENCH_PYTHON$")
+        self.assertEqual([name for name in os.listdir(os.path.join(cache, "dpbench")) if not name.endswith(".lock")], [])
+
+    def test_an_unwritable_cache_is_said(self):
+        self.assertIn("XDG_CACHE_HOME", self.cannot_bring_matplotlib(XDG_CACHE_HOME="/proc/none"))
+
+
+if __name__ == "__main__":
+    unittest.main()
