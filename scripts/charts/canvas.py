@@ -46,15 +46,20 @@ def columns_for(labels):
 
 @dataclasses.dataclass
 class Chart:
-    """What a chart is called, which section it belongs to, and what is said beneath it."""
+    """Its file's name, what it shows of which subject, in which setting, and what is said beneath it."""
     name: str
-    section: str
-    title: str
-    caption: str
+    kind: str
+    subject: str
+    setting: str
+    caption: str = ""
     marks: dict = dataclasses.field(default_factory=dict)
     figure: Figure = None
     key: object = None  # the legend
     drawing: str = ""  # for the page
+
+    @property
+    def title(self):
+        return f"{self.kind}: {self.subject}"
 
     def axes(self, height=2.9, **options):
         self.figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -80,13 +85,13 @@ class Chart:
 
     def sign(self):
         """Title and caption within the picture: what is drawn for the page has them beside it."""
-        title = short(f"{self.section}: {self.title}", 52)
+        title = short(self.title, 52)
         if self.key:
             self.key.set_title(title, prop={"weight": "bold", "size": 9.5})
             self.key.set_alignment("left")
         else:
             self.figure.suptitle(title, x=0.012, ha="left", weight="bold", size=9.5)
-        lines = textwrap.wrap(" ".join(self.caption.split()), 88)
+        lines = textwrap.wrap(" ".join(f"{self.setting}. {self.caption}".split() if self.setting else self.caption.split()), 88)
         foot = 0.06 + 0.125 * len(lines)
         height = self.figure.get_figheight() + foot + 0.2
         self.figure.set_figheight(height)

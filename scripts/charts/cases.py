@@ -40,7 +40,7 @@ def parts(cases, looks):
         if not rows:
             continue
         first = rows[0]
-        chart = Chart(name_of("parts", first), "Parts of a step", first.workload, "")
+        chart = Chart(name_of("parts", first), "Parts of a step", first.workload, first.setting)
         axes = row_axes(chart, rows, 0.25)
         size, unit = words.time_unit(max(case.step_ns.middle for case in rows))
         named = [name for case in rows for name in case.phases]
@@ -66,7 +66,7 @@ def parts(cases, looks):
         handles = [axes.barh([0], [0], color=LIGHT[name] if name in LIGHT and name in PHASES else LIGHT[f"s{1 + i % 7}"])
                    for i, name in enumerate(present)]
         chart.legend(handles, [said(name) for name in present])
-        chart.caption = (f"{first.setting}. Means of a step over all ranks; communication is what nothing hides. Tick: the median step, "
+        chart.caption = (f"Means of a step over all ranks; communication is what nothing hides. Tick: the median step, "
                          f"the slowest rank's. {words.bars(rows)} {words.source(rows)}{note}")
         yield chart
 
@@ -81,7 +81,7 @@ def distribution(cases, looks):
         if not rows:
             continue
         first = rows[0]
-        chart = Chart(name_of("samples", first), "Spread of the samples", first.workload, "")
+        chart = Chart(name_of("samples", first), "Spread of the samples", first.workload, first.setting)
         axes = row_axes(chart, rows)
         thinned = 0
         for row, case in enumerate(rows):
@@ -95,7 +95,7 @@ def distribution(cases, looks):
             axes.set_xticks([-10, 0, 10, 100] + [1000] * (high > 1000), labels=["−10", "0", "10", "100"] + ["1,000"] * (high > 1000))
         axes.set_xlabel("against the case's median, %")
         note += f" Of {count(thinned, 'case')} with more than {MOST_POINTS} samples, only so many and all outliers." if thinned else ""
-        chart.caption = (f"{first.setting}. A dot a sample, a band the middle half of them, a ring an outlier (10 sigmas of its launch and "
+        chart.caption = (f"A dot a sample, a band the middle half of them, a ring an outlier (10 sigmas of its launch and "
                          f"5 % above its median). {words.source(rows)}{note}")
         yield chart
 
@@ -137,7 +137,7 @@ def memory(cases, looks):
         if not rows:
             continue
         first = rows[0]
-        chart = Chart(name_of("memory", first), "Peak memory", first.workload, "")
+        chart = Chart(name_of("memory", first), "Peak memory", first.workload, first.setting)
         axes = row_axes(chart, rows)
         for row, case in enumerate(rows):
             peaks = [size / 2**20 for size in case.peaks]
@@ -150,6 +150,6 @@ def memory(cases, looks):
         axes.set_xlim(left=0)
         axes.set_xlabel("MiB of the largest rank")
         kind = "the GPU's allocator" if first.device == "cuda" else "resident set of the process, LibTorch's own part included"
-        chart.caption = (f"{first.setting}. Median over launches ({kind}). Bars: least and most of them. "
+        chart.caption = (f"Median over launches ({kind}). Bars: least and most of them. "
                          f"n = {words.span_of([len(case.peaks) for case in rows], 'launch')}. {words.origin({case.run for case in rows})}{note}")
         yield chart

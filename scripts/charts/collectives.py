@@ -31,7 +31,7 @@ def collectives(sizes, context, looks):
     for kind, ylabel, value, say in (
             ("bandwidth", "GB/s (size / time)", lambda size, us: size / us / 1e3, "GB/s"),
             ("latency", "µs", lambda size, us: us, "µs")):
-        chart = Chart(f"allreduce-{kind}", "Allreduce by size", f"allreduce, {kind}", "")
+        chart = Chart(f"allreduce-{kind}", f"{kind.capitalize()} by size", "allreduce", "")
         axes = chart.axes()
         axes.set_xscale("log")
         axes.set_yscale("log")

@@ -77,6 +77,4 @@ def conformance(runs):
     for strategy in dict.fromkeys(case.strategy for case in cases):
         part, number = matrix(strategy, [case for case in cases if case.strategy == strategy], number)
         parts.append(part)
-    return el("section", el("h2", "Conformance", id="conformance"),
-              el("p", "Cells count worlds, backends and types in which a check was judged: ✓ passed, ✗ failed (open it for what was "
-                      "expected and found), – skipped.", class_="lead"), parts)
+    return join(parts)

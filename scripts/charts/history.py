@@ -24,9 +24,8 @@ def chart_of(lines, world, looks, part):
     first = cases[0]
     runs = sorted({run for points in lines for run in points})
     by_id = {case.run.id: case.run for case in cases}
-    title = f"{first.workload}, world {world}"
-    chart = Chart(f"history-{first.workload}-{first.device}-{first.scaling}-{world}" + (f"-{part + 1}" if part else ""), "History",
-                  title, "")
+    chart = Chart(f"history-{first.workload}-{first.device}-{first.scaling}-{world}" + (f"-{part + 1}" if part else ""), 
+                  f"History at world {world}", first.workload, first.setting)
     axes = chart.axes(3.1)
     size, unit = words.time_unit(max(case.step_ns.middle for case in cases))
     for index, points in enumerate(lines):
@@ -49,5 +48,5 @@ def chart_of(lines, world, looks, part):
     axes.set_xlabel("run: date and commit")
     axes.tick_params(axis="x", labelcolor=LIGHT["muted"])
     chart.legend()
-    chart.caption = f"{first.setting}. {count(len(runs), 'run')} of one machine. {words.bars(cases)} {words.source(cases)}"
+    chart.caption = f"{count(len(runs), 'run')} of one machine. {words.bars(cases)} {words.source(cases)}"
     return chart

@@ -1,5 +1,6 @@
 """The page: one file, nothing fetched. Everything stands in it as HTML; the script only sorts, filters and shows values."""
 import base64
+import collections
 import hashlib
 import pathlib
 
@@ -11,35 +12,21 @@ from data import count
 from markup import Html, el, join
 
 PARTS = pathlib.Path(__file__).parent / "page"
-SAYS = {
-    "Throughput": "Rows of all ranks together a second.",
-    "Efficiency": "Strong: the same global batch shared by more replicas. Weak: as many rows for every replica.",
-    "Strategies side by side": "The same workload, rows and machine; only the strategy differs.",
-    "Parts of a step": "Where the time of a step goes.",
-    "Spread of the samples": "No sample is dropped; those far out are marked.",
-    "Peak memory": "Of the largest rank.",
-    "Training": "The loss of every step and the accuracy after every epoch.",
-    "History": "The same cases, run after run.",
-    "Allreduce by size": "What the collectives underneath cost.",
-}
-
-
-def slug(title):
-    return title.lower().replace(" ", "-")
-
 
 def figure(chart, index):
     values = el("details", el("summary", "Values"), el("ul", [el("li", mark) for mark in chart.marks.values()])) if chart.marks else None
     return el("figure", Html(chart.drawing),
-              el("figcaption", el("strong", chart.title), " · ", chart.caption), values, class_="card", id=f"figure-{index}")
+              el("figcaption", el("strong", chart.kind), " · ", chart.caption), values, class_="card", id=f"figure-{index}")
 
 
-def chart_sections(charts):
-    sections = {}
+def chart_parts(charts):
+    """(heading, lead, figures): the charts of a workload in a setting stand together."""
+    parts = {}
     for index, chart in enumerate(charts):
-        sections.setdefault(chart.section, []).append(figure(chart, index))
-    return [(title, el("section", el("h2", title, id=slug(title)), el("p", SAYS.get(title, ""), class_="lead"),
-                       el("div", figures, class_="figures"))) for title, figures in sections.items()]
+        parts.setdefault((chart.subject, chart.setting), []).append(figure(chart, index))
+    alike = collections.Counter(subject for subject, _ in parts)
+    return [(subject if alike[subject] == 1 else f"{subject} ({setting.split(' · ')[1]})", setting, el("div", figures, class_="figures"))
+            for (subject, setting), figures in parts.items()]
 
 
 def counts(case):
@@ -76,12 +63,14 @@ def called(run):
 
 
 def page(runs, charts, version):
-    sections = [("Runs", el("section", el("h2", "Runs", id="runs"), runs_table(runs)))]
-    sections += [(title, part) for title, part in (("Problems", tables.problems(runs)),) if part]
-    sections += chart_sections(charts)
-    sections += [(title, part) for title, part in (("Cases", tables.cases(runs)), ("Conformance", conformance(runs)),
-                                                   ("Remarks", tables.remarks(runs))) if part]
-    sections.append(("How it was measured", how(runs)))
+    parts = [("Runs", "", runs_table(runs)), ("Problems", "", tables.problems(runs)), *chart_parts(charts),
+             ("Cases", "One row a case; n: samples / launches. A heading sorts, the field filters.", tables.cases(runs)),
+             ("Conformance", "Cells count worlds, backends and types in which a check was judged: ✓ passed, ✗ failed (open it for what was "
+                             "expected and found), – skipped.", conformance(runs)),
+             ("Remarks", "", tables.remarks(runs)), ("How it was measured", "", how(runs))]
+    parts = [part for part in parts if part[2]]
+    sections = [el("section", el("h2", heading, id=f"part-{number}"), el("p", lead, class_="lead") if lead else None, content)
+                for number, (heading, lead, content) in enumerate(parts)]
     style = palette.style_sheet() + (PARTS / "style.css").read_text(encoding="utf-8")
     script = (PARTS / "script.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -91,8 +80,8 @@ def page(runs, charts, version):
         "POLICY": Html(f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"),
         "STYLE": Html(style), "SCRIPT": Html(script),
         "SUMMARY": join(el("p", words.origin(set(runs)), class_="lead"), tiles(runs)),
-        "LINKS": join([el("li", el("a", title, href=f"#{slug(title)}")) for title, _ in sections]),
-        "MAIN": join([part for _, part in sections]),
+        "LINKS": join([el("li", el("a", heading, href=f"#part-{number}")) for number, (heading, *_) in enumerate(parts)]),
+        "MAIN": join(sections),
         "VERSION": join(version),
     }
     text = (PARTS / "template.html").read_text(encoding="utf-8")
@@ -116,5 +105,4 @@ def how(runs):
                 ("efficiency", "speed-up / world"), ("comm.", "the share of a step spent in communication that nothing hides"),
                 ("noise", "1.4826 × the median absolute deviation / the median of the samples"),
                 ("wrong", "a check failed: the case gets no speed"))
-    return el("section", el("h2", "How it was measured", id="how-it-was-measured"), lists,
-              el("dl", [join(el("dt", word), el("dd", meaning)) for word, meaning in glossary]))
+    return join(lists, el("dl", [join(el("dt", word), el("dd", meaning)) for word, meaning in glossary]))

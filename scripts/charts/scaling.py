@@ -85,7 +85,7 @@ def throughput(cases, looks):
         if not scaled(group):
             continue
         first = group[0]
-        chart = Chart(f"throughput-{first.workload}-{first.device}-{first.scaling}", "Throughput", first.workload, "")
+        chart = Chart(f"throughput-{first.workload}-{first.device}-{first.scaling}", "Throughput", first.workload, first.setting)
         axes = chart.axes()
         top = max(case.rows_per_s.middle for case in group)
         factor, unit = (1e-6, "million rows/s") if top >= 2e6 else (1e-3, "thousand rows/s") if top >= 2e3 else (1, "rows/s")
@@ -98,7 +98,7 @@ def throughput(cases, looks):
         values_axis(axes, max(ideal), min(case.rows_per_s.middle for case in group) * factor)
         axes.set_ylabel(unit)
         chart.legend()
-        chart.caption = f"{first.setting}. Dashed: {start.series} at world {start.world}, times as many. {words.bars(group)} {words.source(group)}{note}"
+        chart.caption = f"Dashed: {start.series} at world {start.world}, times as many. {words.bars(group)} {words.source(group)}{note}"
         yield chart
 
 
@@ -115,14 +115,14 @@ def efficiency(cases, looks):
             return case.rows_per_s.over(base.rows_per_s).scaled(100 / case.world)
         first = group[0]
         chart = Chart(f"efficiency-{first.workload}-{first.device}-{first.scaling}",
-                      "Efficiency", f"{first.workload}, {first.scaling}", "")
+                      f"{first.scaling.capitalize()} efficiency", first.workload, first.setting)
         axes = chart.axes()
         lines(chart, axes, group, looks, span, lambda case, value: words.interval(value, " %"))
         axes.axhline(100, linestyle=(0, (5, 3)), color=LIGHT["muted"], linewidth=1.1, label="ideal", zorder=2)
         axes.set_ylim(bottom=0)
-        axes.set_ylabel(f"{first.scaling} efficiency, %")
+        axes.set_ylabel("efficiency, %")
         chart.legend()
-        chart.caption = (f"{first.setting}. Throughput / world, as a part of {base.series}'s. {words.bars(group)[:-1]}, of the "
+        chart.caption = (f"Throughput / world, as a part of {base.series}'s. {words.bars(group)[:-1]}, of the "
                          f"case and the baseline together. {words.source(group)}{note}")
         yield chart
 
@@ -137,7 +137,7 @@ def side_by_side(cases, looks):
             continue
         worlds = sorted({case.world for case in shown})[-6:]
         first = group[0]
-        chart = Chart(f"strategies-{first.workload}-{first.device}-{first.scaling}", "Strategies side by side", first.workload, "")
+        chart = Chart(f"strategies-{first.workload}-{first.device}-{first.scaling}", "Strategies side by side", first.workload, first.setting)
         axes = chart.axes()
         width = 0.8 / len(series)
         for index, (name, members) in enumerate(series.items()):
@@ -155,5 +155,5 @@ def side_by_side(cases, looks):
         axes.set_ylim(bottom=0)
         axes.set_ylabel(f"speed-up against {base.series}")
         chart.legend(handles, list(series))
-        chart.caption = f"{first.setting}. Dashed: as fast as {base.series} alone. {words.bars(shown)} {words.source(shown)}{note}"
+        chart.caption = f"Dashed: as fast as {base.series} alone. {words.bars(shown)} {words.source(shown)}{note}"
         yield chart

@@ -70,13 +70,11 @@ def cases(runs):
             for place, column in enumerate(columns)]
     present = [status for status in STATUSES if any(case.status == status for case in everything)]
     choices = [el("label", el("input", type="checkbox", checked=True, value=status), " ", status) for status in present]
-    return el("section", el("h2", "Cases", id="cases"),
-              el("p", "One row a case; n: samples / launches. A heading sorts, the field filters.", class_="lead"),
-              el("div", el("label", "Filter ", el("input", type="search", id="filter", placeholder="ddp weak", autocomplete="off")),
-                 el("fieldset", el("legend", "status"), choices, class_="choices"),
-                 el("output", count(len(everything), "case"), id="shown", for_="filter", aria_live="polite"), class_="controls"),
-              scrolling("Cases", el("table", el("thead", el("tr", head)), el("tbody", [row(case, several) for case in everything]),
-                                    id="cases-table", class_="sortable")))
+    return join(el("div", el("label", "Filter ", el("input", type="search", id="filter", placeholder="ddp weak", autocomplete="off")),
+                   el("fieldset", el("legend", "status"), choices, class_="choices"),
+                   el("output", count(len(everything), "case"), id="shown", for_="filter", aria_live="polite"), class_="controls"),
+                scrolling("Cases", el("table", el("thead", el("tr", head)), el("tbody", [row(case, several) for case in everything]),
+                                      id="cases-table", class_="sortable")))
 
 
 MOST_PROBLEMS = 50
@@ -101,7 +99,7 @@ def problems(runs):
         parts.insert(0, el("p", "A run was interrupted: what it had not reached by then is missing.", class_="lead"))
     if found["skipped"]:
         parts.append(el("details", el("summary", f"{count(len(found['skipped']), 'case')} skipped"), el("ul", [problem(case) for case in found["skipped"]])))
-    return el("section", el("h2", "Problems", id="problems"), parts) if any(parts) else None
+    return join(parts) if any(parts) else None
 
 
 def remarks(runs):
@@ -109,5 +107,4 @@ def remarks(runs):
     lines = [el("li", el("code", case.id), ": ", remark) for run in runs for case in run.cases for remark in case.remarks]
     if not lines:
         return None
-    shown = el("ul", lines) if len(lines) <= 12 else el("details", el("summary", count(len(lines), "remark")), el("ul", lines))
-    return el("section", el("h2", "Remarks", id="remarks"), shown)
+    return el("ul", lines) if len(lines) <= 12 else el("details", el("summary", count(len(lines), "remark")), el("ul", lines))

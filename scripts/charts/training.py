@@ -22,7 +22,7 @@ def thinned(points):
 
 def chart_of(shown, key, title, ylabel, looks):
     first = shown[0]
-    chart = Chart(f"{title}-{first.workload}-{first.device}-{first.scaling}", "Training", f"{first.workload}, {title}", "")
+    chart = Chart(f"{title}-{first.workload}-{first.device}-{first.scaling}", f"Training, {title}", first.workload, first.setting)
     axes = chart.axes()
     for place, case in enumerate(shown):
         training = case.raw["training"]
@@ -40,5 +40,5 @@ def chart_of(shown, key, title, ylabel, looks):
     chart.legend()
     most = max(len(case.raw["training"][key]) for case in shown)
     thin = f" At most {MOST_POINTS} of {most:,} steps drawn." if most > MOST_POINTS else ""
-    chart.caption = f"{first.setting}. n = 1 training a line, so no error bars.{thin} {words.origin({case.run for case in shown})}"
+    chart.caption = f"n = 1 training a line, so no error bars.{thin} {words.origin({case.run for case in shown})}"
     return chart
