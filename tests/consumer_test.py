@@ -43,6 +43,13 @@ class Consumer(unittest.TestCase):
         self.assertRegex(run(program, "--version"), r"\d+\.\d+\.\d+")
         self.assertIn("mnist-mlp", run(program, "list"))
 
+    def test_the_installed_report_finds_the_scripts_that_draw(self):
+        golden = pathlib.Path(__file__).parent / "golden/run-1.0.json"
+        words = run("env", "-C", self.root, "DPBENCH_PYTHON=echo", self.prefix / "bin/dpbench", "report", golden, "--html", "x.html").split()
+        self.assertEqual(pathlib.Path(words[1]), self.prefix / "share/dpbench/charts/report.py")
+        for part in ("report.py", "requirements.txt", "page/template.html"):
+            self.assertTrue((self.prefix / "share/dpbench/charts" / part).is_file(), part)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -30,7 +30,8 @@ constexpr char kExitCodes[] = R"(Exit codes:
   hung, ran out of memory, NaN) · 5 the report could not be written · 77 no such GPU or backend here · 128+N signal N
 
 Variables:
-  DPBENCH_WORKER (the worker to use) · TMPDIR (private files, when /dev/shm is short) · CUDA_VISIBLE_DEVICES · NO_COLOR)";
+  DPBENCH_WORKER (the worker to use) · DPBENCH_PYTHON (one with matplotlib, for report) · TMPDIR (private files, when
+  /dev/shm is short) · CUDA_VISIBLE_DEVICES · NO_COLOR)";
 
 using Filler = void (*)(CLI::App&, Options&);
 

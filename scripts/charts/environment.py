@@ -51,11 +51,16 @@ def install(home):
                        "that has matplotlib with DPBENCH_PYTHON")
 
 
+def is_ready(home):
+    """Made to the end, and the Python that it was made from is still there."""
+    return (home / "ready").exists() and (home / "bin/python").exists()
+
+
 def python():
     """Path of the Python to draw with."""
     home = folder()
     program = home / "bin/python"
-    if (home / "ready").exists():
+    if is_ready(home):
         return program
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +69,7 @@ def python():
         raise Unusable(f"{home.parent}: {error.strerror} (XDG_CACHE_HOME names another cache)") from error
     with contextlib.closing(lock):
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (home / "ready").exists():
+        if not is_ready(home):
             shutil.rmtree(home, ignore_errors=True)  # half made, by a call that was cut off
             print(f"dpbench: making a Python environment with matplotlib in {home} (about 160 MB, once)", file=sys.stderr)
             try:
