@@ -23,6 +23,14 @@ def bytes_said(size):
     return f"{size / unit:g} {name}"
 
 
+def origin(context):
+    """World, machine and commit, as far as the file tells them."""
+    cores = f"{context['num_cpus']} cores" if context.get("num_cpus") else "an unknown machine"
+    words = [f"world {context['world']}"] if context.get("world") else []
+    words += [f"commit {context['commit']}" if context.get("commit") else "commit not recorded"]
+    return f"{context.get('machine') or cores}; {', '.join(words)}."
+
+
 def collectives(sizes, context, looks):
     if not sizes:
         return
@@ -52,7 +60,5 @@ def collectives(sizes, context, looks):
         chart.legend()
         n = (f"Bars: least and most of n = {repeated} repetitions." if repeated > 1 else
              "n = 1 repetition (its median), so no error bars: --benchmark_repetitions gives them.")
-        where = ", ".join(str(context[key]) for key in ("host_name", "date") if context.get(key))
-        cores = f"{context['num_cpus']} cores" if context.get("num_cpus") else "unknown machine"
-        chart.caption = f"{n} {cores}{'; ' + where if where else ''}; commit not recorded by the micro-benchmark."
+        chart.caption = f"{n} {origin(context)}"
         yield chart

@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "harness/report/environment.h"
+#include "harness/report/tool.h"
 #include "strategies/comm/backend.h"
 
 namespace dpbench {
@@ -95,6 +97,9 @@ int run_rank(int rank, int world, const std::string& file) {
   at::set_num_threads(1);
   const auto store = c10::make_intrusive<c10d::FileStore>(file, world);
   self = {rank, world, make("shm", store, rank, world), make("gloo", store, rank, world)};
+  benchmark::AddCustomContext("world", std::to_string(world));
+  benchmark::AddCustomContext("machine", machine_label(environment(this_machine(), {}, {})));
+  benchmark::AddCustomContext("commit", built_commit());
   Silent silent;
   rank == 0 ? benchmark::RunSpecifiedBenchmarks() : benchmark::RunSpecifiedBenchmarks(&silent);
   self.shm->barrier({})->wait();
