@@ -16,10 +16,10 @@ from browser import Browser
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 LOOKS = [(name, width, height, dark) for name, width, height in (("desk", 1366, 900), ("phone", 390, 844)) for dark in (False, True)]
 REPORTS = {"usual": [sample_runs.usual()], "troubled": [sample_runs.troubled()], "hostile": [sample_runs.hostile()],
-           "one": [sample_runs.report([sample_runs.case("cpu")])], "many": [sample_runs.many(500)],
+           "one": [sample_runs.report([sample_runs.case("cpu")])], "many": [sample_runs.many(500)], "settings": [sample_runs.settings()],
            "everything": [*sample_runs.history(), sample_runs.conformance()], "training": [sample_runs.trained()],
            "empty": [sample_runs.report([], status="interrupted")]}
-CHARTS = {"usual": 6, "troubled": 5, "hostile": 9, "one": 3, "many": 12, "everything": 11, "training": 8, "empty": 0}
+CHARTS = {"usual": 6, "troubled": 5, "hostile": 9, "one": 3, "many": 12, "settings": 72, "everything": 11, "training": 8, "empty": 0}
 OPENS_WITHIN_S = 2
 
 # Text that does not fit: cut off by its own box, beyond the page, or beyond the picture it is in, or two texts of a picture on
@@ -127,6 +127,11 @@ class Charts(unittest.TestCase):
             os.makedirs(folder, exist_ok=True)
             page.run("document.querySelectorAll('figure details').forEach((each) => { each.open = false; })")
             page.picture(f"{folder}/{name}")
+
+    def test_of_too_many_settings_the_page_says_how_many_it_shows(self):
+        with self.open("settings") as page:
+            self.assertIn("12 of 100 settings are drawn", page.run("document.querySelector('header').innerText"))
+            self.assertEqual(page.run("document.querySelectorAll('#cases-table tbody tr').length"), 500)
 
     def test_the_colours_of_charts_follow_the_page(self):
         inks = set()

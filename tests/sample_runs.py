@@ -100,6 +100,12 @@ def many(number=500):
     return report(cases)
 
 
+def settings(number=100):
+    """500 cases that share no chart with most of the others: as many batch sizes, five cases each."""
+    return report([case(strategy, world=world, batch=64 + index) for index in range(number)
+                   for strategy, world in (("cpu", 1), ("dp", 1), ("dp", 2), ("ddp", 1), ("ddp", 2))])
+
+
 def conformance(failing=True):
     """As `dpbench check -o json` prints it."""
     names = [f"check-{index}" for index in range(30)]

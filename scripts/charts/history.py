@@ -7,11 +7,12 @@ from palette import LIGHT
 MOST_LINES = 7
 
 
-def history(runs, looks):
+def history(runs, looks, groups):
+    """A chart for each group of cases, of those given, and each world."""
     kept = {}
     for run in sorted(runs, key=lambda run: run.id):
         for case in run.cases:
-            if case.measured and not case.projected:
+            if case.measured and not case.projected and case.group in groups:
                 kept.setdefault((case.group, case.world), {}).setdefault(case.id, {})[run.id] = case
     for (group, world), by_case in kept.items():
         lines = [points for points in by_case.values() if len(points) > 1]

@@ -62,7 +62,7 @@ def called(run):
     return join("dpbench ", " ".join(argv)) if argv and argv[0] != "dpbench" else join(" ".join(argv))
 
 
-def page(runs, charts, version):
+def page(runs, charts, version, note=""):
     parts = [("Runs", "", runs_table(runs)), ("Problems", "", tables.problems(runs)), *chart_parts(charts),
              ("Cases", "One row a case; n: samples / launches. A heading sorts, the field filters.", tables.cases(runs)),
              ("Conformance", "Cells count worlds, backends and types in which a check was judged: ✓ passed, ✗ failed (open it for what was "
@@ -79,7 +79,7 @@ def page(runs, charts, version):
         "TITLE": join("dpbench · ", newest.id if len(runs) == 1 else count(len(runs), "run")),
         "POLICY": Html(f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"),
         "STYLE": Html(style), "SCRIPT": Html(script),
-        "SUMMARY": join(el("p", words.origin(set(runs)), class_="lead"), tiles(runs)),
+        "SUMMARY": join(el("p", words.origin(set(runs)), class_="lead"), tiles(runs), el("p", note, class_="lead") if note else None),
         "LINKS": join([el("li", el("a", heading, href=f"#part-{number}")) for number, (heading, *_) in enumerate(parts)]),
         "MAIN": join(sections),
         "VERSION": join(version),

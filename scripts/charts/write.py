@@ -16,21 +16,31 @@ import svg
 import training
 
 
-def charts_of(runs, asked):
-    """All charts that the runs have data for; asked: the file of collectives."""
+MOST_SETTINGS = 12  # on a page: more could not be read, and would be slow to open
+
+
+def charts_of(runs, asked, most=None):
+    """All charts that the runs have data for, of the first so many settings; asked: the file of collectives."""
     chosen = data.newest(runs)
     data.label(chosen)
     for run in runs:
         data.label(run.cases)
     looks = canvas.Looks()
+    kept = set(settings(chosen)[:most])
+    chosen = [case for case in chosen if case.group in kept]
     known = [case for case in chosen if case.measured]  # or worked out
     measured = [case for case in known if not case.projected]
     drawn = [scaling.throughput(known, looks), scaling.efficiency(known, looks), scaling.side_by_side(measured, looks),
              of_cases.parts(measured, looks), of_cases.distribution(measured, looks), of_cases.memory(measured, looks),
-             training.training(chosen, canvas.Looks()), history.history(runs, looks)]
+             training.training(chosen, canvas.Looks()), history.history(runs, looks, kept)]
     if asked:
         drawn.append(collectives.collectives(*data.read_collectives(asked), canvas.Looks()))
     return named_apart(itertools.chain(*drawn))
+
+
+def settings(cases):
+    """The groups of cases that have charts of their own."""
+    return list(dict.fromkeys(case.group for case in cases if case.measured or "training" in case.raw))
 
 
 def named_apart(charts):
@@ -66,16 +76,21 @@ def umask():
 def write(options):
     """What was written, in words."""
     runs = data.read_runs(options.runs)
-    shown = []
-    for index, chart in enumerate(charts_of(runs, options.collectives)):
-        chart.drawing = svg.for_page(chart.svg(), f"c{index}", chart.marks, chart.description)
+    number = len(settings(case for run in runs for case in run.cases))
+    note = f"{MOST_SETTINGS} of {number} settings are drawn on the page; --charts DIR draws all." if number > MOST_SETTINGS else ""
+    drawn, shown, subjects = 0, [], {}
+    for chart in charts_of(runs, options.collectives, None if options.charts else MOST_SETTINGS):
+        drawn += 1
+        if subjects.setdefault((chart.subject, chart.setting), len(subjects)) < MOST_SETTINGS or not chart.setting:
+            chart.drawing = svg.for_page(chart.svg(), f"c{drawn}", chart.marks, chart.description)
+            shown.append(chart)
         if options.charts:
             chart.sign()
             replace(pathlib.Path(options.charts) / f"{chart.name}.svg", chart.svg().encode())
             replace(pathlib.Path(options.charts) / f"{chart.name}.png", chart.png())
-        chart.figure = None  # its memory
-        shown.append(chart)
+        chart.figure = chart.key = None  # their memory
     if options.html:
-        replace(options.html, page.page(runs, shown, options.version).encode())
+        replace(options.html, page.page(runs, shown, options.version, note).encode())
     places = [options.html] * bool(options.html) + [f"{options.charts}/"] * bool(options.charts)
-    return f"{data.count(len(shown), 'chart')} of {data.count(len(runs), 'run')} in {' and '.join(places)}"
+    said = f"{data.count(drawn, 'chart')} of {data.count(len(runs), 'run')} in {' and '.join(places)}"
+    return f"{said}; {note}" if note and options.html else said
