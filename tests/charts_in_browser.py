@@ -112,7 +112,7 @@ class Charts(unittest.TestCase):
                     self.keep(page, f"{name}-{look}-{'dark' if dark else 'light'}.png")
 
     def look_at(self, page, name):
-        self.assertLess(page.seconds, OPENS_WITHIN_S)
+        self.assertLess(page.seconds, OPENS_WITHIN_S * max(1, os.getloadavg()[0] / os.cpu_count()))  # longer on a busy machine
         self.assertEqual(page.run("document.querySelectorAll('figure svg').length"), CHARTS[name])
         page.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         page.run("document.querySelectorAll('.evidence').forEach((each) => { each.hidden = false; })")

@@ -157,4 +157,5 @@ def collectives():
                             "gloo_us": (60 + size / 900) * wave, "shm_us": (4 + size / 4000) * wave, "memcpy_us": (0.1 + size / 9000) * wave,
                             "gloo/shm": 9.0})
         entries.append({"name": f"allreduce_arms/{size}/iterations:201_median", "run_type": "aggregate", "gloo_us": 1})
-    return {"context": {"date": "2026-11-21T06:30:57+00:00", "num_cpus": 2, "world": "2", "machine": "2xEPYC-5f3a", "commit": "a1b2c3d"}, "benchmarks": entries}
+    context = {"date": "2026-11-21T06:30:57+00:00", "num_cpus": 2, "world": "2", "machine": "2xEPYC-5f3a", "commit": "a1b2c3d"}
+    return {"context": context, "benchmarks": entries}

@@ -71,6 +71,17 @@ class Chart:
         artist.set_gid(name)
         self.marks[name] = words
 
+    def series(self, axes, look, xs, spans, sayings):
+        """A line with an error bar and a mark at every point, and what is said of each; without its name in the legend."""
+        middles = [span.middle for span in spans]
+        axes.plot(xs, middles, color=look["color"], linestyle=look["linestyle"], zorder=3)
+        axes.errorbar(xs, middles, fmt="none", ecolor=look["color"], elinewidth=1.1, zorder=3,
+                      yerr=[[span.middle - span.low for span in spans], [span.high - span.middle for span in spans]])
+        edge = {"markeredgecolor": LIGHT["ground"], "markeredgewidth": 0.6} | {k: v for k, v in look.items() if k.startswith("marker")}
+        for x, middle, saying in zip(xs, middles, sayings):
+            (point,) = axes.plot([x], [middle], linestyle="none", color=look["color"], zorder=4, **edge)
+            self.mark(point, saying)
+
     def legend(self, handles=None, labels=None, limit=24):
         axes = self.figure.axes[0]
         if handles is None:

@@ -4,7 +4,7 @@ import statistics
 import words
 from canvas import Chart, short
 from data import count, groups, outliers
-from palette import LIGHT
+from palette import LIGHT, SERIES
 
 PHASES = ("data", "scatter", "forward", "backward", "communication", "optimizer", "waiting")
 MOST_ROWS, MOST_POINTS = 24, 150
@@ -13,9 +13,8 @@ ROW, FRAME = 0.25, 0.95  # inches
 
 def rows_of(group, has):
     """Which cases a chart has rows for, the most telling ones where there are too many, and what to say of the others."""
-    able = sorted((case for case in group if has(case)), key=lambda case: (not case.is_baseline, case.series, case.world))
     names = list(dict.fromkeys(case.series for case in group))
-    able.sort(key=lambda case: (not case.is_baseline, names.index(case.series), case.world))
+    able = sorted(filter(has, group), key=lambda case: (not case.is_baseline, names.index(case.series), case.world))
     kept = able[:MOST_ROWS]
     return kept, f" The first {len(kept)} of {len(able)} cases; the table has all." if len(kept) < len(able) else ""
 
@@ -47,12 +46,13 @@ def parts(cases, looks):
         present = [name for name in PHASES if name in named] + sorted(set(named) - set(PHASES))
         left = [0.0] * len(rows)
         for index, name in enumerate(present):
-            colour = LIGHT[name] if name in LIGHT and name in PHASES else LIGHT[f"s{1 + index % 7}"]
+            colour = colour_of(name, index)
             for row, case in enumerate(rows):
                 ns = max(0.0, case.phases.get(name, 0))
                 if ns == 0:
                     continue
-                (bar,) = axes.barh([row], [ns / size], 0.66, left[row], color=colour, edgecolor=LIGHT["ground"], linewidth=0.5, zorder=2)
+                (bar,) = axes.barh([row], [ns / size], 0.66, left[row], color=colour, edgecolor=LIGHT["ground"], linewidth=0.5,
+                                   zorder=2)
                 left[row] += ns / size
                 share = ns / sum(case.phases.values())
                 chart.mark(bar, f"{case.series}, world {case.world}: {said(name)} {words.duration(ns)}, {share:.0%} of the step")
@@ -63,12 +63,16 @@ def parts(cases, looks):
             chart.mark(line, f"{case.series}, world {case.world}: step {words.interval(case.step_ns.scaled(1 / size), ' ' + unit)}")
         axes.set_xlim(left=0)
         axes.set_xlabel(f"{unit} a step")
-        handles = [axes.barh([0], [0], color=LIGHT[name] if name in LIGHT and name in PHASES else LIGHT[f"s{1 + i % 7}"])
-                   for i, name in enumerate(present)]
+        handles = [axes.barh([0], [0], color=colour_of(name, index)) for index, name in enumerate(present)]
         chart.legend(handles, [said(name) for name in present])
         chart.caption = (f"Means of a step over all ranks; communication is what nothing hides. Tick: the median step, "
                          f"the slowest rank's. {words.bars(rows)} {words.source(rows)}{note}")
         yield chart
+
+
+def colour_of(phase, index):
+    """A part that a strategy of one's own has named gets one of the series' colours."""
+    return LIGHT[phase] if phase in PHASES else LIGHT[SERIES[index % len(SERIES)]]
 
 
 def said(phase):
@@ -113,7 +117,7 @@ def spread_of(chart, axes, row, case, looks):
     kept = [point for point in points if not point[1]]
     thin = len(kept) > MOST_POINTS
     if thin:
-        kept = sorted(kept)[::-(-len(kept) // MOST_POINTS)] if len(kept) < 2 * MOST_POINTS else sorted(kept)[::len(kept) // MOST_POINTS]
+        kept = sorted(kept)[::-(-len(kept) // MOST_POINTS)]
     number = len(case.launches)
     for chosen, style in ((kept, {"marker": "o", "markersize": 2.6, "color": colour, "markeredgewidth": 0}),
                           (odd, {"marker": "o", "markersize": 4.6, "markerfacecolor": "none", "markeredgecolor": LIGHT["bad"]})):
@@ -151,5 +155,6 @@ def memory(cases, looks):
         axes.set_xlabel("MiB of the largest rank")
         kind = "the GPU's allocator" if first.device == "cuda" else "resident set of the process, LibTorch's own part included"
         chart.caption = (f"Median over launches ({kind}). Bars: least and most of them. "
-                         f"n = {words.span_of([len(case.peaks) for case in rows], 'launch')}. {words.origin({case.run for case in rows})}{note}")
+                         f"n = {words.span_of([len(case.peaks) for case in rows], 'launch')}. "
+                         f"{words.origin({case.run for case in rows})}{note}")
         yield chart

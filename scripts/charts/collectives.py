@@ -5,7 +5,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 import words
 from canvas import Chart
-from palette import LIGHT
+from data import Interval
 
 
 def decades(axes):
@@ -46,15 +46,12 @@ def collectives(sizes, context, looks):
         for arm in arms:
             look = looks.line(arm)
             points = sorted((size, [value(size, us) for us in times[arm]]) for size, times in sizes.items() if arm in times)
-            middles = [statistics.median(values) for _, values in points]
-            axes.plot([size for size, _ in points], middles, **{**look, "marker": None})
-            axes.errorbar([size for size, _ in points], middles, fmt="none", ecolor=look["color"],
-                          yerr=[[m - min(v) for m, (_, v) in zip(middles, points)], [max(v) - m for m, (_, v) in zip(middles, points)]])
-            for (size, values), middle in zip(points, middles):
-                (point,) = axes.plot([size], [middle], linestyle="none", color=look["color"], marker=look["marker"])
-                chart.mark(point, f"{arm}, {size:,} bytes: {words.significant(middle)} {say}")
+            spans = [Interval(statistics.median(values), min(values), max(values)) for _, values in points]
+            sayings = [f"{arm}, {size:,} bytes: {words.interval(span, ' ' + say)}" for (size, _), span in zip(points, spans)]
+            chart.series(axes, look, [size for size, _ in points], spans, sayings)
             axes.plot([], [], **look, label=arm)
         decades(axes)
+        axes.set_xlim(min(sizes) / 1.6, max(sizes) * 1.6)
         axes.set_xlabel("size of the tensor")
         axes.set_ylabel(ylabel)
         chart.legend()

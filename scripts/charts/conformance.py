@@ -38,9 +38,9 @@ def cell(number, name, workload, found):
                     aria_label=f"{name} on {workload}: {len(failed)} failed; show what was found")
         return el("td", button, class_="failed"), (target, [evidence(*pair) for pair in failed])
     if passed:
-        worst = max((check["error"] / check["bound"] for _, check in found if check.get("error") is not None and check.get("bound")), default=None)
-        said = f"{name} on {workload}: {count(passed, 'case')} passed" + ("" if worst is None else f", at most {worst:.0%} of the bound")
-        return el("td", f"✓ {passed}", class_="passed", title=said), None
+        shares = [check["error"] / check["bound"] for _, check in found if check.get("error") is not None and check.get("bound")]
+        worst = f", at most {max(shares):.0%} of the bound" if shares else ""
+        return el("td", f"✓ {passed}", class_="passed", title=f"{name} on {workload}: {count(passed, 'case')} passed{worst}"), None
     return el("td", "–", class_="skipped", title=found[0][1].get("detail") or "skipped"), None
 
 
@@ -63,7 +63,8 @@ def matrix(strategy, cases, first):
     head = el("tr", el("th", "check", scope="col"), [el("th", el("span", workload), scope="col") for workload in workloads])
     red = sum(check["status"] == "failed" for case in cases for check in case.checks)
     judged = sum(check["status"] == "passed" for case in cases for check in case.checks)
-    title = el("summary", el("h3", strategy), el("span", f"{judged:,} passed"), el("span", f"{red:,} failed", class_="failed") if red else None)
+    title = el("summary", el("h3", strategy), el("span", f"{judged:,} passed"),
+               el("span", f"{red:,} failed", class_="failed") if red else None)
     table = scrolling(f"Checks of {strategy}", el("table", el("thead", head), el("tbody", rows), class_="matrix"))
     return el("details", title, table, open=bool(red) or None, class_="strategy"), number
 

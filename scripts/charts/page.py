@@ -8,15 +8,16 @@ import palette
 import tables
 import words
 from conformance import conformance
-from data import count
+from data import count, of
 from markup import Html, el, join
 
 PARTS = pathlib.Path(__file__).parent / "page"
 
+
 def figure(chart, index):
-    values = el("details", el("summary", "Values"), el("ul", [el("li", mark) for mark in chart.marks.values()])) if chart.marks else None
-    return el("figure", Html(chart.drawing),
-              el("figcaption", el("strong", chart.kind), " · ", chart.caption), values, class_="card", id=f"figure-{index}")
+    values = el("details", el("summary", "Values"), el("ul", [el("li", mark) for mark in chart.marks.values()]))
+    return el("figure", Html(chart.drawing), el("figcaption", el("strong", chart.kind), " · ", chart.caption),
+              values if chart.marks else None, class_="card", id=f"figure-{index}")
 
 
 def chart_parts(charts):
@@ -25,8 +26,8 @@ def chart_parts(charts):
     for index, chart in enumerate(charts):
         parts.setdefault((chart.subject, chart.setting), []).append(figure(chart, index))
     alike = collections.Counter(subject for subject, _ in parts)
-    return [(subject if alike[subject] == 1 else f"{subject} ({setting.split(' · ')[1]})", setting, el("div", figures, class_="figures"))
-            for (subject, setting), figures in parts.items()]
+    return [(subject if alike[subject] == 1 else f"{subject} ({setting.split(' · ')[1]})", setting,
+             el("div", figures, class_="figures")) for (subject, setting), figures in parts.items()]
 
 
 def counts(case):
@@ -39,7 +40,7 @@ def tiles(runs):
     checks = [check for case in cases for check in case.checks]
     counted = [(status, sum(case.status == status for case in cases if counts(case)), "case") for status in tables.STATUSES]
     counted += [(status, sum(check["status"] == status for check in checks), "check") for status in ("passed", "failed")]
-    shown = [el("li", el("b", f"{number:,}"), f" {word if number == 1 else word + 's'} {tables.SAID.get(status, status)}",
+    shown = [el("li", el("b", f"{number:,}"), f" {word if number == 1 else word + 's'} {status}",
                 class_=f"tile {status}")
              for status, number, word in counted if number]
     return el("ul", shown, class_="tiles")
@@ -50,11 +51,13 @@ def runs_table(runs):
     for run in runs:
         load = (run.report["env"].get("load") or {}).get("minutes_1")
         versions = run.report["env"].get("versions") or {}
-        rows.append(el("tr", el("th", run.id, scope="row", class_="long"), el("td", run.status, class_=run.status), el("td", run.time or "-"), el("td", run.commit),
-                       el("td", run.machine), el("td", versions.get("torch") or "-"),
-                       el("td", "-" if load is None else f"{load:g}"), el("td", count(len(run.cases), "case"))))
+        rest = (run.time or "-", run.commit, run.machine, versions.get("torch") or "-", "-" if load is None else f"{load:g}",
+                count(len(run.cases), "case"))
+        rows.append(el("tr", el("th", run.id, scope="row", class_="long"), el("td", run.status, class_=run.status),
+                       [el("td", word) for word in rest]))
     head = ("run", "status", "time", "commit", "machine", "LibTorch", "load", "cases")
-    return tables.scrolling("Runs", el("table", el("thead", el("tr", [el("th", word, scope="col") for word in head])), el("tbody", rows)))
+    head = el("thead", el("tr", [el("th", word, scope="col") for word in head]))
+    return tables.scrolling("Runs", el("table", head, el("tbody", rows)))
 
 
 def called(run):
@@ -93,15 +96,17 @@ def how(runs):
     lists = []
     for run in runs:
         env = run.report["env"]
-        facts = [("called", called(run)), ("fingerprint", run.fingerprint), ("CPU", (env.get("cpu") or {}).get("model")), ("system", (env.get("os") or {}).get("distribution")),
-                 ("kernel", (env.get("os") or {}).get("kernel")), ("compiler", run.report["tool"].get("compiler")),
+        facts = [("called", called(run)), ("fingerprint", run.fingerprint), ("CPU", of(env, "cpu", "model")),
+                 ("system", of(env, "os", "distribution")), ("kernel", of(env, "os", "kernel")),
+                 ("compiler", run.report["tool"].get("compiler")),
                  ("dpbench", run.report["tool"].get("commit")),
                  ("variables", " ".join(f"{key}={value}" for key, value in (env.get("variables") or {}).items()))]
         lists.append(el("details", el("summary", run.id),
                         el("dl", [join(el("dt", key), el("dd", value)) for key, value in facts if value])))
     glossary = (("step time", "the median time of a training step, the slowest rank's"),
                 ("±95 %", "its interval: over fresh launches of the processes where there are three or more, else over samples"),
-                ("speed-up", "rows a second against the single device's; strong scaling: at the same global batch, weak: at the same rows per device"),
+                ("speed-up", "rows a second against the single device's; strong scaling: at the same global batch, weak: at the same "
+                             "rows per device"),
                 ("efficiency", "speed-up / world"), ("comm.", "the share of a step spent in communication that nothing hides"),
                 ("noise", "1.4826 × the median absolute deviation / the median of the samples"),
                 ("wrong", "a check failed: the case gets no speed"))

@@ -44,30 +44,25 @@ def dodged(world, index, number, far):
 
 
 def lines(chart, axes, cases, looks, span_of, say):
-    """A line a series with an error bar at every point; returns the worlds."""
+    """A line a series, over their worlds."""
     series = by_series(cases)
     far = worlds_axis(axes, {case.world for case in cases})
     for index, (name, members) in enumerate(series.items()):
         look = looks.line(name, members[0].is_baseline)
-        hollow = {}
         if members[0].projected:
-            look["linestyle"], hollow = (0, (2, 2)), {"markerfacecolor": LIGHT["ground"], "markeredgecolor": look["color"]}
+            look |= {"linestyle": (0, (2, 2)), "markerfacecolor": LIGHT["ground"], "markeredgecolor": look["color"],
+                     "markeredgewidth": 1}
         spans = [span_of(case) for case in members]
-        xs = [dodged(case.world, index, len(series), far) for case in members]
-        axes.plot(xs, [span.middle for span in spans], **{**look, "marker": None}, zorder=3)
-        axes.errorbar(xs, [span.middle for span in spans], fmt="none", ecolor=look["color"], elinewidth=1.1, zorder=3,
-                      yerr=[[span.middle - span.low for span in spans], [span.high - span.middle for span in spans]])
-        for case, x, span in zip(members, xs, spans):
-            (point,) = axes.plot([x], [span.middle], linestyle="none", color=look["color"], marker=look["marker"], zorder=4,
-                                 **{"markeredgecolor": LIGHT["ground"], "markeredgewidth": 0.6, **hollow})
-            chart.mark(point, f"{name}, world {case.world}: {say(case, span)}")
-        axes.plot([], [], **look, **hollow, label=name)
+        sayings = [f"{name}, world {case.world}: {say(case, span)}" for case, span in zip(members, spans)]
+        chart.series(axes, look, [dodged(case.world, index, len(series), far) for case in members], spans, sayings)
+        axes.plot([], [], **look, label=name)
 
 
 def fastest(group):
     """The cases of so many series as a chart can tell apart, those that do most at the largest world, and a remark."""
     series = by_series(group)
-    best = sorted(series, key=lambda name: (not series[name][0].is_baseline, -series[name][-1].world, -series[name][-1].rows_per_s.middle))
+    last = {name: members[-1] for name, members in series.items()}
+    best = sorted(series, key=lambda name: (not last[name].is_baseline, -last[name].world, -last[name].rows_per_s.middle))
     kept = set(best[:MOST_SERIES])
     note = " Hollow and dashed: a projection, not measured." if any(case.projected for case in group) else ""
     note += f" The {MOST_SERIES} fastest of {len(series)} series; the table has all." if len(series) > MOST_SERIES else ""
@@ -137,7 +132,8 @@ def side_by_side(cases, looks):
             continue
         worlds = sorted({case.world for case in shown})[-6:]
         first = group[0]
-        chart = Chart(f"strategies-{first.workload}-{first.device}-{first.scaling}", "Strategies side by side", first.workload, first.setting)
+        chart = Chart(f"strategies-{first.workload}-{first.device}-{first.scaling}", "Strategies side by side", first.workload,
+                      first.setting)
         axes = chart.axes()
         width = 0.8 / len(series)
         for index, (name, members) in enumerate(series.items()):

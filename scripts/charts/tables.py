@@ -1,10 +1,9 @@
 """The tables of the page: all cases, what went wrong, what was noticed."""
 import words
 from data import DEVICES, count
-from markup import Html, el, join
+from markup import el, join
 
 STATUSES = ("ok", "wrong", "failed", "skipped", "interrupted")
-SAID = {"ok": "ok"}
 NONE = el("td", "-", class_="none number", data_v="")
 
 
@@ -21,6 +20,10 @@ def cell(value, text):
 def figure(case, key, say):
     value = case.derived.get(key) if case.measured else None
     return cell(value, say(value) if value is not None else "")
+
+
+def percent(share, digits=0):
+    return f"{100 * share:.{digits}f} %"
 
 
 def half_width(case):
@@ -43,14 +46,14 @@ COLUMNS = ("strategy", "workload", "setting", "world", "status", "step", "±95 %
 def row(case, several):
     measured = case.measured
     setting = f"{DEVICES.get(case.device, case.device)} {case.scaling} {case.batch} {case.dtype}"
-    cells = [el("th", case.series, scope="row", title=case.id, class_="long" if len(case.series) > 28 else None), el("td", case.workload), el("td", setting), cell(case.world, str(case.world)),
+    cells = [el("th", case.series, scope="row", title=case.id, class_="long" if len(case.series) > 28 else None),
+             el("td", case.workload), el("td", setting), cell(case.world, str(case.world)),
              el("td", case.status, class_=case.status, title=case.reason or None),
              cell(case.step_ns.middle if measured else None, words.duration(case.step_ns.middle) if measured else ""),
-             cell(half_width(case) if measured else None, f"{half_width(case):.1%}".replace("%", " %") if measured else ""),
+             cell(half_width(case) if measured else None, percent(half_width(case), 1) if measured else ""),
              figure(case, "samples_per_s", lambda value: words.significant(value, 4)),
-             figure(case, "speedup", lambda value: f"{value:.2f}x"), figure(case, "efficiency", lambda value: f"{value:.0%}".replace("%", " %")),
-             figure(case, "comm_fraction", lambda value: f"{value:.0%}".replace("%", " %")),
-             figure(case, "noise", lambda value: f"{value:.1%}".replace("%", " %")),
+             figure(case, "speedup", lambda value: f"{value:.2f}x"), figure(case, "efficiency", percent),
+             figure(case, "comm_fraction", percent), figure(case, "noise", lambda value: percent(value, 1)),
              figure(case, "peak_memory_bytes", lambda value: f"{value / 2**20:,.0f}"),
              cell(case.summary["n"] if measured else None, f"{case.summary['n']} / {case.summary['launches']}" if measured else ""),
              checks_said(case)]
@@ -84,8 +87,12 @@ def problem(case):
     failed = [check for check in case.checks if check["status"] == "failed"]
     lines = [el("li", el("b", check["name"]), ": ", check.get("detail") or "failed",
                 join(" Looks like: ", check["likely"], ".") if check.get("likely") else None) for check in failed[:5]]
-    return el("li", el("b", case.status, class_=case.status), " ", el("code", case.id), join(": ", case.reason) if case.reason else None,
-              el("ul", lines) if lines else None)
+    why = join(": ", case.reason) if case.reason else None
+    return el("li", el("b", case.status, class_=case.status), " ", el("code", case.id), why, el("ul", lines) if lines else None)
+
+
+def folded(summary, cases):
+    return el("details", el("summary", summary), el("ul", [problem(case) for case in cases]))
 
 
 def problems(runs):
@@ -94,11 +101,11 @@ def problems(runs):
     grave = found["wrong"] + found["failed"] + found["interrupted"]
     parts = [el("ul", [problem(case) for case in grave[:MOST_PROBLEMS]], class_="problems") if grave else None]
     if len(grave) > MOST_PROBLEMS:
-        parts.append(el("details", el("summary", f"{len(grave) - MOST_PROBLEMS} more"), el("ul", [problem(case) for case in grave[MOST_PROBLEMS:]])))
+        parts.append(folded(f"{len(grave) - MOST_PROBLEMS} more", grave[MOST_PROBLEMS:]))
     if any(run.status == "interrupted" for run in runs):
         parts.insert(0, el("p", "A run was interrupted: what it had not reached by then is missing.", class_="lead"))
     if found["skipped"]:
-        parts.append(el("details", el("summary", f"{count(len(found['skipped']), 'case')} skipped"), el("ul", [problem(case) for case in found["skipped"]])))
+        parts.append(folded(f"{count(len(found['skipped']), 'case')} skipped", found["skipped"]))
     return join(parts) if any(parts) else None
 
 
