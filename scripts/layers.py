@@ -23,7 +23,7 @@ PLACES = {
     r"torch/csrc/distributed/": ("strategies/", "harness/conform/", "harness/worker/"),
     r"nccl\.h|cuda_runtime|c10/cuda/|ATen/cuda/|.*ProcessGroupNCCL": ("strategies/comm/",),
     r"gloo/|.*ProcessGroupGloo": ("strategies/comm/",),
-    r"nlohmann/": ("harness/report/", "harness/worker/safetensors"),
+    r"nlohmann/": ("harness/report/", "workloads/data/safetensors"),
     r"CLI/": ("harness/front/",),
     r"(gtest|gmock|benchmark)/": (),
 }

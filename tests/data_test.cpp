@@ -5,6 +5,7 @@
 
 #include "tests/idx_files.h"
 #include "workloads/data/digits.h"
+#include "workloads/data/tensor_file.h"
 
 namespace dpbench {
 namespace {
@@ -98,6 +99,31 @@ TEST(SharedRows, AreEqualInTwoProcesses) {
     EXPECT_EQ(status, 0);
   }
   EXPECT_TRUE(fs::exists(shared / "drawn-train.rows"));
+}
+
+TEST(TensorFile, GivesBackTheSameBitsOfEveryDtype) {
+  const Folder folder;
+  TensorFile file{.tensors = {}, .metadata = {{"workload", "mnist-mlp"}}};
+  for (const auto type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort, at::kChar,
+                          at::kByte, at::kBool, at::kUInt16, at::kUInt32, at::kUInt64})
+    file.tensors.emplace_back(at::toString(type), at::arange(12).reshape({3, 4}).to(type).t());
+  file.tensors.emplace_back("empty", at::empty({0, 3}));
+  file.tensors.emplace_back("scalar", at::scalar_tensor(2.5));
+  file.tensors.emplace_back("undefined", at::Tensor());
+  const std::string path = (folder / "x").string();
+  save_tensors(path, file);
+  const TensorFile loaded = load_tensors(path, "--resume");
+  EXPECT_EQ(loaded.tensors.size(), file.tensors.size() - 1);
+  EXPECT_EQ(loaded.metadata, file.metadata);
+  for (const auto& [name, tensor] : file.tensors) {
+    const at::Tensor same = loaded.find(name);
+    EXPECT_EQ(same.defined(), tensor.defined()) << name;
+    if (!tensor.defined()) continue;
+    EXPECT_EQ(same.scalar_type(), tensor.scalar_type()) << name;
+    EXPECT_TRUE(at::equal(same, tensor)) << name;
+  }
+  file.tensors = {{"complex", at::zeros({1}, at::kComplexFloat)}};
+  EXPECT_THROW(save_tensors(path, file), std::runtime_error);
 }
 
 }  // namespace
