@@ -10,6 +10,67 @@ void add_micro(StepResult& result, const at::Tensor& output, const at::Tensor& l
   result.loss = first ? loss.detach() : result.loss + loss.detach();
 }
 
+namespace {
+
+const at::Tensor* find_tensor(const NamedTensors& named, const std::string& name) {
+  for (const auto& [known, tensor] : named)
+    if (known == name) return &tensor;
+  return nullptr;
+}
+
+std::string form_of(const at::Tensor& tensor) {
+  std::string sizes;
+  for (const int64_t size : tensor.sizes()) sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
+  return std::string(at::toString(tensor.scalar_type())) + " [" + sizes + "]";
+}
+
+void copy_into(const NamedTensors& mine, const NamedTensors& stored, const std::string& kind) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : stored)
+    if (!find_tensor(mine, name)) throw UsageError("there is no " + kind + " '" + name + "' here to load one into");
+  for (const auto& [name, tensor] : mine) {
+    const at::Tensor* source = find_tensor(stored, name);
+    if (!source) throw UsageError(kind + " '" + name + "' is missing in what was to be loaded");
+    if (source->sizes() != tensor.sizes() || source->scalar_type() != tensor.scalar_type())
+      throw UsageError(kind + " '" + name + "' is " + form_of(tensor) + " and was stored as " + form_of(*source));
+    at::Tensor(tensor).copy_(*source);
+  }
+}
+
+// Bit by bit: what is not a number must come back too.
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  const auto bytes = [](const at::Tensor& t) { return t.detach().cpu().contiguous().flatten().view(at::kByte); };
+  return at::equal(bytes(a), bytes(b));
+}
+
+void require_loaded(const NamedTensors& mine, const NamedTensors& stored, const std::string& kind) {
+  for (const auto& [name, tensor] : mine)
+    if (!same_bits(tensor, *find_tensor(stored, name)))
+      throw Unavailable("this strategy cannot go on from a snapshot: " + kind + " '" + name +
+                        "' is only a copy (load() is not overridden)");
+}
+
+NamedTensors copies_of(NamedTensors named) {
+  for (auto& [name, tensor] : named)
+    tensor = tensor.detach().to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+  return named;
+}
+
+}  // namespace
+
+void Strategy::load(const Snapshot& snapshot) {
+  copy_into(parameters(), snapshot.parameters, "parameter");
+  copy_into(buffers(), snapshot.buffers, "buffer");
+  copy_into(state(), snapshot.state, "optimizer state");
+  require_loaded(parameters(), snapshot.parameters, "parameter");
+  require_loaded(buffers(), snapshot.buffers, "buffer");
+  require_loaded(state(), snapshot.state, "optimizer state");
+}
+
+Snapshot snapshot_of(Strategy& strategy) {
+  return {copies_of(strategy.parameters()), copies_of(strategy.buffers()), copies_of(strategy.state())};
+}
+
 Registry<StrategyInfo>& strategy_registry() {
   static Registry<StrategyInfo> registry;
   return registry;

@@ -41,6 +41,11 @@ struct StepResult {
 // Joins what one more micro-batch gave: outputs one below the other, losses (already divided by their number) summed.
 void add_micro(StepResult& result, const at::Tensor& output, const at::Tensor& loss);
 
+// All that later steps depend on, whole and by name.
+struct Snapshot {
+  NamedTensors parameters = {}, buffers = {}, state = {};
+};
+
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -57,7 +62,15 @@ class Strategy {
   virtual NamedTensors gradients() = 0;
   virtual NamedTensors buffers() = 0;
   virtual NamedTensors state() = 0;
+
+  // Collective: goes on from a snapshot of the same workload, which every rank gives. Throws UsageError, naming it, for a
+  // tensor that one side lacks or that has another shape or dtype. As it stands it copies into the tensors that the
+  // accessors give; a strategy whose accessors gather copies must override it, or cannot resume.
+  virtual void load(const Snapshot& snapshot);
 };
+
+// Copies, on the CPU. Collective.
+Snapshot snapshot_of(Strategy& strategy);
 
 enum class Parallelism { single, replicas, ranks };
 // The meaning of a step's gradient that the strategy promises and is judged by.

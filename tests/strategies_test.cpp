@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "strategies/comm/backend.h"
 #include "strategies/flat.h"
 #include "strategies/optimizer.h"
 #include "strategies/replica_threads.h"
@@ -47,12 +50,12 @@ class Toy : public Workload {
 };
 
 std::unique_ptr<Strategy> make_strategy(const std::string& name, const Workload& workload, size_t devices,
-                                        std::optional<double> clip = {}) {
+                                        std::optional<double> clip = {}, uint64_t init_seed = 3) {
   const StrategyInfo& info = strategy_registry().at(name);
   return info.make({.workload = workload,
                     .devices = std::vector<at::Device>(devices, at::Device(at::kCPU)),
                     .group = {},
-                    .init_seed = 3,
+                    .init_seed = init_seed,
                     .step_seed = 4,
                     .dtype = at::kDouble,
                     .params = Params(info.params, {}, name),
@@ -94,6 +97,101 @@ TEST(DataParallel, LeavesTheGradientOfAnUnusedParameterUndefined) {
   const auto dp = make_strategy("dp", toy, 3);
   parameters_after(*dp, toy, 1);
   for (const auto& [name, gradient] : dp->gradients()) EXPECT_EQ(gradient.defined(), name != "unused") << name;
+}
+
+// Three steps, a snapshot, three more; then another strategy set back to the snapshot takes the same three.
+void expect_same_after_loading(const std::function<std::unique_ptr<Strategy>(uint64_t seed)>& make, const Workload& workload) {
+  const auto first = make(3);
+  parameters_after(*first, workload, 1);
+  const Snapshot kept = snapshot_of(*first);
+  const auto expected = parameters_after(*first, workload, 1);
+  const auto second = make(8);
+  EXPECT_FALSE(at::equal(second->parameters()[0].second, kept.parameters[0].second)) << "nothing to load";
+  second->load(kept);
+  const auto found = parameters_after(*second, workload, 1);
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(found[i], expected[i])) << i;
+  const Snapshot a = snapshot_of(*first), b = snapshot_of(*second);
+  EXPECT_EQ(a.state.empty(), workload.optimizer().kind == OptimizerSpec::Kind::sgd);
+  for (size_t i = 0; i < a.state.size(); ++i) EXPECT_TRUE(at::equal(a.state[i].second, b.state[i].second)) << a.state[i].first;
+}
+
+class Loaded : public testing::TestWithParam<std::string> {};
+
+TEST_P(Loaded, GoesOnWithTheSameBits) {
+  for (const auto kind : {OptimizerSpec::Kind::sgd, OptimizerSpec::Kind::adam}) {
+    const Toy toy({.kind = kind, .learning_rate = 0.1});
+    const size_t devices = GetParam() == "cpu" ? 1 : 3;
+    expect_same_after_loading([&](uint64_t seed) { return make_strategy(GetParam(), toy, devices, {}, seed); }, toy);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, Loaded, testing::Values("cpu", "dp", "dp-upstream"));
+
+TEST(Loading, KeepsTheRanksOfDdpTogether) {
+  const auto dense = workload_registry().at("convnet").make({});
+  constexpr int world = 2;
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const StrategyInfo& info = strategy_registry().at("ddp");
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank)
+    threads.emplace_back([&, rank] {
+      const auto group = make_process_group("threads", {.store = store, .rank = rank, .world = world, .local_rank = rank, .local_world = world, .device = at::kCPU, .directory = ""});
+      const auto make = [&](uint64_t seed) {
+        return info.make({.workload = *dense, .devices = {at::kCPU}, .group = group, .init_seed = seed, .step_seed = 4, .dtype = at::kFloat, .params = Params(info.params, {}, "ddp"), .clip_norm = {}});
+      };
+      expect_same_after_loading(make, *dense);
+    });
+  for (auto& thread : threads) thread.join();
+}
+
+std::string refusal_of(Strategy& strategy, const Snapshot& snapshot) {
+  try {
+    strategy.load(snapshot);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(Loading, RefusesWhatDoesNotFitNamingIt) {
+  const Toy toy({.kind = OptimizerSpec::Kind::adam});
+  const auto cpu = make_strategy("cpu", toy, 1);
+  const Snapshot good = snapshot_of(*cpu);
+  EXPECT_EQ(refusal_of(*cpu, good), "nothing was refused");
+  Snapshot bad = good;
+  bad.parameters[1].second = at::zeros({3, 7}, at::kDouble);
+  EXPECT_EQ(refusal_of(*cpu, bad), "parameter 'out' is Double [2, 7] and was stored as Double [3, 7]");
+  bad = good;
+  bad.parameters[1].second = bad.parameters[1].second.to(at::kFloat);
+  EXPECT_EQ(refusal_of(*cpu, bad), "parameter 'out' is Double [2, 7] and was stored as Float [2, 7]");
+  bad = good;
+  bad.parameters.pop_back();
+  EXPECT_EQ(refusal_of(*cpu, bad), "parameter 'unused' is missing in what was to be loaded");
+  bad = good;
+  bad.buffers.emplace_back("mean", at::zeros({1}));
+  EXPECT_EQ(refusal_of(*cpu, bad), "there is no buffer 'mean' here to load one into");
+  bad = good;
+  bad.state.clear();
+  EXPECT_EQ(refusal_of(*cpu, bad), "optimizer state 'hidden.momentum' is missing in what was to be loaded");
+  bad = good;
+  bad.parameters[0].second.fill_(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(refusal_of(*cpu, bad), "nothing was refused") << "what is not a number is loaded as it is";
+}
+
+// Accessors that gather copies, as those of a strategy that shards its parameters.
+class Gathering : public Strategy {
+ public:
+  StepResult step(int64_t, std::span<const Batch>, Phases&) override { return {}; }
+  at::Tensor forward(const Batch&) override { return {}; }
+  NamedTensors parameters() override { return {{"w", at::zeros({2})}}; }
+  NamedTensors gradients() override { return {}; }
+  NamedTensors buffers() override { return {}; }
+  NamedTensors state() override { return {}; }
+};
+
+TEST(Loading, IsNeverLostInACopy) {
+  Gathering strategy;
+  EXPECT_THROW(strategy.load({.parameters = {{"w", at::ones({2})}}}), Unavailable);
 }
 
 TEST(Clipping, LimitsTheGlobalNormOfTheGradients) {
