@@ -4,8 +4,8 @@
 
 #include "strategies/comm/replica_link.h"
 #include "strategies/flat.h"
-#include "strategies/replica.h"
 #include "strategies/replica_threads.h"
+#include "strategies/trained.h"
 
 namespace dpbench {
 namespace {
@@ -68,41 +68,31 @@ Batch piece_of(const std::vector<at::Tensor>& inputs, const std::vector<at::Tens
   return {inputs[i], {}, ids[i]};
 }
 
-class DataParallel : public Strategy {
+class DataParallel : public TrainedStrategy {
  public:
   explicit DataParallel(const Setup& setup)
-      : workload_(setup.workload),
-        threads_(static_cast<int>(setup.devices.size())),
-        link_(link_between(setup.devices)),
-        clip_norm_(setup.clip_norm) {
+      : TrainedStrategy(setup), threads_(static_cast<int>(setup.devices.size())), link_(link_between(setup.devices)) {
     for (const at::Device& device : setup.devices) replicas_.push_back(std::make_unique<FlatReplica>(setup, device));
-    optimizer_.emplace(workload_.optimizer(), main().trainable());
+    train(main());
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     StepResult result;
     int most = 1;
     for (size_t k = 0; k < micro.size(); ++k)
-      most = std::max(most, run(result, step, micro[k], static_cast<double>(micro.size()), k == 0, phases));
+      most = std::max(most, run(result, step, micro[k], micro.size(), k == 0, phases));
     phases.enter(Phase::communication);
     reduce(most);
-    phases.enter(Phase::optimizer);
-    if (clip_norm_) clip_gradients(main().trainable(), *clip_norm_);
-    optimizer_->step();
+    apply_gradients(phases);
     return result;
   }
 
-  at::Tensor forward(const Batch& mine) override { return main().evaluate(mine); }
-  NamedTensors parameters() override { return main().parameters(); }
-  NamedTensors gradients() override { return main().gradients(); }
-  NamedTensors buffers() override { return main().buffers(); }
-  NamedTensors state() override { return optimizer_->state(); }
 
  private:
   const Replica& main() const { return replicas_[0]->replica; }
 
   // One forward and backward pass of all replicas; returns how many had rows.
-  int run(StepResult& result, int64_t step, const Batch& batch, double micros, bool first, Phases& phases) {
+  int run(StepResult& result, int64_t step, const Batch& batch, size_t micros, bool first, Phases& phases) {
     phases.enter(Phase::scatter);
     const auto pieces = static_cast<int64_t>(replicas_.size());
     const auto inputs = batch.input.chunk(pieces), ids = batch.ids.chunk(pieces);
@@ -130,7 +120,7 @@ class DataParallel : public Strategy {
 
   // One loss on the gathered output; its slope by each replica's output is where the replicas' backward passes begin.
   std::vector<at::Tensor> loss_slopes(StepResult& result, const std::vector<at::Tensor>& outputs, const Batch& batch,
-                                      double micros) {
+                                      size_t micros) {
     std::vector<at::Tensor> gathered;
     std::vector<int64_t> rows;
     for (const at::Tensor& output : outputs) {
@@ -138,8 +128,7 @@ class DataParallel : public Strategy {
       rows.push_back(output.size(0));
     }
     at::Tensor output = at::cat(gathered).requires_grad_();
-    at::Tensor loss = workload_.loss(output, main().to_device({{}, batch.target, {}}).target);
-    if (micros > 1) loss = loss / micros;
+    const at::Tensor loss = loss_of(output, main().to_device({{}, batch.target, {}}).target, micros);
     loss.backward();
     add_micro(result, output, loss);
     return output.grad().split_with_sizes(rows);
@@ -184,12 +173,9 @@ class DataParallel : public Strategy {
     return false;
   }
 
-  const Workload& workload_;
   std::vector<std::unique_ptr<FlatReplica>> replicas_;
   ReplicaThreads threads_;
   const ReplicaLink* link_;
-  std::optional<double> clip_norm_;
-  std::optional<Optimizer> optimizer_;
 };
 
 const RegisterStrategy dp{

@@ -8,7 +8,7 @@
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-#include "strategies/replica.h"
+#include "strategies/trained.h"
 
 namespace dpbench {
 namespace {
@@ -27,15 +27,14 @@ Caps caps_of(const Params& params) {
   return {static_cast<int64_t>(bucket * mebibyte), static_cast<int64_t>(first * mebibyte)};
 }
 
-class Ddp : public Strategy {
+class Ddp : public TrainedStrategy {
  public:
   explicit Ddp(const Setup& setup)
-      : workload_(setup.workload),
+      : TrainedStrategy(setup),
         group_(setup.group),
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
         broadcast_buffers_(setup.params.flag("broadcast_buffers")),
         bucket_views_(setup.params.flag("gradient_as_bucket_view")),
-        clip_norm_(setup.clip_norm),
         buffers_(replica_.buffer_list()) {
     check(group_ != nullptr, "ddp needs a process group, in a world of 1 too");
     for (const Parameter& parameter : replica_.trainable()) trainable_.push_back(parameter.tensor);
@@ -43,7 +42,7 @@ class Ddp : public Strategy {
     c10d::verify_params_across_processes(group_, trainable_, std::nullopt);
     c10d::broadcast_coalesced(group_, replica_.detached(), broadcast_bytes, /*rank=*/0);
     make_reducer(caps_of(setup.params));
-    optimizer_.emplace(workload_.optimizer(), replica_.trainable());
+    train(replica_);
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
@@ -52,19 +51,12 @@ class Ddp : public Strategy {
     StepResult result;
     for (size_t k = 0; k < micro.size(); ++k) {
       const bool sync = k + 1 == micro.size();  // before the last micro-batch gradients only add up on each rank
-      accumulate(result, step, micro[k], static_cast<double>(micro.size()), sync, phases);
+      accumulate(result, step, micro[k], micro.size(), sync, phases);
     }
-    phases.enter(Phase::optimizer);
-    if (clip_norm_) clip_gradients(replica_.trainable(), *clip_norm_);
-    optimizer_->step();
+    apply_gradients(phases);
     return result;
   }
 
-  at::Tensor forward(const Batch& mine) override { return replica_.evaluate(mine); }
-  NamedTensors parameters() override { return replica_.parameters(); }
-  NamedTensors gradients() override { return replica_.gradients(); }
-  NamedTensors buffers() override { return replica_.buffers(); }
-  NamedTensors state() override { return optimizer_->state(); }
 
  private:
   void make_reducer(Caps caps) {
@@ -94,7 +86,7 @@ class Ddp : public Strategy {
     if (!gradients_.empty()) at::_foreach_zero_(gradients_);
   }
 
-  void accumulate(StepResult& result, int64_t step, const Batch& batch, double micros, bool sync, Phases& phases) {
+  void accumulate(StepResult& result, int64_t step, const Batch& batch, size_t micros, bool sync, Phases& phases) {
     phases.enter(Phase::data);
     const Batch mine = replica_.to_device(batch);
     phases.enter(Phase::communication);
@@ -103,8 +95,7 @@ class Ddp : public Strategy {
     broadcast_buffers(sync);
     phases.enter(Phase::forward);
     const at::Tensor output = replica_.forward(step, mine);
-    at::Tensor loss = workload_.loss(output, mine.target);
-    if (micros > 1) loss = loss / micros;
+    const at::Tensor loss = loss_of(output, mine.target, micros);
     phases.enter(Phase::backward);
     if (sync) reducer_->prepare_for_backward({});
     loss.backward();
@@ -140,16 +131,13 @@ class Ddp : public Strategy {
     if (due && broadcast_buffers_ && !buffers_.empty()) c10d::broadcast_coalesced(group_, buffers_, broadcast_bytes, 0);
   }
 
-  const Workload& workload_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   Replica replica_;
   bool broadcast_buffers_, bucket_views_;
   bool buffers_due_ = true;
-  std::optional<double> clip_norm_;
   std::vector<at::Tensor> trainable_, buffers_, gradients_;
   std::shared_ptr<c10d::Reducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;
-  std::optional<Optimizer> optimizer_;
 };
 
 const RegisterStrategy ddp{

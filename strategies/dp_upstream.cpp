@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 #include <torch/nn/parallel/data_parallel.h>
 
-#include "strategies/replica.h"
+#include "strategies/trained.h"
 
 namespace dpbench {
 namespace {
@@ -39,38 +39,30 @@ class Clonable : public torch::nn::Module {
   std::shared_ptr<Model> model_;
 };
 
-class DpUpstream : public Strategy {
+class DpUpstream : public TrainedStrategy {
  public:
   explicit DpUpstream(const Setup& setup)
-      : workload_(setup.workload),
+      : TrainedStrategy(setup),
         devices_(setup.devices),
         step_seed_(setup.step_seed),
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
-        module_(std::make_shared<Clonable>(setup.workload, replica_.shared_model())),
-        optimizer_(setup.workload.optimizer(), replica_.trainable()),
-        clip_norm_(setup.clip_norm) {
+        module_(std::make_shared<Clonable>(setup.workload, replica_.shared_model())) {
     if (setup.dtype == at::kBFloat16)
       throw Unavailable("dp-upstream: upstream's parallel_apply does not carry autocast to its threads; use f32 or f64");
+    train(replica_);
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     replica_.clear_gradients();
     StepResult result;
-    for (const Batch& batch : micro) run(result, step, batch, static_cast<double>(micro.size()), phases);
-    phases.enter(Phase::optimizer);
-    if (clip_norm_) clip_gradients(replica_.trainable(), *clip_norm_);
-    optimizer_.step();
+    for (const Batch& batch : micro) run(result, step, batch, micro.size(), phases);
+    apply_gradients(phases);
     return result;
   }
 
-  at::Tensor forward(const Batch& mine) override { return replica_.evaluate(mine); }
-  NamedTensors parameters() override { return replica_.parameters(); }
-  NamedTensors gradients() override { return replica_.gradients(); }
-  NamedTensors buffers() override { return replica_.buffers(); }
-  NamedTensors state() override { return optimizer_.state(); }
 
  private:
-  void run(StepResult& result, int64_t step, const Batch& batch, double micros, Phases& phases) {
+  void run(StepResult& result, int64_t step, const Batch& batch, size_t micros, Phases& phases) {
     phases.enter(Phase::scatter);
     const auto pieces = static_cast<int64_t>(devices_.size());
     const auto ids = batch.ids.chunk(pieces);
@@ -85,8 +77,7 @@ class DpUpstream : public Strategy {
     auto outputs = torch::nn::parallel::parallel_apply(replicas, inputs, devices);
     for (at::Tensor& output : outputs) output = output.to(devices_[0]);
     const at::Tensor output = at::cat(outputs);
-    at::Tensor loss = workload_.loss(output, here.target);
-    if (micros > 1) loss = loss / micros;
+    const at::Tensor loss = loss_of(output, here.target, micros);
     phases.enter(Phase::backward);
     backward(loss);
     add_micro(result, output, loss);
@@ -102,13 +93,10 @@ class DpUpstream : public Strategy {
     }
   }
 
-  const Workload& workload_;
   std::vector<at::Device> devices_;
   uint64_t step_seed_;
   Replica replica_;
   std::shared_ptr<Clonable> module_;
-  Optimizer optimizer_;
-  std::optional<double> clip_norm_;
 };
 
 const RegisterStrategy dp_upstream{

@@ -1,6 +1,6 @@
 // What goes wrong between ranks ends soon, and every rank says the same: who, in which call, and why.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <csignal>
 #include <filesystem>

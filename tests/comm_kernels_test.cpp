@@ -1,6 +1,6 @@
 // The reduction kernels: conversions of narrow types, rounding, NaN, and the same bits from every instruction set.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "strategies/comm/shm/kernels.h"
 
@@ -106,7 +106,7 @@ TEST(Kernels, AverageOnlyWhatHasFractions) {
 
 TEST(Kernels, HandANotANumberOn) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  const auto a = torch::tensor({1.0f, nan, 3.0f}), b = torch::tensor({2.0f, 5.0f, nan});
+  const auto a = at::tensor({1.0f, nan, 3.0f}), b = at::tensor({2.0f, 5.0f, nan});
   for (const auto& set : sets_of_this_cpu())
     for (const auto reduction : {Reduction::sum, Reduction::min, Reduction::max}) {
       const auto got = reduce(set, reduction, Element::f32, {a, b});

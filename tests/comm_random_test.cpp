@@ -1,7 +1,11 @@
 // Ten thousand collectives in random order, of random sizes and types, several under way at once, against plain sums;
 // and c10d's own Reducer on top of each backend.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -124,7 +128,7 @@ torch::nn::Sequential small_model() {
 // Deterministic parameters, without the generator that all threads share.
 Tensors fill(const torch::nn::Sequential& model) {
   Tensors parameters = model->parameters();
-  const torch::NoGradGuard guard;
+  const at::NoGradGuard guard;
   for (size_t i = 0; i < parameters.size(); ++i) {
     auto index = at::arange(parameters[i].numel(), at::kDouble) + 100.0 * static_cast<double>(i);
     parameters[i].set_data(index.sin().view(parameters[i].sizes()) / 4);

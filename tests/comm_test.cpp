@@ -1,7 +1,7 @@
 // Every collective of every CPU backend, with inputs whose results are exact.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <atomic>
 #include <thread>

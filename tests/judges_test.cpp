@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "harness/conform/compare.h"
 #include "harness/conform/exchange.h"

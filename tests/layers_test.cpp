@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include <barrier>
 #include <bit>

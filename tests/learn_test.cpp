@@ -1,7 +1,7 @@
 // The drawn digits ask for more than a linear model, and a model with a hidden layer can learn them. In small:
 // tests/learn.cpp trains on all 60,000 rows.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "tests/training.h"
 

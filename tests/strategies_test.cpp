@@ -1,6 +1,6 @@
 // The built-in strategies against each other on a small model; what each promises in full is the conformance suite's.
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 

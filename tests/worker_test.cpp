@@ -3,7 +3,7 @@
 #include <set>
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "harness/worker/fingerprint.h"
 #include "harness/worker/step_source.h"

@@ -1,6 +1,7 @@
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/functional.h>
+#include <torch/optim/adam.h>
 
 #include <thread>
 

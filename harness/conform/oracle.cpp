@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include <ATen/autocast_mode.h>
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include "harness/conform/evidence.h"
 

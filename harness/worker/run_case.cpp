@@ -3,6 +3,7 @@
 #include <map>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include "harness/worker/fingerprint.h"
 #include "harness/worker/memory.h"

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <sched.h>
 #include <unistd.h>

@@ -2,7 +2,8 @@
 // ratios hold on a noisy machine. World 2, or DPBENCH_MICRO_WORLD. Times are rank 0's, medians of one thread a rank.
 #include <benchmark/benchmark.h>
 #include <sys/wait.h>
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>

@@ -1,0 +1,48 @@
+// What the built-in strategies have in common: one replica that counts, and the optimizer that steps it.
+#pragma once
+
+#include <optional>
+
+#include "strategies/optimizer.h"
+#include "strategies/replica.h"
+
+namespace dpbench {
+
+class TrainedStrategy : public Strategy {
+ public:
+  at::Tensor forward(const Batch& mine) override { return main_->evaluate(mine); }
+  NamedTensors parameters() override { return main_->parameters(); }
+  NamedTensors gradients() override { return main_->gradients(); }
+  NamedTensors buffers() override { return main_->buffers(); }
+  NamedTensors state() override { return optimizer_->state(); }
+
+ protected:
+  explicit TrainedStrategy(const Setup& setup) : workload_(setup.workload), clip_norm_(setup.clip_norm) {}
+
+  // Once in the constructor, when the replica has the values it starts from.
+  void train(const Replica& main) {
+    main_ = &main;
+    optimizer_.emplace(workload_.optimizer(), main.trainable());
+  }
+
+  // The loss of one of `micros` micro-batches.
+  at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, size_t micros) const {
+    const at::Tensor loss = workload_.loss(output, target);
+    return micros > 1 ? loss / static_cast<double>(micros) : loss;
+  }
+
+  void apply_gradients(Phases& phases) {
+    phases.enter(Phase::optimizer);
+    if (clip_norm_) clip_gradients(main_->trainable(), *clip_norm_);
+    optimizer_->step();
+  }
+
+  const Workload& workload_;
+
+ private:
+  std::optional<double> clip_norm_;
+  const Replica* main_ = nullptr;
+  std::optional<Optimizer> optimizer_;
+};
+
+}  // namespace dpbench
