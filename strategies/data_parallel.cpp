@@ -29,30 +29,41 @@ std::vector<at::Tensor> state_of(const Replica& replica) {
   return unique;
 }
 
-// A replica whose state and gradients each lie in one buffer per dtype.
+// A replica whose state lies in one buffer per dtype; its gradients too while NCCL sums them.
 struct FlatReplica {
   FlatReplica(const Setup& setup, at::Device device)
-      : replica(setup.workload, device, setup.dtype, setup.init_seed, setup.step_seed),
-        state(state_of(replica)),
-        gradients(tensors_of(replica.trainable())) {
+      : replica(setup.workload, device, setup.dtype, setup.init_seed, setup.step_seed), state(state_of(replica)) {
     state.adopt(state_of(replica));
   }
 
-  // The first backward pass makes gradients of its own: from then on they live in the flat buffer.
-  void adopt_gradients() {
-    const at::NoGradGuard no_grad;
+  // Where there is none, zeros: the sum wants every place filled.
+  void pack_gradients() {
+    if (!gradients) gradients.emplace(tensors_of(replica.trainable()));
     for (size_t i = 0; i < replica.trainable().size(); ++i) {
-      at::Tensor& gradient = replica.trainable()[i].tensor.mutable_grad();
-      at::Tensor place = gradients.views()[i];
-      if (!gradient.defined() || gradient.is_alias_of(place)) continue;
-      place.copy_(gradient);
-      gradient = place;
+      at::Tensor place = gradients->views()[i];
+      const at::Tensor& gradient = gradient_of(i);
+      gradient.defined() ? place.copy_(gradient, /*non_blocking=*/true) : place.zero_();
     }
   }
 
+  at::Tensor& gradient_of(size_t parameter) const { return replica.trainable()[parameter].tensor.mutable_grad(); }
+
   Replica replica;
-  Flat state, gradients;
+  Flat state;
+  std::optional<Flat> gradients;
 };
+
+// Adds elements from .. to - 1 of `other`, in the order they have in memory, to those of `mine`.
+void add_range(const at::Tensor& mine, const at::Tensor& other, int64_t from, int64_t to) {
+  if (mine.strides() != other.strides() || !mine.is_non_overlapping_and_dense()) {
+    if (from == 0) mine.add_(other.to(mine.device()));
+    return;
+  }
+  const auto range = [&](const at::Tensor& tensor) {
+    return tensor.as_strided({to - from}, {1}, tensor.storage_offset() + from);
+  };
+  range(mine).add_(range(other).to(mine.device()));
+}
 
 // NCCL wants a device for each replica; without it, or for virtual devices, replicas copy and add for themselves.
 const ReplicaLink* link_between(const std::vector<at::Device>& devices) {
@@ -64,9 +75,28 @@ const ReplicaLink* link_between(const std::vector<at::Device>& devices) {
   return devices.size() > 1 ? nccl_replica_link() : nullptr;
 }
 
-Batch piece_of(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& ids, size_t i) {
-  return {inputs[i], {}, ids[i]};
-}
+// A global batch cut for the replicas as torch.chunk cuts it. Rows that did not come with it are got by each replica.
+struct Pieces {
+  Pieces(const Workload& workload, const Batch& batch, int64_t count) : workload(workload), ids(batch.ids.chunk(count)) {
+    if (batch.input.defined()) {
+      inputs = batch.input.chunk(count);
+      targets = {batch.target};
+    } else {
+      targets.resize(ids.size());
+    }
+  }
+
+  Batch take(size_t i) {
+    if (!inputs.empty()) return {inputs[i], {}, ids[i]};
+    Batch mine = workload.batch(ids[i]);
+    targets[i] = mine.target;
+    return mine;
+  }
+  at::Tensor target() const { return targets.size() == 1 ? targets[0] : at::cat(targets); }
+
+  const Workload& workload;
+  std::vector<at::Tensor> ids, inputs, targets;
+};
 
 class DataParallel : public TrainedStrategy {
  public:
@@ -94,33 +124,32 @@ class DataParallel : public TrainedStrategy {
   // One forward and backward pass of all replicas; returns how many had rows.
   int run(StepResult& result, int64_t step, const Batch& batch, size_t micros, bool first, Phases& phases) {
     phases.enter(Phase::scatter);
-    const auto pieces = static_cast<int64_t>(replicas_.size());
-    const auto inputs = batch.input.chunk(pieces), ids = batch.ids.chunk(pieces);
-    const int active = static_cast<int>(inputs.size());
-    std::vector<at::Tensor> outputs(inputs.size());
+    const auto count = static_cast<int64_t>(replicas_.size());
+    Pieces pieces(workload_, batch, count);
+    const int active = static_cast<int>(pieces.ids.size());
+    std::vector<at::Tensor> outputs(pieces.ids.size());
     if (link_) broadcast_state();
     phases.enter(Phase::forward);
-    threads_.run(static_cast<int>(pieces), [&](int i) {
+    threads_.run(static_cast<int>(count), [&](int i) {
       const auto index = static_cast<size_t>(i);
       FlatReplica& mine = *replicas_[index];
-      if (first) mine.gradients.zero();
+      if (first) mine.replica.clear_gradients();
       if (i >= active) return;
       if (i > 0 && !link_) mine.state.copy_from(replicas_[0]->state);
-      outputs[index] = mine.replica.forward(step, mine.replica.to_device(piece_of(inputs, ids, index)));
+      outputs[index] = mine.replica.forward(step, mine.replica.to_device(pieces.take(index)));
     });
     phases.enter(Phase::backward);
-    const auto slopes = loss_slopes(result, outputs, batch, micros);
+    const auto slopes = loss_slopes(result, outputs, pieces.target(), micros);
     threads_.run(active, [&](int i) {
       const auto index = static_cast<size_t>(i);
       torch::autograd::backward({outputs[index]}, {slopes[index].to(outputs[index].device())});
-      replicas_[index]->adopt_gradients();
     });
     return active;
   }
 
   // One loss on the gathered output; its slope by each replica's output is where the replicas' backward passes begin.
-  std::vector<at::Tensor> loss_slopes(StepResult& result, const std::vector<at::Tensor>& outputs, const Batch& batch,
-                                      size_t micros) {
+  std::vector<at::Tensor> loss_slopes(StepResult& result, const std::vector<at::Tensor>& outputs,
+                                      const at::Tensor& target, size_t micros) {
     std::vector<at::Tensor> gathered;
     std::vector<int64_t> rows;
     for (const at::Tensor& output : outputs) {
@@ -128,49 +157,73 @@ class DataParallel : public TrainedStrategy {
       rows.push_back(output.size(0));
     }
     at::Tensor output = at::cat(gathered).requires_grad_();
-    const at::Tensor loss = loss_of(output, main().to_device({{}, batch.target, {}}).target, micros);
+    const at::Tensor loss = loss_of(output, main().to_device({{}, target, {}}).target, micros);
     loss.backward();
     add_micro(result, output, loss);
     return output.grad().split_with_sizes(rows);
   }
 
-  // The buffers of one dtype, of every replica.
-  std::vector<at::Tensor> across(Flat FlatReplica::*part, size_t buffer) const {
-    std::vector<at::Tensor> buffers;
-    for (const auto& one : replicas_) buffers.push_back(((*one).*part).buffers()[buffer]);
-    return buffers;
-  }
-
   void broadcast_state() const {
     const at::NoGradGuard no_grad;
-    for (size_t i = 0; i < replicas_[0]->state.buffers().size(); ++i) link_->broadcast(across(&FlatReplica::state, i));
-  }
-
-  void reduce_by_link() const {
-    for (size_t i = 0; i < replicas_[0]->gradients.buffers().size(); ++i) {
-      auto buffers = across(&FlatReplica::gradients, i);
-      link_->reduce(buffers);
+    for (size_t i = 0; i < replicas_[0]->state.buffers().size(); ++i) {
+      std::vector<at::Tensor> buffers;
+      for (const auto& one : replicas_) buffers.push_back(one->state.buffers()[i]);
+      link_->broadcast(buffers);
     }
   }
 
-  // Every replica's thread sums a piece of all gradients, in replica order: the same bits in every run.
+  // The sum of all replicas' gradients, in replica 0.
   void reduce(int active) {
+    if (active == 1) return;
     const at::NoGradGuard no_grad;
-    std::vector<const Flat*> others;
-    for (int i = 1; i < active; ++i) others.push_back(&replicas_[static_cast<size_t>(i)]->gradients);
-    if (others.empty()) return;
-    if (link_)
-      reduce_by_link();  // a replica without rows adds zeros
-    else
-      threads_.run(active, [&](int i) { replicas_[0]->gradients.add_piece(others, i, active); });
-    for (size_t i = 0; i < main().trainable().size(); ++i)
-      if (used_by_any(i)) main().trainable()[i].tensor.mutable_grad() = replicas_[0]->gradients.views()[i];
+    if (link_) return reduce_by_link();
+    const std::vector<size_t> bases = first_with_gradient();
+    threads_.run(active, [&](int i) { add_piece(bases, i, active); });
   }
 
-  bool used_by_any(size_t parameter) const {
-    for (const auto& one : replicas_)
-      if (one->replica.trainable()[parameter].tensor.grad().defined()) return true;
-    return false;
+  void reduce_by_link() {
+    for (const auto& one : replicas_) one->pack_gradients();
+    for (size_t i = 0; i < replicas_[0]->gradients->buffers().size(); ++i) {
+      std::vector<at::Tensor> buffers;
+      for (const auto& one : replicas_) buffers.push_back(one->gradients->buffers()[i]);
+      link_->reduce(buffers);
+    }
+    for (size_t i = 0; i < main().trainable().size(); ++i)
+      if (used_by(i) < replicas_.size()) replicas_[0]->gradient_of(i) = replicas_[0]->gradients->views()[i];
+  }
+
+  // The first replica that has a gradient of this parameter; their number if none has.
+  size_t used_by(size_t parameter) const {
+    size_t replica = 0;
+    while (replica < replicas_.size() && !replicas_[replica]->gradient_of(parameter).defined()) ++replica;
+    return replica;
+  }
+
+  // Gives replica 0 the gradients that only others have, to add the rest to.
+  std::vector<size_t> first_with_gradient() const {
+    std::vector<size_t> bases;
+    for (size_t i = 0; i < main().trainable().size(); ++i) {
+      bases.push_back(used_by(i));
+      if (bases[i] > 0 && bases[i] < replicas_.size())
+        replicas_[0]->gradient_of(i) = replicas_[bases[i]]->gradient_of(i).to(main().device());
+    }
+    return bases;
+  }
+
+  // Every replica's thread sums an equal part of all elements, in replica order: the same bits in every run.
+  void add_piece(const std::vector<size_t>& bases, int part, int parts) const {
+    int64_t total = 0, begin = 0;
+    for (const Parameter& parameter : main().trainable()) total += parameter.tensor.numel();
+    const int64_t first = total * part / parts, last = total * (part + 1) / parts;
+    for (size_t i = 0; i < bases.size(); ++i) {
+      const int64_t numel = main().trainable()[i].tensor.numel();
+      const int64_t from = std::max<int64_t>(first - begin, 0), to = std::min(last - begin, numel);
+      begin += numel;
+      if (from >= to) continue;
+      for (size_t other = bases[i] + 1; other < replicas_.size(); ++other)
+        if (const at::Tensor& gradient = replicas_[other]->gradient_of(i); gradient.defined())
+          add_range(replicas_[0]->gradient_of(i), gradient, from, to);
+    }
   }
 
   std::vector<std::unique_ptr<FlatReplica>> replicas_;
@@ -184,6 +237,7 @@ const RegisterStrategy dp{
      .parallelism = Parallelism::replicas,
      .gradient = Gradient::gathered,
      .buffers = Buffers::first_replica,
+     .loads_rows = true,
      .make = make<DataParallel>}};
 
 }  // namespace

@@ -42,21 +42,8 @@ void Flat::adopt(const std::vector<at::Tensor>& tensors) {
   }
 }
 
-void Flat::zero() {
-  for (at::Tensor& buffer : buffers_) buffer.zero_();
-}
-
 void Flat::copy_from(const Flat& other) {
   for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(other.buffers_[i], /*non_blocking=*/true);
-}
-
-void Flat::add_piece(const std::vector<const Flat*>& others, int part, int parts) {
-  for (size_t i = 0; i < buffers_.size(); ++i) {
-    const int64_t numel = buffers_[i].numel();
-    const int64_t from = numel * part / parts, count = numel * (part + 1) / parts - from;
-    at::Tensor mine = buffers_[i].narrow(0, from, count);
-    for (const Flat* other : others) mine.add_(other->buffers_[i].narrow(0, from, count).to(mine.device()));
-  }
 }
 
 }  // namespace dpbench

@@ -17,10 +17,7 @@ class Flat {
 
   const std::vector<at::Tensor>& views() const { return views_; }
   const std::vector<at::Tensor>& buffers() const { return buffers_; }
-  void zero();
   void copy_from(const Flat& other);
-  // Adds piece `part` of `parts` of the others, in their order.
-  void add_piece(const std::vector<const Flat*>& others, int part, int parts);
 
  private:
   std::vector<at::Tensor> buffers_, views_;

@@ -84,6 +84,8 @@ struct StrategyInfo {
   Gradient gradient = Gradient::mean_of_means;
   Buffers buffers = Buffers::rank0;
   bool cpu = true, cuda = true;  // where it can run
+  // A batch may come with its ids alone: the strategy gets the rows itself, each device its own at the same time.
+  bool loads_rows = false;
   std::vector<ParamInfo> params = {};
   std::function<std::unique_ptr<Strategy>(const Setup&)> make = {};
 };

@@ -93,6 +93,8 @@ struct Arm {
   As as;
 };
 
+void PrintTo(const Arm& arm, std::ostream* out) { *out << arm.backend; }
+
 class Mixed : public ::testing::TestWithParam<Arm> {
  protected:
   Team team() const { return {.backend = GetParam().backend, .as = GetParam().as, .world = kWorld}; }

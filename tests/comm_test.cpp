@@ -66,6 +66,8 @@ struct Arm {
   int per_host = 0;
 };
 
+void PrintTo(const Arm& arm, std::ostream* out) { *out << arm.backend << ' ' << arm.world; }
+
 std::string name_of(const ::testing::TestParamInfo<Arm>& info) {
   const Arm& arm = info.param;
   return c10::str(arm.backend, arm.as == As::threads ? "Threads" : "Processes", arm.world,

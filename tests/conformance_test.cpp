@@ -13,6 +13,8 @@ struct Case {
   int world;
 };
 
+void PrintTo(const Case& one, std::ostream* out) { *out << one.strategy << ' ' << one.workload << ' ' << one.world; }
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const auto& strategy : strategy_registry().all())

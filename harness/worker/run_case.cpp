@@ -40,7 +40,7 @@ RankRecord run_case(const CaseSpec& spec, const Sampling& sampling, const Group&
                     const std::string& shared_dir) {
   const StrategyInfo& info = strategy_registry().at(spec.strategy);
   const auto workload = workload_of(spec, shared_dir);
-  StepSource source(*workload, spec, info.parallelism, group.rank());
+  StepSource source(*workload, spec, info, group.rank());
   forget_peak_memory();
   const auto strategy = info.make(setup_of(spec, info, *workload, group));
   pulse.beat();

@@ -14,9 +14,9 @@ at::Tensor share(const at::Tensor& rows, int world, int rank) { return rows.slic
 
 }  // namespace
 
-StepSource::StepSource(const Workload& workload, const CaseSpec& spec, Parallelism parallelism, int rank)
-    : workload_(workload) {
-  const bool ranks = parallelism == Parallelism::ranks;
+StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const StrategyInfo& strategy, int rank)
+    : workload_(workload), ids_alone_(strategy.loads_rows) {
+  const bool ranks = strategy.parallelism == Parallelism::ranks;
   const int64_t samples = workload.samples(), batch = spec.global_batch();
   const int64_t least = (ranks ? spec.world : 1) * spec.accumulate;  // a row for every micro-batch of every rank
   if (batch > samples)
@@ -57,7 +57,12 @@ std::vector<Batch> StepSource::load(const std::vector<at::Tensor>& micros) const
 std::span<const Batch> StepSource::at(int64_t step) {
   const auto index = static_cast<size_t>(step % steps_per_epoch());
   if (!cut_.empty()) return cut_[index];
-  current_ = load(ids_[index]);
+  if (!ids_alone_) {
+    current_ = load(ids_[index]);
+    return current_;
+  }
+  current_.clear();
+  for (const at::Tensor& ids : ids_[index]) current_.push_back({{}, {}, ids});
   return current_;
 }
 

@@ -12,7 +12,7 @@ namespace dpbench {
 class StepSource {
  public:
   // Throws UsageError when the batch does not fit the data or the world.
-  StepSource(const Workload& workload, const CaseSpec& spec, Parallelism parallelism, int rank);
+  StepSource(const Workload& workload, const CaseSpec& spec, const StrategyInfo& strategy, int rank);
 
   int64_t steps_per_epoch() const { return static_cast<int64_t>(ids_.size()); }
   // Makes the rows of these steps quick to get. Never timed.
@@ -26,6 +26,7 @@ class StepSource {
   std::vector<Batch> load(const std::vector<at::Tensor>& micros) const;
 
   const Workload& workload_;
+  bool ids_alone_;  // the strategy gets the rows itself
   std::vector<std::vector<at::Tensor>> ids_;  // of each step of an epoch, of each of its micro-batches
   std::vector<int64_t> global_rows_;
   std::vector<std::vector<Batch>> cut_;       // a small epoch is cut once and kept
