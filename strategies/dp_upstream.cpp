@@ -83,12 +83,13 @@ class DpUpstream : public TrainedStrategy {
     add_micro(result, output, loss);
   }
 
-  // Upstream's sum over replicas cannot take a gradient that one of them does not have.
+  // Upstream's sum over replicas cannot take a gradient that one of them does not have, and says so in two ways.
   static void backward(const at::Tensor& loss) {
     try {
       loss.backward();
     } catch (const c10::Error& error) {
-      if (!std::string_view(error.what_without_backtrace()).starts_with("All inputs of ReduceAdd")) throw;
+      const std::string_view what = error.what_without_backtrace();
+      if (!what.starts_with("All inputs of ReduceAdd") && !what.starts_with("tensor does not have a device")) throw;
       throw Unavailable("dp-upstream: upstream's ReduceAdd needs every replica to use every parameter");
     }
   }
