@@ -1,4 +1,4 @@
-// A workload whose models are changed after they are made: other buffers on each rank, or the state of an earlier run.
+// A workload whose models are changed after they are made: other buffers on each rank.
 #pragma once
 
 #include <functional>

@@ -32,20 +32,6 @@ void unsettle_buffers(Model& model, int rank) {
     if (item.value().is_floating_point()) item.value().mul_(1 + 0.25 * rank).add_(0.125 * rank);
 }
 
-void put_back(Model& model, const Evidence& before) {
-  const at::NoGradGuard no_grad;
-  const auto& last = before.steps.back();
-  const auto fill = [](auto mine, const NamedTensors& saved) {
-    for (auto& item : mine)
-      if (const at::Tensor* value = find(saved, item.key())) {
-        if (item.value().is_floating_point()) item.value().set_data(item.value().to(value->scalar_type()));
-        item.value().copy_(*value);
-      }
-  };
-  fill(model.named_parameters(), last.parameters);
-  fill(model.named_buffers(), last.buffers);
-}
-
 class Driver {
  public:
   Driver(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm)
@@ -109,12 +95,12 @@ class Driver {
     evidence_.parameters = snapshot(strategy->parameters());
     evidence_.buffers = snapshot(strategy->buffers());
     evidence_.state = snapshot(strategy->state());
-    std::optional<AlteredWorkload> resumed;
     for (int64_t step = 0; step < scenario_.steps; ++step) {
       if (scenario_.reload && step == 2) {
         strategy.reset();
-        resumed.emplace(bench_.workload, [&](Model& model) { put_back(model, evidence_); });
-        strategy = make(*resumed);
+        strategy = make(workload);
+        const StepEvidence& last = evidence_.steps.back();
+        strategy->load({last.parameters, last.buffers, last.state});
       }
       one_step(*strategy, step);
     }

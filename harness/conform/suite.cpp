@@ -121,8 +121,6 @@ class Suite {
 
   std::optional<std::string> not_possible(const Scenario& scenario) const {
     if (scenario.smooth && !has_twin()) return "the workload has no smooth twin";
-    if (scenario.reload && workload_->optimizer().kind != OptimizerSpec::Kind::sgd)
-      return "the interface cannot put an optimizer's state back";
     if (scenario.rows == Split::few && request_.strategy.parallelism == Parallelism::ranks && !declares("join"))
       return request_.strategy.name + " has no parameter join: every rank must have rows";
     return {};
@@ -145,7 +143,7 @@ class Suite {
 
   std::vector<Evidence> driven(const Bench& bench, const Scenario& scenario, std::optional<double> clip) {
     const Evidence mine = drive(bench, scenario, clip);
-    if (request_.dump) request_.dump(mine, scenario);
+    if (request_.dump) request_.dump(bench, scenario, mine);
     if (bench.layout.owners() == 1) return {mine};
     return gather_evidence(*request_.store, "evidence/" + std::to_string(exchanges_++), request_.rank,
                            bench.layout.owners(), mine);

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <map>
 
 #include "harness/front/commands.h"
@@ -17,6 +18,7 @@
 #include "workloads/error.h"
 
 namespace dpbench {
+namespace fs = std::filesystem;
 namespace {
 
 Json check_message(const Options& options) {
@@ -24,7 +26,8 @@ Json check_message(const Options& options) {
   return {{"do", "check"},
           {"filter", checking.filter},
           {"seeds", checking.seeds},
-          {"form", checking.long_form ? "long" : "short"}};
+          {"form", checking.long_form ? "long" : "short"},
+          {"dump", checking.dump.empty() ? "" : fs::absolute(checking.dump).string()}};
 }
 
 std::string number(std::optional<double> value) {
@@ -80,6 +83,17 @@ Fd junit_file(const std::string& path) {
   return file;
 }
 
+// Made before anything runs, and never mixed with an older dump.
+void make_dump_directory(const std::string& path) {
+  if (path.empty()) return;
+  const std::string named = "--dump '" + one_line(path, 200) + "'";
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error || !fs::is_directory(path)) throw UsageError(named + ": " + (error ? error.message() : "is not a directory"));
+  if (!fs::is_empty(path)) throw UsageError(named + " is not empty; name a new directory");
+  if (::access(path.c_str(), W_OK) != 0) throw UsageError(named + ": " + std::strerror(errno));
+}
+
 bool write_all(const Fd& file, const std::string& text) {
   for (size_t done = 0; done < text.size();) {
     const ssize_t wrote = ::write(file.get(), text.data() + done, text.size() - done);
@@ -111,6 +125,7 @@ Ending ending_of_checks(const Report& report, const SessionEnding& ended) {
 int check_prepared(const Prepared& prepared) {
   const Options& options = prepared.options;
   const Fd junit = junit_file(options.checking.junit);
+  make_dump_directory(options.checking.dump);
   Report report = new_report(prepared);
   ProgressLine progress(progress_style(options, ::isatty(STDERR_FILENO), std::getenv("TERM")), options.verbose,
                         static_cast<int>(prepared.plan.cases.size()), monotonic_seconds());

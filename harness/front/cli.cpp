@@ -135,6 +135,7 @@ void add_checking(CLI::App& app, Options& o) {
   put(app.add_option("--seeds", o.checking.seeds, "different seeds of every check [1]")->check(between(1, 10000)), "N");
   put(app.add_flag("--long", o.checking.long_form, "the long form: more steps, shapes and worlds"), "");
   put(app.add_option("--junit", o.checking.junit, "also write the results as JUnit XML"), "FILE");
+  put(app.add_option("--dump", o.checking.dump, "write weights, batches, gradients and outputs as safetensors"), "DIR");
 }
 
 void add_config(CLI::App& app, Options&) {

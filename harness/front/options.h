@@ -37,6 +37,7 @@ struct CheckOptions {
   bool long_form = false;
   std::string filter;  // on the names of checks
   std::string junit;
+  std::string dump;  // directory for weights, batches, gradients and outputs
 };
 
 // compare, export, report, validate: reports that are there already.

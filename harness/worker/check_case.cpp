@@ -3,6 +3,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "harness/conform/suite.h"
+#include "harness/worker/dump.h"
 #include "harness/worker/run_case.h"
 
 namespace dpbench {
@@ -14,18 +15,23 @@ std::vector<CheckRow> check_case(const CaseSpec& spec, const CheckOptions& optio
   static int calls = 0;  // the same on every rank: each call has keys of its own
   const std::string prefix = "check" + std::to_string(calls++);
   const WorkloadOptions workload{.scale = spec.scale, .data_dir = spec.data_dir, .shared_dir = shared_dir};
-  std::vector<CheckRow> rows;
+  Rows rows;  // one for each check: the worst of all seeds
+  std::optional<Dump> dump;
+  if (!options.dump.empty()) dump.emplace(options.dump, spec, group.rank());
   for (int seed = 0; seed < options.seeds; ++seed) {
     c10::intrusive_ptr<c10d::Store> store;
     if (ranks) store = c10::make_intrusive<c10d::PrefixStore>(prefix + "." + std::to_string(seed), group.store());
     const CheckRequest request{strategy, workload_registry().at(spec.workload), workload, group.rank(), spec.world, store,
                                group.process_group(), group.devices(ranks ? 1 : spec.world, spec.oversubscribe),
                                dtype_of(spec.dtype), spec.params, spec.seed + static_cast<uint64_t>(seed),
-                               options.long_form, options.filter, /*dump=*/{}};
-    const auto found = run_checks(request);
-    rows.insert(rows.end(), found.begin(), found.end());
+                               options.long_form, options.filter,
+                               dump ? [&](const Bench& bench, const Scenario& scenario, const Evidence& evidence) {
+                                 dump->add(bench, scenario, evidence);
+                               } : decltype(CheckRequest::dump)()};
+    for (const CheckRow& row : run_checks(request)) rows.add(row);
   }
-  return rows;
+  if (dump) dump->finish();
+  return rows.all();
 }
 
 }  // namespace dpbench

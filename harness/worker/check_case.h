@@ -13,6 +13,7 @@ struct CheckOptions {
   std::string filter = {};  // extended regular expression on check names; empty: all
   int seeds = 1;
   bool long_form = false;
+  std::string dump = {};    // directory for what every rank saw; empty: nothing is written
 };
 
 // What a case must pass before its speed counts, cheap enough to stand before every timing.

@@ -99,7 +99,8 @@ class Session {
   static CheckOptions asked(const Json& command) {
     return {.filter = command.value("filter", ""),
             .seeds = command.value("seeds", 1),
-            .long_form = command.value("form", "short") == "long"};
+            .long_form = command.value("form", "short") == "long",
+            .dump = command.value("dump", "")};
   }
 
   static Json rows_of(const std::vector<CheckRow>& rows) {

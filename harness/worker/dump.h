@@ -1,0 +1,28 @@
+// What a case's ranks saw, as files that any other framework can compare itself with: safetensors, and an index of them.
+#pragma once
+
+#include <string>
+
+#include "harness/conform/drive.h"
+#include "harness/report/case.h"
+#include "harness/report/protocol.h"
+
+namespace dpbench {
+
+class Dump {
+ public:
+  Dump(std::string directory, const CaseSpec& spec, int rank);
+
+  // A file for every step of this rank. A scenario that is run twice is written once.
+  void add(const Bench& bench, const Scenario& scenario, const Evidence& evidence);
+  // Rank 0 adds the case's files, those of all ranks, to the directory's index.json. Once, after every rank is done.
+  void finish();
+
+ private:
+  std::string directory_;
+  const CaseSpec& spec_;
+  int rank_;
+  Json files_ = Json::array();
+};
+
+}  // namespace dpbench

@@ -1,0 +1,89 @@
+"""`dpbench check --dump`: whole, and true by hand: the gradients of random-linear from its dumped weights and rows, in plain Python.
+
+usage: dump_test.py DPBENCH
+"""
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+DPBENCH = os.path.abspath(sys.argv.pop(1))
+FORMATS = {"F64": "d", "F32": "f", "I64": "q"}
+
+
+def dump(directory, *flags):
+    return subprocess.run([DPBENCH, "check", "--strategy", "ddp", "--workload", "random-linear", "--cpus", "3", "--backend", "shm",
+                           "--dump", directory, "-q", "-o", "none", *flags], capture_output=True, text=True, timeout=120)
+
+
+def tensors_of(path):
+    """name -> flat list of numbers, read by the format's definition alone."""
+    with open(path, "rb") as file:
+        data = file.read()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + length])
+    found = {}
+    for name, entry in header.items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        found[name] = list(struct.unpack(f"<{(end - begin) // struct.calcsize(FORMATS[entry['dtype']])}{FORMATS[entry['dtype']]}",
+                                         data[8 + length + begin:8 + length + end]))
+    return found
+
+
+def mean_gradients(seen):
+    """Of the mean squared error of Linear(5, 2) over this rank's rows, by weight and by bias."""
+    weight, bias = seen["parameters.fc.weight"], seen["parameters.fc.bias"]
+    rows, by_weight, by_bias = len(seen["batch.0.ids"]), [0.0] * 10, [0.0] * 2
+    for row in range(rows):
+        x, y = seen["batch.0.input"][5 * row:5 * row + 5], seen["batch.0.target"][2 * row:2 * row + 2]
+        for out in range(2):
+            slope = 2 * (sum(weight[5 * out + i] * x[i] for i in range(5)) + bias[out] - y[out]) / (2 * rows)
+            by_bias[out] += slope
+            for i in range(5):
+                by_weight[5 * out + i] += slope * x[i]
+    return by_weight + by_bias
+
+
+class Dump(unittest.TestCase):
+    def test_gradients_by_hand(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            target = os.path.join(scratch, "dump")
+            done = dump(target, "--filter", "^gradient-(meaning|uneven)$")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(os.path.join(target, "index.json"), encoding="utf-8") as file:
+                entries = json.load(file)["files"]
+            on_disk = {os.path.relpath(os.path.join(folder, name), target) for folder, _, names in os.walk(target)
+                       for name in names if name.endswith(".safetensors")}
+            self.assertEqual({entry["file"] for entry in entries}, on_disk)
+            steps = {}
+            for entry in entries:
+                if entry["dtype"] == "f64":
+                    steps.setdefault((entry["scenario"], entry["step"]), []).append(entry)
+            self.assertEqual(set(steps), {(scenario, step) for scenario in ("even", "uneven") for step in range(3)})
+            for ranks in steps.values():
+                self.assertEqual([entry["rank"] for entry in ranks], [0, 1, 2])
+                seen = [tensors_of(os.path.join(target, entry["file"])) for entry in ranks]
+                expected = [sum(parts) / 3 for parts in zip(*map(mean_gradients, seen))]
+                for one in seen:
+                    for found, wanted in zip(one["gradients.fc.weight"] + one["gradients.fc.bias"], expected):
+                        self.assertAlmostEqual(found, wanted, delta=1e-12)
+
+    def test_refuses_what_it_would_spoil(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            with open(os.path.join(scratch, "mine"), "w", encoding="utf-8") as file:
+                file.write("x")
+            for directory, why in ((scratch, "is not empty"), (os.path.join(scratch, "mine"), "")):
+                done = dump(directory)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("--dump '" + directory, done.stderr)
+                self.assertIn(why, done.stderr)
+            self.assertEqual(os.listdir(scratch), ["mine"])
+
+
+if __name__ == "__main__":
+    unittest.main()
