@@ -136,6 +136,11 @@ class Reference : public Strategy {
     const at::NoGradGuard no_grad;
     return run_.parts.evaluate(run_, mine);
   }
+  void load(const Snapshot& snapshot) override {
+    Snapshot loaded = snapshot;
+    run_.parts.before_load(run_, loaded);
+    Strategy::load(loaded);
+  }
   NamedTensors parameters() override { return named(run_.model->named_parameters()); }
   NamedTensors buffers() override { return named(run_.model->named_buffers()); }
   NamedTensors gradients() override { return run_.parts.reported_gradients(run_); }
@@ -187,7 +192,8 @@ Parts right_parts() {
           .update = update,
           .report = [](Run&, StepResult&) {},
           .evaluate = evaluate,
-          .reported_gradients = reported_gradients};
+          .reported_gradients = reported_gradients,
+          .before_load = [](Run&, Snapshot&) {}};
 }
 
 Run::Run(const Setup& setup, Parts its_parts)

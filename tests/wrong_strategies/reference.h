@@ -26,6 +26,7 @@ struct Parts {
   std::function<void(Run&, StepResult&)> report;
   std::function<at::Tensor(Run&, const Batch&)> evaluate;
   std::function<NamedTensors(Run&)> reported_gradients;
+  std::function<void(Run&, Snapshot&)> before_load;             // what it goes on from
 };
 Parts right_parts();
 

@@ -37,6 +37,14 @@ std::function<StrategyInfo()> updating(const Update& update) {
   });
 }
 
+std::function<StrategyInfo()> resuming_without(NamedTensors Snapshot::*part) {
+  return with([part](Parts& parts) {
+    parts.before_load = [part](Run&, Snapshot& snapshot) {
+      for (auto& [name, tensor] : snapshot.*part) tensor = at::zeros_like(tensor);
+    };
+  });
+}
+
 void plain_sgd(Run& run, double rate) {
   for (size_t i = 0; i < run.leaves.size(); ++i)
     if (run.gradients[i].defined()) run.leaves[i].sub_(run.gradients[i] * rate);
@@ -66,6 +74,9 @@ void counters_become_numbers(Parts& parts) {
 std::vector<Mutant> state_mutants() {
   const std::string norm = "probe-batch-norm", adam = "probe-mlp";
   return {
+      {"resumed-without-its-weights", "reload-midway", "", resuming_without(&Snapshot::parameters)},
+      {"resumed-without-its-buffers", "buffers", "", resuming_without(&Snapshot::buffers), norm},
+      {"resumed-without-its-optimizer-state", "optimizer-replay", "", resuming_without(&Snapshot::state), adam},
       {"weights-not-broadcast", "initial-broadcast", "not broadcast", with([](Parts& p) { p.start = broadcast_buffers; })},
       {"last-weight-not-broadcast", "initial-broadcast", "b2", with([](Parts& p) { p.start = broadcast_all_but_the_last; })},
       {"weights-averaged-at-the-start", "initial-broadcast", "", with([](Parts& p) { p.start = average_of_all; })},

@@ -1,4 +1,6 @@
 // Mistakes around a step: which rows, how often, what is zeroed, clipped, reported.
+#include <algorithm>
+
 #include <ATen/ATen.h>
 
 #include "tests/wrong_strategies/mutant.h"
@@ -154,6 +156,29 @@ std::vector<Mutant> step_mutants() {
            at::Tensor flag = at::ones({1});
            run.all_reduce(flag);
            return right(run, batch);
+         };
+       })},
+      {"dropout-of-each-rank-its-own", "gradient-meaning", "",
+       with([](Parts& p) {
+         p.start = [right = p.start](Run& run) {
+           right(run);
+           run.step_seed += static_cast<uint64_t>(run.rank);
+         };
+       }),
+       "convnet"},
+      {"the-same-dropout-every-step", "gradient-meaning", "",
+       with([](Parts& p) {
+         p.rows = [right = p.rows](Run& run, const Batch& batch) {
+           run.step = 0;
+           return right(run, batch);
+         };
+       }),
+       "convnet"},
+      {"buckets-in-another-order-on-one-rank", "run-completes", "", with([](Parts& p) {
+         p.buckets = [right = p.buckets](Run& run) {
+           auto buckets = right(run);
+           if (run.rank == 1) std::reverse(buckets.begin(), buckets.end());
+           return buckets;
          };
        })},
       {"another-gradient-reported", "optimizer-replay", "another gradient",
