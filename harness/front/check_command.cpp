@@ -53,6 +53,29 @@ std::vector<Cells> rows_of(const Report& report) {
   return rows;
 }
 
+// A case, its checks one a line, and below them what was expected and found where one failed.
+std::string section_of(const CaseRecord& record) {
+  std::string text = record.spec.id + "\n", below;
+  std::vector<Cells> rows = {{"", "CHECK", "STATUS", "ERROR", "BOUND", "COMPARED"}};
+  for (const auto& row : record.checks) {
+    rows.push_back({"", one_line(row.name, 60), row.status, number(row.error), number(row.bound),
+                    one_line(row.compared + (row.status == "skipped" ? ": " + row.detail : ""), 200)});
+    if (row.status == "failed")
+      below += "  " + row.name + ": " + one_line(row.detail, 400) + "\n" +
+               (row.likely.empty() ? "" : "    looks like: " + one_line(row.likely, 300) + "\n");
+  }
+  if (rows.size() > 1) text += aligned(rows, {false, false, false, true, true, false});
+  if (record.status == "failed" || record.status == "skipped")
+    below += "  " + record.status + ": " + one_line(record.reason, 400) + "\n";
+  return text + below;
+}
+
+std::string table_of(const Report& report) {
+  std::string text;
+  for (const auto& record : report.cases) text += (text.empty() ? "" : "\n") + section_of(record);
+  return text;
+}
+
 int count(const Report& report, const std::string& status) {
   int found = 0;
   for (const auto& record : report.cases)
@@ -72,7 +95,7 @@ std::string output_of(const Report& report, const Options& options) {
   if (options.output == "csv") return as_csv(rows_of(report));
   if (options.output == "markdown") return as_markdown(rows_of(report));
   if (options.output == "none") return "";
-  return aligned(rows_of(report), {false, false, false, true, true, false, false});
+  return table_of(report);
 }
 
 // Opened before anything runs: a path that cannot be written is found now.
