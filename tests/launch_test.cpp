@@ -72,6 +72,14 @@ TEST(CaseWatch, AnEchoAloneIsReportedAfterTheGrace) {
   expect_says(watch.verdict(1.31)->reason, {"rank 1", "timeout in the store"});
 }
 
+TEST(CaseWatch, AnExitExplainsThoseWhoWaitedForIt) {
+  CaseWatch watch = watch_of(2);
+  watch.on_line(0, R"({"event": "failed", "case": "c", "rank": 0, "kind": "failure",
+                       "reason": "rank 1 (pid 9) died while rank 0 (pid 8) waited in #3 allreduce"})", 1.0);
+  watch.on_death(1, 7 << 8, 1.1);
+  expect_says(watch.verdict(2.0)->reason, {"rank 1 ended with exit code 7"});
+}
+
 TEST(CaseWatch, ADiagnosisOutweighsTheAbortThatFollowsIt) {
   CaseWatch watch = watch_of(2);
   watch.on_death(0, killed_by(SIGABRT), 1.0);

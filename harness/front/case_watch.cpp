@@ -20,8 +20,9 @@ constexpr size_t kReasonLength = 2000;
 
 // What a rank says when another one is gone: never the cause.
 bool sounds_like_an_echo(const std::string& reason) {
-  constexpr std::array<const char*, 7> kPhrases = {
-      "onnection reset", "onnection closed", "onnection refused", "roken pipe", "imed out", "imeout", " peer"};
+  constexpr std::array<const char*, 9> kPhrases = {
+      "onnection reset", "onnection closed", "onnection refused", "roken pipe", "imed out", "imeout", " peer",
+      ") died while ",   " waited in vain "};  // the last two are our own shm's
   return std::any_of(kPhrases.begin(), kPhrases.end(),
                      [&](const char* phrase) { return reason.find(phrase) != std::string::npos; });
 }

@@ -5,6 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -23,7 +27,22 @@ Pulse::Pulse(const std::string& file, int rank) {
   mine_ = static_cast<Progress*>(mapping_) + rank;
 }
 
+void Pulse::follow(std::function<uint64_t()> collectives) {
+  follower_ = std::jthread([this, collectives = std::move(collectives)](std::stop_token stop) {
+    constexpr auto interval = std::chrono::milliseconds(50);
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    std::unique_lock lock(mutex);
+    for (uint64_t known = 0; !wake.wait_for(lock, stop, interval, [] { return false; }) && !stop.stop_requested();) {
+      const uint64_t now = collectives();
+      mine_->beat.fetch_add(static_cast<int64_t>(now - known), std::memory_order_relaxed);
+      known = now;
+    }
+  });
+}
+
 Pulse::~Pulse() {
+  follower_ = {};
   if (mapping_) munmap(mapping_, bytes_);
 }
 

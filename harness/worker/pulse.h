@@ -1,7 +1,9 @@
 // This rank's sign of life: a page shared with the front, which names whoever stops moving.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <thread>
 
 #include "harness/report/protocol.h"
 
@@ -16,6 +18,9 @@ class Pulse {
   Pulse& operator=(const Pulse&) = delete;
 
   void step() { mine_->step.fetch_add(1, std::memory_order_relaxed); }
+  // Beats whenever this number has grown, from a thread of its own: so a rank that waits in a collective is told from the
+  // one that never entered it.
+  void follow(std::function<uint64_t()> collectives);
   void beat() { mine_->beat.fetch_add(1, std::memory_order_relaxed); }
 
  private:
@@ -23,6 +28,7 @@ class Pulse {
   size_t bytes_ = 0;
   Progress nowhere_;
   Progress* mine_ = &nowhere_;
+  std::jthread follower_;  // last: it ends before what it writes to goes
 };
 
 }  // namespace dpbench

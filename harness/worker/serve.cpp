@@ -68,6 +68,8 @@ class Session {
       at::set_num_threads(variables_.threads);
       for (const std::string& plugin : variables_.plugins) load_plugin(plugin);
       group_.emplace(variables_);
+      if (const auto& joined = group_->process_group())
+        pulse_.follow([backend = joined->getDefaultBackend()] { return backend->getSequenceNumberForGroup(); });
       group_->barrier();
       channel_.send({{"event", "ready"}, {"rank", variables_.rank}, {"pid", getpid()}});
       while (const auto command = channel_.receive()) {

@@ -1,6 +1,8 @@
 // Collectives across hosts: shared memory within each, Gloo between one leader a host.
 #pragma once
 
+#include <atomic>
+
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "strategies/comm/shm/backend.h"
@@ -21,6 +23,8 @@ class HostsBackend : public c10d::Backend {
   ~HostsBackend() override;
 
   const std::string getBackendName() const override { return "shm"; }
+
+  uint64_t getSequenceNumberForGroup() override { return calls_; }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
@@ -50,7 +54,7 @@ class HostsBackend : public c10d::Backend {
   c10::intrusive_ptr<shm::ShmBackend> local_;
   c10::intrusive_ptr<c10d::Backend> leaders_;  // null on all but leaders, and after a failure
   std::exception_ptr failure_;
-  uint64_t calls_ = 0;
+  std::atomic<uint64_t> calls_{0};
   WorkQueue queue_;  // last: its thread ends before what it uses
 };
 

@@ -5,6 +5,8 @@
 // the backend.
 #pragma once
 
+#include <atomic>
+
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "strategies/comm/shm/jobs.h"
@@ -71,7 +73,7 @@ class ShmBackend : public c10d::Backend {
   Group group_;
   Collectives collectives_{group_};
   std::mutex starting_;
-  uint64_t calls_ = 0;
+  std::atomic<uint64_t> calls_{0};  // read by whoever watches the rank
   WorkQueue queue_;  // last: its thread ends before what it uses
 };
 

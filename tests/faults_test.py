@@ -1,0 +1,136 @@
+"""Ranks that die, hang, lie or differ, with the real worker: each case ends in time, with exit code 3, the rank and the cause named.
+
+usage: faults_test.py DPBENCH PLUGIN
+"""
+import fcntl
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
+TIMEOUT = 3  # --timeout: seconds without progress
+SLACK = 30  # for a machine that is busy with other things; the promise is a second or two
+
+
+def processes_of(mark):
+    found = []
+    for path in glob.glob("/proc/[0-9]*/environ"):
+        try:
+            with open(path, "rb") as file:
+                if mark.encode() in file.read().split(b"\0"):
+                    found.append(path)
+        except OSError:
+            pass
+    return found
+
+
+def lives(name):
+    """A run holds a lock on its directory until its end."""
+    descriptor = os.open("/dev/shm/" + name, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def ours():
+    """What dead runs of this user left where runs keep their shared memory."""
+    return {name for name in os.listdir("/dev/shm") if name.startswith("dpbench") and not lives(name)}
+
+
+class Faults(unittest.TestCase):
+    def run_fault(self, fault, backend="shm", strategy="faulty-ddp", step=7, flags=(), code=3):
+        with tempfile.TemporaryDirectory() as out:
+            mark = f"DPBENCH_FAULTS_TEST={out}"
+            name, value = mark.split("=")
+            before = ours()
+            start = time.monotonic()
+            done = subprocess.run(
+                [DPBENCH, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", "2", "--workload", "random-linear", "--quick", "--check",
+                 "off", "--timeout", str(TIMEOUT), "--param", f"fault={fault}", "--param", f"step={step}",
+                 *(["--backend", backend] if strategy == "faulty-ddp" else []), "--out", out, "-q", "-o", "json", *flags],
+                capture_output=True, text=True, timeout=TIMEOUT + 2 * SLACK, env={**os.environ, name: value})
+            self.seconds = time.monotonic() - start
+            self.assertEqual(done.returncode, code, done.stderr + done.stdout)
+            self.assertLess(self.seconds, TIMEOUT + SLACK)
+            self.assertEqual(processes_of(mark), [])
+            self.assertEqual(ours() - before, set())
+            (saved,) = glob.glob(out + "/*/run.json")
+            with open(saved, encoding="utf-8") as file:
+                report = json.load(file)
+            self.assertEqual(report, json.loads(done.stdout))
+            cases = {case["strategy"]: case for case in report["cases"]}
+            self.assertEqual(cases["cpu"]["status"], "ok", "the other case still runs")
+            return cases[strategy], done.stderr
+
+    def failed(self, fault, words, **how):
+        case, _ = self.run_fault(fault, **how)
+        self.assertEqual(case["status"], "failed")
+        self.assertRegex(case["reason"], words)
+
+    def over_both(self, fault, words, **how):
+        for backend in ("shm", "gloo"):
+            with self.subTest(backend=backend):
+                self.failed(fault, words, backend=backend, **how)
+
+    def test_killed(self):
+        self.over_both("kill", r"rank 1 was ended by signal 9 .*at step \d+")
+
+    def test_crashed(self):
+        self.over_both("segv", r"rank 1 was ended by signal 11 .*at step \d+")
+        self.over_both("abort", r"rank 1 was ended by signal 6 .*at step \d+")
+
+    def test_left(self):
+        self.over_both("exit-0", r"rank 1 left early with exit code 0 at step \d+")
+        self.over_both("exit-7", r"rank 1 ended with exit code 7 at step \d+")
+
+    def test_threw(self):
+        self.over_both("throw", r"rank 1 failed: the strategy's own words")
+
+    def test_out_of_memory(self):
+        self.over_both("memory", r"out of memory: rank 1")
+
+    def test_stuck(self):
+        self.over_both("stop", r"rank 1 is stopped")
+        self.over_both("spin", r"rank 1 .*(stuck|late|missing|did not)")
+        self.over_both("sleep", r"rank 1 .*(stuck|late|missing|did not)")
+
+    def test_never_came(self):
+        self.over_both("sleep", r"rank 1", step=-1)
+        self.over_both("exit-7", r"rank 1 ended with exit code 7", step=-1)
+
+    def test_models_differ(self):
+        for fault in ("more-parameters", "other-shape"):
+            self.over_both(fault, r"(?i)rank [01].*(parameter|model|shape|size)")
+
+    def test_dtypes_differ(self):
+        self.failed("other-dtype", r"(?i)rank [01].*(dtype|type|double|float64)")
+
+    def test_another_collective(self):
+        self.failed("other-collective", r"rank [01].*broadcast.*|broadcast.*rank [01]")
+
+    def test_a_collective_skipped(self):
+        self.failed("skip", r"rank [01]")
+
+    def test_not_a_number(self):
+        self.over_both("nan", r"not a number: rank \d+ .*step \d+")
+
+    def test_slow_is_no_fault(self):
+        case, _ = self.run_fault("slow", code=0)
+        self.assertEqual(case["status"], "ok")
+
+    def test_a_replica(self):
+        self.failed("throw", r"the strategy's own words", strategy="faulty-dp", flags=("--param", "rank=0"))
+        self.failed("kill", r"the worker was ended by signal 9", strategy="faulty-dp", flags=("--param", "rank=0"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])

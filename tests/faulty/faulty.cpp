@@ -1,0 +1,109 @@
+// "faulty-ddp" and "faulty-dp": the real ones, until one rank does at one step what FAULT names. --param fault=.. rank=.. step=..
+#include <cstdlib>
+#include <new>
+#include <stdexcept>
+#include <thread>
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/altered_workload.h"
+#include "strategies/strategy.h"
+
+namespace dpbench {
+namespace {
+
+using Fault = void (*)(const Setup& setup);
+
+[[noreturn]] void wait_for_ever() {
+  while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+void a_collective_more(const Setup& setup) {
+  std::vector<at::Tensor> box = {at::zeros({3})};
+  setup.group->broadcast(box)->wait();
+}
+
+const std::map<std::string, Fault> faults = {
+    {"kill", [](const Setup&) { raise(SIGKILL); }},
+    {"segv", [](const Setup&) { raise(SIGSEGV); }},
+    {"abort", [](const Setup&) { abort(); }},
+    {"stop", [](const Setup&) { raise(SIGSTOP); }},
+    {"exit-0", [](const Setup&) { _exit(0); }},
+    {"exit-7", [](const Setup&) { _exit(7); }},
+    {"throw", [](const Setup&) { throw std::runtime_error("the strategy's own words"); }},
+    {"memory", [](const Setup&) { throw std::bad_alloc(); }},
+    {"spin", [](const Setup&) { for (volatile bool on = true; on;) {} }},
+    {"sleep", [](const Setup&) { wait_for_ever(); }},
+    {"other-collective", a_collective_more},
+};
+
+void alter(Model& model, const std::string& fault) {
+  const auto parameters = model.parameters();
+  if (fault == "more-parameters") model.register_parameter("one_more", at::zeros({3}));
+  const auto replace = [&](const at::Tensor& value) { at::Tensor(parameters.front()).set_data(value); };
+  if (fault == "other-shape") replace(at::zeros({3, 3}));
+  if (fault == "other-dtype") replace(parameters.front().detach().to(at::kDouble));
+}
+
+class Faulty : public Strategy {
+ public:
+  Faulty(const Setup& setup, const StrategyInfo& real)
+      : setup_(setup),
+        fault_(setup.params.text("fault")),
+        step_(setup.params.integer("step")),
+        mine_((setup.group ? setup.group->getRank() : 0) == setup.params.integer("rank")),
+        workload_(setup.workload, [this](Model& model) { if (mine_) alter(model, fault_); }) {
+    if (mine_ && step_ < 0) strike();
+    inner_ = real.make({.workload = workload_, .devices = setup.devices, .group = setup.group, .init_seed = setup.init_seed,
+                        .step_seed = setup.step_seed, .dtype = setup.dtype, .params = Params(real.params, {}, real.name),
+                        .accumulate = setup.accumulate, .clip_norm = setup.clip_norm});
+  }
+
+  StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
+    const bool now = mine_ && step == step_;
+    if (now) strike();
+    if (now && fault_ == "skip") return last_;
+    if (mine_ && fault_ == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    last_ = inner_->step(step, micro, phases);
+    if (now && fault_ == "nan") poison();
+    return last_;
+  }
+  at::Tensor forward(const Batch& mine) override { return inner_->forward(mine); }
+  NamedTensors parameters() override { return inner_->parameters(); }
+  NamedTensors gradients() override { return inner_->gradients(); }
+  NamedTensors buffers() override { return inner_->buffers(); }
+  NamedTensors state() override { return inner_->state(); }
+
+ private:
+  void strike() const {
+    if (const auto found = faults.find(fault_); found != faults.end()) found->second(setup_);
+  }
+  void poison() {
+    const at::NoGradGuard no_grad;
+    for (auto& [name, tensor] : inner_->parameters()) at::Tensor(tensor).fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+
+  Setup setup_;
+  std::string fault_;
+  int64_t step_;
+  bool mine_;
+  AlteredWorkload workload_;
+  StepResult last_;
+  std::unique_ptr<Strategy> inner_;
+};
+
+StrategyInfo faulty(const std::string& name) {
+  StrategyInfo info = strategy_registry().at(name);
+  info.name = "faulty-" + name;
+  info.params = {{"fault", "none", "what goes wrong"}, {"rank", "1", "where"}, {"step", "7", "when; -1 before the first"}};
+  info.make = [name](const Setup& setup) { return std::make_unique<Faulty>(setup, strategy_registry().at(name)); };
+  return info;
+}
+
+const RegisterStrategy ddp{faulty("ddp")}, dp{faulty("dp")};
+
+}  // namespace
+}  // namespace dpbench
