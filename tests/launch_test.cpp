@@ -52,6 +52,35 @@ TEST(CaseWatch, RunsUntilEveryRankHasAnswered) {
   EXPECT_EQ(outcome->ranks.size(), 2u);
 }
 
+TEST(CaseWatch, HearsWhatRankZeroSaysOfItsTraining) {
+  std::vector<std::string> heard;
+  CaseWatch watch("c", "trained", 2, kTimeout, true, 0, [&](const Json& event) { heard.push_back(event.at("text")); });
+  const std::string line = Json({{"event", "line"}, {"case", "c"}, {"text", "  0: 1.5"}}).dump();
+  watch.on_line(0, line, 0.1);
+  EXPECT_EQ(heard, std::vector<std::string>{"  0: 1.5"});
+  for (const int rank : {1, 0}) {
+    Json answer = Json::parse(ran(rank));
+    answer["event"] = "trained";
+    answer["training"] = rank == 0 ? to_json(TrainingRecord{.epochs = 3}) : Json(nullptr);
+    watch.on_line(rank, answer.dump(), 0.2);
+  }
+  const auto outcome = watch.verdict(0.2);
+  ASSERT_TRUE(outcome && outcome->training);
+  EXPECT_EQ(outcome->kind, Kind::ran);
+  EXPECT_EQ(outcome->training->epochs, 3);
+  EXPECT_EQ(outcome->ranks.size(), 2u);
+}
+
+TEST(CaseWatch, WantsNoLinesWhereNobodyListens) {
+  const std::string line = Json({{"event", "line"}, {"case", "c"}, {"text", "x"}}).dump();
+  CaseWatch deaf = watch_of(2);
+  deaf.on_line(0, line, 0.1);
+  expect_says(deaf.verdict(0.5)->reason, {"rank 0", "'line'"});
+  CaseWatch watch("c", "trained", 2, kTimeout, true, 0, [](const Json&) { FAIL() << "rank 0 alone speaks"; });
+  watch.on_line(1, line, 0.1);
+  expect_says(watch.verdict(0.5)->reason, {"rank 1", "'line'"});
+}
+
 TEST(CaseWatch, ASignalExplainsTheEchoesThatCameBefore) {
   CaseWatch watch = watch_of(3);
   watch.on_line(0, failed(0, "failure", "[..] Connection reset by peer"), 1.0);

@@ -193,5 +193,36 @@ TEST(Text, SuggestsOnlyWhatIsNear) {
   EXPECT_EQ(nearest("dpd", {"cpu", "gpu", "ddp"}), "ddp");
 }
 
+TEST(Training, IsOneCaseOnceWithoutABaseline) {
+  const Options options =
+      parse({"train", "--workload", "mnist-mlp", "--strategy", "ddp", "--cpus", "2", "--epochs", "3", "--save", "m",
+             "--checkpoint-every", "100", "--target-accuracy", "0.95", "--eval"});
+  EXPECT_EQ(options.launches, 1);
+  EXPECT_FALSE(options.what.baseline);
+  EXPECT_EQ(options.training.epochs, 3);
+  EXPECT_EQ(options.training.checkpoint_every, 100);
+  EXPECT_EQ(options.training.target_accuracy, 0.95);
+  EXPECT_TRUE(options.training.evaluate);
+  EXPECT_FALSE(parse({"train", "--workload", "w", "--strategy", "s"}).training.epochs) << "the document's own";
+}
+
+TEST(Training, RefusesWhatContradictsItself) {
+  const std::vector<std::string> one = {"train", "--workload", "mnist-mlp", "--strategy", "dp"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), one.begin(), one.end());
+    return refusal(more);
+  };
+  expect_says(refusal({"train", "--strategy", "dp"}),
+              {"one --strategy and one --workload", "dpbench train --workload"});
+  expect_says(refusal({"train", "--workload", "all", "--strategy", "dp"}), {"one --strategy and one --workload"});
+  expect_says(with({"--checkpoint", "x"}), {"--checkpoint 'x'", "--checkpoint-every"});
+  expect_says(with({"--save", "x", "--checkpoint", "x", "--checkpoint-every", "1"}),
+              {"--save and --checkpoint", "'x'"});
+  expect_says(with({"--target-accuracy", "90"}), {"--target-accuracy", "'90'"});
+  expect_says(with({"--epochs", "0"}), {"--epochs", "'0'"});
+  expect_says(with({"--checkpoint-every", "0"}), {"--checkpoint-every", "'0'"});
+  expect_says(with({"--samples", "3"}), {"unknown flag '--samples'", "dpbench train --help"});
+}
+
 }  // namespace
 }  // namespace dpbench

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "harness/report/training.h"
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -91,6 +92,35 @@ RankRecord full_record() {
   record.parameters_hash = "abcd";
   record.warnings = {"hot"};
   return record;
+}
+
+TEST(Protocol, TrainingSurvivesTheJourney) {
+  const TrainOptions options{.epochs = 3,
+                             .drop_last = true,
+                             .show_shapes = true,
+                             .evaluate = true,
+                             .target_accuracy = 0.5,
+                             .save = "a",
+                             .resume = "b",
+                             .checkpoint = "c",
+                             .checkpoint_every = 7};
+  expect_nothing_at_its_default(to_json(options), to_json(TrainOptions{}));
+  EXPECT_EQ(to_json(train_options_from_json(through_text(to_json(options)))), to_json(options));
+  EXPECT_EQ(to_json(train_options_from_json(through_text(to_json(TrainOptions{})))), to_json(TrainOptions{}));
+  const TrainingRecord record{.epochs = 2,
+                              .steps_per_epoch = 3,
+                              .steps = 6,
+                              .resumed_at = 1,
+                              .seconds = 0.5,
+                              .samples_per_s = 10,
+                              .data_fraction = 0.1,
+                              .epoch_losses = {1.0 / 3},
+                              .loss_curve = {2},
+                              .accuracy = {0.5},
+                              .target_accuracy = 0.9,
+                              .time_to_accuracy_s = 3};
+  expect_nothing_at_its_default(to_json(record), to_json(TrainingRecord{}));
+  EXPECT_EQ(to_json(training_record_from_json(through_text(to_json(record)))), to_json(record));
 }
 
 TEST(Protocol, ARecordComesBackAsItWasSent) {

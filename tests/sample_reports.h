@@ -65,6 +65,18 @@ inline Report full_report() {
                  {.name = "loss-falls", .status = "skipped", .detail = "one step"}};
   good.warnings = {"other work is running"};
   good.launches[1].ranks[0].samples_ns[1] = 20000;
+  good.training = {.epochs = 2,
+                   .steps_per_epoch = 2,
+                   .steps = 4,
+                   .resumed_at = 1,
+                   .seconds = 0.5,
+                   .samples_per_s = 1000,
+                   .data_fraction = 0.04,
+                   .epoch_losses = {4.25, 3.5},
+                   .loss_curve = {2.25, 2, 1.75, 1.75},
+                   .accuracy = {0.5, 0.75},
+                   .target_accuracy = 0.7,
+                   .time_to_accuracy_s = 0.5};
   for (auto& launch : good.launches)
     for (auto& rank : launch.ranks) {
       rank.step_p50_ns = 1200, rank.step_p90_ns = 1300, rank.step_p99_ns = 1400;

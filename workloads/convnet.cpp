@@ -81,7 +81,8 @@ const RegisterWorkload convnet{{.name = "convnet",
                                 .batch = 64,
                                 .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
                                   return std::make_unique<ConvnetWorkload>(options);
-                                }}};
+                                },
+                                .recipe = {.shuffle = false, .lines = Recipe::Lines::guide}}};
 
 }  // namespace
 }  // namespace dpbench

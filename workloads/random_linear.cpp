@@ -75,7 +75,8 @@ const RegisterWorkload random_linear{{.name = "random-linear",
                                       .batch = 30,
                                       .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
                                         return std::make_unique<RandomLinearWorkload>(options);
-                                      }}};
+                                      },
+                                      .recipe = {.epochs = 1, .lines = Recipe::Lines::tutorial}}};
 
 }  // namespace
 }  // namespace dpbench

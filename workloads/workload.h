@@ -66,12 +66,21 @@ struct WorkloadOptions {
 
 enum class Scaling { strong, weak };
 
+// How the document that a workload comes from trains it, and whose lines its program prints.
+struct Recipe {
+  enum class Lines { tutorial, memo, guide };
+  int64_t epochs = 2;
+  bool shuffle = true;  // anew in every epoch
+  Lines lines = Lines::memo;
+};
+
 struct WorkloadInfo {
   std::string name, summary;
   Scaling scaling = Scaling::weak;  // what the documents do
   int64_t batch = 64;               // strong: the global batch, weak: rows per device
   std::function<std::unique_ptr<Workload>(const WorkloadOptions&)> make;
   bool probe = false;  // made for the conformance suite alone: `run` does not list it
+  Recipe recipe = {};
 };
 
 Registry<WorkloadInfo>& workload_registry();

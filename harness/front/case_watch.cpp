@@ -45,11 +45,13 @@ std::string death_kind(bool ready, int wait_status) {
 
 }  // namespace
 
-CaseWatch::CaseWatch(std::string case_id, std::string answer, int ranks, double timeout_s, bool ready, double now)
+CaseWatch::CaseWatch(std::string case_id, std::string answer, int ranks, double timeout_s, bool ready, double now,
+                     Hear hear)
     : case_id_(std::move(case_id)),
       answer_(std::move(answer)),
       timeout_s_(timeout_s),
       last_advance_(now),
+      hear_(std::move(hear)),
       ranks_(static_cast<size_t>(ranks)) {
   for (auto& rank : ranks_) rank.ready = ready;
 }
@@ -74,6 +76,7 @@ void CaseWatch::on_event(int rank, const Json& message, double now) {
   const bool during_setup = event == "failed" && message.at("case") == "";
   if (message.at("case") != case_id_ && !during_setup) throw UsageError("an answer about another case");
   if (event == answer_) return on_answer(rank, message);
+  if (hear_ && rank == 0 && (event == "line" || event == "progress")) return hear_(message);
   if (event != "failed") throw UsageError("an event '" + one_line(event, 40) + "' that is not expected");
   const std::string kind = message.at("kind"),
                     reason = sanitised(std::string(message.at("reason"))).substr(0, kReasonLength);
@@ -85,10 +88,11 @@ void CaseWatch::on_event(int rank, const Json& message, double now) {
 
 void CaseWatch::on_answer(int rank, const Json& message) {
   Rank& mine = ranks_[rank];
-  if (answer_ == "ran") mine.record = rank_record_from_json(message.at("record"));
+  if (answer_ != "checked") mine.record = rank_record_from_json(message.at("record"));
+  if (answer_ == "trained" && rank == 0) training_ = training_record_from_json(message.at("training"));
   if (message.contains("checks"))
     for (const auto& row : message.at("checks")) checks_.push_back(check_row_from_json(row));
-  if (answer_ == "ran" && mine.record.rank != rank) throw UsageError("a record of another rank");
+  if (answer_ != "checked" && mine.record.rank != rank) throw UsageError("a record of another rank");
   mine.answered = true;
 }
 
@@ -148,8 +152,8 @@ std::optional<CaseOutcome> CaseWatch::verdict(double now) const {
 }
 
 CaseOutcome CaseWatch::finished() const {
-  CaseOutcome outcome{.kind = CaseOutcome::Kind::ran, .checks = checks_};
-  if (answer_ == "ran")
+  CaseOutcome outcome{.kind = CaseOutcome::Kind::ran, .checks = checks_, .training = training_};
+  if (answer_ != "checked")
     for (const auto& rank : ranks_) outcome.ranks.push_back(rank.record);
   return outcome;
 }

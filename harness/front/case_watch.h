@@ -2,11 +2,12 @@
 // caller's.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "harness/report/protocol.h"
+#include "harness/report/training.h"
 
 namespace dpbench {
 
@@ -20,6 +21,7 @@ struct CaseOutcome {
   int signal = 0;              // interrupted by
   std::vector<RankRecord> ranks{};
   std::vector<CheckRow> checks{};
+  std::optional<TrainingRecord> training{};
 };
 
 struct RankState {
@@ -29,8 +31,13 @@ struct RankState {
 
 class CaseWatch {
  public:
-  // answer: the event that ends the case well, "ran" or "checked". ready: the ranks have said so in an earlier case.
-  CaseWatch(std::string case_id, std::string answer, int ranks, double timeout_s, bool ready, double now);
+  // What rank 0 says while a case goes on: "line" and "progress".
+  using Hear = std::function<void(const Json& event)>;
+
+  // answer: the event that ends the case well, "ran", "checked" or "trained". ready: the ranks have said so in an
+  // earlier case. hear: nothing but the answer is expected without it.
+  CaseWatch(std::string case_id, std::string answer, int ranks, double timeout_s, bool ready, double now,
+            Hear hear = {});
 
   void on_line(int rank, const std::string& line, double now);
   // It did what no rank may do, as in "printed more than 64 MiB".
@@ -69,9 +76,11 @@ class CaseWatch {
 
   std::string case_id_, answer_;
   double timeout_s_, last_advance_;
+  Hear hear_;
   std::vector<Rank> ranks_;
   std::vector<Sign> signs_;
   std::vector<CheckRow> checks_;
+  std::optional<TrainingRecord> training_;
 };
 
 }  // namespace dpbench

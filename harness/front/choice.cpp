@@ -74,6 +74,7 @@ std::vector<Place> chosen_places(const Selection& what, const Machine& machine) 
   if (!places.empty()) return places;
   const int gpus = static_cast<int>(machine.gpus.size());
   if (gpus > 0 && what.default_worlds.empty()) return {{"cuda", gpus}};
+  if (what.one_place) return {{"cpu", std::max(1, machine.cores)}};
   for (const int world : what.default_worlds.empty() ? std::vector<int>{1, 2} : what.default_worlds)
     if (gpus == 0 || world <= gpus) places.push_back({gpus > 0 ? "cuda" : "cpu", world});
   return places;

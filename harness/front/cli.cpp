@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/front/text.h"
+#include "harness/front/training_flags.h"
 #include "harness/front/validators.h"
 #include "workloads/error.h"
 
@@ -108,19 +109,27 @@ void add_running(CLI::App& app, Options& o) {
   put(app.add_option("--timeout", o.timeout_s, "seconds without progress of any rank before a case is given up [30]")
           ->check(between(0.1, 1e6, true)),
       "S");
-  put(app.add_option("--retries", o.retries, "further attempts of a case that failed; the report says so [0]")
-          ->check(between(0, 100)),
-      "N");
   put(app.add_flag("-n,--dry-run", o.dry_run, "print the plan and run nothing"), "");
+}
+
+void add_retries(CLI::App& app, Options& o) {
+  app.add_option("--retries", o.retries, "further attempts of a case that failed; the report says so [0]")
+      ->check(between(0, 100))
+      ->group("Running")
+      ->type_name("N");
+}
+
+void add_forms(CLI::App& app, Options& o) {
+  const auto put = [](CLI::Option* option, const char* type) { option->group("Output")->type_name(type); };
+  put(app.add_option("--save-baseline", o.save_baseline, "also keep the report under this name, for compare"), "NAME");
+  put(app.add_option("-o,--output", o.output, "form on stdout [table]")
+          ->check(one_of({"table", "json", "csv", "markdown", "none"})),
+      "table|json|csv|markdown|none");
 }
 
 void add_output(CLI::App& app, Options& o) {
   const auto put = [](CLI::Option* option, const char* type) { option->group("Output")->type_name(type); };
   put(app.add_option("--out", o.out_dir, "where run directories are made [results]"), "DIR");
-  put(app.add_option("--save-baseline", o.save_baseline, "also keep the report under this name, for compare"), "NAME");
-  put(app.add_option("-o,--output", o.output, "form on stdout [table]")
-          ->check(one_of({"table", "json", "csv", "markdown", "none"})),
-      "table|json|csv|markdown|none");
   put(app.add_flag("-q,--quiet", o.quiet, "nothing on stderr but errors"), "");
   put(app.add_flag("-v,--verbose", o.verbose, "say on stderr what is started and why"), "");
   put(app.add_option("--color", o.color, "NO_COLOR is obeyed [auto]")->check(one_of({"auto", "always", "never"})),
@@ -145,11 +154,17 @@ void add_config(CLI::App& app, Options&) {
 }
 
 void add_run(CLI::App& app, Options& o) {
-  for (const Filler fill : {add_what, add_sampling, add_running, add_config, add_output}) fill(app, o);
+  for (const Filler fill : {add_what, add_sampling, add_running, add_retries, add_config, add_output, add_forms})
+    fill(app, o);
 }
 
 void add_check(CLI::App& app, Options& o) {
-  for (const Filler fill : {add_what, add_checking, add_running, add_config, add_output}) fill(app, o);
+  for (const Filler fill : {add_what, add_checking, add_running, add_retries, add_config, add_output, add_forms})
+    fill(app, o);
+}
+
+void add_train(CLI::App& app, Options& o) {
+  for (const Filler fill : {add_what, add_training, add_running, add_config, add_output}) fill(app, o);
 }
 
 void add_list(CLI::App& app, Options& o) {
@@ -222,6 +237,7 @@ const std::vector<Command>& command_table() {
   static const std::vector<Command> table = {
       {{"run", "measure strategies (bare flags mean run)"}, add_run},
       {{"check", "prove strategies right: their gradients, buffers and steps against the mathematics"}, add_check},
+      {{"train", "train as the documents' programs do: their data, their printed lines, their saved model"}, add_train},
       {{"list", "strategies, workloads, backends, devices; `list ddp` shows one"}, add_list},
       {{"doctor", "what is missing on this machine, and the command that mends it"}, add_env},
       {{"env", "the machine as a report describes it"}, add_env},
@@ -350,6 +366,7 @@ void settle_checking(Options& o) {
 void settle(const CLI::App& app, const Command& command, Options& o) {
   if (command.info.name == "run") settle_sampling(app, o);
   if (command.info.name == "check") settle_checking(o);
+  if (command.info.name == "train") settle_training(o);
   const auto everything = [](std::vector<std::string>& names) {
     if (std::find(names.begin(), names.end(), "all") != names.end()) names.clear();
   };

@@ -7,6 +7,7 @@ namespace dpbench {
 
 int run_command(const Options& options);
 int check_command(const Options& options);
+int train_command(const Options& options);
 int list_command(const Options& options);
 int doctor_command(const Options& options);
 int env_command(const Options& options);

@@ -14,13 +14,13 @@ GroupKey group_key(const CaseSpec& spec) {
 Launcher::Launcher(WorkerSettings settings, const Scratch& scratch, const Signals& signals, Say say)
     : settings_(std::move(settings)), scratch_(scratch), signals_(signals), say_(std::move(say)) {}
 
-CaseOutcome Launcher::run(const CaseSpec& spec, Json command, const std::string& answer) {
+CaseOutcome Launcher::run(const CaseSpec& spec, Json command, const std::string& answer, const CaseWatch::Hear& hear) {
   const GroupKey key = group_key(spec);
   if (group_ && key != key_) end_group();
   if (!group_) open_group(key);
   command["case"] = to_json(spec);
   group_->send(command);
-  CaseWatch case_watch(spec.id, answer, spec.processes, settings_.timeout_s, ready_, monotonic_seconds());
+  CaseWatch case_watch(spec.id, answer, spec.processes, settings_.timeout_s, ready_, monotonic_seconds(), hear);
   CaseOutcome outcome = watch(case_watch);
   ready_ = case_watch.all_ready();
   if (outcome.kind == CaseOutcome::Kind::ran) return outcome;

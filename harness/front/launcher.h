@@ -25,8 +25,8 @@ class Launcher {
 
   Launcher(WorkerSettings settings, const Scratch& scratch, const Signals& signals, Say say);
 
-  // command: {"do":..} without the case. answer: the event that ends it well.
-  CaseOutcome run(const CaseSpec& spec, Json command, const std::string& answer);
+  // command: {"do":..} without the case. answer: the event that ends it well. hear: what comes before it.
+  CaseOutcome run(const CaseSpec& spec, Json command, const std::string& answer, const CaseWatch::Hear& hear = {});
   // The next case gets fresh processes. What ended badly, in words.
   std::vector<std::string> end_group();
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/report/case.h"
+#include "harness/report/training.h"
 
 namespace dpbench {
 
@@ -30,6 +30,7 @@ struct Selection {
   bool probes = false;              // "all workloads" includes those made for checking alone
   bool every_backend = false;       // no backend given means each that fits, not the best one
   bool baseline = true;
+  bool one_place = false;  // neither gpus nor cpus given: all GPUs, else all cores
 };
 
 struct CheckOptions {
@@ -65,6 +66,7 @@ struct Options {
   bool quiet = false, verbose = false;
   std::string color = "auto", progress = "auto";
   CheckOptions checking;
+  TrainOptions training;
   StoredRuns stored;
   std::string save_baseline;  // name to keep the report under
   std::vector<std::string> argv;

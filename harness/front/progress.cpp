@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <iostream>
@@ -17,9 +18,9 @@ size_t columns() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
 }
 
-std::string bar(int done, int total) {
+std::string bar(double part) {
   constexpr int kWidth = 14;
-  const int filled = total > 0 ? std::min(kWidth, done * kWidth / total) : 0;
+  const int filled = static_cast<int>(std::clamp(part, 0.0, 1.0) * kWidth);
   return "[" + std::string(static_cast<size_t>(filled), '#') + std::string(static_cast<size_t>(kWidth - filled), '.') +
          "]";
 }
@@ -49,9 +50,9 @@ std::string duration_text(double seconds) {
 ProgressLine::ProgressLine(ProgressStyle style, bool verbose, int total, double now)
     : style_(style), verbose_(verbose), total_(total), began_(now) {}
 
-ProgressLine::~ProgressLine() {
-  if (shown_) std::cerr << "\r\x1B[K" << std::flush;
-}
+ProgressLine::~ProgressLine() { clear(); }
+
+double ProgressLine::share() const { return total_ > 0 ? static_cast<double>(done_) / total_ : 0; }
 
 // Cases differ in length, but every launch has all of them: the mean so far is a fair guess.
 std::string ProgressLine::left(double now) const {
@@ -61,15 +62,24 @@ std::string ProgressLine::left(double now) const {
 
 void ProgressLine::begin(const std::string& case_id, double now) {
   if (style_ == ProgressStyle::moving)
-    move(bar(done_, total_) + " " + std::to_string(done_) + "/" + std::to_string(total_) + " · " + case_id + left(now));
+    move(bar(share()) + " " + std::to_string(done_) + "/" + std::to_string(total_) + " · " + case_id + left(now));
 }
 
 void ProgressLine::end(const std::string& case_id, const std::string& result, double now) {
   ++done_;
   const std::string text =
       std::to_string(done_) + "/" + std::to_string(total_) + " · " + case_id + " · " + result + left(now);
-  if (style_ == ProgressStyle::moving) move(bar(done_, total_) + " " + text);
+  if (style_ == ProgressStyle::moving) move(bar(share()) + " " + text);
   if (style_ == ProgressStyle::plain) line(text);
+}
+
+void ProgressLine::part(double done, const std::string& text) {
+  if (style_ == ProgressStyle::moving) move(bar(done) + " " + text);
+}
+
+void ProgressLine::clear() {
+  if (shown_) std::cerr << "\r\x1B[K" << std::flush;
+  shown_ = false;
 }
 
 void ProgressLine::note(const std::string& text) {

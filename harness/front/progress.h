@@ -22,6 +22,9 @@ class ProgressLine {
   void begin(const std::string& case_id, double now);
   void end(const std::string& case_id, const std::string& result, double now);
   void add_work(int cases) { total_ += cases; }
+  // How far one long case is, on the moving line: done of all, then words.
+  void part(double done, const std::string& text);
+  void clear();                           // before something is printed on stdout
   void note(const std::string& text);     // only with -v
   void warning(const std::string& text);  // unless -q
 
@@ -29,6 +32,7 @@ class ProgressLine {
   void move(const std::string& text);
   void line(const std::string& text);
   std::string left(double now) const;
+  double share() const;
 
   ProgressStyle style_;
   bool verbose_, shown_ = false;

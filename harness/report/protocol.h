@@ -3,10 +3,15 @@
 //
 //   front -> every rank   {"do":"run","case":{..},"sampling":{..},"launch":0,"check":true}
 //                         {"do":"check","case":{..},"filter":"RE","seeds":1,"form":"short|long"}
+//                         {"do":"train","case":{..},"train":{..}}
 //                         {"do":"quit"}
 //   rank -> front         {"event":"ready","rank":0,"pid":1,"torch":"2.11.0","cuda_devices":[..]}
 //                         {"event":"ran","case":"ID","record":{..},"checks":[..]}         checks: rank 0 alone
 //                         {"event":"checked","case":"ID","checks":[..]}                   rank 0 alone fills it
+//                         {"event":"line","case":"ID","text":".."}                        rank 0 alone, while it trains
+//                         {"event":"progress","case":"ID","epoch":0,"epochs":2,"step":1,"steps":9,"loss":..,
+//                          "samples_per_s":..,"left_s":..}                                rank 0 alone
+//                         {"event":"trained","case":"ID","record":{..},"checks":[..],"training":{..}}
 //                         {"event":"failed","case":"ID","rank":0,"kind":"usage|unavailable|oom|nan|failure","reason":".."}
 //
 // Variables of a worker: RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE, DPBENCH_FD, DPBENCH_RUN_DIR (private directory of

@@ -10,6 +10,7 @@
 #include "harness/report/case.h"
 #include "harness/report/protocol.h"
 #include "harness/report/stats.h"
+#include "harness/report/training.h"
 
 namespace dpbench {
 
@@ -26,6 +27,7 @@ struct CaseRecord {
   std::vector<LaunchRecord> launches;
   std::optional<Summary> step_time_ns;
   Derived derived;
+  std::optional<TrainingRecord> training{};  // of `dpbench train` alone
   std::vector<std::string> warnings;
   std::vector<std::string> notices;  // what the samples themselves say: see notices.h
 };

@@ -7,7 +7,7 @@ namespace dpbench {
 namespace {
 
 constexpr int major_version = 1;
-constexpr int minor_version = 0;
+constexpr int minor_version = 1;
 
 void require_one_of(const std::string& value, std::span<const std::string_view> allowed, const std::string& path) {
   std::string names;
@@ -90,6 +90,7 @@ Json to_json(const CaseRecord& record) {
   json["stats"] = {{"step_time_ns", record.step_time_ns ? to_json(*record.step_time_ns) : Json(nullptr)}};
   json["phases"] = {{"mean_step_ns", mean_phases_ns(record)}};
   json["derived"] = to_json(record.derived);
+  if (record.training) json["training"] = dpbench::to_json(*record.training);
   json["warnings"] = record.warnings;
   json["notices"] = record.notices;
   json["launches"] = Json::array();
@@ -117,6 +118,7 @@ CaseRecord case_record_from_json(const Json& json, const std::string& path) {
   if (step_time && !step_time->is_null())
     record.step_time_ns = summary_from_json(*step_time, stats.path("step_time_ns"));
   record.derived = derived_from_json(fields.at("derived"), path + ".derived");
+  if (const Json* training = fields.find("training")) record.training = training_record_from_json(*training);
   record.warnings = list_of<std::string>(fields, "warnings");
   record.notices = list_of<std::string>(fields, "notices");
   return record;

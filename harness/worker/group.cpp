@@ -69,4 +69,36 @@ int64_t Group::agree(int64_t value) const {
   return box[0].item<int64_t>();
 }
 
+void Group::sum(at::Tensor& values) const {
+  if (!group_) return;
+  std::vector<at::Tensor> box = {values.to(device_at(variables_.device, variables_.local_rank, /*oversubscribe=*/true))};
+  group_->getDefaultBackend()->allreduce(box)->wait();
+  values.copy_(box[0]);
+}
+
+void Group::broadcast(const std::vector<std::pair<std::string, at::Tensor>>& tensors) const {
+  if (!group_) return;
+  for (const auto& [name, tensor] : tensors) {
+    std::vector<at::Tensor> box = {tensor.detach().contiguous()};
+    group_->getDefaultBackend()->broadcast(box)->wait();
+    tensor.detach().copy_(box[0]);
+  }
+}
+
+std::vector<std::string> Group::gather(const std::string& text) const {
+  if (variables_.world == 1) return {text};
+  const std::string key = "gather" + std::to_string(gathered_++) + ".";
+  if (variables_.rank != 0) {
+    store_->set(key + std::to_string(variables_.rank), std::vector<uint8_t>(text.begin(), text.end()));
+    return {};
+  }
+  std::vector<std::string> texts = {text};
+  for (int rank = 1; rank < variables_.world; ++rank) {
+    const auto bytes = store_->get(key + std::to_string(rank));
+    texts.emplace_back(bytes.begin(), bytes.end());
+    store_->deleteKey(key + std::to_string(rank));
+  }
+  return texts;
+}
+
 }  // namespace dpbench

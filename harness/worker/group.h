@@ -30,11 +30,18 @@ class Group {
   void barrier() const;
   // Rank 0's value on every rank: counts and times differ a little between ranks, decisions may not.
   int64_t agree(int64_t value) const;
+  // Over all ranks, in place; the tensor may be on any device.
+  void sum(at::Tensor& values) const;
+  // Rank 0's values into the tensors of every rank.
+  void broadcast(const std::vector<std::pair<std::string, at::Tensor>>& tensors) const;
+  // Every rank's text, in rank order, on rank 0; nothing elsewhere. Over the store: any length.
+  std::vector<std::string> gather(const std::string& text) const;
 
  private:
   Variables variables_;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  mutable int64_t gathered_ = 0;  // the same on every rank: each call has keys of its own
 };
 
 }  // namespace dpbench

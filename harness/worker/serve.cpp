@@ -15,6 +15,7 @@
 #include "harness/worker/plugins.h"
 #include "harness/worker/pulse.h"
 #include "harness/worker/run_case.h"
+#include "harness/worker/train.h"
 
 namespace dpbench {
 namespace {
@@ -90,12 +91,23 @@ class Session {
     const std::string what = command.at("do");
     if (what == "check")
       return {{"event", "checked"}, {"case", spec.id}, {"checks", rows_of(check_case(spec, asked(command), *group_, variables_.run_dir))}};
+    if (what == "train") return trained(spec, train_options_from_json(command.at("train")));
     check(what == "run", "unknown command of the front: " + what);
     Json checks = Json::array();
     if (command.at("check").get<bool>())
       checks = rows_of(check_case(spec, {.filter = checks_before_timing}, *group_, variables_.run_dir));
     const RankRecord record = run_case(spec, sampling_from_json(command.at("sampling")), *group_, pulse_, variables_.run_dir);
     return {{"event", "ran"}, {"case", spec.id}, {"record", to_json(record)}, {"checks", checks}};
+  }
+
+  Json trained(const CaseSpec& spec, const TrainOptions& options) {
+    const auto say = [&](const Json& event) { channel_.send(event); };
+    const TrainResult result = train_case(spec, options, *group_, pulse_, variables_.run_dir, say);
+    return {{"event", "trained"},
+            {"case", spec.id},
+            {"record", to_json(result.record)},
+            {"checks", rows_of(result.checks)},
+            {"training", variables_.rank == 0 ? to_json(result.training) : Json(nullptr)}};
   }
 
   static CheckOptions asked(const Json& command) {

@@ -1,0 +1,47 @@
+#include "harness/front/training_flags.h"
+
+#include "harness/front/text.h"
+#include "harness/front/validators.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+
+void add_training(CLI::App& app, Options& o) {
+  TrainOptions& t = o.training;
+  const auto put = [](CLI::Option* option, const char* type) { option->group("Training")->type_name(type); };
+  put(app.add_option("--epochs", t.epochs, "passes over the data [the document's: 2; random-linear 1]")
+          ->check(between(1, 1e6)),
+      "N");
+  put(app.add_flag("--show-shapes", t.show_shapes, "print the sizes that each replica's model gets and gives"), "");
+  put(app.add_flag("--drop-last", t.drop_last, "leave out the rows that fill no whole batch on every rank"), "");
+  put(app.add_flag("--eval", t.evaluate, "accuracy on the test rows after every epoch"), "");
+  put(app.add_option("--target-accuracy", t.target_accuracy,
+                     "stop once so large a part of the test rows is named rightly; exit 1 if it never is")
+          ->check(between(1e-9, 1, true)),
+      "0..1");
+  put(app.add_option("--save", t.save, "the trained model, as safetensors"), "FILE");
+  put(app.add_option("--checkpoint-every", t.checkpoint_every, "steps between checkpoints [never]")
+          ->check(between(1, 1e12)),
+      "STEPS");
+  put(app.add_option("--checkpoint", t.checkpoint, "where they go [checkpoint.safetensors in the run's directory]"),
+      "FILE");
+  put(app.add_option("--resume", t.resume, "go on from a checkpoint, with the same bits as if nothing had happened"),
+      "FILE");
+}
+
+void settle_training(Options& o) {
+  o.launches = 1;
+  o.what.baseline = false;
+  o.what.one_place = true;
+  if (o.what.strategies.size() != 1 || o.what.workloads.size() != 1 || o.what.strategies[0] == "all" ||
+      o.what.workloads[0] == "all")
+    throw UsageError(
+        "train wants one --strategy and one --workload, as in: dpbench train --workload mnist-mlp --strategy ddp "
+        "--cpus 2");
+  if (!o.training.checkpoint.empty() && o.training.checkpoint_every == 0)
+    throw UsageError("--checkpoint '" + one_line(o.training.checkpoint, 100) + "' needs --checkpoint-every STEPS");
+  if (!o.training.save.empty() && o.training.save == o.training.checkpoint)
+    throw UsageError("--save and --checkpoint name the same file '" + one_line(o.training.save, 100) + "'");
+}
+
+}  // namespace dpbench

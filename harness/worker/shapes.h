@@ -1,0 +1,32 @@
+// What every replica's model really got and gave: for --show-shapes.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "workloads/workload.h"
+
+namespace dpbench {
+
+struct SeenShape {
+  int64_t first_id = 0;
+  std::vector<int64_t> input, output;
+};
+
+// Replicas are threads: notes come from any of them, in any order.
+class ShapeNotes {
+ public:
+  void add(SeenShape seen);
+  // All since the last call, in the order of their rows in `ids`: the order of the replicas.
+  std::vector<SeenShape> take(const at::Tensor& ids);
+
+ private:
+  std::mutex mutex_;
+  std::vector<SeenShape> seen_;
+};
+
+// The same workload, whose models note what they see. Both must outlive it.
+std::unique_ptr<Workload> noting_workload(const Workload& workload, ShapeNotes& notes);
+
+}  // namespace dpbench

@@ -1,0 +1,299 @@
+"""train_programs_test.py BUILD: `dpbench train` from outside: what it prints and saves, killed and resumed, and bad input."""
+import json
+import os
+import pathlib
+import random
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+DPBENCH = pathlib.Path(sys.argv.pop()).resolve() / "bin/dpbench"
+TRAIN_ROWS, TEST_ROWS = 640, 200
+
+
+def write_images(folder):
+    """Four small IDX files: a bright bar at the label's place, in noise."""
+    dice = random.Random(5)
+    for prefix, rows in (("train", TRAIN_ROWS), ("t10k", TEST_ROWS)):
+        labels = bytes(dice.randrange(10) for _ in range(rows))
+        images = bytearray()
+        for label in labels:
+            pixels = bytearray(dice.randrange(60) for _ in range(784))
+            for row in range(2 * label + 3, 2 * label + 6):
+                pixels[28 * row + 4:28 * row + 24] = bytes([250]) * 20
+            images += pixels
+        (folder / f"{prefix}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 2051, rows, 28, 28) + bytes(images))
+        (folder / f"{prefix}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 2049, rows) + labels)
+
+
+def parts_of(file):
+    """Header, and where the data begin."""
+    raw = file.read_bytes()
+    length = struct.unpack("<Q", raw[:8])[0]
+    return json.loads(raw[8:8 + length]), 8 + length, raw
+
+
+class Training(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+        self.runs = 0
+        write_images(self.folder)
+
+    def words(self, workload, strategy, *more):
+        self.runs += 1
+        self.out = self.folder / f"results{self.runs}"
+        data = () if workload == "random-linear" else ("--data", self.folder)
+        return [DPBENCH, "train", "--workload", workload, "--strategy", strategy, "--out", self.out, *data, *more]
+
+    def train(self, workload, strategy, *more, code=0):
+        done = subprocess.run(self.words(workload, strategy, *more), capture_output=True, text=True, timeout=280, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def report(self):
+        """The last run's only case."""
+        (file,) = self.out.glob("*/run.json")
+        (case,) = json.loads(file.read_text())["cases"]
+        return case
+
+    def curve(self, *arguments):
+        self.train(*arguments)
+        return self.report()["training"]["loss_curve"]
+
+    def refused(self, *arguments, words, code=2):
+        done = self.train(*arguments, code=code)
+        line = done.stderr.strip().splitlines()[0]
+        for word in words:
+            self.assertIn(word, line)
+        if code == 2:
+            self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+            self.assertEqual(list(self.out.glob("*")), [], "nothing is left behind")
+        return done
+
+    # What is printed.
+
+    def test_shapes_are_those_of_the_tutorial(self):
+        # The sizes that the document shows for one device, 2, 3, 4 and 8, and what torch.chunk gives for 7.
+        for world, whole, last in ((1, [30], [10]), (2, [15] * 2, [5] * 2), (3, [10] * 3, [4, 4, 2]), (4, [8, 8, 8, 6], [3, 3, 3, 1]),
+                                   (7, [5] * 6, [2] * 5), (8, [4] * 7 + [2], [2] * 5)):
+            for strategy in ("dp", "dp-upstream") if world != 1 else ("dp", "cpu"):
+                lines = [] if world == 1 else [f"Let's use {world} devices!"]
+                for pieces in (whole, whole, whole, last):
+                    lines += [f"In Model: input size [{rows}, 5] output size [{rows}, 2]" for rows in pieces]
+                    lines += [f"Outside: input size [{sum(pieces)}, 5] output_size [{sum(pieces)}, 2]"]
+                done = self.train("random-linear", strategy, "--cpus", str(world), "--show-shapes")
+                self.assertEqual(done.stdout.splitlines(), lines, (strategy, world))
+                self.assertIn(" s in all", done.stderr)
+
+    def test_shapes_of_ranks_come_in_their_order(self):
+        lines = self.train("random-linear", "ddp", "--cpus", "2", "--show-shapes").stdout.splitlines()
+        self.assertEqual(lines[:4], ["Let's use 2 devices!"] + ["In Model: input size [15, 5] output size [15, 2]"] * 2 +
+                         ["Outside: input size [30, 5] output_size [30, 2]"])
+        self.assertEqual(len(lines), 13)
+
+    def test_the_memo_prints_totals_of_all_ranks(self):
+        done = self.train("mnist-mlp", "ddp", "--cpus", "2", "--epochs", "3")
+        lines = done.stdout.splitlines()
+        case = self.report()
+        for epoch, line in enumerate(lines):
+            self.assertRegex(line, rf"^  {epoch}: \d+\.\d{{4}}$")
+            steps = case["training"]["loss_curve"][5 * epoch:5 * epoch + 5]  # each the mean of two ranks
+            self.assertAlmostEqual(float(line.split(": ")[1]), 2 * sum(steps), places=3)
+        self.assertEqual(len(lines), 3)
+        self.assertEqual(case["status"], "ok")
+        self.assertEqual([rank["rank"] for rank in case["launches"][0]["ranks"]], [0, 1])
+
+    def test_the_guide_prints_means(self):
+        done = self.train("convnet", "ddp", "--cpus", "2")
+        lines, training = done.stdout.splitlines(), self.report()["training"]
+        self.assertEqual(lines[:2], ["Running on 2 devices", f"x_train shape: ({TRAIN_ROWS}, 28, 28, 1)"])
+        losses = training["epoch_losses"]
+        self.assertEqual(lines[2:], [f"Epoch {epoch + 1}/2, Loss: {losses[epoch]}" for epoch in range(2)])
+        self.assertAlmostEqual(losses[0], sum(training["loss_curve"][:5]) / 5, places=9)
+
+    # What is computed.
+
+    def test_curves_agree_at_the_same_global_batch(self):
+        common = ("--epochs", "4", "--threads", "1")
+        cpu = self.curve("mnist-mlp", "cpu", "--batch", "128", *common)
+        self.assertEqual(len(cpu), 20)
+        self.assertLess(cpu[-1], cpu[0])
+        for strategy in ("dp", "ddp"):
+            other = self.curve("mnist-mlp", strategy, "--cpus", "2", "--batch", "64", *common)
+            for step, (a, b) in enumerate(zip(cpu, other, strict=True)):
+                self.assertLess(abs(a - b), 1e-6 * a, (strategy, step))
+        self.assertNotEqual(cpu, self.curve("mnist-mlp", "cpu", "--batch", "128", "--seed", "2", *common))
+
+    def test_a_world_of_one_gives_the_same_bits(self):
+        for workload in ("mnist-mlp", "convnet"):
+            for strategy in ("cpu", "dp", "ddp"):
+                self.train(workload, strategy, "--cpus", "1", "--save", self.folder / strategy, "--epochs", "2")
+            cpu = (self.folder / "cpu").read_bytes()
+            self.assertEqual((self.folder / "dp").read_bytes(), cpu, workload)
+            self.assertEqual((self.folder / "ddp").read_bytes(), cpu, workload)
+
+    def test_the_saved_model_has_the_documents_names(self):
+        self.train("mnist-mlp", "ddp", "--cpus", "2", "--epochs", "1", "--save", self.folder / "m.safetensors")
+        header, begin, raw = parts_of(self.folder / "m.safetensors")
+        self.assertEqual(header.pop("__metadata__"), {"format": "pt"})
+        self.assertEqual({name: entry["shape"] for name, entry in header.items()},
+                         {"n.1.weight": [128, 784], "n.1.bias": [128], "n.3.weight": [10, 128], "n.3.bias": [10]})
+        self.assertEqual(len(raw), begin + 4 * 101770)
+
+    def test_every_test_row_counts_once(self):
+        said = []
+        for strategy, world, batch in (("cpu", 1, 192), ("ddp", 3, 64)):
+            done = self.train("mnist-mlp", strategy, "--cpus", str(world), "--batch", str(batch), "--eval", "--epochs", "2")
+            said.append([line for line in done.stdout.splitlines() if line.startswith("Accuracy")])
+            share = self.report()["training"]["accuracy"]
+            self.assertEqual(said[-1], [f"Accuracy: {100 * a:.2f} % ({round(a * TEST_ROWS)} of {TEST_ROWS})" for a in share])
+        self.assertEqual(said[0], said[1])
+
+    def test_training_stops_at_the_wanted_accuracy(self):
+        self.train("mnist-mlp", "cpu", "--epochs", "40", "--target-accuracy", "0.2")
+        training = self.report()["training"]
+        self.assertGreaterEqual(training["accuracy"][-1], 0.2)
+        self.assertLess(max(training["accuracy"][:-1], default=0), 0.2)
+        self.assertEqual(training["steps"], 10 * len(training["accuracy"]))
+        self.assertLess(len(training["accuracy"]), 40)
+        self.assertEqual(training["time_to_accuracy_s"], training["seconds"])
+        done = self.train("mnist-mlp", "cpu", "--epochs", "1", "--target-accuracy", "0.99", code=1)
+        self.assertIn("target-accuracy", done.stderr)
+        self.assertIsNone(self.report()["training"]["time_to_accuracy_s"])
+
+    def test_last_rows_are_dropped_and_batches_cut_on_request(self):
+        self.assertEqual(len(self.curve("mnist-mlp", "ddp", "--cpus", "2", "--batch", "60", "--epochs", "1")), 6)
+        self.assertEqual(len(self.curve("mnist-mlp", "ddp", "--cpus", "2", "--batch", "60", "--epochs", "1", "--drop-last")), 5)
+        whole = self.curve("mnist-mlp", "cpu", "--epochs", "1", "--threads", "1")
+        cut = self.curve("mnist-mlp", "cpu", "--epochs", "1", "--threads", "1", "--accumulate", "4")
+        for a, b in zip(whole, cut, strict=True):
+            self.assertLess(abs(a - b), 1e-6 * a)
+
+    # Killed and resumed.
+
+    def kill_at_first_checkpoint(self, *arguments):
+        file = self.folder / "kept"
+        file.unlink(missing_ok=True)
+        with subprocess.Popen(self.words(*arguments, "--checkpoint", file), stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as process:
+            deadline = time.monotonic() + 120
+            while not file.exists() and time.monotonic() < deadline:
+                time.sleep(0.002)
+            process.send_signal(signal.SIGKILL)
+        self.assertTrue(file.exists())
+        return file
+
+    def test_a_killed_and_resumed_run_ends_with_the_same_bits(self):
+        for workload, strategy, world, epochs in (("mnist-mlp", "dp", 2, 150), ("convnet", "ddp", 2, 4), ("mnist-mlp", "ddp", 3, 150)):
+            # Checkpoints never stand at an epoch's end.
+            arguments = (workload, strategy, "--cpus", str(world), "--threads", "1", "--epochs", str(epochs), "--checkpoint-every", "3")
+            self.train(*arguments[:-2], "--save", self.folder / "straight")
+            straight = self.report()["training"]
+            kept = self.kill_at_first_checkpoint(*arguments)
+            self.train(*arguments[:-2], "--resume", kept, "--save", self.folder / "resumed")
+            resumed = self.report()["training"]
+            self.assertGreater(resumed["resumed_at"], 0)
+            self.assertLess(resumed["resumed_at"], resumed["steps"])
+            self.assertEqual((self.folder / "resumed").read_bytes(), (self.folder / "straight").read_bytes(), arguments)
+            for key in ("loss_curve", "epoch_losses", "steps"):
+                self.assertEqual(resumed[key], straight[key], key)
+
+    def checkpoint(self, workload="mnist-mlp", strategy="cpu", *more):
+        file = self.folder / "checkpoint"
+        self.train(workload, strategy, "--epochs", "1", "--checkpoint-every", "7", "--checkpoint", file, *more)
+        return file
+
+    def test_training_can_be_extended_under_another_strategy(self):
+        kept = self.checkpoint("mnist-mlp", "cpu", "--batch", "128")
+        straight = self.curve("mnist-mlp", "cpu", "--epochs", "2", "--batch", "128")
+        other = self.curve("mnist-mlp", "ddp", "--cpus", "2", "--epochs", "2", "--resume", kept)
+        self.assertEqual(other[:5], straight[:5])
+        for a, b in zip(straight, other, strict=True):
+            self.assertLess(abs(a - b), 1e-6 * a)
+
+    # Bad input.
+
+    def test_a_checkpoint_of_another_run_is_refused(self):
+        kept = self.checkpoint()
+        go_on = ("--epochs", "2", "--resume", kept)
+        self.refused("convnet", "cpu", *go_on, words=["--resume", str(kept), "workload mnist-mlp", "workload convnet"])
+        self.refused("mnist-mlp", "cpu", *go_on, "--batch", "32", words=["global_batch 64", "global_batch 32"])
+        self.refused("mnist-mlp", "cpu", *go_on, "--scale", "2", words=["scale 1", "scale 2"])
+        self.refused("mnist-mlp", "cpu", *go_on, "--seed", "9", words=["seed 1", "seed 9"])
+        self.refused("mnist-mlp", "ddp", "--cpus", "3", *go_on, words=["global_batch 64", "global_batch 192"])
+        self.refused("mnist-mlp", "cpu", "--epochs", "1", "--resume", kept, words=["has had all of 1 epochs", "--epochs"])
+        self.train("mnist-mlp", "cpu", "--epochs", "1", "--save", self.folder / "model")
+        self.refused("mnist-mlp", "cpu", "--resume", self.folder / "model", words=["is no checkpoint of dpbench"])
+        self.refused("mnist-mlp", "cpu", "--resume", self.folder / "absent", words=["absent", "No such file"])
+
+    def test_a_damaged_checkpoint_is_refused(self):
+        header, begin, raw = parts_of(self.checkpoint())
+        bad = self.folder / "bad"
+
+        def refuse(data, words):
+            bad.write_bytes(data)
+            self.refused("mnist-mlp", "cpu", "--epochs", "2", "--resume", bad, words=["--resume", *words])
+
+        def altered(change):
+            copy = json.loads(json.dumps(header))
+            change(copy)
+            text = json.dumps(copy).encode()
+            return struct.pack("<Q", len(text)) + text + raw[begin:]
+
+        refuse(raw[:-1], ["beyond the end", "truncated"])
+        refuse(raw[:100], ["announces a header", "truncated"])
+        refuse(struct.pack("<Q", 2**62) + raw[8:], ["100 MiB"])
+        refuse(raw[:8] + raw[8:begin].replace(b'"n.3.bias"', b'"n.1.bias"').replace(b"parameter:n.3.bias", b"parameter:n.1.bias") +
+               raw[begin:], ["twice"])
+
+        def other_shape(copy):
+            entry = copy["parameter:n.3.weight"]
+            entry["shape"] = entry["shape"][::-1]
+
+        refuse(altered(other_shape), ["parameter 'n.3.weight'", "[10, 128]", "[128, 10]"])
+
+        def overlap(copy):
+            copy["parameter:n.1.bias"]["data_offsets"] = copy["parameter:n.3.bias"]["data_offsets"]
+
+        refuse(altered(overlap), ["parameter:n."])
+        refuse(altered(lambda copy: copy["__metadata__"].update(step="999")), ["step 999"])
+        refuse(altered(lambda copy: copy["__metadata__"].update(step="-1")), ["'-1' as its step"])
+        refuse(altered(lambda copy: copy["__metadata__"].pop("seed")), ["does not say its seed"])
+
+    def test_a_loss_that_is_no_number_stops_with_its_step_and_rank(self):
+        for world, strategy in ((1, "cpu"), (2, "ddp")):
+            header, begin, raw = parts_of(self.checkpoint("mnist-mlp", strategy, "--cpus", str(world)))
+            place = begin + header["parameter:n.3.bias"]["data_offsets"][0]
+            bad = self.folder / "nan"
+            bad.write_bytes(raw[:place] + struct.pack("<f", float("nan")) + raw[place + 4:])
+            step = 10 // world
+            done = self.train("mnist-mlp", strategy, "--cpus", str(world), "--epochs", "2", "--resume", bad, code=3)
+            self.assertRegex(done.stderr, rf"the loss of step {step} \(step 0 of epoch 1\) is -?nan")
+            self.assertRegex(done.stderr, r"rank [01] failed" if world > 1 else r"the worker failed")
+            self.assertEqual(self.report()["status"], "failed")
+
+    def test_paths_that_cannot_be_written_are_found_before_training(self):
+        for flags in (["--save", "/nowhere/m.safetensors"], ["--save", str(self.folder)],
+                      ["--checkpoint-every", "1", "--checkpoint", "/nowhere/c"]):
+            done = self.refused("mnist-mlp", "ddp", "--cpus", "2", *flags, words=[flags[-2], flags[-1]])
+            self.assertEqual(done.stdout, "")
+
+    def test_flags_that_make_no_sense_are_refused(self):
+        self.refused("mnist-mlp", "cpu,dp", words=["one --strategy and one --workload"])
+        self.refused("mnist-mlp", "dp", "--cpus", "1,2", words=["train runs one case, and this makes 2"])
+        self.refused("random-linear", "cpu", "--eval", words=["--eval", "random-linear has no test rows"])
+        self.refused("mnist-mlp", "cpu", "--drop-last", "--batch", "641", words=["--drop-last leaves no step", "640 rows"])
+        self.refused("mnist-mlp", "cpu", "--checkpoint", "x", words=["--checkpoint-every"])
+        self.refused("mnist-mlp", "cpu", "--target-accuracy", "90", words=["--target-accuracy", "'90'"])
+        self.refused("mnist-mlp", "cpu", "--epochs", "0", words=["--epochs", "'0'"])
+
+
+if __name__ == "__main__":
+    os.environ["TERM"] = "dumb"
+    unittest.main()
