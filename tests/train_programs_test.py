@@ -107,6 +107,7 @@ class Training(unittest.TestCase):
             self.assertAlmostEqual(float(line.split(": ")[1]), 2 * sum(steps), places=3)
         self.assertEqual(len(lines), 3)
         self.assertEqual(case["status"], "ok")
+        self.assertLess(case["training"]["data_fraction"], 0.5)
         self.assertEqual([rank["rank"] for rank in case["launches"][0]["ranks"]], [0, 1])
 
     def test_the_guide_prints_means(self):
