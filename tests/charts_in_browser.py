@@ -209,6 +209,26 @@ class Charts(unittest.TestCase):
             page.call("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
             self.assertEqual(page.run("document.querySelector('#cases-table th').ariaSort"), "ascending")
 
+    def test_a_page_that_cannot_be_written_is_exit_5_and_leaves_the_old_one(self):
+        folder = self.folder / "full"
+        folder.mkdir()
+        (folder / "x.html").write_text("old", encoding="utf-8")
+        done = subprocess.run(["prlimit", "--fsize=20000", PROGRAM, "report", self.folder / "usual-0.json", "--html", folder / "x.html"],
+                              text=True, capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (5, ""))
+        self.assertRegex(done.stderr, r"\Adpbench: not written: .*/x.html: File too large\n\Z")
+        self.assertEqual([path.name for path in folder.iterdir()], ["x.html"])
+        self.assertEqual((folder / "x.html").read_text(encoding="utf-8"), "old")
+
+    def test_a_style_of_the_users_own_changes_nothing(self):
+        folder = self.folder / "styled"
+        folder.mkdir()
+        (folder / "matplotlibrc").write_text("xtick.major.size: 20\naxes.xmargin: 0.4\n", encoding="utf-8")
+        for where in (self.folder, folder):
+            subprocess.run([PROGRAM, "report", self.folder / "one-0.json", "--html", folder / f"{where.name}.html"], cwd=where, check=True,
+                           capture_output=True)
+        self.assertEqual((folder / "styled.html").read_bytes(), (folder / f"{self.folder.name}.html").read_bytes())
+
     def test_charts_are_written_as_svg_and_png_with_their_caption(self):
         names = {path.name for path in (self.folder / "charts").iterdir()}
         kinds = {re.match("[a-z]+", name)[0] for name in names}

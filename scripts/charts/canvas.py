@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from palette import LIGHT, MARKERS, SERIES
 
 WIDTH = 4.3  # inches: a column of a paper, a phone held upright
+matplotlib.rcdefaults()  # not the user's own matplotlibrc
 matplotlib.rcParams.update({
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 9, "axes.titlesize": 9.5,
     "axes.titleweight": "bold", "axes.titlelocation": "left", "legend.fontsize": 8.5, "xtick.labelsize": 8.5,

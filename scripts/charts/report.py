@@ -35,6 +35,8 @@ def main():
     try:
         if not options.drawing and not os.environ.get("DPBENCH_PYTHON"):
             become_drawing_python()
+        if options.drawing:
+            os.environ["MPLCONFIGDIR"] = str(environment.folder() / "matplotlib")
         import matplotlib  # noqa: F401
     except environment.Unusable as error:
         return complain(error, 2)

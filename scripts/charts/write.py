@@ -62,8 +62,10 @@ def replace(path, content):
             file.write(content)
         os.chmod(name, 0o666 & ~umask())
         os.replace(name, path)
-    except BaseException:
+    except BaseException as error:
         os.unlink(name)
+        if isinstance(error, OSError):
+            error.filename = str(path)
         raise
 
 
