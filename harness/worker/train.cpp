@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include "harness/worker/checkpoint.h"
 #include "harness/worker/evaluate.h"
