@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import pty
 import random
 import signal
 import struct
@@ -118,6 +119,31 @@ class Training(unittest.TestCase):
         self.assertEqual(lines[2:], [f"Epoch {epoch + 1}/2, Loss: {losses[epoch]}" for epoch in range(2)])
         self.assertAlmostEqual(losses[0], sum(training["loss_curve"][:5]) / 5, places=9)
 
+    def test_a_terminal_shows_how_far_it_is(self):
+        own, theirs = pty.openpty()
+        with subprocess.Popen(self.words("mnist-mlp", "dp", "--cpus", "2", "--epochs", "3"), stdout=subprocess.PIPE, stderr=theirs,
+                              env=dict(os.environ, TERM="xterm")) as process:
+            lines = process.stdout.read().decode()
+        os.close(theirs)
+        shown = b""
+        try:
+            while piece := os.read(own, 65536):
+                shown += piece
+        except OSError:
+            pass  # nobody has the other end any more
+        os.close(own)
+        self.assertRegex(shown.decode(), r"\[[#.]+\] 1/3 · \d/5 · loss \d\.\d+ · \d+ samples/s · \d+ s left")
+        self.assertEqual(len(lines.splitlines()), 3)
+
+    def test_an_interrupted_run_says_so(self):
+        with subprocess.Popen(self.words("mnist-mlp", "ddp", "--cpus", "2", "--epochs", "100000"), stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL) as process:
+            process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertEqual(self.report()["status"], "interrupted")
+
     # What is computed.
 
     def test_curves_agree_at_the_same_global_batch(self):
@@ -191,9 +217,11 @@ class Training(unittest.TestCase):
         return file
 
     def test_a_killed_and_resumed_run_ends_with_the_same_bits(self):
-        for workload, strategy, world, epochs in (("mnist-mlp", "dp", 2, 150), ("convnet", "ddp", 2, 4), ("mnist-mlp", "ddp", 3, 150)):
-            # Checkpoints never stand at an epoch's end.
-            arguments = (workload, strategy, "--cpus", str(world), "--threads", "1", "--epochs", str(epochs), "--checkpoint-every", "3")
+        for workload, strategy, world, epochs, backend in (("mnist-mlp", "dp", 2, 60, "auto"), ("convnet", "ddp", 2, 4, "shm"),
+                                                           ("mnist-mlp", "ddp", 3, 60, "shm"), ("mnist-mlp", "ddp", 3, 60, "gloo")):
+            # The first checkpoint stands within an epoch.
+            arguments = (workload, strategy, "--cpus", str(world), "--backend", backend, "--threads", "1", "--epochs", str(epochs),
+                         "--checkpoint-every", "3")
             self.train(*arguments[:-2], "--save", self.folder / "straight")
             straight = self.report()["training"]
             kept = self.kill_at_first_checkpoint(*arguments)

@@ -26,9 +26,10 @@ void refuse_several(const Plan& plan) {
                    one_line(join(ids), 300) + "; give each flag one value");
 }
 
+// Epoch and step first; short, for a terminal of 80 columns.
 std::string progress_text(const Json& event) {
   char text[200];
-  std::snprintf(text, sizeof text, "epoch %lld/%lld · step %lld/%lld · loss %.4f · %.0f samples/s · about %s left",
+  std::snprintf(text, sizeof text, "%lld/%lld · %lld/%lld · loss %.4f · %.0f samples/s · %s left",
                 static_cast<long long>(event.at("epoch").get<int64_t>() + 1),
                 static_cast<long long>(event.at("epochs").get<int64_t>()),
                 static_cast<long long>(event.at("step").get<int64_t>()),

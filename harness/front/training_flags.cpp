@@ -6,7 +6,25 @@
 
 namespace dpbench {
 
+namespace {
+
+// The flags that run has too choose one case here, not many.
+void reword(CLI::App& app) {
+  const auto say = [&](const char* flag, const char* help, const char* type) {
+    app.get_option(flag)->description(help)->type_name(type);
+  };
+  say("--strategy", "how to train; cpu and gpu are one device", "NAME");
+  say("--workload", "what to train", "NAME");
+  say("--gpus", "on so many GPUs [all there are]", "N");
+  say("--cpus", "on so many virtual CPU devices [all cores, where there is no GPU]", "N");
+  say("--batch", "rows per device (weak) or in all (strong) [the workload's]", "N");
+  app.remove_option(app.get_option("--filter"));
+}
+
+}  // namespace
+
 void add_training(CLI::App& app, Options& o) {
+  reword(app);
   TrainOptions& t = o.training;
   const auto put = [](CLI::Option* option, const char* type) { option->group("Training")->type_name(type); };
   put(app.add_option("--epochs", t.epochs, "passes over the data [the document's: 2; random-linear 1]")
