@@ -203,6 +203,53 @@ void add_compare(CLI::App& app, Options& o) {
       ->type_name("table|markdown|json");
 }
 
+void add_duel(CLI::App& app, Options& o) {
+  add_what(app, o);
+  const auto put = [](CLI::Option* option, const char* group, const char* type) {
+    return option->group(group)->type_name(type);
+  };
+  put(app.add_option("--base", o.duel.base, "dpbench, its worker, or the directory of a build [this build]"), "Duel",
+      "PROGRAM|DIR");
+  put(app.add_option("--new", o.duel.now, "the same for the build that is judged [this build]"), "Duel", "PROGRAM|DIR");
+  put(app.add_option("--base-plugin", o.duel.base_plugins, "plug-in of the base build alone; repeatable")
+          ->allow_extra_args(false),
+      "Duel", "FILE");
+  put(app.add_option("--new-plugin", o.duel.new_plugins, "plug-in of the new build alone; repeatable")
+          ->allow_extra_args(false),
+      "Duel", "FILE");
+  put(app.add_flag("--strict", o.stored.strict, "exit 4 when a case is unclear"), "Duel", "");
+  put(app.add_option("--pairs", o.duel.pairs, "take exactly so many [until clear, at 20, 40, 80 or 160]")
+          ->check(between(10, 1e6)),
+      "Sampling", "N");
+  put(app.add_option("--pairs-per-launch", o.duel.pairs_per_launch, "then both builds are started afresh [5]")
+          ->check(between(1, 1e6)),
+      "Sampling", "N");
+  put(app.add_option("--min-time", o.sampling.min_sample_s, "seconds of a block at least [0.2]")
+          ->check(between(0.001, 3600, true)),
+      "Sampling", "S");
+  put(app.add_option("--steps", o.sampling.steps, "of a block [as many as --min-time takes]")->check(between(1, 1e9)),
+      "Sampling", "N");
+  put(app.add_option("--warmup", o.sampling.warmup, "steps after each start [20]")->check(between(0, 1e6)), "Sampling",
+      "N");
+  put(app.add_option("--check", o.check, "checks of both builds before they are timed [auto]")
+          ->check(one_of({"auto", "off"})),
+      "Sampling", "auto|off");
+  put(app.add_option("--timeout", o.timeout_s, "seconds without progress of any rank before a case is given up [30]")
+          ->check(between(0.1, 1e6, true)),
+      "Running", "S");
+  put(app.add_flag("-n,--dry-run", o.dry_run, "print the plan and run nothing"), "Running", "");
+  add_config(app, o);
+  put(app.add_option("--out", o.out_dir, "where run directories are made [results]"), "Output", "DIR");
+  put(app.add_option("-o,--output", o.output, "form on stdout [table]")
+          ->check(one_of({"table", "markdown", "json", "none"})),
+      "Output", "table|markdown|json|none");
+  put(app.add_flag("-q,--quiet", o.quiet, "nothing on stderr but errors"), "Output", "");
+  put(app.add_flag("-v,--verbose", o.verbose, "say on stderr what is started and why"), "Output", "");
+  put(app.add_option("--progress", o.progress, "on stderr: a moving line, or a line a case [auto]")
+          ->check(one_of({"auto", "plain", "none"})),
+      "Output", "auto|plain|none");
+}
+
 void add_export(CLI::App& app, Options& o) {
   add_runs(app, o, "the run to export [latest]");
   app.add_option("--to", o.stored.to, "the form: Google Benchmark's JSON, JUnit XML, CSV or Markdown")
@@ -242,6 +289,7 @@ const std::vector<Command>& command_table() {
       {{"doctor", "what is missing on this machine, and the command that mends it"}, add_env},
       {{"env", "the machine as a report describes it"}, add_env},
       {{"compare", "judge one stored run against another: the gate"}, add_compare},
+      {{"duel", "judge two builds by measuring them now, in turn"}, add_duel},
       {{"export", "a stored run in the form of another tool"}, add_export},
       {{"report", "the page and the charts of stored runs"}, add_report},
       {{"validate", "whether reports are whole and agree with themselves"}, add_validate},
@@ -354,6 +402,12 @@ void settle_sampling(const CLI::App& app, Options& o) {
   if (app.count("--warmup") == 0) o.sampling.warmup = 5;
 }
 
+void settle_duel(const CLI::App& app, Options& o) {
+  o.what.baseline = false;
+  if (app.count("--min-time") == 0) o.sampling.min_sample_s = 0.2;
+  if (!any_given(app, "What to run")) o.what.default_worlds = {1, 2};
+}
+
 // Checking is not sampling: one launch, no rows added, worlds in which order and sharing out can go wrong.
 void settle_checking(Options& o) {
   o.launches = 1;
@@ -365,6 +419,7 @@ void settle_checking(Options& o) {
 
 void settle(const CLI::App& app, const Command& command, Options& o) {
   if (command.info.name == "run") settle_sampling(app, o);
+  if (command.info.name == "duel") settle_duel(app, o);
   if (command.info.name == "check") settle_checking(o);
   if (command.info.name == "train") settle_training(o);
   const auto everything = [](std::vector<std::string>& names) {

@@ -12,6 +12,7 @@ int list_command(const Options& options);
 int doctor_command(const Options& options);
 int env_command(const Options& options);
 int compare_command(const Options& options);
+int duel_command(const Options& options);
 int export_command(const Options& options);
 int report_command(const Options& options);
 int validate_command(const Options& options);

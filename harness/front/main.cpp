@@ -15,10 +15,10 @@ namespace {
 
 int run_options(const Options& options) {
   static const std::map<std::string, int (*)(const Options&)> kCommands = {
-      {"run", run_command},         {"check", check_command},   {"train", train_command},
-      {"list", list_command},       {"doctor", doctor_command}, {"env", env_command},
-      {"compare", compare_command}, {"export", export_command}, {"report", report_command},
-      {"validate", validate_command}};
+      {"run", run_command},       {"check", check_command},     {"train", train_command},
+      {"list", list_command},     {"doctor", doctor_command},   {"env", env_command},
+      {"duel", duel_command},     {"compare", compare_command}, {"export", export_command},
+      {"report", report_command}, {"validate", validate_command}};
   return kCommands.at(options.command)(options);
 }
 

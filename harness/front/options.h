@@ -51,6 +51,14 @@ struct StoredRuns {
   std::string html, charts, collectives;  // report: what to write, and a measurement of collectives to show
 };
 
+// Two builds measured in turn.
+struct DuelOptions {
+  std::string base, now;  // a program or a directory that holds one; empty: this build
+  std::vector<std::string> base_plugins, new_plugins;
+  int pairs = 0;  // exactly so many; 0: until it is clear
+  int pairs_per_launch = 5;
+};
+
 struct Options {
   std::string command = "run";
   std::string topic;  // list: what to show
@@ -68,6 +76,7 @@ struct Options {
   CheckOptions checking;
   TrainOptions training;
   StoredRuns stored;
+  DuelOptions duel;
   std::string save_baseline;  // name to keep the report under
   std::vector<std::string> argv;
 };

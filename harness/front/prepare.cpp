@@ -12,12 +12,14 @@
 namespace dpbench {
 namespace fs = std::filesystem;
 
-Prepared prepare(Options options) {
+Prepared prepare(Options options) { return prepare(std::move(options), find_worker()); }
+
+Prepared prepare(Options options, const fs::path& worker) {
   if (!options.what.data_dir.empty() && !fs::is_directory(options.what.data_dir))
     throw UsageError("--data '" + one_line(options.what.data_dir, 200) + "': no such directory");
   for (auto& plugin : options.what.plugins) plugin = checked_plugin(plugin);
   Prepared prepared{.options = std::move(options),
-                    .worker = find_worker(),
+                    .worker = worker,
                     .catalogue = {},
                     .gpus = survey_gpus(),
                     .machine = {},

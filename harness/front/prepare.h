@@ -21,6 +21,8 @@ struct Prepared {
 
 // Throws UsageError or Unavailable for all that can be seen to be wrong by now.
 Prepared prepare(Options options);
+// The same for another build's worker.
+Prepared prepare(Options options, const std::filesystem::path& worker);
 
 // With a case for each of the plan's, then for those that are skipped.
 Report new_report(const Prepared& prepared);

@@ -90,6 +90,8 @@ void ProgressLine::warning(const std::string& text) {
   if (style_ != ProgressStyle::none) line("dpbench: " + text);
 }
 
+void ProgressLine::error(const std::string& text) { line("dpbench: " + text); }
+
 void ProgressLine::move(const std::string& text) {
   std::cerr << "\r\x1B[K" << one_line(text, columns() - 1) << std::flush;
   shown_ = true;

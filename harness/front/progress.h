@@ -27,6 +27,7 @@ class ProgressLine {
   void clear();                           // before something is printed on stdout
   void note(const std::string& text);     // only with -v
   void warning(const std::string& text);  // unless -q
+  void error(const std::string& text);    // always
 
  private:
   void move(const std::string& text);

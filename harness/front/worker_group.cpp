@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <set>
 
 #include "harness/front/text.h"
 #include "workloads/error.h"
@@ -67,10 +68,18 @@ bool is_stopped(pid_t pid) {
   return name_end != std::string::npos && (text[name_end + 2] == 'T' || text[name_end + 2] == 't');
 }
 
-std::vector<pid_t> children() {
+// Ranks of all groups that have not been waited for.
+std::set<pid_t>& living_ranks() {
+  static std::set<pid_t> pids;
+  return pids;
+}
+
+// Children of ours that no group started: what dead ranks left behind.
+std::vector<pid_t> adopted() {
   std::ifstream file("/proc/self/task/" + std::to_string(::getpid()) + "/children");
   std::vector<pid_t> pids;
-  for (pid_t pid; file >> pid;) pids.push_back(pid);
+  for (pid_t pid; file >> pid;)
+    if (!living_ranks().contains(pid)) pids.push_back(pid);
   return pids;
 }
 
@@ -122,13 +131,15 @@ void WorkerGroup::start(int rank, const WorkerSettings& settings, const Scratch&
                       .errors = log.get(),
                       .channel = theirs.get()});
   mine.dead = false;
+  living_ranks().insert(mine.child.pid);
 }
 
 void WorkerGroup::send(const Json& message) {
   const std::string line = message.dump() + "\n";
   for (auto& rank : ranks_)
-    // A short line always fits an empty socket; one that takes none is dead or stuck, and will be seen to be.
-    [[maybe_unused]] const auto sent = ::send(rank.socket.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      // A short line always fits an empty socket; one that takes none is dead or stuck, and will be seen to be.
+      [[maybe_unused]]
+    const auto sent = ::send(rank.socket.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 bool WorkerGroup::wait(CaseWatch& watch, const Signals& signals, int milliseconds) {
@@ -197,6 +208,7 @@ void WorkerGroup::note_death(int rank) {
   ::kill(-mine.child.pid, SIGKILL);  // what it started: the group's number is ours until the next line
   ::waitpid(mine.child.pid, &mine.status, 0);
   mine.dead = true;
+  living_ranks().erase(mine.child.pid);
 }
 
 bool WorkerGroup::all_dead() const {
@@ -250,7 +262,7 @@ void WorkerGroup::kill(const Signals& signals) {
 // What ranks started and left behind in other process groups.
 void WorkerGroup::end_adopted() {
   const double until = monotonic_seconds() + kKillSeconds;
-  for (auto left = children(); !left.empty() && monotonic_seconds() < until; left = children()) {
+  for (auto left = adopted(); !left.empty() && monotonic_seconds() < until; left = adopted()) {
     for (const pid_t pid : left) ::kill(pid, SIGKILL);
     for (const pid_t pid : left) ::waitpid(pid, nullptr, WNOHANG);
     ::poll(nullptr, 0, 2);

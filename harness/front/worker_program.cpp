@@ -24,7 +24,7 @@ constexpr size_t kLargestCatalogue = 4 << 20;
 constexpr int kCatalogueSeconds = 60;
 
 void refuse_writable_by_others(const fs::path& path, const std::string& shown) {
-  struct stat state {};
+  struct stat state{};
   if (::stat(path.c_str(), &state) != 0) throw UsageError(shown + ": cannot look at " + path.string());
   const bool sticky_directory = S_ISDIR(state.st_mode) && (state.st_mode & S_ISVTX);
   if ((state.st_mode & (S_IWGRP | S_IWOTH)) && !sticky_directory)
@@ -75,6 +75,15 @@ Catalogue parse_catalogue(const std::string& text, const std::string& what) {
   }
 }
 
+fs::path first_program(const std::vector<fs::path>& places, const std::string& what) {
+  std::vector<std::string> tried;
+  for (const auto& place : places) {
+    if (::access(place.c_str(), X_OK) == 0 && !fs::is_directory(place)) return fs::canonical(place);
+    tried.push_back(place.lexically_normal());
+  }
+  throw UsageError("no dpbench-worker at " + join(tried, " or ") + what);
+}
+
 }  // namespace
 
 fs::path find_worker() {
@@ -85,12 +94,19 @@ fs::path find_worker() {
     const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
     places = {here / "dpbench-worker", here / "../libexec/dpbench/dpbench-worker"};
   }
-  std::vector<std::string> tried;
-  for (const auto& place : places) {
-    if (::access(place.c_str(), X_OK) == 0 && !fs::is_directory(place)) return fs::canonical(place);
-    tried.push_back(place.lexically_normal());
-  }
-  throw UsageError("no dpbench-worker at " + join(tried, " or ") + "; build it, or name it with DPBENCH_WORKER");
+  return first_program(places, "; build it, or name it with DPBENCH_WORKER");
+}
+
+fs::path worker_of_build(const std::string& build) {
+  const fs::path given = fs::absolute(build);
+  if (!fs::exists(given)) throw UsageError("'" + one_line(build, 200) + "': no such file or directory");
+  const fs::path name = "dpbench-worker", built = fs::path("build/release/bin") / name,
+                 installed = fs::path("libexec/dpbench") / name;
+  if (fs::is_directory(given))
+    return first_program({given / name, given / "bin" / name, given / installed, given / built}, "; build it");
+  if (given.filename() == name) return first_program({given}, ": it cannot be run");
+  const fs::path here = fs::canonical(given).parent_path();
+  return first_program({here / name, here / ".." / installed, here / ".." / built}, "; build it");
 }
 
 fs::path checked_plugin(const std::string& file) {

@@ -12,6 +12,10 @@ namespace dpbench {
 // DPBENCH_WORKER, else beside this program, else ../libexec/dpbench. Throws UsageError where there is none.
 std::filesystem::path find_worker();
 
+// The worker of another build: its dpbench or dpbench-worker, or the directory it was built in, installed in or checked
+// out in. Throws UsageError naming where it was looked for.
+std::filesystem::path worker_of_build(const std::string& build);
+
 // Absolute; refused unless it is a file named with a '/' that nobody else can change. Throws UsageError.
 std::filesystem::path checked_plugin(const std::string& file);
 

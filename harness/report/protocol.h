@@ -4,6 +4,7 @@
 //   front -> every rank   {"do":"run","case":{..},"sampling":{..},"launch":0,"check":true}
 //                         {"do":"check","case":{..},"filter":"RE","seeds":1,"form":"short|long"}
 //                         {"do":"train","case":{..},"train":{..}}
+//                         {"do":"block",..as for run..}   one sample; the case stays ready for the next one
 //                         {"do":"quit"}
 //   rank -> front         {"event":"ready","rank":0,"pid":1,"torch":"2.11.0","cuda_devices":[..]}
 //                         {"event":"ran","case":"ID","record":{..},"checks":[..]}         checks: rank 0 alone

@@ -114,9 +114,13 @@ RunDirectory::~RunDirectory() { ::close(descriptor_); }
 void RunDirectory::save(const Report& report, bool force) {
   const auto now = std::chrono::steady_clock::now();
   if (!force && now < next_) return;
-  write_whole(descriptor_, "run.json", to_json(report).dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
-              (path_ / "run.json").string());
+  save("run", to_json(report));
   next_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+}
+
+void RunDirectory::save(const std::string& name, const Json& document) const {
+  write_whole(descriptor_, name + ".json", document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
+              (path_ / (name + ".json")).string());
 }
 
 void write_whole(int directory, const std::string& name, const std::string& text, const std::string& what) {

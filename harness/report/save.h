@@ -36,6 +36,8 @@ class RunDirectory {
   const std::filesystem::path& path() const { return path_; }
   // Writes run.json beside the old one and renames it. At most once a second unless forced: force the last one.
   void save(const Report& report, bool force = false);
+  // Another document of the run, as NAME.json.
+  void save(const std::string& name, const Json& document) const;
 
  private:
   std::string id_;

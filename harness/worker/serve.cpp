@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "harness/worker/block_run.h"
 #include "harness/worker/channel.h"
 #include "harness/worker/check_case.h"
 #include "harness/worker/group.h"
@@ -74,7 +75,10 @@ class Session {
       group_->barrier();
       channel_.send({{"event", "ready"}, {"rank", variables_.rank}, {"pid", getpid()}});
       while (const auto command = channel_.receive()) {
-        if (command->at("do") == "quit") return 0;
+        if (command->at("do") == "quit") {
+          release();
+          return 0;
+        }
         current = command->at("case").at("id").get<std::string>();
         channel_.send(carry_out(*command));
       }
@@ -89,14 +93,16 @@ class Session {
   Json carry_out(const Json& command) {
     const CaseSpec spec = case_from_json(command.at("case"));
     const std::string what = command.at("do");
+    if (what != "block") release();
     if (what == "check")
       return {{"event", "checked"}, {"case", spec.id}, {"checks", rows_of(check_case(spec, asked(command), *group_, variables_.run_dir))}};
     if (what == "train") return trained(spec, train_options_from_json(command.at("train")));
-    check(what == "run", "unknown command of the front: " + what);
+    check(what == "run" || what == "block", "unknown command of the front: " + what);
     Json checks = Json::array();
     if (command.at("check").get<bool>())
       checks = rows_of(check_case(spec, {.filter = checks_before_timing}, *group_, variables_.run_dir));
-    const RankRecord record = run_case(spec, sampling_from_json(command.at("sampling")), *group_, pulse_, variables_.run_dir);
+    const Sampling sampling = sampling_from_json(command.at("sampling"));
+    const RankRecord record = what == "run" ? run_case(spec, sampling, *group_, pulse_, variables_.run_dir) : block(spec, sampling);
     return {{"event", "ran"}, {"case", spec.id}, {"record", to_json(record)}, {"checks", checks}};
   }
 
@@ -108,6 +114,17 @@ class Session {
             {"record", to_json(result.record)},
             {"checks", rows_of(result.checks)},
             {"training", variables_.rank == 0 ? to_json(result.training) : Json(nullptr)}};
+  }
+
+  RankRecord block(const CaseSpec& spec, const Sampling& sampling) {
+    if (held_ && held_->case_id() != spec.id) release();
+    if (!held_) held_ = std::make_unique<BlockRun>(spec, sampling.warmup, *group_, pulse_, variables_.run_dir);
+    return held_->block(sampling);
+  }
+
+  void release() {
+    if (held_) held_->finish();
+    held_.reset();
   }
 
   static CheckOptions asked(const Json& command) {
@@ -127,6 +144,7 @@ class Session {
   Channel channel_;
   Pulse pulse_;
   std::optional<Group> group_;
+  std::unique_ptr<BlockRun> held_;
 };
 
 }  // namespace

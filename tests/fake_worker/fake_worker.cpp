@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <iostream>
 #include <map>
+#include <random>
 #include <string>
 #include <thread>
 
@@ -79,6 +81,8 @@ class Rank {
   }
 
   void obey(const Json& command) {
+    if (command.at("do") == "block" && !variable("FAKE_OLD").empty())  // a worker from before duel
+      return fail(case_from_json(command.at("case")), "failure", "unknown command of the front: block");
     const CaseSpec spec = case_from_json(command.at("case"));
     const bool mine = !spec.params.contains("rank") ? rank_ == 0 : std::stoi(spec.params.at("rank")) == rank_;
     fault_ = spec.params.contains("fault") ? spec.params.at("fault") : "none";
@@ -91,8 +95,8 @@ class Rank {
       misbehave(spec);
     else if (fault_ == "echo")
       fail(spec, "failure", "Connection reset by peer");
-    else if (fault_ != "none" && fault_ != "slow" && fault_ != "wrong" && fault_ != "orphan" && fault_ != "deaf" &&
-             fault_ != "flaky" && fault_ != "bad-end")
+    else if (fault_ != "none" && fault_ != "slow" && fault_ != "wrong" && fault_ != "unequal" && fault_ != "orphan" &&
+             fault_ != "deaf" && fault_ != "flaky" && fault_ != "bad-end")
       forever();
     answer(spec, command);
   }
@@ -207,8 +211,9 @@ class Rank {
     RankRecord record;
     record.rank = rank_;
     record.steps_per_sample = 10;
-    record.samples_ns.assign(command.at("sampling").value("samples", 3), 10 * 1000000 * (spec.world + 1) / 2);
-    record.parameters_hash = "same";
+    const int samples = command.at("do") == "block" ? 1 : command.at("sampling").value("samples", 3);
+    record.samples_ns.assign(samples, std::llround(pretended_speed() * 10 * 1000000 * (spec.world + 1) / 2));
+    record.parameters_hash = fault_ == "unequal" ? std::to_string(rank_) : "same";
     record.first_loss = record.last_loss = 1;
     Json checks = Json::array();
     if (rank_ == 0 && command.value("check", false))
@@ -217,6 +222,15 @@ class Rank {
     say({{"event", "ran"}, {"case", spec.id}, {"record", to_json(record)}, {"checks", checks}});
   }
 
+  // FAKE_FACTOR, and FAKE_NOISE as the standard deviation of its logarithm.
+  double pretended_speed() {
+    const std::string factor = variable("FAKE_FACTOR"), noise = variable("FAKE_NOISE");
+    const double spread = noise.empty() ? 0 : std::stod(noise) * normal_(random_);
+    return (factor.empty() ? 1 : std::stod(factor)) * std::exp(spread);
+  }
+
+  std::mt19937_64 random_{static_cast<uint64_t>(::getpid())};
+  std::normal_distribution<double> normal_;
   int rank_, fd_;
   Progress* progress_ = nullptr;
   bool greeted_ = false, deaf_ = false;

@@ -1,0 +1,58 @@
+// The single device, slower by as many percent as the file's name says: libpadded-5.so spins after every step for 5 % of the
+// time it took. "padded" is one name for all of them, so that two of them are two builds of one case.
+#include <dlfcn.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include <ATen/ATen.h>
+
+#include "strategies/strategy.h"
+
+namespace {
+
+using namespace dpbench;
+using Clock = std::chrono::steady_clock;
+
+double percent() {
+  Dl_info info{};
+  const bool known = dladdr(reinterpret_cast<void*>(&percent), &info) != 0 && info.dli_fname;
+  const std::string file = known ? info.dli_fname : "";
+  const size_t dash = file.rfind('-');
+  if (dash == std::string::npos) throw UsageError("padded: name the plug-in libpadded-PERCENT.so, it is " + file);
+  return std::atof(file.c_str() + dash + 1);
+}
+
+class Padded : public Strategy {
+ public:
+  explicit Padded(const Setup& setup) : inner_(strategy_registry().at("cpu").make(setup)), share_(percent() / 100) {}
+
+  StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
+    const auto start = Clock::now();
+    const StepResult result = inner_->step(step, micro, phases);
+    const auto end = Clock::now();
+    const auto until = end + std::chrono::duration_cast<Clock::duration>((end - start) * share_);
+    while (Clock::now() < until) {
+    }
+    return result;
+  }
+  at::Tensor forward(const Batch& mine) override { return inner_->forward(mine); }
+  NamedTensors parameters() override { return inner_->parameters(); }
+  NamedTensors gradients() override { return inner_->gradients(); }
+  NamedTensors buffers() override { return inner_->buffers(); }
+  NamedTensors state() override { return inner_->state(); }
+
+ private:
+  std::unique_ptr<Strategy> inner_;
+  double share_;
+};
+
+const RegisterStrategy padded{{.name = "padded",
+                               .summary = "the single device, slower by what its file's name says",
+                               .parallelism = Parallelism::single,
+                               .gradient = Gradient::gathered,
+                               .buffers = Buffers::first_replica,
+                               .cuda = false,
+                               .make = make<Padded>}};
+
+}  // namespace
