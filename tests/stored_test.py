@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree as xml
 
@@ -121,7 +122,11 @@ class Stored(unittest.TestCase):
         good = json.dumps(report())
         bad = {"empty": "", "truncated": good[: len(good) // 2], "deep": "[" * 1000000, "nan": good.replace('"batch": 64', '"batch": NaN', 1),
                "other": '{"context": {}, "benchmarks": []}', "newer": good.replace('"major": 1', '"major": 2'),
-               "twice": good.replace("{", '{"id": "x", "id": "y", ', 1)}
+               "twice": good.replace("{", '{"id": "x", "id": "y", ', 1), "spaces": " \n" * 1000, "list": "[]", "number": "1",
+               "schema": good.replace('"dpbench.run"', '"dpbench.duel"', 1), "no-cases": good.replace('"cases"', '"case"'),
+               "infinite": good.replace('"batch": 64', '"batch": 1e999', 1), "text-time": good.replace("1000000,", '"1000000",', 1),
+               "below-zero": good.replace("1000000,", "-1000000,", 1), "two": good + good, "deep-object": '{"a":' * 100000,
+               "keys": json.dumps(report() | {"config": {str(i): 0 for i in range(200000)}}), "values": "[" + "1," * 40000000 + "1]"}
         base = self.put("base.json", good)
         for name, text in bad.items():
             with self.subTest(name):
@@ -130,11 +135,30 @@ class Stored(unittest.TestCase):
                 for words in (("compare", base, file), ("compare", file, base), ("export", file, "--to", "csv"), ("validate", file)):
                     self.assertIn(name + ".json", self.dpbench(*words, code=2).stderr)
         with open(self.put("bytes.json", ""), "wb") as file:
-            file.write(b'{"schema": "\xff\xfe"}')
-        self.dpbench("validate", "bytes.json", code=2)
+            file.write(good.replace("AMD", "A\xff").encode("latin-1"))
+        for words in (("compare", base, "bytes.json"), ("export", "bytes.json", "--to", "csv"), ("validate", "bytes.json")):
+            self.dpbench(*words, code=2)
         for words in (("compare", base), ("compare",), ("compare", base, base, base), ("compare", base, base, "--fail-on", "x"),
                       ("export", base), ("export", base, "--to", "pdf"), ("validate",), ("validate", "absent.json")):
             self.dpbench(*words, code=2)
+
+    def test_a_file_above_512_mib_is_refused_at_once(self):
+        base, huge = self.put("base.json", report()), self.put("huge.json", "")
+        os.truncate(huge, (512 << 20) + 1)
+        for words in (("compare", base, huge), ("export", huge, "--to", "csv"), ("validate", huge)):
+            began = time.monotonic()
+            self.assertIn("huge.json is larger than 512 MiB", self.dpbench(*words, code=2).stderr)
+            self.assertLess(time.monotonic() - began, 5)
+
+    def test_hostile_text_reaches_no_terminal_and_no_table(self):
+        hostile = report()
+        hostile["cases"][1]["id"] = "ddp/\x1b[31m|<b>\u202e\n::error::"
+        file, base = self.put("hostile.json", hostile), self.put("base.json", report())
+        for words, code in ((("compare", base, file, "-o", "markdown"), 0), (("compare", base, file, "--annotations", "github"), 0),
+                            (("export", file, "--to", "markdown"), 0), (("validate", file), 1)):
+            done = self.dpbench(*words, code=code)
+            for bad in ("\x1b", "\u202e", "\n::error::"):
+                self.assertNotIn(bad, done.stdout + done.stderr, words)
 
     def test_no_case_in_common_is_an_error(self):
         other = report()

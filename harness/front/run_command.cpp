@@ -29,7 +29,7 @@ class Saver {
       directory_.save(report, force);
       return true;
     } catch (const WriteError& error) {
-      if (!complained_) progress_.warning(error.what());
+      if (!complained_) progress_.error(error.what());
       complained_ = true;
       return false;
     }
@@ -91,7 +91,7 @@ bool keep_baseline(const Report& report, const Options& options, ProgressLine& p
     progress.warning("Kept as baseline " + save_baseline(report, options.out_dir, options.save_baseline).string());
     return true;
   } catch (const std::exception& error) {
-    progress.warning(error.what());
+    progress.error(error.what());
     return false;
   }
 }
@@ -143,7 +143,8 @@ int run_prepared(const Prepared& prepared) {
   say_reasons(report, progress);
   ending.unsaved = !print(output_of(report, options)) || !saved || !kept;
   const int code = exit_code(ending);
-  progress.warning(closing(report, directory.path(), saved, code));
+  const std::string last = closing(report, directory.path(), saved, code);
+  saved ? progress.warning(last) : progress.error(last);
   if (saved) progress.warning(charts_command(directory.path()));
   return code;
 }

@@ -32,7 +32,8 @@ int validate_command(const Options& options) {
     const auto file = find_run(run, asked.results);
     const Report report = read_report(file);
     const auto problems = problems_of(report);
-    for (const auto& problem : problems) std::cerr << "dpbench: " << sanitised(file.string() + ": " + problem) << '\n';
+    for (const auto& problem : problems)
+      std::cerr << "dpbench: " << one_line(file.string() + ": " + problem, 1000) << '\n';
     sound = sound && problems.empty();
     if (problems.empty())
       printed &= print(sanitised(file.string()) + ": valid, " + std::to_string(report.cases.size()) + " cases, " +

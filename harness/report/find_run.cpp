@@ -84,12 +84,17 @@ bool is_unsaved_baseline(const std::string& run, const fs::path& results) {
 std::string read_text(const fs::path& path, size_t max_bytes) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw UsageError("cannot read " + path.string() + ": " + std::strerror(errno));
+  const auto refuse_above = [&](uintmax_t size) {
+    if (size > max_bytes)
+      throw UsageError(path.string() + " is larger than " + std::to_string(max_bytes >> 20) + " MiB");
+  };
+  std::error_code not_a_file;
+  if (const auto size = fs::file_size(path, not_a_file); !not_a_file) refuse_above(size);
   std::string text;
   std::vector<char> piece(size_t{1} << 20);
   while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())), file.gcount() > 0) {
     text.append(piece.data(), static_cast<size_t>(file.gcount()));
-    if (text.size() > max_bytes)
-      throw UsageError(path.string() + " is larger than " + std::to_string(max_bytes >> 20) + " MiB");
+    refuse_above(text.size());  // it may grow, or have no size
   }
   if (file.bad()) throw UsageError("cannot read " + path.string() + ": " + std::strerror(errno));
   return text;

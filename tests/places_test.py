@@ -1,0 +1,97 @@
+"""places_test.py DPBENCH GOLDEN FAKE_WORKER: results where nothing can be written: a read-only directory, a full disk (a tiny tmpfs in a
+mount namespace of its own). One clear line, exit 2 before anything ran or 5 while writing, and nothing lost of what was there."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, GOLDEN, WORKER = (os.path.abspath(word) for word in sys.argv[1:4])
+RUN = ("--workload", "toy", "--cpus", "1,2", "--quick", "-q")
+NOBODY = 65534
+
+
+def may_mount():
+    return subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "true"], capture_output=True, check=False).returncode == 0
+
+
+class Places(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory(prefix="dpbench-places-")
+        self.addCleanup(holder.cleanup)
+        self.folder = holder.name
+        # Copies that another user may run too.
+        os.chmod(self.folder, 0o755)
+        fake = os.path.dirname(WORKER)
+        for source in (PROGRAM, WORKER, GOLDEN, os.path.join(fake, "catalogue.json")):
+            shutil.copy(source, self.folder)
+        self.program = os.path.join(self.folder, "dpbench")
+        self.golden = os.path.join(self.folder, os.path.basename(GOLDEN))
+        self.variables = {**os.environ, "DPBENCH_WORKER": os.path.join(self.folder, "fake_worker")}
+        self.results = os.path.join(self.folder, "results")
+        os.makedirs(self.results)
+
+    def one_line(self, done, code, said):
+        self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertIn(said, done.stderr)
+
+    def as_nobody(self, *words):
+        """Root may write anywhere: another user then."""
+        user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
+        return subprocess.run([self.program, *words], cwd=self.folder, env=self.variables, text=True, capture_output=True, check=False, **user)
+
+    def test_a_read_only_results_directory_is_found_before_anything_runs(self):
+        os.chmod(self.results, 0o555)
+        duel = ("duel", "--base", self.folder + "/fake_worker", "--workload", "toy", "-q")
+        os.symlink("fake_worker", self.folder + "/dpbench-worker")
+        self.one_line(self.as_nobody(*RUN), 2, "--out")
+        self.one_line(self.as_nobody(*duel), 2, "--out")
+        self.assertEqual(os.listdir(self.results), [])
+
+    def test_a_report_that_may_not_be_read_is_named(self):
+        secret = os.path.join(self.folder, "secret.json")
+        shutil.copy(GOLDEN, secret)
+        os.chmod(secret, 0 if os.getuid() else 0o600)
+        for words in (("validate", secret), ("compare", secret, self.golden), ("export", secret, "--to", "csv")):
+            self.one_line(self.as_nobody(*words), 2, "secret.json")
+
+    def on_small_disk(self, kilobytes, script):
+        """The script on a tmpfs of that size at results, in a mount namespace of its own; what it printed."""
+        if not may_mount():
+            self.skipTest("no mount namespaces here (unshare --user --mount)")
+        text = f'mount -t tmpfs -o size={kilobytes}k tmpfs "{self.results}"\nd() {{ "{self.program}" "$@"; }}\n{script}'
+        return subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", text], cwd=self.folder, env=self.variables,
+                              text=True, capture_output=True, check=False)
+
+    def test_a_disk_without_room_for_a_report_is_exit_5(self):
+        done = self.on_small_disk(8, f"d {' '.join(RUN)} -o json; echo rc=$?; ls results/*")
+        self.assertIn("rc=5", done.stdout, done.stderr)
+        self.assertIn('"status": "complete"', done.stdout, "the figures still reach stdout")
+        self.assertIn("No space left on device", done.stderr)
+        self.assertIn("NOT saved", done.stderr)
+        self.assertNotIn(".part", done.stdout)
+
+    def test_a_duel_on_a_full_disk_is_exit_5(self):
+        os.symlink("fake_worker", self.folder + "/dpbench-worker")
+        done = self.on_small_disk(8, "d duel --base . --workload toy --strategy cpu --cpus 1 -q; echo rc=$?")
+        self.assertIn("rc=5", done.stdout, done.stderr)
+        self.assertIn("NOT saved", done.stderr)
+
+    def test_a_full_disk_loses_nothing_of_what_was_there(self):
+        done = self.on_small_disk(120, f"""
+            d {' '.join(RUN)} -o none --save-baseline main || exit 9
+            sha256sum results/*/run.json results/baselines/main.json > before
+            head -c 100000000 /dev/zero > results/filler 2>/dev/null
+            d {' '.join(RUN)} -o none --save-baseline main; echo rc=$?
+            sha256sum -c --quiet before && echo whole
+            d validate main > /dev/null && echo valid
+            rm results/filler
+            d {' '.join(RUN)} -o none --save-baseline main && echo again""")
+        self.assertIn("rc=5", done.stdout, done.stdout + done.stderr)
+        for word in ("whole", "valid", "again"):
+            self.assertIn(word, done.stdout.split(), done.stdout + done.stderr)
+
+
+unittest.main(argv=sys.argv[:1])
