@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include "harness/worker/fingerprint.h"
 #include "harness/worker/memory.h"
@@ -22,7 +23,7 @@ BlockRun::BlockRun(const CaseSpec& spec, int64_t warmup, const Group& group, Pul
     : case_id_(spec.id),
       group_(group),
       workload_(workload_of(spec, shared_dir)),
-      source_(*workload_, spec, info_of(spec).parallelism, group.rank()),
+      source_(*workload_, spec, info_of(spec), group.rank()),
       strategy_(info_of(spec).make(setup_of(spec, info_of(spec), *workload_, group))),
       timer_(*strategy_, source_, group, pulse) {
   const int64_t first = std::max<int64_t>(1, warmup / 2), rest = std::max<int64_t>(1, warmup - first);
