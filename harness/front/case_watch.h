@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/front/rank_group.h"
 #include "harness/report/training.h"
 
 namespace dpbench {
@@ -24,12 +25,7 @@ struct CaseOutcome {
   std::optional<TrainingRecord> training{};
 };
 
-struct RankState {
-  int64_t step = 0, beat = 0;
-  bool stopped = false;  // by SIGSTOP or a debugger
-};
-
-class CaseWatch {
+class CaseWatch : public RankEvents {
  public:
   // What rank 0 says while a case goes on: "line" and "progress".
   using Hear = std::function<void(const Json& event)>;
@@ -39,11 +35,10 @@ class CaseWatch {
   CaseWatch(std::string case_id, std::string answer, int ranks, double timeout_s, bool ready, double now,
             Hear hear = {});
 
-  void on_line(int rank, const std::string& line, double now);
-  // It did what no rank may do, as in "printed more than 64 MiB".
-  void on_offence(int rank, const std::string& what, double now);
-  void on_death(int rank, int wait_status, double now);
-  void on_states(const std::vector<RankState>& states, double now);
+  void on_line(int rank, const std::string& line, double now) override;
+  void on_offence(int rank, const std::string& what, double now) override;
+  void on_death(int rank, int wait_status, double now) override;
+  void on_states(const std::vector<RankState>& states, double now) override;
 
   // Nothing while it is still running. Later calls are the same.
   std::optional<CaseOutcome> verdict(double now) const;

@@ -31,7 +31,8 @@ std::string count_of(size_t gpus) { return gpus == 1 ? "1 GPU" : std::to_string(
 
 void refuse_missing_gpus(const Selection& what, const Machine& machine) {
   if (what.gpus.empty()) return;
-  const int most = *std::max_element(what.gpus.begin(), what.gpus.end());
+  const int most =
+      what.launched_world > 0 ? what.launched_local_world : *std::max_element(what.gpus.begin(), what.gpus.end());
   const std::string asked = "--gpus " + std::to_string(most), cpus = "--cpus " + std::to_string(most);
   if (machine.gpus.empty())
     throw Unavailable(asked + ": this machine has no GPU (" + machine.no_gpu_reason +
@@ -39,6 +40,18 @@ void refuse_missing_gpus(const Selection& what, const Machine& machine) {
   if (static_cast<size_t>(most) > machine.gpus.size() && !what.oversubscribe)
     throw Unavailable(asked + ": this machine has " + count_of(machine.gpus.size()) + "; use " + cpus +
                       ", or --oversubscribe to share them");
+}
+
+// One of the worlds asked for must be the one that was started; the plan skips the others.
+void refuse_other_world(const Selection& what) {
+  if (what.launched_world == 0 || (what.gpus.empty() && what.cpus.empty())) return;
+  const auto& asked = what.gpus.empty() ? what.cpus : what.gpus;
+  if (std::find(asked.begin(), asked.end(), what.launched_world) != asked.end()) return;
+  std::vector<std::string> numbers;
+  for (const int world : asked) numbers.push_back(std::to_string(world));
+  const std::string flag = what.gpus.empty() ? "--cpus " : "--gpus ", started = std::to_string(what.launched_world);
+  throw UsageError(flag + join(numbers, ",") + ", but " + what.launched_by + " started " + started +
+                   (what.launched_world == 1 ? " rank" : " ranks") + ": use " + flag + started + ", or start as many, or --launcher self");
 }
 
 }  // namespace
@@ -68,11 +81,13 @@ std::vector<std::string> chosen_backends(const Selection& what, const Catalogue&
 
 std::vector<Place> chosen_places(const Selection& what, const Machine& machine) {
   refuse_missing_gpus(what, machine);
+  refuse_other_world(what);
   std::vector<Place> places;
   for (const int world : without_repeats(what.gpus)) places.push_back({"cuda", world});
   for (const int world : without_repeats(what.cpus)) places.push_back({"cpu", world});
   if (!places.empty()) return places;
   const int gpus = static_cast<int>(machine.gpus.size());
+  if (what.launched_world > 0) return {{gpus > 0 ? "cuda" : "cpu", what.launched_world}};
   if (gpus > 0 && what.default_worlds.empty()) return {{"cuda", gpus}};
   if (what.one_place) return {{"cpu", std::max(1, machine.cores)}};
   for (const int world : what.default_worlds.empty() ? std::vector<int>{1, 2} : what.default_worlds)

@@ -109,6 +109,9 @@ void add_running(CLI::App& app, Options& o) {
   put(app.add_option("--timeout", o.timeout_s, "seconds without progress of any rank before a case is given up [30]")
           ->check(between(0.1, 1e6, true)),
       "S");
+  put(app.add_option("--launcher", o.launcher, "who has started this process as one rank of several [found by itself]")
+          ->check(one_of({"auto", "self", "torchrun", "mpi", "slurm", "env"})),
+      "auto|self|torchrun|mpi|slurm|env");
   put(app.add_flag("-n,--dry-run", o.dry_run, "print the plan and run nothing"), "");
 }
 

@@ -1,5 +1,7 @@
 #include "harness/front/launcher.h"
 
+#include "harness/front/launched/launched_group.h"
+
 namespace dpbench {
 namespace {
 
@@ -39,7 +41,10 @@ void Launcher::open_group(const GroupKey& key) {
                  .threads = key.threads};
   if (key.backend != "none") spec.name += "-" + key.backend;
   say_("starting " + spec.name + " with " + std::to_string(key.threads) + " threads a replica");
-  group_ = std::make_unique<WorkerGroup>(spec, settings_, scratch_);
+  if (settings_.world && spec.processes > 1)
+    group_ = std::make_unique<LaunchedGroup>(spec, settings_, scratch_);
+  else
+    group_ = std::make_unique<WorkerGroup>(spec, settings_, scratch_);
   key_ = key;
   ready_ = false;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/front/case_watch.h"
 #include "harness/front/worker_group.h"
 
 namespace dpbench {
@@ -40,7 +41,7 @@ class Launcher {
   const Scratch& scratch_;
   const Signals& signals_;
   Say say_;
-  std::unique_ptr<WorkerGroup> group_;
+  std::unique_ptr<RankGroup> group_;
   GroupKey key_;
   bool ready_ = false;
   int groups_ = 0;

@@ -1,44 +1,35 @@
-// The program dpbench: which command, and what becomes of its errors.
-#include <functional>
-#include <iostream>
+// The program dpbench: which command, and who carries it out.
 #include <map>
 
 #include "harness/front/cli.h"
 #include "harness/front/commands.h"
 #include "harness/front/exit_code.h"
+#include "harness/front/guard.h"
+#include "harness/front/launched/run_launched.h"
 #include "harness/front/signals.h"
-#include "harness/front/text.h"
-#include "workloads/error.h"
 
 namespace dpbench {
 namespace {
 
+using Command = int (*)(const Options&);
+
 int run_options(const Options& options) {
-  static const std::map<std::string, int (*)(const Options&)> kCommands = {
+  static const std::map<std::string, Command> kCommands = {
       {"run", run_command},       {"check", check_command},     {"train", train_command},
       {"list", list_command},     {"doctor", doctor_command},   {"env", env_command},
       {"duel", duel_command},     {"compare", compare_command}, {"export", export_command},
       {"report", report_command}, {"validate", validate_command}};
-  return kCommands.at(options.command)(options);
-}
-
-int complain(const std::string& message, int code) {
-  std::cerr << "dpbench: " << sanitised(message) << '\n';
-  return code;
+  const Command command = kCommands.at(options.command);
+  const auto placement = find_placement(options.launcher);
+  return placement ? run_launched(options, *placement, command) : command(options);
 }
 
 int dispatch(const std::vector<std::string>& arguments) {
-  try {
+  return guarded([&] {
     const auto parsed = parse_command_line(arguments);
     if (const auto* options = std::get_if<Options>(&parsed)) return run_options(*options);
     return exit_code({.unsaved = !print(std::get<std::string>(parsed))});
-  } catch (const UsageError& error) {
-    return complain(error.what(), kExitUsage);
-  } catch (const Unavailable& error) {
-    return complain(error.what(), kExitUnavailable);
-  } catch (const std::exception& error) {
-    return complain(error.what(), exit_code({.failed = true}));
-  }
+  });
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 
 namespace dpbench {
 
+class World;
+
 inline constexpr int kMaxWorld = 1024;
 
 // What to run: shared by run and check. An empty list means all.
@@ -31,6 +33,9 @@ struct Selection {
   bool every_backend = false;       // no backend given means each that fits, not the best one
   bool baseline = true;
   bool one_place = false;  // neither gpus nor cpus given: all GPUs, else all cores
+  // The ranks that an outside launcher has started, in all and on this host; 0: none, the worlds are ours to choose.
+  int launched_world = 0, launched_local_world = 0;
+  std::string launched_by;
 };
 
 struct CheckOptions {
@@ -78,6 +83,8 @@ struct Options {
   StoredRuns stored;
   DuelOptions duel;
   std::string save_baseline;  // name to keep the report under
+  std::string launcher = "auto";  // auto | self | torchrun | mpi | slurm | env
+  World* world = nullptr;         // the ranks that this launcher has started beside us
   std::vector<std::string> argv;
 };
 

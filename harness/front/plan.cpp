@@ -121,12 +121,14 @@ class Planner {
     spec.processes = strategy.parallelism == "ranks" ? place.world : 1;
     spec.params = params;
     spec.backend = backend;
-    spec.oversubscribe = place.device == "cuda" && static_cast<size_t>(place.world) > machine_.gpus.size();
+    const int here = what_.launched_world > 0 ? what_.launched_local_world : place.world;
+    spec.oversubscribe = place.device == "cuda" && static_cast<size_t>(here) > machine_.gpus.size();
     spec.baseline = &strategy == baseline_on(place.device);
     if (place.device == "cuda" && machine_.gpus.empty())
       lacks_gpu(row);
     else if (strategy.parallelism == "ranks")
       settle_backend(row);
+    judge_launch(row, strategy);
     judge_batch(row, strategy);
     spec.id = case_id(spec);
     keep(std::move(row));
@@ -164,6 +166,17 @@ class Planner {
     } else if (spec.oversubscribe && !backend->shares_device) {
       row.why_not = "backend '" + backend->name + "' lets no two ranks share a GPU; use --backend gloo or fewer --gpus";
     }
+  }
+
+  // Under a launcher the ranks are there already: no more, no fewer.
+  void judge_launch(Row& row, const StrategyEntry& strategy) const {
+    const int started = what_.launched_world;
+    if (started == 0 || !row.why_not.empty()) return;
+    const std::string world = std::to_string(row.spec.world), who = "'" + strategy.name + "'";
+    if (strategy.parallelism == "ranks" && row.spec.world != started)
+      row.why_not = what_.launched_by + " started " + std::to_string(started) + " ranks, and a world of " + world + " needs " + world;
+    if (strategy.parallelism == "replicas" && row.spec.world > 1)
+      row.why_not = who + " is one process with " + world + " replicas: run it without " + what_.launched_by + ", or with --launcher self";
   }
 
   // In order of preference; the first that this build has and that can.

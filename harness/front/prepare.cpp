@@ -2,6 +2,8 @@
 
 #include "harness/front/commands.h"
 #include "harness/front/exit_code.h"
+#include "harness/front/launched/agent.h"
+#include "harness/front/launched/world.h"
 #include "harness/front/options_json.h"
 #include "harness/front/table.h"
 #include "harness/front/text.h"
@@ -35,6 +37,7 @@ Report new_report(const Prepared& prepared) {
   report.tool = tool_block(prepared.options.argv);
   report.env = environment(this_machine(), prepared.gpus.accelerators,
                            {.torch = prepared.catalogue.torch, .cuda = "", .nccl = ""});
+  if (const World* world = prepared.options.world) report.env["hosts"] = hosts_block(*world);
   report.config = options_json(prepared.options);
   for (const auto& spec : prepared.plan.cases) report.cases.emplace_back().spec = spec;
   for (const auto& [spec, reason] : prepared.plan.skipped) {
@@ -49,9 +52,10 @@ Report new_report(const Prepared& prepared) {
 WorkerSettings worker_settings(const Prepared& prepared, const fs::path& logs) {
   return {.program = prepared.worker,
           .plugins = prepared.options.what.plugins,
-          .cpus = prepared.machine.cpus,
+          .cpus = prepared.options.world ? cores_to_share() : prepared.machine.cpus,
           .timeout_s = prepared.options.timeout_s,
-          .logs = logs};
+          .logs = logs,
+          .world = prepared.options.world};
 }
 
 int print_plan(const Prepared& prepared) {

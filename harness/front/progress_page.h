@@ -3,7 +3,8 @@
 
 #include <filesystem>
 
-#include "harness/front/case_watch.h"
+#include "harness/front/rank_group.h"
+#include "harness/report/training.h"
 
 namespace dpbench {
 

@@ -7,6 +7,7 @@
 
 #include "harness/front/commands.h"
 #include "harness/front/exit_code.h"
+#include "harness/front/launched/world.h"
 #include "harness/front/prepare.h"
 #include "harness/front/session.h"
 #include "harness/front/table.h"
@@ -128,6 +129,8 @@ int run_prepared(const Prepared& prepared) {
   ProgressLine progress(progress_style(options, ::isatty(STDERR_FILENO), std::getenv("TERM")), options.verbose, work,
                         monotonic_seconds());
   for (const auto& warning : environment_warnings(report.env)) progress.warning(warning);
+  if (options.world)
+    for (const auto& warning : unlike_hosts(*options.world)) progress.warning(warning);
   Saver saver(directory, progress);
   saver.save(report, true);
   const SessionEnding ended = measure(prepared, directory, report, progress, saver);

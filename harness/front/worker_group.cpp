@@ -34,18 +34,24 @@ std::vector<int> share(const std::vector<int>& cpus, int rank, int ranks) {
   return {first, first + static_cast<ptrdiff_t>(each)};
 }
 
-std::map<std::string, std::string> variables_of(int rank, const GroupSpec& spec, const WorkerSettings& settings,
-                                                const Scratch& scratch, const ProgressPage& page) {
+// One host's ranks meet in a file; those of several where the launcher's variables say.
+Seat seat_here(int rank, const GroupSpec& spec, const Scratch& scratch) {
+  return {.rank = rank, .local_rank = rank, .local_world = spec.processes, .world = spec.processes, .directory = scratch.path()};
+}
+
+std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpec& spec, const WorkerSettings& settings,
+                                                const ProgressPage& page) {
   // Later than ours, so that the rank that is stuck is named before those that wait for it complain.
   const auto timeout = static_cast<int64_t>(settings.timeout_s) + 10;
-  const std::string ranks = std::to_string(spec.processes), mine = std::to_string(rank),
-                    threads = std::to_string(spec.threads);
-  std::map<std::string, std::string> all = {{"RANK", mine},
-                                            {"LOCAL_RANK", mine},
-                                            {"WORLD_SIZE", ranks},
-                                            {"LOCAL_WORLD_SIZE", ranks},
+  const std::string threads = std::to_string(spec.threads);
+  std::map<std::string, std::string> all = {{"RANK", std::to_string(seat.rank)},
+                                            {"LOCAL_RANK", std::to_string(seat.local_rank)},
+                                            {"WORLD_SIZE", std::to_string(seat.world)},
+                                            {"LOCAL_WORLD_SIZE", std::to_string(seat.local_world)},
                                             {"DPBENCH_FD", "3"},
-                                            {"DPBENCH_RUN_DIR", scratch.path()},
+                                            {"DPBENCH_RUN_DIR", seat.directory},
+                                            {"DPBENCH_STORE", seat.store},
+                                            {"DPBENCH_NONCE", seat.nonce},
                                             {"DPBENCH_GROUP", spec.name},
                                             {"DPBENCH_BACKEND", spec.backend},
                                             {"DPBENCH_DEVICE", spec.device},
@@ -54,7 +60,9 @@ std::map<std::string, std::string> variables_of(int rank, const GroupSpec& spec,
                                             {"DPBENCH_PLUGINS", join(settings.plugins, ":")},
                                             {"DPBENCH_PROGRESS", page.file()},
                                             {"OMP_NUM_THREADS", threads}};
+  if (!seat.master.empty()) all["MASTER_ADDR"] = seat.master;
   // Nothing on one host needs to listen beyond it; who sets these knows why.
+  if (seat.local_world < seat.world) return all;
   for (const char* name : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"})
     if (!std::getenv(name)) all[name] = "lo";
   return all;
@@ -85,20 +93,26 @@ std::vector<pid_t> adopted() {
 
 }  // namespace
 
+void keep_child(pid_t pid) { living_ranks().insert(pid); }
+
 double monotonic_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-WorkerGroup::WorkerGroup(const GroupSpec& spec, const WorkerSettings& settings, const Scratch& scratch)
+WorkerGroup::WorkerGroup(const GroupSpec& spec, const WorkerSettings& settings, const Scratch& scratch,
+                         const std::optional<Seat>& seat)
     : spec_(spec),
       logs_(settings.logs / spec.name),
       page_(scratch.path() / "progress", spec.processes),
-      ranks_(static_cast<size_t>(spec.processes)) {
+      ranks_(seat ? 1 : static_cast<size_t>(spec.processes)) {
   std::error_code failed;
   fs::create_directories(logs_, failed);
   if (failed) throw UsageError("cannot make " + logs_.string() + ": " + failed.message());
   try {
-    for (int rank = 0; rank < spec.processes; ++rank) start(rank, settings, scratch);
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      ranks_[i].number = seat ? seat->rank : static_cast<int>(i);
+      start(ranks_[i], settings, scratch, seat);
+    }
   } catch (...) {
     signal_all(SIGKILL);
     await_deaths(kKillSeconds, nullptr);
@@ -113,10 +127,11 @@ WorkerGroup::~WorkerGroup() {
   tidy_logs();
 }
 
-void WorkerGroup::start(int rank, const WorkerSettings& settings, const Scratch& scratch) {
-  Rank& mine = ranks_[rank];
+void WorkerGroup::start(Rank& mine, const WorkerSettings& settings, const Scratch& scratch,
+                        const std::optional<Seat>& given) {
+  const Seat seat = given ? *given : seat_here(mine.number, spec_, scratch);
   mine.dead = true;  // until it lives
-  mine.log = logs_ / ("rank" + std::to_string(rank) + ".log");
+  mine.log = logs_ / ("rank" + std::to_string(mine.number) + ".log");
   const Fd log(::open(mine.log.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!log) throw UsageError("cannot write " + mine.log.string() + ": " + std::strerror(errno));
   std::array<int, 2> pair{};
@@ -125,8 +140,8 @@ void WorkerGroup::start(int rank, const WorkerSettings& settings, const Scratch&
   const Fd theirs(pair[1]);
   mine.child = spawn({.path = settings.program,
                       .arguments = {},
-                      .variables = variables_of(rank, spec_, settings, scratch, page_),
-                      .cpus = share(settings.cpus, rank, spec_.processes),
+                      .variables = variables_of(seat, spec_, settings, page_),
+                      .cpus = share(settings.cpus, seat.local_rank, seat.local_world),
                       .output = log.get(),
                       .errors = log.get(),
                       .channel = theirs.get()});
@@ -142,33 +157,33 @@ void WorkerGroup::send(const Json& message) {
     const auto sent = ::send(rank.socket.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-bool WorkerGroup::wait(CaseWatch& watch, const Signals& signals, int milliseconds) {
-  std::vector<pollfd> polled = {{signals.descriptor(), POLLIN, 0}};
-  std::vector<int> whose;
-  for (int rank = 0; rank < spec_.processes; ++rank) {
-    if (ranks_[rank].dead) continue;
-    polled.push_back({ranks_[rank].socket.get(), POLLIN, 0});
-    polled.push_back({ranks_[rank].child.pidfd.get(), POLLIN, 0});
-    whose.push_back(rank);
+bool WorkerGroup::wait(RankEvents& events, const Signals& signals, int milliseconds, int also) {
+  std::vector<pollfd> polled = {{signals.descriptor(), POLLIN, 0}, {also, POLLIN, 0}};
+  constexpr size_t kFirst = 2;
+  std::vector<Rank*> whose;
+  for (Rank& rank : ranks_) {
+    if (rank.dead) continue;
+    polled.push_back({rank.socket.get(), POLLIN, 0});
+    polled.push_back({rank.child.pidfd.get(), POLLIN, 0});
+    whose.push_back(&rank);
   }
   if (::poll(polled.data(), polled.size(), milliseconds) > 0) {
     for (size_t i = 0; i < whose.size(); ++i)
-      if (polled[1 + 2 * i].revents) read_socket(whose[i], watch);
-    watch_states(watch);
+      if (polled[kFirst + 2 * i].revents) read_socket(*whose[i], events);
+    watch_states(events);
     for (size_t i = 0; i < whose.size(); ++i)
-      if (polled[2 + 2 * i].revents) {
-        read_socket(whose[i], watch);  // what it said last
-        note_death(whose[i]);
-        watch.on_death(whose[i], ranks_[whose[i]].status, monotonic_seconds());
+      if (polled[kFirst + 1 + 2 * i].revents) {
+        read_socket(*whose[i], events);  // what it said last
+        note_death(*whose[i]);
+        events.on_death(whose[i]->number, whose[i]->status, monotonic_seconds());
       }
   } else {
-    watch_states(watch);
+    watch_states(events);
   }
   return (polled[0].revents & POLLIN) != 0;
 }
 
-void WorkerGroup::read_socket(int rank, CaseWatch& watch) {
-  Rank& mine = ranks_[rank];
+void WorkerGroup::read_socket(Rank& mine, RankEvents& events) {
   std::array<char, 65536> buffer;
   // Bounded: one that never stops talking must not keep us from the others.
   for (int turn = 0; turn < 256; ++turn) {
@@ -178,33 +193,32 @@ void WorkerGroup::read_socket(int rank, CaseWatch& watch) {
   }
   size_t begin = 0;
   for (size_t end; (end = mine.unread.find('\n', begin)) != std::string::npos; begin = end + 1)
-    watch.on_line(rank, mine.unread.substr(begin, end - begin), monotonic_seconds());
+    events.on_line(mine.number, mine.unread.substr(begin, end - begin), monotonic_seconds());
   mine.unread.erase(0, begin);
   if (mine.unread.size() <= kLongestLine) return;
   mine.unread.clear();
-  watch.on_offence(rank, "sent a line of more than 64 MiB", monotonic_seconds());
+  events.on_offence(mine.number, "sent a line of more than 64 MiB", monotonic_seconds());
 }
 
-void WorkerGroup::watch_states(CaseWatch& watch) {
+void WorkerGroup::watch_states(RankEvents& events) {
   std::vector<RankState> states;
-  for (int rank = 0; rank < spec_.processes; ++rank) states.push_back(page_.read(rank));
+  for (const Rank& rank : ranks_) states.push_back(page_.read(rank.number));
   const auto same = [](const RankState& a, const RankState& b) { return a.step == b.step && a.beat == b.beat; };
   const bool quiet = std::equal(states.begin(), states.end(), states_.begin(), states_.end(), same);
-  for (int rank = 0; quiet && rank < spec_.processes; ++rank)
-    states[rank].stopped = !ranks_[rank].dead && is_stopped(ranks_[rank].child.pid);
+  for (size_t i = 0; quiet && i < ranks_.size(); ++i)
+    states[i].stopped = !ranks_[i].dead && is_stopped(ranks_[i].child.pid);
   states_ = states;
-  watch.on_states(states, monotonic_seconds());
-  for (int rank = 0; rank < spec_.processes; ++rank) refuse_flood(rank, watch);
+  events.on_states(states, monotonic_seconds());
+  for (const Rank& rank : ranks_) refuse_flood(rank, events);
 }
 
-void WorkerGroup::refuse_flood(int rank, CaseWatch& watch) const {
+void WorkerGroup::refuse_flood(const Rank& rank, RankEvents& events) {
   std::error_code failed;
-  if (fs::file_size(ranks_[rank].log, failed) > kLongestLog && !failed)
-    watch.on_offence(rank, "printed more than 64 MiB, see its log", monotonic_seconds());
+  if (fs::file_size(rank.log, failed) > kLongestLog && !failed)
+    events.on_offence(rank.number, "printed more than 64 MiB, see its log", monotonic_seconds());
 }
 
-void WorkerGroup::note_death(int rank) {
-  Rank& mine = ranks_[rank];
+void WorkerGroup::note_death(Rank& mine) {
   ::kill(-mine.child.pid, SIGKILL);  // what it started: the group's number is ours until the next line
   ::waitpid(mine.child.pid, &mine.status, 0);
   mine.dead = true;
@@ -219,13 +233,13 @@ bool WorkerGroup::await_deaths(double seconds, const Signals* signals) {
   const double until = monotonic_seconds() + seconds;
   while (!all_dead()) {
     std::vector<pollfd> polled = {{signals ? signals->descriptor() : -1, POLLIN, 0}};
-    std::vector<int> whose;
-    for (int rank = 0; rank < spec_.processes; ++rank)
-      if (!ranks_[rank].dead) polled.push_back({ranks_[rank].child.pidfd.get(), POLLIN, 0}), whose.push_back(rank);
+    std::vector<Rank*> whose;
+    for (Rank& rank : ranks_)
+      if (!rank.dead) polled.push_back({rank.child.pidfd.get(), POLLIN, 0}), whose.push_back(&rank);
     const double left = until - monotonic_seconds();
     if (left <= 0 || ::poll(polled.data(), polled.size(), static_cast<int>(left * 1000) + 1) < 0) return false;
     for (size_t i = 0; i < whose.size(); ++i)
-      if (polled[1 + i].revents) note_death(whose[i]);
+      if (polled[1 + i].revents) note_death(*whose[i]);
     if (polled[0].revents) return all_dead();
   }
   return true;
@@ -240,12 +254,12 @@ std::vector<std::string> WorkerGroup::quit(const Signals& signals) {
   send({{"do", "quit"}});
   const bool left = await_deaths(kQuitSeconds + kQuitSecondsPerRank * spec_.processes, &signals);
   std::vector<std::string> stayed, complaints;
-  for (size_t i = 0; i < ranks_.size(); ++i) {
-    const std::string rank = std::to_string(i);
-    if (!ranks_[i].dead)
-      stayed.push_back(rank);
-    else if (ranks_[i].status != 0)
-      complaints.push_back("rank " + rank + " ended with " + ending(ranks_[i].status) + " after its last case");
+  for (const Rank& rank : ranks_) {
+    const std::string number = std::to_string(rank.number);
+    if (!rank.dead)
+      stayed.push_back(number);
+    else if (rank.status != 0)
+      complaints.push_back("rank " + number + " ended with " + ending(rank.status) + " after its last case");
   }
   if (!stayed.empty()) complaints.push_back("rank " + join(stayed) + " did not leave when asked to");
   if (!left) kill(signals);
@@ -270,7 +284,8 @@ void WorkerGroup::end_adopted() {
 }
 
 std::string WorkerGroup::last_words(int rank) const {
-  std::ifstream file(ranks_[rank].log, std::ios::binary | std::ios::ate);
+  const Rank& whose = ranks_[ranks_.size() == 1 ? 0 : static_cast<size_t>(rank)];
+  std::ifstream file(whose.log, std::ios::binary | std::ios::ate);
   const auto size = static_cast<size_t>(std::max<std::streamoff>(file.tellg(), 0));
   std::string text(std::min(size, kLastWordsBytes), '\0');
   file.seekg(static_cast<std::streamoff>(size - text.size()));

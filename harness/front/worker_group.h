@@ -2,16 +2,26 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "harness/front/case_watch.h"
 #include "harness/front/progress_page.h"
+#include "harness/front/rank_group.h"
 #include "harness/front/scratch.h"
-#include "harness/front/signals.h"
 #include "harness/front/spawn.h"
 
 namespace dpbench {
+
+class World;
+
+// The one rank of a group that this process starts, when a launcher has started us as one of several.
+struct Seat {
+  int rank = 0, local_rank = 0, local_world = 1, world = 1;
+  std::string directory = {};  // shared by the ranks of this host
+  std::string store = {}, nonce = {};  // where the ranks of all hosts meet
+  std::string master = {};  // an address of rank 0's host
+};
 
 struct WorkerSettings {
   std::string program;
@@ -19,36 +29,32 @@ struct WorkerSettings {
   std::vector<int> cpus;  // shared out among the ranks
   double timeout_s = 30;
   std::filesystem::path logs;  // a folder a group goes below it
+  World* world = nullptr;      // the ranks that an outside launcher has started; null: all ranks are ours to start
 };
 
-struct GroupSpec {
-  std::string name;  // unique in the run
-  std::string backend, device;
-  int processes = 1, threads = 1;
-};
-
-class WorkerGroup {
+class WorkerGroup : public RankGroup {
  public:
-  WorkerGroup(const GroupSpec& spec, const WorkerSettings& settings, const Scratch& scratch);
-  ~WorkerGroup();
+  // seat: start this rank alone.
+  WorkerGroup(const GroupSpec& spec, const WorkerSettings& settings, const Scratch& scratch,
+              const std::optional<Seat>& seat = std::nullopt);
+  ~WorkerGroup() override;
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
 
-  // To every rank.
-  void send(const Json& message);
-  // Hands the watch what has happened, waiting at most so long; true when a signal for us has come.
-  bool wait(CaseWatch& watch, const Signals& signals, int milliseconds);
-  // Asks them to quit and waits; whoever stays is killed. What ended badly, in words.
-  std::vector<std::string> quit(const Signals& signals);
-  // TERM, and KILL soon after (at once when another signal comes).
-  void kill(const Signals& signals);
-
-  // The end of what a rank printed, fit to be shown.
-  std::string last_words(int rank) const;
-  const GroupSpec& spec() const { return spec_; }
+  void send(const Json& message) override;
+  bool wait(RankEvents& events, const Signals& signals, int milliseconds) override {
+    return wait(events, signals, milliseconds, -1);
+  }
+  // Returns early when there is something to read from `also`.
+  bool wait(RankEvents& events, const Signals& signals, int milliseconds, int also);
+  std::vector<std::string> quit(const Signals& signals) override;
+  void kill(const Signals& signals) override;
+  std::string last_words(int rank) const override;
+  const GroupSpec& spec() const override { return spec_; }
 
  private:
   struct Rank {
+    int number = 0;
     Child child;
     Fd socket;
     std::string unread;
@@ -57,11 +63,11 @@ class WorkerGroup {
     int status = 0;
   };
 
-  void start(int rank, const WorkerSettings& settings, const Scratch& scratch);
-  void read_socket(int rank, CaseWatch& watch);
-  void note_death(int rank);
-  void watch_states(CaseWatch& watch);
-  void refuse_flood(int rank, CaseWatch& watch) const;
+  void start(Rank& rank, const WorkerSettings& settings, const Scratch& scratch, const std::optional<Seat>& seat);
+  static void read_socket(Rank& rank, RankEvents& events);
+  static void note_death(Rank& rank);
+  void watch_states(RankEvents& events);
+  static void refuse_flood(const Rank& rank, RankEvents& events);
   bool all_dead() const;
   // True when all are dead in time.
   bool await_deaths(double seconds, const Signals* signals);
@@ -76,6 +82,7 @@ class WorkerGroup {
   std::vector<RankState> states_;  // as last seen
 };
 
-double monotonic_seconds();
+// A child of ours that is no rank: the end of a group leaves it alone.
+void keep_child(pid_t pid);
 
 }  // namespace dpbench

@@ -12,9 +12,14 @@
 namespace dpbench {
 namespace {
 
-// A file in the run's private directory: nothing listens anywhere.
+// On one host a file in the run's private directory: nothing listens anywhere.
 c10::intrusive_ptr<c10d::Store> make_store(const Variables& variables) {
   if (variables.world == 1) return c10::make_intrusive<c10d::HashStore>();
+  if (!variables.meeting.host.empty()) {
+    auto met = join_meeting(variables.meeting, variables.timeout);
+    met->setTimeout(variables.timeout);
+    return c10::make_intrusive<c10d::PrefixStore>(variables.group, met);
+  }
   auto file = c10::make_intrusive<c10d::FileStore>(variables.run_dir + "/" + variables.group + ".store", variables.world);
   file->setTimeout(variables.timeout);
   return c10::make_intrusive<c10d::PrefixStore>(variables.group, file);

@@ -11,6 +11,7 @@
 #include "harness/worker/catalogue.h"
 #include "harness/worker/cuda.h"
 #include "harness/worker/plugins.h"
+#include "harness/worker/relay.h"
 #include "harness/worker/serve.h"
 #include "workloads/error.h"
 
@@ -28,6 +29,10 @@ int print_catalogue(const std::vector<std::string>& arguments) {
 
 int run(const std::vector<std::string>& arguments) {
   if (!arguments.empty() && arguments[0] == "--catalogue") return print_catalogue(arguments);
+  if (!arguments.empty() && arguments[0] == "--relay") {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    return relay();
+  }
   if (!arguments.empty())
     throw UsageError("usage: dpbench-worker --catalogue [--plugin FILE]...; otherwise dpbench starts it");
   const Variables variables = read_variables();

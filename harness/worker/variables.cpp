@@ -60,6 +60,8 @@ Variables read_variables() {
   v.backend = text("DPBENCH_BACKEND", "none");
   v.device = text("DPBENCH_DEVICE", "cpu");
   v.progress_file = text("DPBENCH_PROGRESS");
+  v.meeting = meeting_of(text("DPBENCH_STORE"), text("DPBENCH_NONCE"));
+  v.serves = text("DPBENCH_SERVES") == "1";
   v.plugins = split(text("DPBENCH_PLUGINS"), ':');
   v.cpus = cpu_list(text("DPBENCH_CPUS"));
   return v;

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/worker/meeting.h"
+
 namespace dpbench {
 
 struct Variables {
@@ -12,6 +14,8 @@ struct Variables {
   int channel = -1;  // descriptor of the front's socket
   int threads = 1;
   std::string run_dir, group, backend, device, progress_file;
+  Meeting meeting;      // where the ranks of an outside launch meet; none: in a file of run_dir
+  bool serves = false;  // a relay: serves that meeting
   std::vector<std::string> plugins;
   std::vector<int> cpus;  // to run on; empty: wherever the kernel likes
   std::chrono::milliseconds timeout{30000};

@@ -1,0 +1,227 @@
+#include "harness/front/launched/agent.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "harness/front/launched/error_file.h"
+#include "harness/front/launched/launched_group.h"
+#include "harness/front/machine.h"
+#include "harness/front/nvml.h"
+#include "harness/front/text.h"
+#include "harness/front/worker_program.h"
+#include "harness/report/environment.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace {
+
+constexpr int kTickMilliseconds = 100;
+constexpr double kStateEverySeconds = 0.3;
+constexpr size_t kLongestMessage = 4u << 20;  // c10d's store takes 8 MiB
+
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+class Agent : public RankEvents {
+ public:
+  Agent(const Options& options, const Placement& placement)
+      : placement_(placement),
+        worker_(find_worker()),
+        relay_(worker_, placement, options.timeout_s),
+        parent_(::getppid()),
+        heard_(monotonic_seconds()),
+        patience_(options.timeout_s + kSilentSeconds) {}
+
+  int run() {
+    try {
+      return serve();
+    } catch (const std::exception& error) {
+      say({{"gone", error.what()}});
+      throw;
+    }
+  }
+
+  void on_line(int, const std::string& line, double) override {
+    if (line.size() > kLongestMessage) return about("offence", "sent a line of more than 4 MiB");
+    note_failure(line);
+    about("line", line);
+  }
+  void on_offence(int, const std::string& what, double) override { about("offence", what); }
+  void on_death(int, int wait_status, double) override {
+    about("words", group_->last_words(placement_.rank));
+    about("death", wait_status);
+    if (!WIFEXITED(wait_status) || WEXITSTATUS(wait_status) != 0) write_error_file("its worker was ended by " + ending(wait_status));
+  }
+  void on_states(const std::vector<RankState>& states, double now) override {
+    const RankState& state = states[0];
+    const bool same = state.step == told_.step && state.beat == told_.beat && state.stopped == told_.stopped;
+    if (same || now - told_at_ < kStateEverySeconds) return;
+    about("state", {state.step, state.beat, state.stopped});
+    told_ = state;
+    told_at_ = now;
+  }
+
+ private:
+  int serve() {
+    say({{"hello", hello_of(placement_, scratch_.path())}});
+    while (!over_) {
+      if (const int signal = wait_a_little()) return end_by(signal);
+      for (const Json& message : relay_.receive()) obey(message);
+      keep_in_touch();
+    }
+    say({{"bye", true}});
+    return code_;
+  }
+
+  // The signal that ends us, 0 if none has come. A launcher that is gone, however it went, is one too.
+  int wait_a_little() {
+    bool signalled = false;
+    if (group_) {
+      signalled = group_->wait(*this, signals_, kTickMilliseconds, relay_.descriptor());
+    } else {
+      pollfd polled[] = {{signals_.descriptor(), POLLIN, 0}, {relay_.descriptor(), POLLIN, 0}};
+      ::poll(polled, 2, kTickMilliseconds);
+      signalled = polled[0].revents != 0;
+    }
+    if (signalled)
+      if (const int signal = signals_.take()) return signal;
+    return ::getppid() == parent_ ? 0 : SIGHUP;
+  }
+
+  int end_by(int signal) {
+    if (group_) group_->kill(signals_);
+    say({{"signal", signal}});
+    return 128 + signal;
+  }
+
+  void obey(const Json& message) {
+    heard_ = monotonic_seconds();
+    patience_ = kSilentSeconds;
+    const std::string what = message.at("do");
+    if (what == "open") open(message);
+    if (what == "end") {
+      over_ = true;
+      code_ = message.at("code");
+    }
+    if (!group_ || message.value("group", "") != group_->spec().name) return;
+    if (what == "tell") group_->send(message.at("message"));
+    if (what == "quit") close(group_->quit(signals_));
+    if (what == "kill") {
+      group_->kill(signals_);
+      close({});
+    }
+  }
+
+  void open(const Json& message) {
+    group_.reset();
+    const Json& group = message.at("spec");
+    const GroupSpec spec{.name = group.at("name"),
+                         .backend = group.at("backend"),
+                         .device = group.at("device"),
+                         .processes = group.at("processes"),
+                         .threads = group.at("threads")};
+    const WorkerSettings settings{.program = worker_,
+                                  .plugins = message.at("plugins"),
+                                  .cpus = cores_to_share(),
+                                  .timeout_s = message.at("timeout_s"),
+                                  .logs = scratch_.path() / "logs"};
+    group_name_ = spec.name;
+    told_ = {};
+    group_ = std::make_unique<WorkerGroup>(spec, settings, scratch_, seat_of(placement_, message.at("directory")));
+  }
+
+  void close(const std::vector<std::string>& complaints) {
+    about("closed", complaints);
+    group_.reset();
+    scratch_.forget_group(group_name_);
+  }
+
+  void keep_in_touch() {
+    const double now = monotonic_seconds();
+    if (now - said_alive_ >= kAliveEverySeconds) {
+      say({{"alive", true}});
+      said_alive_ = now;
+    }
+    if (now - heard_ > patience_)
+      throw std::runtime_error("rank 0 at " + placement_.master_addr + " has not been heard of for " +
+                               std::to_string(static_cast<int>(patience_)) + " s");
+  }
+
+  static void note_failure(const std::string& line) {
+    if (line.find("\"failed\"") == std::string::npos) return;
+    const Json event = parse_json(line, "what a rank sent");
+    if (event.value("event", "") == "failed" && event.contains("reason")) write_error_file(event.at("reason"));
+  }
+
+  void about(const std::string& what, Json value) { say({{"group", group_name_}, {what, std::move(value)}}); }
+  void say(Json message) {
+    message["rank"] = placement_.rank;
+    relay_.send(0, message);
+  }
+
+  Placement placement_;
+  std::string worker_;
+  const Scratch scratch_;
+  const Signals signals_;
+  Relay relay_;
+  std::unique_ptr<WorkerGroup> group_;
+  std::string group_name_;
+  pid_t parent_;
+  double heard_, patience_, said_alive_ = 0, told_at_ = 0;
+  RankState told_;
+  bool over_ = false;
+  int code_ = 0;
+};
+
+}  // namespace
+
+int run_agent(const Options& options, const Placement& placement) {
+  const std::string who = "rank " + std::to_string(placement.rank) + " on " + host_name() + ": ";
+  try {
+    return Agent(options, placement).run();
+  } catch (const UsageError& error) {
+    throw UsageError(who + error.what());
+  } catch (const std::exception& error) {
+    write_error_file(error.what());
+    throw std::runtime_error(who + error.what());
+  }
+}
+
+// Two nodes of a test may be one machine: the launcher's name for them, or their networks, tell them apart.
+std::string node_of(const Placement& placement) {
+  std::error_code ignored;
+  const std::string network = std::filesystem::read_symlink("/proc/self/ns/net", ignored).string();
+  return host_name() + " " + network + " " + placement.node;
+}
+
+std::vector<int> cores_to_share() {
+  const Machine machine = detect_machine({}, "");
+  const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
+  return static_cast<long>(machine.cpus.size()) < online ? std::vector<int>{} : machine.cpus;
+}
+
+Json hello_of(const Placement& placement, const std::string& directory) {
+  const GpuSurvey gpus = survey_gpus();
+  const Json env = environment(this_machine(), gpus.accelerators, {});
+  Json names = Json::array();
+  for (const GpuState& gpu : gpus.accelerators.gpus) names.push_back(gpu.name);
+  return {{"node", node_of(placement)},
+          {"local_rank", placement.local_rank},
+          {"directory", directory},
+          {"facts",
+           {{"name", host_name()},
+            {"fingerprint", env.at("fingerprint")},
+            {"cpu", field_of(env, "/cpu/model")},
+            {"cores", static_cast<int64_t>(::sysconf(_SC_NPROCESSORS_ONLN))},
+            {"memory_bytes", field_of(env, "/memory/total_bytes")},
+            {"gpus", names}}}};
+}
+
+}  // namespace dpbench

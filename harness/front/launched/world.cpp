@@ -1,0 +1,145 @@
+#include "harness/front/launched/world.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#include <algorithm>
+
+#include "harness/front/rank_group.h"
+#include "harness/front/text.h"
+#include "workloads/error.h"
+
+namespace dpbench {
+namespace {
+
+constexpr double kGoodbyeSeconds = 3;
+
+void wait_for(int descriptor, int milliseconds) {
+  pollfd polled{descriptor, POLLIN, 0};
+  ::poll(&polled, 1, milliseconds);
+}
+
+}  // namespace
+
+World::World(const std::string& worker_program, const Placement& placement, double timeout_s)
+    : placement_(placement),
+      timeout_s_(timeout_s),
+      relay_(worker_program, placement, timeout_s),
+      hellos_(static_cast<size_t>(placement.world)),
+      heard_(hellos_.size(), monotonic_seconds()) {}
+
+World::~World() {
+  if (!ended_) end(3);
+}
+
+void World::gather(const Json& own_hello) {
+  hellos_[0] = own_hello;
+  const double until = monotonic_seconds() + timeout_s_;
+  const auto missing = [&] {
+    std::vector<std::string> ranks;
+    for (size_t r = 0; r < hellos_.size(); ++r)
+      if (hellos_[r].is_null()) ranks.push_back(std::to_string(r));
+    return ranks;
+  };
+  while (!missing().empty() && monotonic_seconds() < until) {
+    wait_for(descriptor(), 100);
+    for (const Json& message : receive()) note(message);
+  }
+  if (const auto ranks = missing(); !ranks.empty())
+    throw std::runtime_error(std::to_string(hellos_.size() - ranks.size()) + " of " + std::to_string(hellos_.size()) +
+                             " ranks came within " + std::to_string(static_cast<int>(timeout_s_)) +
+                             " s (--timeout), missing " + join(ranks));
+}
+
+void World::note(const Json& message) {
+  if (message.contains("hello")) hellos_[message.at("rank").get<size_t>()] = message.at("hello");
+}
+
+std::string World::directory_of(int rank) const {
+  const auto leads = [&](const Json& other) {
+    return other.at("node") == hello(rank).at("node") && other.at("local_rank") == 0;
+  };
+  const auto leader = std::find_if(hellos_.begin(), hellos_.end(), leads);
+  check(leader != hellos_.end(), "the host of rank " + std::to_string(rank) + " has no local rank 0");
+  return leader->at("directory");
+}
+
+void World::tell_others(const Json& message) {
+  for (int rank = 1; rank < ranks(); ++rank) tell(rank, message);
+}
+
+std::vector<Json> World::receive() {
+  const double now = monotonic_seconds();
+  if (now - said_alive_ >= kAliveEverySeconds) {
+    tell_others({{"do", "alive"}});
+    said_alive_ = now;
+  }
+  std::vector<Json> messages = relay_.receive();
+  for (const Json& message : messages) {
+    const int rank = message.at("rank");
+    if (rank < 1 || rank >= ranks()) throw std::runtime_error("a message of rank " + std::to_string(rank));
+    heard_[static_cast<size_t>(rank)] = now;
+    // Its launcher wants it to end, and so us: every rank is asked, whichever hears it first.
+    if (message.contains("gone")) last_words_[rank] = "is gone: " + sanitised(message.at("gone").get<std::string>());
+    if (message.contains("signal")) ::raise(message.at("signal").get<int>());
+  }
+  return messages;
+}
+
+std::map<int, std::string> World::gone() const {
+  std::map<int, std::string> all = last_words_;
+  for (int rank = 1; rank < ranks(); ++rank)
+    if (monotonic_seconds() - heard_[static_cast<size_t>(rank)] > kSilentSeconds)
+      all.emplace(rank, "has not been heard of for " + std::to_string(static_cast<int>(kSilentSeconds)) + " s");
+  return all;
+}
+
+// The store may be ours: it stays until everyone has read this, or has had the time to.
+void World::end(int code) {
+  ended_ = true;
+  try {
+    tell_others({{"do", "end"}, {"code", code}});
+    std::vector<bool> gone(hellos_.size(), false);
+    gone[0] = true;
+    const double until = monotonic_seconds() + kGoodbyeSeconds;
+    while (std::find(gone.begin(), gone.end(), false) != gone.end() && monotonic_seconds() < until) {
+      wait_for(descriptor(), 50);
+      for (const Json& message : relay_.receive())
+        if (message.contains("bye")) gone[message.at("rank").get<size_t>()] = true;
+    }
+  } catch (const std::exception&) {
+    // they are out of reach, and will see that we are
+  }
+}
+
+Json hosts_block(const World& world) {
+  Json hosts = Json::array();
+  for (int rank = 0; rank < world.ranks(); ++rank) {
+    const Json& hello = world.hello(rank);
+    auto known = std::find_if(hosts.begin(), hosts.end(), [&](const Json& host) { return host.at("node") == hello.at("node"); });
+    if (known == hosts.end()) {
+      Json host = hello.at("facts");
+      host["node"] = hello.at("node");
+      host["ranks"] = Json::array();
+      hosts.push_back(std::move(host));
+      known = std::prev(hosts.end());
+    }
+    (*known)["ranks"].push_back(rank);
+  }
+  for (Json& host : hosts) host.erase("node");
+  return hosts;
+}
+
+std::vector<std::string> unlike_hosts(const World& world) {
+  std::vector<std::string> warnings;
+  const Json hosts = hosts_block(world);
+  for (const Json& host : hosts)
+    if (host.at("fingerprint") != hosts[0].at("fingerprint"))
+      warnings.push_back("the hosts differ: " + hosts[0].at("name").get<std::string>() + " is " +
+                         hosts[0].at("cpu").get<std::string>() + " x " + hosts[0].at("cores").dump() + ", " +
+                         host.at("name").get<std::string>() + " is " + host.at("cpu").get<std::string>() + " x " +
+                         host.at("cores").dump() + "; the slowest sets the time of every step");
+  return warnings;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,51 @@
+// A group of ranks as whoever runs cases on it sees it, wherever its processes are; and what happens to them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/front/signals.h"
+#include "harness/report/protocol.h"
+
+namespace dpbench {
+
+struct GroupSpec {
+  std::string name;  // unique in the run
+  std::string backend, device;
+  int processes = 1, threads = 1;
+};
+
+struct RankState {
+  int64_t step = 0, beat = 0;
+  bool stopped = false;  // by SIGSTOP or a debugger
+};
+
+class RankEvents {
+ public:
+  virtual ~RankEvents() = default;
+  virtual void on_line(int rank, const std::string& line, double now) = 0;
+  // It did what no rank may do, as in "printed more than 64 MiB".
+  virtual void on_offence(int rank, const std::string& what, double now) = 0;
+  virtual void on_death(int rank, int wait_status, double now) = 0;
+  virtual void on_states(const std::vector<RankState>& states, double now) = 0;
+};
+
+class RankGroup {
+ public:
+  virtual ~RankGroup() = default;
+  // To every rank.
+  virtual void send(const Json& message) = 0;
+  // Hands on what has happened, waiting at most so long; true when a signal for us has come.
+  virtual bool wait(RankEvents& events, const Signals& signals, int milliseconds) = 0;
+  // Asks them to quit and waits; whoever stays is killed. What ended badly, in words.
+  virtual std::vector<std::string> quit(const Signals& signals) = 0;
+  // TERM, and KILL soon after (at once when another signal comes).
+  virtual void kill(const Signals& signals) = 0;
+  // The end of what a rank printed, fit to be shown.
+  virtual std::string last_words(int rank) const = 0;
+  virtual const GroupSpec& spec() const = 0;
+};
+
+double monotonic_seconds();
+
+}  // namespace dpbench
