@@ -134,6 +134,46 @@ TEST(Plan, OnlyRanksHaveProcessesAndABackend) {
   }
 }
 
+Selection launched(int world, int local) {
+  Selection what = ddp_on_mlp();
+  what.launched_by = "torchrun";
+  what.launched_world = world;
+  what.launched_local_world = local;
+  return what;
+}
+
+TEST(Plan, UnderALauncherTheWorldIsTheOneThatWasStarted) {
+  EXPECT_EQ(ids(make_plan(launched(3, 3), catalogue(), machine(8))),
+            (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:3/shm/weak/b64/f32"}));
+  Selection what = launched(2, 2);
+  what.cpus = {1, 2, 4};
+  const Plan plan = make_plan(what, catalogue(), machine(8));
+  EXPECT_EQ(ids(plan), (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
+  ASSERT_EQ(plan.skipped.size(), 2u);
+  EXPECT_EQ(plan.skipped[1].reason, "torchrun started 2 ranks, and a world of 4 needs 4");
+}
+
+TEST(Plan, UnderALauncherAnotherWorldIsRefusedWithBothNumbers) {
+  Selection what = launched(2, 2);
+  what.cpus = {4};
+  const std::string why = refusal<UsageError>(what, machine(8));
+  EXPECT_NE(why.find("--cpus 4"), std::string::npos) << why;
+  EXPECT_NE(why.find("torchrun started 2 ranks"), std::string::npos) << why;
+}
+
+TEST(Plan, UnderALauncherGpusAreCountedOnThisHost) {
+  Selection what = launched(16, 8);
+  what.gpus = {16};
+  EXPECT_EQ(ids(make_plan(what, catalogue(), machine(8, 8))).back(), "ddp/mnist-mlp/cuda:16/nccl/weak/b64/f32");
+  EXPECT_NE(refusal<Unavailable>(what, machine(8, 4)), "");
+}
+
+TEST(Plan, UnderALauncherOneProcessWithReplicasHasNoPlace) {
+  Selection what = launched(2, 2);
+  what.strategies = {"dp"};
+  EXPECT_NE(refusal<UsageError>(what, machine(8)).find("one process"), std::string::npos);
+}
+
 TEST(Plan, RepeatedWorldsAndNamesCollapse) {
   Selection what = ddp_on_mlp();
   what.strategies = {"ddp", "ddp"};

@@ -1,5 +1,7 @@
 #include "harness/front/launcher.h"
 
+#include <csignal>
+
 #include "harness/front/launched/launched_group.h"
 
 namespace dpbench {
@@ -55,6 +57,8 @@ CaseOutcome Launcher::watch(CaseWatch& case_watch) {
     if (signalled)
       if (const int signal = signals_.take())
         return {.kind = CaseOutcome::Kind::interrupted, .reason = "interrupted", .signal = signal};
+    if (settings_.world && settings_.world->launcher_is_gone())
+      return {.kind = CaseOutcome::Kind::interrupted, .reason = "interrupted", .signal = SIGHUP};
     if (auto outcome = case_watch.verdict(monotonic_seconds())) return *outcome;
   }
 }

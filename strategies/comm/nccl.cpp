@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "strategies/comm/backend.h"
+#include "strategies/comm/route.h"
 
 namespace dpbench {
 namespace {
@@ -23,8 +24,12 @@ class Nccl : public c10d::ProcessGroupNCCL {
 
 c10::intrusive_ptr<c10d::Backend> make_nccl(const BackendSetup& setup) {
   if (!setup.device.is_cuda()) throw UsageError("backend 'nccl' takes CUDA devices only; use --backend auto");
-  // Its bootstrap would listen on every interface.
-  if (setup.local_world == setup.world) setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+  // Its bootstrap would listen on every interface. "=": this name exactly, not all that begin with it.
+  if (!getenv("NCCL_SOCKET_IFNAME")) {
+    const bool one_host = setup.local_world == setup.world;
+    const std::string name = one_host ? "lo" : interface_of(address_towards_master());
+    if (!name.empty()) setenv("NCCL_SOCKET_IFNAME", ("=" + name).c_str(), 0);
+  }
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = setup.timeout;
   auto backend = c10::make_intrusive<Nccl>(setup.store, setup.rank, setup.world, options);

@@ -1,6 +1,8 @@
 #include "strategies/comm/route.h"
 
+#include <ifaddrs.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -46,6 +48,21 @@ std::string address_towards_master() {
   for (const addrinfo* target = targets.get(); target; target = target->ai_next)
     if (auto address = source_address(*target); !address.empty()) return address;
   throw UsageError(std::string("MASTER_ADDR=") + master + " cannot be reached: no route from this host");
+}
+
+std::string interface_of(const std::string& address) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owned(list, &freeifaddrs);
+  for (const ifaddrs* at = list; at; at = at->ifa_next) {
+    const int family = at->ifa_addr ? at->ifa_addr->sa_family : AF_UNSPEC;
+    if (family != AF_INET && family != AF_INET6) continue;
+    char text[NI_MAXHOST];
+    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    if (getnameinfo(at->ifa_addr, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0 && address == text)
+      return at->ifa_name;
+  }
+  return {};
 }
 
 }  // namespace dpbench

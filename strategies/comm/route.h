@@ -9,4 +9,7 @@ namespace dpbench {
 // route.
 std::string address_towards_master();
 
+// The name of the interface that has this address; empty when there is none.
+std::string interface_of(const std::string& address);
+
 }  // namespace dpbench

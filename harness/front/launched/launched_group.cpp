@@ -85,7 +85,8 @@ bool LaunchedGroup::wait(RankEvents& events, const Signals& signals, int millise
       }
   } catch (const std::exception& error) {
     lost_ = true;
-    events.on_offence(0, std::string("lost the other ranks: ") + error.what(), now);
+    ::poll(nullptr, 0, 200);  // a launcher that served the store and is dying may still look alive
+    if (!world_.launcher_is_gone()) events.on_offence(0, std::string("lost the other ranks: ") + error.what(), now);
   }
   return signalled;
 }

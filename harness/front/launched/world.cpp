@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -24,6 +25,7 @@ void wait_for(int descriptor, int milliseconds) {
 World::World(const std::string& worker_program, const Placement& placement, double timeout_s)
     : placement_(placement),
       timeout_s_(timeout_s),
+      parent_(::getppid()),
       relay_(worker_program, placement, timeout_s),
       hellos_(static_cast<size_t>(placement.world)),
       heard_(hellos_.size(), monotonic_seconds()) {}
@@ -93,6 +95,8 @@ std::map<int, std::string> World::gone() const {
       all.emplace(rank, "has not been heard of for " + std::to_string(static_cast<int>(kSilentSeconds)) + " s");
   return all;
 }
+
+bool World::launcher_is_gone() const { return ::getppid() != parent_; }
 
 // The store may be ours: it stays until everyone has read this, or has had the time to.
 void World::end(int code) {

@@ -46,6 +46,9 @@ class World {
   // Ranks whose fronts are there no more, or have said nothing for kSilentSeconds, and which of it.
   std::map<int, std::string> gone() const;
 
+  // Whoever started us is there no more.
+  bool launcher_is_gone() const;
+
   // The run is over, and this is how.
   void end(int code);
 
@@ -54,6 +57,7 @@ class World {
 
   Placement placement_;
   double timeout_s_;
+  pid_t parent_;
   Relay relay_;
   std::vector<Json> hellos_;
   std::vector<double> heard_;

@@ -1,0 +1,181 @@
+"""Several hosts: two network namespaces joined by a cable, ranks in both.
+
+usage: hosts_live.py DPBENCH      (as root)
+"""
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+DPBENCH = os.path.abspath(sys.argv[1])
+SLACK = 60
+NAMES = (f"dpbench-a{os.getpid()}", f"dpbench-b{os.getpid()}")
+ADDRESSES = ("10.99.71.1", "10.99.71.2")
+CASE = ["--strategy", "ddp", "--quick", "--check", "off"]
+PARAMETER_BYTES = 4 * 101770  # mnist-mlp's, all of them reduced in every step
+ON_THE_WIRE = 1514 / 1448  # a full Ethernet frame for its payload of TCP
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def listeners(pids):
+    """Addresses on which these processes listen, as /proc writes them."""
+    found = set()
+    for pid in pids:
+        sockets = set()
+        for link in glob.glob(f"/proc/{pid}/fd/*"):
+            try:
+                target = os.readlink(link)
+            except OSError:
+                continue
+            if target.startswith("socket:["):
+                sockets.add(target[8:-1])
+        for table in ("tcp", "tcp6"):
+            try:
+                with open(f"/proc/{pid}/net/{table}", encoding="ascii") as file:
+                    rows = [line.split() for line in list(file)[1:]]
+            except OSError:
+                continue
+            found |= {row[1].split(":")[0] for row in rows if row[3] == "0A" and row[9] in sockets}
+    return found
+
+
+def as_proc(address):
+    return "".join(f"{int(part):02X}" for part in reversed(address.split(".")))
+
+
+class Hosts(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.out = folder.name
+        for name in NAMES:
+            ip("netns", "add", name)
+            self.addCleanup(subprocess.run, ["ip", "netns", "del", name], check=False, capture_output=True)
+        ip("link", "add", "va", "netns", NAMES[0], "type", "veth", "peer", "name", "vb", "netns", NAMES[1])
+        for name, address, cable in zip(NAMES, ADDRESSES, ("va", "vb")):
+            ip("-n", name, "addr", "add", f"{address}/24", "dev", cable)
+            ip("-n", name, "link", "set", "lo", "up")
+            ip("-n", name, "link", "set", cable, "up")
+
+    def rate(self, rate):
+        for name, cable in zip(NAMES, ("va", "vb")):
+            subprocess.run(["tc", "-n", name, "qdisc", "replace", "dev", cable, "root", "tbf", "rate", rate, "burst", "32kbit", "latency", "200ms"],
+                           check=True)
+
+    def start(self, flags, each, timeout=8, **variables):
+        started = []
+        for rank in range(2 * each):
+            host = rank // each
+            env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(2 * each), "LOCAL_RANK": str(rank % each), "LOCAL_WORLD_SIZE": str(each),
+                   "MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": "29512", "DPBENCH_NONCE": self.out, "HOSTS_LIVE": self.out, **variables}
+            started.append(subprocess.Popen(["ip", "netns", "exec", NAMES[host], DPBENCH, *flags, "--timeout", str(timeout),
+                                             "--out", self.out + "/results", "-q", "-o", "json"],
+                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env))
+        self.addCleanup(lambda: [one.kill() for one in started if one.poll() is None])
+        return started
+
+    def finish(self, started):
+        ends = [one.communicate(timeout=3 * SLACK) for one in started]
+        return [one.returncode for one in started], ends
+
+    def measured(self, flags, each, **how):
+        codes, ends = self.finish(self.start(flags, each, **how))
+        self.assertEqual(codes, [0] * 2 * each, ends)
+        return json.loads(ends[0][0])
+
+    def step_ms(self, report, strategy="ddp"):
+        (case,) = [case for case in report["cases"] if case["strategy"] == strategy]
+        return case["stats"]["step_time_ns"]["median"] * 1e-6
+
+    def launches(self, pattern):
+        for path in glob.glob(pattern):
+            with open(path, encoding="utf-8") as file:
+                return len(json.load(file)["cases"][0]["launches"])
+        return 0
+
+    def processes(self):
+        found = []
+        for path in glob.glob("/proc/[0-9]*/environ"):
+            try:
+                with open(path, "rb") as file:
+                    if f"HOSTS_LIVE={self.out}".encode() in file.read().split(b"\0"):
+                        found.append(path.split("/")[2])
+            except OSError:
+                pass
+        return found
+
+    def test_one_and_two_ranks_each_over_gloo_and_over_shm_within(self):
+        for each in (1, 2):
+            for backend in ("gloo", "shm"):
+                with self.subTest(each=each, backend=backend):
+                    report = self.measured([*CASE, "--workload", "random-linear", "--backend", backend], each)
+                    self.assertEqual([host["ranks"] for host in report["env"]["hosts"]], [list(range(each)), list(range(each, 2 * each))])
+
+    def test_it_is_right(self):
+        for backend in ("gloo", "shm"):
+            report = self.measured(["check", "--strategy", "ddp", "--workload", "random-linear,mnist-mlp", "--backend", backend], 2, timeout=60)
+            rows = [row["status"] for case in report["cases"] for row in case["checks"]]
+            self.assertGreater(rows.count("passed"), 40)
+            self.assertEqual(rows.count("failed"), 0)
+
+    def test_the_rate_of_the_cable_shows(self):
+        flags = [*CASE, "--workload", "mnist-mlp", "--backend", "gloo", "--no-baseline"]
+        free = self.step_ms(self.measured(flags, 1))
+        self.rate("100mbit")
+        limited = self.step_ms(self.measured(flags, 1))
+        expected = free + PARAMETER_BYTES * ON_THE_WIRE * 8 / 100e6 * 1e3
+        print(f"\n100 Mbit/s: a step of {limited:.1f} ms, {expected:.1f} ms expected, {free:.2f} ms without the limit")
+        self.assertLess(abs(limited / expected - 1), 0.15)
+
+    def test_a_cable_that_is_cut_ends_the_run_and_names_the_peer(self):
+        for backend in ("gloo", "shm"):
+            with self.subTest(backend=backend):
+                started = self.start(["--strategy", "ddp", "--workload", "random-linear", "--backend", backend, "--launches", "200", "--no-baseline",
+                                      "--check", "off"], 1)
+                pattern = self.out + "/results/*/run.json"
+                until = time.monotonic() + SLACK
+                while not self.launches(pattern) and time.monotonic() < until:
+                    time.sleep(0.1)
+                ip("-n", NAMES[0], "link", "set", "va", "down")
+                cut = time.monotonic()
+                codes, ends = self.finish(started)
+                self.assertLess(time.monotonic() - cut, SLACK)
+                self.assertEqual(codes, [3, 3], ends)
+                (saved,) = glob.glob(pattern)
+                with open(saved, encoding="utf-8") as file:
+                    self.assertRegex(json.load(file)["cases"][0]["reason"], r"rank [01]")
+                self.assertRegex(ends[1][1], "rank 1 on .*(rank 0|relay|onnection)")
+                self.assertEqual(self.processes(), [])
+                os.rename(self.out + "/results", self.out + "/" + backend)
+                ip("-n", NAMES[0], "link", "set", "va", "up")
+
+    def test_it_listens_towards_the_master_alone(self):
+        started = self.start(["--strategy", "ddp", "--workload", "random-linear", "--backend", "gloo", "--launches", "200", "--no-baseline"], 1)
+        time.sleep(6)
+        seen = set()
+        for _ in range(20):
+            seen |= listeners(self.processes())
+            time.sleep(0.1)
+        for one in started:
+            one.terminate()
+        self.finish(started)
+        self.assertTrue(seen)
+        self.assertLessEqual(seen, {as_proc(address) for address in ADDRESSES} | {as_proc("127.0.0.1")})
+
+    def test_a_named_interface_is_respected_and_reported(self):
+        codes, ends = self.finish(self.start([*CASE, "--workload", "random-linear", "--backend", "gloo"], 1, GLOO_SOCKET_IFNAME="nowhere"))
+        self.assertEqual(codes, [3, 3], ends)
+        report = json.loads(ends[0][0])
+        self.assertEqual(report["env"]["variables"]["GLOO_SOCKET_IFNAME"], "nowhere")
+
+
+if __name__ == "__main__":
+    sys.argv[1:2] = []
+    unittest.main(verbosity=2)

@@ -1,0 +1,237 @@
+"""Ranks that someone else has started, by their variables alone: rank 0 leads, the others follow, and whoever fails is named.
+
+usage: launched_test.py DPBENCH PLUGIN
+"""
+import glob
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
+TIMEOUT = 5
+SILENT = 10  # a front that says nothing for so long is given up
+SLACK = 40  # for a machine that is busy with other things
+CASE = ["--strategy", "ddp", "--workload", "random-linear", "--quick", "--check", "off"]
+FAULT = ["--plugin", PLUGIN, "--strategy", "faulty-ddp", "--workload", "random-linear", "--quick", "--check", "off"]
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def listening(port):
+    """Local addresses, as /proc writes them, of sockets that listen at this port."""
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(table, encoding="ascii") as file:
+            for line in list(file)[1:]:
+                address, state = line.split()[1], line.split()[3]
+                if state == "0A" and int(address.rsplit(":", 1)[1], 16) == port:
+                    found.add(address.rsplit(":", 1)[0])
+    return found
+
+
+class Launched(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.out = folder.name
+        self.port = free_port()
+
+    def start(self, flags, world=2, ranks=None, timeout=TIMEOUT, **variables):
+        ranks = range(world) if ranks is None else ranks
+        started = []
+        for rank in ranks:
+            env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.port),
+                   "DPBENCH_NONCE": self.out, "LAUNCHED_TEST": self.out, **variables}
+            started.append(subprocess.Popen([DPBENCH, *flags, "--timeout", str(timeout), "--out", self.out + "/results", "-q"],
+                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env))
+        self.addCleanup(lambda: [one.kill() for one in started if one.poll() is None])
+        return started
+
+    def finish(self, started, seconds=TIMEOUT + SILENT + SLACK):
+        ends = [one.communicate(timeout=seconds) for one in started]
+        return [one.returncode for one in started], ends
+
+    def launch(self, flags, **how):
+        return self.finish(self.start(flags, **how))
+
+    def report(self):
+        (path,) = glob.glob(self.out + "/results/*/run.json")
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+
+    def nothing_left(self):
+        until = time.monotonic() + SLACK
+        mark = f"LAUNCHED_TEST={self.out}".encode()
+        while time.monotonic() < until:
+            alive = []
+            for path in glob.glob("/proc/[0-9]*/environ"):
+                try:
+                    with open(path, "rb") as file:
+                        if mark in file.read().split(b"\0"):
+                            alive.append(path)
+                except OSError:
+                    pass
+            if not alive:
+                return
+            time.sleep(0.1)
+        self.fail(f"still there: {alive}")
+
+    def failed(self, flags, words, codes=(3, 3), **how):
+        got, ends = self.launch(flags, **how)
+        self.assertEqual(tuple(got), codes, ends)
+        case = [case for case in self.report()["cases"] if case["strategy"] != "cpu"][0]
+        self.assertEqual(case["status"], "failed")
+        self.assertRegex(case["reason"], words)
+        self.nothing_left()
+
+    def test_only_rank_0_prints_and_the_report_knows_the_hosts(self):
+        for backend in ("shm", "gloo"):
+            with self.subTest(backend=backend):
+                codes, ends = self.launch([*CASE, "--backend", backend, "-o", "json"], world=3)
+                self.assertEqual(codes, [0, 0, 0], ends)
+                printed = json.loads(ends[0][0])
+                self.assertEqual([ends[1], ends[2]], [("", ""), ("", "")])
+                case = [case for case in printed["cases"] if case["strategy"] == "ddp"][0]
+                self.assertEqual((case["status"], case["world"], case["backend"]), ("ok", 3, backend))
+                self.assertEqual([rank["rank"] for rank in case["launches"][0]["ranks"]], [0, 1, 2])
+                (host,) = printed["env"]["hosts"]
+                self.assertEqual(host["ranks"], [0, 1, 2])
+                self.assertEqual(host["fingerprint"], printed["env"]["fingerprint"])
+        self.nothing_left()
+
+    def test_checks_and_several_launches(self):
+        codes, ends = self.launch(["check", "--strategy", "ddp", "--workload", "random-linear", "--backend", "shm", "--filter", "^gradient"])
+        self.assertEqual(codes, [0, 0], ends)
+        codes, ends = self.launch([flag for flag in CASE if flag != "--quick"] + ["--launches", "3", "--samples", "3", "-o", "json", "--backend", "shm"])
+        self.assertEqual(codes, [0, 0], ends)
+        self.assertEqual(len(json.loads(ends[0][0])["cases"][1]["launches"]), 3)
+
+    def test_a_world_that_differs_is_refused_with_both_numbers(self):
+        codes, ends = self.launch([*CASE, "--cpus", "4"])
+        self.assertEqual(codes, [2, 2])
+        self.assertRegex(ends[0][1], "--cpus 4, but env started 2 ranks")
+        self.assertFalse(os.path.exists(self.out + "/results"))
+
+    def test_other_worlds_of_a_list_are_skipped_with_the_reason(self):
+        codes, ends = self.launch([*CASE, "--cpus", "2,3", "--backend", "shm", "-o", "json"])
+        self.assertEqual(codes, [0, 0], ends)
+        cases = {case["world"]: case for case in json.loads(ends[0][0])["cases"] if case["strategy"] == "ddp"}
+        self.assertEqual((cases[2]["status"], cases[3]["status"]), ("ok", "skipped"))
+        self.assertRegex(cases[3]["reason"], "env started 2 ranks, and a world of 3 needs 3")
+
+    def test_dp_is_one_process(self):
+        codes, ends = self.launch(["--strategy", "dp", "--cpus", "2", "--workload", "random-linear"])
+        self.assertEqual(codes, [2, 2])
+        self.assertRegex(ends[0][1], "'dp' is one process")
+
+    def test_a_duel_starts_its_own_ranks(self):
+        codes, ends = self.launch(["duel", "--base", DPBENCH])
+        self.assertEqual(codes, [2, 2])
+        self.assertRegex(ends[0][1], "--launcher self")
+
+    def test_self_does_not_look_at_the_variables(self):
+        (one,) = self.start([*CASE, "--launcher", "self", "--cpus", "1", "--backend", "shm"], ranks=[1])
+        codes, ends = self.finish([one])
+        self.assertEqual(codes, [0], ends)
+
+    def test_a_dry_run_prints_once(self):
+        codes, ends = self.launch([*CASE, "-n"])
+        self.assertEqual(codes, [0, 0], ends)
+        self.assertIn("ddp/random-linear/cpu:2", ends[0][0])
+        self.assertEqual(ends[1][0], "")
+
+    def test_variables_that_make_no_sense(self):
+        for name, value in (("RANK", "two"), ("LOCAL_RANK", "5"), ("MASTER_PORT", "99999")):
+            with self.subTest(name=name):
+                codes, ends = self.launch(CASE, world=2, ranks=[0], **{name: value})
+                self.assertEqual(codes, [2])
+                self.assertRegex(ends[0][1], f"{name}='{value}' must be a whole number")
+
+    def test_a_worker_that_leaves(self):
+        error = self.out + "/error"
+        self.failed([*FAULT, "--param", "fault=exit-7", "--backend", "gloo"], r"rank 1 ended with exit code 7 at step \d+", TORCHELASTIC_ERROR_FILE=error)
+        with open(error, encoding="utf-8") as file:
+            self.assertRegex(json.load(file)["message"]["message"], "exit code 7|rank 1|onnection")
+
+    def test_a_worker_that_is_killed_or_stopped(self):
+        self.failed([*FAULT, "--param", "fault=kill", "--backend", "shm"], r"rank 1 was ended by signal 9")
+        self.out += "/second"
+        self.failed([*FAULT, "--param", "fault=stop", "--backend", "shm"], r"rank 1 is stopped")
+
+    def test_a_rank_that_never_starts(self):
+        codes, ends = self.launch(CASE, world=3, ranks=[0, 1])
+        self.assertEqual(codes, [3, 3], ends)
+        self.assertRegex(ends[0][1], r"2 of 3 ranks came within 5 s .*missing 2")
+        self.nothing_left()
+
+    def test_a_rank_0_that_never_starts(self):
+        codes, ends = self.launch(CASE, ranks=[1])
+        self.assertEqual(codes, [3], ends)
+        self.assertRegex(ends[0][1], "rank 1 on .*nobody answered at 127.0.0.1")
+        self.nothing_left()
+
+    def long_run(self):
+        started = self.start(["--strategy", "ddp", "--workload", "random-linear", "--backend", "shm", "--launches", "100", "--check", "off", "--no-baseline"])
+        until = time.monotonic() + SLACK
+        while not glob.glob(self.out + "/results/*/run.json") and time.monotonic() < until:
+            time.sleep(0.1)
+        time.sleep(2)
+        return started
+
+    def test_the_store_listens_at_the_masters_address_alone(self):
+        started = self.long_run()
+        self.assertEqual(listening(self.port), {"0100007F"})
+        for one in started:
+            one.send_signal(signal.SIGTERM)
+        codes, ends = self.finish(started)
+        self.assertEqual(codes, [143, 143], ends)
+        self.assertEqual(self.report()["status"], "interrupted")
+        self.nothing_left()
+
+    def test_one_that_is_told_to_end_ends_all(self):
+        started = self.long_run()
+        started[1].send_signal(signal.SIGTERM)
+        codes, ends = self.finish(started)
+        self.assertEqual(codes, [143, 143], ends)
+        self.assertEqual(self.report()["status"], "interrupted")
+        self.nothing_left()
+
+    def test_a_front_that_is_killed(self):
+        started = self.long_run()
+        started[1].kill()
+        codes, ends = self.finish(started)
+        self.assertEqual(codes[0], 3, ends)
+        self.assertRegex(self.report()["cases"][0]["reason"], "rank 1 on .* has not been heard of for 10 s")
+        self.nothing_left()
+
+    def test_a_rank_0_that_is_killed(self):
+        started = self.long_run()
+        started[0].kill()
+        codes, ends = self.finish(started)
+        self.assertEqual(codes, [-9, 3], ends)
+        self.assertRegex(ends[1][1], "rank 1 on ")
+        self.nothing_left()
+
+    def test_a_port_in_use(self):
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", self.port))
+            other.listen()
+            codes, ends = self.launch(CASE)
+        self.assertEqual(codes[0], 2, ends)
+        self.assertRegex(ends[0][1], f"cannot listen at 127.0.0.1:{self.port}.*MASTER_PORT")
+        self.nothing_left()
+
+
+if __name__ == "__main__":
+    sys.argv[1:3] = []
+    unittest.main()
