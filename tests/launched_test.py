@@ -116,6 +116,13 @@ class Launched(unittest.TestCase):
         self.assertEqual(codes, [0, 0], ends)
         self.assertEqual(len(json.loads(ends[0][0])["cases"][1]["launches"]), 3)
 
+    def test_the_others_wait_while_rank_0_measures_alone(self):
+        flags = ["--strategy", "ddp", "--workload", "mnist-mlp", "--launches", "1", "--samples", "140", "--check", "off", "--backend", "shm", "-o", "json"]
+        start = time.monotonic()
+        codes, ends = self.launch(flags)  # the baseline alone takes longer than a silence may last
+        self.assertEqual(codes, [0, 0], ends)
+        self.assertGreater(time.monotonic() - start, 2 * SILENT)
+
     def test_a_world_that_differs_is_refused_with_both_numbers(self):
         codes, ends = self.launch([*CASE, "--cpus", "4"])
         self.assertEqual(codes, [2, 2])

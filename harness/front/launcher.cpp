@@ -59,6 +59,7 @@ CaseOutcome Launcher::watch(CaseWatch& case_watch) {
         return {.kind = CaseOutcome::Kind::interrupted, .reason = "interrupted", .signal = signal};
     if (settings_.world && settings_.world->launcher_is_gone())
       return {.kind = CaseOutcome::Kind::interrupted, .reason = "interrupted", .signal = SIGHUP};
+    if (settings_.world && key_.processes == 1) settings_.world->stay_in_touch();
     if (auto outcome = case_watch.verdict(monotonic_seconds())) return *outcome;
   }
 }

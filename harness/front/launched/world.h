@@ -43,6 +43,8 @@ class World {
   void tell_others(const Json& message);
   // What has come of a group's ranks. Says now and then that we are alive. Throws when the others are out of reach.
   std::vector<Json> receive();
+  // While they have nothing to do: that we are here, and whether they are to end.
+  void stay_in_touch();
   // Ranks whose fronts are there no more, or have said nothing for kSilentSeconds, and which of it.
   std::map<int, std::string> gone() const;
 
