@@ -188,7 +188,7 @@ class Launched(unittest.TestCase):
         self.nothing_left()
 
     def long_run(self):
-        started = self.start(["--strategy", "ddp", "--workload", "random-linear", "--backend", "shm", "--launches", "100", "--check", "off", "--no-baseline"])
+        started = self.start(["--strategy", "ddp", "--workload", "random-linear", "--backend", "shm", "--launches", "100", "--check", "off", "--no-baseline"], timeout=20)
         until = time.monotonic() + SLACK
         while not glob.glob(self.out + "/results/*/run.json") and time.monotonic() < until:
             time.sleep(0.1)
