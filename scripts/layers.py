@@ -14,7 +14,7 @@ KNOWS = {
     "strategies/": ("workloads/",),
     "harness/report/": (),
     "harness/front/": ("harness/report/",),
-    "harness/conform/": INTERFACES,
+    "harness/conform/": (*INTERFACES, "workloads/layers/"),  # its probes are models, too
     "harness/worker/": (*INTERFACES, "harness/conform/"),
 }
 # headers of others: the only places for them

@@ -24,19 +24,6 @@ std::string form_of(const at::Tensor& tensor) {
   return std::string(at::toString(tensor.scalar_type())) + " [" + sizes + "]";
 }
 
-void copy_into(const NamedTensors& mine, const NamedTensors& stored, const std::string& kind) {
-  const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : stored)
-    if (!find_tensor(mine, name)) throw UsageError("there is no " + kind + " '" + name + "' here to load one into");
-  for (const auto& [name, tensor] : mine) {
-    const at::Tensor* source = find_tensor(stored, name);
-    if (!source) throw UsageError(kind + " '" + name + "' is missing in what was to be loaded");
-    if (source->sizes() != tensor.sizes() || source->scalar_type() != tensor.scalar_type())
-      throw UsageError(kind + " '" + name + "' is " + form_of(tensor) + " and was stored as " + form_of(*source));
-    at::Tensor(tensor).copy_(*source);
-  }
-}
-
 // Bit by bit: what is not a number must come back too.
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   const auto bytes = [](const at::Tensor& t) { return t.detach().cpu().contiguous().flatten().view(at::kByte); };
@@ -58,10 +45,23 @@ NamedTensors copies_of(NamedTensors named) {
 
 }  // namespace
 
+void Strategy::load_into(const NamedTensors& mine, const NamedTensors& stored, const std::string& kind) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : stored)
+    if (!find_tensor(mine, name)) throw UsageError("there is no " + kind + " '" + name + "' here to load one into");
+  for (const auto& [name, tensor] : mine) {
+    const at::Tensor* source = find_tensor(stored, name);
+    if (!source) throw UsageError(kind + " '" + name + "' is missing in what was to be loaded");
+    if (source->sizes() != tensor.sizes() || source->scalar_type() != tensor.scalar_type())
+      throw UsageError(kind + " '" + name + "' is " + form_of(tensor) + " and was stored as " + form_of(*source));
+    at::Tensor(tensor).copy_(*source);
+  }
+}
+
 void Strategy::load(const Snapshot& snapshot) {
-  copy_into(parameters(), snapshot.parameters, "parameter");
-  copy_into(buffers(), snapshot.buffers, "buffer");
-  copy_into(state(), snapshot.state, "optimizer state");
+  load_into(parameters(), snapshot.parameters, "parameter");
+  load_into(buffers(), snapshot.buffers, "buffer");
+  load_into(state(), snapshot.state, "optimizer state");
   require_loaded(parameters(), snapshot.parameters, "parameter");
   require_loaded(buffers(), snapshot.buffers, "buffer");
   require_loaded(state(), snapshot.state, "optimizer state");
@@ -69,6 +69,11 @@ void Strategy::load(const Snapshot& snapshot) {
 
 Snapshot snapshot_of(Strategy& strategy) {
   return {copies_of(strategy.parameters()), copies_of(strategy.buffers()), copies_of(strategy.state())};
+}
+
+StrategyInfo promised(StrategyInfo info, const Params& params) {
+  if (const auto promise = info.promise) promise(info, params);
+  return info;
 }
 
 Registry<StrategyInfo>& strategy_registry() {

@@ -67,6 +67,10 @@ class Strategy {
   // tensor that one side lacks or that has another shape or dtype. As it stands it copies into the tensors that the
   // accessors give; a strategy whose accessors gather copies must override it, or cannot resume.
   virtual void load(const Snapshot& snapshot);
+
+ protected:
+  // Copies `stored` into the tensors that `mine` names, as load() does; `kind` is for the error.
+  static void load_into(const NamedTensors& mine, const NamedTensors& stored, const std::string& kind);
 };
 
 // Copies, on the CPU. Collective.
@@ -74,9 +78,16 @@ Snapshot snapshot_of(Strategy& strategy);
 
 enum class Parallelism { single, replicas, ranks };
 // The meaning of a step's gradient that the strategy promises and is judged by.
-enum class Gradient { gathered, mean_of_means, global_mean, sum };
+// mean_of_active: mean_of_means over the ranks that still have rows. local: each rank's own, nothing is reduced.
+enum class Gradient { gathered, mean_of_means, global_mean, sum, mean_of_active, local };
 // Whose running statistics the strategy keeps.
 enum class Buffers { first_replica, rank0, local, synchronised, unchanged };
+
+// Values of a strategy's parameters that the tests take it through besides its defaults.
+struct Variant {
+  std::string name;
+  std::map<std::string, std::string> params;
+};
 
 struct StrategyInfo {
   std::string name, summary;
@@ -88,7 +99,16 @@ struct StrategyInfo {
   bool loads_rows = false;
   std::vector<ParamInfo> params = {};
   std::function<std::unique_ptr<Strategy>(const Setup&)> make = {};
+  std::optional<at::ScalarType> reduced_in = {};  // what gradients travel in, where that is narrower than their own type
+  bool same_graph = false;                        // every step must use the same parameters in the same order
+  int64_t average_every = 0;                      // local gradients: parameters are averaged after so many steps
+  // What the values of its parameters change in the promises above. Throws UsageError for values that do not go together.
+  std::function<void(StrategyInfo&, const Params&)> promise = {};
+  std::vector<Variant> variants = {};
 };
+
+// The strategy as it is with these values of its parameters.
+StrategyInfo promised(StrategyInfo info, const Params& params);
 
 Registry<StrategyInfo>& strategy_registry();
 

@@ -11,9 +11,12 @@ namespace {
 struct Case {
   std::string strategy, workload;
   int world;
+  Variant variant = {};
 };
 
-void PrintTo(const Case& one, std::ostream* out) { *out << one.strategy << ' ' << one.workload << ' ' << one.world; }
+void PrintTo(const Case& one, std::ostream* out) {
+  *out << one.strategy << (one.variant.name.empty() ? "" : "+") << one.variant.name << ' ' << one.workload << ' ' << one.world;
+}
 
 std::vector<Case> cases() {
   std::vector<Case> all;
@@ -26,8 +29,25 @@ std::vector<Case> cases() {
   return all;
 }
 
+// What its parameters make of a strategy, on the models where that can matter.
+std::vector<Case> variants() {
+  std::vector<Case> all;
+  for (const auto& strategy : strategy_registry().all())
+    for (const auto& variant : strategy.variants) {
+      if (!strategy.cpu) continue;
+      all.push_back({strategy.name, "probe-mlp-sgd", 1, variant});
+      for (const char* workload : {"probe-mlp", "probe-batch-norm", "probe-branch", "probe-unused", "probe-strided",
+                                   "probe-mixed", "probe-exact"})
+        all.push_back({strategy.name, workload, 3, variant});
+      if (promised(strategy, Params(strategy.params, variant.params, strategy.name)).buffers == Buffers::synchronised)
+        all.push_back({strategy.name, "convnet", 3, variant});
+    }
+  return all;
+}
+
 std::string name_of(const testing::TestParamInfo<Case>& info) {
-  std::string name = info.param.strategy + "_" + info.param.workload + "_" + std::to_string(info.param.world);
+  const std::string variant = info.param.variant.name.empty() ? "" : "_" + info.param.variant.name;
+  std::string name = info.param.strategy + variant + "_" + info.param.workload + "_" + std::to_string(info.param.world);
   for (char& c : name)
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   return name;
@@ -49,10 +69,11 @@ std::string told(const CheckRow& row) {
 class Conformance : public testing::TestWithParam<Case> {};
 
 TEST_P(Conformance, EveryCheckPasses) {
-  RecordProperty("case", GetParam().strategy + " " + GetParam().workload + " " + std::to_string(GetParam().world));
+  RecordProperty("case", GetParam().strategy + (GetParam().variant.name.empty() ? "" : "+") + GetParam().variant.name + " " + GetParam().workload + " " + std::to_string(GetParam().world));
   const auto rows = check_in_threads({.strategy = strategy_registry().at(GetParam().strategy),
                                       .workload = workload_registry().at(GetParam().workload),
-                                      .world = GetParam().world});
+                                      .world = GetParam().world,
+                                      .params = GetParam().variant.params});
   size_t passed = 0;
   for (const auto& row : rows) {
     EXPECT_NE(row.status, "failed") << told(row);
@@ -68,6 +89,7 @@ TEST_P(Conformance, EveryCheckPasses) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Registered, Conformance, testing::ValuesIn(cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Variants, Conformance, testing::ValuesIn(variants()), name_of);
 
 TEST(ConformanceCases, CoverEveryStrategyAndWorkload) {
   EXPECT_GE(strategy_registry().all().size(), 5U);

@@ -12,6 +12,8 @@ namespace {
 
 // What makes a strategy use several buckets on a small model, where it has such a parameter.
 const std::map<std::string, std::string> small_bucket_params = {{"bucket_mb", "0.0005"}, {"first_bucket_mb", "0.0002"}};
+// What lets ranks have no rows.
+const std::map<std::string, std::string> join_params = {{"join", "on"}};
 
 NamedTensors snapshot(const NamedTensors& tensors) {
   NamedTensors copies;
@@ -70,9 +72,12 @@ class Driver {
 
   std::map<std::string, std::string> params() const {
     std::map<std::string, std::string> given;
-    if (scenario_.small_buckets)
+    const auto where_declared = [&](const std::map<std::string, std::string>& wanted) {
       for (const auto& info : bench_.strategy.params)
-        if (const auto small = small_bucket_params.find(info.name); small != small_bucket_params.end()) given.insert(*small);
+        if (const auto found = wanted.find(info.name); found != wanted.end()) given.insert(*found);
+    };
+    if (scenario_.small_buckets) where_declared(small_bucket_params);
+    if (scenario_.rows == Split::few) where_declared(join_params);
     for (const auto& [name, value] : bench_.params) given[name] = value;
     return given;
   }

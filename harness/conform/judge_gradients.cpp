@@ -1,4 +1,6 @@
 // Gradients against the oracle: in float64 against the mathematics, in the working dtype against a repetition of each shard.
+#include <map>
+
 #include <ATen/ATen.h>
 
 #include "harness/conform/compare.h"
@@ -10,6 +12,7 @@ namespace {
 
 constexpr double floor_share = 1e-3;   // of the global norm: below it a tensor's own norm says nothing
 constexpr double allowed_factor = 8;   // of one device's own rounding error, on smooth models
+constexpr double weighted_backward = 128;  // units of rounding that weighting a loss, and so all behind it, may make
 constexpr double by_definition = 1e-9; // closer than this, two meanings are the same one
 
 struct Finding {
@@ -35,7 +38,7 @@ Finding scan(const Trial& trial, double bound, Measure measure) {
       std::vector<size_t> wrong;
       for (size_t p = 0; p < trial.names.size(); ++p) {
         if (!trial.expected[static_cast<size_t>(step)].used[p]) continue;
-        if (rank > 0 && trial.reported(step, p, rank).is_same(trial.reported(step, p))) continue;  // as rank 0's
+        if (rank > 0 && trial.expected[static_cast<size_t>(step)].own.empty() && trial.reported(step, p, rank).is_same(trial.reported(step, p))) continue;  // as rank 0's
         const double error = measure(step, rank, p);
         finding.error = std::max(finding.error, error);
         if (!(error <= bound)) wrong.push_back(p);
@@ -57,23 +60,55 @@ void row(const Trial& trial, Rows& rows, const std::string& name, const std::str
   if (finding.wrong.empty()) return rows.measured(name, compared, finding.error, bound, "");
   const auto& expected = trial.expected[static_cast<size_t>(finding.step)];
   const size_t p = finding.wrong.front();
-  const at::Tensor due = expected.gradient[p] * clip_factors(trial, expected.gradient).front();
+  const auto& gradient = expected.gradient_of(finding.rank);
+  const at::Tensor due = gradient[p] * clip_factors(trial, gradient).front();
   rows.measured(name, compared, finding.error, bound, place(trial, finding, due),
                 likely_mistake(trial, finding.step, finding.rank, finding.wrong));
 }
 
-void judge_meaning(const Trial& trial, Rows& rows) {
-  std::vector<std::vector<double>> factors;
-  std::vector<double> floors;
-  for (const auto& expected : trial.expected) {
-    factors.push_back(clip_factors(trial, expected.gradient));
-    floors.push_back(floor_share * norm(expected.gradient) * factors.back().front());
+// What rounding may do to each element where `type` is what gradients are summed in; 1 more for the type they come from.
+at::Tensor rounding_bound(const ExpectedStep& expected, int rank, size_t p, at::ScalarType type, double more = 1) {
+  at::Tensor sizes = at::zeros_like(expected.gradient[p]);
+  double terms = 0;
+  for (size_t i = 0; i < expected.shards.size(); ++i) {
+    if (!expected.own.empty() && expected.shards[i].replica != rank) continue;
+    sizes += expected.shards[i].gradient[p].to(at::kDouble).abs() * expected.shares[i];
+    ++terms;
   }
+  return sizes * gamma(terms + more, unit_roundoff(type)) + terms * smallest_subnormal(type);
+}
+
+// Where gradients travel in a narrower type. Clipping multiplies by the norm of what arrived.
+void judge_compressed(const Trial& trial, at::ScalarType type, Rows& rows) {
+  const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
+    const auto& expected = trial.expected[static_cast<size_t>(step)];
+    const double factor = clip_factors(trial, expected.gradient).front();
+    std::vector<at::Tensor> bounds;
+    for (size_t q = 0; q < trial.names.size(); ++q) bounds.push_back(rounding_bound(expected, rank, q, type, 2));
+    at::Tensor bound = bounds[p] * factor;
+    if (factor < 1) bound += expected.gradient[p].abs() * (1.1 * factor * norm(bounds) / norm(expected.gradient));
+    return largest_ratio(trial.reported(step, p, rank), expected.gradient[p] * factor, bound);
+  });
+  row(trial, rows, trial.scenario.gradient_check,
+      "gradient with the float64 oracle of its declared meaning, in units of the rounding bound of " +
+          std::string(at::toString(type)),
+      1, finding);
+}
+
+void judge_meaning(const Trial& trial, Rows& rows) {
+  if (const auto type = trial.bench.strategy.reduced_in) return judge_compressed(trial, *type, rows);
+  std::map<std::pair<int64_t, int>, std::pair<std::vector<double>, double>> known;  // factors and floor of (step, rank)
   const auto finding = scan(trial, exact_bound, [&](int64_t step, int rank, size_t p) {
-    const auto s = static_cast<size_t>(step);
+    const auto& expected = trial.expected[static_cast<size_t>(step)];
+    const auto& gradient = expected.gradient_of(rank);
+    auto& [factors, floor] = known[{step, expected.own.empty() ? 0 : rank}];
+    if (factors.empty()) {
+      factors = clip_factors(trial, gradient);
+      floor = floor_share * norm(gradient) * factors.front();
+    }
     double best = std::numeric_limits<double>::infinity();
-    for (const double factor : factors[s])
-      best = std::min(best, relative_error(trial.reported(step, p, rank), trial.expected[s].gradient[p] * factor, floors[s]));
+    for (const double factor : factors)
+      best = std::min(best, relative_error(trial.reported(step, p, rank), gradient[p] * factor, floor));
     return best;
   });
   row(trial, rows, trial.scenario.gradient_check, "gradient with the float64 oracle of its declared meaning", exact_bound,
@@ -82,22 +117,31 @@ void judge_meaning(const Trial& trial, Rows& rows) {
 
 void judge_against_one_device(const Trial& trial, Rows& rows) {
   const std::string compared = "gradient with one device's, same rows, largest relative difference";
+  const bool narrow = trial.bench.strategy.reduced_in.has_value();
   double apart = 0;
   std::vector<double> floors;
   for (const auto& expected : trial.expected) {
     floors.push_back(floor_share * norm(expected.whole));
     for (size_t p = 0; p < trial.names.size(); ++p)
-      apart = std::max(apart, relative_error(expected.gradient[p], expected.whole[p], floors.back()));
+      apart = std::max(apart, relative_error(expected.gradient_of(0)[p], expected.whole[p], floors.back()));
   }
   const auto finding = scan(trial, exact_bound, [&](int64_t step, int rank, size_t p) {
     const auto s = static_cast<size_t>(step);
     return relative_error(trial.reported(step, p, rank), trial.expected[s].whole[p], floors[s]);
   });
-  if (apart < by_definition) return row(trial, rows, "gradient-vs-baseline", compared, exact_bound, finding);
+  if (apart < by_definition && !narrow) return row(trial, rows, "gradient-vs-baseline", compared, exact_bound, finding);
   rows.skipped("gradient-vs-baseline", compared,
-               "shown, not judged: what this strategy promises differs here by " + short_number(apart) +
-                   " (a layer couples rows, or the loss is not a mean)",
+               narrow ? "shown, not judged: gradients travel in a narrower type, as asked"
+                      : "shown, not judged: what this strategy promises differs here by " + short_number(apart) +
+                            " (a layer couples rows, or the loss is not a mean)",
                finding.error);
+}
+
+// Are ranks' losses weighted each in its own way? Then a backward pass rounds otherwise than that of its shard alone.
+bool weighted(const ExpectedStep& expected) {
+  for (const double share : expected.shares)
+    if (share != expected.shares.front()) return true;
+  return false;
 }
 
 }  // namespace
@@ -105,31 +149,40 @@ void judge_against_one_device(const Trial& trial, Rows& rows) {
 void judge_gradients(const Trial& trial, Rows& rows) {
   if (trial.scenario.dtype != at::kDouble || trial.scenario.poison || trial.expected.empty()) return;
   judge_meaning(trial, rows);
-  if (trial.scenario.name == "even") judge_against_one_device(trial, rows);
+  const auto meaning = trial.bench.strategy.gradient;
+  const bool of_all_rows = meaning == Gradient::gathered || meaning == Gradient::global_mean;
+  if (trial.scenario.name == "even" || (trial.scenario.name == "uneven" && of_all_rows))
+    judge_against_one_device(trial, rows);
 }
 
 void judge_replay(const Trial& trial, Rows& rows) {
   if (trial.scenario.dtype == at::kDouble || trial.scenario.poison || trial.scenario.smooth || trial.expected.empty())
     return;
+  const auto narrow = trial.bench.strategy.reduced_in;
+  if (trial.bench.strategy.buffers == Buffers::synchronised)
+    return rows.skipped(trial.scenario.gradient_check, "gradient with each shard repeated in the same dtype",
+                        "a shard alone does not repeat what ranks that share BatchNorm's statistics compute");
   const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const at::Tensor found = trial.reported(step, p, rank);
     if (!found.defined()) return std::numeric_limits<double>::infinity();
-    at::Tensor sizes = at::zeros_like(expected.gradient[p]);
-    for (size_t i = 0; i < expected.shards.size(); ++i)
-      sizes += expected.shards[i].gradient[p].to(at::kDouble).abs() * expected.shares[i];
-    const auto terms = static_cast<double>(expected.shards.size());
-    const at::Tensor bound = sizes * gamma(terms + 1, unit_roundoff(found.scalar_type())) +
-                             terms * smallest_subnormal(found.scalar_type());
-    return largest_ratio(found, expected.gradient[p], bound);
+    if (weighted(expected) && !narrow)
+      return relative_error(found, expected.gradient[p], floor_share * norm(expected.gradient)) /
+             (weighted_backward * unit_roundoff(trial.scenario.dtype));
+    const at::Tensor bound =
+        narrow ? rounding_bound(expected, rank, p, *narrow, 2) : rounding_bound(expected, rank, p, found.scalar_type());
+    return largest_ratio(found, expected.gradient_of(rank)[p], bound);
   });
   row(trial, rows, trial.scenario.gradient_check,
       "gradient with each shard repeated in the same dtype and averaged in float64, in units of the rounding bound", 1,
       finding);
   if (!trial.workload().sum_loss()) return;
+  if (narrow)
+    return rows.skipped("gradient-exact", "bits of a gradient whose sums are exact in any order",
+                        "gradients travel in " + std::string(at::toString(*narrow)) + ", as asked");
   const auto exact = scan(trial, 0, [&](int64_t step, int rank, size_t p) {
     const at::Tensor found = trial.reported(step, p, rank);
-    const at::Tensor& expected = trial.expected[static_cast<size_t>(step)].gradient[p];
+    const at::Tensor& expected = trial.expected[static_cast<size_t>(step)].gradient_of(rank)[p];
     return found.defined() && same_bits(found, expected.to(found.scalar_type())) ? 0.0 : 1.0;
   });
   row(trial, rows, "gradient-exact", "bits of a gradient whose sums are exact in any order", 0, exact);
@@ -142,8 +195,8 @@ void judge_accuracy(const Trial& trial, Rows& rows) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const double single = relative_error(expected.single[p], expected.whole[p], floor_share * norm(expected.whole));
     const double bound = allowed_factor * std::max(single, 4 * u);
-    return relative_error(trial.reported(step, p, rank), expected.gradient[p], floor_share * norm(expected.gradient)) /
-           bound;
+    const auto& gradient = expected.gradient_of(rank);
+    return relative_error(trial.reported(step, p, rank), gradient[p], floor_share * norm(gradient)) / bound;
   });
   row(trial, rows, "gradient-accuracy", "gradient of the smooth twin with float64, in units of 8 times one device's error",
       1, finding);

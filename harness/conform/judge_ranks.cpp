@@ -21,8 +21,9 @@ std::string first_mismatch(const NamedTensors& found, const NamedTensors& expect
 using Field = NamedTensors StepEvidence::*;
 
 void judge_field(const Trial& trial, Rows& rows, const std::string& name, const std::string& what, Field field,
-                 const std::string& likely) {
-  for (size_t step = 0; step < trial.ranks[0].steps.size(); ++step)
+                 const std::string& likely, int64_t every = 1) {
+  for (size_t step = 0; step < trial.ranks[0].steps.size(); ++step) {
+    if ((static_cast<int64_t>(step) + 1) % every != 0) continue;
     for (size_t rank = 1; rank < trial.ranks.size(); ++rank) {
       const auto difference = first_mismatch(trial.ranks[rank].steps[step].*field, trial.ranks[0].steps[step].*field);
       rows.judged(name, what + " of every rank with rank 0's, bit for bit", difference.empty(),
@@ -30,6 +31,7 @@ void judge_field(const Trial& trial, Rows& rows, const std::string& name, const 
                       trial.scenario.name,
                   likely);
     }
+  }
 }
 
 NamedTensors model_state(const Bench& bench, at::ScalarType dtype, bool buffers) {
@@ -70,6 +72,9 @@ void judge_start(const Trial& trial, Rows& rows) {
 
 void judge_agreement(const Trial& trial, Rows& rows) {
   if (trial.ranks.size() < 2 || trial.scenario.gradient_check.empty()) return;
+  if (trial.bench.strategy.gradient == Gradient::local)
+    return judge_field(trial, rows, "ranks-agree-parameters", "averaged parameters", &StepEvidence::parameters,
+                       "not averaged, or not on every rank", trial.bench.strategy.average_every);
   judge_field(trial, rows, "ranks-agree-gradients", "gradients", &StepEvidence::gradients,
               "not reduced on every rank, or each sums in another order");
   judge_field(trial, rows, "ranks-agree-parameters", "parameters", &StepEvidence::parameters,
@@ -84,7 +89,7 @@ void judge_poison(const Trial& trial, Rows& rows) {
   const auto& expected = trial.expected.back();
   for (size_t rank = 0; rank < trial.ranks.size(); ++rank)
     for (size_t p = 0; p < trial.names.size(); ++p) {
-      if (expected.gradient[p].isfinite().all().item<bool>()) continue;
+      if (expected.gradient_of(static_cast<int>(rank))[p].isfinite().all().item<bool>()) continue;
       const at::Tensor found = trial.reported(step, p, static_cast<int>(rank));
       rows.judged("non-finite", "a NaN in one rank's row reaches every rank's gradient",
                   found.defined() && !found.isfinite().all().item<bool>(),

@@ -48,6 +48,22 @@ void judge_one(const Reduction& reduction, const std::string& where, Rows& rows)
   }
 }
 
+// Of a reduce_scatter each rank has the piece of its own number alone.
+void judge_pieces(const Trial& trial, size_t step, size_t i, Rows& rows) {
+  const auto collective = [&](size_t rank) -> const Collective& { return trial.ranks[rank].steps[step].collectives[i]; };
+  const size_t world = trial.ranks.size();
+  if (collective(0).input.size() != 1 || collective(0).output.size() != 1) return;
+  for (size_t rank = 0; rank < world; ++rank) {
+    Reduction reduction{{}, {collective(rank).output[0].flatten()}, collective(0).reduction == "avg"};
+    if (!reduction.average && collective(0).reduction != "sum") return;
+    const int64_t size = reduction.outputs[0].numel();
+    for (size_t other = 0; other < world; ++other)
+      reduction.inputs.push_back(collective(other).input[0].flatten().narrow(0, static_cast<int64_t>(rank) * size, size));
+    judge_one(reduction, ", piece " + std::to_string(rank) + " of collective " + std::to_string(i) + ", step " + std::to_string(step),
+              rows);
+  }
+}
+
 std::pair<int64_t, int64_t> count_of_reductions(const Trial& trial) {
   int64_t count = 0, bytes = 0;
   for (const auto& collective : trial.ranks[0].steps.back().collectives)
@@ -65,8 +81,9 @@ void judge_reductions(const Trial& trial, Rows& rows) {
                 mismatch + ", step " + std::to_string(step), "a rank skips a collective, or calls them in another order");
     if (!mismatch.empty()) return;
     const auto& first = trial.ranks[0].steps[step].collectives;
-    for (size_t i = 0; i < first.size(); ++i)
-      for (size_t t = 0; t < first[i].output.size(); ++t) {
+    for (size_t i = 0; i < first.size(); ++i) {
+      if (first[i].op == "reduce_scatter") judge_pieces(trial, step, i, rows);
+      for (size_t t = 0; t < first[i].output.size() && first[i].op == "allreduce"; ++t) {
         Reduction reduction{{}, {}, first[i].reduction == "avg"};
         if (!reduction.average && first[i].reduction != "sum") continue;
         for (const auto& evidence : trial.ranks) {
@@ -75,6 +92,7 @@ void judge_reductions(const Trial& trial, Rows& rows) {
         }
         judge_one(reduction, ", collective " + std::to_string(i) + ", step " + std::to_string(step), rows);
       }
+    }
   }
 }
 

@@ -53,41 +53,74 @@ struct Replay {
   }
 };
 
+struct Moved {
+  at::Tensor expected, slack;
+};
+
+// Rank 0's optimizer stands for all ranks', which agree; where each rank steps with a gradient of its own, every rank's.
 class OptimizerJudge {
  public:
   OptimizerJudge(const Trial& trial, Rows& rows)
-      : trial_(trial), rows_(rows), spec_(trial.workload().optimizer()), replays_(trial.names.size()) {}
+      : trial_(trial),
+        rows_(rows),
+        spec_(trial.workload().optimizer()),
+        local_(trial.bench.strategy.gradient == Gradient::local),
+        replays_(local_ ? trial.ranks.size() : 1, std::vector<Replay>(trial.names.size())) {}
 
   void step(int64_t step) {
-    for (size_t p = 0; p < replays_.size(); ++p) {
+    const bool averaged = local_ && (step + 1) % trial_.bench.strategy.average_every == 0;
+    for (size_t p = 0; p < trial_.names.size(); ++p) {
+      std::vector<Moved> moves;
+      for (size_t r = 0; r < replays_.size(); ++r) moves.push_back(moved(static_cast<int>(r), p, step));
       const at::Tensor* before = named(trial_.parameters_before(step), p);
-      const at::Tensor* after = named(trial_.ranks[0].steps[static_cast<size_t>(step)].parameters, p);
-      if (!before || !after) continue;  // judge_agreement and judge_start say what is missing
-      moved(p, *before, *after, step);
+      if (averaged && before) moves.assign(replays_.size(), mean(moves, unit_roundoff(before->scalar_type())));
+      for (size_t r = 0; r < replays_.size(); ++r) judge(static_cast<int>(r), p, step, moves[r]);
     }
   }
 
  private:
+  static Moved mean(const std::vector<Moved>& moves, double u) {
+    const auto count = static_cast<double>(moves.size());
+    Moved sum;
+    at::Tensor sizes;
+    for (const auto& [expected, slack] : moves) {
+      if (!expected.defined()) return {};
+      sum.expected = sum.expected.defined() ? sum.expected + expected / count : expected / count;
+      sizes = sizes.defined() ? sizes + expected.abs() / count : expected.abs() / count;
+      sum.slack = sum.slack.defined() ? sum.slack + slack / count : slack / count;
+    }
+    return {sum.expected, sum.slack + sizes * gamma(count + 1, u)};
+  }
+
   const at::Tensor* named(const NamedTensors& tensors, size_t p) const {
     for (const auto& name : trial_.aliases[p])
       if (const at::Tensor* tensor = find(tensors, name)) return tensor;
     return nullptr;
   }
 
-  void moved(size_t p, const at::Tensor& before, const at::Tensor& after, int64_t step) {
-    const double u = unit_roundoff(before.scalar_type());
-    const at::Tensor gradient = trial_.reported(step, p), old = before.to(at::kDouble);
-    at::Tensor expected = old, slack = at::zeros_like(old);
-    if (gradient.defined()) {
-      const auto [change, rounding] = replays_[p].step(spec_, gradient, u);
-      expected = old + change;
-      slack = rounding + expected.abs() * (4 * u) + smallest_subnormal(before.scalar_type());
-    }
+  Moved moved(int rank, size_t p, int64_t step) {
+    const at::Tensor* before = named(trial_.parameters_before(step, rank), p);
+    if (!before) return {};
+    const double u = unit_roundoff(before->scalar_type());
+    const at::Tensor gradient = trial_.reported(step, p, rank), old = before->to(at::kDouble);
+    if (!gradient.defined()) return {old, at::zeros_like(old)};
+    const auto [change, rounding] = replays_[static_cast<size_t>(rank)][p].step(spec_, gradient, u);
+    const at::Tensor expected = old + change;
+    return {expected, rounding + expected.abs() * (4 * u) + smallest_subnormal(before->scalar_type())};
+  }
+
+  void judge(int rank, size_t p, int64_t step, const Moved& move) {
+    const at::Tensor* before = named(trial_.parameters_before(step, rank), p);
+    const at::Tensor* found =
+        named(trial_.ranks[static_cast<size_t>(rank)].steps[static_cast<size_t>(step)].parameters, p);
+    if (!before || !found || !move.expected.defined()) return;  // judge_agreement and judge_start say what is missing
+    const at::Tensor& after = *found;
+    const at::Tensor& expected = move.expected;
     rows_.measured("optimizer-replay",
                    "parameters with the optimizer replayed in float64 on the reported gradients, in units of rounding",
-                   largest_ratio(after, expected, slack), 1,
-                   "parameter " + trial_.names[p] + ", " + first_difference(after, expected) + at_place(trial_, 0, step),
-                   likely(gradient, before, after));
+                   largest_ratio(after, expected, move.slack), 1,
+                   "parameter " + trial_.names[p] + ", " + first_difference(after, expected) + at_place(trial_, rank, step),
+                   likely(trial_.reported(step, p, rank), *before, after));
   }
 
   static std::string likely(const at::Tensor& gradient, const at::Tensor& before, const at::Tensor& after) {
@@ -99,7 +132,8 @@ class OptimizerJudge {
   const Trial& trial_;
   Rows& rows_;
   OptimizerSpec spec_;
-  std::vector<Replay> replays_;
+  bool local_;
+  std::vector<std::vector<Replay>> replays_;  // [rank][parameter]
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ATen.h>
@@ -135,8 +136,12 @@ void Oracle::backward(std::span<Shard> shards, const std::vector<at::Tensor>& ta
 }
 
 std::vector<Shard> Oracle::shards(int64_t step, const std::vector<std::vector<Batch>>& micro, Coupling coupling,
-                                  const NamedTensors& parameters, const std::vector<NamedTensors>& buffers) {
-  for (size_t r = 0; r < models_.size(); ++r) load(*models_[r], parameters, buffers[r]), models_[r]->train();
+                                  const std::vector<NamedTensors>& parameters,
+                                  const std::vector<NamedTensors>& buffers) {
+  for (size_t r = 0; r < models_.size(); ++r) {
+    load(*models_[r], parameters.size() == 1 ? parameters.front() : parameters[r], buffers[r]);
+    models_[r]->train();
+  }
   used_.assign(names_.size(), false);
   std::vector<Shard> result;
   for (size_t k = 0; k < micro.size(); ++k) {
@@ -168,7 +173,8 @@ at::Tensor Oracle::evaluate(const Batch& batch, const NamedTensors& parameters, 
 std::vector<double> shares(const std::vector<Shard>& shards, Gradient meaning, int world, int64_t accumulate,
                            bool sum_loss) {
   double rows = 0;
-  for (const auto& shard : shards) rows += static_cast<double>(shard.rows);
+  std::set<int> active;
+  for (const auto& shard : shards) rows += static_cast<double>(shard.rows), active.insert(shard.replica);
   const auto micro = static_cast<double>(accumulate);
   std::vector<double> result;
   for (const auto& shard : shards) {
@@ -176,6 +182,8 @@ std::vector<double> shares(const std::vector<Shard>& shards, Gradient meaning, i
       case Gradient::gathered:
       case Gradient::sum: result.push_back(1 / micro); break;
       case Gradient::mean_of_means: result.push_back(1 / (micro * world)); break;
+      case Gradient::mean_of_active: result.push_back(1 / (micro * static_cast<double>(active.size()))); break;
+      case Gradient::local: result.push_back(1 / micro); break;
       case Gradient::global_mean:
         result.push_back(sum_loss ? 1 / micro : static_cast<double>(shard.rows) / rows);
         break;

@@ -26,9 +26,9 @@ class Oracle {
   Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_seed, int replicas);
 
   // micro[k][r]: what replica r gets of micro-batch k; r without rows: an empty Batch. Every replica starts from
-  // `buffers[r]` and keeps what it makes of them.
+  // `parameters[r]` (or the only ones) and `buffers[r]`, and keeps what it makes of these.
   std::vector<Shard> shards(int64_t step, const std::vector<std::vector<Batch>>& micro, Coupling coupling,
-                            const NamedTensors& parameters, const std::vector<NamedTensors>& buffers);
+                            const std::vector<NamedTensors>& parameters, const std::vector<NamedTensors>& buffers);
   // Of replica r after the last call of shards().
   NamedTensors buffers(int replica) const;
   at::Tensor evaluate(const Batch& batch, const NamedTensors& parameters, const NamedTensors& buffers);

@@ -124,6 +124,7 @@ std::vector<Signature> meaning_signatures(const Case& c) {
   std::vector<Signature> list;
   const std::pair<Gradient, const char*> meanings[] = {{Gradient::mean_of_means, "the mean of the ranks' means"},
                                                        {Gradient::global_mean, "the mean over all rows"},
+                                                       {Gradient::mean_of_active, "the mean of the means of ranks with rows"},
                                                        {Gradient::sum, "the sum of the ranks' gradients"}};
   for (const auto& [meaning, name] : meanings) {
     if (meaning == trial.bench.strategy.gradient || trial.bench.strategy.gradient == Gradient::gathered) continue;
@@ -197,9 +198,11 @@ std::string mistake_of(const Case& c) {
 }  // namespace
 
 std::string likely_mistake(const Trial& trial, int64_t step, int rank, const std::vector<size_t>& wrong) {
-  const auto& expected = trial.expected[static_cast<size_t>(step)];
+  ExpectedStep expected = trial.expected[static_cast<size_t>(step)];
+  expected.gradient = expected.gradient_of(rank);
   Case c{trial, expected, step, rank, {}, Gradients(expected.gradient.size()),
          trial.scenario.dtype == at::kDouble ? 1e-10 : 1e-4};
+  if (const auto narrow = trial.bench.strategy.reduced_in) c.tolerance = 8 * unit_roundoff(*narrow);
   for (const size_t p : wrong) {
     // A gradient that is zero up to rounding, as that of a bias before BatchNorm, has no direction to compare.
     if (expected.gradient[p].norm().item<double>() < 1e-9 * norm(expected.gradient) && wrong.size() > 1) continue;

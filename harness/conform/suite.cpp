@@ -46,16 +46,25 @@ Layout layout_of(const CheckRequest& request, const Workload& workload) {
           .samples = workload.samples()};
 }
 
+// What the request asks for, and for a parameter of more steps than a scenario has a value that shows in them.
+std::map<std::string, std::string> params_of(const CheckRequest& request) {
+  auto params = request.params;
+  for (const auto& info : request.strategy.params)
+    if (info.name == "average_every") params.emplace(info.name, "2");
+  return params;
+}
+
 class Suite {
  public:
   explicit Suite(const CheckRequest& request)
       : request_(request),
+        strategy_(promised(request.strategy, Params(request.strategy.params, params_of(request), request.strategy.name))),
         filter_(request.filter, std::regex::extended | std::regex::optimize),
         workload_(request.workload.make(options_of(request, false))),
         twin_(request.workload.make(options_of(request, true))),
-        bench_{request.strategy, *workload_, layout_of(request, *workload_), request.rank,
-               request.group,    request.devices, request.params,             request.seed},
-        twin_bench_{request.strategy, *twin_, bench_.layout, request.rank, request.group, request.devices, request.params,
+        bench_{strategy_, *workload_, layout_of(request, *workload_), request.rank,
+               request.group,    request.devices, params_of(request),         request.seed},
+        twin_bench_{strategy_, *twin_, bench_.layout, request.rank, request.group, request.devices, params_of(request),
                     request.seed} {}
 
   std::vector<CheckRow> run() {
@@ -74,7 +83,7 @@ class Suite {
  private:
   // What deals out the samples to ranks here; a prime number of them, so that no world divides it.
   void judge_sampler() {
-    if (request_.strategy.parallelism != Parallelism::ranks) return;
+    if (strategy_.parallelism != Parallelism::ranks) return;
     constexpr int64_t samples = 211;
     for (const bool drop_last : {false, true})
       judge_sampling({samples, request_.world, drop_last,
@@ -104,30 +113,38 @@ class Suite {
 
   // A model with parameters that some ranks do not use needs a strategy that was told so. False: nothing can be run.
   bool announce_unused() {
-    if (!request_.workload.probe || request_.strategy.parallelism != Parallelism::ranks) return true;
+    if (!request_.workload.probe || strategy_.parallelism != Parallelism::ranks) return true;
     unused_ = unused_pattern(bench_);
     if (unused_.names.empty()) return true;
-    for (const auto& info : request_.strategy.params)
-      if (info.name == "find_unused") {
-        bench_.params.emplace("find_unused", "on");
-        unused_ = {};
-        return true;
-      }
+    if (unused_.some_ranks && strategy_.same_graph)
+      return left_out(" needs the same graph in every step and on every rank, and was asked to rely on it");
+    if (unused_.some_ranks && strategy_.buffers == Buffers::synchronised)
+      return left_out(" makes one batch of all ranks' rows, which can take only one branch");
+    if (declares("find_unused")) {
+      if (!strategy_.same_graph) bench_.params.emplace("find_unused", "on");
+      unused_ = {};
+      return true;
+    }
     if (!unused_.some_ranks) return true;
-    rows_.skipped("unused-parameters", "a branch that only some ranks use",
-                  request_.strategy.name + " has no parameter find_unused: such a model would hang it");
+    return left_out(" has no parameter find_unused: such a model would hang it");
+  }
+
+  bool left_out(const std::string& why) {
+    rows_.skipped("unused-parameters", "a branch that only some ranks use", strategy_.name + why);
     return false;
   }
 
   std::optional<std::string> not_possible(const Scenario& scenario) const {
+    if (scenario.smooth && strategy_.reduced_in)
+      return "gradients travel in " + std::string(at::toString(*strategy_.reduced_in)) + ", as asked";
     if (scenario.smooth && !has_twin()) return "the workload has no smooth twin";
-    if (scenario.rows == Split::few && request_.strategy.parallelism == Parallelism::ranks && !declares("join"))
-      return request_.strategy.name + " has no parameter join: every rank must have rows";
+    if (scenario.rows == Split::few && strategy_.parallelism == Parallelism::ranks && !declares("join"))
+      return strategy_.name + " has no parameter join: every rank must have rows";
     return {};
   }
 
   bool declares(const std::string& name) const {
-    for (const auto& info : request_.strategy.params)
+    for (const auto& info : strategy_.params)
       if (info.name == name) return true;
     return false;
   }
@@ -189,7 +206,10 @@ class Suite {
     if (!fit_to_judge(scenario, evidence)) return;
     Trial trial = make_trial(bench, scenario, clip, std::move(evidence));
     for (const Judge judge : judges) judge(trial, rows_);
-    if (scenario.name == "accumulate" && kept_.contains("even"))
+    if (scenario.name == "accumulate" && strategy_.buffers == Buffers::synchronised)
+      rows_.skipped("collective-count", "reductions of a step with micro-batches as many as of one without",
+                    "BatchNorm reduces in every forward and backward pass as well");
+    else if (scenario.name == "accumulate" && kept_.contains("even"))
       judge_collective_count(kept_.at("even"), trial, rows_);
     kept_.emplace(scenario.name, std::move(trial));
   }
@@ -240,7 +260,10 @@ class Suite {
   }
 
   void against_baseline(const Trial& trial) {
-    if (request_.world != 1 || request_.strategy.parallelism == Parallelism::single) return;
+    if (strategy_.reduced_in)
+      return rows_.skipped("world-1-bits", "gradients and parameters of a world of 1 with the baseline's, bit for bit",
+                           "gradients travel in " + std::string(at::toString(*strategy_.reduced_in)) + ", as asked");
+    if (request_.world != 1 || strategy_.parallelism == Parallelism::single) return;
     for (const auto& info : strategy_registry().all()) {
       const bool fits = request_.devices[0].is_cpu() ? info.cpu : info.cuda;
       if (info.parallelism != Parallelism::single || !fits) continue;
@@ -252,6 +275,7 @@ class Suite {
   }
 
   const CheckRequest& request_;
+  const StrategyInfo strategy_;  // with what the parameters' values change in its promises
   std::regex filter_;
   std::unique_ptr<Workload> workload_, twin_;
   Bench bench_, twin_bench_;

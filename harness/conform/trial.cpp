@@ -62,7 +62,8 @@ std::vector<NamedTensors> buffers_at_start(const Trial& trial, int64_t step) {
 }
 
 std::vector<at::Tensor> on_one_device(Oracle& oracle, int64_t step, const MicroBatches& micro,
-                                      const NamedTensors& parameters, const std::vector<NamedTensors>& buffers) {
+                                      const std::vector<NamedTensors>& parameters,
+                                      const std::vector<NamedTensors>& buffers) {
   const auto shards = oracle.shards(step, micro, Coupling::loss, parameters, buffers);
   return combine(shards, std::vector<double>(shards.size(), 1.0 / static_cast<double>(shards.size())));
 }
@@ -81,7 +82,9 @@ class Expectation {
   ExpectedStep at_step(int64_t step) {
     const StrategyInfo& strategy = trial_.bench.strategy;
     const auto micro = micro_batches(trial_.bench, trial_.scenario, step);
-    const auto& parameters = trial_.parameters_before(step);
+    const bool local = strategy.gradient == Gradient::local;
+    std::vector<NamedTensors> parameters;
+    for (int r = 0; r < (local ? trial_.world() : 1); ++r) parameters.push_back(trial_.parameters_before(step, r));
     const auto buffers = buffers_at_start(trial_, step);
     const Coupling coupling = strategy.buffers == Buffers::synchronised  ? Coupling::batch
                               : strategy.gradient == Gradient::gathered ? Coupling::loss
@@ -92,14 +95,23 @@ class Expectation {
     expected.shares = shares(expected.shards, strategy.gradient, trial_.world(), trial_.scenario.accumulate,
                              trial_.workload().sum_loss());
     expected.gradient = combine(expected.shards, expected.shares);
+    for (int r = 0; local && r < trial_.world(); ++r) expected.own.push_back(of_rank(expected, r));
     if (!exact_) return expected;
     for (int r = 0; r < trial_.world(); ++r) expected.buffers.push_back(oracle_.buffers(r));
-    expected.whole = on_one_device(whole_, step, joined(micro), parameters, buffers);
-    if (trial_.scenario.smooth) expected.single = on_one_device(single_, step, joined(micro), parameters, buffers);
+    expected.whole = on_one_device(whole_, step, joined(micro), {parameters.front()}, buffers);
+    if (trial_.scenario.smooth) expected.single = on_one_device(single_, step, joined(micro), {parameters.front()}, buffers);
     return expected;
   }
 
  private:
+  static std::vector<at::Tensor> of_rank(const ExpectedStep& expected, int rank) {
+    std::vector<Shard> shards;
+    std::vector<double> shares;
+    for (size_t i = 0; i < expected.shards.size(); ++i)
+      if (expected.shards[i].replica == rank) shards.push_back(expected.shards[i]), shares.push_back(expected.shares[i]);
+    return combine(shards, shares);
+  }
+
   Trial& trial_;
   bool exact_;
   Oracle oracle_, whole_, single_;

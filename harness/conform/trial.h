@@ -10,10 +10,13 @@ struct ExpectedStep {
   std::vector<Shard> shards;          // at the parameters that the strategy itself had before this step
   std::vector<double> shares;
   std::vector<at::Tensor> gradient;   // combined by the declared meaning, in float64, not clipped
+  std::vector<std::vector<at::Tensor>> own;  // of each rank, where nothing is reduced; else empty
   std::vector<at::Tensor> whole;      // of the whole batch on one device; empty where it was not asked for
   std::vector<at::Tensor> single;     // the same in the scenario's own dtype; only on smooth twins
   std::vector<bool> used;             // had a gradient in some shard
   std::vector<NamedTensors> buffers;  // of each replica after the step; empty where the oracle is not in float64
+
+  const std::vector<at::Tensor>& gradient_of(int rank) const { return own.empty() ? gradient : own[static_cast<size_t>(rank)]; }
 };
 
 struct Trial {

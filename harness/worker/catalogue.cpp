@@ -8,7 +8,7 @@ namespace dpbench {
 namespace {
 
 constexpr const char* parallelism_names[] = {"single", "replicas", "ranks"};
-constexpr const char* gradient_names[] = {"gathered", "mean_of_means", "global_mean", "sum"};
+constexpr const char* gradient_names[] = {"gathered", "mean_of_means", "global_mean", "sum", "mean_of_active", "local"};
 constexpr const char* buffers_names[] = {"first_replica", "rank0", "local", "synchronised", "unchanged"};
 
 Json describe(const StrategyInfo& info) {

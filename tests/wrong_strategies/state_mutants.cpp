@@ -91,7 +91,7 @@ std::vector<Mutant> state_mutants() {
        norm},
       {"statistics-lost", "buffers", "",
        with([](Parts& p) {
-         p.after_reduce = [](Run& run) { run.model->named_buffers()["running_mean"].zero_(); };
+         p.after_reduce = [](Run& run) { run.model->named_buffers()["norm.running_mean"].zero_(); };
        }),
        norm},
       {"counter-turned-into-a-number", "initial-broadcast", "cast", with(counters_become_numbers), norm},
