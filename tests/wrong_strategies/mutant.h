@@ -36,6 +36,8 @@ std::vector<Mutant> step_mutants();
 std::vector<Mutant> state_mutants();
 std::vector<Mutant> replica_mutants();
 std::vector<Mutant> backend_mutants();
+std::vector<Mutant> feature_mutants();
+std::vector<Mutant> right_features();  // equivalent, too
 std::vector<Mutant> equivalents();  // must pass every check: killed_by is empty
 
 }  // namespace dpbench::wrong

@@ -1,0 +1,21 @@
+#include "strategies/ddp/compression.h"
+
+#include <ATen/ATen.h>
+
+namespace dpbench::ddp {
+
+// Divided before it is summed: float16 ends at 65504, and a sum of ranks would overflow long before their mean.
+c10::intrusive_ptr<c10::ivalue::Future> CompressionHook::runHook(c10d::GradBucket& bucket) {
+  std::vector<at::Tensor> narrow = {bucket.getBuffer().to(type_).div_(state_->getSize())};
+  at::Tensor wide = bucket.getBuffer();
+  auto done = state_->allreduce(narrow)->getFuture();
+  return done->then(
+      [wide, narrow](c10::ivalue::Future& future) {
+        future.waitAndThrow();
+        wide.copy_(narrow[0]);
+        return c10::IValue(wide);
+      },
+      c10::TensorType::get());
+}
+
+}  // namespace dpbench::ddp

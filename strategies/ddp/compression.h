@@ -1,0 +1,19 @@
+// The hook that sends gradients in a narrower type: float16 or bfloat16.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/comm.hpp>
+
+namespace dpbench::ddp {
+
+class CompressionHook : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::ProcessGroup>> {
+ public:
+  CompressionHook(c10::intrusive_ptr<c10d::ProcessGroup> group, at::ScalarType type)
+      : CppCommHookInterface(std::move(group)), type_(type) {}
+
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
+
+ private:
+  at::ScalarType type_;
+};
+
+}  // namespace dpbench::ddp

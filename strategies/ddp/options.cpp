@@ -1,0 +1,111 @@
+#include "strategies/ddp/options.h"
+
+#include <algorithm>
+
+namespace dpbench::ddp {
+namespace {
+
+constexpr double mebibyte = 1024 * 1024;
+
+// One of a few words; the message says which.
+size_t chosen(const Params& params, const std::string& name, const std::vector<std::string>& words,
+              const std::string& more = "") {
+  const std::string& value = params.text(name);
+  std::string known;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == value) return i;
+    known += (i ? ", " : "") + words[i];
+  }
+  throw UsageError("ddp." + name + "=" + value + " is none of: " + known + more);
+}
+
+void refuse_together(bool both, const std::string& names, const std::string& why) {
+  if (both) throw UsageError(names + " do not go together: " + why);
+}
+
+void read_caps(const Params& params, Options& options) {
+  const double bucket = params.number("bucket_mb"), first = std::min(bucket, params.number("first_bucket_mb"));
+  if (!(first > 0)) throw UsageError("ddp.bucket_mb and ddp.first_bucket_mb must be above 0");
+  options.bucket_bytes = static_cast<int64_t>(bucket * mebibyte);
+  options.first_bucket_bytes = static_cast<int64_t>(first * mebibyte);
+}
+
+void refuse_what_contradicts(const Options& options, const Params& params) {
+  if (params.text("clip") != "after")
+    throw UsageError("ddp.clip=" + params.text("clip") +
+                     " is refused: the limit of --clip-norm holds for the reduced gradient; each rank's own, clipped "
+                     "before the reduction, would not have the declared meaning. It has: after");
+  refuse_together(options.join && options.static_graph, "ddp.join=on and ddp.static_graph=on",
+                  "a rank without rows has no backward pass to learn the graph from");
+  refuse_together(options.join && options.sync_batch_norm, "ddp.join=on and ddp.sync_batch_norm=on",
+                  "a rank without rows does not take part in the statistics");
+  refuse_together(options.divide_by_active && !options.join, "ddp.join_divisor=active and ddp.join=off",
+                  "without join every rank must have rows");
+  refuse_together(options.divide_by_active && options.global_mean, "ddp.join_divisor=active and ddp.global_mean=on",
+                  "the mean over all rows already gives a rank without rows no weight");
+}
+
+}  // namespace
+
+Options options_of(const Params& params) {
+  Options options;
+  read_caps(params, options);
+  options.broadcast_buffers = params.flag("broadcast_buffers");
+  options.bucket_views = params.flag("gradient_as_bucket_view");
+  options.find_unused = params.flag("find_unused");
+  options.static_graph = params.flag("static_graph");
+  const std::optional<at::ScalarType> hooks[] = {std::nullopt, at::kHalf, at::kBFloat16};
+  options.compression = hooks[chosen(params, "hook", {"none", "fp16", "bf16"}, " (the Reducer takes one hook)")];
+  options.global_mean = params.flag("global_mean");
+  options.sync_batch_norm = params.flag("sync_batch_norm");
+  options.join = params.flag("join");
+  options.divide_by_active = chosen(params, "join_divisor", {"initial", "active"}) == 1;
+  options.tf32 = params.flag("tf32");
+  refuse_what_contradicts(options, params);
+  return options;
+}
+
+std::vector<ParamInfo> parameters() {
+  return {{"bucket_mb", "25", "cap of a bucket in MiB"},
+          {"first_bucket_mb", "1", "cap of the first bucket in MiB, never above bucket_mb"},
+          {"broadcast_buffers", "on", "rank 0's buffers are sent to all before each forward"},
+          {"gradient_as_bucket_view", "on", "gradients live in their buckets: no copy between them"},
+          {"find_unused", "off", "look through the graph for parameters that a step does not use"},
+          {"static_graph", "off", "the first step shows the graph of all: what is unused, what is used how often"},
+          {"hook", "none", "compress gradients to fp16 or bf16 for the reduction, divided before they are summed"},
+          {"global_mean", "off", "the mean over all ranks' rows, also where ranks have unlike numbers of them"},
+          {"sync_batch_norm", "off", "BatchNorm's statistics are those of all ranks' rows"},
+          {"join", "off", "a rank may run out of rows: it goes on reducing with the others, adding zeros"},
+          {"join_divisor", "initial", "with join, divide by the initial world or by the active ranks"},
+          {"clip", "after", "--clip-norm limits the reduced gradient; anything else is refused"},
+          {"tf32", "off", "let a GPU multiply float32 with TF32's 10 bits"}};
+}
+
+std::vector<Variant> variants() {
+  return {{"find_unused", {{"find_unused", "on"}}},
+          {"static_graph", {{"static_graph", "on"}}},
+          {"own_gradients", {{"gradient_as_bucket_view", "off"}}},
+          {"own_gradients_unused", {{"gradient_as_bucket_view", "off"}, {"find_unused", "on"}}},
+          {"own_buffers", {{"broadcast_buffers", "off"}}},
+          {"fp16", {{"hook", "fp16"}}},
+          {"bf16", {{"hook", "bf16"}, {"gradient_as_bucket_view", "off"}}},
+          {"global_mean", {{"global_mean", "on"}}},
+          {"sync_batch_norm", {{"sync_batch_norm", "on"}}},
+          {"sync_batch_norm_global_mean", {{"sync_batch_norm", "on"}, {"global_mean", "on"}}},
+          {"join", {{"join", "on"}}},
+          {"join_active", {{"join", "on"}, {"join_divisor", "active"}, {"find_unused", "on"}}},
+          {"join_fp16", {{"join", "on"}, {"hook", "fp16"}}},
+          {"join_global_mean", {{"join", "on"}, {"global_mean", "on"}, {"gradient_as_bucket_view", "off"}}}};
+}
+
+void promise(StrategyInfo& info, const Params& params) {
+  const Options options = options_of(params);
+  if (options.global_mean) info.gradient = Gradient::global_mean;
+  if (options.divide_by_active) info.gradient = Gradient::mean_of_active;
+  if (!options.broadcast_buffers) info.buffers = Buffers::local;
+  if (options.sync_batch_norm) info.buffers = Buffers::synchronised;
+  info.reduced_in = options.compression;
+  info.same_graph = options.static_graph;
+}
+
+}  // namespace dpbench::ddp

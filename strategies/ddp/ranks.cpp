@@ -1,0 +1,32 @@
+#include "strategies/ddp/ranks.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <ATen/ATen.h>
+
+namespace dpbench::ddp {
+
+std::vector<int64_t> rows_of_ranks(c10d::ProcessGroup& group, std::span<const Batch> micro, at::Device device) {
+  std::vector<int64_t> rows(static_cast<size_t>(group.getSize()), 0);
+  for (const Batch& batch : micro) rows[static_cast<size_t>(group.getRank())] += batch.rows();
+  const at::Tensor mine = at::tensor(rows, at::kLong);
+  std::vector<at::Tensor> all = {mine.to(device)};
+  group.allreduce(all)->wait();
+  const at::Tensor here = all[0].cpu();
+  std::copy_n(here.const_data_ptr<int64_t>(), rows.size(), rows.begin());
+  return rows;
+}
+
+int64_t total(const std::vector<int64_t>& rows) { return std::accumulate(rows.begin(), rows.end(), int64_t{0}); }
+
+int64_t active_ranks(const std::vector<int64_t>& rows) {
+  return std::count_if(rows.begin(), rows.end(), [](int64_t count) { return count > 0; });
+}
+
+int first_active(const std::vector<int64_t>& rows) {
+  const auto found = std::find_if(rows.begin(), rows.end(), [](int64_t count) { return count > 0; });
+  return found == rows.end() ? 0 : static_cast<int>(found - rows.begin());
+}
+
+}  // namespace dpbench::ddp

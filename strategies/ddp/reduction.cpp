@@ -1,0 +1,130 @@
+#include "strategies/ddp/reduction.h"
+
+#include <algorithm>
+#include <limits>
+#include <sstream>
+
+#include <ATen/ATen.h>
+
+#include "strategies/ddp/compression.h"
+
+namespace dpbench::ddp {
+namespace {
+
+std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters) {
+  std::vector<at::Tensor> tensors;
+  for (const Parameter& parameter : parameters) tensors.push_back(parameter.tensor);
+  return tensors;
+}
+
+// As the Reducer lays a gradient out in its bucket; GradBucket itself knows sizes alone.
+at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& piece) {
+  if (!parameter.is_non_overlapping_and_dense()) return piece.view(parameter.sizes());
+  return piece.as_strided(parameter.sizes(), parameter.strides(), piece.storage_offset());
+}
+
+// torch's message gives the numbers of the parameters after "did not receive grad for rank N:".
+std::string unused_numbers(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  const size_t at = text.find(": ", std::min(text.find("did not receive grad"), text.size()));
+  return at == std::string::npos ? "" : text.substr(at + 2);
+}
+
+}  // namespace
+
+Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::vector<Parameter>& parameters,
+                     const Options& options)
+    : parameters_(parameters), options_(options), group_(std::move(group)) {
+  const auto tensors = tensors_of(parameters_);
+  c10d::verify_params_across_processes(group_, tensors, std::nullopt);
+  // One bucket per dtype until the first backward has shown the order in which gradients get ready. Without that order
+  // (parameters may go unused) the caps hold from the start.
+  std::vector<size_t> limits = {std::numeric_limits<size_t>::max()};
+  if (options_.find_unused && !options_.static_graph)
+    limits = {static_cast<size_t>(options_.first_bucket_bytes), static_cast<size_t>(options_.bucket_bytes)};
+  auto [buckets, bucket_limits] = c10d::compute_bucket_assignment_by_size(tensors, limits);
+  std::reverse(buckets.begin(), buckets.end());
+  std::unordered_map<size_t, std::string> names;
+  for (size_t i = 0; i < parameters_.size(); ++i) names[i] = parameters_[i].name;
+  reducer_ = std::make_shared<c10d::Reducer>(
+      tensors, buckets, group_, std::vector<bool>(tensors.size(), false), options_.bucket_bytes, options_.find_unused,
+      options_.bucket_views, names, options_.first_bucket_bytes,
+      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<int64_t>{});
+  logger_ = std::make_shared<c10d::Logger>(reducer_);  // must live: the reducer dereferences it unchecked
+  reducer_->set_logger(logger_);
+  logger_->set_construction_data_and_log("dpbench", {}, -1, options_.broadcast_buffers, options_.sync_batch_norm,
+                                         options_.static_graph);
+  if (options_.static_graph) {
+    reducer_->set_static_graph();
+    logger_->set_static_graph();
+  }
+  if (options_.compression)
+    reducer_->register_comm_hook(std::make_unique<CompressionHook>(group_, *options_.compression));
+}
+
+// Until a second pass is reduced the Reducer takes all that it sees for the first pass of a static graph: the first two are
+// reduced wherever they stand, which is as right and only costs more.
+void Reduction::before_forward(bool last) {
+  sync_ = last || (options_.static_graph && passes_ < 2);
+  if (sync_) reducer_->prepare_for_forward();
+  reducer_->rebuild_buckets();
+}
+
+void Reduction::before_backward(const at::Tensor& output) {
+  if (!sync_) return;
+  std::vector<at::Tensor> searched;  // through the graph, for what it does not reach
+  if (options_.find_unused && !options_.static_graph) searched.push_back(output);
+  reducer_->prepare_for_backward(searched);
+}
+
+void Reduction::after_backward() {
+  if (!sync_) return;
+  if (passes_++ == 0 && options_.static_graph) return reducer_->delay_all_reduce();  // now that it has seen it all
+  refuse_unused_parameters();
+}
+
+// A bucket that waits for such a parameter was never reduced: this step's gradients are this rank's own.
+void Reduction::refuse_unused_parameters() {
+  try {
+    reducer_->check_finalized();
+  } catch (const c10::Error& error) {
+    std::istringstream numbers(unused_numbers(error));
+    std::string names;
+    for (size_t index = 0; numbers >> index;)
+      if (index < parameters_.size()) names += (names.empty() ? "" : ", ") + parameters_[index].name;
+    throw std::runtime_error("ddp: this rank's loss did not use every parameter (unused: " + names +
+                             "), so buckets that wait for them were not reduced" +
+                             (options_.static_graph ? "; with ddp.static_graph=on every step must use what the first one used"
+                                                    : "; --param ddp.find_unused=on looks for them"));
+  }
+}
+
+// With find_unused the others tell each other which parameters they used; this rank used none.
+at::Tensor Reduction::used_by_anyone() {
+  std::vector<at::Tensor> used = {at::zeros_like(reducer_->get_local_used_map_on_device())};
+  group_->allreduce(used)->wait();
+  return used[0].cpu();
+}
+
+void Reduction::without_rows_backward() {
+  const at::NoGradGuard no_grad;
+  auto buckets = reducer_->get_grad_buckets(/*return_zero_tensors=*/true);
+  for (auto& bucket : buckets) reducer_->run_comm_hook(bucket)->waitAndThrow();
+  const at::Tensor used = options_.find_unused ? used_by_anyone() : at::Tensor();
+  for (const auto& bucket : buckets) {
+    const auto reduced = bucket.getGradients();
+    const auto parameters = bucket.getParameters();
+    for (size_t i = 0; i < reduced.size(); ++i) {
+      const auto mine = std::find_if(parameters_.begin(), parameters_.end(),
+                                     [&](const Parameter& known) { return known.tensor.is_same(parameters[i]); });
+      if (used.defined() && used[mine - parameters_.begin()].item<int>() == 0) continue;
+      at::Tensor& gradient = at::Tensor(parameters[i]).mutable_grad();
+      const at::Tensor whole = in_layout_of(parameters[i], reduced[i]);
+      if (gradient.defined()) gradient.copy_(whole);
+      else gradient = whole.clone();
+    }
+  }
+  reducer_->push_rebuilt_params_for_all_indices();
+}
+
+}  // namespace dpbench::ddp

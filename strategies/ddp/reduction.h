@@ -1,0 +1,45 @@
+// c10d::Reducer and what torch's DDP keeps around it: the logger, the hook, the first pass of a static graph, the part of
+// a rank that has no rows.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/logger.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include "strategies/ddp/options.h"
+#include "strategies/optimizer.h"
+
+namespace dpbench::ddp {
+
+class Reduction {
+ public:
+  // Throws where a parameter's count, shape or type differs between ranks.
+  Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::vector<Parameter>& parameters,
+            const Options& options);
+
+  // A pass whose micro-batch is not the step's `last` only adds up gradients on this rank.
+  void before_forward(bool last);
+  void before_backward(const at::Tensor& output);
+  void after_backward();
+
+  // Instead of these three where this rank has no rows: reduces zeros with the others, and takes what comes of it.
+  void without_rows_forward() { reducer_->rebuild_buckets(); }
+  void without_rows_backward();
+
+  c10d::Reducer& reducer() { return *reducer_; }
+  c10d::Logger& logger() { return *logger_; }
+
+ private:
+  void make(c10::intrusive_ptr<c10d::ProcessGroup> group);
+  void refuse_unused_parameters();
+  at::Tensor used_by_anyone();
+
+  const std::vector<Parameter>& parameters_;
+  Options options_;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  bool sync_ = true;  // this pass is reduced
+  int passes_ = 0;    // that were
+  std::shared_ptr<c10d::Reducer> reducer_;
+  std::shared_ptr<c10d::Logger> logger_;
+};
+
+}  // namespace dpbench::ddp

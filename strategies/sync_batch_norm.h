@@ -1,0 +1,13 @@
+// BatchNorm over the rows of all ranks: what torch's SyncBatchNorm is to BatchNorm.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "workloads/workload.h"
+
+namespace dpbench {
+
+// Every BatchNorm layer of the model then reduces its sums over the group, in forward and in backward.
+void synchronise_batch_norm(Model& model, const c10::intrusive_ptr<c10d::ProcessGroup>& group);
+
+}  // namespace dpbench

@@ -1,0 +1,220 @@
+// Mistakes in what ddp can do besides the plain mean, in local SGD and in optimizers cut into pieces; and each done right.
+#include <ATen/ATen.h>
+
+#include "tests/wrong_strategies/mutant.h"
+#include "workloads/layers/batch_norm.h"
+
+namespace dpbench::wrong {
+namespace {
+
+using Promise = std::function<void(StrategyInfo&)>;
+using Change = std::function<void(Parts&)>;
+
+std::function<StrategyInfo()> promising(const Promise& promise, const Change& change) {
+  return [=] {
+    StrategyInfo info = with(change)();
+    promise(info);
+    return info;
+  };
+}
+
+// --- compression
+
+void in_half(StrategyInfo& info) { info.reduced_in = at::kHalf; }
+
+Change compressed(at::ScalarType type, double divisor_of_world) {
+  return [=](Parts& parts) {
+    parts.reduce = [=](Run& run, at::Tensor& flat, size_t) {
+      at::Tensor narrow = flat.to(type).div_(std::pow(run.world, divisor_of_world));
+      run.all_reduce(narrow);
+      flat.copy_(narrow);
+    };
+  };
+}
+
+// --- mean over all rows
+
+void over_all_rows(StrategyInfo& info) { info.gradient = Gradient::global_mean; }
+
+Change weighted(const std::function<double(Run&, double rows, double all)>& weight) {
+  return [=](Parts& parts) {
+    parts.rows = [=](Run& run, const Batch& batch) {
+      at::Tensor mine = at::full({1}, batch.rows(), at::kLong), all = mine.clone();
+      run.all_reduce(all);
+      const double share = weight(run, static_cast<double>(batch.rows()), all.item<double>());
+      run.parts.micro_scale = [share](Run& r) { return share / static_cast<double>(r.micros); };
+      return batch;
+    };
+    parts.before_reduce = [right = parts.before_reduce](Run& run) {
+      if (run.micros == 0) {  // the others count rows once for each micro-batch
+        at::Tensor none = at::zeros({1}, at::kLong);
+        run.all_reduce(none);
+      }
+      right(run);
+    };
+  };
+}
+
+double share_of_rows(Run& run, double rows, double all) { return run.workload.sum_loss() ? run.world : rows * run.world / all; }
+
+// --- synchronised BatchNorm
+
+void synchronised(StrategyInfo& info) {
+  info.buffers = Buffers::synchronised;
+  std::erase_if(info.params, [](const ParamInfo& param) { return param.name == "join"; });
+}
+
+using ReduceSums = std::function<void(Run&, at::Tensor& sums, int call)>;  // calls of one layer: forward, backward, forward, ..
+
+Change norms_reducing(const ReduceSums& reduce) {
+  return [=](Parts& parts) {
+    parts.sync_buffers = [](Run&) {};
+    parts.start = [=, right = parts.start](Run& run) {
+      right(run);
+      for (const auto& module : run.model->modules())
+        if (const auto norm = std::dynamic_pointer_cast<BatchNorm>(module))
+          norm->set_reduce([=, &run, calls = std::make_shared<int>(0)](at::Tensor& sums) { reduce(run, sums, (*calls)++); });
+    };
+  };
+}
+
+void right_sums(Run& run, at::Tensor& sums, int) { run.all_reduce(sums); }
+
+// Each rank's mean and mean square count alike, however many rows they are of.
+void ranks_alike(Run& run, at::Tensor& sums, int call) {
+  if (call % 2 == 0) sums.div_(sums[-1].clone());
+  run.all_reduce(sums);
+  if (call % 2 == 0) sums.mul_(4);  // of as many rows as an even step has
+}
+
+// --- local SGD: an average after every second step
+
+void locally(StrategyInfo& info) {
+  info.gradient = Gradient::local;
+  info.buffers = Buffers::local;
+  info.average_every = 2;
+  std::erase_if(info.params, [](const ParamInfo& param) { return param.name == "join"; });
+}
+
+Change averaging(const std::function<void(Run&, at::Tensor& leaf)>& average) {
+  return [=](Parts& parts) {
+    parts.sync_buffers = [](Run&) {};
+    parts.before_reduce = [](Run& run) {
+      run.gradients.clear();
+      for (const auto& leaf : run.leaves) run.gradients.push_back(leaf.grad());
+    };
+    parts.reduce = [](Run&, at::Tensor&, size_t) {};
+    parts.update = [=, right = parts.update](Run& run) {
+      right(run);
+      if (run.step % 2 == 0) return;
+      for (auto& leaf : run.leaves) {
+        at::Tensor value = leaf.detach().contiguous();
+        average(run, value);
+        leaf.copy_(value);
+      }
+    };
+  };
+}
+
+void right_average(Run& run, at::Tensor& leaf) { run.all_reduce(leaf.div_(run.world)); }
+
+// --- an optimizer in pieces: what stays of a full step
+
+// Keeps the new values where `keep` says so of element i of n, and the old ones elsewhere.
+Change stepping_where(const std::function<bool(Run&, int64_t i, int64_t n)>& keep, std::vector<at::Tensor> Run::*kept) {
+  return [=](Parts& parts) {
+    parts.update = [=, right = parts.update](Run& run) {
+      std::vector<at::Tensor> before;
+      for (const auto& tensor : run.*kept) before.push_back(tensor.detach().clone());
+      right(run);
+      for (size_t t = 0; t < before.size(); ++t) {
+        const int64_t n = before[t].numel();
+        at::Tensor mask = at::empty({n}, at::kBool);
+        for (int64_t i = 0; i < n; ++i) mask.data_ptr<bool>()[i] = keep(run, i, n);
+        at::Tensor now = (run.*kept)[t].detach();
+        now.copy_(at::where(mask.view(now.sizes()), now, before[t]));
+      }
+    };
+  };
+}
+
+bool in_own_piece(Run& run, int64_t i, int64_t n) { return i * run.world / n == run.rank; }
+bool in_a_whole_piece(Run& run, int64_t i, int64_t n) { return i < n / run.world * run.world; }  // padding forgotten
+
+// --- a static graph
+
+Change reducing_when(const std::function<bool(int64_t step)>& when) {
+  return [=](Parts& parts) {
+    parts.reduce = [=, right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {
+      if (when(run.step)) right(run, flat, bucket);
+    };
+  };
+}
+
+}  // namespace
+
+std::vector<Mutant> feature_mutants() {
+  const std::string norm = "probe-batch-norm", adam = "probe-mlp";
+  const Promise none = [](StrategyInfo&) {};
+  return {
+      {"hook-of-bfloat16-where-float16", "gradient-meaning", "", promising(in_half, compressed(at::kBFloat16, 1))},
+      {"hook-without-the-division", "gradient-meaning", "3 times", promising(in_half, compressed(at::kHalf, 0))},
+      {"hook-divides-and-so-does-the-reducer", "gradient-meaning", "once too often",
+       promising(in_half, compressed(at::kHalf, 2))},
+      {"hook-not-announced", "gradient-meaning", "float16", promising(none, compressed(at::kHalf, 1))},
+      {"rows-weighed-but-not-by-the-world", "gradient-uneven", "once too often",
+       promising(over_all_rows, weighted([](Run&, double rows, double all) { return rows / all; }))},
+      {"rows-weighed-the-wrong-way-round", "gradient-uneven", "",
+       promising(over_all_rows,
+                 weighted([](Run& run, double rows, double all) { return all / run.world / rows; }))},
+      {"mean-of-all-where-of-the-active", "empty-shard", "0.666667 times",
+       promising([](StrategyInfo& info) { info.gradient = Gradient::mean_of_active; }, [](Parts&) {})},
+      {"statistics-of-its-own-rows", "output-value", "", promising(synchronised, [](Parts&) {}), norm},
+      {"statistics-shared-in-the-forward-pass-alone", "gradient-meaning", "",
+       promising(synchronised, norms_reducing([](Run& run, at::Tensor& sums, int call) {
+                   if (call % 2 == 0) run.all_reduce(sums);
+                 })),
+       norm},
+      {"statistics-of-unlike-ranks-weighed-alike", "gradient-uneven", "", promising(synchronised, norms_reducing(ranks_alike)),
+       norm},
+      {"first-step-of-a-static-graph-not-reduced", "gradient-meaning", "not reduced",
+       promising(none, reducing_when([](int64_t step) { return step > 0; }))},
+      {"static-graph-reduced-only-once", "gradient-meaning", "not reduced",
+       promising(none, reducing_when([](int64_t step) { return step == 0; }))},
+      {"buffers-broadcast-where-each-has-its-own", "buffers", "",
+       promising([](StrategyInfo& info) { info.buffers = Buffers::local; }, [](Parts&) {}), norm},
+      {"never-averaged", "ranks-agree-parameters", "not averaged",
+       promising(locally, averaging([](Run&, at::Tensor&) {}))},
+      {"averaged-and-gradients-too", "gradient-meaning", "",
+       promising(locally,
+                 [](Parts& parts) {
+                   const auto reduce = parts.reduce;
+                   averaging(right_average)(parts);
+                   parts.reduce = reduce;
+                 })},
+      {"average-without-the-last-rank", "optimizer-replay", "",
+       promising(locally, averaging([](Run& run, at::Tensor& leaf) {
+                   if (run.rank == run.world - 1) leaf.zero_();
+                   run.all_reduce(leaf.div_(run.world - 1));
+                 }))},
+      {"averaged-a-step-late", "ranks-agree-parameters", "",
+       promising([](StrategyInfo& info) { locally(info), info.average_every = 3; }, averaging(right_average))},
+      {"piece-not-gathered", "ranks-agree-parameters", "",
+       promising(none, stepping_where(in_own_piece, &Run::leaves))},
+      {"rest-of-the-last-piece-not-stepped", "optimizer-replay", "",
+       promising(none, stepping_where(in_a_whole_piece, &Run::leaves))},
+      {"state-of-its-own-piece-alone", "ranks-agree-state", "",
+       promising(none, stepping_where(in_own_piece, &Run::momenta)), adam},
+  };
+}
+
+std::vector<Mutant> right_features() {
+  return {
+      {"compressed-to-float16", "", "", promising(in_half, compressed(at::kHalf, 1)), "probe-mlp"},
+      {"weighed-by-rows", "", "", promising(over_all_rows, weighted(share_of_rows))},
+      {"norms-over-all-ranks", "", "", promising(synchronised, norms_reducing(right_sums)), "probe-batch-norm"},
+      {"averaged-every-second-step", "", "", promising(locally, averaging(right_average)), "probe-mlp"},
+  };
+}
+
+}  // namespace dpbench::wrong
