@@ -18,7 +18,7 @@ at::Tensor view_at(const at::Tensor& buffer, const at::Tensor& like, int64_t off
 
 }  // namespace
 
-Flat::Flat(const std::vector<at::Tensor>& like) {
+Flat::Flat(const std::vector<at::Tensor>& like, int64_t parts) {
   std::map<at::ScalarType, int64_t> room;
   std::vector<int64_t> offsets;
   for (const at::Tensor& tensor : like) {
@@ -27,7 +27,8 @@ Flat::Flat(const std::vector<at::Tensor>& like) {
   }
   std::map<at::ScalarType, at::Tensor> buffer_of;
   for (const auto& [type, numel] : room) {
-    buffers_.push_back(at::zeros({numel}, at::TensorOptions().dtype(type).device(like[0].device())));
+    const int64_t part = aligned_to * parts;
+    buffers_.push_back(at::zeros({(numel + part - 1) / part * part}, at::TensorOptions().dtype(type).device(like[0].device())));
     buffer_of[type] = buffers_.back();
   }
   for (size_t i = 0; i < like.size(); ++i)

@@ -9,8 +9,8 @@ namespace dpbench {
 
 class Flat {
  public:
-  // Zeroed room shaped like these tensors, on their device.
-  explicit Flat(const std::vector<at::Tensor>& like);
+  // Zeroed room shaped like these tensors, on their device. Each buffer can be cut into so many equal parts.
+  explicit Flat(const std::vector<at::Tensor>& like, int64_t parts = 1);
 
   // Copies the tensors' values in and makes each of them a view of its place here.
   void adopt(const std::vector<at::Tensor>& tensors);
