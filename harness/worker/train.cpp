@@ -64,6 +64,10 @@ class Trainer {
 
   void refuse_early() const {
     if (options_.evaluate || options_.target_accuracy) require_classes(workload_, spec_.workload);
+    const bool stores = options_.checkpoint_every > 0 || !options_.resume.empty();
+    if (stores && info_.gradient == Gradient::local)
+      throw UsageError("--checkpoint-every and --resume: each rank of " + info_.name +
+                       " has parameters and an optimizer of its own, and a checkpoint holds one of each");
     if (!leads()) return;
     if (!options_.save.empty()) require_writable(options_.save, "--save");
     if (options_.checkpoint_every > 0) require_writable(options_.checkpoint, "--checkpoint");
@@ -196,6 +200,7 @@ class Trainer {
 
   // Parameters and optimizer state of all ranks, bit for bit.
   void verify_ranks() {
+    if (info_.gradient == Gradient::local) return;  // they differ until they are averaged, at the end at the latest
     const auto texts = group_.gather(fingerprint(strategy_->parameters()) + " " + fingerprint(strategy_->state()));
     std::string unlike;
     for (size_t rank = 1; rank < texts.size() && unlike.empty(); ++rank)

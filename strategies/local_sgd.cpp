@@ -1,0 +1,101 @@
+// "local-sgd": each rank trains on its own rows; after every few steps the ranks' parameters are averaged.
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include "strategies/flat.h"
+#include "strategies/trained.h"
+
+namespace dpbench {
+namespace {
+
+constexpr size_t local_sgd_broadcast_bytes = 250 * 1024 * 1024;
+
+int64_t interval_of(const Params& params) {
+  const int64_t every = params.integer("average_every");
+  if (every < 1) throw UsageError("local-sgd.average_every=" + params.text("average_every") + " must be 1 or more");
+  return every;
+}
+
+class LocalSgd : public TrainedStrategy {
+ public:
+  explicit LocalSgd(const Setup& setup)
+      : TrainedStrategy(setup),
+        group_(setup.group),
+        replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
+        every_(interval_of(setup.params)),
+        tensors_(tensors_of(replica_)),
+        parameters_(tensors_) {
+    c10d::verify_params_across_processes(group_, tensors_, std::nullopt);
+    c10d::broadcast_coalesced(group_, replica_.detached(), local_sgd_broadcast_bytes, /*rank=*/0);
+    parameters_.adopt(tensors_);
+    train(replica_);
+  }
+
+  StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
+    if (micro.empty()) throw std::runtime_error("local-sgd: this rank has no rows in step " + std::to_string(step));
+    replica_.clear_gradients();
+    StepResult result;
+    for (const Batch& batch : micro) {
+      phases.enter(Phase::data);
+      const Batch mine = replica_.to_device(batch);
+      phases.enter(Phase::forward);
+      const at::Tensor output = replica_.forward(step, mine);
+      const at::Tensor loss = loss_of(output, mine.target, micro.size());
+      phases.enter(Phase::backward);
+      loss.backward();
+      add_micro(result, output, loss);
+    }
+    apply_gradients(phases);
+    apart_ = true;
+    if ((step + 1) % every_ == 0) average(phases);
+    return result;
+  }
+
+  // What is left of a last, shorter interval: all ranks end with one model.
+  void finish() override {
+    Phases unwatched;
+    if (apart_) average(unwatched);
+  }
+
+ private:
+  static std::vector<at::Tensor> tensors_of(const Replica& replica) {
+    std::vector<at::Tensor> tensors;
+    for (const Parameter& parameter : replica.trainable()) tensors.push_back(parameter.tensor);
+    if (tensors.empty()) throw std::runtime_error("local-sgd: no parameter of this model requires a gradient");
+    return tensors;
+  }
+
+  void average(Phases& phases) {
+    apart_ = false;
+    if (group_->getSize() == 1) return;
+    const at::NoGradGuard no_grad;
+    phases.enter(Phase::communication);
+    for (at::Tensor buffer : parameters_.buffers()) {
+      std::vector<at::Tensor> sum = {buffer.div_(group_->getSize())};
+      group_->allreduce(sum)->wait();
+    }
+  }
+
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  Replica replica_;
+  int64_t every_;
+  bool apart_ = false;  // ranks have stepped since the last average
+  std::vector<at::Tensor> tensors_;
+  Flat parameters_;
+};
+
+const RegisterStrategy local_sgd{
+    {.name = "local-sgd",
+     .summary = "each rank steps with its own gradient; parameters are averaged after every few steps",
+     .parallelism = Parallelism::ranks,
+     .gradient = Gradient::local,
+     .buffers = Buffers::local,
+     .params = {{"average_every", "8", "average the ranks' parameters after so many steps"}},
+     .make = make<LocalSgd>,
+     .average_every = 8,
+     .promise = [](StrategyInfo& info, const Params& params) { info.average_every = interval_of(params); },
+     .variants = {{"every_step", {{"average_every", "1"}}}, {"every_third", {{"average_every", "3"}}}}}};
+
+}  // namespace
+}  // namespace dpbench
