@@ -2,7 +2,6 @@
 
 usage: faults_test.py DPBENCH PLUGIN
 """
-import fcntl
 import glob
 import json
 import os
@@ -12,57 +11,31 @@ import tempfile
 import time
 import unittest
 
+import leftovers
+
 DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
 TIMEOUT = 3  # --timeout: seconds without progress
 SLACK = 30  # for a machine that is busy with other things; the promise is a second or two
 
 
-def processes_of(mark):
-    found = []
-    for path in glob.glob("/proc/[0-9]*/environ"):
-        try:
-            with open(path, "rb") as file:
-                if mark.encode() in file.read().split(b"\0"):
-                    found.append(path)
-        except OSError:
-            pass
-    return found
-
-
-def lives(name):
-    """A run holds a lock on its directory until its end."""
-    descriptor = os.open("/dev/shm/" + name, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return False
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-
-
-def ours():
-    """What dead runs of this user left where runs keep their shared memory."""
-    return {name for name in os.listdir("/dev/shm") if name.startswith("dpbench") and not lives(name)}
-
-
 class Faults(unittest.TestCase):
-    def run_fault(self, fault, backend="shm", strategy="faulty-ddp", step=7, flags=(), code=3):
+    def run_fault(self, fault, backend="shm", strategy="faulty-ddp", step=7, flags=(), code=3, check="off"):
         with tempfile.TemporaryDirectory() as out:
             mark = f"DPBENCH_FAULTS_TEST={out}"
             name, value = mark.split("=")
-            before = ours()
+            before, segments = leftovers.of_dead_runs(), leftovers.others_in_shared_memory()
             start = time.monotonic()
             done = subprocess.run(
                 [DPBENCH, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", "2", "--workload", "random-linear", "--quick", "--check",
-                 "off", "--timeout", str(TIMEOUT), "--param", f"fault={fault}", "--param", f"step={step}",
+                 check, "--timeout", str(TIMEOUT), "--param", f"fault={fault}", "--param", f"step={step}",
                  *(["--backend", backend] if strategy == "faulty-ddp" else []), "--out", out, "-q", "-o", "json", *flags],
                 capture_output=True, text=True, timeout=TIMEOUT + 2 * SLACK, env={**os.environ, name: value})
             self.seconds = time.monotonic() - start
             self.assertEqual(done.returncode, code, done.stderr + done.stdout)
             self.assertLess(self.seconds, TIMEOUT + SLACK)
-            self.assertEqual(processes_of(mark), [])
-            self.assertEqual(ours() - before, set())
+            self.assertEqual(leftovers.processes_of(mark), {})
+            self.assertEqual(leftovers.of_dead_runs() - before, set())
+            self.assertEqual(leftovers.others_in_shared_memory() - segments, set())
             (saved,) = glob.glob(out + "/*/run.json")
             with open(saved, encoding="utf-8") as file:
                 report = json.load(file)
@@ -83,6 +56,10 @@ class Faults(unittest.TestCase):
 
     def test_killed(self):
         self.over_both("kill", r"rank 1 was ended by signal 9 .*at step \d+")
+
+    def test_killed_where_the_others_met(self):
+        """Rank 0 made the file of the rendezvous, leads and roots: the others must not need it to end."""
+        self.over_both("kill", r"rank 0 was ended by signal 9 .*at step \d+", flags=("--param", "rank=0"))
 
     def test_crashed(self):
         self.over_both("segv", r"rank 1 was ended by signal 11 .*at step \d+")
@@ -119,6 +96,20 @@ class Faults(unittest.TestCase):
 
     def test_a_collective_skipped(self):
         self.failed("skip", r"rank [01]")
+
+    def wrong(self, fault, found, backend):
+        case, said = self.run_fault(fault, backend=backend, step=1, code=1, check="auto")
+        self.assertEqual((case["status"], case["launches"]), ("wrong", []), said)
+        (row,) = [check for check in case["checks"] if check["status"] == "failed"]
+        self.assertEqual(row["name"], "run-completes")
+        self.assertRegex(row["detail"], found)
+
+    def test_the_checks_before_timing_name_what_each_rank_calls(self):
+        """Gloo itself gives success and wrong numbers, or hangs."""
+        for backend in ("gloo", "shm"):
+            with self.subTest(backend=backend):
+                self.wrong("skip", r'rank 0 "even: step 1, call 0: .*", rank 1 "even: step 2, call 0: ', backend)
+                self.wrong("other-collective", r'rank 0 "even: step 1, call 0: .*", rank 1 "even: step 1, call 0: broadcast of 3 Float"', backend)
 
     def test_not_a_number(self):
         self.over_both("nan", r"not a number: rank \d+ .*step \d+")

@@ -81,6 +81,19 @@ TEST(CaseWatch, WantsNoLinesWhereNobodyListens) {
   expect_says(watch.verdict(0.5)->reason, {"rank 1", "'line'"});
 }
 
+TEST(CaseWatch, AGroupThatItsChecksBrokeHasMeasuredNothing) {
+  CaseWatch watch("c", "ran", 1, 30, true, 0);
+  Json answer = {{"event", "ran"}, {"case", "c"}, {"record", to_json(RankRecord{})}, {"group_over", true}};
+  answer["checks"] = {to_json(CheckRow{.name = "run-completes", .status = "failed"})};
+  watch.on_line(0, answer.dump(), 1);
+  const auto outcome = watch.verdict(1);
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->kind, Kind::ran);
+  EXPECT_TRUE(outcome->group_over);
+  EXPECT_TRUE(outcome->ranks.empty());
+  EXPECT_EQ(outcome->checks.size(), 1u);
+}
+
 TEST(CaseWatch, ASignalExplainsTheEchoesThatCameBefore) {
   CaseWatch watch = watch_of(3);
   watch.on_line(0, failed(0, "failure", "[..] Connection reset by peer"), 1.0);
@@ -357,6 +370,32 @@ TEST_F(Workers, ASignalInterruptsTheCase) {
   sender.join();
   EXPECT_EQ(outcome.kind, Kind::interrupted);
   EXPECT_EQ(outcome.signal, SIGTERM);
+}
+
+TEST_F(Workers, GroupsLeaveNoDescriptors) {
+  const auto open = [] { return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()); };
+  EXPECT_EQ(run(spec(3, "none")).kind, Kind::ran);
+  launcher_.end_group();
+  const auto before = open();
+  for (const char* fault : {"kill", "exit7", "nonsense", "none", "orphan"}) {
+    run(spec(3, fault, 1));
+    launcher_.end_group();
+    EXPECT_EQ(open(), before) << fault;
+  }
+}
+
+TEST_F(Workers, EveryGroupHasANumberOfItsOwnThatNobodyCanGuess) {
+  const WorkerSettings settings{
+      .program = DPBENCH_FAKE_WORKER, .plugins = {}, .cpus = {}, .timeout_s = 4, .logs = root_ / "logs"};
+  std::set<std::string> numbers;
+  for (int i = 0; i < 3; ++i) {
+    const WorkerGroup group({.name = "g" + std::to_string(i), .backend = "shm", .device = "cpu", .processes = 1}, settings,
+                            scratch_);
+    EXPECT_EQ(group.spec().nonce.size(), 32u) << "128 bits";
+    EXPECT_EQ(group.spec().nonce.find_first_not_of("0123456789abcdef"), std::string::npos);
+    numbers.insert(group.spec().nonce);
+  }
+  EXPECT_EQ(numbers.size(), 3u);
 }
 
 TEST_F(Workers, AProgramThatIsNotThereIsRefused) {

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include "harness/conform/agreeing_backend.h"
 #include "harness/conform/altered_workload.h"
 #include "harness/conform/watching_backends.h"
 
@@ -58,13 +59,20 @@ class Driver {
       evidence_.error = error.what();
       evidence_.interrupted = bench_.layout.owners() > 1;
     }
+    if (agreeing_) agreeing_->finish(evidence_.error.empty() ? "all steps done" : "gave up: " + evidence_.error);
     return std::move(evidence_);
   }
 
  private:
   void wrap_group() {
     group_ = wrapped_group(bench_.group, bench_.devices.at(0).type(), [&](c10::intrusive_ptr<c10d::Backend> inner) {
-      if (scenario_.late) inner = c10::make_intrusive<LateBackend>(inner);
+      // Late collectives start in a thread of their own, at a step that nobody knows: their order is not compared.
+      if (scenario_.late) {
+        inner = c10::make_intrusive<LateBackend>(inner);
+      } else {
+        agreeing_ = c10::make_intrusive<AgreeingBackend>(inner, bench_.devices.at(0), scenario_.name);
+        inner = agreeing_;
+      }
       recorder_ = c10::make_intrusive<RecordingBackend>(inner);
       return c10::intrusive_ptr<c10d::Backend>(recorder_);
     });
@@ -122,6 +130,7 @@ class Driver {
     if (bench_.strategy.loads_rows && step % 2 == 1 && !scenario_.poison)
       for (Batch& batch : micro) batch = {{}, {}, batch.ids};
     if (recorder_) recorder_->start(scenario_.keep_reductions && step == scenario_.steps - 1);
+    if (agreeing_) agreeing_->begin_step(step);
     Phases phases;
     const StepResult result = strategy.step(step, micro, phases);
     if (recorder_) seen.collectives = recorder_->stop();
@@ -149,6 +158,7 @@ class Driver {
   const Scenario& scenario_;
   std::optional<double> clip_norm_;
   c10::intrusive_ptr<RecordingBackend> recorder_;
+  c10::intrusive_ptr<AgreeingBackend> agreeing_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   Evidence evidence_;
 };

@@ -93,6 +93,7 @@ void CaseWatch::on_answer(int rank, const Json& message) {
   if (message.contains("checks"))
     for (const auto& row : message.at("checks")) checks_.push_back(check_row_from_json(row));
   if (answer_ != "checked" && mine.record.rank != rank) throw UsageError("a record of another rank");
+  group_over_ = group_over_ || message.value("group_over", false);
   mine.answered = true;
 }
 
@@ -152,8 +153,9 @@ std::optional<CaseOutcome> CaseWatch::verdict(double now) const {
 }
 
 CaseOutcome CaseWatch::finished() const {
-  CaseOutcome outcome{.kind = CaseOutcome::Kind::ran, .checks = checks_, .training = training_};
-  if (answer_ != "checked")
+  CaseOutcome outcome{
+      .kind = CaseOutcome::Kind::ran, .group_over = group_over_, .checks = checks_, .training = training_};
+  if (answer_ != "checked" && !group_over_)
     for (const auto& rank : ranks_) outcome.ranks.push_back(rank.record);
   return outcome;
 }

@@ -19,6 +19,7 @@ struct CaseOutcome {
   int culprit = -1;            // the rank that failed first, -1: none alone
   bool unexplained = false;    // the culprit died without a word: its last output may say why
   bool never_started = false;  // failed before every rank had said that it was ready
+  bool group_over = false;     // it ran, but its checks broke the group: nothing was measured, and it is of no more use
   int signal = 0;              // interrupted by
   std::vector<RankRecord> ranks{};
   std::vector<CheckRow> checks{};
@@ -74,6 +75,7 @@ class CaseWatch : public RankEvents {
   Hear hear_;
   std::vector<Rank> ranks_;
   std::vector<Sign> signs_;
+  bool group_over_ = false;
   std::vector<CheckRow> checks_;
   std::optional<TrainingRecord> training_;
 };

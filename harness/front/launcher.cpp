@@ -27,7 +27,7 @@ CaseOutcome Launcher::run(const CaseSpec& spec, Json command, const std::string&
   CaseWatch case_watch(spec.id, answer, spec.processes, settings_.timeout_s, ready_, monotonic_seconds(), hear);
   CaseOutcome outcome = watch(case_watch);
   ready_ = case_watch.all_ready();
-  if (outcome.kind == CaseOutcome::Kind::ran) return outcome;
+  if (outcome.kind == CaseOutcome::Kind::ran && !outcome.group_over) return outcome;
   group_->kill(signals_);
   explain(outcome);
   drop_group();

@@ -13,6 +13,7 @@ struct GroupSpec {
   std::string name;  // unique in the run
   std::string backend, device;
   int processes = 1, threads = 1;
+  std::string nonce = {};  // the group gives itself one, or has its launch's
 };
 
 struct RankState {

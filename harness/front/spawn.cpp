@@ -1,12 +1,16 @@
 #include "harness/front/spawn.h"
 
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <cstring>
 
 #include "workloads/error.h"
@@ -18,51 +22,66 @@ namespace {
 
 constexpr int kChannel = 3;
 
-class FileActions {
+// The child's half, between fork and exec. Returns why it could not go on, as errno says it.
+class Birth {
  public:
-  explicit FileActions(const Program& program) {
-    posix_spawn_file_actions_init(&actions_);
-    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    connect(program.output, STDOUT_FILENO);
-    connect(program.errors, STDERR_FILENO);
-    if (program.channel >= 0) posix_spawn_file_actions_adddup2(&actions_, program.channel, kChannel);
-    posix_spawn_file_actions_addclosefrom_np(&actions_, program.channel >= 0 ? kChannel + 1 : kChannel);
+  Birth(const Program& program, char* const* words, char* const* variables)
+      : program_(program), words_(words), variables_(variables), parent_(::getpid()) {}
+
+  int run() const {
+    if (::setpgid(0, 0) != 0) return errno;
+    // Holds across exec: from its first instant on it cannot outlive us, while it still loads its libraries too.
+    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return errno;
+    if (::getppid() != parent_) ::_exit(127);
+    if (!connect(-1, STDIN_FILENO, O_RDONLY) || !connect(program_.output, STDOUT_FILENO, O_WRONLY) ||
+        !connect(program_.errors, STDERR_FILENO, O_WRONLY) || !pass_channel())
+      return errno;
+    signals_as_fresh();
+    ::execve(program_.path.c_str(), words_, variables_);
+    return errno;
   }
-  ~FileActions() { posix_spawn_file_actions_destroy(&actions_); }
-  FileActions(const FileActions&) = delete;
-  FileActions& operator=(const FileActions&) = delete;
-  const posix_spawn_file_actions_t* get() const { return &actions_; }
 
  private:
-  void connect(int from, int to) {
-    if (from >= 0)
-      posix_spawn_file_actions_adddup2(&actions_, from, to);
-    else
-      posix_spawn_file_actions_addopen(&actions_, to, "/dev/null", O_WRONLY, 0);
+  static bool connect(int from, int to, int mode) {
+    if (from < 0) from = ::open("/dev/null", mode | O_CLOEXEC);
+    return from >= 0 && ::dup2(from, to) == to;
   }
-  posix_spawn_file_actions_t actions_;
+
+  // Descriptor 3 stays open across exec, nothing beyond it does.
+  bool pass_channel() const {
+    if (program_.channel == kChannel && ::fcntl(kChannel, F_SETFD, 0) != 0) return false;
+    if (program_.channel >= 0 && ::dup2(program_.channel, kChannel) != kChannel) return false;
+    const int first = program_.channel >= 0 ? kChannel + 1 : kChannel;
+    if (::close_range(first, ~0u, CLOSE_RANGE_CLOEXEC) == 0) return true;
+    for (int fd = first; fd < ::sysconf(_SC_OPEN_MAX); ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return true;
+  }
+
+  static void signals_as_fresh() {
+    for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
+    sigset_t none;
+    sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  }
+
+  const Program& program_;
+  char* const* words_;
+  char* const* variables_;
+  pid_t parent_;
 };
 
-// A process group of its own; signals as a fresh program expects them.
-class Attributes {
- public:
-  Attributes() {
-    posix_spawnattr_init(&attributes_);
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_setsigmask(&attributes_, &none);
-    posix_spawnattr_setsigdefault(&attributes_, &all);
-    posix_spawnattr_setpgroup(&attributes_, 0);
-    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  }
-  ~Attributes() { posix_spawnattr_destroy(&attributes_); }
-  Attributes(const Attributes&) = delete;
-  Attributes& operator=(const Attributes&) = delete;
-  const posix_spawnattr_t* get() const { return &attributes_; }
+// A pipe that exec closes: what comes through it is why there was no exec.
+struct Complaint {
+  Fd reader, writer;
 
- private:
-  posix_spawnattr_t attributes_;
+  Complaint() {
+    std::array<int, 2> ends{};
+    check(::pipe2(ends.data(), O_CLOEXEC) == 0, "pipe failed");
+    reader = Fd(ends[0]);
+    const Fd low(ends[1]);
+    writer = Fd(::fcntl(low.get(), F_DUPFD_CLOEXEC, kChannel + 1));  // out of the way of what the child gets
+    check(static_cast<bool>(writer), "fcntl failed");
+  }
 };
 
 // The child inherits the affinity that this thread has while it is started.
@@ -110,13 +129,26 @@ Child spawn(const Program& program) {
   std::vector<std::string> words = {program.path};
   words.insert(words.end(), program.arguments.begin(), program.arguments.end());
   std::vector<std::string> variables = environment_with(program.variables);
-  const FileActions actions(program);
-  const Attributes attributes;
+  const std::vector<char*> word_pointers = pointers_to(words), variable_pointers = pointers_to(variables);
+  const Birth birth(program, word_pointers.data(), variable_pointers.data());
   const PinnedWhile pinned(program.cpus);
+  Complaint complaint;
   Child child;
-  const int failed = ::posix_spawn(&child.pid, program.path.c_str(), actions.get(), attributes.get(),
-                                   pointers_to(words).data(), pointers_to(variables).data());
-  if (failed) throw UsageError("cannot start " + program.path + ": " + std::strerror(failed));
+  child.pid = ::fork();
+  check(child.pid >= 0, "fork failed");
+  if (child.pid == 0) {
+    const int why = birth.run();
+    [[maybe_unused]] const auto sent = ::write(complaint.writer.get(), &why, sizeof why);
+    ::_exit(127);
+  }
+  complaint.writer = Fd();
+  int failed = 0;
+  while (::read(complaint.reader.get(), &failed, sizeof failed) < 0 && errno == EINTR) {
+  }
+  if (failed) {
+    ::waitpid(child.pid, nullptr, 0);
+    throw UsageError("cannot start " + program.path + ": " + std::strerror(failed));
+  }
   child.pidfd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child.pid, 0)));
   check(static_cast<bool>(child.pidfd), "pidfd_open failed");
   return child;

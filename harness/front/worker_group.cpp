@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -25,6 +26,14 @@ constexpr size_t kLongestLine = 64u << 20;
 constexpr uintmax_t kLongestLog = 64u << 20;
 constexpr size_t kLastWordsBytes = 64u << 10, kLastWordsLines = 12, kLastWordsLength = 2000;
 constexpr double kQuitSeconds = 5, kQuitSecondsPerRank = 0.25, kTermSeconds = 0.5, kKillSeconds = 5;
+
+std::string random_number() {
+  std::array<unsigned char, 16> bytes{};
+  check(::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()), "getrandom failed");
+  std::string hex;
+  for (const unsigned char byte : bytes) hex += "0123456789abcdef"[byte >> 4], hex += "0123456789abcdef"[byte & 15];
+  return hex;
+}
 
 // Rank r's equal share of the cores; all of them where there are fewer cores than ranks.
 std::vector<int> share(const std::vector<int>& cpus, int rank, int ranks) {
@@ -51,8 +60,8 @@ std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpe
                                             {"DPBENCH_FD", "3"},
                                             {"DPBENCH_RUN_DIR", seat.directory},
                                             {"DPBENCH_STORE", seat.store},
-                                            {"DPBENCH_NONCE", seat.nonce},
                                             {"DPBENCH_GROUP", spec.name},
+                                            {"DPBENCH_NONCE", spec.nonce},
                                             {"DPBENCH_BACKEND", spec.backend},
                                             {"DPBENCH_DEVICE", spec.device},
                                             {"DPBENCH_THREADS", threads},
@@ -105,6 +114,7 @@ WorkerGroup::WorkerGroup(const GroupSpec& spec, const WorkerSettings& settings, 
       logs_(settings.logs / spec.name),
       page_(scratch.path() / "progress", spec.processes),
       ranks_(seat ? 1 : static_cast<size_t>(spec.processes)) {
+  spec_.nonce = seat ? seat->nonce : random_number();
   std::error_code failed;
   fs::create_directories(logs_, failed);
   if (failed) throw UsageError("cannot make " + logs_.string() + ": " + failed.message());

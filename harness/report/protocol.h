@@ -9,6 +9,7 @@
 //   rank -> front         {"event":"ready","rank":0,"pid":1,"torch":"2.11.0","cuda_devices":[..]}
 //                         {"event":"ran","case":"ID","record":{..},"checks":[..]}         checks: rank 0 alone
 //                         {"event":"checked","case":"ID","checks":[..]}                   rank 0 alone fills it
+//                         "group_over":true in these two: a check broke the group; nothing was timed, start another
 //                         {"event":"line","case":"ID","text":".."}                        rank 0 alone, while it trains
 //                         {"event":"progress","case":"ID","epoch":0,"epochs":2,"step":1,"steps":9,"loss":..,
 //                          "samples_per_s":..,"left_s":..}                                rank 0 alone
@@ -16,7 +17,7 @@
 //                         {"event":"failed","case":"ID","rank":0,"kind":"usage|unavailable|oom|nan|failure","reason":".."}
 //
 // Variables of a worker: RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE, DPBENCH_FD, DPBENCH_RUN_DIR (private directory of
-// the run: the rendezvous file "store", segments, shared rows), DPBENCH_GROUP (prefix of this group's keys),
+// the run: the rendezvous file "store", segments, shared rows), DPBENCH_GROUP and DPBENCH_NONCE (128 random bits; prefixes of this group's keys),
 // DPBENCH_BACKEND, DPBENCH_DEVICE, DPBENCH_THREADS, DPBENCH_TIMEOUT_S, DPBENCH_PLUGINS (':' between), DPBENCH_PROGRESS
 // (file of `Progress`, by rank).
 #pragma once

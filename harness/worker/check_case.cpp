@@ -2,14 +2,15 @@
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "harness/conform/exchange.h"
 #include "harness/conform/suite.h"
 #include "harness/worker/dump.h"
 #include "harness/worker/run_case.h"
 
 namespace dpbench {
 
-std::vector<CheckRow> check_case(const CaseSpec& spec, const CheckOptions& options, const Group& group,
-                                 const std::string& shared_dir) {
+CheckedCase check_case(const CaseSpec& spec, const CheckOptions& options, const Group& group,
+                       const std::string& shared_dir) {
   const StrategyInfo& strategy = strategy_registry().at(spec.strategy);
   const bool ranks = strategy.parallelism == Parallelism::ranks;
   static int calls = 0;  // the same on every rank: each call has keys of its own
@@ -31,7 +32,10 @@ std::vector<CheckRow> check_case(const CaseSpec& spec, const CheckOptions& optio
     for (const CheckRow& row : run_checks(request)) rows.add(row);
   }
   if (dump) dump->finish();
-  return rows.all();
+  const CheckRow* completed = rows.find("run-completes");
+  bool whole = !completed || completed->status != "failed";
+  if (ranks && spec.world > 1) whole = from_rank0(*group.store(), prefix + ".end", group.rank(), whole ? "whole" : "broken") == "whole";
+  return {rows.all(), whole};
 }
 
 }  // namespace dpbench

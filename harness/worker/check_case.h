@@ -19,8 +19,12 @@ struct CheckOptions {
 // What a case must pass before its speed counts, cheap enough to stand before every timing.
 inline constexpr char checks_before_timing[] = "^(output-shape|output-dtype|loss-finite|gradient-vs-baseline|loss-falls)$";
 
-// Rows on rank 0, none elsewhere.
-std::vector<CheckRow> check_case(const CaseSpec& spec, const CheckOptions& options, const Group& group,
-                                 const std::string& shared_dir);
+struct CheckedCase {
+  std::vector<CheckRow> rows;  // on rank 0, none elsewhere
+  bool group_whole = true;     // false on every rank: some did not come to an end, the group is of no more use
+};
+
+CheckedCase check_case(const CaseSpec& spec, const CheckOptions& options, const Group& group,
+                       const std::string& shared_dir);
 
 }  // namespace dpbench

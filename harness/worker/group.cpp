@@ -22,7 +22,8 @@ c10::intrusive_ptr<c10d::Store> make_store(const Variables& variables) {
   }
   auto file = c10::make_intrusive<c10d::FileStore>(variables.run_dir + "/" + variables.group + ".store", variables.world);
   file->setTimeout(variables.timeout);
-  return c10::make_intrusive<c10d::PrefixStore>(variables.group, file);
+  // A number that nobody can guess stands in every key: what is left of another run is never taken for this one's.
+  return c10::make_intrusive<c10d::PrefixStore>(variables.nonce + "/" + variables.group, file);
 }
 
 at::Device device_at(const std::string& kind, int index, bool oversubscribe) {

@@ -57,6 +57,7 @@ Variables read_variables() {
   v.run_dir = text("DPBENCH_RUN_DIR");
   if (v.run_dir.empty()) throw UsageError("DPBENCH_RUN_DIR is not set: a worker is started by dpbench, not by hand");
   v.group = text("DPBENCH_GROUP", "group");
+  v.nonce = text("DPBENCH_NONCE", "by-hand");
   v.backend = text("DPBENCH_BACKEND", "none");
   v.device = text("DPBENCH_DEVICE", "cpu");
   v.progress_file = text("DPBENCH_PROGRESS");

@@ -13,7 +13,7 @@ struct Variables {
   int rank = 0, world = 1, local_rank = 0, local_world = 1;
   int channel = -1;  // descriptor of the front's socket
   int threads = 1;
-  std::string run_dir, group, backend, device, progress_file;
+  std::string run_dir, group, nonce, backend, device, progress_file;
   Meeting meeting;      // where the ranks of an outside launch meet; none: in a file of run_dir
   bool serves = false;  // a relay: serves that meeting
   std::vector<std::string> plugins;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <ATen/ATen.h>
@@ -21,6 +22,14 @@ using Fault = void (*)(const Setup& setup);
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
+// More than there is, as a batch that is too large would ask for.
+void hoard(const Setup&) {
+  rlimit limit{};
+  limit.rlim_cur = limit.rlim_max = rlim_t{1} << 35;
+  setrlimit(RLIMIT_AS, &limit);
+  at::empty({int64_t{1} << 36}, at::kByte);
+}
+
 void a_collective_more(const Setup& setup) {
   std::vector<at::Tensor> box = {at::zeros({3})};
   setup.group->broadcast(box)->wait();
@@ -35,6 +44,7 @@ const std::map<std::string, Fault> faults = {
     {"exit-7", [](const Setup&) { _exit(7); }},
     {"throw", [](const Setup&) { throw std::runtime_error("the strategy's own words"); }},
     {"memory", [](const Setup&) { throw std::bad_alloc(); }},
+    {"hoard", hoard},
     {"spin", [](const Setup&) { for (volatile bool on = true; on;) {} }},
     {"sleep", [](const Setup&) { wait_for_ever(); }},
     {"other-collective", a_collective_more},

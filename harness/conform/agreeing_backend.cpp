@@ -1,0 +1,83 @@
+#include "harness/conform/agreeing_backend.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+namespace dpbench {
+namespace {
+
+constexpr int64_t fingerprint_bytes = 192;
+
+// What every rank must say alike of one collective. Only one rank has the inputs of a scatter, the outputs of a gather.
+std::string shape_of_call(const std::string& op, const std::string& reduction, const ForwardingBackend::Tensors& input,
+                          const ForwardingBackend::Tensors& output) {
+  std::string text = reduction.empty() ? op : op + " (" + reduction + ")";
+  const char* separator = " of ";
+  for (const at::Tensor& tensor : op == "scatter" ? output : input) {
+    text += separator + std::to_string(tensor.numel()) + " " + c10::toString(tensor.scalar_type());
+    separator = ", ";
+  }
+  return text;
+}
+
+}  // namespace
+
+AgreeingBackend::AgreeingBackend(c10::intrusive_ptr<c10d::Backend> inner, at::Device device, std::string run)
+    : ForwardingBackend(std::move(inner)), device_(device), run_(std::move(run)) {}
+
+void AgreeingBackend::begin_step(int64_t step) {
+  step_ = step;
+  call_ = 0;
+}
+
+void AgreeingBackend::finish(const std::string& how) {
+  if (apart_) return;
+  apart_ = true;
+  try {
+    exchange(run_ + ": " + how);
+  } catch (const std::exception&) {
+    // those whom it should reach have left
+  }
+}
+
+ForwardingBackend::WorkPtr AgreeingBackend::around(Call call) {
+  if (call.op == "send" || call.op == "recv") return call.run();
+  const std::string when = step_ < 0 ? "set-up" : "step " + std::to_string(step_);
+  agree(run_ + ": " + when + ", call " + std::to_string(call_++) + ": " +
+        shape_of_call(call.op, call.reduction, call.input, call.output));
+  return call.run();
+}
+
+void AgreeingBackend::agree(const std::string& mine) {
+  if (apart_) throw std::runtime_error("the ranks have called different collectives before");
+  apart_ = true;  // unless all goes well
+  const auto all = exchange(mine);
+  const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& text) { return text != all[0]; });
+  apart_ = other != all.end();
+  if (apart_)
+    throw std::runtime_error("the ranks call different collectives: rank 0 \"" + all[0] + "\", rank " +
+                             std::to_string(other - all.begin()) + " \"" + *other + "\"");
+}
+
+std::vector<std::string> AgreeingBackend::exchange(const std::string& mine) {
+  const at::NoGradGuard no_grad;
+  at::Tensor sent = at::zeros({fingerprint_bytes}, at::kByte);
+  std::memcpy(sent.data_ptr(), mine.data(), std::min(mine.size(), static_cast<size_t>(fingerprint_bytes - 1)));
+  Tensors input = {sent.to(device_)};
+  Lists output(1);
+  for (int rank = 0; rank < getSize(); ++rank) output[0].push_back(at::empty_like(input[0]));
+  inner_->allgather(output, input, c10d::AllgatherOptions())->wait();
+  std::vector<std::string> texts;
+  for (const at::Tensor& received : output[0]) {
+    const at::Tensor here = received.to(at::kCPU);
+    const auto* text = static_cast<const char*>(here.data_ptr());
+    texts.emplace_back(text, ::strnlen(text, fingerprint_bytes));
+  }
+  return texts;
+}
+
+}  // namespace dpbench

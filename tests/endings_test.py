@@ -1,0 +1,184 @@
+"""What is left and who may listen, with the real worker: every process killed at once, clocks that jump, garbage sent to whatever port
+is open, runs side by side, more ranks than anybody has cores.
+
+usage: endings_test.py DPBENCH PLUGIN CLOCK
+"""
+import glob
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import leftovers
+
+DPBENCH, PLUGIN, CLOCK = (os.path.abspath(path) for path in sys.argv[1:4])
+SLACK = 60  # for a machine that is busy with other things
+
+
+class Endings(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory(prefix="dpbench-endings-")
+        self.addCleanup(holder.cleanup)
+        self.folder = holder.name
+        self.mark = f"DPBENCH_ENDINGS_TEST={self.folder}"
+        self.dead = leftovers.of_dead_runs()
+        self.segments = leftovers.others_in_shared_memory()
+
+    def tearDown(self):
+        self.assertTrue(leftovers.wait_until(lambda: not leftovers.processes_of(self.mark), 3), leftovers.processes_of(self.mark))
+
+    def start(self, *words, variables=()):
+        command = [DPBENCH, "--workload", "random-linear", "--no-baseline", "-q", "-o", "json", *words]
+        for flag, usual in (("--out", self.folder), ("--check", "off")):
+            command += [] if flag in words else [flag, usual]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env={**os.environ, **dict([self.mark.split("=")]), **dict(variables)})
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(lambda: process.poll() is None and process.kill())
+        return process
+
+    def start_long(self, backend, ranks=2):
+        """A run that is timing steps, for half a minute or until it is killed."""
+        process = self.start("--strategy", "ddp", "--cpus", str(ranks), "--backend", backend, "--launches", "1", "--samples", "10",
+                             "--steps", "100000", "--max-time", "30")
+        ready = lambda: len(leftovers.ranks_of(self.mark)) >= ranks and self.steps_have_begun()
+        self.assertTrue(leftovers.wait_until(ready, SLACK), "the ranks never began")
+        return process
+
+    def steps_have_begun(self):
+        """The counters of steps that ranks keep where the front can read them."""
+        mine = {path for path in leftovers.directories() - self.dead if leftovers.is_locked(path)}
+        return any(any(leftovers.read(path + "/progress")[:8]) for path in mine)
+
+    def finished(self, process, code=0):
+        text, said = process.communicate(timeout=5 * SLACK)
+        self.assertEqual(process.returncode, code, said + text)
+        return json.loads(text)
+
+    def assert_nothing_left(self):
+        self.assertEqual(leftovers.of_dead_runs() - self.dead, set())
+        self.assertEqual(leftovers.others_in_shared_memory() - self.segments, set())
+
+    def test_everything_killed_at_once_is_cleaned_by_the_next_start(self):
+        for backend in ("shm", "gloo"):
+            with self.subTest(backend=backend):
+                before = leftovers.of_dead_runs()
+                out = f"{self.folder}/{backend}"
+                process = self.start_long(backend)
+                live = self.start("--strategy", "ddp", "--cpus", "1", "--plugin", PLUGIN, "--out", out + "-live", "--launches", "1",
+                                  "--samples", "5", "--steps", "500")
+                victims = [pid for pid in leftovers.ranks_of(self.mark) if self.parent_of(pid) == process.pid]
+                for pid in [process.pid, *victims]:
+                    os.kill(pid, signal.SIGKILL)
+                process.communicate(timeout=SLACK)
+                self.assertTrue(leftovers.wait_until(lambda: not any(pid in leftovers.processes_of(self.mark) for pid in victims), 3))
+                self.assertTrue(leftovers.of_dead_runs() - before, "a directory of a dead run was there to be cleaned")
+                self.assertEqual(self.finished(live)["status"], "complete", "the run beside it lost nothing")
+                self.finished(self.start("--strategy", "cpu", "--cpus", "1", "--quick", "--out", out + "-next"))
+                self.assert_nothing_left()
+
+    @staticmethod
+    def parent_of(pid):
+        return int((leftovers.read(f"/proc/{pid}/stat").rpartition(b") ")[2].split() or [0, 0])[1])
+
+    def test_a_killed_front_leaves_no_rank_not_even_a_stopped_one(self):
+        for trial, backend in enumerate(("shm", "gloo", "shm")):
+            process = self.start_long(backend)
+            if trial != 1:
+                for pid in leftovers.ranks_of(self.mark):
+                    os.kill(pid, signal.SIGSTOP)
+            process.kill()
+            self.assertTrue(leftovers.wait_until(lambda: not leftovers.processes_of(self.mark), 3), "ranks are left")
+            process.communicate(timeout=SLACK)
+        for path in glob.glob(f"{self.folder}/*/run.json"):
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["status"], "interrupted")
+        self.finished(self.start("--strategy", "cpu", "--cpus", "1", "--quick"))
+        self.assert_nothing_left()
+
+    def test_a_front_killed_while_its_ranks_load_leaves_none(self):
+        """Loading LibTorch takes longer than the second that they would have."""
+        for _ in range(5):
+            process = self.start("--strategy", "ddp", "--cpus", "3", "--backend", "gloo", "--quick")
+            self.assertTrue(leftovers.wait_until(lambda: len(leftovers.ranks_of(self.mark)) == 3, SLACK))
+            process.kill()
+            process.wait()
+            self.assertTrue(leftovers.wait_until(lambda: not leftovers.processes_of(self.mark), 0.2), "ranks are left")
+
+    def test_nobody_from_outside_can_connect(self):
+        for backend in ("shm", "gloo"):
+            with self.subTest(backend=backend):
+                process = self.start_long(backend)
+                seen = leftovers.listeners_of(leftovers.processes_of(self.mark))
+                self.assertEqual([place for place in seen if not leftovers.is_loopback(place[0])], [])
+                self.assertEqual(bool(seen), backend == "gloo", "over shm nothing listens at all")
+                process.terminate()
+                process.communicate(timeout=SLACK)
+                self.assertEqual(process.returncode, 128 + signal.SIGTERM)
+
+    def test_garbage_sent_to_an_open_port_is_survived_or_named(self):
+        garbage = [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", os.urandom(4096), (2 ** 62).to_bytes(8, "little") * 64, b""]
+        process = self.start_long("gloo")
+        ports = leftovers.listeners_of(leftovers.processes_of(self.mark))
+        self.assertTrue(ports)
+        for address, port in ports:
+            for words in garbage:
+                try:
+                    with socket.create_connection((address, port), timeout=2) as connection:
+                        connection.sendall(words)
+                except OSError:
+                    pass  # refusing is right too
+        time.sleep(0.5)
+        self.assertIsNone(process.poll(), "the run goes on")
+        process.terminate()
+        report = json.loads(process.communicate(timeout=SLACK)[0])
+        self.assertEqual((process.returncode, report["status"]), (128 + signal.SIGTERM, "interrupted"))
+
+    def test_a_wall_clock_that_jumps_changes_no_figure(self):
+        process = self.start("--strategy", "ddp", "--cpus", "2", "--quick", variables={"LD_PRELOAD": CLOCK})
+        (case,) = self.finished(process)["cases"]
+        self.assertEqual(case["status"], "ok")
+        for launch in case["launches"]:
+            for rank in launch["ranks"]:
+                self.assertTrue(all(0 < sample < 60e9 for sample in rank["samples_ns"]), rank["samples_ns"])
+
+    def test_memory_that_is_not_there_is_named(self):
+        process = self.start("--plugin", PLUGIN, "--strategy", "faulty-ddp", "--cpus", "2", "--quick", "--param", "fault=hoard")
+        (case,) = self.finished(process, code=3)["cases"]
+        self.assertRegex(case["reason"], r"out of memory: rank 1.* \d+ bytes")
+        self.assert_nothing_left()
+
+    def test_four_runs_side_by_side_in_one_directory(self):
+        runs = [self.start("--strategy", "ddp", "--cpus", "2", "--quick", "--check", "auto") for _ in range(4)]
+        ids = set()
+        for run in runs:
+            report = self.finished(run)
+            ids.add(report["id"])
+            self.assertEqual([case["status"] for case in report["cases"]], ["ok"])
+            with open(f"{self.folder}/{report['id']}/run.json", encoding="utf-8") as file:
+                self.assertEqual(json.load(file), report)
+        self.assertEqual(len(ids), 4)
+        self.assert_nothing_left()
+
+    def test_a_world_of_64_ranks_is_right(self):
+        for backend in ("shm", "gloo"):
+            with self.subTest(backend=backend):
+                report = self.finished(self.start("--strategy", "ddp", "--cpus", "64", "--batch", "1", "--scaling", "weak", "--backend",
+                                                  backend, "--quick", "--check", "auto", "--steps", "3", "--timeout", "60"))
+                (case,) = report["cases"]
+                self.assertEqual(case["status"], "ok")
+                self.assertTrue(case["checks"] and all(check["status"] != "failed" for check in case["checks"]))
+                (launch,) = case["launches"]
+                self.assertEqual([rank["rank"] for rank in launch["ranks"]], list(range(64)))
+                self.assertEqual(len({rank["parameters_hash"] for rank in launch["ranks"]}), 1)
+                self.assert_nothing_left()
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[4:])

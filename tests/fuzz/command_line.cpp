@@ -1,0 +1,18 @@
+// The command line: a word a line.
+#include "harness/front/cli.h"
+#include "tests/fuzz/fuzz.h"
+
+using namespace dpbench;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  std::vector<std::string> words(1);
+  for (const char c : fuzz::text_of(data, size)) {
+    if (c == '\0') return 0;  // no word of a command line holds one
+    if (c == '\n')
+      words.emplace_back();
+    else
+      words.back() += c;
+  }
+  fuzz::accepted([&] { parse_command_line(words); });
+  return 0;
+}

@@ -1,0 +1,12 @@
+// The file behind --config.
+#include "harness/front/cli.h"
+#include "tests/fuzz/fuzz.h"
+
+using namespace dpbench;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text = fuzz::text_of(data, size);
+  const fuzz::MemoryFile file(text);
+  fuzz::accepted([&] { parse_command_line({"--config", file.path()}); });
+  return 0;
+}

@@ -1,0 +1,56 @@
+// One fuzz target a file: libFuzzer calls LLVMFuzzerTestOneInput with whatever it invents (scripts/fuzz); without it
+// replay.cpp calls it with the kept corpus. Whatever the bytes are, a reader either takes them or throws UsageError.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "workloads/error.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+namespace dpbench::fuzz {
+
+inline std::string_view text_of(const uint8_t* data, size_t size) {
+  return {reinterpret_cast<const char*>(data), size};
+}
+
+// The bytes as a file that has a path.
+class MemoryFile {
+ public:
+  explicit MemoryFile(std::string_view bytes) : fd_(memfd_create("fuzz", MFD_CLOEXEC)) {
+    if (fd_ < 0 || write(fd_, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) std::abort();
+    lseek(fd_, 0, SEEK_SET);
+  }
+  ~MemoryFile() { close(fd_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
+
+ private:
+  int fd_;
+};
+
+// Runs the reader; anything but a refusal in words escapes, and is a find.
+template <class Read>
+bool accepted(Read read) {
+  try {
+    read();
+    return true;
+  } catch (const UsageError& error) {
+    if (std::string_view(error.what()).empty()) std::abort();
+    return false;
+  }
+}
+
+inline void must(bool condition) {
+  if (!condition) std::abort();
+}
+
+}  // namespace dpbench::fuzz

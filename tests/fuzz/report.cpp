@@ -1,0 +1,17 @@
+// Reports, as compare, validate, export and report read them. What is accepted must be written and read back as it was.
+#include "harness/report/report.h"
+#include "tests/fuzz/fuzz.h"
+
+using namespace dpbench;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  fuzz::accepted([&] {
+    const Json json = parse_json(std::string(fuzz::text_of(data, size)), "the text");
+    const Report report = report_from_json(json);
+    const std::string written = to_json(report).dump();
+    fuzz::must(to_json(report_from_json(parse_json(written, "what was written"))).dump() == written);
+    Report again = report;
+    summarise(again);
+  });
+  return 0;
+}

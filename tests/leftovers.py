@@ -1,0 +1,105 @@
+"""What a run of dpbench may leave behind: processes, directories in shared memory, listening sockets, segments."""
+import fcntl
+import glob
+import os
+import time
+
+PLACES = ("/dev/shm", os.environ.get("TMPDIR") or "/tmp", "/tmp")
+
+
+def read(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def processes_of(mark):
+    """The living processes that have the mark, NAME=VALUE, in their environment. By pid, with their command line."""
+    found = {}
+    for path in glob.glob("/proc/[0-9]*"):
+        state = read(path + "/stat").rpartition(b") ")[2][:1]
+        if state not in (b"", b"Z") and mark.encode() in read(path + "/environ").split(b"\0"):
+            found[int(os.path.basename(path))] = read(path + "/cmdline").split(b"\0")[0].decode()
+    return found
+
+
+def ranks_of(mark, worker="dpbench-worker"):
+    return [pid for pid, program in processes_of(mark).items() if os.path.basename(program) == worker]
+
+
+def is_locked(path):
+    """A run holds a lock on its directory until its end."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def directories():
+    """Of this user's runs, living or dead."""
+    prefix = f"dpbench-{os.getuid()}-"
+    return {path for place in set(PLACES) for start in ("", ".new-") for path in glob.glob(f"{place}/{start}{prefix}*")}
+
+
+def of_dead_runs():
+    return {path for path in directories() if not is_locked(path)}
+
+
+def others_in_shared_memory():
+    """Names that anything of ours, LibTorch's or Gloo's could have made there, but for the runs' directories."""
+    names = set(os.listdir("/dev/shm"))
+    return {name for name in names if any(word in name for word in ("dpbench", "torch", "gloo")) and f"/dev/shm/{name}" not in directories()}
+
+
+def wait_until(condition, seconds):
+    """True as soon as it holds; false when the time is up."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def listeners_of(pids):
+    """[address, port] of the TCP and UDP sockets on which these processes wait for strangers."""
+    inodes = set()
+    for pid in pids:
+        for path in glob.glob(f"/proc/{pid}/fd/*"):
+            try:
+                inodes.add(os.readlink(path))
+            except OSError:
+                pass
+    found = []
+    for table in ("tcp", "tcp6", "udp", "udp6"):
+        for line in read(f"/proc/net/{table}").decode().splitlines()[1:]:
+            fields = line.split()
+            waiting = fields[3] == "0A" or table.startswith("udp")
+            if waiting and f"socket:[{fields[9]}]" in inodes:
+                address, port = fields[1].split(":")
+                found.append((address_of(address), int(port, 16)))
+    return found
+
+
+def address_of(word):
+    """Of /proc/net: 32-bit words in the machine's order, written in hexadecimal."""
+    groups = [bytes.fromhex(word[i:i + 8])[::-1] for i in range(0, len(word), 8)]
+    data = b"".join(groups)
+    if len(data) == 4:
+        return ".".join(str(byte) for byte in data)
+    if data[:12] == bytes(10) + b"\xff\xff":
+        return ".".join(str(byte) for byte in data[12:])
+    return ":".join(data[i:i + 2].hex() for i in range(0, 16, 2))
+
+
+def is_loopback(address):
+    return address.startswith("127.") or address == ":".join(["0000"] * 7 + ["0001"])
