@@ -1,4 +1,6 @@
 // "dp": one process, a replica per device. Replicas, their threads and flat buffers stay between steps.
+#include <algorithm>
+
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -51,6 +53,7 @@ struct FlatReplica {
   Replica replica;
   Flat state;
   std::optional<Flat> gradients;
+  Phases::Clock::time_point begun, copied, loaded, done;  // of the last forward pass, while phases are on
 };
 
 // Adds elements from .. to - 1 of `other`, in the order they have in memory, to those of `mine`.
@@ -130,14 +133,21 @@ class DataParallel : public TrainedStrategy {
     std::vector<at::Tensor> outputs(pieces.ids.size());
     if (link_) broadcast_state();
     phases.enter(Phase::forward);
+    const auto now = [on = phases.on()] { return on ? Phases::Clock::now() : Phases::Clock::time_point{}; };
     threads_.run(static_cast<int>(count), [&](int i) {
       const auto index = static_cast<size_t>(i);
       FlatReplica& mine = *replicas_[index];
       if (first) mine.replica.clear_gradients();
       if (i >= active) return;
+      mine.begun = now();
       if (i > 0 && !link_) mine.state.copy_from(replicas_[0]->state);
-      outputs[index] = mine.replica.forward(step, mine.replica.to_device(pieces.take(index)));
+      mine.copied = now();
+      const Batch rows = mine.replica.to_device(pieces.take(index));
+      mine.loaded = now();
+      outputs[index] = mine.replica.forward(step, rows);
+      mine.done = now();
     });
+    charge_slowest(active, phases);
     phases.enter(Phase::backward);
     const auto slopes = loss_slopes(result, outputs, pieces.target(), micros);
     threads_.run(active, [&](int i) {
@@ -145,6 +155,15 @@ class DataParallel : public TrainedStrategy {
       torch::autograd::backward({outputs[index]}, {slopes[index].to(outputs[index].device())});
     });
     return active;
+  }
+
+  // Replicas got parameters and rows at the same time: what the last of them spent on it is what the step did.
+  void charge_slowest(int active, Phases& phases) const {
+    if (!phases.on()) return;
+    const auto later = [](const auto& a, const auto& b) { return a->done < b->done; };
+    const auto& last = *std::max_element(replicas_.begin(), replicas_.begin() + active, later);
+    phases.move(Phase::scatter, last->begun, last->copied);
+    phases.move(Phase::data, last->copied, last->loaded);
   }
 
   // One loss on the gathered output; its slope by each replica's output is where the replicas' backward passes begin.

@@ -51,6 +51,8 @@ class Ddp : public TrainedStrategy {
     return result;
   }
 
+  std::map<std::string, std::vector<double>> figures() override { return reduction_->figures(); }
+
   // A rank that is done before the others goes on reducing with them until none has rows.
   void finish() override {
     if (!options_.join) return;
@@ -85,7 +87,18 @@ class Ddp : public TrainedStrategy {
     const double share = share_of(batch.rows(), micros);
     (share == 1 ? loss : loss * share).backward();
     reduction_->after_backward();
+    if (last) charge_waiting(phases);
     add_micro(result, output, loss);
+  }
+
+  // When backward returns, the last thing it did was to wait for what was still being reduced.
+  void charge_waiting(Phases& phases) {
+    if (!phases.on()) return;
+    const auto now = Phases::Clock::now();
+    // On a GPU the clock's answer would hold up the step: there the wait stays in the backward part.
+    if (timed_ && replica_.device().is_cpu()) phases.move(Phase::communication, now - reduction_->after_computing(), now);
+    if (!timed_) reduction_->time_every_pass();
+    timed_ = true;
   }
 
   void take_part_without_rows(Phases& phases) {
@@ -117,7 +130,7 @@ class Ddp : public TrainedStrategy {
   Tf32 tf32_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   Replica replica_;
-  bool buffers_due_ = true;
+  bool buffers_due_ = true, timed_ = false;
   std::vector<at::Tensor> buffers_, gradients_;
   std::vector<int64_t> rows_;  // of each rank in this step, where that matters
   std::optional<ddp::Reduction> reduction_;

@@ -68,6 +68,9 @@ class Strategy {
   // accessors give; a strategy whose accessors gather copies must override it, or cannot resume.
   virtual void load(const Snapshot& snapshot);
 
+  // What the strategy itself knows of the last step in which phases were on, for the report: names with their units.
+  virtual std::map<std::string, std::vector<double>> figures() { return {}; }
+
  protected:
   // Copies `stored` into the tensors that `mine` names, as load() does; `kind` is for the error.
   static void load_into(const NamedTensors& mine, const NamedTensors& stored, const std::string& kind);

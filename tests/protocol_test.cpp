@@ -69,7 +69,7 @@ TEST(Protocol, NoClippingStaysNoClipping) {
 }
 
 TEST(Protocol, SamplingComesBackAsItWasSent) {
-  const Sampling sampling{.warmup = 3, .samples = 4, .steps = 5, .min_sample_s = 0.25, .max_time_s = 7};
+  const Sampling sampling{.warmup = 3, .samples = 4, .steps = 5, .min_sample_s = 0.25, .max_time_s = 7, .measure_peak = true, .trace_dir = "t"};
   EXPECT_EQ(to_json(sampling_from_json(through_text(to_json(sampling)))), to_json(sampling));
   expect_nothing_at_its_default(to_json(sampling), to_json(Sampling{}));
 }
@@ -87,6 +87,19 @@ RankRecord full_record() {
   record.phases_ns = {{"forward", 0.5}, {"communication", 1.5}};
   record.peak_rss_bytes = int64_t{1} << 40;
   record.peak_device_bytes = 77;
+  record.peak_device_reserved_bytes = 78;
+  record.peak = Peak{.gemm_flop_per_s = 5e10, .triad_bytes_per_s = 2e10};
+  record.profile = {.steps = 12,
+                    .step_ns = 900.5,
+                    .collectives = {{.op = "allreduce", .phase = "backward", .bytes = 4096, .start_ns = 100.5, .end_ns = 250}},
+                    .collectives_per_step = 1,
+                    .collective_bytes_per_step = 4096,
+                    .communication_ns = 149.5,
+                    .exposed_ns = 49.5,
+                    .hidden_ns = 100,
+                    .waiting_ns = 9,
+                    .strategy_figures = {{"reducer_bucket_bytes", {4096}}},
+                    .flop = 123456789};
   record.first_loss = 2.5;
   record.last_loss = 0.1;
   record.parameters_hash = "abcd";

@@ -192,6 +192,14 @@ TEST(Notices, ATrendIsToldWithItsDirection) {
   EXPECT_TRUE(notices({{1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007}}).empty()) << "steady, but under 2 %";
 }
 
+TEST(Notices, TwoHeapsAreTold) {
+  const std::vector<int64_t> heaps = {1000, 1201, 1001, 1200, 999, 1199, 1002, 1001, 1200, 1000};
+  ASSERT_EQ(notices({heaps}).size(), 1u);
+  EXPECT_TRUE(notices({heaps})[0].starts_with("samples fall into two heaps, 20 % apart")) << notices({heaps})[0];
+  EXPECT_TRUE(notices({{1000, 1180, 1040, 1140, 1080, 1100, 1160, 1020, 1120, 1060}}).empty()) << "spread, but no gap";
+  EXPECT_TRUE(notices({{1000, 1031, 1001, 1030, 999, 1029, 1002, 1001, 1030, 1000}}).empty()) << "3 % apart";
+}
+
 TEST(Notices, LaunchesThatFallApartAreTold) {
   const auto said = notices({{1000, 1001, 999}, {1200, 1201, 1199}, {1000, 1001, 999}});
   ASSERT_EQ(said.size(), 1u);

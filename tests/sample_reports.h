@@ -83,6 +83,18 @@ inline Report full_report() {
       rank.phases_ns = {{"forward", 700}, {"communication", 300}};
       rank.rows_per_step = 128;
       rank.peak_rss_bytes = 1 << 28;
+      rank.peak = Peak{.gemm_flop_per_s = 5e10, .triad_bytes_per_s = 2e10};
+      rank.profile = {.steps = 10,
+                      .step_ns = 1010,
+                      .collectives = {{.op = "allreduce", .phase = "backward", .bytes = 4096, .start_ns = 500, .end_ns = 900}},
+                      .collectives_per_step = 1,
+                      .collective_bytes_per_step = 4096,
+                      .communication_ns = 400,
+                      .exposed_ns = 300,
+                      .hidden_ns = 100,
+                      .waiting_ns = 50,
+                      .strategy_figures = {{"reducer_bucket_bytes", {4096}}},
+                      .flop = 30000};
       rank.first_loss = 2.3, rank.last_loss = 0.4;
     }
   CaseRecord wrong = measured("dp", 2, "weak", 64, 11000);

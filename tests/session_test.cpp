@@ -242,6 +242,20 @@ TEST_F(SessionTest, NoisyCasesGetMoreLaunchesUntilTheirTimeIsUsed) {
   EXPECT_NE(record("dp").warnings[0].find("stopped at --max-time"), std::string::npos);
 }
 
+TEST_F(SessionTest, ALimitThatOneSampleCannotBeJudgedByIsNamed) {
+  options_.launches = 1;
+  options_.max_noise_percent = 1;
+  options_.sampling.max_time_s = 0.0005;
+  runner_.answer = [](const CaseSpec&, int) {
+    CaseOutcome outcome = good();
+    outcome.ranks[0].samples_ns = {1000000};
+    return outcome;
+  };
+  run();
+  ASSERT_EQ(record("cpu").warnings.size(), 1u);
+  EXPECT_NE(record("cpu").warnings[0].find("was not judged"), std::string::npos);
+}
+
 TEST_F(SessionTest, WhatEndsBadlyAfterwardsIsAWarning) {
   runner_.complaints = {"rank 1 ended with exit code 5 after its last case"};
   run();

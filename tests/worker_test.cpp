@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "harness/worker/fingerprint.h"
+#include "harness/worker/flop_count.h"
 #include "harness/worker/step_source.h"
 #include "harness/worker/variables.h"
 
@@ -123,6 +124,33 @@ TEST_F(WorkerVariables, NameTheOneThatIsWrong) {
   EXPECT_EQ(complaint("RANK", "2"), "RANK='2' must be a whole number from 0 to 1");
   EXPECT_EQ(complaint("RANK", "-1"), "RANK='-1' must be a whole number from 0 to 1");
   EXPECT_EQ(complaint("WORLD_SIZE", "two"), "WORLD_SIZE='two' must be a whole number from 1 to 1024");
+}
+
+int64_t flop_of_a_step(const std::string& workload_name, int64_t rows) {
+  const auto workload = workload_registry().at(workload_name).make({});
+  const auto strategy = strategy_registry().at("cpu").make(
+      {.workload = *workload, .devices = {at::kCPU}, .group = {}, .params = {}, .clip_norm = {}});
+  const Batch batch = workload->batch(at::arange(rows));
+  Phases phases;
+  const FlopCount count;
+  strategy->step(0, {&batch, 1}, phases);
+  return count.flop();
+}
+
+// Forward 784 -> 128 -> 10; backward both weights' gradients, and the first output's.
+TEST(FlopCount, OfTheMlpIsThatOfItsFiveProducts) {
+  EXPECT_EQ(flop_of_a_step("mnist-mlp", 64), 2 * 64 * (2 * (784 * 128 + 128 * 10) + 128 * 10));
+}
+
+TEST(FlopCount, OfOneLayerHasNoGradientOfTheInput) {
+  EXPECT_EQ(flop_of_a_step("random-linear", 30), 2 * 30 * (5 * 2) * 2);
+}
+
+// Places of the output x weights of each: 28x28 x 9*1*12, 12x12 x 36*12*24 (no padding: (28 - 6) / 2 + 1), 6x6 x 36*24*32
+// ("same"). The first layer's input needs no gradient. Then 32 -> 256 -> 10, where both inputs do.
+TEST(FlopCount, OfTheConvnetCountsEveryPlaceOfEveryOutput) {
+  const int64_t first = 28 * 28 * 9 * 12, second = 12 * 12 * 36 * 12 * 24, third = 6 * 6 * 36 * 24 * 32, dense = 32 * 256 + 256 * 10;
+  EXPECT_EQ(flop_of_a_step("convnet", 16), 2 * 16 * (2 * first + 3 * (second + third + dense)));
 }
 
 TEST(Fingerprint, DiffersWithOneBitOfOneTensor) {

@@ -102,6 +102,7 @@ void add_sampling(CLI::App& app, Options& o) {
   put(app.add_option("--check", o.check, "checks of every case before it is timed [auto]")
           ->check(one_of({"auto", "off"})),
       "auto|off");
+  put(app.add_flag("--trace", o.trace, "also trace some untimed steps of each case, for Perfetto"), "");
 }
 
 void add_running(CLI::App& app, Options& o) {

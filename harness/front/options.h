@@ -73,7 +73,7 @@ struct Options {
   double max_noise_percent = 0;  // 0: never adds launches
   double timeout_s = 30;
   int retries = 0;
-  bool quick = false, dry_run = false;
+  bool quick = false, dry_run = false, trace = false;
   std::string check = "auto";  // auto | off
   std::string out_dir = "results", output = "table";
   bool quiet = false, verbose = false;

@@ -34,7 +34,8 @@ Json options_json(const Options& options) {
           {"max_noise_percent", options.max_noise_percent > 0 ? Json(options.max_noise_percent) : Json(nullptr)},
           {"timeout_s", options.timeout_s},
           {"retries", options.retries},
-          {"check", options.check}};
+          {"check", options.check},
+          {"trace", options.trace}};
 }
 
 }  // namespace dpbench

@@ -32,6 +32,15 @@ Prepared prepare(Options options, const fs::path& worker) {
   return prepared;
 }
 
+namespace {
+
+std::string oversubscribed(const CaseSpec& spec, int cores) {
+  return std::to_string(spec.world) + " replicas of " + std::to_string(spec.threads) + " threads share " +
+         std::to_string(cores) + " cores: they take turns; use fewer --cpus or --threads";
+}
+
+}  // namespace
+
 Report new_report(const Prepared& prepared) {
   Report report;
   report.tool = tool_block(prepared.options.argv);
@@ -39,7 +48,12 @@ Report new_report(const Prepared& prepared) {
                            {.torch = prepared.catalogue.torch, .cuda = "", .nccl = ""});
   if (const World* world = prepared.options.world) report.env["hosts"] = hosts_block(*world);
   report.config = options_json(prepared.options);
-  for (const auto& spec : prepared.plan.cases) report.cases.emplace_back().spec = spec;
+  for (const auto& spec : prepared.plan.cases) {
+    CaseRecord& record = report.cases.emplace_back();
+    record.spec = spec;
+    if (spec.device == "cpu" && spec.world * spec.threads > prepared.machine.cores)
+      record.warnings.push_back(oversubscribed(spec, prepared.machine.cores));
+  }
   for (const auto& [spec, reason] : prepared.plan.skipped) {
     CaseRecord& record = report.cases.emplace_back();
     record.spec = spec;

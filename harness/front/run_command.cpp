@@ -12,6 +12,7 @@
 #include "harness/front/session.h"
 #include "harness/front/table.h"
 #include "harness/front/text.h"
+#include "harness/front/traces.h"
 #include "harness/report/save.h"
 #include "harness/report/tool.h"
 #include "workloads/error.h"
@@ -59,6 +60,7 @@ void say_reasons(const Report& report, ProgressLine& progress) {
 std::string closing(const Report& report, const fs::path& path, bool saved, int code) {
   std::string text = saved ? "Saved " + (path / "run.json").string() : "NOT saved: " + (path / "run.json").string();
   if (fs::exists(path / "logs")) text += " (and logs/)";
+  if (fs::exists(path / "traces")) text += " (and traces/, for ui.perfetto.dev)";
   if (report.status == "interrupted") text += ", interrupted";
   if (code != 0) text += "; exit " + std::to_string(code);
   return text;
@@ -97,9 +99,11 @@ bool keep_baseline(const Report& report, const Options& options, ProgressLine& p
   }
 }
 
-Json run_message(const Options& options, int launch) {
+Json run_message(const Options& options, const fs::path& traces, int launch) {
   Sampling sampling = options.sampling;
   sampling.max_time_s /= options.launches;
+  sampling.measure_peak = launch == 0;
+  if (options.trace && launch == 0) sampling.trace_dir = traces;
   return {{"do", "run"},
           {"sampling", to_json(sampling)},
           {"launch", launch},
@@ -110,13 +114,17 @@ SessionEnding measure(const Prepared& prepared, const RunDirectory& directory, R
                       Saver& saver) {
   const Signals signals;
   const Scratch scratch;
+  const fs::path traces = fs::absolute(directory.path()) / "traces";
+  if (prepared.options.trace) fs::create_directories(traces);
   const WorkerSettings settings = worker_settings(prepared, directory.path() / "logs");
   Launcher launcher(settings, scratch, signals, [&](const std::string& text) { progress.note(text); });
   WorkerRunner runner(launcher, signals, "ran");
-  const auto command = [&](int launch) { return run_message(prepared.options, launch); };
+  const auto command = [&](int launch) { return run_message(prepared.options, traces, launch); };
   Session session(prepared.options, report, prepared.plan.cases.size(), runner, progress, command,
                   [&](const Report& so_far) { saver.save(so_far, false); });
-  return session.run();
+  const SessionEnding ended = session.run();
+  if (prepared.options.trace) merge_traces(report, traces, [&](const std::string& text) { progress.warning(text); });
+  return ended;
 }
 
 int run_prepared(const Prepared& prepared) {

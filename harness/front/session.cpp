@@ -159,14 +159,20 @@ std::vector<size_t> Session::noisy() const {
   std::vector<size_t> which;
   for (const size_t i : unfinished()) {
     CaseRecord& mine = report_.cases[i];
-    if (!mine.derived.noise || *mine.derived.noise * 100 <= options_.max_noise_percent) continue;
+    if (!mine.step_time_ns) continue;
+    const auto noise = mine.derived.noise;  // unknown of a single sample
+    if (noise && *noise * 100 <= options_.max_noise_percent) continue;
     if (sampled_seconds(mine) < options_.sampling.max_time_s) {
       which.push_back(i);
       continue;
     }
     char text[96];
-    std::snprintf(text, sizeof text, "noise %.1f %% is above --max-noise %g %%: stopped at --max-time",
-                  *mine.derived.noise * 100, options_.max_noise_percent);
+    if (noise)
+      std::snprintf(text, sizeof text, "noise %.1f %% is above --max-noise %g %%: stopped at --max-time", *noise * 100,
+                    options_.max_noise_percent);
+    else
+      std::snprintf(text, sizeof text, "--max-noise %g %% was not judged: --max-time left one sample",
+                    options_.max_noise_percent);
     if (std::find(mine.warnings.begin(), mine.warnings.end(), text) == mine.warnings.end())
       mine.warnings.push_back(text);
   }

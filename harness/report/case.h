@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/report/profile.h"
+
 namespace dpbench {
 
 struct CaseSpec {
@@ -42,6 +44,8 @@ struct Sampling {
   int64_t steps = 0;    // of a sample; 0: as many as min_sample_s takes, agreed by rank 0
   double min_sample_s = 0.1;
   double max_time_s = 60;  // sampling budget of a case over its launches
+  bool measure_peak = false;  // also what the machine can do at most
+  std::string trace_dir = {};  // where ranks write traces to; empty: none
 };
 
 // What one rank measured in one launch.
@@ -52,11 +56,13 @@ struct RankRecord {
   double rows_per_step = 0;                                   // of all ranks together, mean over a sample
   std::vector<int64_t> samples_ns;                            // each a block of steps_per_sample steps
   int64_t step_p50_ns = 0, step_p90_ns = 0, step_p99_ns = 0;  // of single steps, host clock
-  std::map<std::string, double> phases_ns;                    // mean of a step
+  std::map<std::string, double> phases_ns;                    // mean of a watched step
   int64_t peak_rss_bytes = 0;
-  int64_t peak_device_bytes = 0;  // of a GPU, as the allocator counts; 0 on the CPU
+  int64_t peak_device_bytes = 0, peak_device_reserved_bytes = 0;  // of a GPU, as the allocator counts; 0 on the CPU
   double first_loss = 0, last_loss = 0;
   std::string parameters_hash;  // after timing; must be equal on all ranks
+  std::optional<Profile> profile{};
+  std::optional<Peak> peak{};  // measured in the first launch
   std::vector<std::string> warnings;
 };
 

@@ -15,6 +15,9 @@ constexpr double outlier_sigmas = 10, outlier_share = 0.05;
 constexpr double trend_sigmas = 3, trend_share = 0.02;
 constexpr double apart_share = 0.10, apart_times_noise = 3;
 
+// Two heaps: both of a fifth of the samples at least, and between them a gap that is wide beside each.
+constexpr double heap_share = 0.2, gap_sigmas = 6, gap_share = 0.05;
+
 std::string percent(double share) {
   char text[32];
   std::snprintf(text, sizeof text, "%.0f %%", 100 * share);
@@ -71,6 +74,38 @@ std::optional<std::string> falling_apart(const Launches& launches) {
          ", far more than the samples of one: only more launches narrow the interval";
 }
 
+std::optional<std::string> two_heaps(const Launches& launches) {
+  std::vector<double> all;
+  for (const auto& launch : launches) all.insert(all.end(), launch.begin(), launch.end());
+  std::sort(all.begin(), all.end());
+  const auto least = static_cast<size_t>(std::ceil(heap_share * static_cast<double>(all.size())));
+  if (all.size() < 10) return std::nullopt;
+  size_t cut = least;  // the first of the upper heap
+  for (size_t i = least; i + least <= all.size(); ++i)
+    if (all[i] - all[i - 1] > all[cut] - all[cut - 1]) cut = i;
+  const std::span<const double> values(all), low = values.first(cut), high = values.subspan(cut);
+  const double gap = high.front() - low.back(), spread = mad_to_sigma * std::max(mad(low), mad(high));
+  if (gap <= gap_sigmas * spread || gap <= gap_share * median(low)) return std::nullopt;
+  return "samples fall into two heaps, " + percent(median(high) / median(low) - 1) +
+         " apart: something is switched now and then (a clock, where a thread runs, another process)";
+}
+
+std::optional<std::string> straggling(const CaseRecord& record) {
+  if (!record.derived.straggler) return std::nullopt;
+  return "rank " + std::to_string(*record.derived.straggler) + " is a straggler: busy " +
+         percent(*record.derived.skew) + " longer than the others, which wait for it";
+}
+
+// What a rank itself noticed, once.
+std::vector<std::string> said_by_ranks(const CaseRecord& record) {
+  std::vector<std::string> said;
+  for (const LaunchRecord& launch : record.launches)
+    for (const RankRecord& rank : launch.ranks)
+      for (const std::string& text : rank.warnings)
+        if (std::find(said.begin(), said.end(), text) == said.end()) said.push_back(text);
+  return said;
+}
+
 }  // namespace
 
 std::vector<std::string> notices_of(const CaseRecord& record) {
@@ -78,8 +113,14 @@ std::vector<std::string> notices_of(const CaseRecord& record) {
   for (const LaunchRecord& launch : record.launches)
     if (auto samples = sample_step_ns(launch); !samples.empty()) launches.push_back(std::move(samples));
   std::vector<std::string> notices;
-  for (const auto look : {outliers, trend, falling_apart})
+  const auto heaps = two_heaps(launches);
+  if (heaps) notices.push_back(*heaps);
+  for (const auto look : {outliers, trend, falling_apart}) {
+    if (look == outliers && heaps) continue;  // the smaller heap
     if (auto said = look(launches)) notices.push_back(std::move(*said));
+  }
+  if (auto said = straggling(record)) notices.push_back(std::move(*said));
+  for (auto& text : said_by_ranks(record)) notices.push_back(std::move(text));
   return notices;
 }
 

@@ -70,7 +70,9 @@ Json to_json(const Sampling& sampling) {
           {"samples", sampling.samples},
           {"steps", sampling.steps},
           {"min_sample_s", sampling.min_sample_s},
-          {"max_time_s", sampling.max_time_s}};
+          {"max_time_s", sampling.max_time_s},
+          {"measure_peak", sampling.measure_peak},
+          {"trace_dir", sampling.trace_dir}};
 }
 
 Sampling sampling_from_json(const Json& json) {
@@ -79,7 +81,9 @@ Sampling sampling_from_json(const Json& json) {
           .samples = fields.get<int>("samples"),
           .steps = fields.get<int64_t>("steps"),
           .min_sample_s = fields.get<double>("min_sample_s"),
-          .max_time_s = fields.get<double>("max_time_s")};
+          .max_time_s = fields.get<double>("max_time_s"),
+          .measure_peak = fields.get_or("measure_peak", false),
+          .trace_dir = fields.get_or<std::string>("trace_dir", "")};
 }
 
 Json to_json(const RankRecord& record) {
@@ -94,9 +98,12 @@ Json to_json(const RankRecord& record) {
           {"phases_ns", record.phases_ns},
           {"peak_rss_bytes", record.peak_rss_bytes},
           {"peak_device_bytes", record.peak_device_bytes},
+          {"peak_device_reserved_bytes", record.peak_device_reserved_bytes},
           {"first_loss", record.first_loss},  // a loss that is not finite is written as null
           {"last_loss", record.last_loss},
           {"parameters_hash", record.parameters_hash},
+          {"profile", record.profile ? to_json(*record.profile) : Json(nullptr)},
+          {"peak", record.peak ? to_json(*record.peak) : Json(nullptr)},
           {"warnings", record.warnings}};
 }
 
@@ -115,9 +122,16 @@ RankRecord rank_record_from_json(const Json& json) {
   record.phases_ns = map_of<double>(fields, "phases_ns");
   record.peak_rss_bytes = fields.get_or<int64_t>("peak_rss_bytes", 0);
   record.peak_device_bytes = fields.get_or<int64_t>("peak_device_bytes", 0);
+  record.peak_device_reserved_bytes = fields.get_or<int64_t>("peak_device_reserved_bytes", 0);
   record.first_loss = fields.get_or("first_loss", unknown);
   record.last_loss = fields.get_or("last_loss", unknown);
   record.parameters_hash = fields.get_or<std::string>("parameters_hash", "");
+  const auto given = [&](const char* key) {
+    const Json* value = fields.find(key);
+    return value && !value->is_null() ? value : nullptr;
+  };
+  if (const Json* profile = given("profile")) record.profile = profile_from_json(*profile, fields.path("profile"));
+  if (const Json* peak = given("peak")) record.peak = peak_from_json(*peak, fields.path("peak"));
   record.warnings = list_of<std::string>(fields, "warnings");
   if (record.samples_ns.empty()) return record;
   if (record.steps_per_sample < 1) throw UsageError("record.steps_per_sample is below 1");

@@ -38,10 +38,14 @@ Json to_json(const CaseSpec& spec);
 Json to_json(const Sampling& sampling);
 Json to_json(const RankRecord& record);
 Json to_json(const CheckRow& row);
+Json to_json(const Profile& profile);
+Json to_json(const Peak& peak);
 CaseSpec case_from_json(const Json& json);
 Sampling sampling_from_json(const Json& json);
 RankRecord rank_record_from_json(const Json& json);
 CheckRow check_row_from_json(const Json& json);
+Profile profile_from_json(const Json& json, const std::string& path);
+Peak peak_from_json(const Json& json, const std::string& path);
 
 // A hostile text of the largest size could otherwise hold a value in every two bytes.
 struct JsonLimits {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "harness/report/derived.h"
 #include "harness/report/notices.h"
 #include "workloads/error.h"
 
@@ -19,26 +20,6 @@ std::optional<double> slowest_rank_percentile(const CaseRecord& record, int64_t 
   }
   if (slowest.empty()) return std::nullopt;
   return median(slowest);
-}
-
-std::optional<double> comm_fraction(const CaseRecord& record) {
-  const auto phases = mean_phases_ns(record);
-  const auto found = phases.find("communication");
-  double total = 0;
-  for (const auto& [name, ns] : phases) total += ns;
-  if (found == phases.end() || total <= 0) return std::nullopt;
-  return found->second / total;
-}
-
-std::optional<int64_t> peak_memory_bytes(const CaseRecord& record) {
-  int64_t device = 0, resident = 0;
-  for (const LaunchRecord& launch : record.launches)
-    for (const RankRecord& rank : launch.ranks) {
-      device = std::max(device, rank.peak_device_bytes);
-      resident = std::max(resident, rank.peak_rss_bytes);
-    }
-  const int64_t peak = device > 0 ? device : resident;
-  return peak > 0 ? std::optional(peak) : std::nullopt;
 }
 
 void judge(CaseRecord& record) {
@@ -71,11 +52,8 @@ void summarise(CaseRecord& record) {
   Summary summary = summarise_samples(samples);
   summary.p90 = slowest_rank_percentile(record, &RankRecord::step_p90_ns).value_or(summary.p90);
   summary.p99 = slowest_rank_percentile(record, &RankRecord::step_p99_ns).value_or(summary.p99);
-  record.derived.samples_per_s = rows_per_step(record) / (summary.median * 1e-9);
-  record.derived.noise = mad_to_sigma * summary.mad / summary.median;
-  record.derived.comm_fraction = comm_fraction(record);
-  record.derived.peak_memory_bytes = peak_memory_bytes(record);
   record.step_time_ns = std::move(summary);
+  derive(record);
   record.notices = notices_of(record);
 }
 
@@ -150,12 +128,7 @@ void summarise(Report& report) {
     judge(record);
     summarise(record);
   }
-  for (CaseRecord& record : report.cases) {
-    const CaseRecord* baseline = record.step_time_ns ? baseline_of(report, record.spec) : nullptr;
-    if (!baseline) continue;
-    record.derived.speedup = *record.derived.samples_per_s / *baseline->derived.samples_per_s;
-    record.derived.efficiency = *record.derived.speedup / record.spec.world;
-  }
+  derive_speedups(report);
 }
 
 }  // namespace dpbench

@@ -17,6 +17,17 @@ namespace dpbench {
 struct Derived {
   std::optional<double> samples_per_s{}, speedup{}, efficiency{}, comm_fraction{}, noise{};
   std::optional<int64_t> peak_memory_bytes{};  // of the largest rank: on the GPU, else resident
+  // Against the same strategy's own row in a world of one.
+  std::optional<double> own_speedup{}, own_efficiency{};
+  std::optional<double> karp_flatt{}, own_karp_flatt{};  // serial fractions of the two speed-ups
+  std::optional<double> wrapper_cost{};                  // a world of one: its step / the baseline's - 1
+  // Of a step, mean over ranks.
+  std::optional<double> communication_ns{}, exposed_ns{}, waiting_ns{}, overlap{};
+  std::optional<double> collectives_per_step{}, collective_bytes_per_step{};
+  // Of all ranks together.
+  std::optional<double> flop_per_step{}, flop_per_s{}, peak_flop_per_s{}, peak_bytes_per_s{}, flop_share{};
+  std::optional<double> skew{};
+  std::optional<int> straggler{};
 };
 
 struct CaseRecord {

@@ -7,7 +7,7 @@ namespace dpbench {
 namespace {
 
 constexpr int major_version = 1;
-constexpr int minor_version = 1;
+constexpr int minor_version = 2;
 
 void require_one_of(const std::string& value, std::span<const std::string_view> allowed, const std::string& path) {
   std::string names;
@@ -61,23 +61,57 @@ Summary summary_from_json(const Json& json, const std::string& path) {
           .interval = fields.get<std::string>("interval")};
 }
 
+struct DerivedField {
+  const char* name;
+  std::optional<double> Derived::*field;
+};
+constexpr DerivedField derived_fields[] = {{"samples_per_s", &Derived::samples_per_s},
+                                           {"speedup", &Derived::speedup},
+                                           {"efficiency", &Derived::efficiency},
+                                           {"own_speedup", &Derived::own_speedup},
+                                           {"own_efficiency", &Derived::own_efficiency},
+                                           {"karp_flatt", &Derived::karp_flatt},
+                                           {"own_karp_flatt", &Derived::own_karp_flatt},
+                                           {"wrapper_cost", &Derived::wrapper_cost},
+                                           {"comm_fraction", &Derived::comm_fraction},
+                                           {"communication_ns", &Derived::communication_ns},
+                                           {"exposed_ns", &Derived::exposed_ns},
+                                           {"waiting_ns", &Derived::waiting_ns},
+                                           {"overlap", &Derived::overlap},
+                                           {"collectives_per_step", &Derived::collectives_per_step},
+                                           {"collective_bytes_per_step", &Derived::collective_bytes_per_step},
+                                           {"flop_per_step", &Derived::flop_per_step},
+                                           {"flop_per_s", &Derived::flop_per_s},
+                                           {"peak_flop_per_s", &Derived::peak_flop_per_s},
+                                           {"peak_bytes_per_s", &Derived::peak_bytes_per_s},
+                                           {"flop_share", &Derived::flop_share},
+                                           {"skew", &Derived::skew},
+                                           {"noise", &Derived::noise}};
+
 Json to_json(const Derived& d) {
-  return {{"samples_per_s", or_null(d.samples_per_s)},
-          {"speedup", or_null(d.speedup)},
-          {"efficiency", or_null(d.efficiency)},
-          {"comm_fraction", or_null(d.comm_fraction)},
-          {"noise", or_null(d.noise)},
-          {"peak_memory_bytes", or_null(d.peak_memory_bytes)}};
+  Json json = Json::object();
+  for (const auto& [name, field] : derived_fields) json[name] = or_null(d.*field);
+  json["peak_memory_bytes"] = or_null(d.peak_memory_bytes);
+  json["straggler"] = or_null(d.straggler);
+  return json;
 }
 
 Derived derived_from_json(const Json& json, const std::string& path) {
   const Fields fields(json, path);
-  return {.samples_per_s = fields.maybe<double>("samples_per_s"),
-          .speedup = fields.maybe<double>("speedup"),
-          .efficiency = fields.maybe<double>("efficiency"),
-          .comm_fraction = fields.maybe<double>("comm_fraction"),
-          .noise = fields.maybe<double>("noise"),
-          .peak_memory_bytes = fields.maybe<int64_t>("peak_memory_bytes")};
+  Derived d;
+  for (const auto& [name, field] : derived_fields) d.*field = fields.maybe<double>(name);
+  d.peak_memory_bytes = fields.maybe<int64_t>("peak_memory_bytes");
+  d.straggler = fields.maybe<int>("straggler");
+  return d;
+}
+
+// The mean watched step over the ranks of all launches: what the phases add up to.
+std::optional<double> mean_watched_step_ns(const CaseRecord& record) {
+  double sum = 0, n = 0;
+  for (const LaunchRecord& launch : record.launches)
+    for (const RankRecord& rank : launch.ranks)
+      if (rank.profile) sum += rank.profile->step_ns, ++n;
+  return n > 0 ? std::optional(sum / n) : std::nullopt;
 }
 
 // The case's own fields stand beside its results: one flat row.
@@ -88,7 +122,7 @@ Json to_json(const CaseRecord& record) {
   json["checks"] = Json::array();
   for (const CheckRow& row : record.checks) json["checks"].push_back(dpbench::to_json(row));
   json["stats"] = {{"step_time_ns", record.step_time_ns ? to_json(*record.step_time_ns) : Json(nullptr)}};
-  json["phases"] = {{"mean_step_ns", mean_phases_ns(record)}};
+  json["phases"] = {{"mean_step_ns", mean_phases_ns(record)}, {"watched_step_ns", or_null(mean_watched_step_ns(record))}};
   json["derived"] = to_json(record.derived);
   if (record.training) json["training"] = dpbench::to_json(*record.training);
   json["warnings"] = record.warnings;

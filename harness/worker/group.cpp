@@ -75,10 +75,16 @@ int64_t Group::agree(int64_t value) const {
   return box[0].item<int64_t>();
 }
 
-void Group::sum(at::Tensor& values) const {
+void Group::sum(at::Tensor& values) const { reduce(values, c10d::ReduceOp::SUM); }
+
+void Group::most(at::Tensor& values) const { reduce(values, c10d::ReduceOp::MAX); }
+
+void Group::reduce(at::Tensor& values, c10d::ReduceOp::RedOpType op) const {
   if (!group_) return;
   std::vector<at::Tensor> box = {values.to(device_at(variables_.device, variables_.local_rank, /*oversubscribe=*/true))};
-  group_->getDefaultBackend()->allreduce(box)->wait();
+  c10d::AllreduceOptions options;
+  options.reduceOp = op;
+  group_->getDefaultBackend()->allreduce(box, options)->wait();
   values.copy_(box[0]);
 }
 

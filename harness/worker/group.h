@@ -32,12 +32,18 @@ class Group {
   int64_t agree(int64_t value) const;
   // Over all ranks, in place; the tensor may be on any device.
   void sum(at::Tensor& values) const;
+  // The largest over all ranks, in place; the tensor may be on any device.
+  void most(at::Tensor& values) const;
+  // Whether all ranks share a machine, and so a clock.
+  bool one_host() const { return variables_.local_world == variables_.world; }
   // Rank 0's values into the tensors of every rank.
   void broadcast(const std::vector<std::pair<std::string, at::Tensor>>& tensors) const;
   // Every rank's text, in rank order, on rank 0; nothing elsewhere. Over the store: any length.
   std::vector<std::string> gather(const std::string& text) const;
 
  private:
+  void reduce(at::Tensor& values, c10d::ReduceOp::RedOpType op) const;
+
   Variables variables_;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;

@@ -7,6 +7,8 @@
 
 #include "harness/worker/fingerprint.h"
 #include "harness/worker/memory.h"
+#include "harness/worker/peak.h"
+#include "harness/worker/profile.h"
 #include "harness/worker/timing.h"
 
 namespace dpbench {
@@ -42,13 +44,18 @@ RankRecord run_case(const CaseSpec& spec, const Sampling& sampling, const Group&
   const auto workload = workload_of(spec, shared_dir);
   StepSource source(*workload, spec, info, group.rank());
   forget_peak_memory();
-  const auto strategy = info.make(setup_of(spec, info, *workload, group));
+  const Setup setup = setup_of(spec, info, *workload, group);
+  auto strategy = info.make(setup);
   pulse.beat();
   RankRecord record = time_steps(*strategy, source, sampling, group, pulse);
   strategy->finish();
   record.parameters_hash = fingerprint(strategy->parameters());
   record.peak_rss_bytes = peak_memory_bytes();
   record.threads = at::get_num_threads();
+  group.barrier();
+  strategy.reset();
+  profile_case(spec, setup, source, sampling, group, pulse, record);
+  if (sampling.measure_peak) record.peak = measured_peak(setup.dtype, setup.devices.at(0));
   group.barrier();  // nobody tears down what another still uses
   return record;
 }

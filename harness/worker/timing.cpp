@@ -14,15 +14,6 @@ int64_t percentile(const std::vector<int64_t>& readings, double q) {
   return std::llround(quantile(values, q));
 }
 
-void record_phases(RankRecord& record, StepTimer& timer, int64_t steps) {
-  timer.phases.switch_on(true);
-  timer.block(steps);
-  timer.phases.switch_on(false);
-  for (size_t i = 0; i < phase_names.size(); ++i)
-    if (const auto ns = timer.phases.total_ns()[i]; ns != 0)
-      record.phases_ns[std::string(phase_names[i])] = static_cast<double>(ns) / static_cast<double>(steps);
-}
-
 }  // namespace
 
 RankRecord time_steps(Strategy& strategy, StepSource& source, const Sampling& sampling, const Group& group, Pulse& pulse) {
@@ -35,7 +26,7 @@ RankRecord time_steps(Strategy& strategy, StepSource& source, const Sampling& sa
   record.first_loss = timer.last_loss();
   const double step_ns = static_cast<double>(timer.block(rest)) / static_cast<double>(rest);
   const int64_t steps = group.agree(steps_for(step_ns, sampling, source.steps_per_epoch()));
-  source.prepare(first + rest, steps * (sampling.samples + 1));
+  source.prepare(first + rest, steps * sampling.samples);
 
   record.steps_per_sample = steps;
   record.rows_per_step = static_cast<double>(source.rows(first + rest, steps)) / static_cast<double>(steps);
@@ -55,7 +46,6 @@ RankRecord time_steps(Strategy& strategy, StepSource& source, const Sampling& sa
   record.step_p90_ns = percentile(readings, 0.9);
   record.step_p99_ns = percentile(readings, 0.99);
   record.last_loss = timer.last_loss();
-  record_phases(record, timer, steps);
   return record;
 }
 

@@ -9,7 +9,7 @@
 
 namespace dpbench {
 
-// Warm-up, samples, then one more sample with phases on. Fills everything but the rank's hash and memory.
+// Warm-up, then samples. Fills everything but the rank's hash, memory and profile.
 RankRecord time_steps(Strategy& strategy, StepSource& source, const Sampling& sampling, const Group& group, Pulse& pulse);
 
 }  // namespace dpbench

@@ -1,6 +1,7 @@
 #include "strategies/ddp/reduction.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <sstream>
 
@@ -30,7 +31,43 @@ std::string unused_numbers(const c10::Error& error) {
   return at == std::string::npos ? "" : text.substr(at + 2);
 }
 
+// Names of ours, and torch's for the same.
+constexpr std::pair<const char*, const char*> logged_times[] = {
+    {"reducer_forward_ns", "forward_compute_time"},
+    {"reducer_backward_compute_ns", "backward_compute_time"},
+    {"reducer_backward_communication_ns", "backward_comm_time"},
+    {"reducer_overlap_ns", "backward_compute_comm_overlap_time"}};
+constexpr std::pair<const char*, const char*> logged_lists[] = {
+    {"reducer_bucket_bytes", "rebuilt_bucket_sizes"},
+    {"reducer_gradient_ready_order", "prev_iteration_grad_ready_order_indices"}};
+
+std::vector<double> numbers_in(std::string list) {
+  std::replace(list.begin(), list.end(), ',', ' ');
+  std::istringstream words(list);
+  return std::vector<double>(std::istream_iterator<double>(words), {});
+}
+
 }  // namespace
+
+std::chrono::nanoseconds TimedReducer::after_computing() const {
+  using Event = c10d::Timer::Event;
+  if (!timer_) return {};
+  const auto ns = timer_->measureDifference(Event::kBackwardComputeEnd, Event::kBackwardCommEnd);
+  return std::chrono::nanoseconds(std::max<int64_t>(0, ns.value_or(0)));
+}
+
+std::map<std::string, std::vector<double>> Reduction::figures() {
+  logger_->set_runtime_stats_and_log();
+  const auto data = logger_->get_ddp_logging_data();
+  std::map<std::string, std::vector<double>> figures;
+  for (const auto& [ours, torchs] : logged_times)
+    if (const auto found = data.ints_map.find(torchs); found != data.ints_map.end())
+      figures[ours] = {static_cast<double>(found->second)};
+  for (const auto& [ours, torchs] : logged_lists)
+    if (const auto found = data.strs_map.find(torchs); found != data.strs_map.end())
+      figures[ours] = numbers_in(found->second);
+  return figures;
+}
 
 Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::vector<Parameter>& parameters,
                      const Options& options)
@@ -46,7 +83,7 @@ Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::ve
   std::reverse(buckets.begin(), buckets.end());
   std::unordered_map<size_t, std::string> names;
   for (size_t i = 0; i < parameters_.size(); ++i) names[i] = parameters_[i].name;
-  reducer_ = std::make_shared<c10d::Reducer>(
+  reducer_ = std::make_shared<TimedReducer>(
       tensors, buckets, group_, std::vector<bool>(tensors.size(), false), options_.bucket_bytes, options_.find_unused,
       options_.bucket_views, names, options_.first_bucket_bytes,
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<int64_t>{});

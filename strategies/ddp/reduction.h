@@ -2,6 +2,11 @@
 // a rank that has no rows.
 #pragma once
 
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
@@ -9,6 +14,13 @@
 #include "strategies/optimizer.h"
 
 namespace dpbench::ddp {
+
+// With the reducer's own clock, which it keeps to itself.
+class TimedReducer : public c10d::Reducer {
+ public:
+  using c10d::Reducer::Reducer;
+  std::chrono::nanoseconds after_computing() const;
+};
 
 class Reduction {
  public:
@@ -26,7 +38,13 @@ class Reduction {
   void without_rows_backward();
 
   c10d::Reducer& reducer() { return *reducer_; }
-  c10d::Logger& logger() { return *logger_; }
+
+  // From now on; of itself torch's clock runs in each 100th pass.
+  void time_every_pass() { reducer_->set_ddp_runtime_logging_sample_rate(1); }
+  // Between the last gradient of this backward pass and the end of the last reduction.
+  std::chrono::nanoseconds after_computing() const { return reducer_->after_computing(); }
+  // torch's own figures of the last pass, under our names.
+  std::map<std::string, std::vector<double>> figures();
 
  private:
   void make(c10::intrusive_ptr<c10d::ProcessGroup> group);
@@ -38,7 +56,7 @@ class Reduction {
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   bool sync_ = true;  // this pass is reduced
   int passes_ = 0;    // that were
-  std::shared_ptr<c10d::Reducer> reducer_;
+  std::shared_ptr<TimedReducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;
 };
 

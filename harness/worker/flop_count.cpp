@@ -1,0 +1,77 @@
+#include "harness/worker/flop_count.h"
+
+#include <atomic>
+#include <string_view>
+
+#include <ATen/ATen.h>
+
+namespace dpbench {
+namespace {
+
+using Values = c10::ArrayRef<const c10::IValue>;
+
+std::atomic<int64_t> flop_so_far{0};
+thread_local int inside = 0;  // an operation that is counted: what it calls is a part of it
+
+// a[.., n, k] times b[.., k, m]
+int64_t product(const at::Tensor& a, const at::Tensor& b) { return 2 * a.numel() * b.size(-1); }
+
+int64_t places(const at::Tensor& output) { return output.numel() / output.size(1); }
+
+// Every weight is used once for each place of the output.
+int64_t convolution_backward(Values in) {
+  const auto mask = in[10].toBoolList();
+  const int gradients = static_cast<int>(mask.get(0)) + static_cast<int>(mask.get(1));
+  return 2 * places(in[0].toTensor()) * in[2].toTensor().numel() * gradients;
+}
+
+struct Operation {
+  std::string_view name;
+  int64_t (*flop)(Values in);   // inputs are there when it begins, the output when it ends
+  bool for_each_place = false;  // of its output
+};
+constexpr Operation operations[] = {
+    {"aten::mm", [](Values in) { return product(in[0].toTensor(), in[1].toTensor()); }},
+    {"aten::bmm", [](Values in) { return product(in[0].toTensor(), in[1].toTensor()); }},
+    {"aten::addmm", [](Values in) { return product(in[1].toTensor(), in[2].toTensor()); }},
+    {"aten::baddbmm", [](Values in) { return product(in[1].toTensor(), in[2].toTensor()); }},
+    {"aten::convolution", [](Values in) { return 2 * in[1].toTensor().numel(); }, true},
+    {"aten::convolution_backward", convolution_backward},
+};
+
+struct Begun : at::ObserverContext {
+  explicit Begun(const Operation& of, int64_t count) : operation(of), flop(count) {}
+  const Operation& operation;
+  int64_t flop;
+};
+
+std::unique_ptr<at::ObserverContext> begin_counting(const at::RecordFunction& function) {
+  for (const Operation& one : operations)
+    if (one.name == function.name()) {
+      ++inside;
+      return std::make_unique<Begun>(one, one.flop(function.inputs()));
+    }
+  return nullptr;
+}
+
+void end_counting(const at::RecordFunction& function, at::ObserverContext* context) {
+  if (!context || --inside > 0) return;
+  const auto& begun = static_cast<const Begun&>(*context);
+  flop_so_far += begun.operation.for_each_place ? begun.flop * places(function.outputs().at(0).toTensor()) : begun.flop;
+}
+
+}  // namespace
+
+FlopCount::FlopCount() {
+  flop_so_far = 0;
+  handle_ = at::addGlobalCallback(at::RecordFunctionCallback(begin_counting, end_counting)
+                                      .needsInputs(true)
+                                      .needsOutputs(true)
+                                      .scopes({at::RecordScope::FUNCTION}));
+}
+
+FlopCount::~FlopCount() { at::removeCallback(handle_); }
+
+int64_t FlopCount::flop() const { return flop_so_far; }
+
+}  // namespace dpbench

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""measure_test.py DPBENCH SPUN_PLUGIN FAULTY_PLUGIN: what a run says of itself, measured with the real worker."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+DPBENCH, SPUN, FAULTY = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1)
+
+
+def run(*flags, strategy, code=0):
+    with tempfile.TemporaryDirectory() as out:
+        done = subprocess.run([DPBENCH, "--out", out, "-o", "json", "-q", "--strategy", strategy, *flags],
+                              capture_output=True, text=True, timeout=280)
+        if done.returncode != code:
+            raise AssertionError(f"exit {done.returncode}: {done.stderr}")
+        return json.loads(done.stdout)
+
+
+def by_strategy(report, strategy, **fields):
+    return next(case for case in report["cases"] if case["strategy"] == strategy
+                and all(case[key] == value for key, value in fields.items()))
+
+
+class Slowness(unittest.TestCase):
+    # Of the fastest samples, each a step, so that some run through on a busy machine, which only ever adds.
+    def test_a_millisecond_more_is_measured_as_one(self):
+        report = run("--plugin", SPUN, "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline",
+                     "--launches", "2", "--steps", "1", "--samples", "500", "--check", "off",
+                     "--param", "spun.spin_us=0,1000", strategy="spun")
+        best = {}
+        for case in report["cases"]:
+            samples = [sample / rank["steps_per_sample"] for launch in case["launches"] for rank in launch["ranks"]
+                       for sample in rank["samples_ns"]]
+            best[case["params"].get("spin_us", "0")] = min(samples)
+        self.assertAlmostEqual((best["1000"] - best["0"]) * 1e-6, 1, delta=0.02)
+
+
+class Parts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.report = run("--workload", "mnist-mlp", "--cpus", "1,2", "--scale", "4", "--param", "ddp.bucket_mb=1",
+                         "--launches", "1", "--samples", "3", "--threads", "1", strategy="cpu,dp,ddp")
+
+    def test_add_up_to_the_step(self):
+        for case in self.report["cases"]:
+            parts = sum(case["phases"]["mean_step_ns"].values())
+            self.assertAlmostEqual(parts / case["phases"]["watched_step_ns"], 1, delta=0.03, msg=case["id"])
+
+    def test_ddp_exposes_communication_and_names_its_buckets(self):
+        case = by_strategy(self.report, "ddp", world=2)
+        self.assertGreater(case["derived"]["comm_fraction"], 0)
+        self.assertGreater(case["derived"]["communication_ns"], 0)
+        for rank in case["launches"][0]["ranks"]:
+            profile = rank["profile"]
+            buckets = [one for one in profile["collectives"] if one["op"] == "allreduce"]
+            self.assertEqual([one["bytes"] for one in buckets], profile["strategy_figures"]["reducer_bucket_bytes"])
+            self.assertGreater(len(buckets), 1)
+            for one in buckets:
+                self.assertLess(one["start_ns"], one["end_ns"])
+                self.assertLess(one["end_ns"], profile["step_ns"])
+
+    def test_dp_tells_the_copies_to_its_replicas(self):
+        self.assertGreater(by_strategy(self.report, "dp", world=2)["phases"]["mean_step_ns"]["scatter"], 0)
+
+    def test_operations_do_not_depend_on_the_strategy(self):
+        counts = {case["derived"]["flop_per_step"] / case["world"] for case in self.report["cases"]}
+        self.assertEqual(len(counts), 1)
+
+    def test_achieved_operations_stay_below_the_peak(self):
+        for case in self.report["cases"]:
+            self.assertGreater(case["derived"]["flop_share"], 0)
+            self.assertLess(case["derived"]["flop_share"], 1.2, case["id"])
+
+
+class Traces(unittest.TestCase):
+    def test_hold_a_row_for_every_rank_with_our_phases(self):
+        with tempfile.TemporaryDirectory() as out:
+            done = subprocess.run([DPBENCH, "--out", out, "-o", "json", "-q", "--strategy", "ddp", "--workload", "mnist-mlp",
+                                   "--cpus", "2", "--no-baseline", "--launches", "1", "--samples", "1", "--trace"],
+                                  capture_output=True, text=True, timeout=280)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            files = list(pathlib.Path(out).glob("*/traces/*"))
+            self.assertEqual([file.name for file in files], ["ddp_mnist-mlp_cpu_2_shm_weak_b64_f32.trace.json"])
+            events = json.loads(files[0].read_text())["traceEvents"]
+        rows = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+        self.assertEqual(sorted(rows.values()), ["rank 0", "rank 1"])
+        for phase in ("data", "forward", "backward", "optimizer"):
+            seen = {rows[event["pid"]] for event in events if event["name"] == f"dpbench: {phase}" and event["ph"] == "X"}
+            self.assertEqual(seen, {"rank 0", "rank 1"}, phase)
+        self.assertTrue(any(event["name"] == "aten::addmm" for event in events))
+
+
+class Stragglers(unittest.TestCase):
+    def test_the_rank_that_sleeps_is_named(self):
+        report = run("--plugin", FAULTY, "--workload", "random-linear", "--cpus", "2", "--no-baseline", "--launches", "1",
+                     "--samples", "2", "--check", "off", "--param", "faulty-ddp.fault=slow", strategy="faulty-ddp")
+        case = by_strategy(report, "faulty-ddp")
+        self.assertEqual(case["status"], "ok")
+        self.assertEqual(case["derived"]["straggler"], 1)
+        self.assertTrue(any("rank 1" in notice for notice in case["notices"]), case["notices"])
+
+
+class Limits(unittest.TestCase):
+    def test_a_time_limit_shorter_than_a_step_leaves_one_sample_and_says_so(self):
+        report = run("--workload", "random-linear", "--cpus", "1", "--threads", "1", "--launches", "1", "--max-time", "0.001", strategy="cpu")
+        case = by_strategy(report, "cpu")
+        self.assertEqual(case["stats"]["step_time_ns"]["n"], 1)
+        self.assertTrue(any("--max-time" in text for text in case["warnings"] + case["launches"][0]["ranks"][0]["warnings"]))
+
+    def test_a_noise_limit_that_cannot_be_met_is_named(self):
+        report = run("--workload", "random-linear", "--cpus", "1", "--threads", "1", "--launches", "1", "--max-noise", "0.01", "--max-time",
+                     "0.5", strategy="cpu")
+        self.assertTrue(any("--max-noise" in text for text in by_strategy(report, "cpu")["warnings"]))
+
+
+if __name__ == "__main__":
+    unittest.main()
