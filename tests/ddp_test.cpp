@@ -45,10 +45,15 @@ std::vector<std::string> on_ranks(int world, const std::function<void(Rank&)>& w
   return errors;
 }
 
+std::unique_ptr<Strategy> made(const std::string& name, const Rank& me, const Workload& workload, const Given& params,
+                               at::ScalarType dtype = at::kDouble) {
+  const StrategyInfo& info = strategy_registry().at(name);
+  return info.make({.workload = workload, .devices = {at::kCPU}, .group = me.group, .init_seed = 3, .step_seed = 4, .dtype = dtype, .params = Params(info.params, params, name), .clip_norm = {}});
+}
+
 std::unique_ptr<Strategy> ddp_on(const Rank& me, const Workload& workload, const Given& params,
                                  at::ScalarType dtype = at::kDouble) {
-  const StrategyInfo& info = strategy_registry().at("ddp");
-  return info.make({.workload = workload, .devices = {at::kCPU}, .group = me.group, .init_seed = 3, .step_seed = 4, .dtype = dtype, .params = Params(info.params, params, "ddp"), .clip_norm = {}});
+  return made("ddp", me, workload, params, dtype);
 }
 
 void expect_no_errors(const std::vector<std::string>& errors) {
@@ -342,6 +347,35 @@ TEST(DdpJoin, DividesByTheInitialWorldOrByTheActiveRanks) {
     }
     EXPECT_TRUE(active.any().item<bool>());
     EXPECT_TRUE(at::equal(active, initial * 2));
+  }));
+}
+
+void expect_close(const NamedTensors& found, const NamedTensors& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (const auto& [name, tensor] : expected)
+    for (const auto& [other, mine] : found)
+      if (other == name) {
+        EXPECT_TRUE(at::allclose(mine, tensor, 1e-13, 1e-15)) << name;
+      }
+}
+
+TEST(ZeroOne, IsEqualToDdpInEveryStepAndTakesItsState) {
+  const auto mlp = workload_registry().at("probe-mlp").make({});
+  expect_no_errors(on_ranks(3, [&](Rank& me) {
+    const auto ddp = made("ddp", me, *mlp, {}), zero1 = made("zero1", me, *mlp, {});
+    for (int64_t step = 0; step < 3; ++step) {
+      one_step(*ddp, *mlp, me.rank, step);
+      one_step(*zero1, *mlp, me.rank, step);
+      expect_close(zero1->gradients(), ddp->gradients());
+      expect_close(zero1->parameters(), ddp->parameters());
+      expect_close(zero1->state(), ddp->state());
+    }
+    const auto resumed = made("zero1", me, *mlp, {});
+    resumed->load(snapshot_of(*ddp));
+    one_step(*ddp, *mlp, me.rank, 3);
+    one_step(*resumed, *mlp, me.rank, 3);
+    expect_close(resumed->parameters(), ddp->parameters());
+    expect_close(resumed->state(), ddp->state());
   }));
 }
 
