@@ -47,7 +47,6 @@ class Reduction {
   std::map<std::string, std::vector<double>> figures();
 
  private:
-  void make(c10::intrusive_ptr<c10d::ProcessGroup> group);
   void refuse_unused_parameters();
   at::Tensor used_by_anyone();
 
