@@ -235,6 +235,11 @@ class Cli(unittest.TestCase):
         self.assertEqual(len(failures), 1)
 
     def test_check_filters_checks_by_name_and_an_empty_run_is_an_error(self):
+        with tempfile.TemporaryDirectory() as out:
+            stored = os.path.join(out, "checks.json")
+            with open(stored, "w", encoding="utf-8") as file:
+                file.write(self.run_it("check", "--workload", "toy", "--strategy", "cpu", "-o", "json").stdout)
+            self.run_it("validate", stored)
         self.assertIn("1 checks passed", self.run_it("check", "--strategy", "cpu", "--workload", "toy", "--filter", "buff").stderr)
         self.run_it("check", "--filter", "nothing-like-it", code=2)
 

@@ -214,6 +214,17 @@ class Torchrun(Launcher):
         return [sys.executable, "-m", "torch.distributed.run", "--no-python", "--nproc-per-node", str(ranks), "--master-addr", "127.0.0.1",
                 "--master-port", str(port)]
 
+    def test_a_training_is_the_same_as_with_ranks_of_our_own(self):
+        train = ["train", "--workload", "mnist-mlp", "--strategy", "ddp", "--cpus", "2", "--epochs", "1", "--backend", "shm", "--threads", "1"]
+        code, out, err = self.run_it(2, [*train, "--save", self.out + "/theirs"])
+        self.assertEqual(code, 0, err)
+        ours = subprocess.run([DPBENCH, *train, "--save", self.out + "/ours", "--out", self.out + "/results", "-q"], capture_output=True, text=True,
+                              timeout=3 * SLACK, check=True)
+        self.assertRegex(out, r"  0: \d+\.\d{4}")
+        self.assertEqual(out, ours.stdout)
+        with open(self.out + "/theirs", "rb") as theirs, open(self.out + "/ours", "rb") as other:
+            self.assertEqual(theirs.read(), other.read())
+
     def test_it_is_told_which_rank_failed(self):
         _, _, err = self.run_it(2, [*FAULTY, "--param", "fault=exit-7"])
         self.assertRegex(err, "Root Cause[^=]*rank +: 1[^=]*exit code 7")

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +16,8 @@
 #include "harness/front/table.h"
 #include "harness/front/text.h"
 #include "harness/report/export.h"
+#include "harness/report/save.h"
+#include "harness/report/tool.h"
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -150,6 +153,7 @@ int check_prepared(const Prepared& prepared) {
   const Fd junit = junit_file(options.checking.junit);
   make_dump_directory(options.checking.dump);
   Report report = new_report(prepared);
+  report.id = run_id(std::chrono::system_clock::now(), run_commit(report.tool), machine_label(report.env));
   ProgressLine progress(progress_style(options, ::isatty(STDERR_FILENO), std::getenv("TERM")), options.verbose,
                         static_cast<int>(prepared.plan.cases.size()), monotonic_seconds());
   const SessionEnding ended = carry_out(prepared, report, progress);
