@@ -53,7 +53,7 @@ class Endings(unittest.TestCase):
 
     def steps_have_begun(self):
         """The counters of steps that ranks keep where the front can read them."""
-        mine = {path for path in leftovers.directories() - self.dead if leftovers.is_locked(path)}
+        mine = {leftovers.directory_of(pid) for pid in leftovers.ranks_of(self.mark)}
         return any(any(leftovers.read(path + "/progress")[:8]) for path in mine)
 
     def finished(self, process, code=0):

@@ -29,6 +29,14 @@ def ranks_of(mark, worker="dpbench-worker"):
     return [pid for pid, program in processes_of(mark).items() if os.path.basename(program) == worker]
 
 
+def directory_of(pid):
+    """The private directory of the run that this rank belongs to."""
+    for word in read(f"/proc/{pid}/environ").split(b"\0"):
+        if word.startswith(b"DPBENCH_RUN_DIR="):
+            return word.split(b"=", 1)[1].decode()
+    return ""
+
+
 def is_locked(path):
     """A run holds a lock on its directory until its end."""
     try:

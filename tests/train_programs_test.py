@@ -4,6 +4,7 @@ import os
 import pathlib
 import pty
 import random
+import shlex
 import signal
 import struct
 import subprocess
@@ -312,6 +313,18 @@ class Training(unittest.TestCase):
                       ["--checkpoint-every", "1", "--checkpoint", "/nowhere/c"]):
             done = self.refused("mnist-mlp", "ddp", "--cpus", "2", *flags, words=[flags[-2], flags[-1]])
             self.assertEqual(done.stdout, "")
+
+    def test_a_disk_without_room_for_the_model_is_exit_5(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+        if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no mount namespaces here (unshare --user --mount)")
+        words = shlex.join(map(str, self.words("mnist-mlp", "cpu", "--epochs", "1", "--save", disk / "model.safetensors")))
+        done = subprocess.run([*inside, f'mount -t tmpfs -o size=200k tmpfs "{disk}" && {words}; echo "rc=$? left=$(ls "{disk}")"'],
+                              capture_output=True, text=True, timeout=280, check=False)
+        self.assertIn("rc=5 left=\n", done.stdout, done.stderr)
+        self.assertRegex(done.stderr, "cannot write .*model.safetensors.*No space left on device")
 
     def test_flags_that_make_no_sense_are_refused(self):
         self.refused("mnist-mlp", "cpu,dp", words=["one --strategy and one --workload"])

@@ -172,6 +172,7 @@ CaseOutcome CaseWatch::failed() const {
           .reason = label + root.text,
           .culprit = root.rank,
           .unexplained = ranks_[root.rank].dead,
+          .unwritten = root.kind == "unwritten",
           .never_started = !all_ready(),
           .checks = checks_};
 }

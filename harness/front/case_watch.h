@@ -18,6 +18,7 @@ struct CaseOutcome {
   std::string reason{};
   int culprit = -1;            // the rank that failed first, -1: none alone
   bool unexplained = false;    // the culprit died without a word: its last output may say why
+  bool unwritten = false;      // a file that was asked for could not be written
   bool never_started = false;  // failed before every rank had said that it was ready
   bool group_over = false;     // it ran, but its checks broke the group: nothing was measured, and it is of no more use
   int signal = 0;              // interrupted by

@@ -131,13 +131,14 @@ int train_prepared(const Prepared& prepared) {
   }
   fs::remove(directory.path() / "logs", ignored);  // only when it is empty
   const int signal = outcome.signal;
+  const bool unwritten = outcome.unwritten;
   record(report.cases[0], std::move(outcome));
   if (!signal) report.status = "complete";
   summarise(report);
   saved = save(directory, report, progress);
   Ending ending = ending_of(report);
   ending.signal = signal;
-  ending.unsaved = !saved || !listener.printed();
+  ending.unsaved = !saved || !listener.printed() || unwritten;
   const int code = exit_code(ending);
   progress.warning(closing(report.cases[0], monotonic_seconds() - began));
   progress.warning((saved ? "Saved " : "NOT saved: ") + (directory.path() / "run.json").string() +

@@ -14,7 +14,7 @@
 //                         {"event":"progress","case":"ID","epoch":0,"epochs":2,"step":1,"steps":9,"loss":..,
 //                          "samples_per_s":..,"left_s":..}                                rank 0 alone
 //                         {"event":"trained","case":"ID","record":{..},"checks":[..],"training":{..}}
-//                         {"event":"failed","case":"ID","rank":0,"kind":"usage|unavailable|oom|nan|failure","reason":".."}
+//                         {"event":"failed","case":"ID","rank":0,"kind":"usage|unavailable|oom|nan|unwritten|failure","reason":".."}
 //
 // Variables of a worker: RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE, DPBENCH_FD, DPBENCH_RUN_DIR (private directory of
 // the run: the rendezvous file "store", segments, shared rows), DPBENCH_GROUP and DPBENCH_NONCE (128 random bits; prefixes of this group's keys),

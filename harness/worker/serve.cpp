@@ -17,6 +17,7 @@
 #include "harness/worker/pulse.h"
 #include "harness/worker/run_case.h"
 #include "harness/worker/train.h"
+#include "workloads/data/safetensors_file.h"
 
 namespace dpbench {
 namespace {
@@ -53,6 +54,8 @@ Json failure_event(const std::string& case_id, int rank) {
     const std::string reason = first_line(error.what_without_backtrace());
     const bool memory = reason.find("can't allocate memory") != std::string::npos;
     return event(memory ? "oom" : "failure", reason);
+  } catch (const FileError& error) {
+    return event("unwritten", error.what());
   } catch (const std::exception& error) {
     return event("failure", first_line(error.what()));
   }

@@ -109,6 +109,8 @@ StrategyInfo faulty(const std::string& name) {
   StrategyInfo info = strategy_registry().at(name);
   info.name = "faulty-" + name;
   info.params = {{"fault", "none", "what goes wrong"}, {"rank", "1", "where"}, {"step", "7", "when; -1 before the first"}};
+  info.promise = nullptr;  // of parameters that it does not have
+  info.variants.clear();
   info.make = [name](const Setup& setup) { return std::make_unique<Faulty>(setup, strategy_registry().at(name)); };
   return info;
 }
