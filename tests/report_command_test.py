@@ -57,6 +57,11 @@ class ReportCommand(unittest.TestCase):
         file = self.put("micro.json", sample_runs.collectives())
         self.assertEqual(self.handed("--html", "x.html", "--collectives", "micro.json")[2:], ["--collectives", file, self.run_file])
 
+    def test_hands_a_projection_on(self):
+        files = [self.put("micro.json", sample_runs.collectives()), self.put("projection.json", {"series": []})]
+        self.assertEqual(self.handed("--html", "x.html", "--projection", "projection.json", "--collectives", "micro.json")[2:],
+                         ["--collectives", files[0], "--projection", files[1], self.run_file])
+
     def test_mistakes_are_one_line_and_exit_2(self):
         broken, newer = self.put("broken.json", "{"), sample_runs.usual()
         newer["schema_version"]["major"] = 2
@@ -70,6 +75,7 @@ class ReportCommand(unittest.TestCase):
                             (("--html", "x.html", "--collectives", "absent.json"), "absent.json"),
                             (("--html", "x.html", "--collectives", "list.json"), "list.json"),
                             (("--html", "x.html", "--collectives", "broken.json"), "broken.json"),
+                            (("--html", "x.html", "--projection", "list.json"), "project -o json"),
                             (("latest~7", "--html", "x.html"), "latest~7"), (("--htm", "x.html"), "--html")):
             with self.subTest(words=words):
                 self.assertIn(said, self.dpbench(*words, code=2).stderr)

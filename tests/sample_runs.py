@@ -136,6 +136,23 @@ def trained():
     return made
 
 
+def scaled(worlds=(1, 2, 3)):
+    """ddp with a bucket of 4 MB that nothing hides, on a machine with cores for all: 10 ms + 2 (n - 1) / n x 4 ms."""
+    cases = [case("cpu", step_ns=9.8e6)]
+    for world in worlds:
+        made = case("ddp", world=world, step_ns=1e7 + 8e6 * (world - 1) / world)
+        for launch in made["launches"]:
+            for rank in launch["ranks"]:
+                rank["phases_ns"] = {"forward": 3e6, "backward": 6e6, "optimizer": 1e6}
+                rank["profile"] = {"steps": 10, "step_ns": 1e7, "collectives_per_step": 1, "collective_bytes_per_step": 4e6,
+                                   "collectives": [{"op": "allreduce", "phase": "backward", "bytes": 4000000,
+                                                    "start_ns": None, "end_ns": None}]}
+        cases.append(made)
+    made = report(cases)
+    made["env"]["cpu"]["usable"] = 64
+    return made
+
+
 def history(number=5):
     """The same cases in runs of successive days."""
     runs = []

@@ -254,6 +254,27 @@ void add_duel(CLI::App& app, Options& o) {
       "Output", "auto|plain|none");
 }
 
+void add_project(CLI::App& app, Options& o) {
+  add_runs(app, o, "the run with three worlds or more to project from [latest]");
+  ProjectOptions& p = o.project;
+  const auto put = [](CLI::Option* option, const char* type) { option->group("Projection")->type_name(type); };
+  put(add_list(app, "--to", p.to, "the worlds to work out")->check(between(1, 1 << 20)), "N,..");
+  put(add_list(app, "--from", p.from, "the worlds to fit; others are compared with [all]")->check(between(1, 1 << 20)),
+      "N,..");
+  put(app.add_option("--link", p.link, "intra=450GB/s:2us,inter=50GB/s:10us: of one device [as fitted to the run]"),
+      "NAME=RATE:LATENCY,..");
+  put(app.add_option("--hosts", p.hosts, "hosts have so many devices each; intra is inside, inter between them")
+          ->check(between(1, 1 << 20)),
+      "N");
+  put(app.add_option("--algorithm", p.algorithm, "of allreduces [the fastest; as fitted, the ring]")
+          ->check(one_of({"auto", "ring", "tree", "hierarchical"})),
+      "auto|ring|tree|hierarchical");
+  put(app.add_option("--filter", p.filter, "only cases whose id matches")->check(regular_expression()), "RE");
+  app.add_option("-o,--output", o.output, "form on stdout [table]")
+      ->check(one_of({"table", "markdown", "json"}))
+      ->type_name("table|markdown|json");
+}
+
 void add_export(CLI::App& app, Options& o) {
   add_runs(app, o, "the run to export [latest]");
   app.add_option("--to", o.stored.to, "the form: Google Benchmark's JSON, JUnit XML, CSV or Markdown")
@@ -268,6 +289,8 @@ void add_report(CLI::App& app, Options& o) {
   put(app.add_option("--charts", o.stored.charts, "each chart as SVG and PNG"), "DIR");
   put(app.add_option("--collectives", o.stored.collectives,
                      "what the micro-benchmark measured (its JSON), to be shown"),
+      "FILE");
+  put(app.add_option("--projection", o.stored.projection, "what `project -o json` worked out from a run, to be shown"),
       "FILE");
 }
 
@@ -294,6 +317,7 @@ const std::vector<Command>& command_table() {
       {{"env", "the machine as a report describes it"}, add_env},
       {{"compare", "judge one stored run against another: the gate"}, add_compare},
       {{"duel", "judge two builds by measuring them now, in turn"}, add_duel},
+      {{"project", "larger worlds, worked out from a stored run and never measured"}, add_project},
       {{"export", "a stored run in the form of another tool"}, add_export},
       {{"report", "the page and the charts of stored runs"}, add_report},
       {{"validate", "whether reports are whole and agree with themselves"}, add_validate},

@@ -13,6 +13,7 @@ int doctor_command(const Options& options);
 int env_command(const Options& options);
 int compare_command(const Options& options);
 int duel_command(const Options& options);
+int project_command(const Options& options);
 int export_command(const Options& options);
 int report_command(const Options& options);
 int validate_command(const Options& options);

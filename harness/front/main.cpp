@@ -15,10 +15,10 @@ using Command = int (*)(const Options&);
 
 int run_options(const Options& options) {
   static const std::map<std::string, Command> kCommands = {
-      {"run", run_command},       {"check", check_command},     {"train", train_command},
-      {"list", list_command},     {"doctor", doctor_command},   {"env", env_command},
-      {"duel", duel_command},     {"compare", compare_command}, {"export", export_command},
-      {"report", report_command}, {"validate", validate_command}};
+      {"run", run_command},         {"check", check_command},     {"train", train_command},
+      {"list", list_command},       {"doctor", doctor_command},   {"env", env_command},
+      {"duel", duel_command},       {"compare", compare_command}, {"export", export_command},
+      {"project", project_command}, {"report", report_command},   {"validate", validate_command}};
   const Command command = kCommands.at(options.command);
   const auto placement = find_placement(options.launcher);
   return placement ? run_launched(options, *placement, command) : command(options);

@@ -53,7 +53,7 @@ struct StoredRuns {
   std::vector<std::string> fail_on;
   std::string gate, to, annotations = "auto";
   bool require_baseline = false, allow_env_diff = false, strict = false;
-  std::string html, charts, collectives;  // report: what to write, and a measurement of collectives to show
+  std::string html, charts, collectives, projection;  // report: what to write, what else to show
 };
 
 // Two builds measured in turn.
@@ -62,6 +62,13 @@ struct DuelOptions {
   std::vector<std::string> base_plugins, new_plugins;
   int pairs = 0;  // exactly so many; 0: until it is clear
   int pairs_per_launch = 5;
+};
+
+// Worlds beyond this machine, from a stored run.
+struct ProjectOptions {
+  std::vector<int> to, from;
+  std::string link, algorithm = "auto", filter;
+  int hosts = 0;  // devices of a host
 };
 
 struct Options {
@@ -82,7 +89,8 @@ struct Options {
   TrainOptions training;
   StoredRuns stored;
   DuelOptions duel;
-  std::string save_baseline;  // name to keep the report under
+  ProjectOptions project;
+  std::string save_baseline;      // name to keep the report under
   std::string launcher = "auto";  // auto | self | torchrun | mpi | slurm | env
   World* world = nullptr;         // the ranks that this launcher has started beside us
   std::vector<std::string> argv;

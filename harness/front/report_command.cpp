@@ -16,7 +16,7 @@ namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t collectives_max_bytes = size_t{64} << 20;
+constexpr size_t shown_max_bytes = size_t{64} << 20;
 
 std::string quoted_path(const char* flag, const fs::path& path) {
   return std::string(flag) + " '" + one_line(path.string(), 200) + "'";
@@ -52,13 +52,14 @@ fs::path checked_folder(const std::string& folder) {
   return fs::absolute(folder);
 }
 
-fs::path checked_collectives(const std::string& file) {
+// A JSON file to be shown beside runs: it has this key.
+fs::path checked_beside(const char* flag, const std::string& file, const char* key, const std::string& otherwise) {
   try {
-    const Json json = parse_json(read_text(file, collectives_max_bytes), "the text");
-    if (!json.is_object() || !json.contains("benchmarks") || !json.at("benchmarks").is_array())
-      throw UsageError("not Google Benchmark's JSON: it has no \"benchmarks\"");
+    const Json json = parse_json(read_text(file, shown_max_bytes), "the text");
+    if (!json.is_object() || !json.contains(key) || !json.at(key).is_array())
+      throw UsageError(otherwise + ": it has no \"" + key + "\"");
   } catch (const UsageError& error) {
-    throw UsageError(quoted_path("--collectives", file) + ": " + error.what());
+    throw UsageError(quoted_path(flag, file) + ": " + error.what());
   }
   return fs::absolute(file);
 }
@@ -82,10 +83,15 @@ int report_command(const Options& options) {
   const char* const chosen = std::getenv("DPBENCH_PYTHON");
   const std::string python = chosen && *chosen ? chosen : "python3";
   std::vector<std::string> words = {python, "-EsB", find_script(), "--version", version()};
-  if (!asked.collectives.empty()) shown.push_back(checked_collectives(asked.collectives));
+  if (!asked.collectives.empty())
+    shown.push_back(checked_beside("--collectives", asked.collectives, "benchmarks", "not Google Benchmark's JSON"));
+  if (!asked.projection.empty())
+    shown.push_back(
+        checked_beside("--projection", asked.projection, "series", "not what `dpbench project -o json` writes"));
   if (!asked.html.empty()) words.insert(words.end(), {"--html", checked_page(asked.html, shown)});
   if (!asked.charts.empty()) words.insert(words.end(), {"--charts", checked_folder(asked.charts)});
-  if (!asked.collectives.empty()) words.insert(words.end(), {"--collectives", shown.back()});
+  if (!asked.collectives.empty()) words.insert(words.end(), {"--collectives", shown[runs]});
+  if (!asked.projection.empty()) words.insert(words.end(), {"--projection", shown.back()});
   words.insert(words.end(), shown.begin(), shown.begin() + static_cast<std::ptrdiff_t>(runs));
   std::vector<char*> pointers;
   for (auto& word : words) pointers.push_back(word.data());

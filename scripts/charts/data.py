@@ -210,6 +210,15 @@ def read_runs(paths):
     return [Run(read_json(path)) for path in paths]
 
 
+def add_projection(runs, path):
+    """What was worked out from a run stands beside its cases, or beside the newest run's where that is not shown."""
+    projection = read_json(path)
+    home = next((run for run in runs if run.id == projection.get("run")), max(runs, key=lambda run: run.id))
+    for series in projection["series"]:
+        for raw in series["cases"]:
+            home.cases.append(Case(home, raw | {"id": f"{raw['id']} (projection)", "projected": True}))
+
+
 def read_collectives(path):
     """{bytes: {arm: [microseconds of each repetition]}} and the context, of Google Benchmark's JSON by tests/micro."""
     report = read_json(path)

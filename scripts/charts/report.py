@@ -1,5 +1,5 @@
-"""report.py [--html FILE] [--charts DIR] [--collectives FILE] --version V RUN..: the page and the charts of runs. Called by
-`dpbench report`, which has checked the files."""
+"""report.py [--html FILE] [--charts DIR] [--collectives FILE] [--projection FILE] --version V RUN..: the page and the charts of
+runs. Called by `dpbench report`, which has checked the files."""
 import argparse
 import os
 import sys
@@ -13,6 +13,7 @@ def arguments(words):
     parser.add_argument("--html")
     parser.add_argument("--charts")
     parser.add_argument("--collectives")
+    parser.add_argument("--projection")
     parser.add_argument("--version", default="unknown")
     parser.add_argument("--drawing", action="store_true", help="this Python is the one to draw with")
     parser.add_argument("runs", nargs="+")

@@ -64,7 +64,7 @@ def fastest(group):
     last = {name: members[-1] for name, members in series.items()}
     best = sorted(series, key=lambda name: (not last[name].is_baseline, -last[name].world, -last[name].rows_per_s.middle))
     kept = set(best[:MOST_SERIES])
-    note = " Hollow and dashed: a projection, not measured." if any(case.projected for case in group) else ""
+    note = " Hollow and dashed: a projection, not measured; its bars are those of the fit alone." if any(case.projected for case in group) else ""
     note += f" The {MOST_SERIES} fastest of {len(series)} series; the table has all." if len(series) > MOST_SERIES else ""
     return [case for case in group if case.series in kept], note
 

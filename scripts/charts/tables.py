@@ -45,17 +45,18 @@ COLUMNS = ("strategy", "workload", "setting", "world", "status", "step", "±95 %
 
 def row(case, several):
     measured = case.measured
+    samples = case.summary if measured and not case.projected else None
     setting = f"{DEVICES.get(case.device, case.device)} {case.scaling} {case.batch} {case.dtype}"
     cells = [el("th", case.series, scope="row", title=case.id, class_="long" if len(case.series) > 28 else None),
              el("td", case.workload), el("td", setting), cell(case.world, str(case.world)),
-             el("td", case.status, class_=case.status, title=case.reason or None),
+             el("td", "projection" if case.projected else case.status, class_=case.status, title=case.reason or None),
              cell(case.step_ns.middle if measured else None, words.duration(case.step_ns.middle) if measured else ""),
              cell(half_width(case) if measured else None, percent(half_width(case), 1) if measured else ""),
              figure(case, "samples_per_s", lambda value: words.significant(value, 4)),
              figure(case, "speedup", lambda value: f"{value:.2f}x"), figure(case, "efficiency", percent),
              figure(case, "comm_fraction", percent), figure(case, "noise", lambda value: percent(value, 1)),
              figure(case, "peak_memory_bytes", lambda value: f"{value / 2**20:,.0f}"),
-             cell(case.summary["n"] if measured else None, f"{case.summary['n']} / {case.summary['launches']}" if measured else ""),
+             cell(samples["n"] if samples else None, f"{samples['n']} / {samples['launches']}" if samples else ""),
              checks_said(case)]
     if several:
         cells.append(el("td", case.run.id))

@@ -38,7 +38,9 @@ def span_of(numbers, word):
 
 def bars(cases):
     """What the error bars cover."""
-    levels = {case.summary["interval"] for case in cases}
+    levels = {case.summary["interval"] for case in cases if not case.projected}
+    if not levels:
+        return "Bars: 95 % interval of the fit."
     if levels == {"launches"}:
         return "Bars: 95 % interval over launches."
     if levels <= {"samples", "none"}:
@@ -48,8 +50,11 @@ def bars(cases):
 
 def source(cases):
     """n, machine and commit of what is shown."""
-    n = span_of([case.summary["n"] for case in cases], "sample")
-    launches = span_of([case.summary["launches"] for case in cases], "launch")
+    measured = [case for case in cases if not case.projected]
+    if not measured:
+        return f"Worked out, nothing measured. {origin({case.run for case in cases})}"
+    n = span_of([case.summary["n"] for case in measured], "sample")
+    launches = span_of([case.summary["launches"] for case in measured], "launch")
     return f"n = {n} a point, of {launches}. {origin({case.run for case in cases})}"
 
 

@@ -78,6 +78,8 @@ def umask():
 def write(options):
     """What was written, in words."""
     runs = data.read_runs(options.runs)
+    if options.projection:
+        data.add_projection(runs, options.projection)
     number = len(settings(case for run in runs for case in run.cases))
     note = f"{MOST_SETTINGS} of {number} settings are drawn on the page; --charts DIR draws all." if number > MOST_SETTINGS else ""
     drawn, shown, subjects = 0, [], {}
