@@ -225,6 +225,10 @@ def read_collectives(path):
     sizes = {}
     for entry in report["benchmarks"]:
         words = str(entry.get("name", "")).split("/")
+        if words[0] == "allreduce" and entry.get("run_type") == "iteration" and isinstance(entry.get("time_us"), (int, float)):
+            arm = ", ".join(word.replace("backend:", "").replace(":", " ") for word in words[1:3])  # shm, world 2
+            sizes.setdefault(int(entry["bytes"]), {}).setdefault(arm, []).append(entry["time_us"])
+            continue
         if entry.get("run_type", "iteration") != "iteration" or len(words) < 2 or not words[1].isdigit():
             continue
         for key, value in entry.items():

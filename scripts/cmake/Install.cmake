@@ -4,7 +4,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/dpbench)
 
-foreach(program dpbench dpbench-worker)
+foreach(program dpbench dpbench-worker dpbench-micro)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${DPBENCH_TORCH}/lib")
     install(TARGETS ${program})

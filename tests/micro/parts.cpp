@@ -1,0 +1,125 @@
+// What dpbench does around collectives: cutting and joining batches, copying models, dealing rows out, its protocol and
+// its reports. Rank 0 alone; the numbers of iterations are fixed, as the other ranks have the same list.
+#include <benchmark/benchmark.h>
+
+#include <ATen/ATen.h>
+
+#include <filesystem>
+#include <functional>
+
+#include "harness/report/save.h"
+#include "strategies/flat.h"
+#include "tests/micro/team.h"
+#include "workloads/data/sampler.h"
+#include "workloads/workload.h"
+
+namespace dpbench::micro {
+namespace {
+
+constexpr int64_t devices = 4, rows = 512;
+
+std::vector<at::Tensor> parameters_of(const char* workload) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& tensor : workload_registry().at(workload).make({})->model(1)->parameters())
+    tensors.push_back(tensor.detach());
+  return tensors;
+}
+
+std::function<void()> scatter() {
+  const auto input = at::rand({rows, 784});
+  return [=] {
+    for (const at::Tensor& piece : input.chunk(devices)) benchmark::DoNotOptimize(piece.clone());
+  };
+}
+
+std::function<void()> gather() {
+  const auto outputs = at::rand({rows, 10}).chunk(devices);
+  return [=] { benchmark::DoNotOptimize(at::cat(outputs)); };
+}
+
+std::function<void()> replicate() {
+  const auto like = parameters_of("convnet");
+  std::vector<Flat> replicas;
+  for (int64_t i = 0; i < devices; ++i) replicas.emplace_back(like);
+  return [replicas]() mutable {
+    for (size_t i = 1; i < replicas.size(); ++i) replicas[i].copy_from(replicas[0]);
+  };
+}
+
+std::function<void()> sampler() {
+  return [sampler = DistributedSampler({.samples = 60000, .world = 8, .rank = 3}), epoch = int64_t{0}]() mutable {
+    sampler.set_epoch(++epoch);
+  };
+}
+
+std::function<void()> batching() {
+  const std::shared_ptr<Workload> workload = workload_registry().at("mnist-mlp").make({});
+  const auto ids = at::arange(64).mul_(7);
+  workload->prepare(ids);
+  return [=] { benchmark::DoNotOptimize(workload->batch(ids)); };
+}
+
+RankRecord record_of(int rank) {
+  RankRecord record;
+  record.rank = rank;
+  record.steps_per_sample = 100;
+  record.samples_ns.assign(50, 123'456'789);
+  record.phases_ns = {{"forward", 1e5}, {"backward", 2e5}, {"optimizer", 1e4}};
+  record.parameters_hash = "0123456789abcdef";
+  return record;
+}
+
+std::function<void()> protocol() {
+  return [record = record_of(3)] {
+    benchmark::DoNotOptimize(rank_record_from_json(parse_json(to_json(record).dump(), "a line")));
+  };
+}
+
+// 20 cases of 5 launches of 4 ranks, written and synced.
+std::function<void()> report_writing() {
+  Report report;
+  report.id = "micro";
+  for (int i = 0; i < 20; ++i) {
+    CaseRecord record;
+    record.spec.strategy = "ddp";
+    record.spec.id = "case " + std::to_string(i);
+    for (int launch = 0; launch < 5; ++launch)
+      record.launches.push_back({launch, {record_of(0), record_of(1), record_of(2), record_of(3)}});
+    report.cases.push_back(record);
+  }
+  std::string folder = std::filesystem::temp_directory_path() / "dpbench-micro-report-XXXXXX";
+  if (!mkdtemp(folder.data())) throw std::runtime_error("no temporary directory for a report");
+  const std::shared_ptr<RunDirectory> directory(new RunDirectory(folder, "run"), [folder](RunDirectory* gone) {
+    delete gone;
+    std::filesystem::remove_all(folder);
+  });
+  return [=] { directory->save(report, /*force=*/true); };
+}
+
+}  // namespace
+
+void add_parts(Team& team) {
+  struct Part {
+    const char* name;
+    std::function<void()> (*prepare)();
+    int64_t iterations;
+  };
+  static const Part parts[] = {{"scatter/rows:512/devices:4", scatter, 500},
+                               {"gather/rows:512/devices:4", gather, 2000},
+                               {"replicate/workload:convnet/devices:4", replicate, 2000},
+                               {"sampler/samples:60000/world:8", sampler, 50},
+                               {"batching/workload:mnist-mlp/rows:64", batching, 1000},
+                               {"protocol/samples:50", protocol, 500},
+                               {"report_writing/cases:20", report_writing, 20}};
+  for (const Part& part : parts)
+    benchmark::RegisterBenchmark(part.name,
+                                 [&team, &part](benchmark::State& state) {
+                                   const std::function<void()> work = team.rank() == 0 ? part.prepare() : [] {};
+                                   for (auto _ : state) work();
+                                 })
+        ->Iterations(part.iterations)
+        ->UseRealTime()
+        ->Unit(benchmark::kMicrosecond);
+}
+
+}  // namespace dpbench::micro
