@@ -50,27 +50,30 @@ double squares(const std::vector<Row>& rows, const std::vector<double>& goal, co
   return sum;
 }
 
-// The step is the longest of several ways through it: computing alone, or computing up to the moment when bucket
-// `from` is handed over, then it and all after it. Each way is linear in computing, latency and seconds per byte.
-Row way(const StepShape& shape, Algorithm algorithm, int world, size_t from) {
+// The step is the longest of several ways through it: computing up to the moment when bucket i is handed over, then it
+// and all after it (row i), or computing alone (the last row). Each way is linear in computing, latency and seconds per
+// byte.
+std::vector<Row> ways_through(const StepShape& shape, Algorithm algorithm, int world) {
   const auto& traffic = shape.traffic;
   const double k = shape.computing(world), copying = shape.copying(world);
-  Terms terms;
-  for (size_t i = 0; i < traffic.size(); ++i)
-    if (!traffic[i].hides || i >= from) terms = terms + terms_of(traffic[i].op, algorithm, world, traffic[i].bytes);
-  const double before = from < traffic.size() ? traffic[from].ready : shape.backward_end;
-  return {k * (before + 1 - shape.backward_end), terms.messages, terms.bytes * copying};
+  Terms stopping, beside;
+  for (const Traffic& one : traffic)
+    if (!one.hides) stopping = stopping + terms_of(one.op, algorithm, world, one.bytes);
+  std::vector<Row> ways(traffic.size() + 1, Row{k, stopping.messages, stopping.bytes * copying});
+  for (size_t i = traffic.size(); i-- > 0;) {
+    if (!traffic[i].hides) continue;  // no way of its own
+    beside = beside + terms_of(traffic[i].op, algorithm, world, traffic[i].bytes);
+    ways[i] = {k * (traffic[i].ready + 1 - shape.backward_end), stopping.messages + beside.messages,
+               (stopping.bytes + beside.bytes) * copying};
+  }
+  return ways;
 }
 
-// Which way is the longest with these parameters; traffic.size(): computing alone.
-size_t longest_way(const StepShape& shape, Algorithm algorithm, int world, const Row& x) {
-  const auto length = [&](size_t from) {
-    const Row row = way(shape, algorithm, world, from);
-    return row[0] * x[0] + row[1] * x[1] + row[2] * x[2];
-  };
-  size_t best = shape.traffic.size();
-  for (size_t from = 0; from < shape.traffic.size(); ++from)
-    if (shape.traffic[from].hides && length(from) > length(best)) best = from;
+size_t longest(const std::vector<Row>& ways, const Row& x) {
+  const auto length = [&](const Row& row) { return row[0] * x[0] + row[1] * x[1] + row[2] * x[2]; };
+  size_t best = ways.size() - 1;
+  for (size_t i = 0; i < ways.size(); ++i)
+    if (length(ways[i]) > length(ways[best])) best = i;
   return best;
 }
 
@@ -86,26 +89,27 @@ double error_of(const StepShape& shape, Algorithm algorithm, const std::vector<W
 }
 
 // From the way that every world is first taken to go, until the ways stay the same.
-Fit fit_from(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times, size_t first) {
-  std::vector<size_t> ways(times.size(), first);
+Fit fit_from(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times,
+             const std::vector<std::vector<Row>>& ways, size_t first) {
+  std::vector<size_t> taken(times.size(), first);
   Fit best{.error = std::numeric_limits<double>::infinity()};
   for (int round = 0; round < most_rounds; ++round) {
     std::vector<Row> rows;
     for (size_t i = 0; i < times.size(); ++i) {
-      rows.push_back(way(shape, algorithm, times[i].world, ways[i]));
-      rows.back()[2] *= 1e-9;  // in GB, so that no column is much larger than another
-      rows.back()[1] *= 1e-6;
-      for (double& value : rows.back()) value /= times[i].step_s;
+      Row row = ways[i][taken[i]];
+      row[1] *= 1e-6, row[2] *= 1e-9;  // in microseconds and GB, so that no column is much larger than another
+      for (double& value : row) value /= times[i].step_s;
+      rows.push_back(row);
     }
     Row x = least_squares_above_0(rows, std::vector<double>(times.size(), 1));
-    x[2] *= 1e-9, x[1] *= 1e-6;
+    x[1] *= 1e-6, x[2] *= 1e-9;
     Fit fit = fit_of(x);
     fit.error = error_of(shape, algorithm, times, fit);
     if (fit.error < best.error) best = fit;
     std::vector<size_t> next;
-    for (const auto& time : times) next.push_back(longest_way(shape, algorithm, time.world, x));
-    if (next == ways) break;
-    ways = next;
+    for (const auto& of_world : ways) next.push_back(longest(of_world, x));
+    if (next == taken) break;
+    taken = next;
   }
   return best;
 }
@@ -129,10 +133,12 @@ Network Fit::network() const {
 }
 
 Fit fit_steps(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times) {
+  std::vector<std::vector<Row>> ways;
+  for (const auto& time : times) ways.push_back(ways_through(shape, algorithm, time.world));
   Fit best{.error = std::numeric_limits<double>::infinity()};
-  for (size_t first = 0; first <= shape.traffic.size(); ++first) {
-    if (first < shape.traffic.size() && !shape.traffic[first].hides) continue;
-    const Fit fit = fit_from(shape, algorithm, times, first);
+  const size_t number = shape.traffic.size();
+  for (const size_t first : {number > 0 ? number - 1 : 0, size_t{0}, number}) {
+    const Fit fit = fit_from(shape, algorithm, times, ways, first);
     if (fit.error < best.error) best = fit;
   }
   return best;

@@ -65,8 +65,9 @@ std::optional<int> first_exposed_world(const StepShape& shape, double compute_s,
       good = world;
       continue;
     }
-    while (good < world && hidden(good)) good += good < size ? 1 : size;
-    return good;
+    int exposed = world;  // hidden up to good, and not there
+    for (int middle; (middle = whole(good + (exposed - good) / 2)) > good;) (hidden(middle) ? good : exposed) = middle;
+    return exposed;
   }
   return std::nullopt;
 }
