@@ -1,0 +1,51 @@
+"""A step in Python on one GPU, with the models of scripts/peers: eager, or compiled into CUDA graphs.
+
+Prints {"step_us": [a sample each]}. Rows come from pinned memory in every step, as they do in dpbench.
+"""
+import argparse
+import json
+import os
+import sys
+import time
+
+import torch
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "peers"))
+import peer
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workload", choices=peer.WORKLOADS, required=True)
+    parser.add_argument("--mode", choices=["eager", "reduce-overhead"], default="eager")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--samples", type=int, default=5)
+    args = parser.parse_args()
+    make_model, make_batch, make_loss, optimizer_name = peer.WORKLOADS[args.workload]
+    on_gpu = args.device == "cuda"
+    model = make_model().to(args.device)
+    optimizer = peer.OPTIMIZERS[optimizer_name](model.parameters(), lr=1e-3, fused=on_gpu)
+    loss_of = make_loss()
+    run = model if args.mode == "eager" else torch.compile(model, mode=args.mode)
+    rows = args.batch or (30 if args.workload == "random-linear" else 64)
+    batches = [tuple(part.pin_memory() if on_gpu else part for part in make_batch(rows)) for _ in range(8)]
+
+    def block(steps):
+        start = time.perf_counter()
+        for step in range(steps):
+            inputs, targets = (part.to(args.device, non_blocking=True) for part in batches[step % len(batches)])
+            optimizer.zero_grad(set_to_none=True)
+            loss_of(run(inputs), targets).backward()
+            optimizer.step()
+        if on_gpu:
+            torch.cuda.synchronize()
+        return (time.perf_counter() - start) / steps * 1e6
+
+    block(30 if on_gpu else 1)
+    print(json.dumps({"torch": torch.__version__, "step_us": [block(args.steps) for _ in range(args.samples)]}))
+
+
+if __name__ == "__main__":
+    main()

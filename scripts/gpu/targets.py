@@ -1,0 +1,101 @@
+"""What the figures of scripts/gpu-check say of its targets, and the page with both."""
+import statistics
+
+MOST_OVERHEAD, LONG_STEP_US, LEAST_SHARE = 1.03, 2000, 0.70
+# workload, Python's mode, how many times as fast a step of ours must be
+AGAINST_PYTHON = (("random-linear", "eager", 5), ("random-linear", "reduce-overhead", 2), ("mnist-mlp", "eager", 5),
+                  ("mnist-mlp", "reduce-overhead", 2), ("convnet", "eager", 3))
+CONFORMING = ("check-ddp-gloo", "check-ddp-shm")
+
+
+def cases(said, part):
+    return [case for report in said.get(part, {}).values() if report for case in report.get("cases", [])]
+
+
+def step_us(case):
+    stats = (case.get("stats") or {}).get("step_time_ns")
+    return stats["median"] / 1e3 if case.get("status") == "ok" and stats else None
+
+
+def fastest(found):
+    return min((us for us in map(step_us, found) if us), default=None)
+
+
+def verdict(name, value, target, met, text):
+    return {"name": name, "value": value, "target": target, "measured": text,
+            "verdict": "not measured" if value is None else "met" if met else "missed"}
+
+
+def against_python(said, graph):
+    for workload, mode, least in AGAINST_PYTHON:
+        ours = fastest(case for case in cases(said, "measure-graphs")
+                       if case["workload"] == workload and case["params"].get("graph") == graph)
+        peer = (said.get("peers", {}).get(f"{workload}-{mode}") or {}).get("step_us")
+        theirs = statistics.median(peer) if peer else None
+        ratio = theirs / ours if ours and theirs else None
+        lacking = " and ".join(word for word, one in (("ours", ours), ("Python's", theirs)) if not one)
+        yield verdict(f"{workload} against Python, {mode}", ratio, f"at least {least} times", ratio and ratio >= least,
+                      f"{ratio:.2f} times: {ours:.1f} and {theirs:.1f} us" if ratio else f"no step of {lacking}")
+
+
+def ddp_overhead(said):
+    for label, report in said.get("measure-ddp-1", {}).items():
+        rows = (report or {}).get("cases", [])
+        alone = fastest(case for case in rows if case["strategy"] in ("gpu", "cpu"))
+        ddp = fastest(case for case in rows if case["strategy"] == "ddp")
+        ratio = ddp / alone if ddp and alone else None
+        name = f"ddp at world 1 over gpu, {label}"
+        if ratio and alone < LONG_STEP_US:  # too short to promise a share of it
+            yield {"name": name, "value": ratio, "target": "shown", "measured": f"{ddp - alone:+.1f} us on {alone:.1f} us", "verdict": "shown"}
+        else:
+            yield verdict(name, ratio, "at most 3 % from 2 ms on", ratio and ratio <= MOST_OVERHEAD,
+                          f"{100 * (ratio - 1):+.1f} % on {alone / 1e3:.2f} ms" if ratio else "no step")
+
+
+def gemm_share(said):
+    best, which = None, ""
+    for label, report in said.get("measure-scales", {}).items():
+        rows = (report or {}).get("cases", [])
+        known = [case["derived"] for case in rows if (case.get("derived") or {}).get("flop_per_step")]
+        us = fastest(rows)
+        if not known or not us or not known[0].get("peak_flop_per_s"):
+            continue
+        # A recorded step's operations are not counted: they are the eager step's.
+        share = known[0]["flop_per_step"] / (us * 1e-6) / known[0]["peak_flop_per_s"]
+        if best is None or share > best:
+            best, which = share, label
+    yield verdict("share of the measured matrix-product rate, bf16", best, "at least 70 %", best and best >= LEAST_SHARE,
+                  f"{100 * best:.0f} %, {which}" if best else "no step with its operations")
+
+
+def conformance(records):
+    for record in records:
+        if record["name"] in CONFORMING:
+            ran = record["status"] in ("passed", "failed")
+            yield verdict(f"{record['what']}: gradients conform", record["status"] == "passed" if ran else None, "every check passes",
+                          record["status"] == "passed", record["status"])
+
+
+def judge(said, records, machine):
+    """Each target with its ratio. A rehearsal's figures say nothing of a GPU."""
+    found = [*against_python(said, None if machine.rehearse else "on"), *ddp_overhead(said), *gemm_share(said), *conformance(records)]
+    if machine.rehearse:
+        for one in found:
+            one["verdict"] = "not measured" if one["value"] is None else "rehearsed"
+    return found
+
+
+def row(*cells):
+    return "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def page(summary):
+    where = "virtual CPU devices (a rehearsal: its figures mean nothing)" if summary["rehearsal"] else summary["gpu"] or "no GPU"
+    lines = [f"# gpu-check on {where}", "", f"`{' '.join(summary['command'])}`: {summary['seconds']} s in all.", "",
+             row("part", "status", "seconds", "limit", "what, and why not"), "|---|---|---|---|---|"]
+    for record in summary["parts"]:
+        lines.append(row(record["name"], record["status"], record["seconds"], record["limit_s"],
+                         record["what"] + (": " + record["reason"] if record["reason"] else "")))
+    lines += ["", row("target", "wanted", "measured", "verdict"), "|---|---|---|---|"]
+    lines += [row(one["name"], one["target"], one["measured"], one["verdict"]) for one in summary["targets"]]
+    return "\n".join(lines) + "\n"
