@@ -9,9 +9,10 @@
 
 namespace dpbench {
 
-enum class Phase { data, scatter, forward, backward, communication, optimizer, waiting };
-inline constexpr std::array<std::string_view, 7> phase_names = {"data",          "scatter",   "forward", "backward",
-                                                                "communication", "optimizer", "waiting"};
+// graph: a recorded step, which cannot be taken apart.
+enum class Phase { data, scatter, forward, backward, communication, optimizer, waiting, graph };
+inline constexpr std::array<std::string_view, 8> phase_names = {"data",          "scatter",   "forward", "backward",
+                                                                "communication", "optimizer", "waiting", "graph"};
 
 // Who is told of every part as it goes by, in an untimed repeat.
 class PhaseListener {

@@ -9,6 +9,8 @@
 namespace dpbench {
 namespace {
 
+constexpr size_t driver_buffer_bytes = 64 << 10;
+
 // bfloat16 = autocast over float32 parameters. Thread-local, so it is set where the pass runs.
 class Autocast {
  public:
@@ -66,25 +68,34 @@ Batch Replica::to_device(const Batch& batch) const {
   const auto move = [&](const at::Tensor& tensor) {
     if (!tensor.defined()) return tensor;
     const auto type = tensor.is_floating_point() ? storage_ : tensor.scalar_type();
+    // From pageable memory a copy of more than the driver's own buffer would wait for the GPU.
+    if (device_.is_cuda() && tensor.is_cpu() && tensor.nbytes() > driver_buffer_bytes)
+      return tensor.to(type).pin_memory().to(device_, /*non_blocking=*/true);
     return tensor.to(device_, type, /*non_blocking=*/true);
   };
   return {move(batch.input), move(batch.target), batch.ids};
 }
 
-at::Tensor Replica::run(int64_t step, const Batch& batch) const {
+at::Tensor Replica::run(const Batch& batch, const Context& context) const {
   // What a model makes on "cuda" without an index belongs on this replica's device.
   const c10::OptionalDeviceGuard guard(device_.is_cuda() ? std::optional(device_) : std::nullopt);
   const Autocast autocast(autocast_, device_.type());
-  at::Tensor output = model_->forward(batch.input, {step_seed_, step, batch.ids});
+  at::Tensor output = model_->forward(batch.input, context);
   return autocast_ ? output.to(at::kFloat) : output;
 }
 
-at::Tensor Replica::forward(int64_t step, const Batch& batch) const { return run(step, batch); }
+at::Tensor Replica::forward(int64_t step, const Batch& batch) const {
+  return run(batch, {step_seed_, step, batch.ids});
+}
+
+at::Tensor Replica::forward(const at::Tensor& step, const Batch& batch) const {
+  return run(batch, {step_seed_, 0, batch.ids, step});
+}
 
 at::Tensor Replica::evaluate(const Batch& batch) const {
   const at::NoGradGuard no_grad;
   model_->eval();
-  at::Tensor output = run(0, to_device(batch));
+  at::Tensor output = run(to_device(batch), {step_seed_, 0, batch.ids});
   model_->train();
   return output;
 }

@@ -16,6 +16,8 @@ class Replica {
   Batch to_device(const Batch& batch) const;
   // Training mode, under autocast when the dtype is bfloat16.
   at::Tensor forward(int64_t step, const Batch& batch) const;
+  // The same for a step that is recorded: its number is read from the device.
+  at::Tensor forward(const at::Tensor& step, const Batch& batch) const;
   at::Tensor evaluate(const Batch& batch) const;  // no gradient, running statistics
 
   const std::shared_ptr<Model>& shared_model() const { return model_; }
@@ -29,9 +31,10 @@ class Replica {
   NamedTensors buffers() const;
 
   at::Device device() const { return device_; }
+  at::ScalarType storage() const { return storage_; }
 
  private:
-  at::Tensor run(int64_t step, const Batch& batch) const;
+  at::Tensor run(const Batch& batch, const Context& context) const;
 
   std::shared_ptr<Model> model_;
   at::Device device_;

@@ -1,6 +1,7 @@
 // "cpu" and "gpu": one device, the whole batch. The baselines that everything else is held against.
 #include <ATen/ATen.h>
 
+#include "strategies/recorded.h"
 #include "strategies/trained.h"
 
 namespace dpbench {
@@ -35,6 +36,11 @@ class Single : public TrainedStrategy {
   Replica replica_;
 };
 
+std::unique_ptr<StepRecorder> recorder_of(at::Device device) {
+  if (!step_recorder()) throw UsageError("gpu.graph=on needs the CUDA library, which is not loaded; use gpu.graph=off");
+  return step_recorder()(device);
+}
+
 const RegisterStrategy cpu{{.name = "cpu",
                             .summary = "one CPU device: the baseline",
                             .parallelism = Parallelism::single,
@@ -42,13 +48,20 @@ const RegisterStrategy cpu{{.name = "cpu",
                             .buffers = Buffers::first_replica,
                             .cuda = false,
                             .make = make<Single>}};
-const RegisterStrategy gpu{{.name = "gpu",
-                            .summary = "one GPU: the baseline",
-                            .parallelism = Parallelism::single,
-                            .gradient = Gradient::gathered,
-                            .buffers = Buffers::first_replica,
-                            .cpu = false,
-                            .make = make<Single>}};
+const RegisterStrategy gpu{
+    {.name = "gpu",
+     .summary = "one GPU: the baseline",
+     .parallelism = Parallelism::single,
+     .gradient = Gradient::gathered,
+     .buffers = Buffers::first_replica,
+     .cpu = false,
+     .params = {{"graph", "off", "on: a step is recorded as a CUDA graph and replayed as a whole"}},
+     .make = [](const Setup& setup) -> std::unique_ptr<Strategy> {
+       if (!setup.params.flag("graph")) return std::make_unique<Single>(setup);
+       return make_recorded(setup, recorder_of(setup.devices.at(0)));
+     },
+     .promise = [](StrategyInfo& info, const Params& params) { info.same_graph = params.flag("graph"); },
+     .variants = {{"graph", {{"graph", "on"}}}}}};
 
 }  // namespace
 }  // namespace dpbench

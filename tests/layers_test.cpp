@@ -203,6 +203,20 @@ TEST(Dropout, MakesTheSameMaskByItsLoopAndByTensors) {
   }
 }
 
+TEST(Dropout, MakesTheSameMaskFromAStepOnTheDevice) {
+  const auto ids = at::tensor({int64_t{0}, int64_t{59'999}, int64_t{1} << 31, (int64_t{1} << 40) + 17});
+  for (const uint64_t seed : {uint64_t{0}, uint64_t{7}, ~uint64_t{0}, uint64_t{0x8000000000000001}})
+    for (const int64_t step : {int64_t{0}, int64_t{1}, int64_t{123'456'789'012}})
+      for (const uint64_t layer : {uint64_t{0}, uint64_t{3}}) {
+        const Dropout dropout(0.5, layer);
+        Context recorded = at_step(-1, ids, seed);
+        recorded.step_on_device = at::full({1}, step, at::kLong);
+        EXPECT_TRUE(same_bits(dropout.mask_by_loop(at_step(step, ids, seed), 300),
+                              dropout.mask(recorded, 300, at::TensorOptions(at::kFloat))))
+            << seed << ' ' << step << ' ' << layer;
+      }
+}
+
 TEST(Dropout, ChangesWithSeedStepLayerSampleAndFeature) {
   const auto ids = at::arange(64);
   const auto mask = Dropout(0.5, 0).mask_by_loop(at_step(1, ids), 256);

@@ -6,10 +6,12 @@
 namespace dpbench {
 
 // The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection in which every input bit moves every output bit.
+inline constexpr uint64_t mix64_added = 0x9e3779b97f4a7c15u, mix64_first = 0xbf58476d1ce4e5b9u,
+                          mix64_second = 0x94d049bb133111ebu;
 constexpr uint64_t mix64(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  x += mix64_added;
+  x = (x ^ (x >> 30)) * mix64_first;
+  x = (x ^ (x >> 27)) * mix64_second;
   return x ^ (x >> 31);
 }
 

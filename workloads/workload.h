@@ -24,6 +24,8 @@ struct Context {
   uint64_t seed = 0;
   int64_t step = 0;
   at::Tensor ids;
+  // Defined where a step is recorded once for many: what depends on the step's number reads it from here. One int64.
+  at::Tensor step_on_device = {};
 };
 
 class Model : public torch::nn::Module {

@@ -217,7 +217,8 @@ void profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
   record.profile.emplace();
   Watched watched(spec, setup, source, group, pulse);
   watched.warm_up(steps_before);
-  record.profile->flop = watched.flop(counted_steps);
+  // A recorded step calls nothing that could be counted.
+  if (const int64_t flop = watched.flop(counted_steps); flop > 0) record.profile->flop = flop;
   watched.run(steps, record);
   if (!sampling.trace_dir.empty()) watched.trace(sampling.trace_dir + "/" + trace_stem(spec.id));
   watched.finish();

@@ -6,7 +6,7 @@ from canvas import Chart, short
 from data import count, groups, outliers
 from palette import LIGHT, SERIES
 
-PHASES = ("data", "scatter", "forward", "backward", "communication", "optimizer", "waiting")
+PHASES = ("data", "scatter", "forward", "backward", "communication", "optimizer", "waiting", "graph")
 MOST_ROWS, MOST_POINTS = 24, 150
 ROW, FRAME = 0.25, 0.95  # inches
 

@@ -25,6 +25,7 @@ ROLES = {
     "communication": ("#d9480f", "#ff8a4c"),
     "optimizer": ("#2b8a5e", "#4fc08d"),
     "waiting": ("#868e96", "#8f99a3"),
+    "graph": ("#5f3dc4", "#9775fa"),
 }
 LIGHT = {role: light for role, (light, _) in ROLES.items()}
 SERIES = [f"s{index}" for index in range(1, 8)]

@@ -26,11 +26,29 @@ void fill_row(float* row, int64_t features, uint32_t key, int32_t threshold, flo
   }
 }
 
+// mix64 on int64 tensors: they add and multiply modulo 2^64, but shift the sign in.
+at::Tensor mix64(at::Tensor x) {
+  const auto shifted = [](const at::Tensor& bits, int64_t by) {
+    return bits.__rshift__(by).bitwise_and_((int64_t{1} << (64 - by)) - 1);
+  };
+  x = x.add(static_cast<int64_t>(mix64_added));
+  x = x.bitwise_xor(shifted(x, 30)).mul_(static_cast<int64_t>(mix64_first));
+  x = x.bitwise_xor(shifted(x, 27)).mul_(static_cast<int64_t>(mix64_second));
+  return x.bitwise_xor(shifted(x, 31));
+}
+
 // mix32 on int64 tensors that hold 32 bits each.
 at::Tensor mix32(at::Tensor x) {
   x = x.bitwise_xor(x.__rshift__(16)).mul_(mix32_first).bitwise_and_(low32);
   x = x.bitwise_xor(x.__rshift__(15)).mul_(mix32_second).bitwise_and_(low32);
   return x.bitwise_xor(x.__rshift__(16));
+}
+
+// low, high: the halves of the step's key, numbers or tensors of one element.
+template <class Half>
+at::Tensor row_keys(const at::Tensor& ids, const Half& low, const Half& high) {
+  const auto upper = ids.__rshift__(32).bitwise_and_(low32);
+  return mix32(mix32(ids.bitwise_and(low32).bitwise_xor_(low)).bitwise_xor_(upper).add_(high).bitwise_and_(low32));
 }
 
 }  // namespace
@@ -49,12 +67,25 @@ at::Tensor Dropout::forward(const at::Tensor& input, const Context& context) con
 }
 
 uint64_t Dropout::key(const Context& context) const {
-  return mix64(mix64(mix64(context.seed) + static_cast<uint64_t>(context.step)) + layer_);
+  return dpbench::mix64(dpbench::mix64(dpbench::mix64(context.seed) + static_cast<uint64_t>(context.step)) + layer_);
 }
 
 at::Tensor Dropout::mask(const Context& context, int64_t features, const at::TensorOptions& options) const {
-  const bool loop = options.device().is_cpu() && context.ids.is_cpu() && options.dtype() == at::kFloat;
+  const bool loop = options.device().is_cpu() && context.ids.is_cpu() && options.dtype() == at::kFloat &&
+                    !context.step_on_device.defined();
   return loop ? mask_by_loop(context, features) : mask_by_tensors(context, features, options);
+}
+
+at::Tensor Dropout::keyed(const Context& context, const at::Tensor& ids) const {
+  const uint64_t step_key = key(context);
+  return row_keys(ids, at::Scalar(static_cast<int64_t>(step_key & low32)),
+                  at::Scalar(static_cast<int64_t>(step_key >> 32)));
+}
+
+at::Tensor Dropout::keyed_on_device(const Context& context, const at::Tensor& ids) const {
+  const auto seed = static_cast<int64_t>(dpbench::mix64(context.seed)), layer = static_cast<int64_t>(layer_);
+  const at::Tensor key = mix64(mix64(context.step_on_device.add(seed)).add(layer));
+  return row_keys(ids, key.bitwise_and(low32), key.__rshift__(32).bitwise_and(low32));
 }
 
 at::Tensor Dropout::mask_by_loop(const Context& context, int64_t features) const {
@@ -68,11 +99,8 @@ at::Tensor Dropout::mask_by_loop(const Context& context, int64_t features) const
 }
 
 at::Tensor Dropout::mask_by_tensors(const Context& context, int64_t features, const at::TensorOptions& options) const {
-  const uint64_t step_key = key(context);
   const auto ids = context.ids.to(options.device(), at::kLong, /*non_blocking=*/true);
-  const auto low_key = static_cast<int64_t>(step_key & low32), high_key = static_cast<int64_t>(step_key >> 32);
-  auto rows = mix32(ids.bitwise_and(low32).bitwise_xor_(low_key)).bitwise_xor_(ids.__rshift__(32).bitwise_and_(low32));
-  rows = mix32(rows.add_(high_key).bitwise_and_(low32));
+  const at::Tensor rows = context.step_on_device.defined() ? keyed_on_device(context, ids) : keyed(context, ids);
   const auto columns = at::arange(features, ids.options()).mul_(static_cast<int64_t>(feature_stride));
   const auto bits = mix32((rows.unsqueeze(1) + columns).bitwise_and_(low32)).__rshift__(8);
   return bits.ge(threshold_).to(options.dtype()).mul_(factor_);

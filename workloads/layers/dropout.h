@@ -23,6 +23,9 @@ class Dropout : public torch::nn::Module {
 
  private:
   uint64_t key(const Context& context) const;
+  // A key for each row, from the number of the step that the context holds or from the one on the device.
+  at::Tensor keyed(const Context& context, const at::Tensor& ids) const;
+  at::Tensor keyed_on_device(const Context& context, const at::Tensor& ids) const;
 
   uint64_t layer_;
   int32_t threshold_;  // of 24 random bits: below it a feature is dropped

@@ -1,0 +1,30 @@
+// A step recorded once and then asked of a GPU as a whole. dpbench_cuda offers CUDA graphs for it.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include <c10/core/Device.h>
+
+namespace dpbench {
+
+class StepGraph {
+ public:
+  virtual ~StepGraph() = default;
+  virtual void replay() = 0;
+};
+
+// While one lives, this thread works on a stream of the device that can be recorded. One at a time, made and destroyed
+// in the same thread.
+class StepRecorder {
+ public:
+  virtual ~StepRecorder() = default;
+  // Calls body, but the device does nothing of it yet: all of it at each replay, in the memory that body took.
+  virtual std::unique_ptr<StepGraph> record(const std::function<void()>& body) = 0;
+};
+
+// Set by dpbench_cuda when it is loaded; null before.
+using MakeStepRecorder = std::unique_ptr<StepRecorder> (*)(c10::Device device);
+MakeStepRecorder& step_recorder();
+
+}  // namespace dpbench

@@ -1,0 +1,12 @@
+// One device whose steps are recorded: the first of a shape runs as it is, the second is recorded, from then on it is
+// replayed.
+#pragma once
+
+#include "strategies/comm/step_graph.h"
+#include "strategies/strategy.h"
+
+namespace dpbench {
+
+std::unique_ptr<Strategy> make_recorded(const Setup& setup, std::unique_ptr<StepRecorder> recorder);
+
+}  // namespace dpbench
