@@ -3,6 +3,7 @@
 
 #include "strategies/comm/hosts.h"
 #include "strategies/comm/shm/backend.h"
+#include "strategies/comm/staged.h"
 
 namespace dpbench {
 namespace {
@@ -16,12 +17,18 @@ void let_buckets_lie_in_shared_memory() {
 template <shm::Home kHome>
 c10::intrusive_ptr<c10d::Backend> make_shm(const BackendSetup& setup) {
   let_buckets_lie_in_shared_memory();
-  if (setup.local_world < setup.world) return c10::make_intrusive<HostsBackend>(setup, kHome);
-  return c10::make_intrusive<shm::ShmBackend>(setup, kHome);
+  c10::intrusive_ptr<c10d::Backend> host;
+  if (setup.local_world < setup.world)
+    host = c10::make_intrusive<HostsBackend>(setup, kHome);
+  else
+    host = c10::make_intrusive<shm::ShmBackend>(setup, kHome);
+  if (setup.device.is_cuda()) return c10::make_intrusive<StagedBackend>(host, setup.device);
+  return host;
 }
 
 const RegisterBackend processes{{.name = "shm",
                                  .summary = "shared memory between the processes of a host, Gloo between hosts",
+                                 .cuda = true,
                                  .make = make_shm<shm::Home::processes>}};
 const RegisterBackend threads{{.name = "threads",
                                .summary = "shm's code among the threads of one process, for tests",

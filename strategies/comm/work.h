@@ -7,7 +7,8 @@ namespace dpbench {
 
 class CommWork : public c10d::Work {
  public:
-  CommWork(int rank, c10d::OpType type, uint64_t sequence, std::vector<at::Tensor> outputs);
+  CommWork(int rank, c10d::OpType type, uint64_t sequence, std::vector<at::Tensor> outputs,
+           std::vector<at::Device> devices = {});  // of the outputs, where they are not the CPU
 
   void succeed();
   void fail(std::exception_ptr error);
