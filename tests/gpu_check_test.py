@@ -124,9 +124,12 @@ class Parts(Fixture):
         self.out.mkdir()
         self.assertIn("name a directory that can be made", self.gpu_check(code=2).stderr)
 
-    def test_all_limits_fit_into_eight_minutes(self):
-        listed = self.gpu_check("--list", code=0).stdout.splitlines()
-        self.assertLessEqual(sum(int(line.split()[1]) for line in listed), 480)
+    def test_parts_that_the_whole_time_does_not_reach_are_skipped(self):
+        self.gpu_check("--rehearse", "--budget", "1", "--part", "check-ddp-gloo", "check-ddp-shm", code=1)
+        parts = self.parts()
+        self.assertEqual(parts["check-ddp-gloo"]["status"], "timeout")
+        self.assertEqual((parts["check-ddp-shm"]["status"], parts["check-ddp-shm"]["reason"]),
+                         ("skipped", "the time of the whole run was spent (--budget)"))
 
 
 class Targets(unittest.TestCase):
