@@ -17,7 +17,8 @@ import peer
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workload", choices=peer.WORKLOADS, required=True)
-    parser.add_argument("--mode", choices=["eager", "reduce-overhead"], default="eager")
+    parser.add_argument("--mode", choices=["eager", "foreach", "reduce-overhead"], default="eager",
+                        help="foreach: eager with the optimizer that is the default, not the fused one")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--batch", type=int)
     parser.add_argument("--steps", type=int, default=500)
@@ -26,9 +27,14 @@ def main():
     make_model, make_batch, make_loss, optimizer_name = peer.WORKLOADS[args.workload]
     on_gpu = args.device == "cuda"
     model = make_model().to(args.device)
-    optimizer = peer.OPTIMIZERS[optimizer_name](model.parameters(), lr=1e-3, fused=on_gpu)
+    fused = {"fused": True} if on_gpu and args.mode != "foreach" else {}
+    optimizer = peer.OPTIMIZERS[optimizer_name](model.parameters(), lr=1e-3, **fused)
     loss_of = make_loss()
-    run = model if args.mode == "eager" else torch.compile(model, mode=args.mode)
+
+    def loss(inputs, targets):
+        return loss_of(model(inputs), targets)
+
+    run = torch.compile(loss, mode=args.mode) if args.mode == "reduce-overhead" else loss
     rows = args.batch or (30 if args.workload == "random-linear" else 64)
     batches = [tuple(part.pin_memory() if on_gpu else part for part in make_batch(rows)) for _ in range(8)]
 
@@ -37,7 +43,7 @@ def main():
         for step in range(steps):
             inputs, targets = (part.to(args.device, non_blocking=True) for part in batches[step % len(batches)])
             optimizer.zero_grad(set_to_none=True)
-            loss_of(run(inputs), targets).backward()
+            run(inputs, targets).backward()
             optimizer.step()
         if on_gpu:
             torch.cuda.synchronize()
