@@ -11,6 +11,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts/gpu"))
+import machine  # noqa: E402
 import targets  # noqa: E402
 
 CASE = """{"workload": "%s", "strategy": "%s", "params": %s, "status": "ok", "stats": {"step_time_ns": {"median": %d}},
@@ -63,12 +64,13 @@ class Fixture(unittest.TestCase):
 
 
 class WithoutGpu(Fixture):
+    @unittest.skipIf(machine.asked_of_the_driver()[0], "there is a GPU")
     def test_every_part_is_skipped_with_the_reason(self):
         done = self.gpu_check(code=77)
         parts = self.parts()
         self.assertGreater(len(parts), 10)
         for part in parts.values():
-            self.assertEqual((part["status"], part["reason"]), ("skipped", "no NVIDIA driver (no nvidia-smi)"))
+            self.assertEqual((part["status"], part["reason"]), ("skipped", "no NVIDIA driver (no nvidia-smi, no libcuda.so.1)"))
             self.assertIn(f"| {part['name']} | skipped |", done.stdout)
         self.assertEqual(done.stdout.strip(), (self.out / "README.md").read_text().strip())
         self.assertNotIn("met |", done.stdout)
@@ -88,7 +90,7 @@ class Parts(Fixture):
                 self.out = self.folder / ("out" + "".join(flags))
                 begin = time.monotonic()
                 self.gpu_check(*flags, "--limit", "1.5", "--part", *self.NAMES, code=1, gpu=not flags)
-                self.assertLess(time.monotonic() - begin, 20)
+                self.assertLess(time.monotonic() - begin, 100)  # the one that hangs would take 300
                 parts = self.parts()
                 self.assertEqual({name: parts[name]["status"] for name in self.NAMES},
                                  {"doctor": "passed", "check-dp": "failed", "check-ddp-gloo": "timeout", "check-ddp-shm": "skipped",

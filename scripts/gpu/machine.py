@@ -1,4 +1,5 @@
 """Where the parts run: the programs, the libraries they need, the GPU, and how devices are asked for."""
+import ctypes
 import dataclasses
 import glob
 import os
@@ -22,10 +23,24 @@ def torch_libraries(python):
     return [torch + "/lib", *sorted(glob.glob(os.path.dirname(torch) + "/nvidia/*/lib"))]
 
 
+def asked_of_the_driver():
+    """The same from libcuda itself: a container may come without nvidia-smi."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None, "no NVIDIA driver (no nvidia-smi, no libcuda.so.1)"
+    count, name = ctypes.c_int(0), ctypes.create_string_buffer(100)
+    error = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
+    if error or count.value == 0:
+        return None, f"the NVIDIA driver finds no GPU (error {error})"
+    cuda.cuDeviceGetName(name, len(name), 0)
+    return name.value.decode(), None
+
+
 def gpu_name():
     """(name, None), or (None, why there is none)."""
     if not shutil.which("nvidia-smi"):
-        return None, "no NVIDIA driver (no nvidia-smi)"
+        return asked_of_the_driver()
     done = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, check=False)
     names = done.stdout.split("\n")[0].strip()
     return (names, None) if done.returncode == 0 and names else (None, "nvidia-smi finds no GPU: " + (done.stderr or done.stdout).strip()[:200])

@@ -85,7 +85,7 @@ def sanitizers(machine):
 
 def all_parts(machine):
     state = [("doctor", machine.dpbench("doctor")), ("env", machine.dpbench("env"))]
-    if not machine.rehearse:
+    if not machine.rehearse and shutil.which("nvidia-smi"):
         state.append(("nvidia-smi", ["nvidia-smi"]))
     parts = [Part("doctor", "what this machine has", 15, state), *measurements(machine), *peers(machine), *conformance(machine),
              *sanitizers(machine)]
