@@ -141,7 +141,7 @@ class Targets(unittest.TestCase):
     def test_a_ratio_takes_the_recorded_step_and_pythons_median(self):
         said = {"measure-graphs": {"a": {"cases": [case("mnist-mlp", 10, params={"graph": "off"}),
                                                    case("mnist-mlp", 20, params={"graph": "on"})]}},
-                "peers": {"mnist-mlp-eager": {"step_us": [90, 100, 400]}, "mnist-mlp-reduce-overhead": {"step_us": [38, 39, 39]}}}
+                "peers": {"eager": {"step_us": {"mnist-mlp": [90, 100, 400]}}, "reduce-overhead": {"step_us": {"mnist-mlp": [38, 39, 39]}}}}
         judged = self.judged(said)
         self.assertEqual((judged["mnist-mlp against Python, eager"]["value"], judged["mnist-mlp against Python, eager"]["verdict"]), (5, "met"))
         self.assertEqual(judged["mnist-mlp against Python, reduce-overhead"]["verdict"], "missed")

@@ -67,8 +67,8 @@ def peers(machine):
     few = ["--steps", "5", "--samples", "2", "--device", "cpu"] if machine.rehearse else []
     lacks = None if torch_libraries(machine.python) else f"{machine.python} imports no torch; name one that does with DPBENCH_TORCH_PYTHON"
     yield Part("peers", "the same steps in Python: eager with fused optimizers, torch.compile with CUDA graphs, eager with the default ones", 100, [
-        (f"{workload}-{mode}", [machine.python, program, "--workload", workload, "--mode", mode, *few])
-        for mode in (("eager", "foreach") if machine.rehearse else ("eager", "reduce-overhead", "foreach")) for workload in WORKLOADS], lacks)
+        (mode, [machine.python, program, "--mode", mode, *few])
+        for mode in (("eager", "foreach") if machine.rehearse else ("eager", "reduce-overhead", "foreach"))], lacks)
 
 
 def sanitizers(machine):

@@ -1,6 +1,6 @@
 """A step in Python on one GPU, with the models of scripts/peers: eager, or compiled into CUDA graphs.
 
-Prints {"step_us": [a sample each]}. Rows come from pinned memory in every step, as they do in dpbench.
+Prints {"step_us": {workload: [a sample each]}}. Rows come from pinned memory in every step, as they do in dpbench.
 """
 import argparse
 import json
@@ -14,17 +14,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 import peer
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workload", choices=peer.WORKLOADS, required=True)
-    parser.add_argument("--mode", choices=["eager", "foreach", "reduce-overhead"], default="eager",
-                        help="foreach: eager with the optimizer that is the default, not the fused one")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--batch", type=int)
-    parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--samples", type=int, default=5)
-    args = parser.parse_args()
-    make_model, make_batch, make_loss, optimizer_name = peer.WORKLOADS[args.workload]
+def measure(workload, args):
+    make_model, make_batch, make_loss, optimizer_name = peer.WORKLOADS[workload]
     on_gpu = args.device == "cuda"
     model = make_model().to(args.device)
     fused = {"fused": True} if on_gpu and args.mode != "foreach" else {}
@@ -35,7 +26,7 @@ def main():
         return loss_of(model(inputs), targets)
 
     run = torch.compile(loss, mode=args.mode) if args.mode == "reduce-overhead" else loss
-    rows = args.batch or (30 if args.workload == "random-linear" else 64)
+    rows = args.batch or (30 if workload == "random-linear" else 64)
     batches = [tuple(part.pin_memory() if on_gpu else part for part in make_batch(rows)) for _ in range(8)]
 
     def block(steps):
@@ -50,8 +41,29 @@ def main():
         return (time.perf_counter() - start) / steps * 1e6
 
     block(30 if on_gpu else 1)
-    print(json.dumps({"torch": torch.__version__, "step_us": [block(args.steps) for _ in range(args.samples)]}))
+    return [block(args.steps) for _ in range(args.samples)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workload", nargs="+", choices=peer.WORKLOADS, default=list(peer.WORKLOADS))
+    parser.add_argument("--mode", choices=["eager", "foreach", "reduce-overhead"], default="eager",
+                        help="foreach: eager with the optimizer that is the default, not the fused one")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--samples", type=int, default=5)
+    args = parser.parse_args()
+    found, failed = {}, 0
+    for workload in args.workload:
+        try:
+            found[workload] = measure(workload, args)
+        except Exception as error:  # what the others gave counts all the same
+            print(f"{workload}: {type(error).__name__}: {error}", file=sys.stderr)
+            failed = 1
+    print(json.dumps({"torch": torch.__version__, "step_us": found}))
+    return failed
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -30,7 +30,7 @@ def against_python(said, graph):
     for workload, mode, least in AGAINST_PYTHON:
         ours = fastest(case for case in cases(said, "measure-graphs")
                        if case["workload"] == workload and case["params"].get("graph") == graph)
-        peer = (said.get("peers", {}).get(f"{workload}-{mode}") or {}).get("step_us")
+        peer = ((said.get("peers", {}).get(mode) or {}).get("step_us") or {}).get(workload)
         theirs = statistics.median(peer) if peer else None
         ratio = theirs / ours if ours and theirs else None
         lacking = " and ".join(word for word, one in (("ours", ours), ("Python's", theirs)) if not one)
