@@ -45,7 +45,6 @@ class Recorded : public TrainedStrategy {
     if (std::exchange(next_step_, step + 1) != step) step_.fill_(step);
     if (first) {
       take(kind, phases);
-      last_ = &kind;
       return kind.result;
     }
     if (!kind.graph) {
@@ -53,11 +52,10 @@ class Recorded : public TrainedStrategy {
         Phases none;
         take(kind, none);
       });
-      last_ = nullptr;
     }
     phases.enter(Phase::graph);
     kind.graph->replay();
-    if (last_ != &kind) show_gradients(kind);
+    show_gradients(kind);
     return kind.result;
   }
 
@@ -90,10 +88,10 @@ class Recorded : public TrainedStrategy {
     for (const auto& [name, tensor] : replica_.trainable()) kind.gradients.push_back(tensor.grad());
   }
 
-  void show_gradients(Kind& kind) {
+  // A replay writes the gradients of its own recording; the parameters may have those of another.
+  void show_gradients(const Kind& kind) {
     for (size_t i = 0; i < kind.gradients.size(); ++i)
       replica_.trainable()[i].tensor.mutable_grad() = kind.gradients[i];
-    last_ = &kind;
   }
 
   std::unique_ptr<StepRecorder> recorder_;  // first: all else is made on its stream
@@ -101,7 +99,6 @@ class Recorded : public TrainedStrategy {
   at::Tensor step_;        // the number of the step to take, on the device
   int64_t next_step_ = 0;  // what it holds
   std::map<StepShape, Kind> kinds_;
-  const Kind* last_ = nullptr;  // whose gradients the parameters have
 };
 
 }  // namespace

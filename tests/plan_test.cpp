@@ -356,6 +356,19 @@ TEST(Plan, ParametersMultiplyAndDefaultsLeaveNoTrace) {
   EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))).front(), "dp/mnist-mlp/cpu:1/weak/b64/f32");
 }
 
+TEST(Plan, TheBaselineWithAParameterIsHeldAgainstTheBaseline) {
+  Catalogue all = catalogue();
+  all.strategies[1].params = {{"graph", "off", ""}};
+  Selection what;
+  what.strategies = {"gpu"};
+  what.workloads = {"mnist-mlp"};
+  what.params = {"gpu.graph=off,on"};
+  const Plan plan = make_plan(what, all, machine(2, 1));
+  ASSERT_EQ(plan.cases.size(), 2u);
+  EXPECT_TRUE(plan.cases[0].params.empty() && plan.cases[0].baseline) << plan.cases[0].id;
+  EXPECT_TRUE(!plan.cases[1].params.empty() && !plan.cases[1].baseline) << plan.cases[1].id;
+}
+
 TEST(Plan, UnknownParametersAreRefused) {
   Selection what = ddp_on_mlp();
   what.params = {"ddp.buckt_mb=1"};

@@ -10,6 +10,7 @@ namespace {
 
 struct Counts {
   int recordings = 0, replays = 0;
+  std::function<void()> forget_gradients = {};  // a replay on a GPU tells the parameters nothing
 };
 
 class Rerun : public StepGraph {
@@ -18,6 +19,7 @@ class Rerun : public StepGraph {
   void replay() override {
     ++counts_.replays;
     body_();
+    counts_.forget_gradients();
   }
 
  private:
@@ -51,7 +53,11 @@ class Pair {
       : plan_(plan),
         workload_(workload_registry().at(plan.workload).make({})),
         plain_(strategy_registry().at("cpu").make(setup())),
-        recorded_(make_recorded(setup(), std::make_unique<CpuRecorder>(counts))) {}
+        recorded_(make_recorded(setup(), std::make_unique<CpuRecorder>(counts))) {
+    counts.forget_gradients = [this] {
+      for (auto& [name, tensor] : recorded_->parameters()) tensor.mutable_grad().reset();
+    };
+  }
 
   // The same step by both: its rows, losses, gradients and all that it leaves behind, bit for bit.
   void step(int64_t step) {

@@ -123,7 +123,7 @@ class Planner {
     spec.backend = backend;
     const int here = what_.launched_world > 0 ? what_.launched_local_world : place.world;
     spec.oversubscribe = place.device == "cuda" && static_cast<size_t>(here) > machine_.gpus.size();
-    spec.baseline = &strategy == baseline_on(place.device);
+    spec.baseline = &strategy == baseline_on(place.device) && params.empty();  // another way of it is held against it
     if (place.device == "cuda" && machine_.gpus.empty())
       lacks_gpu(row);
     else if (strategy.parallelism == "ranks")
