@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cmath>
 
 #include "harness/front/text.h"
 #include "harness/front/worker_group.h"
@@ -31,7 +32,7 @@ Relay::Relay(const std::string& worker_program, const Placement& placement, doub
                                 {"DPBENCH_STORE", placement.master_addr + ":" + std::to_string(placement.master_port)},
                                 {"DPBENCH_NONCE", placement.nonce},
                                 {"DPBENCH_SERVES", serves ? "1" : "0"},
-                                {"DPBENCH_TIMEOUT_S", std::to_string(static_cast<int64_t>(timeout_s))},
+                                {"DPBENCH_TIMEOUT_S", std::to_string(std::max<int64_t>(1, std::llround(timeout_s)))},
                                 {"OMP_NUM_THREADS", "1"}},
                   .cpus = {},
                   .output = -1,
