@@ -52,15 +52,11 @@ const Collective collectives[] = {
      },
      [](int64_t all, int world, int) { return sum_of_given(all, 0, world); }},
     {"reduce_scatter", true, [](double n) { return (n - 1) / n; },
-     [](int64_t all, int world) {
-       return Buffers{at::empty(all), at::empty(all / world)};
-     },
+     [](int64_t all, int world) { return Buffers{at::empty(all), at::empty(all / world)}; },
      [](c10d::Backend& backend, Buffers& b) { finish(backend._reduce_scatter_base(b.output, b.input, {})); },
      [](int64_t all, int world, int rank) { return sum_of_given(all / world, rank * (all / world), world); }},
     {"allgather", true, [](double n) { return (n - 1) / n; },
-     [](int64_t all, int world) {
-       return Buffers{at::empty(all / world), at::empty(all)};
-     },
+     [](int64_t all, int world) { return Buffers{at::empty(all / world), at::empty(all)}; },
      [](c10d::Backend& backend, Buffers& b) { finish(backend._allgather_base(b.output, b.input, {})); },
      [](int64_t all, int world, int) {
        Tensors parts;
