@@ -12,12 +12,6 @@
 namespace dpbench {
 namespace {
 
-std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& parameter : parameters) tensors.push_back(parameter.tensor);
-  return tensors;
-}
-
 // Parameters and buffers once each: a tied tensor has one place.
 std::vector<at::Tensor> state_of(const Replica& replica) {
   std::vector<at::Tensor> unique;

@@ -1,7 +1,7 @@
 // "ddp": one process per rank, c10d::Reducer underneath: what DistributedDataParallel does around it, from C++.
 #include <ATen/ATen.h>
-#include <torch/csrc/distributed/c10d/comm.hpp>
 
+#include "strategies/broadcast.h"
 #include "strategies/ddp/options.h"
 #include "strategies/ddp/ranks.h"
 #include "strategies/ddp/reduction.h"
@@ -11,8 +11,6 @@
 
 namespace dpbench {
 namespace {
-
-constexpr size_t broadcast_bytes = 250 * 1024 * 1024;  // what torch's DDP packs into one broadcast
 
 class Ddp : public TrainedStrategy {
  public:
@@ -26,7 +24,7 @@ class Ddp : public TrainedStrategy {
     check(group_ != nullptr, "ddp needs a process group, in a world of 1 too");
     if (replica_.trainable().empty()) throw std::runtime_error("ddp: no parameter of this model requires a gradient");
     reduction_.emplace(group_, replica_.trainable(), options_);
-    c10d::broadcast_coalesced(group_, replica_.detached(), broadcast_bytes, /*rank=*/0);
+    broadcast_from(0, group_, replica_.detached());
     if (options_.sync_batch_norm) synchronise_batch_norm(*replica_.shared_model(), group_);
     train(replica_);
   }
@@ -123,7 +121,7 @@ class Ddp : public TrainedStrategy {
     const bool due = buffers_due_;
     buffers_due_ = last;
     if (!due || !options_.broadcast_buffers || options_.sync_batch_norm || buffers_.empty()) return;
-    c10d::broadcast_coalesced(group_, buffers_, broadcast_bytes, ddp::first_active(rows_));
+    broadcast_from(ddp::first_active(rows_), group_, buffers_);
   }
 
   ddp::Options options_;

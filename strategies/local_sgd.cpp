@@ -1,15 +1,13 @@
 // "local-sgd": each rank trains on its own rows; after every few steps the ranks' parameters are averaged.
 #include <ATen/ATen.h>
-#include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "strategies/broadcast.h"
 #include "strategies/flat.h"
 #include "strategies/trained.h"
 
 namespace dpbench {
 namespace {
-
-constexpr size_t local_sgd_broadcast_bytes = 250 * 1024 * 1024;
 
 int64_t interval_of(const Params& params) {
   const int64_t every = params.integer("average_every");
@@ -24,10 +22,10 @@ class LocalSgd : public TrainedStrategy {
         group_(setup.group),
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
         every_(interval_of(setup.params)),
-        tensors_(tensors_of(replica_)),
+        tensors_(replica_.trainable_tensors("local-sgd")),
         parameters_(tensors_) {
     c10d::verify_params_across_processes(group_, tensors_, std::nullopt);
-    c10d::broadcast_coalesced(group_, replica_.detached(), local_sgd_broadcast_bytes, /*rank=*/0);
+    broadcast_from(0, group_, replica_.detached());
     parameters_.adopt(tensors_);
     train(replica_);
   }
@@ -35,17 +33,7 @@ class LocalSgd : public TrainedStrategy {
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     if (micro.empty()) throw std::runtime_error("local-sgd: this rank has no rows in step " + std::to_string(step));
     replica_.clear_gradients();
-    StepResult result;
-    for (const Batch& batch : micro) {
-      phases.enter(Phase::data);
-      const Batch mine = replica_.to_device(batch);
-      phases.enter(Phase::forward);
-      const at::Tensor output = replica_.forward(step, mine);
-      const at::Tensor loss = loss_of(output, mine.target, micro.size());
-      phases.enter(Phase::backward);
-      loss.backward();
-      add_micro(result, output, loss);
-    }
+    const StepResult result = replica_.passes(workload_, step, micro, phases);
     apply_gradients(phases);
     apart_ = true;
     if ((step + 1) % every_ == 0) average(phases);
@@ -59,13 +47,6 @@ class LocalSgd : public TrainedStrategy {
   }
 
  private:
-  static std::vector<at::Tensor> tensors_of(const Replica& replica) {
-    std::vector<at::Tensor> tensors;
-    for (const Parameter& parameter : replica.trainable()) tensors.push_back(parameter.tensor);
-    if (tensors.empty()) throw std::runtime_error("local-sgd: no parameter of this model requires a gradient");
-    return tensors;
-  }
-
   void average(Phases& phases) {
     apart_ = false;
     if (group_->getSize() == 1) return;

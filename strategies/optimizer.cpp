@@ -6,6 +6,12 @@
 
 namespace dpbench {
 
+std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& parameter : parameters) tensors.push_back(parameter.tensor);
+  return tensors;
+}
+
 struct Optimizer::Lists {
   std::vector<at::Tensor> parameters, gradients, momenta, variances, steps;
 };

@@ -14,6 +14,8 @@ struct Parameter {
   at::Tensor tensor;
 };
 
+std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters);
+
 class Optimizer {
  public:
   Optimizer(const OptimizerSpec& spec, std::vector<Parameter> parameters);

@@ -92,12 +92,37 @@ at::Tensor Replica::forward(const at::Tensor& step, const Batch& batch) const {
   return run(batch, {step_seed_, 0, batch.ids, step});
 }
 
+at::Tensor micro_loss(const Workload& workload, const at::Tensor& output, const at::Tensor& target, size_t micros) {
+  const at::Tensor loss = workload.loss(output, target);
+  return micros > 1 ? loss / static_cast<double>(micros) : loss;
+}
+
+StepResult Replica::passes(const Workload& workload, int64_t step, std::span<const Batch> micro, Phases& phases) const {
+  StepResult result;
+  for (const Batch& batch : micro) {
+    phases.enter(Phase::data);
+    const Batch mine = to_device(batch);
+    phases.enter(Phase::forward);
+    const at::Tensor output = forward(step, mine);
+    const at::Tensor loss = micro_loss(workload, output, mine.target, micro.size());
+    phases.enter(Phase::backward);
+    loss.backward();
+    add_micro(result, output, loss);
+  }
+  return result;
+}
+
 at::Tensor Replica::evaluate(const Batch& batch) const {
   const at::NoGradGuard no_grad;
   model_->eval();
   at::Tensor output = run(to_device(batch), {step_seed_, 0, batch.ids});
   model_->train();
   return output;
+}
+
+std::vector<at::Tensor> Replica::trainable_tensors(const std::string& who) const {
+  if (trainable_.empty()) throw std::runtime_error(who + ": no parameter of this model requires a gradient");
+  return tensors_of(trainable_);
 }
 
 std::vector<at::Tensor> Replica::detached() const {

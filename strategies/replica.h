@@ -9,6 +9,9 @@
 
 namespace dpbench {
 
+// The loss of one of `micros` micro-batches.
+at::Tensor micro_loss(const Workload& workload, const at::Tensor& output, const at::Tensor& target, size_t micros);
+
 class Replica {
  public:
   Replica(const Workload& workload, at::Device device, at::ScalarType dtype, uint64_t init_seed, uint64_t step_seed);
@@ -18,10 +21,14 @@ class Replica {
   at::Tensor forward(int64_t step, const Batch& batch) const;
   // The same for a step that is recorded: its number is read from the device.
   at::Tensor forward(const at::Tensor& step, const Batch& batch) const;
+  // Both passes over every micro-batch; gradients add up.
+  StepResult passes(const Workload& workload, int64_t step, std::span<const Batch> micro, Phases& phases) const;
   at::Tensor evaluate(const Batch& batch) const;  // no gradient, running statistics
 
   const std::shared_ptr<Model>& shared_model() const { return model_; }
   const std::vector<Parameter>& trainable() const { return trainable_; }
+  // Throws where there is none; who: the strategy that wants them.
+  std::vector<at::Tensor> trainable_tensors(const std::string& who) const;
   std::vector<at::Tensor> detached() const;  // parameters and buffers, for a broadcast in place
   std::vector<at::Tensor> buffer_list() const;
   void clear_gradients() const;  // undefined again: the backward pass then writes instead of adding

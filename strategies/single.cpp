@@ -17,17 +17,7 @@ class Single : public TrainedStrategy {
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     replica_.clear_gradients();
-    StepResult result;
-    for (const Batch& batch : micro) {
-      phases.enter(Phase::data);
-      const Batch mine = replica_.to_device(batch);
-      phases.enter(Phase::forward);
-      const at::Tensor output = replica_.forward(step, mine);
-      const at::Tensor loss = loss_of(output, mine.target, micro.size());
-      phases.enter(Phase::backward);
-      loss.backward();
-      add_micro(result, output, loss);
-    }
+    const StepResult result = replica_.passes(workload_, step, micro, phases);
     apply_gradients(phases);
     return result;
   }

@@ -27,8 +27,7 @@ class TrainedStrategy : public Strategy {
 
   // The loss of one of `micros` micro-batches.
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, size_t micros) const {
-    const at::Tensor loss = workload_.loss(output, target);
-    return micros > 1 ? loss / static_cast<double>(micros) : loss;
+    return micro_loss(workload_, output, target, micros);
   }
 
   void apply_gradients(Phases& phases) {

@@ -3,16 +3,14 @@
 #include <algorithm>
 
 #include <ATen/ATen.h>
-#include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "strategies/broadcast.h"
 #include "strategies/flat.h"
 #include "strategies/trained.h"
 
 namespace dpbench {
 namespace {
-
-constexpr size_t zero1_broadcast_bytes = 250 * 1024 * 1024;
 
 class Zero1 : public Strategy {
  public:
@@ -21,12 +19,12 @@ class Zero1 : public Strategy {
         group_(setup.group),
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
         clip_norm_(setup.clip_norm),
-        tensors_(tensors_of(replica_)),
+        tensors_(replica_.trainable_tensors("zero1")),
         buffers_(replica_.buffer_list()),
         parameters_(tensors_, setup.group->getSize()),
         gradients_(tensors_, setup.group->getSize()) {
     c10d::verify_params_across_processes(group_, tensors_, std::nullopt);
-    c10d::broadcast_coalesced(group_, replica_.detached(), zero1_broadcast_bytes, /*rank=*/0);
+    broadcast_from(0, group_, replica_.detached());
     parameters_.adopt(tensors_);
     note_what_is_used();
     for (const at::Tensor& buffer : parameters_.buffers()) {
@@ -41,18 +39,8 @@ class Zero1 : public Strategy {
     if (micro.empty()) throw std::runtime_error("zero1: this rank has no rows in step " + std::to_string(step));
     clear_gradients();
     phases.enter(Phase::communication);
-    if (!buffers_.empty()) c10d::broadcast_coalesced(group_, buffers_, zero1_broadcast_bytes, /*rank=*/0);
-    StepResult result;
-    for (const Batch& batch : micro) {
-      phases.enter(Phase::data);
-      const Batch mine = replica_.to_device(batch);
-      phases.enter(Phase::forward);
-      const at::Tensor output = replica_.forward(step, mine);
-      const at::Tensor loss = workload_.loss(output, mine.target) / static_cast<double>(micro.size());
-      phases.enter(Phase::backward);
-      loss.backward();
-      add_micro(result, output, loss);
-    }
+    if (!buffers_.empty()) broadcast_from(0, group_, buffers_);
+    const StepResult result = replica_.passes(workload_, step, micro, phases);
     refuse_unused();
     const at::NoGradGuard no_grad;
     phases.enter(Phase::communication);
@@ -101,13 +89,6 @@ class Zero1 : public Strategy {
     size_t parameter, buffer;
     int64_t in_parameter, in_piece, count;
   };
-
-  static std::vector<at::Tensor> tensors_of(const Replica& replica) {
-    std::vector<at::Tensor> tensors;
-    for (const Parameter& parameter : replica.trainable()) tensors.push_back(parameter.tensor);
-    if (tensors.empty()) throw std::runtime_error("zero1: no parameter of this model requires a gradient");
-    return tensors;
-  }
 
   // Gradients live in one buffer from the start, so a missing one shows only here.
   void note_what_is_used() {

@@ -12,12 +12,6 @@
 namespace dpbench::ddp {
 namespace {
 
-std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters) {
-  std::vector<at::Tensor> tensors;
-  for (const Parameter& parameter : parameters) tensors.push_back(parameter.tensor);
-  return tensors;
-}
-
 // As the Reducer lays a gradient out in its bucket; GradBucket itself knows sizes alone.
 at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& piece) {
   if (!parameter.is_non_overlapping_and_dense()) return piece.view(parameter.sizes());
