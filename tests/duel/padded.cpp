@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 
 #include "strategies/strategy.h"
+#include "tests/around.h"
 
 namespace {
 
@@ -23,9 +24,9 @@ double percent() {
   return std::atof(file.c_str() + dash + 1);
 }
 
-class Padded : public Strategy {
+class Padded : public Around {
  public:
-  explicit Padded(const Setup& setup) : inner_(strategy_registry().at("cpu").make(setup)), share_(percent() / 100) {}
+  explicit Padded(const Setup& setup) : Around(strategy_registry().at("cpu").make(setup)), share_(percent() / 100) {}
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     const auto start = Clock::now();
@@ -36,14 +37,8 @@ class Padded : public Strategy {
     }
     return result;
   }
-  at::Tensor forward(const Batch& mine) override { return inner_->forward(mine); }
-  NamedTensors parameters() override { return inner_->parameters(); }
-  NamedTensors gradients() override { return inner_->gradients(); }
-  NamedTensors buffers() override { return inner_->buffers(); }
-  NamedTensors state() override { return inner_->state(); }
 
  private:
-  std::unique_ptr<Strategy> inner_;
   double share_;
 };
 

@@ -12,6 +12,7 @@
 
 #include "harness/conform/altered_workload.h"
 #include "strategies/strategy.h"
+#include "tests/around.h"
 
 namespace dpbench {
 namespace {
@@ -58,7 +59,7 @@ void alter(Model& model, const std::string& fault) {
   if (fault == "other-dtype") replace(parameters.front().detach().to(at::kDouble));
 }
 
-class Faulty : public Strategy {
+class Faulty : public Around {
  public:
   Faulty(const Setup& setup, const StrategyInfo& real)
       : setup_(setup),
@@ -72,6 +73,8 @@ class Faulty : public Strategy {
                         .accumulate = setup.accumulate, .clip_norm = setup.clip_norm});
   }
 
+  ~Faulty() override { inner_.reset(); }  // before the workload that it reads
+
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     const bool now = mine_ && step == step_;
     if (now) strike();
@@ -81,11 +84,6 @@ class Faulty : public Strategy {
     if (now && fault_ == "nan") poison();
     return last_;
   }
-  at::Tensor forward(const Batch& mine) override { return inner_->forward(mine); }
-  NamedTensors parameters() override { return inner_->parameters(); }
-  NamedTensors gradients() override { return inner_->gradients(); }
-  NamedTensors buffers() override { return inner_->buffers(); }
-  NamedTensors state() override { return inner_->state(); }
 
  private:
   void strike() const {
@@ -102,7 +100,6 @@ class Faulty : public Strategy {
   bool mine_;
   AlteredWorkload workload_;
   StepResult last_;
-  std::unique_ptr<Strategy> inner_;
 };
 
 StrategyInfo faulty(const std::string& name) {

@@ -5,16 +5,17 @@
 #include <ATen/ATen.h>
 
 #include "strategies/strategy.h"
+#include "tests/around.h"
 
 namespace {
 
 using namespace dpbench;
 using Clock = std::chrono::steady_clock;
 
-class Spun : public Strategy {
+class Spun : public Around {
  public:
   explicit Spun(const Setup& setup)
-      : inner_(strategy_registry().at("cpu").make(setup)), spin_(setup.params.integer("spin_us")) {}
+      : Around(strategy_registry().at("cpu").make(setup)), spin_(setup.params.integer("spin_us")) {}
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     const StepResult result = inner_->step(step, micro, phases);
@@ -23,14 +24,8 @@ class Spun : public Strategy {
     }
     return result;
   }
-  at::Tensor forward(const Batch& mine) override { return inner_->forward(mine); }
-  NamedTensors parameters() override { return inner_->parameters(); }
-  NamedTensors gradients() override { return inner_->gradients(); }
-  NamedTensors buffers() override { return inner_->buffers(); }
-  NamedTensors state() override { return inner_->state(); }
 
  private:
-  std::unique_ptr<Strategy> inner_;
   std::chrono::microseconds spin_;
 };
 

@@ -1,0 +1,24 @@
+// A strategy around another one, for plug-ins that change one thing of it.
+#pragma once
+
+#include <memory>
+
+#include "strategies/strategy.h"
+
+namespace dpbench {
+
+class Around : public Strategy {
+ public:
+  at::Tensor forward(const Batch& mine) override { return inner_->forward(mine); }
+  NamedTensors parameters() override { return inner_->parameters(); }
+  NamedTensors gradients() override { return inner_->gradients(); }
+  NamedTensors buffers() override { return inner_->buffers(); }
+  NamedTensors state() override { return inner_->state(); }
+
+ protected:
+  explicit Around(std::unique_ptr<Strategy> inner = nullptr) : inner_(std::move(inner)) {}
+
+  std::unique_ptr<Strategy> inner_;
+};
+
+}  // namespace dpbench
