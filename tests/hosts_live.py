@@ -11,6 +11,8 @@ import tempfile
 import time
 import unittest
 
+import leftovers
+
 DPBENCH = os.path.abspath(sys.argv[1])
 SLACK = 60
 NAMES = (f"dpbench-a{os.getpid()}", f"dpbench-b{os.getpid()}")
@@ -21,32 +23,6 @@ ON_THE_WIRE = 1514 / 1448  # a full Ethernet frame for its payload of TCP
 
 def ip(*words):
     subprocess.run(["ip", *words], check=True, capture_output=True)
-
-
-def listeners(pids):
-    """Addresses on which these processes listen, as /proc writes them."""
-    found = set()
-    for pid in pids:
-        sockets = set()
-        for link in glob.glob(f"/proc/{pid}/fd/*"):
-            try:
-                target = os.readlink(link)
-            except OSError:
-                continue
-            if target.startswith("socket:["):
-                sockets.add(target[8:-1])
-        for table in ("tcp", "tcp6"):
-            try:
-                with open(f"/proc/{pid}/net/{table}", encoding="ascii") as file:
-                    rows = [line.split() for line in list(file)[1:]]
-            except OSError:
-                continue
-            found |= {row[1].split(":")[0] for row in rows if row[3] == "0A" and row[9] in sockets}
-    return found
-
-
-def as_proc(address):
-    return "".join(f"{int(part):02X}" for part in reversed(address.split(".")))
 
 
 class Hosts(unittest.TestCase):
@@ -100,15 +76,7 @@ class Hosts(unittest.TestCase):
         return 0
 
     def processes(self):
-        found = []
-        for path in glob.glob("/proc/[0-9]*/environ"):
-            try:
-                with open(path, "rb") as file:
-                    if f"HOSTS_LIVE={self.out}".encode() in file.read().split(b"\0"):
-                        found.append(path.split("/")[2])
-            except OSError:
-                pass
-        return found
+        return leftovers.processes_of(f"HOSTS_LIVE={self.out}")
 
     def test_one_and_two_ranks_each_over_gloo_and_over_shm_within(self):
         for each in (1, 2):
@@ -155,7 +123,7 @@ class Hosts(unittest.TestCase):
                 with open(saved, encoding="utf-8") as file:
                     self.assertRegex(json.load(file)["cases"][0]["reason"], r"rank [01]")
                 self.assertRegex(ends[1][1], "rank 1 on .*(rank 0|relay|onnection)")
-                self.assertEqual(self.processes(), [])
+                self.assertEqual(self.processes(), {})
                 os.rename(self.out + "/results", self.out + "/" + backend)
                 ip("-n", NAMES[0], "link", "set", "va", "up")
 
@@ -164,13 +132,13 @@ class Hosts(unittest.TestCase):
         time.sleep(6)
         seen = set()
         for _ in range(20):
-            seen |= listeners(self.processes())
+            seen |= {address for address, _ in leftovers.listeners_of(self.processes())}
             time.sleep(0.1)
         for one in started:
             one.terminate()
         self.finish(started)
         self.assertTrue(seen)
-        self.assertLessEqual(seen, {as_proc(address) for address in ADDRESSES} | {as_proc("127.0.0.1")})
+        self.assertLessEqual(seen, {*ADDRESSES, "127.0.0.1"})
 
     def test_a_named_interface_is_respected_and_reported(self):
         codes, ends = self.finish(self.start([*CASE, "--workload", "random-linear", "--backend", "gloo"], 1, GLOO_SOCKET_IFNAME="nowhere"))

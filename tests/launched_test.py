@@ -13,6 +13,8 @@ import tempfile
 import time
 import unittest
 
+import leftovers
+
 DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
 TIMEOUT = 5
 SILENT = 10  # a front that says nothing for so long is given up
@@ -25,18 +27,6 @@ def free_port():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
-
-
-def listening(port):
-    """Local addresses, as /proc writes them, of sockets that listen at this port."""
-    found = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with open(table, encoding="ascii") as file:
-            for line in list(file)[1:]:
-                address, state = line.split()[1], line.split()[3]
-                if state == "0A" and int(address.rsplit(":", 1)[1], 16) == port:
-                    found.add(address.rsplit(":", 1)[0])
-    return found
 
 
 class Launched(unittest.TestCase):
@@ -70,21 +60,8 @@ class Launched(unittest.TestCase):
             return json.load(file)
 
     def nothing_left(self):
-        until = time.monotonic() + SLACK
-        mark = f"LAUNCHED_TEST={self.out}".encode()
-        while time.monotonic() < until:
-            alive = []
-            for path in glob.glob("/proc/[0-9]*/environ"):
-                try:
-                    with open(path, "rb") as file:
-                        if mark in file.read().split(b"\0"):
-                            alive.append(path)
-                except OSError:
-                    pass
-            if not alive:
-                return
-            time.sleep(0.1)
-        self.fail(f"still there: {alive}")
+        mark = f"LAUNCHED_TEST={self.out}"
+        self.assertTrue(leftovers.wait_until(lambda: not leftovers.processes_of(mark), SLACK), leftovers.processes_of(mark))
 
     def failed(self, flags, words, codes=(3, 3), **how):
         got, ends = self.launch(flags, **how)
@@ -197,7 +174,8 @@ class Launched(unittest.TestCase):
 
     def test_the_store_listens_at_the_masters_address_alone(self):
         started = self.long_run()
-        self.assertEqual(listening(self.port), {"0100007F"})
+        listeners = leftovers.listeners_of(leftovers.processes_of(f"LAUNCHED_TEST={self.out}"))
+        self.assertEqual({address for address, port in listeners if port == self.port}, {"127.0.0.1"})
         for one in started:
             one.send_signal(signal.SIGTERM)
         codes, ends = self.finish(started)

@@ -15,6 +15,8 @@ import tempfile
 import time
 import unittest
 
+import leftovers
+
 DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
 SLACK = 60
 CASE = ["--strategy", "ddp", "--workload", "random-linear", "--quick", "--check", "off", "--backend", "shm"]
@@ -23,23 +25,8 @@ LONG = [*[flag for flag in CASE if flag != "--quick"], "--launches", "200", "--n
 
 
 def wait_for(condition, seconds, what):
-    until = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > until:
-            raise AssertionError(what)
-        time.sleep(0.05)
-
-
-def processes_of(mark):
-    found = []
-    for path in glob.glob("/proc/[0-9]*/environ"):
-        try:
-            with open(path, "rb") as file:
-                if mark.encode() in file.read().split(b"\0"):
-                    found.append(int(path.split("/")[2]))
-        except OSError:
-            pass
-    return found
+    if not leftovers.wait_until(condition, seconds):
+        raise AssertionError(what)
 
 
 class Slurm:
@@ -122,7 +109,7 @@ class Launcher(unittest.TestCase):
         if one.poll() is None:
             one.kill()
             one.communicate()
-        for pid in processes_of(self.mark):
+        for pid in leftovers.processes_of(self.mark):
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -139,7 +126,7 @@ class Launcher(unittest.TestCase):
             return json.load(file)
 
     def nothing_left(self):
-        wait_for(lambda: not processes_of(self.mark), SLACK, f"left behind: {processes_of(self.mark)}")
+        wait_for(lambda: not leftovers.processes_of(self.mark), SLACK, f"left behind: {leftovers.processes_of(self.mark)}")
 
     def test_one_two_and_three_ranks(self):
         for ranks in (1, 2, 3):

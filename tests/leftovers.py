@@ -87,15 +87,16 @@ def listeners_of(pids):
                 inodes.add(os.readlink(path))
             except OSError:
                 pass
-    found = []
-    for table in ("tcp", "tcp6", "udp", "udp6"):
-        for line in read(f"/proc/net/{table}").decode().splitlines()[1:]:
+    found = set()
+    tables = [f"/proc/{pid}/net/{table}" for pid in pids for table in ("tcp", "tcp6", "udp", "udp6")]  # of each one's own network
+    for table in tables:
+        for line in read(table).decode().splitlines()[1:]:
             fields = line.split()
-            waiting = fields[3] == "0A" or table.startswith("udp")
+            waiting = fields[3] == "0A" or "/udp" in table
             if waiting and f"socket:[{fields[9]}]" in inodes:
                 address, port = fields[1].split(":")
-                found.append((address_of(address), int(port, 16)))
-    return found
+                found.add((address_of(address), int(port, 16)))
+    return sorted(found)
 
 
 def address_of(word):
