@@ -1,4 +1,5 @@
 # How our own code is compiled: warnings are errors, ccache and a fast linker are used when they are there.
+include(CheckCXXCompilerFlag)
 add_library(dpbench_options INTERFACE)
 # Warnings differ between compilers, and clang is there for its fuzzer alone: errors with g++ only.
 target_compile_options(dpbench_options INTERFACE -Wall -Wextra -Wpedantic
@@ -9,6 +10,13 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_GRE
   target_compile_options(dpbench_options INTERFACE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict
     -Wno-maybe-uninitialized -Wno-free-nonheap-object -Wno-dangling-reference -Wno-dangling-pointer)
 endif()
+# g++ 14 turns these on from -O2 on, and refuses a precompiled header where the optimiser's level differs: on for all.
+foreach(option unroll-only-small-loops vzeroupper)
+  check_cxx_compiler_flag(-m${option} DPBENCH_HAS_M_${option})
+  if(DPBENCH_HAS_M_${option} AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+    target_compile_options(dpbench_options INTERFACE -m${option})
+  endif()
+endforeach()
 target_include_directories(dpbench_options INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
 if(DPBENCH_SANITIZE)
   target_compile_options(dpbench_options INTERFACE -fsanitize=${DPBENCH_SANITIZE} -fno-sanitize-recover=all)
