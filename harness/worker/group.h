@@ -19,6 +19,7 @@ class Group {
 
   int rank() const { return variables_.rank; }
   int world() const { return variables_.world; }
+  int local_world() const { return variables_.local_world; }
   // Where the replicas of a case live: `count` of them for one process, else the one of this rank.
   std::vector<at::Device> devices(int count, bool oversubscribe) const;
 

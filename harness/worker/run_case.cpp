@@ -1,5 +1,7 @@
 #include "harness/worker/run_case.h"
 
+#include <unistd.h>
+
 #include <map>
 
 #include <ATen/ATen.h>
@@ -12,6 +14,15 @@
 #include "harness/worker/timing.h"
 
 namespace dpbench {
+namespace {
+
+// Where replicas share cores, each would find alone what they only have together.
+bool has_a_core_for_each_replica(const CaseSpec& spec, const Group& group) {
+  const int replicas_here = spec.processes == 1 ? spec.world : group.local_world();
+  return spec.device != "cpu" || replicas_here <= sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+}  // namespace
 
 at::ScalarType dtype_of(const std::string& name) {
   static const std::map<std::string, at::ScalarType> types = {
@@ -55,7 +66,8 @@ RankRecord run_case(const CaseSpec& spec, const Sampling& sampling, const Group&
   group.barrier();
   strategy.reset();
   profile_case(spec, setup, source, sampling, group, pulse, record);
-  if (sampling.measure_peak) record.peak = measured_peak(setup.dtype, setup.devices.at(0));
+  if (sampling.measure_peak && has_a_core_for_each_replica(spec, group))
+    record.peak = measured_peak(setup.dtype, setup.devices.at(0));
   group.barrier();  // nobody tears down what another still uses
   return record;
 }

@@ -1,6 +1,5 @@
 #include "strategies/comm/shm/group.h"
 
-#include <poll.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,7 +16,8 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr auto kSpin = microseconds(100);      // covers the usual skew of ranks, and costs less than two switches
-constexpr auto kLookAround = milliseconds(5);  // how soon a death is noticed
+// How soon a death is noticed: at once in a small group; in a large one many look, and each of them rarely.
+milliseconds look_around(int world) { return milliseconds(5 * ((world + 7) / 8)); }
 
 void relax() {
 #ifdef __x86_64__
@@ -85,7 +85,7 @@ void Group::sleep_until_change(int rank) {
   Seat& peer = seat(rank);
   peer.sleepers.fetch_add(1);
   const uint32_t seen = peer.phase.load();
-  if (!arrived(rank) && segment().state.load() == Segment::sound) futex_wait(peer.phase, seen, kLookAround);
+  if (!arrived(rank) && segment().state.load() == Segment::sound) futex_wait(peer.phase, seen, look_around(world()));
   peer.sleepers.fetch_sub(1);
 }
 
@@ -94,9 +94,10 @@ void Group::look_for_trouble(int missing, Clock::time_point deadline) {
   const std::string meanwhile = " while " + named(rank_) + " waited in " + called(rank_);
   if (seat(rank_).left.load())
     fail(named(rank_) + " gave up " + called(rank_) + ": its backend was aborted or destroyed");
+  watch_peers();
   for (int r = 0; r < world(); ++r) {
     if (r == rank_) continue;
-    const bool left = seat(r).left.load(), died = !left && has_died(r);
+    const bool left = seat(r).left.load(), died = !left && died_[r];
     if (arrived(r)) {
       compare(r);  // also if it came just before it went
     } else if (left || died) {
@@ -108,14 +109,18 @@ void Group::look_for_trouble(int missing, Clock::time_point deadline) {
        last_seen(missing));
 }
 
-// A pidfd becomes readable when its process has ended, also while nobody has reaped it.
-bool Group::has_died(int rank) {
-  const pid_t process = pid(rank);
-  if (home_ == Home::threads || process == 0) return false;
-  if (!watched_[rank]) watched_[rank] = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
-  if (!watched_[rank]) return errno == ESRCH;
-  pollfd ended{watched_[rank].get(), POLLIN, 0};
-  return poll(&ended, 1, 0) > 0;
+// A pidfd becomes readable when its process has ended, also while nobody has reaped it. All are asked by one call.
+void Group::watch_peers() {
+  if (home_ == Home::threads) return;
+  for (int r = 0; r < world(); ++r) {
+    if (r == rank_ || watched_[r].fd >= 0 || pid(r) == 0) continue;
+    endings_[r] = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid(r), 0)));
+    if (!endings_[r] && errno == ESRCH) died_[r] = true;
+    watched_[r] = {.fd = endings_[r].get(), .events = POLLIN, .revents = 0};
+  }
+  poll(watched_.data(), watched_.size(), 0);
+  for (int r = 0; r < world(); ++r)
+    if (watched_[r].revents != 0) died_[r] = true;
 }
 
 void Group::compare(int rank) {

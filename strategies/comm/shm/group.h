@@ -1,6 +1,8 @@
 // The ranks of one host around one segment: who is there, who has arrived, who has died. Knows nothing of collectives.
 #pragma once
 
+#include <poll.h>
+
 #include <chrono>
 #include <memory>
 #include <string>
@@ -55,7 +57,7 @@ class Group {
   bool all_arrived() const;
   void sleep_until_change(int rank);
   void look_for_trouble(int missing, Clock::time_point deadline);
-  bool has_died(int rank);
+  void watch_peers();
   void compare(int rank);
   std::string called(int rank) const;
   std::string last_seen(int rank) const;
@@ -68,7 +70,9 @@ class Group {
   std::shared_ptr<Mapping> mapping_;
   char* base_ = nullptr;
   Descriptor memory_;                // of the rank that made it, until all have joined
-  std::vector<Descriptor> watched_;  // a pidfd per peer process
+  std::vector<Descriptor> endings_;  // a pidfd per peer process,
+  std::vector<pollfd> watched_;      // and all of them together
+  std::vector<bool> died_;
   bool crowded_;                     // more ranks than cores: spinning would keep a peer from running
   uint32_t phase_ = 0;
   uint64_t sequence_ = 0, agreed_ = 0;  // the call this rank is in, and the last one that all agreed on

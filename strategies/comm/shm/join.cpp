@@ -84,7 +84,9 @@ Group::Group(const BackendSetup& setup, Home home, size_t slot_bytes)
     : rank_(setup.local_rank),
       home_(home),
       layout_{setup.local_world, slot_bytes},
-      watched_(setup.local_world),
+      endings_(setup.local_world),
+      watched_(setup.local_world, pollfd{-1, 0, 0}),
+      died_(setup.local_world),
       crowded_(setup.local_world > static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))) {
   check(rank_ >= 0 && rank_ < world(), "rank " + std::to_string(rank_) + " is none of " + std::to_string(world()));
   open_segment(setup);
