@@ -1,4 +1,4 @@
-// argv -> Options. All words of the command line, their defaults and their help stand here.
+// argv -> Options. The flags themselves, their defaults and their help stand in *_flags.cpp.
 #pragma once
 
 #include <string>
