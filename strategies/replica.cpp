@@ -68,6 +68,7 @@ Batch Replica::to_device(const Batch& batch) const {
   const auto move = [&](const at::Tensor& tensor) {
     if (!tensor.defined()) return tensor;
     const auto type = tensor.is_floating_point() ? storage_ : tensor.scalar_type();
+    if (tensor.scalar_type() == type && tensor.device() == device_) return tensor;
     // From pageable memory a copy of more than the driver's own buffer would wait for the GPU.
     if (device_.is_cuda() && tensor.is_cpu() && tensor.nbytes() > driver_buffer_bytes)
       return tensor.to(type).pin_memory().to(device_, /*non_blocking=*/true);

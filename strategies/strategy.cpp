@@ -5,9 +5,10 @@
 namespace dpbench {
 
 void add_micro(StepResult& result, const at::Tensor& output, const at::Tensor& loss) {
+  // tensor_data() is detach() without its way through the dispatcher, which a step of 35 us would notice.
   const bool first = !result.output.defined();
-  result.output = first ? output.detach() : at::cat({result.output, output.detach()});
-  result.loss = first ? loss.detach() : result.loss + loss.detach();
+  result.output = first ? output.tensor_data() : at::cat({result.output, output.tensor_data()});
+  result.loss = first ? loss.tensor_data() : result.loss + loss.tensor_data();
 }
 
 namespace {

@@ -12,7 +12,8 @@ inline at::Tensor widened(const at::Tensor& output) {
 
 inline at::Tensor mean_squared_error(const at::Tensor& output, const at::Tensor& target) {
   const auto wide = widened(output);
-  return at::mse_loss(wide, target.to(wide.scalar_type()));
+  const bool alike = target.scalar_type() == wide.scalar_type();
+  return at::mse_loss(wide, alike ? target : target.to(wide.scalar_type()));
 }
 
 inline at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& labels) {

@@ -93,7 +93,7 @@ class Silent : public benchmark::BenchmarkReporter {
 
 // Rank 0 alone writes files.
 void initialize(const CommandLine& line, int rank) {
-  std::vector<std::string> words{"dpbench-micro"};
+  static std::vector<std::string> words{"dpbench-micro"};  // the library keeps a pointer to its name
   for (const std::string& word : line.passed_on)
     if (rank == 0 || !word.starts_with("--benchmark_out")) words.push_back(word);
   std::vector<char*> pointers;
@@ -125,6 +125,7 @@ int run_rank(const CommandLine& line, int rank, int ranks, const std::string& fi
     };
     if (asked_for("shm") && asked_for("gloo")) add_arms(team, line.asked.worlds.front());
     add_parts(team);
+    add_by_hand(team);
     describe(line.asked);
     Silent silent;
     size_t ran = 0;

@@ -42,5 +42,6 @@ class Team {
 void add_collectives(Team& team, const MicroAsked& asked);
 void add_arms(Team& team, int world);  // backends and copying in turn
 void add_parts(Team& team);            // by rank 0 alone
+void add_by_hand(const Team& team);    // likewise
 
 }  // namespace dpbench::micro
