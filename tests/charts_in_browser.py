@@ -187,6 +187,14 @@ class Charts(unittest.TestCase):
             page.click("h1")
             self.assertTrue(page.run("document.querySelector('#tip').hidden"))
 
+    def test_training_is_drawn_from_its_first_step_and_over_its_time(self):
+        with self.open("training") as page:
+            shown = page.run("[...document.querySelectorAll('figure')].map((each) => each.outerHTML).join()")
+        for said in ("dp × 2: loss 2.5 at first, 0.2823 after 1,000 steps", "ddp × 2: loss 2.5 at first, 0.2823 after 1,000 steps",
+                     "accuracy 0.7 at first, 0.9 after 12 s", "dp × 2: 0.88 not reached.", "ddp × 2: 0.88 reached after 12 s.",
+                     "n = 1 training a line, so no error bars", "commit a1b2c3d", "ddp (projection), world 64"):
+            self.assertTrue(said in shown, said)
+
     def test_a_case_named_script_is_shown_and_not_run(self):
         with self.open("hostile") as page:
             self.assertTrue(page.run("document.title").startswith("dpbench"))
@@ -239,6 +247,8 @@ class Charts(unittest.TestCase):
                 said = " ".join(" ".join(xml.parse(path).getroot().itertext()).split())
                 for word in (r"\bn = \d", r"\bcommits? \w{7}\b", "2 cores of AMD EPYC|2xEPYC"):
                     self.assertRegex(said, word, path.name)
+                if path.name.startswith(("throughput", "efficiency", "strategies", "memory", "history")):
+                    self.assertIn("LineCollection", path.read_text(encoding="utf-8"), f"{path.name}: no error bars")
             else:
                 width, height = struct.unpack(">II", path.read_bytes()[16:24])
                 self.assertEqual(width, 860)

@@ -53,6 +53,11 @@ class ReportCommand(unittest.TestCase):
                          ["--html", f"{self.folder}/x.html", "--charts", f"{self.folder}/a/b", self.run_file, again])
         self.assertTrue(os.path.isdir(os.path.join(self.folder, "a/b")))
 
+    def test_every_report_that_the_page_is_tested_with_is_one(self):
+        for made in (sample_runs.usual(), sample_runs.troubled(), sample_runs.hostile(), sample_runs.many(3), sample_runs.settings(),
+                     *sample_runs.history(), sample_runs.conformance(), sample_runs.trained(), sample_runs.report([], status="interrupted")):
+            self.handed("--html", "x.html", self.put("made.json", made))
+
     def test_hands_measured_collectives_on(self):
         file = self.put("micro.json", sample_runs.collectives())
         self.assertEqual(self.handed("--html", "x.html", "--collectives", "micro.json")[2:], ["--collectives", file, self.run_file])

@@ -5,14 +5,12 @@
 #include <filesystem>
 #include <limits>
 #include <set>
-#include <thread>
 
 #include "harness/worker/checkpoint.h"
 #include "harness/worker/shapes.h"
-#include "harness/worker/train.h"
 #include "harness/worker/train_lines.h"
 #include "harness/worker/train_source.h"
-#include "tests/idx_files.h"
+#include "workloads/error.h"
 
 namespace dpbench {
 namespace {
@@ -181,81 +179,6 @@ TEST(Checkpoint, GivesBackAllThatWasKept) {
   EXPECT_THROW(load_checkpoint(path, identity, 2), UsageError) << "step 2 of an epoch of 2";
   EXPECT_THROW(load_checkpoint(path, identity, 5), UsageError) << "the curve is too short for epochs of 5";
   std::filesystem::remove(path);
-}
-
-// ddp whose rank 1 leaves the others by a little in every step.
-class Drifting : public Strategy {
- public:
-  explicit Drifting(const Setup& setup)
-      : ddp_(strategy_registry().at("ddp").make(setup)), strays_(setup.group->getRank() == 1) {}
-  StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
-    StepResult result = ddp_->step(step, micro, phases);
-    if (strays_) ddp_->parameters()[0].second.detach().add_(1e-6);
-    return result;
-  }
-  at::Tensor forward(const Batch& mine) override { return ddp_->forward(mine); }
-  NamedTensors parameters() override { return ddp_->parameters(); }
-  NamedTensors gradients() override { return ddp_->gradients(); }
-  NamedTensors buffers() override { return ddp_->buffers(); }
-  NamedTensors state() override { return ddp_->state(); }
-
- private:
-  std::unique_ptr<Strategy> ddp_;
-  bool strays_;
-};
-
-const RegisterStrategy drifting{{.name = "drifting",
-                                 .summary = "ddp gone astray",
-                                 .params = strategy_registry().at("ddp").params,
-                                 .make = make<Drifting>}};
-
-// A training run whose ranks are threads of this process; the lines that rank 0 said go to `said`.
-TrainResult train_in_threads(CaseSpec spec, const TrainOptions& options, std::vector<std::string>& said) {
-  spec.id = "case";
-  spec.backend = "threads";
-  const Folder folder;
-  TrainResult of_rank0;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < spec.processes; ++rank)
-    threads.emplace_back([&, rank] {
-      Variables variables;
-      variables.rank = variables.local_rank = rank;
-      variables.world = variables.local_world = spec.processes;
-      variables.run_dir = folder.text();
-      variables.group = "group";
-      variables.backend = spec.backend;
-      variables.device = "cpu";
-      const Group group(variables);
-      Pulse pulse("", rank);
-      const auto say = [&](const Json& event) {
-        EXPECT_EQ(rank, 0) << event;
-        if (event.at("event") == "line") said.push_back(event.at("text"));
-      };
-      TrainResult result = train_case(spec, options, group, pulse, "", say);
-      if (rank == 0) of_rank0 = std::move(result);
-    });
-  for (auto& thread : threads) thread.join();
-  return of_rank0;
-}
-
-TEST(Train, StopsWhenARankIsNoLongerLikeTheOthers) {
-  std::vector<std::string> said;
-  CaseSpec spec = on_ranks(2, 30, "strong");
-  spec.strategy = "ddp";
-  TrainOptions options;
-  options.epochs = 3;
-  const TrainResult good = train_in_threads(spec, options, said);
-  EXPECT_TRUE(good.checks.empty());
-  EXPECT_EQ(good.training.steps, 12);
-  EXPECT_EQ(said.size(), 4u) << "a greeting and three epochs";
-  spec.strategy = "drifting";
-  const TrainResult astray = train_in_threads(spec, options, said);
-  ASSERT_EQ(astray.checks.size(), 1u);
-  EXPECT_EQ(astray.checks[0].name, "equal-ranks");
-  EXPECT_EQ(astray.checks[0].status, "failed");
-  EXPECT_EQ(astray.checks[0].detail,
-            "after epoch 0 rank 1 has other parameters or another optimizer state than rank 0");
-  EXPECT_EQ(astray.training.steps, 4) << "no further epoch";
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "harness/front/training_flags.h"
 
+#include <filesystem>
+
 #include "harness/front/text.h"
 #include "harness/front/validators.h"
 #include "workloads/error.h"
@@ -58,7 +60,8 @@ void settle_training(Options& o) {
         "--cpus 2");
   if (!o.training.checkpoint.empty() && o.training.checkpoint_every == 0)
     throw UsageError("--checkpoint '" + one_line(o.training.checkpoint, 100) + "' needs --checkpoint-every STEPS");
-  if (!o.training.save.empty() && o.training.save == o.training.checkpoint)
+  if (!o.training.save.empty() && std::filesystem::weakly_canonical(o.training.save) ==
+                                      std::filesystem::weakly_canonical(o.training.checkpoint))
     throw UsageError("--save and --checkpoint name the same file '" + one_line(o.training.save, 100) + "'");
 }
 

@@ -1,18 +1,33 @@
-"""Loss and accuracy while training, from the cases that hold a training (dpbench train)."""
+"""Loss over the steps and accuracy over the time of training, from the cases that hold a training (dpbench train)."""
 import words
 from canvas import Chart
-from data import groups
+from data import count, groups
+from matplotlib.ticker import MaxNLocator
 
-KINDS = (("loss_curve", "loss", "mean loss of a step"), ("accuracy", "accuracy", "accuracy on the test rows"))
 MOST_POINTS, MOST_LINES = 300, 8
+
+
+def losses(training):
+    """Of every step, those before the run was gone on with too."""
+    return list(enumerate(training["loss_curve"], 1))
+
+
+def accuracies(training):
+    """Over the seconds spent in steps. A run that was not evaluated from its start has none for its first epochs."""
+    done, found = len(training["epoch_losses"]), training["accuracy"]
+    return [(training["seconds"] * (done - len(found) + number) / done, value) for number, value in enumerate(found, 1)]
+
+
+KINDS = ((losses, "loss", "mean loss of a step", "step"),
+         (accuracies, "accuracy", "accuracy on the test rows", "seconds of training"))
 
 
 def training(cases, looks):
     for group in groups([case for case in cases if isinstance(case.raw.get("training"), dict)]):
-        for key, title, ylabel in KINDS:
-            able = [case for case in group if len(case.raw["training"].get(key) or []) > 1]
+        for points_of, title, ylabel, xlabel in KINDS:
+            able = [(case, points) for case in group if len(points := points_of(case.raw["training"])) > 1]
             for start in range(0, len(able), MOST_LINES):
-                yield chart_of(able[start:start + MOST_LINES], key, title, ylabel, looks)
+                yield chart_of(able[start:start + MOST_LINES], title, ylabel, xlabel, looks)
 
 
 def thinned(points):
@@ -21,26 +36,36 @@ def thinned(points):
     return points[:-1:stride] + points[-1:]
 
 
-def chart_of(shown, key, title, ylabel, looks):
-    first = shown[0]
+def reached(name, training):
+    """When the accuracy that was asked for was there."""
+    wanted, seconds = training["target_accuracy"], training["time_to_accuracy_s"]
+    if wanted is None:
+        return ""
+    return f" {name}: {words.significant(wanted)} " + (f"reached after {words.duration(seconds * 1e9)}." if seconds is not None else "not reached.")
+
+
+def chart_of(shown, title, ylabel, xlabel, looks):
+    first = shown[0][0]
     chart = Chart(f"{title}-{first.workload}-{first.device}-{first.scaling}", f"Training, {title}", first.workload, first.setting)
     axes = chart.axes()
-    for place, case in enumerate(shown):
-        training = case.raw["training"]
-        begin = 1 + (training.get("resumed_at") or 0 if key == "loss_curve" else 0)
-        values = [(index, value) for index, value in enumerate(training[key], begin) if value is not None]
+    ends = ""
+    for place, (case, points) in enumerate(shown):
         name = f"{case.series} × {case.world}"
         look = looks.line(name, case.is_baseline)
-        points = thinned(values)
-        (line,) = axes.plot(*zip(*points), color=look["color"], linestyle=look["linestyle"], label=name,
+        points = [(x, value) for x, value in points if value is not None]
+        drawn = thinned(points)
+        (line,) = axes.plot(*zip(*drawn), color=look["color"], linestyle=look["linestyle"], label=name,
                             linewidth=max(1.0, 3.2 - 0.8 * place),  # curves that agree lie on each other, all seen
-                            marker=look["marker"] if len(points) < 30 else None)
-        chart.mark(line, f"{name}: {title} {words.significant(values[0][1], 4)} at first, {words.significant(values[-1][1], 4)} after "
-                         f"{values[-1][0]:,} {'steps' if key == 'loss_curve' else 'epochs'}")
-    axes.set_xlabel("step" if key == "loss_curve" else "epoch")
+                            marker=look["marker"] if len(drawn) < 30 else None)
+        whole = count(points[-1][0], "step") if title == "loss" else words.duration(points[-1][0] * 1e9)
+        chart.mark(line, f"{name}: {title} {words.significant(points[0][1], 4)} at first, {words.significant(points[-1][1], 4)} after {whole}")
+        ends += reached(name, case.raw["training"]) if title == "accuracy" else ""
+    axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
+    if title == "loss":
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     chart.legend()
-    most = max(len(case.raw["training"][key]) for case in shown)
+    most = max(len(points) for _, points in shown)
     thin = f" At most {MOST_POINTS} of {most:,} steps drawn." if most > MOST_POINTS else ""
-    chart.caption = f"n = 1 training a line, so no error bars.{thin} {words.origin({case.run for case in shown})}"
+    chart.caption = f"n = 1 training a line, so no error bars.{thin}{ends} {words.origin({case.run for case, _ in shown})}"
     return chart
