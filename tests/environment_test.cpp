@@ -161,6 +161,21 @@ TEST_F(Environment, WarnsOfWhatMakesNoise) {
   EXPECT_NE(warnings[3].find("H200"), std::string::npos);
 }
 
+TEST_F(Environment, WarnsOfHostsThatAreUnlikeTheFirst) {
+  const auto host = [](const char* name, const char* fingerprint, int cores, const char* gpu) {
+    return Json{{"name", name}, {"fingerprint", fingerprint}, {"cpu", "EPYC"}, {"cores", cores}, {"gpus", {gpu}}};
+  };
+  Json like = env();
+  like["hosts"] = {host("a", "f", 4, "H100"), host("b", "f", 4, "H100")};
+  EXPECT_TRUE(environment_warnings(like).empty());
+  like["hosts"] = {host("a", "f", 4, "H100"), host("b", "g", 8, "H200"), host("c", "h", 4, "H100")};
+  const auto warnings = environment_warnings(like);
+  ASSERT_EQ(warnings.size(), 2u);
+  EXPECT_EQ(warnings[0],
+            "the hosts a and b are unlike (cores 4 and 8; gpus [\"H100\"] and [\"H200\"]): the slowest sets the time of every step");
+  EXPECT_NE(warnings[1].find("a and c are unlike (system, driver or clocks)"), std::string::npos) << warnings[1];
+}
+
 TEST_F(Environment, ThisMachineHasCoresAndMemory) {
   const Json env = environment(this_machine(), {}, {});
   EXPECT_GE(env["cpu"]["usable"].get<int>(), 1);

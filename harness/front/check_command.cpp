@@ -156,6 +156,7 @@ int check_prepared(const Prepared& prepared) {
   report.id = run_id(std::chrono::system_clock::now(), run_commit(report.tool), machine_label(report.env));
   ProgressLine progress(progress_style(options, ::isatty(STDERR_FILENO), std::getenv("TERM")), options.verbose,
                         static_cast<int>(prepared.plan.cases.size()), monotonic_seconds());
+  for (const auto& warning : unlike_hosts(report.env)) progress.later(warning);
   const SessionEnding ended = carry_out(prepared, report, progress);
   if (!ended.usage.empty()) throw UsageError(one_line(ended.usage, 400));
   const bool empty = count(report, "passed") + count(report, "failed") + count(report, "skipped") == 0;

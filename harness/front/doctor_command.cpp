@@ -31,7 +31,7 @@ Check worker_check(fs::path& worker) {
     worker = find_worker();
     return {Finding::good, "worker", worker.string(), ""};
   } catch (const UsageError& error) {
-    return {Finding::bad, "worker", error.what(), "build it: cmake --build build --target dpbench-worker"};
+    return {Finding::bad, "worker", error.what(), "scripts/dpbench builds it"};
   }
 }
 
@@ -42,7 +42,7 @@ Check catalogue_check(const fs::path& worker, Catalogue& catalogue) {
             catalogue.torch + ", " + std::to_string(catalogue.strategies.size()) + " strategies", ""};
   } catch (const UsageError& error) {
     return {Finding::bad, "LibTorch", error.what(),
-            "scripts/find-torch, then cmake --build build --target dpbench-worker"};
+            "scripts/dpbench finds or fetches a LibTorch and builds against it"};
   }
 }
 
@@ -57,8 +57,8 @@ std::vector<Check> gpu_checks(const Catalogue& catalogue) {
     checks.push_back(
         {Finding::good, "GPUs", std::to_string(machine.gpus.size()) + " x " + sanitised(machine.gpus[0].name), ""});
   for (const auto& missing : catalogue.not_built)
-    checks.push_back({machine.gpus.empty() ? Finding::note : Finding::bad, missing.kind + " " + missing.name,
-                      "not in this build", missing.reason});
+    checks.push_back({machine.gpus.empty() ? Finding::note : Finding::bad, missing.kind + " " + missing.name, missing.reason,
+                      "install NVIDIA's driver and a CUDA toolkit with NCCL, or LibTorch's wheels for CUDA, then scripts/dpbench"});
   return checks;
 }
 

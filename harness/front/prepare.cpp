@@ -51,6 +51,7 @@ Report new_report(const Prepared& prepared) {
   for (const auto& spec : prepared.plan.cases) {
     CaseRecord& record = report.cases.emplace_back();
     record.spec = spec;
+    record.warnings = unlike_hosts(report.env);
     if (spec.device == "cpu" && spec.world * spec.threads > prepared.machine.cores)
       record.warnings.push_back(oversubscribed(spec, prepared.machine.cores));
   }

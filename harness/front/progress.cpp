@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <iostream>
+#include <utility>
 
 #include "harness/front/text.h"
 
@@ -67,6 +68,7 @@ void ProgressLine::begin(const std::string& case_id, double now) {
 
 void ProgressLine::end(const std::string& case_id, const std::string& result, double now) {
   ++done_;
+  for (const auto& held : std::exchange(held_, {})) warning(held);
   const std::string text =
       std::to_string(done_) + "/" + std::to_string(total_) + " · " + case_id + " · " + result + left(now);
   if (style_ == ProgressStyle::moving) move(bar(share()) + " " + text);
@@ -85,6 +87,8 @@ void ProgressLine::clear() {
 void ProgressLine::note(const std::string& text) {
   if (verbose_) line(text);
 }
+
+void ProgressLine::later(const std::string& text) { held_.push_back(text); }
 
 void ProgressLine::warning(const std::string& text) {
   if (style_ != ProgressStyle::none) line("dpbench: " + text);

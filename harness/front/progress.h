@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "harness/front/options.h"
 
@@ -28,6 +29,7 @@ class ProgressLine {
   void note(const std::string& text);     // only with -v
   void warning(const std::string& text);  // unless -q
   void error(const std::string& text);    // always
+  void later(const std::string& text);    // a warning, once a case has ended: a mistake found before is all that is said
 
  private:
   void move(const std::string& text);
@@ -38,6 +40,7 @@ class ProgressLine {
   ProgressStyle style_;
   bool verbose_, shown_ = false;
   int total_, done_ = 0;
+  std::vector<std::string> held_;
   double began_;
 };
 

@@ -140,6 +140,7 @@ int train_prepared(const Prepared& prepared) {
   ending.signal = signal;
   ending.unsaved = !saved || !listener.printed() || unwritten;
   const int code = exit_code(ending);
+  for (const auto& warning : unlike_hosts(report.env)) progress.warning(warning);
   progress.warning(closing(report.cases[0], monotonic_seconds() - began));
   progress.warning((saved ? "Saved " : "NOT saved: ") + (directory.path() / "run.json").string() +
                    (code ? "; exit " + std::to_string(code) : ""));

@@ -201,8 +201,24 @@ std::string machine_label(const Json& env) {
   return count + "x" + (name.empty() ? "cpu" : name) + "-" + fingerprint(env).substr(0, 4);
 }
 
-std::vector<std::string> environment_warnings(const Json& env) {
+std::vector<std::string> unlike_hosts(const Json& env) {
   std::vector<std::string> warnings;
+  const Json hosts = env.value("hosts", Json::array());
+  for (const Json& host : hosts) {
+    if (host.at("fingerprint") == hosts[0].at("fingerprint")) continue;
+    std::string differs;
+    for (const char* field : {"cpu", "cores", "gpus"})
+      if (const Json first = hosts[0].value(field, Json()), other = host.value(field, Json()); first != other)
+        differs += std::string(differs.empty() ? "" : "; ") + field + " " + first.dump() + " and " + other.dump();
+    warnings.push_back("the hosts " + hosts[0].at("name").get<std::string>() + " and " + host.at("name").get<std::string>() +
+                       " are unlike (" + (differs.empty() ? "system, driver or clocks" : differs) +
+                       "): the slowest sets the time of every step");
+  }
+  return warnings;
+}
+
+std::vector<std::string> environment_warnings(const Json& env) {
+  std::vector<std::string> warnings = unlike_hosts(env);
   const Json governor = field_of(env, "/cpu/governor");
   if (governor.is_string() && governor != "performance")
     warnings.push_back("CPU governor is " + governor.get<std::string>() + ": cpupower frequency-set -g performance");

@@ -51,5 +51,7 @@ std::string machine_label(const Json& env);
 
 // What will make the figures noisy, each with what to do about it.
 std::vector<std::string> environment_warnings(const Json& env);
+// Of hosts that a launcher's ranks run on: which is unlike the first, and in what.
+std::vector<std::string> unlike_hosts(const Json& env);
 
 }  // namespace dpbench

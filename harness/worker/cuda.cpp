@@ -6,9 +6,10 @@ namespace dpbench {
 
 std::string load_cuda() {
 #ifdef DPBENCH_CUDA_LIBRARY
-  return dlopen(DPBENCH_CUDA_LIBRARY, RTLD_NOW | RTLD_GLOBAL) ? "" : dlerror();
+  if (dlopen(DPBENCH_CUDA_LIBRARY, RTLD_NOW | RTLD_GLOBAL)) return "";
+  return std::string("its library cannot be loaded: ") + dlerror();
 #else
-  return "dpbench was built without a CUDA toolkit with NCCL";
+  return "dpbench was built without a CUDA toolkit and NCCL";
 #endif
 }
 

@@ -43,7 +43,8 @@ std::string text(const std::vector<int64_t>& sizes) {
 void IdxFile::Close::operator()(void* file) const { gzclose(handle(file)); }
 
 void IdxFile::fail(const std::string& found, const std::string& expected) const {
-  throw UsageError(path_ + ": " + found + ", expected " + expected);
+  throw UsageError(path_ + ": " + found + ", expected " + expected +
+                   "; fetch it again, or leave --data out for drawn digits");
 }
 
 IdxFile::IdxFile(const std::string& path, size_t dimensions) : path_(path) {

@@ -33,7 +33,8 @@ std::string find(const fs::path& directory, const std::string& set, const std::s
 MnistFiles find_mnist(const std::string& directory) {
   std::error_code ignored;
   if (!fs::is_directory(directory, ignored))
-    throw UsageError("--data " + directory + ": not a directory, expected one with the four IDX files of MNIST");
+    throw UsageError("--data " + directory + ": not a directory, expected one with the four IDX files of MNIST; " +
+                     "leave --data out for drawn digits");
   return {find(directory, "train-images", "idx3-ubyte"), find(directory, "train-labels", "idx1-ubyte"),
           find(directory, "t10k-images", "idx3-ubyte"), find(directory, "t10k-labels", "idx1-ubyte")};
 }

@@ -142,16 +142,4 @@ Json hosts_block(const World& world) {
   return hosts;
 }
 
-std::vector<std::string> unlike_hosts(const World& world) {
-  std::vector<std::string> warnings;
-  const Json hosts = hosts_block(world);
-  for (const Json& host : hosts)
-    if (host.at("fingerprint") != hosts[0].at("fingerprint"))
-      warnings.push_back("the hosts differ: " + hosts[0].at("name").get<std::string>() + " is " +
-                         hosts[0].at("cpu").get<std::string>() + " x " + hosts[0].at("cores").dump() + ", " +
-                         host.at("name").get<std::string>() + " is " + host.at("cpu").get<std::string>() + " x " +
-                         host.at("cores").dump() + "; the slowest sets the time of every step");
-  return warnings;
-}
-
 }  // namespace dpbench

@@ -70,7 +70,5 @@ class World {
 
 // The report's block of hosts: name, ranks, fingerprint, processor, cores, memory, GPUs.
 Json hosts_block(const World& world);
-// Where hosts differ in what makes speeds comparable.
-std::vector<std::string> unlike_hosts(const World& world);
 
 }  // namespace dpbench
