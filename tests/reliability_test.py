@@ -14,7 +14,7 @@ def text_of(path):
 
 class Reliability(unittest.TestCase):
     def setUp(self):
-        self.named = re.findall(r"`([^`\n]+)`", text_of("results/reliability.md") + text_of("README.md").partition("### What it promises")[2].partition("\n## ")[0])
+        self.named = re.findall(r"`([^`\n]+)`", text_of("results/reliability.md") + text_of("README.md").partition("## What it promises")[2].partition("\n## ")[0])
 
     def test_every_named_test_exists(self):
         scripts = "".join(text_of(path) for path in glob.glob(ROOT + "/tests/*.py"))
