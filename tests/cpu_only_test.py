@@ -1,6 +1,8 @@
-"""cpu_only_test.py BUILD: what is compiled for every machine reads no header of CUDA's, which most machines lack."""
+"""cpu_only_test.py BUILD: what is built for every machine needs nothing of CUDA's, which most machines lack; where there is a
+toolkit, the library that does is built."""
 import os
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -20,7 +22,30 @@ def headers_by_object():
     return objects
 
 
+def needs(name):
+    """The libraries that a built file asks the loader for."""
+    shown = subprocess.run(["readelf", "-d", os.path.join(BUILD, name)], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"\(NEEDED\).*\[(.*)\]", shown)
+
+
 class CpuOnly(unittest.TestCase):
+    def test_of_torch_the_core_needs_two_libraries_and_the_front_none(self):
+        torch = re.compile("torch|c10|cuda|nccl|cublas|cudnn")
+        for name, wanted in (("lib/libdpbench_core.so", ["libc10.so", "libtorch_cpu.so"]), ("bin/dpbench", [])):
+            self.assertEqual(sorted(filter(torch.search, needs(name))), wanted, name)
+        self.assertLessEqual({library for library in needs("bin/dpbench-worker") if torch.search(library)}, {"libc10.so", "libtorch_cpu.so"})
+
+    def test_the_cuda_library_is_built_exactly_where_there_are_a_toolkit_and_an_nccl_that_fits(self):
+        places = ["/usr/local/cuda", os.path.dirname(os.path.dirname(os.path.realpath(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")))]
+        toolkit = any(os.path.exists(place + "/bin/nvcc") for place in places)
+        nccl = any(os.path.exists(place + "/include/nccl.h") for place in [*places, "/usr"])
+        built = os.path.exists(os.path.join(BUILD, "lib/libdpbench_cuda.so"))
+        with open(os.path.join(BUILD, "configure.log"), encoding="utf-8") as log:
+            fits = "this LibTorch wants NCCL" not in log.read()
+        self.assertEqual(built, toolkit and nccl and fits)
+        if built:
+            self.assertIn("libtorch_cuda.so", needs("lib/libdpbench_cuda.so"))
+
     def test_only_the_cuda_library_reads_headers_of_cuda(self):
         objects = headers_by_object()
         core = [name for name in objects if "dpbench_core.dir" in name]
