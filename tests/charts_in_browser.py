@@ -142,6 +142,11 @@ class Charts(unittest.TestCase):
                 inks.add(page.run("getComputedStyle(document.querySelector('figure svg text')).fill"))
         self.assertEqual(inks, {"rgb(87, 96, 106)", "rgb(154, 164, 175)"})
 
+    def test_at_a_desk_the_table_of_cases_needs_no_scrolling(self):
+        for name in ("usual", "training"):
+            with self.open(name) as page:
+                self.assertLessEqual(page.run("(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('#cases-table').closest('.scroll'))"), 0)
+
     def test_the_table_sorts_by_number_both_ways_and_says_so(self):
         with self.open("troubled") as page:
             head = "#cases-table th:nth-child(6)"
