@@ -182,6 +182,13 @@ class Stored(unittest.TestCase):
         said = self.dpbench("validate", self.put("forged.json", forged), GOLDEN, code=1)
         self.assertIn("derived.speedup does not follow from the samples", said.stderr)
         self.assertIn("valid", said.stdout)
+        for case in forged["cases"]:
+            for value in (case["stats"]["step_time_ns"], case["derived"]):
+                for name in value or {}:
+                    value[name] = 1.2345e-3 if isinstance(value[name], float) else value[name]
+        said = self.dpbench("validate", self.put("forged.json", forged), code=1).stderr.splitlines()
+        self.assertEqual(len(said), 11, said)
+        self.assertRegex(said[-1], r"forged.json: and \d+ more$")
 
     def test_a_run_is_valid_by_schema_and_by_itself_and_is_kept_as_a_baseline(self):
         run = ("--cpus", "1,2", "--workload", "toy", "--launches", "4", "--samples", "3", "--warmup", "0", "-o", "none", "-q")

@@ -1,4 +1,5 @@
 // dpbench export and dpbench validate: stored reports in other forms, and whether they hold together.
+#include <algorithm>
 #include <iostream>
 #include <map>
 
@@ -12,6 +13,8 @@
 #include "workloads/error.h"
 
 namespace dpbench {
+
+constexpr size_t kMostProblems = 10;  // said of one report
 
 int export_command(const Options& options) {
   static const std::map<std::string, std::string (*)(const Report&)> forms = {
@@ -32,8 +35,11 @@ int validate_command(const Options& options) {
     const auto file = find_run(run, asked.results);
     const Report report = read_report(file);
     const auto problems = problems_of(report);
-    for (const auto& problem : problems)
-      std::cerr << "dpbench: " << one_line(file.string() + ": " + problem, 1000) << '\n';
+    const auto say = [&](const std::string& what) {
+      std::cerr << "dpbench: " << one_line(file.string() + ": " + what, 1000) << '\n';
+    };
+    for (size_t i = 0; i < std::min(problems.size(), kMostProblems); ++i) say(problems[i]);
+    if (problems.size() > kMostProblems) say("and " + std::to_string(problems.size() - kMostProblems) + " more");
     sound = sound && problems.empty();
     if (problems.empty())
       printed &= print(sanitised(file.string()) + ": valid, " + std::to_string(report.cases.size()) + " cases, " +

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <unordered_set>
 #include <vector>
 
@@ -33,8 +34,8 @@ class StrictReader : public nlohmann::json_sax<Json> {
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(std::string& value) override {
-    if (!open_.back().keys.insert(value).second) return refuse("holds the key '" + value.substr(0, 64) + "' twice");
-    if (open_.back().keys.size() > limits_.keys)
+    if (open_.back().has(value)) return refuse("holds the key '" + value.substr(0, 64) + "' twice");
+    if (open_.back().value->size() >= limits_.keys)
       return refuse("holds an object of more than " + std::to_string(limits_.keys) + " keys");
     key_ = std::move(value);
     return true;
@@ -51,7 +52,16 @@ class StrictReader : public nlohmann::json_sax<Json> {
  private:
   struct Level {
     Json* value;
-    std::unordered_set<std::string> keys;
+    std::unordered_set<std::string> keys;  // of a large object: a small one is looked through faster
+
+    bool has(const std::string& key) {
+      const auto& members = value->get_ref<const Json::object_t&>();
+      if (members.size() < 32)
+        return std::any_of(members.begin(), members.end(), [&](const auto& member) { return member.first == key; });
+      if (keys.empty())
+        for (const auto& member : members) keys.insert(member.first);
+      return !keys.insert(key).second;
+    }
   };
 
   bool refuse(std::string why) {
