@@ -7,6 +7,7 @@
 
 #include "harness/worker/evaluate.h"
 #include "harness/worker/train.h"
+#include "tests/around.h"
 #include "tests/idx_files.h"
 #include "workloads/data/sampler.h"
 
@@ -71,24 +72,18 @@ OptionsOf epochs(int64_t count) {
 }
 
 // ddp that `spoil` changes on rank 1 after every step.
-class Drifting : public Strategy {
+class Drifting : public Around {
  public:
   using Spoil = void (*)(Strategy& ddp);
   Drifting(const Setup& setup, Spoil spoil)
-      : ddp_(strategy_registry().at("ddp").make(setup)), spoil_(setup.group->getRank() == 1 ? spoil : nullptr) {}
+      : Around(strategy_registry().at("ddp").make(setup)), spoil_(setup.group->getRank() == 1 ? spoil : nullptr) {}
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
-    StepResult result = ddp_->step(step, micro, phases);
-    if (spoil_) spoil_(*ddp_);
+    StepResult result = inner_->step(step, micro, phases);
+    if (spoil_) spoil_(*inner_);
     return result;
   }
-  at::Tensor forward(const Batch& mine) override { return ddp_->forward(mine); }
-  NamedTensors parameters() override { return ddp_->parameters(); }
-  NamedTensors gradients() override { return ddp_->gradients(); }
-  NamedTensors buffers() override { return ddp_->buffers(); }
-  NamedTensors state() override { return ddp_->state(); }
 
  private:
-  std::unique_ptr<Strategy> ddp_;
   Spoil spoil_;
 };
 
