@@ -1,6 +1,5 @@
 #include "harness/front/worker_group.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/random.h>
@@ -9,9 +8,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 #include <set>
 
@@ -23,8 +20,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kLongestLine = 64u << 20;
-constexpr uintmax_t kLongestLog = 64u << 20;
-constexpr size_t kLastWordsBytes = 64u << 10, kLastWordsLines = 12, kLastWordsLength = 2000;
 constexpr double kQuitSeconds = 5, kQuitSecondsPerRank = 0.25, kTermSeconds = 0.5, kKillSeconds = 5;
 
 std::string random_number() {
@@ -134,16 +129,17 @@ WorkerGroup::~WorkerGroup() {
   signal_all(SIGKILL);
   await_deaths(kKillSeconds, nullptr);
   end_adopted();
-  tidy_logs();
+  for (const Rank& rank : ranks_) rank.log.tidy();
+  std::error_code ignored;
+  fs::remove(logs_, ignored);  // only when it is empty
 }
 
 void WorkerGroup::start(Rank& mine, const WorkerSettings& settings, const Scratch& scratch,
                         const std::optional<Seat>& given) {
   const Seat seat = given ? *given : seat_here(mine.number, spec_, scratch);
   mine.dead = true;  // until it lives
-  mine.log = logs_ / ("rank" + std::to_string(mine.number) + ".log");
-  const Fd log(::open(mine.log.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!log) throw UsageError("cannot write " + mine.log.string() + ": " + std::strerror(errno));
+  mine.log = RankLog(logs_, mine.number);
+  const Fd log = mine.log.open();
   std::array<int, 2> pair{};
   check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) == 0, "socketpair failed");
   mine.socket = Fd(pair[0]);
@@ -219,13 +215,9 @@ void WorkerGroup::watch_states(RankEvents& events) {
     states[i].stopped = !ranks_[i].dead && is_stopped(ranks_[i].child.pid);
   states_ = states;
   events.on_states(states, monotonic_seconds());
-  for (const Rank& rank : ranks_) refuse_flood(rank, events);
-}
-
-void WorkerGroup::refuse_flood(const Rank& rank, RankEvents& events) {
-  std::error_code failed;
-  if (fs::file_size(rank.log, failed) > kLongestLog && !failed)
-    events.on_offence(rank.number, "printed more than 64 MiB, see its log", monotonic_seconds());
+  for (const Rank& rank : ranks_)
+    if (rank.log.flooded())
+      events.on_offence(rank.number, "printed more than 64 MiB, see its log", monotonic_seconds());
 }
 
 void WorkerGroup::note_death(Rank& mine) {
@@ -294,29 +286,7 @@ void WorkerGroup::end_adopted() {
 }
 
 std::string WorkerGroup::last_words(int rank) const {
-  const Rank& whose = ranks_[ranks_.size() == 1 ? 0 : static_cast<size_t>(rank)];
-  std::ifstream file(whose.log, std::ios::binary | std::ios::ate);
-  const auto size = static_cast<size_t>(std::max<std::streamoff>(file.tellg(), 0));
-  std::string text(std::min(size, kLastWordsBytes), '\0');
-  file.seekg(static_cast<std::streamoff>(size - text.size()));
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text = sanitised(text);
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  size_t begin = text.size();
-  for (size_t lines = 0; begin > 0 && lines < kLastWordsLines && text.size() - begin < kLastWordsLength; --begin)
-    if (text[begin - 1] == '\n' && ++lines == kLastWordsLines) break;
-  return sanitised(text.substr(begin));
-}
-
-void WorkerGroup::tidy_logs() const {
-  std::error_code ignored;
-  for (const auto& rank : ranks_) {
-    const uintmax_t size = fs::file_size(rank.log, ignored);
-    if (ignored) continue;
-    if (size == 0) fs::remove(rank.log, ignored);
-    if (size > kLongestLog) fs::resize_file(rank.log, kLongestLog, ignored);
-  }
-  fs::remove(logs_, ignored);  // only when it is empty
+  return ranks_[ranks_.size() == 1 ? 0 : static_cast<size_t>(rank)].log.last_words();
 }
 
 }  // namespace dpbench

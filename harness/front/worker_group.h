@@ -8,6 +8,7 @@
 
 #include "harness/front/progress_page.h"
 #include "harness/front/rank_group.h"
+#include "harness/front/rank_log.h"
 #include "harness/front/scratch.h"
 #include "harness/front/spawn.h"
 
@@ -58,7 +59,7 @@ class WorkerGroup : public RankGroup {
     Child child;
     Fd socket;
     std::string unread;
-    std::filesystem::path log;
+    RankLog log;
     bool dead = false;
     int status = 0;
   };
@@ -67,13 +68,11 @@ class WorkerGroup : public RankGroup {
   static void read_socket(Rank& rank, RankEvents& events);
   static void note_death(Rank& rank);
   void watch_states(RankEvents& events);
-  static void refuse_flood(const Rank& rank, RankEvents& events);
   bool all_dead() const;
   // True when all are dead in time.
   bool await_deaths(double seconds, const Signals* signals);
   void signal_all(int signal);
   void end_adopted();
-  void tidy_logs() const;  // empty ones dropped, floods cut
 
   GroupSpec spec_;
   std::filesystem::path logs_;
