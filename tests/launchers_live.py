@@ -166,7 +166,7 @@ class Launcher(unittest.TestCase):
             file.write(f'#!/bin/sh\n[ "${self.rank_variable}" = 1 ] && exec sleep 40\nexec {DPBENCH} "$@"\n')
         os.chmod(lazy, 0o755)
         code, _, err = self.run_it(3, [*CASE, "--timeout", "5"], program=lazy)
-        self.assertEqual(code, self.as_passed_on(3), err)
+        self.assertIn(code, (self.as_passed_on(3), 128 + signal.SIGTERM), err)  # srun: the highest, the sleeper's
         self.assertRegex(err, "2 of 3 ranks came within 5 s .*missing 1")
         self.nothing_left()
 
