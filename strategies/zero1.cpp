@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "strategies/compat.h"
 #include "strategies/broadcast.h"
 #include "strategies/flat.h"
 #include "strategies/trained.h"
@@ -123,7 +124,7 @@ class Zero1 : public Strategy {
     for (size_t b = 0; b < pieces_.size(); ++b) {
       at::Tensor buffer = gradients_.buffers()[b], piece = pieces_[b].grad();
       buffer.mul_(share);  // before the sum, as the Reducer does
-      group_->_reduce_scatter_base(piece, buffer)->wait();
+      reduce_scatter_flat(*group_, piece, buffer);
     }
   }
 
@@ -140,7 +141,7 @@ class Zero1 : public Strategy {
   void gather_parameters() {
     for (size_t b = 0; b < pieces_.size(); ++b) {
       at::Tensor buffer = parameters_.buffers()[b];
-      group_->_allgather_base(buffer, pieces_[b])->wait();
+      allgather_flat(*group_, buffer, pieces_[b]);
     }
   }
 
@@ -149,7 +150,7 @@ class Zero1 : public Strategy {
     const Flat all(tensors_, group_->getSize());
     for (size_t b = 0; b < pieces.size(); ++b) {
       at::Tensor buffer = all.buffers()[b], piece = pieces[b];
-      group_->_allgather_base(buffer, piece)->wait();
+      allgather_flat(*group_, buffer, piece);
     }
     NamedTensors named;
     for (size_t i = 0; i < tensors_.size(); ++i) named.emplace_back(replica_.trainable()[i].name + suffix, all.views()[i]);
