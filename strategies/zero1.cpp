@@ -5,8 +5,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-#include "strategies/compat.h"
 #include "strategies/broadcast.h"
+#include "strategies/compat.h"
 #include "strategies/flat.h"
 #include "strategies/trained.h"
 
