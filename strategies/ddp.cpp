@@ -5,6 +5,7 @@
 #include "strategies/ddp/options.h"
 #include "strategies/ddp/ranks.h"
 #include "strategies/ddp/reduction.h"
+#include "strategies/same_model.h"
 #include "strategies/sync_batch_norm.h"
 #include "strategies/tf32.h"
 #include "strategies/trained.h"
@@ -23,6 +24,7 @@ class Ddp : public TrainedStrategy {
         buffers_(replica_.buffer_list()) {
     check(group_ != nullptr, "ddp needs a process group, in a world of 1 too");
     if (replica_.trainable().empty()) throw std::runtime_error("ddp: no parameter of this model requires a gradient");
+    require_same_model(*group_, replica_);
     reduction_.emplace(group_, replica_.trainable(), options_);
     broadcast_from(0, group_, replica_.detached());
     if (options_.sync_batch_norm) synchronise_batch_norm(*replica_.shared_model(), group_);

@@ -4,6 +4,7 @@
 
 #include "strategies/broadcast.h"
 #include "strategies/flat.h"
+#include "strategies/same_model.h"
 #include "strategies/trained.h"
 
 namespace dpbench {
@@ -24,7 +25,7 @@ class LocalSgd : public TrainedStrategy {
         every_(interval_of(setup.params)),
         tensors_(replica_.trainable_tensors("local-sgd")),
         parameters_(tensors_) {
-    c10d::verify_params_across_processes(group_, tensors_, std::nullopt);
+    require_same_model(*group_, replica_);
     broadcast_from(0, group_, replica_.detached());
     parameters_.adopt(tensors_);
     train(replica_);

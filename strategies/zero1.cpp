@@ -8,6 +8,7 @@
 #include "strategies/broadcast.h"
 #include "strategies/compat.h"
 #include "strategies/flat.h"
+#include "strategies/same_model.h"
 #include "strategies/trained.h"
 
 namespace dpbench {
@@ -24,7 +25,7 @@ class Zero1 : public Strategy {
         buffers_(replica_.buffer_list()),
         parameters_(tensors_, setup.group->getSize()),
         gradients_(tensors_, setup.group->getSize()) {
-    c10d::verify_params_across_processes(group_, tensors_, std::nullopt);
+    require_same_model(*group_, replica_);
     broadcast_from(0, group_, replica_.detached());
     parameters_.adopt(tensors_);
     note_what_is_used();

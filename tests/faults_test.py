@@ -55,19 +55,23 @@ class Faults(unittest.TestCase):
                 self.failed(fault, words, backend=backend, **how)
 
     def test_killed(self):
-        self.over_both("kill", r"rank 1 was ended by signal 9 .*at step \d+")
+        self.over_both("kill", r"rank 1 was ended by signal 9 .*at step 7")
 
     def test_killed_where_the_others_met(self):
         """Rank 0 made the file of the rendezvous, leads and roots: the others must not need it to end."""
-        self.over_both("kill", r"rank 0 was ended by signal 9 .*at step \d+", flags=("--param", "rank=0"))
+        self.over_both("kill", r"rank 0 was ended by signal 9 .*at step 7", flags=("--param", "rank=0"))
+
+    def test_steps_are_those_of_the_case_and_the_last_collective_is_named(self):
+        case, _ = self.run_fault("kill", flags=("--param", "fault=none,kill", "--seed", "2"), backend="shm")
+        self.assertRegex(case["reason"], r"rank 1 was ended by signal 9 .*at step 7; rank 0 failed: .* waited in #\d+ allreduce .*collective #\d+")
 
     def test_crashed(self):
-        self.over_both("segv", r"rank 1 was ended by signal 11 .*at step \d+")
-        self.over_both("abort", r"rank 1 was ended by signal 6 .*at step \d+")
+        self.over_both("segv", r"rank 1 was ended by signal 11 .*at step 7")
+        self.over_both("abort", r"rank 1 was ended by signal 6 .*at step 7")
 
     def test_left(self):
-        self.over_both("exit-0", r"rank 1 left early with exit code 0 at step \d+")
-        self.over_both("exit-7", r"rank 1 ended with exit code 7 at step \d+")
+        self.over_both("exit-0", r"rank 1 left early with exit code 0 at step 7")
+        self.over_both("exit-7", r"rank 1 ended with exit code 7 at step 7")
 
     def test_threw(self):
         self.over_both("throw", r"rank 1 failed: the strategy's own words")
@@ -85,11 +89,11 @@ class Faults(unittest.TestCase):
         self.over_both("exit-7", r"rank 1 ended with exit code 7", step=-1)
 
     def test_models_differ(self):
-        for fault in ("more-parameters", "other-shape"):
-            self.over_both(fault, r"(?i)rank [01].*(parameter|model|shape|size)")
+        self.over_both("more-parameters", r"rank 1 failed: this rank's model is not rank 0's: it has one_more of shape \[3\] .* where rank 0 has fc.weight")
+        self.over_both("other-shape", r"rank 1 failed: .* it has \S+ of shape \[3, 3\] .* where rank 0 has \S+ of shape \[2, 5\]")
 
     def test_dtypes_differ(self):
-        self.failed("other-dtype", r"(?i)rank [01].*(dtype|type|double|float64)")
+        self.over_both("other-dtype", r"rank 1 failed: .* it has \S+ of shape \[2, 5\] and type Double where rank 0 has .* Float")
 
     def test_another_collective(self):
         self.failed("other-collective", r"rank [01].*broadcast.*|broadcast.*rank [01]")
@@ -112,7 +116,13 @@ class Faults(unittest.TestCase):
                 self.wrong("other-collective", r'rank 0 "even: step 1, call 0: .*", rank 1 "even: step 1, call 0: broadcast of 3 Float"', backend)
 
     def test_not_a_number(self):
-        self.over_both("nan", r"not a number: rank \d+ .*step \d+")
+        self.over_both("nan", r"not a number: rank 1 failed: the loss of step 2 is nan", step=1, flags=("--warmup", "20"))
+        self.over_both("nan", r"not a number: rank \d failed: the loss of step \d+, or of one before it, is nan")
+
+    def test_what_the_checks_found_is_kept_and_nothing_is_timed(self):
+        case, said = self.run_fault("nan", step=1, code=1, check="auto")
+        self.assertEqual((case["status"], case["launches"]), ("wrong", []), said)
+        self.assertIn("rank 1", " ".join(check["detail"] for check in case["checks"] if check["status"] == "failed"))
 
     def test_slow_is_no_fault(self):
         case, _ = self.run_fault("slow", code=0)

@@ -94,6 +94,7 @@ void CaseWatch::on_answer(int rank, const Json& message) {
     for (const auto& row : message.at("checks")) checks_.push_back(check_row_from_json(row));
   if (answer_ != "checked" && mine.record.rank != rank) throw UsageError("a record of another rank");
   group_over_ = group_over_ || message.value("group_over", false);
+  timed_ = timed_ && !message.value("untimed", false);
   mine.answered = true;
 }
 
@@ -155,7 +156,7 @@ std::optional<CaseOutcome> CaseWatch::verdict(double now) const {
 CaseOutcome CaseWatch::finished() const {
   CaseOutcome outcome{
       .kind = CaseOutcome::Kind::ran, .group_over = group_over_, .checks = checks_, .training = training_};
-  if (answer_ != "checked" && !group_over_)
+  if (answer_ != "checked" && timed_)
     for (const auto& rank : ranks_) outcome.ranks.push_back(rank.record);
   return outcome;
 }
@@ -167,9 +168,14 @@ CaseOutcome CaseWatch::failed() const {
   const auto kind = root.kind == "usage"         ? CaseOutcome::Kind::usage
                     : root.kind == "unavailable" ? CaseOutcome::Kind::unavailable
                                                  : CaseOutcome::Kind::failed;
+  // The ranks that were left know which collective it was.
+  std::string seen;
+  const bool silent = root.kind == "death";
+  for (const Sign& sign : signs_)
+    if (silent && seen.empty() && sign.weight == Weight::echo) seen = "; " + sign.text.substr(0, sign.text.find('\n'));
   const std::string label = root.kind == "oom" ? "out of memory: " : root.kind == "nan" ? "not a number: " : "";
   return {.kind = kind,
-          .reason = label + root.text,
+          .reason = label + root.text + seen,
           .culprit = root.rank,
           .unexplained = ranks_[root.rank].dead,
           .unwritten = root.kind == "unwritten",

@@ -76,7 +76,7 @@ class CaseWatch : public RankEvents {
   Hear hear_;
   std::vector<Rank> ranks_;
   std::vector<Sign> signs_;
-  bool group_over_ = false;
+  bool group_over_ = false, timed_ = true;
   std::vector<CheckRow> checks_;
   std::optional<TrainingRecord> training_;
 };

@@ -17,6 +17,8 @@ class Pulse {
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
 
+  // A case begins: its steps are counted from 0.
+  void begin() { mine_->step.store(0, std::memory_order_relaxed), beat(); }
   void step() { mine_->step.fetch_add(1, std::memory_order_relaxed); }
   // Beats whenever this number has grown, from a thread of its own: so a rank that waits in a collective is told from the
   // one that never entered it.

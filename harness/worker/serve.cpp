@@ -1,5 +1,6 @@
 #include "harness/worker/serve.h"
 
+#include <algorithm>
 #include <new>
 #include <stdexcept>
 
@@ -34,7 +35,7 @@ void pin(const std::vector<int>& cpus) {
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // What went wrong, in the words of the protocol.
-Json failure_event(const std::string& case_id, int rank) {
+Json failure_event(const std::string& case_id, int rank, const std::string& place) {
   const auto event = [&](const char* kind, const std::string& reason) -> Json {
     return {{"event", "failed"}, {"case", case_id}, {"rank", rank}, {"kind", kind}, {"reason", reason}};
   };
@@ -53,11 +54,11 @@ Json failure_event(const std::string& case_id, int rank) {
   } catch (const c10::Error& error) {
     const std::string reason = first_line(error.what_without_backtrace());
     const bool memory = reason.find("can't allocate memory") != std::string::npos;
-    return event(memory ? "oom" : "failure", reason);
+    return event(memory ? "oom" : "failure", reason + place);
   } catch (const FileError& error) {
     return event("unwritten", error.what());
   } catch (const std::exception& error) {
-    return event("failure", first_line(error.what()));
+    return event("failure", first_line(error.what()) + place);
   }
 }
 
@@ -87,15 +88,22 @@ class Session {
       }
       return 0;  // the front is gone: so is the reason to be here
     } catch (...) {
-      channel_.send(failure_event(current, variables_.rank));
+      channel_.send(failure_event(current, variables_.rank, place()));
       return 3;
     }
   }
 
  private:
+  // How far this rank had come in what all call in turn.
+  std::string place() const {
+    const auto& joined = group_ ? group_->process_group() : nullptr;
+    return joined ? " (in or after collective #" + std::to_string(joined->getDefaultBackend()->getSequenceNumberForGroup()) + ")" : "";
+  }
+
   Json carry_out(const Json& command) {
     const CaseSpec spec = case_from_json(command.at("case"));
     const std::string what = command.at("do");
+    if (what != "block") pulse_.begin();
     if (what != "block") release();
     if (what == "check") {
       const CheckedCase checked = check_case(spec, asked(command), *group_, variables_.run_dir);
@@ -107,18 +115,27 @@ class Session {
     if (command.at("check").get<bool>()) {
       const CheckedCase checked = check_case(spec, {.filter = checks_before_timing}, *group_, variables_.run_dir);
       checks = rows_of(checked.rows);
-      if (!checked.group_whole) return untimed(spec, checks);
+      if (!checked.group_whole) return untimed(spec, checks, /*group_over=*/true);
+      if (failed_anywhere(checked.rows)) return untimed(spec, checks, /*group_over=*/false);
     }
     const Sampling sampling = sampling_from_json(command.at("sampling"));
     const RankRecord record = what == "run" ? run_case(spec, sampling, *group_, pulse_, variables_.run_dir) : block(spec, sampling);
     return {{"event", "ran"}, {"case", spec.id}, {"record", to_json(record)}, {"checks", checks}};
   }
 
-  // The checks broke the group: timing would hang.
-  Json untimed(const CaseSpec& spec, const Json& checks) const {
+  // What is wrong gets no speed; where the checks broke the group, timing would hang.
+  Json untimed(const CaseSpec& spec, const Json& checks, bool group_over) const {
     RankRecord nothing;
     nothing.rank = variables_.rank;
-    return {{"event", "ran"}, {"case", spec.id}, {"record", to_json(nothing)}, {"checks", checks}, {"group_over", true}};
+    return {{"event", "ran"},  {"case", spec.id},         {"record", to_json(nothing)},
+            {"checks", checks}, {"group_over", group_over}, {"untimed", true}};
+  }
+
+  bool failed_anywhere(const std::vector<CheckRow>& rows) const {
+    const auto failed = std::count_if(rows.begin(), rows.end(), [](const CheckRow& row) { return row.status == "failed"; });
+    at::Tensor all = at::full({1}, static_cast<int64_t>(failed), at::kLong);
+    group_->sum(all);
+    return all.item<int64_t>() > 0;
   }
 
   Json trained(const CaseSpec& spec, const TrainOptions& options) {

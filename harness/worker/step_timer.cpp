@@ -41,10 +41,22 @@ int64_t StepTimer::block(int64_t count, std::vector<int64_t>* readings) {
   return ns_between(start, Clock::now());
 }
 
-double StepTimer::last_loss() const {
+void StepTimer::watched_block(int64_t count) {
+  group_.barrier();
+  for (int64_t i = 0; i < count; ++i) {
+    const auto micro = source_.at(step_);
+    result_ = strategy_.step(step_++, micro, phases);
+    pulse_.step();
+    require_number("");
+  }
+}
+
+double StepTimer::last_loss() const { return require_number(", or of one before it,"); }
+
+double StepTimer::require_number(const char* since) const {
   const double loss = result_.loss.item<double>();
   if (!std::isfinite(loss))
-    throw std::domain_error("the loss of step " + std::to_string(step_ - 1) + " is " + std::to_string(loss));
+    throw std::domain_error("the loss of step " + std::to_string(step_ - 1) + since + " is " + std::to_string(loss));
   return loss;
 }
 

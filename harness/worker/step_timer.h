@@ -18,6 +18,8 @@ class StepTimer {
 
   // Nanoseconds of `count` steps between barriers; the clock of every step goes to `readings`.
   int64_t block(int64_t count, std::vector<int64_t>* readings = nullptr);
+  // The same, untimed: the loss of each step is looked at.
+  void watched_block(int64_t count);
   // Throws std::domain_error where the last step's loss is not finite.
   double last_loss() const;
   // The index of the next step.
@@ -26,6 +28,8 @@ class StepTimer {
   Phases phases;
 
  private:
+  double require_number(const char* since) const;
+
   Strategy& strategy_;
   StepSource& source_;
   const Group& group_;

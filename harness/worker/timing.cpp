@@ -22,7 +22,7 @@ RankRecord time_steps(Strategy& strategy, StepSource& source, const Sampling& sa
   record.rank = group.rank();
   source.prepare(0, sampling.warmup);
   const int64_t first = std::max<int64_t>(1, sampling.warmup / 2), rest = std::max<int64_t>(1, sampling.warmup - first);
-  timer.block(first);
+  timer.watched_block(first);
   record.first_loss = timer.last_loss();
   const double step_ns = static_cast<double>(timer.block(rest)) / static_cast<double>(rest);
   const int64_t steps = group.agree(steps_for(step_ns, sampling, source.steps_per_epoch()));
