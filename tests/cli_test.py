@@ -274,6 +274,16 @@ class Cli(unittest.TestCase):
         process.communicate(timeout=20)
         self.assertEqual(process.returncode, 130)
 
+    def test_killing_the_front_leaves_nothing_that_its_ranks_had_started(self):
+        process = self.start(*fault("orphan-hang", "30"))
+        self.wait_for_ranks(process, 3)  # one of them an orphan
+        process.kill()
+        process.communicate(timeout=20)
+        deadline = time.monotonic() + 3
+        while processes_of(self.directory) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertEqual(processes_of(self.directory), [], "processes are left")
+
     def test_killing_the_front_leaves_no_rank_and_the_next_run_cleans_up(self):
         self.variables["TMPDIR"] = self.directory
         process = self.start(*fault("hang", "30"))
@@ -364,7 +374,7 @@ class Cli(unittest.TestCase):
         self.variables["DPBENCH_WORKER"] = broken
         self.assertIn("libtorch_cpu.so", self.run_it("doctor", code=2).stdout)
         self.variables["DPBENCH_WORKER"] = "/nowhere/dpbench-worker"
-        self.assertIn("cmake --build", self.run_it("doctor", code=2).stdout)
+        self.assertIn("scripts/dpbench", self.run_it("doctor", code=2).stdout)
         self.assertIn("DPBENCH_WORKER", self.refused("--cpus", "1"))
 
     def test_env_is_json_when_asked(self):

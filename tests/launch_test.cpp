@@ -94,6 +94,28 @@ TEST(CaseWatch, AGroupThatItsChecksBrokeHasMeasuredNothing) {
   EXPECT_EQ(outcome->checks.size(), 1u);
 }
 
+TEST(CaseWatch, WhatTheChecksRefusedIsNotMeasuredButItsGroupGoesOn) {
+  CaseWatch watch("c", "ran", 1, 30, true, 0);
+  Json answer = {{"event", "ran"}, {"case", "c"}, {"record", to_json(RankRecord{})}, {"group_over", false}, {"untimed", true}};
+  answer["checks"] = {to_json(CheckRow{.name = "non-finite", .status = "failed"})};
+  watch.on_line(0, answer.dump(), 1);
+  const auto outcome = watch.verdict(1);
+  ASSERT_TRUE(outcome);
+  EXPECT_FALSE(outcome->group_over);
+  EXPECT_TRUE(outcome->ranks.empty());
+}
+
+TEST(CaseWatch, ADeathIsToldWithWhatTheOthersWereDoing) {
+  CaseWatch watch = watch_of(2);
+  watch.on_line(0, failed(0, "failure", "rank 1 (pid 5) died while rank 0 waited in #7 allreduce"), 1.0);
+  watch.on_death(1, SIGKILL, 1.1);
+  const auto outcome = watch.verdict(5);
+  ASSERT_TRUE(outcome);
+  EXPECT_NE(outcome->reason.find("rank 1 was ended by signal 9"), std::string::npos) << outcome->reason;
+  EXPECT_NE(outcome->reason.find("; rank 0 failed: rank 1 (pid 5) died while rank 0 waited in #7 allreduce"), std::string::npos)
+      << outcome->reason;
+}
+
 TEST(CaseWatch, ASignalExplainsTheEchoesThatCameBefore) {
   CaseWatch watch = watch_of(3);
   watch.on_line(0, failed(0, "failure", "[..] Connection reset by peer"), 1.0);

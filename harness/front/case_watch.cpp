@@ -156,7 +156,7 @@ std::optional<CaseOutcome> CaseWatch::verdict(double now) const {
 CaseOutcome CaseWatch::finished() const {
   CaseOutcome outcome{
       .kind = CaseOutcome::Kind::ran, .group_over = group_over_, .checks = checks_, .training = training_};
-  if (answer_ != "checked" && timed_)
+  if (answer_ != "checked" && timed_ && !group_over_)
     for (const auto& rank : ranks_) outcome.ranks.push_back(rank.record);
   return outcome;
 }

@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kLongestLine = 64u << 20;
+constexpr char kMark[] = "DPBENCH_KEPT_BY";  // in the environment of ranks and of all that they start
 constexpr double kQuitSeconds = 5, kQuitSecondsPerRank = 0.25, kTermSeconds = 0.5, kKillSeconds = 5;
 
 std::string random_number() {
@@ -44,7 +45,7 @@ Seat seat_here(int rank, const GroupSpec& spec, const Scratch& scratch) {
 }
 
 std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpec& spec, const WorkerSettings& settings,
-                                                const ProgressPage& page) {
+                                                const ProgressPage& page, const std::string& mark) {
   // Later than ours, so that the rank that is stuck is named before those that wait for it complain.
   const auto timeout = static_cast<int64_t>(settings.timeout_s) + 10;
   const std::string threads = std::to_string(spec.threads);
@@ -57,6 +58,7 @@ std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpe
                                             {"DPBENCH_STORE", seat.store},
                                             {"DPBENCH_GROUP", spec.name},
                                             {"DPBENCH_NONCE", spec.nonce},
+                                            {kMark, mark},
                                             {"DPBENCH_BACKEND", spec.backend},
                                             {"DPBENCH_DEVICE", spec.device},
                                             {"DPBENCH_THREADS", threads},
@@ -106,9 +108,12 @@ double monotonic_seconds() {
 WorkerGroup::WorkerGroup(const GroupSpec& spec, const WorkerSettings& settings, const Scratch& scratch,
                          const std::optional<Seat>& seat)
     : spec_(spec),
+      mark_(random_number()),
+      keeper_(std::string(kMark) + "=" + mark_),
       logs_(settings.logs / spec.name),
       page_(scratch.path() / "progress", spec.processes),
       ranks_(seat ? 1 : static_cast<size_t>(spec.processes)) {
+  keep_child(keeper_.pid());
   spec_.nonce = seat ? seat->nonce : random_number();
   std::error_code failed;
   fs::create_directories(logs_, failed);
@@ -129,6 +134,7 @@ WorkerGroup::~WorkerGroup() {
   signal_all(SIGKILL);
   await_deaths(kKillSeconds, nullptr);
   end_adopted();
+  living_ranks().erase(keeper_.pid());
   for (const Rank& rank : ranks_) rank.log.tidy();
   std::error_code ignored;
   fs::remove(logs_, ignored);  // only when it is empty
@@ -146,7 +152,7 @@ void WorkerGroup::start(Rank& mine, const WorkerSettings& settings, const Scratc
   const Fd theirs(pair[1]);
   mine.child = spawn({.path = settings.program,
                       .arguments = {},
-                      .variables = variables_of(seat, spec_, settings, page_),
+                      .variables = variables_of(seat, spec_, settings, page_, mark_),
                       .cpus = share(settings.cpus, seat.local_rank, seat.local_world),
                       .output = log.get(),
                       .errors = log.get(),

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/front/keeper.h"
 #include "harness/front/progress_page.h"
 #include "harness/front/rank_group.h"
 #include "harness/front/rank_log.h"
@@ -75,6 +76,8 @@ class WorkerGroup : public RankGroup {
   void end_adopted();
 
   GroupSpec spec_;
+  std::string mark_;
+  Keeper keeper_;
   std::filesystem::path logs_;
   ProgressPage page_;
   std::vector<Rank> ranks_;

@@ -47,6 +47,15 @@ std::string variable(const char* name) {
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
+// A process of its own session, which nobody knows of.
+void leave_orphan() {
+  if (::fork() != 0) return;
+  ::setsid();
+  if (::fork() == 0)
+    while (true) ::pause();
+  std::_Exit(0);
+}
+
 class Rank {
  public:
   Rank() : rank_(std::stoi(variable("RANK"))), fd_(std::stoi(variable("DPBENCH_FD"))) {
@@ -162,15 +171,8 @@ class Rank {
          [this] {
            for (int i = 0; i < 15; ++i) sleep_ms(100), step(1);
          }},
-        {"orphan",
-         [] {
-           if (::fork() == 0) {
-             ::setsid();
-             if (::fork() == 0)
-               while (true) ::pause();
-             std::_Exit(0);
-           }
-         }},
+        {"orphan", [] { leave_orphan(); }},
+        {"orphan-hang", [this] { leave_orphan(), forever(); }},
         {"deaf",
          [this] {
            ::signal(SIGTERM, SIG_IGN);
