@@ -71,12 +71,15 @@ at::Tensor rounding_bound(const ExpectedStep& expected, int rank, size_t p, at::
   at::Tensor sizes = at::zeros_like(expected.gradient[p]);
   double terms = 0;
   for (size_t i = 0; i < expected.shards.size(); ++i) {
-    if (!expected.own.empty() && expected.shards[i].replica != rank) continue;
-    sizes += expected.shards[i].gradient[p].to(at::kDouble).abs() * expected.shares[i];
+    if (expected.alone[p] && expected.shards[i].replica != rank) continue;
+    sizes += expected.shards[i].gradient[p].to(at::kDouble).abs() *
+             (expected.shares[i] * (expected.alone[p] ? expected.alone_share : 1));
     ++terms;
   }
   return sizes * gamma(terms + more, unit_roundoff(type)) + terms * smallest_subnormal(type);
 }
+
+at::ScalarType coarser(at::ScalarType a, at::ScalarType b) { return unit_roundoff(a) > unit_roundoff(b) ? a : b; }
 
 // Where gradients travel in a narrower type. Clipping multiplies by the norm of what arrived.
 void judge_compressed(const Trial& trial, at::ScalarType type, Rows& rows) {
@@ -84,10 +87,11 @@ void judge_compressed(const Trial& trial, at::ScalarType type, Rows& rows) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const double factor = clip_factors(trial, expected.gradient).front();
     std::vector<at::Tensor> bounds;
-    for (size_t q = 0; q < trial.names.size(); ++q) bounds.push_back(rounding_bound(expected, rank, q, type, 2));
+    for (size_t q = 0; q < trial.names.size(); ++q)  // what is not sent at all is not rounded to be sent
+      bounds.push_back(rounding_bound(expected, rank, q, expected.alone[q] ? at::kFloat : type, 2));
     at::Tensor bound = bounds[p] * factor;
     if (factor < 1) bound += expected.gradient[p].abs() * (1.1 * factor * norm(bounds) / norm(expected.gradient));
-    return largest_ratio(trial.reported(step, p, rank), expected.gradient[p] * factor, bound);
+    return largest_ratio(trial.reported(step, p, rank), expected.gradient_of(rank)[p] * factor, bound);
   });
   row(trial, rows, trial.scenario.gradient_check,
       "gradient with the float64 oracle of its declared meaning, in units of the rounding bound of " +
@@ -166,11 +170,12 @@ void judge_replay(const Trial& trial, Rows& rows) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const at::Tensor found = trial.reported(step, p, rank);
     if (!found.defined()) return std::numeric_limits<double>::infinity();
+    const at::ScalarType own = coarser(found.scalar_type(), trial.scenario.dtype);
     if (weighted(expected) && !narrow)
       return relative_error(found, expected.gradient[p], floor_share * norm(expected.gradient)) /
-             (weighted_backward * unit_roundoff(trial.scenario.dtype));
-    const at::Tensor bound =
-        narrow ? rounding_bound(expected, rank, p, *narrow, 2) : rounding_bound(expected, rank, p, found.scalar_type());
+             (weighted_backward * unit_roundoff(own));
+    const at::Tensor bound = narrow ? rounding_bound(expected, rank, p, coarser(*narrow, found.scalar_type()), 2)
+                                    : rounding_bound(expected, rank, p, found.scalar_type());
     return largest_ratio(found, expected.gradient_of(rank)[p], bound);
   });
   row(trial, rows, trial.scenario.gradient_check,
