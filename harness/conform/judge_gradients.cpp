@@ -13,6 +13,7 @@ namespace {
 constexpr double floor_share = 1e-3;   // of the global norm: below it a tensor's own norm says nothing
 constexpr double allowed_factor = 8;   // of one device's own rounding error, on smooth models
 constexpr double weighted_backward = 128;  // units of rounding that weighting a loss, and so all behind it, may make
+constexpr double weighted_halves = 32;     // the same where some of it is in float16 or bfloat16
 constexpr double by_definition = 1e-9; // closer than this, two meanings are the same one
 
 struct Finding {
@@ -80,6 +81,14 @@ at::Tensor rounding_bound(const ExpectedStep& expected, int rank, size_t p, at::
 }
 
 at::ScalarType coarser(at::ScalarType a, at::ScalarType b) { return unit_roundoff(a) > unit_roundoff(b) ? a : b; }
+
+// A gradient went through all layers behind its own, whatever type they are of.
+double weighting_bound(const Trial& trial, int64_t step, int rank) {
+  at::ScalarType type = trial.scenario.dtype;
+  for (size_t p = 0; p < trial.names.size(); ++p)
+    if (const at::Tensor found = trial.reported(step, p, rank); found.defined()) type = coarser(type, found.scalar_type());
+  return (at::isReducedFloatingType(type) ? weighted_halves : weighted_backward) * unit_roundoff(type);
+}
 
 // Where gradients travel in a narrower type. Clipping multiplies by the norm of what arrived.
 void judge_compressed(const Trial& trial, at::ScalarType type, Rows& rows) {
@@ -170,10 +179,9 @@ void judge_replay(const Trial& trial, Rows& rows) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const at::Tensor found = trial.reported(step, p, rank);
     if (!found.defined()) return std::numeric_limits<double>::infinity();
-    const at::ScalarType own = coarser(found.scalar_type(), trial.scenario.dtype);
     if (weighted(expected) && !narrow)
       return relative_error(found, expected.gradient[p], floor_share * norm(expected.gradient)) /
-             (weighted_backward * unit_roundoff(own));
+             weighting_bound(trial, step, rank);
     const at::Tensor bound = narrow ? rounding_bound(expected, rank, p, coarser(*narrow, found.scalar_type()), 2)
                                     : rounding_bound(expected, rank, p, found.scalar_type());
     return largest_ratio(found, expected.gradient_of(rank)[p], bound);
