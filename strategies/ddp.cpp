@@ -1,4 +1,6 @@
 // "ddp": one process per rank, c10d::Reducer underneath: what DistributedDataParallel does around it, from C++.
+#include <algorithm>
+
 #include <ATen/ATen.h>
 
 #include "strategies/broadcast.h"
@@ -24,9 +26,12 @@ class Ddp : public TrainedStrategy {
         buffers_(replica_.buffer_list()) {
     check(group_ != nullptr, "ddp needs a process group, in a world of 1 too");
     if (replica_.trainable().empty()) throw std::runtime_error("ddp: no parameter of this model requires a gradient");
+    for (const Parameter& parameter : replica_.trainable()) (ignores(parameter.name) ? own_ : shared_).push_back(parameter);
+    refuse_what_does_not_fit(setup);
     require_same_model(*group_, replica_);
-    reduction_.emplace(group_, replica_.trainable(), options_);
-    broadcast_from(0, group_, replica_.detached());
+    reduction_.emplace(group_, shared_, options_,
+                       [this](const auto& parameters, const auto& gradients) { apply_gradients(parameters, gradients); });
+    broadcast_from(0, group_, sent_at_the_start());
     if (options_.sync_batch_norm) synchronise_batch_norm(*replica_.shared_model(), group_);
     train(replica_);
   }
@@ -47,7 +52,8 @@ class Ddp : public TrainedStrategy {
       const bool last = k + 1 == micro.size();  // before the last micro-batch gradients only add up on each rank
       accumulate(result, step, micro[k], micro.size(), last, phases);
     }
-    apply_gradients(phases);
+    if (!options_.step_in_backward) apply_gradients(phases);
+    else step_own_parameters(phases);
     return result;
   }
 
@@ -62,6 +68,44 @@ class Ddp : public TrainedStrategy {
   }
 
  private:
+  bool ignores(const std::string& name) const {
+    return std::find(options_.ignored.begin(), options_.ignored.end(), name) != options_.ignored.end();
+  }
+
+  void refuse_what_does_not_fit(const Setup& setup) const {
+    if (setup.clip_norm && options_.step_in_backward)
+      throw UsageError("ddp.step_in_backward=on and --clip-norm do not go together: the norm of all gradients is known "
+                       "only when the last of them is reduced");
+    if (setup.clip_norm && !options_.ignored.empty())
+      throw UsageError("ddp.ignore=" + setup.params.text("ignore") + " and --clip-norm do not go together: each rank "
+                       "would find another norm");
+    std::string names;
+    for (const Parameter& parameter : replica_.trainable()) names += (names.empty() ? "" : ", ") + parameter.name;
+    for (const std::string& name : options_.ignored)
+      if (std::none_of(own_.begin(), own_.end(), [&](const Parameter& own) { return own.name == name; }))
+        throw UsageError("ddp.ignore=" + setup.params.text("ignore") + ": the model has no parameter " + name +
+                         " to train; it has: " + names);
+    if (shared_.empty())
+      throw UsageError("ddp.ignore=" + setup.params.text("ignore") + " leaves no parameter to reduce");
+  }
+
+  std::vector<at::Tensor> sent_at_the_start() const {
+    std::vector<at::Tensor> all;
+    for (const auto& [name, tensor] : replica_.parameters())
+      if (std::none_of(own_.begin(), own_.end(), [&](const Parameter& own) { return own.tensor.is_same(tensor); }))
+        all.push_back(tensor.detach());
+    for (const at::Tensor& buffer : buffers_) all.push_back(buffer);
+    return all;
+  }
+
+  void step_own_parameters(Phases& phases) {
+    phases.enter(Phase::optimizer);
+    std::vector<at::Tensor> parameters, gradients;
+    for (const auto& [name, tensor] : own_)
+      if (tensor.grad().defined()) parameters.push_back(tensor), gradients.push_back(tensor.grad());
+    apply_gradients(parameters, gradients);
+  }
+
   // Views into buckets are zeroed in place: a gradient that is set to none costs a copy into its bucket each step. But
   // one that no rank uses must be none, and not an old one or zeros.
   void clear_gradients() {
@@ -131,6 +175,7 @@ class Ddp : public TrainedStrategy {
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   Replica replica_;
   bool buffers_due_ = true, timed_ = false;
+  std::vector<Parameter> shared_, own_;  // what is trained: with the others, by each rank alone
   std::vector<at::Tensor> buffers_, gradients_;
   std::vector<int64_t> rows_;  // of each rank in this step, where that matters
   std::optional<ddp::Reduction> reduction_;

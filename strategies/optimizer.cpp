@@ -1,6 +1,7 @@
 #include "strategies/optimizer.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include <ATen/ATen.h>
 
@@ -28,11 +29,11 @@ Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter> parameter
                       at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(tensor.device()))});
 }
 
-std::vector<Optimizer::Lists> Optimizer::grouped() {
+std::vector<Optimizer::Lists> Optimizer::grouped(const GradientOf& gradient_of) {
   std::vector<Lists> groups;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const at::Tensor& parameter = parameters_[i].tensor;
-    const at::Tensor& gradient = parameter.grad();
+    const at::Tensor gradient = gradient_of(parameter);
     if (!gradient.defined()) continue;
     if (groups.empty() || groups.back().parameters.back().scalar_type() != parameter.scalar_type()) groups.emplace_back();
     Lists& lists = groups.back();
@@ -47,11 +48,27 @@ std::vector<Optimizer::Lists> Optimizer::grouped() {
 }
 
 void Optimizer::step() {
-  const at::NoGradGuard no_grad;
-  for (Lists& lists : grouped()) spec_.kind == OptimizerSpec::Kind::sgd ? sgd(lists) : adam(lists);
+  step(grouped([](const at::Tensor& parameter) { return parameter.grad(); }));
 }
 
+void Optimizer::step(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients) {
+  std::unordered_map<const void*, at::Tensor> given;
+  for (size_t i = 0; i < parameters.size(); ++i) given.emplace(parameters[i].unsafeGetTensorImpl(), gradients[i]);
+  step(grouped([&](const at::Tensor& parameter) {
+    const auto found = given.find(parameter.unsafeGetTensorImpl());
+    return found == given.end() ? at::Tensor() : found->second;
+  }));
+}
+
+void Optimizer::step(std::vector<Lists> groups) {
+  const at::NoGradGuard no_grad;
+  for (Lists& lists : groups) spec_.kind == OptimizerSpec::Kind::sgd ? sgd(lists) : adam(lists);
+}
+
+// The fused kernel of torch 2.11's CPU leaves float16 and bfloat16 as they are, but for what fills no vector.
 void Optimizer::sgd(Lists& lists) const {
+  if (lists.parameters[0].is_cpu() && at::isReducedFloatingType(lists.parameters[0].scalar_type()))
+    return at::_foreach_add_(lists.parameters, lists.gradients, -spec_.learning_rate);
   at::_fused_sgd_(lists.parameters, lists.gradients, {}, /*weight_decay=*/0, /*momentum=*/0, spec_.learning_rate,
                   /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false);
 }

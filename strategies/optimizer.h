@@ -1,6 +1,7 @@
 // The optimizers of the workloads, on torch's fused kernels. What torch::optim computes, without its per-tensor loop.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ class Optimizer {
 
   // Applies the parameters' gradients; one without a gradient is left alone, its state too.
   void step();
+  // These parameters alone, with these gradients. Other parameters may be stepped at the same time.
+  void step(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients);
   // "<parameter>.momentum", ".variance", ".step" of adam; nothing for plain sgd.
   NamedTensors state() const;
 
@@ -29,7 +32,9 @@ class Optimizer {
   struct Lists;  // what one fused call takes: parameters of one dtype on one device
   void sgd(Lists& lists) const;
   void adam(Lists& lists) const;
-  std::vector<Lists> grouped();
+  using GradientOf = std::function<at::Tensor(const at::Tensor& parameter)>;
+  std::vector<Lists> grouped(const GradientOf& gradient_of);
+  void step(std::vector<Lists> groups);
 
   struct Slot {
     at::Tensor momentum, variance, step;

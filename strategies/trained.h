@@ -36,6 +36,11 @@ class TrainedStrategy : public Strategy {
     optimizer_->step();
   }
 
+  // These parameters alone, with these gradients; no others, and no limit on the norm of all.
+  void apply_gradients(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients) {
+    optimizer_->step(parameters, gradients);
+  }
+
   const Workload& workload_;
 
  private:

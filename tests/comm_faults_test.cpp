@@ -7,6 +7,8 @@
 #include <fstream>
 #include <thread>
 
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
 #include "tests/comm_ranks.h"
 
 namespace dpbench::testing {
@@ -140,6 +142,29 @@ TEST_P(Faults, ABrokenGroupStaysBroken) {
       second = error.what();
     }
     if (first.empty() || first != second) throw std::runtime_error("first: " + first + "; then: " + second);
+  });
+}
+
+TEST_P(Faults, ANewGroupWorksAfterOneThatBroke) {
+  std::vector<BackendSetup> setups(3);
+  Team three = team(3);
+  three.adjust = [&](BackendSetup& setup) { setups[static_cast<size_t>(setup.rank)] = setup; };
+  expect_ranks_succeed(three, [&](const Backend& backend, int rank) {
+    bool broke = false;
+    try {
+      allreduce(backend, at::ones(rank == 1 ? 4 : 3))->wait();
+    } catch (const std::exception&) {
+      broke = true;
+    }
+    if (!broke) throw std::runtime_error("nothing broke");
+    BackendSetup again = setups[static_cast<size_t>(rank)];
+    again.store = c10::make_intrusive<c10d::PrefixStore>("again", again.store);
+    const Backend fresh = backend_registry().at(GetParam().first).make(again);
+    for (int round = 1; round < 4; ++round) {
+      const at::Tensor sum = at::full({1000}, static_cast<float>(round * (rank + 1)));
+      allreduce(fresh, sum)->wait();
+      require_equal(sum, at::full({1000}, static_cast<float>(6 * round)), "the sum over the new group");
+    }
   });
 }
 

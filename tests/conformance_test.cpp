@@ -82,7 +82,7 @@ TEST_P(Conformance, EveryCheckPasses) {
   }
   const bool left_out = rows.size() == 1 && rows[0].status == "skipped";
   if (left_out) {
-    EXPECT_EQ(GetParam().workload, "probe-branch") << told(rows[0]);
+    EXPECT_TRUE(GetParam().workload == "probe-branch" || rows[0].detail.find("find_unused") != std::string::npos) << told(rows[0]);
   } else {
     EXPECT_GE(passed, GetParam().workload == "probe-unused" ? 1U : 12U) << "hardly anything was checked";
   }

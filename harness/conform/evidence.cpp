@@ -206,6 +206,10 @@ Evidence from_bytes(const std::string& bytes, const TensorPool& pool) {
   return evidence;
 }
 
+bool is_in(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 const at::Tensor* find(const NamedTensors& tensors, const std::string& name) {
   for (const auto& [known, tensor] : tensors)
     if (known == name) return &tensor;

@@ -46,5 +46,6 @@ std::string to_bytes(const Evidence& evidence, const std::vector<uint64_t>& know
 Evidence from_bytes(const std::string& bytes, const TensorPool& pool);
 
 const at::Tensor* find(const NamedTensors& tensors, const std::string& name);
+bool is_in(const std::vector<std::string>& names, const std::string& name);
 
 }  // namespace dpbench

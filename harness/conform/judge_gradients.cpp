@@ -13,6 +13,7 @@ namespace {
 constexpr double floor_share = 1e-3;   // of the global norm: below it a tensor's own norm says nothing
 constexpr double allowed_factor = 8;   // of one device's own rounding error, on smooth models
 constexpr double weighted_backward = 128;  // units of rounding that weighting a loss, and so all behind it, may make
+constexpr double weighted_halves = 32;     // the same where some of it is in float16 or bfloat16
 constexpr double by_definition = 1e-9; // closer than this, two meanings are the same one
 
 struct Finding {
@@ -71,11 +72,22 @@ at::Tensor rounding_bound(const ExpectedStep& expected, int rank, size_t p, at::
   at::Tensor sizes = at::zeros_like(expected.gradient[p]);
   double terms = 0;
   for (size_t i = 0; i < expected.shards.size(); ++i) {
-    if (!expected.own.empty() && expected.shards[i].replica != rank) continue;
-    sizes += expected.shards[i].gradient[p].to(at::kDouble).abs() * expected.shares[i];
+    if (expected.alone[p] && expected.shards[i].replica != rank) continue;
+    sizes += expected.shards[i].gradient[p].to(at::kDouble).abs() *
+             (expected.shares[i] * (expected.alone[p] ? expected.alone_share : 1));
     ++terms;
   }
   return sizes * gamma(terms + more, unit_roundoff(type)) + terms * smallest_subnormal(type);
+}
+
+at::ScalarType coarser(at::ScalarType a, at::ScalarType b) { return unit_roundoff(a) > unit_roundoff(b) ? a : b; }
+
+// A gradient went through all layers behind its own, whatever type they are of.
+double weighting_bound(const Trial& trial, int64_t step, int rank) {
+  at::ScalarType type = trial.scenario.dtype;
+  for (size_t p = 0; p < trial.names.size(); ++p)
+    if (const at::Tensor found = trial.reported(step, p, rank); found.defined()) type = coarser(type, found.scalar_type());
+  return (at::isReducedFloatingType(type) ? weighted_halves : weighted_backward) * unit_roundoff(type);
 }
 
 // Where gradients travel in a narrower type. Clipping multiplies by the norm of what arrived.
@@ -84,10 +96,11 @@ void judge_compressed(const Trial& trial, at::ScalarType type, Rows& rows) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const double factor = clip_factors(trial, expected.gradient).front();
     std::vector<at::Tensor> bounds;
-    for (size_t q = 0; q < trial.names.size(); ++q) bounds.push_back(rounding_bound(expected, rank, q, type, 2));
+    for (size_t q = 0; q < trial.names.size(); ++q)  // what is not sent at all is not rounded to be sent
+      bounds.push_back(rounding_bound(expected, rank, q, expected.alone[q] ? at::kFloat : type, 2));
     at::Tensor bound = bounds[p] * factor;
     if (factor < 1) bound += expected.gradient[p].abs() * (1.1 * factor * norm(bounds) / norm(expected.gradient));
-    return largest_ratio(trial.reported(step, p, rank), expected.gradient[p] * factor, bound);
+    return largest_ratio(trial.reported(step, p, rank), expected.gradient_of(rank)[p] * factor, bound);
   });
   row(trial, rows, trial.scenario.gradient_check,
       "gradient with the float64 oracle of its declared meaning, in units of the rounding bound of " +
@@ -168,9 +181,9 @@ void judge_replay(const Trial& trial, Rows& rows) {
     if (!found.defined()) return std::numeric_limits<double>::infinity();
     if (weighted(expected) && !narrow)
       return relative_error(found, expected.gradient[p], floor_share * norm(expected.gradient)) /
-             (weighted_backward * unit_roundoff(trial.scenario.dtype));
-    const at::Tensor bound =
-        narrow ? rounding_bound(expected, rank, p, *narrow, 2) : rounding_bound(expected, rank, p, found.scalar_type());
+             weighting_bound(trial, step, rank);
+    const at::Tensor bound = narrow ? rounding_bound(expected, rank, p, coarser(*narrow, found.scalar_type()), 2)
+                                    : rounding_bound(expected, rank, p, found.scalar_type());
     return largest_ratio(found, expected.gradient_of(rank)[p], bound);
   });
   row(trial, rows, trial.scenario.gradient_check,

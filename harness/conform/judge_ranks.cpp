@@ -20,12 +20,22 @@ std::string first_mismatch(const NamedTensors& found, const NamedTensors& expect
 
 using Field = NamedTensors StepEvidence::*;
 
+// What each rank keeps for itself is left out: the parameter `name`, and its "name.slot" of the optimizer's.
+NamedTensors shared(const Trial& trial, const NamedTensors& tensors) {
+  const auto& own = trial.bench.strategy.own;
+  NamedTensors rest;
+  for (const auto& [name, tensor] : tensors)
+    if (!is_in(own, name) && !is_in(own, name.substr(0, name.rfind('.')))) rest.emplace_back(name, tensor);
+  return rest;
+}
+
 void judge_field(const Trial& trial, Rows& rows, const std::string& name, const std::string& what, Field field,
                  const std::string& likely, int64_t every = 1) {
   for (size_t step = 0; step < trial.ranks[0].steps.size(); ++step) {
     if ((static_cast<int64_t>(step) + 1) % every != 0) continue;
     for (size_t rank = 1; rank < trial.ranks.size(); ++rank) {
-      const auto difference = first_mismatch(trial.ranks[rank].steps[step].*field, trial.ranks[0].steps[step].*field);
+      const auto difference = first_mismatch(shared(trial, trial.ranks[rank].steps[step].*field),
+                                             shared(trial, trial.ranks[0].steps[step].*field));
       rows.judged(name, what + " of every rank with rank 0's, bit for bit", difference.empty(),
                   difference + ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " +
                       trial.scenario.name,
@@ -34,8 +44,11 @@ void judge_field(const Trial& trial, Rows& rows, const std::string& name, const 
   }
 }
 
-NamedTensors model_state(const Bench& bench, at::ScalarType dtype, bool buffers) {
-  const auto model = first_model(bench);
+// Of rank 0's model; of `rank`'s own what each keeps for itself.
+NamedTensors model_state(const Bench& bench, int rank, at::ScalarType dtype, bool buffers) {
+  const auto model = first_model(bench), mine = bench.workload.model(bench.init_seed(rank));
+  for (auto& item : model->named_parameters())
+    if (is_in(bench.strategy.own, item.key())) item.value().set_data(mine->named_parameters()[item.key()].detach());
   NamedTensors result;
   const auto add = [&](const auto& items) {
     for (const auto& item : items)
@@ -60,9 +73,9 @@ void judge_start(const Trial& trial, Rows& rows) {
   const std::string compared = "parameters and buffers after construction with rank 0's model, bit for bit";
   const auto dtype = trial.scenario.dtype;
   for (const auto& evidence : trial.ranks) {
-    auto difference = first_mismatch(evidence.parameters, model_state(trial.bench, dtype, false));
+    auto difference = first_mismatch(evidence.parameters, model_state(trial.bench, evidence.rank, dtype, false));
     if (difference.empty() && trial.bench.strategy.buffers != Buffers::local)
-      difference = first_mismatch(evidence.buffers, model_state(trial.bench, dtype, true));
+      difference = first_mismatch(evidence.buffers, model_state(trial.bench, evidence.rank, dtype, true));
     rows.judged("initial-broadcast", compared, difference.empty(),
                 difference + ", rank " + std::to_string(evidence.rank) + ", scenario " + trial.scenario.name,
                 evidence.rank == 0 ? "the seed was not used, or a tensor was cast that must not be"

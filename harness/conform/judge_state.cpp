@@ -65,7 +65,7 @@ class OptimizerJudge {
         rows_(rows),
         spec_(trial.workload().optimizer()),
         local_(trial.bench.strategy.gradient == Gradient::local),
-        replays_(local_ ? trial.ranks.size() : 1, std::vector<Replay>(trial.names.size())) {}
+        replays_(local_ || !trial.bench.strategy.own.empty() ? trial.ranks.size() : 1, std::vector<Replay>(trial.names.size())) {}
 
   void step(int64_t step) {
     const bool averaged = local_ && (step + 1) % trial_.bench.strategy.average_every == 0;

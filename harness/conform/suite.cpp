@@ -122,12 +122,24 @@ class Suite {
     if (unused_.some_ranks && strategy_.buffers == Buffers::synchronised)
       return left_out(" makes one batch of all ranks' rows, which can take only one branch");
     if (declares("find_unused")) {
+      if (const auto why = refused_with_find_unused()) return left_out(" is asked for what does not go with find_unused: " + *why);
       if (!strategy_.same_graph) bench_.params.emplace("find_unused", "on");
       unused_ = {};
       return true;
     }
     if (!unused_.some_ranks) return true;
     return left_out(" has no parameter find_unused: such a model would hang it");
+  }
+
+  std::optional<std::string> refused_with_find_unused() const {
+    auto params = bench_.params;
+    if (strategy_.same_graph || !params.emplace("find_unused", "on").second) return {};
+    try {
+      promised(request_.strategy, Params(request_.strategy.params, params, request_.strategy.name));
+      return {};
+    } catch (const UsageError& error) {
+      return error.what();
+    }
   }
 
   bool left_out(const std::string& why) {
@@ -141,6 +153,9 @@ class Suite {
     if (scenario.smooth && !has_twin()) return "the workload has no smooth twin";
     if (scenario.rows == Split::few && strategy_.parallelism == Parallelism::ranks && !declares("join"))
       return strategy_.name + " has no parameter join: every rank must have rows";
+    const bool own = !strategy_.own.empty() || strategy_.gradient == Gradient::local;
+    if (scenario.rows == Split::few && strategy_.parallelism == Parallelism::ranks && own)
+      return "a rank without rows has no gradient for a parameter that is its own";
     return {};
   }
 

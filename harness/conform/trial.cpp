@@ -82,7 +82,7 @@ class Expectation {
   ExpectedStep at_step(int64_t step) {
     const StrategyInfo& strategy = trial_.bench.strategy;
     const auto micro = micro_batches(trial_.bench, trial_.scenario, step);
-    const bool local = strategy.gradient == Gradient::local;
+    const bool local = strategy.gradient == Gradient::local || !strategy.own.empty();
     std::vector<NamedTensors> parameters;
     for (int r = 0; r < (local ? trial_.world() : 1); ++r) parameters.push_back(trial_.parameters_before(step, r));
     const auto buffers = buffers_at_start(trial_, step);
@@ -95,6 +95,9 @@ class Expectation {
     expected.shares = shares(expected.shards, strategy.gradient, trial_.world(), trial_.scenario.accumulate,
                              trial_.workload().sum_loss());
     expected.gradient = combine(expected.shards, expected.shares);
+    for (const auto& name : oracle_.names())
+      expected.alone.push_back(strategy.gradient == Gradient::local || is_in(strategy.own, name));
+    if (strategy.gradient != Gradient::local) expected.alone_share = trial_.world();
     for (int r = 0; local && r < trial_.world(); ++r) expected.own.push_back(of_rank(expected, r));
     if (!exact_) return expected;
     for (int r = 0; r < trial_.world(); ++r) expected.buffers.push_back(oracle_.buffers(r));
@@ -109,7 +112,10 @@ class Expectation {
     std::vector<double> shares;
     for (size_t i = 0; i < expected.shards.size(); ++i)
       if (expected.shards[i].replica == rank) shards.push_back(expected.shards[i]), shares.push_back(expected.shares[i]);
-    return combine(shards, shares);
+    auto gradient = combine(shards, shares);
+    for (size_t p = 0; p < gradient.size(); ++p)
+      gradient[p] = expected.alone[p] ? gradient[p] * expected.alone_share : expected.gradient[p];
+    return gradient;
   }
 
   Trial& trial_;

@@ -10,7 +10,9 @@ struct ExpectedStep {
   std::vector<Shard> shards;          // at the parameters that the strategy itself had before this step
   std::vector<double> shares;
   std::vector<at::Tensor> gradient;   // combined by the declared meaning, in float64, not clipped
-  std::vector<std::vector<at::Tensor>> own;  // of each rank, where nothing is reduced; else empty
+  std::vector<std::vector<at::Tensor>> own;  // of each rank, where something is not reduced; else empty
+  std::vector<bool> alone;            // which parameters are not
+  double alone_share = 1;             // what a share is multiplied by where a parameter is
   std::vector<at::Tensor> whole;      // of the whole batch on one device; empty where it was not asked for
   std::vector<at::Tensor> single;     // the same in the scenario's own dtype; only on smooth twins
   std::vector<bool> used;             // had a gradient in some shard

@@ -1,5 +1,6 @@
 #include "harness/conform/unused.h"
 
+#include <algorithm>
 #include <map>
 
 #include <ATen/ATen.h>
@@ -16,8 +17,12 @@ std::vector<std::string> left_out(const Bench& bench, const Scenario& scenario, 
     bench.workload.loss(output, batch.target).backward();
   }
   std::vector<std::string> names;
-  for (const auto& item : model->named_parameters())
-    if (item.value().requires_grad() && !item.value().grad().defined()) names.push_back(item.key());
+  std::vector<at::Tensor> seen;  // a tied parameter counts under the first of its names
+  for (const auto& item : model->named_parameters()) {
+    const bool known = std::any_of(seen.begin(), seen.end(), [&](const at::Tensor& other) { return other.is_same(item.value()); });
+    seen.push_back(item.value());
+    if (!known && item.value().requires_grad() && !item.value().grad().defined()) names.push_back(item.key());
+  }
   return names;
 }
 

@@ -21,6 +21,7 @@ const StrategyInfo& info_of(const CaseSpec& spec) { return strategy_registry().a
 BlockRun::BlockRun(const CaseSpec& spec, int64_t warmup, const Group& group, Pulse& pulse,
                    const std::string& shared_dir)
     : case_id_(spec.id),
+      own_(own_parameters(spec)),
       group_(group),
       workload_(workload_of(spec, shared_dir)),
       source_(*workload_, spec, info_of(spec), group.rank()),
@@ -47,7 +48,7 @@ RankRecord BlockRun::block(const Sampling& sampling) {
   record.steps_per_sample = steps;
   record.samples_ns = {timer_.block(steps)};
   record.last_loss = timer_.last_loss();
-  record.parameters_hash = fingerprint(strategy_->parameters());
+  record.parameters_hash = fingerprint(strategy_->parameters(), own_);
   record.peak_rss_bytes = peak_memory_bytes();
   record.threads = at::get_num_threads();
   return record;

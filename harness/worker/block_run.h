@@ -17,6 +17,7 @@ class BlockRun {
 
  private:
   std::string case_id_;
+  std::vector<std::string> own_;  // parameters that each rank keeps for itself
   const Group& group_;
   std::unique_ptr<Workload> workload_;
   StepSource source_;

@@ -1,5 +1,6 @@
 #include "harness/worker/fingerprint.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -25,9 +26,11 @@ void mix(uint64_t& hash, const void* data, size_t bytes) {
 
 }  // namespace
 
-std::string fingerprint(const NamedTensors& tensors) {
+std::string fingerprint(const NamedTensors& tensors, const std::vector<std::string>& own) {
+  const auto is_own = [&](const std::string& name) { return std::find(own.begin(), own.end(), name) != own.end(); };
   uint64_t hash = 0xcbf29ce484222325;
   for (const auto& [name, tensor] : tensors) {
+    if (is_own(name) || is_own(name.substr(0, name.rfind('.')))) continue;
     mix(hash, name.data(), name.size());
     if (!tensor.defined()) continue;
     const at::Tensor plain = tensor.detach().cpu().contiguous();

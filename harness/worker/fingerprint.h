@@ -7,6 +7,7 @@
 
 namespace dpbench {
 
-std::string fingerprint(const NamedTensors& tensors);
+// own: parameters that each rank keeps for itself, left out with what the optimizer keeps for them.
+std::string fingerprint(const NamedTensors& tensors, const std::vector<std::string>& own = {});
 
 }  // namespace dpbench

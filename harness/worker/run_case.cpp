@@ -37,6 +37,11 @@ std::unique_ptr<Workload> workload_of(const CaseSpec& spec, const std::string& s
       {.scale = spec.scale, .data_dir = spec.data_dir, .shared_dir = shared_dir});
 }
 
+std::vector<std::string> own_parameters(const CaseSpec& spec) {
+  const StrategyInfo& info = strategy_registry().at(spec.strategy);
+  return promised(info, Params(info.params, spec.params, spec.strategy)).own;
+}
+
 Setup setup_of(const CaseSpec& spec, const StrategyInfo& info, const Workload& workload, const Group& group) {
   return {.workload = workload,
           .devices = group.devices(info.parallelism == Parallelism::ranks ? 1 : spec.world, spec.oversubscribe),
@@ -60,7 +65,7 @@ RankRecord run_case(const CaseSpec& spec, const Sampling& sampling, const Group&
   pulse.beat();
   RankRecord record = time_steps(*strategy, source, sampling, group, pulse);
   strategy->finish();
-  record.parameters_hash = fingerprint(strategy->parameters());
+  record.parameters_hash = fingerprint(strategy->parameters(), own_parameters(spec));
   record.peak_rss_bytes = peak_memory_bytes();
   record.threads = at::get_num_threads();
   group.barrier();

@@ -35,6 +35,7 @@ class Trainer {
         group_(group),
         pulse_(pulse),
         info_(strategy_registry().at(spec.strategy)),
+        own_(own_parameters(spec)),
         recipe_(workload_registry().at(spec.workload).recipe),
         plain_(workload_of(spec, shared_dir)),
         noting_(options.show_shapes ? noting_workload(*plain_, notes_) : nullptr),
@@ -65,7 +66,7 @@ class Trainer {
   void refuse_early() const {
     if (options_.evaluate || options_.target_accuracy) require_classes(workload_, spec_.workload);
     const bool stores = options_.checkpoint_every > 0 || !options_.resume.empty();
-    if (stores && info_.gradient == Gradient::local)
+    if (stores && (info_.gradient == Gradient::local || !own_.empty()))
       throw UsageError("--checkpoint-every and --resume: each rank of " + info_.name +
                        " has parameters and an optimizer of its own, and a checkpoint holds one of each");
     if (!leads()) return;
@@ -201,7 +202,7 @@ class Trainer {
   // Parameters and optimizer state of all ranks, bit for bit.
   void verify_ranks() {
     if (info_.gradient == Gradient::local) return;  // they differ until they are averaged, at the end at the latest
-    const auto texts = group_.gather(fingerprint(strategy_->parameters()) + " " + fingerprint(strategy_->state()));
+    const auto texts = group_.gather(fingerprint(strategy_->parameters(), own_) + " " + fingerprint(strategy_->state(), own_));
     std::string unlike;
     for (size_t rank = 1; rank < texts.size() && unlike.empty(); ++rank)
       if (texts[rank] != texts[0])
@@ -271,7 +272,7 @@ class Trainer {
     record.peak_rss_bytes = peak_memory_bytes();
     record.first_loss = first_loss_;
     record.last_loss = last_loss_;
-    record.parameters_hash = fingerprint(strategy_->parameters());
+    record.parameters_hash = fingerprint(strategy_->parameters(), own_);
     if (options_.target_accuracy) {
       char text[96];
       std::snprintf(text, sizeof text, "%.4f after %lld epochs, wanted %g", state_.accuracy.back(),
@@ -304,6 +305,7 @@ class Trainer {
   const Group& group_;
   Pulse& pulse_;
   const StrategyInfo& info_;
+  const std::vector<std::string> own_;  // parameters that each rank keeps for itself
   const Recipe& recipe_;
   ShapeNotes notes_;
   std::unique_ptr<Workload> plain_, noting_;

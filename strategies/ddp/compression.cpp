@@ -6,13 +6,13 @@ namespace dpbench::ddp {
 
 // Divided before it is summed: float16 ends at 65504, and a sum of ranks would overflow long before their mean.
 c10::intrusive_ptr<c10::ivalue::Future> CompressionHook::runHook(c10d::GradBucket& bucket) {
-  std::vector<at::Tensor> narrow = {bucket.getBuffer().to(type_).div_(state_->getSize())};
   at::Tensor wide = bucket.getBuffer();
+  std::vector<at::Tensor> narrow = {wide.to(type_.value_or(wide.scalar_type())).div_(state_->getSize())};
   auto done = state_->allreduce(narrow)->getFuture();
   return done->then(
       [wide, narrow](c10::ivalue::Future& future) {
         future.waitAndThrow();
-        wide.copy_(narrow[0]);
+        if (!wide.is_same(narrow[0])) wide.copy_(narrow[0]);
         return c10::IValue(wide);
       },
       c10::TensorType::get());

@@ -1,4 +1,4 @@
-// The hook that sends gradients in a narrower type: float16 or bfloat16.
+// The hook that sends gradients in a narrower type (float16 or bfloat16), or as they are.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/comm.hpp>
@@ -7,13 +7,13 @@ namespace dpbench::ddp {
 
 class CompressionHook : public c10d::CppCommHookInterface<c10::intrusive_ptr<c10d::ProcessGroup>> {
  public:
-  CompressionHook(c10::intrusive_ptr<c10d::ProcessGroup> group, at::ScalarType type)
+  CompressionHook(c10::intrusive_ptr<c10d::ProcessGroup> group, std::optional<at::ScalarType> type)
       : CppCommHookInterface(std::move(group)), type_(type) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
 
  private:
-  at::ScalarType type_;
+  std::optional<at::ScalarType> type_;
 };
 
 }  // namespace dpbench::ddp

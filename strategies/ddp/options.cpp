@@ -1,6 +1,7 @@
 #include "strategies/ddp/options.h"
 
 #include <algorithm>
+#include <sstream>
 
 namespace dpbench::ddp {
 namespace {
@@ -30,6 +31,14 @@ void read_caps(const Params& params, Options& options) {
   options.first_bucket_bytes = static_cast<int64_t>(first * mebibyte);
 }
 
+std::vector<std::string> names_in(const std::string& list) {
+  std::vector<std::string> names;
+  if (list == "none") return names;
+  std::istringstream words(list);
+  for (std::string name; std::getline(words, name, '+');) names.push_back(name);
+  return names;
+}
+
 void refuse_what_contradicts(const Options& options, const Params& params) {
   if (params.text("clip") != "after")
     throw UsageError("ddp.clip=" + params.text("clip") +
@@ -39,6 +48,19 @@ void refuse_what_contradicts(const Options& options, const Params& params) {
                   "a rank without rows has no backward pass to learn the graph from");
   refuse_together(options.join && options.sync_batch_norm, "ddp.join=on and ddp.sync_batch_norm=on",
                   "a rank without rows does not take part in the statistics");
+  refuse_together(options.skip_unused && !options.find_unused, "ddp.skip_unused=on and ddp.find_unused=off",
+                  "without the search nothing is known to be unused");
+  refuse_together(options.skip_unused && options.join, "ddp.skip_unused=on and ddp.join=on",
+                  "a rank without rows cannot tell what the others use");
+  refuse_together(options.step_in_backward && options.find_unused, "ddp.step_in_backward=on and ddp.find_unused=on",
+                  "a bucket is stepped before it is known which of its parameters no rank used");
+  refuse_together(options.step_in_backward && options.join, "ddp.step_in_backward=on and ddp.join=on",
+                  "a rank without rows has no backward pass to step in");
+  const std::string ignored = "ddp.ignore=" + params.text("ignore");
+  refuse_together(!options.ignored.empty() && options.join, ignored + " and ddp.join=on",
+                  "a rank without rows has no gradient for a parameter of its own");
+  refuse_together(!options.ignored.empty() && options.global_mean, ignored + " and ddp.global_mean=on",
+                  "the loss is weighed for a mean that such a parameter has no part in");
   refuse_together(options.divide_by_active && !options.join, "ddp.join_divisor=active and ddp.join=off",
                   "without join every rank must have rows");
   refuse_together(options.divide_by_active && options.global_mean, "ddp.join_divisor=active and ddp.global_mean=on",
@@ -53,6 +75,7 @@ Options options_of(const Params& params) {
   options.broadcast_buffers = params.flag("broadcast_buffers");
   options.bucket_views = params.flag("gradient_as_bucket_view");
   options.find_unused = params.flag("find_unused");
+  options.skip_unused = params.flag("skip_unused");
   options.static_graph = params.flag("static_graph");
   const std::optional<at::ScalarType> hooks[] = {std::nullopt, at::kHalf, at::kBFloat16};
   options.compression = hooks[chosen(params, "hook", {"none", "fp16", "bf16"}, " (the Reducer takes one hook)")];
@@ -60,6 +83,8 @@ Options options_of(const Params& params) {
   options.sync_batch_norm = params.flag("sync_batch_norm");
   options.join = params.flag("join");
   options.divide_by_active = chosen(params, "join_divisor", {"initial", "active"}) == 1;
+  options.step_in_backward = params.flag("step_in_backward");
+  options.ignored = names_in(params.text("ignore"));
   options.tf32 = params.flag("tf32");
   refuse_what_contradicts(options, params);
   return options;
@@ -71,19 +96,27 @@ std::vector<ParamInfo> parameters() {
           {"broadcast_buffers", "on", "rank 0's buffers are sent to all before each forward"},
           {"gradient_as_bucket_view", "on", "gradients live in their buckets: no copy between them"},
           {"find_unused", "off", "look through the graph for parameters that a step does not use"},
+          {"skip_unused", "off", "with find_unused, leave out buckets that nobody uses: all ranks must use the same parameters"},
           {"static_graph", "off", "the first step shows the graph of all: what is unused, what is used how often"},
           {"hook", "none", "compress gradients to fp16 or bf16 for the reduction, divided before they are summed"},
           {"global_mean", "off", "the mean over all ranks' rows, also where ranks have unlike numbers of them"},
           {"sync_batch_norm", "off", "BatchNorm's statistics are those of all ranks' rows"},
           {"join", "off", "a rank may run out of rows: it goes on reducing with the others, adding zeros"},
           {"join_divisor", "initial", "with join, divide by the initial world or by the active ranks"},
+          {"step_in_backward", "off", "step a bucket's parameters as soon as it is reduced, while the backward pass goes on"},
+          {"ignore", "none", "parameters that stay each rank's own, neither sent nor reduced: NAME+NAME.."},
           {"clip", "after", "--clip-norm limits the reduced gradient; anything else is refused"},
           {"tf32", "off", "let a GPU multiply float32 with TF32's 10 bits"}};
 }
 
 std::vector<Variant> variants() {
-  return {{"find_unused", {{"find_unused", "on"}}},
+  return {{"small_buckets", {{"bucket_mb", "0.0002"}, {"first_bucket_mb", "0.0001"}}},
+          {"find_unused", {{"find_unused", "on"}}},
+          {"skip_unused", {{"find_unused", "on"}, {"skip_unused", "on"}}},
           {"static_graph", {{"static_graph", "on"}}},
+          {"step_in_backward", {{"step_in_backward", "on"}}},
+          {"step_in_backward_static_graph",
+           {{"step_in_backward", "on"}, {"static_graph", "on"}, {"gradient_as_bucket_view", "off"}}},
           {"own_gradients", {{"gradient_as_bucket_view", "off"}}},
           {"own_gradients_unused", {{"gradient_as_bucket_view", "off"}, {"find_unused", "on"}}},
           {"own_buffers", {{"broadcast_buffers", "off"}}},
@@ -105,7 +138,8 @@ void promise(StrategyInfo& info, const Params& params) {
   if (!options.broadcast_buffers) info.buffers = Buffers::local;
   if (options.sync_batch_norm) info.buffers = Buffers::synchronised;
   info.reduced_in = options.compression;
-  info.same_graph = options.static_graph;
+  info.same_graph = options.static_graph || options.skip_unused;
+  info.own = options.ignored;
 }
 
 }  // namespace dpbench::ddp

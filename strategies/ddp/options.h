@@ -10,10 +10,12 @@ namespace dpbench::ddp {
 struct Options {
   int64_t bucket_bytes = 0, first_bucket_bytes = 0;
   bool broadcast_buffers = true, bucket_views = true;
-  bool find_unused = false, static_graph = false;
+  bool find_unused = false, skip_unused = false, static_graph = false;
   std::optional<at::ScalarType> compression = {};  // of the hook
   bool global_mean = false, sync_batch_norm = false;
   bool join = false, divide_by_active = false;
+  bool step_in_backward = false;
+  std::vector<std::string> ignored = {};  // parameters that stay each rank's own
   bool tf32 = false;
 };
 

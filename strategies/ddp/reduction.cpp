@@ -12,12 +12,6 @@
 namespace dpbench::ddp {
 namespace {
 
-// As the Reducer lays a gradient out in its bucket; GradBucket itself knows sizes alone.
-at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& piece) {
-  if (!parameter.is_non_overlapping_and_dense()) return piece.view(parameter.sizes());
-  return piece.as_strided(parameter.sizes(), parameter.strides(), piece.storage_offset());
-}
-
 // torch's message gives the numbers of the parameters after "did not receive grad for rank N:".
 std::string unused_numbers(const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
@@ -64,7 +58,7 @@ std::map<std::string, std::vector<double>> Reduction::figures() {
 }
 
 Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::vector<Parameter>& parameters,
-                     const Options& options)
+                     const Options& options, const SteppingHook::Step& step)
     : parameters_(parameters), options_(options), group_(std::move(group)) {
   const auto tensors = tensors_of(parameters_);
   c10d::verify_params_across_processes(group_, tensors, std::nullopt);
@@ -80,7 +74,7 @@ Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::ve
   reducer_ = std::make_shared<TimedReducer>(
       tensors, buckets, group_, std::vector<bool>(tensors.size(), false), options_.bucket_bytes, options_.find_unused,
       options_.bucket_views, names, options_.first_bucket_bytes,
-      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<int64_t>{});
+      /*skip_all_reduce_unused_params=*/options_.skip_unused, /*use_python_reducer=*/false, std::vector<int64_t>{});
   logger_ = std::make_shared<c10d::Logger>(reducer_);  // must live: the reducer dereferences it unchecked
   reducer_->set_logger(logger_);
   logger_->set_construction_data_and_log("dpbench", {}, -1, options_.broadcast_buffers, options_.sync_batch_norm,
@@ -89,13 +83,23 @@ Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::ve
     reducer_->set_static_graph();
     logger_->set_static_graph();
   }
-  if (options_.compression)
-    reducer_->register_comm_hook(std::make_unique<CompressionHook>(group_, *options_.compression));
+  register_hook(step);
+}
+
+void Reduction::register_hook(const SteppingHook::Step& step) {
+  if (!options_.compression && !options_.step_in_backward) return;
+  std::unique_ptr<c10d::CommHookInterface> hook = std::make_unique<CompressionHook>(group_, options_.compression);
+  if (options_.step_in_backward)  // what is reduced before the last micro-batch is not all yet
+    hook = std::make_unique<SteppingHook>(std::move(hook), [this, step](const auto& parameters, const auto& gradients) {
+      if (last_) step(parameters, gradients);
+    });
+  reducer_->register_comm_hook(std::move(hook));
 }
 
 // Until a second pass is reduced the Reducer takes all that it sees for the first pass of a static graph: the first two are
 // reduced wherever they stand, which is as right and only costs more.
 void Reduction::before_forward(bool last) {
+  last_ = last;
   sync_ = last || (options_.static_graph && passes_ < 2);
   if (sync_) reducer_->prepare_for_forward();
   reducer_->rebuild_buckets();

@@ -2,6 +2,7 @@
 // a rank that has no rows.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <string>
@@ -11,6 +12,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "strategies/ddp/options.h"
+#include "strategies/ddp/stepping.h"
 #include "strategies/optimizer.h"
 
 namespace dpbench::ddp {
@@ -24,9 +26,9 @@ class TimedReducer : public c10d::Reducer {
 
 class Reduction {
  public:
-  // Throws where a parameter's count, shape or type differs between ranks.
+  // Throws where a parameter's count, shape or type differs between ranks. step: for step_in_backward.
   Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::vector<Parameter>& parameters,
-            const Options& options);
+            const Options& options, const SteppingHook::Step& step = {});
 
   // A pass whose micro-batch is not the step's `last` only adds up gradients on this rank.
   void before_forward(bool last);
@@ -47,6 +49,7 @@ class Reduction {
   std::map<std::string, std::vector<double>> figures();
 
  private:
+  void register_hook(const SteppingHook::Step& step);
   void refuse_unused_parameters();
   at::Tensor used_by_anyone();
 
@@ -54,6 +57,7 @@ class Reduction {
   Options options_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   bool sync_ = true;  // this pass is reduced
+  std::atomic<bool> last_ = true;  // and it is the step's last
   int passes_ = 0;    // that were
   std::shared_ptr<TimedReducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include "tests/wrong_strategies/mutant.h"
+#include "workloads/error.h"
 #include "workloads/layers/batch_norm.h"
 
 namespace dpbench::wrong {
@@ -141,6 +142,91 @@ Change stepping_where(const std::function<bool(Run&, int64_t i, int64_t n)>& kee
 bool in_own_piece(Run& run, int64_t i, int64_t n) { return i * run.world / n == run.rank; }
 bool in_a_whole_piece(Run& run, int64_t i, int64_t n) { return i < n / run.world * run.world; }  // padding forgotten
 
+// --- buckets that hold what is unused
+
+// Leaves out a bucket where this says so; the right one asks whether any rank used something of it.
+Change leaving_out(const std::function<bool(Run&, const std::vector<size_t>& bucket)>& idle) {
+  return [=](Parts& parts) {
+    parts.buckets = [=, right = parts.buckets](Run& run) {
+      std::vector<std::vector<size_t>> kept;
+      for (const auto& bucket : right(run))
+        if (!idle(run, bucket)) kept.push_back(bucket);
+      return kept;
+    };
+  };
+}
+
+bool this_rank_used_none(Run& run, const std::vector<size_t>& bucket) {
+  for (const size_t i : bucket)
+    if (run.leaves[i].grad().defined()) return false;
+  return true;
+}
+
+// The last in the model that no rank used takes the whole bucket next to it along.
+bool next_to_what_is_unused(Run& run, const std::vector<size_t>& bucket) {
+  for (const size_t i : bucket)
+    if (i > 0 && !run.gradients[i - 1].defined()) return true;
+  return false;
+}
+
+// --- an optimizer within the backward pass
+
+void stepped_before_it_is_reduced(Parts& parts) {
+  parts.reduce = [right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {
+    if (bucket == 0)
+      for (size_t i = run.leaves.size(); i-- > 0;)
+        if (run.gradients[i].defined()) {
+          run.leaves[i].sub_(run.leaves[i].grad() * run.workload.optimizer().learning_rate);
+          break;
+        }
+    right(run, flat, bucket);
+  };
+}
+
+void last_bucket_never_stepped(Parts& parts) {
+  parts.update = [right = parts.update](Run& run) {
+    const at::Tensor first = run.gradients[0];
+    run.gradients[0] = at::Tensor();
+    right(run);
+    run.gradients[0] = first;
+  };
+}
+
+// --- a parameter that each rank keeps for itself: b1
+
+void own_b1(StrategyInfo& info) { info.own = {"b1"}; }
+
+bool is_b1(Run& run, size_t i) { return run.names[i] == "b1"; }
+
+void b1_kept(Parts& parts, bool at_the_start, bool in_steps) {
+  if (at_the_start)
+    parts.start = [](Run& run) {
+      for (const auto& item : run.model->named_parameters())
+        if (item.key() != "b1") run.broadcast(item.value().detach());
+    };
+  if (in_steps)
+    parts.buckets = [](Run& run) {
+      std::vector<std::vector<size_t>> result;
+      for (size_t i = 0; i < run.leaves.size(); ++i)
+        if (!is_b1(run, i) && run.gradients[i].defined()) result.push_back({i});
+      return result;
+    };
+  parts.start = [start = parts.start](Run& run) {
+    if (run.clip_norm) throw UsageError("each rank would find another norm");
+    start(run);
+  };
+}
+
+// --- gradients that are themselves in float16 and bfloat16
+
+Change reducing_halves(const std::function<void(Run&, at::Tensor& flat)>& reduce) {
+  return [=](Parts& parts) {
+    parts.reduce = [=, right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {
+      flat.scalar_type() == at::kHalf || flat.scalar_type() == at::kBFloat16 ? reduce(run, flat) : right(run, flat, bucket);
+    };
+  };
+}
+
 // --- a static graph
 
 Change reducing_when(const std::function<bool(int64_t step)>& when) {
@@ -183,6 +269,36 @@ std::vector<Mutant> feature_mutants() {
        promising(none, reducing_when([](int64_t step) { return step == 0; }))},
       {"buffers-broadcast-where-each-has-its-own", "buffers", "",
        promising([](StrategyInfo& info) { info.buffers = Buffers::local; }, [](Parts&) {}), norm},
+      {"buffers-averaged-where-each-has-its-own", "buffers", "",
+       promising([](StrategyInfo& info) { info.buffers = Buffers::local; },
+                 [](Parts& parts) {
+                   parts.sync_buffers = [](Run& run) {
+                     for (auto& item : run.model->named_buffers()) {
+                       if (!item.value().is_floating_point()) continue;
+                       run.all_reduce(item.value());
+                       item.value().div_(run.world);
+                     }
+                   };
+                 }),
+       norm},
+      {"bucket-left-out-that-another-rank-used", "run-completes", "", promising(none, leaving_out(this_rank_used_none)),
+       "probe-branch"},
+      {"bucket-left-out-for-a-neighbour", "gradient-meaning", "not reduced", promising(none, leaving_out(next_to_what_is_unused)),
+       "probe-unused"},
+      {"stepped-before-its-bucket-is-reduced", "ranks-agree-parameters", "stepped alone",
+       promising(none, stepped_before_it_is_reduced)},
+      {"last-bucket-never-stepped", "optimizer-replay", "not stepped", promising(none, last_bucket_never_stepped)},
+      {"own-parameter-sent-at-the-start", "initial-broadcast", "b1", promising(own_b1, [](Parts& p) { b1_kept(p, false, true); })},
+      {"own-parameter-reduced", "gradient-meaning", "", promising(own_b1, [](Parts& p) { b1_kept(p, true, false); })},
+      {"float16-gradients-reduced-in-bfloat16", "gradient-replay", "",
+       promising(none, reducing_halves([](Run& run, at::Tensor& flat) {
+                   at::Tensor narrow = flat.to(at::kBFloat16);
+                   run.all_reduce(narrow);
+                   flat.copy_(narrow.div_(run.world));
+                 })),
+       "probe-mixed"},
+      {"half-gradients-not-reduced", "gradient-replay", "own gradient", promising(none, reducing_halves([](Run&, at::Tensor&) {})),
+       "probe-mixed"},
       {"never-averaged", "ranks-agree-parameters", "not averaged",
        promising(locally, averaging([](Run&, at::Tensor&) {}))},
       {"averaged-and-gradients-too", "gradient-meaning", "",
@@ -213,6 +329,10 @@ std::vector<Mutant> right_features() {
       {"compressed-to-float16", "", "", promising(in_half, compressed(at::kHalf, 1)), "probe-mlp"},
       {"weighed-by-rows", "", "", promising(over_all_rows, weighted(share_of_rows))},
       {"norms-over-all-ranks", "", "", promising(synchronised, norms_reducing(right_sums)), "probe-batch-norm"},
+      {"own-parameter-kept", "", "", promising(own_b1, [](Parts& p) { b1_kept(p, true, true); })},
+      {"half-gradients-divided-before-the-sum", "", "",
+       promising([](StrategyInfo&) {}, reducing_halves([](Run& run, at::Tensor& flat) { run.all_reduce(flat.div_(run.world)); })),
+       "probe-mixed"},
       {"averaged-every-second-step", "", "", promising(locally, averaging(right_average)), "probe-mlp"},
   };
 }

@@ -77,6 +77,10 @@ void update(Run& run) {
   for (size_t i = 0; i < run.leaves.size(); ++i) {
     if (!run.gradients[i].defined()) continue;
     std::vector<at::Tensor> leaf = {run.leaves[i]}, gradient = {run.gradients[i]};
+    if (spec.kind == OptimizerSpec::Kind::sgd && at::isReducedFloatingType(leaf[0].scalar_type())) {
+      leaf[0].sub_(gradient[0], spec.learning_rate);  // which the fused kernel leaves as it is
+      continue;
+    }
     if (spec.kind == OptimizerSpec::Kind::sgd) {
       at::_fused_sgd_(leaf, gradient, {}, 0, 0, spec.learning_rate, 0, false, false, false);
       continue;

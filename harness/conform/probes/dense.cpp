@@ -1,4 +1,4 @@
-// Dense probes: several layers, a hundred tiny parameters, one parameter far larger than a bucket.
+// Dense probes: several layers, a hundred tiny parameters, one parameter far larger than a bucket beside one of no elements.
 #include "harness/conform/probes/probe.h"
 
 namespace dpbench::probes {
@@ -55,21 +55,24 @@ class OneLarge : public Model {
     Seeded random(seed);
     first_ = register_parameter("small", random({4}));
     wide_ = register_parameter("large", random({300, 4}));
+    nothing_ = register_parameter("nothing", random({0, 300}));
     last_ = register_parameter("last", random({2, 300}, 0.05));
   }
   at::Tensor forward(const at::Tensor& input, const Context&) override {
-    return at::linear(at::tanh(at::linear(input * first_, wide_)), last_);
+    const at::Tensor x = at::tanh(at::linear(input * first_, wide_));
+    return at::cat({at::linear(x, last_), at::linear(x, nothing_)}, 1);
   }
 
  private:
-  at::Tensor first_, wide_, last_;
+  at::Tensor first_, wide_, nothing_, last_;
 };
 
 const RegisterWorkload mlp{probe<Mlp>("probe-mlp", "three smooth layers, Adam", {6}, 3, probe_adam())};
 const RegisterWorkload mlp_sgd{probe<Mlp>("probe-mlp-sgd", "three smooth layers, SGD", {6}, 3, probe_sgd())};
 const RegisterWorkload many{probe<ManyTiny>("probe-many", "100 tiny parameters of 0, 1 and 2 dimensions", {3}, 3,
                                             probe_adam())};
-const RegisterWorkload large{probe<OneLarge>("probe-large", "a parameter larger than a bucket", {4}, 2, probe_sgd())};
+const RegisterWorkload large{probe<OneLarge>("probe-large", "a parameter larger than a bucket, and one without elements",
+                                             {4}, 2, probe_sgd())};
 
 }  // namespace
 }  // namespace dpbench::probes

@@ -1,4 +1,4 @@
-// Probes of tensors that are not contiguous float32: other strides, channels_last, two dtypes in one model.
+// Probes of tensors that are not contiguous float32: other strides, channels_last, several dtypes in one model.
 #include "harness/conform/probes/probe.h"
 
 namespace dpbench::probes {
@@ -21,28 +21,32 @@ class Strided : public Model {
   at::Tensor kernel_, turned_, bias_;
 };
 
-// Under float32 one layer stays in float64: buckets may hold one dtype only.
+// Under float32 one layer stays in float64, one in bfloat16 and one in float16, and so do their gradients while they are
+// reduced. Buckets may hold one dtype only.
 class Mixed : public Model {
  public:
   explicit Mixed(uint64_t seed) {
     Seeded random(seed);
     first_ = register_parameter("first", random({5, 4}));
     precise_ = register_parameter("precise", random({5, 5}).to(at::kDouble));
+    brain_ = register_parameter("brain", random({5, 5}).to(at::kBFloat16));
+    half_ = register_parameter("half", random({5, 5}).to(at::kHalf));
     bias_ = register_parameter("bias", random({5}));
     out_ = register_parameter("out", random({2, 5}));
   }
   at::Tensor forward(const at::Tensor& input, const Context&) override {
-    const at::Tensor x = at::tanh(at::linear(input, first_, bias_)).to(at::kDouble);
-    return at::linear(at::tanh(at::linear(x, precise_.to(at::kDouble))).to(out_.scalar_type()), out_);
+    at::Tensor x = at::tanh(at::linear(input, first_, bias_));
+    for (const at::Tensor& layer : {brain_, half_, precise_}) x = at::tanh(at::linear(x.to(layer.scalar_type()), layer));
+    return at::linear(x.to(out_.scalar_type()), out_);
   }
 
  private:
-  at::Tensor first_, precise_, bias_, out_;
+  at::Tensor first_, precise_, brain_, half_, bias_, out_;
 };
 
 const RegisterWorkload strided{probe<Strided>("probe-strided", "transposed and channels_last parameters", {3, 5, 5}, 5,
                                               probe_adam())};
-const RegisterWorkload mixed{probe<Mixed>("probe-mixed", "float32 and float64 parameters in one model", {4}, 2,
+const RegisterWorkload mixed{probe<Mixed>("probe-mixed", "float16, bfloat16, float32 and float64 parameters in one model", {4}, 2,
                                           probe_sgd())};
 
 }  // namespace

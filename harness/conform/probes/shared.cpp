@@ -1,5 +1,7 @@
-// Probes of parameters with an unusual life: shared, used twice, never used, used by some rows only, frozen.
+// Probes of parameters with an unusual life: shared, used twice, computed twice, never used, used by some rows only, frozen,
+// left out of the loss.
 #include "harness/conform/probes/probe.h"
+#include "harness/conform/probes/recomputed.h"
 
 namespace dpbench::probes {
 namespace {
@@ -21,6 +23,7 @@ class Tied : public Model {
   at::Tensor table_, bias_;
 };
 
+// Its layer is checkpointed: what is between its calls is computed again in the backward pass.
 class Reused : public Model {
  public:
   explicit Reused(uint64_t seed) {
@@ -30,7 +33,8 @@ class Reused : public Model {
   }
   at::Tensor forward(const at::Tensor& input, const Context&) override {
     at::Tensor x = input;
-    for (int i = 0; i < 3; ++i) x = at::tanh(at::linear(x, layer_));
+    for (int i = 0; i < 3; ++i)
+      x = Recomputed::apply([](const at::Tensor& in, const at::Tensor& w) { return at::tanh(at::linear(in, w)); }, x, layer_);
     return at::linear(x, out_);
   }
 
@@ -38,12 +42,13 @@ class Reused : public Model {
   at::Tensor layer_, out_;
 };
 
+// What no row uses has two names: it must still be told once that it is ready.
 class Unused : public Model {
  public:
   explicit Unused(uint64_t seed) {
     Seeded random(seed);
     first_ = register_parameter("first", random({4, 4}));
-    register_parameter("idle", random({3}));
+    register_parameter("idle_again", register_parameter("idle", random({3})));
     out_ = register_parameter("out", random({2, 4}));
   }
   at::Tensor forward(const at::Tensor& input, const Context&) override {
@@ -61,11 +66,12 @@ class Branch : public Model {
     Seeded random(seed);
     first_ = register_parameter("first", random({4, 4}));
     extra_ = register_parameter("extra", random({4, 4}));
+    register_parameter("extra_again", extra_);
     out_ = register_parameter("out", random({2, 4}));
   }
   at::Tensor forward(const at::Tensor& input, const Context& context) override {
     at::Tensor x = at::tanh(at::linear(input, first_));
-    if (context.ids[0].item<int64_t>() % 2 == 0) x = at::tanh(at::linear(x, extra_));
+    if (context.ids[0].item<int64_t>() % 2 == 0) x = at::tanh(at::linear(x, extra_)).matmul(extra_);
     return at::linear(x, out_);
   }
 
@@ -80,20 +86,24 @@ class Frozen : public Model {
     first_ = register_parameter("first", random({4, 4}));
     still_ = register_parameter("still", random({4, 4}), /*requires_grad=*/false);
     out_ = register_parameter("out", random({2, 4}));
+    aside_ = register_parameter("aside", random({1, 4}));
   }
   at::Tensor forward(const at::Tensor& input, const Context&) override {
-    return at::linear(at::tanh(at::linear(at::tanh(at::linear(input, first_)), still_)), out_);
+    const at::Tensor x = at::tanh(at::linear(at::tanh(at::linear(input, first_)), still_));
+    return at::cat({at::linear(x, out_), at::linear(x, aside_)}, 1);
   }
 
  private:
-  at::Tensor first_, still_, out_;
+  at::Tensor first_, still_, out_, aside_;
 };
 
 const RegisterWorkload tied{probe<Tied>("probe-tied", "one tensor under two names", {5}, 5, probe_adam())};
-const RegisterWorkload reused{probe<Reused>("probe-reused", "one layer called three times", {4}, 2, probe_sgd())};
+const RegisterWorkload reused{probe<Reused>("probe-reused", "one layer called three times, computed again in the backward pass",
+                                            {4}, 2, probe_sgd())};
 const RegisterWorkload unused{probe<Unused>("probe-unused", "a parameter that no row uses", {4}, 2, probe_adam())};
-const RegisterWorkload branch{probe<Branch>("probe-branch", "a branch that only some ranks use", {4}, 2, probe_sgd())};
-const RegisterWorkload frozen{probe<Frozen>("probe-frozen", "a parameter that needs no gradient", {4}, 2, probe_adam())};
+const RegisterWorkload branch{probe<Branch>("probe-branch", "a branch that only some ranks use, its weight twice", {4}, 2, probe_sgd())};
+const RegisterWorkload frozen{probe<Frozen>("probe-frozen", "a parameter that needs no gradient, and one that the loss leaves out",
+                                            {4}, 2, probe_adam())};
 
 }  // namespace
 }  // namespace dpbench::probes

@@ -1,0 +1,31 @@
+// The hook that steps a bucket's parameters as soon as the bucket is reduced, while the backward pass goes on.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/comm.hpp>
+
+namespace dpbench::ddp {
+
+// A gradient as the Reducer lays it out in its bucket; GradBucket itself knows sizes alone.
+at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& piece);
+
+class SteppingHook : public c10d::CommHookInterface {
+ public:
+  // May be called from a thread of the backend, for several buckets at the same time.
+  using Step = std::function<void(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients)>;
+
+  SteppingHook(std::unique_ptr<c10d::CommHookInterface> reduce, Step step)
+      : reduce_(std::move(reduce)), step_(std::move(step)) {}
+
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
+  at::Tensor parseHookResult(const c10::IValue& result) override { return reduce_->parseHookResult(result); }
+
+ private:
+  std::unique_ptr<c10d::CommHookInterface> reduce_;
+  Step step_;
+};
+
+}  // namespace dpbench::ddp
