@@ -48,9 +48,11 @@ class Targets(unittest.TestCase):
         self.assertEqual(self.judged({"measure-scales": {"4": {"cases": rows[:1]}}})[name]["verdict"], "missed")
 
     def test_conformance_counts_only_where_it_ran(self):
-        records = [{"name": name, "what": name, "status": status} for name, status in zip(targets.CONFORMING, ("passed", "timeout"))]
+        records = [{"name": name, "what": name, "status": status, "commands": [{}]} for name, status in zip(targets.CONFORMING, ("passed", "timeout"))]
         judged = self.judged({}, records)
         self.assertEqual([judged[f"{name}: gradients conform"]["verdict"] for name in targets.CONFORMING], ["met", "not measured"])
+        started_nothing = [record | {"status": "failed", "commands": []} for record in records]
+        self.assertEqual({one["verdict"] for one in self.judged({}, started_nothing).values()}, {"not measured"})
 
     def test_a_rehearsal_judges_nothing(self):
         said = {"measure-ddp-1": {"a": {"cases": [case("mnist-mlp", 3000, "cpu"), case("mnist-mlp", 4000, "ddp")]}}}

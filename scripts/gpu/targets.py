@@ -52,7 +52,7 @@ def gemm_share(said):
 def conformance(records):
     for record in records:
         if record["name"] in CONFORMING:
-            ran = record["status"] in ("passed", "failed")
+            ran = record["status"] in ("passed", "failed") and record["commands"]
             yield verdict(f"{record['what']}: gradients conform", record["status"] == "passed" if ran else None, "every check passes",
                           record["status"] == "passed", record["status"])
 
