@@ -1,21 +1,21 @@
-"""scripts/gpu-check with programs that only pretend: what becomes of parts that pass, fail, hang or cannot run, and the targets."""
+"""scripts/gpu-check with programs that only pretend: what becomes of parts that pass, fail, hang or cannot run."""
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import time
-import types
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts/gpu"))
 import machine  # noqa: E402
+import parts  # noqa: E402
 import targets  # noqa: E402
 
-CASE = """{"workload": "%s", "strategy": "%s", "params": %s, "status": "ok", "stats": {"step_time_ns": {"median": %d}},
-           "derived": {"flop_per_step": %s, "peak_flop_per_s": 1e12}}"""
 DPBENCH = """#!/bin/sh
 case "$*" in
   "check --strategy dp "*) echo "a gradient is wrong" >&2; exit 1 ;;
@@ -27,8 +27,12 @@ echo "$LD_LIBRARY_PATH" > "$FAKE_PIDS.libraries"
 """
 
 
-def case(workload, us, strategy="gpu", params=None, flop="null"):
-    return json.loads(CASE % (workload, strategy, json.dumps(params or {}), us * 1000, flop))
+# A tool that runs what it is given, and says what FAKE_SANITIZER has for its --tool.
+SANITIZER = """#!/bin/sh
+tool=$2
+printf '%s\\n' "$FAKE_SANITIZER" | sed -n "s/^$tool //p"
+"""
+CLEAN = "memcheck ========= ERROR SUMMARY: 0 errors\nracecheck ========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"
 
 
 class Fixture(unittest.TestCase):
@@ -47,14 +51,14 @@ class Fixture(unittest.TestCase):
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
 
-    def gpu_check(self, *flags, code, gpu=False):
+    def gpu_check(self, *flags, code, gpu=False, says=""):
         if gpu:
             self.program("driver/nvidia-smi", "#!/bin/sh\necho Pretended GPU\n")
         path = f"{self.folder}/driver:" + ":".join(part for part in os.environ["PATH"].split(":")
                                                    if not os.path.exists(part + "/nvidia-smi"))
         done = subprocess.run([sys.executable, str(ROOT / "scripts/gpu-check"), "--programs", str(self.folder / "bin"), "--out",
                                str(self.out), *flags], capture_output=True, text=True, check=False,
-                              env={**os.environ, "PATH": path, "FAKE_PIDS": str(self.folder / "pids")})
+                              env={**os.environ, "PATH": path, "FAKE_PIDS": str(self.folder / "pids"), "FAKE_SANITIZER": says})
         self.assertEqual(done.returncode, code, done.stderr)
         return done
 
@@ -99,6 +103,7 @@ class Parts(Fixture):
                 self.assertIn("1 s", parts["check-ddp-gloo"]["reason"].replace("2 s", "1 s"))
                 self.assertIn("no shared memory here", parts["check-ddp-shm"]["reason"])
                 self.assertTrue((self.out / "measure-graphs" / "convnet.out").exists())
+                self.assertEqual([one["label"] for one in parts["check-ddp-gloo"]["commands"]], ["2"] if flags else ["2", "4", "8"])
 
     def test_what_a_part_started_ends_with_it(self):
         self.gpu_check("--rehearse", "--limit", "1", "--part", "check-ddp-gloo", code=1)
@@ -111,15 +116,37 @@ class Parts(Fixture):
         self.assertEqual((self.folder / "bin/catalogue.json").read_text(), '{"fresh": 1}\n')
         self.assertEqual((self.folder / "pids.libraries").read_text().split(":")[0].strip(), str(self.folder / "lib"))
 
-    def test_a_worker_that_cannot_start_is_the_reason(self):
-        self.program("bin/dpbench-worker", "#!/bin/sh\necho 'libtorch_cpu.so: cannot open' >&2; exit 127\n")
-        self.gpu_check("--rehearse", "--part", "doctor", code=77)
-        self.assertIn("libtorch_cpu.so: cannot open", self.parts()["doctor"]["reason"])
+    def test_what_cannot_start_is_a_failure_with_the_reason_and_not_a_lack_of_a_gpu(self):
+        missing = '{"not_built": [{"kind": "backend", "name": "nccl", "reason": "libcufile.so.0: not found"}]}'
+        for worker, reason in (("echo 'libtorch_cpu.so: cannot open' >&2; exit 127", "libtorch_cpu.so: cannot open"),
+                               (f"echo '{missing}'", "the CUDA library cannot be used: libcufile.so.0: not found"),
+                               ("echo nonsense", "wrote no JSON: nonsense")):
+            with self.subTest(worker=worker):
+                self.out = self.folder / reason[:3]
+                self.program("bin/dpbench-worker", f"#!/bin/sh\n{worker}\n")
+                self.gpu_check("--part", "doctor", "measure-graphs", code=1, gpu=True)
+                for part in self.parts().values():
+                    self.assertEqual(part["status"], "failed")
+                    self.assertIn(reason, part["reason"])
 
     def test_programs_that_are_not_there_are_named(self):
         (self.folder / "bin/dpbench").unlink()
-        self.gpu_check("--rehearse", "--part", "doctor", code=77)
+        self.gpu_check("--rehearse", "--part", "doctor", code=1)
         self.assertIn("no dpbench in", self.parts()["doctor"]["reason"])
+
+    def test_the_sanitizer_must_say_that_it_saw_no_errors(self):
+        self.program("driver/compute-sanitizer", SANITIZER)
+        unseen = CLEAN.replace("ERROR SUMMARY: 0 errors", "Error: Target application terminated before first instrumented API call")
+        for says, reason in ((CLEAN, ""), ("", "memcheck-off: it did not say 'ERROR SUMMARY: 0 errors'"),
+                             (CLEAN.replace("0 errors\n", "2 errors\n"), "memcheck-off: ERROR SUMMARY: 2 errors"),
+                             (CLEAN + "\nmemcheck ========= ERROR SUMMARY: 1 error", "memcheck-off: ERROR SUMMARY: 1 error"),
+                             (CLEAN.replace("0 warnings", "3 warnings"), "racecheck-off: RACECHECK SUMMARY: 0 hazards displayed (0 errors, 3 warnings)"),
+                             (unseen, "terminated before first instrumented API call")):
+            with self.subTest(says=says):
+                self.out = self.folder / f"out{len(list(self.folder.iterdir()))}"
+                self.gpu_check("--part", "sanitizer", code=1 if reason else 0, gpu=True, says=says)
+                self.assertEqual(self.parts()["sanitizer"]["status"], "failed" if reason else "passed")
+                self.assertIn(reason, self.parts()["sanitizer"]["reason"])
 
     def test_wrong_arguments_are_refused(self):
         self.assertIn("no part 'nothing'", self.gpu_check("--part", "nothing", code=2).stderr)
@@ -134,42 +161,43 @@ class Parts(Fixture):
                          ("skipped", "the time of the whole run was spent (--budget)"))
 
 
-class Targets(unittest.TestCase):
-    def judged(self, said, records=(), rehearse=False):
-        return {one["name"]: one for one in targets.judge(said, records, types.SimpleNamespace(rehearse=rehearse))}
+class Limits(unittest.TestCase):
+    def on_a_gpu(self):
+        with unittest.mock.patch.object(machine, "find_gpu", return_value=("gpu", "Pretended")):
+            return machine.Machine(ROOT / "build", sys.executable, False, ROOT / "out")
 
-    def test_a_ratio_takes_the_recorded_step_and_pythons_median(self):
-        said = {"measure-graphs": {"a": {"cases": [case("mnist-mlp", 10, params={"graph": "off"}),
-                                                   case("mnist-mlp", 20, params={"graph": "on"})]}},
-                "peers": {"eager": {"step_us": {"mnist-mlp": [90, 100, 400]}}, "reduce-overhead": {"step_us": {"mnist-mlp": [38, 39, 39]}}}}
-        judged = self.judged(said)
-        self.assertEqual((judged["mnist-mlp against Python, eager"]["value"], judged["mnist-mlp against Python, eager"]["verdict"]), (5, "met"))
-        self.assertEqual(judged["mnist-mlp against Python, reduce-overhead"]["verdict"], "missed")
-        self.assertEqual(judged["convnet against Python, eager"]["verdict"], "not measured")
-        del said["measure-graphs"]["a"]["cases"][1]
-        self.assertEqual(self.judged(said)["mnist-mlp against Python, eager"]["measured"], "no step of ours")
+    def test_all_that_a_target_needs_comes_first_and_fits(self):
+        needed = {"measure-graphs", "peers", "measure-ddp-1", "measure-scales", *targets.CONFORMING}
+        spent_s = 0
+        for part in parts.all_parts(self.on_a_gpu()):
+            self.assertGreater(part.limit_s, 0)
+            spent_s += part.limit_s
+            needed.discard(part.name)
+            if not needed:
+                break
+        text = (ROOT / "scripts/gpu-check").read_text(encoding="utf-8")
+        budget_s = int(re.search(r"^BUDGET_S = (\d+)", text, re.MULTILINE).group(1))
+        self.assertEqual(needed, set())
+        self.assertLessEqual(spent_s, budget_s)
+        self.assertLess(budget_s, 8 * 60)
 
-    def test_ddps_overhead_is_judged_from_two_milliseconds_on(self):
-        said = {"measure-ddp-1": {label: {"cases": [case("mnist-mlp", alone), case("mnist-mlp", ddp, "ddp")]}
-                                  for label, alone, ddp in (("short", 100, 120), ("good", 2000, 2060), ("bad", 3000, 3100))}}
-        judged = self.judged(said)
-        self.assertEqual([judged[f"ddp at world 1 over gpu, {label}"]["verdict"] for label in ("short", "good", "bad")], ["shown", "met", "missed"])
-        self.assertEqual(judged["ddp at world 1 over gpu, short"]["measured"], "+20.0 us on 100.0 us")
-
-    def test_the_share_of_the_peak_counts_the_eager_steps_operations(self):
-        rows = [case("mnist-mlp", 200, params={"graph": "off"}, flop="80000000"), case("mnist-mlp", 100, params={"graph": "on"})]
-        name = "share of the measured matrix-product rate, bf16"
-        self.assertEqual(self.judged({"measure-scales": {"4": {"cases": rows}}})[name]["verdict"], "met")
-        self.assertEqual(self.judged({"measure-scales": {"4": {"cases": rows[:1]}}})[name]["verdict"], "missed")
-
-    def test_conformance_counts_only_where_it_ran(self):
-        records = [{"name": name, "what": name, "status": status} for name, status in zip(targets.CONFORMING, ("passed", "timeout"))]
-        judged = self.judged({}, records)
-        self.assertEqual([judged[f"{name}: gradients conform"]["verdict"] for name in targets.CONFORMING], ["met", "not measured"])
-
-    def test_a_rehearsal_judges_nothing(self):
-        said = {"measure-ddp-1": {"a": {"cases": [case("mnist-mlp", 3000, "cpu"), case("mnist-mlp", 4000, "ddp")]}}}
-        self.assertEqual({one["verdict"] for one in self.judged(said, rehearse=True).values()}, {"not measured", "rehearsed"})
+    def test_no_question_to_the_machine_waits_for_ever(self):
+        with tempfile.TemporaryDirectory() as folder:
+            hangs = pathlib.Path(folder) / "nvidia-smi"
+            hangs.write_text("#!/bin/sh\nexec sleep 300\n", encoding="utf-8")
+            hangs.chmod(0o755)
+            (pathlib.Path(folder) / "dpbench").symlink_to(hangs)
+            (pathlib.Path(folder) / "dpbench-worker").symlink_to(hangs)
+            with unittest.mock.patch.object(machine, "ASK_LIMIT_S", 0.3), \
+                    unittest.mock.patch.dict(os.environ, PATH=folder + ":" + os.environ["PATH"]):
+                begin = time.monotonic()
+                place = machine.Machine(pathlib.Path(folder), str(hangs), False, pathlib.Path(folder) / "out")
+                self.assertEqual((place.gpu, place.no_gpu, place.torch), (None, None, []))
+                self.assertEqual(place.broken, "nvidia-smi: no answer in 0.3 s")
+                self.assertEqual(machine.make_ready(place), "dpbench-worker cannot write its catalogue: no answer in 0.3 s")
+                self.assertLess(time.monotonic() - begin, 20)
+        for file in (ROOT / "scripts/gpu").glob("*.py"):
+            self.assertEqual(file.read_text(encoding="utf-8").count("subprocess.run("), 1 if file.name == "machine.py" else 0, file.name)
 
 
 if __name__ == "__main__":

@@ -5,3 +5,9 @@ foreach(part dpbench dpbench-worker dpbench_cuda)
     add_dependencies(programs ${part})
   endif()
 endforeach()
+
+# `gpu-programs`: what scripts/gpu-check runs: those, and the collectives' benchmark where it can be built.
+add_custom_target(gpu-programs DEPENDS programs)
+if(TARGET dpbench-micro)
+  add_dependencies(gpu-programs dpbench-micro)
+endif()

@@ -2,29 +2,43 @@
 import ctypes
 import dataclasses
 import glob
+import json
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 WORKLOADS = ("random-linear", "mnist-mlp", "convnet")
+DTYPES = "f32,f64,bf16"
+MICRO = "dpbench-micro"
+BUILD = "scripts/build cuda build/release gpu-programs"
+TOO_SLOW = 124
+ASK_LIMIT_S = 30  # for a question to the machine: a driver that hangs must not take the run with it
+
+
+def ask(command, environment=None):
+    """What a short command says; one that is too slow or cannot be started has failed, and its stderr says so."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, check=False, timeout=ASK_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, TOO_SLOW, "", f"no answer in {ASK_LIMIT_S:g} s")
+    except OSError as error:
+        return subprocess.CompletedProcess(command, 127, "", f"cannot be started: {error.strerror}")
 
 
 def torch_libraries(python):
     """The folders of torch's own libraries and of the CUDA wheels beside it, as this Python has them."""
     asked = "import importlib.util, os; s = importlib.util.find_spec('torch'); print(os.path.dirname(s.origin) if s else '')"
-    done = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=False)
-    torch = done.stdout.strip()
+    torch = ask([python, "-c", asked]).stdout.strip()
     if not torch:
         return []
     return [torch + "/lib", *sorted(glob.glob(os.path.dirname(torch) + "/nvidia/*/lib"))]
 
 
 def asked_of_the_driver():
-    """The same from libcuda itself: a container may come without nvidia-smi."""
+    """(name, None) or (None, why there is none), from libcuda itself: a container may come without nvidia-smi."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -37,13 +51,18 @@ def asked_of_the_driver():
     return name.value.decode(), None
 
 
-def gpu_name():
-    """(name, None), or (None, why there is none)."""
-    if not shutil.which("nvidia-smi"):
-        return asked_of_the_driver()
-    done = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, check=False)
-    names = done.stdout.split("\n")[0].strip()
-    return (names, None) if done.returncode == 0 and names else (None, "nvidia-smi finds no GPU: " + (done.stderr or done.stdout).strip()[:200])
+def find_gpu():
+    """("gpu", its name), ("no_gpu", why there is none), or ("broken", why nobody knows)."""
+    if shutil.which("nvidia-smi"):
+        asked, done = "nvidia-smi", ask(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"])
+        name = done.stdout.split("\n")[0].strip() if done.returncode == 0 else ""
+        reason = "nvidia-smi finds no GPU: " + (done.stderr or done.stdout).strip()[:200]
+    else:  # in a process of its own: a driver may hang
+        asked, done = "the NVIDIA driver", ask([sys.executable, "-B", __file__])
+        name, reason = json.loads(done.stdout) if done.returncode == 0 else (None, "")
+    if done.returncode == TOO_SLOW or not (name or reason):
+        return "broken", f"{asked}: {done.stderr.strip()[-200:]}"
+    return ("gpu", name) if name else ("no_gpu", reason)
 
 
 @dataclasses.dataclass
@@ -54,11 +73,13 @@ class Machine:
     out: pathlib.Path
     gpu: str | None = None
     no_gpu: str | None = None
+    broken: str | None = None  # why nothing can run, though there may be a GPU
 
     def __post_init__(self):
         if not self.rehearse:
-            self.gpu, self.no_gpu = gpu_name()
-        folders = [str(self.programs.parent / "lib"), *torch_libraries(self.python)]
+            setattr(self, *find_gpu())
+        self.torch = torch_libraries(self.python)
+        folders = [str(self.programs.parent / "lib"), *self.torch]
         before = os.environ.get("LD_LIBRARY_PATH", "")
         self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join([*folders, before]).strip(":")}
 
@@ -77,17 +98,23 @@ class Machine:
     def dpbench(self, command, *flags):
         return [str(self.programs / "dpbench"), command, *flags]
 
-    def check(self, *flags, small=False):
-        """The conformance suite as JSON; a rehearsal keeps to one model and one check or two."""
-        few = ["--workload", "random-linear", "--filter", "gradient-meaning|output-shape"] if self.rehearse else (
-            ["--workload", ",".join(WORKLOADS)] if small else [])
-        return self.dpbench("check", *flags, *few, "-o", "json", "-q", "--out", str(self.out / "runs"))
+    def check(self, *flags, workloads=None):
+        """The conformance suite in every dtype, as JSON; a rehearsal keeps to one model and one check or two."""
+        few = (["--workload", "random-linear", "--filter", "gradient-meaning|output-shape"] if self.rehearse else
+               ["--workload", ",".join(workloads)] if workloads else [])
+        return self.dpbench("check", *flags, *few, "--dtype", DTYPES, "-o", "json", "-q", "--out", str(self.out / "runs"))
 
-    def run(self, *flags):
+    def run(self, *flags, samples=5, max_time_s=3):
         """A measurement as JSON: checked elsewhere, so its checks are off."""
         sampling = (["--launches", "1", "--samples", "2", "--steps", "2", "--warmup", "2"] if self.rehearse else
-                    ["--launches", "1", "--samples", "5", "--max-time", "3"])
+                    ["--launches", "1", "--samples", str(samples), "--max-time", str(max_time_s)])
         return self.dpbench("run", *flags, *sampling, "--check", "off", "-o", "json", "-q", "--out", str(self.out / "runs"))
+
+    def allreduce(self, backends, worlds):
+        """Allreduce by size, as Google Benchmark's JSON: 4 B to 64 MiB, a rehearsal to 4 KiB."""
+        return [str(self.programs / MICRO), "--device", "cpu" if self.rehearse else "cuda", "--backend", backends, "--world", worlds,
+                "--max-bytes", "4KiB" if self.rehearse else "64MiB", "--factor", "16" if self.rehearse else "4",
+                "--benchmark_filter=^allreduce/", "--benchmark_format=json"]
 
 
 def default_python():
@@ -104,42 +131,25 @@ def default_programs():
     return packed if packed.exists() and not (built / "dpbench-worker").exists() else built
 
 
-OURS = ("dpbench", "dpbench-worker")
-LIBRARIES = ("libdpbench_core.so", "libdpbench_cuda.so")
-# What every machine with a driver and a torch has; all else that our programs need is packed beside them.
-PRESENT = re.compile(r"lib(c|m|dl|rt|util|pthread|stdc\+\+|gcc_s|gomp|z|torch.*|c10.*|shm|cu.*|nv.*|nccl.*|dpbench_.*)(-[^/]*)?\.so")
-
-
-def pack():
-    """build/gpu: the programs, stripped, with the libraries that a bare machine lacks. What git ignores and must travel."""
-    release, packed = ROOT / "build" / "release", ROOT / "build" / "gpu"
-    shutil.rmtree(packed, ignore_errors=True)
-    (packed / "bin").mkdir(parents=True)
-    (packed / "lib").mkdir()
-    files = [(release / "bin" / name, packed / "bin" / name) for name in OURS]
-    files += [(release / "lib" / name, packed / "lib" / name) for name in LIBRARIES]
-    for source, target in files:
-        if not source.exists():
-            sys.exit(f"gpu-check: {source} is not there; build it first: scripts/build cuda build/release programs")
-        shutil.copy2(source, target)
-        needed = subprocess.run(["ldd", str(source)], capture_output=True, text=True, check=False).stdout
-        for name, path in re.findall(r"^\s*(\S+) => (/\S+)", needed, re.MULTILINE):
-            if not PRESENT.match(name):
-                shutil.copy2(path, packed / "lib" / name)
-        subprocess.run(["strip", "--strip-unneeded", str(target)], check=False)
-    shutil.copy2(release / "bin" / "catalogue.json", packed / "bin")
-    size = sum(file.stat().st_size for file in packed.rglob("*") if file.is_file())
-    print(f"gpu-check: {size / 2**20:.1f} MiB in build/gpu")
-
-
-def write_catalogue(machine):
-    """Anew, since whether the CUDA library can be loaded is this machine's answer. The reason if it cannot be written."""
-    done = subprocess.run([str(machine.programs / "dpbench-worker"), "--catalogue"], capture_output=True, text=True,
-                          env=machine.environment, check=False)
+def make_ready(machine):
+    """The catalogue anew, since whether the CUDA library can be loaded is this machine's answer. The reason if nothing can be measured."""
+    if not os.access(machine.programs / "dpbench", os.X_OK):
+        return f"no dpbench in {machine.programs}: build it ({BUILD}) or bring build/gpu"
+    done = ask([str(machine.programs / "dpbench-worker"), "--catalogue"], machine.environment)
     if done.returncode:
         return "dpbench-worker cannot write its catalogue: " + (done.stderr.strip().split("\n")[-1] or f"exit {done.returncode}")
     target = machine.programs / "catalogue.json"
     partial = target.with_suffix(".partial")
-    partial.write_text(done.stdout, encoding="utf-8")
-    os.replace(partial, target)
-    return None
+    try:
+        missing = [one["reason"] for one in json.loads(done.stdout).get("not_built", []) if one.get("name") == "nccl"]
+        partial.write_text(done.stdout, encoding="utf-8")
+        os.replace(partial, target)
+    except ValueError:
+        return "dpbench-worker --catalogue wrote no JSON: " + done.stdout[:100]
+    except OSError as error:
+        return f"{target} cannot be written: {error.strerror}; copy {machine.programs} to where it can be and name it with --programs"
+    return "the CUDA library cannot be used: " + missing[0] if missing and not machine.rehearse else None
+
+
+if __name__ == "__main__":
+    print(json.dumps(asked_of_the_driver()))

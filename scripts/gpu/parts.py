@@ -1,9 +1,11 @@
 """The parts of scripts/gpu-check: a name, a limit in seconds, and the commands that make it up. Data, no doing."""
+import collections.abc
 import dataclasses
 import os
 import shutil
 
-from machine import ROOT, WORKLOADS, torch_libraries
+import sanitizer
+from machine import MICRO, ROOT, WORKLOADS
 
 
 @dataclasses.dataclass
@@ -11,64 +13,73 @@ class Part:
     name: str
     what: str
     limit_s: int
-    commands: list  # (label, command line)
-    lacks: str | None = None  # why it cannot run here
+    commands: list                # (label, command line)
+    lacks: str | None = None      # why it cannot run here: skipped
+    broken: str | None = None     # why it cannot run though it should: failed
+    at_once: bool = False         # the commands together, where no time is taken
+    judge: collections.abc.Callable | None = None  # (label, what it said) -> what is wrong with it
 
 
-def every_dtype(machine, label, *flags, small=False):
-    return [(f"{label}-{dtype}", machine.check(*flags, "--dtype", dtype, small=small)) for dtype in ("f32", "f64", "bf16")]
-
-
-def conformance(machine):
-    gpu = every_dtype(machine, "gpu", "--strategy", machine.single(), *machine.devices())
-    if not machine.rehearse:
-        gpu += every_dtype(machine, "graph", "--strategy", "gpu", *machine.devices(), *machine.graph("on"))
-    nccl = [] if machine.rehearse else ["--backend", "nccl"]
-    yield Part("check-gpu", "conformance of gpu, eager and as a CUDA graph", 80, gpu)
-    yield Part("check-dp", "conformance of dp on one device", 40, every_dtype(machine, "dp", "--strategy", "dp", *machine.devices()))
-    yield Part("check-dp-2", "conformance of dp, 2 replicas on one device", 40,
-               every_dtype(machine, "dp", "--strategy", "dp", *machine.devices(2)))
-    yield Part("check-ddp-nccl", "conformance of ddp over NCCL, world 1", 40,
-               every_dtype(machine, "ddp", "--strategy", "ddp", *machine.devices(), *nccl))
-    for backend in ("gloo", "shm"):
-        ranks = [(f"{world}-{dtype}", machine.check("--strategy", "ddp", *machine.devices(world), "--backend", backend, "--dtype", dtype,
-                                                    small=True))
-                 for world in (2, 4, 8) for dtype in ("f32", "f64", "bf16")]
-        yield Part(f"check-ddp-{backend}", f"conformance of ddp over {backend}, 2, 4 and 8 ranks on one device", 70, ranks[:1] if machine.rehearse else ranks)
-
-
-def measurements(machine):
+def steps(machine):
+    """Eager and recorded, beside Python's; what ddp adds; where the GPU is busy. All that a target of speed needs."""
     one = machine.single()
-    batches = "64" if machine.rehearse else "64,256,1024,4096"
-    scales = (1,) if machine.rehearse else (1, 4, 16)
-    yield Part("measure-graphs", "a step of gpu, eager and as a CUDA graph", 45, [
+    yield Part("measure-graphs", "a step of gpu, eager and as a CUDA graph", 40, [
         (workload, machine.run("--strategy", one, *machine.devices(), "--workload", workload, *machine.graph("off,on")))
         for workload in WORKLOADS])
-    yield Part("measure-batches", "a step of gpu by rows", 60, [
-        (workload, machine.run("--strategy", one, *machine.devices(), "--workload", workload, "--batch", batches, *machine.graph("off,on")))
-        for workload in WORKLOADS[1:]])
-    yield Part("measure-scales", "a step of gpu by the model's size, bf16 at 4096 rows", 45, [
-        (f"mnist-mlp-{scale}", machine.run("--strategy", one, *machine.devices(), "--workload", "mnist-mlp", "--scale", str(scale), "--dtype",
-                                           "bf16", "--batch", "64" if machine.rehearse else "4096", *machine.graph("off,on")))
-        for scale in scales])
-    yield Part("measure-ddp-1", "what ddp costs at world 1", 50, [
+    yield peers(machine)
+    yield Part("measure-ddp-1", "what ddp costs at world 1", 40, [
         (f"{workload}-{scale}-{batch}",
          machine.run("--strategy", f"{one},ddp", *machine.devices(), "--workload", workload, "--scale", str(scale), "--batch", str(batch)))
         for workload, scale, batch in ((("mnist-mlp", 1, 64),) if machine.rehearse else
                                        (("mnist-mlp", 1, 64), ("mnist-mlp", 16, 4096), ("convnet", 1, 64), ("convnet", 8, 1024)))])
-    yield Part("measure-allreduce", "ddp's reductions by size, 2 ranks on one device, gloo and shm", 40, [
-        (f"{backend}-{scale}", machine.run("--strategy", "ddp", *machine.devices(2), "--no-baseline", "--backend", backend, "--workload",
-                                           "mnist-mlp", "--scale", str(scale)))
-        for backend in ("gloo", "shm") for scale in scales])
+    yield Part("measure-scales", "a step of gpu by the model's size, bf16: mnist-mlp at 4096 rows, convnet at 1024", 60, [
+        (f"{workload}-{scale}",
+         machine.run("--strategy", one, *machine.devices(), "--workload", workload, "--scale", str(scale), "--dtype", "bf16", "--batch",
+                     "64" if machine.rehearse else batch, *machine.graph("off,on"), samples=3, max_time_s=1))
+        for workload, batch, scales in (("mnist-mlp", "4096", (4, 16, 1)), ("convnet", "1024", (1, 4, 8)))
+        for scale in ((1,) if machine.rehearse else scales)])
 
 
 def peers(machine):
     program = str(ROOT / "scripts" / "gpu" / "peer.py")
     few = ["--steps", "5", "--samples", "2", "--device", "cpu"] if machine.rehearse else []
-    lacks = None if torch_libraries(machine.python) else f"{machine.python} imports no torch; name one that does with DPBENCH_TORCH_PYTHON"
-    yield Part("peers", "the same steps in Python: eager with fused optimizers, torch.compile with CUDA graphs, eager with the default ones", 100, [
-        (mode, [machine.python, program, "--mode", mode, *few])
-        for mode in (("eager", "foreach") if machine.rehearse else ("eager", "reduce-overhead", "foreach"))], lacks)
+    lacks = None if machine.torch else f"{machine.python} imports no torch; name one that does with DPBENCH_TORCH_PYTHON"
+    return Part("peers", "the same steps in Python: eager with fused optimizers, torch.compile with CUDA graphs, eager with the default ones. "
+                "Ours are always fused: what fusing gives is Python's eager beside its foreach", 100, [
+                    (mode, [machine.python, program, "--mode", mode, *few])
+                    for mode in (("eager", "foreach") if machine.rehearse else ("eager", "reduce-overhead", "foreach"))], lacks)
+
+
+def conformance_of_shared_gpu(machine):
+    for backend in ("gloo", "shm"):
+        yield Part(f"check-ddp-{backend}", f"conformance of ddp over {backend}, 2, 4 and 8 ranks on one device", 60, [
+            (str(world), machine.check("--strategy", "ddp", *machine.devices(world), "--backend", backend, workloads=WORKLOADS))
+            for world in ((2,) if machine.rehearse else (2, 4, 8))], at_once=True)
+
+
+def conformance(machine):
+    gpu = [("gpu", machine.check("--strategy", machine.single(), *machine.devices()))]
+    if not machine.rehearse:
+        gpu.append(("graph", machine.check("--strategy", "gpu", *machine.devices(), *machine.graph("on"))))
+    nccl = [] if machine.rehearse else ["--backend", "nccl"]
+    yield Part("check-gpu", "conformance of gpu, eager and as a CUDA graph", 60, gpu, at_once=True)
+    yield Part("check-dp", "conformance of dp on one device", 40, [("dp", machine.check("--strategy", "dp", *machine.devices()))])
+    yield Part("check-dp-2", "conformance of dp, 2 replicas on one device", 40, [("dp", machine.check("--strategy", "dp", *machine.devices(2)))])
+    yield Part("check-ddp-nccl", "conformance of ddp over NCCL, world 1", 40,
+               [("ddp", machine.check("--strategy", "ddp", *machine.devices(), *nccl))])
+
+
+def sweeps(machine):
+    lacks = None if os.access(machine.programs / MICRO, os.X_OK) else (
+        f"no {MICRO} in {machine.programs}: it is built where libbenchmark-dev is installed, and packed with the rest")
+    yield Part("measure-allreduce", "allreduce of 4 B to 64 MiB: NCCL alone, gloo and shm with 2 and 4 ranks on one device", 50, [
+        (label, machine.allreduce(backends, worlds))
+        for label, backends, worlds in ((("shared", "gloo,shm", "2"),) if machine.rehearse else
+                                        (("nccl", "nccl", "1"), ("shared", "gloo,shm", "2,4")))], lacks)
+    yield Part("measure-batches", "a step of gpu by rows", 80, [
+        (workload, machine.run("--strategy", machine.single(), *machine.devices(), "--workload", workload, "--batch",
+                               "64" if machine.rehearse else "64,256,1024,4096,16384", *machine.graph("off,on"), samples=3, max_time_s=1))
+        for workload in WORKLOADS[1:]])
 
 
 def sanitizers(machine):
@@ -80,19 +91,16 @@ def sanitizers(machine):
     yield Part("sanitizer", "compute-sanitizer's memcheck and racecheck on a short run", 60, [
         (f"{tool}-{graph}", [found or "compute-sanitizer", "--tool", tool, "--target-processes", "all", "--error-exitcode", "9", *short,
                              *machine.graph(graph)])
-        for tool in ("memcheck", "racecheck") for graph in ("off", "on")], lacks)
+        for tool in sanitizer.CLEAN for graph in ("off", "on")], lacks, at_once=True, judge=sanitizer.complaint)
 
 
 def all_parts(machine):
+    """What targets need comes first: the time of the whole run is enough for the limits of these."""
     state = [("doctor", machine.dpbench("doctor")), ("env", machine.dpbench("env"))]
     if not machine.rehearse and shutil.which("nvidia-smi"):
         state.append(("nvidia-smi", ["nvidia-smi"]))
-    parts = [Part("doctor", "what this machine has", 15, state), *measurements(machine), *peers(machine), *conformance(machine),
-             *sanitizers(machine)]
-    if machine.no_gpu:
-        for part in parts:
-            part.lacks = machine.no_gpu
-    elif not os.access(machine.programs / "dpbench", os.X_OK):
-        for part in parts:
-            part.lacks = f"no dpbench in {machine.programs}: build it (scripts/build cuda build/release programs) or bring build/gpu"
+    parts = [Part("doctor", "what this machine has", 15, state), *steps(machine), *conformance_of_shared_gpu(machine), *conformance(machine),
+             *sweeps(machine), *sanitizers(machine)]
+    for part in parts:
+        part.lacks = machine.no_gpu or part.lacks
     return parts

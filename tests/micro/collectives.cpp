@@ -3,6 +3,7 @@
 #include <benchmark/benchmark.h>
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <functional>
@@ -24,7 +25,7 @@ struct Collective {
   const char* name;
   bool in_parts;  // a part of the tensor for each rank, all as large
   double (*bus_share)(double world);
-  Buffers (*buffers)(int64_t all, int world);
+  Buffers (*buffers)(int64_t all, int world, at::Device device);
   void (*call)(c10d::Backend& backend, Buffers& buffers);
   at::Tensor (*expected)(int64_t all, int world, int rank);
 };
@@ -40,10 +41,17 @@ at::Tensor sum_of_given(int64_t count, int64_t from, int world) {
 
 void finish(const c10::intrusive_ptr<c10d::Work>& work) { work->wait(); }
 
+// A call is over when its outputs are there: on a GPU, waiting for the work only orders the stream.
+void call_and_wait(const Collective& collective, c10d::Backend& backend, Buffers& buffers) {
+  collective.call(backend, buffers);
+  const at::Device device = buffers.output.device();
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+}
+
 const Collective collectives[] = {
     {"allreduce", false, [](double n) { return 2 * (n - 1) / n; },
-     [](int64_t all, int) {
-       const at::Tensor tensor = at::empty(all);
+     [](int64_t all, int, at::Device device) {
+       const at::Tensor tensor = at::empty(all, device);
        return Buffers{tensor, tensor};
      },
      [](c10d::Backend& backend, Buffers& b) {
@@ -52,11 +60,15 @@ const Collective collectives[] = {
      },
      [](int64_t all, int world, int) { return sum_of_given(all, 0, world); }},
     {"reduce_scatter", true, [](double n) { return (n - 1) / n; },
-     [](int64_t all, int world) { return Buffers{at::empty(all), at::empty(all / world)}; },
+     [](int64_t all, int world, at::Device device) {
+       return Buffers{at::empty(all, device), at::empty(all / world, device)};
+     },
      [](c10d::Backend& backend, Buffers& b) { finish(backend._reduce_scatter_base(b.output, b.input, {})); },
      [](int64_t all, int world, int rank) { return sum_of_given(all / world, rank * (all / world), world); }},
     {"allgather", true, [](double n) { return (n - 1) / n; },
-     [](int64_t all, int world) { return Buffers{at::empty(all / world), at::empty(all)}; },
+     [](int64_t all, int world, at::Device device) {
+       return Buffers{at::empty(all / world, device), at::empty(all, device)};
+     },
      [](c10d::Backend& backend, Buffers& b) { finish(backend._allgather_base(b.output, b.input, {})); },
      [](int64_t all, int world, int) {
        Tensors parts;
@@ -64,8 +76,8 @@ const Collective collectives[] = {
        return at::cat(parts);
      }},
     {"broadcast", false, [](double) { return 1.0; },
-     [](int64_t all, int) {
-       const at::Tensor tensor = at::empty(all);
+     [](int64_t all, int, at::Device device) {
+       const at::Tensor tensor = at::empty(all, device);
        return Buffers{tensor, tensor};
      },
      [](c10d::Backend& backend, Buffers& b) {
@@ -97,8 +109,9 @@ double wrong_elements(Team& team, const Point& point, Buffers& buffers, int64_t 
     const CommBackend backend = team.backend(point.backend, point.world);
     buffers.input.copy_(given(buffers.input.numel(), 0, team.rank()));
     try {
-      point.collective->call(*backend, buffers);
-      wrong = buffers.output.ne(point.collective->expected(all, point.world, team.rank())).sum().item<double>();
+      call_and_wait(*point.collective, *backend, buffers);
+      const auto expected = point.collective->expected(all, point.world, team.rank()).to(team.device());
+      wrong = buffers.output.ne(expected).sum().item<double>();
     } catch (const c10::Error& error) {
       refusal = error.what_without_backtrace();
       wrong = 1;
@@ -110,7 +123,7 @@ double wrong_elements(Team& team, const Point& point, Buffers& buffers, int64_t 
 void run_point(benchmark::State& state, Team& team, const Point& point) {
   const int64_t all = elements_of(*point.collective, point.world, point.bytes);
   const bool member = team.rank() < point.world;
-  Buffers buffers = member ? point.collective->buffers(all, point.world) : Buffers{};
+  Buffers buffers = member ? point.collective->buffers(all, point.world, team.device()) : Buffers{};
   std::string refusal;
   if (const double wrong = wrong_elements(team, point, buffers, all, refusal); wrong > 0) {
     team.failed = true;
@@ -119,7 +132,7 @@ void run_point(benchmark::State& state, Team& team, const Point& point) {
   }
   if (member) {
     buffers.input.zero_();  // so that sums of sums stay small
-    for (int i = 0; i < 3; ++i) point.collective->call(*team.backend(point.backend, point.world), buffers);
+    for (int i = 0; i < 3; ++i) call_and_wait(*point.collective, *team.backend(point.backend, point.world), buffers);
   }
   team.meet();
   using Clock = std::chrono::steady_clock;
@@ -127,7 +140,7 @@ void run_point(benchmark::State& state, Team& team, const Point& point) {
   const CommBackend backend = member ? team.backend(point.backend, point.world) : nullptr;
   for (auto _ : state) {
     const auto begin = Clock::now();
-    if (member) point.collective->call(*backend, buffers);
+    if (member) call_and_wait(*point.collective, *backend, buffers);
     seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     state.SetIterationTime(seconds.back());
   }

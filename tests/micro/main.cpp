@@ -6,8 +6,9 @@
 #include <unistd.h>
 
 #include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/cuda.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
@@ -16,75 +17,13 @@
 #include "harness/report/environment.h"
 #include "harness/report/tool.h"
 #include "strategies/comm/backend.h"
+#include "tests/micro/command_line.h"
 #include "tests/micro/table.h"
 #include "tests/micro/team.h"
 #include "workloads/error.h"
 
 namespace dpbench::micro {
 namespace {
-
-struct CommandLine {
-  MicroAsked asked{};
-  std::vector<std::string> passed_on{};  // to Google Benchmark
-
-  bool has(const std::string& start) const {
-    return std::any_of(passed_on.begin(), passed_on.end(), [&](auto& word) { return word.starts_with(start); });
-  }
-};
-
-void settle(CommandLine& line) {
-  std::vector<std::string> known;
-  for (const BackendInfo& info : backend_registry().all())
-    if (info.cpu && !info.threads) known.push_back(info.name);
-  if (line.asked.backends.empty()) line.asked.backends = known;
-  for (const std::string& name : line.asked.backends) {
-    std::string all;
-    for (const auto& one : known) all += (all.empty() ? "" : ", ") + one;
-    if (std::find(known.begin(), known.end(), name) == known.end())
-      throw UsageError("--backend: '" + name.substr(0, 40) + "' is not one that takes CPU tensors from processes (" +
-                       all + ")");
-  }
-  if (line.asked.least_bytes > line.asked.most_bytes) throw UsageError("--min-bytes is above --max-bytes");
-  if (line.has("--benchmark_enable_random_interleaving"))
-    throw UsageError("--benchmark_enable_random_interleaving: every rank would take another order");
-}
-
-// Nothing: --help was asked for and printed.
-std::optional<CommandLine> command_line(int argc, char** argv) {
-  CommandLine line;
-  std::vector<std::string> ours;
-  for (int i = argc - 1; i > 0; --i) {
-    const std::string word = argv[i];
-    (word.starts_with("--benchmark_") ? line.passed_on : ours).push_back(word);
-  }
-  CLI::App app(
-      "Collectives by backend, world and size, and the parts around them. Flags of Google Benchmark are passed on:\n"
-      "--benchmark_filter=REGEX, --benchmark_format=json, --benchmark_out=FILE, --benchmark_repetitions=N, ...");
-  app.name("dpbench-micro");
-  MicroAsked& asked = line.asked;
-  app.add_option("--world", asked.worlds, "worlds, a process a rank [2]")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(CLI::Range(1, 64));
-  app.add_option("--backend", asked.backends, "[all that take CPU tensors]")->delimiter(',')->allow_extra_args(false);
-  app.add_option("--min-bytes", asked.least_bytes, "smallest size [4]")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(4, 1 << 30));
-  app.add_option("--max-bytes", asked.most_bytes, "largest size [256MiB]")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(4, 1 << 30));
-  app.add_option("--factor", asked.factor, "between sizes [4]")->check(CLI::Range(2, 1024));
-  try {
-    app.parse(ours);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return std::nullopt;
-  } catch (const CLI::Error& error) {
-    throw UsageError(error.what());
-  }
-  settle(line);
-  return line;
-}
 
 class Silent : public benchmark::BenchmarkReporter {
   bool ReportContext(const Context&) override { return true; }
@@ -108,8 +47,33 @@ void describe(const MicroAsked& asked) {
   std::string worlds;
   for (const int world : asked.worlds) worlds += (worlds.empty() ? "" : ", ") + std::to_string(world);
   benchmark::AddCustomContext("world", worlds);
+  benchmark::AddCustomContext("device", asked.cuda ? "cuda" : "cpu");
   benchmark::AddCustomContext("machine", machine_label(environment(this_machine(), {}, {})));
   benchmark::AddCustomContext("commit", built_commit());
+}
+
+// A rank's own, in turn: several share a GPU where their backend can. Asked by a rank alone, since this starts CUDA.
+at::Device device_of(const MicroAsked& asked, int rank) {
+  if (!asked.cuda) return at::kCPU;
+  const auto gpus = static_cast<int>(torch::cuda::device_count());
+  if (gpus == 0) throw Unavailable("--device cuda: this machine has no GPU; --device cpu measures the same on cores");
+  for (const int world : asked.worlds)
+    for (const std::string& name : asked.backends)
+      if (world > gpus && !backend_registry().at(name).shares_device)
+        throw UsageError("--world " + std::to_string(world) + ": " + name + " wants a GPU for each rank, and there " +
+                         (gpus == 1 ? "is 1" : "are " + std::to_string(gpus)) + "; name others with --backend");
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(rank % gpus)};
+}
+
+void add_all(Team& team, const MicroAsked& asked) {
+  add_collectives(team, asked);
+  if (asked.cuda) return;  // the rest is work of cores
+  const auto asked_for = [&](const char* name) {
+    return std::find(asked.backends.begin(), asked.backends.end(), name) != asked.backends.end();
+  };
+  if (asked_for("shm") && asked_for("gloo")) add_arms(team, asked.worlds.front());
+  add_parts(team);
+  add_by_hand(team);
 }
 
 // The exit code of a rank. What is not right on one ends all: they have the same list.
@@ -117,15 +81,10 @@ int run_rank(const CommandLine& line, int rank, int ranks, const std::string& fi
   try {
     initialize(line, rank);
     at::set_num_threads(1);
-    Team team(rank, ranks, file);
-    add_collectives(team, line.asked);
-    const auto& backends = line.asked.backends;
-    const auto asked_for = [&](const char* name) {
-      return std::find(backends.begin(), backends.end(), name) != backends.end();
-    };
-    if (asked_for("shm") && asked_for("gloo")) add_arms(team, line.asked.worlds.front());
-    add_parts(team);
-    add_by_hand(team);
+    const at::Device device = device_of(line.asked, rank);
+    const c10::OptionalDeviceGuard guard(device.is_cuda() ? std::optional(device) : std::nullopt);
+    Team team(rank, ranks, file, device);
+    add_all(team, line.asked);
     describe(line.asked);
     Silent silent;
     size_t ran = 0;
@@ -141,6 +100,9 @@ int run_rank(const CommandLine& line, int rank, int ranks, const std::string& fi
   } catch (const UsageError& error) {
     if (rank == 0) std::cerr << "dpbench-micro: " << error.what() << '\n';
     return 2;
+  } catch (const Unavailable& error) {
+    if (rank == 0) std::cerr << "dpbench-micro: " << error.what() << '\n';
+    return 77;
   } catch (const std::exception& error) {
     std::cerr << "dpbench-micro: rank " << rank << ": " << std::string(error.what()).substr(0, 300) << '\n';
     return 3;
@@ -173,5 +135,8 @@ int main(int argc, char** argv) {
   } catch (const dpbench::UsageError& error) {
     std::cerr << "dpbench-micro: " << error.what() << '\n';
     return 2;
+  } catch (const dpbench::Unavailable& error) {
+    std::cerr << "dpbench-micro: " << error.what() << '\n';
+    return 77;
   }
 }

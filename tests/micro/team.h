@@ -14,17 +14,19 @@ using CommBackend = c10::intrusive_ptr<c10d::Backend>;
 
 struct MicroAsked {
   std::vector<int> worlds{2};
-  std::vector<std::string> backends{};  // none: all that take CPU tensors
+  std::vector<std::string> backends{};  // none: all that take the device's tensors
+  bool cuda = false;
   int64_t least_bytes = 4, most_bytes = 256 << 20, factor = 4;
 };
 
 class Team {
  public:
-  Team(int rank, int ranks, const std::string& file);
+  Team(int rank, int ranks, const std::string& file, at::Device device);
 
   bool failed = false;  // something was wrong, on all ranks alike
 
   int rank() const { return rank_; }
+  at::Device device() const { return device_; }  // where this rank's tensors are
   // This rank's backend in the world of the first so many ranks, made when first asked for (by all of them).
   CommBackend backend(const std::string& name, int world);
   // All ranks, members or not of the world that is measured.
@@ -33,6 +35,7 @@ class Team {
 
  private:
   int rank_, ranks_;
+  at::Device device_;
   c10::intrusive_ptr<c10d::Store> store_;
   CommBackend control_;
   std::map<std::pair<std::string, int>, CommBackend> made_;

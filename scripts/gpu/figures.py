@@ -1,0 +1,66 @@
+"""The figures in what the parts of scripts/gpu-check printed: {part: {label: JSON}}."""
+import statistics
+
+ENOUGH = 0.9  # of a sweep's best share: from there on, more work only takes longer
+
+
+def cases(said, part):
+    return [case for report in said.get(part, {}).values() if report for case in report.get("cases", [])]
+
+
+def step_us(case):
+    stats = (case.get("stats") or {}).get("step_time_ns")
+    return stats["median"] / 1e3 if case.get("status") == "ok" and stats else None
+
+
+def fastest(found):
+    return min((us for us in map(step_us, found) if us), default=None)
+
+
+def share_of_peak(rows):
+    """Of the measured matrix-product rate, by the fastest of the same step's rows, eager and recorded."""
+    known = [case["derived"] for case in rows if (case.get("derived") or {}).get("flop_per_step")]
+    us = fastest(rows)
+    if not known or not us or not known[0].get("peak_flop_per_s"):
+        return None
+    # A recorded step's operations are not counted: they are the eager step's.
+    return known[0]["flop_per_step"] / (us * 1e-6) / known[0]["peak_flop_per_s"]
+
+
+def peak_shares(said, part, axis):
+    """{(workload, its place on the axis): share}, in the axis's order."""
+    groups = {}
+    for case in cases(said, part):
+        groups.setdefault((case["workload"], case[axis]), []).append(case)
+    shares = {point: share_of_peak(groups[point]) for point in sorted(groups)}
+    return {point: share for point, share in shares.items() if share}
+
+
+def busy_from(shares):
+    """{workload: (the first place with nearly the best share, the last place, whether the share still grew there)}."""
+    found = {}
+    for workload in sorted({workload for workload, _ in shares}):
+        places = [(place, share) for (of, place), share in shares.items() if of == workload]
+        best = max(share for _, share in places)
+        first = next(place for place, share in places if share >= ENOUGH * best)
+        if len(places) > 1:
+            found[workload] = (first, places[-1][0], first == places[-1][0])
+    return found
+
+
+def peers(said):
+    """[(mode, workload, median in us)]"""
+    return [(mode, workload, statistics.median(samples)) for mode, report in said.get("peers", {}).items() if report
+            for workload, samples in report.get("step_us", {}).items() if samples]
+
+
+def allreduces(said):
+    """{bytes: {"shm, world 2": us}} of those that were right."""
+    sizes = {}
+    for report in said.get("measure-allreduce", {}).values():
+        for entry in (report or {}).get("benchmarks", []):
+            words = entry["name"].split("/")
+            if entry.get("run_type") == "iteration" and entry.get("time_us"):
+                arm = words[1].replace("backend:", "") + ", " + words[2].replace(":", " ")
+                sizes.setdefault(int(entry["bytes"]), {})[arm] = entry["time_us"]
+    return dict(sorted(sizes.items()))

@@ -1,0 +1,100 @@
+"""Runs the commands of a part, under the part's limit, and says what came of it."""
+import os
+import signal
+import subprocess
+import time
+
+
+def start(command, where, environment):
+    """Its output goes to `where`.out and .err. None: it cannot be started, and .err says why."""
+    with open(f"{where}.out", "wb") as out, open(f"{where}.err", "wb") as err:
+        try:
+            return subprocess.Popen(command, stdout=out, stderr=err, env=environment, start_new_session=True)
+        except OSError as error:
+            err.write(f"cannot be started: {error}\n".encode())
+            return None
+
+
+def stop(process):
+    """All that it had started. First politely: dpbench then ends its workers and keeps what it has measured."""
+    for with_signal, patience_s in ((signal.SIGTERM, 3), (signal.SIGKILL, 3)):
+        try:
+            os.killpg(process.pid, with_signal)
+        except ProcessLookupError:
+            return
+        try:
+            process.wait(timeout=patience_s)
+        except subprocess.TimeoutExpired:
+            pass
+
+
+def run_at_once(commands, folder, environment, limit_s):
+    """[(exit code, seconds)] of (label, command)s; None for a code: it was stopped at the limit."""
+    begin = time.monotonic()
+    processes = [start(command, folder / label, environment) for label, command in commands]
+    ends = [None if process else (127, 0.0) for process in processes]
+    try:
+        while None in ends and time.monotonic() - begin < limit_s:
+            for at, process in enumerate(processes):
+                if ends[at] is None and process.poll() is not None:
+                    ends[at] = (process.returncode, time.monotonic() - begin)
+            time.sleep(0.02)
+    finally:
+        for process in filter(None, processes):
+            stop(process)
+    return [end or (None, time.monotonic() - begin) for end in ends]
+
+
+def said(path):
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def last_line(text):
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
+
+
+def complaint(part, folder, label, code):
+    """(status, reason) of a command that ended; ("passed", "") where nothing is wrong."""
+    if code == 77:
+        return "skipped", f"{label} exited 77: {last_line(said(folder / (label + '.err')))}"
+    wrong = part.judge(label, said(folder / (label + ".out")) + said(folder / (label + ".err"))) if part.judge else ""
+    if wrong:
+        return "failed", f"{label}: {wrong}"
+    if code != 0:
+        return "failed", f"{label} exited {code}: {last_line(said(folder / (label + '.err')))}"
+    return "passed", ""
+
+
+def run_part(part, machine, limit_s):
+    """Status passed, failed, timeout or skipped, with a reason, and each command's end."""
+    record = {"name": part.name, "what": part.what, "limit_s": part.limit_s, "status": "passed", "reason": "", "seconds": 0.0, "commands": []}
+    if part.broken:
+        record.update(status="failed", reason=part.broken)
+        return record
+    if part.lacks or limit_s <= 0:
+        record.update(status="skipped", reason=part.lacks or "the time of the whole run was spent (--budget)")
+        return record
+    folder = machine.out / part.name
+    folder.mkdir(parents=True, exist_ok=True)
+    begin = time.monotonic()
+    size = len(part.commands) if part.at_once else 1
+    for first in range(0, len(part.commands), size):
+        batch = part.commands[first:first + size]
+        left = limit_s - (time.monotonic() - begin)
+        ends = run_at_once(batch, folder, machine.environment, left) if left > 0 else [(None, 0.0)] * len(batch)
+        for (label, command), (code, seconds) in zip(batch, ends):
+            record["commands"].append({"label": label, "command": [str(word) for word in command], "exit": code, "seconds": round(seconds, 2)})
+            if code is None and record["status"] != "timeout":
+                record.update(status="timeout", reason=f"{label} was stopped: the part had {limit_s:.0f} s")
+            elif code is not None and record["status"] in ("passed", "skipped"):
+                status, reason = complaint(part, folder, label, code)
+                if status != "passed":
+                    record.update(status=status, reason=reason)
+        if record["status"] == "timeout":
+            break
+    record["seconds"] = round(time.monotonic() - begin, 2)
+    return record
