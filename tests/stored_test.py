@@ -174,6 +174,26 @@ class Stored(unittest.TestCase):
         self.assertEqual([row["status"] for row in rows], ["ok", "ok", "wrong", "failed", "skipped", "interrupted"])
         self.assertIn("| STRATEGY |", self.dpbench("export", file, "--to", "markdown").stdout)
 
+    def test_a_report_that_denies_its_own_checks_is_not_compared(self):
+        with open(GOLDEN, encoding="utf-8") as file:
+            golden = json.load(file)
+        good = self.put("good.json", golden)
+        for forge, words in ((lambda cases: next(case for case in cases if case["status"] == "ok")["checks"].append(
+                                 {"name": "x", "status": "failed", "compared": "", "error": None, "bound": None, "detail": "", "likely": ""}),
+                              "is ok, but its checks make it wrong"),
+                             (lambda cases: cases.append(cases[0]), "stands there twice")):
+            forged = json.loads(json.dumps(golden))
+            forge(forged["cases"])
+            file = self.put("forged.json", forged)
+            for words_of in ((good, file), (file, good)):
+                self.assertIn(words, self.dpbench("compare", *words_of, code=2).stderr)
+
+    def test_an_environment_of_other_types_is_exported(self):
+        with open(GOLDEN, encoding="utf-8") as file:
+            hostile = json.load(file)
+        hostile["env"]["cpu"].update({"usable": "x", "max_mhz": {}})
+        self.assertIn('"num_cpus": 1', self.dpbench("export", self.put("hostile.json", hostile), "--to", "gbench").stdout)
+
     def test_validate_works_the_figures_out_again(self):
         self.assertIn("valid, 6 cases", self.dpbench("validate", GOLDEN).stdout)
         with open(GOLDEN, encoding="utf-8") as file:

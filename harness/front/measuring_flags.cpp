@@ -91,7 +91,9 @@ void add_retries(CLI::App& app, Options& o) {
 
 void add_forms(CLI::App& app, Options& o) {
   const auto put = [](CLI::Option* option, const char* type) { option->group("Output")->type_name(type); };
-  put(app.add_option("--save-baseline", o.save_baseline, "also keep the report under this name, for compare"), "NAME");
+  put(app.add_option("--save-baseline", o.save_baseline, "also keep the report under this name, for compare")
+          ->check([](const std::string& name) { return name.empty() ? "'' is no name" : ""; }),
+      "NAME");
   put(app.add_option("-o,--output", o.output, "form on stdout [table]")
           ->check(one_of({"table", "json", "csv", "markdown", "none"})),
       "table|json|csv|markdown|none");

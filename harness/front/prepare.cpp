@@ -47,6 +47,7 @@ Report new_report(const Prepared& prepared) {
   report.env = environment(this_machine(), prepared.gpus.accelerators,
                            {.torch = prepared.catalogue.torch, .cuda = "", .nccl = ""});
   if (const World* world = prepared.options.world) report.env["hosts"] = hosts_block(*world);
+  report.env["warnings"] = environment_warnings(report.env);
   report.config = options_json(prepared.options);
   for (const auto& spec : prepared.plan.cases) {
     CaseRecord& record = report.cases.emplace_back();

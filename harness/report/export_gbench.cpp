@@ -24,10 +24,7 @@ std::string date_of(const std::string& id) {
          id.substr(11, 2) + ":" + id.substr(13, 2) + "+00:00";
 }
 
-template <class T>
-T value_or(const Json& value, T fallback) {
-  return value.is_null() ? fallback : value.get<T>();
-}
+int64_t count_or(const Json& value, int64_t fallback) { return value.is_number() ? value.get<int64_t>() : fallback; }
 
 Json context(const Report& report) {
   const Json usable = field_of(report.env, "/cpu/usable"), mhz = field_of(report.env, "/cpu/max_mhz");
@@ -35,8 +32,8 @@ Json context(const Report& report) {
   return {{"date", date_of(report.id)},
           {"host_name", report.id},
           {"executable", "dpbench"},
-          {"num_cpus", value_or<int64_t>(usable, 1)},
-          {"mhz_per_cpu", value_or<int64_t>(mhz, 0)},
+          {"num_cpus", count_or(usable, 1)},
+          {"mhz_per_cpu", count_or(mhz, 0)},
           {"cpu_scaling_enabled", governor.is_string() && governor != "performance"},
           {"caches", Json::array()},
           {"load_avg", Json::array()},

@@ -51,6 +51,19 @@ std::vector<std::string> shape_problems(const CaseRecord& record) {
 
 }  // namespace
 
+std::optional<std::string> contradiction_of(const Report& report) {
+  Report again = report;
+  summarise(again);
+  std::set<std::string> ids;
+  for (size_t i = 0; i < report.cases.size(); ++i) {
+    const std::string& id = report.cases[i].spec.id;
+    if (report.cases[i].status != again.cases[i].status)
+      return id + " is " + report.cases[i].status + ", but its checks make it " + again.cases[i].status;
+    if (!ids.insert(id).second) return id + " stands there twice";
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> problems_of(const Report& report) {
   std::vector<std::string> problems;
   Report again = report;
