@@ -299,7 +299,8 @@ TEST(Plan, SparingLeavesTheOtherBackendsToWhatCanTellThemApart) {
   Selection what;
   what.strategies = {"ddp"};
   what.default_worlds = {1, 3};
-  what.probes = what.every_backend = what.sparing = true;
+  what.probes = what.every_backend = true;
+  what.whole_worlds = 0;
   what.baseline = false;
   const auto backends = [&](const std::string& workload, int world) {
     std::set<std::string> names;
@@ -312,6 +313,9 @@ TEST(Plan, SparingLeavesTheOtherBackendsToWhatCanTellThemApart) {
   EXPECT_EQ(backends("thorough-probe", 3), (Names{"gloo", "shm"}));
   EXPECT_EQ(backends("probe", 3), Names{"shm"});
   for (const char* workload : {"mnist-mlp", "thorough-probe", "probe"}) EXPECT_EQ(backends(workload, 1), Names{"shm"});
+  what.whole_worlds = 1;
+  EXPECT_EQ(backends("probe", 1), (Names{"gloo", "shm"}));
+  EXPECT_EQ(backends("probe", 3), Names{"shm"});
 }
 
 TEST(Plan, WithoutSharedMemoryCpuRanksGoOverGloo) {

@@ -96,7 +96,7 @@ class Planner {
   std::vector<std::string> backends_of(const StrategyEntry& strategy, const Place& place, const std::string& workload) const {
     if (strategy.parallelism != "ranks") return {"none"};
     if (!what_.every_backend || !what_.backends.empty()) return backends_;
-    if (what_.sparing && !backend_matters(place, workload)) return backends_;
+    if (place.world > what_.whole_worlds && !backend_matters(place, workload)) return backends_;
     std::vector<std::string> fitting;
     for (const auto& backend : catalogue_.backends)
       if (backend.takes(place.device) && !backend.threads) fitting.push_back(backend.name);

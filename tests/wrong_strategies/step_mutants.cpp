@@ -67,21 +67,28 @@ void clip_always(Run& run) {
 }
 
 // Each micro-batch counts by its rows. The reference learns how many there are only while it goes: it takes the mean after.
+// In units of the first one's rows: with one micro-batch alone not a bit is other than it should be.
 void micro_batches_by_rows(Parts& parts) {
-  const auto seen = std::make_shared<std::map<int, int64_t>>();
+  const auto seen = std::make_shared<std::map<int, std::pair<double, double>>>();  // rows of the first, of all
   const auto guard = std::make_shared<std::mutex>();
   parts.rows = [=](Run& run, const Batch& batch) {
     const std::lock_guard lock(*guard);
-    (*seen)[run.rank] = (run.micro == 0 ? 0 : (*seen)[run.rank]) + batch.rows();
-    run.parts.micro_scale = [rows = batch.rows()](Run&) { return static_cast<double>(rows); };
+    auto& [first, all] = (*seen)[run.rank];
+    const auto rows = static_cast<double>(batch.rows());
+    if (run.micro == 0) first = rows, all = 0;
+    all += rows;
+    run.parts.micro_scale = [scale = rows / first](Run&) { return scale; };
     return batch;
   };
   parts.before_reduce = [=, right = parts.before_reduce](Run& run) {
+    double share = 1;
+    {
+      const std::lock_guard lock(*guard);
+      const auto& [first, all] = (*seen)[run.rank];
+      share = first / all;
+    }
     for (auto& leaf : run.leaves)
-      if (leaf.grad().defined()) {
-        const std::lock_guard lock(*guard);
-        leaf.mutable_grad().div_(static_cast<double>((*seen)[run.rank]));
-      }
+      if (leaf.grad().defined()) leaf.mutable_grad().mul_(share);
     right(run);
   };
 }
