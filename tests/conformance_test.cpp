@@ -73,7 +73,8 @@ TEST_P(Conformance, EveryCheckPasses) {
   const auto rows = check_in_threads({.strategy = strategy_registry().at(GetParam().strategy),
                                       .workload = workload_registry().at(GetParam().workload),
                                       .world = GetParam().world,
-                                      .params = GetParam().variant.params});
+                                      .params = GetParam().variant.params,
+                                      .long_form = true});
   size_t passed = 0;
   for (const auto& row : rows) {
     EXPECT_NE(row.status, "failed") << told(row);

@@ -28,6 +28,7 @@ class Judges : public testing::Test {
       : bench_{declared(), workload(), {Parallelism::ranks, 3, 4, workload().samples()}, 0, {}, {at::Device(at::kCPU)}, {}, 1} {
     scenario_.name = "even";
     scenario_.gradient_check = "gradient-meaning";
+    scenario_.against_one_device = true;
     scenario_.steps = 1;
     Evidence start;
     const auto model = first_model(bench_);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "harness/front/plan.h"
 #include "workloads/error.h"
 
@@ -289,6 +291,31 @@ TEST(Plan, CheckingTakesProbesAndEveryBackendThatFits) {
   EXPECT_EQ(plan.cases.size(), 3u * 2u * 2u);
   for (const auto& spec : plan.cases) EXPECT_TRUE(spec.backend == "gloo" || spec.backend == "shm") << spec.id;
   EXPECT_EQ(plan.cases.back().workload, "probe");
+}
+
+TEST(Plan, SparingLeavesTheOtherBackendsToWhatCanTellThemApart) {
+  Catalogue known = catalogue();
+  known.workloads.push_back({"thorough-probe", "", "weak", 4, true, true});
+  Selection what;
+  what.strategies = {"ddp"};
+  what.default_worlds = {1, 3};
+  what.probes = what.every_backend = true;
+  what.whole_worlds = 0;
+  what.baseline = false;
+  const auto backends = [&](const std::string& workload, int world) {
+    std::set<std::string> names;
+    for (const auto& spec : make_plan(what, known, machine(2)).cases)
+      if (spec.workload == workload && spec.world == world) names.insert(spec.backend);
+    return names;
+  };
+  using Names = std::set<std::string>;
+  EXPECT_EQ(backends("mnist-mlp", 3), (Names{"gloo", "shm"}));
+  EXPECT_EQ(backends("thorough-probe", 3), (Names{"gloo", "shm"}));
+  EXPECT_EQ(backends("probe", 3), Names{"shm"});
+  for (const char* workload : {"mnist-mlp", "thorough-probe", "probe"}) EXPECT_EQ(backends(workload, 1), Names{"shm"});
+  what.whole_worlds = 1;
+  EXPECT_EQ(backends("probe", 1), (Names{"gloo", "shm"}));
+  EXPECT_EQ(backends("probe", 3), Names{"shm"});
 }
 
 TEST(Plan, WithoutSharedMemoryCpuRanksGoOverGloo) {

@@ -1,13 +1,15 @@
 """plugin_example_test.py BUILD: a stranger's strategies against the installed package; the right one passes, the wrong one fails."""
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 BUILD = pathlib.Path(sys.argv.pop()).resolve()
-SOURCE = pathlib.Path(__file__).parent / "plugin_example"
+SOURCES = [pathlib.Path(__file__).parent / name for name in ("plugin_example", "plugin_parts")]
 
 
 def run(*command):
@@ -19,20 +21,38 @@ class PluginExample(unittest.TestCase):
     def setUpClass(cls):
         root = BUILD / "plugin_example"
         shutil.rmtree(root, ignore_errors=True)
-        for command in (
-            ("cmake", "--install", BUILD, "--prefix", root / "installed"),
-            ("cmake", "-S", SOURCE, "-B", root / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={root / 'installed'}"),
-            ("cmake", "--build", root / "build"),
-        ):
+        commands = [("cmake", "--install", BUILD, "--prefix", root / "installed")]
+        for source in SOURCES:
+            build = root / source.name
+            commands += [("cmake", "-S", source, "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={root / 'installed'}"),
+                         ("cmake", "--build", build)]
+        for command in commands:
             result = run(*command)
             if result.returncode:
                 raise AssertionError(f"{command}: exit code {result.returncode}\n{result.stdout}{result.stderr}")
         cls.program = root / "installed/bin/dpbench"
-        cls.plugin = root / "build/libplugin_example.so"
+        cls.plugin = root / "plugin_example/libplugin_example.so"
+        cls.parts = root / "plugin_parts/libplugin_parts.so"
 
-    def check(self, strategy):
-        return run(self.program, "check", "--plugin", self.plugin, "--strategy", strategy, "--workload", "random-linear",
-                   "--cpus", "1,3", "-o", "json")
+    def check(self, strategy, workload="random-linear", *more, cpus="1,3"):
+        return run(self.program, "check", "--plugin", self.plugin, "--strategy", strategy, "--workload", workload,
+                   "--cpus", cpus, "-o", "json", *more)
+
+    def patched(self, old, new):
+        """A copy of the plug-in with some of its bytes changed, which must be there."""
+        self.assertEqual(len(old), len(new))
+        data = self.plugin.read_bytes()
+        self.assertIn(old, data)
+        copy = pathlib.Path(tempfile.mkdtemp(dir=self.plugin.parent)) / "libpatched.so"
+        self.addCleanup(shutil.rmtree, copy.parent)
+        copy.write_bytes(data.replace(old, new))
+        copy.chmod(0o755)
+        return copy
+
+    def refusal(self, plugin):
+        result = run(self.program, "check", "--plugin", plugin, "--strategy", "plain-average", "--dry-run")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        return result.stderr
 
     def test_the_right_strategy_passes(self):
         result = self.check("plain-average")
@@ -44,6 +64,43 @@ class PluginExample(unittest.TestCase):
         result = self.check("plain-sum")
         self.assertEqual(result.returncode, 1, result.stderr + result.stdout)
         self.assertIn("summed over 3", result.stdout)
+
+    def test_what_a_strategy_refuses_is_skipped_in_its_own_words(self):
+        result = self.check("plain-average", "probe-mlp,random-linear", cpus="3")
+        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
+        adam, sgd = sorted(json.loads(result.stdout)["cases"], key=lambda case: case["workload"])
+        self.assertEqual({row["status"] for row in adam["checks"]}, {"skipped"})
+        self.assertIn("only for SGD", adam["checks"][0]["detail"])
+        self.assertIn("passed", {row["status"] for row in sgd["checks"]})
+
+    def test_each_seed_is_checked(self):
+        dump = self.plugin.parent / "dump"
+        shutil.rmtree(dump, ignore_errors=True)
+        result = self.check("plain-average", "random-linear", "--seed", "5", "--seeds", "2", "--dump", dump, cpus="3")
+        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
+        names = [path.name for path in dump.rglob("*.safetensors")]
+        for seed in (5, 6):
+            self.assertTrue(any(f"seed{seed}-rank2" in name for name in names), names[:3])
+
+    def test_a_workload_and_a_backend_of_a_plugin_are_checked(self):
+        result = run(self.program, "check", "--plugin", self.parts, "--strategy", "ddp", "--workload", "own-curve",
+                     "--backend", "own-relay", "--cpus", "3", "-o", "json")
+        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
+        (case,) = json.loads(result.stdout)["cases"]
+        self.assertEqual((case["workload"], case["backend"]), ("own-curve", "own-relay"))
+        self.assertGreater(sum(row["status"] == "passed" for row in case["checks"]), 20)
+
+    def test_a_plugin_of_another_interface_is_refused(self):
+        said = self.refusal(self.patched(b"dpbench-plugin-abi 4 ", b"dpbench-plugin-abi 1 "))
+        self.assertIn("was built for 'dpbench-plugin-abi 1", said)
+        self.assertIn("this is 'dpbench-plugin-abi 4", said)
+
+    def test_a_plugin_of_another_libtorch_is_refused(self):
+        mark = re.search(rb"dpbench-plugin-abi 4 libtorch (\d+)", self.plugin.read_bytes())
+        self.assertIn("libtorch 0", self.refusal(self.patched(mark[0], mark[0][: mark.start(1) - mark.start()] + b"0" * len(mark[1]))))
+
+    def test_a_library_that_is_no_plugin_is_refused(self):
+        self.assertIn("was not built against dpbench's headers", self.refusal(self.patched(b"dpbench-plugin-abi", b"another-plugin-abi")))
 
 
 if __name__ == "__main__":

@@ -85,6 +85,8 @@ TEST(WrongSamplers, AreCaughtByTheNamedCheckAlone) {
   for (const auto& [name, killed_by, says, deal] : wrong_samplers()) {
     Rows rows;
     judge_sampling(deal, rows);
+    if (const CheckRow* verdict = killed_by.empty() ? nullptr : rows.find(killed_by))
+      RecordProperty("sampler " + name, killed_by + " " + verdict->detail);  // read by scripts/conformance-report
     for (const auto& row : rows.all()) {
       EXPECT_EQ(row.status, row.name == killed_by ? "failed" : "passed") << name << ": " << row.name << " " << row.detail;
       EXPECT_TRUE(row.name != killed_by || row.detail.find(says) != std::string::npos) << name << ": " << row.detail;
@@ -97,6 +99,10 @@ TEST(WrongStrategies, AreManyAndHaveNamesOfTheirOwn) {
   for (const auto& mutant : all(false)) names.insert(mutant.name);
   EXPECT_EQ(names.size(), all(false).size());
   EXPECT_GE(names.size(), 40U);
+}
+
+TEST(WrongStrategies, AreEachLedToByWords) {
+  for (const auto& mutant : all(false)) EXPECT_NE(mutant.says, "") << mutant.name;
 }
 
 }  // namespace

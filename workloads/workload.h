@@ -82,6 +82,7 @@ struct WorkloadInfo {
   int64_t batch = 64;               // strong: the global batch, weak: rows per device
   std::function<std::unique_ptr<Workload>(const WorkloadOptions&)> make;
   bool probe = false;  // made for the conformance suite alone: `run` does not list it
+  bool thorough = false;  // a probe that the short form of the suite spares nothing: every backend, every scenario
   Recipe recipe = {};
 };
 

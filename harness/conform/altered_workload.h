@@ -1,4 +1,4 @@
-// A workload whose models are changed after they are made: other buffers on each rank.
+// A workload whose models are changed after they are made (other buffers on each rank), or whose loss is multiplied.
 #pragma once
 
 #include <functional>
@@ -10,6 +10,7 @@ namespace dpbench {
 class AlteredWorkload : public Workload {
  public:
   AlteredWorkload(const Workload& inner, std::function<void(Model&)> alter) : inner_(inner), alter_(std::move(alter)) {}
+  AlteredWorkload(const Workload& inner, double factor) : inner_(inner), alter_([](Model&) {}), factor_(factor) {}
 
   int64_t samples() const override { return inner_.samples(); }
   std::shared_ptr<Model> model(uint64_t seed) const override {
@@ -18,7 +19,7 @@ class AlteredWorkload : public Workload {
     return model;
   }
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
-    return inner_.loss(output, target);
+    return factor_ == 1 ? inner_.loss(output, target) : inner_.loss(output, target) * factor_;
   }
   bool sum_loss() const override { return inner_.sum_loss(); }
   OptimizerSpec optimizer() const override { return inner_.optimizer(); }
@@ -30,6 +31,7 @@ class AlteredWorkload : public Workload {
  private:
   const Workload& inner_;
   std::function<void(Model&)> alter_;
+  double factor_ = 1;
 };
 
 }  // namespace dpbench

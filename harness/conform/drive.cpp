@@ -1,6 +1,6 @@
 #include "harness/conform/drive.h"
 
-#include <limits>
+#include <cmath>
 
 #include <ATen/ATen.h>
 
@@ -116,8 +116,8 @@ class Driver {
         strategy->load({last.parameters, last.buffers, last.state});
       }
       one_step(*strategy, step);
+      if (step + 1 == scenario_.steps || (step == 0 && scenario_.evaluates_between)) evaluate(*strategy, step);
     }
-    evaluate(*strategy);
     strategy->finish();
   }
 
@@ -136,7 +136,7 @@ class Driver {
     if (recorder_) seen.collectives = recorder_->stop();
     seen.output = snapshot(result.output);
     seen.loss = snapshot(result.loss);
-    if (!scenario_.gradient_check.empty()) {
+    if (step + 1 >= scenario_.judged_from) {  // from the state before the first that is judged
       seen.gradients = snapshot(strategy.gradients());
       seen.parameters = snapshot(strategy.parameters());
       seen.buffers = snapshot(strategy.buffers());
@@ -146,12 +146,13 @@ class Driver {
   }
 
   // Other rows than those trained on; each rank its own, and one rank alone must be able to.
-  void evaluate(Strategy& strategy) {
-    evidence_.evaluated_ids = at::arange(3).add(bench_.rank).remainder(bench_.layout.samples);
+  void evaluate(Strategy& strategy, int64_t step) {
+    Evaluation seen{.step = step, .ids = at::arange(3).add(bench_.rank).remainder(bench_.layout.samples), .output = {}, .buffers = {}};
     if (recorder_) recorder_->start(false);
-    evidence_.evaluated = snapshot(strategy.forward(bench_.workload.batch(evidence_.evaluated_ids)));
-    if (recorder_) evidence_.evaluation_collectives = static_cast<int64_t>(recorder_->stop().size());
-    evidence_.buffers_after_evaluation = snapshot(strategy.buffers());
+    seen.output = snapshot(strategy.forward(bench_.workload.batch(seen.ids)));
+    if (recorder_) seen.collectives = static_cast<int64_t>(recorder_->stop().size());
+    seen.buffers = snapshot(strategy.buffers());
+    evidence_.evaluations.push_back(std::move(seen));
   }
 
   const Bench& bench_;
@@ -173,8 +174,11 @@ Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout&
                int64_t step) {
   Batch batch = workload.batch(ids);
   if (!scenario.poison || poisoned(scenario, layout) != std::pair(owner, step)) return batch;
-  batch.input = batch.input.clone();
-  batch.input.select(0, 0).fill_(std::numeric_limits<double>::quiet_NaN());
+  // Infinity in one element of the target makes infinite gradients; in the input it would mostly make NaN of them.
+  const bool of_target = std::isinf(*scenario.poison) && batch.target.is_floating_point() && !workload.sum_loss();
+  at::Tensor& spoilt = of_target ? batch.target : batch.input;
+  spoilt = spoilt.clone();
+  (of_target ? spoilt.select(0, 0).flatten()[0] : spoilt.select(0, 0)).fill_(*scenario.poison);
   return batch;
 }
 

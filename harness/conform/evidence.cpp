@@ -38,11 +38,16 @@ void visit(Archive& archive, StepEvidence& step) {
 }
 
 template <class Archive>
+void visit(Archive& archive, Evaluation& evaluation) {
+  archive(evaluation.step), archive(evaluation.ids), archive(evaluation.output), archive(evaluation.collectives);
+  archive(evaluation.buffers);
+}
+
+template <class Archive>
 void visit(Archive& archive, Evidence& evidence) {
   archive(evidence.rank), archive(evidence.parameters), archive(evidence.buffers), archive(evidence.state);
-  archive(evidence.steps), archive(evidence.evaluated_ids), archive(evidence.evaluated);
-  archive(evidence.evaluation_collectives), archive(evidence.buffers_after_evaluation), archive(evidence.error);
-  archive(evidence.refused), archive(evidence.interrupted);
+  archive(evidence.steps), archive(evidence.evaluations), archive(evidence.error), archive(evidence.refused);
+  archive(evidence.interrupted);
 }
 
 template <class Archive>

@@ -25,13 +25,19 @@ struct StepEvidence {
   std::vector<Collective> collectives;
 };
 
+// forward() on some rows, and what it gave.
+struct Evaluation {
+  int64_t step = 0;  // after this one
+  at::Tensor ids, output;
+  int64_t collectives = 0;  // while it did so: it must not need the others
+  NamedTensors buffers;     // afterwards
+};
+
 struct Evidence {
   int rank = 0;
   NamedTensors parameters, buffers, state;  // after construction
   std::vector<StepEvidence> steps;
-  at::Tensor evaluated_ids, evaluated;  // forward() on some rows, and what it gave
-  int64_t evaluation_collectives = 0;   // while it did so: it must not need the others
-  NamedTensors buffers_after_evaluation;
+  std::vector<Evaluation> evaluations;
   std::string error;        // what() of an exception that ended the drive early
   bool refused = false;     // ... and it was a UsageError: the strategy does not offer this
   bool interrupted = false; // ... and other ranks may be left waiting: the group is of no more use

@@ -34,7 +34,7 @@ std::string place(const Trial& trial, const Finding& finding, const at::Tensor& 
 template <class Measure>
 Finding scan(const Trial& trial, double bound, Measure measure) {
   Finding finding;
-  for (int64_t step = 0; step < static_cast<int64_t>(trial.expected.size()); ++step)
+  for (int64_t step = trial.scenario.judged_from; step < static_cast<int64_t>(trial.expected.size()); ++step)
     for (int rank = 0; rank < static_cast<int>(trial.ranks.size()); ++rank) {
       std::vector<size_t> wrong;
       for (size_t p = 0; p < trial.names.size(); ++p) {
@@ -95,11 +95,14 @@ void judge_compressed(const Trial& trial, at::ScalarType type, Rows& rows) {
   const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const double factor = clip_factors(trial, expected.gradient).front();
-    std::vector<at::Tensor> bounds;
-    for (size_t q = 0; q < trial.names.size(); ++q)  // what is not sent at all is not rounded to be sent
-      bounds.push_back(rounding_bound(expected, rank, q, expected.alone[q] ? at::kFloat : type, 2));
-    at::Tensor bound = bounds[p] * factor;
-    if (factor < 1) bound += expected.gradient[p].abs() * (1.1 * factor * norm(bounds) / norm(expected.gradient));
+    // What is not sent at all is not rounded to be sent.
+    const auto bound_of = [&](size_t q) { return rounding_bound(expected, rank, q, expected.alone[q] ? at::kFloat : type, 2); };
+    at::Tensor bound = bound_of(p) * factor;
+    if (factor < 1) {
+      std::vector<at::Tensor> bounds;
+      for (size_t q = 0; q < trial.names.size(); ++q) bounds.push_back(bound_of(q));
+      bound += expected.gradient[p].abs() * (1.1 * factor * norm(bounds) / norm(expected.gradient));
+    }
     return largest_ratio(trial.reported(step, p, rank), expected.gradient_of(rank)[p] * factor, bound);
   });
   row(trial, rows, trial.scenario.gradient_check,
@@ -164,8 +167,7 @@ void judge_gradients(const Trial& trial, Rows& rows) {
   judge_meaning(trial, rows);
   const auto meaning = trial.bench.strategy.gradient;
   const bool of_all_rows = meaning == Gradient::gathered || meaning == Gradient::global_mean;
-  if (trial.scenario.name == "even" || (trial.scenario.name == "uneven" && of_all_rows))
-    judge_against_one_device(trial, rows);
+  if (trial.scenario.against_one_device && (trial.scenario.rows == Split::even || of_all_rows)) judge_against_one_device(trial, rows);
 }
 
 void judge_replay(const Trial& trial, Rows& rows) {

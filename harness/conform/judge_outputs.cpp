@@ -39,6 +39,19 @@ bool right_dtype(const Trial& trial, at::ScalarType type) {
   return type == trial.scenario.dtype;
 }
 
+std::string output_mistake(const Trial& trial, const at::Tensor& found, const at::Tensor& expected) {
+  const auto sorted = [](const at::Tensor& tensor) { return std::get<0>(tensor.to(at::kDouble).flatten().sort()); };
+  if (relative_error(sorted(found), sorted(expected), 0) <= exact_bound) return "rows in another order";
+  if (trial.bench.strategy.buffers == Buffers::synchronised) return "BatchNorm's statistics are not those over all ranks' rows";
+  return "another rank's or replica's rows, another model, mask or mode";
+}
+
+std::string loss_mistake(const Trial& trial, double found, double expected) {
+  const auto micro = static_cast<double>(trial.scenario.accumulate);
+  if (micro > 1 && std::abs(found - micro * expected) <= 1e-9 * std::abs(found)) return "summed over the micro-batches, not their mean";
+  return "another rank's loss, of other targets, or not the mean over its rows";
+}
+
 void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
   const StepEvidence& seen = trial.ranks[rank].steps[step];
   const auto where = place_in(trial, rank, step);
@@ -56,14 +69,13 @@ void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
               (scalar ? "found " + short_number(seen.loss.item<double>()) : std::string("found no single number")) + where);
   if (trial.scenario.dtype != at::kDouble || !scalar) return;
   rows.measured("output-value", "output with the float64 oracle", relative_error(seen.output, output, 0), exact_bound,
-                first_difference(seen.output, output) + where,
-                "rows in another order, or another replica's");
+                [&] { return first_difference(seen.output, output) + where; },
+                [&] { return output_mistake(trial, seen.output, output); });
   const at::Tensor loss = expected_loss(trial, trial.expected[step], static_cast<int>(rank));
   rows.measured("loss-value", "loss of this rank's rows with the float64 oracle",
                 relative_error(seen.loss.reshape({}), loss.reshape({}), 0), exact_bound,
-                "expected " + short_number(loss.item<double>()) + ", found " +
-                    short_number(seen.loss.item<double>()) + where,
-                "another rank's loss, or not the mean over its rows");
+                "expected " + short_number(loss.item<double>()) + ", found " + short_number(seen.loss.item<double>()) + where,
+                loss_mistake(trial, seen.loss.item<double>(), loss.item<double>()));
 }
 
 }  // namespace
@@ -71,34 +83,35 @@ void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
 void judge_outputs(const Trial& trial, Rows& rows) {
   if (trial.scenario.poison || trial.scenario.smooth) return;
   for (size_t rank = 0; rank < trial.ranks.size(); ++rank)
-    for (size_t step = 0; step < trial.expected.size(); ++step) judge_step(trial, rank, step, rows);
+    for (auto step = static_cast<size_t>(trial.scenario.judged_from); step < trial.expected.size(); ++step)
+      judge_step(trial, rank, step, rows);
 }
 
 void judge_evaluation(const Trial& trial, Rows& rows) {
   if (trial.scenario.dtype != at::kDouble || trial.expected.empty()) return;
   Oracle oracle(trial.workload(), at::kDouble, trial.bench.step_seed(), 1);
   const std::string compared = "forward() of one rank alone with the float64 oracle; no collective, nothing changed";
-  for (const auto& evidence : trial.ranks) {
-    const StepEvidence& last = evidence.steps.back();
-    const std::string where = ", rank " + std::to_string(evidence.rank) + ", scenario " + trial.scenario.name;
-    const auto expected =
-        oracle.evaluate(trial.workload().batch(evidence.evaluated_ids), last.parameters, last.buffers);
-    rows.measured("evaluation", compared, relative_error(evidence.evaluated, expected, 0), exact_bound,
-                  first_difference(evidence.evaluated, expected) + where,
-                  "evaluated in training mode, or with another rank's statistics");
-    rows.judged("evaluation", compared, evidence.evaluation_collectives == 0,
-                std::to_string(evidence.evaluation_collectives) + " collectives were called" + where,
-                "one rank alone would wait for ever");
-    for (const auto& [name, buffer] : last.buffers) {
-      const at::Tensor* after = find(evidence.buffers_after_evaluation, name);
-      rows.judged("evaluation", compared, after && same_bits(*after, buffer), "buffer " + name + " changed" + where,
-                  "evaluated in training mode");
+  for (const auto& evidence : trial.ranks)
+    for (const auto& evaluation : evidence.evaluations) {
+      const StepEvidence& last = evidence.steps[static_cast<size_t>(evaluation.step)];
+      const std::string where = place_in(trial, static_cast<size_t>(evidence.rank), static_cast<size_t>(evaluation.step));
+      const auto expected = oracle.evaluate(trial.workload().batch(evaluation.ids), last.parameters, last.buffers);
+      rows.measured("evaluation", compared, relative_error(evaluation.output, expected, 0), exact_bound,
+                    [&] { return first_difference(evaluation.output, expected) + where; },
+                    "evaluated in training mode, or with another rank's statistics");
+      rows.judged("evaluation", compared, evaluation.collectives == 0,
+                  std::to_string(evaluation.collectives) + " collectives were called" + where,
+                  "one rank alone would wait for ever");
+      for (const auto& [name, buffer] : last.buffers) {
+        const at::Tensor* after = find(evaluation.buffers, name);
+        rows.judged("evaluation", compared, after && same_bits(*after, buffer), "buffer " + name + " changed" + where,
+                    "evaluated in training mode");
+      }
     }
-  }
 }
 
 void judge_learning(const Trial& trial, Rows& rows) {
-  if (!trial.scenario.gradient_check.empty()) return;
+  if (!trial.scenario.learns) return;
   std::vector<double> losses;
   for (size_t step = 0; step < trial.ranks[0].steps.size(); ++step) {
     double sum = 0, weight = 0;

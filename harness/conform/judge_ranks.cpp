@@ -31,7 +31,7 @@ NamedTensors shared(const Trial& trial, const NamedTensors& tensors) {
 
 void judge_field(const Trial& trial, Rows& rows, const std::string& name, const std::string& what, Field field,
                  const std::string& likely, int64_t every = 1) {
-  for (size_t step = 0; step < trial.ranks[0].steps.size(); ++step) {
+  for (auto step = static_cast<size_t>(trial.scenario.judged_from); step < trial.ranks[0].steps.size(); ++step) {
     if ((static_cast<int64_t>(step) + 1) % every != 0) continue;
     for (size_t rank = 1; rank < trial.ranks.size(); ++rank) {
       const auto difference = first_mismatch(shared(trial, trial.ranks[rank].steps[step].*field),
@@ -78,13 +78,13 @@ void judge_start(const Trial& trial, Rows& rows) {
       difference = first_mismatch(evidence.buffers, model_state(trial.bench, evidence.rank, dtype, true));
     rows.judged("initial-broadcast", compared, difference.empty(),
                 difference + ", rank " + std::to_string(evidence.rank) + ", scenario " + trial.scenario.name,
-                evidence.rank == 0 ? "the seed was not used, or a tensor was cast that must not be"
+                evidence.rank == 0 ? "the seed was not used, a tensor was cast that must not be, or mixed with other ranks'"
                                    : "rank 0's state was not broadcast at construction");
   }
 }
 
 void judge_agreement(const Trial& trial, Rows& rows) {
-  if (trial.ranks.size() < 2 || trial.scenario.gradient_check.empty()) return;
+  if (trial.ranks.size() < 2) return;
   if (trial.bench.strategy.gradient == Gradient::local)
     return judge_field(trial, rows, "ranks-agree-parameters", "averaged parameters", &StepEvidence::parameters,
                        "not averaged, or not on every rank", trial.bench.strategy.average_every);
@@ -102,13 +102,17 @@ void judge_poison(const Trial& trial, Rows& rows) {
   const auto& expected = trial.expected.back();
   for (size_t rank = 0; rank < trial.ranks.size(); ++rank)
     for (size_t p = 0; p < trial.names.size(); ++p) {
-      if (expected.gradient_of(static_cast<int>(rank))[p].isfinite().all().item<bool>()) continue;
+      const at::Tensor& due = expected.gradient_of(static_cast<int>(rank))[p];
+      if (due.isfinite().all().item<bool>()) continue;
       const at::Tensor found = trial.reported(step, p, static_cast<int>(rank));
-      rows.judged("non-finite", "a NaN in one rank's row reaches every rank's gradient",
-                  found.defined() && !found.isfinite().all().item<bool>(),
-                  "parameter " + trial.names[p] + " is finite, rank " + std::to_string(rank) + ", step " +
-                      std::to_string(step),
-                  "NaN is masked before the reduction, or this rank's part is not in it");
+      const bool reached = found.defined() && !due.isfinite().logical_not().logical_and(found.isfinite()).any().item<bool>();
+      rows.judged("non-finite", "NaN or infinity from one rank's row reaches every rank's gradient", reached,
+                  [&] {
+                    return "parameter " + trial.names[p] + ", " + first_difference(found, due) + ", rank " +
+                           std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
+                  },
+                  due.isnan().any().item<bool>() ? "NaN is masked before the reduction, or this rank's part is not in it"
+                                                 : "infinity is masked before the reduction, or this rank's part is not in it");
     }
 }
 

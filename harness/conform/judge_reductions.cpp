@@ -23,6 +23,23 @@ double ratio_to_bound(const Reduction& reduction, const at::Tensor& output) {
   return largest_ratio(output, sum, sizes * gamma(terms + 1, unit_roundoff(type)) + terms * smallest_subnormal(type));
 }
 
+std::string likely_of_backend(const Reduction& reduction, const at::Tensor& output) {
+  at::Tensor sum = at::zeros_like(output, at::kDouble);
+  for (const auto& input : reduction.inputs) sum += input.to(at::kDouble);
+  const auto terms = static_cast<double>(reduction.inputs.size());
+  const auto is = [&](const at::Tensor& other) { return relative_error(output, other, 0) < 1e-5; };
+  if (!reduction.average && is(sum / terms)) return "the backend averaged where a sum was asked for";
+  if (reduction.average && is(sum)) return "the backend summed where a mean was asked for";
+  for (size_t r = 0; r < reduction.inputs.size(); ++r)
+    if (is((sum - reduction.inputs[r].to(at::kDouble)) / (reduction.average ? terms : 1)))
+      return "the backend lost the part of rank " + std::to_string(r);
+  const at::Tensor due = reduction.average ? sum / terms : sum;
+  for (const auto type : {at::kHalf, at::kBFloat16})
+    if (largest_ratio(output, due, due.abs() * (4 * unit_roundoff(type)) + smallest_subnormal(type)) <= 1)
+      return std::string("the backend rounded to ") + at::toString(type) + " on the way";
+  return "the backend lost, repeated or delivered late a part: " + first_difference(output, due);
+}
+
 std::string mismatch_of_lists(const Trial& trial, size_t step) {
   const auto& first = trial.ranks[0].steps[step].collectives;
   for (const auto& evidence : trial.ranks) {
@@ -40,10 +57,10 @@ void judge_one(const Reduction& reduction, const std::string& where, Rows& rows)
     const at::Tensor& output = reduction.outputs[rank];
     rows.measured("reduction", "each allreduce with the exact sum of what the ranks put in, in units of rounding",
                   ratio_to_bound(reduction, output), 1, where + ", rank " + std::to_string(rank),
-                  "the backend lost, repeated or rounded a part");
+                  [&] { return likely_of_backend(reduction, output); });
     rows.judged("reduction-agrees", "the result of each allreduce on every rank, bit for bit",
                 same_bits(output, reduction.outputs[0]),
-                first_difference(output, reduction.outputs[0]) + where + ", rank " + std::to_string(rank),
+                [&] { return first_difference(output, reduction.outputs[0]) + where + ", rank " + std::to_string(rank); },
                 "each rank sums in another order");
   }
 }

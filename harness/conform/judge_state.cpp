@@ -25,6 +25,19 @@ const NamedTensors& expected_buffers(const Trial& trial, const ExpectedStep& exp
   }
 }
 
+std::string buffers_mistake(const Trial& trial, int rank, size_t step, const std::string& name, const at::Tensor& found) {
+  const at::Tensor* before = find(trial.buffers_before(static_cast<int64_t>(step), rank), name);
+  if (before && same_bits(*before, found)) return "not changed by a step: still in evaluation mode, or not written back";
+  switch (trial.bench.strategy.buffers) {
+    case Buffers::unchanged: return "changed where nothing may change them";
+    case Buffers::local: return "this rank's own were overwritten or mixed with another's";
+    case Buffers::synchronised: return "not those of all ranks' rows";
+    case Buffers::first_replica: return "statistics not written back, or of another replica's rows";
+    default: break;
+  }
+  return rank == 0 ? "statistics not written back, or of other rows" : "rank 0's buffers were not broadcast before the forward pass";
+}
+
 std::string buffers_meaning(Buffers buffers) {
   switch (buffers) {
     case Buffers::unchanged: return "as they were at the start";
@@ -73,8 +86,9 @@ class OptimizerJudge {
       std::vector<Moved> moves;
       for (size_t r = 0; r < replays_.size(); ++r) moves.push_back(moved(static_cast<int>(r), p, step));
       const at::Tensor* before = named(trial_.parameters_before(step), p);
+      const auto own = moves;
       if (averaged && before) moves.assign(replays_.size(), mean(moves, unit_roundoff(before->scalar_type())));
-      for (size_t r = 0; r < replays_.size(); ++r) judge(static_cast<int>(r), p, step, moves[r]);
+      for (size_t r = 0; r < replays_.size(); ++r) judge(static_cast<int>(r), p, step, moves[r], averaged ? own : std::vector<Moved>{});
     }
   }
 
@@ -109,7 +123,8 @@ class OptimizerJudge {
     return {expected, rounding + expected.abs() * (4 * u) + smallest_subnormal(before->scalar_type())};
   }
 
-  void judge(int rank, size_t p, int64_t step, const Moved& move) {
+  // averaged: what each rank had before that; empty where nothing was.
+  void judge(int rank, size_t p, int64_t step, const Moved& move, const std::vector<Moved>& averaged) {
     const at::Tensor* before = named(trial_.parameters_before(step, rank), p);
     const at::Tensor* found =
         named(trial_.ranks[static_cast<size_t>(rank)].steps[static_cast<size_t>(step)].parameters, p);
@@ -119,14 +134,41 @@ class OptimizerJudge {
     rows_.measured("optimizer-replay",
                    "parameters with the optimizer replayed in float64 on the reported gradients, in units of rounding",
                    largest_ratio(after, expected, move.slack), 1,
-                   "parameter " + trial_.names[p] + ", " + first_difference(after, expected) + at_place(trial_, rank, step),
-                   likely(trial_.reported(step, p, rank), *before, after));
+                   [&] {
+                     return "parameter " + trial_.names[p] + ", " + first_difference(after, expected) + at_place(trial_, rank, step);
+                   },
+                   [&] {
+                     return averaged.empty() ? likely(trial_.reported(step, p, rank), *before, after, expected)
+                                             : likely_of_average(averaged, after);
+                   });
   }
 
-  static std::string likely(const at::Tensor& gradient, const at::Tensor& before, const at::Tensor& after) {
+  static std::string likely(const at::Tensor& gradient, const at::Tensor& before, const at::Tensor& after,
+                            const at::Tensor& expected) {
     if (!gradient.defined()) return "a parameter without a gradient was stepped";
     if (same_bits(before, after)) return "not stepped at all: the optimizer does not see this parameter";
-    return "stepped twice, with another gradient than the one reported, or with other settings";
+    const at::Tensor way = after.to(at::kDouble) - before.to(at::kDouble), due = expected - before.to(at::kDouble);
+    const at::Tensor still = way.eq(0).logical_and(due.ne(0)), moved = still.logical_not();
+    if (still.any().item<bool>() && relative_error(way.masked_select(moved), due.masked_select(moved), 0) < 1e-3)
+      return std::to_string(still.sum().item<int64_t>()) + " of " + std::to_string(due.numel()) +
+             " elements were not stepped: a piece was left out";
+    const double size = due.square().sum().item<double>(), ratio = size > 0 ? (way * due).sum().item<double>() / size : 0;
+    if (size == 0 || !(relative_error(way, due * ratio, 0) < 1e-3))
+      return "stepped more than once, with another gradient than the one reported, with other settings, or from another state";
+    const std::string far = "went " + short_number(std::round(ratio * 1e4) / 1e4) + " times as far as the reported gradient says: ";
+    if (ratio < 0) return far + "in the wrong direction";
+    return far + (std::abs(ratio - 2) < 1e-3 ? "stepped twice" : "another gradient, or another learning rate");
+  }
+
+  static std::string likely_of_average(const std::vector<Moved>& moves, const at::Tensor& after) {
+    for (size_t left_out = 0; left_out < moves.size() && moves.size() > 1; ++left_out) {
+      at::Tensor sum;
+      for (size_t r = 0; r < moves.size(); ++r)
+        if (r != left_out) sum = sum.defined() ? sum + moves[r].expected : moves[r].expected;
+      if (relative_error(after, sum / static_cast<double>(moves.size() - 1), 0) < 1e-6)
+        return "rank " + std::to_string(left_out) + " was left out of the average of the parameters";
+    }
+    return "not the average of all ranks' parameters";
   }
 
   const Trial& trial_;
@@ -145,28 +187,32 @@ void judge_buffers(const Trial& trial, Rows& rows) {
     for (const auto& evidence : trial.ranks)
       for (const auto& [name, expected] : expected_buffers(trial, trial.expected[step], evidence.rank)) {
         const at::Tensor* found = find(evidence.steps[step].buffers, name);
-        const std::string where = "buffer " + name + ", " + first_difference(found ? *found : at::Tensor(), expected) +
-                                  at_place(trial, evidence.rank, static_cast<int64_t>(step));
+        const auto where = [&, &buffer = name, &due = expected] {
+          return "buffer " + buffer + ", " + first_difference(found ? *found : at::Tensor(), due) +
+                 at_place(trial, evidence.rank, static_cast<int64_t>(step));
+        };
         const bool typed = found && found->scalar_type() == expected.scalar_type();
         if (!typed) rows.judged("buffers", compared, false, where, "missing, or cast to another type");
         else
           rows.measured("buffers", compared, relative_error(*found, expected, 0), exact_bound, where,
-                        evidence.rank == 0 ? "statistics not written back, or of another replica's rows"
-                                           : "rank 0's buffers were not broadcast before the forward pass");
+                        [&, &buffer = name] { return buffers_mistake(trial, evidence.rank, step, buffer, *found); });
       }
 }
 
 void judge_optimizer(const Trial& trial, Rows& rows) {
   if (trial.scenario.poison || trial.expected.empty()) return;
+  const int64_t first = trial.scenario.judged_from;
+  if (first > 0 && trial.workload().optimizer().kind == OptimizerSpec::Kind::adam) return;  // it needs every gradient
   OptimizerJudge judge(trial, rows);
-  for (size_t step = 0; step < trial.expected.size(); ++step) judge.step(static_cast<int64_t>(step));
+  for (int64_t step = first; step < static_cast<int64_t>(trial.expected.size()); ++step) judge.step(step);
 }
 
 void judge_unused(const Trial& trial, Rows& rows) {
   if (trial.scenario.poison) return;
   const auto model = first_model(trial.bench);
-  std::vector<bool> ever(trial.names.size(), false);
-  for (size_t step = 0; step < trial.expected.size(); ++step)
+  const auto first = static_cast<size_t>(trial.scenario.judged_from);
+  std::vector<bool> ever(trial.names.size(), first > 0);  // in steps that nobody looked at
+  for (size_t step = first; step < trial.expected.size(); ++step)
     for (const auto& evidence : trial.ranks) {
       const auto where = at_place(trial, evidence.rank, static_cast<int64_t>(step));
       for (size_t p = 0; p < trial.names.size(); ++p) {

@@ -21,16 +21,15 @@ bool replaces(const CheckRow& fresh, const CheckRow& known) {
 
 }  // namespace
 
-void Rows::measured(const std::string& name, const std::string& compared, double error, double bound,
-                    const std::string& where, const std::string& likely) {
+void Rows::measured(const std::string& name, const std::string& compared, double error, double bound, const Words& where,
+                    const Words& likely) {
   const bool ok = error <= bound;
   const auto shown = std::isfinite(error) ? std::optional(error) : std::nullopt;  // JSON knows no infinity
-  add({name, ok ? "passed" : "failed", compared, shown, bound, ok ? "" : where, ok ? "" : likely});
+  add({name, ok ? "passed" : "failed", compared, shown, bound, ok ? "" : where(), ok ? "" : likely()});
 }
 
-void Rows::judged(const std::string& name, const std::string& compared, bool ok, const std::string& where,
-                  const std::string& likely) {
-  add({name, ok ? "passed" : "failed", compared, {}, {}, ok ? "" : where, ok ? "" : likely});
+void Rows::judged(const std::string& name, const std::string& compared, bool ok, const Words& where, const Words& likely) {
+  add({name, ok ? "passed" : "failed", compared, {}, {}, ok ? "" : where(), ok ? "" : likely()});
 }
 
 void Rows::skipped(const std::string& name, const std::string& compared, const std::string& why,

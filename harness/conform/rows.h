@@ -1,20 +1,35 @@
 // The verdicts of a case while they are gathered: one row a check, the worst of all the trials that it saw.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "harness/report/case.h"
 
 namespace dpbench {
 
+// A text, or what makes one: most checks pass and need none.
+class Words {
+ public:
+  Words(const char* text) : make_([text] { return std::string(text); }) {}
+  Words(std::string text) : make_([text = std::move(text)] { return text; }) {}
+  template <class Make>
+    requires std::is_invocable_r_v<std::string, Make>
+  Words(Make make) : make_(std::move(make)) {}
+  std::string operator()() const { return make_(); }
+
+ private:
+  std::function<std::string()> make_;
+};
+
 class Rows {
  public:
-  // An error within its bound passes. `where` and `likely` are read only when it does not.
-  void measured(const std::string& name, const std::string& compared, double error, double bound,
-                const std::string& where, const std::string& likely = "");
-  void judged(const std::string& name, const std::string& compared, bool ok, const std::string& where,
-              const std::string& likely = "");
+  // An error within its bound passes. `where` and `likely` are asked only when it does not.
+  void measured(const std::string& name, const std::string& compared, double error, double bound, const Words& where,
+                const Words& likely = "");
+  void judged(const std::string& name, const std::string& compared, bool ok, const Words& where, const Words& likely = "");
   // Measured and shown, or not done at all: the reason stands in the row.
   void skipped(const std::string& name, const std::string& compared, const std::string& why,
                std::optional<double> error = {});

@@ -1,5 +1,6 @@
 #include "harness/conform/scenario.h"
 
+#include <limits>
 #include <numeric>
 
 #include <ATen/ATen.h>
@@ -7,24 +8,32 @@
 namespace dpbench {
 namespace {
 
+constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinite_value = std::numeric_limits<double>::infinity();
+
 std::vector<Scenario> table(at::ScalarType working) {
   return {
-      {.name = "even", .gradient_check = "gradient-meaning", .small_buckets = true},
+      {.name = "even", .gradient_check = "gradient-meaning", .small_buckets = true,
+       .against_one_device = true, .evaluates_between = true},
       {.name = "working", .gradient_check = "gradient-replay", .dtype = working, .steps = 4, .keep_reductions = true},
-      {.name = "uneven", .gradient_check = "gradient-uneven", .rows = Split::uneven},
+      {.name = "uneven", .gradient_check = "gradient-uneven", .rows = Split::uneven, .against_one_device = true},
       {.name = "uneven-working", .gradient_check = "gradient-uneven-replay", .dtype = working, .rows = Split::uneven},
       {.name = "accumulate", .gradient_check = "accumulation", .accumulate = 2, .small_buckets = true},
-      {.name = "clip", .gradient_check = "clip", .clip = true},
-      {.name = "clip-accumulate", .gradient_check = "clip", .accumulate = 2, .clip = true},
-      {.name = "twice", .gradient_check = "two-backwards", .accumulate = 2, .same_rows = true},
-      {.name = "poison", .gradient_check = "non-finite", .dtype = working, .poison = true},
-      {.name = "late", .gradient_check = "late-collectives", .late = true, .small_buckets = true},
+      {.name = "clip", .gradient_check = "clip", .clip = 0.5},
+      {.name = "clip-accumulate", .gradient_check = "clip", .accumulate = 2, .clip = 0.5, .costly = true},
+      {.name = "clip-unreached", .gradient_check = "clip", .steps = 1, .clip = 1.7, .costly = true},
+      {.name = "twice", .gradient_check = "two-backwards", .accumulate = 2, .same_rows = true, .costly = true},
+      {.name = "poison", .gradient_check = "non-finite", .dtype = working, .poison = nan_value},
+      {.name = "infinite", .gradient_check = "non-finite", .dtype = working, .steps = 2, .poison = infinite_value},
+      {.name = "huge", .gradient_check = "reduction-range", .steps = 1, .huge = true},
+      {.name = "late", .gradient_check = "late-collectives", .late = true, .small_buckets = true, .costly = true},
       {.name = "few", .gradient_check = "empty-shard", .rows = Split::few},
-      {.name = "reload", .gradient_check = "reload-midway", .steps = 4, .reload = true},
+      {.name = "reload", .gradient_check = "reload-midway", .steps = 4, .reload = true, .costly = true},
       {.name = "smooth", .gradient_check = "gradient-accuracy", .dtype = working, .smooth = true},
-      {.name = "twenty", .gradient_check = "", .dtype = working, .steps = 20, .same_rows = true},
+      {.name = "twenty", .gradient_check = "gradient-later", .dtype = working, .steps = 20, .judged_from = 19,
+       .same_rows = true, .learns = true, .costly = true},
       {.name = "uneven-accumulate", .gradient_check = "accumulation", .rows = Split::uneven, .accumulate = 3,
-       .long_form = true},
+       .costly = true},
   };
 }
 
@@ -35,7 +44,7 @@ int64_t stride_for(int64_t samples, uint64_t seed) {
   return stride;
 }
 
-int64_t rows_for(const Scenario& scenario, const Layout& layout, int owner) {
+int64_t rows_of_first(const Scenario& scenario, const Layout& layout, int owner) {
   const int64_t rows = layout.rows_per_rank;
   if (layout.parallelism == Parallelism::ranks) {
     const bool last = owner == layout.world - 1;
@@ -53,13 +62,26 @@ int64_t rows_for(const Scenario& scenario, const Layout& layout, int owner) {
   return rows;
 }
 
+// As in a real step, the last micro-batch is what is left: fewer rows than the others have.
+int64_t rows_of(const Scenario& scenario, const Layout& layout, int owner, int64_t micro) {
+  const int64_t rows = rows_of_first(scenario, layout, owner);
+  const bool rest = scenario.accumulate > 1 && micro + 1 == scenario.accumulate && !scenario.same_rows;
+  return rest ? (rows + 1) / 2 : rows;
+}
+
+int64_t rows_of_all(const Scenario& scenario, const Layout& layout, int64_t micro) {
+  int64_t total = 0;
+  for (int owner = 0; owner < layout.owners(); ++owner) total += rows_of(scenario, layout, owner, micro);
+  return total;
+}
+
 }  // namespace
 
-std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bool long_form) {
+std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bool costly) {
   std::vector<Scenario> chosen;
   for (auto& scenario : table(working)) {
-    if (scenario.long_form && !long_form) continue;
-    if (layout.world == 1 && (scenario.rows != Split::even || scenario.late)) continue;
+    if (scenario.costly && !costly) continue;
+    if (layout.world == 1 && (scenario.rows != Split::even || scenario.late || scenario.huge)) continue;
     if (layout.parallelism != Parallelism::ranks && scenario.late) continue;
     if (layout.rows_per_rank == 1 && scenario.rows == Split::uneven) continue;
     chosen.push_back(std::move(scenario));
@@ -68,17 +90,16 @@ std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bo
 }
 
 std::vector<at::Tensor> ids_of(const Scenario& scenario, const Layout& layout, uint64_t seed, int64_t step, int owner) {
-  int64_t before = 0, total = 0;
-  for (int o = 0; o < layout.owners(); ++o) {
-    if (o < owner) before += rows_for(scenario, layout, o);
-    total += rows_for(scenario, layout, o);
-  }
-  const int64_t mine = rows_for(scenario, layout, owner);
-  if (mine == 0) return {};
+  if (rows_of_first(scenario, layout, owner) == 0) return {};
   const int64_t stride = stride_for(layout.samples, seed);
+  int64_t in_a_step = 0, before = 0;
+  for (int64_t k = 0; k < scenario.accumulate; ++k) in_a_step += rows_of_all(scenario, layout, k);
   std::vector<at::Tensor> micro;
   for (int64_t k = 0; k < scenario.accumulate; ++k) {
-    const int64_t start = (scenario.same_rows ? 0 : (step * scenario.accumulate + k) * total) + before;
+    int64_t start = scenario.same_rows ? 0 : step * in_a_step + before;
+    for (int other = 0; other < owner; ++other) start += rows_of(scenario, layout, other, k);
+    before += rows_of_all(scenario, layout, k);
+    const int64_t mine = rows_of(scenario, layout, owner, k);
     auto ids = at::empty({mine}, at::kLong);
     for (int64_t i = 0; i < mine; ++i) ids.data_ptr<int64_t>()[i] = (start + i) % layout.samples * stride % layout.samples;
     micro.push_back(ids);

@@ -20,15 +20,20 @@ struct Scenario {
   Split rows = Split::even;
   int64_t accumulate = 1;
   int64_t steps = 3;
-  bool same_rows = false;        // every step, and every micro-batch of it, sees the same rows
-  bool clip = false;             // at half the norm that the first gradient has
-  bool poison = false;           // one row of one rank is NaN in the last step
+  int64_t judged_from = 0;       // the steps before this one only have to be done
+  bool same_rows = false;        // every step, and every micro-batch of it, sees the same rows; else the last has fewer
+  double clip = 0;               // at so many times the norm that the first gradient has; 0: not at all
+  std::optional<double> poison = {};  // what stands in one row of one rank in the last step
+  bool huge = false;             // gradients whose sum over ranks float16 cannot hold; it can hold their mean
   bool late = false;             // collectives finish late
+  bool learns = false;           // the loss must fall
   bool keep_reductions = false;  // inputs and outputs of the reductions go into the evidence
   bool small_buckets = false;    // where the strategy has a parameter for it
   bool smooth = false;           // on the workload's smooth twin
   bool reload = false;           // destroyed after the second step and made again from what it reported
-  bool long_form = false;        // only there
+  bool against_one_device = false;  // the gradient of all rows on one device is worked out as well
+  bool evaluates_between = false;  // after the first step as well as after the last
+  bool costly = false;           // in the short form only on workloads where it can tell more than on others
 };
 
 // Where the rows go: the ranks of a strategy of ranks, or the replicas of a process that gets them all.
@@ -41,7 +46,8 @@ struct Layout {
   int owners() const { return parallelism == Parallelism::ranks ? world : 1; }
 };
 
-std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bool long_form);
+// Those that make sense there; costly: the costly ones too.
+std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bool costly);
 
 // The sample ids of each micro-batch of a step that `owner` (a rank, or 0 for one process) is given. Maybe none.
 std::vector<at::Tensor> ids_of(const Scenario& scenario, const Layout& layout, uint64_t seed, int64_t step, int owner);

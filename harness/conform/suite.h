@@ -20,7 +20,7 @@ struct CheckRequest {
   at::ScalarType dtype = at::kFloat;             // the working dtype; float64 is always judged too
   std::map<std::string, std::string> params;
   uint64_t seed = 1;
-  bool long_form = false;
+  bool long_form = false;                        // costly scenarios, and not only on thorough probes
   std::string filter;                            // an extended regular expression on check names; empty = all
   std::function<void(const Bench&, const Scenario&, const Evidence&)> dump;  // sees this rank's evidence of every scenario
 };

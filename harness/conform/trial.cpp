@@ -101,6 +101,7 @@ class Expectation {
     for (int r = 0; local && r < trial_.world(); ++r) expected.own.push_back(of_rank(expected, r));
     if (!exact_) return expected;
     for (int r = 0; r < trial_.world(); ++r) expected.buffers.push_back(oracle_.buffers(r));
+    if (!trial_.scenario.against_one_device && !trial_.scenario.smooth) return expected;
     expected.whole = on_one_device(whole_, step, joined(micro), {parameters.front()}, buffers);
     if (trial_.scenario.smooth) expected.single = on_one_device(single_, step, joined(micro), {parameters.front()}, buffers);
     return expected;
@@ -148,19 +149,18 @@ Trial make_trial(const Bench& bench, const Scenario& scenario, std::optional<dou
   Expectation expectation(trial);
   trial.names = expectation.oracle().names();
   trial.aliases = aliases_of(*first_model(bench), trial.names);
-  if (scenario.gradient_check.empty()) return trial;
-  for (size_t step = 0; step < trial.ranks[0].steps.size(); ++step)
-    trial.expected.push_back(expectation.at_step(static_cast<int64_t>(step)));
+  for (int64_t step = 0; step < static_cast<int64_t>(trial.ranks[0].steps.size()); ++step)
+    trial.expected.push_back(step < scenario.judged_from ? ExpectedStep{} : expectation.at_step(step));
   return trial;
 }
 
-double first_norm(const Bench& bench, const Scenario& scenario) {
+ExpectedStep first_step(const Bench& bench, const Scenario& scenario) {
   const auto model = first_model(bench);
   Evidence start;
   for (const auto& item : model->named_parameters()) start.parameters.emplace_back(item.key(), item.value());
   for (const auto& item : model->named_buffers()) start.buffers.emplace_back(item.key(), item.value());
   Trial trial{bench, scenario, {}, std::vector<Evidence>(static_cast<size_t>(bench.layout.world), start), {}, {}, {}};
-  return norm(Expectation(trial).at_step(0).gradient);
+  return Expectation(trial).at_step(0);
 }
 
 }  // namespace dpbench

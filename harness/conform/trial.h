@@ -28,7 +28,7 @@ struct Trial {
   std::vector<Evidence> ranks;
   std::vector<std::string> names;  // of the trainable parameters, each tensor once
   std::vector<std::vector<std::string>> aliases;  // all names of each
-  std::vector<ExpectedStep> expected;
+  std::vector<ExpectedStep> expected;  // empty ones before scenario.judged_from
 
   const Workload& workload() const { return bench.workload; }
   int world() const { return bench.layout.world; }
@@ -42,7 +42,7 @@ struct Trial {
 Trial make_trial(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
                  std::vector<Evidence> ranks);
 
-// The norm of the first gradient: what a clipping scenario takes half of.
-double first_norm(const Bench& bench, const Scenario& scenario);
+// What a right strategy's first step makes, before there is one: clipping and range are chosen by it.
+ExpectedStep first_step(const Bench& bench, const Scenario& scenario);
 
 }  // namespace dpbench

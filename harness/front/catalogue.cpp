@@ -27,7 +27,8 @@ WorkloadEntry workload_from(const Json& json) {
           .summary = json.value("summary", ""),
           .scaling = json.at("scaling"),
           .batch = json.at("batch"),
-          .probe = json.value("probe", false)};
+          .probe = json.value("probe", false),
+          .thorough = json.value("thorough", false)};
 }
 
 BackendEntry backend_from(const Json& json) {

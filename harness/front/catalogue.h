@@ -27,6 +27,7 @@ struct WorkloadEntry {
   std::string name, summary, scaling;
   int64_t batch = 0;
   bool probe = false;
+  bool thorough = false;  // where the short form of check leaves nothing out
 };
 
 struct BackendEntry {

@@ -29,7 +29,7 @@ Json check_message(const Options& options) {
   return {{"do", "check"},
           {"filter", checking.filter},
           {"seeds", checking.seeds},
-          {"form", checking.long_form ? "long" : "short"},
+          {"whole_worlds", options.what.whole_worlds},
           {"dump", checking.dump.empty() ? "" : fs::absolute(checking.dump).string()}};
 }
 

@@ -172,6 +172,7 @@ void settle_checking(Options& o) {
   o.launches = 1;
   o.what.baseline = false;
   o.what.probes = o.what.every_backend = true;
+  o.what.whole_worlds = !o.what.workloads.empty() ? kMaxWorld : o.checking.long_form ? 3 : 0;
   o.what.default_worlds = o.checking.long_form ? std::vector<int>{1, 2, 3, 4, 7, 8} : std::vector<int>{1, 3};
   o.checking.filter = std::exchange(o.what.filter, "");
 }

@@ -89,17 +89,24 @@ class Planner {
     if (places.empty() && named) places = elsewhere(strategy);
     for (const auto& place : places)
       for (const auto& params : combinations(axes_, strategy))
-        for (const auto& backend : backends_of(strategy, place.device))
+        for (const auto& backend : backends_of(strategy, place, base.workload))
           add_row(base, strategy, place, params, backend, false);
   }
 
-  std::vector<std::string> backends_of(const StrategyEntry& strategy, const std::string& device) const {
+  std::vector<std::string> backends_of(const StrategyEntry& strategy, const Place& place, const std::string& workload) const {
     if (strategy.parallelism != "ranks") return {"none"};
     if (!what_.every_backend || !what_.backends.empty()) return backends_;
+    if (place.world > what_.whole_worlds && !backend_matters(place, workload)) return backends_;
     std::vector<std::string> fitting;
     for (const auto& backend : catalogue_.backends)
-      if (backend.takes(device) && !backend.threads) fitting.push_back(backend.name);
+      if (backend.takes(place.device) && !backend.threads) fitting.push_back(backend.name);
     return fitting.empty() ? backends_ : fitting;
+  }
+
+  // To the workloads, and to probes made of what a backend does; never to a rank alone.
+  bool backend_matters(const Place& place, const std::string& workload) const {
+    const WorkloadEntry* entry = find_entry(catalogue_.workloads, workload);
+    return place.world > 1 && (!entry->probe || entry->thorough);
   }
 
   // A strategy named by the user that runs on none of the chosen devices: a single one has its own device all the same.

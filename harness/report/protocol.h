@@ -2,7 +2,7 @@
 // (DPBENCH_FD).
 //
 //   front -> every rank   {"do":"run","case":{..},"sampling":{..},"launch":0,"check":true}
-//                         {"do":"check","case":{..},"filter":"RE","seeds":1,"form":"short|long"}
+//                         {"do":"check","case":{..},"filter":"RE","seeds":1,"whole_worlds":0}
 //                         {"do":"train","case":{..},"train":{..}}
 //                         {"do":"block",..as for run..}   one sample; the case stays ready for the next one
 //                         {"do":"quit"}

@@ -30,7 +30,8 @@ Json describe(const WorkloadInfo& info) {
           {"summary", info.summary},
           {"scaling", info.scaling == Scaling::strong ? "strong" : "weak"},
           {"batch", info.batch},
-          {"probe", info.probe}};
+          {"probe", info.probe},
+          {"thorough", info.thorough}};
 }
 
 Json describe(const BackendInfo& info) {

@@ -25,7 +25,7 @@ CheckedCase check_case(const CaseSpec& spec, const CheckOptions& options, const 
     const CheckRequest request{strategy, workload_registry().at(spec.workload), workload, group.rank(), spec.world, store,
                                group.process_group(), group.devices(ranks ? 1 : spec.world, spec.oversubscribe),
                                dtype_of(spec.dtype), spec.params, spec.seed + static_cast<uint64_t>(seed),
-                               options.long_form, options.filter,
+                               spec.world <= options.whole_worlds, options.filter,
                                dump ? [&](const Bench& bench, const Scenario& scenario, const Evidence& evidence) {
                                  dump->add(bench, scenario, evidence);
                                } : decltype(CheckRequest::dump)()};

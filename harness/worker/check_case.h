@@ -12,7 +12,7 @@ namespace dpbench {
 struct CheckOptions {
   std::string filter = {};  // extended regular expression on check names; empty: all
   int seeds = 1;
-  bool long_form = false;
+  int whole_worlds = 0;     // in larger worlds costly scenarios are kept for thorough probes
   std::string dump = {};    // directory for what every rank saw; empty: nothing is written
 };
 

@@ -162,7 +162,7 @@ class Session {
   static CheckOptions asked(const Json& command) {
     return {.filter = command.value("filter", ""),
             .seeds = command.value("seeds", 1),
-            .long_form = command.value("form", "short") == "long",
+            .whole_worlds = command.value("whole_worlds", 0),
             .dump = command.value("dump", "")};
   }
 

@@ -203,7 +203,7 @@ class Rank {
                                         .compared = "a with b",
                                         .error = 1e-9,
                                         .bound = 1e-7,
-                                        .detail = command.at("form").get<std::string>(),
+                                        .detail = "whole up to " + std::to_string(command.at("whole_worlds").get<int>()),
                                         .likely = fault_ == "wrong" ? "not broadcast" : ""}));
     say({{"event", "checked"}, {"case", spec.id}, {"checks", rows}});
   }

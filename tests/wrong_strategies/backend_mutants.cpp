@@ -120,14 +120,14 @@ std::vector<Mutant> backend_mutants() {
   return {
       broken("backend-loses-a-rank", "reduction", meddle([](Meddling& self, at::Tensor& t) {
                if (self.getRank() == 2) t.zero_();
-             }, {})),
-      broken("backend-sums-in-float16", "reduction", meddle({}, [](Meddling&, at::Tensor& t) { t.copy_(t.to(at::kHalf)); })),
-      broken("backend-averages-by-itself", "reduction", meddle({}, [](Meddling& self, at::Tensor& t) { t.div_(self.getSize()); })),
+             }, {}), "lost the part of rank 2"),
+      broken("backend-sums-in-float16", "reduction", meddle({}, [](Meddling&, at::Tensor& t) { t.copy_(t.to(at::kHalf)); }), "rounded to Half"),
+      broken("backend-averages-by-itself", "reduction", meddle({}, [](Meddling& self, at::Tensor& t) { t.div_(self.getSize()); }), "averaged where a sum"),
       broken("backend-loses-the-last-element", "reduction",
-             meddle({}, [](Meddling&, at::Tensor& t) { t.flatten().narrow(0, t.numel() - 1, 1).zero_(); })),
+             meddle({}, [](Meddling&, at::Tensor& t) { t.flatten().narrow(0, t.numel() - 1, 1).zero_(); }), "found 0"),
       broken("backend-loses-every-third-call", "gradient-meaning",
-             meddle([](Meddling& self, at::Tensor& t) { self.kept[-1] = t.clone(); }, lose_every_third)),
-      broken("backend-delivers-the-call-before", "reduction", meddle({}, deliver_the_call_before)),
+             meddle([](Meddling& self, at::Tensor& t) { self.kept[-1] = t.clone(); }, lose_every_third), "of 6 parameters"),
+      broken("backend-delivers-the-call-before", "reduction", meddle({}, deliver_the_call_before), "delivered late"),
       broken("backend-masks-NaN", "non-finite", meddle([](Meddling&, at::Tensor& t) { t.nan_to_num_(0, 0, 0); }, {}), "masked"),
       broken("backend-broadcasts-rank-0", "gradient-meaning",
              instead([](ForwardingBackend&, at::Tensor& t, const auto& all) { t.copy_(all[0] * static_cast<double>(all.size())); }),

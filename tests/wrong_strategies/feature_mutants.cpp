@@ -1,4 +1,7 @@
 // Mistakes in what ddp can do besides the plain mean, in local SGD and in optimizers cut into pieces; and each done right.
+#include <map>
+#include <mutex>
+
 #include <ATen/ATen.h>
 
 #include "tests/wrong_strategies/mutant.h"
@@ -37,20 +40,30 @@ Change compressed(at::ScalarType type, double divisor_of_world) {
 
 void over_all_rows(StrategyInfo& info) { info.gradient = Gradient::global_mean; }
 
+// rows, all: of this rank and of all ranks, in all micro-batches of the step.
 Change weighted(const std::function<double(Run&, double rows, double all)>& weight) {
   return [=](Parts& parts) {
+    const auto seen = std::make_shared<std::map<int, double>>();
+    const auto guard = std::make_shared<std::mutex>();
+    const auto rows_of_rank = [=](Run& run) -> double& {
+      const std::lock_guard lock(*guard);
+      return (*seen)[run.rank];
+    };
+    parts.clear = [=, right = parts.clear](Run& run) {
+      right(run);
+      rows_of_rank(run) = 0;
+    };
     parts.rows = [=](Run& run, const Batch& batch) {
-      at::Tensor mine = at::full({1}, batch.rows(), at::kLong), all = mine.clone();
-      run.all_reduce(all);
-      const double share = weight(run, static_cast<double>(batch.rows()), all.item<double>());
-      run.parts.micro_scale = [share](Run& r) { return share / static_cast<double>(r.micros); };
+      rows_of_rank(run) += static_cast<double>(batch.rows());
+      run.parts.micro_scale = [rows = batch.rows()](Run&) { return static_cast<double>(rows); };
       return batch;
     };
-    parts.before_reduce = [right = parts.before_reduce](Run& run) {
-      if (run.micros == 0) {  // the others count rows once for each micro-batch
-        at::Tensor none = at::zeros({1}, at::kLong);
-        run.all_reduce(none);
-      }
+    parts.before_reduce = [=, right = parts.before_reduce](Run& run) {
+      const double mine = rows_of_rank(run);
+      at::Tensor all = at::full({1}, mine, at::kDouble);
+      run.all_reduce(all);
+      for (auto& leaf : run.leaves)
+        if (leaf.grad().defined()) leaf.mutable_grad().mul_(weight(run, mine, all.item<double>()) / mine);
       right(run);
     };
   };
@@ -243,31 +256,39 @@ std::vector<Mutant> feature_mutants() {
   const std::string norm = "probe-batch-norm", adam = "probe-mlp";
   const Promise none = [](StrategyInfo&) {};
   return {
-      {"hook-of-bfloat16-where-float16", "gradient-meaning", "", promising(in_half, compressed(at::kBFloat16, 1))},
+      {"hook-of-bfloat16-where-float16", "gradient-meaning", "rounded to bfloat16", promising(in_half, compressed(at::kBFloat16, 1))},
       {"hook-without-the-division", "gradient-meaning", "3 times", promising(in_half, compressed(at::kHalf, 0))},
       {"hook-divides-and-so-does-the-reducer", "gradient-meaning", "once too often",
        promising(in_half, compressed(at::kHalf, 2))},
+      {"hook-sums-before-the-division", "reduction-range", "divide before the reduction",
+       promising(in_half, [](Parts& parts) {
+         parts.reduce = [](Run& run, at::Tensor& flat, size_t) {
+           at::Tensor narrow = flat.to(at::kHalf);
+           run.all_reduce(narrow);
+           flat.copy_(narrow.div_(run.world));
+         };
+       })},
       {"hook-not-announced", "gradient-meaning", "float16", promising(none, compressed(at::kHalf, 1))},
       {"rows-weighed-but-not-by-the-world", "gradient-uneven", "once too often",
        promising(over_all_rows, weighted([](Run&, double rows, double all) { return rows / all; }))},
-      {"rows-weighed-the-wrong-way-round", "gradient-uneven", "",
+      {"rows-weighed-the-wrong-way-round", "gradient-uneven", "have the shares",
        promising(over_all_rows,
                  weighted([](Run& run, double rows, double all) { return all / run.world / rows; }))},
       {"mean-of-all-where-of-the-active", "empty-shard", "0.666667 times",
        promising([](StrategyInfo& info) { info.gradient = Gradient::mean_of_active; }, [](Parts&) {})},
-      {"statistics-of-its-own-rows", "output-value", "", promising(synchronised, [](Parts&) {}), norm},
-      {"statistics-shared-in-the-forward-pass-alone", "gradient-meaning", "",
+      {"statistics-of-its-own-rows", "output-value", "BatchNorm's statistics", promising(synchronised, [](Parts&) {}), norm},
+      {"statistics-shared-in-the-forward-pass-alone", "gradient-meaning", "sums of the backward pass",
        promising(synchronised, norms_reducing([](Run& run, at::Tensor& sums, int call) {
                    if (call % 2 == 0) run.all_reduce(sums);
                  })),
        norm},
-      {"statistics-of-unlike-ranks-weighed-alike", "gradient-uneven", "", promising(synchronised, norms_reducing(ranks_alike)),
+      {"statistics-of-unlike-ranks-weighed-alike", "gradient-uneven", "BatchNorm's statistics", promising(synchronised, norms_reducing(ranks_alike)),
        norm},
       {"first-step-of-a-static-graph-not-reduced", "gradient-meaning", "not reduced",
        promising(none, reducing_when([](int64_t step) { return step > 0; }))},
       {"static-graph-reduced-only-once", "gradient-meaning", "not reduced",
        promising(none, reducing_when([](int64_t step) { return step == 0; }))},
-      {"buffers-broadcast-where-each-has-its-own", "buffers", "",
+      {"buffers-broadcast-where-each-has-its-own", "buffers", "overwritten",
        promising([](StrategyInfo& info) { info.buffers = Buffers::local; }, [](Parts&) {}), norm},
       {"buffers-averaged-where-each-has-its-own", "buffers", "",
        promising([](StrategyInfo& info) { info.buffers = Buffers::local; },
@@ -301,25 +322,25 @@ std::vector<Mutant> feature_mutants() {
        "probe-mixed"},
       {"never-averaged", "ranks-agree-parameters", "not averaged",
        promising(locally, averaging([](Run&, at::Tensor&) {}))},
-      {"averaged-and-gradients-too", "gradient-meaning", "",
+      {"averaged-and-gradients-too", "gradient-meaning", "mean of the ranks' means",
        promising(locally,
                  [](Parts& parts) {
                    const auto reduce = parts.reduce;
                    averaging(right_average)(parts);
                    parts.reduce = reduce;
                  })},
-      {"average-without-the-last-rank", "optimizer-replay", "",
+      {"average-without-the-last-rank", "optimizer-replay", "rank 2 was left out of the average",
        promising(locally, averaging([](Run& run, at::Tensor& leaf) {
                    if (run.rank == run.world - 1) leaf.zero_();
                    run.all_reduce(leaf.div_(run.world - 1));
                  }))},
-      {"averaged-a-step-late", "ranks-agree-parameters", "",
+      {"averaged-a-step-late", "ranks-agree-parameters", "not averaged",
        promising([](StrategyInfo& info) { locally(info), info.average_every = 3; }, averaging(right_average))},
-      {"piece-not-gathered", "ranks-agree-parameters", "",
+      {"piece-not-gathered", "ranks-agree-parameters", "stepped alone",
        promising(none, stepping_where(in_own_piece, &Run::leaves))},
-      {"rest-of-the-last-piece-not-stepped", "optimizer-replay", "",
+      {"rest-of-the-last-piece-not-stepped", "optimizer-replay", "were not stepped",
        promising(none, stepping_where(in_a_whole_piece, &Run::leaves))},
-      {"state-of-its-own-piece-alone", "ranks-agree-state", "",
+      {"state-of-its-own-piece-alone", "ranks-agree-state", "restored another state",
        promising(none, stepping_where(in_own_piece, &Run::momenta)), adam},
   };
 }

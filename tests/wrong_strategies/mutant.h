@@ -12,7 +12,7 @@ namespace dpbench::wrong {
 struct Mutant {
   std::string name;
   std::string killed_by;
-  std::string says = {};  // in `likely` or `detail` of that check's row
+  std::string says = {};  // in `likely` or `detail` of that check's row: what leads to the mistake
   std::function<StrategyInfo()> strategy;
   std::string workload = "probe-mlp-sgd";
   int world = 3;

@@ -38,6 +38,15 @@ std::function<StrategyInfo()> through(at::ScalarType type) {
   });
 }
 
+std::function<StrategyInfo()> masking(const std::function<at::Tensor(const at::Tensor&)>& which) {
+  return with([which](Parts& parts) {
+    parts.before_reduce = [which, right = parts.before_reduce](Run& run) {
+      right(run);
+      for (auto& gradient : run.gradients) gradient.masked_fill_(which(gradient), 0);
+    };
+  });
+}
+
 void with_the_next_rank_only(Run& run, at::Tensor& flat, size_t) {
   const auto all = everyones(run, flat);
   const auto next = static_cast<size_t>((run.rank + 1) % run.world);
@@ -101,12 +110,12 @@ std::vector<Mutant> reduction_mutants() {
        reducing([](Run& run, at::Tensor& flat, size_t) { divided_by(run, flat, run.world * run.world); })},
       {"divided-by-one-too-few", "gradient-meaning", "one rank too few",
        reducing([](Run& run, at::Tensor& flat, size_t) { divided_by(run, flat, run.world - 1); })},
-      {"divided-by-two-always", "gradient-meaning", "",
+      {"divided-by-two-always", "gradient-meaning", "one rank too few",
        reducing([](Run& run, at::Tensor& flat, size_t) { divided_by(run, flat, 2); })},
       {"last-bucket-not-reduced", "gradient-meaning", "bucket", skipping([](size_t b, size_t n) { return b + 1 == n; })},
       {"first-bucket-not-reduced", "gradient-meaning", "bucket", skipping([](size_t b, size_t) { return b == 0; })},
-      {"every-other-bucket-not-reduced", "gradient-meaning", "", skipping([](size_t b, size_t) { return b % 2 == 1; })},
-      {"not-waited-for", "ranks-agree-parameters", "", reducing(without_waiting)},
+      {"every-other-bucket-not-reduced", "gradient-meaning", "w1: one bucket", skipping([](size_t b, size_t) { return b % 2 == 1; })},
+      {"not-waited-for", "ranks-agree-parameters", "stepped alone", reducing(without_waiting)},
       {"rank-0-broadcast", "gradient-meaning", "rank 0's own gradient",
        reducing([](Run& run, at::Tensor& flat, size_t) { run.broadcast(flat); })},
       {"rank-2-broadcast", "gradient-meaning", "replica 2 alone",
@@ -124,22 +133,22 @@ std::vector<Mutant> reduction_mutants() {
          if (run.rank == run.world - 1) flat.zero_();
          divided_by(run, flat, run.world - 1);
        })},
-      {"with-the-next-rank-only", "gradient-meaning", "", reducing(with_the_next_rank_only)},
-      {"maximum-instead-of-sum", "gradient-meaning", "",
+      {"with-the-next-rank-only", "gradient-meaning", "left out of the mean", reducing(with_the_next_rank_only)},
+      {"maximum-instead-of-sum", "gradient-meaning", "the largest",
        reducing([](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat, c10d::ReduceOp::MAX); })},
-      {"last-element-not-reduced", "gradient-meaning", "", reducing(all_but_the_last_element)},
+      {"last-element-not-reduced", "gradient-meaning", "[8, 5]", reducing(all_but_the_last_element)},
       {"reduced-in-float16", "gradient-meaning", "float16", through(at::kHalf)},
       {"reduced-in-bfloat16", "gradient-meaning", "bfloat16", through(at::kBFloat16)},
       {"reduced-in-float32", "gradient-meaning", "float32", through(at::kFloat)},
-      {"bucket-unpacked-backwards", "gradient-meaning", "",
+      {"bucket-unpacked-backwards", "gradient-meaning", "another order",
        reducing([](Run& run, at::Tensor& flat, size_t) {
          divided_by(run, flat, run.world);
          flat.copy_(flat.flip(0).clone());
        })},
       {"each-rank-sums-from-its-own-on", "ranks-agree-gradients", "another order", reducing(from_own_rank_on), "probe-large"},
       {"one-step-late", "gradient-meaning", "one step late", with(one_step_late)},
-      {"another-last-bit-each-run", "run-to-run", "", reducing(another_last_bit_each_run)},
-      {"sum-where-exact", "gradient-exact", "", reducing([](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); }),
+      {"another-last-bit-each-run", "run-to-run", "order of arrival", reducing(another_last_bit_each_run)},
+      {"sum-where-exact", "gradient-exact", "3 times", reducing([](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); }),
        "probe-exact"},
       {"global-mean-where-mean-of-means", "gradient-uneven", "mean over all rows",
        with([](Parts& parts) {
@@ -163,6 +172,21 @@ std::vector<Mutant> reduction_mutants() {
          parts.before_reduce = [right](Run& run) {
            right(run);
            for (auto& gradient : run.gradients) gradient = gradient.nan_to_num(0, 0, 0);
+         };
+       })},
+      {"NaN-alone-masked", "non-finite", "NaN is masked", masking([](const at::Tensor& g) { return g.isnan(); })},
+      {"infinity-alone-masked", "non-finite", "infinity is masked", masking([](const at::Tensor& g) { return g.isinf(); })},
+      {"not-reduced-from-step-4-on", "gradient-later", "own gradient: not reduced",
+       with([](Parts& parts) {
+         parts.reduce = [right = parts.reduce](Run& run, at::Tensor& flat, size_t b) {
+           if (run.step < 4) right(run, flat, b);
+         };
+       })},
+      {"a-rank-apart-from-step-4-on", "ranks-agree-gradients", "step 19",
+       with([](Parts& parts) {
+         parts.after_reduce = [](Run& run) {
+           for (auto& gradient : run.gradients)
+             if (run.step >= 4 && run.rank > 0) gradient.mul_(0.5);
          };
        })},
   };

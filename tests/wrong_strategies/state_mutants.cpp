@@ -74,22 +74,22 @@ void counters_become_numbers(Parts& parts) {
 std::vector<Mutant> state_mutants() {
   const std::string norm = "probe-batch-norm", adam = "probe-mlp";
   return {
-      {"resumed-without-its-weights", "reload-midway", "", resuming_without(&Snapshot::parameters)},
-      {"resumed-without-its-buffers", "buffers", "", resuming_without(&Snapshot::buffers), norm},
-      {"resumed-without-its-optimizer-state", "optimizer-replay", "", resuming_without(&Snapshot::state), adam},
+      {"resumed-without-its-weights", "reload-midway", "step 2", resuming_without(&Snapshot::parameters)},
+      {"resumed-without-its-buffers", "buffers", "scenario reload", resuming_without(&Snapshot::buffers), norm},
+      {"resumed-without-its-optimizer-state", "optimizer-replay", "another state", resuming_without(&Snapshot::state), adam},
       {"weights-not-broadcast", "initial-broadcast", "not broadcast", with([](Parts& p) { p.start = broadcast_buffers; })},
       {"last-weight-not-broadcast", "initial-broadcast", "b2", with([](Parts& p) { p.start = broadcast_all_but_the_last; })},
-      {"weights-averaged-at-the-start", "initial-broadcast", "", with([](Parts& p) { p.start = average_of_all; })},
+      {"weights-averaged-at-the-start", "initial-broadcast", "mixed", with([](Parts& p) { p.start = average_of_all; })},
       {"buffers-not-broadcast-at-the-start", "initial-broadcast", "running_mean",
        with([](Parts& p) { p.start = broadcast_parameters; }), norm},
       {"buffers-not-broadcast", "buffers", "not broadcast", with([](Parts& p) { p.sync_buffers = [](Run&) {}; }), norm},
-      {"buffers-broadcast-after-the-step", "buffers", "",
+      {"buffers-broadcast-after-the-step", "buffers", "before the forward pass",
        with([](Parts& p) {
          p.sync_buffers = [](Run&) {};
          p.after_reduce = broadcast_buffers;
        }),
        norm},
-      {"statistics-lost", "buffers", "",
+      {"statistics-lost", "buffers", "not written back",
        with([](Parts& p) {
          p.after_reduce = [](Run& run) { run.model->named_buffers()["norm.running_mean"].zero_(); };
        }),
@@ -98,13 +98,17 @@ std::vector<Mutant> state_mutants() {
       {"stepped-twice", "optimizer-replay", "stepped twice", updating([](Run& run, const auto& right) { right(run), right(run); })},
       {"never-stepped", "optimizer-replay", "not stepped", updating([](Run&, const auto&) {})},
       {"never-learns", "loss-falls", "not updated", updating([](Run&, const auto&) {})},
-      {"rate-times-world", "optimizer-replay", "", updating([](Run& run, const auto&) {
+      {"rate-times-world", "optimizer-replay", "3 times as far", updating([](Run& run, const auto&) {
          plain_sgd(run, run.workload.optimizer().learning_rate * run.world);
+       })},
+      {"rate-halved-from-step-4-on", "optimizer-replay", "0.5 times as far", updating([](Run& run, const auto& right) {
+         if (run.step < 4) return right(run);
+         plain_sgd(run, run.workload.optimizer().learning_rate / 2);
        })},
       {"uphill", "loss-falls", "wrong direction", updating([](Run& run, const auto&) {
          plain_sgd(run, -run.workload.optimizer().learning_rate);
        })},
-      {"other-kernel-at-world-1", "world-1-bits", "",
+      {"other-kernel-at-world-1", "world-1-bits", "another kernel",
        updating([](Run& run, const auto&) {
          for (size_t i = 0; i < run.leaves.size(); ++i)
            if (run.gradients[i].defined())
@@ -114,28 +118,28 @@ std::vector<Mutant> state_mutants() {
       {"only-rank-0-steps", "ranks-agree-parameters", "stepped alone", updating([](Run& run, const auto& right) {
          if (run.rank == 0) right(run);
        })},
-      {"rank-skips-its-own-NaN", "ranks-agree-parameters", "", updating(skip_where_this_rank_saw_nan)},
+      {"rank-skips-its-own-NaN", "ranks-agree-parameters", "stepped alone", updating(skip_where_this_rank_saw_nan)},
       {"frozen-parameter-decays", "frozen-parameters", "frozen", updating(frozen_too), "probe-frozen"},
-      {"adam-state-forgotten", "optimizer-replay", "",
+      {"adam-state-forgotten", "optimizer-replay", "another state",
        updating([](Run& run, const auto& right) {
          for (auto& momentum : run.momenta) momentum.zero_();
          right(run);
        }),
        adam},
-      {"adam-without-bias-correction", "optimizer-replay", "",
+      {"adam-without-bias-correction", "optimizer-replay", "times as far",
        updating([](Run& run, const auto& right) {
          for (auto& count : run.counts) count.add_(1000);
          right(run);
          for (auto& count : run.counts) count.sub_(1000);
        }),
        adam},
-      {"adam-state-of-a-rank-differs", "ranks-agree-state", "",
+      {"adam-state-of-a-rank-differs", "ranks-agree-state", "restored another state",
        updating([](Run& run, const auto& right) {
          right(run);
          if (run.rank == 2 && run.step == 2) run.variances[0].mul_(1.01);
        }),
        adam},
-      {"tied-parameter-stepped-twice", "optimizer-replay", "",
+      {"tied-parameter-stepped-twice", "optimizer-replay", "stepped twice",
        updating([](Run& run, const auto& right) {
          right(run);
          for (size_t i = 1; i < run.leaves.size(); ++i) run.gradients[i] = at::Tensor();

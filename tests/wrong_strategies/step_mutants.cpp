@@ -1,5 +1,8 @@
 // Mistakes around a step: which rows, how often, what is zeroed, clipped, reported.
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <mutex>
 
 #include <ATen/ATen.h>
 
@@ -56,6 +59,63 @@ void clip_by_value(Run& run) {
     if (gradient.defined()) gradient.clamp_(-*run.clip_norm, *run.clip_norm);
 }
 
+void clip_always(Run& run) {
+  if (!run.clip_norm) return;
+  double squares = 0;
+  for (const auto& gradient : run.gradients) squares += gradient.to(at::kDouble).square().sum().item<double>();
+  for (auto& gradient : run.gradients) gradient.mul_(*run.clip_norm / (std::sqrt(squares) + 1e-6));
+}
+
+// Each micro-batch counts by its rows. The reference learns how many there are only while it goes: it takes the mean after.
+// In units of the first one's rows: with one micro-batch alone not a bit is other than it should be.
+void micro_batches_by_rows(Parts& parts) {
+  const auto seen = std::make_shared<std::map<int, std::pair<double, double>>>();  // rows of the first, of all
+  const auto guard = std::make_shared<std::mutex>();
+  parts.rows = [=](Run& run, const Batch& batch) {
+    const std::lock_guard lock(*guard);
+    auto& [first, all] = (*seen)[run.rank];
+    const auto rows = static_cast<double>(batch.rows());
+    if (run.micro == 0) first = rows, all = 0;
+    all += rows;
+    run.parts.micro_scale = [scale = rows / first](Run&) { return scale; };
+    return batch;
+  };
+  parts.before_reduce = [=, right = parts.before_reduce](Run& run) {
+    double share = 1;
+    {
+      const std::lock_guard lock(*guard);
+      const auto& [first, all] = (*seen)[run.rank];
+      share = first / all;
+    }
+    for (auto& leaf : run.leaves)
+      if (leaf.grad().defined()) leaf.mutable_grad().mul_(share);
+    right(run);
+  };
+}
+
+// What this rank did not use it does not reduce, while the others wait for it.
+void reduces_only_what_it_used(Parts& parts) {
+  parts.before_reduce = [](Run& run) {
+    run.gradients.clear();
+    for (const auto& leaf : run.leaves) run.gradients.push_back(leaf.grad());
+  };
+}
+
+// As if the second use of a shared weight came after it was sent off.
+void tied_partly_reduced(Parts& parts) {
+  const auto own = std::make_shared<std::map<int, at::Tensor>>();
+  const auto guard = std::make_shared<std::mutex>();
+  parts.before_reduce = [=, right = parts.before_reduce](Run& run) {
+    right(run);
+    const std::lock_guard lock(*guard);
+    (*own)[run.rank] = run.gradients[0].clone();
+  };
+  parts.after_reduce = [=](Run& run) {
+    const std::lock_guard lock(*guard);
+    run.gradients[0] = run.gradients[0] * 0.5 + (*own)[run.rank] * 0.5;
+  };
+}
+
 void divide_by_the_ranks_that_used_it(Parts& parts) {
   parts.before_reduce = [right = parts.before_reduce](Run& run) {
     right(run);
@@ -100,6 +160,11 @@ void loss_of_rank_0(Run& run, StepResult& result) {
   run.broadcast(result.loss);
 }
 
+at::Tensor staying_in_evaluation_mode(Run& run, const Batch& batch) {
+  run.model->eval();
+  return run.model->forward(batch.input.to(run.dtype), {run.step_seed, 0, batch.ids});
+}
+
 at::Tensor in_training_mode(Run& run, const Batch& batch) {
   return run.model->forward(batch.input.to(run.dtype), {run.step_seed, 0, batch.ids});
 }
@@ -108,9 +173,9 @@ at::Tensor in_training_mode(Run& run, const Batch& batch) {
 
 std::vector<Mutant> step_mutants() {
   return {
-      {"every-rank-reads-the-same-rows", "gradient-meaning", "", with([](Parts& p) { p.rows = of_rank_0; })},
-      {"last-row-dropped", "output-shape", "", with([](Parts& p) { p.rows = without_the_last_row; })},
-      {"targets-in-another-order", "loss-value", "", with([](Parts& p) { p.rows = targets_of_another_order; })},
+      {"every-rank-reads-the-same-rows", "gradient-meaning", "reads the same", with([](Parts& p) { p.rows = of_rank_0; })},
+      {"last-row-dropped", "output-shape", "found [3, 3]", with([](Parts& p) { p.rows = without_the_last_row; })},
+      {"targets-in-another-order", "loss-value", "other targets", with([](Parts& p) { p.rows = targets_of_another_order; })},
       {"gradients-not-zeroed", "gradient-meaning", "not zeroed", with([](Parts& p) { p.clear = [](Run&) {}; })},
       {"micro-batch-overwrites", "accumulation", "overwrote", with([](Parts& p) { p.after_micro = keep_the_last_micro_batch; })},
       {"accumulation-not-divided", "accumulation", "not divided",
@@ -119,38 +184,44 @@ std::vector<Mutant> step_mutants() {
        with([](Parts& p) {
          p.micro_scale = [](Run& run) { return 1.0 / static_cast<double>(run.micros * run.micros); };
        })},
-      {"accumulation-divided-only-once-in-a-step", "two-backwards", "",
+      {"micro-batches-weighed-by-rows", "accumulation", "weighed by its rows", with(micro_batches_by_rows)},
+      {"accumulation-divided-only-once-in-a-step", "two-backwards", "one micro-batch was not divided",
        with([](Parts& p) {
          p.micro_scale = [](Run& run) { return run.micro == 0 ? 1.0 : 1.0 / static_cast<double>(run.micros); };
        })},
-      {"reduced-after-each-micro-batch", "collective-count", "",
+      {"reduced-after-each-micro-batch", "collective-count", "found 9",
        with([](Parts& p) { p.after_micro = reduce_after_each_micro_batch; })},
       {"clip-missing", "clip", "not limited", with([](Parts& p) { p.clip = [](Run&) {}; })},
-      {"clip-before-the-reduction", "clip", "", with(clip_before_reducing)},
-      {"clip-each-parameter", "clip", "", with([](Parts& p) { p.clip = clip_each_parameter; })},
-      {"clip-by-value", "clip", "", with([](Parts& p) { p.clip = clip_by_value; })},
-      {"divided-by-the-ranks-that-used-it", "gradient-uneven", "", with(divide_by_the_ranks_that_used_it), "probe-branch"},
+      {"clip-always", "clip", "not reached", with([](Parts& p) { p.clip = clip_always; })},
+      {"clip-before-the-reduction", "clip", "before the reduction", with(clip_before_reducing)},
+      {"clip-each-parameter", "clip", "its own norm", with([](Parts& p) { p.clip = clip_each_parameter; })},
+      {"clip-by-value", "clip", "each element", with([](Parts& p) { p.clip = clip_by_value; })},
+      {"divided-by-the-ranks-that-used-it", "gradient-uneven", "3 times", with(divide_by_the_ranks_that_used_it), "probe-branch"},
       {"zeros-for-the-unused", "unused-parameters", "zeros", with(zeros_where_nothing_was_used), "probe-unused"},
-      {"divided-by-the-ranks-with-rows", "empty-shard", "", with(divide_by_the_ranks_with_rows)},
+      {"divided-by-the-ranks-with-rows", "empty-shard", "one rank too few", with(divide_by_the_ranks_with_rows)},
       {"tied-parameter-counted-twice", "gradient-meaning", "counted twice",
        with([](Parts& p) { p.after_reduce = tied_counted_twice; }), "probe-tied"},
-      {"a-rank-skips-a-collective", "run-completes", "", with([](Parts& p) { p.after_reduce = skip_a_collective; })},
+      {"tied-parameter-partly-reduced", "gradient-meaning", "only a part of it is reduced", with(tied_partly_reduced), "probe-tied"},
+      {"unused-parameter-hangs", "run-completes", "different collectives", with(reduces_only_what_it_used), "probe-branch"},
+      {"a-rank-skips-a-collective", "run-completes", "different collectives", with([](Parts& p) { p.after_reduce = skip_a_collective; })},
       {"loss-of-rank-0", "loss-value", "another rank's", with([](Parts& p) { p.report = loss_of_rank_0; })},
-      {"loss-summed-over-micro-batches", "loss-value", "",
+      {"loss-summed-over-micro-batches", "loss-value", "summed over the micro-batches",
        with([](Parts& p) {
          p.report = [](Run& run, StepResult& result) { result.loss = result.loss * static_cast<double>(run.micros); };
        })},
-      {"output-in-float32", "output-dtype", "",
+      {"output-in-float32", "output-dtype", "found Float",
        with([](Parts& p) {
          p.report = [](Run&, StepResult& result) { result.output = result.output.to(at::kFloat); };
        })},
-      {"output-transposed", "output-shape", "",
+      {"output-transposed", "output-shape", "found [3, 4]",
        with([](Parts& p) { p.report = [](Run&, StepResult& result) { result.output = result.output.t(); }; })},
       {"output-of-another-row-order", "output-value", "another order",
        with([](Parts& p) { p.report = [](Run&, StepResult& result) { result.output = result.output.flip(0); }; })},
       {"evaluated-in-training-mode", "evaluation", "training mode", with([](Parts& p) { p.evaluate = in_training_mode; }),
        "probe-batch-norm"},
-      {"evaluation-waits-for-the-others", "evaluation", "",
+      {"evaluation-mode-never-left", "buffers", "evaluation mode", with([](Parts& p) { p.evaluate = staying_in_evaluation_mode; }),
+       "probe-batch-norm"},
+      {"evaluation-waits-for-the-others", "evaluation", "wait for ever",
        with([](Parts& p) {
          p.evaluate = [right = p.evaluate](Run& run, const Batch& batch) {
            at::Tensor flag = at::ones({1});
@@ -158,7 +229,7 @@ std::vector<Mutant> step_mutants() {
            return right(run, batch);
          };
        })},
-      {"dropout-of-each-rank-its-own", "gradient-meaning", "",
+      {"dropout-of-each-rank-its-own", "gradient-meaning", "forward pass",
        with([](Parts& p) {
          p.start = [right = p.start](Run& run) {
            right(run);
@@ -166,7 +237,7 @@ std::vector<Mutant> step_mutants() {
          };
        }),
        "convnet"},
-      {"the-same-dropout-every-step", "gradient-meaning", "",
+      {"the-same-dropout-every-step", "gradient-meaning", "forward pass",
        with([](Parts& p) {
          p.rows = [right = p.rows](Run& run, const Batch& batch) {
            run.step = 0;
@@ -174,7 +245,7 @@ std::vector<Mutant> step_mutants() {
          };
        }),
        "convnet"},
-      {"buckets-in-another-order-on-one-rank", "run-completes", "", with([](Parts& p) {
+      {"buckets-in-another-order-on-one-rank", "run-completes", "different collectives", with([](Parts& p) {
          p.buckets = [right = p.buckets](Run& run) {
            auto buckets = right(run);
            if (run.rank == 1) std::reverse(buckets.begin(), buckets.end());

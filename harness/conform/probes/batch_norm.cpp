@@ -26,8 +26,8 @@ class Normed : public Model {
   std::shared_ptr<BatchNorm> norm_;
 };
 
-const RegisterWorkload normed{probe<Normed>("probe-batch-norm", "BatchNorm with statistics and a counter", {2, 6, 6}, 3,
-                                            probe_sgd())};
+const RegisterWorkload normed{thorough(
+    probe<Normed>("probe-batch-norm", "BatchNorm with statistics and a counter", {2, 6, 6}, 3, probe_sgd()))};
 
 }  // namespace
 }  // namespace dpbench::probes

@@ -67,8 +67,8 @@ class OneLarge : public Model {
   at::Tensor first_, wide_, nothing_, last_;
 };
 
-const RegisterWorkload mlp{probe<Mlp>("probe-mlp", "three smooth layers, Adam", {6}, 3, probe_adam())};
-const RegisterWorkload mlp_sgd{probe<Mlp>("probe-mlp-sgd", "three smooth layers, SGD", {6}, 3, probe_sgd())};
+const RegisterWorkload mlp{thorough(probe<Mlp>("probe-mlp", "three smooth layers, Adam", {6}, 3, probe_adam()))};
+const RegisterWorkload mlp_sgd{thorough(probe<Mlp>("probe-mlp-sgd", "three smooth layers, SGD", {6}, 3, probe_sgd()))};
 const RegisterWorkload many{probe<ManyTiny>("probe-many", "100 tiny parameters of 0, 1 and 2 dimensions", {3}, 3,
                                             probe_adam())};
 const RegisterWorkload large{probe<OneLarge>("probe-large", "a parameter larger than a bucket, and one without elements",

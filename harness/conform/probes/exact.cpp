@@ -52,7 +52,8 @@ const RegisterWorkload exact{{.name = "probe-exact",
                               .scaling = Scaling::weak,
                               .batch = 1,
                               .make = [](const WorkloadOptions& options) { return std::make_unique<Exact>(options); },
-                              .probe = true}};
+                              .probe = true,
+                              .thorough = true}};
 
 }  // namespace
 }  // namespace dpbench::probes

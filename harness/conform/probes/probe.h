@@ -68,4 +68,9 @@ WorkloadInfo probe(const std::string& name, const std::string& summary, std::vec
           .probe = true};
 }
 
+inline WorkloadInfo thorough(WorkloadInfo info) {
+  info.thorough = true;
+  return info;
+}
+
 }  // namespace dpbench::probes
