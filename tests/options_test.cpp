@@ -176,6 +176,11 @@ TEST_F(Config, IsCheckedLikeTheCommandLine) {
   expect_says(refusal({"--config", write("cpus = 0\n")}), {"1 to 1024"});
   expect_says(refusal({"--config", write("strategie = \"ddp\"\n")}), {"strategie"});
   expect_says(refusal({"--config", file_ + ".absent"}), {"no such file"});
+  expect_says(refusal({"--config", write("# first\nquick\n")}), {"line 2", "'='"});
+  expect_says(refusal({"--config", write("strategy = [\"ddp\"\n")}), {"line 1", "one line"});
+  expect_says(refusal({"--config", write("seed = 1\nseed = 2\n")}), {"line 2", "'seed'", "twice"});
+  expect_says(refusal({"--config", write("seed = 1\n\xff\xfe\n")}), {"line 2", "text"});
+  expect_says(refusal({"--config", write(std::string("seed = 1\n\0\0\n", 12))}), {"line 2", "text"});
   expect_says(refusal({"--config", write(std::string((1 << 20) + 1, '#'))}), {"1 MiB"});
   expect_says(refusal({"--config", "/dev"}), {"/dev"});
 }

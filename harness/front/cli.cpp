@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "harness/front/config_file.h"
 #include "harness/front/flags.h"
 #include "harness/front/text.h"
 #include "harness/front/training_flags.h"
@@ -14,8 +15,6 @@
 
 namespace dpbench {
 namespace {
-
-constexpr uintmax_t kLargestConfig = 1 << 20;
 
 constexpr char kExamples[] = R"(Examples:
   dpbench                                         everything this machine can run, worlds 1 and 2, quickly
@@ -125,24 +124,6 @@ void refuse_extras(const CLI::App& app, const std::string& command) {
   const std::string help = "; see dpbench " + (command == "run" ? std::string() : command + " ") + "--help";
   if (word.starts_with('-')) throw UsageError("unknown flag " + shown + did_you_mean(word, flag_names(app)) + help);
   throw UsageError("unexpected word " + shown + " (lists take commas, not spaces)" + help);
-}
-
-// Before CLI11 reads it whole.
-void refuse_bad_config(const std::vector<std::string>& arguments) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    std::string file;
-    if (arguments[i].starts_with("--config="))
-      file = arguments[i].substr(9);
-    else if (arguments[i] == "--config" && i + 1 < arguments.size())
-      file = arguments[i + 1];
-    else
-      continue;
-    std::error_code failed;
-    if (!std::filesystem::is_regular_file(file, failed))
-      throw UsageError("--config '" + one_line(file, 200) + "': no such file");
-    if (std::filesystem::file_size(file, failed) > kLargestConfig || failed)
-      throw UsageError("--config '" + one_line(file, 200) + "': larger than 1 MiB");
-  }
 }
 
 bool any_given(const CLI::App& app, const std::string& group) {
