@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include <ATen/ATen.h>
 
@@ -31,9 +33,10 @@ std::vector<std::string> left_out(const Bench& bench, const Scenario& scenario, 
 UnusedPattern unused_pattern(const Bench& bench) {
   const auto table = scenarios(bench.layout, at::kFloat, true);
   UnusedPattern pattern;
+  std::set<std::tuple<Split, int64_t, bool>> seen;  // scenarios alike in these see the same rows
   for (const auto& scenario : table) {
-    if (&scenario != &table.front() && pattern.names.empty()) break;  // the first has steps and ranks enough to see one
-    for (int64_t step = 0; step < scenario.steps && step < 4; ++step) {
+    if (!seen.emplace(scenario.rows, scenario.accumulate, scenario.same_rows).second) continue;
+    for (int64_t step = 0; step < 4; ++step) {
       std::map<std::string, int> counts;
       int ranks = 0;  // with rows
       for (int rank = 0; rank < bench.layout.world; ++rank) {
