@@ -82,11 +82,7 @@ void HostsBackend::connect(const BackendSetup& setup) {
 
 // What lies at the other end of a connection that closes is then known.
 HostsBackend::~HostsBackend() {
-  try {
-    if (leads()) notices_.set(left_key(rank_), "");
-  } catch (const std::exception&) {
-    // the store went with its host
-  }
+  if (leads()) notices_.note(left_key(rank_));
   abort();
 }
 
@@ -141,7 +137,7 @@ void HostsBackend::await(const WorkPtr& work, bool between_hosts) {
   while (!done_within(*work, slice, between_hosts)) {
     if (aborted_) throw_aborted();
     if (const std::string why = notices_.reason(); !why.empty()) throw std::runtime_error(why);
-    if (leads() && !std::exchange(told, true)) notices_.set(waits_key(rank_, current_.number), "");
+    if (leads() && !std::exchange(told, true)) notices_.note(waits_key(rank_, current_.number));
     if (!between_hosts || shm::Clock::now() < deadline) continue;
     if (const std::string late = late_leaders(); longer || !late.empty())
       throw std::runtime_error(
@@ -192,14 +188,11 @@ std::string HostsBackend::leaders_who(Is is) {
 }
 
 std::string HostsBackend::late_leaders() {
-  return leaders_who([&](int leader) { return !notices_.has(waits_key(leader, current_.number)); });
+  return leaders_who([&](int leader) { return !notices_.is_noted(waits_key(leader, current_.number)); });
 }
 
-// A store that cannot be asked any more went with its host.
-std::string HostsBackend::gone_leaders() try {
-  return leaders_who([&](int leader) { return notices_.has(left_key(leader)); });
-} catch (const std::exception&) {
-  return {};
+std::string HostsBackend::gone_leaders() {
+  return leaders_who([&](int leader) { return notices_.is_noted(left_key(leader)); });
 }
 
 // Of a rank for its own leader, which waits for other hosts.
