@@ -278,6 +278,23 @@ TEST(Death, OfARankIsNoticedAndNamed) {
   }
 }
 
+TEST(Death, OfAPeerIsAnErrorOverGlooAndNoSignal) {
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    const auto thrown =
+        run_ranks({.backend = "gloo", .as = As::processes, .world = 2}, [=](const Backend& backend, int rank) {
+          std::vector<c10::intrusive_ptr<c10d::Work>> works;
+          for (int i = 0; i < 40; ++i) {
+            if (rank == 1 && i == 3 + attempt) raise(SIGKILL);
+            works.push_back(broadcast(backend, at::zeros(300'000)));
+          }
+          for (const auto& work : works) work->wait();
+        });
+    EXPECT_EQ(thrown[1], "ended by signal 9");
+    EXPECT_FALSE(thrown[0].empty());
+    EXPECT_FALSE(says(thrown[0], "ended by signal")) << thrown[0];
+  }
+}
+
 TEST(Death, BeforeTheGroupIsCompleteIsNoticedToo) {
   const auto begin = Clock::now();
   const auto thrown = run_ranks({.backend = "shm",
