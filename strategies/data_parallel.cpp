@@ -1,5 +1,8 @@
-// "dp": one process, a replica per device. Replicas, their threads and flat buffers stay between steps.
+// "dp": one process, a replica per device. Replicas, their threads and flat buffers stay between steps. On the CPU all
+// replicas read the parameters of the first, unless the model writes to them.
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -12,24 +15,49 @@
 namespace dpbench {
 namespace {
 
-// Parameters and buffers once each: a tied tensor has one place.
-std::vector<at::Tensor> state_of(const Replica& replica) {
+// Once each: a tied tensor has one place.
+std::vector<at::Tensor> unique_of(const NamedTensors& named) {
   std::vector<at::Tensor> unique;
-  const auto add = [&](const at::Tensor& tensor) {
-    for (const at::Tensor& other : unique)
-      if (other.is_same(tensor)) return;
-    unique.push_back(tensor);
-  };
-  for (const auto& [name, tensor] : replica.parameters()) add(tensor);
-  for (const auto& [name, tensor] : replica.buffers()) add(tensor);
+  for (const auto& [name, tensor] : named)
+    if (std::none_of(unique.begin(), unique.end(), [&](const at::Tensor& other) { return other.is_same(tensor); }))
+      unique.push_back(tensor);
   return unique;
 }
 
-// A replica whose state lies in one buffer per dtype; its gradients too while NCCL sums them.
+// A replica whose state lies in one buffer per dtype, parameters and buffers apart unless `together`; its gradients too
+// while NCCL sums them.
 struct FlatReplica {
-  FlatReplica(const Setup& setup, at::Device device)
-      : replica(setup.workload, device, setup.dtype, setup.init_seed, setup.step_seed), state(state_of(replica)) {
-    state.adopt(state_of(replica));
+  FlatReplica(const Setup& setup, at::Device device, bool together)
+      : replica(setup.workload, device, setup.dtype, setup.init_seed, setup.step_seed),
+        parameters(unique_of(replica.parameters())) {
+    std::vector<at::Tensor> buffers = unique_of(replica.buffers());
+    if (together)
+      buffers.insert(buffers.begin(), parameters.begin(), parameters.end());
+    else
+      lay_out(parameters);
+    lay_out(buffers);
+  }
+
+  void lay_out(const std::vector<at::Tensor>& tensors) { state.emplace_back(tensors).adopt(tensors); }
+
+  // What main has of it; but not the parameters where this replica reads main's own.
+  void copy_from(const FlatReplica& main) {
+    for (size_t i = reads_main ? 1 : 0; i < state.size(); ++i) state[i].copy_from(main.state[i]);
+  }
+
+  void read_from(const FlatReplica& main) {
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      parameters[i].set_data(main.state[0].views()[i]);
+      versions.push_back(parameters[i]._version());
+    }
+    reads_main = true;
+  }
+
+  void require_unwritten() const {
+    for (size_t i = 0; i < versions.size(); ++i)
+      if (parameters[i]._version() != versions[i])
+        throw std::runtime_error("dp: the model has written to a parameter of its own, and had not done so in its first step: "
+                                 "replicas on the CPU then read one set of parameters");
   }
 
   // Where there is none, zeros: the sum wants every place filled.
@@ -45,9 +73,17 @@ struct FlatReplica {
   at::Tensor& gradient_of(size_t parameter) const { return replica.trainable()[parameter].tensor.mutable_grad(); }
 
   Replica replica;
-  Flat state;
+  std::vector<at::Tensor> parameters;
+  std::vector<Flat> state;
+  bool reads_main = false;
+  std::vector<int64_t> versions;  // of the parameters since then
   std::optional<Flat> gradients;
   Phases::Clock::time_point begun, copied, loaded, done;  // of the last forward pass, while phases are on
+};
+
+struct CountDown {
+  std::atomic<int>& left;
+  ~CountDown() { left.fetch_sub(1, std::memory_order_release); }
 };
 
 // Adds elements from .. to - 1 of `other`, in the order they have in memory, to those of `mine`.
@@ -99,24 +135,43 @@ class DataParallel : public TrainedStrategy {
  public:
   explicit DataParallel(const Setup& setup)
       : TrainedStrategy(setup), threads_(static_cast<int>(setup.devices.size())), link_(link_between(setup.devices)) {
-    for (const at::Device& device : setup.devices) replicas_.push_back(std::make_unique<FlatReplica>(setup, device));
+    for (const at::Device& device : setup.devices)
+      replicas_.push_back(std::make_unique<FlatReplica>(setup, device, /*together=*/link_ != nullptr));
     train(main());
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     StepResult result;
     int most = 1;
+    const std::vector<at::Tensor> before = first_step_ ? copy_of_parameters() : std::vector<at::Tensor>{};
     for (size_t k = 0; k < micro.size(); ++k)
       most = std::max(most, run(result, step, micro[k], micro.size(), k == 0, phases));
+    if (std::exchange(first_step_, false)) read_one_set(before);
+    for (const auto& one : replicas_) one->require_unwritten();
     phases.enter(Phase::communication);
     reduce(most);
     apply_gradients(phases);
     return result;
   }
 
-
  private:
   const Replica& main() const { return replicas_[0]->replica; }
+
+  std::vector<at::Tensor> copy_of_parameters() const {
+    std::vector<at::Tensor> copies;
+    for (const at::Tensor& buffer : replicas_[0]->state[0].buffers()) copies.push_back(buffer.clone());
+    return copies;
+  }
+
+  // On the CPU replicas need no copies of parameters that the model itself only reads, as this step has shown it does.
+  void read_one_set(const std::vector<at::Tensor>& before) {
+    for (const auto& one : replicas_) {
+      if (!one->replica.device().is_cpu()) return;
+      for (size_t i = 0; i < before.size(); ++i)
+        if (!at::equal(one->state[0].buffers()[i], before[i])) return;
+    }
+    for (size_t i = 1; i < replicas_.size(); ++i) replicas_[i]->read_from(*replicas_[0]);
+  }
 
   // One forward and backward pass of all replicas; returns how many had rows.
   int run(StepResult& result, int64_t step, const Batch& batch, size_t micros, bool first, Phases& phases) {
@@ -128,16 +183,21 @@ class DataParallel : public TrainedStrategy {
     if (link_) broadcast_state();
     phases.enter(Phase::forward);
     const auto now = [on = phases.on()] { return on ? Phases::Clock::now() : Phases::Clock::time_point{}; };
+    std::atomic<int> copying = link_ ? 0 : active - 1;
     threads_.run(static_cast<int>(count), [&](int i) {
       const auto index = static_cast<size_t>(i);
       FlatReplica& mine = *replicas_[index];
       if (first) mine.replica.clear_gradients();
       if (i >= active) return;
       mine.begun = now();
-      if (i > 0 && !link_) mine.state.copy_from(replicas_[0]->state);
+      if (i > 0 && !link_) {
+        const CountDown at_end{copying};
+        mine.copy_from(*replicas_[0]);
+      }
       mine.copied = now();
       const Batch rows = mine.replica.to_device(pieces.take(index));
       mine.loaded = now();
+      while (i == 0 && copying.load(std::memory_order_acquire) > 0) std::this_thread::yield();  // forward may write
       outputs[index] = mine.replica.forward(step, rows);
       mine.done = now();
     });
@@ -178,9 +238,9 @@ class DataParallel : public TrainedStrategy {
 
   void broadcast_state() const {
     const at::NoGradGuard no_grad;
-    for (size_t i = 0; i < replicas_[0]->state.buffers().size(); ++i) {
+    for (size_t i = 0; i < replicas_[0]->state[0].buffers().size(); ++i) {
       std::vector<at::Tensor> buffers;
-      for (const auto& one : replicas_) buffers.push_back(one->state.buffers()[i]);
+      for (const auto& one : replicas_) buffers.push_back(one->state[0].buffers()[i]);
       link_->broadcast(buffers);
     }
   }
@@ -242,6 +302,7 @@ class DataParallel : public TrainedStrategy {
   std::vector<std::unique_ptr<FlatReplica>> replicas_;
   ReplicaThreads threads_;
   const ReplicaLink* link_;
+  bool first_step_ = true;
 };
 
 const RegisterStrategy dp{

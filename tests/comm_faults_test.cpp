@@ -93,13 +93,21 @@ std::vector<Mismatch> mismatches() {
   };
 }
 
-using Arm = std::pair<const char*, As>;
-const Arm kThreads{"threads", As::threads}, kProcesses{"shm", As::processes};
+struct Arm {
+  const char *name, *backend;
+  As as;
+  int per_host = 0;
+};
+void PrintTo(const Arm& arm, std::ostream* out) { *out << arm.name; }
 
 class Faults : public ::testing::TestWithParam<Arm> {
  protected:
   Team team(int world, std::chrono::milliseconds timeout = 20s) const {
-    return {.backend = GetParam().first, .as = GetParam().second, .world = world, .timeout = timeout};
+    return {.backend = GetParam().backend,
+            .as = GetParam().as,
+            .world = world,
+            .per_host = GetParam().per_host,
+            .timeout = timeout};
   }
 };
 
@@ -175,8 +183,8 @@ TEST_P(Faults, ARankThatDoesNotCallIsNamedAtTheTimeLimit) {
     if (rank == 1) std::this_thread::sleep_for(1s);
     allreduce(backend, at::ones(11))->wait();
   });
-  expect_all_say(thrown,
-                 {"waited in vain for rank 1", "#3 allreduce of 11 Float", "last seen in #2 allreduce of 10 Float"});
+  expect_all_say(thrown, {"waited in vain for rank 1", "#3 allreduce of 11 Float"});
+  if (GetParam().per_host == 0) expect_all_say(thrown, {"last seen in #2 allreduce of 10 Float"});
   EXPECT_GE(Clock::now() - begin, 300ms);
 }
 
@@ -195,9 +203,10 @@ TEST_P(Faults, TheTimeLimitOfACallRules) {
 
 TEST_P(Faults, ARankThatNeverComesIsNamed) {
   for (const int missing : {0, 1}) {
-    const auto thrown = run_ranks({.backend = GetParam().first,
-                                   .as = GetParam().second,
+    const auto thrown = run_ranks({.backend = GetParam().backend,
+                                   .as = GetParam().as,
                                    .world = 3,
+                                   .per_host = GetParam().per_host,
                                    .timeout = 300ms,
                                    .adjust =
                                        [=](BackendSetup& setup) {
@@ -255,6 +264,12 @@ TEST_P(Faults, TensorsThatCannotBeTakenAreRefusedWithoutTouchingThePeers) {
       refuses(at::ones({4, 4}).slice(1, 0, 2), "without gaps");
       refuses(at::ones(4).to(at::kBool), "cannot reduce tensors of Bool");
       refuses(at::ones({2, 2}).to_sparse(), "sparse");
+      try {
+        broadcast(backend, at::ones(4), 2);
+        throw std::runtime_error("a root that is not there was not refused");
+      } catch (const std::invalid_argument& error) {
+        if (!says(error.what(), "rank 2 cannot be the root: there are 2 ranks")) throw;
+      }
     }
     const auto tensor = at::ones(5);
     allreduce(backend, tensor)->wait();
@@ -262,8 +277,10 @@ TEST_P(Faults, TensorsThatCannotBeTakenAreRefusedWithoutTouchingThePeers) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Faults, ::testing::Values(kThreads, kProcesses),
-                         [](const auto& arm) { return arm.param.first; });
+INSTANTIATE_TEST_SUITE_P(All, Faults, ::testing::Values(Arm{"threads", "threads", As::threads}, Arm{"shm", "shm", As::processes},
+                                           Arm{"hostsOfOne", "threads", As::threads, 1},
+                                           Arm{"hostsOfTwo", "shm", As::processes, 2}),
+                         [](const auto& arm) { return arm.param.name; });
 
 TEST(Death, OfARankIsNoticedAndNamed) {
   for (const int64_t count : {10, 3'000'000}) {
@@ -286,6 +303,23 @@ TEST(Death, OfARankIsNoticedAndNamed) {
   }
 }
 
+TEST(Death, OfAPeerIsAnErrorOverGlooAndNoSignal) {
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    const auto thrown =
+        run_ranks({.backend = "gloo", .as = As::processes, .world = 2}, [=](const Backend& backend, int rank) {
+          std::vector<c10::intrusive_ptr<c10d::Work>> works;
+          for (int i = 0; i < 40; ++i) {
+            if (rank == 1 && i == 3 + attempt) raise(SIGKILL);
+            works.push_back(broadcast(backend, at::zeros(300'000)));
+          }
+          for (const auto& work : works) work->wait();
+        });
+    EXPECT_EQ(thrown[1], "ended by signal 9");
+    EXPECT_FALSE(thrown[0].empty());
+    EXPECT_FALSE(says(thrown[0], "ended by signal")) << thrown[0];
+  }
+}
+
 TEST(Death, BeforeTheGroupIsCompleteIsNoticedToo) {
   const auto begin = Clock::now();
   const auto thrown = run_ranks({.backend = "shm",
@@ -301,19 +335,35 @@ TEST(Death, BeforeTheGroupIsCompleteIsNoticedToo) {
   EXPECT_LT(Clock::now() - begin, 10s);
 }
 
-TEST(Hosts, LearnAtOnceOfATroubleOnAnother) {
-  const auto begin = Clock::now();
-  const auto thrown = run_ranks({.backend = "shm", .as = As::processes, .world = 4, .per_host = 2},
+TEST(Hosts, LearnAtOnceOfADeathOnAnother) {
+  for (const int killed : {3, 2, 0}) {  // 2 and 0 lead their hosts
+    SCOPED_TRACE(killed);
+    const auto begin = Clock::now();
+    auto thrown = run_ranks({.backend = "shm", .as = As::processes, .world = 4, .per_host = 2},
+                            [=](const Backend& backend, int rank) {
+                              for (int i = 0; i < 20; ++i) {
+                                if (rank == killed && i == 5) raise(SIGKILL);
+                                allreduce(backend, at::ones(1000))->wait();
+                              }
+                            });
+    EXPECT_EQ(thrown[killed], "ended by signal 9");
+    thrown.erase(thrown.begin() + killed);
+    expect_all_say(thrown, {c10::str("rank ", killed, " (pid "), "died while", "#7 allreduce of 1000 Float (sum)"});
+    EXPECT_EQ(thrown[0], thrown[1]) << "all give one reason";
+    EXPECT_EQ(thrown[0], thrown[2]) << "all give one reason";
+    EXPECT_LT(Clock::now() - begin, 15s) << "long before the time limit of 20 s";
+  }
+}
+
+TEST(Hosts, NameTheRankThatIsLateOnAnotherHostAndNotItsLeader) {
+  const auto thrown = run_ranks({.backend = "shm", .as = As::processes, .world = 5, .per_host = 2, .timeout = 500ms},
                                 [](const Backend& backend, int rank) {
-                                  for (int i = 0; i < 20; ++i) {
-                                    if (rank == 3 && i == 5) raise(SIGKILL);
-                                    allreduce(backend, at::ones(1000))->wait();
-                                  }
+                                  allreduce(backend, at::ones(10))->wait();
+                                  if (rank / 2 == 1) std::this_thread::sleep_for(200ms);  // so that others wait longer
+                                  if (rank == 3) std::this_thread::sleep_for(3s);
+                                  allreduce(backend, at::ones(11))->wait();
                                 });
-  EXPECT_TRUE(says(thrown[2], "died while")) << thrown[2];
-  for (int r : {0, 1}) EXPECT_NE(thrown[r], "") << "rank " << r;
-  EXPECT_EQ(thrown[0], thrown[1]) << "both ranks of the host give one reason";
-  EXPECT_LT(Clock::now() - begin, 15s) << "long before the time limit of 20 s";
+  expect_all_say(thrown, {"rank 2 (pid ", "waited in vain for rank 3 (pid ", "#3 allreduce of 11 Float"});
 }
 
 TEST(Hosts, ThatDoNotComeAreNamedByTheirLeader) {

@@ -89,15 +89,18 @@ class Dice {
 };
 
 struct Arm {
-  const char* backend;
+  const char *name, *backend;
   As as;
+  int per_host = 0;
 };
 
-void PrintTo(const Arm& arm, std::ostream* out) { *out << arm.backend; }
+void PrintTo(const Arm& arm, std::ostream* out) { *out << arm.name; }
 
 class Mixed : public ::testing::TestWithParam<Arm> {
  protected:
-  Team team() const { return {.backend = GetParam().backend, .as = GetParam().as, .world = kWorld}; }
+  Team team() const {
+    return {.backend = GetParam().backend, .as = GetParam().as, .world = kWorld, .per_host = GetParam().per_host};
+  }
 };
 
 TEST_P(Mixed, TenThousandRandomCollectivesMatchPlainComputation) {
@@ -155,7 +158,7 @@ std::shared_ptr<c10d::Reducer> reducer_of(const Tensors& parameters,
 }
 
 TEST_P(Mixed, TheReducerAveragesGradientsOverIt) {
-  const bool shared = std::string(GetParam().backend) != "gloo";
+  const bool shared = std::string(GetParam().backend) != "gloo" && GetParam().per_host == 0;
   expect_ranks_succeed(team(), [=](const Backend& backend, int rank) {
     const auto group = group_over(backend, rank);
     auto model = small_model(), alone = small_model();
@@ -191,9 +194,9 @@ TEST_P(Mixed, TheReducerAveragesGradientsOverIt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Mixed,
-                         ::testing::Values(Arm{"threads", As::threads}, Arm{"shm", As::processes},
-                                           Arm{"gloo", As::threads}),
-                         [](const auto& arm) { return arm.param.backend; });
+                         ::testing::Values(Arm{"threads", "threads", As::threads}, Arm{"shm", "shm", As::processes},
+                                           Arm{"gloo", "gloo", As::threads}, Arm{"hosts", "shm", As::processes, 2}),
+                         [](const auto& arm) { return arm.param.name; });
 
 }  // namespace
 }  // namespace dpbench::testing

@@ -189,7 +189,8 @@ std::vector<Arm> arms() {
       all.push_back({backend, as, world});
   all.push_back({"threads", As::threads, 4, 2});
   all.push_back({"threads", As::threads, 5, 3});
-  all.push_back({"shm", As::processes, 4, 2});
+  for (const auto& [world, per_host] : {std::pair{2, 1}, {3, 2}, {4, 2}, {7, 3}, {8, 4}})
+    all.push_back({"shm", As::processes, world, per_host});
   return all;
 }
 

@@ -13,31 +13,38 @@
 namespace dpbench {
 namespace {
 
+constexpr int64_t never = 1000;
+
 class TwoLayers : public Model {
  public:
-  explicit TwoLayers(uint64_t seed) {
+  explicit TwoLayers(uint64_t seed, int64_t writes_from = never) : writes_from_(writes_from) {
     auto generator = at::detail::createCPUGenerator(seed);
     hidden_ = register_parameter("hidden", at::randn({7, 5}, generator));
     out_ = register_parameter("out", at::randn({2, 7}, generator));
     unused_ = register_parameter("unused", at::ones({3}));
   }
-  at::Tensor forward(const at::Tensor& input, const Context&) override {
+  at::Tensor forward(const at::Tensor& input, const Context& context) override {
+    if (context.step >= writes_from_) {
+      const at::NoGradGuard no_grad;
+      hidden_.mul_(0.5);
+    }
     return at::linear(at::tanh(at::linear(input, hidden_)), out_);
   }
 
  private:
+  int64_t writes_from_;  // the first step in which it changes a parameter of its own
   at::Tensor hidden_, out_, unused_;
 };
 
 class Toy : public Workload {
  public:
-  explicit Toy(OptimizerSpec spec = {}) : spec_(spec) {
+  explicit Toy(OptimizerSpec spec = {}, int64_t writes_from = never) : spec_(spec), writes_from_(writes_from) {
     auto generator = at::detail::createCPUGenerator(11);
     input_ = at::randn({100, 5}, generator);
     target_ = at::randn({100, 2}, generator);
   }
   int64_t samples() const override { return 100; }
-  std::shared_ptr<Model> model(uint64_t seed) const override { return std::make_shared<TwoLayers>(seed); }
+  std::shared_ptr<Model> model(uint64_t seed) const override { return std::make_shared<TwoLayers>(seed, writes_from_); }
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
     return at::mse_loss(output, target);
   }
@@ -46,6 +53,7 @@ class Toy : public Workload {
 
  private:
   OptimizerSpec spec_;
+  int64_t writes_from_;
   at::Tensor input_, target_;
 };
 
@@ -97,6 +105,24 @@ TEST(DataParallel, LeavesTheGradientOfAnUnusedParameterUndefined) {
   const auto dp = make_strategy("dp", toy, 3);
   parameters_after(*dp, toy, 1);
   for (const auto& [name, gradient] : dp->gradients()) EXPECT_EQ(gradient.defined(), name != "unused") << name;
+}
+
+TEST(DataParallel, KeepsAReplicasWriteToItsParametersToItself) {
+  const Toy toy({.kind = OptimizerSpec::Kind::sgd, .learning_rate = 0.1}, /*writes_from=*/0);
+  const auto expected = parameters_after(*make_strategy("cpu", toy, 1), toy, 1);
+  const auto found = parameters_after(*make_strategy("dp", toy, 3), toy, 1);
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-10, 1e-12)) << i;
+}
+
+TEST(DataParallel, RefusesAWriteToParametersThatReplicasShare) {
+  const Toy toy({}, /*writes_from=*/2);
+  const auto dp = make_strategy("dp", toy, 3);
+  try {
+    parameters_after(*dp, toy, 1);
+    FAIL() << "replicas that read one set of parameters went on after a write to it";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("the model has written to a parameter"), std::string::npos) << error.what();
+  }
 }
 
 // Three steps, a snapshot, three more; then another strategy set back to the snapshot takes the same three.

@@ -1,6 +1,7 @@
 // "gloo": PyTorch's own CPU backend over TCP. On one host it listens on loopback alone.
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <csignal>
 #include <cstdlib>
 #include <sstream>
 
@@ -26,7 +27,14 @@ Devices devices_for(const BackendSetup& setup) {
   return devices;
 }
 
+// Gloo writes to sockets whose other end may have gone: as an error that names the peer, not as this process's own death.
+void let_closed_sockets_be_errors() {
+  struct sigaction now {};
+  if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
+}
+
 c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
+  let_closed_sockets_be_errors();
   auto options = Gloo::Options::create(setup.timeout);
   options->devices = devices_for(setup);
   return c10::make_intrusive<Gloo>(setup.store, setup.rank, setup.world, options);

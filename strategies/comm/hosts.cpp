@@ -7,25 +7,25 @@
 namespace dpbench {
 namespace {
 
-using c10d::OpType;
-using c10d::ReduceOp;
+using Milliseconds = std::chrono::milliseconds;
+
+constexpr Milliseconds look_around{200};    // how soon a host that waits notices that another has given up
+constexpr Milliseconds for_a_reason{1000};  // how much longer than a host itself others wait for its word
+
+std::string leader_key(int leader) { return c10::str("leader-", leader); }
+std::string complete_key(int leader) { return c10::str("complete-", leader); }
+std::string left_key(int leader) { return c10::str("left-", leader); }
+std::string waits_key(int leader, uint64_t call) { return c10::str("waits-", leader, "-", call); }
 
 // Each leader says how many ranks it leads; the ranks of a host follow each other.
-std::vector<Host> find_hosts(const BackendSetup& setup) {
-  const auto key = [](int leader) { return c10::str("leader-", leader); };
-  if (setup.local_rank == 0) {
-    const std::string count = std::to_string(setup.local_world);
-    setup.store->set(key(setup.rank), std::vector<uint8_t>(count.begin(), count.end()));
-  }
+std::vector<Host> find_hosts(const BackendSetup& setup, Notices& notices) {
+  if (setup.local_rank == 0) notices.set(leader_key(setup.rank), std::to_string(setup.local_world));
   std::vector<Host> hosts;
   for (int first = 0; first < setup.world; first += hosts.back().count) {
-    try {
-      setup.store->wait({key(first)}, setup.timeout);
-    } catch (const std::exception&) {
+    if (!notices.wait_for(leader_key(first), setup.timeout))
       throw std::runtime_error(
           c10::str("rank ", setup.rank, " waited in vain for rank ", first, ", the leader of its host"));
-    }
-    hosts.push_back({first, std::stoi(setup.store->get_to_str(key(first)))});
+    hosts.push_back({first, std::stoi(notices.get(leader_key(first)))});
     check(hosts.back().count > 0, "a host without ranks");
   }
   return hosts;
@@ -49,44 +49,47 @@ BackendSetup between_leaders(const BackendSetup& setup, int own, size_t hosts) {
   return leaders;
 }
 
-// Memory without gaps as one array, whatever its order: a view, never a copy.
-at::Tensor flat_view(const at::Tensor& tensor) {
-  TORCH_CHECK(tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.is_non_overlapping_and_dense(),
-              "shm: takes CPU tensors without gaps in memory: call contiguous() first");
-  return tensor.detach().as_strided({tensor.numel()}, {1});
-}
-
-const at::Tensor& single(const std::vector<at::Tensor>& tensors) {
-  TORCH_CHECK(tensors.size() == 1, "shm: takes one tensor a rank, not ", tensors.size());
-  return tensors[0];
-}
-
-void reduce_over(c10d::Backend& backend, const at::Tensor& flat, ReduceOp op) {
-  std::vector<at::Tensor> list{flat};
-  c10d::AllreduceOptions options;
-  options.reduceOp = std::move(op);
-  backend.allreduce(list, options)->wait();
-}
-
-void broadcast_over(c10d::Backend& backend, const at::Tensor& flat, int root) {
-  std::vector<at::Tensor> list{flat};
-  c10d::BroadcastOptions options;
-  options.rootRank = root;
-  backend.broadcast(list, options)->wait();
-}
-
 }  // namespace
 
 HostsBackend::HostsBackend(const BackendSetup& setup, shm::Home home)
-    : Backend(setup.rank, setup.world), hosts_(find_hosts(setup)), own_(host_of(setup.rank)) {
+    : Backend(setup.rank, setup.world), timeout_(setup.timeout), notices_(setup.store) {
+  try {
+    join(setup, home);
+  } catch (const std::exception& error) {
+    throw std::runtime_error(notices_.give_up(error.what()));
+  }
+}
+
+void HostsBackend::join(const BackendSetup& setup, shm::Home home) {
+  hosts_ = find_hosts(setup, notices_);
+  own_ = host_of(setup.rank);
   const Host& here = hosts_[own_];
   check(here.first == setup.rank - setup.local_rank && here.count == setup.local_world,
         "the ranks of a host must follow each other");
-  local_ = c10::make_intrusive<shm::ShmBackend>(within_host(setup), home);
-  if (leads()) leaders_ = backend_registry().at("gloo").make(between_leaders(setup, own_, hosts_.size()));
+  local_ = c10::make_intrusive<shm::ShmBackend>(within_host(setup), home, here.first);
+  if (leads()) connect(setup);
 }
 
-HostsBackend::~HostsBackend() { local_->abort(); }
+// When all hosts are complete: what is missing on one of them it says itself.
+void HostsBackend::connect(const BackendSetup& setup) {
+  notices_.set(complete_key(rank_), "");
+  for (const Host& host : hosts_)
+    if (!notices_.wait_for(complete_key(host.first), timeout_ + for_a_reason))
+      throw std::runtime_error(
+          c10::str("rank ", rank_, " waited in vain for the ranks ", host.first, " to ", host.first + host.count - 1));
+  leaders_ = backend_registry().at("gloo").make(between_leaders(setup, own_, hosts_.size()));
+}
+
+// What lies at the other end of a connection that closes is then known.
+HostsBackend::~HostsBackend() {
+  if (leads()) notices_.note(left_key(rank_));
+  abort();
+}
+
+void HostsBackend::abort() {
+  aborted_ = true;
+  local_->abort();
+}
 
 int HostsBackend::host_of(int rank) const {
   int host = 0;
@@ -94,111 +97,105 @@ int HostsBackend::host_of(int rank) const {
   return host;
 }
 
-// A failure on one host must not leave the others waiting: the group is broken there, and the leaders' sockets close.
-HostsBackend::WorkPtr HostsBackend::start(OpType type, Tensors outputs, std::function<void()> steps) {
-  auto work = c10::make_intrusive<CommWork>(rank_, type, ++calls_, std::move(outputs));
-  queue_.push([this, work, steps = std::move(steps)] {
+std::string HostsBackend::called() const { return c10::str("#", current_.number, " ", describe(current_.call)); }
+
+// A failure on one host must not leave the others waiting: its reason is in the store before the leaders' sockets
+// close.
+std::exception_ptr HostsBackend::give_up(const std::string& reason) {
+  const std::string why = notices_.give_up(reason);
+  local_->fail(why);
+  return std::make_exception_ptr(std::runtime_error(why));
+}
+
+HostsBackend::WorkPtr HostsBackend::start(c10d::OpType type, const shm::Call& call, Milliseconds timeout,
+                                          Tensors outputs, std::function<void()> steps) {
+  const Current mine{call, ++calls_ + 1, timeout.count() > 0 ? timeout : timeout_};
+  auto work = c10::make_intrusive<CommWork>(rank_, type, mine.number - 1, std::move(outputs));
+  queue_.push([this, mine, work, steps = std::move(steps)] {
     const c10::NoGradGuard guard;
+    current_ = mine;
     try {
       if (failure_) std::rethrow_exception(failure_);
+      require_agreement();
       steps();
       return work->succeed();
     } catch (const std::exception& error) {
-      failure_ = std::current_exception();
-      local_->fail(error.what());
-      leaders_ = nullptr;
+      if (!failure_) failure_ = give_up(error.what());
     }
     work->fail(failure_);
+    leaders_ = nullptr;
   });
   return work;
 }
 
-void HostsBackend::from_leader(const at::Tensor& flat) { broadcast_over(*local_, flat, 0); }
-
-void HostsBackend::sum_everywhere(const at::Tensor& flat, const ReduceOp& op) {
-  const bool average = op.op_ == ReduceOp::AVG;
-  const ReduceOp inner = average ? ReduceOp(ReduceOp::SUM) : op;
-  reduce_over(*local_, flat, inner);
-  if (leads() && flat.numel() > 0) {
-    reduce_over(*leaders_, flat, inner);
-    if (average) flat.div_(size_);
+// Where a rank of another host is missing, that host finds it out first: it has as long, and began no later than it
+// says.
+void HostsBackend::await(const WorkPtr& work, bool between_hosts) {
+  auto deadline = shm::Clock::now() + current_.limit;
+  const auto slice = std::min(look_around, current_.limit / 4 + Milliseconds(1));
+  bool told = false, longer = false;
+  while (!done_within(*work, slice, between_hosts)) {
+    if (aborted_) throw_aborted();
+    if (const std::string why = notices_.reason(); !why.empty()) throw std::runtime_error(why);
+    if (leads() && !std::exchange(told, true)) notices_.note(waits_key(rank_, current_.number));
+    if (!between_hosts || shm::Clock::now() < deadline) continue;
+    if (const std::string late = late_leaders(); longer || !late.empty())
+      throw std::runtime_error(
+          c10::str("rank ", rank_, " waited in vain for ", late.empty() ? "the other hosts" : late, " in ", called()));
+    longer = true;
+    deadline += current_.limit + for_a_reason;
   }
-  from_leader(flat);
 }
 
-void HostsBackend::send_everywhere(const at::Tensor& flat, int root) {
-  const int source = host_of(root);
-  if (source == own_) broadcast_over(*local_, flat, root - hosts_[own_].first);
-  if (leads() && flat.numel() > 0) broadcast_over(*leaders_, flat, source);
-  if (source != own_) from_leader(flat);
+// False when the time is up and the work goes on.
+bool HostsBackend::done_within(c10d::Work& work, Milliseconds time, bool between_hosts) {
+  try {
+    return work.wait(time);
+  } catch (const std::exception& error) {
+    if (!work.isCompleted()) return false;
+    if (!work.exception()) return true;
+    throw_why(error.what(), between_hosts);
+  }
 }
 
-void HostsBackend::gather_everywhere(const at::Tensor& whole, const at::Tensor& share) {
-  const int64_t count = share.numel();
-  const auto part_of = [&](const Host& host) { return whole.narrow(0, host.first * count, host.count * count); };
-  auto own_part = part_of(hosts_[own_]), own_share = share;
-  local_->_allgather_base(own_part, own_share, {})->wait();
-  for (size_t host = 0; leads() && count > 0 && host < hosts_.size(); ++host)
-    broadcast_over(*leaders_, part_of(hosts_[host]), static_cast<int>(host));
-  from_leader(whole);
+void HostsBackend::throw_aborted() const {
+  throw std::runtime_error(c10::str("rank ", rank_, " gave up ", called(), ": its backend was aborted"));
 }
 
-HostsBackend::WorkPtr HostsBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  return start(OpType::ALLREDUCE, tensors,
-               [this, flat = flat_view(single(tensors)), op = options.reduceOp] { sum_everywhere(flat, op); });
+// A part of the current call has failed with these words.
+void HostsBackend::throw_why(const std::string& words, bool between_hosts) {
+  if (aborted_) throw_aborted();
+  if (const std::string gone = between_hosts ? gone_leaders() : ""; !gone.empty())
+    throw std::runtime_error(c10::str(gone, " left the group while rank ", rank_, " waited in ", called()));
+  if (const std::string why = notices_.reason(between_hosts ? for_a_reason : Milliseconds{}); !why.empty())
+    throw std::runtime_error(why);
+  throw std::runtime_error(between_hosts
+                               ? c10::str("rank ", rank_, " lost touch with another host in ", called(), ": ", words)
+                               : c10::str(words, ", a part of ", called()));
 }
 
-HostsBackend::WorkPtr HostsBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  const int root = static_cast<int>(options.rootRank);
-  return start(OpType::BROADCAST, tensors,
-               [this, flat = flat_view(single(tensors)), root] { send_everywhere(flat, root); });
+void HostsBackend::await(const std::vector<WorkPtr>& parts) {
+  for (const auto& part : parts) await(part, true);
 }
 
-HostsBackend::WorkPtr HostsBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                                    const c10d::AllgatherOptions&) {
-  TORCH_CHECK(output.numel() == input.numel() * size_, "shm: an output of ", output.sizes(), " does not hold ", size_,
-              " shares of ", input.sizes());
-  return start(OpType::_ALLGATHER_BASE, {output},
-               [this, whole = flat_view(output), share = flat_view(input)] { gather_everywhere(whole, share); });
+// The other hosts' leaders of whom this is so, as in "rank 2 and rank 4".
+template <class Is>
+std::string HostsBackend::leaders_who(Is is) {
+  std::string names;
+  for (const Host& host : hosts_)
+    if (host.first != rank_ && is(host.first)) names += c10::str(names.empty() ? "rank " : " and rank ", host.first);
+  return names;
 }
 
-HostsBackend::WorkPtr HostsBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
-                                              const c10d::AllgatherOptions&) {
-  const Tensors all = outputs.at(0);
-  TORCH_CHECK(static_cast<int>(all.size()) == size_, "shm: ", all.size(), " outputs for ", size_, " ranks");
-  return start(OpType::ALLGATHER, all, [this, all, share = flat_view(single(inputs))] {
-    const auto whole = at::empty(share.numel() * size_, share.options());
-    gather_everywhere(whole, share);
-    for (int r = 0; r < size_; ++r) flat_view(all[r]).copy_(whole.narrow(0, r * share.numel(), share.numel()));
-  });
+std::string HostsBackend::late_leaders() {
+  return leaders_who([&](int leader) { return !notices_.is_noted(waits_key(leader, current_.number)); });
 }
 
-HostsBackend::WorkPtr HostsBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                                         const c10d::ReduceScatterOptions& options) {
-  TORCH_CHECK(input.numel() == output.numel() * size_, "shm: an input of ", input.sizes(), " does not hold ", size_,
-              " shares of ", output.sizes());
-  const auto whole = flat_view(input), share = flat_view(output);
-  return start(OpType::_REDUCE_SCATTER_BASE, {output}, [this, whole, share, op = options.reduceOp] {
-    const auto sum = whole.clone();
-    sum_everywhere(sum, op);
-    share.copy_(sum.narrow(0, rank_ * share.numel(), share.numel()));
-  });
+std::string HostsBackend::gone_leaders() {
+  return leaders_who([&](int leader) { return notices_.is_noted(left_key(leader)); });
 }
 
-HostsBackend::WorkPtr HostsBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                                   const c10d::ReduceScatterOptions& options) {
-  Tensors flat;
-  for (const auto& tensor : inputs.at(0)) flat.push_back(flat_view(tensor));
-  auto whole = at::cat(flat), share = single(outputs);
-  return _reduce_scatter_base(share, whole, options);
-}
-
-HostsBackend::WorkPtr HostsBackend::barrier(const c10d::BarrierOptions&) {
-  return start(OpType::BARRIER, {}, [this] {
-    local_->barrier({})->wait();
-    if (leads()) leaders_->barrier()->wait();
-    local_->barrier({})->wait();
-  });
-}
+// Of a rank for its own leader, which waits for other hosts.
+Milliseconds HostsBackend::patience() const { return 2 * current_.limit + 3 * for_a_reason; }
 
 }  // namespace dpbench

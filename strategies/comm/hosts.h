@@ -1,10 +1,14 @@
 // Collectives across hosts: shared memory within each, Gloo between one leader a host.
+//
+// Before any data is touched all ranks tell each other what they are about to do, as within one host. Whoever gives up
+// says why in the store, so that every rank of every host ends with the same reason.
 #pragma once
 
 #include <atomic>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "strategies/comm/notices.h"
 #include "strategies/comm/shm/backend.h"
 
 namespace dpbench {
@@ -18,11 +22,13 @@ class HostsBackend : public c10d::Backend {
  public:
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  using Milliseconds = std::chrono::milliseconds;
 
   HostsBackend(const BackendSetup& setup, shm::Home home);
   ~HostsBackend() override;
 
   const std::string getBackendName() const override { return "shm"; }
+  void setTimeout(Milliseconds timeout) override { timeout_ = timeout; }
 
   uint64_t getSequenceNumberForGroup() override { return calls_; }
 
@@ -35,26 +41,56 @@ class HostsBackend : public c10d::Backend {
   WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
-  void abort() override { local_->abort(); }
+  void abort() override;
   void shutdown() override { queue_.drain(); }
 
  private:
-  WorkPtr start(c10d::OpType type, Tensors outputs, std::function<void()> steps);
+  // One call under way, in the thread of the queue.
+  struct Current {
+    shm::Call call;
+    uint64_t number = 0;  // joining was the first, as for the groups of one host
+    Milliseconds limit{};
+  };
+  WorkPtr start(c10d::OpType type, const shm::Call& call, Milliseconds timeout, Tensors outputs,
+                std::function<void()> steps);
+  void join(const BackendSetup& setup, shm::Home home);
+  void connect(const BackendSetup& setup);
+  std::exception_ptr give_up(const std::string& reason);
+  std::string called() const;
   int host_of(int rank) const;
   bool leads() const { return rank_ == hosts_[own_].first; }
 
-  // The steps, in the thread of the queue.
+  // Waits for a part of the current call, and throws what went wrong there or on another host.
+  void await(const WorkPtr& work, bool between_hosts);
+  void await(const std::vector<WorkPtr>& parts);
+  bool done_within(c10d::Work& work, Milliseconds time, bool between_hosts);
+  [[noreturn]] void throw_aborted() const;
+  [[noreturn]] void throw_why(const std::string& words, bool between_hosts);
+  template <class Is>
+  std::string leaders_who(Is is);
+  std::string late_leaders();
+  std::string gone_leaders();
+
+  // The steps of the current call.
+  void require_agreement();
+  void reduce_over(c10d::Backend& backend, const at::Tensor& flat, const c10d::ReduceOp& op);
+  WorkPtr broadcast_over(c10d::Backend& backend, const at::Tensor& flat, int root) const;
   void sum_everywhere(const at::Tensor& flat, const c10d::ReduceOp& op);
   void send_everywhere(const at::Tensor& flat, int root);
-  void gather_everywhere(const at::Tensor& whole, const at::Tensor& share);
+  void gather_everywhere(const at::Tensor& whole, const at::Tensor& share, Milliseconds limit);
   void from_leader(const at::Tensor& flat);
+  Milliseconds patience() const;
 
+  Milliseconds timeout_;
+  Notices notices_;
   std::vector<Host> hosts_;
   int own_ = 0;  // which of them is this one
   c10::intrusive_ptr<shm::ShmBackend> local_;
   c10::intrusive_ptr<c10d::Backend> leaders_;  // null on all but leaders, and after a failure
   std::exception_ptr failure_;
+  Current current_;
   std::atomic<uint64_t> calls_{0};
+  std::atomic<bool> aborted_{false};
   WorkQueue queue_;  // last: its thread ends before what it uses
 };
 

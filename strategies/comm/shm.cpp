@@ -8,15 +8,12 @@
 namespace dpbench {
 namespace {
 
-// The Reducer asks a backend for the memory of its buckets only with this variable at 0; PyTorch's default is 1.
-void let_buckets_lie_in_shared_memory() {
-  static const int once = setenv("DDP_DISABLE_COMM_MEM", "0", 0);
-  (void)once;
-}
+// The Reducer asks a backend for the memory of its buckets only with this variable at 0; PyTorch's default is 1. Set while
+// the library is loaded: later, another thread may be reading the environment.
+[[maybe_unused]] const int buckets_lie_in_shared_memory = setenv("DDP_DISABLE_COMM_MEM", "0", 0);
 
 template <shm::Home kHome>
 c10::intrusive_ptr<c10d::Backend> make_shm(const BackendSetup& setup) {
-  let_buckets_lie_in_shared_memory();
   c10::intrusive_ptr<c10d::Backend> host;
   if (setup.local_world < setup.world)
     host = c10::make_intrusive<HostsBackend>(setup, kHome);

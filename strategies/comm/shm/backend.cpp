@@ -33,8 +33,11 @@ std::vector<at::Tensor> shares(const at::Tensor& whole, const at::Tensor& share,
 
 }  // namespace
 
-ShmBackend::ShmBackend(const BackendSetup& setup, Home home)
-    : Backend(setup.rank, setup.world), home_(home), timeout_(setup.timeout), group_(setup, home, kSlotBytes) {}
+ShmBackend::ShmBackend(const BackendSetup& setup, Home home, int first_rank)
+    : Backend(setup.rank, setup.world),
+      home_(home),
+      timeout_(setup.timeout),
+      group_(setup, home, kSlotBytes, first_rank) {}
 
 ShmBackend::~ShmBackend() { group_.leave(); }
 
@@ -97,13 +100,13 @@ ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d
 }
 
 ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  const auto root = static_cast<int>(options.rootRank);
+  const int root = checked_root(options.rootRank, size_);
   return start(OpType::REDUCE, {reduce_job(only(tensors), options.reduceOp, root, rank_)}, tensors, {},
                options.timeout);
 }
 
 ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  const auto root = static_cast<int>(options.rootRank);
+  const int root = checked_root(options.rootRank, size_);
   return start(OpType::BROADCAST, {broadcast_job(only(tensors), root, rank_)}, tensors, {}, options.timeout);
 }
 
@@ -158,14 +161,14 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs
 
 ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                        const c10d::GatherOptions& options) {
-  const auto root = static_cast<int>(options.rootRank);
+  const int root = checked_root(options.rootRank, size_);
   const Tensors all = rank_ == root ? outputs.at(0) : Tensors{};
   return start(OpType::GATHER, {exchange_job(Kind::gather, {only(inputs)}, all, root)}, all, inputs, options.timeout);
 }
 
 ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                         const c10d::ScatterOptions& options) {
-  const auto root = static_cast<int>(options.rootRank);
+  const int root = checked_root(options.rootRank, size_);
   const Tensors all = rank_ == root ? inputs.at(0) : Tensors{};
   Job job = exchange_job(Kind::scatter, all, {only(outputs)}, root);
   std::vector<char*> from_root(size_, nullptr);

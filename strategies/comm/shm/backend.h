@@ -20,7 +20,8 @@ class ShmBackend : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  ShmBackend(const BackendSetup& setup, Home home);
+  // first_rank: by what number the group's rank 0 is known outside it, for what is said of its ranks.
+  ShmBackend(const BackendSetup& setup, Home home, int first_rank = 0);
   ~ShmBackend() override;
 
   const std::string getBackendName() const override { return home_ == Home::threads ? "threads" : "shm"; }

@@ -167,8 +167,9 @@ std::string Group::last_seen(int rank) const {
 
 std::string Group::named(int rank) const {
   const pid_t process = pid(rank);
-  if (process == 0) return c10::str("rank ", rank, " (not yet there)");
-  return home_ == Home::processes ? c10::str("rank ", rank, " (pid ", process, ")") : c10::str("rank ", rank);
+  const std::string name = c10::str("rank ", first_rank_ + rank);
+  if (process == 0) return name + " (not yet there)";
+  return home_ == Home::processes ? c10::str(name, " (pid ", process, ")") : name;
 }
 
 }  // namespace dpbench::shm

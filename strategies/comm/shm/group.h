@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 class Group {
  public:
-  Group(const BackendSetup& setup, Home home, size_t slot_bytes);
+  Group(const BackendSetup& setup, Home home, size_t slot_bytes, int first_rank);
   ~Group();
 
   int rank() const { return rank_; }
@@ -64,7 +64,7 @@ class Group {
   std::string named(int rank) const;
   void open_segment(const BackendSetup& setup);
 
-  int rank_;
+  int rank_, first_rank_;  // first_rank_: the number by which others know rank 0
   Home home_;
   Layout layout_;
   std::shared_ptr<Mapping> mapping_;

@@ -6,6 +6,11 @@
 #include <stdexcept>
 
 namespace dpbench::shm {
+
+std::string shape_of(const at::Tensor& tensor) {
+  return c10::str(tensor.scalar_type(), " ", tensor.sizes(), " with strides ", tensor.strides());
+}
+
 namespace {
 
 using Op = c10d::ReduceOp;
@@ -42,10 +47,6 @@ Reduce kernel_for(Reduction reduction, at::ScalarType dtype) {
       if (const Reduce kernel = find_reduce(reduction, element)) return kernel;
   refuse(std::string("cannot reduce tensors of ") + c10::toString(dtype) +
          (reduction == Reduction::avg ? " by avg" : ""));
-}
-
-std::string shape_of(const at::Tensor& tensor) {
-  return c10::str(tensor.scalar_type(), " ", tensor.sizes(), " with strides ", tensor.strides());
 }
 
 // Memory without gaps or overlaps can be taken as one array, whatever its order; peers must have the same order.
@@ -111,6 +112,11 @@ Job broadcast_job(const at::Tensor& tensor, int root, int rank) {
   else
     job.receives.assign(root, nullptr), job.receives.push_back(data_of(tensor));
   return job;
+}
+
+int checked_root(int64_t root, int world) {
+  if (root < 0 || root >= world) refuse(c10::str("rank ", root, " cannot be the root: there are ", world, " ranks"));
+  return static_cast<int>(root);
 }
 
 Job barrier_job() {

@@ -15,6 +15,9 @@ Job reduce_job(const at::Tensor& tensor, const c10d::ReduceOp& op, int root, int
 Job broadcast_job(const at::Tensor& tensor, int root, int rank);
 Job barrier_job();
 
+int checked_root(int64_t root, int world);
+std::string shape_of(const at::Tensor& tensor);
+
 // inputs: one for all ranks or one for each; outputs: one from each rank, or none on a rank that gets nothing.
 Job exchange_job(Kind kind, const TensorList& inputs, const TensorList& outputs, int root);
 Job reduce_scatter_job(const TensorList& inputs, const at::Tensor& output, const c10d::ReduceOp& op);

@@ -23,13 +23,13 @@ struct Ticket {
   std::string text() const { return std::to_string(pid) + " " + std::to_string(fd) + " " + std::to_string(bytes); }
 };
 
-Ticket read_ticket(const BackendSetup& setup) {
+Ticket read_ticket(const BackendSetup& setup, int first_rank) {
   try {
     setup.store->wait({kTicketKey}, setup.timeout);
   } catch (const std::exception&) {
-    throw std::runtime_error("rank " + std::to_string(setup.local_rank) +
-                             " waited in vain for rank 0 to open the group (" + std::to_string(setup.timeout.count()) +
-                             " ms)");
+    throw std::runtime_error("rank " + std::to_string(first_rank + setup.local_rank) + " waited in vain for rank " +
+                             std::to_string(first_rank) + " to open the group (" +
+                             std::to_string(setup.timeout.count()) + " ms)");
   }
   Ticket ticket;
   std::istringstream text(setup.store->get_to_str(kTicketKey));
@@ -72,16 +72,17 @@ void Group::open_segment(const BackendSetup& setup) {
     setup.store->set(kTicketKey, std::vector<uint8_t>(ticket.begin(), ticket.end()));
     return;
   }
-  const Ticket ticket = read_ticket(setup);
+  const Ticket ticket = read_ticket(setup, first_rank_);
   check(ticket.bytes == layout_.bytes(),
-        "rank " + std::to_string(rank_) + " expects a group of another size than rank 0");
+        "rank " + std::to_string(first_rank_ + rank_) + " expects a group of another size than rank " + std::to_string(first_rank_));
   mapping_ = home_ == Home::threads ? shared_mappings().find(ticket.fd)
                                     : std::make_shared<Mapping>(map_memory_of(ticket.pid, ticket.fd, ticket.bytes));
   check(mapping_ != nullptr, "rank 0 of the group is not a thread of this process, or has given up");
 }
 
-Group::Group(const BackendSetup& setup, Home home, size_t slot_bytes)
+Group::Group(const BackendSetup& setup, Home home, size_t slot_bytes, int first_rank)
     : rank_(setup.local_rank),
+      first_rank_(first_rank),
       home_(home),
       layout_{setup.local_world, slot_bytes},
       endings_(setup.local_world),

@@ -1,0 +1,83 @@
+#include "strategies/comm/notices.h"
+
+#include <future>
+#include <thread>
+
+namespace dpbench {
+namespace {
+
+using NoticeClock = std::chrono::steady_clock;
+
+constexpr const char* gave_up_key = "gave-up";
+constexpr std::chrono::milliseconds notice_pause{5};
+constexpr std::chrono::seconds for_an_answer{2};
+
+std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+std::string reason_in(c10d::Store& store) { return store.check({gave_up_key}) ? store.get_to_str(gave_up_key) : ""; }
+
+}  // namespace
+
+// A store across a cable that was cut never answers, and cannot be asked with a time limit: so a thread of its own
+// asks.
+std::optional<std::string> Notices::ask(Question question) {
+  if (silent_) return {};
+  auto answer = std::make_shared<std::promise<std::string>>();
+  auto heard = answer->get_future();
+  std::thread([answer, store = store_, question = std::move(question)] {
+    try {
+      answer->set_value(question(*store));
+    } catch (...) {
+      answer->set_exception(std::current_exception());
+    }
+  }).detach();
+  try {
+    if (heard.wait_for(for_an_answer) == std::future_status::ready) return heard.get();
+  } catch (const std::exception&) {
+    // it went with its host
+  }
+  silent_ = true;
+  return {};
+}
+
+std::string Notices::give_up(const std::string& reason) {
+  return ask([reason](c10d::Store& store) {
+           const auto first = store.compareSet(gave_up_key, {}, bytes_of(reason));
+           return std::string(first.begin(), first.end());
+         })
+      .value_or(reason);
+}
+
+std::string Notices::reason(Milliseconds within) {
+  const auto end = NoticeClock::now() + within;
+  for (;;) {
+    const auto why = ask(reason_in);
+    if (!why || !why->empty() || NoticeClock::now() >= end) return why.value_or("");
+    std::this_thread::sleep_for(notice_pause);
+  }
+}
+
+void Notices::note(const std::string& key) {
+  ask([key](c10d::Store& store) {
+    store.set(key, std::vector<uint8_t>{});
+    return std::string();
+  });
+}
+
+bool Notices::is_noted(const std::string& key) {
+  return ask([key](c10d::Store& store) { return std::string(store.check({key}) ? "yes" : ""); }).value_or("") == "yes";
+}
+
+void Notices::set(const std::string& key, const std::string& value) { store_->set(key, bytes_of(value)); }
+
+bool Notices::wait_for(const std::string& key, Milliseconds limit) {
+  const auto end = NoticeClock::now() + limit;
+  while (!store_->check({key})) {
+    if (const std::string why = reason_in(*store_); !why.empty()) throw std::runtime_error(why);
+    if (NoticeClock::now() >= end) return false;
+    std::this_thread::sleep_for(notice_pause);
+  }
+  return true;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,42 @@
+// What the hosts of a group say to each other through its store, beside their connections: it gets there while these
+// wait, and after they broke.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+namespace dpbench {
+
+class Notices {
+ public:
+  using Milliseconds = std::chrono::milliseconds;
+
+  explicit Notices(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
+
+  // For all ranks, the group is over. Returns why: what the first to give up said.
+  std::string give_up(const std::string& reason);
+  // The same, for one who has lost touch: the reason that another gives within this time; empty if none does.
+  std::string reason(Milliseconds within = {});
+  void note(const std::string& key);
+  bool is_noted(const std::string& key);
+
+  // While a group forms, when the store must answer.
+  void set(const std::string& key, const std::string& value);
+  std::string get(const std::string& key) { return store_->get_to_str(key); }
+  // Until somebody sets the key; false when the time is up. Throws the reason when a rank gives up.
+  bool wait_for(const std::string& key, Milliseconds limit);
+
+ private:
+  using Question = std::function<std::string(c10d::Store&)>;
+  std::optional<std::string> ask(Question question);
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::atomic<bool> silent_{false};  // its host is gone, or the way there
+};
+
+}  // namespace dpbench
