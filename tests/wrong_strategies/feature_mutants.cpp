@@ -290,7 +290,7 @@ std::vector<Mutant> feature_mutants() {
        promising(none, reducing_when([](int64_t step) { return step == 0; }))},
       {"buffers-broadcast-where-each-has-its-own", "buffers", "overwritten",
        promising([](StrategyInfo& info) { info.buffers = Buffers::local; }, [](Parts&) {}), norm},
-      {"buffers-averaged-where-each-has-its-own", "buffers", "",
+      {"buffers-averaged-where-each-has-its-own", "buffers", "mixed with another's",
        promising([](StrategyInfo& info) { info.buffers = Buffers::local; },
                  [](Parts& parts) {
                    parts.sync_buffers = [](Run& run) {
@@ -302,7 +302,7 @@ std::vector<Mutant> feature_mutants() {
                    };
                  }),
        norm},
-      {"bucket-left-out-that-another-rank-used", "run-completes", "", promising(none, leaving_out(this_rank_used_none)),
+      {"bucket-left-out-that-another-rank-used", "run-completes", "different collectives", promising(none, leaving_out(this_rank_used_none)),
        "probe-branch"},
       {"bucket-left-out-for-a-neighbour", "gradient-meaning", "not reduced", promising(none, leaving_out(next_to_what_is_unused)),
        "probe-unused"},
@@ -310,8 +310,8 @@ std::vector<Mutant> feature_mutants() {
        promising(none, stepped_before_it_is_reduced)},
       {"last-bucket-never-stepped", "optimizer-replay", "not stepped", promising(none, last_bucket_never_stepped)},
       {"own-parameter-sent-at-the-start", "initial-broadcast", "b1", promising(own_b1, [](Parts& p) { b1_kept(p, false, true); })},
-      {"own-parameter-reduced", "gradient-meaning", "", promising(own_b1, [](Parts& p) { b1_kept(p, true, false); })},
-      {"float16-gradients-reduced-in-bfloat16", "gradient-replay", "",
+      {"own-parameter-reduced", "gradient-meaning", "own was due", promising(own_b1, [](Parts& p) { b1_kept(p, true, false); })},
+      {"float16-gradients-reduced-in-bfloat16", "gradient-replay", "rounded to bfloat16",
        promising(none, reducing_halves([](Run& run, at::Tensor& flat) {
                    at::Tensor narrow = flat.to(at::kBFloat16);
                    run.all_reduce(narrow);
