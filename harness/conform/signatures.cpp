@@ -275,7 +275,7 @@ std::string by_shares(const Case& c) {
   if (!(relative_error(parts.matmul(shares).squeeze(1), found, 1e-300) <= 1e-7)) return "";
   std::vector<double> seen(shares.data_ptr<double>(), shares.data_ptr<double>() + count);
   const bool as_due = std::equal(seen.begin(), seen.end(), c.expected.shares.begin(),
-                                 [](double found, double due) { return std::abs(found - due) < 1e-6; });
+                                 [](double a, double b) { return std::abs(a - b) < 1e-6; });
   if (as_due) return "the combination of all ranks, where each rank's own was due";  // else they would be as expected
   const auto mine = [&](size_t i) { return c.expected.shards[i].replica == c.rank; };
   bool partly = c.trial.world() > 1 && c.trial.bench.layout.owners() > 1;
