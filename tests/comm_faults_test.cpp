@@ -167,7 +167,7 @@ TEST_P(Faults, ANewGroupWorksAfterOneThatBroke) {
     if (!broke) throw std::runtime_error("nothing broke");
     BackendSetup again = setups[static_cast<size_t>(rank)];
     again.store = c10::make_intrusive<c10d::PrefixStore>("again", again.store);
-    const Backend fresh = backend_registry().at(GetParam().first).make(again);
+    const Backend fresh = backend_registry().at(GetParam().backend).make(again);
     for (int round = 1; round < 4; ++round) {
       const at::Tensor sum = at::full({1000}, static_cast<float>(round * (rank + 1)));
       allreduce(fresh, sum)->wait();

@@ -60,8 +60,8 @@ void settle_training(Options& o) {
         "--cpus 2");
   if (!o.training.checkpoint.empty() && o.training.checkpoint_every == 0)
     throw UsageError("--checkpoint '" + one_line(o.training.checkpoint, 100) + "' needs --checkpoint-every STEPS");
-  if (!o.training.save.empty() && std::filesystem::weakly_canonical(o.training.save) ==
-                                      std::filesystem::weakly_canonical(o.training.checkpoint))
+  const auto place = [](const std::string& file) { return std::filesystem::weakly_canonical(std::filesystem::absolute(file)); };
+  if (!o.training.save.empty() && !o.training.checkpoint.empty() && place(o.training.save) == place(o.training.checkpoint))
     throw UsageError("--save and --checkpoint name the same file '" + one_line(o.training.save, 100) + "'");
 }
 
