@@ -310,7 +310,7 @@ std::vector<Mutant> feature_mutants() {
        promising(none, stepped_before_it_is_reduced)},
       {"last-bucket-never-stepped", "optimizer-replay", "not stepped", promising(none, last_bucket_never_stepped)},
       {"own-parameter-sent-at-the-start", "initial-broadcast", "b1", promising(own_b1, [](Parts& p) { b1_kept(p, false, true); })},
-      {"own-parameter-reduced", "gradient-meaning", "own was due", promising(own_b1, [](Parts& p) { b1_kept(p, true, false); })},
+      {"own-parameter-reduced", "gradient-meaning", "which is not the meaning declared", promising(own_b1, [](Parts& p) { b1_kept(p, true, false); })},
       {"float16-gradients-reduced-in-bfloat16", "gradient-replay", "rounded to bfloat16",
        promising(none, reducing_halves([](Run& run, at::Tensor& flat) {
                    at::Tensor narrow = flat.to(at::kBFloat16);
