@@ -136,7 +136,7 @@ int run_prepared(const Prepared& prepared) {
   const int work = static_cast<int>(prepared.plan.cases.size()) * options.launches;
   ProgressLine progress(progress_style(options, ::isatty(STDERR_FILENO), std::getenv("TERM")), options.verbose, work,
                         monotonic_seconds());
-  for (const auto& warning : environment_warnings(report.env)) progress.later(warning);
+  for (const auto& warning : report.env.at("warnings")) progress.later(warning);
   Saver saver(directory, progress);
   saver.save(report, true);
   const SessionEnding ended = measure(prepared, directory, report, progress, saver);

@@ -24,10 +24,6 @@ double sampled_seconds(const CaseRecord& record) {
   return total;
 }
 
-bool any_failed(const std::vector<CheckRow>& checks) {
-  return std::any_of(checks.begin(), checks.end(), [](const CheckRow& row) { return row.status == "failed"; });
-}
-
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace

@@ -113,6 +113,10 @@ std::map<std::string, double> mean_phases_ns(const CaseRecord& record) {
   return sums;
 }
 
+bool any_failed(const std::vector<CheckRow>& checks) {
+  return std::any_of(checks.begin(), checks.end(), [](const CheckRow& row) { return row.status == "failed"; });
+}
+
 std::optional<std::string> unequal_parameters(const CaseRecord& record) {
   for (const LaunchRecord& launch : record.launches)
     for (const RankRecord& rank : launch.ranks)

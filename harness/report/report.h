@@ -61,6 +61,7 @@ std::vector<double> sample_step_ns(const LaunchRecord& launch);
 double rows_per_step(const CaseRecord& record);
 // Mean of a step over the ranks of all launches, by name of phase.
 std::map<std::string, double> mean_phases_ns(const CaseRecord& record);
+bool any_failed(const std::vector<CheckRow>& checks);
 // Which rank ended a launch with parameters unlike the first one's.
 std::optional<std::string> unequal_parameters(const CaseRecord& record);
 

@@ -1,6 +1,5 @@
 #include "harness/report/validate.h"
 
-#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -56,8 +55,7 @@ std::optional<std::string> contradiction_of(const Report& report) {
   std::set<std::string> ids;
   for (const CaseRecord& record : report.cases) {
     const std::string& id = record.spec.id;
-    const bool failed = std::any_of(record.checks.begin(), record.checks.end(), [](const CheckRow& row) { return row.status == "failed"; });
-    if (record.status == "ok" && (failed || unequal_parameters(record))) return id + " is ok, but its checks make it wrong";
+    if (record.status == "ok" && (any_failed(record.checks) || unequal_parameters(record))) return id + " is ok, but its checks make it wrong";
     if (!ids.insert(id).second) return id + " stands there twice";
   }
   return std::nullopt;

@@ -1,6 +1,5 @@
 #include "harness/worker/serve.h"
 
-#include <algorithm>
 #include <new>
 #include <stdexcept>
 
@@ -10,6 +9,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "harness/report/report.h"
 #include "harness/worker/block_run.h"
 #include "harness/worker/channel.h"
 #include "harness/worker/check_case.h"
@@ -132,8 +132,7 @@ class Session {
   }
 
   bool failed_anywhere(const std::vector<CheckRow>& rows) const {
-    const auto failed = std::count_if(rows.begin(), rows.end(), [](const CheckRow& row) { return row.status == "failed"; });
-    at::Tensor all = at::full({1}, static_cast<int64_t>(failed), at::kLong);
+    at::Tensor all = at::full({1}, static_cast<int64_t>(any_failed(rows)), at::kLong);
     group_->sum(all);
     return all.item<int64_t>() > 0;
   }
