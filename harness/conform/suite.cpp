@@ -1,13 +1,14 @@
 #include "harness/conform/suite.h"
 
+#include <list>
 #include <regex>
-#include <set>
 
 #include <ATen/ATen.h>
 
 #include "harness/conform/altered_workload.h"
 #include "harness/conform/compare.h"
 #include "harness/conform/exchange.h"
+#include "harness/conform/in_order.h"
 #include "harness/conform/judge_sampling.h"
 #include "harness/conform/judges.h"
 #include "harness/conform/layout_checks.h"
@@ -28,6 +29,8 @@ const std::map<std::string, Names> extra_checks = {
     {"working", {"gradient-exact", "reduction", "reduction-agrees", "collective-order", "run-to-run", "world-1-bits"}},
     {"accumulate", {"collective-count"}},
     {"twenty", {"loss-falls"}}};
+
+constexpr char completed[] = "every step on every rank, without an exception";
 
 const std::vector<Judge> judges = {judge_start,     judge_outputs, judge_gradients, judge_replay,    judge_accuracy,
                                    judge_unused,    judge_agreement, judge_buffers, judge_optimizer, judge_poison,
@@ -72,8 +75,10 @@ class Suite {
     if (announce_unused()) {
       // Who asks for checks by name gets them.
       const bool costly = request_.long_form || request_.workload.thorough || !request_.filter.empty();
-      for (const auto& scenario : scenarios(bench_.layout, request_.dtype, costly))
+      scenarios_ = scenarios(bench_.layout, request_.dtype, costly);
+      for (const auto& scenario : scenarios_)
         if (wanted(scenario)) one(scenario);
+      judging_.finish();
       const bool judged = refused_ == 0 || judged_ > 0;  // else nothing of what it does was seen
       if (request_.rank == 0 && judged && matches("chunk-tables")) judge_layout(request_, rows_);
       if (request_.rank == 0 && judged && (matches("data-each-once") || matches("epoch-order"))) judge_sampler();
@@ -200,7 +205,7 @@ class Suite {
 
   void one(const Scenario& scenario) {
     if (const auto why = not_possible(scenario)) {
-      rows_.skipped(scenario.gradient_check, "scenario " + scenario.name, *why);
+      skip(scenario, *why);
       return;
     }
     if (scenario.huge) return beyond_range(scenario);
@@ -218,10 +223,10 @@ class Suite {
       sum = std::max(sum, largest(gradient));
     const double factor = std::min(1.5 * most / sum, 0.9 * most / own);
     if (!(factor * sum > 1.05 * most))
-      return rows_.skipped(scenario.gradient_check, "scenario " + scenario.name, "one rank's gradient is nearly as large as the sum of all");
-    const AlteredWorkload enlarged(*workload_, factor);
-    const Bench bench{strategy_, enlarged, bench_.layout, bench_.rank, bench_.group, bench_.devices, bench_.params, bench_.seed};
-    carry_out(bench, scenario);
+      return skip(scenario, "one rank's gradient is nearly as large as the sum of all");
+    enlarged_.emplace(*workload_, factor);
+    enlarged_bench_.emplace(Bench{strategy_, *enlarged_, bench_.layout, bench_.rank, bench_.group, bench_.devices, bench_.params, bench_.seed});
+    carry_out(*enlarged_bench_, scenario);
   }
 
   static double largest(const at::Tensor& tensor) { return tensor.numel() ? tensor.abs().max().item<double>() : 0; }
@@ -229,24 +234,30 @@ class Suite {
   void carry_out(const Bench& bench, const Scenario& scenario) {
     const auto clip = clip_of(scenario);
     auto evidence = driven(bench, scenario, clip);
-    if (request_.rank == 0) guarded(scenario, [&] { judge(bench, scenario, clip, std::move(evidence)); });
+    if (request_.rank == 0 && fit_to_judge(scenario, evidence))
+      later(scenario, [this, &bench, &scenario, clip, evidence = std::move(evidence)] { judge(bench, scenario, clip, evidence); });
     agree_to_go_on();
     if (scenario.name == "working" && !broken_) again(bench, scenario);
   }
 
+  // Judged in order beside what the ranks do next: the judges use nothing of theirs. All rows are written there.
   // A strategy may report what no judge expects: that is its failure, not the end of the suite.
-  template <class Work>
-  void guarded(const Scenario& scenario, Work work) {
-    try {
-      work();
-    } catch (const std::exception& error) {
-      rows_.judged("run-completes", "every step on every rank, without an exception", false,
-                   "what was reported cannot be judged, scenario " + scenario.name + ": " + error.what());
-    }
+  void later(const Scenario& scenario, InOrder::Work work) {
+    judging_.add([this, &scenario, work = std::move(work)] {
+      try {
+        work();
+      } catch (const std::exception& error) {
+        rows_.judged("run-completes", completed, false,
+                     "what was reported cannot be judged, scenario " + scenario.name + ": " + error.what());
+      }
+    });
+  }
+
+  void skip(const Scenario& scenario, const std::string& why) {
+    later(scenario, [this, &scenario, why] { rows_.skipped(scenario.gradient_check, "scenario " + scenario.name, why); });
   }
 
   void judge(const Bench& bench, const Scenario& scenario, std::optional<double> clip, std::vector<Evidence> evidence) {
-    if (!fit_to_judge(scenario, evidence)) return;
     Trial trial = make_trial(bench, scenario, clip, std::move(evidence));
     for (const Judge judge : judges) judge(trial, rows_);
     if (scenario.name == "accumulate" && strategy_.buffers == Buffers::synchronised)
@@ -263,7 +274,7 @@ class Suite {
     for (const auto& one : evidence) refused += one.refused;
     if (refused == evidence.size()) {
       ++refused_;
-      rows_.skipped(scenario.gradient_check, "scenario " + scenario.name, "refused: " + evidence[0].error);
+      skip(scenario, "refused: " + evidence[0].error);
       return false;
     }
     ++judged_;
@@ -272,31 +283,35 @@ class Suite {
       whole = whole && one.error.empty();
       broken_ = broken_ || one.interrupted || (one.refused && refused < evidence.size());
     }
-    if (!whole && refusal_names_the_unused(evidence)) return false;
+    if (!whole && refusal_names_the_unused(scenario, evidence)) return false;
+    std::string first;  // of those that did not
     for (const auto& one : evidence)
-      rows_.judged("run-completes", "every step on every rank, without an exception", one.error.empty(),
-                   "rank " + std::to_string(one.rank) + ", step " + std::to_string(one.steps.size()) + ", scenario " +
-                       scenario.name + ": " + one.error);
+      if (first.empty() && !one.error.empty())
+        first = "rank " + std::to_string(one.rank) + ", step " + std::to_string(one.steps.size()) + ", scenario " +
+                scenario.name + ": " + one.error;
+    later(scenario, [this, whole, first] { rows_.judged("run-completes", completed, whole, first); });
     return whole;
   }
 
   // The other right answer to a parameter that no rank uses: an error that names it.
-  bool refusal_names_the_unused(const std::vector<Evidence>& evidence) {
+  bool refusal_names_the_unused(const Scenario& scenario, const std::vector<Evidence>& evidence) {
     if (unused_.names.empty()) return false;
     for (const auto& one : evidence)
       for (const auto& name : unused_.names)
         if (one.error.find(name) == std::string::npos) return false;
-    rows_.judged("unused-parameters", "an error that names the parameter which no rank used", true, "");
+    later(scenario, [this] {
+      rows_.judged("unused-parameters", "an error that names the parameter which no rank used", true, "");
+    });
     return true;
   }
 
   void again(const Bench& bench, const Scenario& scenario) {
     auto evidence = driven(bench, scenario, {});
-    if (request_.rank == 0)
-      guarded(scenario, [&] {
+    if (request_.rank == 0 && fit_to_judge(scenario, evidence))
+      later(scenario, [this, &bench, &scenario, evidence = std::move(evidence)] {
         const auto known = kept_.find("working");
-        if (known == kept_.end() || !fit_to_judge(scenario, evidence)) return;
-        const Trial second{bench, scenario, {}, std::move(evidence), {}, {}, {}};
+        if (known == kept_.end()) return;
+        const Trial second{bench, scenario, {}, evidence, {}, {}, {}};
         judge_repeat(known->second, second, rows_);
         against_baseline(known->second);
       });
@@ -323,11 +338,15 @@ class Suite {
   std::regex filter_;
   std::unique_ptr<Workload> workload_, twin_;
   Bench bench_, twin_bench_;
+  std::optional<AlteredWorkload> enlarged_;
+  std::optional<Bench> enlarged_bench_;
+  std::vector<Scenario> scenarios_;
   UnusedPattern unused_;
   Rows rows_;
   std::map<std::string, Trial> kept_;
   int exchanges_ = 0, refused_ = 0, judged_ = 0;
   bool broken_ = false;
+  InOrder judging_;  // last: it uses the others
 };
 
 }  // namespace

@@ -1,11 +1,11 @@
 #include "harness/worker/group.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/cuda.h>
 
+#include "harness/worker/prompt_store.h"
 #include "strategies/comm/backend.h"
 #include "workloads/error.h"
 
@@ -20,7 +20,7 @@ c10::intrusive_ptr<c10d::Store> make_store(const Variables& variables) {
     met->setTimeout(variables.timeout);
     return c10::make_intrusive<c10d::PrefixStore>(variables.group, met);
   }
-  auto file = c10::make_intrusive<c10d::FileStore>(variables.run_dir + "/" + variables.group + ".store", variables.world);
+  auto file = c10::make_intrusive<PromptStore>(variables.run_dir + "/" + variables.group + ".store", variables.world);
   file->setTimeout(variables.timeout);
   // A number that nobody can guess stands in every key: what is left of another run is never taken for this one's.
   return c10::make_intrusive<c10d::PrefixStore>(variables.nonce + "/" + variables.group, file);
