@@ -12,7 +12,7 @@ namespace dpbench {
 namespace {
 
 using PeakClock = std::chrono::steady_clock;
-constexpr double budget_s = 0.12;
+constexpr double budget_s = 0.04;
 constexpr int least_tries = 3;
 
 double best_seconds(at::Device device, const std::function<void()>& work) {
