@@ -11,6 +11,7 @@
 
 #include "harness/worker/catalogue.h"
 #include "harness/worker/cuda.h"
+#include "harness/worker/memory.h"
 #include "harness/worker/plugins.h"
 #include "harness/worker/relay.h"
 #include "harness/worker/serve.h"
@@ -36,6 +37,7 @@ int run(const std::vector<std::string>& arguments) {
   }
   if (!arguments.empty())
     throw UsageError("usage: dpbench-worker --catalogue [--plugin FILE]...; otherwise dpbench starts it");
+  keep_freed_memory();
   const Variables variables = read_variables();
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // never outlive the front; had it died before, its end of the channel is closed
   if (variables.device == "cuda")

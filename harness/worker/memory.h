@@ -1,10 +1,15 @@
-// Peak resident memory of this process since it was last forgotten.
+// Host memory of this process: how it is kept, and the most that was resident since that was last forgotten.
 #pragma once
 
 #include <cstdint>
 
 namespace dpbench {
 
+// What is freed stays ours, to be used by the next step: glibc would otherwise give the pages of a step's gradients back
+// and get them again, zeroed, in every step. Whoever sets glibc's own variables has chosen, and nothing is changed.
+void keep_freed_memory();
+
+// Gives back what is free first: it would count as the next case's.
 void forget_peak_memory();
 int64_t peak_memory_bytes();
 

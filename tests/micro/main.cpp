@@ -16,6 +16,7 @@
 
 #include "harness/report/environment.h"
 #include "harness/report/tool.h"
+#include "harness/worker/memory.h"
 #include "strategies/comm/backend.h"
 #include "tests/micro/command_line.h"
 #include "tests/micro/table.h"
@@ -131,6 +132,7 @@ int run_all(const CommandLine& line) {
 int main(int argc, char** argv) {
   try {
     const auto line = dpbench::micro::command_line(argc, argv);
+    dpbench::keep_freed_memory();  // as a worker does
     return line ? dpbench::micro::run_all(*line) : 0;
   } catch (const dpbench::UsageError& error) {
     std::cerr << "dpbench-micro: " << error.what() << '\n';
