@@ -121,6 +121,56 @@ TEST(Derived, CommunicationIsTheShareThatIsNotHidden) {
   EXPECT_DOUBLE_EQ(*two.overlap, 0.75);
 }
 
+GpuCounters gpu(const std::string& bus, std::optional<double> watts, int64_t readings, int64_t throttled) {
+  GpuCounters counters{.pci_bus = bus, .readings = readings, .mean_power_w = watts, .throttled_readings = throttled};
+  if (throttled > 0) counters.throttle_reasons = {"sw_power_cap"};
+  return counters;
+}
+
+// Two ranks with a GPU each; launches of 520 + 300, 500 + 300 and 400 + 300 W, 3 of 24 readings throttled.
+TEST(Derived, PowerIsThatOfAllGpusOfTheMiddleLaunch) {
+  CaseRecord record = measured("ddp", 2, "weak", 64, 16000);
+  const double watts[] = {520, 500, 400};
+  for (size_t i = 0; i < 3; ++i) {
+    record.launches[i].ranks[0].gpus = {gpu("1B", watts[i], 4, i == 1 ? 3 : 0)};
+    record.launches[i].ranks[1].gpus = {gpu("1C", 300, 4, 0)};
+  }
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.gpu_power_w, 800);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.throttled_share, 0.125);
+  ASSERT_EQ(report.cases[0].notices.size(), 1u);
+  EXPECT_EQ(report.cases[0].notices[0],
+            "throttled in 12 % of the readings (rank 0's 1B; sw_power_cap): cool it, or raise its power limit "
+            "(nvidia-smi -pl)");
+}
+
+TEST(Derived, AGpuThatRanksShareIsCountedOnce) {
+  CaseRecord record = measured("ddp", 2, "weak", 64, 16000);
+  record.spec.oversubscribe = true;
+  for (auto& launch : record.launches)
+    for (auto& rank : launch.ranks) rank.gpus = {gpu("1B", 500, 4, 0)};
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.gpu_power_w, 500);
+}
+
+TEST(Derived, WithoutAGpuThereIsNoPowerAndNothingIsThrottled) {
+  const Derived two = scaling_report().cases[2].derived;
+  EXPECT_FALSE(two.gpu_power_w);
+  EXPECT_FALSE(two.throttled_share);
+}
+
+TEST(Derived, PowerThatNoDriverTellsIsUnknown) {
+  CaseRecord record = measured("cpu", 1, "weak", 64, 16000);
+  record.launches[0].ranks[0].gpus = {gpu("1B", std::nullopt, 3, 0)};
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_FALSE(report.cases[0].derived.gpu_power_w);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.throttled_share, 0);
+  EXPECT_TRUE(report.cases[0].notices.empty());
+}
+
 TEST(Derived, OneSampleHasNoNoise) {
   CaseRecord record = measured("cpu", 1, "weak", 64, std::vector<int64_t>{10000});
   record.launches[0].ranks[0].samples_ns = {10000};

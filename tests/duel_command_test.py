@@ -9,6 +9,8 @@ import tempfile
 import time
 import unittest
 
+import reports  # holds every report against its schema
+
 PROGRAM, WORKER = (os.path.abspath(word) for word in sys.argv[1:3])
 HERE = os.path.dirname(os.path.abspath(__file__))
 CASE = ("--strategy", "ddp", "--workload", "toy", "--cpus", "2")
@@ -84,6 +86,9 @@ class Duel(unittest.TestCase):
 
     def test_the_saved_report_is_what_its_schema_says(self):
         self.duel("--base", self.build("a"), "--new", self.build("b"), "--workload", "toy")
+        (saved,) = glob.glob(self.folder.name + "/results/*/duel.json")
+        said = subprocess.run([PROGRAM, "validate", saved], text=True, capture_output=True, check=True).stdout
+        self.assertIn("duel.json: valid, 3 cases, complete", said)
         schema = os.path.join(HERE, "..", "results", "schema", "duel-1.schema.json")
         for python in ("python3", "/usr/bin/python3"):
             done = subprocess.run([python, os.path.join(HERE, "check_schema.py"), "--closed", schema,

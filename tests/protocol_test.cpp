@@ -89,6 +89,16 @@ RankRecord full_record() {
   record.peak_device_bytes = 77;
   record.peak_device_reserved_bytes = 78;
   record.peak = Peak{.gemm_flop_per_s = 5e10, .triad_bytes_per_s = 2e10};
+  record.gpus = {{.pci_bus = "00000000:1B:00.0",
+                  .readings = 4,
+                  .mean_power_w = 400.5,
+                  .most_power_w = 500.5,
+                  .mean_sm_clock_mhz = 1900.5,
+                  .least_sm_clock_mhz = 1800,
+                  .least_memory_clock_mhz = 2619,
+                  .most_temperature_c = 60,
+                  .throttled_readings = 2,
+                  .throttle_reasons = {"sw_power_cap", "hw_slowdown"}}};
   record.profile = {.steps = 12,
                     .step_ns = 900.5,
                     .collectives = {{.op = "allreduce", .phase = "backward", .bytes = 4096, .start_ns = 100.5, .end_ns = 250}},
@@ -258,11 +268,11 @@ TEST(ParseJson, ReadsAnObjectOfManyKeysInLinearTime) {
 }
 
 TEST(ParseJson, RefusesMoreThanMemoryShouldHold) {
-  const JsonLimits small{.bytes = 100, .depth = 3, .values = 5, .keys = 2};
+  const JsonLimits small{.bytes = 100, .depth = 3, .memory = 245, .keys = 2};
   const auto refused = [&](const std::string& text) { return refusal(text, small); };
-  EXPECT_EQ(refused("[1,2,3,4]"), "");
-  EXPECT_EQ(refused("[1,2,3,4,5]"), "the line holds more than 5 values");
-  EXPECT_EQ(refused("[[],{},[],[],[]]"), "the line holds more than 5 values");
+  EXPECT_EQ(refused("[1,2,3,4,5,6,7]"), "");
+  EXPECT_EQ(refused("[1,2,3,4,5,6,7,8]"), "the line would take more than 0 MiB of memory");
+  EXPECT_EQ(refused("[[],{},[],[],[]]"), "the line would take more than 0 MiB of memory");
   EXPECT_EQ(refused(R"({"a":1,"b":2})"), "");
   EXPECT_EQ(refused(R"({"a":1,"b":2,"c":3})"), "the line holds an object of more than 2 keys");
   EXPECT_EQ(refused("[[[1]]]"), "");

@@ -96,6 +96,16 @@ inline Report full_report() {
                       .strategy_figures = {{"reducer_bucket_bytes", {4096}}},
                       .flop = 30000};
       rank.first_loss = 2.3, rank.last_loss = 0.4;
+      rank.gpus = {{.pci_bus = "00000000:1B:00.0",
+                    .readings = 3,
+                    .mean_power_w = 400,
+                    .most_power_w = 500,
+                    .mean_sm_clock_mhz = 1900,
+                    .least_sm_clock_mhz = 1800,
+                    .least_memory_clock_mhz = 2619,
+                    .most_temperature_c = 60,
+                    .throttled_readings = 1,
+                    .throttle_reasons = {"sw_power_cap"}}};
     }
   CaseRecord wrong = measured("dp", 2, "weak", 64, 11000);
   wrong.checks = {{.name = "gradient-vs-baseline",
@@ -119,9 +129,9 @@ inline Report full_report() {
       {.gpus = {{.name = "NVIDIA H200", .uuid = "GPU-1", .memory_bytes = 150, .temperature_c = 40, .ecc = true}},
        .driver = "580.1",
        .links = {{"X"}}},
-      {.torch = "2.11.0"});
+      {.torch = "2.11.0", .cuda = "13.0", .nccl = "2.28.9"});
   report.tool = tool_block({"dpbench", "--quick"});
-  report.config = {{"samples", 3}};
+  report.config = {{"seed", 1}, {"launches", 3}, {"sampling", {{"samples", 3}, {"steps", 10}}}};
   summarise(report);
   return report;
 }

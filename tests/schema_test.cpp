@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "harness/report/duel_validate.h"
 #include "harness/report/find_run.h"
 #include "harness/report/validate.h"
 #include "tests/sample_reports.h"
@@ -138,42 +139,17 @@ TEST_P(Golden, IsReadWithEveryFigureThatItHolds) {
     const std::string path = change["path"];
     EXPECT_TRUE(change["op"] == "add" || path.starts_with("/schema_version")) << change;
   }
-  EXPECT_TRUE(problems_of(read_report(file)).empty());
+  EXPECT_EQ(problems_of(before), std::vector<std::string>{});
 }
 
-INSTANTIATE_TEST_SUITE_P(OfVersion, Golden, ::testing::Values("run-1.0.json"));
+INSTANTIATE_TEST_SUITE_P(OfVersion, Golden,
+                         ::testing::Values("run-1.0.json", "run-1.1.json", "run-1.2.json", "train-1.2.json"));
 
-TEST(Validate, FindsNothingInAGoodReport) { EXPECT_EQ(problems_of(full_report()), std::vector<std::string>{}); }
-
-TEST(Validate, FindsFiguresThatDoNotFollowFromTheSamples) {
-  const auto problem = [](auto change) {
-    Report report = full_report();
-    change(report.cases[1]);
-    const auto problems = problems_of(report);
-    return problems.empty() ? "" : problems.front();
-  };
-  const std::string ddp = "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32/bucket_mb=1: ";
-  EXPECT_EQ(problem([](CaseRecord& c) { c.step_time_ns->median *= 0.9; }),
-            ddp + "stats.step_time_ns.median does not follow from the samples");
-  EXPECT_EQ(problem([](CaseRecord& c) { c.derived.speedup = 2; }),
-            ddp + "derived.speedup does not follow from the samples");
-  EXPECT_EQ(problem([](CaseRecord& c) { c.derived.efficiency.reset(); }),
-            ddp + "derived.efficiency does not follow from the samples");
-  EXPECT_EQ(problem([](CaseRecord& c) { c.checks[0].status = "failed"; }),
-            ddp + "status is ok but its checks make it wrong");
-  EXPECT_EQ(problem([](CaseRecord& c) { c.launches[2].ranks.pop_back(); }),
-            ddp + "launch 2 does not hold ranks 0 to 1");
-  EXPECT_EQ(problem([](CaseRecord& c) { c.launches[2].ranks[1].rank = 0; }), ddp + "launch 2 holds a rank twice");
-  EXPECT_EQ(problem([](CaseRecord& c) { c.launches[2].index = 0; }), ddp + "launch 0 stands there twice");
-  EXPECT_EQ(problem([](CaseRecord& c) { c.spec.id = "cpu/mnist-mlp/cpu:1/weak/b64/f32"; }),
-            "cpu/mnist-mlp/cpu:1/weak/b64/f32: the id stands there twice");
-}
-
-TEST(Validate, ACompleteRunHasNoInterruptedCase) {
-  Report report = full_report();
-  report.status = "complete";
-  ASSERT_EQ(problems_of(report).size(), 1u);
-  EXPECT_NE(problems_of(report)[0].find("interrupted in a complete run"), std::string::npos);
+TEST(GoldenDuel, IsReadWithEveryFigureThatItHolds) {
+  const Json before = read_document(source / "tests/golden/duel-1.0.json");
+  EXPECT_EQ(duel_problems_of(before), std::vector<std::string>{});
+  for (const Json& change : Json::diff(before, to_json(duel_from_json(before))))
+    EXPECT_TRUE(change["op"] == "add" || change["path"].get<std::string>().starts_with("/schema_version")) << change;
 }
 
 }  // namespace

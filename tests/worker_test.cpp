@@ -1,10 +1,14 @@
 // The worker's parts that need no front: the rows of a step, its variables, its fingerprints.
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <set>
 
 #include <gtest/gtest.h>
 #include <ATen/ATen.h>
 
+#include "harness/worker/catalogue.h"
+#include "harness/worker/cuda.h"
 #include "harness/worker/fingerprint.h"
 #include "harness/worker/flop_count.h"
 #include "harness/worker/step_source.h"
@@ -151,6 +155,30 @@ TEST(FlopCount, OfOneLayerHasNoGradientOfTheInput) {
 TEST(FlopCount, OfTheConvnetCountsEveryPlaceOfEveryOutput) {
   const int64_t first = 28 * 28 * 9 * 12, second = 12 * 12 * 36 * 12 * 24, third = 6 * 6 * 36 * 24 * 32, dense = 32 * 256 + 256 * 10;
   EXPECT_EQ(flop_of_a_step("convnet", 16), 2 * 16 * (2 * first + 3 * (second + third + dense)));
+}
+
+// LibTorch's own requirements keep the two alike: CUDA's major version, NCCL's minor.
+TEST(Cuda, SaysWhichLibrariesWereLoadedAndBuiltWith) {
+  const Json built = catalogue();  // loads them, where there are any
+  const auto loaded = loaded_versions();
+  if (!built.at("not_built").empty()) GTEST_SKIP() << built.at("not_built").dump();
+  EXPECT_EQ(loaded.at("cuda_loaded").substr(0, 3), built.at("cuda").get<std::string>().substr(0, 3));
+  EXPECT_EQ(loaded.at("nccl_loaded").substr(0, 4), built.at("nccl").get<std::string>().substr(0, 4));
+}
+
+// tests/fake_nvml pretends to be them where no real ones are loaded; LibTorch may have brought CUDA's runtime.
+TEST(Cuda, AsksTheLibrariesThatAreLoaded) {
+  const auto real = loaded_versions();
+  if (real.contains("nccl_loaded")) GTEST_SKIP() << "a real NCCL is loaded";
+  EXPECT_TRUE(pci_buses({4711}).empty()) << "there is no such GPU";
+  void* fake = dlopen(DPBENCH_FAKE_NVML, RTLD_NOW | RTLD_GLOBAL);
+  ASSERT_NE(fake, nullptr) << dlerror();
+  EXPECT_EQ(loaded_versions().at("nccl_loaded"), "2.28.9");
+  if (!real.contains("cuda_loaded")) {
+    EXPECT_EQ(loaded_versions().at("cuda_loaded"), "13.1");
+    EXPECT_EQ(pci_buses({2, 4711}), (std::vector<std::string>{"0000:1d:00.0"})) << "one that is not there is left out";
+  }
+  dlclose(fake);
 }
 
 TEST(Fingerprint, DiffersWithOneBitOfOneTensor) {

@@ -71,6 +71,7 @@ void CaseWatch::on_event(int rank, const Json& message, double now) {
   const std::string event = message.at("event");
   if (event == "ready") {
     ranks_[rank].ready = true;
+    if (rank == 0) versions_ = message.value("versions", versions_);
     return;
   }
   const bool during_setup = event == "failed" && message.at("case") == "";
@@ -154,8 +155,11 @@ std::optional<CaseOutcome> CaseWatch::verdict(double now) const {
 }
 
 CaseOutcome CaseWatch::finished() const {
-  CaseOutcome outcome{
-      .kind = CaseOutcome::Kind::ran, .group_over = group_over_, .checks = checks_, .training = training_};
+  CaseOutcome outcome{.kind = CaseOutcome::Kind::ran,
+                      .group_over = group_over_,
+                      .checks = checks_,
+                      .training = training_,
+                      .versions = versions_};
   if (answer_ != "checked" && timed_ && !group_over_)
     for (const auto& rank : ranks_) outcome.ranks.push_back(rank.record);
   return outcome;

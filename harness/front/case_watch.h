@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@ struct CaseOutcome {
   std::vector<RankRecord> ranks{};
   std::vector<CheckRow> checks{};
   std::optional<TrainingRecord> training{};
+  std::map<std::string, std::string> versions{};  // of what the workers loaded, by the keys of env.versions
 };
 
 class CaseWatch : public RankEvents {
@@ -79,6 +81,7 @@ class CaseWatch : public RankEvents {
   bool group_over_ = false, timed_ = true;
   std::vector<CheckRow> checks_;
   std::optional<TrainingRecord> training_;
+  std::map<std::string, std::string> versions_;
 };
 
 }  // namespace dpbench

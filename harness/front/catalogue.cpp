@@ -55,6 +55,8 @@ std::vector<Entry> all_of(const Json& json, const char* key, Entry (*from)(const
 Catalogue catalogue_from_json(const Json& json) {
   try {
     return {.torch = json.at("torch"),
+            .cuda = json.value("cuda", ""),
+            .nccl = json.value("nccl", ""),
             .strategies = all_of(json, "strategies", strategy_from),
             .workloads = all_of(json, "workloads", workload_from),
             .backends = all_of(json, "backends", backend_from),
@@ -63,6 +65,10 @@ Catalogue catalogue_from_json(const Json& json) {
   } catch (const Json::exception& error) {
     throw UsageError(std::string("this is no catalogue of a dpbench worker: ") + error.what());
   }
+}
+
+Versions versions_of(const Catalogue& catalogue) {
+  return {.torch = catalogue.torch, .cuda = catalogue.cuda, .nccl = catalogue.nccl};
 }
 
 }  // namespace dpbench

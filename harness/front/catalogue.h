@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/report/environment.h"
 #include "harness/report/protocol.h"
 
 namespace dpbench {
@@ -42,7 +43,7 @@ struct NotBuilt {
 };
 
 struct Catalogue {
-  std::string torch;
+  std::string torch, cuda, nccl;  // built with; empty: without
   std::vector<StrategyEntry> strategies;
   std::vector<WorkloadEntry> workloads;
   std::vector<BackendEntry> backends;
@@ -52,6 +53,8 @@ struct Catalogue {
 
 // Throws UsageError when the text is not a catalogue.
 Catalogue catalogue_from_json(const Json& json);
+
+Versions versions_of(const Catalogue& catalogue);
 
 // The entry of that name, or null.
 template <class Entry>

@@ -7,12 +7,12 @@
 
 #include "harness/front/commands.h"
 #include "harness/front/exit_code.h"
-#include "harness/front/nvml.h"
 #include "harness/front/scratch.h"
 #include "harness/front/spawn.h"
 #include "harness/front/table.h"
 #include "harness/front/text.h"
 #include "harness/front/worker_program.h"
+#include "harness/report/gpu_survey.h"
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -114,7 +114,7 @@ int env_command(const Options& options) {
   const GpuSurvey survey = survey_gpus();
   Versions versions;
   try {
-    versions.torch = load_catalogue(find_worker(), {}).torch;
+    versions = versions_of(load_catalogue(find_worker(), {}));
   } catch (const UsageError&) {  // the machine can be described without a worker
   }
   const Json env = environment(this_machine(), survey.accelerators, versions);

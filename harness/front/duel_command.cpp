@@ -61,8 +61,7 @@ DuelReport new_duel_report(const Sides& sides) {
   const Options& options = sides.base.options;
   DuelReport report;
   report.tool = tool_block(options.argv);
-  report.env = environment(this_machine(), sides.base.gpus.accelerators,
-                           {.torch = sides.base.catalogue.torch, .cuda = "", .nccl = ""});
+  report.env = environment(this_machine(), sides.base.gpus.accelerators, versions_of(sides.base.catalogue));
   report.config = options_json(options);
   report.config["pairs_per_launch"] = options.duel.pairs_per_launch;
   report.base = build_of(sides.base);

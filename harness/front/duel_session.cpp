@@ -6,6 +6,7 @@
 
 #include "harness/front/schedule.h"
 #include "harness/front/text.h"
+#include "harness/report/environment.h"
 
 namespace dpbench {
 namespace {
@@ -120,6 +121,7 @@ std::optional<int64_t> DuelSession::block(bool of_base, bool check, DuelCase& mi
   outcome.signal = runner.pending_signal();
   if (outcome.signal == 0)
     outcome = runner.run(mine.spec, {{"do", "block"}, {"sampling", to_json(sampling)}, {"check", check}});
+  if (of_base) note_versions(report_.env, outcome.versions);
   auto& checks = of_base ? mine.base_checks : mine.new_checks;
   checks.insert(checks.end(), outcome.checks.begin(), outcome.checks.end());
   if (outcome.kind != CaseOutcome::Kind::ran) return fail(of_base, mine, outcome), std::nullopt;

@@ -1,10 +1,10 @@
 // dpbench list: what this build has and this machine offers.
 #include "harness/front/commands.h"
 #include "harness/front/exit_code.h"
-#include "harness/front/nvml.h"
 #include "harness/front/table.h"
 #include "harness/front/text.h"
 #include "harness/front/worker_program.h"
+#include "harness/report/gpu_survey.h"
 #include "workloads/error.h"
 
 namespace dpbench {

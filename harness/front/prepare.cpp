@@ -44,8 +44,7 @@ std::string oversubscribed(const CaseSpec& spec, int cores) {
 Report new_report(const Prepared& prepared) {
   Report report;
   report.tool = tool_block(prepared.options.argv);
-  report.env = environment(this_machine(), prepared.gpus.accelerators,
-                           {.torch = prepared.catalogue.torch, .cuda = "", .nccl = ""});
+  report.env = environment(this_machine(), prepared.gpus.accelerators, versions_of(prepared.catalogue));
   if (const World* world = prepared.options.world) report.env["hosts"] = hosts_block(*world);
   report.env["warnings"] = environment_warnings(report.env);
   report.config = options_json(prepared.options);

@@ -4,9 +4,9 @@
 #include <filesystem>
 
 #include "harness/front/catalogue.h"
-#include "harness/front/nvml.h"
 #include "harness/front/plan.h"
 #include "harness/front/session.h"
+#include "harness/report/gpu_survey.h"
 
 namespace dpbench {
 

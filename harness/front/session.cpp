@@ -5,6 +5,7 @@
 
 #include "harness/front/schedule.h"
 #include "harness/front/text.h"
+#include "harness/report/environment.h"
 
 namespace dpbench {
 namespace {
@@ -113,6 +114,7 @@ CaseOutcome Session::attempt(int index, size_t which) {
 bool Session::record(int index, size_t which, CaseOutcome outcome) {
   CaseRecord& mine = report_.cases[which];
   mine.checks.insert(mine.checks.end(), outcome.checks.begin(), outcome.checks.end());
+  note_versions(report_.env, outcome.versions);
   switch (outcome.kind) {
     case CaseOutcome::Kind::interrupted:
       ending_.signal = outcome.signal;

@@ -7,6 +7,7 @@
 #include "harness/front/exit_code.h"
 #include "harness/front/table.h"
 #include "harness/front/text.h"
+#include "harness/report/duel_validate.h"
 #include "harness/report/export.h"
 #include "harness/report/find_run.h"
 #include "harness/report/validate.h"
@@ -27,14 +28,23 @@ int export_command(const Options& options) {
   return exit_code({.unsaved = !print(form->second(read_report(find_run(run, asked.results))))});
 }
 
+static std::vector<std::string> problems_in(const Json& document, const std::filesystem::path& file) {
+  try {
+    const bool duel = document.is_object() && document.value("schema", "") == "dpbench.duel";
+    return duel ? duel_problems_of(document) : problems_of(document);
+  } catch (const UsageError& error) {
+    throw UsageError(file.string() + ": " + error.what());
+  }
+}
+
 int validate_command(const Options& options) {
   const StoredRuns& asked = options.stored;
   if (asked.runs.empty()) throw UsageError("validate needs a report: dpbench validate FILE");
   bool sound = true, printed = true;
   for (const auto& run : asked.runs) {
     const auto file = find_run(run, asked.results);
-    const Report report = read_report(file);
-    const auto problems = problems_of(report);
+    const Json document = read_document(file);
+    const auto problems = problems_in(document, file);
     const auto say = [&](const std::string& what) {
       std::cerr << "dpbench: " << one_line(file.string() + ": " + what, 1000) << '\n';
     };
@@ -42,8 +52,8 @@ int validate_command(const Options& options) {
     if (problems.size() > kMostProblems) say("and " + std::to_string(problems.size() - kMostProblems) + " more");
     sound = sound && problems.empty();
     if (problems.empty())
-      printed &= print(sanitised(file.string()) + ": valid, " + std::to_string(report.cases.size()) + " cases, " +
-                       report.status + "\n");
+      printed &= print(sanitised(file.string()) + ": valid, " + std::to_string(document.at("cases").size()) +
+                       " cases, " + document.at("status").get<std::string>() + "\n");
   }
   return exit_code({.unsaved = !printed, .wrong = !sound});
 }

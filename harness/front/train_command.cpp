@@ -132,6 +132,7 @@ int train_prepared(const Prepared& prepared) {
   fs::remove(directory.path() / "logs", ignored);  // only when it is empty
   const int signal = outcome.signal;
   const bool unwritten = outcome.unwritten;
+  note_versions(report.env, outcome.versions);
   record(report.cases[0], std::move(outcome));
   if (!signal) report.status = "complete";
   summarise(report);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/report/gpu_counters.h"
 #include "harness/report/profile.h"
 
 namespace dpbench {
@@ -63,6 +64,7 @@ struct RankRecord {
   std::string parameters_hash;  // after timing; must be equal on all ranks
   std::optional<Profile> profile{};
   std::optional<Peak> peak{};  // measured in the first launch
+  std::vector<GpuCounters> gpus{};
   std::vector<std::string> warnings;
 };
 

@@ -91,6 +91,26 @@ void derive_flop(CaseRecord& record) {
   if (d.flop_per_s && d.peak_flop_per_s && *d.peak_flop_per_s > 0) d.flop_share = *d.flop_per_s / *d.peak_flop_per_s;
 }
 
+// Power: a launch's GPUs together, the middle launch.
+void derive_gpus(CaseRecord& record) {
+  std::vector<double> launches_w;
+  int64_t readings = 0, throttled = 0;
+  for (const LaunchRecord& launch : record.launches) {
+    std::optional<double> watts;
+    std::set<std::string> seen;
+    for (const RankRecord& rank : launch.ranks)
+      for (const GpuCounters& gpu : rank.gpus) {
+        if (record.spec.oversubscribe && !seen.insert(gpu.pci_bus).second) continue;  // ranks share it
+        if (gpu.mean_power_w) watts = watts.value_or(0) + *gpu.mean_power_w;
+        readings += gpu.readings;
+        throttled += gpu.throttled_readings;
+      }
+    if (watts) launches_w.push_back(*watts);
+  }
+  if (!launches_w.empty()) record.derived.gpu_power_w = median(launches_w);
+  if (readings > 0) record.derived.throttled_share = static_cast<double>(throttled) / static_cast<double>(readings);
+}
+
 }  // namespace
 
 void derive(CaseRecord& record) {
@@ -100,6 +120,7 @@ void derive(CaseRecord& record) {
   record.derived.peak_memory_bytes = peak_memory_bytes(record);
   derive_communication(record);
   derive_flop(record);
+  derive_gpus(record);
   if (const auto found = straggler_of(record)) {
     record.derived.skew = found->skew;
     record.derived.straggler = found->rank;

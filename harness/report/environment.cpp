@@ -97,6 +97,8 @@ Json gpu_block(const GpuState& gpu) {
           {"memory_clock_mhz", or_null(gpu.memory_clock_mhz)},
           {"temperature_c", or_null(gpu.temperature_c)},
           {"power_limit_w", or_null(gpu.power_limit_w)},
+          {"pcie_generation", or_null(gpu.pcie_generation)},
+          {"pcie_lanes", or_null(gpu.pcie_lanes)},
           {"ecc", or_null(gpu.ecc)},
           {"mig", or_null(gpu.mig)},
           {"throttled", or_null(gpu.throttled)}};
@@ -161,10 +163,17 @@ Json environment(const Sources& sources, const Accelerators& accelerators, const
       {"versions",
        {{"torch", text_or_null(versions.torch)},
         {"cuda", text_or_null(versions.cuda)},
-        {"nccl", text_or_null(versions.nccl)}}},
+        {"nccl", text_or_null(versions.nccl)},
+        {"cuda_loaded", text_or_null(versions.cuda_loaded)},
+        {"nccl_loaded", text_or_null(versions.nccl_loaded)}}},
       {"variables", kept(sources.variables)}};
   env["fingerprint"] = fingerprint(env);
   return env;
+}
+
+void note_versions(Json& env, const std::map<std::string, std::string>& loaded) {
+  for (const auto& [name, version] : loaded)
+    if (env["versions"].contains(name)) env["versions"][name] = version;
 }
 
 const std::vector<std::string>& comparable_fields() {

@@ -16,6 +16,7 @@ struct GpuState {
   std::string name{}, uuid{}, pci_bus{};
   int64_t memory_bytes = 0;
   std::optional<int> sm_clock_mhz{}, max_sm_clock_mhz{}, memory_clock_mhz{}, temperature_c{}, power_limit_w{};
+  std::optional<int> pcie_generation{}, pcie_lanes{};
   std::optional<bool> ecc{}, mig{}, throttled{};
 };
 
@@ -25,8 +26,9 @@ struct Accelerators {
   std::vector<std::vector<std::string>> links{};  // [i][j]: how GPU i reaches GPU j: NV18, PIX, SYS, ...
 };
 
+// What dpbench was built with. The loaded ones are what the CUDA library of the workers says of itself.
 struct Versions {
-  std::string torch{}, cuda{}, nccl{};
+  std::string torch{}, cuda{}, nccl{}, cuda_loaded{}, nccl_loaded{};
 };
 
 // Where facts are read from: this machine, or a test's own tree.
@@ -39,6 +41,9 @@ Sources this_machine();
 
 // With its fingerprint: of all that makes speeds comparable (comparable_fields), nothing that changes by itself.
 Json environment(const Sources& sources, const Accelerators& accelerators, const Versions& versions);
+
+// What the workers loaded, by the keys of env.versions.
+void note_versions(Json& env, const std::map<std::string, std::string>& loaded);
 
 // JSON pointers into env that must be equal for two runs to be compared.
 const std::vector<std::string>& comparable_fields();

@@ -21,12 +21,6 @@ bool is_file(const fs::path& path) {
   return fs::exists(path, error) && !fs::is_directory(path, error);
 }
 
-// A run's name begins with its UTC time: 20261121T063057Z-
-bool is_run_name(const std::string& name) {
-  if (name.size() < 17 || name[8] != 'T' || name[15] != 'Z' || name[16] != '-') return false;
-  return std::all_of(name.begin(), name.begin() + 8, [](unsigned char c) { return std::isdigit(c); });
-}
-
 std::vector<fs::path> runs_in(const fs::path& results) {
   std::vector<fs::path> runs;
   std::error_code error;
@@ -55,6 +49,11 @@ fs::path latest(const fs::path& results, size_t age, const std::string& run) {
 }
 
 }  // namespace
+
+bool is_run_name(const std::string& name) {
+  if (name.size() < 17 || name[8] != 'T' || name[15] != 'Z' || name[16] != '-') return false;
+  return std::all_of(name.begin(), name.begin() + 8, [](unsigned char c) { return std::isdigit(c); });
+}
 
 fs::path find_run(const std::string& run, const fs::path& results) {
   if (run.empty()) throw UsageError("a run has no name: give a run.json, a directory of results or 'latest'");
@@ -89,8 +88,11 @@ std::string read_text(const fs::path& path, size_t max_bytes) {
       throw UsageError(path.string() + " is larger than " + std::to_string(max_bytes >> 20) + " MiB");
   };
   std::error_code not_a_file;
-  if (const auto size = fs::file_size(path, not_a_file); !not_a_file) refuse_above(size);
   std::string text;
+  if (const auto size = fs::file_size(path, not_a_file); !not_a_file) {
+    refuse_above(size);
+    text.reserve(size);
+  }
   std::vector<char> piece(size_t{1} << 20);
   while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())), file.gcount() > 0) {
     text.append(piece.data(), static_cast<size_t>(file.gcount()));
@@ -100,10 +102,21 @@ std::string read_text(const fs::path& path, size_t max_bytes) {
   return text;
 }
 
-Report read_report(const fs::path& path) {
+Json read_document(const fs::path& path) try {
   const std::string text = read_text(path, report_max_bytes);
   try {
-    return report_from_json(parse_json(text, "the text"));
+    return parse_json(text, "the text");
+  } catch (const UsageError& error) {
+    throw UsageError(path.string() + ": " + error.what());
+  }
+} catch (const std::bad_alloc&) {
+  throw UsageError(path.string() + ": there is not enough memory to read it");
+}
+
+Report read_report(const fs::path& path) {
+  const Json document = read_document(path);
+  try {
+    return report_from_json(document);
   } catch (const UsageError& error) {
     throw UsageError(path.string() + ": " + error.what());
   }

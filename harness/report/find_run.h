@@ -18,7 +18,12 @@ bool is_unsaved_baseline(const std::string& run, const std::filesystem::path& re
 // A whole file of at most max_bytes. Throws UsageError.
 std::string read_text(const std::filesystem::path& path, size_t max_bytes);
 
-// Parses and checks a report. Throws UsageError naming the file.
+// A run's name begins with its UTC time: 20261121T063057Z-
+bool is_run_name(const std::string& name);
+
+// Parses a report's file as JSON. Throws UsageError naming the file.
+Json read_document(const std::filesystem::path& path);
+// And checks it.
 Report read_report(const std::filesystem::path& path);
 
 }  // namespace dpbench

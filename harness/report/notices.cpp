@@ -96,6 +96,27 @@ std::optional<std::string> straggling(const CaseRecord& record) {
          percent(*record.derived.skew) + " longer than the others, which wait for it";
 }
 
+// GPUs that something slowed down while samples were taken.
+std::optional<std::string> throttling(const CaseRecord& record) {
+  std::vector<std::string> gpus, reasons;
+  const auto add_new = [](std::vector<std::string>& list, const std::string& text) {
+    if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
+  };
+  for (const LaunchRecord& launch : record.launches)
+    for (const RankRecord& rank : launch.ranks)
+      for (const GpuCounters& gpu : rank.gpus) {
+        if (gpu.throttled_readings == 0) continue;
+        add_new(gpus, "rank " + std::to_string(rank.rank) + "'s " + gpu.pci_bus);
+        for (const std::string& reason : gpu.throttle_reasons) add_new(reasons, reason);
+      }
+  if (gpus.empty()) return std::nullopt;
+  std::string why;
+  for (const std::string& reason : reasons) why += (why.empty() ? "" : ", ") + reason;
+  return "throttled in " + percent(record.derived.throttled_share.value_or(0)) + " of the readings (" + gpus.front() +
+         (gpus.size() > 1 ? " and " + std::to_string(gpus.size() - 1) + " more" : "") + "; " + why +
+         "): cool it, or raise its power limit (nvidia-smi -pl)";
+}
+
 // What a rank itself noticed, once.
 std::vector<std::string> said_by_ranks(const CaseRecord& record) {
   std::vector<std::string> said;
@@ -120,6 +141,7 @@ std::vector<std::string> notices_of(const CaseRecord& record) {
     if (auto said = look(launches)) notices.push_back(std::move(*said));
   }
   if (auto said = straggling(record)) notices.push_back(std::move(*said));
+  if (auto said = throttling(record)) notices.push_back(std::move(*said));
   for (auto& text : said_by_ranks(record)) notices.push_back(std::move(text));
   return notices;
 }

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <memory>
+#include <new>
 #include <unordered_set>
 #include <vector>
 
@@ -21,7 +23,8 @@ std::string place(const std::string& text, size_t byte) {
 // Builds the document as it is read, so that a hostile one is refused before it is whole.
 class StrictReader : public nlohmann::json_sax<Json> {
  public:
-  explicit StrictReader(const JsonLimits& limits) : limits_(limits) {}
+  // Fills root.
+  StrictReader(const JsonLimits& limits, Json& root) : limits_(limits), root_(root) {}
   bool null() override { return put(nullptr); }
   bool boolean(bool value) override { return put(value); }
   bool number_integer(int64_t value) override { return put(value); }
@@ -38,14 +41,13 @@ class StrictReader : public nlohmann::json_sax<Json> {
     if (open_.back().value->size() >= limits_.keys)
       return refuse("holds an object of more than " + std::to_string(limits_.keys) + " keys");
     key_ = std::move(value);
-    return true;
+    return counted(3 * sizeof(std::string) / 2 + key_.size());
   }
   bool parse_error(size_t byte, const std::string&, const nlohmann::detail::exception&) override {
     byte_ = byte;
     return refuse("is not valid JSON");
   }
 
-  Json root_;
   std::string refused_;
   size_t byte_ = 0;
 
@@ -81,18 +83,28 @@ class StrictReader : public nlohmann::json_sax<Json> {
     members.emplace_back(std::move(key_), std::move(value));
     return &members.back().second;
   }
-  bool put(Json value) {
-    add(std::move(value));
-    return counted();
+  // About what it takes: the value itself, and half as much again for the room that lists keep ahead.
+  static size_t taken_by(const Json& value) {
+    constexpr size_t own = 3 * sizeof(Json) / 2, block = 48;  // a list's, an object's or a text's beside it
+    if (value.is_string()) return own + block + value.get_ref<const std::string&>().size();
+    return value.is_structured() ? own + block : own;
   }
-  bool counted() {
-    return ++values_ <= limits_.values || refuse("holds more than " + std::to_string(limits_.values) + " values");
+  bool put(Json value) {
+    const size_t bytes = taken_by(value);
+    add(std::move(value));
+    return counted(bytes);
+  }
+  bool counted(size_t bytes) {
+    memory_ += bytes;
+    return memory_ <= limits_.memory ||
+           refuse("would take more than " + std::to_string(limits_.memory >> 20) + " MiB of memory");
   }
   bool open(Json value) {
     if (open_.size() == limits_.depth)
       return refuse("is nested deeper than " + std::to_string(limits_.depth) + " levels");
+    const size_t bytes = taken_by(value);
     open_.push_back({add(std::move(value)), {}});
-    return counted();
+    return counted(bytes);
   }
   bool close() {
     open_.pop_back();
@@ -101,8 +113,9 @@ class StrictReader : public nlohmann::json_sax<Json> {
 
   std::vector<Level> open_;
   std::string key_;
-  size_t values_ = 0;
+  size_t memory_ = 0;
   const JsonLimits& limits_;
+  Json& root_;
 };
 
 }  // namespace
@@ -111,8 +124,14 @@ Json parse_json(const std::string& text, const std::string& what, const JsonLimi
   if (text.size() > limits.bytes)
     throw UsageError(what + " is larger than " + std::to_string(limits.bytes >> 20) + " MiB");
   if (text.find_first_not_of(" \t\r\n") == std::string::npos) throw UsageError(what + " is empty");
-  StrictReader reader(limits);
-  if (Json::sax_parse(text, &reader)) return std::move(reader.root_);
+  auto root = std::make_unique<Json>();
+  StrictReader reader(limits, *root);
+  try {
+    if (Json::sax_parse(text, &reader)) return std::move(*root);
+  } catch (const std::bad_alloc&) {
+    (void)root.release();  // taking it apart would need memory, too
+    throw;
+  }
   const std::string where = reader.byte_ ? " (" + place(text, reader.byte_) + ")" : "";
   throw UsageError(what + " " + reader.refused_ + where);
 }

@@ -71,4 +71,31 @@ Peak peak_from_json(const Json& json, const std::string& path) {
           .triad_bytes_per_s = fields.get<double>("triad_bytes_per_s")};
 }
 
+Json to_json(const GpuCounters& c) {
+  return {{"pci_bus", c.pci_bus},
+          {"readings", c.readings},
+          {"mean_power_w", or_null(c.mean_power_w)},
+          {"most_power_w", or_null(c.most_power_w)},
+          {"mean_sm_clock_mhz", or_null(c.mean_sm_clock_mhz)},
+          {"least_sm_clock_mhz", or_null(c.least_sm_clock_mhz)},
+          {"least_memory_clock_mhz", or_null(c.least_memory_clock_mhz)},
+          {"most_temperature_c", or_null(c.most_temperature_c)},
+          {"throttled_readings", c.throttled_readings},
+          {"throttle_reasons", c.throttle_reasons}};
+}
+
+GpuCounters gpu_counters_from_json(const Json& json, const std::string& path) {
+  const Fields fields(json, path);
+  return {.pci_bus = fields.get<std::string>("pci_bus"),
+          .readings = fields.get<int64_t>("readings"),
+          .mean_power_w = fields.maybe<double>("mean_power_w"),
+          .most_power_w = fields.maybe<double>("most_power_w"),
+          .mean_sm_clock_mhz = fields.maybe<double>("mean_sm_clock_mhz"),
+          .least_sm_clock_mhz = fields.maybe<int64_t>("least_sm_clock_mhz"),
+          .least_memory_clock_mhz = fields.maybe<int64_t>("least_memory_clock_mhz"),
+          .most_temperature_c = fields.maybe<int64_t>("most_temperature_c"),
+          .throttled_readings = fields.get<int64_t>("throttled_readings"),
+          .throttle_reasons = list_of<std::string>(fields, "throttle_reasons")};
+}
+
 }  // namespace dpbench

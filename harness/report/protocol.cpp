@@ -87,6 +87,8 @@ Sampling sampling_from_json(const Json& json) {
 }
 
 Json to_json(const RankRecord& record) {
+  Json gpus = Json::array();
+  for (const GpuCounters& gpu : record.gpus) gpus.push_back(to_json(gpu));
   return {{"rank", record.rank},
           {"threads", record.threads},
           {"steps_per_sample", record.steps_per_sample},
@@ -104,6 +106,7 @@ Json to_json(const RankRecord& record) {
           {"parameters_hash", record.parameters_hash},
           {"profile", record.profile ? to_json(*record.profile) : Json(nullptr)},
           {"peak", record.peak ? to_json(*record.peak) : Json(nullptr)},
+          {"gpus", std::move(gpus)},
           {"warnings", record.warnings}};
 }
 
@@ -132,6 +135,8 @@ RankRecord rank_record_from_json(const Json& json) {
   };
   if (const Json* profile = given("profile")) record.profile = profile_from_json(*profile, fields.path("profile"));
   if (const Json* peak = given("peak")) record.peak = peak_from_json(*peak, fields.path("peak"));
+  fields.each("gpus",
+              [&](const Json& gpu, const std::string& at) { record.gpus.push_back(gpu_counters_from_json(gpu, at)); });
   record.warnings = list_of<std::string>(fields, "warnings");
   if (record.samples_ns.empty()) return record;
   if (record.steps_per_sample < 1) throw UsageError("record.steps_per_sample is below 1");

@@ -6,7 +6,8 @@
 //                         {"do":"train","case":{..},"train":{..}}
 //                         {"do":"block",..as for run..}   one sample; the case stays ready for the next one
 //                         {"do":"quit"}
-//   rank -> front         {"event":"ready","rank":0,"pid":1,"torch":"2.11.0","cuda_devices":[..]}
+//   rank -> front         {"event":"ready","rank":0,"pid":1,"versions":{..}}                versions: of what CUDA's
+//   library loaded
 //                         {"event":"ran","case":"ID","record":{..},"checks":[..]}         checks: rank 0 alone
 //                         {"event":"checked","case":"ID","checks":[..]}                   rank 0 alone fills it
 //                         "group_over":true in these two: a check broke the group; nothing was timed, start another
@@ -17,9 +18,9 @@
 //                         {"event":"failed","case":"ID","rank":0,"kind":"usage|unavailable|oom|nan|unwritten|failure","reason":".."}
 //
 // Variables of a worker: RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE, DPBENCH_FD, DPBENCH_RUN_DIR (private directory of
-// the run: the rendezvous file "store", segments, shared rows), DPBENCH_GROUP and DPBENCH_NONCE (128 random bits; prefixes of this group's keys),
-// DPBENCH_BACKEND, DPBENCH_DEVICE, DPBENCH_THREADS, DPBENCH_TIMEOUT_S, DPBENCH_PLUGINS (':' between), DPBENCH_PROGRESS
-// (file of `Progress`, by rank).
+// the run: the rendezvous file "store", segments, shared rows), DPBENCH_GROUP and DPBENCH_NONCE (128 random bits;
+// prefixes of this group's keys), DPBENCH_BACKEND, DPBENCH_DEVICE, DPBENCH_THREADS, DPBENCH_TIMEOUT_S, DPBENCH_PLUGINS
+// (':' between), DPBENCH_PROGRESS (file of `Progress`, by rank).
 #pragma once
 
 #include <atomic>
@@ -40,16 +41,19 @@ Json to_json(const RankRecord& record);
 Json to_json(const CheckRow& row);
 Json to_json(const Profile& profile);
 Json to_json(const Peak& peak);
+Json to_json(const GpuCounters& counters);
 CaseSpec case_from_json(const Json& json);
 Sampling sampling_from_json(const Json& json);
 RankRecord rank_record_from_json(const Json& json);
 CheckRow check_row_from_json(const Json& json);
 Profile profile_from_json(const Json& json, const std::string& path);
 Peak peak_from_json(const Json& json, const std::string& path);
+GpuCounters gpu_counters_from_json(const Json& json, const std::string& path);
 
-// A hostile text of the largest size could otherwise hold a value in every two bytes.
+// A hostile text of the largest size holds a list in every three bytes, each of which takes 80: memory is counted while
+// it is read. A report of that size takes half of it.
 struct JsonLimits {
-  size_t bytes = size_t{512} << 20, depth = 64, values = size_t{32} << 20,
+  size_t bytes = size_t{512} << 20, depth = 64, memory = size_t{1536} << 20,
          keys = size_t{1} << 17;  // keys: of an object
 };
 // Parses one line of the protocol or a file's text: rejects what is not UTF-8, NaN, duplicate keys, what is beyond

@@ -23,22 +23,11 @@ std::optional<double> slowest_rank_percentile(const CaseRecord& record, int64_t 
 }
 
 void judge(CaseRecord& record) {
-  for (const CheckRow& row : record.checks)
-    if (row.status == "failed" && record.status == "ok") {
-      record.status = "wrong";
-      record.reason = "check " + row.name + " failed" + (row.detail.empty() ? "" : ": " + row.detail);
-    }
-  if (record.status != "ok") return;
-  const auto detail = unequal_parameters(record);
-  if (!detail) return;
-  record.checks.push_back({.name = "equal-parameters",
-                           .status = "failed",
-                           .compared = "parameters after timing, across ranks",
-
-                           .detail = *detail,
-                           .likely = "gradients were not reduced on every rank, or a rank skipped a step"});
+  const auto failing = record.status == "ok" ? failing_check(record) : std::nullopt;
+  if (!failing) return;
+  if (!any_failed(record.checks)) record.checks.push_back(*failing);
   record.status = "wrong";
-  record.reason = "check equal-parameters failed: " + *detail;
+  record.reason = "check " + failing->name + " failed" + (failing->detail.empty() ? "" : ": " + failing->detail);
 }
 
 void summarise(CaseRecord& record) {
@@ -125,6 +114,18 @@ std::optional<std::string> unequal_parameters(const CaseRecord& record) {
                rank.parameters_hash + ", rank " + std::to_string(launch.ranks.front().rank) + " has " +
                launch.ranks.front().parameters_hash;
   return std::nullopt;
+}
+
+std::optional<CheckRow> failing_check(const CaseRecord& record) {
+  for (const CheckRow& row : record.checks)
+    if (row.status == "failed") return row;
+  const auto detail = unequal_parameters(record);
+  if (!detail) return std::nullopt;
+  return CheckRow{.name = "equal-parameters",
+                  .status = "failed",
+                  .compared = "parameters after timing, across ranks",
+                  .detail = *detail,
+                  .likely = "gradients were not reduced on every rank, or a rank skipped a step"};
 }
 
 void summarise(Report& report) {

@@ -27,6 +27,7 @@ struct Derived {
   // Of all ranks together.
   std::optional<double> flop_per_step{}, flop_per_s{}, peak_flop_per_s{}, peak_bytes_per_s{}, flop_share{};
   std::optional<double> skew{};
+  std::optional<double> gpu_power_w{}, throttled_share{};  // of all GPUs together; of their readings
   std::optional<int> straggler{};
 };
 
@@ -64,6 +65,8 @@ std::map<std::string, double> mean_phases_ns(const CaseRecord& record);
 bool any_failed(const std::vector<CheckRow>& checks);
 // Which rank ended a launch with parameters unlike the first one's.
 std::optional<std::string> unequal_parameters(const CaseRecord& record);
+// What makes a case wrong: the first check that failed, else that its ranks ended with unequal parameters.
+std::optional<CheckRow> failing_check(const CaseRecord& record);
 
 // The single-device strategy of the case's device, which speed-ups are relative to.
 bool is_baseline(const CaseSpec& spec);
@@ -74,7 +77,10 @@ const CaseRecord* baseline_of(const Report& report, const CaseSpec& spec);
 // notices of every case that is ok, the speed-ups from the baseline's row. May be called after every case.
 void summarise(Report& report);
 
+inline constexpr int report_minor_version = 3;
 Json to_json(const Report& report);
+// A case's stats, phases and derived, as they stand in run.json.
+Json figures_json(const CaseRecord& record);
 Report report_from_json(const Json& json);
 
 }  // namespace dpbench

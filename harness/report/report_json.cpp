@@ -7,7 +7,6 @@ namespace dpbench {
 namespace {
 
 constexpr int major_version = 1;
-constexpr int minor_version = 2;
 
 void require_one_of(const std::string& value, std::span<const std::string_view> allowed, const std::string& path) {
   std::string names;
@@ -86,6 +85,8 @@ constexpr DerivedField derived_fields[] = {{"samples_per_s", &Derived::samples_p
                                            {"peak_bytes_per_s", &Derived::peak_bytes_per_s},
                                            {"flop_share", &Derived::flop_share},
                                            {"skew", &Derived::skew},
+                                           {"gpu_power_w", &Derived::gpu_power_w},
+                                           {"throttled_share", &Derived::throttled_share},
                                            {"noise", &Derived::noise}};
 
 Json to_json(const Derived& d) {
@@ -121,9 +122,7 @@ Json to_json(const CaseRecord& record) {
   json["reason"] = record.reason;
   json["checks"] = Json::array();
   for (const CheckRow& row : record.checks) json["checks"].push_back(dpbench::to_json(row));
-  json["stats"] = {{"step_time_ns", record.step_time_ns ? to_json(*record.step_time_ns) : Json(nullptr)}};
-  json["phases"] = {{"mean_step_ns", mean_phases_ns(record)}, {"watched_step_ns", or_null(mean_watched_step_ns(record))}};
-  json["derived"] = to_json(record.derived);
+  json.update(figures_json(record));
   if (record.training) json["training"] = dpbench::to_json(*record.training);
   json["warnings"] = record.warnings;
   json["notices"] = record.notices;
@@ -171,11 +170,19 @@ void require_version(const Fields& report) {
 
 }  // namespace
 
+Json figures_json(const CaseRecord& record) {
+  return {{"stats", {{"step_time_ns", record.step_time_ns ? to_json(*record.step_time_ns) : Json(nullptr)}}},
+          {"phases",
+           {{"mean_step_ns", mean_phases_ns(record)}, {"watched_step_ns", or_null(mean_watched_step_ns(record))}}},
+          {"derived", to_json(record.derived)}};
+}
+
 Json to_json(const Report& report) {
-  Json json = {{"schema", "dpbench.run"}, {"schema_version", {{"major", major_version}, {"minor", minor_version}}},
-               {"id", report.id},         {"status", report.status},
-               {"tool", report.tool},     {"env", report.env},
-               {"config", report.config}, {"cases", Json::array()}};
+  Json json = {
+      {"schema", "dpbench.run"}, {"schema_version", {{"major", major_version}, {"minor", report_minor_version}}},
+      {"id", report.id},         {"status", report.status},
+      {"tool", report.tool},     {"env", report.env},
+      {"config", report.config}, {"cases", Json::array()}};
   for (const CaseRecord& record : report.cases) json["cases"].push_back(to_json(record));
   return json;
 }

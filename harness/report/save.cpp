@@ -139,6 +139,19 @@ void write_whole(int directory, const std::string& name, const std::string& text
   }
 }
 
+void check_baseline_place(const fs::path& results, const std::string& name) {
+  check_name(name, "--save-baseline");
+  const fs::path directory = results / "baselines", file = directory / (name + ".json");
+  const auto refuse = [](const fs::path& path, const std::string& reason) {
+    throw UsageError("--save-baseline: " + path.string() + " " + reason + ": move it away, or give another --out");
+  };
+  std::error_code error;
+  if (!fs::exists(directory, error)) return;
+  if (!fs::is_directory(directory, error)) refuse(directory, "is a file");
+  if (::access(directory.c_str(), W_OK | X_OK) != 0) refuse(directory, "cannot be written (" + why() + ")");
+  if (fs::is_directory(file, error)) refuse(file, "is a directory");
+}
+
 fs::path save_baseline(const Report& report, const fs::path& results, const std::string& name) {
   check_name(name, "baseline name");
   const fs::path directory = results / "baselines";

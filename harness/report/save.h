@@ -49,6 +49,9 @@ class RunDirectory {
 // Replaces directory/name with text in one rename, synced. directory: an open descriptor. Throws WriteError.
 void write_whole(int directory, const std::string& name, const std::string& text, const std::string& what);
 
+// Throws UsageError where save_baseline could not keep one. Makes nothing.
+void check_baseline_place(const std::filesystem::path& results, const std::string& name);
+
 // Keeps a copy of a report as results/baselines/NAME.json, replacing the one of that name.
 std::filesystem::path save_baseline(const Report& report, const std::filesystem::path& results,
                                     const std::string& name);

@@ -3,76 +3,64 @@
 #include <cmath>
 #include <set>
 
+#include "harness/report/shape_problems.h"
+
 namespace dpbench {
 namespace {
 
 // What is written is the shortest text that reads back as the same double: only arithmetic order may differ.
-bool alike(std::optional<double> a, std::optional<double> b) {
-  if (!a || !b) return a.has_value() == b.has_value();
-  return std::abs(*a - *b) <= 1e-9 * std::max(std::abs(*a), std::abs(*b));
+// Differences of figures near 1 may be next to nothing.
+bool alike(const Json& a, const Json& b) {
+  if (!a.is_number() || !b.is_number()) return a == b;
+  const auto x = a.get<double>(), y = b.get<double>();
+  return std::abs(x - y) <= 1e-9 * std::max(std::abs(x), std::abs(y)) + 1e-12;
 }
 
-std::optional<double> field(const CaseRecord& record, double Summary::*of) {
-  return record.step_time_ns ? std::optional((*record.step_time_ns).*of) : std::nullopt;
-}
-
-std::vector<std::string> disagreements(const CaseRecord& stored, const CaseRecord& again) {
+std::vector<std::string> disagreements(const Json& stored, const std::string& status, const CaseRecord& again,
+                                       bool older) {
   std::vector<std::string> found;
-  const auto compare = [&](const char* name, std::optional<double> a, std::optional<double> b) {
-    if (!alike(a, b)) found.push_back(std::string(name) + " does not follow from the samples");
-  };
-  if (stored.status != again.status)
-    found.push_back("status is " + stored.status + " but its checks make it " + again.status);
-  compare("stats.step_time_ns.median", field(stored, &Summary::median), field(again, &Summary::median));
-  compare("stats.step_time_ns.ci95_low", field(stored, &Summary::ci95_low), field(again, &Summary::ci95_low));
-  compare("stats.step_time_ns.ci95_high", field(stored, &Summary::ci95_high), field(again, &Summary::ci95_high));
-  compare("derived.samples_per_s", stored.derived.samples_per_s, again.derived.samples_per_s);
-  compare("derived.speedup", stored.derived.speedup, again.derived.speedup);
-  compare("derived.efficiency", stored.derived.efficiency, again.derived.efficiency);
-  return found;
-}
-
-std::vector<std::string> shape_problems(const CaseRecord& record) {
-  std::vector<std::string> found;
-  std::set<int> indices;
-  for (const LaunchRecord& launch : record.launches) {
-    const std::string name = "launch " + std::to_string(launch.index);
-    if (!indices.insert(launch.index).second) found.push_back(name + " stands there twice");
-    std::set<int> ranks;
-    for (const RankRecord& rank : launch.ranks) ranks.insert(rank.rank);
-    const auto expected = static_cast<size_t>(record.spec.processes);
-    if (ranks.size() != launch.ranks.size()) found.push_back(name + " holds a rank twice");
-    if (record.status == "ok" &&
-        (ranks.size() != expected || *ranks.begin() != 0 || *ranks.rbegin() != record.spec.processes - 1))
-      found.push_back(name + " does not hold ranks 0 to " + std::to_string(expected - 1));
-  }
+  if (status != again.status) found.push_back("status is " + status + " but its checks make it " + again.status);
+  const Json figures = figures_json(again);
+  for (const auto& [block, value] : figures.items())
+    compare_figures(block, stored.contains(block) ? &stored.at(block) : nullptr, value, older, found);
   return found;
 }
 
 }  // namespace
 
+void compare_figures(const std::string& name, const Json* stored, const Json& again, bool older,
+                     std::vector<std::string>& found) {
+  if (!stored || stored->is_null()) {
+    if (!older && !again.is_null()) found.push_back(name + " does not follow from the samples");
+  } else if (again.is_object() && stored->is_object()) {
+    for (const auto& [key, value] : again.items())
+      compare_figures(name + "." + key, stored->contains(key) ? &stored->at(key) : nullptr, value, older, found);
+  } else if (!alike(*stored, again)) {
+    found.push_back(name + " does not follow from the samples");
+  }
+}
+
 std::optional<std::string> contradiction_of(const Report& report) {
   std::set<std::string> ids;
   for (const CaseRecord& record : report.cases) {
     const std::string& id = record.spec.id;
-    if (record.status == "ok" && (any_failed(record.checks) || unequal_parameters(record))) return id + " is ok, but its checks make it wrong";
+    if (record.status == "ok" && failing_check(record)) return id + " is ok, but its checks make it wrong";
     if (!ids.insert(id).second) return id + " stands there twice";
   }
   return std::nullopt;
 }
 
-std::vector<std::string> problems_of(const Report& report) {
-  std::vector<std::string> problems;
+std::vector<std::string> problems_of(const Json& document) {
+  const Report report = report_from_json(document);
+  std::vector<std::string> problems = shape_problems(report);
   Report again = report;
   summarise(again);
-  std::set<std::string> ids;
+  const bool older = document.at("schema_version").value("minor", 0) < report_minor_version;
   for (size_t i = 0; i < report.cases.size(); ++i) {
     const CaseRecord& record = report.cases[i];
-    auto found = shape_problems(record);
-    for (auto& text : disagreements(record, again.cases[i])) found.push_back(std::move(text));
-    if (!ids.insert(record.spec.id).second) found.push_back("the id stands there twice");
-    if (report.status == "complete" && record.status == "interrupted") found.push_back("interrupted in a complete run");
-    for (const auto& text : found) problems.push_back(record.spec.id + ": " + text);
+    for (const auto& text : shape_problems(report, record)) problems.push_back(record.spec.id + ": " + text);
+    for (const auto& text : disagreements(document.at("cases").at(i), record.status, again.cases[i], older))
+      problems.push_back(record.spec.id + ": " + text);
   }
   return problems;
 }

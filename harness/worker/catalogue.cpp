@@ -54,7 +54,10 @@ Json catalogue() {
   Json not_built = Json::array();
   if (const std::string reason = load_cuda(); !reason.empty())
     not_built.push_back({{"kind", "backend"}, {"name", "nccl"}, {"reason", reason}});
-  return {{"torch", DPBENCH_TEXT(TORCH_VERSION_MAJOR) "." DPBENCH_TEXT(TORCH_VERSION_MINOR) "." DPBENCH_TEXT(TORCH_VERSION_PATCH)},
+  return {{"torch", DPBENCH_TEXT(TORCH_VERSION_MAJOR) "." DPBENCH_TEXT(TORCH_VERSION_MINOR) "." DPBENCH_TEXT(
+                        TORCH_VERSION_PATCH)},
+          {"cuda", DPBENCH_CUDA_BUILT},
+          {"nccl", DPBENCH_NCCL_BUILT},
           {"strategies", describe_all(strategy_registry())},
           {"workloads", describe_all(workload_registry())},
           {"backends", describe_all(backend_registry())},

@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "harness/worker/cuda.h"
 #include "harness/worker/fingerprint.h"
 #include "harness/worker/memory.h"
 #include "harness/worker/peak.h"
@@ -20,6 +21,13 @@ namespace {
 bool has_a_core_for_each_replica(const CaseSpec& spec, const Group& group) {
   const int replicas_here = spec.processes == 1 ? spec.world : group.local_world();
   return spec.device != "cpu" || replicas_here <= sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+std::vector<int> gpus_of(const Setup& setup) {
+  std::vector<int> gpus;
+  for (const at::Device& device : setup.devices)
+    if (device.is_cuda()) gpus.push_back(device.index());
+  return gpus;
 }
 
 }  // namespace
@@ -63,7 +71,8 @@ RankRecord run_case(const CaseSpec& spec, const Sampling& sampling, const Group&
   const Setup setup = setup_of(spec, info, *workload, group);
   auto strategy = info.make(setup);
   pulse.beat();
-  RankRecord record = time_steps(*strategy, source, sampling, group, pulse);
+  GpuWatch gpus(pci_buses(gpus_of(setup)));
+  RankRecord record = time_steps(*strategy, source, sampling, group, pulse, gpus);
   strategy->finish();
   record.parameters_hash = fingerprint(strategy->parameters(), own_parameters(spec));
   record.peak_rss_bytes = peak_memory_bytes();

@@ -13,6 +13,7 @@
 #include "harness/worker/block_run.h"
 #include "harness/worker/channel.h"
 #include "harness/worker/check_case.h"
+#include "harness/worker/cuda.h"
 #include "harness/worker/group.h"
 #include "harness/worker/plugins.h"
 #include "harness/worker/pulse.h"
@@ -77,7 +78,8 @@ class Session {
       if (const auto& joined = group_->process_group())
         pulse_.follow([backend = joined->getDefaultBackend()] { return backend->getSequenceNumberForGroup(); });
       group_->barrier();
-      channel_.send({{"event", "ready"}, {"rank", variables_.rank}, {"pid", getpid()}});
+      channel_.send(
+          {{"event", "ready"}, {"rank", variables_.rank}, {"pid", getpid()}, {"versions", loaded_versions()}});
       while (const auto command = channel_.receive()) {
         if (command->at("do") == "quit") {
           release();

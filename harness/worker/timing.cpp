@@ -16,7 +16,8 @@ int64_t percentile(const std::vector<int64_t>& readings, double q) {
 
 }  // namespace
 
-RankRecord time_steps(Strategy& strategy, StepSource& source, const Sampling& sampling, const Group& group, Pulse& pulse) {
+RankRecord time_steps(Strategy& strategy, StepSource& source, const Sampling& sampling, const Group& group,
+                      Pulse& pulse, GpuWatch& gpus) {
   StepTimer timer(strategy, source, group, pulse);
   RankRecord record;
   record.rank = group.rank();
@@ -33,8 +34,10 @@ RankRecord time_steps(Strategy& strategy, StepSource& source, const Sampling& sa
   std::vector<int64_t> readings;
   readings.reserve(static_cast<size_t>(steps) * static_cast<size_t>(sampling.samples));
   double spent_s = 0;
+  gpus.start();
   for (int i = 0; i < sampling.samples; ++i) {
     record.samples_ns.push_back(timer.block(steps, &readings));
+    gpus.read();
     spent_s += static_cast<double>(record.samples_ns.back()) * 1e-9;
     const bool out_of_time = group.agree(spent_s > sampling.max_time_s) != 0;
     if (!out_of_time || i + 1 == sampling.samples) continue;
@@ -42,6 +45,7 @@ RankRecord time_steps(Strategy& strategy, StepSource& source, const Sampling& sa
                               std::to_string(sampling.samples) + " samples");
     break;
   }
+  record.gpus = gpus.counters();
   record.step_p50_ns = percentile(readings, 0.5);
   record.step_p90_ns = percentile(readings, 0.9);
   record.step_p99_ns = percentile(readings, 0.99);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "harness/report/case.h"
+#include "harness/report/gpu_watch.h"
 #include "harness/worker/group.h"
 #include "harness/worker/pulse.h"
 #include "harness/worker/step_source.h"
@@ -10,6 +11,7 @@
 namespace dpbench {
 
 // Warm-up, then samples. Fills everything but the rank's hash, memory and profile.
-RankRecord time_steps(Strategy& strategy, StepSource& source, const Sampling& sampling, const Group& group, Pulse& pulse);
+RankRecord time_steps(Strategy& strategy, StepSource& source, const Sampling& sampling, const Group& group,
+                      Pulse& pulse, GpuWatch& gpus);
 
 }  // namespace dpbench

@@ -26,6 +26,8 @@ namespace {
 
 constexpr char kCatalogue[] = R"({
  "torch": "2.11.0",
+ "cuda": "13.0",
+ "nccl": "2.28.9",
  "strategies": [
   {"name": "cpu", "summary": "one device", "parallelism": "single", "gradient": "gathered", "buffers": "first_replica",
    "cpu": true, "cuda": false, "params": [{"name": "fault", "default": "none", "summary": "how to fail"}]},
@@ -97,7 +99,11 @@ class Rank {
     fault_ = spec.params.contains("fault") ? spec.params.at("fault") : "none";
     if (fault_ == "init-hang" && mine) forever();
     if (fault_ == "init-exit" && mine) std::_Exit(9);
-    if (!greeted_) say({{"event", "ready"}, {"rank", rank_}, {"pid", ::getpid()}, {"torch", "2.11.0"}});
+    if (!greeted_)
+      say({{"event", "ready"},
+           {"rank", rank_},
+           {"pid", ::getpid()},
+           {"versions", {{"cuda_loaded", "13.1"}, {"nccl_loaded", "2.28.10"}}}});
     greeted_ = true;
     step(3);
     if (mine)

@@ -10,10 +10,10 @@
 #include "harness/front/launched/error_file.h"
 #include "harness/front/launched/launched_group.h"
 #include "harness/front/machine.h"
-#include "harness/front/nvml.h"
 #include "harness/front/text.h"
 #include "harness/front/worker_program.h"
 #include "harness/report/environment.h"
+#include "harness/report/gpu_survey.h"
 #include "workloads/error.h"
 
 namespace dpbench {

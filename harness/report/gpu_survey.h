@@ -1,4 +1,4 @@
-// GPUs as the driver's management library tells them. It is opened at run time; without it there are none.
+// GPUs as the driver's management library tells them; without it there are none.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace dpbench {
 
 struct GpuSurvey {
   Accelerators accelerators;
-  std::string why_none;  // "no NVIDIA driver (libnvidia-ml.so.1 is not there)"
+  std::string why_none;  // "no NVIDIA driver"
 };
 
 GpuSurvey survey_gpus();

@@ -1,0 +1,122 @@
+#include "harness/report/duel_validate.h"
+
+#include <set>
+
+#include "harness/report/fields.h"
+#include "harness/report/find_run.h"
+#include "harness/report/validate.h"
+
+namespace dpbench {
+namespace {
+
+DuelBuild duel_build(const Json& json, const std::string& path) {
+  const Fields fields(json, path);
+  return {.worker = fields.get<std::string>("worker"),
+          .torch = fields.get<std::string>("torch"),
+          .plugins = list_of<std::string>(fields, "plugins")};
+}
+
+DuelRule duel_rule(const Json& json, const std::string& path) {
+  const Fields fields(json, path);
+  DuelRule rule;
+  rule.looks = list_of<int>(fields, "looks");
+  rule.alpha = fields.get<double>("alpha");
+  rule.least = fields.get<double>("least_percent") / 100;
+  rule.same_within = fields.get<double>("same_within_percent") / 100;
+  rule.most_noise = fields.get<double>("most_noise_percent") / 100;
+  return rule;
+}
+
+DuelPair duel_pair(const Json& json, const std::string& path) {
+  const Fields fields(json, path);
+  const DuelPair pair{.base_first = fields.get<std::string>("first") == "base",
+                      .base_ns = fields.get<int64_t>("base_ns"),
+                      .new_ns = fields.get<int64_t>("new_ns")};
+  if (pair.base_ns < 1 || pair.new_ns < 1) throw UsageError(path + " holds a time below 1 ns");
+  return pair;
+}
+
+DuelCase duel_case(const Json& json, const std::string& path) {
+  const Fields fields(json, path);
+  DuelCase record{.spec = case_from_json(json)};
+  record.status = fields.get<std::string>("status");
+  record.reason = fields.get_or<std::string>("reason", "");
+  record.steps_per_block = fields.get<int64_t>("steps_per_block");
+  fields.each("launches", [&](const Json& launch, const std::string& at) {
+    auto& pairs = record.launches.emplace_back();
+    Fields(launch, at).each("pairs", [&](const Json& pair, const std::string& its) {
+      pairs.push_back(duel_pair(pair, its));
+    });
+  });
+  const auto checks = [&](const char* key, std::vector<CheckRow>& rows) {
+    fields.each(key, [&](const Json& row, const std::string&) { rows.push_back(check_row_from_json(row)); });
+  };
+  checks("base_checks", record.base_checks);
+  checks("new_checks", record.new_checks);
+  record.warnings = list_of<std::string>(fields, "warnings");
+  return record;
+}
+
+std::vector<std::string> shape_of(const DuelReport& report, const DuelCase& record) {
+  std::vector<std::string> found;
+  const auto unless = [&](bool holds, const std::string& otherwise) {
+    if (!holds) found.push_back(otherwise);
+  };
+  static const std::set<std::string> statuses = {"ok", "wrong", "unmeasured", "failed", "skipped", "interrupted"};
+  unless(statuses.contains(record.status), "its status is '" + record.status + "'");
+  unless(record.spec.id == case_id(record.spec), "by its own fields its id is " + case_id(record.spec));
+  unless(record.status != "ok" || record.steps_per_block > 0, "a block of no steps");
+  unless(report.status != "complete" || record.status != "interrupted", "interrupted in a complete run");
+  const bool fault = any_failed(record.base_checks) || any_failed(record.new_checks);
+  unless(record.status != "ok" || !fault, "it is ok, but a check of it failed");
+  return found;
+}
+
+}  // namespace
+
+DuelReport duel_from_json(const Json& document) {
+  const Fields fields(document, "duel");
+  if (fields.get_or<std::string>("schema", "") != "dpbench.duel") throw UsageError("not a duel's report");
+  const int major = Fields(fields.at("schema_version"), "duel.schema_version").get<int>("major");
+  if (major != 1)
+    throw UsageError("a duel's report of major version " + std::to_string(major) + ": this dpbench reads 1");
+  DuelReport report;
+  report.id = fields.get<std::string>("id");
+  report.status = fields.get<std::string>("status");
+  report.tool = fields.at("tool");
+  report.env = fields.at("env");
+  report.config = fields.at("config");
+  report.base = duel_build(fields.at("base"), "duel.base");
+  report.now = duel_build(fields.at("new"), "duel.new");
+  report.rule = duel_rule(fields.at("rule"), "duel.rule");
+  fields.each("cases", [&](const Json& one, const std::string& path) { report.cases.push_back(duel_case(one, path)); });
+  report.added = list_of<std::string>(fields, "added");
+  report.gone = list_of<std::string>(fields, "gone");
+  for (DuelCase& record : report.cases)
+    if (const auto logs = log_ratios(record); record.status == "ok" && !logs.empty())
+      record.look = duel_look(logs, static_cast<int>(record.launches.size()), report.rule, report.cases.size());
+  return report;
+}
+
+std::vector<std::string> duel_problems_of(const Json& document) {
+  const DuelReport report = duel_from_json(document);
+  const Json again = to_json(report);
+  std::vector<std::string> problems;
+  if (!is_run_name(report.id)) problems.push_back("its id '" + report.id + "' is no run's");
+  if (document.value("gate", "") != again.at("gate")) problems.push_back("gate does not follow from the verdicts");
+  std::set<std::string> ids;
+  for (size_t i = 0; i < report.cases.size(); ++i) {
+    const DuelCase& record = report.cases[i];
+    auto found = shape_of(report, record);
+    if (!ids.insert(record.spec.id).second) found.push_back("the id stands there twice");
+    const Json& stored = document.at("cases").at(i);
+    for (const char* key : {"look", "verdict"})
+      if (record.status == "ok")
+        compare_figures(key, stored.contains(key) ? &stored.at(key) : nullptr, again.at("cases").at(i).at(key), false,
+                        found);
+    for (const auto& text : found) problems.push_back(record.spec.id + ": " + text);
+  }
+  return problems;
+}
+
+}  // namespace dpbench
