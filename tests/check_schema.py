@@ -2,13 +2,9 @@
 
 Prints one line a fault. Exit 0: all valid, 1: one is not, 3: no jsonschema module (Debian's python3-jsonschema).
 """
+import functools
 import json
 import sys
-
-try:
-    from jsonschema import Draft202012Validator
-except ImportError:
-    sys.exit(3)
 
 
 def close(schema):
@@ -22,23 +18,36 @@ def close(schema):
             close(value)
 
 
-def main(arguments):
-    closed = "--closed" in arguments
-    schema_file, *files = [word for word in arguments if word != "--closed"]
+@functools.cache
+def validator_of(schema_file, closed):
+    from jsonschema import Draft202012Validator
     with open(schema_file, encoding="utf-8") as file:
         schema = json.load(file)
     Draft202012Validator.check_schema(schema)
     if closed:
         close(schema)
-    validator = Draft202012Validator(schema)
-    faults = 0
+    return Draft202012Validator(schema)
+
+
+def faults_in(files, schema_file, closed):
+    """One line for each. ImportError without the module."""
+    validator = validator_of(schema_file, closed)
     for name in files:
         with open(name, encoding="utf-8") as file:
             report = json.load(file)
         for error in validator.iter_errors(report):
-            faults += 1
-            print(f"{name}: {error.json_path}: {error.message[:200]}")
+            yield f"{name}: {error.json_path}: {error.message[:200]}"
+
+
+def main(arguments):
+    schema_file, *files = [word for word in arguments if word != "--closed"]
+    try:
+        faults = list(faults_in(files, schema_file, "--closed" in arguments))
+    except ImportError:
+        return 3
+    print(*faults, sep="\n", end="\n" if faults else "")
     return 1 if faults or not files else 0
 
 
-sys.exit(main(sys.argv[1:]))
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

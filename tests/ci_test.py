@@ -9,6 +9,8 @@ import sys
 import tempfile
 import unittest
 
+import reports  # holds every report against its schema
+
 PROGRAM, WORKER = (os.path.abspath(word) for word in sys.argv[1:3])
 FILES = pathlib.Path(__file__).parent.parent / "scripts" / "ci"
 # In place of scripts/dpbench: "builds" a worker with the speed that its source tree says.

@@ -12,6 +12,7 @@ import time
 import unittest
 
 import leftovers
+import reports  # holds every report against its schema
 
 DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
 TIMEOUT = 3  # --timeout: seconds without progress
