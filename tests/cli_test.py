@@ -19,6 +19,8 @@ import time
 import unittest
 import xml.etree.ElementTree
 
+import reports  # holds every report against its schema
+
 DPBENCH, WORKER = (os.path.abspath(path) for path in sys.argv[1:3])
 
 
@@ -135,6 +137,13 @@ class Cli(unittest.TestCase):
         self.assertEqual((done.stdout, done.stderr), ("", ""))
         self.assertEqual(self.saved()["status"], "complete")
 
+    def test_versions_are_those_of_the_build_and_those_that_the_workers_loaded(self):
+        versions = {"torch": "2.11.0", "cuda": "13.0", "nccl": "2.28.9"}
+        self.assertEqual(json.loads(self.run_it("env", "-o", "json").stdout)["versions"],
+                         versions | {"cuda_loaded": None, "nccl_loaded": None})
+        self.run_it("--workload", "toy", "--quick")
+        self.assertEqual(self.saved()["env"]["versions"], versions | {"cuda_loaded": "13.1", "nccl_loaded": "2.28.10"})
+
     def test_a_dry_run_runs_and_writes_nothing(self):
         self.variables["DPBENCH_WORKER"] = WORKER
         done = self.run_it("-n", "-o", "json", "--cpus", "1,2")
@@ -239,6 +248,8 @@ class Cli(unittest.TestCase):
             stored = os.path.join(out, "checks.json")
             with open(stored, "w", encoding="utf-8") as file:
                 file.write(self.run_it("check", "--workload", "toy", "--strategy", "cpu", "-o", "json").stdout)
+            with open(stored, encoding="utf-8") as file:
+                reports.expect_valid(file.read())
             self.run_it("validate", stored)
         self.assertIn("1 checks passed", self.run_it("check", "--strategy", "cpu", "--workload", "toy", "--filter", "buff").stderr)
         self.run_it("check", "--filter", "nothing-like-it", code=2)
@@ -319,8 +330,18 @@ class Cli(unittest.TestCase):
     def test_no_descriptors_at_all_are_survived(self):
         done = subprocess.run(["sh", "-c", f'exec "{DPBENCH}" --workload toy --quick <&- >&- 2>&-'], cwd=self.directory,
                               env=self.variables, timeout=60)
-        self.assertIn(done.returncode, (0, 5))
+        self.assertEqual(done.returncode, 5)
         self.assertEqual(self.saved()["status"], "complete")
+
+    def test_no_stdout_is_exit_5_wherever_something_is_to_be_said_on_it(self):
+        golden = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden/run-1.2.json")
+        for words, code in (("--help", 5), ("list", 5), ("env", 5), ("doctor", 5), ("-n --cpus 1", 5), (f"validate {golden}", 5),
+                            (f"compare {golden} {golden}", 5), (f"export {golden} --to csv", 5), ("check --workload toy --strategy cpu", 5),
+                            ("--workload toy --quick -o none", 0)):
+            with self.subTest(words=words):
+                done = subprocess.run(["sh", "-c", f'exec "{DPBENCH}" {words} >&-'], cwd=self.directory, env=self.variables, timeout=60,
+                                      stderr=subprocess.PIPE)
+                self.assertEqual(done.returncode, code, done.stderr)
 
     def test_runs_side_by_side_get_directories_of_their_own(self):
         runs = [self.start("--workload", "toy", "--quick", "-o", "none") for _ in range(4)]

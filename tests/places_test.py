@@ -7,6 +7,8 @@ import sys
 import tempfile
 import unittest
 
+import reports  # holds every report against its schema
+
 PROGRAM, GOLDEN, WORKER = (os.path.abspath(word) for word in sys.argv[1:4])
 RUN = ("--workload", "toy", "--cpus", "1,2", "--quick", "-q")
 NOBODY = 65534
@@ -37,6 +39,9 @@ class Places(unittest.TestCase):
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertIn(said, done.stderr)
 
+    def as_root(self, *words):
+        return subprocess.run([self.program, *words], cwd=self.folder, env=self.variables, text=True, capture_output=True, check=False)
+
     def as_nobody(self, *words):
         """Root may write anywhere: another user then."""
         user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
@@ -50,6 +55,21 @@ class Places(unittest.TestCase):
         self.one_line(self.as_nobody(*duel), 2, "--out")
         self.assertEqual(os.listdir(self.results), [])
 
+    def test_a_baseline_that_cannot_be_kept_is_found_before_anything_runs(self):
+        baselines = os.path.join(self.results, "baselines")
+        run = (*RUN, "--save-baseline", "main")
+        with open(baselines, "w", encoding="utf-8"):
+            pass
+        self.one_line(self.as_root(*run), 2, "baselines is a file")
+        os.remove(baselines)
+        os.makedirs(os.path.join(baselines, "main.json"))
+        self.one_line(self.as_root(*run), 2, "main.json is a directory")
+        os.rmdir(os.path.join(baselines, "main.json"))
+        os.chmod(self.results, 0o777)
+        os.chmod(baselines, 0o555)
+        self.one_line(self.as_nobody(*run), 2, "baselines cannot be written (Permission denied)")
+        self.assertEqual(os.listdir(self.results), ["baselines"])
+
     def test_a_report_that_may_not_be_read_is_named(self):
         secret = os.path.join(self.folder, "secret.json")
         shutil.copy(GOLDEN, secret)
@@ -57,30 +77,43 @@ class Places(unittest.TestCase):
         for words in (("validate", secret), ("compare", secret, self.golden), ("export", secret, "--to", "csv")):
             self.one_line(self.as_nobody(*words), 2, "secret.json")
 
-    def on_small_disk(self, kilobytes, script):
-        """The script on a tmpfs of that size at results, in a mount namespace of its own; what it printed."""
+    def on_small_disk(self, size, script):
+        """The script on a tmpfs of that size (mount's options) at results, in a mount namespace of its own; what it printed."""
         if not may_mount():
             self.skipTest("no mount namespaces here (unshare --user --mount)")
-        text = f'mount -t tmpfs -o size={kilobytes}k tmpfs "{self.results}"\nd() {{ "{self.program}" "$@"; }}\n{script}'
+        text = f'mount -t tmpfs -o {size} tmpfs "{self.results}"\nd() {{ "{self.program}" "$@"; }}\n{script}'
         return subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", text], cwd=self.folder, env=self.variables,
                               text=True, capture_output=True, check=False)
 
     def test_a_disk_without_room_for_a_report_is_exit_5(self):
-        done = self.on_small_disk(8, f"d {' '.join(RUN)} -o json; echo rc=$?; ls results/*")
+        done = self.on_small_disk("size=8k", f"d {' '.join(RUN)} -o json; echo rc=$?; ls results/*")
         self.assertIn("rc=5", done.stdout, done.stderr)
         self.assertIn('"status": "complete"', done.stdout, "the figures still reach stdout")
         self.assertIn("No space left on device", done.stderr)
         self.assertIn("NOT saved", done.stderr)
         self.assertNotIn(".part", done.stdout)
 
+    def test_a_file_system_without_inodes_is_exit_2_or_5_by_when_it_is_found(self):
+        # The root takes one, a run's directory another, its report a third.
+        done = self.on_small_disk("nr_inodes=1", f"d {' '.join(RUN)} -o none; echo rc=$?; ls -A results")
+        self.assertEqual(done.stdout, "rc=2\n", done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertIn("No space left on device", done.stderr)
+        for inodes in range(2, 6):  # for a run's directory, a report, the logs of a group, a log
+            done = self.on_small_disk(f"nr_inodes={inodes}", f"d {' '.join(RUN)} -o json; echo rc=$?; ls -A results/*")
+            self.assertIn("rc=5" if inodes < 4 else "rc=", done.stdout, done.stderr)
+            self.assertIn('"status": "complete"', done.stdout, "the figures still reach stdout")
+            self.assertNotIn(".part", done.stdout)
+            self.assertEqual("No space left on device" in done.stderr, "rc=5" in done.stdout, done.stderr)
+
     def test_a_duel_on_a_full_disk_is_exit_5(self):
         os.symlink("fake_worker", self.folder + "/dpbench-worker")
-        done = self.on_small_disk(8, "d duel --base . --workload toy --strategy cpu --cpus 1 -q; echo rc=$?")
+        done = self.on_small_disk("size=8k", "d duel --base . --workload toy --strategy cpu --cpus 1 -q; echo rc=$?")
         self.assertIn("rc=5", done.stdout, done.stderr)
         self.assertIn("NOT saved", done.stderr)
 
     def test_a_full_disk_loses_nothing_of_what_was_there(self):
-        done = self.on_small_disk(120, f"""
+        done = self.on_small_disk("size=120k", f"""
             d {' '.join(RUN)} -o none --save-baseline main || exit 9
             sha256sum results/*/run.json results/baselines/main.json > before
             head -c 100000000 /dev/zero > results/filler 2>/dev/null

@@ -12,6 +12,8 @@ import time
 import unittest
 import xml.etree.ElementTree as xml
 
+import reports  # holds every report against its schema
+
 PROGRAM, GOLDEN, WORKER = (os.path.abspath(word) for word in sys.argv[1:4])
 HERE = os.path.dirname(os.path.abspath(__file__))
 LEVELS = (0.99, 1.0, 1.01, 1.0, 1.002)  # of five launches
@@ -149,6 +151,29 @@ class Stored(unittest.TestCase):
             began = time.monotonic()
             self.assertIn("huge.json is larger than 512 MiB", self.dpbench(*words, code=2).stderr)
             self.assertLess(time.monotonic() - began, 5)
+
+    def test_hostile_documents_of_512_mib_take_at_most_3_gib(self):
+        size = 512 << 20
+        base, file = self.put("base.json", report()), os.path.join(self.folder.name, "hostile.json")
+        # Empty texts take most for each of their bytes.
+        for name, text, said in (("texts", b"[" + b'"",' * (size // 3 - 1) + b"1]", "would take more than 1536 MiB"),
+                                 ("deep", b"[" * size, "nested deeper than 64"), ("text", b'["' + b"x" * (size - 4) + b'"]', "is not an object")):
+            with self.subTest(name):
+                with open(file, "wb") as out:
+                    out.write(text)
+                for words in (("validate", file),) + ((("compare", base, file),) if name == "deep" else ()):
+                    done = subprocess.run(["sh", "-c", 'ulimit -v 3145728; exec "$@"', "sh", PROGRAM, *words], text=True, capture_output=True,
+                                          check=False)
+                    self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                    self.assertRegex(done.stderr, r"^dpbench: .*hostile.json: .*\n$")
+                    self.assertIn(said, done.stderr)
+
+    def test_less_memory_than_a_report_takes_is_one_line(self):
+        big = report() | {"config": {"x": [list(range(1000))] * 10000}}
+        file = self.put("big.json", big)
+        done = subprocess.run(["sh", "-c", 'ulimit -v 150000; exec "$@"', "sh", PROGRAM, "validate", file], text=True, capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+        self.assertIn("big.json: there is not enough memory to read it", done.stderr)
 
     def test_hostile_text_reaches_no_terminal_and_no_table(self):
         hostile = report()

@@ -13,7 +13,7 @@ class RankLog {
   RankLog() = default;
   RankLog(const std::filesystem::path& folder, int rank);
 
-  // Throws UsageError; the file must be new.
+  // Throws UsageError; the file must be new. On a full disk what the rank prints is lost.
   Fd open() const;
   bool flooded() const;
   // Its end, without control characters.

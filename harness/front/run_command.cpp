@@ -161,7 +161,7 @@ int run_prepared(const Prepared& prepared) {
 }  // namespace
 
 int run_command(const Options& options) {
-  if (!options.save_baseline.empty()) check_name(options.save_baseline, "--save-baseline");
+  if (!options.save_baseline.empty()) check_baseline_place(options.out_dir, options.save_baseline);
   const Prepared prepared = prepare(options);
   return options.dry_run ? print_plan(prepared) : run_prepared(prepared);
 }

@@ -20,7 +20,8 @@ class Signals {
   Fd fd_;
 };
 
-// Before anything else: descriptors 0 to 2 exist, and a closed pipe or a full disk is an error instead of a death.
+// Before anything else: descriptors 0 to 2 exist, and a closed stdout or pipe or a full disk is an error instead of a
+// death.
 void prepare_process();
 
 }  // namespace dpbench

@@ -117,6 +117,10 @@ WorkerGroup::WorkerGroup(const GroupSpec& spec, const WorkerSettings& settings, 
   spec_.nonce = seat ? seat->nonce : random_number();
   std::error_code failed;
   fs::create_directories(logs_, failed);
+  if (failed == std::errc::no_space_on_device) {  // the report's own failure to be written says so
+    logs_ = scratch.path() / "logs" / spec.name;
+    fs::create_directories(logs_, failed);
+  }
   if (failed) throw UsageError("cannot make " + logs_.string() + ": " + failed.message());
   try {
     for (size_t i = 0; i < ranks_.size(); ++i) {
