@@ -44,6 +44,7 @@ class Phases {
     const auto now = Clock::now();
     charge(now);
     current_ = -1;
+    since_ = now;
     if (listener_) listener_->left(now);
   }
   // Time that passed in the present part but belongs to `to`: communication that a backward pass waited for. What lies
@@ -56,7 +57,8 @@ class Phases {
     if (listener_) listener_->moved(to, from, until);
   }
   bool on() const { return on_; }
-  int current() const { return current_; }  // a Phase; -1: none
+  Clock::time_point since() const { return since_; }  // the last border between two parts
+  int current() const { return current_; }            // a Phase; -1: none
   void switch_on(bool on) { on_ = on; }
   void listen(PhaseListener* listener) { listener_ = listener; }
   void clear() { total_ns_.fill(0); }

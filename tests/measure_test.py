@@ -7,6 +7,8 @@ import sys
 import tempfile
 import unittest
 
+import reports  # holds every report against its schema
+
 DPBENCH, SPUN, FAULTY = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1)
 
 
@@ -49,6 +51,12 @@ class Parts(unittest.TestCase):
             parts = sum(case["phases"]["mean_step_ns"].values())
             self.assertAlmostEqual(parts / case["phases"]["watched_step_ns"], 1, delta=0.03, msg=case["id"])
 
+    def test_the_allreduce_of_a_bucket_hides_behind_the_gradients_of_the_next(self):
+        case = by_strategy(self.report, "ddp", world=2)
+        self.assertGreater(case["derived"]["overlap"], 0)
+        hidden = [rank["profile"]["hidden_ns"] for rank in case["launches"][0]["ranks"]]
+        self.assertGreater(max(hidden), 0)  # the last to come may find all done at once
+
     def test_ddp_exposes_communication_and_names_its_buckets(self):
         case = by_strategy(self.report, "ddp", world=2)
         self.assertGreater(case["derived"]["comm_fraction"], 0)
@@ -75,6 +83,35 @@ class Parts(unittest.TestCase):
             self.assertLess(case["derived"]["flop_share"], 1.5, case["id"])  # both are measured, beside other tests
 
 
+class PartsOfEveryStrategy(unittest.TestCase):
+    def test_add_up_to_the_step(self):
+        report = run("--workload", "random-linear,mnist-mlp", "--cpus", "1,2", "--launches", "1", "--samples", "1", "--threads", "1", "--check",
+                     "off", strategy="all")
+        seen = set()
+        for case in report["cases"]:
+            if case["status"] == "skipped":
+                continue
+            self.assertEqual(case["status"], "ok", case["reason"])
+            seen.add((case["strategy"], case["world"]))
+            with self.subTest(case["id"]):
+                parts = sum(case["phases"]["mean_step_ns"].values())
+                self.assertAlmostEqual(parts / case["phases"]["watched_step_ns"], 1, delta=0.03)
+        self.assertEqual(seen, {("cpu", 1)} | {(name, world) for name in ("dp", "ddp", "zero1", "local-sgd", "dp-upstream") for world in (1, 2)})
+
+
+class Axes(unittest.TestCase):
+    def test_a_list_of_batches_is_a_case_for_each_with_its_own_baseline(self):
+        for scaling, global_batch in (("strong", 1), ("weak", 2)):
+            report = run("--workload", "mnist-mlp", "--cpus", "2", "--batch", "16,64,256", "--scaling", scaling, "--launches", "1", "--samples",
+                         "1", "--steps", "2", "--threads", "1", "--check", "off", strategy="ddp")
+            cases = {case["batch"]: case for case in report["cases"] if case["strategy"] == "ddp"}
+            self.assertEqual(sorted(cases), [16, 64, 256])
+            for batch, case in cases.items():
+                self.assertEqual(case["launches"][0]["ranks"][0]["rows_per_step"], batch * global_batch)
+                base = by_strategy(report, "cpu", batch=batch)
+                self.assertAlmostEqual(case["derived"]["speedup"], case["derived"]["samples_per_s"] / base["derived"]["samples_per_s"])
+
+
 class Traces(unittest.TestCase):
     def test_hold_a_row_for_every_rank_with_our_phases(self):
         with tempfile.TemporaryDirectory() as out:
@@ -96,10 +133,11 @@ class Traces(unittest.TestCase):
 class Stragglers(unittest.TestCase):
     def test_the_rank_that_sleeps_is_named(self):
         report = run("--plugin", FAULTY, "--workload", "random-linear", "--cpus", "2", "--no-baseline", "--launches", "1",
-                     "--samples", "2", "--check", "off", "--param", "faulty-ddp.fault=slow", strategy="faulty-ddp")
+                     "--samples", "2", "--steps", "4", "--check", "off", "--param", "faulty-ddp.fault=crawl", strategy="faulty-ddp")
         case = by_strategy(report, "faulty-ddp")
         self.assertEqual(case["status"], "ok")
         self.assertEqual(case["derived"]["straggler"], 1)
+        self.assertGreater(case["derived"]["skew"], 9, "more than ten times slower: 20 ms beside a tenth of one")
         self.assertTrue(any("rank 1" in notice for notice in case["notices"]), case["notices"])
 
 
@@ -109,6 +147,15 @@ class Limits(unittest.TestCase):
         case = by_strategy(report, "cpu")
         self.assertEqual(case["stats"]["step_time_ns"]["n"], 1)
         self.assertTrue(any("--max-time" in text for text in case["warnings"] + case["launches"][0]["ranks"][0]["warnings"]))
+
+    def test_a_time_limit_of_a_fifteenth_of_a_step_leaves_a_row_with_its_reason(self):
+        report = run("--plugin", SPUN, "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline", "--check", "off",
+                     "--warmup", "1", "--max-time", "0.01", "--launches", "2", "--param", "spun.spin_us=150000", strategy="spun")
+        case = by_strategy(report, "spun")
+        time = case["stats"]["step_time_ns"]
+        self.assertEqual((case["status"], time["n"], time["interval"]), ("ok", 2, "none"))
+        self.assertGreater(time["median"], 150e6)
+        self.assertTrue(any("stopped by --max-time after 1 of" in text for text in case["notices"]), case["notices"])
 
     def test_a_noise_limit_that_cannot_be_met_is_named(self):
         report = run("--workload", "random-linear", "--cpus", "1", "--threads", "1", "--launches", "1", "--max-noise", "0.01", "--max-time",

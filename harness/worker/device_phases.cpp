@@ -25,4 +25,10 @@ std::array<double, phase_names.size()> DevicePhases::total_ns() {
   return total;
 }
 
+double DevicePhases::all_ns() {
+  if (marks_.empty()) return 0;
+  marks_.back().event.synchronize();
+  return marks_.front().event.elapsedTime(marks_.back().event) * 1e6;
+}
+
 }  // namespace dpbench

@@ -18,6 +18,8 @@ class DevicePhases : public PhaseListener {
   void moved(Phase phase, Time from, Time until) override;
   // Waits for the device.
   std::array<double, phase_names.size()> total_ns();
+  // From the first boundary to the last. Waits for the device.
+  double all_ns();
 
  private:
   struct Mark {

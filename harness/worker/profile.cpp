@@ -81,15 +81,13 @@ class Watched {
     phases_.listen(device_.is_cpu() ? static_cast<PhaseListener*>(&blocked_) : &on_device);
     group_.barrier();
     if (watch_) watch_->start();
-    for (int64_t i = 0; i < steps; ++i) {
-      begins_.push_back(ns_of(Phases::Clock::now()));
-      step();
-    }
-    begins_.push_back(ns_of(Phases::Clock::now()));
+    for (int64_t i = 0; i < steps; ++i) begins_.push_back(ns_of(step()));
+    const int64_t end = ns_of(phases_.since());
     phases_.listen(nullptr);
     phases_.switch_on(false);
     profile.steps = steps;
-    profile.step_ns = static_cast<double>(begins_.back() - begins_.front()) / static_cast<double>(steps);
+    const double all_ns = device_.is_cpu() ? static_cast<double>(end - begins_.front()) : on_device.all_ns();
+    profile.step_ns = all_ns / static_cast<double>(steps);
     const auto on_gpu = device_.is_cpu() ? std::array<double, phase_names.size()>{} : on_device.total_ns();
     for (size_t i = 0; i < phase_names.size(); ++i)
       if (const double ns = device_.is_cpu() ? static_cast<double>(phases_.total_ns()[i]) : on_gpu[i]; ns != 0)
@@ -114,13 +112,16 @@ class Watched {
   }
 
  private:
-  void step() {
+  // When it began, by the clock of its parts: what they are measured against.
+  WatchTime step() {
     phases_.enter(Phase::data);
+    const WatchTime begin = phases_.since();
     const auto micro = source_.at(step_);
     strategy_->step(step_, micro, phases_);
     phases_.leave();
     pulse_.step();
     ++step_;
+    return begin;
   }
 
   void describe_collectives(RankRecord& record) {

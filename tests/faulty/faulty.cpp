@@ -79,6 +79,7 @@ class Faulty : public Around {
     const bool now = mine_ && step == step_;
     if (now) strike();
     if (now && fault_ == "skip") return last_;
+    if (mine_ && fault_ == "crawl") std::this_thread::sleep_for(std::chrono::milliseconds(20));
     if (mine_ && fault_ == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(2));
     last_ = inner_->step(step, micro, phases);
     if (now && fault_ == "nan") poison();
