@@ -76,10 +76,14 @@ void add_running(CLI::App& app, Options& o) {
   put(app.add_option("--timeout", o.timeout_s, "seconds without progress of any rank before a case is given up [30]")
           ->check(between(0.1, 1e6, true)),
       "S");
-  put(app.add_option("--launcher", o.launcher, "who has started this process as one rank of several [found by itself]")
-          ->check(one_of({"auto", "self", "torchrun", "mpi", "slurm", "env"})),
-      "auto|self|torchrun|mpi|slurm|env");
   put(app.add_flag("-n,--dry-run", o.dry_run, "print the plan and run nothing"), "");
+}
+
+void add_launcher(CLI::App& app, Options& o) {
+  app.add_option("--launcher", o.launcher, "who has started this process as one rank of several [found by itself]")
+      ->check(one_of({"auto", "self", "torchrun", "mpi", "slurm", "env"}))
+      ->group("Running")
+      ->type_name("auto|self|torchrun|mpi|slurm|env");
 }
 
 void add_retries(CLI::App& app, Options& o) {
@@ -104,11 +108,16 @@ void add_output(CLI::App& app, Options& o) {
   put(app.add_option("--out", o.out_dir, "where run directories are made [results]"), "DIR");
   put(app.add_flag("-q,--quiet", o.quiet, "nothing on stderr but errors"), "");
   put(app.add_flag("-v,--verbose", o.verbose, "say on stderr what is started and why"), "");
-  put(app.add_option("--color", o.color, "NO_COLOR is obeyed [auto]")->check(one_of({"auto", "always", "never"})),
-      "auto|always|never");
   put(app.add_option("--progress", o.progress, "on stderr: a moving line, or a line a case [auto]")
           ->check(one_of({"auto", "plain", "none"})),
       "auto|plain|none");
+}
+
+void add_color(CLI::App& app, Options& o) {
+  app.add_option("--color", o.color, "NO_COLOR is obeyed [auto]")
+      ->check(one_of({"auto", "always", "never"}))
+      ->group("Output")
+      ->type_name("auto|always|never");
 }
 
 void add_checking(CLI::App& app, Options& o) {
@@ -131,21 +140,24 @@ void add_config(CLI::App& app, Options&) {
 }  // namespace
 
 void add_run(CLI::App& app, Options& o) {
-  for (const Filler fill : {add_what, add_sampling, add_running, add_retries, add_config, add_output, add_forms})
+  for (const Filler fill :
+       {add_what, add_sampling, add_running, add_launcher, add_retries, add_config, add_output, add_color, add_forms})
     fill(app, o);
 }
 
 void add_check(CLI::App& app, Options& o) {
-  for (const Filler fill : {add_what, add_checking, add_running, add_retries, add_config, add_output, add_forms})
+  for (const Filler fill :
+       {add_what, add_checking, add_running, add_launcher, add_retries, add_config, add_output, add_color, add_forms})
     fill(app, o);
 }
 
 void add_train(CLI::App& app, Options& o) {
-  for (const Filler fill : {add_what, add_training, add_running, add_config, add_output}) fill(app, o);
+  for (const Filler fill : {add_what, add_training, add_running, add_launcher, add_config, add_output, add_color})
+    fill(app, o);
 }
 
 void add_duel(CLI::App& app, Options& o) {
-  add_what(app, o);
+  for (const Filler fill : {add_what, add_running, add_config, add_output}) fill(app, o);
   const auto put = [](CLI::Option* option, const char* group, const char* type) {
     return option->group(group)->type_name(type);
   };
@@ -175,20 +187,9 @@ void add_duel(CLI::App& app, Options& o) {
   put(app.add_option("--check", o.check, "checks of both builds before they are timed [auto]")
           ->check(one_of({"auto", "off"})),
       "Sampling", "auto|off");
-  put(app.add_option("--timeout", o.timeout_s, "seconds without progress of any rank before a case is given up [30]")
-          ->check(between(0.1, 1e6, true)),
-      "Running", "S");
-  put(app.add_flag("-n,--dry-run", o.dry_run, "print the plan and run nothing"), "Running", "");
-  add_config(app, o);
-  put(app.add_option("--out", o.out_dir, "where run directories are made [results]"), "Output", "DIR");
   put(app.add_option("-o,--output", o.output, "form on stdout [table]")
           ->check(one_of({"table", "markdown", "json", "none"})),
       "Output", "table|markdown|json|none");
-  put(app.add_flag("-q,--quiet", o.quiet, "nothing on stderr but errors"), "Output", "");
-  put(app.add_flag("-v,--verbose", o.verbose, "say on stderr what is started and why"), "Output", "");
-  put(app.add_option("--progress", o.progress, "on stderr: a moving line, or a line a case [auto]")
-          ->check(one_of({"auto", "plain", "none"})),
-      "Output", "auto|plain|none");
 }
 
 }  // namespace dpbench
