@@ -1,5 +1,5 @@
-// Ten thousand collectives in random order, of random sizes and types, several under way at once, against plain sums;
-// and c10d's own Reducer on top of each backend.
+// Ten thousand collectives over each backend in random order, of random sizes, types and operations, several under way at
+// once, against plain sums; and c10d's own Reducer on top of each backend.
 #include <gtest/gtest.h>
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -24,8 +24,13 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 using Op = c10d::ReduceOp;
 
-constexpr int kWorld = 3;
-constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kInt, at::kLong, at::kBFloat16};
+constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kInt, at::kLong};
+constexpr Op::RedOpType kOps[] = {Op::SUM, Op::MAX, Op::MIN, Op::AVG};
+
+// How many in a world of so many: ten thousand together.
+constexpr std::pair<int, int> kCalls[] = {{1, 1500}, {2, 3000}, {3, 3000}, {4, 1500}, {7, 500}, {8, 500}};
+
+enum Kind { allreduce, broadcast, allgather, allgather_base, reduce_scatter, reduce_scatter_base, barrier, kinds };
 
 // One collective under way, with what its output must be.
 struct Pending {
@@ -39,52 +44,82 @@ struct Pending {
 // Draws the same collectives on every rank.
 class Dice {
  public:
-  Dice(uint64_t seed, int rank) : random_(seed), rank_(rank) {}
+  // least: elements of a share; gloo scatters no less than one.
+  Dice(uint64_t seed, int rank, int world, int64_t least) : random_(seed), rank_(rank), world_(world), least_(least) {}
 
   Pending start(const Backend& backend, int call) {
-    const int kind = below(5), root = below(kWorld);
-    const auto dtype = kDtypes[below(5)];
-    const auto op = below(2) ? Op::SUM : Op::MAX;
-    const int64_t count = below(20) == 0 ? 1 + below(60000) : 1 + below(300);
+    const auto kind = static_cast<Kind>(below(kinds));
+    const int root = below(world_);
+    const auto dtype = kDtypes[below(6)];
+    const auto op = kOps[at::isFloatingType(dtype) ? below(4) : below(3)];
+    const bool scatters = kind == reduce_scatter || kind == reduce_scatter_base;
+    const int64_t count = (scatters ? least_ : 0) + (below(20) == 0 ? below(60000) : below(300));
     all_.clear();
-    for (int r = 0; r < kWorld; ++r) all_.push_back(input(r, call, kind == 4 ? kWorld * count : count, dtype));
+    for (int r = 0; r < world_; ++r) all_.push_back(input(r, call, scatters ? world_ * count : count, dtype));
     auto pending = start(backend, kind, op, root);
-    pending.what = c10::str("call ", call, " kind ", kind, " op ", int(op), " of ", count, " ", dtype);
+    pending.what = c10::str("call ", call, " kind ", int(kind), " op ", int(op), " of ", count, " ", dtype);
     return pending;
   }
 
  private:
   int below(int limit) { return static_cast<int>(random_() % limit); }
 
+  // Sums of eight are whole numbers that bfloat16 holds.
   static at::Tensor input(int rank, int call, int64_t count, at::ScalarType dtype) {
-    return (at::arange(count, at::kLong) * 5 + rank * 7 + call).remainder(61).add_(rank).to(dtype);
+    return (at::arange(count, at::kLong) * 5 + rank * 7 + call).remainder(17).add_(rank).to(dtype);
   }
 
   at::Tensor reduced(Op::RedOpType op) const {
-    const auto all = at::stack(all_);
-    return op == Op::SUM ? all.sum(0, false, all.scalar_type()) : all.amax(0);
+    const auto all = at::stack(all_).to(at::kDouble);
+    const auto result = op == Op::SUM ? all.sum(0) : op == Op::AVG ? all.sum(0) / world_ : op == Op::MAX ? all.amax(0) : all.amin(0);
+    return result.to(all_[0].scalar_type());
   }
 
-  Pending start(const Backend& backend, int kind, Op::RedOpType op, int root) {
+  at::Tensor my_share(const at::Tensor& whole) const {
+    const int64_t count = whole.numel() / world_;
+    return whole.narrow(0, rank_ * count, count);
+  }
+
+  Pending start(const Backend& backend, Kind kind, Op::RedOpType op, int root) {
     at::Tensor mine = all_[rank_].clone();
     Tensors list{mine};
-    c10d::AllreduceOptions allreduce;
+    c10d::AllreduceOptions reducing;
     c10d::ReduceScatterOptions scattering;
-    c10d::BroadcastOptions broadcast;
-    allreduce.reduceOp = scattering.reduceOp = op;
-    broadcast.rootRank = root;
-    if (kind == 0 || kind == 1) return {backend->allreduce(list, allreduce), mine, reduced(op), ""};
-    if (kind == 2) return {backend->broadcast(list, broadcast), mine, all_[root], ""};
-    if (kind == 3) {
-      auto whole = at::zeros(mine.numel() * kWorld, mine.scalar_type());
-      return {backend->_allgather_base(whole, mine, {}), whole, at::cat(all_), ""};
+    c10d::BroadcastOptions sending;
+    reducing.reduceOp = scattering.reduceOp = op;
+    sending.rootRank = root;
+    const auto room = [&](int64_t count) { return at::zeros(count, mine.scalar_type()); };
+    switch (kind) {
+      case allreduce: return {backend->allreduce(list, reducing), mine, reduced(op), ""};
+      case broadcast: return {backend->broadcast(list, sending), mine, all_[root], ""};
+      case allgather: {
+        auto whole = room(mine.numel() * world_);
+        std::vector<Tensors> lists(1);
+        for (int r = 0; r < world_; ++r) lists[0].push_back(whole.narrow(0, r * mine.numel(), mine.numel()));
+        return {backend->allgather(lists, list, {}), whole, at::cat(all_), ""};
+      }
+      case allgather_base: {
+        auto whole = room(mine.numel() * world_);
+        return {backend->_allgather_base(whole, mine, {}), whole, at::cat(all_), ""};
+      }
+      case reduce_scatter: {
+        const int64_t count = mine.numel() / world_;
+        Tensors share{room(count)};
+        std::vector<Tensors> lists(1);
+        for (int r = 0; r < world_; ++r) lists[0].push_back(mine.narrow(0, r * count, count));
+        return {backend->reduce_scatter(share, lists, scattering), share[0], my_share(reduced(op)), ""};
+      }
+      case reduce_scatter_base: {
+        auto share = room(mine.numel() / world_);
+        return {backend->_reduce_scatter_base(share, mine, scattering), share, my_share(reduced(op)), ""};
+      }
+      default: return {backend->barrier({}), mine, mine, ""};
     }
-    auto share = at::zeros(mine.numel() / kWorld, mine.scalar_type());
-    return {backend->_reduce_scatter_base(share, mine, scattering), share, reduced(op).chunk(kWorld)[rank_], ""};
   }
 
   std::mt19937_64 random_;
-  int rank_;
+  int rank_, world_;
+  int64_t least_;
   Tensors all_;
 };
 
@@ -92,22 +127,38 @@ struct Arm {
   const char *name, *backend;
   As as;
   int per_host = 0;
+  int world = 3, calls = 0;
 };
 
-void PrintTo(const Arm& arm, std::ostream* out) { *out << arm.name; }
+void PrintTo(const Arm& arm, std::ostream* out) { *out << arm.name << ' ' << arm.world; }
+
+constexpr Arm kArms[] = {
+    {"threads", "threads", As::threads}, {"shm", "shm", As::processes}, {"gloo", "gloo", As::threads}, {"hosts", "shm", As::processes, 2}};
+
+std::vector<Arm> worlds_of_each() {
+  std::vector<Arm> all;
+  for (Arm arm : kArms)
+    for (const auto& [world, calls] : kCalls) {
+      arm.world = world, arm.calls = calls;
+      all.push_back(arm);
+    }
+  return all;
+}
 
 class Mixed : public ::testing::TestWithParam<Arm> {
  protected:
   Team team() const {
-    return {.backend = GetParam().backend, .as = GetParam().as, .world = kWorld, .per_host = GetParam().per_host};
+    const Arm& arm = GetParam();
+    return {.backend = arm.backend, .as = arm.as, .world = arm.world, .per_host = arm.per_host};
   }
 };
 
-TEST_P(Mixed, TenThousandRandomCollectivesMatchPlainComputation) {
-  expect_ranks_succeed(team(), [](const Backend& backend, int rank) {
-    Dice dice(2024, rank);
+TEST_P(Mixed, RandomCollectivesMatchPlainComputation) {
+  const Arm arm = GetParam();
+  expect_ranks_succeed(team(), [=](const Backend& backend, int rank) {
+    Dice dice(2024, rank, arm.world, arm.backend == std::string("gloo") ? 1 : 0);
     std::deque<Pending> under_way;
-    for (int call = 0; call < 10000; ++call) {
+    for (int call = 0; call < arm.calls; ++call) {
       under_way.push_back(dice.start(backend, call));
       if (under_way.size() < 6) continue;
       under_way.front().finish();
@@ -116,6 +167,10 @@ TEST_P(Mixed, TenThousandRandomCollectivesMatchPlainComputation) {
     for (const auto& pending : under_way) pending.finish();
   });
 }
+
+class OnTop : public Mixed {};
+
+constexpr int kWorld = 3;
 
 c10::intrusive_ptr<c10d::ProcessGroup> group_over(const Backend& backend, int rank) {
   using Group = c10d::ProcessGroup;
@@ -157,7 +212,7 @@ std::shared_ptr<c10d::Reducer> reducer_of(const Tensors& parameters,
                                          false, std::vector<int64_t>{});
 }
 
-TEST_P(Mixed, TheReducerAveragesGradientsOverIt) {
+TEST_P(OnTop, TheReducerAveragesGradientsOverIt) {
   const bool shared = std::string(GetParam().backend) != "gloo" && GetParam().per_host == 0;
   expect_ranks_succeed(team(), [=](const Backend& backend, int rank) {
     const auto group = group_over(backend, rank);
@@ -193,10 +248,9 @@ TEST_P(Mixed, TheReducerAveragesGradientsOverIt) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Mixed,
-                         ::testing::Values(Arm{"threads", "threads", As::threads}, Arm{"shm", "shm", As::processes},
-                                           Arm{"gloo", "gloo", As::threads}, Arm{"hosts", "shm", As::processes, 2}),
-                         [](const auto& arm) { return arm.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, Mixed, ::testing::ValuesIn(worlds_of_each()),
+                         [](const auto& arm) { return c10::str(arm.param.name, arm.param.world); });
+INSTANTIATE_TEST_SUITE_P(All, OnTop, ::testing::ValuesIn(kArms), [](const auto& arm) { return arm.param.name; });
 
 }  // namespace
 }  // namespace dpbench::testing

@@ -16,6 +16,19 @@ const at::Tensor& only(const std::vector<at::Tensor>& tensors) {
   return tensors[0];
 }
 
+// The list of this rank, which has a tensor for each rank.
+const std::vector<at::Tensor>& one_each(const std::vector<std::vector<at::Tensor>>& lists, int world, const char* what) {
+  if (lists.size() != 1) throw std::invalid_argument(c10::str("shm: takes one list of ", what, "s a rank, not ", lists.size()));
+  if (static_cast<int>(lists[0].size()) != world)
+    throw std::invalid_argument(c10::str("shm: ", lists[0].size(), " ", what, "s for ", world, " ranks"));
+  return lists[0];
+}
+
+void require_pairs(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) {
+  if (outputs.size() != inputs.size())
+    throw std::invalid_argument(c10::str("shm: ", outputs.size(), " outputs for ", inputs.size(), " inputs"));
+}
+
 size_t total_bytes(const std::vector<Job>& jobs) {
   size_t bytes = 0;
   for (const auto& job : jobs)
@@ -53,6 +66,7 @@ void ShmBackend::fail(const std::string& reason) {
 
 ShmBackend::WorkPtr ShmBackend::start(OpType type, std::vector<Job> jobs, Tensors outputs, Tensors inputs,
                                       std::chrono::milliseconds timeout) {
+  if (jobs.empty()) throw std::invalid_argument("shm: takes at least one tensor");
   const std::lock_guard lock(starting_);
   auto work = c10::make_intrusive<CommWork>(rank_, type, ++calls_, std::move(outputs));
   const bool at_once = queue_.idle() && total_bytes(jobs) <= kAtOnce;
@@ -84,6 +98,8 @@ void ShmBackend::carry_out(Task& task, bool begun) {
       collectives_.finish(job, deadline);
     }
   } catch (...) {
+    // A peer that is late may still be reducing where these tensors lie.
+    abandoned_.push_back(task.work->result());
     return task.work->fail(std::current_exception());
   }
   task.work->succeed();
@@ -112,7 +128,7 @@ ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::Broadcas
 
 ShmBackend::WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& options) {
-  const Tensors& all = outputs.at(0);
+  const Tensors& all = one_each(outputs, size_, "output");
   return start(OpType::ALLGATHER, {exchange_job(Kind::allgather, {only(inputs)}, all, -1)}, all, inputs,
                options.timeout);
 }
@@ -130,13 +146,14 @@ ShmBackend::WorkPtr ShmBackend::_allgather_base(at::Tensor& output, at::Tensor& 
 ShmBackend::WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                                 const c10d::AllgatherOptions& options) {
   std::vector<Job> jobs;
-  for (size_t i = 0; i < inputs.size(); ++i) jobs.push_back(gathered(outputs.at(i), inputs[i]));
+  require_pairs(outputs, inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) jobs.push_back(gathered(outputs[i], inputs[i]));
   return start(OpType::COALESCED, std::move(jobs), outputs, inputs, options.timeout);
 }
 
 ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                const c10d::ReduceScatterOptions& options) {
-  const Tensors& all = inputs.at(0);
+  const Tensors& all = one_each(inputs, size_, "input");
   Job job = reduce_scatter_job(all, only(outputs), options.reduceOp);
   return start(OpType::REDUCE_SCATTER, {std::move(job)}, outputs, all, options.timeout);
 }
@@ -154,22 +171,23 @@ ShmBackend::WorkPtr ShmBackend::_reduce_scatter_base(at::Tensor& output, at::Ten
 ShmBackend::WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                                 const c10d::ReduceScatterOptions& options) {
   std::vector<Job> jobs;
+  require_pairs(outputs, inputs);
   for (size_t i = 0; i < outputs.size(); ++i)
-    jobs.push_back(reduce_scattered(outputs[i], inputs.at(i), options.reduceOp));
+    jobs.push_back(reduce_scattered(outputs[i], inputs[i], options.reduceOp));
   return start(OpType::COALESCED, std::move(jobs), outputs, inputs, options.timeout);
 }
 
 ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                        const c10d::GatherOptions& options) {
   const int root = checked_root(options.rootRank, size_);
-  const Tensors all = rank_ == root ? outputs.at(0) : Tensors{};
+  const Tensors all = rank_ == root ? one_each(outputs, size_, "output") : Tensors{};
   return start(OpType::GATHER, {exchange_job(Kind::gather, {only(inputs)}, all, root)}, all, inputs, options.timeout);
 }
 
 ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                         const c10d::ScatterOptions& options) {
   const int root = checked_root(options.rootRank, size_);
-  const Tensors all = rank_ == root ? inputs.at(0) : Tensors{};
+  const Tensors all = rank_ == root ? one_each(inputs, size_, "input") : Tensors{};
   Job job = exchange_job(Kind::scatter, all, {only(outputs)}, root);
   std::vector<char*> from_root(size_, nullptr);
   from_root.at(root) = job.receives[0];
@@ -178,6 +196,7 @@ ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& 
 }
 
 ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  one_each({outputs}, size_, "output"), one_each({inputs}, size_, "input");
   return start(OpType::ALLTOALL, {exchange_job(Kind::alltoall, inputs, outputs, -1)}, outputs, inputs, options.timeout);
 }
 

@@ -74,6 +74,7 @@ class ShmBackend : public c10d::Backend {
   Group group_;
   Collectives collectives_{group_};
   std::mutex starting_;
+  std::vector<Tensors> abandoned_;  // what calls that failed were to fill
   std::atomic<uint64_t> calls_{0};  // read by whoever watches the rank
   WorkQueue queue_;  // last: its thread ends before what it uses
 };
