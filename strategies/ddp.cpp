@@ -32,7 +32,7 @@ class Ddp : public TrainedStrategy {
     reduction_.emplace(group_, shared_, options_,
                        [this](const auto& parameters, const auto& gradients) { apply_gradients(parameters, gradients); });
     broadcast_from(0, group_, sent_at_the_start());
-    if (options_.sync_batch_norm) synchronise_batch_norm(*replica_.shared_model(), group_);
+    if (options_.sync_batch_norm) synchronise_batch_norm(*replica_.shared_model(), group_, "ddp.sync_batch_norm=on");
     train(replica_);
   }
 
@@ -107,9 +107,10 @@ class Ddp : public TrainedStrategy {
   }
 
   // Views into buckets are zeroed in place: a gradient that is set to none costs a copy into its bucket each step. But
-  // one that no rank uses must be none, and not an old one or zeros.
+  // one that no rank uses must be none, and not an old one or zeros; and one that is about to move to another bucket would
+  // keep the memory of the first ones beside it.
   void clear_gradients() {
-    if (!options_.bucket_views || options_.find_unused) return replica_.clear_gradients();
+    if (!options_.bucket_views || options_.find_unused || !reduction_->rebuilt()) return replica_.clear_gradients();
     const at::NoGradGuard no_grad;
     gradients_.clear();
     for (const auto& [name, tensor] : replica_.trainable())
