@@ -6,6 +6,7 @@
 
 #include "harness/conform/agreeing_backend.h"
 #include "harness/conform/altered_workload.h"
+#include "harness/conform/compare.h"
 #include "harness/conform/watching_backends.h"
 
 namespace dpbench {
@@ -28,11 +29,30 @@ at::Tensor snapshot(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.detach().to(at::kCPU, tensor.scalar_type(), false, /*copy=*/true) : at::Tensor();
 }
 
-// Without this a missing broadcast of buffers could not be seen: they would be equal anyway.
-void unsettle_buffers(Model& model, int rank) {
+// Without this a missing broadcast of buffers could not be seen: they would be equal anyway. Whole numbers may be indices:
+// they are left alone where every rank keeps its own.
+void unsettle_buffers(Model& model, int rank, Buffers meaning) {
   const at::NoGradGuard no_grad;
-  for (auto& item : model.named_buffers())
-    if (item.value().is_floating_point()) item.value().mul_(1 + 0.25 * rank).add_(0.125 * rank);
+  for (auto& item : model.named_buffers()) {
+    at::Tensor& buffer = item.value();
+    if (buffer.is_floating_point()) buffer.mul_(1 + 0.25 * rank).add_(0.125 * rank);
+    else if (at::isIntegralType(buffer.scalar_type(), /*includeBool=*/false) && meaning != Buffers::local) buffer.add_(rank);
+  }
+}
+
+Batch copy_of(const Batch& batch) {
+  const auto copy = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.clone() : tensor; };
+  return {copy(batch.input), copy(batch.target), copy(batch.ids)};
+}
+
+std::string first_touched(const std::vector<Batch>& before, const std::vector<Batch>& after) {
+  for (size_t k = 0; k < before.size(); ++k) {
+    const auto of_micro = " of micro-batch " + std::to_string(k);
+    if (!same_bits(before[k].input, after[k].input)) return "input" + of_micro;
+    if (!same_bits(before[k].target, after[k].target)) return "target" + of_micro;
+    if (!same_bits(before[k].ids, after[k].ids)) return "ids" + of_micro;
+  }
+  return "";
 }
 
 class Driver {
@@ -103,7 +123,7 @@ class Driver {
   }
 
   void drive() {
-    const AlteredWorkload workload(bench_.workload, [&](Model& model) { unsettle_buffers(model, bench_.rank); });
+    const AlteredWorkload workload(bench_.workload, [&](Model& model) { unsettle_buffers(model, bench_.rank, bench_.strategy.buffers); });
     auto strategy = make(workload);
     evidence_.parameters = snapshot(strategy->parameters());
     evidence_.buffers = snapshot(strategy->buffers());
@@ -119,6 +139,9 @@ class Driver {
       if (step + 1 == scenario_.steps || (step == 0 && scenario_.evaluates_between)) evaluate(*strategy, step);
     }
     strategy->finish();
+    evidence_.last_parameters = snapshot(strategy->parameters());
+    evidence_.last_buffers = snapshot(strategy->buffers());
+    evidence_.last_state = snapshot(strategy->state());
   }
 
   void one_step(Strategy& strategy, int64_t step) {
@@ -131,17 +154,18 @@ class Driver {
       for (Batch& batch : micro) batch = {{}, {}, batch.ids};
     if (recorder_) recorder_->start(scenario_.keep_reductions && step == scenario_.steps - 1);
     if (agreeing_) agreeing_->begin_step(step);
+    std::vector<Batch> given;
+    for (const Batch& batch : micro) given.push_back(copy_of(batch));
     Phases phases;
     const StepResult result = strategy.step(step, micro, phases);
     if (recorder_) seen.collectives = recorder_->stop();
     seen.output = snapshot(result.output);
     seen.loss = snapshot(result.loss);
-    if (step + 1 >= scenario_.judged_from) {  // from the state before the first that is judged
-      seen.gradients = snapshot(strategy.gradients());
-      seen.parameters = snapshot(strategy.parameters());
-      seen.buffers = snapshot(strategy.buffers());
-      seen.state = snapshot(strategy.state());
-    }
+    seen.touched = first_touched(given, micro);
+    seen.gradients = snapshot(strategy.gradients());
+    seen.parameters = snapshot(strategy.parameters());
+    seen.buffers = snapshot(strategy.buffers());
+    seen.state = snapshot(strategy.state());
     evidence_.steps.push_back(std::move(seen));
   }
 

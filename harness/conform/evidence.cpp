@@ -34,7 +34,7 @@ void visit(Archive& archive, Collective& collective) {
 template <class Archive>
 void visit(Archive& archive, StepEvidence& step) {
   archive(step.ids), archive(step.output), archive(step.loss), archive(step.gradients), archive(step.parameters);
-  archive(step.buffers), archive(step.state), archive(step.collectives);
+  archive(step.buffers), archive(step.state), archive(step.collectives), archive(step.touched);
 }
 
 template <class Archive>
@@ -47,7 +47,8 @@ template <class Archive>
 void visit(Archive& archive, Evidence& evidence) {
   archive(evidence.rank), archive(evidence.parameters), archive(evidence.buffers), archive(evidence.state);
   archive(evidence.steps), archive(evidence.evaluations), archive(evidence.error), archive(evidence.refused);
-  archive(evidence.interrupted);
+  archive(evidence.interrupted), archive(evidence.last_parameters), archive(evidence.last_buffers);
+  archive(evidence.last_state);
 }
 
 template <class Archive>

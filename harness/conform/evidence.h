@@ -23,6 +23,7 @@ struct StepEvidence {
   at::Tensor output, loss;
   NamedTensors gradients, parameters, buffers, state;  // as the strategy reports them after the step
   std::vector<Collective> collectives;
+  std::string touched;  // which of its rows the step wrote to
 };
 
 // forward() on some rows, and what it gave.
@@ -38,6 +39,7 @@ struct Evidence {
   NamedTensors parameters, buffers, state;  // after construction
   std::vector<StepEvidence> steps;
   std::vector<Evaluation> evaluations;
+  NamedTensors last_parameters, last_buffers, last_state;  // after finish()
   std::string error;        // what() of an exception that ended the drive early
   bool refused = false;     // ... and it was a UsageError: the strategy does not offer this
   bool interrupted = false; // ... and other ranks may be left waiting: the group is of no more use

@@ -19,12 +19,14 @@ void judge_replay(const Trial& trial, Rows& rows);      // the same in the worki
 void judge_accuracy(const Trial& trial, Rows& rows);    // gradient-accuracy, on smooth twins
 void judge_unused(const Trial& trial, Rows& rows);      // unused-parameters, frozen-parameters
 void judge_agreement(const Trial& trial, Rows& rows);   // ranks-agree-gradients, -parameters, -state
-void judge_buffers(const Trial& trial, Rows& rows);     // buffers
+void judge_buffers(const Trial& trial, Rows& rows);     // buffers, buffers-replay
 void judge_optimizer(const Trial& trial, Rows& rows);   // optimizer-replay
 void judge_poison(const Trial& trial, Rows& rows);      // non-finite
 void judge_evaluation(const Trial& trial, Rows& rows);  // evaluation
 void judge_reductions(const Trial& trial, Rows& rows);  // reduction
 void judge_learning(const Trial& trial, Rows& rows);    // loss-falls
+void judge_rows(const Trial& trial, Rows& rows);        // rows-untouched
+void judge_ending(const Trial& trial, Rows& rows);      // finish
 
 // Of two trials that differ in one thing.
 void judge_collective_count(const Trial& once, const Trial& accumulated, Rows& rows);  // collective-count

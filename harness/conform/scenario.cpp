@@ -44,17 +44,23 @@ int64_t stride_for(int64_t samples, uint64_t seed) {
   return stride;
 }
 
-int64_t rows_of_first(const Scenario& scenario, const Layout& layout, int owner) {
+// Where rows get few the first step still has enough: what a rank or replica without rows kept of it must do no harm.
+Split split_of(const Scenario& scenario, int64_t step) {
+  return scenario.rows == Split::few && step == 0 ? Split::even : scenario.rows;
+}
+
+int64_t rows_of_first(const Scenario& scenario, const Layout& layout, int owner, int64_t step) {
   const int64_t rows = layout.rows_per_rank;
+  const Split split = split_of(scenario, step);
   if (layout.parallelism == Parallelism::ranks) {
     const bool last = owner == layout.world - 1;
-    switch (scenario.rows) {
+    switch (split) {
       case Split::even: return rows;
       case Split::uneven: return last ? (rows + 1) / 2 : owner == 0 ? rows + 1 : rows;
       case Split::few: return last ? 0 : rows;
     }
   }
-  switch (scenario.rows) {
+  switch (split) {
     case Split::even: return rows * layout.world;
     case Split::uneven: return (rows - 1) * layout.world + 1;
     case Split::few: return layout.world - 1;
@@ -63,15 +69,15 @@ int64_t rows_of_first(const Scenario& scenario, const Layout& layout, int owner)
 }
 
 // As in a real step, the last micro-batch is what is left: fewer rows than the others have.
-int64_t rows_of(const Scenario& scenario, const Layout& layout, int owner, int64_t micro) {
-  const int64_t rows = rows_of_first(scenario, layout, owner);
+int64_t rows_of(const Scenario& scenario, const Layout& layout, int owner, int64_t micro, int64_t step) {
+  const int64_t rows = rows_of_first(scenario, layout, owner, step);
   const bool rest = scenario.accumulate > 1 && micro + 1 == scenario.accumulate && !scenario.same_rows;
   return rest ? (rows + 1) / 2 : rows;
 }
 
-int64_t rows_of_all(const Scenario& scenario, const Layout& layout, int64_t micro) {
+int64_t rows_of_all(const Scenario& scenario, const Layout& layout, int64_t micro, int64_t step) {
   int64_t total = 0;
-  for (int owner = 0; owner < layout.owners(); ++owner) total += rows_of(scenario, layout, owner, micro);
+  for (int owner = 0; owner < layout.owners(); ++owner) total += rows_of(scenario, layout, owner, micro, step);
   return total;
 }
 
@@ -90,16 +96,16 @@ std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bo
 }
 
 std::vector<at::Tensor> ids_of(const Scenario& scenario, const Layout& layout, uint64_t seed, int64_t step, int owner) {
-  if (rows_of_first(scenario, layout, owner) == 0) return {};
+  if (rows_of_first(scenario, layout, owner, step) == 0) return {};
   const int64_t stride = stride_for(layout.samples, seed);
   int64_t in_a_step = 0, before = 0;
-  for (int64_t k = 0; k < scenario.accumulate; ++k) in_a_step += rows_of_all(scenario, layout, k);
+  for (int64_t k = 0; k < scenario.accumulate; ++k) in_a_step += rows_of_all(scenario, layout, k, /*step=*/0);
   std::vector<at::Tensor> micro;
   for (int64_t k = 0; k < scenario.accumulate; ++k) {
     int64_t start = scenario.same_rows ? 0 : step * in_a_step + before;
-    for (int other = 0; other < owner; ++other) start += rows_of(scenario, layout, other, k);
-    before += rows_of_all(scenario, layout, k);
-    const int64_t mine = rows_of(scenario, layout, owner, k);
+    for (int other = 0; other < owner; ++other) start += rows_of(scenario, layout, other, k, step);
+    before += rows_of_all(scenario, layout, k, step);
+    const int64_t mine = rows_of(scenario, layout, owner, k, step);
     auto ids = at::empty({mine}, at::kLong);
     for (int64_t i = 0; i < mine; ++i) ids.data_ptr<int64_t>()[i] = (start + i) % layout.samples * stride % layout.samples;
     micro.push_back(ids);

@@ -11,7 +11,7 @@
 
 namespace dpbench {
 
-enum class Split { even, uneven, few };  // few: fewer rows than replicas, so some have none
+enum class Split { even, uneven, few };  // few: from the second step on fewer rows than replicas, so some have none
 
 struct Scenario {
   std::string name;
@@ -20,7 +20,7 @@ struct Scenario {
   Split rows = Split::even;
   int64_t accumulate = 1;
   int64_t steps = 3;
-  int64_t judged_from = 0;       // the steps before this one only have to be done
+  int64_t judged_from = 0;       // the oracle works out no gradients, outputs and buffers of the steps before
   bool same_rows = false;        // every step, and every micro-batch of it, sees the same rows; else the last has fewer
   double clip = 0;               // at so many times the norm that the first gradient has; 0: not at all
   std::optional<double> poison = {};  // what stands in one row of one rank in the last step

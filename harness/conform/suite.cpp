@@ -25,8 +25,9 @@ const std::map<std::string, Names> extra_checks = {
     {"even",
      {"run-completes", "output-shape", "output-dtype", "output-value", "loss-finite", "loss-value", "initial-broadcast",
       "gradient-vs-baseline", "ranks-agree-gradients", "ranks-agree-parameters", "ranks-agree-state", "buffers",
-      "optimizer-replay", "evaluation", "unused-parameters", "frozen-parameters", "collective-count"}},
-    {"working", {"gradient-exact", "reduction", "reduction-agrees", "collective-order", "run-to-run", "world-1-bits"}},
+      "optimizer-replay", "evaluation", "unused-parameters", "frozen-parameters", "collective-count", "rows-untouched",
+      "finish"}},
+    {"working", {"gradient-exact", "reduction", "reduction-agrees", "collective-order", "run-to-run", "world-1-bits", "buffers-replay"}},
     {"accumulate", {"collective-count"}},
     {"twenty", {"loss-falls"}}};
 
@@ -34,7 +35,7 @@ constexpr char completed[] = "every step on every rank, without an exception";
 
 const std::vector<Judge> judges = {judge_start,     judge_outputs, judge_gradients, judge_replay,    judge_accuracy,
                                    judge_unused,    judge_agreement, judge_buffers, judge_optimizer, judge_poison,
-                                   judge_evaluation, judge_reductions, judge_learning};
+                                   judge_evaluation, judge_reductions, judge_learning, judge_rows, judge_ending};
 
 WorkloadOptions options_of(const CheckRequest& request, bool smooth) {
   WorkloadOptions options = request.options;
@@ -76,6 +77,8 @@ class Suite {
       // Who asks for checks by name gets them.
       const bool costly = request_.long_form || request_.workload.thorough || !request_.filter.empty();
       scenarios_ = scenarios(bench_.layout, request_.dtype, costly);
+      for (auto& scenario : scenarios_)
+        if (request_.workload.probe) scenario.judged_from = 0;  // which costs next to nothing
       for (const auto& scenario : scenarios_)
         if (wanted(scenario)) one(scenario);
       judging_.finish();

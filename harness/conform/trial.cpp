@@ -99,8 +99,8 @@ class Expectation {
       expected.alone.push_back(strategy.gradient == Gradient::local || is_in(strategy.own, name));
     if (strategy.gradient != Gradient::local) expected.alone_share = trial_.world();
     for (int r = 0; local && r < trial_.world(); ++r) expected.own.push_back(of_rank(expected, r));
-    if (!exact_) return expected;
     for (int r = 0; r < trial_.world(); ++r) expected.buffers.push_back(oracle_.buffers(r));
+    if (!exact_) return expected;
     if (!trial_.scenario.against_one_device && !trial_.scenario.smooth) return expected;
     expected.whole = on_one_device(whole_, step, joined(micro), {parameters.front()}, buffers);
     if (trial_.scenario.smooth) expected.single = on_one_device(single_, step, joined(micro), {parameters.front()}, buffers);

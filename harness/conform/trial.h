@@ -16,7 +16,7 @@ struct ExpectedStep {
   std::vector<at::Tensor> whole;      // of the whole batch on one device; empty where it was not asked for
   std::vector<at::Tensor> single;     // the same in the scenario's own dtype; only on smooth twins
   std::vector<bool> used;             // had a gradient in some shard
-  std::vector<NamedTensors> buffers;  // of each replica after the step; empty where the oracle is not in float64
+  std::vector<NamedTensors> buffers;  // of each replica after the step
 
   const std::vector<at::Tensor>& gradient_of(int rank) const { return own.empty() ? gradient : own[static_cast<size_t>(rank)]; }
 };

@@ -70,7 +70,7 @@ Dump::Dump(std::string directory, const CaseSpec& spec, int rank)
 }
 
 void Dump::add(const Bench& bench, const Scenario& scenario, const Evidence& evidence) {
-  if (!evidence.error.empty() || scenario.judged_from > 0) return;
+  if (!evidence.error.empty() || scenario.learns) return;
   const std::string folder = folder_of(spec_.id);
   for (size_t step = 0; step < evidence.steps.size(); ++step) {
     const fs::path path = fs::path(directory_) / file_of(folder, bench, scenario, rank_, step);

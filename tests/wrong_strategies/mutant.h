@@ -17,6 +17,7 @@ struct Mutant {
   std::string workload = "probe-mlp-sgd";
   int world = 3;
   Wrap wrap = {};
+  at::ScalarType dtype = at::kFloat;  // the working dtype
 };
 
 // A reference with one thing changed.
@@ -37,6 +38,8 @@ std::vector<Mutant> state_mutants();
 std::vector<Mutant> replica_mutants();
 std::vector<Mutant> backend_mutants();
 std::vector<Mutant> feature_mutants();
+std::vector<Mutant> late_mutants();
+std::vector<Mutant> view_mutants();
 std::vector<Mutant> right_features();  // equivalent, too
 std::vector<Mutant> equivalents();  // must pass every check: killed_by is empty
 

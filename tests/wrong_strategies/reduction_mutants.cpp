@@ -182,7 +182,7 @@ std::vector<Mutant> reduction_mutants() {
            if (run.step < 4) right(run, flat, b);
          };
        })},
-      {"a-rank-apart-from-step-4-on", "ranks-agree-gradients", "step 19",
+      {"a-rank-apart-from-step-4-on", "ranks-agree-gradients", "step 4, scenario twenty",
        with([](Parts& parts) {
          parts.after_reduce = [](Run& run) {
            for (auto& gradient : run.gradients)

@@ -4,15 +4,31 @@
 #include <cmath>
 
 #include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
 
 namespace dpbench::wrong {
 namespace {
 
 Batch cast(const Run& run, const Batch& batch) {
   const auto convert = [&](const at::Tensor& tensor) {
-    return tensor.is_floating_point() ? tensor.to(run.dtype) : tensor;
+    return tensor.is_floating_point() && run.dtype == at::kDouble ? tensor.to(at::kDouble) : tensor;
   };
   return {convert(batch.input), convert(batch.target), batch.ids};
+}
+
+// bfloat16 is autocast over float32 parameters.
+at::Tensor forward(Run& run, const Batch& batch, int64_t step) {
+  const bool on = run.dtype == at::kBFloat16 && run.parts.autocast;
+  if (on) {
+    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+  }
+  at::Tensor output = run.model->forward(batch.input, {run.step_seed, step, batch.ids});
+  if (on) {
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    at::autocast::clear_cache();
+  }
+  return on ? output.to(at::kFloat) : output;
 }
 
 void start(Run& run) {
@@ -94,7 +110,7 @@ void update(Run& run) {
 at::Tensor evaluate(Run& run, const Batch& batch) {
   run.model->eval();
   const Batch mine = cast(run, batch);
-  const at::Tensor output = run.model->forward(mine.input, {run.step_seed, 0, mine.ids});
+  const at::Tensor output = forward(run, mine, 0);
   run.model->train();
   return output;
 }
@@ -145,6 +161,10 @@ class Reference : public Strategy {
     run_.parts.before_load(run_, loaded);
     Strategy::load(loaded);
   }
+  void finish() override {
+    const at::NoGradGuard no_grad;
+    run_.parts.finish(run_);
+  }
   NamedTensors parameters() override { return named(run_.model->named_parameters()); }
   NamedTensors buffers() override { return named(run_.model->named_buffers()); }
   NamedTensors gradients() override { return run_.parts.reported_gradients(run_); }
@@ -168,7 +188,7 @@ class Reference : public Strategy {
 
   void one(const Batch& batch, StepResult& result) {
     const Batch mine = cast(run_, run_.parts.rows(run_, batch));
-    const at::Tensor output = run_.model->forward(mine.input, {run_.step_seed, run_.step, mine.ids});
+    const at::Tensor output = wrong::forward(run_, mine, run_.step);
     const at::Tensor loss = run_.workload.loss(output, mine.target);
     (loss * run_.parts.micro_scale(run_)).backward();
     add_micro(result, output, loss / static_cast<double>(run_.micros));
@@ -197,7 +217,8 @@ Parts right_parts() {
           .report = [](Run&, StepResult&) {},
           .evaluate = evaluate,
           .reported_gradients = reported_gradients,
-          .before_load = [](Run&, Snapshot&) {}};
+          .before_load = [](Run&, Snapshot&) {},
+          .finish = [](Run&) {}};
 }
 
 Run::Run(const Setup& setup, Parts its_parts)

@@ -27,6 +27,8 @@ struct Parts {
   std::function<at::Tensor(Run&, const Batch&)> evaluate;
   std::function<NamedTensors(Run&)> reported_gradients;
   std::function<void(Run&, Snapshot&)> before_load;             // what it goes on from
+  std::function<void(Run&)> finish;                             // after the last step
+  bool autocast = true;                                         // where the working dtype is bfloat16
 };
 Parts right_parts();
 

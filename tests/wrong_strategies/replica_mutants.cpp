@@ -12,8 +12,9 @@ struct Replicas;
 
 struct ReplicaParts {
   std::function<std::vector<int64_t>(int64_t rows, int replicas)> cut = chunk_sizes;
-  bool refresh = true;             // replicas take over the first one's state before a step
+  int64_t refreshed_steps = 1000;  // in which replicas take over the first one's state
   bool zero_replicas = true;       // gradients of replicas, before a step
+  bool zero_idle_replicas = true;  // those too that have no rows in it
   bool one_loss = true;            // on the gathered output; else the mean of each replica's own
   bool gather_backwards = false;
   std::function<void(Replicas&)> reduce;  // gradients into the first replica
@@ -50,8 +51,9 @@ class ReplicaReference : public Strategy {
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases&) override {
+    const auto active = parts_.cut(micro[0].rows(), static_cast<int>(replicas_.models.size())).size();
     for (size_t r = 0; r < replicas_.models.size(); ++r)
-      if (r == 0 || parts_.zero_replicas) replicas_.models[r]->zero_grad();
+      if (r == 0 || (parts_.zero_replicas && (r < active || parts_.zero_idle_replicas))) replicas_.models[r]->zero_grad();
     StepResult result;
     for (const auto& batch : micro) one(step, batch, static_cast<double>(micro.size()), result);
     const at::NoGradGuard no_grad;
@@ -108,7 +110,7 @@ class ReplicaReference : public Strategy {
                targets = cast(batch.target).split_with_sizes(sizes);
     std::vector<at::Tensor> outputs, losses;
     for (size_t r = 0; r < sizes.size(); ++r) {
-      if (r > 0 && parts_.refresh) refresh(r);
+      if (r > 0 && step < parts_.refreshed_steps) refresh(r);
       outputs.push_back(replicas_.models[r]->forward(inputs[r], {step_seed_, step, ids[r]}));
       losses.push_back(workload_.loss(outputs[r], targets[r]));
     }
@@ -199,7 +201,9 @@ std::vector<Mutant> replica_mutants() {
       {"every-replica-must-have-rows", "run-completes", "no rows",
        replicas([](auto& p) { p.cut = only_where_all_have_rows; })},
       {"a-loss-for-each-replica", "gradient-uneven", "a loss for each replica", replicas([](auto& p) { p.one_loss = false; })},
-      {"replicas-never-refreshed", "gradient-meaning", "forward pass", replicas([](auto& p) { p.refresh = false; })},
+      {"replicas-never-refreshed", "gradient-meaning", "forward pass", replicas([](auto& p) { p.refreshed_steps = 0; })},
+      {"replicas-refreshed-in-4-steps-alone", "gradient-later", "forward pass", replicas([](auto& p) { p.refreshed_steps = 4; })},
+      {"replicas-without-rows-never-zeroed", "empty-shard", "step 1, scenario few", replicas([](auto& p) { p.zero_idle_replicas = false; })},
       {"replicas-never-zeroed", "gradient-meaning", "were not zeroed", replicas([](auto& p) { p.zero_replicas = false; })},
       {"buffers-of-the-last-replica", "buffers", "another replica", replicas([](auto& p) { p.keep_buffers = buffers_of_the_last; }),
        norm},

@@ -80,7 +80,7 @@ std::vector<Mutant> state_mutants() {
       {"weights-not-broadcast", "initial-broadcast", "not broadcast", with([](Parts& p) { p.start = broadcast_buffers; })},
       {"last-weight-not-broadcast", "initial-broadcast", "b2", with([](Parts& p) { p.start = broadcast_all_but_the_last; })},
       {"weights-averaged-at-the-start", "initial-broadcast", "mixed", with([](Parts& p) { p.start = average_of_all; })},
-      {"buffers-not-broadcast-at-the-start", "initial-broadcast", "running_mean",
+      {"buffers-not-broadcast-at-the-start", "initial-broadcast", "batches, index",
        with([](Parts& p) { p.start = broadcast_parameters; }), norm},
       {"buffers-not-broadcast", "buffers", "not broadcast", with([](Parts& p) { p.sync_buffers = [](Run&) {}; }), norm},
       {"buffers-broadcast-after-the-step", "buffers", "before the forward pass",

@@ -1,9 +1,11 @@
 // Dense probes: several layers, a hundred tiny parameters, one parameter far larger than a bucket beside one of no elements.
 #include "harness/conform/probes/probe.h"
+#include "workloads/layers/dropout.h"
 
 namespace dpbench::probes {
 namespace {
 
+template <bool with_dropout>
 class Mlp : public Model {
  public:
   explicit Mlp(uint64_t seed) {
@@ -14,18 +16,21 @@ class Mlp : public Model {
       weights_.push_back(register_parameter("w" + name, random({widths[i + 1], widths[i]})));
       biases_.push_back(register_parameter("b" + name, random({widths[i + 1]})));
     }
+    if (with_dropout) dropout_ = register_module("dropout", std::make_shared<Dropout>(0.1, /*layer=*/1));
   }
-  at::Tensor forward(const at::Tensor& input, const Context&) override {
+  at::Tensor forward(const at::Tensor& input, const Context& context) override {
     at::Tensor x = input;
     for (size_t i = 0; i < weights_.size(); ++i) {
       x = at::linear(x, weights_[i], biases_[i]);
       if (i + 1 < weights_.size()) x = at::softplus(x);
+      if (i == 0 && dropout_) x = dropout_->forward(x, context);
     }
     return x;
   }
 
  private:
   std::vector<at::Tensor> weights_, biases_;
+  std::shared_ptr<Dropout> dropout_;
 };
 
 class ManyTiny : public Model {
@@ -67,8 +72,8 @@ class OneLarge : public Model {
   at::Tensor first_, wide_, nothing_, last_;
 };
 
-const RegisterWorkload mlp{thorough(probe<Mlp>("probe-mlp", "three smooth layers, Adam", {6}, 3, probe_adam()))};
-const RegisterWorkload mlp_sgd{thorough(probe<Mlp>("probe-mlp-sgd", "three smooth layers, SGD", {6}, 3, probe_sgd()))};
+const RegisterWorkload mlp{thorough(probe<Mlp<true>>("probe-mlp", "three smooth layers, dropout, Adam", {6}, 3, probe_adam()))};
+const RegisterWorkload mlp_sgd{thorough(probe<Mlp<false>>("probe-mlp-sgd", "three smooth layers, SGD", {6}, 3, probe_sgd()))};
 const RegisterWorkload many{probe<ManyTiny>("probe-many", "100 tiny parameters of 0, 1 and 2 dimensions", {3}, 3,
                                             probe_adam())};
 const RegisterWorkload large{probe<OneLarge>("probe-large", "a parameter larger than a bucket, and one without elements",
