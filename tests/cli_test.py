@@ -10,7 +10,9 @@ import json
 import os
 import pty
 import re
+import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -84,13 +86,13 @@ class Cli(unittest.TestCase):
         self.addCleanup(process.stderr.close)
         return process
 
-    def wait_for_ranks(self, process, count):
+    def wait_for_ranks(self, process, count, settle=0.1):
         deadline = time.monotonic() + 20
         while len(ranks_of(self.directory)) < count:
             self.assertIsNone(process.poll(), "it ended too soon")
             self.assertLess(time.monotonic(), deadline, "the ranks never started")
             time.sleep(0.02)
-        time.sleep(0.1)
+        time.sleep(settle)
 
     def saved(self):
         (path,) = glob.glob(self.directory + "/results/*/run.json")
@@ -179,6 +181,21 @@ class Cli(unittest.TestCase):
         open(path, "w").close()
         os.chmod(path, 0o666)
         self.assertIn("others may write", self.refused("--plugin", "./x.so"))
+
+    def test_a_plugin_in_a_folder_that_others_can_change_is_refused(self):
+        folder = self.directory + "/shared"
+        os.makedirs(folder)
+        path = folder + "/x.so"
+        open(path, "w").close()
+        os.chmod(path, 0o644)
+        for mode in (0o777, 0o775, 0o757):
+            os.chmod(folder, mode)
+            said = self.refused("--plugin", "./shared/x.so")
+            self.assertIn(f"others may write {os.path.realpath(folder)}", said)
+            self.assertIn("chmod go-w", said)
+        for mode in (0o755, 0o1777):  # in the second, as in /tmp, nobody may replace what is another's
+            os.chmod(folder, mode)
+            self.run_it("--plugin", "./shared/x.so", "-n")
 
     def test_a_plugin_is_asked_for_its_catalogue(self):
         open(self.directory + "/mine.so", "w").close()
@@ -269,8 +286,10 @@ class Cli(unittest.TestCase):
                 out = f"{self.directory}/{number}"
                 process = self.start("--out", out, *fault("hang", "30"), "-o", "json")
                 self.wait_for_ranks(process, 2)
+                sent = time.monotonic()
                 process.send_signal(number)
                 text, _ = process.communicate(timeout=20)
+                self.assertLess(time.monotonic() - sent, 3 * (0.2 + 3))
                 self.assertEqual(process.returncode, 128 + number)
                 self.assertEqual(json.loads(text)["status"], "interrupted")
                 (path,) = glob.glob(out + "/*/run.json")
@@ -281,8 +300,11 @@ class Cli(unittest.TestCase):
         process = self.start(*fault("deaf-hang", "30"))
         self.wait_for_ranks(process, 2)
         process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+        sent = time.monotonic()
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
+        self.assertLess(time.monotonic() - sent, 3 * 0.2)
         self.assertEqual(process.returncode, 130)
 
     def test_killing_the_front_leaves_nothing_that_its_ranks_had_started(self):
@@ -312,6 +334,38 @@ class Cli(unittest.TestCase):
         left = {path for path in mine if os.path.exists(path)}
         # Runs of other people may live beside this one; ours is dead and must be gone.
         self.assertTrue(len(left) < len(mine))
+
+    def test_a_hundred_killed_fronts_leave_no_rank(self):
+        """Half of them with stopped ranks, which hear of nothing."""
+        late = []
+        for trial in range(100):
+            out = f"{self.directory}/{trial}"
+            process = self.start("--out", out, *fault("hang", "30"), "-q")
+            self.wait_for_ranks(process, 2, settle=0)
+            if trial % 2:
+                for path in ranks_of(self.directory):
+                    os.kill(int(path.split("/")[2]), signal.SIGSTOP)
+            process.kill()
+            killed = time.monotonic()
+            process.communicate(timeout=20)
+            while processes_of(self.directory) and time.monotonic() < killed + 3 * 1:
+                time.sleep(0.01)
+            self.assertEqual(processes_of(self.directory), [], f"processes are left in trial {trial}")
+            late.append(time.monotonic() - killed)
+        print(f"100 killed fronts: the last process gone after {max(late):.2f} s at most", file=sys.stderr)
+
+    def open_files(self, soft, hard):
+        return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    def test_too_few_open_files_for_the_ranks_are_raised_or_named(self):
+        world = ("--strategy", "ddp", "--workload", "toy", "--cpus", "40", "--quick", "--no-baseline", "-q", "-o", "none")
+        self.run_it(*world, preexec_fn=self.open_files(50, 400))
+        shutil.rmtree(self.directory + "/results")
+        done = self.run_it(*world, code=2, preexec_fn=self.open_files(50, 100))
+        self.assertEqual(done.stderr, "dpbench: 40 ranks need 224 open files, and this process may have 100; raise the hard limit (ulimit -Hn), "
+                         "or ask for fewer ranks\n")
+        self.assertFalse(glob.glob(self.directory + "/results/*"))
+        self.run_it(*world, "-n", preexec_fn=self.open_files(50, 100))
 
     def test_a_closed_stdout_is_exit_5_and_the_report_is_saved(self):
         reader, writer = os.pipe()

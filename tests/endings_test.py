@@ -7,7 +7,6 @@ import glob
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ import unittest
 
 import leftovers
 import reports  # holds every report against its schema
+from strangers import Strangers
 
 DPBENCH, PLUGIN, CLOCK = (os.path.abspath(path) for path in sys.argv[1:4])
 SLACK = 60  # for a machine that is busy with other things
@@ -46,9 +46,10 @@ class Endings(unittest.TestCase):
 
     def start_long(self, backend, ranks=2):
         """A run that is timing steps, for half a minute or until it is killed."""
-        process = self.start("--strategy", "ddp", "--cpus", str(ranks), "--backend", backend, "--launches", "1", "--samples", "10",
-                             "--steps", "100000", "--max-time", "30")
-        ready = lambda: len(leftovers.ranks_of(self.mark)) >= ranks and self.steps_have_begun()
+        of_dp = backend == "none"
+        process = self.start("--strategy", "dp" if of_dp else "ddp", "--cpus", str(ranks), *(() if of_dp else ("--backend", backend)), "--launches",
+                             "1", "--samples", "10", "--steps", "100000", "--max-time", "30")
+        ready = lambda: len(leftovers.ranks_of(self.mark)) >= (1 if of_dp else ranks) and self.steps_have_begun()
         self.assertTrue(leftovers.wait_until(ready, SLACK), "the ranks never began")
         return process
 
@@ -74,7 +75,7 @@ class Endings(unittest.TestCase):
                 process = self.start_long(backend)
                 live = self.start("--strategy", "ddp", "--cpus", "1", "--plugin", PLUGIN, "--out", out + "-live", "--launches", "1",
                                   "--samples", "5", "--steps", "500")
-                victims = [pid for pid in leftovers.ranks_of(self.mark) if self.parent_of(pid) == process.pid]
+                victims = [pid for pid in leftovers.ranks_of(self.mark) if leftovers.parent_of(pid) == process.pid]
                 for pid in [process.pid, *victims]:
                     os.kill(pid, signal.SIGKILL)
                 process.communicate(timeout=SLACK)
@@ -83,10 +84,6 @@ class Endings(unittest.TestCase):
                 self.assertEqual(self.finished(live)["status"], "complete", "the run beside it lost nothing")
                 self.finished(self.start("--strategy", "cpu", "--cpus", "1", "--quick", "--out", out + "-next"))
                 self.assert_nothing_left()
-
-    @staticmethod
-    def parent_of(pid):
-        return int((leftovers.read(f"/proc/{pid}/stat").rpartition(b") ")[2].split() or [0, 0])[1])
 
     def test_a_killed_front_leaves_no_rank_not_even_a_stopped_one(self):
         for trial, backend in enumerate(("shm", "gloo", "shm")):
@@ -123,23 +120,50 @@ class Endings(unittest.TestCase):
                 process.communicate(timeout=SLACK)
                 self.assertEqual(process.returncode, 128 + signal.SIGTERM)
 
-    def test_garbage_sent_to_an_open_port_is_survived_or_named(self):
-        garbage = [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", os.urandom(4096), (2 ** 62).to_bytes(8, "little") * 64, b""]
+    def test_ranks_are_told_to_stay_on_loopback(self):
+        """What LibTorch's own parts would otherwise choose by the host's name."""
+        names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+        for backend in ("shm", "gloo"):
+            with self.subTest(backend=backend):
+                process = self.start_long(backend)
+                told = [leftovers.variables_of(pid) for pid in leftovers.ranks_of(self.mark)]
+                self.assertEqual([[one.get(name) for name in names] for one in told], [["lo", "lo"]] * len(told))
+                process.terminate()
+                process.communicate(timeout=SLACK)
+
+    def test_garbage_sent_to_every_open_port_changes_no_result(self):
+        fixed = ("--strategy", "ddp", "--cpus", "3", "--backend", "gloo", "--launches", "1", "--samples", "3", "--steps", "1500", "--max-time", "300")
+        (alone,) = self.finished(self.start(*fixed))["cases"]
+        with Strangers(self.mark) as strangers:
+            (disturbed,) = self.finished(self.start(*fixed))["cases"]
+        self.assertGreaterEqual(len(strangers.heard), 3, "every rank listens")
+        self.assertGreater(sum(strangers.heard.values()), 30)
+        hashes = [[rank["parameters_hash"] for rank in case["launches"][0]["ranks"]] for case in (alone, disturbed)]
+        self.assertEqual(disturbed["status"], "ok")
+        self.assertEqual(hashes[0], hashes[1])
+
+    def test_signals_end_a_run_in_time_and_keep_its_report(self):
+        for backend, number in (("shm", signal.SIGINT), ("gloo", signal.SIGTERM), ("none", signal.SIGHUP)):
+            with self.subTest(backend=backend):
+                process = self.start_long(backend)
+                sent = time.monotonic()
+                process.send_signal(number)
+                report = self.finished(process, 128 + number)
+                self.assertLess(time.monotonic() - sent, 3 * (0.2 + 3))
+                self.assertEqual(report["status"], "interrupted")
+                self.assertEqual(leftovers.processes_of(self.mark), {})
+                self.assert_nothing_left()
+
+    def test_a_second_interrupt_ends_stopped_ranks_at_once(self):
         process = self.start_long("gloo")
-        ports = leftovers.listeners_of(leftovers.processes_of(self.mark))
-        self.assertTrue(ports)
-        for address, port in ports:
-            for words in garbage:
-                try:
-                    with socket.create_connection((address, port), timeout=2) as connection:
-                        connection.sendall(words)
-                except OSError:
-                    pass  # refusing is right too
-        time.sleep(0.5)
-        self.assertIsNone(process.poll(), "the run goes on")
-        process.terminate()
-        report = json.loads(process.communicate(timeout=SLACK)[0])
-        self.assertEqual((process.returncode, report["status"]), (128 + signal.SIGTERM, "interrupted"))
+        for pid in leftovers.ranks_of(self.mark):
+            os.kill(pid, signal.SIGSTOP)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+        sent = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(self.finished(process, 130)["status"], "interrupted")
+        self.assertLess(time.monotonic() - sent, 3 * 0.2)
 
     def test_a_wall_clock_that_jumps_changes_no_figure(self):
         process = self.start("--strategy", "ddp", "--cpus", "2", "--quick", variables={"LD_PRELOAD": CLOCK})

@@ -15,6 +15,7 @@ import unittest
 
 import leftovers
 import reports  # holds every report against its schema
+from strangers import Strangers
 
 DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
 TIMEOUT = 5
@@ -138,7 +139,9 @@ class Launched(unittest.TestCase):
     def test_variables_that_make_no_sense(self):
         for name, value in (("RANK", "two"), ("LOCAL_RANK", "5"), ("MASTER_PORT", "99999")):
             with self.subTest(name=name):
+                began = time.monotonic()
                 codes, ends = self.launch(CASE, world=2, ranks=[0], **{name: value})
+                self.assertLess(time.monotonic() - began, 3 * 1)
                 self.assertEqual(codes, [2])
                 self.assertRegex(ends[0][1], f"{name}='{value}' must be a whole number")
 
@@ -154,7 +157,9 @@ class Launched(unittest.TestCase):
         self.failed([*FAULT, "--param", "fault=stop", "--backend", "shm"], r"rank 1 is stopped")
 
     def test_a_rank_that_never_starts(self):
+        began = time.monotonic()
         codes, ends = self.launch(CASE, world=3, ranks=[0, 1])
+        self.assertLess(time.monotonic() - began, TIMEOUT + 3 * (1 + 2))
         self.assertEqual(codes, [3, 3], ends)
         self.assertRegex(ends[0][1], r"2 of 3 ranks came within 5 s .*missing 2")
         self.nothing_left()
@@ -208,10 +213,43 @@ class Launched(unittest.TestCase):
         self.assertRegex(ends[1][1], "rank 1 on ")
         self.nothing_left()
 
+    def test_a_rank_that_two_processes_claim(self):
+        codes, ends = self.launch(CASE, world=2, ranks=[0, 1, 1])
+        self.assertEqual((codes[0], sorted(codes[1:])), (0, [0, 2]), ends)
+        (said,) = [end[1] for code, end in zip(codes, ends) if code == 2]
+        self.assertRegex(said, "RANK=1: another process has been this rank of the launch")
+        self.nothing_left()
+
+    def test_who_does_not_know_the_nonce_is_not_let_in(self):
+        started = self.start(CASE, ranks=[0]) + self.start(CASE, ranks=[1], DPBENCH_NONCE="guessed")
+        codes, ends = self.finish(started)
+        self.assertEqual(codes, [3, 3], ends)
+        self.assertRegex(ends[0][1], r"1 of 2 ranks came within 5 s .*missing 1")
+        self.nothing_left()
+
+    def hashes(self):
+        flags = [*CASE, "--backend", "gloo", "--launches", "1", "--samples", "3", "--steps", "1500", "--max-time", "300", "-o", "json"]
+        codes, ends = self.finish(self.start([flag for flag in flags if flag != "--quick"], timeout=20), seconds=200)
+        self.assertEqual(codes, [0, 0], ends)
+        (case,) = [case for case in json.loads(ends[0][0])["cases"] if case["strategy"] == "ddp"]
+        return [rank["parameters_hash"] for rank in case["launches"][0]["ranks"]]
+
+    def test_garbage_sent_to_the_store_and_to_gloo_changes_no_result(self):
+        alone = self.hashes()
+        with Strangers(f"LAUNCHED_TEST={self.out}") as strangers:
+            self.assertEqual(self.hashes(), alone)
+        self.assertGreater(strangers.heard.get(self.port, 0), 10, "the store was spoken to")
+        self.assertGreater(len(strangers.heard), 2, "and every rank")
+        self.nothing_left()
+
     def test_a_port_in_use(self):
         with socket.socket() as other:
             other.bind(("127.0.0.1", self.port))
             other.listen()
+            began = time.monotonic()
+            codes, ends = self.finish(self.start(CASE, ranks=[0]))
+            self.assertLess(time.monotonic() - began, 3 * (1 + 1))
+            self.assertEqual(codes, [2], ends)
             codes, ends = self.launch(CASE)
         self.assertEqual(codes[0], 2, ends)
         self.assertRegex(ends[0][1], f"cannot listen at 127.0.0.1:{self.port}.*MASTER_PORT")

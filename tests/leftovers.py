@@ -29,12 +29,18 @@ def ranks_of(mark, worker="dpbench-worker"):
     return [pid for pid, program in processes_of(mark).items() if os.path.basename(program) == worker]
 
 
+def variables_of(pid):
+    """The environment that a process was started with."""
+    return dict(word.decode(errors="replace").split("=", 1) for word in read(f"/proc/{pid}/environ").split(b"\0") if b"=" in word)
+
+
 def directory_of(pid):
     """The private directory of the run that this rank belongs to."""
-    for word in read(f"/proc/{pid}/environ").split(b"\0"):
-        if word.startswith(b"DPBENCH_RUN_DIR="):
-            return word.split(b"=", 1)[1].decode()
-    return ""
+    return variables_of(pid).get("DPBENCH_RUN_DIR", "")
+
+
+def parent_of(pid):
+    return int((read(f"/proc/{pid}/stat").rpartition(b") ")[2].split() or [0, 0])[1])
 
 
 def is_locked(path):

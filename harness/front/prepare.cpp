@@ -1,9 +1,12 @@
 #include "harness/front/prepare.h"
 
+#include <algorithm>
+
 #include "harness/front/commands.h"
 #include "harness/front/exit_code.h"
 #include "harness/front/launched/agent.h"
 #include "harness/front/launched/world.h"
+#include "harness/front/open_files.h"
 #include "harness/front/options_json.h"
 #include "harness/front/table.h"
 #include "harness/front/text.h"
@@ -29,6 +32,9 @@ Prepared prepare(Options options, const fs::path& worker) {
   prepared.catalogue = load_catalogue(prepared.worker, prepared.options.what.plugins);
   prepared.machine = detect_machine(prepared.gpus.accelerators, prepared.gpus.why_none);
   prepared.plan = make_plan(prepared.options.what, prepared.catalogue, prepared.machine);
+  int most = 1;
+  for (const CaseSpec& spec : prepared.plan.cases) most = std::max(most, spec.processes);
+  if (!prepared.options.dry_run) allow_open_files(most);
   return prepared;
 }
 

@@ -32,6 +32,13 @@ void receive(c10d::Store& store, int rank, Channel& channel) {
   }
 }
 
+// Two that take the same messages would each get half of them.
+void take_seat(c10d::Store& store, int rank) {
+  if (store.add("seat/" + std::to_string(rank), 1) == 1) return;
+  throw UsageError("RANK=" + std::to_string(rank) + ": another process has been this rank of the launch; each rank is one process, and a "
+                   "launch runs dpbench once");
+}
+
 std::string reason_of(const std::exception& error) {
   const auto* torchs = dynamic_cast<const c10::Error*>(&error);
   const std::string text = torchs ? torchs->what_without_backtrace() : error.what();
@@ -57,6 +64,7 @@ int relay() {
     const auto served = variables.serves ? serve_meeting(meeting) : c10::intrusive_ptr<c10d::Store>();
     // One connection for each direction: a client that waits holds its own.
     const auto sending = join_meeting(meeting, variables.timeout), receiving = join_meeting(meeting, variables.timeout);
+    take_seat(*sending, variables.rank);
     channel.send({{"up", true}});
     std::jthread receiver([&] {
       try {

@@ -1,5 +1,8 @@
 // "faulty-ddp" and "faulty-dp": the real ones, until one rank does at one step what FAULT names. --param fault=.. rank=.. step=..
+// Where DPBENCH_STRUCK names a file, each strike is a line of it: the time (CLOCK_MONOTONIC, in nanoseconds) and the process.
+#include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <new>
 #include <stdexcept>
 #include <thread>
@@ -18,6 +21,16 @@ namespace dpbench {
 namespace {
 
 using Fault = void (*)(const Setup& setup);
+
+void note_strike() {
+  const char* file = std::getenv("DPBENCH_STRUCK");
+  std::FILE* out = file ? std::fopen(file, "a") : nullptr;
+  if (!out) return;
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  std::fprintf(out, "%lld %d\n", static_cast<long long>(now.tv_sec) * 1'000'000'000 + now.tv_nsec, getpid());
+  std::fclose(out);
+}
 
 [[noreturn]] void wait_for_ever() {
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
@@ -53,11 +66,39 @@ const std::map<std::string, Fault> faults = {
 
 void alter(Model& model, const std::string& fault) {
   const auto parameters = model.parameters();
-  if (fault == "more-parameters") model.register_parameter("one_more", at::zeros({3}));
   const auto replace = [&](const at::Tensor& value) { at::Tensor(parameters.front()).set_data(value); };
-  if (fault == "other-shape") replace(at::zeros({3, 3}));
-  if (fault == "other-dtype") replace(parameters.front().detach().to(at::kDouble));
+  if (fault == "more-parameters")
+    model.register_parameter("one_more", at::zeros({3}));
+  else if (fault == "other-shape")
+    replace(at::zeros({3, 3}));
+  else if (fault == "other-dtype")
+    replace(parameters.front().detach().to(at::kDouble));
+  else
+    return;
+  note_strike();
 }
+
+// Models that are others on one rank; "unused": all have a parameter more, which one rank's loss leaves out.
+class FaultyWorkload : public AlteredWorkload {
+ public:
+  FaultyWorkload(const Workload& inner, const std::string& fault, bool mine)
+      : AlteredWorkload(inner,
+                        [this, fault, mine](Model& model) {
+                          if (fault == "unused") extra_ = model.register_parameter("extra", at::zeros({3}));
+                          if (mine) alter(model, fault);
+                        }),
+        mine_(mine) {}
+
+  at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
+    const at::Tensor whole = AlteredWorkload::loss(output, target);
+    if (extra_.defined() && mine_) note_strike();
+    return extra_.defined() && !mine_ ? whole + 0 * extra_.sum() : whole;
+  }
+
+ private:
+  at::Tensor extra_;
+  bool mine_;
+};
 
 class Faulty : public Around {
  public:
@@ -66,7 +107,7 @@ class Faulty : public Around {
         fault_(setup.params.text("fault")),
         step_(setup.params.integer("step")),
         mine_((setup.group ? setup.group->getRank() : 0) == setup.params.integer("rank")),
-        workload_(setup.workload, [this](Model& model) { if (mine_) alter(model, fault_); }) {
+        workload_(setup.workload, fault_, mine_) {
     if (mine_ && step_ < 0) strike();
     inner_ = real.make({.workload = workload_, .devices = setup.devices, .group = setup.group, .init_seed = setup.init_seed,
                         .step_seed = setup.step_seed, .dtype = setup.dtype, .params = Params(real.params, {}, real.name),
@@ -88,6 +129,7 @@ class Faulty : public Around {
 
  private:
   void strike() const {
+    note_strike();
     if (const auto found = faults.find(fault_); found != faults.end()) found->second(setup_);
   }
   void poison() {
@@ -99,7 +141,7 @@ class Faulty : public Around {
   std::string fault_;
   int64_t step_;
   bool mine_;
-  AlteredWorkload workload_;
+  FaultyWorkload workload_;
   StepResult last_;
 };
 
