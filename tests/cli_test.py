@@ -381,6 +381,35 @@ class Cli(unittest.TestCase):
             done = subprocess.run([DPBENCH, "--help"], env=self.variables, stdout=full, stderr=subprocess.PIPE, timeout=60)
         self.assertEqual(done.returncode, 5)
 
+    def test_a_run_whose_stdout_is_full_keeps_its_report(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([DPBENCH, "--workload", "toy", "--quick", "-o", "json"], cwd=self.directory, env=self.variables, stdout=full,
+                                  stderr=subprocess.PIPE, timeout=60)
+        self.assertEqual(done.returncode, 5)
+        self.assertEqual(self.saved()["status"], "complete")
+
+    def test_a_report_that_may_not_grow_is_exit_5_and_leaves_the_one_before_it(self):
+        """A limit on the size of files: a signal to whoever does not expect it, and a short write."""
+        self.run_it("--workload", "toy", "--quick", "-o", "none", "--save-baseline", "main")
+        baseline = self.directory + "/results/baselines/main.json"
+        with open(baseline, "rb") as file:
+            before = file.read()
+        small = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
+        done = self.run_it("--workload", "toy", "--quick", "-o", "json", "--save-baseline", "main", code=5, preexec_fn=small)
+        self.assertEqual(json.loads(done.stdout)["status"], "complete", "the figures still reach stdout")
+        self.assertIn("NOT saved", done.stderr)
+        with open(baseline, "rb") as file:
+            self.assertEqual(file.read(), before)
+        self.assertEqual(glob.glob(self.directory + "/results/*/*.part") + glob.glob(self.directory + "/results/.*"), [])
+
+    def test_a_million_brackets_are_refused_at_once(self):
+        with open(self.directory + "/deep.json", "w") as file:
+            file.write("[" * 1000000)
+        began = time.monotonic()
+        self.assertIn("nested deeper", self.refused("validate", "deep.json"))
+        self.assertIn("nested deeper", self.refused("compare", "deep.json", "deep.json"))
+        self.assertLess(time.monotonic() - began, 2 * 3 * 1)
+
     def test_no_descriptors_at_all_are_survived(self):
         done = subprocess.run(["sh", "-c", f'exec "{DPBENCH}" --workload toy --quick <&- >&- 2>&-'], cwd=self.directory,
                               env=self.variables, timeout=60)

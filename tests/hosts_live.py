@@ -5,25 +5,19 @@ usage: hosts_live.py DPBENCH      (as root)
 import glob
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
 import leftovers
+from two_hosts import ADDRESSES, TwoHosts
 
 DPBENCH = os.path.abspath(sys.argv[1])
 SLACK = 60
 TIMEOUT, SILENT, AFTER = 8, 10, 12  # --timeout; when a front that says nothing is given up; what may pass after both
-NAMES = (f"dpbench-a{os.getpid()}", f"dpbench-b{os.getpid()}")
-ADDRESSES = ("10.99.71.1", "10.99.71.2")
 CASE = ["--strategy", "ddp", "--quick", "--check", "off"]
 ON_THE_WIRE = 1514 / 1448  # a full Ethernet frame for its payload of TCP
-
-
-def ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
 class Hosts(unittest.TestCase):
@@ -31,32 +25,12 @@ class Hosts(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.out = folder.name
-        for name in NAMES:
-            ip("netns", "add", name)
-            self.addCleanup(subprocess.run, ["ip", "netns", "del", name], check=False, capture_output=True)
-        ip("link", "add", "va", "netns", NAMES[0], "type", "veth", "peer", "name", "vb", "netns", NAMES[1])
-        for name, address, cable in zip(NAMES, ADDRESSES, ("va", "vb")):
-            ip("-n", name, "link", "add", "aside", "type", "veth", "peer", "name", "nowhere")  # nothing may listen there
-            ip("-n", name, "addr", "add", address.replace(".71.", ".72.") + "/24", "dev", "aside")
-            ip("-n", name, "link", "set", "aside", "up")
-            ip("-n", name, "addr", "add", f"{address}/24", "dev", cable)
-            ip("-n", name, "link", "set", "lo", "up")
-            ip("-n", name, "link", "set", cable, "up")
-
-    def rate(self, rate):
-        for name, cable in zip(NAMES, ("va", "vb")):
-            subprocess.run(["tc", "-n", name, "qdisc", "replace", "dev", cable, "root", "tbf", "rate", rate, "burst", "32kbit", "latency", "1s"],
-                           check=True)
+        self.hosts = TwoHosts(DPBENCH)
+        self.addCleanup(self.hosts.close)
 
     def start(self, flags, each, timeout=TIMEOUT, **variables):
-        started = []
-        for rank in range(2 * each):
-            host = rank // each
-            env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(2 * each), "LOCAL_RANK": str(rank % each), "LOCAL_WORLD_SIZE": str(each),
-                   "MASTER_ADDR": ADDRESSES[0], "MASTER_PORT": "29512", "DPBENCH_NONCE": self.out, "HOSTS_LIVE": self.out, **variables}
-            started.append(subprocess.Popen(["ip", "netns", "exec", NAMES[host], DPBENCH, *flags, "--timeout", str(timeout),
-                                             "--out", self.out + "/results", "-q", "-o", "json"],
-                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env))
+        flags = [*flags, "--timeout", str(timeout), "--out", self.out + "/results", "-q", "-o", "json"]
+        started = self.hosts.start(flags, each, nonce=self.out, HOSTS_LIVE=self.out, **variables)
         self.addCleanup(lambda: [one.kill() for one in started if one.poll() is None])
         return started
 
@@ -98,7 +72,7 @@ class Hosts(unittest.TestCase):
 
     def test_the_rate_of_the_cable_shows(self):
         flags = [*CASE, "--workload", "mnist-mlp", "--scale", "8", "--backend", "gloo", "--warmup", "3", "--steps", "1", "--samples", "5"]
-        self.rate("100mbit")
+        self.hosts.rate("100mbit")
         report = self.measured(flags, 1)
         (case,) = [case for case in report["cases"] if case["strategy"] == "ddp"]
         bytes_reduced = case["derived"]["collective_bytes_per_step"]  # between two ranks all of them cross, both ways at once
@@ -118,7 +92,7 @@ class Hosts(unittest.TestCase):
                 until = time.monotonic() + SLACK
                 while not self.launches(pattern) and time.monotonic() < until:
                     time.sleep(0.1)
-                ip("-n", NAMES[0], "link", "set", "va", "down")
+                self.hosts.cable("down")
                 cut = time.monotonic()
                 codes, ends = self.finish(started)
                 self.assertLess(time.monotonic() - cut, TIMEOUT + SILENT + AFTER)
@@ -129,7 +103,7 @@ class Hosts(unittest.TestCase):
                 self.assertRegex(ends[1][1], "rank 1 on .*(rank 0|relay|onnection)")
                 self.assertEqual(self.processes(), {})
                 os.rename(self.out + "/results", self.out + "/" + backend)
-                ip("-n", NAMES[0], "link", "set", "va", "up")
+                self.hosts.cable("up")
 
     def test_it_listens_towards_the_master_alone(self):
         started = self.start(["--strategy", "ddp", "--workload", "random-linear", "--backend", "gloo", "--launches", "200", "--no-baseline"], 1)

@@ -43,6 +43,20 @@ class Micro(unittest.TestCase):
         self.assertRegex(table, r"\n +64 +16 +float +none +0 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0\n")
         self.assertIn("# Avg bus bandwidth", table)
 
+    def test_sizes_go_up_to_256_mib_and_all_ranks_do_the_same_number_of_calls(self):
+        names = self.micro("--world", "2,3", "--benchmark_list_tests=true", COLLECTIVES).stdout.split()
+        sizes = {}
+        for name in names:
+            collective, backend, world, size, iterations = name.split("/")[:5]
+            size, iterations = int(size.removeprefix("bytes:")), int(iterations.removeprefix("iterations:"))
+            sizes.setdefault((collective, backend, world), []).append(size)
+            self.assertEqual(iterations, min(max((64 << 20) // size, 5), 200), "of the size alone")
+        self.assertEqual(len(sizes), 4 * 2 * 2)
+        for (collective, _, _), found in sizes.items():
+            least = 4 if collective in ("allreduce", "broadcast") else 16  # a part for each rank
+            self.assertEqual(found, [size for size in (4 << 2 * k for k in range(14)) if size >= least])
+            self.assertEqual(found[-1], 256 << 20)
+
     def test_parts_around_collectives_are_measured(self):
         found = json.loads(self.micro("--benchmark_filter=^(scatter|gather|replicate|sampler|batching|protocol|report_writing)/",
                                       "--benchmark_format=json").stdout)["benchmarks"]
