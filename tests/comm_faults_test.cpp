@@ -19,6 +19,10 @@ using Backend = c10::intrusive_ptr<c10d::Backend>;
 using Tensors = std::vector<at::Tensor>;
 using Clock = std::chrono::steady_clock;
 
+// Promised of an idle machine; tests allow three times that, and the start of the ranks besides.
+constexpr auto kDifferenceIsTold = 3 * 1s, kDeathIsTold = 3 * 500ms;
+constexpr auto kStart = 4s;
+
 c10::intrusive_ptr<c10d::Work> allreduce(const Backend& backend, const at::Tensor& tensor,
                                          c10d::ReduceOp::RedOpType op = c10d::ReduceOp::SUM) {
   Tensors list{tensor};
@@ -120,7 +124,7 @@ TEST_P(Faults, CallsThatDifferAreNamedOnAllRanks) {
     auto words = mismatch.words;
     words.insert(words.end(), {"ranks do not make the same call", "rank 1"});
     expect_all_say(thrown, words);
-    EXPECT_LT(Clock::now() - begin, 10s) << "at once, not at the time limit";
+    EXPECT_LT(Clock::now() - begin, kStart + kDifferenceIsTold) << "at once, not at the time limit";
   }
 }
 
@@ -198,7 +202,7 @@ TEST_P(Faults, TheTimeLimitOfACallRules) {
     if (rank == 1) std::this_thread::sleep_for(600ms);
   });
   EXPECT_TRUE(says(thrown[0], "waited in vain for rank 1")) << thrown[0];
-  EXPECT_LT(Clock::now() - begin, 10s);
+  EXPECT_LT(Clock::now() - begin, kStart + kDeathIsTold);
 }
 
 TEST_P(Faults, ARankThatNeverComesIsNamed) {
@@ -227,7 +231,7 @@ TEST_P(Faults, ARankThatLeavesFailsThoseWhoWait) {
   });
   EXPECT_EQ(thrown[2], "");
   for (int r : {0, 1}) EXPECT_TRUE(says(thrown[r], "rank 2") && says(thrown[r], "left the group while")) << thrown[r];
-  EXPECT_LT(Clock::now() - begin, 10s);
+  EXPECT_LT(Clock::now() - begin, kStart + kDeathIsTold);
 }
 
 TEST_P(Faults, AbortEndsTheOwnWait) {
@@ -299,7 +303,7 @@ TEST(Death, OfARankIsNoticedAndNamed) {
       EXPECT_TRUE(says(thrown[r], "died while") && says(thrown[r], "#9 allreduce of " + std::to_string(count)))
           << thrown[r];
     }
-    EXPECT_LT(Clock::now() - begin, 15s) << "long before the time limit of 20 s";
+    EXPECT_LT(Clock::now() - begin, kStart + kDeathIsTold) << "long before the time limit of 20 s";
   }
 }
 
@@ -332,7 +336,7 @@ TEST(Death, BeforeTheGroupIsCompleteIsNoticedToo) {
                                      }},
                                 [](const Backend&, int) {});
   EXPECT_TRUE(says(thrown[0], "rank 1 (not yet there)")) << thrown[0];
-  EXPECT_LT(Clock::now() - begin, 10s);
+  EXPECT_LT(Clock::now() - begin, kStart + kDeathIsTold);
 }
 
 TEST(Hosts, LearnAtOnceOfADeathOnAnother) {
@@ -351,7 +355,7 @@ TEST(Hosts, LearnAtOnceOfADeathOnAnother) {
     expect_all_say(thrown, {c10::str("rank ", killed, " (pid "), "died while", "#7 allreduce of 1000 Float (sum)"});
     EXPECT_EQ(thrown[0], thrown[1]) << "all give one reason";
     EXPECT_EQ(thrown[0], thrown[2]) << "all give one reason";
-    EXPECT_LT(Clock::now() - begin, 15s) << "long before the time limit of 20 s";
+    EXPECT_LT(Clock::now() - begin, kStart + kDeathIsTold) << "long before the time limit of 20 s";
   }
 }
 

@@ -57,7 +57,8 @@ class Faults(unittest.TestCase):
     def late(run, fault, within, silent):
         """What took too long, if anything did."""
         told, ended = run.told - run.struck - silent, run.ended - run.struck - silent
-        TIMES[fault].append((told, ended))
+        if "," not in fault:  # else there is a good case to come
+            TIMES[fault].append((told, ended))
         limits = SLACK * within[0], SLACK * sum(within)
         return "" if told <= limits[0] and ended <= limits[1] else (
             f"{fault}: told after {told:.2f} s (limit {limits[0]} s), ended after {ended:.2f} s (limit {limits[1]} s), not counting {silent} s")
@@ -80,7 +81,7 @@ class Faults(unittest.TestCase):
         self.over_both("kill", r"rank 0 was ended by signal 9 .*at step 7", flags=("--param", "rank=0"))
 
     def test_steps_are_those_of_the_case_and_the_last_collective_is_named(self):
-        case = self.run_fault("kill", flags=("--param", "fault=none,kill", "--seed", "2"), backend="shm", code=3)
+        case = self.run_fault("kill", flags=("--param", "fault=none,kill", "--seed", "2"), backend="shm")
         self.assertRegex(case["reason"], r"rank 1 was ended by signal 9 .*at step 7; rank 0 failed: .* waited in #\d+ allreduce .*collective #\d+")
 
     def test_crashed(self):
@@ -105,6 +106,7 @@ class Faults(unittest.TestCase):
     def test_never_came(self):
         self.over_both("sleep", r"rank 1", step=-1, silent=TIMEOUT)
         self.over_both("exit-7", r"rank 1 ended with exit code 7", step=-1)
+        self.over_both("kill", r"rank 1 was ended by signal 9", step=-1)
 
     def test_models_differ(self):
         self.over_both("more-parameters", r"rank 1 failed: this rank's model is not rank 0's: it has one_more of shape \[3\] .* where rank 0 has fc.weight",

@@ -5,6 +5,7 @@ usage: hosts_live.py DPBENCH      (as root)
 import glob
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -82,6 +83,18 @@ class Hosts(unittest.TestCase):
         print(f"\n100 Mbit/s: {bytes_reduced / 1e6:.2f} MB take {took:.0f} ms of a step, {expected:.0f} ms expected; one rank alone "
               f"needs {alone:.1f} ms")
         self.assertLess(abs(took / expected - 1), 0.15)
+
+    def test_a_projection_from_one_host_says_what_the_cable_gives(self):
+        flags = [*CASE, "--workload", "mnist-mlp", "--scale", "8", "--backend", "gloo", "--warmup", "3", "--steps", "1", "--samples", "5"]
+        subprocess.run([DPBENCH, *flags, "--cpus", "1,2,3", "--out", self.out + "/one", "-q", "-o", "none"], check=True)
+        self.hosts.rate("100mbit")
+        measured = self.step_ms(self.measured(flags, 1))
+        link = f"intra=10GB/s:20us,inter={100 / ON_THE_WIRE:.2f}Mbit/s:100us"
+        words = [DPBENCH, "project", "--results", self.out + "/one", "--to", "2", "--link", link, "--hosts", "1", "-o", "json"]
+        (case,) = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)["series"][0]["cases"]
+        projected = case["stats"]["step_time_ns"]["median"] * 1e-6
+        print(f"\n100 Mbit/s: a step of {measured:.0f} ms, projected from one host {projected:.0f} ms")
+        self.assertLess(abs(projected / measured - 1), 0.2)
 
     def test_a_cable_that_is_cut_ends_the_run_and_names_the_peer(self):
         for backend in ("gloo", "shm"):

@@ -285,6 +285,20 @@ TEST_F(ScratchTest, CleaningFollowsNoLink) {
   EXPECT_TRUE(fs::exists(root_ / "treasure"));
 }
 
+TEST_F(ScratchTest, IsToldFromWhatSomebodyElseMayName) {
+  const Scratch scratch({root_});
+  EXPECT_TRUE(Scratch::is_private(scratch.path()));
+  const fs::path link = root_ / ("dpbench-" + std::to_string(::getuid()) + "-link00"), file = root_ / "dpbench-file";
+  fs::create_directory_symlink(scratch.path(), link);
+  std::ofstream(file) << "x";
+  for (const fs::path& other :
+       {root_, link, file, scratch.path() / "..", fs::path("/"), fs::path(""), fs::path("relative"),
+        fs::path("/dev/shm"), scratch.path() / ".." / scratch.path().filename(), fs::path("/nowhere/dpbench-0-x")})
+    EXPECT_FALSE(Scratch::is_private(other)) << other;
+  fs::permissions(scratch.path(), fs::perms::group_exec, fs::perm_options::add);
+  EXPECT_FALSE(Scratch::is_private(scratch.path())) << "others may go in";
+}
+
 TEST_F(ScratchTest, ForgetsAGroupButNotTheRest) {
   const Scratch scratch({root_});
   for (const char* name : {"store", "group1-cpu-segment", "rows"}) std::ofstream(scratch.path() / name) << "x";

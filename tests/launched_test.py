@@ -227,6 +227,14 @@ class Launched(unittest.TestCase):
         self.assertRegex(ends[0][1], r"1 of 2 ranks came within 5 s .*missing 1")
         self.nothing_left()
 
+    def test_a_rank_loads_what_its_own_command_line_names_and_nothing_else(self):
+        told = [*FAULT, "--param", "fault=none", "--backend", "shm"]
+        started = self.start(told, ranks=[0]) + self.start([word for word in told if word not in ("--plugin", PLUGIN)], ranks=[1])
+        codes, ends = self.finish(started)
+        self.assertEqual(codes, [2, 2], ends)
+        self.assertIn("unknown name 'faulty-ddp'", ends[0][1])
+        self.nothing_left()
+
     def hashes(self):
         flags = [*CASE, "--backend", "gloo", "--launches", "1", "--samples", "3", "--steps", "1500", "--max-time", "300", "-o", "json"]
         codes, ends = self.finish(self.start([flag for flag in flags if flag != "--quick"], timeout=20), seconds=200)

@@ -10,8 +10,8 @@
 namespace dpbench {
 namespace {
 
-// Ours for each rank are a socket and a pidfd, of two groups at once in a duel; a rank's for each other one is a connection. The
-// rest is for libraries and reports.
+// Ours for each rank are a socket and a pidfd, of two groups at once in a duel; a rank's for each other one is a
+// connection. The rest is for libraries and reports.
 constexpr rlim_t kPerRank = 4, kBesides = 64;
 
 }  // namespace
@@ -23,8 +23,9 @@ void allow_open_files(int ranks) {
   const rlim_t allowed = limit.rlim_max;
   limit.rlim_cur = std::min(needed, allowed);
   if (allowed >= needed && ::setrlimit(RLIMIT_NOFILE, &limit) == 0) return;
-  throw UsageError(std::to_string(ranks) + " ranks need " + std::to_string(needed) + " open files, and this process may have " +
-                   std::to_string(allowed) + "; raise the hard limit (ulimit -Hn), or ask for fewer ranks");
+  throw UsageError(std::to_string(ranks) + " ranks need " + std::to_string(needed) +
+                   " open files, and this process may have " + std::to_string(allowed) +
+                   "; raise the hard limit (ulimit -Hn), or ask for fewer ranks");
 }
 
 }  // namespace dpbench

@@ -49,6 +49,13 @@ std::vector<fs::path> Scratch::usual_parents() {
   return parents;
 }
 
+bool Scratch::is_private(const fs::path& path) {
+  struct stat state{};
+  return path.is_absolute() && path == path.lexically_normal() && path.filename().string().starts_with(prefix()) &&
+         ::lstat(path.c_str(), &state) == 0 && S_ISDIR(state.st_mode) && state.st_uid == ::getuid() &&
+         (state.st_mode & 07777) == 0700;
+}
+
 int Scratch::clean(const fs::path& parent) {
   int removed = 0;
   std::error_code failed;

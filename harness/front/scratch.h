@@ -24,6 +24,8 @@ class Scratch {
   void forget_group(const std::string& group) const;
 
   static std::vector<std::filesystem::path> usual_parents();
+  // Whether such a directory of ours is there: what another process names may be anything.
+  static bool is_private(const std::filesystem::path& path);
   // Leftovers of dead runs removed from one parent; how many.
   static int clean(const std::filesystem::path& parent);
 

@@ -35,7 +35,8 @@ void receive(c10d::Store& store, int rank, Channel& channel) {
 // Two that take the same messages would each get half of them.
 void take_seat(c10d::Store& store, int rank) {
   if (store.add("seat/" + std::to_string(rank), 1) == 1) return;
-  throw UsageError("RANK=" + std::to_string(rank) + ": another process has been this rank of the launch; each rank is one process, and a "
+  throw UsageError("RANK=" + std::to_string(rank) +
+                   ": another process has been this rank of the launch; each rank is one process, and a "
                    "launch runs dpbench once");
 }
 

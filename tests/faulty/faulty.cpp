@@ -1,5 +1,6 @@
-// "faulty-ddp" and "faulty-dp": the real ones, until one rank does at one step what FAULT names. --param fault=.. rank=.. step=..
-// Where DPBENCH_STRUCK names a file, each strike is a line of it: the time (CLOCK_MONOTONIC, in nanoseconds) and the process.
+// "faulty-ddp" and "faulty-dp": the real ones, until one rank does at one step what FAULT names. --param fault=..
+// rank=.. step=.. Where DPBENCH_STRUCK names a file, each strike is a line of it: the time (CLOCK_MONOTONIC, in
+// nanoseconds) and the process.
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>

@@ -29,11 +29,19 @@ std::string host_name() {
   return name;
 }
 
+// Never those that a message names: what comes over the network is not loaded.
+std::vector<std::string> own_plugins(const Options& options) {
+  std::vector<std::string> files;
+  for (const auto& plugin : options.what.plugins) files.push_back(checked_plugin(plugin));
+  return files;
+}
+
 class Agent : public RankEvents {
  public:
   Agent(const Options& options, const Placement& placement)
       : placement_(placement),
         worker_(find_worker()),
+        plugins_(own_plugins(options)),
         relay_(worker_, placement, options.timeout_s),
         parent_(::getppid()),
         heard_(monotonic_seconds()),
@@ -128,13 +136,16 @@ class Agent : public RankEvents {
                          .processes = group.at("processes"),
                          .threads = group.at("threads")};
     const WorkerSettings settings{.program = worker_,
-                                  .plugins = message.at("plugins"),
+                                  .plugins = plugins_,
                                   .cpus = cores_to_share(),
                                   .timeout_s = message.at("timeout_s"),
                                   .logs = scratch_.path() / "logs"};
     group_name_ = spec.name;
     told_ = {};
-    group_ = std::make_unique<WorkerGroup>(spec, settings, scratch_, seat_of(placement_, message.at("directory")));
+    const std::string directory = message.at("directory");
+    if (!Scratch::is_private(directory))
+      throw std::runtime_error("rank 0 named '" + one_line(directory, 200) + "', which is no run's private directory");
+    group_ = std::make_unique<WorkerGroup>(spec, settings, scratch_, seat_of(placement_, directory));
   }
 
   void close(const std::vector<std::string>& complaints) {
@@ -168,6 +179,7 @@ class Agent : public RankEvents {
 
   Placement placement_;
   std::string worker_;
+  std::vector<std::string> plugins_;
   const Scratch scratch_;
   const Signals signals_;
   Relay relay_;

@@ -60,7 +60,6 @@ LaunchedGroup::LaunchedGroup(const GroupSpec& spec, const WorkerSettings& settin
   for (int rank = 1; rank < world_.ranks(); ++rank)
     world_.tell(rank, {{"do", "open"},
                        {"spec", to_json(spec)},
-                       {"plugins", settings.plugins},
                        {"timeout_s", settings.timeout_s},
                        {"directory", world_.directory_of(rank)}});
 }

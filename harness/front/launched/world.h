@@ -12,7 +12,7 @@ namespace dpbench {
 // Between fronts, beside what is below: {"do":"alive"} and {"alive":true}, so that silence means something.
 inline constexpr double kAliveEverySeconds = 2, kSilentSeconds = 10;
 
-// rank 0 -> agent   {"do":"open","spec":{..},"plugins":[..],"timeout_s":30,"directory":"/dev/shm/.."}
+// rank 0 -> agent   {"do":"open","spec":{..},"timeout_s":30,"directory":"/dev/shm/.."}
 //                   {"do":"tell","group":"NAME","message":{..}}          to its worker
 //                   {"do":"quit"|"kill","group":"NAME"}
 //                   {"do":"end","code":0}                                 the run is over
