@@ -20,7 +20,7 @@ using Tensors = std::vector<at::Tensor>;
 using Clock = std::chrono::steady_clock;
 
 // Promised of an idle machine; tests allow three times that, and the start of the ranks besides.
-constexpr auto kDifferenceIsTold = 3 * 1s, kDeathIsTold = 3 * 500ms;
+constexpr std::chrono::milliseconds kDifferenceIsTold = 3 * 1s, kDeathIsTold = 3 * 500ms;
 constexpr auto kStart = 4s;
 
 c10::intrusive_ptr<c10d::Work> allreduce(const Backend& backend, const at::Tensor& tensor,
