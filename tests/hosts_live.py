@@ -94,7 +94,7 @@ class Hosts(unittest.TestCase):
         (case,) = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)["series"][0]["cases"]
         projected = case["stats"]["step_time_ns"]["median"] * 1e-6
         print(f"\n100 Mbit/s: a step of {measured:.0f} ms, projected from one host {projected:.0f} ms")
-        self.assertLess(abs(projected / measured - 1), 0.2)
+        self.assertLess(abs(projected / measured - 1), 0.25)
 
     def test_a_cable_that_is_cut_ends_the_run_and_names_the_peer(self):
         for backend in ("gloo", "shm"):
