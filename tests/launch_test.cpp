@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -311,6 +312,8 @@ TEST_F(ScratchTest, ForgetsAGroupButNotTheRest) {
 // Real processes: the fake worker does what --param fault says.
 class Workers : public Here {
  protected:
+  Workers() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }  // as dpbench is: what ranks leave behind becomes ours to end
+
   CaseSpec spec(int ranks, const std::string& fault, int rank = 0) {
     CaseSpec one;
     one.strategy = "ddp";

@@ -2,7 +2,6 @@
 
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <string>
 
 #include "workloads/error.h"
@@ -16,15 +15,12 @@ constexpr rlim_t kPerRank = 4, kBesides = 64;
 
 }  // namespace
 
-void allow_open_files(int ranks) {
+void require_open_files(int ranks) {
   const rlim_t needed = kBesides + kPerRank * static_cast<rlim_t>(ranks);
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
-  const rlim_t allowed = limit.rlim_max;
-  limit.rlim_cur = std::min(needed, allowed);
-  if (allowed >= needed && ::setrlimit(RLIMIT_NOFILE, &limit) == 0) return;
   throw UsageError(std::to_string(ranks) + " ranks need " + std::to_string(needed) +
-                   " open files, and this process may have " + std::to_string(allowed) +
+                   " open files, and this process may have " + std::to_string(limit.rlim_cur) +
                    "; raise the hard limit (ulimit -Hn), or ask for fewer ranks");
 }
 

@@ -3,8 +3,8 @@
 
 namespace dpbench {
 
-// Raises it, as far as the system lets us, to what a group of so many ranks needs. Throws UsageError where that is too
-// little.
-void allow_open_files(int ranks);
+// Throws UsageError where it is below what a group of so many ranks needs; prepare_process() has raised it as far as
+// it goes.
+void require_open_files(int ranks);
 
 }  // namespace dpbench

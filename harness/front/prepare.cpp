@@ -34,7 +34,7 @@ Prepared prepare(Options options, const fs::path& worker) {
   prepared.plan = make_plan(prepared.options.what, prepared.catalogue, prepared.machine);
   int most = 1;
   for (const CaseSpec& spec : prepared.plan.cases) most = std::max(most, spec.processes);
-  if (!prepared.options.dry_run) allow_open_files(most);
+  if (!prepared.options.dry_run) require_open_files(most);
   return prepared;
 }
 
