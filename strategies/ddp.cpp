@@ -107,10 +107,10 @@ class Ddp : public TrainedStrategy {
   }
 
   // Views into buckets are zeroed in place: a gradient that is set to none costs a copy into its bucket each step. But
-  // one that no rank uses must be none, and not an old one or zeros; and one that is about to move to another bucket would
-  // keep the memory of the first ones beside it.
+  // one that no rank uses must be none, and not an old one or zeros. Always, for the reducer multiplies what it copies by
+  // 1/world and divides what lies in its bucket: a run that is resumed would not end with the same bits.
   void clear_gradients() {
-    if (!options_.bucket_views || options_.find_unused || !reduction_->rebuilt()) return replica_.clear_gradients();
+    if (!options_.bucket_views || options_.find_unused) return replica_.clear_gradients();
     const at::NoGradGuard no_grad;
     gradients_.clear();
     for (const auto& [name, tensor] : replica_.trainable())
@@ -141,7 +141,9 @@ class Ddp : public TrainedStrategy {
     if (!phases.on()) return;
     const auto now = Phases::Clock::now();
     // On a GPU the clock's answer would hold up the step: there the wait stays in the backward part.
-    if (timed_ && replica_.device().is_cpu()) phases.move(Phase::communication, now - reduction_->after_computing(), now);
+    // torch takes it from the wall clock: where that jumped, it is longer than the part itself, and nothing is known.
+    const auto waited = timed_ && replica_.device().is_cpu() ? reduction_->after_computing() : std::chrono::nanoseconds(0);
+    if (waited < now - phases.since()) phases.move(Phase::communication, now - waited, now);
     if (!timed_) reduction_->time_every_pass();
     timed_ = true;
   }

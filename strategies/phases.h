@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace dpbench {
 
@@ -34,27 +35,28 @@ class Phases {
   void enter(Phase phase) {
     if (!on_) return;
     const auto now = Clock::now();
-    charge(now);
-    current_ = static_cast<int>(phase);
-    since_ = now;
+    begin(now, static_cast<int>(phase));
     if (listener_) listener_->entered(phase, now);
   }
   void leave() {
     if (!on_) return;
     const auto now = Clock::now();
-    charge(now);
-    current_ = -1;
-    since_ = now;
+    begin(now, -1);
     if (listener_) listener_->left(now);
   }
   // Time that passed in the present part but belongs to `to`: communication that a backward pass waited for. What lies
-  // before the present part began is left where it is.
+  // before the present part began is left where it is, and what was moved before is not moved again.
   void move(Phase to, Clock::time_point from, Clock::time_point until) {
     from = std::max(from, since_);
     if (!on_ || current_ < 0 || current_ == static_cast<int>(to) || until <= from) return;
-    total_ns_[static_cast<size_t>(current_)] -= ns(until - from);
-    total_ns_[static_cast<size_t>(to)] += ns(until - from);
-    if (listener_) listener_->moved(to, from, until);
+    auto begin = from;
+    for (const Span& known : moved_) {
+      shift(to, begin, std::min(known.from, until));
+      begin = std::max(begin, known.until);
+    }
+    shift(to, begin, until);
+    const auto later = [](const Span& span, Clock::time_point at) { return span.from < at; };
+    moved_.insert(std::lower_bound(moved_.begin(), moved_.end(), from, later), {from, until});
   }
   bool on() const { return on_; }
   Clock::time_point since() const { return since_; }  // the last border between two parts
@@ -66,13 +68,27 @@ class Phases {
 
  private:
   static int64_t ns(Clock::duration time) { return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count(); }
-  void charge(Clock::time_point now) {
+  void begin(Clock::time_point now, int part) {
     if (current_ >= 0) total_ns_[static_cast<size_t>(current_)] += ns(now - since_);
+    current_ = part;
+    since_ = now;
+    moved_.clear();
   }
+  void shift(Phase to, Clock::time_point from, Clock::time_point until) {
+    if (until <= from) return;
+    total_ns_[static_cast<size_t>(current_)] -= ns(until - from);
+    total_ns_[static_cast<size_t>(to)] += ns(until - from);
+    if (listener_) listener_->moved(to, from, until);
+  }
+
+  struct Span {
+    Clock::time_point from, until;
+  };
 
   bool on_;
   int current_ = -1;
   Clock::time_point since_;
+  std::vector<Span> moved_;  // of the present part, by their beginning
   PhaseListener* listener_ = nullptr;
   std::array<int64_t, phase_names.size()> total_ns_{};
 };

@@ -56,6 +56,8 @@ class Faults(unittest.TestCase):
     @staticmethod
     def late(run, fault, within, silent):
         """What took too long, if anything did."""
+        if run.struck is None or run.told is None:
+            return f"{fault}: {'never struck' if run.struck is None else 'never told'}"
         told, ended = run.told - run.struck - silent, run.ended - run.struck - silent
         if "," not in fault:  # else there is a good case to come
             TIMES[fault].append((told, ended))

@@ -96,7 +96,7 @@ class Launched(unittest.TestCase):
         self.assertEqual(len(json.loads(ends[0][0])["cases"][1]["launches"]), 3)
 
     def test_the_others_wait_while_rank_0_measures_alone(self):
-        flags = ["--strategy", "ddp", "--workload", "mnist-mlp", "--launches", "1", "--samples", "140", "--check", "off", "--backend", "shm", "-o", "json"]
+        flags = ["--strategy", "ddp", "--workload", "mnist-mlp", "--launches", "1", "--samples", "200", "--check", "off", "--backend", "shm", "-o", "json"]
         start = time.monotonic()
         codes, ends = self.finish(self.start(flags, timeout=30), seconds=200)  # the baseline alone takes longer than a silence may last
         self.assertEqual(codes, [0, 0], ends)

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 #include <ATen/ATen.h>
 
+#include <chrono>
+#include <thread>
+
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "strategies/comm/backend.h"
@@ -99,6 +102,22 @@ TEST_P(Replicated, LeavesTheParametersOfOneDevice) {
 INSTANTIATE_TEST_SUITE_P(Dp, Replicated,
                          testing::Combine(testing::Values("dp", "dp-upstream"), testing::Values(1, 2, 3, 8),
                                           testing::Values(1, 2)));
+
+TEST(Phases, TimeIsMovedOnlyOnce) {
+  using namespace std::chrono_literals;
+  Phases phases(true);
+  phases.enter(Phase::backward);
+  const auto begin = phases.since();
+  std::this_thread::sleep_for(5ms);
+  phases.move(Phase::communication, begin + 1ms, begin + 2ms);
+  phases.move(Phase::communication, begin + 3ms, begin + 4ms);
+  phases.move(Phase::communication, begin + 1500us, begin + 5ms);
+  phases.move(Phase::communication, begin + 1ms, begin + 5ms);
+  phases.leave();
+  const auto& ns = phases.total_ns();
+  EXPECT_EQ(ns[static_cast<size_t>(Phase::communication)], 4'000'000);
+  EXPECT_EQ(ns[static_cast<size_t>(Phase::backward)], (phases.since() - begin).count() - 4'000'000);
+}
 
 TEST(DataParallel, LeavesTheGradientOfAnUnusedParameterUndefined) {
   const Toy toy;

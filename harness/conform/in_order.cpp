@@ -1,5 +1,7 @@
 #include "harness/conform/in_order.h"
 
+#include <utility>
+
 namespace dpbench {
 
 InOrder::~InOrder() {

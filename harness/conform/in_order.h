@@ -23,7 +23,7 @@ class InOrder {
   void finish();        // waits until all is done; throws what the first failing piece threw
 
  private:
-  static constexpr size_t most_waiting = 3;
+  static constexpr size_t most_waiting = 1;
 
   void serve();
 

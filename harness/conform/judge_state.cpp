@@ -185,6 +185,8 @@ class OptimizerJudge {
 void judge_buffers(const Trial& trial, Rows& rows) {
   if (trial.scenario.poison || trial.scenario.smooth) return;
   const bool exact = trial.scenario.dtype == at::kDouble;
+  // The ranks' sums of squares round as their mean is large, which no bound of ours knows: judged in float64 alone.
+  if (!exact && trial.bench.strategy.buffers == Buffers::synchronised) return;
   const std::string check = exact ? "buffers" : "buffers-replay";
   const std::string compared = (exact ? "buffers after a step: " : "buffers after a step in the working dtype: ") +
                                buffers_meaning(trial.bench.strategy.buffers);

@@ -1,9 +1,9 @@
 #include "harness/conform/suite.h"
 
-#include <list>
 #include <regex>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include "harness/conform/altered_workload.h"
 #include "harness/conform/compare.h"
@@ -73,6 +73,7 @@ class Suite {
                     request.seed} {}
 
   std::vector<CheckRow> run() {
+    judging_.add([threads = at::get_num_threads()] { at::set_num_threads(threads); });  // a new thread would take all cores
     if (announce_unused()) {
       // Who asks for checks by name gets them.
       const bool costly = request_.long_form || request_.workload.thorough || !request_.filter.empty();
@@ -311,29 +312,31 @@ class Suite {
   void again(const Bench& bench, const Scenario& scenario) {
     auto evidence = driven(bench, scenario, {});
     if (request_.rank == 0 && fit_to_judge(scenario, evidence))
-      later(scenario, [this, &bench, &scenario, evidence = std::move(evidence)] {
+      later(scenario, [this, &bench, &scenario, evidence = std::move(evidence), baseline = baseline_of(scenario)] {
         const auto known = kept_.find("working");
         if (known == kept_.end()) return;
         const Trial second{bench, scenario, {}, evidence, {}, {}, {}};
         judge_repeat(known->second, second, rows_);
-        against_baseline(known->second);
+        if (strategy_.reduced_in)
+          rows_.skipped("world-1-bits", "gradients and parameters of a world of 1 with the baseline's, bit for bit",
+                        "gradients travel in " + std::string(at::toString(*strategy_.reduced_in)) + ", as asked");
+        else if (baseline)
+          judge_same_bits_as_baseline(known->second, *baseline, rows_);
       });
     agree_to_go_on();
   }
 
-  void against_baseline(const Trial& trial) {
-    if (strategy_.reduced_in)
-      return rows_.skipped("world-1-bits", "gradients and parameters of a world of 1 with the baseline's, bit for bit",
-                           "gradients travel in " + std::string(at::toString(*strategy_.reduced_in)) + ", as asked");
-    if (request_.world != 1 || strategy_.parallelism == Parallelism::single) return;
+  // What the single device does, which a world of 1 is held against.
+  std::optional<Evidence> baseline_of(const Scenario& scenario) const {
+    if (request_.world != 1 || strategy_.parallelism == Parallelism::single || strategy_.reduced_in) return {};
     for (const auto& info : strategy_registry().all()) {
       const bool fits = request_.devices[0].is_cpu() ? info.cpu : info.cuda;
       if (info.parallelism != Parallelism::single || !fits) continue;
       const Bench baseline{info, *workload_, {Parallelism::single, 1, bench_.layout.rows_per_rank, bench_.layout.samples},
                            0,    {},         {request_.devices[0]}, {}, request_.seed};
-      judge_same_bits_as_baseline(trial, drive(baseline, trial.scenario, {}), rows_);
-      return;
+      return drive(baseline, scenario, {});
     }
+    return {};
   }
 
   const CheckRequest& request_;

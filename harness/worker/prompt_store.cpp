@@ -12,23 +12,19 @@ constexpr std::chrono::microseconds first_pause(50), longest_pause(2000);
 
 }  // namespace
 
-void PromptStore::look_for(const std::vector<std::string>& keys, std::chrono::milliseconds timeout) {
-  const auto begin = Clock::now();
-  for (auto pause = first_pause; !check(keys) && Clock::now() - begin < timeout; pause = std::min(2 * pause, longest_pause))
-    std::this_thread::sleep_for(pause);
-}
-
-// What is not there by then is the parent's to complain of, in its own words.
 std::vector<uint8_t> PromptStore::get(const std::string& key) {
-  look_for({key}, timeout_);
+  wait({key});
   return FileStore::get(key);
 }
 
 void PromptStore::wait(const std::vector<std::string>& keys) { wait(keys, timeout_); }
 
 void PromptStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) {
-  look_for(keys, timeout);
-  FileStore::wait(keys, std::chrono::milliseconds(1));
+  const auto begin = Clock::now();
+  const auto in_time = [&] { return timeout == kNoTimeout || Clock::now() - begin < timeout; };
+  for (auto pause = first_pause; !check(keys) && in_time(); pause = std::min(2 * pause, longest_pause))
+    std::this_thread::sleep_for(pause);
+  FileStore::wait(keys, std::chrono::milliseconds(1));  // what is not there by now is its to complain of, in its own words
 }
 
 }  // namespace dpbench

@@ -16,9 +16,6 @@ class PromptStore : public c10d::FileStore {
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override;
 
  private:
-  // Until all are there or so much time is over.
-  void look_for(const std::vector<std::string>& keys, std::chrono::milliseconds timeout);
-
   int workers_;
 };
 

@@ -102,7 +102,7 @@ void Reduction::before_forward(bool last) {
   last_ = last;
   sync_ = last || (options_.static_graph && passes_ < 2);
   if (sync_) reducer_->prepare_for_forward();
-  rebuild_buckets();
+  reducer_->rebuild_buckets();
 }
 
 void Reduction::before_backward(const at::Tensor& output) {

@@ -36,12 +36,10 @@ class Reduction {
   void after_backward();
 
   // Instead of these three where this rank has no rows: reduces zeros with the others, and takes what comes of it.
-  void without_rows_forward() { rebuild_buckets(); }
+  void without_rows_forward() { reducer_->rebuild_buckets(); }
   void without_rows_backward();
 
   c10d::Reducer& reducer() { return *reducer_; }
-  // Buckets are as they will stay: in the order in which the first backward pass filled them.
-  bool rebuilt() const { return rebuilt_; }
 
   // From now on; of itself torch's clock runs in each 100th pass.
   void time_every_pass() { reducer_->set_ddp_runtime_logging_sample_rate(1); }
@@ -51,7 +49,6 @@ class Reduction {
   std::map<std::string, std::vector<double>> figures();
 
  private:
-  void rebuild_buckets() { rebuilt_ = reducer_->rebuild_buckets() || rebuilt_; }
   void register_hook(const SteppingHook::Step& step);
   void refuse_unused_parameters();
   at::Tensor used_by_anyone();
@@ -62,7 +59,6 @@ class Reduction {
   bool sync_ = true;  // this pass is reduced
   std::atomic<bool> last_ = true;  // and it is the step's last
   int passes_ = 0;    // that were
-  bool rebuilt_ = false;
   std::shared_ptr<TimedReducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;
 };
