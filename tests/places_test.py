@@ -7,15 +7,12 @@ import sys
 import tempfile
 import unittest
 
+from mounts import own_mounts
 import reports  # holds every report against its schema
 
 PROGRAM, GOLDEN, WORKER = (os.path.abspath(word) for word in sys.argv[1:4])
 RUN = ("--workload", "toy", "--cpus", "1,2", "--quick", "-q")
 NOBODY = 65534
-
-
-def may_mount():
-    return subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "true"], capture_output=True, check=False).returncode == 0
 
 
 class Places(unittest.TestCase):
@@ -79,10 +76,10 @@ class Places(unittest.TestCase):
 
     def on_small_disk(self, size, script):
         """The script on a tmpfs of that size (mount's options) at results, in a mount namespace of its own; what it printed."""
-        if not may_mount():
-            self.skipTest("no mount namespaces here (unshare --user --mount)")
+        if not own_mounts():
+            self.skipTest("no mount namespaces here (unshare --mount)")
         text = f'mount -t tmpfs -o {size} tmpfs "{self.results}"\nd() {{ "{self.program}" "$@"; }}\n{script}'
-        return subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", text], cwd=self.folder, env=self.variables,
+        return subprocess.run([*own_mounts(), "sh", "-c", text], cwd=self.folder, env=self.variables,
                               text=True, capture_output=True, check=False)
 
     def test_a_disk_without_room_for_a_report_is_exit_5(self):
