@@ -14,7 +14,8 @@ KNOWS = {
     "strategies/": ("workloads/",),
     "harness/report/": (),
     "harness/front/": ("harness/report/",),
-    "harness/conform/": (*INTERFACES, "workloads/layers/"),  # its probes are models, too
+    # its probes are models, too; it judges on a thread of its own
+    "harness/conform/": (*INTERFACES, "workloads/layers/", "strategies/comm/work_queue.h"),
     "harness/worker/": (*INTERFACES, "harness/conform/"),
 }
 # headers of others: the only places for them

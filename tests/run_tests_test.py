@@ -1,5 +1,6 @@
-"""scripts/run-tests: a run in which nothing passed is an error."""
+"""scripts/run-tests: a run in which nothing passed is an error. scripts/test: so is a command that fails within a part."""
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -27,12 +28,52 @@ class RunTests(unittest.TestCase):
     def test_a_failure_fails(self):
         self.expect(run(PASSES + FAILS), False, "1 passed, 1 failed, 0 skipped")
 
+    def test_only_a_test_of_deadlines_gets_a_second_try_and_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            late = f'add_test(late "/bin/sh" "-c" "test -e {folder}/been || {{ touch {folder}/been && exit 1; }}")\n'
+            labelled = late + 'set_tests_properties(late PROPERTIES LABELS "unit;deadlines")\n'
+            self.expect(run(PASSES + labelled), True, "2 passed, 0 failed, 0 skipped; unsteady, passed only at the second try: late")
+            pathlib.Path(folder, "been").unlink()
+            self.expect(run(PASSES + labelled + FAILS), False,
+                        "2 passed, 1 failed, 0 skipped; unsteady, passed only at the second try: late")
+            pathlib.Path(folder, "been").unlink()
+            self.expect(run(PASSES + late), False, "1 passed, 1 failed, 0 skipped")
+
     def test_a_run_without_a_test_is_an_error(self):
         self.expect(run(""), False, "0 passed, 0 failed, 0 skipped")
         self.expect(run(PASSES, "-R", "no-such-test"), False, "0 passed, 0 failed, 0 skipped")
 
     def test_a_run_that_skipped_everything_is_an_error(self):
         self.expect(run(SKIPS), False, "0 passed, 0 failed, 1 skipped")
+
+
+class Test(unittest.TestCase):
+    """scripts/test in a tree of its own, where each command of a part is a stand-in."""
+
+    def run_with(self, failing):
+        with tempfile.TemporaryDirectory() as folder:
+            scripts = pathlib.Path(folder, "scripts")
+            for name in ("build", "run-tests", "soak", "ci/gate", "parts/more"):
+                script = scripts / name
+                script.parent.mkdir(parents=True, exist_ok=True)
+                script.write_text(f"#!/bin/sh\necho {name} was here\nexit {int(name == failing)}\n", encoding="utf-8")
+                script.chmod(0o755)
+            shutil.copy(SCRIPT.parent / "test", scripts)
+            return subprocess.run([scripts / "test", "--all"], capture_output=True, text=True, check=False)
+
+    def test_passes_where_all_do(self):
+        done = self.run_with("none")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("more was here", done.stdout)
+
+    def test_fails_where_any_command_does_and_ends_with_what_it_said(self):
+        for failing, part in (("build", "core"), ("run-tests", "core"), ("soak", "core"), ("ci/gate", "core"), ("parts/more", "more")):
+            with self.subTest(failing):
+                done = self.run_with(failing)
+                self.assertEqual(done.returncode, 1, done.stdout)
+                self.assertIn(f"== the last of {part}\n", done.stderr)
+                self.assertIn(f"{failing} was here", done.stderr)
+                self.assertRegex(done.stderr.splitlines()[-1], f"^scripts/test: failed:.* {part}\\b")
 
 
 if __name__ == "__main__":

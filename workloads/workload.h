@@ -50,7 +50,8 @@ class Workload {
   virtual at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const = 0;
   virtual bool sum_loss() const { return false; }
   virtual OptimizerSpec optimizer() const = 0;
-  // Pure: the same ids are the same rows in any process and thread, two at once included, as with loss(). CPU tensors, floating point in float32.
+  // Pure: the same ids are the same rows in any process and thread, two at once included, as with loss(). CPU tensors,
+  // floating point in float32.
   virtual Batch batch(const at::Tensor& ids) const = 0;
   // Makes the rows of these ids quick to get (drawn, decompressed, shared by the host's ranks). Never timed.
   virtual void prepare(const at::Tensor& /*ids*/) const {}

@@ -8,11 +8,11 @@
 #include "harness/conform/altered_workload.h"
 #include "harness/conform/compare.h"
 #include "harness/conform/exchange.h"
-#include "harness/conform/in_order.h"
 #include "harness/conform/judge_sampling.h"
 #include "harness/conform/judges.h"
 #include "harness/conform/layout_checks.h"
 #include "harness/conform/unused.h"
+#include "strategies/comm/work_queue.h"
 #include "workloads/data/sampler.h"
 
 namespace dpbench {
@@ -73,7 +73,7 @@ class Suite {
                     request.seed} {}
 
   std::vector<CheckRow> run() {
-    judging_.add([threads = at::get_num_threads()] { at::set_num_threads(threads); });  // a new thread would take all cores
+    judging_.push([threads = at::get_num_threads()] { at::set_num_threads(threads); });  // a new thread would take all cores
     if (announce_unused()) {
       // Who asks for checks by name gets them.
       const bool costly = request_.long_form || request_.workload.thorough || !request_.filter.empty();
@@ -82,7 +82,7 @@ class Suite {
         if (request_.workload.probe) scenario.judged_from = 0;  // which costs next to nothing
       for (const auto& scenario : scenarios_)
         if (wanted(scenario)) one(scenario);
-      judging_.finish();
+      judging_.drain();
       const bool judged = refused_ == 0 || judged_ > 0;  // else nothing of what it does was seen
       if (request_.rank == 0 && judged && matches("chunk-tables")) judge_layout(request_, rows_);
       if (request_.rank == 0 && judged && (matches("data-each-once") || matches("epoch-order"))) judge_sampler();
@@ -246,13 +246,19 @@ class Suite {
 
   // Judged in order beside what the ranks do next: the judges use nothing of theirs. All rows are written there.
   // A strategy may report what no judge expects: that is its failure, not the end of the suite.
-  void later(const Scenario& scenario, InOrder::Work work) {
-    judging_.add([this, &scenario, work = std::move(work)] {
+  void later(const Scenario& scenario, WorkQueue::Job work) {
+    judging_.drain();  // the evidence of one scenario at a time is kept beside that of the next
+    judging_.push([this, &scenario, work = std::move(work)] {
+      const auto cannot = [&](const std::string& why) {
+        rows_.judged("run-completes", completed, false,
+                     "what was reported cannot be judged, scenario " + scenario.name + ": " + why);
+      };
       try {
         work();
       } catch (const std::exception& error) {
-        rows_.judged("run-completes", completed, false,
-                     "what was reported cannot be judged, scenario " + scenario.name + ": " + error.what());
+        cannot(error.what());
+      } catch (...) {
+        cannot("an exception that is no std::exception");
       }
     });
   }
@@ -352,7 +358,7 @@ class Suite {
   std::map<std::string, Trial> kept_;
   int exchanges_ = 0, refused_ = 0, judged_ = 0;
   bool broken_ = false;
-  InOrder judging_;  // last: it uses the others
+  WorkQueue judging_;  // last: its thread ends before what it uses
 };
 
 }  // namespace

@@ -14,8 +14,20 @@
 #include "workloads/error.h"
 
 namespace dpbench {
+namespace {
 
 constexpr size_t kMostProblems = 10;  // said of one report
+
+std::vector<std::string> problems_in(const Json& document, const std::filesystem::path& file) {
+  try {
+    const bool duel = document.is_object() && document.value("schema", "") == "dpbench.duel";
+    return duel ? duel_problems_of(document) : problems_of(document);
+  } catch (const UsageError& error) {
+    throw UsageError(file.string() + ": " + error.what());
+  }
+}
+
+}  // namespace
 
 int export_command(const Options& options) {
   static const std::map<std::string, std::string (*)(const Report&)> forms = {
@@ -26,15 +38,6 @@ int export_command(const Options& options) {
   if (asked.runs.size() > 1) throw UsageError("export takes one run: dpbench export RUN --to " + asked.to);
   const std::string run = asked.runs.empty() ? "latest" : asked.runs[0];
   return exit_code({.unsaved = !print(form->second(read_report(find_run(run, asked.results))))});
-}
-
-static std::vector<std::string> problems_in(const Json& document, const std::filesystem::path& file) {
-  try {
-    const bool duel = document.is_object() && document.value("schema", "") == "dpbench.duel";
-    return duel ? duel_problems_of(document) : problems_of(document);
-  } catch (const UsageError& error) {
-    throw UsageError(file.string() + ": " + error.what());
-  }
 }
 
 int validate_command(const Options& options) {

@@ -103,11 +103,11 @@ std::vector<std::vector<std::string>> links_among(const Nvml& nvml, const std::v
   return rows;
 }
 
-std::string version_text(int packed) {
+}  // namespace
+
+std::string cuda_version(int packed) {
   return std::to_string(packed / 1000) + "." + std::to_string(packed % 1000 / 10);
 }
-
-}  // namespace
 
 GpuSurvey survey_gpus() {
   GpuSurvey survey;
@@ -123,7 +123,7 @@ GpuSurvey survey_gpus() {
   if (std::array<char, 96> driver{};
       nvml.call("nvmlSystemGetDriverVersion", driver.data(), static_cast<unsigned>(driver.size())))
     found.driver = driver.data();
-  if (const auto cuda = nvml.told<int>("nvmlSystemGetCudaDriverVersion_v2")) found.cuda_driver = version_text(*cuda);
+  if (const auto cuda = nvml.told<int>("nvmlSystemGetCudaDriverVersion_v2")) found.cuda_driver = cuda_version(*cuda);
   if (devices.empty()) survey.why_none = "the NVIDIA driver lists no GPU";
   return survey;
 }

@@ -14,4 +14,7 @@ struct GpuSurvey {
 
 GpuSurvey survey_gpus();
 
+// 13000, as CUDA packs it: "13.0".
+std::string cuda_version(int packed);
+
 }  // namespace dpbench

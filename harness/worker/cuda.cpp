@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "harness/report/gpu_survey.h"
+
 namespace dpbench {
 namespace {
 
@@ -29,7 +31,7 @@ std::map<std::string, std::string> loaded_versions() {
   std::map<std::string, std::string> versions;
   const auto text = [](int number) { return std::to_string(number); };
   if (int packed = 0; succeeded("cudaRuntimeGetVersion", &packed))
-    versions["cuda_loaded"] = text(packed / 1000) + "." + text(packed % 1000 / 10);
+    versions["cuda_loaded"] = cuda_version(packed);
   if (int packed = 0; succeeded("ncclGetVersion", &packed))
     versions["nccl_loaded"] = text(packed / 10000) + "." + text(packed % 10000 / 100) + "." + text(packed % 100);
   return versions;
