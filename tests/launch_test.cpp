@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/front/launcher.h"
+#include "harness/front/oom_kills.h"
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -219,6 +220,30 @@ TEST(CaseWatch, SaysWhoNeverJoined) {
   expect_says(outcome->reason, {"2 of 3 ranks joined", "missing 1"});
 }
 
+TEST(CaseWatch, NamesTheHostWhereThereAreSeveral) {
+  const auto spread = [](bool ready) { return CaseWatch("c", "ran", 2, kTimeout, ready, 0, {}, {"left", "right"}); };
+  CaseWatch dying = spread(true), failing = spread(true), hanging = spread(true), missing = spread(false), silent = spread(true);
+  dying.on_death(1, killed_by(SIGKILL), 1);
+  expect_says(dying.verdict(2)->reason, {"rank 1 on right was ended by signal 9"});
+  failing.on_line(0, failed(0, "failure", "no luck"), 1);
+  expect_says(failing.verdict(2)->reason, {"rank 0 on left failed: no luck"});
+  hanging.on_states({{.step = 5, .beat = 5}, {.step = 3, .beat = 3}}, 1);
+  expect_says(hanging.verdict(1 + kTimeout)->reason, {"rank 1 on right is stuck at step 3"});
+  missing.on_line(0, Json({{"event", "ready"}, {"rank", 0}}).dump(), 1);
+  expect_says(missing.verdict(1 + kTimeout)->reason, {"1 of 2 ranks joined, missing 1 on right"});
+  silent.on_offence(1, "has not been heard of for 10 s", 1);
+  expect_says(silent.verdict(2)->reason, {"rank 1 on right has not been heard of for 10 s"});
+}
+
+TEST(CaseWatch, AKillForMemoryIsToldFromOthers) {
+  CaseWatch watch = watch_of(2);
+  watch.on_states({{.step = 7}, {.step = 7}}, 0.5);
+  watch.on_death(1, killed_by(SIGKILL), 1, "killed by the control group's limit of 4096 bytes");
+  watch.on_line(0, failed(0, "failure", "Connection closed by peer"), 1.1);
+  expect_says(watch.verdict(2)->reason, {"out of memory: rank 1 was ended by signal 9", "at step 7: killed by the control group's limit of 4096 bytes",
+                                         "; rank 0 failed: Connection closed"});
+}
+
 TEST(CaseWatch, WhatIsNotTheProtocolIsAFailure) {
   for (const std::string line :
        {"", "hello", "{}", "[1]", R"({"event":"ran","case":"another"})", R"({"event":"ran","case":"c","record":{}})",
@@ -250,6 +275,64 @@ class Here : public testing::Test {
   const fs::path root_ = fs::path(testing::TempDir()) / ("dpbench_launch_" + std::to_string(::getpid()));
 };
 
+// A tree of files as the kernel shows them of process 7.
+class OomKillsTest : public Here {
+ protected:
+  void put(const fs::path& file, const std::string& text) const {
+    fs::create_directories((root_ / file).parent_path());
+    std::ofstream(root_ / file) << text;
+  }
+  std::string after(const std::string& groups, const fs::path& counter, const std::string& text) const {
+    put("proc/7/cgroup", groups);
+    const OomKills kills(7, root_);
+    EXPECT_EQ(kills.words(), "");
+    put(counter, text);
+    return kills.words();
+  }
+};
+
+TEST_F(OomKillsTest, AreToldWithTheLimitOfTheGroup) {
+  const fs::path group = "sys/fs/cgroup/a/b";
+  put(group / "memory.events", "low 0\nhigh 0\nmax 3\noom 0\noom_kill 2\n");
+  put(group / "memory.max", "4096\n");
+  EXPECT_EQ(after("0::/a/b\n", group / "memory.events", "low 0\nmax 4\noom 1\noom_kill 3\n"), "killed by the control group's limit of 4096 bytes");
+}
+
+TEST_F(OomKillsTest, AreTheFirstVersionsWhereItHasTheMemory) {
+  put("sys/fs/cgroup/memory.events", "oom_kill 5\n");
+  const fs::path group = "sys/fs/cgroup/memory/job";
+  put(group / "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n");
+  put(group / "memory.limit_in_bytes", "8192\n");
+  EXPECT_EQ(after("5:cpu,memory:/job\n0::/\n", group / "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"),
+            "killed by the control group's limit of 8192 bytes");
+}
+
+TEST_F(OomKillsTest, AreCountedWhereTheGroupItselfCannotBeSeenAndByWhateverLimitIsAboveIt) {
+  put("sys/fs/cgroup/box/memory.max", "1024\n");
+  put("sys/fs/cgroup/box/inner/memory.max", "max\n");
+  put("sys/fs/cgroup/box/inner/memory.events", "oom_kill 0\n");
+  EXPECT_EQ(after("0::/box/inner/not/here\n", "sys/fs/cgroup/box/inner/memory.events", "oom_kill 1\n"),
+            "killed by the control group's limit of 1024 bytes");
+}
+
+TEST_F(OomKillsTest, WithoutALimitAreTheMachines) {
+  put("sys/fs/cgroup/memory/memory.oom_control", "oom_kill 0\n");
+  put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(after("4:memory:/\n", "sys/fs/cgroup/memory/memory.oom_control", "oom_kill 1\n"), "killed by the kernel, which had no memory left");
+}
+
+TEST_F(OomKillsTest, OfBeforeTheCaseAndWhatNobodyCountsAreNone) {
+  EXPECT_EQ(OomKills(7, root_).words(), "");
+  put("proc/7/cgroup", "0::/\n:\n\n4:memory\n");
+  EXPECT_EQ(OomKills(7, root_).words(), "");
+  put("sys/fs/cgroup/memory.events", "oom_kill 0\n");
+  OomKills kills(7, root_);
+  put("sys/fs/cgroup/memory.events", "oom_kill 1\n");
+  EXPECT_NE(kills.words(), "");
+  kills.forget();
+  EXPECT_EQ(kills.words(), "");
+}
+
 class ScratchTest : public Here {};
 
 TEST_F(ScratchTest, IsPrivateAndGoneAtTheEnd) {
@@ -277,6 +360,29 @@ TEST_F(ScratchTest, LeftoversOfDeadRunsGoAndThoseOfLiveOnesStay) {
   EXPECT_TRUE(fs::exists(live.path()));
   EXPECT_TRUE(fs::exists(second.path()));
   EXPECT_TRUE(fs::exists(root_ / "somebody-elses"));
+}
+
+TEST_F(ScratchTest, OneThatWasNeverFinishedGoesToo) {
+  const std::string unfinished = ".new-dpbench-" + std::to_string(::getuid()) + "-";
+  const fs::path dead = root_ / (unfinished + "dead00"), live = root_ / (unfinished + "live00"), other = root_ / ".new-somebody-elses";
+  for (const auto& path : {dead, live, other}) fs::create_directories(path);
+  const Fd held(::open(live.c_str(), O_RDONLY | O_DIRECTORY));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  EXPECT_EQ(Scratch::clean(root_), 1);
+  EXPECT_FALSE(fs::exists(dead));
+  EXPECT_TRUE(fs::exists(live));
+  EXPECT_TRUE(fs::exists(other));
+}
+
+// Whoever starts takes away what is not locked yet: nobody may fail for that.
+TEST_F(ScratchTest, ManyMayStartAtOnce) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 100; ++i) EXPECT_NO_THROW({ EXPECT_TRUE(Scratch::is_private(Scratch({root_}).path())); });
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_TRUE(fs::is_empty(root_));
 }
 
 TEST_F(ScratchTest, CleaningFollowsNoLink) {

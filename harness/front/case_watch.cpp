@@ -34,8 +34,6 @@ std::string seconds(double s) {
   return text + " s";
 }
 
-std::string rank_name(int rank, size_t ranks) { return ranks == 1 ? "the worker" : "rank " + std::to_string(rank); }
-
 // A worker that ends before it can speak says by its exit code that the user or the machine is the cause.
 std::string death_kind(bool ready, int wait_status) {
   if (ready || !WIFEXITED(wait_status)) return "death";
@@ -46,14 +44,23 @@ std::string death_kind(bool ready, int wait_status) {
 }  // namespace
 
 CaseWatch::CaseWatch(std::string case_id, std::string answer, int ranks, double timeout_s, bool ready, double now,
-                     Hear hear)
+                     Hear hear, std::vector<std::string> hosts)
     : case_id_(std::move(case_id)),
       answer_(std::move(answer)),
       timeout_s_(timeout_s),
       last_advance_(now),
       hear_(std::move(hear)),
+      hosts_(std::move(hosts)),
       ranks_(static_cast<size_t>(ranks)) {
   for (auto& rank : ranks_) rank.ready = ready;
+}
+
+std::string CaseWatch::number_and_host(int rank) const {
+  return std::to_string(rank) + (hosts_.empty() ? "" : " on " + hosts_[static_cast<size_t>(rank)]);
+}
+
+std::string CaseWatch::name_of(int rank) const {
+  return ranks_.size() == 1 ? "the worker" : "rank " + number_and_host(rank);
 }
 
 void CaseWatch::on_line(int rank, const std::string& line, double now) {
@@ -84,7 +91,7 @@ void CaseWatch::on_event(int rank, const Json& message, double now) {
   const bool echo = kind == "peer" || (kind == "failure" && sounds_like_an_echo(reason));
   const Weight weight = echo ? Weight::echo : kind == "failure" ? Weight::end : Weight::cause;
   const bool about_all = kind == "usage" || kind == "unavailable";
-  add_sign(rank, weight, now, kind, about_all ? reason : rank_name(rank, ranks_.size()) + " failed: " + reason);
+  add_sign(rank, weight, now, kind, about_all ? reason : name_of(rank) + " failed: " + reason);
 }
 
 void CaseWatch::on_answer(int rank, const Json& message) {
@@ -104,10 +111,10 @@ void CaseWatch::on_nonsense(int rank, const std::string& what, double now) {
 }
 
 void CaseWatch::on_offence(int rank, const std::string& what, double now) {
-  if (!signed_by(rank)) add_sign(rank, Weight::cause, now, "offence", rank_name(rank, ranks_.size()) + " " + what);
+  if (!signed_by(rank)) add_sign(rank, Weight::cause, now, "offence", name_of(rank) + " " + what);
 }
 
-void CaseWatch::on_death(int rank, int wait_status, double now) {
+void CaseWatch::on_death(int rank, int wait_status, double now, const std::string& why) {
   ranks_[rank].dead = true;
   if (signed_by(rank)) return;
   const bool killed = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) != SIGABRT;
@@ -116,8 +123,9 @@ void CaseWatch::on_death(int rank, int wait_status, double now) {
   const std::string how = WIFSIGNALED(wait_status)        ? " was ended by "
                           : WEXITSTATUS(wait_status) == 0 ? " left early with "
                                                           : " ended with ";
-  add_sign(rank, killed ? Weight::cause : Weight::end, now, death_kind(ranks_[rank].ready, wait_status),
-           rank_name(rank, ranks_.size()) + how + ending(wait_status) + step);
+  add_sign(rank, killed ? Weight::cause : Weight::end, now,
+           why.empty() ? death_kind(ranks_[rank].ready, wait_status) : "killed for memory",
+           name_of(rank) + how + ending(wait_status) + step + (why.empty() ? "" : ": " + why));
 }
 
 void CaseWatch::on_states(const std::vector<RankState>& states, double now) {
@@ -174,10 +182,10 @@ CaseOutcome CaseWatch::failed() const {
                                                  : CaseOutcome::Kind::failed;
   // The ranks that were left know which collective it was.
   std::string seen;
-  const bool silent = root.kind == "death";
+  const bool for_memory = root.kind == "killed for memory", silent = root.kind == "death" || for_memory;
   for (const Sign& sign : signs_)
     if (silent && seen.empty() && sign.weight == Weight::echo) seen = "; " + sign.text.substr(0, sign.text.find('\n'));
-  const std::string label = root.kind == "oom" ? "out of memory: " : root.kind == "nan" ? "not a number: " : "";
+  const std::string label = root.kind == "oom" || for_memory ? "out of memory: " : root.kind == "nan" ? "not a number: " : "";
   return {.kind = kind,
           .reason = label + root.text + seen,
           .culprit = root.rank,
@@ -196,12 +204,11 @@ CaseOutcome CaseWatch::hung() const {
     return std::tuple(!state.stopped, ranks_[rank].ready, state.step, state.beat);
   };
   for (int i = 0; i < static_cast<int>(ranks_.size()); ++i) {
-    if (!ranks_[i].ready) missing.push_back(std::to_string(i));
+    if (!ranks_[i].ready) missing.push_back(number_and_host(i));
     if (!ranks_[i].answered && (stuck < 0 || key(i) < key(stuck))) stuck = i;
   }
   outcome.culprit = stuck;
-  const std::string who = rank_name(stuck, ranks_.size()),
-                    step = " at step " + std::to_string(ranks_[stuck].state.step);
+  const std::string who = name_of(stuck), step = " at step " + std::to_string(ranks_[stuck].state.step);
   const std::string since = "no rank made progress for " + seconds(timeout_s_) + " (--timeout): ";
   if (ranks_[stuck].state.stopped)
     outcome.reason = since + who + " is stopped" + step;

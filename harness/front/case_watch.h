@@ -35,13 +35,13 @@ class CaseWatch : public RankEvents {
   using Hear = std::function<void(const Json& event)>;
 
   // answer: the event that ends the case well, "ran", "checked" or "trained". ready: the ranks have said so in an
-  // earlier case. hear: nothing but the answer is expected without it.
+  // earlier case. hear: nothing but the answer is expected without it. hosts: of each rank; empty where all share one.
   CaseWatch(std::string case_id, std::string answer, int ranks, double timeout_s, bool ready, double now,
-            Hear hear = {});
+            Hear hear = {}, std::vector<std::string> hosts = {});
 
   void on_line(int rank, const std::string& line, double now) override;
   void on_offence(int rank, const std::string& what, double now) override;
-  void on_death(int rank, int wait_status, double now) override;
+  void on_death(int rank, int wait_status, double now, const std::string& why = {}) override;
   void on_states(const std::vector<RankState>& states, double now) override;
 
   // Nothing while it is still running. Later calls are the same.
@@ -63,6 +63,8 @@ class CaseWatch : public RankEvents {
     RankRecord record;
   };
 
+  std::string number_and_host(int rank) const;
+  std::string name_of(int rank) const;
   void on_nonsense(int rank, const std::string& what, double now);
   void on_event(int rank, const Json& message, double now);
   void on_answer(int rank, const Json& message);
@@ -76,6 +78,7 @@ class CaseWatch : public RankEvents {
   std::string case_id_, answer_;
   double timeout_s_, last_advance_;
   Hear hear_;
+  std::vector<std::string> hosts_;
   std::vector<Rank> ranks_;
   std::vector<Sign> signs_;
   bool group_over_ = false, timed_ = true;

@@ -24,7 +24,8 @@ CaseOutcome Launcher::run(const CaseSpec& spec, Json command, const std::string&
   if (!group_) open_group(key);
   command["case"] = to_json(spec);
   group_->send(command);
-  CaseWatch case_watch(spec.id, answer, spec.processes, settings_.timeout_s, ready_, monotonic_seconds(), hear);
+  CaseWatch case_watch(spec.id, answer, spec.processes, settings_.timeout_s, ready_, monotonic_seconds(), hear,
+                       settings_.world && spec.processes > 1 ? settings_.world->names_of_hosts() : std::vector<std::string>());
   CaseOutcome outcome = watch(case_watch);
   ready_ = case_watch.all_ready();
   if (outcome.kind == CaseOutcome::Kind::ran && !outcome.group_over) return outcome;

@@ -27,7 +27,8 @@ class RankEvents {
   virtual void on_line(int rank, const std::string& line, double now) = 0;
   // It did what no rank may do, as in "printed more than 64 MiB".
   virtual void on_offence(int rank, const std::string& what, double now) = 0;
-  virtual void on_death(int rank, int wait_status, double now) = 0;
+  // why: what is known besides the status, as in "killed by the control group's limit of 4096 bytes".
+  virtual void on_death(int rank, int wait_status, double now, const std::string& why = {}) = 0;
   virtual void on_states(const std::vector<RankState>& states, double now) = 0;
 };
 

@@ -18,7 +18,13 @@ namespace {
 constexpr uint64_t kWantedBytes =
     256u << 20;  // containers often have 64 MiB of shared memory, and a full one kills ranks
 
+constexpr char kUnfinished[] = ".new-";  // before a directory's name until it is locked
+
 std::string prefix() { return "dpbench-" + std::to_string(::getuid()) + "-"; }
+
+bool is_named_like_ours(const std::string& name) {
+  return name.starts_with(prefix()) || name.starts_with(kUnfinished + prefix());
+}
 
 Fd open_directory(const fs::path& path) {
   return Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -60,7 +66,7 @@ int Scratch::clean(const fs::path& parent) {
   int removed = 0;
   std::error_code failed;
   for (const auto& entry : fs::directory_iterator(parent, failed)) {
-    if (!entry.path().filename().string().starts_with(prefix())) continue;
+    if (!is_named_like_ours(entry.path().filename().string())) continue;
     const Fd directory = open_directory(entry.path());
     struct stat state {};
     if (!directory || ::fstat(directory.get(), &state) != 0 || state.st_uid != ::getuid() || !lock_now(directory))
@@ -70,20 +76,28 @@ int Scratch::clean(const fs::path& parent) {
   return removed;
 }
 
-// Made under a name that clean() does not look at, and locked before it gets the name that clean() does look at.
 Scratch::Scratch(const std::vector<fs::path>& parents) {
   for (const auto& parent : parents) clean(parent);
-  std::string fresh = (chosen_parent(parents) / (".new-" + prefix() + "XXXXXX")).string();
+  const fs::path parent = chosen_parent(parents);
+  for (int tries = 10; !make_in(parent);)
+    if (--tries == 0)
+      throw UsageError("cannot keep a private directory " + path_.string() + ": " + std::strerror(errno) + "; set TMPDIR");
+}
+
+// Renamed once it is locked: what bears its name is alive or dead. One that is not yet locked may be taken for dead, and is
+// then made anew.
+bool Scratch::make_in(const fs::path& parent) {
+  std::string fresh = (parent / (kUnfinished + prefix() + "XXXXXX")).string();
   if (!::mkdtemp(fresh.data()))
     throw UsageError("cannot make a private directory " + fresh + ": " + std::strerror(errno) + "; set TMPDIR");
+  path_ = parent / fs::path(fresh).filename().string().substr(std::strlen(kUnfinished));
   lock_ = open_directory(fresh);
-  const std::string name = fs::path(fresh).filename().string().substr(5);
-  path_ = fs::path(fresh).parent_path() / name;
-  const bool ours = lock_ && lock_now(lock_) && ::rename(fresh.c_str(), path_.c_str()) == 0;
-  if (ours) return;
-  const std::string why = std::strerror(errno);
-  fs::remove(fresh);
-  throw UsageError("cannot keep a private directory " + path_.string() + ": " + why + "; set TMPDIR");
+  if (lock_ && lock_now(lock_) && ::rename(fresh.c_str(), path_.c_str()) == 0) return true;
+  const int why = errno;
+  std::error_code ignored;
+  fs::remove(fresh, ignored);
+  errno = why;
+  return false;
 }
 
 Scratch::~Scratch() {

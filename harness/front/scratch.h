@@ -30,6 +30,8 @@ class Scratch {
   static int clean(const std::filesystem::path& parent);
 
  private:
+  bool make_in(const std::filesystem::path& parent);  // false: somebody took it for a leftover
+
   std::filesystem::path path_;
   Fd lock_;
 };

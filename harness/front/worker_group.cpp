@@ -161,16 +161,18 @@ void WorkerGroup::start(Rank& mine, const WorkerSettings& settings, const Scratc
                       .output = log.get(),
                       .errors = log.get(),
                       .channel = theirs.get()});
+  mine.oom_kills = OomKills(mine.child.pid);
   mine.dead = false;
   living_ranks().insert(mine.child.pid);
 }
 
 void WorkerGroup::send(const Json& message) {
   const std::string line = message.dump() + "\n";
-  for (auto& rank : ranks_)
-      // A short line always fits an empty socket; one that takes none is dead or stuck, and will be seen to be.
-      [[maybe_unused]]
-    const auto sent = ::send(rank.socket.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  for (auto& rank : ranks_) {
+    rank.oom_kills.forget();  // those of others before this case
+    // A short line always fits an empty socket; one that takes none is dead or stuck, and will be seen to be.
+    [[maybe_unused]] const auto sent = ::send(rank.socket.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
 }
 
 bool WorkerGroup::wait(RankEvents& events, const Signals& signals, int milliseconds, int also) {
@@ -191,7 +193,9 @@ bool WorkerGroup::wait(RankEvents& events, const Signals& signals, int milliseco
       if (polled[kFirst + 1 + 2 * i].revents) {
         read_socket(*whose[i], events);  // what it said last
         note_death(*whose[i]);
-        events.on_death(whose[i]->number, whose[i]->status, monotonic_seconds());
+        const bool killed = WIFSIGNALED(whose[i]->status) && WTERMSIG(whose[i]->status) == SIGKILL;
+        events.on_death(whose[i]->number, whose[i]->status, monotonic_seconds(),
+                        killed ? whose[i]->oom_kills.words() : "");
       }
   } else {
     watch_states(events);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/front/keeper.h"
+#include "harness/front/oom_kills.h"
 #include "harness/front/progress_page.h"
 #include "harness/front/rank_group.h"
 #include "harness/front/rank_log.h"
@@ -61,6 +62,7 @@ class WorkerGroup : public RankGroup {
     Fd socket;
     std::string unread;
     RankLog log;
+    OomKills oom_kills;
     bool dead = false;
     int status = 0;
   };

@@ -62,9 +62,9 @@ class Agent : public RankEvents {
     about("line", line);
   }
   void on_offence(int, const std::string& what, double) override { about("offence", what); }
-  void on_death(int, int wait_status, double) override {
+  void on_death(int, int wait_status, double, const std::string& why) override {
     about("words", group_->last_words(placement_.rank));
-    about("death", wait_status);
+    say({{"group", group_name_}, {"death", wait_status}, {"why", why}});
     if (!WIFEXITED(wait_status) || WEXITSTATUS(wait_status) != 0) write_error_file("its worker was ended by " + ending(wait_status));
   }
   void on_states(const std::vector<RankState>& states, double now) override {

@@ -38,9 +38,9 @@ class LaunchedGroup::Local : public RankEvents {
   Local(std::vector<RankState>& states, RankEvents& events) : states_(states), events_(events) {}
   void on_line(int rank, const std::string& line, double now) override { events_.on_line(rank, line, now); }
   void on_offence(int rank, const std::string& what, double now) override { events_.on_offence(rank, what, now); }
-  void on_death(int rank, int wait_status, double now) override {
+  void on_death(int rank, int wait_status, double now, const std::string& why) override {
     if (wait_status != 0) write_error_file("its worker was ended by " + ending(wait_status));
-    events_.on_death(rank, wait_status, now);
+    events_.on_death(rank, wait_status, now, why);
   }
   void on_states(const std::vector<RankState>& states, double now) override {
     states_[0] = states[0];
@@ -80,7 +80,7 @@ bool LaunchedGroup::wait(RankEvents& events, const Signals& signals, int millise
     for (const auto& [rank, why] : world_.gone())
       if (!gone_.contains(rank)) {
         gone_.insert(rank);
-        events.on_offence(rank, "on " + world_.hello(rank).at("facts").at("name").get<std::string>() + " " + why, now);
+        events.on_offence(rank, why, now);
       }
   } catch (const std::exception& error) {
     lost_ = true;
@@ -97,7 +97,7 @@ void LaunchedGroup::hear(const Json& message, RankEvents& events) {
   if (message.contains("line")) events.on_line(rank, message.at("line"), now);
   if (message.contains("offence")) events.on_offence(rank, message.at("offence"), now);
   if (message.contains("words")) words_[rank] = sanitised(message.at("words").get<std::string>());
-  if (message.contains("death")) events.on_death(rank, message.at("death"), now);
+  if (message.contains("death")) events.on_death(rank, message.at("death"), now, one_line(message.value("why", ""), 200));
   if (message.contains("closed")) closed_[static_cast<size_t>(rank)] = true;
   if (message.contains("state")) {
     const Json& state = message.at("state");

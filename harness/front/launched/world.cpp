@@ -66,6 +66,16 @@ std::string World::directory_of(int rank) const {
   return leader->at("directory");
 }
 
+std::vector<std::string> World::names_of_hosts() const {
+  std::vector<std::string> names;
+  bool several = false;
+  for (const Json& one : hellos_) {
+    several = several || one.at("node") != hellos_[0].at("node");
+    names.push_back(one_line(one.at("facts").at("name").get<std::string>(), 64));
+  }
+  return several ? names : std::vector<std::string>();
+}
+
 void World::tell_others(const Json& message) {
   for (int rank = 1; rank < ranks(); ++rank) tell(rank, message);
 }

@@ -18,7 +18,7 @@ inline constexpr double kAliveEverySeconds = 2, kSilentSeconds = 10;
 //                   {"do":"end","code":0}                                 the run is over
 // agent -> rank 0   {"rank":1,"hello":{..}}
 //                   {"rank":1,"group":"NAME","line":".."}                 what its worker said
-//                   {.., "death":STATUS,"words":".."} {.., "offence":".."} {.., "state":[step,beat,stopped]}
+//                   {.., "death":STATUS,"why":".."} {.., "words":".."} {.., "offence":".."} {.., "state":[step,beat,stopped]}
 //                   {.., "closed":["complaint",..]}
 //                   {"rank":1,"signal":15} {"rank":1,"gone":"why"}        it has been told to end; it has to
 class World {
@@ -36,6 +36,8 @@ class World {
   void gather(const Json& own_hello);
   // What rank r said of itself and its host.
   const Json& hello(int rank) const { return hellos_[static_cast<size_t>(rank)]; }
+  // The host of each rank; empty where all are on one.
+  std::vector<std::string> names_of_hosts() const;
   // The private directory of a rank's host: its first rank's.
   std::string directory_of(int rank) const;
 
