@@ -6,10 +6,13 @@ import collections
 import glob
 import json
 import os
+import re
+import subprocess
 import sys
 import tempfile
 import unittest
 
+import control_groups
 import leftovers
 import reports  # holds every report against its schema
 from struck import Watched
@@ -25,6 +28,8 @@ TIMES = collections.defaultdict(list)
 
 
 class Faults(unittest.TestCase):
+    wrapper = ()  # what runs the command
+
     def run_fault(self, fault, backend="shm", strategy="faulty-ddp", step=7, flags=(), code=3, check="off", within=DEATH, silent=0):
         """The case's record. silent: seconds that must pass before anybody can know."""
         for attempt in range(TRIES):
@@ -38,7 +43,7 @@ class Faults(unittest.TestCase):
     def one_run(self, out, fault, backend, strategy, step, flags, code, check, within, silent):
         ranks = ["--backend", backend] if strategy == "faulty-ddp" else []
         before, segments = leftovers.of_dead_runs(), leftovers.others_in_shared_memory()
-        run = Watched([DPBENCH, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", "2", "--workload", "random-linear", "--quick", "--no-baseline",
+        run = Watched([*self.wrapper, DPBENCH, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", "2", "--workload", "random-linear", "--quick", "--no-baseline",
                        "--check", check, "--timeout", str(TIMEOUT), "--param", f"fault={fault}", "--param", f"step={step}", *ranks, "--out", out,
                        "-o", "json", *flags], out, {"DPBENCH_FAULTS_TEST": out}, (" · failed: ", " · wrong: "), START + silent + SLACK * sum(within))
         self.assertEqual(run.code, code, run.stderr + run.stdout)
@@ -69,6 +74,7 @@ class Faults(unittest.TestCase):
         case = self.run_fault(fault, **how)
         self.assertEqual(case["status"], "failed")
         self.assertRegex(case["reason"], words)
+        return case
 
     def over_both(self, fault, words, **how):
         for backend in ("shm", "gloo"):
@@ -113,6 +119,8 @@ class Faults(unittest.TestCase):
     def test_models_differ(self):
         self.over_both("more-parameters", r"rank 1 failed: this rank's model is not rank 0's: it has one_more of shape \[3\] .* where rank 0 has fc.weight",
                        within=DIFFERS)
+        self.over_both("other-order", r"rank 1 failed: this rank's model is not rank 0's: it has fc.bias of shape \[2\] .* where rank 0 has fc.weight",
+                       within=DIFFERS)
         self.over_both("other-shape", r"rank 1 failed: .* it has \S+ of shape \[3, 3\] .* where rank 0 has \S+ of shape \[2, 5\]", within=DIFFERS)
 
     def test_dtypes_differ(self):
@@ -120,13 +128,62 @@ class Faults(unittest.TestCase):
 
     def test_a_parameter_that_one_rank_does_not_use(self):
         """DistributedDataParallel would wait for it."""
-        self.over_both("unused", r"rank 1 failed: ddp: this rank's loss did not use every parameter \(unused: extra\)", within=DIFFERS)
+        for check in ("off", "auto"):
+            self.over_both("unused", r"^rank 1 failed: ddp: this rank's loss did not use every parameter \(unused: extra\)", within=DIFFERS, check=check)
 
     def test_another_collective(self):
-        self.failed("other-collective", r"rank [01].*broadcast.*|broadcast.*rank [01]", within=DIFFERS)
+        self.failed("other-collective", r"ranks do not make the same call: rank 0 .* #(\d+) allreduce of 12 Float \(sum\), rank 1 .* #\1 broadcast of 3 Float",
+                    within=DIFFERS)
 
     def test_a_collective_skipped(self):
-        self.failed("skip", r"rank [01]", within=DIFFERS)
+        """It is seen where the calls are others: the next one of the same shape hides it, so the step is not known. Whose numbers they are is."""
+        case = self.failed("skip", r"^rank [01] failed: ranks do not make the same call: rank 0 ", within=DIFFERS)
+        calls = re.search(r"rank 0 \(pid \d+\) #(\d+) (\S.*), rank 1 \(pid \d+\) #(\d+) (\S.*) \(in or after", case["reason"])
+        self.assertEqual(calls[1], calls[3])
+        self.assertEqual(calls[2], "allreduce of 12 Float (sum)", "the bucket that rank 0 waits with")
+        self.assertNotEqual(calls[2], calls[4])
+
+    def test_what_is_thrown_in_the_checks_is_a_failure_too(self):
+        """The steps that are timed would throw it as well. It is the cause, not what the others make of it."""
+        for fault, words in (("throw", r"^rank 1 failed: the strategy's own words \(in the checks: scenario even, step 1\)"),
+                             ("memory", r"^out of memory: rank 1 failed: out of host memory"),
+                             ("more-parameters", r"^rank 1 failed: this rank's model is not rank 0's: it has one_more of shape \[3\]"),
+                             ("other-order", r"^rank 1 failed: this rank's model is not rank 0's: it has fc.bias .* where rank 0 has fc.weight")):
+            for backend in ("shm", "gloo"):
+                with self.subTest(fault=fault, backend=backend):
+                    case = self.failed(fault, words, backend=backend, check="auto", step=1, within=DIFFERS)
+                    self.assertEqual(case["launches"], [])
+                    if fault != "memory":  # which ends its rank at once
+                        (row,) = [row for row in case["checks"] if row["status"] == "failed"]
+                        self.assertRegex(row["detail"], r"^rank 1, step \d, scenario even: (the strategy's own words|this rank's model)")
+        for fault, words in (("throw", r"^the worker failed: the strategy's own words"), ("memory", r"^out of memory: the worker failed")):
+            with self.subTest(fault=fault, strategy="faulty-dp"):
+                self.failed(fault, words, strategy="faulty-dp", check="auto", step=1, flags=("--param", "rank=0"))
+
+    def test_the_command_check_judges_what_is_thrown_but_memory_is_a_failure(self):
+        for fault, code, status, reason in (("throw", 1, "wrong", r"run-completes.*rank 1, step 1, scenario even: the strategy's own words"),
+                                            ("memory", 3, "failed", r"^out of memory: rank 1 failed: out of host memory")):
+            with self.subTest(fault=fault):
+                case = self.other_command("check", fault, 1, code)
+                self.assertEqual(case["status"], status)
+                self.assertRegex(case["reason"], reason)
+
+    def test_a_training_whose_last_step_leaves_no_number_has_failed(self):
+        steps = self.other_command("train", "none", 0, 0)["training"]["steps"]
+        case = self.other_command("train", "nan-weight", steps - 1, 3)
+        self.assertRegex(case["reason"], rf"^not a number: rank 1 failed: parameter fc.weight is nan at index \[1, 2\] after step {steps - 1}")
+
+    def other_command(self, command, fault, step, code):
+        """The record of its one case: check prints it, train keeps it."""
+        with tempfile.TemporaryDirectory() as out:
+            done = subprocess.run([DPBENCH, command, "--plugin", PLUGIN, "--strategy", "faulty-ddp", "--cpus", "2", "--workload", "random-linear", "--backend",
+                                   "shm", "--timeout", str(TIMEOUT), "--param", f"fault={fault}", "--param", f"step={step}",
+                                   *(("-o", "json") if command == "check" else ("--out", out))],
+                                  capture_output=True, text=True, check=False, timeout=SLACK * START)
+            self.assertEqual(done.returncode, code, done.stderr)
+            texts = [done.stdout] if command == "check" else [leftovers.read(path) for path in glob.glob(out + "/*/run.json")]
+            (case,) = json.loads(texts[0])["cases"]
+            return case
 
     def wrong(self, fault, found, backend):
         case = self.run_fault(fault, backend=backend, step=1, code=1, check="auto", within=DIFFERS)
@@ -146,6 +203,32 @@ class Faults(unittest.TestCase):
         """In the timed steps nobody looks before a block of them is over."""
         self.over_both("nan", r"not a number: rank 1 failed: the loss of step 2 is nan", step=1, flags=("--warmup", "20"), within=DIFFERS)
         self.over_both("nan", r"not a number: rank \d failed: the loss of step \d+, or of one before it, is nan", within=DIFFERS)
+
+    def test_not_a_number_after_the_last_step(self):
+        """Its loss was known before the update: nothing but what it left can tell."""
+        last = ("--launches", "1", "--warmup", "4", "--samples", "1", "--steps", "30", "--max-time", "60")
+        for fault, words in (("nan-weight", r"parameter fc.weight is nan at index \[1, 2\] after step 33"),
+                             ("inf-gradient", r"the gradient of fc.weight is inf at index \[1, 2\] after step 33")):
+            for strategy, backend, rank, who in (("faulty-ddp", "gloo", 1, "rank 1"), ("faulty-ddp", "shm", 1, "rank 1"), ("faulty-dp", "", 0, "the worker")):
+                with self.subTest(fault=fault, strategy=strategy, backend=backend):
+                    self.failed(fault, f"^not a number: {who} failed: {words}", strategy=strategy, backend=backend, check="auto", step=33,
+                                flags=(*last, "--param", f"rank={rank}"), within=DIFFERS)
+
+    def test_a_rank_that_goes_its_own_way_after_the_last_check_is_wrong(self):
+        case = self.run_fault("drift", code=1, check="auto", step=33, within=(20, 20),
+                              flags=("--launches", "1", "--warmup", "4", "--samples", "1", "--steps", "30", "--max-time", "60"))
+        hashes = [rank["parameters_hash"] for rank in case["launches"][0]["ranks"]]
+        self.assertEqual(case["status"], "wrong")
+        self.assertRegex(case["reason"], f"equal-parameters.*: rank 1 has {hashes[1]}, rank 0 has {hashes[0]}")
+        self.assertNotEqual(hashes[0], hashes[1])
+        self.assertEqual([row["name"] for row in case["checks"] if row["status"] == "failed"], ["equal-parameters"])
+
+    @unittest.skipUnless(control_groups.can_be_made(), "no control group of memory can be made here")
+    def test_killed_by_the_limit_of_its_control_group(self):
+        with control_groups.Group(limit=2 << 30) as group:
+            self.wrapper = group.command()
+            self.failed("fill", rf"^out of memory: rank 1 was ended by signal 9 .*at step 7: killed by the control group's limit of {2 << 30} bytes",
+                        within=(10, 2))  # it takes a while to fill
 
     def test_what_the_checks_found_is_kept_and_nothing_is_timed(self):
         case = self.run_fault("nan", step=1, code=1, check="auto", within=DIFFERS)

@@ -154,6 +154,7 @@ TEST(Evidence, SurvivesItsJourney) {
   Evidence sent;
   sent.rank = 2;
   sent.error = "late";
+  sent.echo = true;
   sent.parameters = {{"a", at::arange(6.0).view({2, 3})}, {"none", at::Tensor()}};
   sent.steps.resize(2);
   sent.steps[1].ids = {at::arange(3)};
@@ -163,6 +164,7 @@ TEST(Evidence, SurvivesItsJourney) {
   const Evidence got = from_bytes(to_bytes(sent, known), pool);
   EXPECT_EQ(got.rank, 2);
   EXPECT_EQ(got.error, "late");
+  EXPECT_TRUE(got.echo);
   EXPECT_TRUE(got.parameters[0].second.equal(sent.parameters[0].second));
   EXPECT_FALSE(got.parameters[1].second.defined());
   EXPECT_TRUE(got.steps[1].ids[0].equal(at::arange(3)));

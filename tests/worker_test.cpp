@@ -10,6 +10,7 @@
 #include "harness/worker/catalogue.h"
 #include "harness/worker/cuda.h"
 #include "harness/worker/fingerprint.h"
+#include "harness/worker/finite.h"
 #include "harness/worker/flop_count.h"
 #include "harness/worker/step_source.h"
 #include "harness/worker/variables.h"
@@ -32,6 +33,19 @@ CaseSpec strong(int world, int64_t batch) {
   spec.world = world;
   spec.batch = batch;
   return spec;
+}
+
+TEST(Finite, NamesTheFirstThatIsNone) {
+  const at::Tensor good = at::ones({2, 3}), nan = good.clone(), infinite = at::zeros({4}, at::kBFloat16);
+  nan[1][0] = std::nan("");
+  infinite[2] = -std::numeric_limits<double>::infinity();
+  const NamedTensors whole = {{"a", good}, {"none", at::Tensor()}, {"empty", at::zeros({0})}, {"count", at::ones({2}, at::kLong)}};
+  EXPECT_EQ(first_not_finite(whole), std::nullopt);
+  NamedTensors some = whole;
+  some.insert(some.end(), {{"b", nan}, {"c", infinite}});
+  EXPECT_EQ(first_not_finite(some), "b is nan at index [1, 0]");
+  EXPECT_EQ(first_not_finite({{"c", infinite}}), "c is -inf at index [2]");
+  EXPECT_EQ(first_not_finite({{"t", nan.t()}}), "t is nan at index [0, 1]");
 }
 
 TEST(StepSource, CutsTheDocumentsBatches) {

@@ -17,6 +17,8 @@ class AgreeingBackend : public ForwardingBackend {
   // This rank will call nothing more: those who still wait for it learn so at once. Does nothing where the ranks have
   // fallen apart before, and throws nothing.
   void finish(const std::string& how);
+  // The ranks have called different things, or one of them nothing more: what this rank's calls throw now is an echo of that.
+  bool apart() const { return apart_; }
 
  protected:
   WorkPtr around(Call call) override;

@@ -44,13 +44,15 @@ std::string first_difference(const at::Tensor& found, const at::Tensor& expected
   difference = difference.nan_to_num(0, 0, 0).masked_fill(broken, std::numeric_limits<double>::max());
   if (difference.numel() == 0) return "no element";
   const double half = difference.max().item<double>() / 2;
-  int64_t flat = difference.ge(half).to(at::kByte).argmax().item<int64_t>();
+  const int64_t flat = difference.ge(half).to(at::kByte).argmax().item<int64_t>();
   const double expects = e[flat].item<double>(), finds = f[flat].item<double>();
-  std::vector<int64_t> index(found.sizes().size());
-  for (size_t d = index.size(); d-- > 0; flat /= found.size(static_cast<int64_t>(d)))
-    index[d] = flat % found.size(static_cast<int64_t>(d));
-  return "index " + c10::str(c10::IntArrayRef(index)) + ", expected " + short_number(expects) + ", found " +
-         short_number(finds);
+  return index_text(flat, found.sizes()) + ", expected " + short_number(expects) + ", found " + short_number(finds);
+}
+
+std::string index_text(int64_t flat, at::IntArrayRef sizes) {
+  std::vector<int64_t> index(sizes.size());
+  for (size_t d = index.size(); d-- > 0; flat /= sizes[d]) index[d] = flat % sizes[d];
+  return "index " + c10::str(c10::IntArrayRef(index));
 }
 
 double largest_ratio(const at::Tensor& found, const at::Tensor& expected, const at::Tensor& bound) {

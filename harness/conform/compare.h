@@ -18,6 +18,9 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b);
 // "index [3, 1], expected 0.25, found 0.75" at the first element that is off by more than half of the largest difference.
 std::string first_difference(const at::Tensor& found, const at::Tensor& expected);
 
+// "index [3, 1]": of the element that is number `flat` in the order of memory.
+std::string index_text(int64_t flat, at::IntArrayRef sizes);
+
 // Largest of |found - expected| / bound over the elements; bound 0 and a difference: infinite.
 double largest_ratio(const at::Tensor& found, const at::Tensor& expected, const at::Tensor& bound);
 

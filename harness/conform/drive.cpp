@@ -7,6 +7,7 @@
 #include "harness/conform/agreeing_backend.h"
 #include "harness/conform/altered_workload.h"
 #include "harness/conform/compare.h"
+#include "harness/conform/out_of_memory.h"
 #include "harness/conform/watching_backends.h"
 
 namespace dpbench {
@@ -73,17 +74,23 @@ class Driver {
       evidence_.error = error.what();
       evidence_.refused = true;
     } catch (const c10::Error& error) {
-      evidence_.error = error.what_without_backtrace();
-      evidence_.interrupted = bench_.layout.owners() > 1;
+      if (out_of_memory(error)) throw;
+      give_up(error.what_without_backtrace());
     } catch (const std::exception& error) {
-      evidence_.error = error.what();
-      evidence_.interrupted = bench_.layout.owners() > 1;
+      if (out_of_memory(error)) throw;  // says nothing of the strategy: not a check has failed but the run
+      give_up(error.what());
     }
     if (agreeing_) agreeing_->finish(evidence_.error.empty() ? "all steps done" : "gave up: " + evidence_.error);
     return std::move(evidence_);
   }
 
  private:
+  void give_up(const std::string& why) {
+    evidence_.error = why;
+    evidence_.interrupted = bench_.layout.owners() > 1;
+    evidence_.echo = agreeing_ && agreeing_->apart();
+  }
+
   void wrap_group() {
     group_ = wrapped_group(bench_.group, bench_.devices.at(0).type(), [&](c10::intrusive_ptr<c10d::Backend> inner) {
       // Late collectives start in a thread of their own, at a step that nobody knows: their order is not compared.
@@ -192,6 +199,11 @@ class Driver {
 
 Evidence drive(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm) {
   return Driver(bench, scenario, clip_norm).run();
+}
+
+std::string place_of_error(const Evidence& evidence, const Scenario& scenario) {
+  return "rank " + std::to_string(evidence.rank) + ", step " + std::to_string(evidence.steps.size()) + ", scenario " +
+         scenario.name;
 }
 
 Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout& layout, const at::Tensor& ids, int owner,

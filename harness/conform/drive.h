@@ -23,6 +23,9 @@ struct Bench {
 
 Evidence drive(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm);
 
+// "rank 1, step 2, scenario even": where the drive ended early.
+std::string place_of_error(const Evidence& evidence, const Scenario& scenario);
+
 // Micro-batch `micro` of a step as its owner gets it, poison included.
 Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout& layout, const at::Tensor& ids, int owner,
                int64_t step);

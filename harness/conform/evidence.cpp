@@ -47,8 +47,8 @@ template <class Archive>
 void visit(Archive& archive, Evidence& evidence) {
   archive(evidence.rank), archive(evidence.parameters), archive(evidence.buffers), archive(evidence.state);
   archive(evidence.steps), archive(evidence.evaluations), archive(evidence.error), archive(evidence.refused);
-  archive(evidence.interrupted), archive(evidence.last_parameters), archive(evidence.last_buffers);
-  archive(evidence.last_state);
+  archive(evidence.interrupted), archive(evidence.echo), archive(evidence.last_parameters);
+  archive(evidence.last_buffers), archive(evidence.last_state);
 }
 
 template <class Archive>

@@ -43,6 +43,7 @@ struct Evidence {
   std::string error;        // what() of an exception that ended the drive early
   bool refused = false;     // ... and it was a UsageError: the strategy does not offer this
   bool interrupted = false; // ... and other ranks may be left waiting: the group is of no more use
+  bool echo = false;        // ... because another rank gave up or called something else: not the cause
 };
 
 // Content-addressed: tensors whose hash stands in `known` travel as that hash alone, so that ranks which agree with

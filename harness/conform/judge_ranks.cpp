@@ -65,8 +65,7 @@ NamedTensors model_state(const Bench& bench, int rank, at::ScalarType dtype, boo
 void judge_finished(const Trial& trial, Rows& rows) {
   for (const auto& evidence : trial.ranks)
     rows.judged("run-completes", "every step on every rank, without an exception", evidence.error.empty(),
-                "rank " + std::to_string(evidence.rank) + ", step " + std::to_string(evidence.steps.size()) +
-                    ", scenario " + trial.scenario.name + ": " + evidence.error);
+                place_of_error(evidence, trial.scenario) + ": " + evidence.error);
 }
 
 void judge_start(const Trial& trial, Rows& rows) {

@@ -189,7 +189,7 @@ class Suite {
 
   std::vector<Evidence> driven(const Bench& bench, const Scenario& scenario, std::optional<double> clip) {
     const Evidence mine = drive(bench, scenario, clip);
-    if (request_.dump) request_.dump(bench, scenario, mine);
+    if (request_.show) request_.show(bench, scenario, mine);
     if (bench.layout.owners() == 1) return {mine};
     return gather_evidence(*request_.store, "evidence/" + std::to_string(exchanges_++), request_.rank,
                            bench.layout.owners(), mine);
@@ -294,12 +294,11 @@ class Suite {
       broken_ = broken_ || one.interrupted || (one.refused && refused < evidence.size());
     }
     if (!whole && refusal_names_the_unused(scenario, evidence)) return false;
-    std::string first;  // of those that did not
+    const Evidence* cause = nullptr;  // of those that did not
     for (const auto& one : evidence)
-      if (first.empty() && !one.error.empty())
-        first = "rank " + std::to_string(one.rank) + ", step " + std::to_string(one.steps.size()) + ", scenario " +
-                scenario.name + ": " + one.error;
-    later(scenario, [this, whole, first] { rows_.judged("run-completes", completed, whole, first); });
+      if (!one.error.empty() && (!cause || (cause->echo && !one.echo))) cause = &one;
+    const std::string why = cause ? place_of_error(*cause, scenario) + ": " + cause->error : "";
+    later(scenario, [this, whole, why] { rows_.judged("run-completes", completed, whole, why); });
     return whole;
   }
 

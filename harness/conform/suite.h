@@ -22,7 +22,7 @@ struct CheckRequest {
   uint64_t seed = 1;
   bool long_form = false;                        // costly scenarios, and not only on thorough probes
   std::string filter;                            // an extended regular expression on check names; empty = all
-  std::function<void(const Bench&, const Scenario&, const Evidence&)> dump;  // sees this rank's evidence of every scenario
+  std::function<void(const Bench&, const Scenario&, const Evidence&)> show;  // sees this rank's evidence of every scenario
 };
 
 // Collective over the store. Rows on rank 0, an empty list elsewhere. Throws UsageError for a filter that is none.

@@ -25,7 +25,7 @@ CheckRequest common(const ThreadsRequest& request) {
           .seed = request.seed,
           .long_form = request.long_form,
           .filter = request.filter,
-          .dump = {}};
+          .show = {}};
 }
 
 std::vector<CheckRow> one_rank(const ThreadsRequest& request, const c10::intrusive_ptr<c10d::Store>& store, int rank) {

@@ -6,6 +6,7 @@
 #include <ATen/Parallel.h>
 
 #include "harness/worker/fingerprint.h"
+#include "harness/worker/finite.h"
 #include "harness/worker/memory.h"
 #include "harness/worker/run_case.h"
 
@@ -48,8 +49,9 @@ RankRecord BlockRun::block(const Sampling& sampling) {
   record.steps_per_sample = steps;
   record.samples_ns = {timer_.block(steps)};
   record.last_loss = timer_.last_loss();
-  record.parameters_hash = fingerprint(strategy_->parameters(), own_);
   record.peak_rss_bytes = peak_memory_bytes();
+  require_finite(*strategy_, timer_.step_index() - 1);
+  record.parameters_hash = fingerprint(strategy_->parameters(), own_);
   record.threads = at::get_num_threads();
   return record;
 }

@@ -75,7 +75,6 @@ RankRecord run_case(const CaseSpec& spec, const Sampling& sampling, const Group&
   RankRecord record = time_steps(*strategy, source, sampling, group, pulse, gpus);
   strategy->finish();
   record.parameters_hash = fingerprint(strategy->parameters(), own_parameters(spec));
-  record.peak_rss_bytes = peak_memory_bytes();
   record.threads = at::get_num_threads();
   group.barrier();
   strategy.reset();

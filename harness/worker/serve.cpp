@@ -1,6 +1,5 @@
 #include "harness/worker/serve.h"
 
-#include <new>
 #include <stdexcept>
 
 #include <ATen/ATen.h>
@@ -9,6 +8,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "harness/conform/out_of_memory.h"
 #include "harness/report/report.h"
 #include "harness/worker/block_run.h"
 #include "harness/worker/channel.h"
@@ -48,14 +48,11 @@ Json failure_event(const std::string& case_id, int rank, const std::string& plac
     return event("unavailable", error.what());
   } catch (const std::domain_error& error) {
     return event("nan", error.what());
-  } catch (const c10::OutOfMemoryError& error) {
-    return event("oom", first_line(error.what_without_backtrace()));
   } catch (const std::bad_alloc&) {
     return event("oom", "out of host memory");
   } catch (const c10::Error& error) {
     const std::string reason = first_line(error.what_without_backtrace());
-    const bool memory = reason.find("can't allocate memory") != std::string::npos;
-    return event(memory ? "oom" : "failure", reason + place);
+    return out_of_memory(error) ? event("oom", reason) : event("failure", reason + place);
   } catch (const FileError& error) {
     return event("unwritten", error.what());
   } catch (const std::exception& error) {
@@ -117,6 +114,7 @@ class Session {
     if (command.at("check").get<bool>()) {
       const CheckedCase checked = check_case(spec, {.filter = checks_before_timing}, *group_, variables_.run_dir);
       checks = rows_of(checked.rows);
+      if (!checked.threw.empty()) throw std::runtime_error(checked.threw);
       if (!checked.group_whole) return untimed(spec, checks, /*group_over=*/true);
       if (failed_anywhere(checked.rows)) return untimed(spec, checks, /*group_over=*/false);
     }

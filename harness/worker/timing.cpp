@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "harness/report/stats.h"
+#include "harness/worker/finite.h"
+#include "harness/worker/memory.h"
 #include "harness/worker/step_timer.h"
 
 namespace dpbench {
@@ -50,6 +52,8 @@ RankRecord time_steps(Strategy& strategy, StepSource& source, const Sampling& sa
   record.step_p90_ns = percentile(readings, 0.9);
   record.step_p99_ns = percentile(readings, 0.99);
   record.last_loss = timer.last_loss();
+  record.peak_rss_bytes = peak_memory_bytes();
+  require_finite(strategy, timer.step_index() - 1);  // that loss was known before the last update
   return record;
 }
 

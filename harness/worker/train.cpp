@@ -9,6 +9,7 @@
 #include "harness/worker/checkpoint.h"
 #include "harness/worker/evaluate.h"
 #include "harness/worker/fingerprint.h"
+#include "harness/worker/finite.h"
 #include "harness/worker/memory.h"
 #include "harness/worker/run_case.h"
 #include "harness/worker/train_source.h"
@@ -52,6 +53,7 @@ class Trainer {
     prepare();
     voice_.greet(workload_);
     while (state_.epoch < epochs_ && !over_) epoch();
+    require_finite(*strategy_, steps_done() - 1);  // the last loss was known before the last update
     strategy_->finish();
     if (options_.checkpoint_every > 0) checkpoint();
     save();

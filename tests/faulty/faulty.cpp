@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <limits>
 #include <new>
 #include <stdexcept>
 #include <thread>
@@ -45,6 +46,12 @@ void hoard(const Setup&) {
   at::empty({int64_t{1} << 36}, at::kByte);
 }
 
+// Up to a limit of the control group; 8 GiB are enough for a test.
+void fill_memory(const Setup&) {
+  std::vector<std::string> all;
+  while (all.size() < 512) all.emplace_back(size_t{16} << 20, 'x');
+}
+
 void a_collective_more(const Setup& setup) {
   std::vector<at::Tensor> box = {at::zeros({3})};
   setup.group->broadcast(box)->wait();
@@ -60,16 +67,39 @@ const std::map<std::string, Fault> faults = {
     {"throw", [](const Setup&) { throw std::runtime_error("the strategy's own words"); }},
     {"memory", [](const Setup&) { throw std::bad_alloc(); }},
     {"hoard", hoard},
+    {"fill", fill_memory},
     {"spin", [](const Setup&) { for (volatile bool on = true; on;) {} }},
     {"sleep", [](const Setup&) { wait_for_ever(); }},
     {"other-collective", a_collective_more},
 };
+
+// What one element becomes after the step, in a parameter or in a gradient that has been used.
+struct Spoiling {
+  bool gradient;
+  float value;
+};
+const std::map<std::string, Spoiling> spoilings = {{"nan-weight", {false, std::numeric_limits<float>::quiet_NaN()}},
+                                                   {"inf-gradient", {true, std::numeric_limits<float>::infinity()}},
+                                                   {"drift", {false, 1}}};
+
+struct Opened : torch::nn::Module {
+  static constexpr auto parameters = &Opened::parameters_;
+};
+
+void turn_round(torch::nn::Module& layer) {
+  auto& ordered = layer.*Opened::parameters;
+  const auto items = ordered.items();
+  ordered.clear();
+  for (auto item = items.rbegin(); item != items.rend(); ++item) ordered.insert(item->key(), item->value());
+}
 
 void alter(Model& model, const std::string& fault) {
   const auto parameters = model.parameters();
   const auto replace = [&](const at::Tensor& value) { at::Tensor(parameters.front()).set_data(value); };
   if (fault == "more-parameters")
     model.register_parameter("one_more", at::zeros({3}));
+  else if (fault == "other-order")
+    turn_round(*model.children().at(0));
   else if (fault == "other-shape")
     replace(at::zeros({3, 3}));
   else if (fault == "other-dtype")
@@ -125,6 +155,7 @@ class Faulty : public Around {
     if (mine_ && fault_ == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(2));
     last_ = inner_->step(step, micro, phases);
     if (now && fault_ == "nan") poison();
+    if (const auto found = spoilings.find(fault_); now && found != spoilings.end()) spoil(found->second);
     return last_;
   }
 
@@ -132,6 +163,12 @@ class Faulty : public Around {
   void strike() const {
     note_strike();
     if (const auto found = faults.find(fault_); found != faults.end()) found->second(setup_);
+  }
+  // Element 7 of the first.
+  void spoil(const Spoiling& spoiling) {
+    const at::NoGradGuard no_grad;
+    const NamedTensors tensors = spoiling.gradient ? inner_->gradients() : inner_->parameters();
+    tensors.at(0).second.detach().view(-1)[7].fill_(spoiling.value);
   }
   void poison() {
     const at::NoGradGuard no_grad;
