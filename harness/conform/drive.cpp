@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/utils/grad_layout_contract.h>
 
 #include "harness/conform/agreeing_backend.h"
 #include "harness/conform/altered_workload.h"
@@ -52,6 +53,17 @@ std::string first_touched(const std::vector<Batch>& before, const std::vector<Ba
     if (!same_bits(before[k].input, after[k].input)) return "input" + of_micro;
     if (!same_bits(before[k].target, after[k].target)) return "target" + of_micro;
     if (!same_bits(before[k].ids, after[k].ids)) return "ids" + of_micro;
+  }
+  return "";
+}
+
+// torch promises of .grad that it has its parameter's strides where these are dense, and else lies row by row.
+std::string first_laid_out_otherwise(const NamedTensors& gradients, const NamedTensors& parameters) {
+  for (const auto& [name, gradient] : gradients) {
+    const at::Tensor* parameter = find(parameters, name);
+    if (!parameter || !gradient.defined() || gradient.layout() != at::kStrided) continue;
+    if (gradient.sizes() != parameter->sizes() || torch::autograd::utils::obeys_layout_contract(gradient, *parameter)) continue;
+    return name + ", the parameter has strides " + c10::str(parameter->strides()) + ", its gradient " + c10::str(gradient.strides());
   }
   return "";
 }
@@ -169,8 +181,10 @@ class Driver {
     seen.output = snapshot(result.output);
     seen.loss = snapshot(result.loss);
     seen.touched = first_touched(given, micro);
-    seen.gradients = snapshot(strategy.gradients());
-    seen.parameters = snapshot(strategy.parameters());
+    const NamedTensors gradients = strategy.gradients(), parameters = strategy.parameters();
+    seen.laid_out = first_laid_out_otherwise(gradients, parameters);
+    seen.gradients = snapshot(gradients);
+    seen.parameters = snapshot(parameters);
     seen.buffers = snapshot(strategy.buffers());
     seen.state = snapshot(strategy.state());
     evidence_.steps.push_back(std::move(seen));

@@ -35,6 +35,7 @@ template <class Archive>
 void visit(Archive& archive, StepEvidence& step) {
   archive(step.ids), archive(step.output), archive(step.loss), archive(step.gradients), archive(step.parameters);
   archive(step.buffers), archive(step.state), archive(step.collectives), archive(step.touched);
+  archive(step.laid_out);
 }
 
 template <class Archive>

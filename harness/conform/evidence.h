@@ -24,6 +24,7 @@ struct StepEvidence {
   NamedTensors gradients, parameters, buffers, state;  // as the strategy reports them after the step
   std::vector<Collective> collectives;
   std::string touched;  // which of its rows the step wrote to
+  std::string laid_out;  // the first gradient that does not lie as torch lays out a parameter's .grad, and how it does
 };
 
 // forward() on some rows, and what it gave.

@@ -217,4 +217,16 @@ void judge_accuracy(const Trial& trial, Rows& rows) {
       1, finding);
 }
 
+void judge_strides(const Trial& trial, Rows& rows) {
+  for (const auto& evidence : trial.ranks)
+    for (size_t step = 0; step < evidence.steps.size(); ++step)
+      rows.judged("gradient-layout", "strides of each gradient with its parameter's where that is dense, else row by row, as torch promises",
+                  evidence.steps[step].laid_out.empty(),
+                  [&] {
+                    return "parameter " + evidence.steps[step].laid_out + ", rank " + std::to_string(evidence.rank) + ", step " +
+                           std::to_string(step) + ", scenario " + trial.scenario.name;
+                  },
+                  "right numbers that a kernel which goes by memory, as a fused optimizer does, takes for those of other elements");
+}
+
 }  // namespace dpbench

@@ -17,6 +17,7 @@ void judge_start(const Trial& trial, Rows& rows);       // initial-broadcast
 void judge_gradients(const Trial& trial, Rows& rows);   // the scenario's gradient check, gradient-vs-baseline
 void judge_replay(const Trial& trial, Rows& rows);      // the same in the working dtype; gradient-exact
 void judge_accuracy(const Trial& trial, Rows& rows);    // gradient-accuracy, on smooth twins
+void judge_strides(const Trial& trial, Rows& rows);     // gradient-layout
 void judge_unused(const Trial& trial, Rows& rows);      // unused-parameters, frozen-parameters
 void judge_agreement(const Trial& trial, Rows& rows);   // ranks-agree-gradients, -parameters, -state
 void judge_buffers(const Trial& trial, Rows& rows);     // buffers, buffers-replay

@@ -24,7 +24,7 @@ using Names = std::vector<std::string>;
 const std::map<std::string, Names> extra_checks = {
     {"even",
      {"run-completes", "output-shape", "output-dtype", "output-value", "loss-finite", "loss-value", "initial-broadcast",
-      "gradient-vs-baseline", "ranks-agree-gradients", "ranks-agree-parameters", "ranks-agree-state", "buffers",
+      "gradient-vs-baseline", "gradient-layout", "ranks-agree-gradients", "ranks-agree-parameters", "ranks-agree-state", "buffers",
       "optimizer-replay", "evaluation", "unused-parameters", "frozen-parameters", "collective-count", "rows-untouched",
       "finish"}},
     {"working", {"gradient-exact", "reduction", "reduction-agrees", "collective-order", "run-to-run", "world-1-bits", "buffers-replay"}},
@@ -34,7 +34,7 @@ const std::map<std::string, Names> extra_checks = {
 constexpr char completed[] = "every step on every rank, without an exception";
 
 const std::vector<Judge> judges = {judge_start,     judge_outputs, judge_gradients, judge_replay,    judge_accuracy,
-                                   judge_unused,    judge_agreement, judge_buffers, judge_optimizer, judge_poison,
+                                   judge_strides,   judge_unused,    judge_agreement, judge_buffers, judge_optimizer, judge_poison,
                                    judge_evaluation, judge_reductions, judge_learning, judge_rows, judge_ending};
 
 WorkloadOptions options_of(const CheckRequest& request, bool smooth) {

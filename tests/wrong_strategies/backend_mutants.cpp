@@ -154,6 +154,7 @@ std::vector<Mutant> equivalents() {
       {"reference-adam", "", "", with([](Parts&) {}), "probe-mlp"},
       {"reference-batch-norm", "", "", with([](Parts&) {}), "probe-batch-norm"},
       {"reference-tied", "", "", with([](Parts&) {}), "probe-tied"},
+      {"reference-strided", "", "", with([](Parts&) {}), "probe-strided"},
       {"reference-branch", "", "", with([](Parts&) {}), "probe-branch"},
       {"reference-unused", "", "", with([](Parts&) {}), "probe-unused"},
       {"reference-exact", "", "", with([](Parts&) {}), "probe-exact"},

@@ -91,6 +91,16 @@ void one_step_late(Parts& parts) {
   };
 }
 
+// What is computed again in the backward pass has its gradient from a pass of its own, which nobody told the reduction of.
+void without_the_checkpointed(Parts& parts) {
+  parts.buckets = [right = parts.buckets](Run& run) {
+    auto buckets = right(run);
+    for (auto& bucket : buckets) std::erase_if(bucket, [&](size_t i) { return run.names[i] == "layer"; });
+    std::erase_if(buckets, [](const auto& bucket) { return bucket.empty(); });
+    return buckets;
+  };
+}
+
 void another_last_bit_each_run(Run& run, at::Tensor& flat, size_t) {
   static std::atomic<int> calls{0};
   divided_by(run, flat, run.world);
@@ -147,6 +157,8 @@ std::vector<Mutant> reduction_mutants() {
        })},
       {"each-rank-sums-from-its-own-on", "ranks-agree-gradients", "another order", reducing(from_own_rank_on), "probe-large"},
       {"one-step-late", "gradient-meaning", "one step late", with(one_step_late)},
+      {"checkpointed-layer-not-reduced", "gradient-meaning", "not reduced (1 of 2 parameters: layer", with(without_the_checkpointed),
+       "probe-reused"},
       {"another-last-bit-each-run", "run-to-run", "order of arrival", reducing(another_last_bit_each_run)},
       {"sum-where-exact", "gradient-exact", "3 times", reducing([](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); }),
        "probe-exact"},

@@ -278,6 +278,7 @@ void Run::unflat(const std::vector<size_t>& bucket, const at::Tensor& flat) {
   for (const size_t i : bucket) {
     const int64_t count = gradients[i].numel();
     gradients[i] = flat.narrow(0, offset, count).view(gradients[i].sizes());
+    if (!leaves[i].is_contiguous()) gradients[i] = at::empty_like(leaves[i]).copy_(gradients[i]);  // laid out as its parameter
     offset += count;
   }
 }

@@ -44,6 +44,10 @@ void views_of_the_unused(Run& run) {
     if (!run.gradients[i].defined()) run.gradients[i] = at::zeros_like(run.leaves[i]);
 }
 
+void views_row_by_row(Run& run) {
+  for (auto& gradient : run.gradients) gradient = gradient.contiguous();
+}
+
 Mutant in_bfloat16(Mutant mutant) {
   mutant.dtype = at::kBFloat16;
   return mutant;
@@ -58,6 +62,7 @@ std::vector<Mutant> view_mutants() {
   return {
       {"views-of-the-first-buckets", "gradient-meaning", "the step before", with(views_of_the_first_buckets)},
       {"views-without-the-parameters-strides", "gradient-meaning", "another order", after(views_without_strides), "probe-strided"},
+      {"gradients-row-by-row", "gradient-layout", "parameter kernel, the parameter has strides", after(views_row_by_row), "probe-strided"},
       {"views-that-overlap", "gradient-meaning", "[8, 5]", after(views_overlap)},
       {"views-of-what-is-unused", "unused-parameters", "zeros", after(views_of_the_unused), "probe-unused"},
       in_bfloat16({"autocast-ignored", "gradient-replay", "forward pass", with([](Parts& parts) { parts.autocast = false; })}),
