@@ -51,6 +51,14 @@ std::vector<Evidence> gather_evidence(c10d::Store& store, const std::string& key
   return all;
 }
 
+std::vector<std::string> texts_of_ranks(c10d::Store& store, const std::string& key, int rank, int world, const std::string& mine) {
+  const auto from = [&](int r) { return key + "/" + std::to_string(r); };
+  put(store, from(rank), mine);
+  std::vector<std::string> all;
+  for (int r = 0; r < world && rank == 0; ++r) all.push_back(take(store, from(r)));
+  return all;
+}
+
 std::string from_rank0(c10d::Store& store, const std::string& key, int rank, const std::string& text) {
   if (rank == 0) put(store, key, text);
   return rank == 0 ? text : take(store, key);

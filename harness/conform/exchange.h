@@ -11,6 +11,9 @@ namespace dpbench {
 std::vector<Evidence> gather_evidence(c10d::Store& store, const std::string& key, int rank, int world,
                                       const Evidence& mine);
 
+// Collective over the store. Every rank's text, on rank 0, in rank order; the others get an empty list.
+std::vector<std::string> texts_of_ranks(c10d::Store& store, const std::string& key, int rank, int world, const std::string& mine);
+
 // Rank 0's text, on every rank.
 std::string from_rank0(c10d::Store& store, const std::string& key, int rank, const std::string& text);
 

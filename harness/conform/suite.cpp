@@ -11,6 +11,7 @@
 #include "harness/conform/judge_sampling.h"
 #include "harness/conform/judges.h"
 #include "harness/conform/layout_checks.h"
+#include "harness/conform/raw_collectives.h"
 #include "harness/conform/unused.h"
 #include "strategies/comm/work_queue.h"
 #include "workloads/data/sampler.h"
@@ -83,6 +84,7 @@ class Suite {
       for (const auto& scenario : scenarios_)
         if (wanted(scenario)) one(scenario);
       judging_.drain();
+      if (!broken_ && backend_asked()) judge_raw_collectives(request_, "raw/" + std::to_string(exchanges_++), rows_);
       const bool judged = refused_ == 0 || judged_ > 0;  // else nothing of what it does was seen
       if (request_.rank == 0 && judged && matches("chunk-tables")) judge_layout(request_, rows_);
       if (request_.rank == 0 && judged && (matches("data-each-once") || matches("epoch-order"))) judge_sampler();
@@ -111,6 +113,12 @@ class Suite {
                         return sampler.indices();
                       }},
                      rows_);
+  }
+
+  // It says nothing of the strategy: the one workload that is about exactness is enough.
+  bool backend_asked() const {
+    if (!workload_->sum_loss() || bench_.layout.owners() == 1) return false;
+    return matches("allreduce-exact") || matches("broadcast-exact") || matches("allgather-exact") || matches("reduce-scatter-exact");
   }
 
   bool matches(const std::string& name) const { return request_.filter.empty() || std::regex_search(name, filter_); }

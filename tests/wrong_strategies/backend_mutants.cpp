@@ -94,6 +94,43 @@ class SilentBroadcast : public ForwardingBackend {
   }
 };
 
+// Wrong in what ddp does not call.
+class WrongPieces : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+ protected:
+  WorkPtr around(Call call) override {
+    auto work = call.run();
+    work->wait();
+    const at::NoGradGuard no_grad;
+    if (call.op == "reduce_scatter" && getRank() == 1) call.output[0].copy_(call.output[0].flip(0));
+    return work;
+  }
+};
+
+// What does not fit into a double is rounded on its way.
+class ThroughDoubles : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+ protected:
+  WorkPtr around(Call call) override {
+    auto work = call.run();
+    work->wait();
+    const at::NoGradGuard no_grad;
+    if (call.op == "allreduce") call.output[0].copy_(call.output[0].to(at::kDouble));
+    return work;
+  }
+};
+
+template <class B>
+Wrap wrapped_in() {
+  return [](c10::intrusive_ptr<c10d::Backend> inner) -> c10::intrusive_ptr<c10d::Backend> {
+    return c10::make_intrusive<B>(std::move(inner));
+  };
+}
+
 std::function<StrategyInfo()> ddp() {
   return [] { return strategy_registry().at("ddp"); };
 }
@@ -139,11 +176,9 @@ std::vector<Mutant> backend_mutants() {
       broken("backend-sums-in-each-ranks-own-order", "reduction-agrees",
              instead([](ForwardingBackend& self, at::Tensor& t, const auto& all) { t.copy_(sum_from(all, self.getRank())); }),
              "another order", "probe-large"),
-      broken("backend-does-not-broadcast", "initial-broadcast",
-             [](c10::intrusive_ptr<c10d::Backend> inner) -> c10::intrusive_ptr<c10d::Backend> {
-               return c10::make_intrusive<SilentBroadcast>(std::move(inner));
-             },
-             "not broadcast"),
+      broken("backend-does-not-broadcast", "initial-broadcast", wrapped_in<SilentBroadcast>(), "not broadcast"),
+      broken("backend-turns-a-piece-round", "reduce-scatter-exact", wrapped_in<WrongPieces>(), "of 1001 Float, rank 1", "probe-exact"),
+      broken("backend-sums-int64-in-doubles", "allreduce-exact", wrapped_in<ThroughDoubles>(), "Long", "probe-exact"),
   };
 }
 

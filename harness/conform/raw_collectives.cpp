@@ -1,0 +1,156 @@
+#include "harness/conform/raw_collectives.h"
+
+#include <algorithm>
+#include <limits>
+#include <sstream>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/compare.h"
+#include "harness/conform/exchange.h"
+#include "strategies/compat.h"
+
+namespace dpbench {
+namespace {
+
+constexpr int64_t lengths_of_all[] = {1, 3001, 210001};  // of all ranks' parts together, about
+constexpr int64_t largest_number = 50;
+
+// What one rank calls and what it should get, for numbers of one type and length.
+class RawCalls {
+ public:
+  RawCalls(c10d::ProcessGroup& group, at::Device device, at::ScalarType type, int64_t length)
+      : group_(group), device_(device), type_(type), length_(length) {}
+
+  std::string allreduce() const {
+    Tensors mine = {numbers(group_.getRank())};
+    group_.allreduce(mine)->wait();
+    return compared(mine[0], sum_of_all(length_));
+  }
+
+  std::string broadcast() const {
+    std::string found;
+    for (const int root : {0, group_.getSize() - 1}) {
+      Tensors mine = {numbers(group_.getRank())};
+      c10d::BroadcastOptions options;
+      options.rootRank = root;
+      group_.broadcast(mine, options)->wait();
+      if (found.empty()) found = compared(mine[0], numbers(root));
+    }
+    return found;
+  }
+
+  std::string allgather() const {
+    Tensors mine = {numbers(group_.getRank())}, due;
+    std::vector<Tensors> all(1);
+    for (int rank = 0; rank < group_.getSize(); ++rank) {
+      due.push_back(numbers(rank));
+      all[0].push_back(at::zeros_like(mine[0]));
+    }
+    group_.allgather(all, mine)->wait();
+    return compared(at::cat(all[0]), at::cat(due));
+  }
+
+  std::string reduce_scatter() const {
+    at::Tensor whole = numbers(group_.getRank(), length_ * group_.getSize());
+    at::Tensor piece = at::zeros({length_}, whole.options());
+    reduce_scatter_flat(group_, piece, whole);
+    return compared(piece, sum_of_all(whole.numel()).narrow(0, group_.getRank() * length_, length_));
+  }
+
+ private:
+  using Tensors = std::vector<at::Tensor>;
+
+  // float32 holds their sums; int64 ones are so large that no floating-point type does, and odd.
+  at::Tensor numbers(int rank, int64_t length) const {
+    const at::Tensor small = (at::arange(length) * 7 + rank * 13).remainder(2 * largest_number + 1) - largest_number;
+    const int64_t large = std::numeric_limits<int64_t>::max() / (largest_number * group_.getSize()) | 1;
+    return (type_ == at::kLong ? small * (large - 2) : small).to(device_, type_);
+  }
+  at::Tensor numbers(int rank) const { return numbers(rank, length_); }
+
+  at::Tensor sum_of_all(int64_t length) const {
+    at::Tensor sum = numbers(0, length);
+    for (int rank = 1; rank < group_.getSize(); ++rank) sum += numbers(rank, length);
+    return sum;
+  }
+
+  std::string compared(const at::Tensor& found, const at::Tensor& due) const {
+    if (found.equal(due)) return "";
+    return first_difference(found, due) + ", of " + std::to_string(length_) + ' ' + c10::toString(type_);
+  }
+
+  c10d::ProcessGroup& group_;
+  at::Device device_;
+  at::ScalarType type_;
+  int64_t length_;
+};
+
+// c10d's own words for what a backend does not implement; said before anything is sent, so on every rank.
+bool says_it_has_none(const c10::Error& error) {
+  return std::string(error.what_without_backtrace()).find("does not support") != std::string::npos;
+}
+
+struct RawCheck {
+  const char* name;
+  std::string (RawCalls::*call)() const;
+};
+constexpr RawCheck raw_checks[] = {{"allreduce-exact", &RawCalls::allreduce},
+                                   {"broadcast-exact", &RawCalls::broadcast},
+                                   {"allgather-exact", &RawCalls::allgather},
+                                   {"reduce-scatter-exact", &RawCalls::reduce_scatter}};
+
+std::string in_one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+// What this rank found: nothing where all is right, "- why" where the backend has no such collective.
+std::string tried(const RawCheck& check, const CheckRequest& request) {
+  std::string found;  // the first; the other ranks may have found nothing, and go on
+  try {
+    for (const auto type : {at::kFloat, at::kLong})
+      for (const int64_t length : lengths_of_all) {
+        const auto wrong = (RawCalls(*request.group, request.devices.at(0), type, length / request.world | 1).*check.call)();
+        if (found.empty()) found = wrong;
+      }
+  } catch (const c10::Error& error) {
+    if (!says_it_has_none(error)) throw;
+    if (found.empty()) found = "- " + std::string(error.what_without_backtrace());
+  }
+  return found;
+}
+
+std::string all_tried(const CheckRequest& request) {
+  const at::NoGradGuard no_grad;
+  std::string lines;
+  try {
+    for (const RawCheck& check : raw_checks) lines += in_one_line(tried(check, request)) + "\n";
+  } catch (const c10::Error& error) {
+    lines += in_one_line(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    lines += in_one_line(error.what());
+  }
+  return lines;
+}
+
+}  // namespace
+
+void judge_raw_collectives(const CheckRequest& request, const std::string& key, Rows& rows) {
+  const std::string compared = "what the backend makes of whole numbers in float32 and int64 with what they make, bit for bit";
+  const auto texts = texts_of_ranks(*request.store, key, request.rank, request.world, all_tried(request));
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    std::istringstream lines(texts[rank]);
+    for (const RawCheck& check : raw_checks) {
+      std::string found;
+      const bool came_so_far = static_cast<bool>(std::getline(lines, found)) && !lines.eof();
+      if (!came_so_far)
+        return rows.judged("run-completes", "every step on every rank, without an exception", false,
+                           "rank " + std::to_string(rank) + ", " + check.name + ": " + found);
+      if (found.starts_with("- ")) rows.skipped(check.name, compared, found.substr(2));
+      else rows.judged(check.name, compared, found.empty(), found + ", rank " + std::to_string(rank), "the backend's own mistake: no strategy had a part in it");
+    }
+  }
+}
+
+}  // namespace dpbench
