@@ -12,6 +12,7 @@ struct Case {
   std::string strategy, workload;
   int world;
   Variant variant = {};
+  at::ScalarType dtype = at::kFloat;
 };
 
 void PrintTo(const Case& one, std::ostream* out) {
@@ -48,6 +49,16 @@ std::vector<Case> variants() {
   return all;
 }
 
+// Autocast to bfloat16: what the working dtype judges, its rounding a thousand times larger.
+std::vector<Case> in_bfloat16() {
+  std::vector<Case> all;
+  for (const auto& strategy : strategy_registry().all())
+    for (const char* workload : {"probe-mlp", "probe-batch-norm"})
+      if (strategy.cpu)
+        all.push_back({strategy.name, workload, strategy.parallelism == Parallelism::single ? 1 : 3, {"autocast", {}}, at::kBFloat16});
+  return all;
+}
+
 std::string name_of(const testing::TestParamInfo<Case>& info) {
   const std::string variant = info.param.variant.name.empty() ? "" : "_" + info.param.variant.name;
   std::string name = info.param.strategy + variant + "_" + info.param.workload + "_" + std::to_string(info.param.world);
@@ -76,6 +87,7 @@ TEST_P(Conformance, EveryCheckPasses) {
   const auto rows = check_in_threads({.strategy = strategy_registry().at(GetParam().strategy),
                                       .workload = workload_registry().at(GetParam().workload),
                                       .world = GetParam().world,
+                                      .dtype = GetParam().dtype,
                                       .params = GetParam().variant.params,
                                       .long_form = true});
   size_t passed = 0;
@@ -93,6 +105,7 @@ TEST_P(Conformance, EveryCheckPasses) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Registered, Conformance, testing::ValuesIn(cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Autocast, Conformance, testing::ValuesIn(in_bfloat16()), name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, Conformance, testing::ValuesIn(variants()), name_of);
 
 TEST(ConformanceCases, CoverEveryStrategyAndWorkload) {
