@@ -156,6 +156,46 @@ TEST(Train, FollowsAPlainLoopThroughTwoShuffledEpochs) {
   for (size_t i = 0; i < curve.size(); ++i) EXPECT_NEAR(curve[i], losses[i], 1e-6) << i;
 }
 
+// 20 rows on 3 ranks, 3 of each in a step: 9, 9, and a last step of 3, one of which the sampler gives twice.
+TEST(Train, SaysTheMeanOverTheRowsOfAllRanksOfAShortStepToo) {
+  const Mnist files;
+  const CaseSpec spec = case_of("ddp", "mnist-mlp", 3, files);
+  const auto workload = workload_registry().at("mnist-mlp").make({.data_dir = spec.data_dir});
+  workload->prepare(at::arange(20));
+  const auto model = workload->model(spec.seed);
+  model->to(at::kDouble);
+  std::vector<double> losses;
+  for (const int64_t epoch : {0, 1})
+    for (const int64_t step : {0, 1, 2}) {
+      std::vector<at::Tensor> ids;
+      for (int rank = 0; rank < 3; ++rank) {
+        DistributedSampler sampler({.samples = 20, .world = 3, .rank = rank, .seed = spec.seed});
+        sampler.set_epoch(epoch);
+        ids.push_back(sampler.indices().slice(0, 3 * step, std::min<int64_t>(3 * step + 3, sampler.size())));
+      }
+      const Batch batch = workload->batch(at::cat(ids));
+      const at::Tensor loss = workload->loss(model->forward(batch.input.to(at::kDouble), {1, 0, batch.ids}), batch.target);
+      model->zero_grad();
+      loss.backward();
+      losses.push_back(loss.item<double>());
+      const at::NoGradGuard no_grad;
+      for (at::Tensor& parameter : model->parameters()) parameter.sub_(parameter.grad(), 1e-3);
+    }
+  const TrainingRecord training = trained(spec, epochs(2)).training;
+  ASSERT_EQ(training.loss_curve.size(), losses.size());
+  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(training.loss_curve[i], losses[i], 1e-6) << i;
+  for (size_t e = 0; e < 2; ++e)  // as the memo's program prints it: the sum over steps and ranks
+    EXPECT_NEAR(training.epoch_losses[e], 3 * (losses[3 * e] + losses[3 * e + 1] + losses[3 * e + 2]), 2e-5) << e;
+}
+
+// The guide's program divides by the count of steps, whatever the rows of each.
+TEST(Train, SaysTheMeanOverStepsWhereTheDocumentDoes) {
+  const Mnist files;
+  const TrainingRecord training = trained(case_of("ddp", "convnet", 2, files), epochs(1)).training;
+  ASSERT_EQ(training.loss_curve.size(), 3u) << "8, 8 and 4 rows";
+  EXPECT_DOUBLE_EQ(training.epoch_losses[0], (training.loss_curve[0] + training.loss_curve[1] + training.loss_curve[2]) / 3);
+}
+
 TEST(Train, ShufflesWhereTheDocumentDoes) {
   EXPECT_TRUE(workload_registry().at("mnist-mlp").recipe.shuffle);
   EXPECT_FALSE(workload_registry().at("convnet").recipe.shuffle);

@@ -184,6 +184,7 @@ class Trainer {
             .left_s = static_cast<double>(left) * seconds_ / static_cast<double>(steps_done() - resumed_at_)};
   }
 
+  // The sampler gives every rank as many rows in a step as the others, so the mean over ranks is that over rows.
   void finish_epoch() {
     const double world = group_.world(), steps = static_cast<double>(losses_.size());
     std::vector<double> own = losses_;
