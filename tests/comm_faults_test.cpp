@@ -70,6 +70,10 @@ std::vector<Mismatch> mismatches() {
        [=](auto& b) { allreduce(b, floats(8))->wait(); },
        [=](auto& b) { allreduce(b, floats(8).to(at::kLong))->wait(); },
        {"8 Float", "8 Long"}},
+      {"NarrowTypes",  // as long in bytes
+       [=](auto& b) { allreduce(b, floats(8).to(at::kHalf))->wait(); },
+       [=](auto& b) { allreduce(b, floats(8).to(at::kBFloat16))->wait(); },
+       {"8 Half", "8 BFloat16"}},
       {"Reductions",
        [=](auto& b) { allreduce(b, floats(8))->wait(); },
        [=](auto& b) { allreduce(b, floats(8), c10d::ReduceOp::MAX)->wait(); },
