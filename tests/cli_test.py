@@ -463,6 +463,7 @@ class Cli(unittest.TestCase):
     def test_list_shows_what_there_is(self):
         self.assertIn("ddp", self.run_it("list").stdout)
         self.assertIn("DEFAULT", self.run_it("list", "ddp").stdout)
+        self.assertIn("--accumulate", self.run_it("list", "ddp").stdout)  # what it can do by flags and not by parameters
         self.assertIn("this is a fake", self.run_it("list", "backends").stdout)
         everything = json.loads(self.run_it("list", "-o", "json").stdout)
         self.assertEqual([entry["name"] for entry in everything["strategies"]], ["cpu", "gpu", "ddp"])

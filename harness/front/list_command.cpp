@@ -58,10 +58,11 @@ std::string devices_text(const Machine& machine) {
 std::string strategy_text(const StrategyEntry& entry) {
   std::string text = entry.name + ": " + entry.summary + "\nruns on " + devices_of(entry.cpu, entry.cuda) + " · " +
                      entry.parallelism + " · gradient " + entry.gradient + " · buffers " + entry.buffers + "\n";
-  if (entry.params.empty()) return text + "no parameters\n";
+  const std::string flags = "By flags of run, not parameters: --accumulate K micro-batches a step, --clip-norm X, --dtype bf16 for autocast\n";
+  if (entry.params.empty()) return text + "no parameters\n" + flags;
   std::vector<Cells> rows = {{"PARAMETER", "DEFAULT", "WHAT IT IS"}};
   for (const auto& param : entry.params) rows.push_back({param.name, param.fallback, param.summary});
-  return text + "\n" + titled("Parameters (--param " + entry.name + ".NAME=VALUE,..)", rows);
+  return text + "\n" + titled("Parameters (--param " + entry.name + ".NAME=VALUE,..)", rows) + "\n" + flags;
 }
 
 std::string entry_text(const std::string& topic, const Catalogue& all) {
