@@ -99,6 +99,14 @@ const std::vector<Forgery> forgeries = {
      "launch 0: rank 1 has a figure below 0 in its profile"},
     {[](CaseRecord& c) { c.launches[0].ranks[1].profile->hidden_ns = 101; },
      "launch 0: rank 1's communication is not its exposed and hidden parts"},
+    {[](CaseRecord& c) { c.launches[0].ranks[1].profile->collectives[0].bytes = -1; },
+     "launch 0: rank 1 has a collective (allreduce) that cannot be"},
+    {[](CaseRecord& c) { c.launches[0].ranks[1].profile->collectives[0].start_ns = -1e300; },
+     "launch 0: rank 1 has a collective (allreduce) that cannot be"},
+    {[](CaseRecord& c) { c.launches[0].ranks[1].profile->collectives[0].end_ns = 499; },
+     "launch 0: rank 1 has a collective (allreduce) that cannot be"},
+    {[](CaseRecord& c) { c.launches[0].ranks[1].profile->collectives[0].end_ns.reset(); },
+     "launch 0: rank 1 has a collective (allreduce) that cannot be"},
     {[](CaseRecord& c) { c.launches[0].ranks[1].profile->steps = 0; }, "launch 0: rank 1 watched no step"},
     {[](CaseRecord& c) { c.launches[0].ranks[1].peak->triad_bytes_per_s = 0; },
      "launch 0: rank 1's peak is not above 0"},
@@ -135,6 +143,15 @@ TEST(Validate, FindsARunWithoutARunsName) {
   Report report = full_report();
   report.id = "mine";
   EXPECT_EQ(problems_of(report), (Texts{"its id 'mine' is no run's: <UTC time>-<commit>-<machine>"}));
+}
+
+TEST(Validate, FindsAMachineThatCannotBe) {
+  Report report = full_report();
+  report.env["cpu"]["usable"] = "two";
+  report.env["gpus"][0].erase("name");
+  report.env.erase("limits");
+  EXPECT_EQ(problems_of(report),
+            (Texts{"env.limits is missing", "env.cpu.usable is not a count", "env.gpus[0].name is missing"}));
 }
 
 TEST(Validate, FindsWhatTheConfigurationDidNotAskFor) {
@@ -186,6 +203,7 @@ TEST(ValidateDuel, FindsWhatDoesNotFollowFromThePairs) {
   EXPECT_EQ(said("/cases/1/id", good["cases"][0]["id"]).substr(0, id.size()), id);
   EXPECT_EQ(said("/gate", "passed"), "gate does not follow from the verdicts");
   EXPECT_EQ(said("/id", "mine"), "its id 'mine' is no run's");
+  EXPECT_EQ(said("/env", Json::object()), "env.fingerprint is missing");
   EXPECT_THROW(said("/schema_version/major", 2), UsageError);
   EXPECT_THROW(said("/cases/0/launches/0/pairs/0/base_ns", 0), UsageError);
 }

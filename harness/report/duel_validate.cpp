@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "harness/report/env_problems.h"
 #include "harness/report/fields.h"
 #include "harness/report/find_run.h"
 #include "harness/report/validate.h"
@@ -101,7 +102,7 @@ DuelReport duel_from_json(const Json& document) {
 std::vector<std::string> duel_problems_of(const Json& document) {
   const DuelReport report = duel_from_json(document);
   const Json again = to_json(report);
-  std::vector<std::string> problems;
+  std::vector<std::string> problems = env_problems(report.env);
   if (!is_run_name(report.id)) problems.push_back("its id '" + report.id + "' is no run's");
   if (document.value("gate", "") != again.at("gate")) problems.push_back("gate does not follow from the verdicts");
   std::set<std::string> ids;

@@ -140,7 +140,7 @@ CaseRecord case_record_from_json(const Json& json, const std::string& path) {
   record.spec = case_from_json(json);
   record.status = fields.get<std::string>("status");
   require_one_of(record.status, case_statuses, path + ".status");
-  record.reason = fields.get_or<std::string>("reason", "");
+  if (fields.find("reason")) record.reason = fields.get<std::string>("reason");
   fields.each("checks",
               [&](const Json& row, const std::string&) { record.checks.push_back(check_row_from_json(row)); });
   fields.each("launches", [&](const Json& launch, const std::string& at) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "harness/report/env_problems.h"
 #include "harness/report/environment.h"
 #include "harness/report/find_run.h"
 
@@ -64,6 +65,11 @@ void look_at_profile(const Profile& profile, const std::string& whose, Problems&
                       sound(profile.waiting_ns) && profile.collectives_per_step >= 0 &&
                       profile.collective_bytes_per_step >= 0 && profile.flop.value_or(0) >= 0,
                   whose + " has a figure below 0 in its profile");
+  // Watching begins before a step does: what it began with may begin a moment before its zero.
+  for (const CollectiveRecord& one : profile.collectives)
+    problems.unless(one.bytes >= 0 && !one.op.empty() && one.start_ns.has_value() == one.end_ns.has_value() &&
+                        one.start_ns.value_or(0) >= -profile.step_ns && one.end_ns.value_or(0) >= one.start_ns.value_or(0),
+                    whose + " has a collective (" + one.op + ") that cannot be");
   if (!profile.communication_ns || !profile.exposed_ns || !profile.hidden_ns) return;
   const double parts = *profile.exposed_ns + *profile.hidden_ns;
   problems.unless(std::abs(parts - *profile.communication_ns) <= 1e-6 * parts + 1e-6,
@@ -159,7 +165,7 @@ std::vector<std::string> shape_problems(const Report& report, const CaseRecord& 
 }
 
 std::vector<std::string> shape_problems(const Report& report) {
-  std::vector<std::string> found;
+  std::vector<std::string> found = env_problems(report.env);
   if (!is_run_name(report.id)) found.push_back("its id '" + report.id + "' is no run's: <UTC time>-<commit>-<machine>");
   std::set<std::string> ids;
   for (const CaseRecord& record : report.cases)
