@@ -53,9 +53,15 @@ class ProjectCommand(unittest.TestCase):
     def test_mistakes_are_one_line_that_says_what_is_needed(self):
         self.put("two.json", sample_runs.scaled((1, 2)))
         self.put("old.json", sample_runs.usual())
+        twice = sample_runs.scaled()
+        twice["cases"].append(twice["cases"][1])
+        self.put("twice.json", twice)
+        self.put("strong.json", self.strong(6))
         for words, said in ((("run.json",), "--to"), (("two.json", "--to", "8"), "worlds 1, 2 alone"), (("absent.json", "--to", "8"), "absent"),
                             (("old.json", "--to", "8"), "collectives"), (("run.json", "run.json", "--to", "8"), "one run"),
                             (("run.json", "--to", "8", "--link", "intra=450:2us"), "has no unit"),
+                            (("run.json", "--to", "8", "--link", ""), "--link"), (("twice.json", "--to", "8"), "stands there twice"),
+                            (("strong.json", "--to", "8,16"), "a batch of 6 rows has too few for 8 ranks"),
                             (("run.json", "--to", "8", "--link", "nvlink=450GB/s:2us"), "unknown link 'nvlink'"),
                             (("run.json", "--to", "12", *LINK), "hosts of 8"), (("run.json", "--to", "8", "--hosts", "8"), "--link"),
                             (("run.json", "--to", "8", *LINK[:2]), "--hosts N"), (("run.json", "--to", "0"), "--to"),
@@ -67,6 +73,35 @@ class ProjectCommand(unittest.TestCase):
                 self.assertEqual(done.stdout, "")
                 self.assertIn(said, done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def strong(self, batch):
+        """The same run as if it had been measured under strong scaling."""
+        run = sample_runs.scaled()
+        for case in run["cases"]:
+            case["id"] = case["id"].replace("/weak/b64/", f"/strong/b{batch}/")
+            case["scaling"], case["batch"] = "strong", batch
+        return run
+
+    def test_worlds_that_the_strategy_cannot_run_are_left_out(self):
+        self.put("strong.json", self.strong(6))
+        done = self.project("strong.json", "--to", "4,6,7", "-o", "json")
+        document = json.loads(done.stdout)
+        self.assertEqual([case["world"] for case in document["series"][0]["cases"]], [4, 6])
+        said = "ddp/mnist-mlp/cpu:7/shm/strong/b6/f32: a batch of 6 rows has too few for 7 ranks"
+        self.assertEqual(document["left_out"], [said])
+        self.assertIn(f"left out: {said}\n", done.stderr)
+
+    def test_no_interval_is_made_up_where_a_fitted_step_has_none(self):
+        run = sample_runs.scaled()
+        run["cases"][2]["stats"]["step_time_ns"] |= {"interval": "none", "ci95_low": None, "ci95_high": None}
+        self.put("run.json", run)
+        table = self.project("run.json", "--to", "8").stdout
+        self.assertRegex(table, r"8  projected +17\.00 +- ")
+        self.assertIn("no interval: a fitted world has a single sample a launch", table)
+        document = json.loads(self.project("run.json", "--to", "8", "-o", "json").stdout)["series"][0]
+        step = document["cases"][0]["stats"]["step_time_ns"]
+        self.assertEqual((step["ci95_low"], step["ci95_high"], step["interval"]), (None, None, "none"))
+        self.assertEqual([figure["ci95"] for figure in document["fit"].values() if isinstance(figure, dict)], [None] * 3)
 
     def test_charts_hold_what_was_worked_out_apart(self):
         import data

@@ -178,7 +178,8 @@ TEST(Projection, PredictsAWorldThatWasNotFitted) {
   EXPECT_NEAR(series.worlds.at(0).time.step_s, 17e-3, 1e-6);
   EXPECT_NEAR(series.worlds.at(0).own_efficiency, 10.0 / 17, 1e-4);
   EXPECT_NEAR(series.worlds.at(0).samples_per_s, 512 / 17e-3, 10);
-  EXPECT_LE(series.worlds.at(0).step_s.low, 17e-3 + 1e-6);
+  ASSERT_TRUE(series.worlds.at(0).step_s);
+  EXPECT_LE(series.worlds.at(0).step_s->low, 17e-3 + 1e-6);
   EXPECT_EQ(series.first_exposed, 2);
   EXPECT_EQ(series.fitted.size(), 3u);
 }
@@ -216,6 +217,28 @@ TEST(Projection, SaysWhereLatencyAndBandwidthCannotBeToldApart) {
   EXPECT_TRUE(project(report, {.to = {8}}).series.at(0).separable);
 }
 
+TEST(Projection, HasNoIntervalWhereAFittedStepHasNone) {
+  Report report = scaled_run();
+  report.cases[2].step_time_ns->interval = "none";
+  const ProjectedSeries series = project(report, {.to = {8}}).series.at(0);
+  EXPECT_FALSE(series.worlds.at(0).step_s || series.compute_s || series.latency_s || series.seconds_per_byte);
+  EXPECT_EQ(projection_rows(series).back()[3], "-");
+}
+
+TEST(Projection, LeavesOutWorldsWithoutARowForEachRank) {
+  Report report = scaled_run();
+  for (CaseRecord& record : report.cases) {
+    record.spec.scaling = "strong", record.spec.batch = 6, record.spec.accumulate = 2;
+    record.spec.id = case_id(record.spec);
+  }
+  const Projection projection = project(report, {.to = {3, 4}});
+  ASSERT_EQ(projection.series.at(0).worlds.size(), 1u);
+  EXPECT_EQ(projection.series[0].worlds[0].spec.world, 3);
+  ASSERT_EQ(projection.left_out.size(), 1u);
+  EXPECT_NE(projection.left_out[0].find("a batch of 6 rows has too few for 4 ranks of 2 micro-batches"),
+            std::string::npos);
+}
+
 TEST(Projection, SaysWhatItIsEverywhere) {
   const Projection projection = project(scaled_run(), {.to = {8}});
   const Json json = to_json(projection);
@@ -241,6 +264,8 @@ TEST(Projection, NeedsThreeWorlds) {
   report.cases.pop_back();
   EXPECT_NE(refused(report, {.to = {8}}).find("worlds 1, 2 alone; computing, latency and bandwidth need three"),
             std::string::npos);
+  report.cases.push_back(report.cases.back());
+  EXPECT_NE(refused(report, {.to = {8}}).find("worlds 1, 2 alone"), std::string::npos) << "two rows are not two worlds";
   EXPECT_NE(refused(report, {.to = {8}, .filter = "zero1"}).find("no case matches --filter 'zero1'"),
             std::string::npos);
   EXPECT_NE(refused(scaled_run(), {.to = {12}, .network = parse_network("intra=1GB/s:1us,inter=1GB/s:1us", 8)})

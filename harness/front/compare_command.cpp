@@ -38,16 +38,6 @@ bool annotates(const std::string& choice) {
 
 }  // namespace
 
-namespace {
-
-Report sound_report(const std::filesystem::path& file) {
-  Report report = read_report(file);
-  if (const auto why = contradiction_of(report)) throw UsageError(file.string() + ": " + *why);
-  return report;
-}
-
-}  // namespace
-
 int compare_command(const Options& options) {
   const StoredRuns& asked = options.stored;
   if (asked.runs.size() != 2)
@@ -62,7 +52,7 @@ int compare_command(const Options& options) {
     return 0;
   }
   const Comparison comparison =
-      compare(sound_report(find_run(asked.runs[0], asked.results)), sound_report(now), gate, asked.allow_env_diff);
+      compare(read_sound_report(find_run(asked.runs[0], asked.results)), read_sound_report(now), gate, asked.allow_env_diff);
   for (const auto& note : compare_notes(comparison)) std::cerr << "dpbench: " << sanitised(note) << '\n';
   if (annotates(asked.annotations))
     for (const auto& line : github_annotations(comparison)) std::cerr << sanitised(line) << '\n';

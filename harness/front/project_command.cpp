@@ -8,6 +8,7 @@
 #include "harness/front/text.h"
 #include "harness/report/find_run.h"
 #include "harness/report/projection.h"
+#include "harness/report/validate.h"
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -60,7 +61,7 @@ int project_command(const Options& options) {
   if (stored.runs.size() > 1) throw UsageError("project takes one run: dpbench project RUN --to 8,64");
   const ProjectionAsked asked = asked_of(options.project);
   const std::string run = stored.runs.empty() ? "latest" : stored.runs[0];
-  const Report report = read_report(find_run(run, stored.results));
+  const Report report = read_sound_report(find_run(run, stored.results));
   const Projection projection = project(report, asked);
   for (const auto& note : projection.left_out) std::cerr << "dpbench: left out: " << one_line(note, 400) << '\n';
   return exit_code({.unsaved = !print(output_of(projection, options.output))});

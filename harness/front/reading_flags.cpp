@@ -50,7 +50,8 @@ void add_project(CLI::App& app, Options& o) {
   put(add_values(app, "--to", p.to, "the worlds to work out")->check(between(1, 1 << 20)), "N,..");
   put(add_values(app, "--from", p.from, "the worlds to fit; others are compared with [all]")->check(between(1, 1 << 20)),
       "N,..");
-  put(app.add_option("--link", p.link, "intra=450GB/s:2us,inter=50GB/s:10us: of one device [as fitted to the run]"),
+  put(app.add_option("--link", p.link, "intra=450GB/s:2us,inter=50GB/s:10us: of one device [as fitted to the run]")
+          ->check([](const std::string& text) { return text.empty() ? "'' is no link" : ""; }),
       "NAME=RATE:LATENCY,..");
   put(app.add_option("--hosts", p.hosts, "hosts have so many devices each; intra is inside, inter between them")
           ->check(between(1, 1 << 20)),

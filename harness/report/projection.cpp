@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 #include <regex>
+#include <set>
 #include <tuple>
 
 #include "workloads/error.h"
@@ -64,9 +65,11 @@ std::string reason_against(const Series& measured) {
   if (any([](const CaseRecord* r) { return was_watched(*r); }) &&
       !any([](const CaseRecord* r) { return watched_rank(*r); }))
     return "its steps do not have the same collectives, or none";
-  if (measured.size() < worlds_needed) {
+  std::set<int> worlds;
+  for (const CaseRecord* record : measured) worlds.insert(record->spec.world);
+  if (worlds.size() < worlds_needed) {
     std::string have;
-    for (const CaseRecord* record : measured) have += (have.empty() ? "" : ", ") + std::to_string(record->spec.world);
+    for (const int world : worlds) have += (have.empty() ? "" : ", ") + std::to_string(world);
     return (have.empty() ? "has no measured world" : "was measured in worlds " + have + " alone") +
            std::string("; computing, latency and bandwidth need three");
   }
@@ -118,9 +121,14 @@ std::vector<Traffic> traffic_of(const RankRecord& rank, int world, double backwa
   return traffic;
 }
 
+bool has_interval(const CaseRecord& record) {
+  const Summary& s = *record.step_time_ns;
+  return s.interval != "none" && s.ci95_low > 0;
+}
+
 double sigma_of(const CaseRecord& record) {
   const Summary& s = *record.step_time_ns;
-  return s.ci95_low > 0 ? std::log(s.ci95_high / s.ci95_low) / (2 * normal_95) : 0;
+  return std::log(s.ci95_high / s.ci95_low) / (2 * normal_95);
 }
 
 std::vector<WorldTime> times_of(const Series& one) {
@@ -129,11 +137,12 @@ std::vector<WorldTime> times_of(const Series& one) {
   return times;
 }
 
-// The fit again and again, to step times drawn from their intervals (log-normal).
+// The fit again and again, to step times drawn from their intervals (log-normal); none where one has no interval.
 std::vector<Fit> drawn_fits(const Series& one, const StepShape& shape, Algorithm algorithm) {
   std::mt19937_64 random(1);
   std::normal_distribution<double> normal;
   std::vector<Fit> fits;
+  if (!std::all_of(one.begin(), one.end(), [](const CaseRecord* record) { return has_interval(*record); })) return {};
   for (int i = 0; i < draws; ++i) {
     auto times = times_of(one);
     for (size_t w = 0; w < times.size(); ++w) times[w].step_s *= std::exp(sigma_of(*one[w]) * normal(random));
@@ -143,10 +152,11 @@ std::vector<Fit> drawn_fits(const Series& one, const StepShape& shape, Algorithm
 }
 
 template <class Get>
-Band band_of(const std::vector<Fit>& fits, double middle, Get get) {
+Interval95 band_of(const std::vector<Fit>& fits, double middle, Get get) {
+  if (fits.empty()) return std::nullopt;
   std::vector<double> values;
   for (const Fit& fit : fits) values.push_back(get(fit));
-  return {std::min(middle, quantile(values, 0.025)), std::max(middle, quantile(values, 0.975))};
+  return Band{std::min(middle, quantile(values, 0.025)), std::max(middle, quantile(values, 0.975))};
 }
 
 // What a fit says of a world: on its own network, or on the one that was asked for, with a core for each device.
@@ -175,6 +185,18 @@ ProjectedWorld project_world(const Report& report, const ProjectedSeries& series
   return result;
 }
 
+// Why the strategy cannot run in this world; empty where it can.
+std::string reason_against(const CaseSpec& spec, int world) {
+  if (spec.scaling != "strong" || spec.batch / world >= spec.accumulate) return "";
+  return "a batch of " + std::to_string(spec.batch) + " rows has too few for " + std::to_string(world) + " ranks" +
+         (spec.accumulate > 1 ? " of " + std::to_string(spec.accumulate) + " micro-batches" : "");
+}
+
+std::string id_in(CaseSpec spec, int world) {
+  spec.world = spec.processes = world;
+  return case_id(spec);
+}
+
 Series fitted_of(const Series& measured, const std::vector<int>& from) {
   if (from.empty()) return measured;
   Series fitted;
@@ -190,7 +212,8 @@ void compare_with_measured(ProjectedSeries& series, const Series& measured, cons
         world.measured_s = record->step_time_ns->median * 1e-9;
 }
 
-ProjectedSeries project_series(const Report& report, const Series& one, int cores, const ProjectionAsked& asked) {
+ProjectedSeries project_series(const Report& report, const Series& one, int cores, const ProjectionAsked& asked,
+                               std::vector<std::string>& left_out) {
   ProjectedSeries series{.spec = one[0]->spec, .shape = shape_of(one, cores)};
   const Algorithm algorithm = asked.algorithm == Algorithm::tree ? Algorithm::tree : Algorithm::ring;
   series.fit = fit_steps(series.shape, algorithm, times_of(one));
@@ -205,7 +228,11 @@ ProjectedSeries project_series(const Report& report, const Series& one, int core
   for (const auto& [world, step_s] : times_of(one))
     series.fitted.push_back(
         {world, step_s, step_time(series.shape, series.fit.compute_s, world, series.fit.network(), algorithm).step_s});
-  for (const int world : asked.to) series.worlds.push_back(project_world(report, series, fits, world, asked));
+  for (const int world : asked.to)
+    if (const std::string against = reason_against(series.spec, world); against.empty())
+      series.worlds.push_back(project_world(report, series, fits, world, asked));
+    else
+      left_out.push_back(id_in(series.spec, world) + ": " + against);
   StepShape apart = series.shape;
   if (asked.network) apart.cores = 0;
   series.first_exposed = first_exposed_world(apart, series.fit.compute_s, asked.network.value_or(series.fit.network()),
@@ -252,24 +279,27 @@ StepShape shape_of(const std::vector<const CaseRecord*>& worlds, int cores) {
 Projection project(const Report& report, const ProjectionAsked& asked) {
   require_worlds(asked);
   Projection projection{.run = report.id, .asked = asked};
+  bool any_fitted = false;
   for (const Series& one : series_of(report, asked.filter)) {
     const Series measured = measured_of(one), fitted = fitted_of(measured, asked.from);
     const std::string against = reason_against(fitted);
     if (against.empty()) {
-      projection.series.push_back(project_series(report, fitted, cores_of(report), asked));
+      projection.series.push_back(project_series(report, fitted, cores_of(report), asked, projection.left_out));
       if (!asked.network) compare_with_measured(projection.series.back(), measured, fitted);
+      if (projection.series.back().worlds.empty()) projection.series.pop_back();
+      any_fitted = true;
     } else {
       projection.left_out.push_back(one[0]->spec.id + ": " + against);
     }
   }
   if (!projection.series.empty()) return projection;
-  std::string text = "nothing to project from";
+  std::string text = any_fitted ? "nothing to project" : "nothing to project from";
   if (projection.left_out.empty())
     text +=
         asked.filter.empty() ? ": the run holds baselines alone" : ": no case matches --filter '" + asked.filter + "'";
   for (size_t i = 0; i < std::min<size_t>(projection.left_out.size(), 4); ++i)
     text += (i == 0 ? ": " : "; ") + projection.left_out[i];
-  throw UsageError(text + " (as in: dpbench run --strategy ddp --cpus 1,2,3)");
+  throw UsageError(text + (any_fitted ? "" : " (as in: dpbench run --strategy ddp --cpus 1,2,3)"));
 }
 
 }  // namespace dpbench

@@ -19,14 +19,15 @@ struct ProjectionAsked {
 };
 
 struct Band {
-  double low = 0, high = 0;  // 95 %, of the fit alone
+  double low = 0, high = 0;
 };
+using Interval95 = std::optional<Band>;  // of the fit alone; none where a fitted step has no interval itself
 
 struct ProjectedWorld {
   CaseSpec spec{};
   StepTime time{};
   std::optional<double> measured_s{};  // where that world was measured and not fitted, on its own network
-  Band step_s{};
+  Interval95 step_s{};
   double samples_per_s = 0;
   double own_efficiency = 0;           // against the fitted world of one
   std::optional<double> efficiency{};  // against the baseline's row
@@ -41,7 +42,7 @@ struct ProjectedSeries {
   CaseSpec spec{};  // of its smallest world
   StepShape shape{};
   Fit fit{};
-  Band compute_s{}, latency_s{}, seconds_per_byte{};
+  Interval95 compute_s{}, latency_s{}, seconds_per_byte{};
   bool separable = true;  // latency from bandwidth: not where devices that share cores copy in turn
   std::vector<FittedWorld> fitted{};
   std::vector<ProjectedWorld> worlds{};
@@ -52,7 +53,7 @@ struct Projection {
   std::string run{};
   ProjectionAsked asked{};
   std::vector<ProjectedSeries> series{};
-  std::vector<std::string> left_out{};  // which cases, and why
+  std::vector<std::string> left_out{};  // which cases or worlds, and why
 };
 
 // The collectives of a step and where in it they begin, from the smallest world that recorded them. Empty traffic where

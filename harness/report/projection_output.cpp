@@ -35,12 +35,18 @@ std::string rate(double seconds_per_byte) {
 
 const char* plain_name(const StepTime& time) { return name_of(time.algorithm); }
 
-Json band(const Band& band) { return {band.low, band.high}; }
+Json band(const Interval95& band) { return band ? Json{band->low, band->high} : Json(nullptr); }
 
 Json in_ns(double seconds) { return seconds * 1e9; }
 
+// "2.8 to 3.1", "-" where nothing is known of it.
+template <class Text>
+std::string span_text(const Interval95& band, Text text) {
+  return band ? text(band->low) + " to " + text(band->high) : "-";
+}
+
 Json parameters_json(const ProjectedSeries& s) {
-  const auto one = [](double value, const Band& ends) { return Json{{"value", value}, {"ci95", band(ends)}}; };
+  const auto one = [](double value, const Interval95& ends) { return Json{{"value", value}, {"ci95", band(ends)}}; };
   return {{"compute_s", one(s.fit.compute_s, s.compute_s)},
           {"latency_s", one(s.fit.latency_s, s.latency_s)},
           {"seconds_per_byte", one(s.fit.seconds_per_byte, s.seconds_per_byte)},
@@ -57,9 +63,9 @@ Json case_json(const ProjectedWorld& world) {
   json["checks"] = Json::array();
   json["stats"] = {{"step_time_ns",
                     {{"median", in_ns(world.time.step_s)},
-                     {"ci95_low", in_ns(world.step_s.low)},
-                     {"ci95_high", in_ns(world.step_s.high)},
-                     {"interval", "fit"}}}};
+                     {"ci95_low", world.step_s ? in_ns(world.step_s->low) : Json(nullptr)},
+                     {"ci95_high", world.step_s ? in_ns(world.step_s->high) : Json(nullptr)},
+                     {"interval", world.step_s ? "fit" : "none"}}}};
   json["derived"] = {{"samples_per_s", world.samples_per_s},
                      {"efficiency", world.efficiency ? Json(*world.efficiency) : Json(nullptr)},
                      {"own_efficiency", world.own_efficiency},
@@ -99,7 +105,7 @@ std::vector<std::vector<std::string>> projection_rows(const ProjectedSeries& s) 
                     "-", "-", "-", text_of("%+.1f %%", 100 * (one.fitted_s / one.measured_s - 1))});
   for (const ProjectedWorld& world : s.worlds)
     rows.push_back({std::to_string(world.spec.world), "projected", ms(world.time.step_s),
-                    ms(world.step_s.low) + " to " + ms(world.step_s.high), text_of("%.0f", world.samples_per_s),
+                    span_text(world.step_s, ms), text_of("%.0f", world.samples_per_s),
                     percent_of(world.own_efficiency), ms(world.time.communication_s),
                     percent_of(world.time.exposed_s / world.time.step_s), plain_name(world.time),
                     world.measured_s ? text_of("%+.1f %%", 100 * (world.time.step_s / *world.measured_s - 1)) +
@@ -129,14 +135,17 @@ std::vector<std::string> projection_remarks(const ProjectedSeries& s) {
   for (const FittedWorld& one : s.fitted) worlds += (worlds.empty() ? "" : ", ") + std::to_string(one.world);
   double bytes = 0;
   for (const Traffic& one : s.shape.traffic) bytes += one.bytes;
+  Interval95 slowest_first = s.seconds_per_byte;
+  if (slowest_first) std::swap(slowest_first->low, slowest_first->high);
   std::vector<std::string> all = {
-      "fitted to worlds " + worlds + ": computing " + ms(s.fit.compute_s) + " ms a step (" + ms(s.compute_s.low) +
-          " to " + ms(s.compute_s.high) + "), latency " + micro(s.fit.latency_s) + " (" + micro(s.latency_s.low) +
-          " to " + micro(s.latency_s.high) + "), bandwidth " + rate(s.fit.seconds_per_byte) + " (" +
-          rate(s.seconds_per_byte.high) + " to " + rate(s.seconds_per_byte.low) + "); off by " +
+      "fitted to worlds " + worlds + ": computing " + ms(s.fit.compute_s) + " ms a step (" +
+          span_text(s.compute_s, ms) + "), latency " + micro(s.fit.latency_s) + " (" + span_text(s.latency_s, micro) +
+          "), bandwidth " + rate(s.fit.seconds_per_byte) + " (" + span_text(slowest_first, rate) + "); off by " +
           text_of("%.1f %%", 100 * s.fit.error),
       std::to_string(s.shape.traffic.size()) + (s.shape.traffic.size() == 1 ? " collective" : " collectives") +
           " a step, " + text_of("%.4g MB", bytes * 1e-6)};
+  if (!s.compute_s)
+    all.push_back("no interval: a fitted world has a single sample a launch and fewer than 3 launches; more of either give one");
   if (!s.separable)
     all.push_back(
         "these devices share cores and copy in turn: latency and bandwidth cannot be told apart, only their sum");

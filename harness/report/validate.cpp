@@ -3,7 +3,9 @@
 #include <cmath>
 #include <set>
 
+#include "harness/report/find_run.h"
 #include "harness/report/shape_problems.h"
+#include "workloads/error.h"
 
 namespace dpbench {
 namespace {
@@ -48,6 +50,12 @@ std::optional<std::string> contradiction_of(const Report& report) {
     if (!ids.insert(id).second) return id + " stands there twice";
   }
   return std::nullopt;
+}
+
+Report read_sound_report(const std::filesystem::path& file) {
+  Report report = read_report(file);
+  if (const auto why = contradiction_of(report)) throw UsageError(file.string() + ": " + *why);
+  return report;
 }
 
 std::vector<std::string> problems_of(const Json& document) {

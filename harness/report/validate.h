@@ -1,6 +1,7 @@
 // What a schema cannot say about a report: that it agrees with itself.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,5 +19,7 @@ void compare_figures(const std::string& name, const Json* stored, const Json& ag
                      std::vector<std::string>& found);
 // What would let a wrong case pass for a sound one: a status that its own checks deny, an id that stands there twice.
 std::optional<std::string> contradiction_of(const Report& report);
+// Throws UsageError also for such a report, naming the file.
+Report read_sound_report(const std::filesystem::path& file);
 
 }  // namespace dpbench
