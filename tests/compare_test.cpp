@@ -335,6 +335,25 @@ TEST_F(GateFile, AGateThatRulesNothingIsNotGreen) {
             "nothing was judged: the gate has no rule for a case of both runs");
 }
 
+TEST_F(GateFile, APatternThatFitsNoCaseIsRefused) {
+  const Report run = run_of({ddp(base_times)});
+  const std::string text = R"({"fail_on": ["median:5%"], "cases": [{"match": "ddp/mnist-mpl/*", "fail_on": []}]})";
+  EXPECT_NE(refusal([&] { compare(run, run, read(text)); }).find(R"("ddp/mnist-mpl/*" fits no case)"),
+            std::string::npos);
+  const Report wider = run_of({ddp(base_times), measured("ddp", 3, "weak", 64, 1000)});
+  const std::string added = R"({"fail_on": ["median:5%"], "cases": [{"match": "*/cpu:3/*", "fail_on": []}]})";
+  EXPECT_EQ(refusal([&] { compare(run, wider, read(added)); }), "not refused") << "a case of one run alone is no mistake";
+}
+
+TEST_F(GateFile, APatternThatOthersPrecedeIsTold) {
+  const Report run = run_of({ddp(base_times)});
+  const Gate gate = read(R"({"fail_on": [], "cases": [{"match": "ddp/*", "fail_on": ["median:5%"]},
+                                                      {"match": "ddp/mnist-mlp/*", "fail_on": []}]})");
+  const Comparison result = compare(run, run, gate);
+  EXPECT_EQ(result.unused, (std::vector<std::string>{"ddp/mnist-mlp/*"}));
+  EXPECT_NE(compare_notes(result).at(0).find("ddp/mnist-mlp/*"), std::string::npos);
+}
+
 Comparison one_of_each() {
   CaseRecord wrong = measured("dp", 2, "weak", 64, 10000);
   wrong.checks = {{.name = "output-shape", .status = "failed", .detail = "100%\nwrong"}};

@@ -102,6 +102,8 @@ class Stored(unittest.TestCase):
         self.dpbench("compare", "latest~1", "latest", "--gate", gate)
         self.dpbench("compare", "latest~1", "latest", "--gate", gate, "--fail-on", "median:5%", code=2)
         self.dpbench("compare", "latest~1", "latest", "--gate", self.put("bad.json", "{"), code=2)
+        typo = self.put("typo.json", {"fail_on": ["median:5%"], "cases": [{"match": "dpp/*", "fail_on": ["median:20%"]}]})
+        self.assertIn('"dpp/*" fits no case', self.dpbench("compare", "latest~1", "latest", "--gate", typo, code=2).stderr)
 
     def test_a_baseline_that_was_never_saved_is_a_note_unless_required(self):
         self.runs(1)

@@ -95,6 +95,26 @@ bool holds_across_machines(const std::vector<std::string>& ids, const Gate& gate
   });
 }
 
+// Those of which every case has an earlier pattern. Throws where one fits no case at all.
+std::vector<std::string> unused_patterns(const Report& base, const Report& now, const Gate& gate) {
+  std::vector<std::string> unused;
+  for (size_t i = 0; i < gate.special.size(); ++i) {
+    bool fits = false, decides = false;
+    for (const Report* report : {&base, &now})
+      for (const CaseRecord& record : report->cases) {
+        fits |= gate.special[i].fits(record.spec.id);
+        decides |= gate.special_for(record.spec.id) == &gate.special[i];
+      }
+    const std::string& pattern = gate.special[i].cases;
+    if (!fits)
+      throw UsageError("the gate file's \"match\": \"" + pattern + "\" fits no case of " + base.id + " or " + now.id +
+                       " (a * also crosses /; ids are as in: " +
+                       (now.cases.empty() ? base : now).cases.front().spec.id + ")");
+    if (!decides) unused.push_back(pattern);
+  }
+  return unused;
+}
+
 }  // namespace
 
 size_t Comparison::count(Verdict verdict) const {
@@ -107,6 +127,7 @@ Comparison compare(const Report& base, const Report& now, const Gate& gate, bool
   if (ids.empty())
     throw UsageError("nothing to compare: no case of " + now.id + " (" + std::to_string(now.cases.size()) + ") is in " +
                      base.id + " (" + std::to_string(base.cases.size()) + ")");
+  const auto unused = unused_patterns(base, now, gate);
   if (!unlike_machines) {
     if (!holds_across_machines(ids, gate)) refuse_unlike_machines(base, now);
     refuse_unlike_cases(base, now);
@@ -116,6 +137,7 @@ Comparison compare(const Report& base, const Report& now, const Gate& gate, bool
     throw UsageError("nothing was judged: " + (result.unmeasured.empty()
                                                    ? "the gate has no rule for a case of both runs"
                                                    : result.unmeasured[0].case_id + ": " + result.unmeasured[0].why));
+  result.unused = unused;
   result.differences = differences_of(base, now);
   return result;
 }

@@ -33,6 +33,7 @@ struct Comparison {
   std::vector<Mention> broken;      // wrong or failed in the new run: the gate fails
   std::vector<Mention> unmeasured;  // in both, but not to be judged: counts as unclear
   std::vector<Mention> added, gone;
+  std::vector<std::string> unused;      // patterns of the gate file that others precede for every case they fit
   std::vector<Difference> differences;  // of machine or software, that did not lead to a refusal
 
   size_t count(Verdict verdict) const;
@@ -41,7 +42,8 @@ struct Comparison {
 };
 
 // Throws UsageError where the runs have no case in common or where machines or configurations are unlike, naming the
-// fields; unlike_machines lets these through. Metrics taken within one run never need like machines.
+// fields; unlike_machines lets these through. Also where a pattern of the gate fits no case of either run: it would rule
+// nothing, and be taken for a rule. Metrics taken within one run never need like machines.
 Comparison compare(const Report& base, const Report& now, const Gate& gate, bool unlike_machines = false);
 
 }  // namespace dpbench

@@ -166,6 +166,8 @@ std::string compare_summary(const Comparison& comparison) {
 
 std::vector<std::string> compare_notes(const Comparison& comparison) {
   std::vector<std::string> notes;
+  for (const std::string& pattern : comparison.unused)
+    notes.push_back("the gate file's \"match\": \"" + pattern + "\" rules nothing: others before it fit all its cases");
   for (const Difference& d : comparison.differences) notes.push_back(d.field + ": " + d.base + " -> " + d.now);
   return notes;
 }

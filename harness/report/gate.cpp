@@ -2,6 +2,7 @@
 
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <sstream>
@@ -65,10 +66,19 @@ Rule parse_rule(const std::string& text) {
   return {metric, text, metric->in_points ? number : log_limit(*metric, number / 100)};
 }
 
+bool Gate::Special::fits(const std::string& case_id) const {
+  return ::fnmatch(cases.c_str(), case_id.c_str(), 0) == 0;
+}
+
+const Gate::Special* Gate::special_for(const std::string& case_id) const {
+  const auto found =
+      std::find_if(special.begin(), special.end(), [&](const Special& entry) { return entry.fits(case_id); });
+  return found == special.end() ? nullptr : &*found;
+}
+
 const std::vector<Rule>& Gate::rules_for(const std::string& case_id) const {
-  for (const Special& entry : special)
-    if (::fnmatch(entry.cases.c_str(), case_id.c_str(), 0) == 0) return entry.rules;
-  return rules;
+  const Special* entry = special_for(case_id);
+  return entry ? entry->rules : rules;
 }
 
 Gate make_gate(const std::vector<std::string>& fail_on) {

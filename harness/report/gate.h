@@ -22,10 +22,12 @@ struct Gate {
   struct Special {
     std::string cases;  // a glob over ids: ddp/*/cpu:2/*
     std::vector<Rule> rules;
+    bool fits(const std::string& case_id) const;
   };
   std::vector<Special> special;  // the first that matches decides
   std::vector<Rule> rules;       // for all other cases
 
+  const Special* special_for(const std::string& case_id) const;  // null: none
   const std::vector<Rule>& rules_for(const std::string& case_id) const;
 };
 
