@@ -41,6 +41,9 @@ class Micro(unittest.TestCase):
         self.assertIn("# allreduce/backend:shm/world:3\n", table)
         self.assertRegex(table, r"\n +1024 +256 +float +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0\n")
         self.assertRegex(table, r"\n +64 +16 +float +none +0 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0\n")
+        for name, redop in (("allgather", "none"), ("reduce_scatter", "sum")):  # as nccl-tests counts: a rank's part
+            block = table.split(f"# {name}/backend:shm/world:3\n")[1].split("\n\n")[0]
+            self.assertRegex(block, rf"\n +1024 +85 +float +{redop} +-1 ")
         self.assertIn("# Avg bus bandwidth", table)
 
     def test_sizes_go_up_to_256_mib_and_all_ranks_do_the_same_number_of_calls(self):
@@ -66,6 +69,7 @@ class Micro(unittest.TestCase):
     def test_mistakes_are_named_and_exit_2(self):
         for words, said in ((("--backend", "foo"), "shm, gloo"), (("--worlds", "2"), "--worlds"), (("--world", "0"), "--world"),
                             (("--min-bytes", "8", "--max-bytes", "4"), "--min-bytes"), (("--benchmark_nonsense",), "--benchmark_nonsense"),
+                            (("--benchmark_out=/proc/nope/x",), "'/proc/nope/x' cannot be written"),
                             (("--benchmark_filter=nothing/at/all",), "no benchmark matches"),
                             (("--benchmark_enable_random_interleaving=true",), "another order")):
             with self.subTest(words=words):

@@ -10,8 +10,11 @@
 #include <torch/cuda.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 
 #include "harness/report/environment.h"
@@ -30,6 +33,15 @@ class Silent : public benchmark::BenchmarkReporter {
   bool ReportContext(const Context&) override { return true; }
   void ReportRuns(const std::vector<Run>&) override {}
 };
+
+// Google Benchmark would exit 1, which says that a collective is wrong.
+void require_writable(const CommandLine& line) {
+  constexpr std::string_view flag = "--benchmark_out=";
+  for (const std::string& word : line.passed_on)
+    if (word.starts_with(flag) && word.size() > flag.size())
+      if (!std::ofstream(word.substr(flag.size()), std::ios::app))
+        throw UsageError("--benchmark_out: '" + word.substr(flag.size(), 200) + "' cannot be written: " + std::strerror(errno));
+}
 
 // Rank 0 alone writes files.
 void initialize(const CommandLine& line, int rank) {
@@ -111,6 +123,7 @@ int run_rank(const CommandLine& line, int rank, int ranks, const std::string& fi
 }
 
 int run_all(const CommandLine& line) {
+  require_writable(line);
   const bool lists = line.has("--benchmark_list_tests");
   const int ranks = lists ? 1 : *std::max_element(line.asked.worlds.begin(), line.asked.worlds.end());
   std::string folder = std::filesystem::temp_directory_path() / "dpbench-micro-XXXXXX";

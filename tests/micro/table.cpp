@@ -58,7 +58,10 @@ class Table : public benchmark::BenchmarkReporter {
     }
     const bool reduces = block.starts_with("allreduce") || block.starts_with("reduce");
     const auto value = [&](const char* key) { return static_cast<double>(run.counters.at(key)); };
-    line("%12.0f  %12.0f  %6s  %6s  %6s  %8.2f  %8.4f  %8.4f  %6.0f\n", value("bytes"), value("bytes") / 4, "float",
+    const bool in_parts = block.starts_with("allgather") || block.starts_with("reduce_scatter");  // a rank's own part
+    const int64_t elements = static_cast<int64_t>(value("bytes")) / 4;
+    const int64_t world = std::stoll(block.substr(block.rfind(':') + 1));
+    line("%12.0f  %12lld  %6s  %6s  %6s  %8.2f  %8.4f  %8.4f  %6.0f\n", value("bytes"), static_cast<long long>(elements / (in_parts ? world : 1)), "float",
          reduces ? "sum" : "none", block.starts_with("broadcast") ? "0" : "-1", value("time_us"), value("algbw_gb_s"),
          value("busbw_gb_s"), value("wrong"));
     sum_ += value("busbw_gb_s");
