@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """measure_test.py DPBENCH SPUN_PLUGIN FAULTY_PLUGIN: what a run says of itself, measured with the real worker."""
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -12,10 +13,10 @@ import reports  # holds every report against its schema
 DPBENCH, SPUN, FAULTY = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1)
 
 
-def run(*flags, strategy, code=0):
+def run(*flags, strategy, code=0, cores=None):
     with tempfile.TemporaryDirectory() as out:
-        done = subprocess.run([DPBENCH, "--out", out, "-o", "json", "-q", "--strategy", strategy, *flags],
-                              capture_output=True, text=True, timeout=280)
+        done = subprocess.run([DPBENCH, "--out", out, "-o", "json", "-q", "--strategy", strategy, *flags], capture_output=True, text=True,
+                              timeout=280, preexec_fn=cores and (lambda: os.sched_setaffinity(0, cores)))
         if done.returncode != code:
             raise AssertionError(f"exit {done.returncode}: {done.stderr}")
         return json.loads(done.stdout)
@@ -81,6 +82,22 @@ class Parts(unittest.TestCase):
         for case in self.report["cases"]:
             self.assertGreater(case["derived"]["flop_share"], 0)
             self.assertLess(case["derived"]["flop_share"], 1.5, case["id"])  # both are measured, beside other tests
+
+
+class Peak(unittest.TestCase):
+    def peaks(self, *flags, cores):
+        report = run("--workload", "random-linear", "--cpus", "1,2", "--launches", "1", "--samples", "1", "--steps", "2", "--no-baseline", "--check",
+                     "off", *flags, strategy="dp,ddp", cores=cores)
+        return {(case["strategy"], case["world"]): case["derived"]["peak_flop_per_s"] is not None for case in report["cases"]}
+
+    def test_is_unknown_where_replicas_share_the_cores_that_they_may_use(self):
+        usable = sorted(os.sched_getaffinity(0))
+        two = {("dp", 2), ("ddp", 2)}
+        for flags, cores in ((("--threads", "1"), usable[:1]), (("--threads", "2"), usable[:2])):
+            for case, known in self.peaks(*flags, cores=cores).items():
+                self.assertEqual(known, case not in two, (flags, case))
+        if len(usable) > 1:
+            self.assertEqual(set(self.peaks("--threads", "1", cores=usable[:2]).values()), {True})
 
 
 class PartsOfEveryStrategy(unittest.TestCase):

@@ -1,9 +1,15 @@
 #include "harness/worker/peak.h"
 
+#include <sched.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <functional>
 #include <map>
+#include <set>
+#include <sstream>
 
 #include <ATen/ATen.h>
 #include <torch/cuda.h>
@@ -53,6 +59,38 @@ Peak measured_peak(at::ScalarType dtype, at::Device device) {
   const auto bytes = static_cast<double>(3 * a.nbytes());
   place->second.triad_bytes_per_s = bytes / best_seconds(device, [&] { at::add_out(a, b, c, 3); });
   return place->second;
+}
+
+std::string host_and_cores() {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  std::string text = host.data();
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &set)) text += " " + std::to_string(cpu);
+  return text;
+}
+
+bool cores_for_all(const std::vector<std::string>& processes, int replicas_each, int threads_each) {
+  struct Host {
+    int replicas = 0;
+    std::set<std::string> cores{};
+  };
+  std::map<std::string, Host> hosts;
+  for (const std::string& process : processes) {
+    std::istringstream words(process);
+    std::string name, core;
+    words >> name;
+    Host& host = hosts[name];
+    host.replicas += replicas_each;
+    while (words >> core) host.cores.insert(core);
+  }
+  return std::all_of(hosts.begin(), hosts.end(), [&](const auto& each) {
+    const Host& host = each.second;
+    return host.replicas == 1 || std::ssize(host.cores) >= int64_t{host.replicas} * threads_each;
+  });
 }
 
 }  // namespace dpbench

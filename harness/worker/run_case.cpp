@@ -1,7 +1,5 @@
 #include "harness/worker/run_case.h"
 
-#include <unistd.h>
-
 #include <map>
 
 #include <ATen/ATen.h>
@@ -17,10 +15,11 @@
 namespace dpbench {
 namespace {
 
-// Where replicas share cores, each would find alone what they only have together.
-bool has_a_core_for_each_replica(const CaseSpec& spec, const Group& group) {
-  const int replicas_here = spec.processes == 1 ? spec.world : group.local_world();
-  return spec.device != "cpu" || replicas_here <= sysconf(_SC_NPROCESSORS_ONLN);
+// Where replicas share cores, each would find alone what they only have together. The same answer on every rank.
+bool each_replica_has_its_cores(const CaseSpec& spec, const Group& group) {
+  if (spec.device != "cpu") return true;
+  const auto processes = group.gather(host_and_cores());
+  return group.agree(group.rank() != 0 || cores_for_all(processes, spec.world / spec.processes, spec.threads)) != 0;
 }
 
 std::vector<int> gpus_of(const Setup& setup) {
@@ -79,7 +78,7 @@ RankRecord run_case(const CaseSpec& spec, const Sampling& sampling, const Group&
   group.barrier();
   strategy.reset();
   profile_case(spec, setup, source, sampling, group, pulse, record);
-  if (sampling.measure_peak && has_a_core_for_each_replica(spec, group))
+  if (sampling.measure_peak && each_replica_has_its_cores(spec, group))
     record.peak = measured_peak(setup.dtype, setup.devices.at(0));
   group.barrier();  // nobody tears down what another still uses
   return record;
