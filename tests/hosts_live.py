@@ -12,6 +12,7 @@ import time
 import unittest
 
 import leftovers
+import reports  # holds every report against its schema
 from two_hosts import ADDRESSES, TwoHosts
 
 DPBENCH = os.path.abspath(sys.argv[1])
