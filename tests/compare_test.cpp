@@ -128,6 +128,19 @@ TEST(Verdict, OneLaunchEachIsUnclearAndHasNoInterval) {
   EXPECT_TRUE(compare_json(result)["judged"][0]["ci95_low_percent"].is_null());
 }
 
+TEST(Metrics, HostMemoryOfAnOlderReportIsNotComparedWithANewerOnes) {
+  const auto with = [](int64_t own, int64_t device) {
+    CaseRecord record = ddp({1000, 1001, 999, 1000});
+    for (auto& launch : record.launches)
+      launch.ranks[0].peak_rss_bytes = 100, launch.ranks[0].own_rss_bytes = own, launch.ranks[0].peak_device_bytes = device;
+    return run_of({record});
+  };
+  EXPECT_EQ(compared(with(50, 0), with(60, 0), "peak-memory:10%").judged.at(0).verdict, Verdict::slower);
+  EXPECT_NE(refusal([&] { compared(with(0, 0), with(50, 0), "peak-memory:10%"); }).find("measure the base run anew"),
+            std::string::npos);
+  EXPECT_EQ(compared(with(0, 7), with(50, 7), "peak-memory:10%").judged.at(0).verdict, Verdict::same);
+}
+
 TEST(Metrics, EachIsJudgedInItsOwnDirection) {
   const auto with = [](int64_t p99, int64_t rss, int64_t device) {
     CaseRecord record = ddp({1000, 1001, 999, 1000});

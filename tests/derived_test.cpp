@@ -64,6 +64,24 @@ Profile profile(double step_ns, double waiting_ns) {
           .flop = 5000};
 }
 
+TEST(PeakMemory, IsTheMiddleLaunchsOwnAndInOlderReportsTheMostOfAll) {
+  CaseRecord record = measured("ddp", 2, "weak", 64, 10000);
+  for (size_t i = 0; i < 3; ++i)
+    for (RankRecord& rank : record.launches[i].ranks)
+      rank.peak_rss_bytes = static_cast<int64_t>(100 + 10 * i) + rank.rank;
+  const auto peak = [&] {
+    Report report = report_of({record});
+    summarise(report);
+    return report.cases[0].derived.peak_memory_bytes.value_or(0);
+  };
+  EXPECT_EQ(peak(), 121);
+  for (const auto& [launch, own] : std::vector<std::pair<size_t, int64_t>>{{0, 90}, {1, 50}, {2, 60}})
+    record.launches[launch].ranks[1].own_rss_bytes = own;
+  EXPECT_EQ(peak(), 60);
+  record.launches[0].ranks[0].peak_device_bytes = 7;
+  EXPECT_EQ(peak(), 7);
+}
+
 Report scaling_report() {
   // Steps of 1000, 1250 and 1600 ns; weak scaling, 64 rows a device.
   Report report = report_of({measured("cpu", 1, "weak", 64, 10000), measured("ddp", 1, "weak", 64, 12500),

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -98,6 +99,22 @@ class Peak(unittest.TestCase):
                 self.assertEqual(known, case not in two, (flags, case))
         if len(usable) > 1:
             self.assertEqual(set(self.peaks("--threads", "1", cores=usable[:2]).values()), {True})
+
+
+class Memory(unittest.TestCase):
+    def test_a_cases_own_does_not_depend_on_what_ran_before_it(self):
+        flags = ("--cpus", "1", "--threads", "1", "--launches", "4", "--samples", "1", "--steps", "3")
+        report = run("--workload", "random-linear,convnet", *flags, strategy="cpu")
+        ranks = {case["workload"]: [launch["ranks"][0] for launch in case["launches"]] for case in report["cases"]}
+        own = [rank["own_rss_bytes"] for rank in ranks["random-linear"]]
+        (alone,) = [rank["own_rss_bytes"] for rank in run("--workload", "random-linear", *flags[:4], "--launches", "1", "--samples", "1", "--steps",
+                                                           "3", "--check", "off", strategy="cpu")["cases"][0]["launches"][0]["ranks"]]
+        for bytes_ in own:
+            self.assertAlmostEqual(bytes_ / alone, 1, delta=0.05, msg=[rank["peak_rss_bytes"] for rank in ranks["random-linear"]])
+        self.assertGreater(min(rank["own_rss_bytes"] for rank in ranks["convnet"]), 1.3 * alone)
+        for case in report["cases"]:
+            self.assertEqual(case["derived"]["peak_memory_bytes"],
+                             round(statistics.median(rank["own_rss_bytes"] for rank in ranks[case["workload"]])))
 
 
 class PartsOfEveryStrategy(unittest.TestCase):

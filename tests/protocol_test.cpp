@@ -86,6 +86,7 @@ RankRecord full_record() {
   record.step_p99_ns = 3;
   record.phases_ns = {{"forward", 0.5}, {"communication", 1.5}};
   record.peak_rss_bytes = int64_t{1} << 40;
+  record.own_rss_bytes = int64_t{1} << 39;
   record.peak_device_bytes = 77;
   record.peak_device_reserved_bytes = 78;
   record.peak = Peak{.gemm_flop_per_s = 5e10, .triad_bytes_per_s = 2e10};

@@ -82,7 +82,7 @@ inline Report full_report() {
       rank.step_p50_ns = 1200, rank.step_p90_ns = 1300, rank.step_p99_ns = 1400;
       rank.phases_ns = {{"forward", 700}, {"communication", 300}};
       rank.rows_per_step = 128;
-      rank.peak_rss_bytes = 1 << 28;
+      rank.peak_rss_bytes = 1 << 28, rank.own_rss_bytes = 1 << 27;
       rank.peak = Peak{.gemm_flop_per_s = 5e10, .triad_bytes_per_s = 2e10};
       rank.profile = {.steps = 10,
                       .step_ns = 1010,

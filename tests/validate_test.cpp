@@ -94,6 +94,8 @@ const std::vector<Forgery> forgeries = {
     {[](CaseRecord& c) { c.launches[0].ranks[1].step_p90_ns = 1500; },
      "launch 0: rank 1's percentiles of single steps do not rise"},
     {[](CaseRecord& c) { c.launches[0].ranks[1].peak_rss_bytes = -1; }, "launch 0: rank 1 has a count below 0"},
+    {[](CaseRecord& c) { c.launches[0].ranks[1].own_rss_bytes = (1 << 28) + 1; },
+     "launch 0: rank 1 held more of its own than in all"},
     {[](CaseRecord& c) { c.launches[0].ranks[1].phases_ns["forward"] = -1; }, "launch 0: rank 1's forward is below 0"},
     {[](CaseRecord& c) { c.launches[0].ranks[1].profile->waiting_ns = -1; },
      "launch 0: rank 1 has a figure below 0 in its profile"},

@@ -59,6 +59,7 @@ struct RankRecord {
   int64_t step_p50_ns = 0, step_p90_ns = 0, step_p99_ns = 0;  // of single steps, host clock
   std::map<std::string, double> phases_ns;                    // mean of a watched step
   int64_t peak_rss_bytes = 0;
+  int64_t own_rss_bytes = 0;  // of it, without files' pages and what earlier cases left; 0: not told
   int64_t peak_device_bytes = 0, peak_device_reserved_bytes = 0;  // of a GPU, as the allocator counts; 0 on the CPU
   double first_loss = 0, last_loss = 0;
   std::string parameters_hash;  // after timing; must be equal on all ranks

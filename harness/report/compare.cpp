@@ -65,6 +65,10 @@ class Comparer {
                                                      "a measured launch in the " + (before ? "new" : "base") + " run"});
       return;
     }
+    if (!counted_alike(*rule.metric, base, now)) {
+      result_.unmeasured.push_back({now.spec.id, "a report before schema 1.4 counts memory otherwise: measure the base run anew"});
+      return;
+    }
     Judgement made{.case_id = now.spec.id, .rule = rule, .base = before->value, .now = after->value, .change = {}};
     made.change = change_between(*rule.metric, *before, *after);
     made.base_launches = fewest_launches(*before);

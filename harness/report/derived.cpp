@@ -1,6 +1,7 @@
 #include "harness/report/derived.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <tuple>
 
@@ -23,14 +24,20 @@ std::optional<double> comm_fraction(const CaseRecord& record) {
   return (phases.at("communication") + (waiting == phases.end() ? 0 : waiting->second)) / total;
 }
 
+// Host memory: the middle launch's, for other launches' processes ran other cases before. Before 1.4 no rank told its own.
 std::optional<int64_t> peak_memory_bytes(const CaseRecord& record) {
   int64_t device = 0, resident = 0;
-  for (const LaunchRecord& launch : record.launches)
+  std::vector<double> own;
+  for (const LaunchRecord& launch : record.launches) {
+    int64_t largest = 0;
     for (const RankRecord& rank : launch.ranks) {
       device = std::max(device, rank.peak_device_bytes);
       resident = std::max(resident, rank.peak_rss_bytes);
+      largest = std::max(largest, rank.own_rss_bytes);
     }
-  const int64_t peak = device > 0 ? device : resident;
+    if (largest > 0) own.push_back(static_cast<double>(largest));
+  }
+  const int64_t peak = device > 0 ? device : own.empty() ? resident : std::llround(median(own));
   return peak > 0 ? std::optional(peak) : std::nullopt;
 }
 

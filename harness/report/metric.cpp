@@ -30,7 +30,9 @@ double launch_p99(const LaunchRecord& launch) { return largest(launch, &RankReco
 
 double launch_memory(const LaunchRecord& launch) {
   const double device = largest(launch, &RankRecord::peak_device_bytes);
-  return device > 0 ? device : largest(launch, &RankRecord::peak_rss_bytes);
+  if (device > 0) return device;
+  const double own = largest(launch, &RankRecord::own_rss_bytes);
+  return own > 0 ? own : largest(launch, &RankRecord::peak_rss_bytes);
 }
 
 // value = factor x the product of exp(mean of the logs) to the power of their coefficient
@@ -112,6 +114,15 @@ const Metric* find_metric(const std::string& name) {
 
 std::optional<Figure> figure_of(const Metric& metric, const Report& report, const CaseRecord& record) {
   return entries()[static_cast<size_t>(&metric - metrics().data())].figure(report, record);
+}
+
+bool counted_alike(const Metric& metric, const CaseRecord& base, const CaseRecord& now) {
+  const auto is_newer = [](const CaseRecord& record) {
+    return std::any_of(record.launches.begin(), record.launches.end(), [](const LaunchRecord& launch) {
+      return largest(launch, &RankRecord::own_rss_bytes) > 0 || largest(launch, &RankRecord::peak_device_bytes) > 0;
+    });
+  };
+  return find_metric("peak-memory") != &metric || is_newer(base) == is_newer(now);
 }
 
 Change change_between(const Metric& metric, const Figure& base, const Figure& now) {

@@ -33,6 +33,9 @@ struct Figure {
 // Empty where the run does not tell it: no baseline's row, nothing measured.
 std::optional<Figure> figure_of(const Metric& metric, const Report& report, const CaseRecord& record);
 
+// Whether both are of the same meaning: host memory is another thing in reports before 1.4.
+bool counted_alike(const Metric& metric, const CaseRecord& base, const CaseRecord& now);
+
 // From the one to the other; positive is worse. In logs, or in points for a metric that is judged so.
 Change change_between(const Metric& metric, const Figure& base, const Figure& now);
 

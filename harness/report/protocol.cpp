@@ -99,6 +99,7 @@ Json to_json(const RankRecord& record) {
           {"step_p99_ns", record.step_p99_ns},
           {"phases_ns", record.phases_ns},
           {"peak_rss_bytes", record.peak_rss_bytes},
+          {"own_rss_bytes", record.own_rss_bytes},
           {"peak_device_bytes", record.peak_device_bytes},
           {"peak_device_reserved_bytes", record.peak_device_reserved_bytes},
           {"first_loss", record.first_loss},  // a loss that is not finite is written as null
@@ -124,6 +125,7 @@ RankRecord rank_record_from_json(const Json& json) {
   record.step_p99_ns = fields.get_or<int64_t>("step_p99_ns", 0);
   record.phases_ns = map_of<double>(fields, "phases_ns");
   record.peak_rss_bytes = fields.get_or<int64_t>("peak_rss_bytes", 0);
+  record.own_rss_bytes = fields.get_or<int64_t>("own_rss_bytes", 0);
   record.peak_device_bytes = fields.get_or<int64_t>("peak_device_bytes", 0);
   record.peak_device_reserved_bytes = fields.get_or<int64_t>("peak_device_reserved_bytes", 0);
   record.first_loss = fields.get_or("first_loss", unknown);

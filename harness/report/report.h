@@ -77,7 +77,7 @@ const CaseRecord* baseline_of(const Report& report, const CaseSpec& spec);
 // notices of every case that is ok, the speed-ups from the baseline's row. May be called after every case.
 void summarise(Report& report);
 
-inline constexpr int report_minor_version = 3;
+inline constexpr int report_minor_version = 4;
 Json to_json(const Report& report);
 // A case's stats, phases and derived, as they stand in run.json.
 Json figures_json(const CaseRecord& record);

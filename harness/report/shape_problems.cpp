@@ -77,9 +77,10 @@ void look_at_profile(const Profile& profile, const std::string& whose, Problems&
 }
 
 void look_at_rank(const CaseSpec& spec, const RankRecord& rank, const std::string& whose, Problems& problems) {
-  const auto least = std::min({rank.step_p50_ns, rank.peak_rss_bytes, rank.peak_device_bytes,
+  const auto least = std::min({rank.step_p50_ns, rank.own_rss_bytes, rank.peak_rss_bytes, rank.peak_device_bytes,
                                rank.peak_device_reserved_bytes, rank.steps_per_sample});
   problems.unless(rank.threads > 0 && least >= 0 && rank.rows_per_step >= 0, whose + " has a count below 0");
+  problems.unless(rank.own_rss_bytes <= rank.peak_rss_bytes, whose + " held more of its own than in all");
   problems.unless(rank.step_p50_ns <= rank.step_p90_ns && rank.step_p90_ns <= rank.step_p99_ns,
                   whose + "'s percentiles of single steps do not rise");
   // On a GPU communication may be taken out of a part by another clock than the part's own.

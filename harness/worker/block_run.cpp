@@ -50,6 +50,7 @@ RankRecord BlockRun::block(const Sampling& sampling) {
   record.samples_ns = {timer_.block(steps)};
   record.last_loss = timer_.last_loss();
   record.peak_rss_bytes = peak_memory_bytes();
+  record.own_rss_bytes = own_peak_memory_bytes();
   require_finite(*strategy_, timer_.step_index() - 1);
   record.parameters_hash = fingerprint(strategy_->parameters(), own_);
   record.threads = at::get_num_threads();

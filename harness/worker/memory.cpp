@@ -2,11 +2,27 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <string>
 
 namespace dpbench {
+namespace {
+
+int64_t bare_bytes = 0, left_bytes = 0;
+
+int64_t status_bytes(const char* key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(key)) return std::stoll(line.substr(std::strlen(key))) * 1024;
+  return 0;
+}
+
+int64_t held_bytes() { return status_bytes("RssAnon:") + status_bytes("RssShmem:"); }
+
+}  // namespace
 
 void keep_freed_memory() {
   for (const char* chosen : {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES"})
@@ -16,16 +32,21 @@ void keep_freed_memory() {
   mallopt(M_TOP_PAD, 16 << 20);
 }
 
+void note_bare_memory() {
+  malloc_trim(0);
+  bare_bytes = held_bytes();
+}
+
 void forget_peak_memory() {
   malloc_trim(0);
+  left_bytes = std::max<int64_t>(held_bytes() - bare_bytes, 0);
   std::ofstream("/proc/self/clear_refs") << "5";
 }
 
-int64_t peak_memory_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
-  return 0;
+int64_t peak_memory_bytes() { return status_bytes("VmHWM:"); }
+
+int64_t own_peak_memory_bytes() {
+  return std::max<int64_t>(peak_memory_bytes() - status_bytes("RssFile:") - left_bytes, 0);
 }
 
 }  // namespace dpbench

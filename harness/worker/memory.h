@@ -9,8 +9,14 @@ namespace dpbench {
 // and get them again, zeroed, in every step. Whoever sets glibc's own variables has chosen, and nothing is changed.
 void keep_freed_memory();
 
+// What the process holds before its first case.
+void note_bare_memory();
+
 // Gives back what is free first: it would count as the next case's.
 void forget_peak_memory();
 int64_t peak_memory_bytes();
+// The same without pages of files (LibTorch's code: the more, the more kinds of cases ran) and without what was held more
+// than bare when it was forgotten: as if the case were the process's first.
+int64_t own_peak_memory_bytes();
 
 }  // namespace dpbench

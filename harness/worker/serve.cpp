@@ -15,6 +15,7 @@
 #include "harness/worker/check_case.h"
 #include "harness/worker/cuda.h"
 #include "harness/worker/group.h"
+#include "harness/worker/memory.h"
 #include "harness/worker/plugins.h"
 #include "harness/worker/pulse.h"
 #include "harness/worker/run_case.h"
@@ -75,6 +76,7 @@ class Session {
       if (const auto& joined = group_->process_group())
         pulse_.follow([backend = joined->getDefaultBackend()] { return backend->getSequenceNumberForGroup(); });
       group_->barrier();
+      note_bare_memory();
       channel_.send(
           {{"event", "ready"}, {"rank", variables_.rank}, {"pid", getpid()}, {"versions", loaded_versions()}});
       while (const auto command = channel_.receive()) {

@@ -53,6 +53,7 @@ RankRecord time_steps(Strategy& strategy, StepSource& source, const Sampling& sa
   record.step_p99_ns = percentile(readings, 0.99);
   record.last_loss = timer.last_loss();
   record.peak_rss_bytes = peak_memory_bytes();
+  record.own_rss_bytes = own_peak_memory_bytes();
   require_finite(strategy, timer.step_index() - 1);  // that loss was known before the last update
   return record;
 }

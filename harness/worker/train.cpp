@@ -273,6 +273,7 @@ class Trainer {
       if (const auto ns = phases_.total_ns()[i]; ns != 0)
         record.phases_ns[std::string(phase_names[i])] = static_cast<double>(ns) / static_cast<double>(steps);
     record.peak_rss_bytes = peak_memory_bytes();
+    record.own_rss_bytes = own_peak_memory_bytes();
     record.first_loss = first_loss_;
     record.last_loss = last_loss_;
     record.parameters_hash = fingerprint(strategy_->parameters(), own_);

@@ -118,7 +118,7 @@ class Case:
     @property
     def peaks(self):
         """Of each launch, the largest rank's peak memory in bytes."""
-        sizes = [max((rank.get("peak_device_bytes") or rank.get("peak_rss_bytes") or 0 for rank in launch["ranks"]), default=0)
+        sizes = [max((rank.get("peak_device_bytes") or rank.get("own_rss_bytes") or rank.get("peak_rss_bytes") or 0 for rank in launch["ranks"]), default=0)
                  for launch in self.raw.get("launches") or []]
         return [size for size in sizes if size]
 
