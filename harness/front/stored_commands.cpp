@@ -18,13 +18,9 @@ namespace {
 
 constexpr size_t kMostProblems = 10;  // said of one report
 
-std::vector<std::string> problems_in(const Json& document, const std::filesystem::path& file) {
-  try {
-    const bool duel = document.is_object() && document.value("schema", "") == "dpbench.duel";
-    return duel ? duel_problems_of(document) : problems_of(document);
-  } catch (const UsageError& error) {
-    throw UsageError(file.string() + ": " + error.what());
-  }
+std::vector<std::string> problems_in(const Json& document) {
+  const bool duel = document.is_object() && document.value("schema", "") == "dpbench.duel";
+  return duel ? duel_problems_of(document) : problems_of(document);
 }
 
 }  // namespace
@@ -47,7 +43,7 @@ int validate_command(const Options& options) {
   for (const auto& run : asked.runs) {
     const auto file = find_run(run, asked.results);
     const Json document = read_document(file);
-    const auto problems = problems_in(document, file);
+    const auto problems = said_of(file, [&] { return problems_in(document); });
     const auto say = [&](const std::string& what) {
       std::cerr << "dpbench: " << one_line(file.string() + ": " + what, 1000) << '\n';
     };

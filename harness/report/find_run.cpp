@@ -104,22 +104,14 @@ std::string read_text(const fs::path& path, size_t max_bytes) {
 
 Json read_document(const fs::path& path) try {
   const std::string text = read_text(path, report_max_bytes);
-  try {
-    return parse_json(text, "the text");
-  } catch (const UsageError& error) {
-    throw UsageError(path.string() + ": " + error.what());
-  }
+  return said_of(path, [&] { return parse_json(text, "the text"); });
 } catch (const std::bad_alloc&) {
   throw UsageError(path.string() + ": there is not enough memory to read it");
 }
 
 Report read_report(const fs::path& path) {
   const Json document = read_document(path);
-  try {
-    return report_from_json(document);
-  } catch (const UsageError& error) {
-    throw UsageError(path.string() + ": " + error.what());
-  }
+  return said_of(path, [&] { return report_from_json(document); });
 }
 
 }  // namespace dpbench

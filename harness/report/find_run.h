@@ -5,6 +5,7 @@
 #include <string>
 
 #include "harness/report/report.h"
+#include "workloads/error.h"
 
 namespace dpbench {
 
@@ -20,6 +21,16 @@ std::string read_text(const std::filesystem::path& path, size_t max_bytes);
 
 // A run's name begins with its UTC time: 20261121T063057Z-
 bool is_run_name(const std::string& name);
+
+// What `read` gives; what it refuses is said of this file.
+template <class Read>
+auto said_of(const std::filesystem::path& file, Read read) {
+  try {
+    return read();
+  } catch (const UsageError& error) {
+    throw UsageError(file.string() + ": " + error.what());
+  }
+}
 
 // Parses a report's file as JSON. Throws UsageError naming the file.
 Json read_document(const std::filesystem::path& path);
