@@ -176,6 +176,26 @@ class Cli(unittest.TestCase):
         self.assertIn("gpu", self.refused("--strategy", "gpu", "--cpus", "1", code=77))
         self.assertIn("this is a fake", self.refused("--backend", "nccl", code=77))
 
+    def test_a_cuda_library_that_could_not_be_loaded_is_looked_for_again_where_there_is_a_gpu(self):
+        worker = self.directory + "/dpbench-worker"
+        with open(os.path.join(os.path.dirname(WORKER), "catalogue.json"), encoding="utf-8") as file:
+            written = json.load(file)
+        nccl = {"name": "nccl", "summary": "", "cpu": False, "cuda": True, "shares_device": False, "threads": False}
+        by_now = {**written, "backends": [*written["backends"], nccl], "not_built": []}
+        with open(worker, "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/sh\ncat <<'END'\n{json.dumps(by_now)}\nEND\n")
+        os.chmod(worker, 0o755)
+        self.variables.update(DPBENCH_WORKER=worker)
+        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # no driver
+        driver = os.path.join(os.path.dirname(WORKER), "../fake_nvml")
+        plan = ("--strategy", "ddp", "--backend", "nccl", "--dry-run")
+        for cuda, nvml, code in (("13.0", driver, 0), ("13.0", self.directory, 77), ("", driver, 77)):
+            with self.subTest(cuda=cuda, nvml=nvml):
+                with open(self.directory + "/catalogue.json", "w", encoding="utf-8") as file:
+                    json.dump({**written, "cuda": cuda}, file)
+                self.variables["LD_LIBRARY_PATH"] = nvml
+                self.assertIn("this is a fake" if code else "", self.run_it(*plan, code=code).stderr)
+
     def test_a_plugin_that_others_can_change_is_refused(self):
         path = self.directory + "/x.so"
         open(path, "w").close()

@@ -14,6 +14,8 @@
 
 #include "harness/front/spawn.h"
 #include "harness/front/text.h"
+#include "harness/report/find_run.h"
+#include "harness/report/gpu_survey.h"
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -68,11 +70,7 @@ Answer ask(const Program& program_without_output) {
 }
 
 Catalogue parse_catalogue(const std::string& text, const std::string& what) {
-  try {
-    return catalogue_from_json(parse_json(text, what));
-  } catch (const UsageError& error) {
-    throw UsageError(what + ": " + error.what());
-  }
+  return said_of(what, [&] { return catalogue_from_json(parse_json(text, what)); });
 }
 
 fs::path first_program(const std::vector<fs::path>& places, const std::string& what) {
@@ -148,7 +146,10 @@ Catalogue load_catalogue(const fs::path& worker, const std::vector<std::string>&
   if (!in) throw UsageError("no " + file.string() + ": build dpbench-worker again");
   std::ostringstream text;
   text << in.rdbuf();
-  return parse_catalogue(text.str(), file.string());
+  const Catalogue written = parse_catalogue(text.str(), file.string());
+  // A CUDA library that could not be loaded where this was written may be by now: with a GPU here the worker is asked.
+  const bool unsure = !written.cuda.empty() && !written.not_built.empty();
+  return unsure && !survey_gpus().accelerators.gpus.empty() ? asked_catalogue(worker, {}) : written;
 }
 
 }  // namespace dpbench

@@ -22,7 +22,8 @@ std::filesystem::path checked_plugin(const std::string& file);
 // Starts the worker to ask it: proves that it finds its libraries. Throws UsageError with what it said.
 Catalogue asked_catalogue(const std::filesystem::path& worker, const std::vector<std::string>& plugins);
 
-// catalogue.json beside the worker; with plug-ins the worker itself is asked, as only it can load them.
+// catalogue.json beside the worker; with plug-ins the worker itself is asked, as only it can load them, and where the
+// file may be out of date.
 Catalogue load_catalogue(const std::filesystem::path& worker, const std::vector<std::string>& plugins);
 
 }  // namespace dpbench
