@@ -36,7 +36,6 @@ BackendEntry backend_from(const Json& json) {
           .summary = json.value("summary", ""),
           .cpu = json.at("cpu"),
           .cuda = json.at("cuda"),
-          .several_hosts = json.value("several_hosts", true),
           .shares_device = json.value("shares_device", true),
           .threads = json.value("threads", false)};
 }

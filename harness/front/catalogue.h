@@ -33,7 +33,7 @@ struct WorkloadEntry {
 
 struct BackendEntry {
   std::string name, summary;
-  bool cpu = true, cuda = false, several_hosts = true, shares_device = true, threads = false;
+  bool cpu = true, cuda = false, shares_device = true, threads = false;
 
   bool takes(const std::string& device) const { return device == "cuda" ? cuda : cpu; }
 };

@@ -186,7 +186,7 @@ class Planner {
       row.why_not = who + " is one process with " + world + " replicas: run it without " + what_.launched_by + ", or with --launcher self";
   }
 
-  // In order of preference; the first that this build has and that can.
+  // In order of preference; the first that this build has and that can, on one host or several.
   std::string automatic_backend(const CaseSpec& spec) const {
     const std::vector<std::string> wanted =
         spec.device == "cuda" ? std::vector<std::string>{"nccl", "gloo"} : std::vector<std::string>{"shm", "gloo"};

@@ -37,8 +37,7 @@ Json describe(const WorkloadInfo& info) {
 Json describe(const BackendInfo& info) {
   return {{"name", info.name},     {"summary", info.summary},
           {"cpu", info.cpu},       {"cuda", info.cuda},
-          {"threads", info.threads}, {"several_hosts", info.several_hosts},
-          {"shares_device", info.shares_device}};
+          {"threads", info.threads}, {"shares_device", info.shares_device}};
 }
 
 template <class Info>

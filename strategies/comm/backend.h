@@ -26,7 +26,6 @@ struct BackendSetup {
 struct BackendInfo {
   std::string name, summary;
   bool cpu = true, cuda = false;  // the tensors it takes
-  bool several_hosts = true;
   bool shares_device = true;  // may two ranks use one GPU?
   bool threads = false;       // its ranks are threads of one process: for tests
   std::function<c10::intrusive_ptr<c10d::Backend>(const BackendSetup&)> make;

@@ -29,7 +29,6 @@ const RegisterBackend processes{{.name = "shm",
                                  .make = make_shm<shm::Home::processes>}};
 const RegisterBackend threads{{.name = "threads",
                                .summary = "shm's code among the threads of one process, for tests",
-                               .several_hosts = false,
                                .threads = true,
                                .make = make_shm<shm::Home::threads>}};
 

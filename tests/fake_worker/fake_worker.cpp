@@ -39,7 +39,7 @@ constexpr char kCatalogue[] = R"({
  "workloads": [
   {"name": "toy", "summary": "nothing is learnt", "scaling": "weak", "batch": 8, "probe": false},
   {"name": "strong-toy", "summary": "nothing is learnt", "scaling": "strong", "batch": 30, "probe": false}],
- "backends": [{"name": "shm", "summary": "pretended", "cpu": true, "cuda": false, "several_hosts": false, "shares_device": true, "threads": false}],
+ "backends": [{"name": "shm", "summary": "pretended", "cpu": true, "cuda": false, "shares_device": true, "threads": false}],
  "not_built": [{"kind": "backend", "name": "nccl", "reason": "this is a fake"}]})";
 
 std::string variable(const char* name) {
