@@ -1,4 +1,5 @@
 // What the command line means, and what it says about mistakes.
+#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -140,6 +141,42 @@ TEST(Options, NumbersAreChecked) {
     expect_says(refusal({flag, value}), {flag, value});
 }
 
+TEST(Options, AnEmptyValueInAListIsRefusedWithTheWayOut) {
+  for (const auto& [flag, list, instead] :
+       std::vector<std::array<std::string, 3>>{{"--cpus", "2,,3", "write 2,3"},
+                                               {"--gpus", ",1", "write 1"},
+                                               {"--strategy", "ddp,,dp", "write ddp,dp"},
+                                               {"--workload", "convnet,", "write convnet"},
+                                               {"--batch", "16,,64", "write 16,64"},
+                                               {"--dtype", "f32,", "write f32"},
+                                               {"--backend", ",", "put values between its commas"}}) {
+    expect_says(refusal({flag, list}), {flag, "'" + list + "' has an empty value; " + instead});
+    expect_says(refusal({flag + "=" + list}), {flag, "'" + list + "'"});
+  }
+  expect_says(refusal({"compare", "a", "b", "--fail-on", "median:5%,"}), {"--fail-on", "write median:5%"});
+  expect_says(refusal({"project", "--to", "16,,32"}), {"--to", "write 16,32"});
+  expect_says(refusal({"--cpus", "2,x,3"}), {"--cpus", "'x'", "1 to 1024"});
+}
+
+TEST(Options, AListMayBeGivenInParts) {
+  EXPECT_EQ(parse({"--cpus", "1,2", "--cpus", "4"}).what.cpus, (std::vector<int>{1, 2, 4}));
+}
+
+TEST(Options, TheScaleIsTheWorkloads) {
+  EXPECT_EQ(parse({"--scale", "64"}).what.scale, 64);
+  expect_says(refusal({"--scale", "65"}), {"--scale", "'65'", "1 to 64"});
+}
+
+TEST(Options, CheckListsWhatItObeys) {
+  const std::string help = text_of({"check", "--help"});
+  for (const std::string ignored : {"--save-baseline", "--out ", "--color"}) {
+    EXPECT_EQ(help.find(ignored), std::string::npos) << ignored;
+    expect_says(refusal({"check", ignored.substr(0, ignored.find(' ')), "x"}), {"unknown flag", "dpbench check --help"});
+  }
+  EXPECT_EQ(parse({"check"}).what.default_worlds, (std::vector<int>{1, 3}));
+  EXPECT_NE(help.find("CPU devices [1,3 "), std::string::npos) << help;
+}
+
 TEST(Options, AFlagWithoutItsValueIsRefused) { expect_says(refusal({"--cpus"}), {"--cpus"}); }
 
 TEST(Options, ABadFilterIsRefused) { expect_says(refusal({"--filter", "ddp("}), {"--filter", "ddp("}); }
@@ -175,6 +212,8 @@ TEST_F(Config, GivesFlagsThatTheCommandLineOverrides) {
 TEST_F(Config, IsCheckedLikeTheCommandLine) {
   expect_says(refusal({"--config", write("cpus = 0\n")}), {"1 to 1024"});
   expect_says(refusal({"--config", write("strategie = \"ddp\"\n")}), {"strategie"});
+  expect_says(refusal({"--config", write("cpus = [1,,2]\n")}), {"--cpus", "''"});
+  expect_says(refusal({"--config", write("cpus = \"1,,2\"\n")}), {"--cpus", "write 1,2"});
   expect_says(refusal({"--config", file_ + ".absent"}), {"no such file"});
   expect_says(refusal({"--config", write("# first\nquick\n")}), {"line 2", "'='"});
   expect_says(refusal({"--config", write("strategy = [\"ddp\"\n")}), {"line 1", "one line"});

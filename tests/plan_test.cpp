@@ -255,6 +255,15 @@ TEST(Plan, OversubscribedGpusGoOverABackendThatSharesThem) {
   expect_says(refusal<UsageError>(what, machine(2, 1)), {"nccl", "share", "gloo"});
 }
 
+TEST(Plan, CpuRanksTakeSharedMemoryOnSeveralHostsToo) {
+  Selection what = ddp_on_mlp();
+  what.launched_world = 4;
+  for (const int here : {4, 2}) {
+    what.launched_local_world = here;
+    EXPECT_EQ(make_plan(what, catalogue(), machine(2)).cases.back().id, "ddp/mnist-mlp/cpu:4/shm/weak/b64/f32");
+  }
+}
+
 TEST(Plan, ABackendIsAnAxis) {
   Selection what = ddp_on_mlp();
   what.cpus = {2};
@@ -402,7 +411,7 @@ TEST(Plan, UnknownParametersAreRefused) {
   expect_says(refusal<UsageError>(what, machine(2)), {"buckt_mb", "'bucket_mb'"});
   what.params = {"dp.overlap=on"};
   expect_says(refusal<UsageError>(what, machine(2)), {"'dp'", "chosen: ddp"});
-  for (const std::string text : {"bucket_mb", "=1", "bucket_mb=", "bucket_mb=1,,2", "bucket_mb=a b"}) {
+  for (const std::string text : {"bucket_mb", "=1", "bucket_mb=", "bucket_mb=1,,2", "bucket_mb=1,", "bucket_mb=a b"}) {
     what.params = {text};
     EXPECT_NE(refusal<UsageError>(what, machine(2)), "accepted") << text;
   }

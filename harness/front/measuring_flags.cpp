@@ -2,6 +2,7 @@
 #include "harness/front/flags.h"
 #include "harness/front/training_flags.h"
 #include "harness/front/validators.h"
+#include "workloads/limits.h"
 
 namespace dpbench {
 namespace {
@@ -13,25 +14,25 @@ void add_what(CLI::App& app, Options& o) {
   const auto put = [](CLI::Option* option, const char* type) { option->group("What to run")->type_name(type); };
   put(add_values(app, "--strategy", what.strategies, "strategies to run [all]"), "NAME,..");
   put(add_values(app, "--workload", what.workloads, "workloads to train [all]"), "NAME,..");
-  put(add_values(app, "--gpus", what.gpus, "worlds of so many GPUs [all there are]")->check(between(1, kMaxWorld)),
+  put(add_values(app, "--gpus", what.gpus, "worlds of so many GPUs [all there are]")->check(each(between(1, kMaxWorld))),
       "N,..");
   put(add_values(app, "--cpus", what.cpus, "worlds of so many virtual CPU devices [1,2 without a GPU]")
-          ->check(between(1, kMaxWorld)),
+          ->check(each(between(1, kMaxWorld))),
       "N,..");
   put(add_values(app, "--batch", what.batches, "rows per device (weak) or in all (strong) [the workload's]")
-          ->check(between(1, 1 << 30)),
+          ->check(each(between(1, 1 << 30))),
       "N,..");
   put(app.add_option("--scaling", what.scaling, "what --batch counts [the workload's]")
           ->check(one_of({"strong", "weak"})),
       "strong|weak");
   put(add_values(app, "--dtype", what.dtypes, "precision; bf16 is autocast over float32 [f32]")
-          ->check(one_of({"f32", "f64", "bf16"})),
+          ->check(each(one_of({"f32", "f64", "bf16"}))),
       "f32|f64|bf16");
   put(add_values(app, "--backend", what.backends, "what collectives run on [auto]"), "auto|NAME,..");
   put(app.add_option("--param", what.params, "a strategy's parameter; several values are an axis; repeatable")
           ->allow_extra_args(false),
       "[STRATEGY.]KEY=V,..");
-  put(app.add_option("--scale", what.scale, "makes the models wider and deeper [1]")->check(between(1, 1024)), "K");
+  put(app.add_option("--scale", what.scale, "makes the models wider and deeper [1]")->check(between(1, kMaxScale)), "K");
   put(app.add_option("--accumulate", what.accumulate, "micro-batches of a step [1]")->check(between(1, 65536)), "K");
   put(app.add_option("--clip-norm", what.clip_norm, "limit on the gradient's global norm [none]")
           ->check(between(0, 1e30, true)),
@@ -93,19 +94,26 @@ void add_retries(CLI::App& app, Options& o) {
       ->type_name("N");
 }
 
-void add_forms(CLI::App& app, Options& o) {
-  const auto put = [](CLI::Option* option, const char* type) { option->group("Output")->type_name(type); };
-  put(app.add_option("--save-baseline", o.save_baseline, "also keep the report under this name, for compare")
-          ->check([](const std::string& name) { return name.empty() ? "'' is no name" : ""; }),
-      "NAME");
-  put(app.add_option("-o,--output", o.output, "form on stdout [table]")
-          ->check(one_of({"table", "json", "csv", "markdown", "none"})),
-      "table|json|csv|markdown|none");
+void add_baseline(CLI::App& app, Options& o) {
+  app.add_option("--save-baseline", o.save_baseline, "also keep the report under this name, for compare")
+      ->check([](const std::string& name) { return name.empty() ? "'' is no name" : ""; })
+      ->group("Output")
+      ->type_name("NAME");
 }
 
-void add_output(CLI::App& app, Options& o) {
+void add_forms(CLI::App& app, Options& o) {
+  app.add_option("-o,--output", o.output, "form on stdout [table]")
+      ->check(one_of({"table", "json", "csv", "markdown", "none"}))
+      ->group("Output")
+      ->type_name("table|json|csv|markdown|none");
+}
+
+void add_directory(CLI::App& app, Options& o) {
+  app.add_option("--out", o.out_dir, "where run directories are made [results]")->group("Output")->type_name("DIR");
+}
+
+void add_talk(CLI::App& app, Options& o) {
   const auto put = [](CLI::Option* option, const char* type) { option->group("Output")->type_name(type); };
-  put(app.add_option("--out", o.out_dir, "where run directories are made [results]"), "DIR");
   put(app.add_flag("-q,--quiet", o.quiet, "nothing on stderr but errors"), "");
   put(app.add_flag("-v,--verbose", o.verbose, "say on stderr what is started and why"), "");
   put(app.add_option("--progress", o.progress, "on stderr: a moving line, or a line a case [auto]")
@@ -140,24 +148,26 @@ void add_config(CLI::App& app, Options&) {
 }  // namespace
 
 void add_run(CLI::App& app, Options& o) {
-  for (const Filler fill :
-       {add_what, add_sampling, add_running, add_launcher, add_retries, add_config, add_output, add_color, add_forms})
+  for (const Filler fill : {add_what, add_sampling, add_running, add_launcher, add_retries, add_config, add_directory,
+                            add_talk, add_color, add_baseline, add_forms})
     fill(app, o);
 }
 
 void add_check(CLI::App& app, Options& o) {
   for (const Filler fill :
-       {add_what, add_checking, add_running, add_launcher, add_retries, add_config, add_output, add_color, add_forms})
+       {add_what, add_checking, add_running, add_launcher, add_retries, add_config, add_talk, add_forms})
     fill(app, o);
+  app.get_option("--gpus")->description("worlds of so many GPUs [1,3 as far as there are]");
+  app.get_option("--cpus")->description("worlds of so many virtual CPU devices [1,3 without a GPU]");
 }
 
 void add_train(CLI::App& app, Options& o) {
-  for (const Filler fill : {add_what, add_training, add_running, add_launcher, add_config, add_output, add_color})
+  for (const Filler fill : {add_what, add_training, add_running, add_launcher, add_config, add_directory, add_talk})
     fill(app, o);
 }
 
 void add_duel(CLI::App& app, Options& o) {
-  for (const Filler fill : {add_what, add_running, add_config, add_output}) fill(app, o);
+  for (const Filler fill : {add_what, add_running, add_config, add_directory, add_talk}) fill(app, o);
   const auto put = [](CLI::Option* option, const char* group, const char* type) {
     return option->group(group)->type_name(type);
   };

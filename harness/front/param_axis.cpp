@@ -18,7 +18,7 @@ ParamAxis parse_axis(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
     throw UsageError(shown + ": write it as NAME=VALUE or STRATEGY.NAME=VALUE");
-  ParamAxis axis{.strategy = "", .name = text.substr(0, equals), .values = split(text.substr(equals + 1), ',')};
+  ParamAxis axis{.strategy = "", .name = text.substr(0, equals), .values = comma_values(text.substr(equals + 1))};
   if (const size_t dot = axis.name.find('.'); dot != std::string::npos) {
     axis.strategy = axis.name.substr(0, dot);
     axis.name = axis.name.substr(dot + 1);

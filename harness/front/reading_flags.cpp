@@ -47,8 +47,9 @@ void add_project(CLI::App& app, Options& o) {
   add_runs(app, o, "the run with three worlds or more to project from [latest]");
   ProjectOptions& p = o.project;
   const auto put = [](CLI::Option* option, const char* type) { option->group("Projection")->type_name(type); };
-  put(add_values(app, "--to", p.to, "the worlds to work out")->check(between(1, 1 << 20)), "N,..");
-  put(add_values(app, "--from", p.from, "the worlds to fit; others are compared with [all]")->check(between(1, 1 << 20)),
+  put(add_values(app, "--to", p.to, "the worlds to work out")->check(each(between(1, 1 << 20))), "N,..");
+  put(add_values(app, "--from", p.from, "the worlds to fit; others are compared with [all]")
+          ->check(each(between(1, 1 << 20))),
       "N,..");
   put(app.add_option("--link", p.link, "intra=450GB/s:2us,inter=50GB/s:10us: of one device [as fitted to the run]")
           ->check([](const std::string& text) { return text.empty() ? "'' is no link" : ""; }),

@@ -79,6 +79,8 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
+std::vector<std::string> comma_values(const std::string& list) { return split(list + ',', ','); }
+
 size_t display_width(std::string_view text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return !continues(static_cast<unsigned char>(c)); }));

@@ -10,6 +10,7 @@ namespace dpbench {
 
 std::string join(const std::vector<std::string>& words, const std::string& between = ", ");
 std::vector<std::string> split(const std::string& text, char at);
+std::vector<std::string> comma_values(const std::string& list);  // empty ones too, also after the last comma
 
 // Columns taken by valid UTF-8.
 size_t display_width(std::string_view text);

@@ -40,6 +40,25 @@ CLI::Validator one_of(std::vector<std::string> allowed) {
   return CLI::Validator(judge, "");
 }
 
+CLI::Validator each(const CLI::Validator& value) {
+  const auto judge = [value](std::string& list) -> std::string {
+    for (auto& one : comma_values(list))
+      if (std::string why = value(one); !why.empty()) return why;
+    return "";
+  };
+  return CLI::Validator(judge, "");
+}
+
+CLI::Validator no_empty_value() {
+  const auto judge = [](std::string& list) -> std::string {
+    std::vector<std::string> left = comma_values(list);
+    if (left.size() < 2 || std::erase(left, "") == 0) return "";
+    return "'" + one_line(list, 60) + "' has an empty value" +
+           (left.empty() ? "; put values between its commas" : "; write " + one_line(join(left, ","), 60));
+  };
+  return CLI::Validator(judge, "");
+}
+
 CLI::Validator regular_expression() {
   return CLI::Validator(
       [](std::string& text) -> std::string {

@@ -13,4 +13,8 @@ CLI::Validator between(double low, double high, bool fractions = false);
 CLI::Validator one_of(std::vector<std::string> allowed);
 CLI::Validator regular_expression();
 
+// Of lists whose values commas separate: each of them passes; none is empty unless it is the only one.
+CLI::Validator each(const CLI::Validator& value);
+CLI::Validator no_empty_value();
+
 }  // namespace dpbench

@@ -102,7 +102,7 @@ class Machine:
         """The conformance suite in every dtype, as JSON; a rehearsal keeps to one model and one check or two."""
         few = (["--workload", "random-linear", "--filter", "gradient-meaning|output-shape"] if self.rehearse else
                ["--workload", ",".join(workloads)] if workloads else [])
-        return self.dpbench("check", *flags, *few, "--dtype", DTYPES, "-o", "json", "-q", "--out", str(self.out / "runs"))
+        return self.dpbench("check", *flags, *few, "--dtype", DTYPES, "-o", "json", "-q")
 
     def run(self, *flags, samples=5, max_time_s=3):
         """A measurement as JSON: checked elsewhere, so its checks are off."""
