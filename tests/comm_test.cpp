@@ -1,52 +1,16 @@
 // Every collective of every CPU backend, with inputs whose results are exact.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <ATen/ATen.h>
 
 #include <atomic>
 #include <thread>
 
-#include "tests/comm_ranks.h"
+#include "tests/comm_inputs.h"
 
 namespace dpbench::testing {
 namespace {
 
-using Backend = c10::intrusive_ptr<c10d::Backend>;
-using Tensors = std::vector<at::Tensor>;
-using Op = c10d::ReduceOp;
-
-constexpr int64_t kCounts[] = {0, 1, 2, 3, 7, 97, 1000, 4099, 50021, 300007};
-constexpr int64_t kLarge = 40000;  // beyond it one type is enough
 constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kInt, at::kLong};
-
-// Whole numbers that differ between ranks and neighbours; small where the type is narrow, so that sums of eight stay
-// exact.
-at::Tensor input_of(int rank, int64_t count, at::ScalarType dtype = at::kFloat) {
-  const bool narrow = dtype == at::kBFloat16 || dtype == at::kHalf || dtype == at::kByte;
-  const auto index = at::arange(count, at::kLong);
-  return (narrow ? (index * 7 + rank * 3).remainder(11) + rank : index.remainder(8191) + 8192 * rank).to(dtype);
-}
-
-at::Tensor all_inputs(int world, int64_t count, at::ScalarType dtype) {
-  Tensors inputs;
-  for (int r = 0; r < world; ++r) inputs.push_back(input_of(r, count, dtype).to(at::kDouble));
-  return at::stack(inputs);
-}
-
-at::Tensor reduced(const at::Tensor& all, Op::RedOpType op, at::ScalarType dtype) {
-  const auto result = op == Op::SUM   ? all.sum(0)
-                      : op == Op::AVG ? all.sum(0) / all.size(0)
-                      : op == Op::MAX ? all.amax(0)
-                                      : all.amin(0);
-  return result.to(dtype);
-}
-
-c10::intrusive_ptr<c10d::Work> allreduce(const Backend& backend, const at::Tensor& tensor, Op::RedOpType op = Op::SUM) {
-  Tensors list{tensor};
-  c10d::AllreduceOptions options;
-  options.reduceOp = op;
-  return backend->allreduce(list, options);
-}
 
 // Counts across processes too.
 class SharedCounter {
@@ -57,30 +21,6 @@ class SharedCounter {
 
  private:
   void* at_;
-};
-
-struct Arm {
-  const char* backend;
-  As as;
-  int world;
-  int per_host = 0;
-};
-
-void PrintTo(const Arm& arm, std::ostream* out) { *out << arm.backend << ' ' << arm.world; }
-
-std::string name_of(const ::testing::TestParamInfo<Arm>& info) {
-  const Arm& arm = info.param;
-  return c10::str(arm.backend, arm.as == As::threads ? "Threads" : "Processes", arm.world,
-                  arm.per_host ? c10::str("HostsOf", arm.per_host) : "");
-}
-
-class Collectives : public ::testing::TestWithParam<Arm> {
- protected:
-  Team team() const {
-    const Arm& arm = GetParam();
-    return {.backend = arm.backend, .as = arm.as, .world = arm.world, .per_host = arm.per_host};
-  }
-  int world() const { return GetParam().world; }
 };
 
 TEST_P(Collectives, AllreduceIsExactForEverySizeTypeAndOperation) {
@@ -95,6 +35,22 @@ TEST_P(Collectives, AllreduceIsExactForEverySizeTypeAndOperation) {
           require_equal(tensor, reduced(all_inputs(world(), count, dtype), op, dtype),
                         c10::str("allreduce ", int(op), " of ", count, " ", dtype));
         }
+  });
+}
+
+// Beyond what a slot holds twice over, and what a caller carries out itself; in memory of its own, in shared memory, and
+// in one or the other by rank.
+TEST_P(Collectives, AllreduceIsExactWhereItTakesManyPieces) {
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (const int64_t count : {700001, 1100003})
+      for (const int placed : {0, 1, 2}) {
+        auto tensor = input_of(rank, count);
+        if (rank % 2 < placed && backend->supportsTensorAlloc(-1))
+          tensor = backend->allocateTensor(count, tensor.options()).copy_(tensor);
+        allreduce(backend, tensor)->wait();
+        const auto want = (input_of(0, count) * world()).add_(8192.0 * world() * (world() - 1) / 2);
+        require_equal(tensor, want, c10::str("allreduce of ", count, " placed ", placed));
+      }
   });
 }
 
