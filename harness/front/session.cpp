@@ -25,8 +25,6 @@ double sampled_seconds(const CaseRecord& record) {
   return total;
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 }  // namespace
 
 Session::Session(const Options& options, Report& report, size_t planned, CaseRunner& runner, ProgressLine& progress,

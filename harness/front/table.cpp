@@ -41,8 +41,6 @@ std::string check_cell(const CaseRecord& record) {
   return "ok";
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 // What sets a row apart from others of its strategy, then what to know about it.
 std::string notes(const CaseRecord& record) {
   const CaseSpec& spec = record.spec;
