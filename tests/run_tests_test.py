@@ -11,6 +11,11 @@ FAILS = 'add_test(fails "/bin/false")\n'
 SKIPS = 'add_test(skips "/bin/false")\nset_tests_properties(skips PROPERTIES SKIP_RETURN_CODE 1)\n'
 
 
+def group(name, status, *said):
+    """A test of ctest that is many of GoogleTest's."""
+    return f"""add_test({name} "/bin/sh" "-c" "echo '{"'; echo '".join(said)}'; exit {status}")\n"""
+
+
 def run(tests, *arguments):
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "CTestTestfile.cmake").write_text(tests, encoding="utf-8")
@@ -27,6 +32,14 @@ class RunTests(unittest.TestCase):
 
     def test_a_failure_fails(self):
         self.expect(run(PASSES + FAILS), False, "1 passed, 1 failed, 0 skipped")
+
+    def test_the_tests_within_a_program_are_counted(self):
+        good = group("good", 0, "[  PASSED  ] 5 tests.", "[  SKIPPED ] 2 tests, listed below:", "[  SKIPPED ] One.Two")
+        bad = group("bad", 1, "[  PASSED  ] 1 test.", "[  FAILED  ] 3 tests, listed below:")
+        self.expect(run(PASSES + good), True, "6 passed, 0 failed, 2 skipped")
+        self.expect(run(PASSES + good + bad), False, "7 passed, 3 failed, 2 skipped")
+        self.expect(run(group("none", 0, "[  PASSED  ] 0 tests.", "[  SKIPPED ] 4 tests, listed below:")), False, "0 passed, 0 failed, 4 skipped")
+        self.expect(run(PASSES + group("crash", 139, "[ RUN      ] One.Two")), False, "1 passed, 1 failed, 0 skipped")
 
     def test_only_a_test_of_deadlines_gets_a_second_try_and_is_named(self):
         with tempfile.TemporaryDirectory() as folder:
