@@ -23,11 +23,14 @@ Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter> parameter
   std::stable_sort(parameters_.begin(), parameters_.end(), [](const Parameter& a, const Parameter& b) {
     return a.tensor.scalar_type() < b.tensor.scalar_type();
   });
-  if (spec_.kind != OptimizerSpec::Kind::adam) return;
-  for (const auto& [name, tensor] : parameters_)
-    slots_.push_back({at::zeros_like(tensor), at::zeros_like(tensor),
-                      at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(tensor.device()))});
+  if (spec_.kind == OptimizerSpec::Kind::adam)
+    for (const auto& [name, tensor] : parameters_)
+      slots_.push_back({at::zeros_like(tensor), at::zeros_like(tensor),
+                        at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(tensor.device()))});
+  whole_ = grouped([](const at::Tensor& parameter) { return parameter; });  // any gradient: step() puts the real ones
 }
+
+Optimizer::~Optimizer() = default;
 
 std::vector<Optimizer::Lists> Optimizer::grouped(const GradientOf& gradient_of) {
   std::vector<Lists> groups;
@@ -48,19 +51,34 @@ std::vector<Optimizer::Lists> Optimizer::grouped(const GradientOf& gradient_of) 
 }
 
 void Optimizer::step() {
-  step(grouped([](const at::Tensor& parameter) { return parameter.grad(); }));
+  // From step to step nothing but the gradients changes. Where one is missing, the lists are others.
+  for (Lists& lists : whole_)
+    for (size_t i = 0; i < lists.parameters.size(); ++i) {
+      const at::Tensor& gradient = lists.parameters[i].grad();
+      if (!gradient.defined()) return step_those_with_gradients();
+      lists.gradients[i] = gradient;
+    }
+  step(whole_);
+  for (Lists& lists : whole_)
+    for (at::Tensor& gradient : lists.gradients) gradient.reset();  // the next backward pass gets its memory back
+}
+
+void Optimizer::step_those_with_gradients() {
+  auto groups = grouped([](const at::Tensor& parameter) { return parameter.grad(); });
+  step(groups);
 }
 
 void Optimizer::step(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients) {
   std::unordered_map<const void*, at::Tensor> given;
   for (size_t i = 0; i < parameters.size(); ++i) given.emplace(parameters[i].unsafeGetTensorImpl(), gradients[i]);
-  step(grouped([&](const at::Tensor& parameter) {
+  auto groups = grouped([&](const at::Tensor& parameter) {
     const auto found = given.find(parameter.unsafeGetTensorImpl());
     return found == given.end() ? at::Tensor() : found->second;
-  }));
+  });
+  step(groups);
 }
 
-void Optimizer::step(std::vector<Lists> groups) {
+void Optimizer::step(std::vector<Lists>& groups) {
   const at::NoGradGuard no_grad;
   for (Lists& lists : groups) spec_.kind == OptimizerSpec::Kind::sgd ? sgd(lists) : adam(lists);
 }

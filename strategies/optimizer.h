@@ -20,6 +20,7 @@ std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters);
 class Optimizer {
  public:
   Optimizer(const OptimizerSpec& spec, std::vector<Parameter> parameters);
+  ~Optimizer();
 
   // Applies the parameters' gradients; one without a gradient is left alone, its state too.
   void step();
@@ -34,7 +35,8 @@ class Optimizer {
   void adam(Lists& lists) const;
   using GradientOf = std::function<at::Tensor(const at::Tensor& parameter)>;
   std::vector<Lists> grouped(const GradientOf& gradient_of);
-  void step(std::vector<Lists> groups);
+  void step(std::vector<Lists>& groups);
+  void step_those_with_gradients();
 
   struct Slot {
     at::Tensor momentum, variance, step;
@@ -42,6 +44,7 @@ class Optimizer {
   OptimizerSpec spec_;
   std::vector<Parameter> parameters_;
   std::vector<Slot> slots_;
+  std::vector<Lists> whole_;  // all parameters
 };
 
 // Scales all gradients so that their global L2 norm is at most `limit`; like torch's clip_grad_norm_, without a host sync.

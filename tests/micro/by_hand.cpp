@@ -1,14 +1,7 @@
-// What the harness costs: the same training once as a case of dpbench and once as a loop written by hand with LibTorch
-// alone. The arms alternate, block by block, so that their ratios hold on a noisy machine.
-#include <benchmark/benchmark.h>
-
+// What the harness costs: the same training once as a case of dpbench and once as a loop written by hand with LibTorch alone.
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <functional>
-
-#include "harness/worker/run_case.h"
-#include "harness/worker/step_timer.h"
+#include "tests/micro/case_steps.h"
 #include "tests/micro/team.h"
 
 namespace dpbench::micro {
@@ -55,49 +48,13 @@ class ByHand {
   int64_t step_ = 0;
 };
 
-struct HandArm {
-  const char* name;
-  std::function<int64_t(int64_t)> block;
-  std::vector<double> us = {};
-};
-
-double median_of(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
 void run_by_hand(benchmark::State& state, const CaseSpec& spec, Loss loss, int64_t steps) {
-  const StrategyInfo& info = strategy_registry().at(spec.strategy);
-  const auto workload = workload_of(spec, "");
-  Variables one;
-  one.backend = "none", one.device = "cpu";
-  const Group alone(one);
-  Pulse pulse("", 0);
-  StepSource source(*workload, spec, info, 0);
-  source.prepare(0, source.steps_per_epoch());
-  const auto strategy = info.make(setup_of(spec, info, *workload, alone));
-  StepTimer plain(*strategy, source, alone, pulse), phased(*strategy, source, alone, pulse);
-  phased.phases = Phases(true);
-  ByHand by_hand(*workload, loss, source);
-  std::vector<int64_t> readings;
-  HandArm arms[] = {{"by_hand", [&](int64_t count) { return by_hand.block(count); }},
-                    {"case", [&](int64_t count) { return readings.clear(), plain.block(count, &readings); }},
-                    {"phases", [&](int64_t count) { return readings.clear(), phased.block(count, &readings); }}};
-  for (HandArm& arm : arms) arm.block(steps);
-  std::vector<double> cases, phases;
-  size_t first = 0;
-  for (auto _ : state) {
-    for (size_t i = 0; i < 3; ++i) {  // the order is a part of the machine's noise
-      HandArm& arm = arms[(first + i) % 3];
-      arm.us.push_back(static_cast<double>(arm.block(steps)) / 1e3 / static_cast<double>(steps));
-    }
-    ++first;
-    cases.push_back(arms[1].us.back() / arms[0].us.back());
-    phases.push_back(arms[2].us.back() / arms[1].us.back());
-  }
-  for (const HandArm& arm : arms) state.counters[std::string(arm.name) + "_us"] = median_of(arm.us);
-  state.counters["case/by_hand"] = median_of(cases);
-  state.counters["phases/case"] = median_of(phases);
+  CaseSteps plain(spec), phased(spec, /*phases=*/true);
+  ByHand by_hand(plain.workload(), loss, plain.source());
+  alternate(state, {{"by_hand", [&] { return by_hand.block(steps); }},
+                    {"case", [&] { return plain.block(steps); }},
+                    {"phases", [&] { return phased.block(steps); }}},
+            steps);
 }
 
 }  // namespace
@@ -111,9 +68,8 @@ void add_by_hand(const Team& team) {
   for (const auto& kind : kinds)
     benchmark::RegisterBenchmark((std::string("step_by_hand/") + kind.workload).c_str(),
                                  [rank = team.rank(), kind](benchmark::State& state) {
-                                   CaseSpec spec;
-                                   spec.strategy = "cpu", spec.workload = kind.workload, spec.batch = kind.batch;
-                                   if (rank == 0) return run_by_hand(state, spec, kind.loss, kind.steps);
+                                   if (rank == 0)
+                                     return run_by_hand(state, cpu_case(kind.workload, kind.batch), kind.loss, kind.steps);
                                    for (auto _ : state) continue;
                                  })
         ->Unit(benchmark::kMillisecond)

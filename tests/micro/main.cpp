@@ -87,6 +87,7 @@ void add_all(Team& team, const MicroAsked& asked) {
   if (asked_for("shm") && asked_for("gloo")) add_arms(team, asked.worlds.front());
   add_parts(team);
   add_by_hand(team);
+  add_limit(team);
 }
 
 // The exit code of a rank. What is not right on one ends all: they have the same list.

@@ -52,11 +52,12 @@ std::function<void()> sampler() {
   };
 }
 
+// The batches of an epoch one after another, as training asks for them: rows come from all over the data set.
 std::function<void()> batching() {
   const std::shared_ptr<Workload> workload = workload_registry().at("mnist-mlp").make({});
-  const auto ids = at::arange(64).mul_(7);
-  workload->prepare(ids);
-  return [=] { benchmark::DoNotOptimize(workload->batch(ids)); };
+  const auto batches = epoch_order(workload->samples(), /*seed=*/0, /*epoch=*/0, /*shuffle=*/true).split(64);
+  for (const auto& ids : batches) workload->prepare(ids);
+  return [=, next = size_t{0}]() mutable { benchmark::DoNotOptimize(workload->batch(batches[next++ % batches.size()])); };
 }
 
 RankRecord record_of(int rank) {
@@ -75,15 +76,15 @@ std::function<void()> protocol() {
   };
 }
 
-// 20 cases of 5 launches of 4 ranks, written and synced.
-std::function<void()> report_writing() {
+// Cases of so many launches of 4 ranks, written and synced.
+std::function<void()> report_writing(int cases, int launches) {
   Report report;
   report.id = "micro";
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < cases; ++i) {
     CaseRecord record;
     record.spec.strategy = "ddp";
     record.spec.id = "case " + std::to_string(i);
-    for (int launch = 0; launch < 5; ++launch)
+    for (int launch = 0; launch < launches; ++launch)
       record.launches.push_back({launch, {record_of(0), record_of(1), record_of(2), record_of(3)}});
     report.cases.push_back(record);
   }
@@ -110,7 +111,8 @@ void add_parts(Team& team) {
                                {"sampler/samples:60000/world:8", sampler, 50},
                                {"batching/workload:mnist-mlp/rows:64", batching, 1000},
                                {"protocol/samples:50", protocol, 500},
-                               {"report_writing/cases:20", report_writing, 20}};
+                               {"report_writing/cases:20", [] { return report_writing(20, 5); }, 20},
+                               {"report_writing/cases:10000", [] { return report_writing(10'000, 1); }, 1}};
   for (const Part& part : parts)
     benchmark::RegisterBenchmark(part.name,
                                  [&team, &part](benchmark::State& state) {

@@ -1,0 +1,45 @@
+// The steps of a case with one CPU device, as its worker takes them, and arms measured in turn.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <functional>
+#include <vector>
+
+#include "harness/worker/run_case.h"
+#include "harness/worker/step_timer.h"
+
+namespace dpbench::micro {
+
+CaseSpec cpu_case(const std::string& workload, int64_t batch);
+
+class CaseSteps {
+ public:
+  explicit CaseSteps(const CaseSpec& spec, bool phases = false);
+
+  int64_t block(int64_t steps);  // nanoseconds
+  const Workload& workload() const { return *workload_; }
+  StepSource& source() { return source_; }
+
+ private:
+  const StrategyInfo& info_;
+  std::unique_ptr<Workload> workload_;
+  Group alone_;
+  Pulse pulse_{"", 0};
+  StepSource source_;
+  std::unique_ptr<Strategy> strategy_;
+  StepTimer timer_;
+  std::vector<int64_t> readings_;
+};
+
+struct StepArm {
+  const char* name;
+  std::function<int64_t()> block;  // nanoseconds of `steps` steps
+  std::vector<double> us = {};
+};
+
+// A block of each arm in turn, so that their ratios hold on a noisy machine. Counters: NAME_us, a step's median; NAME/BEFORE, the
+// median ratio of an arm to the one before it.
+void alternate(benchmark::State& state, std::vector<StepArm> arms, int64_t steps);
+
+}  // namespace dpbench::micro
