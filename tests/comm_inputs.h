@@ -18,10 +18,10 @@ inline constexpr int64_t kCounts[] = {0, 1, 2, 3, 7, 97, 1000, 4099, 50021, 3000
 inline constexpr int64_t kLarge = 40000;  // beyond it one type is enough
 
 // Whole numbers that differ between ranks and neighbours; small where the type is narrow, so that sums of eight stay
-// exact.
-inline at::Tensor input_of(int rank, int64_t count, at::ScalarType dtype = at::kFloat) {
+// exact. Of elements from `first` on.
+inline at::Tensor input_of(int rank, int64_t count, at::ScalarType dtype = at::kFloat, int64_t first = 0) {
   const bool narrow = dtype == at::kBFloat16 || dtype == at::kHalf || dtype == at::kByte;
-  const auto index = at::arange(count, at::kLong);
+  const auto index = at::arange(first, first + count, at::kLong);
   return (narrow ? (index * 7 + rank * 3).remainder(11) + rank : index.remainder(8191) + 8192 * rank).to(dtype);
 }
 
@@ -29,6 +29,13 @@ inline at::Tensor all_inputs(int world, int64_t count, at::ScalarType dtype) {
   Tensors inputs;
   for (int r = 0; r < world; ++r) inputs.push_back(input_of(r, count, dtype).to(at::kDouble));
   return at::stack(inputs);
+}
+
+// A rank's share of count elements of the sum of inputs of count * world.
+inline at::Tensor share_of_sum(int world, int rank, int64_t count, at::ScalarType dtype) {
+  auto sum = at::zeros(count, at::kDouble);
+  for (int r = 0; r < world; ++r) sum += input_of(r, count, dtype, rank * count);
+  return sum.to(dtype);
 }
 
 inline at::Tensor reduced(const at::Tensor& all, Op::RedOpType op, at::ScalarType dtype) {
