@@ -6,7 +6,7 @@ import sys
 
 EVERYONE = ("workloads/error.h", "workloads/limits.h", "workloads/registry.h")
 INTERFACES = ("workloads/workload.h", "workloads/data/", "strategies/strategy.h", "strategies/params.h",
-              "strategies/phases.h", "strategies/plugin_abi.h", "strategies/comm/backend.h", "harness/report/")
+              "strategies/phases.h", "strategies/compat.h", "strategies/plugin_abi.h", "strategies/comm/backend.h", "harness/report/")
 # folder: what it may include of ours beside itself
 KNOWS = {
     "workloads/": (),
