@@ -13,7 +13,7 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t lengths_of_all[] = {1, 3001, 210001};  // of all ranks' parts together, about
+constexpr int64_t lengths_of_all[] = {1, 3001, 30001};  // of all ranks' parts together, about
 constexpr int64_t largest_number = 50;
 
 // What one rank calls and what it should get, for numbers of one type and length.
