@@ -31,7 +31,8 @@ class Hosts(unittest.TestCase):
         self.addCleanup(self.hosts.close)
 
     def start(self, flags, each, timeout=TIMEOUT, **variables):
-        flags = [*flags, "--timeout", str(timeout), "--out", self.out + "/results", "-q", "-o", "json"]
+        where = () if flags[0] == "check" else ("--out", self.out + "/results")
+        flags = [*flags, "--timeout", str(timeout), *where, "-q", "-o", "json"]
         started = self.hosts.start(flags, each, nonce=self.out, HOSTS_LIVE=self.out, **variables)
         self.addCleanup(lambda: [one.kill() for one in started if one.poll() is None])
         return started

@@ -48,7 +48,8 @@ class Launched(unittest.TestCase):
         for rank in ranks:
             env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.port),
                    "DPBENCH_NONCE": self.out, "LAUNCHED_TEST": self.out, **variables}
-            started.append(subprocess.Popen([DPBENCH, *flags, "--timeout", str(timeout), "--out", self.out + "/results", "-q"],
+            where = () if flags[0] == "check" else ("--out", self.out + "/results")
+            started.append(subprocess.Popen([DPBENCH, *flags, "--timeout", str(timeout), *where, "-q"],
                                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env))
         self.addCleanup(lambda: [one.kill() for one in started if one.poll() is None])
         return started
