@@ -64,7 +64,7 @@ class Micro(unittest.TestCase):
         found = json.loads(self.micro("--benchmark_filter=^(scatter|gather|replicate|sampler|batching|protocol|report_writing)/",
                                       "--benchmark_format=json").stdout)["benchmarks"]
         self.assertEqual([entry["name"].split("/")[0] for entry in found],
-                         ["scatter", "gather", "replicate", "sampler", "batching", "protocol", "report_writing"])
+                         ["scatter", "gather", "replicate", "sampler", "batching", "protocol", "report_writing", "report_writing"])
 
     def test_mistakes_are_named_and_exit_2(self):
         for words, said in ((("--backend", "foo"), "shm, gloo"), (("--worlds", "2"), "--worlds"), (("--world", "0"), "--world"),

@@ -41,6 +41,14 @@ class RunTests(unittest.TestCase):
         self.expect(run(group("none", 0, "[  PASSED  ] 0 tests.", "[  SKIPPED ] 4 tests, listed below:")), False, "0 passed, 0 failed, 4 skipped")
         self.expect(run(PASSES + group("crash", 139, "[ RUN      ] One.Two")), False, "1 passed, 1 failed, 0 skipped")
 
+    def test_what_cannot_be_started_has_failed(self):
+        gone = 'add_test(gone "/no/such/program")\n'
+        self.expect(run(PASSES + gone), False, "1 passed, 1 failed, 0 skipped")
+        with tempfile.TemporaryDirectory() as folder:
+            late = f'add_test(late "/bin/sh" "-c" "test -e {folder}/been || {{ touch {folder}/been && exit 1; }}")\n'
+            late += 'set_tests_properties(late PROPERTIES LABELS "deadlines")\n'
+            self.expect(run(gone + late), False, "1 passed, 1 failed, 0 skipped; unsteady, passed only at the second try: late")
+
     def test_only_a_test_of_deadlines_gets_a_second_try_and_is_named(self):
         with tempfile.TemporaryDirectory() as folder:
             late = f'add_test(late "/bin/sh" "-c" "test -e {folder}/been || {{ touch {folder}/been && exit 1; }}")\n'

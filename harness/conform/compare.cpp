@@ -38,6 +38,13 @@ std::string first_difference(const at::Tensor& found, const at::Tensor& expected
   if (!expected.defined()) return "nothing was expected";
   if (found.sizes() != expected.sizes())
     return "expected shape " + c10::str(expected.sizes()) + ", found " + c10::str(found.sizes());
+  if (at::isIntegralType(found.scalar_type(), /*includeBool=*/true) && found.scalar_type() == expected.scalar_type()) {
+    const at::Tensor places = found.ne(expected).flatten().nonzero();  // in float64 large numbers could be equal
+    if (places.numel() == 0) return "no element";
+    const auto flat = places[0].item<int64_t>();
+    return index_text(flat, found.sizes()) + ", expected " + std::to_string(expected.flatten()[flat].item<int64_t>()) + ", found " +
+           std::to_string(found.flatten()[flat].item<int64_t>());
+  }
   const at::Tensor f = wide(found).flatten(), e = wide(expected).flatten();
   at::Tensor difference = (f - e).abs();
   const at::Tensor broken = f.isfinite().ne(e.isfinite());

@@ -86,10 +86,10 @@ class Driver {
       evidence_.error = error.what();
       evidence_.refused = true;
     } catch (const c10::Error& error) {
-      if (out_of_memory(error)) throw;
+      if (out_of_memory(error)) leave();
       give_up(error.what_without_backtrace());
     } catch (const std::exception& error) {
-      if (out_of_memory(error)) throw;  // says nothing of the strategy: not a check has failed but the run
+      if (out_of_memory(error)) leave();
       give_up(error.what());
     }
     if (agreeing_) agreeing_->finish(evidence_.error.empty() ? "all steps done" : "gave up: " + evidence_.error);
@@ -97,6 +97,12 @@ class Driver {
   }
 
  private:
+  // For what says nothing of the strategy: not a check has failed but the run.
+  [[noreturn]] void leave() {
+    if (agreeing_) agreeing_->finish("gave up: out of memory");
+    throw;
+  }
+
   void give_up(const std::string& why) {
     evidence_.error = why;
     evidence_.interrupted = bench_.layout.owners() > 1;

@@ -8,6 +8,7 @@
 
 #include "harness/conform/compare.h"
 #include "harness/conform/exchange.h"
+#include "harness/conform/out_of_memory.h"
 #include "strategies/compat.h"
 
 namespace dpbench {
@@ -127,8 +128,10 @@ std::string all_tried(const CheckRequest& request) {
   try {
     for (const RawCheck& check : raw_checks) lines += in_one_line(tried(check, request)) + "\n";
   } catch (const c10::Error& error) {
+    if (out_of_memory(error)) throw;
     lines += in_one_line(error.what_without_backtrace());
   } catch (const std::exception& error) {
+    if (out_of_memory(error)) throw;
     lines += in_one_line(error.what());
   }
   return lines;

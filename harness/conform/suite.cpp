@@ -11,6 +11,7 @@
 #include "harness/conform/judge_sampling.h"
 #include "harness/conform/judges.h"
 #include "harness/conform/layout_checks.h"
+#include "harness/conform/out_of_memory.h"
 #include "harness/conform/raw_collectives.h"
 #include "harness/conform/unused.h"
 #include "strategies/comm/work_queue.h"
@@ -84,6 +85,7 @@ class Suite {
       for (const auto& scenario : scenarios_)
         if (wanted(scenario)) one(scenario);
       judging_.drain();
+      if (judging_failed_) std::rethrow_exception(judging_failed_);
       if (!broken_ && backend_asked()) judge_raw_collectives(request_, "raw/" + std::to_string(exchanges_++), rows_);
       const bool judged = refused_ == 0 || judged_ > 0;  // else nothing of what it does was seen
       if (request_.rank == 0 && judged && matches("chunk-tables")) judge_layout(request_, rows_);
@@ -264,7 +266,8 @@ class Suite {
       try {
         work();
       } catch (const std::exception& error) {
-        cannot(error.what());
+        if (out_of_memory(error)) judging_failed_ = std::current_exception();
+        else cannot(error.what());
       } catch (...) {
         cannot("an exception that is no std::exception");
       }
@@ -365,6 +368,7 @@ class Suite {
   std::map<std::string, Trial> kept_;
   int exchanges_ = 0, refused_ = 0, judged_ = 0;
   bool broken_ = false;
+  std::exception_ptr judging_failed_;  // by no fault of the strategy
   WorkQueue judging_;  // last: its thread ends before what it uses
 };
 

@@ -153,7 +153,7 @@ def memory(cases, looks):
             chart.mark(bar, f"{case.series}, world {case.world}: {middle:,.0f} MiB{spread}, {count(len(peaks), 'launch')}")
         axes.set_xlim(left=0)
         axes.set_xlabel("MiB of the largest rank")
-        kind = "the GPU's allocator" if first.device == "cuda" else "resident set of the process, LibTorch's own part included"
+        kind = "the GPU's allocator" if first.device == "cuda" else "resident set of the process; before report 1.4 LibTorch's own code included"
         chart.caption = (f"Median over launches ({kind}). Bars: least and most of them. "
                          f"n = {words.span_of([len(case.peaks) for case in rows], 'launch')}. "
                          f"{words.origin({case.run for case in rows})}{note}")
