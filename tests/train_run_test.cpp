@@ -133,6 +133,15 @@ TEST(Train, StopsWhenOnlyARanksOptimizerIsUnlikeTheOthers) {
   EXPECT_TRUE(trained(spec, epochs(2)).checks.empty());
 }
 
+// Plain SGD by the memo's rate; the loss.
+double plain_step(Model& model, const at::Tensor& loss) {
+  model.zero_grad();
+  loss.backward();
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& parameter : model.parameters()) parameter.sub_(parameter.grad(), 1e-3);
+  return loss.item<double>();
+}
+
 // The memo's program in plain words: what its loss is in every step of two epochs, each in an order of its own.
 TEST(Train, FollowsAPlainLoopThroughTwoShuffledEpochs) {
   const Mnist files;
@@ -145,11 +154,7 @@ TEST(Train, FollowsAPlainLoopThroughTwoShuffledEpochs) {
     for (const at::Tensor& ids : epoch_order(20, spec.seed, epoch, /*shuffle=*/true).split(8)) {
       const Batch batch = workload->batch(ids.contiguous());
       const at::Tensor loss = workload->loss(model->forward(batch.input, {1, 0, batch.ids}), batch.target);
-      model->zero_grad();
-      loss.backward();
-      losses.push_back(loss.item<double>());
-      const at::NoGradGuard no_grad;
-      for (at::Tensor& parameter : model->parameters()) parameter.sub_(parameter.grad(), 1e-3);
+      losses.push_back(plain_step(*model, loss));
     }
   const std::vector<double> curve = trained(spec, epochs(2)).training.loss_curve;
   ASSERT_EQ(curve.size(), losses.size());
@@ -175,11 +180,7 @@ TEST(Train, SaysTheMeanOverTheRowsOfAllRanksOfAShortStepToo) {
       }
       const Batch batch = workload->batch(at::cat(ids));
       const at::Tensor loss = workload->loss(model->forward(batch.input.to(at::kDouble), {1, 0, batch.ids}), batch.target);
-      model->zero_grad();
-      loss.backward();
-      losses.push_back(loss.item<double>());
-      const at::NoGradGuard no_grad;
-      for (at::Tensor& parameter : model->parameters()) parameter.sub_(parameter.grad(), 1e-3);
+      losses.push_back(plain_step(*model, loss));
     }
   const TrainingRecord training = trained(spec, epochs(2)).training;
   ASSERT_EQ(training.loss_curve.size(), losses.size());

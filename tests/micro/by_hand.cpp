@@ -2,7 +2,6 @@
 #include <ATen/ATen.h>
 
 #include "tests/micro/case_steps.h"
-#include "tests/micro/team.h"
 
 namespace dpbench::micro {
 namespace {
@@ -66,14 +65,9 @@ void add_by_hand(const Team& team) {
     int64_t batch, steps;
   } kinds[] = {{"random-linear", linear_loss, 30, 200}, {"mnist-mlp", mlp_loss, 64, 20}};
   for (const auto& kind : kinds)
-    benchmark::RegisterBenchmark((std::string("step_by_hand/") + kind.workload).c_str(),
-                                 [rank = team.rank(), kind](benchmark::State& state) {
-                                   if (rank == 0)
-                                     return run_by_hand(state, cpu_case(kind.workload, kind.batch), kind.loss, kind.steps);
-                                   for (auto _ : state) continue;
-                                 })
-        ->Unit(benchmark::kMillisecond)
-        ->Iterations(201);
+    add_steps(team, std::string("step_by_hand/") + kind.workload, 201, [kind](benchmark::State& state) {
+      run_by_hand(state, cpu_case(kind.workload, kind.batch), kind.loss, kind.steps);
+    });
 }
 
 }  // namespace dpbench::micro

@@ -58,4 +58,11 @@ void alternate(benchmark::State& state, std::vector<StepArm> arms, int64_t steps
   }
 }
 
+void add_steps(const Team& team, const std::string& name, int64_t blocks, const std::function<void(benchmark::State&)>& run) {
+  benchmark::RegisterBenchmark(name.c_str(), [rank = team.rank(), run](benchmark::State& state) {
+    if (rank == 0) return run(state);
+    for (auto _ : state) continue;
+  })->Unit(benchmark::kMillisecond)->Iterations(blocks);
+}
+
 }  // namespace dpbench::micro

@@ -8,6 +8,7 @@
 
 #include "harness/worker/run_case.h"
 #include "harness/worker/step_timer.h"
+#include "tests/micro/team.h"
 
 namespace dpbench::micro {
 
@@ -41,5 +42,8 @@ struct StepArm {
 // A block of each arm in turn, so that their ratios hold on a noisy machine. Counters: NAME_us, a step's median; NAME/BEFORE, the
 // median ratio of an arm to the one before it.
 void alternate(benchmark::State& state, std::vector<StepArm> arms, int64_t steps);
+
+// A benchmark of rank 0 alone. The others have it in their list, with as many iterations, and do nothing.
+void add_steps(const Team& team, const std::string& name, int64_t blocks, const std::function<void(benchmark::State&)>& run);
 
 }  // namespace dpbench::micro

@@ -2,7 +2,6 @@
 #include <ATen/ATen.h>
 
 #include "tests/micro/case_steps.h"
-#include "tests/micro/team.h"
 
 namespace dpbench::micro {
 namespace {
@@ -82,14 +81,9 @@ void add_limit(const Team& team) {
     int64_t steps, blocks;
   } kinds[] = {{"mnist-mlp", mlp_products, 20, 201}, {"convnet", convnet_convolutions, 2, 41}};
   for (const auto& kind : kinds)
-    benchmark::RegisterBenchmark((std::string("step_limit/") + kind.workload).c_str(),
-                                 [rank = team.rank(), kind](benchmark::State& state) {
-                                   if (rank == 0)
-                                     return run_limit(state, cpu_case(kind.workload, rows), kind.calls(rows), kind.steps);
-                                   for (auto _ : state) continue;
-                                 })
-        ->Unit(benchmark::kMillisecond)
-        ->Iterations(kind.blocks);
+    add_steps(team, std::string("step_limit/") + kind.workload, kind.blocks, [kind](benchmark::State& state) {
+      run_limit(state, cpu_case(kind.workload, rows), kind.calls(rows), kind.steps);
+    });
 }
 
 }  // namespace dpbench::micro

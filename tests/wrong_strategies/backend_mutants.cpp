@@ -94,35 +94,39 @@ class SilentBroadcast : public ForwardingBackend {
   }
 };
 
-// Wrong in what ddp does not call.
-class WrongPieces : public ForwardingBackend {
+// Spoils what comes out of one collective.
+class Spoiling : public ForwardingBackend {
  public:
-  using ForwardingBackend::ForwardingBackend;
+  using Change = void (*)(at::Tensor& output, int rank);
+  Spoiling(c10::intrusive_ptr<c10d::Backend> inner, std::string op, Change change)
+      : ForwardingBackend(std::move(inner)), op_(std::move(op)), change_(change) {}
 
  protected:
   WorkPtr around(Call call) override {
     auto work = call.run();
     work->wait();
     const at::NoGradGuard no_grad;
-    if (call.op == "reduce_scatter" && getRank() == 1) call.output[0].copy_(call.output[0].flip(0));
+    if (call.op == op_) change_(call.output[0], getRank());
     return work;
   }
+
+ private:
+  std::string op_;
+  Change change_;
 };
+
+Wrap spoil(const std::string& op, Spoiling::Change change) {
+  return [=](c10::intrusive_ptr<c10d::Backend> inner) -> c10::intrusive_ptr<c10d::Backend> {
+    return c10::make_intrusive<Spoiling>(std::move(inner), op, change);
+  };
+}
+
+void turn_round_on_rank_1(at::Tensor& output, int rank) {
+  if (rank == 1) output.copy_(output.flip(0));
+}
 
 // What does not fit into a double is rounded on its way.
-class ThroughDoubles : public ForwardingBackend {
- public:
-  using ForwardingBackend::ForwardingBackend;
-
- protected:
-  WorkPtr around(Call call) override {
-    auto work = call.run();
-    work->wait();
-    const at::NoGradGuard no_grad;
-    if (call.op == "allreduce") call.output[0].copy_(call.output[0].to(at::kDouble));
-    return work;
-  }
-};
+void take_through_doubles(at::Tensor& output, int /*rank*/) { output.copy_(output.to(at::kDouble)); }
 
 template <class B>
 Wrap wrapped_in() {
@@ -177,8 +181,8 @@ std::vector<Mutant> backend_mutants() {
              instead([](ForwardingBackend& self, at::Tensor& t, const auto& all) { t.copy_(sum_from(all, self.getRank())); }),
              "another order", "probe-large"),
       broken("backend-does-not-broadcast", "initial-broadcast", wrapped_in<SilentBroadcast>(), "not broadcast"),
-      broken("backend-turns-a-piece-round", "reduce-scatter-exact", wrapped_in<WrongPieces>(), "of 1001 Float, rank 1", "probe-exact"),
-      broken("backend-sums-int64-in-doubles", "allreduce-exact", wrapped_in<ThroughDoubles>(), "Long", "probe-exact"),
+      broken("backend-turns-a-piece-round", "reduce-scatter-exact", spoil("reduce_scatter", turn_round_on_rank_1), "of 1001 Float, rank 1", "probe-exact"),
+      broken("backend-sums-int64-in-doubles", "allreduce-exact", spoil("allreduce", take_through_doubles), "Long", "probe-exact"),
   };
 }
 
