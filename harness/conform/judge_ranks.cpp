@@ -64,7 +64,7 @@ NamedTensors model_state(const Bench& bench, int rank, at::ScalarType dtype, boo
 
 void judge_finished(const Trial& trial, Rows& rows) {
   for (const auto& evidence : trial.ranks)
-    rows.judged("run-completes", "every step on every rank, without an exception", evidence.error.empty(),
+    rows.judged("run-completes", all_steps_done, evidence.error.empty(),
                 place_of_error(evidence, trial.scenario) + ": " + evidence.error);
 }
 

@@ -24,6 +24,9 @@ class Words {
   std::function<std::string()> make_;
 };
 
+// What run-completes compares.
+inline constexpr char all_steps_done[] = "every step on every rank, without an exception";
+
 class Rows {
  public:
   // An error within its bound passes. `where` and `likely` are asked only when it does not.

@@ -33,7 +33,6 @@ const std::map<std::string, Names> extra_checks = {
     {"accumulate", {"collective-count"}},
     {"twenty", {"loss-falls"}}};
 
-constexpr char completed[] = "every step on every rank, without an exception";
 
 const std::vector<Judge> judges = {judge_start,     judge_outputs, judge_gradients, judge_replay,    judge_accuracy,
                                    judge_strides,   judge_unused,    judge_agreement, judge_buffers, judge_optimizer, judge_poison,
@@ -260,7 +259,7 @@ class Suite {
     judging_.drain();  // the evidence of one scenario at a time is kept beside that of the next
     judging_.push([this, &scenario, work = std::move(work)] {
       const auto cannot = [&](const std::string& why) {
-        rows_.judged("run-completes", completed, false,
+        rows_.judged("run-completes", all_steps_done, false,
                      "what was reported cannot be judged, scenario " + scenario.name + ": " + why);
       };
       try {
@@ -309,7 +308,7 @@ class Suite {
     for (const auto& one : evidence)
       if (!one.error.empty() && (!cause || (cause->echo && !one.echo))) cause = &one;
     const std::string why = cause ? place_of_error(*cause, scenario) + ": " + cause->error : "";
-    later(scenario, [this, whole, why] { rows_.judged("run-completes", completed, whole, why); });
+    later(scenario, [this, whole, why] { rows_.judged("run-completes", all_steps_done, whole, why); });
     return whole;
   }
 

@@ -184,7 +184,7 @@ CaseOutcome CaseWatch::failed() const {
   std::string seen;
   const bool for_memory = root.kind == "killed for memory", silent = root.kind == "death" || for_memory;
   for (const Sign& sign : signs_)
-    if (silent && seen.empty() && sign.weight == Weight::echo) seen = "; " + sign.text.substr(0, sign.text.find('\n'));
+    if (silent && seen.empty() && sign.weight == Weight::echo) seen = "; " + first_line(sign.text);
   const std::string label = root.kind == "oom" || for_memory ? "out of memory: " : root.kind == "nan" ? "not a number: " : "";
   return {.kind = kind,
           .reason = label + root.text + seen,
