@@ -104,7 +104,7 @@ std::vector<std::string> duel_problems_of(const Json& document) {
   const Json again = to_json(report);
   std::vector<std::string> problems = env_problems(report.env);
   if (!is_run_name(report.id)) problems.push_back("its id '" + report.id + "' is no run's");
-  if (document.value("gate", "") != again.at("gate")) problems.push_back("gate does not follow from the verdicts");
+  if (document.value("gate", "") != again.at("gate").get<std::string>()) problems.push_back("gate does not follow from the verdicts");
   std::set<std::string> ids;
   for (size_t i = 0; i < report.cases.size(); ++i) {
     const DuelCase& record = report.cases[i];
