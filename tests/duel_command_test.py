@@ -137,6 +137,10 @@ class Duel(unittest.TestCase):
         both = ("--base", self.build("a"), "--new", self.build("b"), *CASE)
         self.assertIn("check gradient-vs-baseline failed", self.duel(*both, "--param", "fault=wrong", code=1).stdout)
 
+    def test_an_answer_without_a_measurement_is_no_pair(self):
+        said = self.duel("--base", self.build("a"), "--new", self.build("b"), *CASE, "--param", "fault=untimed", code=3)
+        self.assertRegex(said.stdout, r"FAILED +base: nothing was timed in a block")
+
     def test_a_wrong_base_build_is_no_measure_and_never_green_alone(self):
         both = ("--base", self.build("a"), "--new", self.build("b"), *CASE, "--check", "off")
         said = self.run_duel(*both, "--param", "fault=unequal")

@@ -133,6 +133,12 @@ std::optional<int64_t> DuelSession::block(bool of_base, bool check, DuelCase& mi
   int64_t slowest = 0;
   for (const RankRecord& rank : outcome.ranks)
     for (const int64_t ns : rank.samples_ns) slowest = std::max(slowest, ns);
+  if (outcome.ranks.empty() && check && !failed_check(outcome.checks).empty()) return slowest;  // agree_on_steps says which
+  if (slowest == 0) {
+    mine.status = "failed";
+    mine.reason = side_name(of_base) + std::string("nothing was timed in a block");
+    return std::nullopt;
+  }
   mine.steps_per_block = outcome.ranks.front().steps_per_sample;
   return slowest;
 }

@@ -110,7 +110,7 @@ class Rank {
       misbehave(spec);
     else if (fault_ == "echo")
       fail(spec, "failure", "Connection reset by peer");
-    else if (fault_ != "none" && fault_ != "slow" && fault_ != "wrong" && fault_ != "unequal" && fault_ != "orphan" &&
+    else if (fault_ != "none" && fault_ != "slow" && fault_ != "wrong" && fault_ != "untimed" && fault_ != "unequal" && fault_ != "orphan" &&
              fault_ != "deaf" && fault_ != "flaky" && fault_ != "bad-end")
       forever();
     answer(spec, command);
@@ -217,17 +217,19 @@ class Rank {
   void answer(const CaseSpec& spec, const Json& command) {
     if (command.at("do") == "check") return say_checked(spec, command);
     RankRecord record;
-    record.rank = rank_;
     record.steps_per_sample = 10;
     const int samples = command.at("do") == "block" ? 1 : command.at("sampling").value("samples", 3);
     record.samples_ns.assign(samples, std::llround(pretended_speed() * 10 * 1000000 * (spec.world + 1) / 2));
     record.parameters_hash = fault_ == "unequal" ? std::to_string(rank_) : "same";
     record.first_loss = record.last_loss = 1;
     Json checks = Json::array();
-    if (rank_ == 0 && command.value("check", false))
+    const bool check = command.value("check", false), untimed = fault_ == "untimed" || (check && fault_ == "wrong");
+    if (rank_ == 0 && check)
       checks.push_back(to_json(CheckRow{
           .name = "gradient-vs-baseline", .status = fault_ == "wrong" ? "failed" : "passed", .compared = "a with b"}));
-    say({{"event", "ran"}, {"case", spec.id}, {"record", to_json(record)}, {"checks", checks}});
+    if (untimed) record = RankRecord();
+    record.rank = rank_;
+    say({{"event", "ran"}, {"case", spec.id}, {"record", to_json(record)}, {"checks", checks}, {"untimed", untimed}});
   }
 
   // FAKE_FACTOR, and FAKE_NOISE as the standard deviation of its logarithm.
