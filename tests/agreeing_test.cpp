@@ -34,6 +34,20 @@ class Agreeing : public ::testing::TestWithParam<const char*> {
     backend.allreduce(box, options)->wait();
   }
 
+  static void broadcast(AgreeingBackend& backend, int root) {
+    std::vector<at::Tensor> box = {at::ones({4})};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    backend.broadcast(box, options)->wait();
+  }
+
+  // Forty at once, the last of another size.
+  static void reduce_many(AgreeingBackend& backend, int64_t last) {
+    std::vector<at::Tensor> all(40, at::ones({4}));
+    all.back() = at::ones({last});
+    backend.allreduce_coalesced(all, {})->wait();
+  }
+
   // Every rank says it, with what rank 0 and rank 1 did.
   void expect_named(const RankBody& body, const std::string& rank0, const std::string& rank1) const {
     const auto all = thrown(body);
@@ -79,12 +93,22 @@ TEST_P(Agreeing, CallsThatDifferAreNamed) {
   differ([](AgreeingBackend& backend, int) { reduce(backend, 4, at::kDouble); }, "allreduce (sum) of 4 Double");
   differ([](AgreeingBackend& backend, int) { reduce(backend, 4, at::kFloat, c10d::ReduceOp::MAX); },
          "allreduce (max) of 4 Float");
-  differ(
-      [](AgreeingBackend& backend, int) {
-        std::vector<at::Tensor> box = {at::ones({4})};
-        backend.broadcast(box, {})->wait();
-      },
-      "broadcast of 4 Float");
+  differ([](AgreeingBackend& backend, int) { reduce(backend, 4, at::kFloat, c10d::ReduceOp::PRODUCT); },
+         "allreduce (product) of 4 Float");
+  differ([](AgreeingBackend& backend, int) { broadcast(backend, 0); }, "broadcast of 4 Float with root 0");
+}
+
+TEST_P(Agreeing, RootsThatDifferAreNamed) {
+  expect_named([](AgreeingBackend& backend, int rank) { broadcast(backend, rank == 1 ? 1 : 0); },
+               "set-up, call 0: broadcast of 4 Float with root 0", "set-up, call 0: broadcast of 4 Float with root 1");
+}
+
+TEST_P(Agreeing, CallsThatDifferFarBeyondWhatIsShownAreNamed) {
+  for (const auto& text : thrown([](AgreeingBackend& backend, int rank) { reduce_many(backend, rank == 1 ? 5 : 4); })) {
+    EXPECT_NE(text.find("the ranks call different collectives: rank 0 \"even: set-up, call 0: allreduce (sum) of 4 Float, 4 "), std::string::npos) << text;
+    EXPECT_NE(text.find(".. #"), std::string::npos) << text;
+  }
+  for (const auto& text : thrown([](AgreeingBackend& backend, int) { reduce_many(backend, 4); })) EXPECT_EQ(text, "");
 }
 
 TEST_P(Agreeing, ARankThatGaveUpIsNamedByThoseWhoWouldWait) {

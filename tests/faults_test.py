@@ -197,7 +197,7 @@ class Faults(unittest.TestCase):
         for backend in ("gloo", "shm"):
             with self.subTest(backend=backend):
                 self.wrong("skip", r'rank 0 "even: step 1, call 0: .*", rank 1 "even: step 2, call 0: ', backend)
-                self.wrong("other-collective", r'rank 0 "even: step 1, call 0: .*", rank 1 "even: step 1, call 0: broadcast of 3 Float"', backend)
+                self.wrong("other-collective", r'rank 0 "even: step 1, call 0: .*", rank 1 "even: step 1, call 0: broadcast of 3 Float with root 0"', backend)
 
     def test_not_a_number(self):
         """In the timed steps nobody looks before a block of them is over."""

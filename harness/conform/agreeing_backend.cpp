@@ -4,7 +4,9 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <functional>
 #include <stdexcept>
 
 namespace dpbench {
@@ -14,14 +16,23 @@ constexpr int64_t fingerprint_bytes = 192;
 
 // What every rank must say alike of one collective. Only one rank has the inputs of a scatter, the outputs of a gather.
 std::string shape_of_call(const std::string& op, const std::string& reduction, const ForwardingBackend::Tensors& input,
-                          const ForwardingBackend::Tensors& output) {
+                          const ForwardingBackend::Tensors& output, int64_t root) {
   std::string text = reduction.empty() ? op : op + " (" + reduction + ")";
   const char* separator = " of ";
   for (const at::Tensor& tensor : op == "scatter" ? output : input) {
     text += separator + std::to_string(tensor.numel()) + " " + c10::toString(tensor.scalar_type());
     separator = ", ";
   }
-  return text;
+  return root < 0 ? text : text + " with root " + std::to_string(root);
+}
+
+// What does not fit (a model's parameters in one call, say) is told apart by its hash.
+std::string fitting(const std::string& text) {
+  constexpr size_t most = fingerprint_bytes - 1;
+  if (text.size() <= most) return text;
+  char hash[24];
+  const int length = std::snprintf(hash, sizeof hash, ".. #%016zx", std::hash<std::string>()(text));
+  return text.substr(0, most - static_cast<size_t>(length)) + hash;
 }
 
 }  // namespace
@@ -48,7 +59,7 @@ ForwardingBackend::WorkPtr AgreeingBackend::around(Call call) {
   if (call.op == "send" || call.op == "recv") return call.run();
   const std::string when = step_ < 0 ? "set-up" : "step " + std::to_string(step_);
   agree(run_ + ": " + when + ", call " + std::to_string(call_++) + ": " +
-        shape_of_call(call.op, call.reduction, call.input, call.output));
+        shape_of_call(call.op, call.reduction, call.input, call.output, call.root));
   return call.run();
 }
 
@@ -66,7 +77,8 @@ void AgreeingBackend::agree(const std::string& mine) {
 std::vector<std::string> AgreeingBackend::exchange(const std::string& mine) {
   const at::NoGradGuard no_grad;
   at::Tensor sent = at::zeros({fingerprint_bytes}, at::kByte);
-  std::memcpy(sent.data_ptr(), mine.data(), std::min(mine.size(), static_cast<size_t>(fingerprint_bytes - 1)));
+  const std::string text = fitting(mine);
+  std::memcpy(sent.data_ptr(), text.data(), text.size());
   Tensors input = {sent.to(device_)};
   Lists output(1);
   for (int rank = 0; rank < getSize(); ++rank) output[0].push_back(at::empty_like(input[0]));
@@ -74,8 +86,8 @@ std::vector<std::string> AgreeingBackend::exchange(const std::string& mine) {
   std::vector<std::string> texts;
   for (const at::Tensor& received : output[0]) {
     const at::Tensor here = received.to(at::kCPU);
-    const auto* text = static_cast<const char*>(here.data_ptr());
-    texts.emplace_back(text, ::strnlen(text, fingerprint_bytes));
+    const auto* said = static_cast<const char*>(here.data_ptr());
+    texts.emplace_back(said, ::strnlen(said, fingerprint_bytes));
   }
   return texts;
 }

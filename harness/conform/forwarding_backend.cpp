@@ -9,6 +9,11 @@ std::string name_of(const c10d::ReduceOp& op) {
     case c10d::ReduceOp::AVG: return "avg";
     case c10d::ReduceOp::MAX: return "max";
     case c10d::ReduceOp::MIN: return "min";
+    case c10d::ReduceOp::PRODUCT: return "product";
+    case c10d::ReduceOp::BAND: return "band";
+    case c10d::ReduceOp::BOR: return "bor";
+    case c10d::ReduceOp::BXOR: return "bxor";
+    case c10d::ReduceOp::PREMUL_SUM: return "premul_sum";
     default: return "other";
   }
 }
@@ -26,7 +31,8 @@ ForwardingBackend::ForwardingBackend(c10::intrusive_ptr<c10d::Backend> inner)
 
 ForwardingBackend::WorkPtr ForwardingBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   return around({"broadcast", "", tensors, tensors,
-                 [inner = inner_, t = tensors, options]() mutable { return inner->broadcast(t, options); }});
+                 [inner = inner_, t = tensors, options]() mutable { return inner->broadcast(t, options); },
+                 options.rootRank});
 }
 
 ForwardingBackend::WorkPtr ForwardingBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
@@ -42,7 +48,8 @@ ForwardingBackend::WorkPtr ForwardingBackend::allreduce_coalesced(Tensors& tenso
 
 ForwardingBackend::WorkPtr ForwardingBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   return around({"reduce", name_of(options.reduceOp), tensors, tensors,
-                 [inner = inner_, t = tensors, options]() mutable { return inner->reduce(t, options); }});
+                 [inner = inner_, t = tensors, options]() mutable { return inner->reduce(t, options); },
+                 options.rootRank});
 }
 
 ForwardingBackend::WorkPtr ForwardingBackend::allgather(Lists& output, Tensors& input,
@@ -63,14 +70,14 @@ ForwardingBackend::WorkPtr ForwardingBackend::gather(Lists& output, Tensors& inp
                                                      const c10d::GatherOptions& options) {
   return around({"gather", "", input, flat(output), [inner = inner_, o = output, i = input, options]() mutable {
                    return inner->gather(o, i, options);
-                 }});
+                 }, options.rootRank});
 }
 
 ForwardingBackend::WorkPtr ForwardingBackend::scatter(Tensors& output, Lists& input,
                                                       const c10d::ScatterOptions& options) {
   return around({"scatter", "", flat(input), output, [inner = inner_, o = output, i = input, options]() mutable {
                    return inner->scatter(o, i, options);
-                 }});
+                 }, options.rootRank});
 }
 
 ForwardingBackend::WorkPtr ForwardingBackend::reduce_scatter(Tensors& output, Lists& input,

@@ -41,6 +41,7 @@ class ForwardingBackend : public c10d::Backend {
     std::string op, reduction;
     Tensors input, output;
     std::function<WorkPtr()> run;
+    int64_t root = -1;  // -1: of an operation that has none
   };
   virtual WorkPtr around(Call call) { return call.run(); }
 
