@@ -107,6 +107,39 @@ TEST(CaseWatch, WhatTheChecksRefusedIsNotMeasuredButItsGroupGoesOn) {
   EXPECT_TRUE(outcome->ranks.empty());
 }
 
+// An answer with what the checks before timing met.
+std::string refused(int rank, const std::string& kind, const std::string& reason) {
+  Json answer = Json::parse(ran(rank));
+  answer["untimed"] = true;
+  answer["failed"] = {{"kind", kind}, {"reason", reason}};
+  if (rank == 0) answer["checks"] = {to_json(CheckRow{.name = "run-completes", .status = "failed"})};
+  return answer.dump();
+}
+
+TEST(CaseWatch, WhatWouldHaveFailedTheTimedStepsIsAFailureThatKeepsItsRows) {
+  CaseWatch watch = watch_of(2);
+  watch.on_line(1, refused(1, "nan", "the loss of step 2 is nan"), 1.0);
+  EXPECT_FALSE(watch.verdict(1.1)) << "rank 0 has the rows";
+  watch.on_line(0, refused(0, "peer", "the ranks call different collectives"), 1.1);
+  const auto outcome = watch.verdict(1.1);
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->kind, Kind::failed);
+  EXPECT_EQ(outcome->culprit, 1);
+  expect_says(outcome->reason, {"not a number: rank 1 failed: the loss of step 2 is nan"});
+  EXPECT_EQ(outcome->checks.size(), 1u);
+  EXPECT_TRUE(outcome->ranks.empty());
+}
+
+TEST(CaseWatch, AnExceptionInTheChecksOutweighsWhatOthersMadeOfIt) {
+  CaseWatch watch = watch_of(2);
+  watch.on_line(0, refused(0, "peer", "the ranks call different collectives"), 1.0);
+  watch.on_line(1, refused(1, "failure", "its own words"), 1.1);
+  expect_says(watch.verdict(1.1)->reason, {"rank 1 failed: its own words"});
+  CaseWatch apart = watch_of(1);
+  apart.on_line(0, refused(0, "peer", "the ranks call different collectives"), 1.0);
+  EXPECT_EQ(apart.verdict(1.0)->kind, Kind::failed) << "where there is nothing better to say";
+}
+
 TEST(CaseWatch, ADeathIsToldWithWhatTheOthersWereDoing) {
   CaseWatch watch = watch_of(2);
   watch.on_line(0, failed(0, "failure", "rank 1 (pid 5) died while rank 0 waited in #7 allreduce"), 1.0);

@@ -83,18 +83,22 @@ void CaseWatch::on_event(int rank, const Json& message, double now) {
   }
   const bool during_setup = event == "failed" && message.at("case") == "";
   if (message.at("case") != case_id_ && !during_setup) throw UsageError("an answer about another case");
-  if (event == answer_) return on_answer(rank, message);
+  if (event == answer_) return on_answer(rank, message, now);
   if (hear_ && rank == 0 && (event == "line" || event == "progress")) return hear_(message);
   if (event != "failed") throw UsageError("an event '" + one_line(event, 40) + "' that is not expected");
-  const std::string kind = message.at("kind"),
-                    reason = sanitised(std::string(message.at("reason"))).substr(0, kReasonLength);
+  on_failure(rank, message, now);
+}
+
+void CaseWatch::on_failure(int rank, const Json& failure, double now) {
+  const std::string kind = failure.at("kind"),
+                    reason = sanitised(std::string(failure.at("reason"))).substr(0, kReasonLength);
   const bool echo = kind == "peer" || (kind == "failure" && sounds_like_an_echo(reason));
   const Weight weight = echo ? Weight::echo : kind == "failure" ? Weight::end : Weight::cause;
   const bool about_all = kind == "usage" || kind == "unavailable";
   add_sign(rank, weight, now, kind, about_all ? reason : name_of(rank) + " failed: " + reason);
 }
 
-void CaseWatch::on_answer(int rank, const Json& message) {
+void CaseWatch::on_answer(int rank, const Json& message, double now) {
   Rank& mine = ranks_[rank];
   if (answer_ != "checked") mine.record = rank_record_from_json(message.at("record"));
   if (answer_ == "trained" && rank == 0) training_ = training_record_from_json(message.at("training"));
@@ -105,6 +109,7 @@ void CaseWatch::on_answer(int rank, const Json& message) {
   timed_ = timed_ && !message.value("untimed", false);
   mine.answered = true;
 }
+  if (message.contains("failed")) on_failure(rank, message.at("failed"), now);
 
 void CaseWatch::on_nonsense(int rank, const std::string& what, double now) {
   on_offence(rank, "sent what is not the protocol: " + one_line(what, 200), now);

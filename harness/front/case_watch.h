@@ -67,7 +67,8 @@ class CaseWatch : public RankEvents {
   std::string name_of(int rank) const;
   void on_nonsense(int rank, const std::string& what, double now);
   void on_event(int rank, const Json& message, double now);
-  void on_answer(int rank, const Json& message);
+  void on_answer(int rank, const Json& message, double now);
+  void on_failure(int rank, const Json& failure, double now);
   void add_sign(int rank, Weight weight, double now, const std::string& kind, const std::string& text);
   bool signed_by(int rank) const;
   bool everyone_settled() const;

@@ -11,11 +11,12 @@
 //                         {"event":"ran","case":"ID","record":{..},"checks":[..]}         checks: rank 0 alone
 //                         {"event":"checked","case":"ID","checks":[..]}                   rank 0 alone fills it
 //                         "group_over":true in these two: a check broke the group; nothing was timed, start another
+//                         "failed":{"kind":..,"reason":..} in "ran": what its checks met would have failed the timed steps too
 //                         {"event":"line","case":"ID","text":".."}                        rank 0 alone, while it trains
 //                         {"event":"progress","case":"ID","epoch":0,"epochs":2,"step":1,"steps":9,"loss":..,
 //                          "samples_per_s":..,"left_s":..}                                rank 0 alone
 //                         {"event":"trained","case":"ID","record":{..},"checks":[..],"training":{..}}
-//                         {"event":"failed","case":"ID","rank":0,"kind":"usage|unavailable|oom|nan|unwritten|failure","reason":".."}
+//                         {"event":"failed","case":"ID","rank":0,"kind":"usage|unavailable|oom|nan|unwritten|peer|failure","reason":".."}
 //
 // Variables of a worker: RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE, DPBENCH_FD, DPBENCH_RUN_DIR (private directory of
 // the run: the rendezvous file "store", segments, shared rows), DPBENCH_GROUP and DPBENCH_NONCE (128 random bits;

@@ -1,19 +1,59 @@
 #include "harness/worker/check_case.h"
 
+#include <limits>
+
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "harness/conform/exchange.h"
 #include "harness/conform/suite.h"
+#include "harness/report/report.h"
 #include "harness/worker/dump.h"
+#include "harness/worker/finite.h"
 #include "harness/worker/run_case.h"
 
 namespace dpbench {
 namespace {
 
-std::string own_exception(const Evidence& evidence, const Scenario& scenario) {
-  if (evidence.error.empty() || evidence.refused || evidence.echo) return "";
-  return evidence.error.substr(0, evidence.error.find('\n')) + " (in the checks: scenario " + scenario.name + ", step " +
-         std::to_string(evidence.steps.size()) + ")";
+// The first of each kind that this rank met.
+class Faults {
+ public:
+  static constexpr int64_t never = std::numeric_limits<int64_t>::max();
+
+  void see(const Scenario& scenario, const Evidence& evidence) {
+    std::string& kind = evidence.echo ? apart : threw;
+    if (!evidence.error.empty() && !evidence.refused && kind.empty())
+      kind = evidence.error.substr(0, evidence.error.find('\n')) + place(scenario, ", step " + std::to_string(evidence.steps.size()));
+    const bool meant = scenario.poison || scenario.huge;
+    for (size_t step = 0; step < evidence.steps.size() && !meant && when == never; ++step) look(scenario, evidence.steps[step], static_cast<int64_t>(step));
+    ++scenarios_;
+  }
+
+  std::string threw, apart, not_finite;
+  int64_t when = never;  // something was not finite: comparable between ranks, which all go through the same scenarios
+
+ private:
+  static std::string place(const Scenario& scenario, const std::string& step = "") {
+    return " (in the checks: scenario " + scenario.name + step + ")";
+  }
+
+  void look(const Scenario& scenario, const StepEvidence& seen, int64_t step) {
+    const auto found = first_not_finite(step, seen.loss, seen.gradients, seen.parameters);
+    if (!found) return;
+    when = (scenarios_ * 1'000'000 + step) * 3 + static_cast<int64_t>(found->of);
+    not_finite = found->text + place(scenario);
+  }
+
+  int64_t scenarios_ = 0;
+};
+
+// Of the ranks that saw what is not finite the one that made it, the others had it from there; -1: nobody did.
+int first_rank(c10d::Store& store, const std::string& key, int rank, int world, int64_t when) {
+  int first = -1;
+  int64_t least = Faults::never;
+  const auto all = texts_of_ranks(store, key, rank, world, std::to_string(when));
+  for (size_t r = 0; r < all.size(); ++r)
+    if (const int64_t other = std::stoll(all[r]); other < least) least = other, first = static_cast<int>(r);
+  return std::stoi(from_rank0(store, key + ".first", rank, std::to_string(first)));
 }
 
 }  // namespace
@@ -21,17 +61,21 @@ std::string own_exception(const Evidence& evidence, const Scenario& scenario) {
 CheckedCase check_case(const CaseSpec& spec, const CheckOptions& options, const Group& group,
                        const std::string& shared_dir) {
   const StrategyInfo& strategy = strategy_registry().at(spec.strategy);
-  const bool ranks = strategy.parallelism == Parallelism::ranks;
+  const bool ranks = strategy.parallelism == Parallelism::ranks, several = ranks && spec.world > 1;
   static int calls = 0;  // the same on every rank: each call has keys of its own
   const std::string prefix = "check" + std::to_string(calls++);
+  // Over the store: the group may be broken.
+  const auto rank0_says = [&](const std::string& key, const std::string& text) {
+    return several ? from_rank0(*group.store(), prefix + key, group.rank(), text) : text;
+  };
   const WorkloadOptions workload{.scale = spec.scale, .data_dir = spec.data_dir, .shared_dir = shared_dir};
   Rows rows;  // one for each check: the worst of all seeds
   std::optional<Dump> dump;
   if (!options.dump.empty()) dump.emplace(options.dump, spec, group.rank());
-  std::string threw;
+  Faults faults;
   const auto see = [&](const Bench& bench, const Scenario& scenario, const Evidence& evidence) {
     if (dump) dump->add(bench, scenario, evidence);
-    if (threw.empty()) threw = own_exception(evidence, scenario);
+    faults.see(scenario, evidence);
   };
   for (int seed = 0; seed < options.seeds; ++seed) {
     c10::intrusive_ptr<c10d::Store> store;
@@ -44,9 +88,16 @@ CheckedCase check_case(const CaseSpec& spec, const CheckOptions& options, const 
   }
   if (dump) dump->finish();
   const CheckRow* completed = rows.find("run-completes");
-  bool whole = !completed || completed->status != "failed";
-  if (ranks && spec.world > 1) whole = from_rank0(*group.store(), prefix + ".end", group.rank(), whole ? "whole" : "broken") == "whole";
-  return {rows.all(), whole, threw};
+  const bool broken = completed && completed->status == "failed";
+  const bool whole = rank0_says(".end", broken ? "broken" : "whole") == "whole";
+  const int first = several ? first_rank(*group.store(), prefix + ".finite", group.rank(), spec.world, faults.when)
+                            : faults.when == Faults::never ? -1 : 0;
+  const bool sound = rank0_says(".right", any_failed(rows.all()) ? "wrong" : "right") == "right" && whole && first < 0;
+  CheckedCase checked{.rows = rows.all(), .group_whole = whole, .sound = sound};
+  if (!faults.threw.empty()) checked.failure = {"failure", faults.threw};
+  else if (first == group.rank()) checked.failure = {"nan", faults.not_finite};
+  else if (!faults.apart.empty()) checked.failure = {"peer", faults.apart};
+  return checked;
 }
 
 }  // namespace dpbench

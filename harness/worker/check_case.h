@@ -1,6 +1,7 @@
 // The conformance suite on one case, for one rank.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,18 @@ struct CheckOptions {
 // what throws there would throw in the timed steps.
 inline constexpr char checks_before_timing[] = "^(output-shape|output-dtype|loss-finite|gradient-vs-baseline|loss-falls)$";
 
+// In the words of the protocol.
+struct CheckFailure {
+  std::string kind, reason;
+};
+
 struct CheckedCase {
   std::vector<CheckRow> rows;  // on rank 0, none elsewhere
-  bool group_whole = true;     // false on every rank: some did not come to an end, the group is of no more use
-  std::string threw = {};      // what the strategy threw on this rank, of itself, and where; empty: nothing
+  bool group_whole = true;     // the same on every rank: all came to an end, else the group is of no more use
+  bool sound = true;           // the same on every rank: they did, no check failed, and all was made of numbers
+  // What this rank has to say of timed steps that would fail, rather than be wrong: the strategy's own exception ("failure"), the
+  // first loss, gradient or parameter of all ranks that is no number ("nan"), calls that differ between ranks ("peer").
+  std::optional<CheckFailure> failure = {};
 };
 
 CheckedCase check_case(const CaseSpec& spec, const CheckOptions& options, const Group& group,

@@ -21,11 +21,21 @@ std::optional<std::string> first_not_finite(const NamedTensors& tensors) {
   return std::nullopt;
 }
 
+std::optional<NotFinite> first_not_finite(int64_t step, const at::Tensor& loss, const NamedTensors& gradients,
+                                          const NamedTensors& parameters) {
+  const std::string number = "step " + std::to_string(step);
+  if (loss.defined() && loss.numel() == 1 && loss.is_floating_point())
+    if (const auto value = loss.item<double>(); !std::isfinite(value))
+      return NotFinite{NotFinite::Of::loss, "the loss of " + number + " is " + std::to_string(value)};
+  if (const auto found = first_not_finite(gradients))
+    return NotFinite{NotFinite::Of::gradient, "the gradient of " + *found + " after " + number};
+  if (const auto found = first_not_finite(parameters))
+    return NotFinite{NotFinite::Of::parameter, "parameter " + *found + " after " + number};
+  return std::nullopt;
+}
+
 void require_finite(Strategy& strategy, int64_t step) {
-  const NamedTensors gradients = strategy.gradients(), parameters = strategy.parameters();
-  const std::string after = " after step " + std::to_string(step);
-  if (const auto found = first_not_finite(gradients)) throw std::domain_error("the gradient of " + *found + after);
-  if (const auto found = first_not_finite(parameters)) throw std::domain_error("parameter " + *found + after);
+  if (const auto found = first_not_finite(step, {}, strategy.gradients(), strategy.parameters())) throw std::domain_error(found->text);
 }
 
 }  // namespace dpbench

@@ -11,6 +11,14 @@ namespace dpbench {
 // The first element that is no finite number, as in "fc.weight is nan at index [1, 2]"; nothing where all are.
 std::optional<std::string> first_not_finite(const NamedTensors& tensors);
 
+// What a step left: its loss, where that is one number at all, then the gradients, then the parameters.
+struct NotFinite {
+  enum class Of { loss, gradient, parameter } of;
+  std::string text;  // as in "parameter fc.weight is nan at index [1, 2] after step 3"
+};
+std::optional<NotFinite> first_not_finite(int64_t step, const at::Tensor& loss, const NamedTensors& gradients,
+                                          const NamedTensors& parameters);
+
 // Of the gradients, then of the parameters. Throws std::domain_error that names the first after step `step`.
 // Collective, untimed.
 void require_finite(Strategy& strategy, int64_t step);

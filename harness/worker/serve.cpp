@@ -2,14 +2,12 @@
 
 #include <stdexcept>
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include "harness/conform/out_of_memory.h"
-#include "harness/report/report.h"
 #include "harness/worker/block_run.h"
 #include "harness/worker/channel.h"
 #include "harness/worker/check_case.h"
@@ -115,10 +113,8 @@ class Session {
     Json checks = Json::array();
     if (command.at("check").get<bool>()) {
       const CheckedCase checked = check_case(spec, {.filter = checks_before_timing}, *group_, variables_.run_dir);
+      if (!checked.sound) return untimed(spec, checked);
       checks = rows_of(checked.rows);
-      if (!checked.threw.empty()) throw std::runtime_error(checked.threw);
-      if (!checked.group_whole) return untimed(spec, checks, /*group_over=*/true);
-      if (failed_anywhere(checked.rows)) return untimed(spec, checks, /*group_over=*/false);
     }
     const Sampling sampling = sampling_from_json(command.at("sampling"));
     const RankRecord record = what == "run" ? run_case(spec, sampling, *group_, pulse_, variables_.run_dir) : block(spec, sampling);
@@ -126,17 +122,17 @@ class Session {
   }
 
   // What is wrong gets no speed; where the checks broke the group, timing would hang.
-  Json untimed(const CaseSpec& spec, const Json& checks, bool group_over) const {
+  Json untimed(const CaseSpec& spec, const CheckedCase& checked) const {
     RankRecord nothing;
     nothing.rank = variables_.rank;
-    return {{"event", "ran"},  {"case", spec.id},         {"record", to_json(nothing)},
-            {"checks", checks}, {"group_over", group_over}, {"untimed", true}};
-  }
-
-  bool failed_anywhere(const std::vector<CheckRow>& rows) const {
-    at::Tensor all = at::full({1}, static_cast<int64_t>(any_failed(rows)), at::kLong);
-    group_->sum(all);
-    return all.item<int64_t>() > 0;
+    Json answer = {{"event", "ran"},
+                   {"case", spec.id},
+                   {"record", to_json(nothing)},
+                   {"checks", rows_of(checked.rows)},
+                   {"group_over", !checked.group_whole},
+                   {"untimed", true}};
+    if (checked.failure) answer["failed"] = {{"kind", checked.failure->kind}, {"reason", checked.failure->reason}};
+    return answer;
   }
 
   Json trained(const CaseSpec& spec, const TrainOptions& options) {

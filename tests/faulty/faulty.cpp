@@ -87,6 +87,7 @@ struct Opened : torch::nn::Module {
 };
 
 void turn_round(torch::nn::Module& layer) {
+                                                   {"wrong-gradient", {true, 3}},
   auto& ordered = layer.*Opened::parameters;
   const auto items = ordered.items();
   ordered.clear();

@@ -168,7 +168,8 @@ class Agent : public RankEvents {
   static void note_failure(const std::string& line) {
     if (line.find("\"failed\"") == std::string::npos) return;
     const Json event = parse_json(line, "what a rank sent");
-    if (event.value("event", "") == "failed" && event.contains("reason")) write_error_file(event.at("reason"));
+    const Json failure = event.value("event", "") == "failed" ? event : event.value("failed", Json());
+    if (failure.contains("reason")) write_error_file(failure.at("reason"));
   }
 
   void about(const std::string& what, Json value) { say({{"group", group_name_}, {what, std::move(value)}}); }
