@@ -180,17 +180,30 @@ class Faults(unittest.TestCase):
         case = self.other_command("train", "nan-weight", steps - 1, 3)
         self.assertRegex(case["reason"], rf"^not a number: rank 1 failed: parameter fc.weight is nan at index \[1, 2\] after step {steps - 1}")
 
-    def other_command(self, command, fault, step, code):
+    def other_command(self, command, fault, step, code, *flags, strategy="faulty-ddp"):
         """The record of its one case: check prints it, train keeps it."""
         with tempfile.TemporaryDirectory() as out:
-            done = subprocess.run([DPBENCH, command, "--plugin", PLUGIN, "--strategy", "faulty-ddp", "--cpus", "2", "--workload", "random-linear", "--backend",
-                                   "shm", "--timeout", str(TIMEOUT), "--param", f"fault={fault}", "--param", f"step={step}",
-                                   *(("-o", "json") if command == "check" else ("--out", out))],
+            done = subprocess.run([DPBENCH, command, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", "2", "--workload", "random-linear",
+                                   *(("--backend", "shm") if strategy == "faulty-ddp" else ()),
+                                   "--timeout", str(TIMEOUT), "--param", f"fault={fault}", "--param", f"step={step}",
+                                   *(("-o", "json") if command == "check" else ("--out", out)), *flags],
                                   capture_output=True, text=True, check=False, timeout=SLACK * START)
             self.assertEqual(done.returncode, code, done.stderr)
             texts = [done.stdout] if command == "check" else [leftovers.read(path) for path in glob.glob(out + "/*/run.json")]
             (case,) = json.loads(texts[0])["cases"]
             return case
+    def test_the_command_check_names_the_seed_and_stops_where_the_group_broke(self):
+        for fault in ("throw", "wrong-gradient"):
+            with self.subTest(fault=fault):
+                case = self.other_command("check", fault, 1, 1, "--seed", "7", "--seeds", "50", "--filter", "gradient-vs-baseline", "--param", "rank=0")
+                (row,) = [row for row in case["checks"] if row["status"] == "failed"]
+                self.assertRegex(row["detail"], r"step 1, .* \(--seed 7\)$")
+
+    def test_many_seeds_of_one_process_are_no_hang(self):
+        """Its checks call no collective that would tell: 60 seeds of 3 steps that take 20 ms each are more than --timeout."""
+        case = self.other_command("check", "crawl", 1, 0, "--seeds", "60", "--filter", "gradient-vs-baseline", "--param", "rank=0", strategy="faulty-dp")
+        self.assertEqual(case["status"], "ok")
+
 
     def kept_by_the_checks(self, fault, words, **how):
         """The failed rows of a case that failed in the checks before timing; nothing was timed."""

@@ -58,7 +58,7 @@ int first_rank(c10d::Store& store, const std::string& key, int rank, int world, 
 
 }  // namespace
 
-CheckedCase check_case(const CaseSpec& spec, const CheckOptions& options, const Group& group,
+CheckedCase check_case(const CaseSpec& spec, const CheckOptions& options, const Group& group, Pulse& pulse,
                        const std::string& shared_dir) {
   const StrategyInfo& strategy = strategy_registry().at(spec.strategy);
   const bool ranks = strategy.parallelism == Parallelism::ranks, several = ranks && spec.world > 1;
@@ -76,20 +76,27 @@ CheckedCase check_case(const CaseSpec& spec, const CheckOptions& options, const 
   const auto see = [&](const Bench& bench, const Scenario& scenario, const Evidence& evidence) {
     if (dump) dump->add(bench, scenario, evidence);
     faults.see(scenario, evidence);
+    pulse.beat();
   };
-  for (int seed = 0; seed < options.seeds; ++seed) {
+  bool whole = true;
+  for (int seed = 0; seed < options.seeds && whole; ++seed) {
+    const uint64_t init = spec.seed + static_cast<uint64_t>(seed);
     c10::intrusive_ptr<c10d::Store> store;
     if (ranks) store = c10::make_intrusive<c10d::PrefixStore>(prefix + "." + std::to_string(seed), group.store());
     const CheckRequest request{strategy, workload_registry().at(spec.workload), workload, group.rank(), spec.world, store,
                                group.process_group(), group.devices(ranks ? 1 : spec.world, spec.oversubscribe),
-                               dtype_of(spec.dtype), spec.params, spec.seed + static_cast<uint64_t>(seed),
+                               dtype_of(spec.dtype), spec.params, init,
                                spec.world <= options.whole_worlds, options.filter, see};
-    for (const CheckRow& row : run_checks(request)) rows.add(row);
+    for (CheckRow row : run_checks(request)) {
+      if (options.seeds > 1 && row.status == "failed") row.detail += " (--seed " + std::to_string(init) + ")";
+      rows.add(row);
+    }
+    pulse.beat();
+    const CheckRow* completed = rows.find("run-completes");
+    const bool broken = completed && completed->status == "failed";
+    whole = rank0_says(".end" + std::to_string(seed), broken ? "broken" : "whole") == "whole";
   }
   if (dump) dump->finish();
-  const CheckRow* completed = rows.find("run-completes");
-  const bool broken = completed && completed->status == "failed";
-  const bool whole = rank0_says(".end", broken ? "broken" : "whole") == "whole";
   const int first = several ? first_rank(*group.store(), prefix + ".finite", group.rank(), spec.world, faults.when)
                             : faults.when == Faults::never ? -1 : 0;
   const bool sound = rank0_says(".right", any_failed(rows.all()) ? "wrong" : "right") == "right" && whole && first < 0;

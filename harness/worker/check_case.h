@@ -7,6 +7,7 @@
 
 #include "harness/report/case.h"
 #include "harness/worker/group.h"
+#include "harness/worker/pulse.h"
 
 namespace dpbench {
 
@@ -35,7 +36,8 @@ struct CheckedCase {
   std::optional<CheckFailure> failure = {};
 };
 
-CheckedCase check_case(const CaseSpec& spec, const CheckOptions& options, const Group& group,
+// Beats as it goes: judging takes as long as it takes.
+CheckedCase check_case(const CaseSpec& spec, const CheckOptions& options, const Group& group, Pulse& pulse,
                        const std::string& shared_dir);
 
 }  // namespace dpbench

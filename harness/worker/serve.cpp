@@ -105,14 +105,14 @@ class Session {
     if (what != "block") pulse_.begin();
     if (what != "block") release();
     if (what == "check") {
-      const CheckedCase checked = check_case(spec, asked(command), *group_, variables_.run_dir);
+      const CheckedCase checked = check_case(spec, asked(command), *group_, pulse_, variables_.run_dir);
       return {{"event", "checked"}, {"case", spec.id}, {"checks", rows_of(checked.rows)}, {"group_over", !checked.group_whole}};
     }
     if (what == "train") return trained(spec, train_options_from_json(command.at("train")));
     check(what == "run" || what == "block", "unknown command of the front: " + what);
     Json checks = Json::array();
     if (command.at("check").get<bool>()) {
-      const CheckedCase checked = check_case(spec, {.filter = checks_before_timing}, *group_, variables_.run_dir);
+      const CheckedCase checked = check_case(spec, {.filter = checks_before_timing}, *group_, pulse_, variables_.run_dir);
       if (!checked.sound) return untimed(spec, checked);
       checks = rows_of(checked.rows);
     }
