@@ -223,6 +223,16 @@ TEST(CaseWatch, NamesTheStuckRankNotTheWaiters) {
   expect_says(outcome->reason, {"no rank made progress for 2 s", "rank 1 is stuck at step 5"});
 }
 
+TEST(CaseWatch, AHangNamesTheLastCollectiveOfEachRank) {
+  CaseWatch watch = watch_of(3);
+  watch.on_states({{.step = 5, .beat = 20, .collectives = 33}, {.step = 5, .beat = 18, .collectives = 32}, {.step = 5, .beat = 20, .collectives = 33}}, 1.0);
+  expect_says(watch.verdict(3.0)->reason, {"rank 1 is stuck at step 5; in or after collective #33: rank 0, 2; #32: rank 1"});
+  CaseWatch many = watch_of(64), none = watch_of(2);
+  many.on_states(std::vector<RankState>(64, {.collectives = 7}), 1.0);
+  expect_says(many.verdict(3.0)->reason, {"; in or after collective #7: 64 ranks"});
+  EXPECT_EQ(none.verdict(3.0)->reason.find("collective"), std::string::npos) << "replicas of one process have none";
+}
+
 TEST(CaseWatch, AStoppedRankIsTheStuckOneEvenWhenItIsAhead) {
   CaseWatch watch = watch_of(2);
   watch.on_states({{.step = 5, .beat = 20}, {.step = 6, .beat = 22, .stopped = true}}, 0);
@@ -251,6 +261,15 @@ TEST(CaseWatch, SaysWhoNeverJoined) {
   ASSERT_TRUE(outcome);
   EXPECT_TRUE(outcome->never_started);
   expect_says(outcome->reason, {"2 of 3 ranks joined", "missing 1"});
+}
+
+TEST(CaseWatch, WhoWaitsForThoseThatNeverJoinedIsNotMissing) {
+  CaseWatch watch("c", "ran", 3, kTimeout, false, 0), all("c", "ran", 2, kTimeout, false, 0);
+  watch.on_states({{.beat = 1}, {.beat = 0}, {.beat = 1}}, 0.5);
+  EXPECT_EQ(watch.verdict(2.5)->culprit, 1);
+  expect_says(watch.verdict(2.5)->reason, {"2 of 3 ranks joined, missing 1"});
+  all.on_states({{.beat = 1}, {.beat = 1}}, 0.5);
+  expect_says(all.verdict(2.5)->reason, {"0 of 2 ranks joined, missing 0, 1"});
 }
 
 TEST(CaseWatch, NamesTheHostWhereThereAreSeveral) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <tuple>
 
 #include "harness/front/exit_code.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr double kGraceSeconds = 0.3;  // for reports that explain the first one
 constexpr size_t kReasonLength = 2000;
+constexpr size_t kNamedRanks = 8;
 
 // What a rank says when another one is gone: never the cause.
 bool sounds_like_an_echo(const std::string& reason) {
@@ -107,9 +109,9 @@ void CaseWatch::on_answer(int rank, const Json& message, double now) {
   if (answer_ != "checked" && mine.record.rank != rank) throw UsageError("a record of another rank");
   group_over_ = group_over_ || message.value("group_over", false);
   timed_ = timed_ && !message.value("untimed", false);
+  if (message.contains("failed")) on_failure(rank, message.at("failed"), now);
   mine.answered = true;
 }
-  if (message.contains("failed")) on_failure(rank, message.at("failed"), now);
 
 void CaseWatch::on_nonsense(int rank, const std::string& what, double now) {
   on_offence(rank, "sent what is not the protocol: " + one_line(what, 200), now);
@@ -200,6 +202,18 @@ CaseOutcome CaseWatch::failed() const {
           .checks = checks_};
 }
 
+// Whoever is behind never entered what the others wait in: as in "; in or after collective #7: rank 0, 2; #6: rank 1".
+std::string CaseWatch::last_collectives() const {
+  std::map<int64_t, std::vector<std::string>, std::greater<>> ranks_at;
+  for (int i = 0; i < static_cast<int>(ranks_.size()); ++i) ranks_at[ranks_[i].state.collectives].push_back(number_and_host(i));
+  if (ranks_at.begin()->first == 0) return "";
+  std::string text;
+  for (const auto& [number, names] : ranks_at)
+    text += (text.empty() ? "; in or after collective #" : "; #") + std::to_string(number) + ": " +
+            (names.size() > kNamedRanks ? std::to_string(names.size()) + " ranks" : "rank " + join(names));
+  return text;
+}
+
 CaseOutcome CaseWatch::hung() const {
   CaseOutcome outcome{.kind = CaseOutcome::Kind::failed, .never_started = !all_ready()};
   std::vector<std::string> missing;
@@ -208,8 +222,10 @@ CaseOutcome CaseWatch::hung() const {
     const RankState& state = ranks_[rank].state;
     return std::tuple(!state.stopped, ranks_[rank].ready, state.step, state.beat);
   };
+  // Whoever waits for the missing ones is not ready either, but has shown that it came.
+  const bool some_silent = std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.ready && rank.state.beat == 0; });
   for (int i = 0; i < static_cast<int>(ranks_.size()); ++i) {
-    if (!ranks_[i].ready) missing.push_back(number_and_host(i));
+    if (!ranks_[i].ready && (ranks_[i].state.beat == 0 || !some_silent)) missing.push_back(number_and_host(i));
     if (!ranks_[i].answered && (stuck < 0 || key(i) < key(stuck))) stuck = i;
   }
   outcome.culprit = stuck;
@@ -222,6 +238,7 @@ CaseOutcome CaseWatch::hung() const {
                      " ranks joined, missing " + join(missing);
   else
     outcome.reason = since + who + " is stuck" + step;
+  outcome.reason += last_collectives();
   return outcome;
 }
 

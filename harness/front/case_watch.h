@@ -74,6 +74,7 @@ class CaseWatch : public RankEvents {
   bool everyone_settled() const;
   CaseOutcome failed() const;
   CaseOutcome hung() const;
+  std::string last_collectives() const;
   CaseOutcome finished() const;
 
   std::string case_id_, answer_;

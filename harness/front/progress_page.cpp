@@ -29,7 +29,8 @@ ProgressPage::~ProgressPage() { ::munmap(page_, bytes_); }
 
 RankState ProgressPage::read(int rank) const {
   return {.step = page_[rank].step.load(std::memory_order_relaxed),
-          .beat = page_[rank].beat.load(std::memory_order_relaxed)};
+          .beat = page_[rank].beat.load(std::memory_order_relaxed),
+          .collectives = page_[rank].collectives.load(std::memory_order_relaxed)};
 }
 
 }  // namespace dpbench

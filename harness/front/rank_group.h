@@ -19,6 +19,7 @@ struct GroupSpec {
 struct RankState {
   int64_t step = 0, beat = 0;
   bool stopped = false;  // by SIGSTOP or a debugger
+  int64_t collectives = 0;  // that it has entered since it started; 0: not known
 };
 
 class RankEvents {

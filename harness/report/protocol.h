@@ -65,6 +65,7 @@ Json parse_json(const std::string& text, const std::string& what, const JsonLimi
 struct alignas(64) Progress {
   std::atomic<int64_t> step{0};
   std::atomic<int64_t> beat{0};  // any advance at all: a collective entered, a phase done
+  std::atomic<int64_t> collectives{0};  // entered since the start: the number that failures name
 };
 
 }  // namespace dpbench

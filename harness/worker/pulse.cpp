@@ -36,6 +36,7 @@ void Pulse::follow(std::function<uint64_t()> collectives) {
     for (uint64_t known = 0; !wake.wait_for(lock, stop, interval, [] { return false; }) && !stop.stop_requested();) {
       const uint64_t now = collectives();
       mine_->beat.fetch_add(static_cast<int64_t>(now - known), std::memory_order_relaxed);
+      mine_->collectives.store(static_cast<int64_t>(now), std::memory_order_relaxed);
       known = now;
     }
   });

@@ -70,6 +70,7 @@ class Session {
       pin(variables_.cpus);
       at::set_num_threads(variables_.threads);
       for (const std::string& plugin : variables_.plugins) load_plugin(plugin);
+      pulse_.beat();  // it has come, and waits for the others now
       group_.emplace(variables_);
       if (const auto& joined = group_->process_group())
         pulse_.follow([backend = joined->getDefaultBackend()] { return backend->getSequenceNumberForGroup(); });

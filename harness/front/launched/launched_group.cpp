@@ -101,7 +101,7 @@ void LaunchedGroup::hear(const Json& message, RankEvents& events) {
   if (message.contains("closed")) closed_[static_cast<size_t>(rank)] = true;
   if (message.contains("state")) {
     const Json& state = message.at("state");
-    states_[static_cast<size_t>(rank)] = {.step = state.at(0), .beat = state.at(1), .stopped = state.at(2)};
+    states_[static_cast<size_t>(rank)] = {.step = state.at(0), .beat = state.at(1), .stopped = state.at(2), .collectives = state.at(3)};
   }
 }
 
