@@ -30,6 +30,8 @@ TIMES = collections.defaultdict(list)
 class Faults(unittest.TestCase):
     wrapper = ()  # what runs the command
 
+    variables = {}  # of the command
+
     def run_fault(self, fault, backend="shm", strategy="faulty-ddp", step=7, flags=(), code=3, check="off", within=DEATH, silent=0):
         """The case's record. silent: seconds that must pass before anybody can know. code: one, or a tuple of those that will do."""
         for attempt in range(TRIES):
@@ -89,8 +91,10 @@ class Faults(unittest.TestCase):
         self.over_both("kill", r"rank 0 was ended by signal 9 .*at step 7", flags=("--param", "rank=0"))
 
     def test_steps_are_those_of_the_case_and_the_last_collective_is_named(self):
-        case = self.run_fault("kill", flags=("--param", "fault=none,kill", "--seed", "2"), backend="shm")
-        self.assertRegex(case["reason"], r"rank 1 was ended by signal 9 .*at step 7; rank 0 failed: .* waited in #\d+ allreduce .*collective #\d+")
+        for backend, words in (("shm", r".* waited in #\d+ allreduce .*"), ("gloo", r".* \(in or after ")):
+            with self.subTest(backend=backend):
+                case = self.run_fault("kill", flags=("--param", "fault=none,kill", "--seed", "2"), backend=backend)
+                self.assertRegex(case["reason"], rf"rank 1 was ended by signal 9 .*at step 7; rank 0 failed: {words}collective #\d+")
 
     def test_crashed(self):
         self.over_both("segv", r"rank 1 was ended by signal 11 .*at step 7")
@@ -107,7 +111,7 @@ class Faults(unittest.TestCase):
         self.over_both("memory", r"out of memory: rank 1")
 
     def test_stuck(self):
-        for fault, words in (("stop", r"rank 1 is stopped"), ("spin", r"rank 1 .*(stuck|late|missing|did not)"),
+        for fault, words in (("stop", r"rank 1 is stopped at step 7; in or after collective #\d+: rank 0; #\d+: rank 1"), ("spin", r"rank 1 .*(stuck|late|missing|did not)"),
                              ("sleep", r"rank 1 .*(stuck|late|missing|did not)")):
             self.over_both(fault, words, silent=TIMEOUT)
 
@@ -115,6 +119,18 @@ class Faults(unittest.TestCase):
         self.over_both("sleep", r"rank 1", step=-1, silent=TIMEOUT)
         self.over_both("exit-7", r"rank 1 ended with exit code 7", step=-1)
         self.over_both("kill", r"rank 1 was ended by signal 9", step=-1)
+
+    def test_never_joined(self):
+        self.variables = {"DPBENCH_NEVER_JOINS": "1"}
+        self.over_both("none", r"1 of 2 ranks joined, missing 1", silent=TIMEOUT)
+
+    def test_after_the_last_step(self):
+        """All figures are there, but not yet told."""
+        for step, place in ((-2, "finish"), (-3, "the destructor")):
+            for fault, words in (("kill", "rank 1 was ended by signal 9"), ("exit-0", "rank 1 left early with exit code 0"),
+                                 ("throw", "rank 1 failed: the strategy's own words" if step == -2 else "rank 1 was ended by signal 6")):
+                with self.subTest(place=place):
+                    self.over_both(fault, words, step=step)
 
     def test_models_differ(self):
         self.over_both("more-parameters", r"rank 1 failed: this rank's model is not rank 0's: it has one_more of shape \[3\] .* where rank 0 has fc.weight",
@@ -135,6 +151,13 @@ class Faults(unittest.TestCase):
         self.failed("other-collective", r"ranks do not make the same call: rank 0 .* #(\d+) allreduce of 12 Float \(sum\), rank 1 .* #\1 broadcast of 3 Float",
                     within=DIFFERS)
 
+    def test_calls_that_differ_over_gloo_never_end_well(self):
+        """It does not say so: it gives success and wrong numbers, aborts, or waits."""
+        for fault in ("other-collective", "skip"):
+            with self.subTest(fault=fault):
+                case = self.run_fault(fault, backend="gloo", code=(1, 3), silent=TIMEOUT, within=DIFFERS)
+                self.assertRegex(case["status"] + ": " + case["reason"], r"^(failed: .*rank [01]|wrong: .*equal-parameters)")
+
     def test_a_collective_skipped(self):
         """It is seen where the calls are others: the next one of the same shape hides it, so the step is not known. Whose numbers they are is."""
         case = self.failed("skip", r"^rank [01] failed: ranks do not make the same call: rank 0 ", within=DIFFERS)
@@ -151,13 +174,6 @@ class Faults(unittest.TestCase):
                              ("other-order", r"^rank 1 failed: this rank's model is not rank 0's: it has fc.bias .* where rank 0 has fc.weight")):
             for backend in ("shm", "gloo"):
                 with self.subTest(fault=fault, backend=backend):
-    def test_calls_that_differ_over_gloo_never_end_well(self):
-        """It does not say so: it gives success and wrong numbers, aborts, or waits."""
-        for fault in ("other-collective", "skip"):
-            with self.subTest(fault=fault):
-                case = self.run_fault(fault, backend="gloo", code=(1, 3), silent=TIMEOUT, within=DIFFERS)
-                self.assertRegex(case["status"] + ": " + case["reason"], r"^(failed: .*rank [01]|wrong: .*equal-parameters)")
-
                     case = self.failed(fault, words, backend=backend, check="auto", step=1, within=DIFFERS)
                     self.assertEqual(case["launches"], [])
                     if fault != "memory":  # which ends its rank at once
@@ -174,6 +190,18 @@ class Faults(unittest.TestCase):
                 case = self.other_command("check", fault, 1, code)
                 self.assertEqual(case["status"], status)
                 self.assertRegex(case["reason"], reason)
+
+    def test_the_command_check_names_the_seed_and_stops_where_the_group_broke(self):
+        for fault in ("throw", "wrong-gradient"):
+            with self.subTest(fault=fault):
+                case = self.other_command("check", fault, 1, 1, "--seed", "7", "--seeds", "50", "--filter", "gradient-vs-baseline", "--param", "rank=0")
+                (row,) = [row for row in case["checks"] if row["status"] == "failed"]
+                self.assertRegex(row["detail"], r"step 1, .* \(--seed 7\)$")
+
+    def test_many_seeds_of_one_process_are_no_hang(self):
+        """Its checks call no collective that would tell: 60 seeds of 3 steps that take 20 ms each are more than --timeout."""
+        case = self.other_command("check", "crawl", 1, 0, "--seeds", "60", "--filter", "gradient-vs-baseline", "--param", "rank=0", strategy="faulty-dp")
+        self.assertEqual(case["status"], "ok")
 
     def test_a_training_whose_last_step_leaves_no_number_has_failed(self):
         steps = self.other_command("train", "none", 0, 0)["training"]["steps"]
@@ -192,18 +220,6 @@ class Faults(unittest.TestCase):
             texts = [done.stdout] if command == "check" else [leftovers.read(path) for path in glob.glob(out + "/*/run.json")]
             (case,) = json.loads(texts[0])["cases"]
             return case
-    def test_the_command_check_names_the_seed_and_stops_where_the_group_broke(self):
-        for fault in ("throw", "wrong-gradient"):
-            with self.subTest(fault=fault):
-                case = self.other_command("check", fault, 1, 1, "--seed", "7", "--seeds", "50", "--filter", "gradient-vs-baseline", "--param", "rank=0")
-                (row,) = [row for row in case["checks"] if row["status"] == "failed"]
-                self.assertRegex(row["detail"], r"step 1, .* \(--seed 7\)$")
-
-    def test_many_seeds_of_one_process_are_no_hang(self):
-        """Its checks call no collective that would tell: 60 seeds of 3 steps that take 20 ms each are more than --timeout."""
-        case = self.other_command("check", "crawl", 1, 0, "--seeds", "60", "--filter", "gradient-vs-baseline", "--param", "rank=0", strategy="faulty-dp")
-        self.assertEqual(case["status"], "ok")
-
 
     def kept_by_the_checks(self, fault, words, **how):
         """The failed rows of a case that failed in the checks before timing; nothing was timed."""

@@ -1,5 +1,5 @@
 // "faulty-ddp" and "faulty-dp": the real ones, until one rank does at one step what FAULT names. --param fault=..
-// rank=.. step=.. Where DPBENCH_STRUCK names a file, each strike is a line of it: the time (CLOCK_MONOTONIC, in
+// rank=.. step=.. The rank that DPBENCH_NEVER_JOINS names stays in loading this. Where DPBENCH_STRUCK names a file, each strike is a line of it: the time (CLOCK_MONOTONIC, in
 // nanoseconds) and the process.
 #include <cstdio>
 #include <cstdlib>
@@ -37,6 +37,13 @@ void note_strike() {
 [[noreturn]] void wait_for_ever() {
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
 }
+
+const bool joins = [] {
+  const char *never = std::getenv("DPBENCH_NEVER_JOINS"), *rank = std::getenv("RANK");
+  if (!never || !rank || std::string(never) != rank) return true;
+  note_strike();
+  wait_for_ever();
+}();
 
 // More than there is, as a batch that is too large would ask for.
 void hoard(const Setup&) {
@@ -80,6 +87,7 @@ struct Spoiling {
 };
 const std::map<std::string, Spoiling> spoilings = {{"nan-weight", {false, std::numeric_limits<float>::quiet_NaN()}},
                                                    {"inf-gradient", {true, std::numeric_limits<float>::infinity()}},
+                                                   {"wrong-gradient", {true, 3}},
                                                    {"drift", {false, 1}}};
 
 struct Opened : torch::nn::Module {
@@ -87,7 +95,6 @@ struct Opened : torch::nn::Module {
 };
 
 void turn_round(torch::nn::Module& layer) {
-                                                   {"wrong-gradient", {true, 3}},
   auto& ordered = layer.*Opened::parameters;
   const auto items = ordered.items();
   ordered.clear();
@@ -140,13 +147,21 @@ class Faulty : public Around {
         step_(setup.params.integer("step")),
         mine_((setup.group ? setup.group->getRank() : 0) == setup.params.integer("rank")),
         workload_(setup.workload, fault_, mine_) {
-    if (mine_ && step_ < 0) strike();
+    if (mine_ && step_ == -1) strike();
     inner_ = real.make({.workload = workload_, .devices = setup.devices, .group = setup.group, .init_seed = setup.init_seed,
                         .step_seed = setup.step_seed, .dtype = setup.dtype, .params = Params(real.params, {}, real.name),
                         .accumulate = setup.accumulate, .clip_norm = setup.clip_norm});
   }
 
-  ~Faulty() override { inner_.reset(); }  // before the workload that it reads
+  ~Faulty() override {
+    if (mine_ && step_ == -3) strike();
+    inner_.reset();  // before the workload that it reads
+  }
+
+  void finish() override {
+    if (mine_ && step_ == -2) strike();
+    inner_->finish();
+  }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     const bool now = mine_ && step == step_;
@@ -187,7 +202,7 @@ class Faulty : public Around {
 StrategyInfo faulty(const std::string& name) {
   StrategyInfo info = strategy_registry().at(name);
   info.name = "faulty-" + name;
-  info.params = {{"fault", "none", "what goes wrong"}, {"rank", "1", "where"}, {"step", "7", "when; -1 before the first"}};
+  info.params = {{"fault", "none", "what goes wrong"}, {"rank", "1", "where"}, {"step", "7", "when; -1 before the first, -2 when all are done, -3 when it is destroyed"}};
   info.promise = nullptr;  // of parameters that it does not have
   info.variants.clear();
   info.make = [name](const Setup& setup) { return std::make_unique<Faulty>(setup, strategy_registry().at(name)); };
