@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include "harness/conform/out_of_memory.h"
+#include "workloads/error.h"
+
 namespace dpbench {
 namespace {
 
@@ -48,10 +51,9 @@ std::vector<int64_t> pieces_seen(const at::Tensor& output) {
   return sizes;
 }
 
-}  // namespace
+constexpr char pieces_compared[] = "pieces of 30 and of 10 rows, and their order";
 
-void judge_layout(const CheckRequest& request, Rows& rows) {
-  if (request.strategy.parallelism != Parallelism::replicas) return;
+void judge_pieces_of_batches(const CheckRequest& request, Rows& rows) {
   const WitnessWorkload workload;
   const auto strategy = request.strategy.make({.workload = workload,
                                                .devices = request.devices,
@@ -65,13 +67,41 @@ void judge_layout(const CheckRequest& request, Rows& rows) {
     const Batch micro[] = {workload.batch(at::arange(batch))};
     const at::Tensor output = strategy->step(step++, micro, phases).output.detach().to(at::kCPU);
     const auto expected = chunk_sizes(batch, request.world), found = pieces_seen(output);
-    rows.judged("chunk-tables", "pieces of 30 and of 10 rows, and their order", expected == found,
+    rows.judged("chunk-tables", pieces_compared, expected == found,
                 std::to_string(batch) + " rows: expected " + table(expected) + ", found " + table(found),
                 "not cut as torch.chunk cuts");
-    rows.judged("chunk-tables", "pieces of 30 and of 10 rows, and their order",
+    rows.judged("chunk-tables", pieces_compared,
                 output.select(1, 1).equal(at::arange(batch).to(output.scalar_type())),
                 std::to_string(batch) + " rows: the output's rows are in another order than the batch's",
                 "gathered in the order in which replicas finish");
+  }
+}
+
+}  // namespace
+
+// The witness is a workload of its own, which a strategy may refuse or not bear although it does the asked one well.
+void judge_layout(const CheckRequest& request, Rows& rows) {
+  if (request.strategy.parallelism != Parallelism::replicas) return;
+  const auto refused = [&](const std::exception& error) {
+    rows.skipped("chunk-tables", pieces_compared, std::string("refused: ") + error.what());
+  };
+  const auto threw = [&](const std::string& why) {
+    rows.judged("run-completes", all_steps_done, false, "batches of 30 and of 10 rows for chunk-tables: " + why);
+  };
+  try {
+    judge_pieces_of_batches(request, rows);
+  } catch (const UsageError& error) {
+    refused(error);
+  } catch (const Unavailable& error) {
+    refused(error);
+  } catch (const c10::Error& error) {
+    if (out_of_memory(error)) throw;
+    threw(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    if (out_of_memory(error)) throw;
+    threw(error.what());
+  } catch (...) {
+    threw("an exception that is no std::exception");
   }
 }
 

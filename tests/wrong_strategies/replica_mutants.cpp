@@ -168,6 +168,23 @@ std::vector<int64_t> only_where_all_have_rows(int64_t rows, int replicas) {
   return sizes;
 }
 
+// 7 of 8 have rows in every scenario, 5 of 8 where 10 rows are cut.
+std::vector<int64_t> only_where_most_have_rows(int64_t rows, int replicas) {
+  const auto sizes = chunk_sizes(rows, replicas);
+  check(static_cast<int>(sizes.size()) >= replicas - 1, "a replica has no rows");
+  return sizes;
+}
+
+// Right, but for what it does not offer.
+StrategyInfo dp_for_adam_alone() {
+  StrategyInfo info = strategy_registry().at("dp");
+  info.make = [right = info.make](const Setup& setup) {
+    if (setup.workload.optimizer().kind != OptimizerSpec::Kind::adam) throw UsageError("only for Adam");
+    return right(setup);
+  };
+  return info;
+}
+
 void buffers_of_the_last(Replicas& replicas) {
   const auto from = replicas.models.back()->named_buffers();
   for (auto& item : replicas.models[0]->named_buffers()) item.value().copy_(from[item.key()]);
@@ -200,6 +217,8 @@ std::vector<Mutant> replica_mutants() {
       {"cut-evenly", "chunk-tables", "chunk", replicas([](auto& p) { p.cut = evenly; })},
       {"every-replica-must-have-rows", "run-completes", "no rows",
        replicas([](auto& p) { p.cut = only_where_all_have_rows; })},
+      {"every-replica-of-8-must-have-rows", "run-completes", "chunk-tables: a replica has no rows",
+       replicas([](auto& p) { p.cut = only_where_most_have_rows; }), "probe-mlp-sgd", 8},
       {"a-loss-for-each-replica", "gradient-uneven", "a loss for each replica", replicas([](auto& p) { p.one_loss = false; })},
       {"replicas-never-refreshed", "gradient-meaning", "forward pass", replicas([](auto& p) { p.refreshed_steps = 0; })},
       {"replicas-refreshed-in-4-steps-alone", "gradient-later", "forward pass", replicas([](auto& p) { p.refreshed_steps = 4; })},
@@ -215,6 +234,7 @@ std::vector<Mutant> replica_mutants() {
        }),
        norm},
       {"replica-reference", "", "", replicas([](auto&) {})},
+      {"replicas-for-adam-alone", "", "", dp_for_adam_alone, "probe-mlp"},
   };
 }
 
