@@ -238,6 +238,15 @@ class Faults(unittest.TestCase):
                     self.assertEqual(row["name"], "run-completes")
                     self.assertRegex(row["detail"], found)
 
+    def test_a_sum_where_a_mean_is_promised_is_not_timed(self):
+        """On convnet, whose BatchNorm couples rows: no gradient can be held against one device's."""
+        case = self.run_fault("sum", code=1, check="auto", flags=("--workload", "convnet", "--filter", "convnet"), within=(30, 2))
+        self.assertEqual((case["workload"], case["status"], case["launches"]), ("convnet", "wrong", []), self.stderr)
+        rows = {row["name"]: row for row in case["checks"]}
+        self.assertEqual(rows["gradient-vs-baseline"]["status"], "skipped")
+        self.assertEqual(rows["gradient-meaning"]["status"], "failed")
+        self.assertIn("summed over 2 ranks", rows["gradient-meaning"]["likely"])
+
     def test_not_a_number(self):
         """In the timed steps nobody looks before a block of them is over."""
         self.over_both("nan", r"not a number: rank 1 failed: the loss of step 2 is nan", step=1, flags=("--warmup", "20"), within=DIFFERS)

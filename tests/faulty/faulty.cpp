@@ -16,6 +16,7 @@
 #include <ATen/ATen.h>
 
 #include "harness/conform/altered_workload.h"
+#include "harness/conform/forwarding_backend.h"
 #include "strategies/strategy.h"
 #include "tests/around.h"
 
@@ -139,6 +140,28 @@ class FaultyWorkload : public AlteredWorkload {
   bool mine_;
 };
 
+// What ranks put together is multiplied by their number: the sum where ddp asks for the mean.
+class Summing : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+
+ protected:
+  WorkPtr around(Call call) override {
+    const at::Tensor sum = call.op == "allreduce" ? call.output.front() : at::Tensor();
+    auto work = call.run();
+    if (!sum.defined() || !sum.is_floating_point()) return work;
+    work->wait();
+    const at::NoGradGuard no_grad;
+    sum.mul_(getSize());
+    return work;
+  }
+};
+
+c10::intrusive_ptr<c10d::ProcessGroup> summing(const Setup& setup) {
+  return wrapped_group(setup.group, setup.devices.at(0).type(),
+                       [](const auto& inner) { return c10::make_intrusive<Summing>(inner); });
+}
+
 class Faulty : public Around {
  public:
   Faulty(const Setup& setup, const StrategyInfo& real)
@@ -148,7 +171,7 @@ class Faulty : public Around {
         mine_((setup.group ? setup.group->getRank() : 0) == setup.params.integer("rank")),
         workload_(setup.workload, fault_, mine_) {
     if (mine_ && step_ == -1) strike();
-    inner_ = real.make({.workload = workload_, .devices = setup.devices, .group = setup.group, .init_seed = setup.init_seed,
+    inner_ = real.make({.workload = workload_, .devices = setup.devices, .group = fault_ == "sum" ? summing(setup) : setup.group, .init_seed = setup.init_seed,
                         .step_seed = setup.step_seed, .dtype = setup.dtype, .params = Params(real.params, {}, real.name),
                         .accumulate = setup.accumulate, .clip_norm = setup.clip_norm});
   }
