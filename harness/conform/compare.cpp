@@ -10,6 +10,7 @@ namespace dpbench {
 namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
+constexpr double pass_roundings = 128, pass_roundings_of_halves = 32;  // units of rounding
 
 at::Tensor wide(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU, at::kDouble).contiguous(); }
 
@@ -92,6 +93,12 @@ double smallest_subnormal(at::ScalarType type) {
 }
 
 double gamma(double terms, double u) { return terms * u / (1 - terms * u); }
+
+double pass_bound(at::ScalarType type) {
+  return (at::isReducedFloatingType(type) ? pass_roundings_of_halves : pass_roundings) * unit_roundoff(type);
+}
+
+at::ScalarType coarser(at::ScalarType a, at::ScalarType b) { return unit_roundoff(a) > unit_roundoff(b) ? a : b; }
 
 std::string short_number(double value) {
   char text[32];

@@ -28,6 +28,10 @@ double unit_roundoff(at::ScalarType type);
 double smallest_subnormal(at::ScalarType type);
 double gamma(double terms, double u);  // k u / (1 - k u)
 
+// By how much, relative to its norm, what a pass through a model gives may differ where other kernels compute it.
+double pass_bound(at::ScalarType type);
+at::ScalarType coarser(at::ScalarType a, at::ScalarType b);
+
 std::string short_number(double value);
 
 }  // namespace dpbench

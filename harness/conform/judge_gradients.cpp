@@ -1,4 +1,5 @@
 // Gradients against the oracle: in float64 against the mathematics, in the working dtype against a repetition of each shard.
+#include <cmath>
 #include <map>
 
 #include <ATen/ATen.h>
@@ -12,8 +13,6 @@ namespace {
 
 constexpr double floor_share = 1e-3;   // of the global norm: below it a tensor's own norm says nothing
 constexpr double allowed_factor = 8;   // of one device's own rounding error, on smooth models
-constexpr double weighted_backward = 128;  // units of rounding that weighting a loss, and so all behind it, may make
-constexpr double weighted_halves = 32;     // the same where some of it is in float16 or bfloat16
 constexpr double by_definition = 1e-9; // closer than this, two meanings are the same one
 
 struct Finding {
@@ -40,7 +39,8 @@ Finding scan(const Trial& trial, double bound, Measure measure) {
       for (size_t p = 0; p < trial.names.size(); ++p) {
         if (!trial.expected[static_cast<size_t>(step)].used[p]) continue;
         if (rank > 0 && trial.expected[static_cast<size_t>(step)].own.empty() && trial.reported(step, p, rank).is_same(trial.reported(step, p))) continue;  // as rank 0's
-        const double error = measure(step, rank, p);
+        const double measured = measure(step, rank, p);
+        const double error = std::isnan(measured) ? std::numeric_limits<double>::infinity() : measured;  // no number is no proof
         finding.error = std::max(finding.error, error);
         if (!(error <= bound)) wrong.push_back(p);
       }
@@ -80,30 +80,43 @@ at::Tensor rounding_bound(const ExpectedStep& expected, int rank, size_t p, at::
   return sizes * gamma(terms + more, unit_roundoff(type)) + terms * smallest_subnormal(type);
 }
 
-at::ScalarType coarser(at::ScalarType a, at::ScalarType b) { return unit_roundoff(a) > unit_roundoff(b) ? a : b; }
-
 // A gradient went through all layers behind its own, whatever type they are of.
-double weighting_bound(const Trial& trial, int64_t step, int rank) {
-  at::ScalarType type = trial.scenario.dtype;
+at::ScalarType coarsest(const Trial& trial, int64_t step, int rank, at::ScalarType type) {
   for (size_t p = 0; p < trial.names.size(); ++p)
     if (const at::Tensor found = trial.reported(step, p, rank); found.defined()) type = coarser(type, found.scalar_type());
-  return (at::isReducedFloatingType(type) ? weighted_halves : weighted_backward) * unit_roundoff(type);
+  return type;
+}
+
+// What clipping multiplies by, and the share of it by which rounding may have changed that.
+struct Clipped {
+  double factor = 1, slack = 0;
+};
+
+// bound_of(p): what the gradient that arrived may be off by. type: the coarsest of the gradients.
+template <class BoundOf>
+Clipped clipped(const Trial& trial, const std::vector<at::Tensor>& gradient, at::ScalarType type, const BoundOf& bound_of) {
+  if (!trial.clip_norm) return {};
+  constexpr double roots = 4;  // a sum of n squares rounds by about the root of n
+  double count = 0;
+  std::vector<at::Tensor> bounds;
+  for (size_t p = 0; p < gradient.size(); ++p) bounds.push_back(bound_of(p)), count += static_cast<double>(gradient[p].numel());
+  const double size = norm(gradient);
+  if (size == 0) return {};
+  const double u = unit_roundoff(type);
+  const double slack = 1.1 * norm(bounds) / size + roots * std::sqrt(count) * std::min(u, unit_roundoff(at::kFloat)) + 2 * u;
+  if (*trial.clip_norm > size * (1 + slack)) return {};  // not reached
+  return {clip_factors(trial, gradient).front(), slack};
 }
 
 // Where gradients travel in a narrower type. Clipping multiplies by the norm of what arrived.
 void judge_compressed(const Trial& trial, at::ScalarType type, Rows& rows) {
   const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
-    const double factor = clip_factors(trial, expected.gradient).front();
     // What is not sent at all is not rounded to be sent.
     const auto bound_of = [&](size_t q) { return rounding_bound(expected, rank, q, expected.alone[q] ? at::kFloat : type, 2); };
-    at::Tensor bound = bound_of(p) * factor;
-    if (factor < 1) {
-      std::vector<at::Tensor> bounds;
-      for (size_t q = 0; q < trial.names.size(); ++q) bounds.push_back(bound_of(q));
-      bound += expected.gradient[p].abs() * (1.1 * factor * norm(bounds) / norm(expected.gradient));
-    }
-    return largest_ratio(trial.reported(step, p, rank), expected.gradient_of(rank)[p] * factor, bound);
+    const auto [factor, slack] = clipped(trial, expected.gradient, at::kDouble, bound_of);
+    return largest_ratio(trial.reported(step, p, rank), expected.gradient_of(rank)[p] * factor,
+                         bound_of(p) * factor + expected.gradient[p].abs() * (factor * slack));
   });
   row(trial, rows, trial.scenario.gradient_check,
       "gradient with the float64 oracle of its declared meaning, in units of the rounding bound of " +
@@ -160,6 +173,15 @@ bool weighted(const ExpectedStep& expected) {
   return false;
 }
 
+// Float16 rounds what is below its range, and halving a loss brings more of a backward pass there.
+bool passes_otherwise(const Trial& trial, const ExpectedStep& expected, int64_t step, int rank) {
+  if (weighted(expected)) return true;
+  if (trial.scenario.accumulate == 1) return false;
+  for (size_t p = 0; p < trial.names.size(); ++p)
+    if (const at::Tensor found = trial.reported(step, p, rank); found.defined() && found.scalar_type() == at::kHalf) return true;
+  return false;
+}
+
 }  // namespace
 
 void judge_gradients(const Trial& trial, Rows& rows) {
@@ -177,21 +199,32 @@ void judge_replay(const Trial& trial, Rows& rows) {
   if (trial.bench.strategy.buffers == Buffers::synchronised)
     return rows.skipped(trial.scenario.gradient_check, "gradient with each shard repeated in the same dtype",
                         "a shard alone does not repeat what ranks that share BatchNorm's statistics compute");
+  std::map<std::pair<int64_t, int>, Clipped> known;  // of (step, rank)
   const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
+    const auto& gradient = expected.gradient_of(rank);
     const at::Tensor found = trial.reported(step, p, rank);
     if (!found.defined()) return std::numeric_limits<double>::infinity();
-    if (weighted(expected) && !narrow)
-      return relative_error(found, expected.gradient[p], floor_share * norm(expected.gradient)) /
-             weighting_bound(trial, step, rank);
-    const at::Tensor bound = narrow ? rounding_bound(expected, rank, p, coarser(*narrow, found.scalar_type()), 2)
-                                    : rounding_bound(expected, rank, p, found.scalar_type());
-    return largest_ratio(found, expected.gradient_of(rank)[p], bound);
+    const auto bound_of = [&](size_t q) {
+      const at::Tensor its = trial.reported(step, q, rank);
+      const auto type = its.defined() ? its.scalar_type() : at::kFloat;
+      const double more = (narrow ? 2 : 1) + (trial.clip_norm ? 2 : 0);  // the factor is rounded to the type, and what it makes
+      return rounding_bound(expected, rank, q, narrow ? coarser(*narrow, type) : type, more);
+    };
+    const auto [entry, fresh] = known.try_emplace({step, rank});
+    if (fresh) entry->second = clipped(trial, gradient, coarsest(trial, step, rank, at::kDouble), bound_of);
+    const auto [factor, slack] = entry->second;
+    if (passes_otherwise(trial, expected, step, rank) && !narrow) {
+      const double of_a_pass = pass_bound(coarsest(trial, step, rank, trial.scenario.dtype));
+      return relative_error(found, gradient[p] * factor, floor_share * factor * norm(gradient)) /
+             (of_a_pass * (trial.clip_norm ? 2 : 1) + slack);
+    }
+    return largest_ratio(found, gradient[p] * factor, bound_of(p) * factor + gradient[p].abs() * (factor * slack));
   });
   row(trial, rows, trial.scenario.gradient_check,
       "gradient with each shard repeated in the same dtype and averaged in float64, in units of the rounding bound", 1,
       finding);
-  if (!trial.workload().sum_loss()) return;
+  if (!trial.workload().sum_loss() || trial.scenario.accumulate > 1 || trial.clip_norm) return;  // else sums are not exact
   if (narrow)
     return rows.skipped("gradient-exact", "bits of a gradient whose sums are exact in any order",
                         "gradients travel in " + std::string(at::toString(*narrow)) + ", as asked");

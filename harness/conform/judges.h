@@ -12,7 +12,8 @@ using Judge = void (*)(const Trial& trial, Rows& rows);
 inline constexpr double exact_bound = 1e-12;
 
 void judge_finished(const Trial& trial, Rows& rows);    // run-completes
-void judge_outputs(const Trial& trial, Rows& rows);     // output-shape, output-dtype, output-value, loss-finite, loss-value
+// output-shape, output-dtype, loss-finite; output-value, loss-value; output-replay, loss-replay
+void judge_outputs(const Trial& trial, Rows& rows);
 void judge_start(const Trial& trial, Rows& rows);       // initial-broadcast
 void judge_gradients(const Trial& trial, Rows& rows);   // the scenario's gradient check, gradient-vs-baseline
 void judge_replay(const Trial& trial, Rows& rows);      // the same in the working dtype; gradient-exact
@@ -23,7 +24,7 @@ void judge_agreement(const Trial& trial, Rows& rows);   // ranks-agree-gradients
 void judge_buffers(const Trial& trial, Rows& rows);     // buffers, buffers-replay
 void judge_optimizer(const Trial& trial, Rows& rows);   // optimizer-replay
 void judge_poison(const Trial& trial, Rows& rows);      // non-finite
-void judge_evaluation(const Trial& trial, Rows& rows);  // evaluation
+void judge_evaluation(const Trial& trial, Rows& rows);  // evaluation, evaluation-replay
 void judge_reductions(const Trial& trial, Rows& rows);  // reduction
 void judge_learning(const Trial& trial, Rows& rows);    // loss-falls
 void judge_rows(const Trial& trial, Rows& rows);        // rows-untouched

@@ -29,7 +29,8 @@ const std::map<std::string, Names> extra_checks = {
       "gradient-vs-baseline", "gradient-layout", "ranks-agree-gradients", "ranks-agree-parameters", "ranks-agree-state", "buffers",
       "optimizer-replay", "evaluation", "unused-parameters", "frozen-parameters", "collective-count", "rows-untouched",
       "finish"}},
-    {"working", {"gradient-exact", "reduction", "reduction-agrees", "collective-order", "run-to-run", "world-1-bits", "buffers-replay"}},
+    {"working", {"gradient-exact", "reduction", "reduction-agrees", "collective-order", "run-to-run", "world-1-bits", "buffers-replay",
+      "output-replay", "loss-replay", "evaluation-replay"}},
     {"accumulate", {"collective-count"}},
     {"twenty", {"loss-falls"}}};
 

@@ -165,6 +165,26 @@ at::Tensor staying_in_evaluation_mode(Run& run, const Batch& batch) {
   return run.model->forward(batch.input.to(run.dtype), {run.step_seed, 0, batch.ids});
 }
 
+// The working dtype alone is treated so: in float64, where most is judged, all is right.
+using Part = std::function<void(Run&)> Parts::*;
+std::function<StrategyInfo()> in_float32(Part part, const std::function<void(Run&)>& wrong) {
+  return with([=](Parts& parts) {
+    parts.*part = [=, right = parts.*part](Run& run) { run.dtype == at::kDouble ? right(run) : wrong(run); };
+  });
+}
+
+void round_what_is_added_to(Run& run) {
+  if (run.micro + 1 == run.micros) return;
+  for (auto& leaf : run.leaves) leaf.mutable_grad().copy_(leaf.grad().to(at::kBFloat16));
+}
+
+void all_but_the_first_bucket_in_float16(Parts& parts) {
+  parts.reduce = [right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {
+    if (run.dtype != at::kDouble && bucket > 0) flat.copy_(flat.to(at::kHalf));
+    right(run, flat, bucket);
+  };
+}
+
 at::Tensor in_training_mode(Run& run, const Batch& batch) {
   return run.model->forward(batch.input.to(run.dtype), {run.step_seed, 0, batch.ids});
 }
@@ -196,6 +216,18 @@ std::vector<Mutant> step_mutants() {
       {"clip-before-the-reduction", "clip", "before the reduction", with(clip_before_reducing)},
       {"clip-each-parameter", "clip", "its own norm", with([](Parts& p) { p.clip = clip_each_parameter; })},
       {"clip-by-value", "clip", "each element", with([](Parts& p) { p.clip = clip_by_value; })},
+      {"clip-missing-in-float32", "clip-replay", "not limited", in_float32(&Parts::clip, [](Run&) {})},
+      {"clip-before-the-reduction-in-float32", "clip-replay", "before the reduction",
+       with([](Parts& p) {
+         Parts wrong = p;
+         clip_before_reducing(wrong);
+         p.before_reduce = [=, right = p.before_reduce](Run& run) { (run.dtype == at::kDouble ? right : wrong.before_reduce)(run); };
+         p.clip = [right = p.clip](Run& run) {
+           if (run.dtype == at::kDouble) right(run);
+         };
+       })},
+      {"micro-batches-added-in-bfloat16", "accumulation-replay", "on its way", in_float32(&Parts::after_micro, round_what_is_added_to)},
+      {"later-buckets-of-float32-sent-in-float16", "gradient-uneven-replay", "float16", with(all_but_the_first_bucket_in_float16)},
       {"divided-by-the-ranks-that-used-it", "gradient-uneven", "3 times", with(divide_by_the_ranks_that_used_it), "probe-branch"},
       {"zeros-for-the-unused", "unused-parameters", "zeros", with(zeros_where_nothing_was_used), "probe-unused"},
       {"divided-by-the-ranks-with-rows", "empty-shard", "one rank too few", with(divide_by_the_ranks_with_rows)},
@@ -219,6 +251,30 @@ std::vector<Mutant> step_mutants() {
        with([](Parts& p) { p.report = [](Run&, StepResult& result) { result.output = result.output.flip(0); }; })},
       {"evaluated-in-training-mode", "evaluation", "training mode", with([](Parts& p) { p.evaluate = in_training_mode; }),
        "probe-batch-norm"},
+      {"evaluated-in-training-mode-in-float32", "evaluation-replay", "training mode",
+       with([](Parts& p) {
+         p.evaluate = [right = p.evaluate](Run& run, const Batch& batch) { return (run.dtype == at::kDouble ? right : in_training_mode)(run, batch); };
+       }),
+       "probe-batch-norm"},
+      {"evaluated-in-bfloat16-where-float32", "evaluation-replay", "narrower type",
+       with([](Parts& p) {
+         p.evaluate = [right = p.evaluate](Run& run, const Batch& batch) {
+           const at::Tensor output = right(run, batch);
+           return run.dtype == at::kDouble ? output : output.to(at::kBFloat16).to(run.dtype);
+         };
+       })},
+      {"output-of-bfloat16-where-float32", "output-replay", "narrower type",
+       with([](Parts& p) {
+         p.report = [](Run& run, StepResult& result) {
+           if (run.dtype != at::kDouble) result.output = result.output.to(at::kBFloat16).to(run.dtype);
+         };
+       })},
+      {"loss-of-rank-0-in-float32", "loss-replay", "another rank's",
+       with([](Parts& p) {
+         p.report = [](Run& run, StepResult& result) {
+           if (run.dtype != at::kDouble) loss_of_rank_0(run, result);
+         };
+       })},
       {"evaluation-mode-never-left", "buffers", "evaluation mode", with([](Parts& p) { p.evaluate = staying_in_evaluation_mode; }),
        "probe-batch-norm"},
       {"evaluation-waits-for-the-others", "evaluation", "wait for ever",
