@@ -1,4 +1,6 @@
 // The collectives themselves: what each reduction made of the inputs that all ranks gave it, and how many there were.
+#include <limits>
+
 #include <ATen/ATen.h>
 
 #include "harness/conform/compare.h"
@@ -52,11 +54,19 @@ std::string mismatch_of_lists(const Trial& trial, size_t step) {
   return "";
 }
 
+constexpr char sums_compared[] = "each reduction with the exact sum of what the ranks put in, in units of rounding";
+
+// By how much ranks multiply before they sum, as premul_sum does, is not written down; a maximum rounds nothing.
+bool judged_as_a_sum(const Collective& collective, Rows& rows) {
+  if (collective.reduction == "sum" || collective.reduction == "avg") return true;
+  rows.skipped("reduction", sums_compared, collective.op + " by " + collective.reduction + " is neither a sum nor a mean");
+  return false;
+}
+
 void judge_one(const Reduction& reduction, const std::string& where, Rows& rows) {
   for (size_t rank = 0; rank < reduction.outputs.size(); ++rank) {
     const at::Tensor& output = reduction.outputs[rank];
-    rows.measured("reduction", "each allreduce with the exact sum of what the ranks put in, in units of rounding",
-                  ratio_to_bound(reduction, output), 1, where + ", rank " + std::to_string(rank),
+    rows.measured("reduction", sums_compared, ratio_to_bound(reduction, output), 1, where + ", rank " + std::to_string(rank),
                   [&] { return likely_of_backend(reduction, output); });
     rows.judged("reduction-agrees", "the result of each allreduce on every rank, bit for bit",
                 same_bits(output, reduction.outputs[0]),
@@ -65,14 +75,25 @@ void judge_one(const Reduction& reduction, const std::string& where, Rows& rows)
   }
 }
 
+// Of a reduce one rank has the sum, the others what they like. Which one is not written down: the one nearest to it.
+void judge_at_the_root(const Reduction& reduction, const std::string& where, Rows& rows) {
+  size_t root = 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t rank = 0; rank < reduction.outputs.size(); ++rank)
+    if (const double ratio = ratio_to_bound(reduction, reduction.outputs[rank]); ratio < least) root = rank, least = ratio;
+  rows.measured("reduction", sums_compared, least, 1, where + ", on any rank",
+                [&] { return likely_of_backend(reduction, reduction.outputs[root]); });
+}
+
 // Of a reduce_scatter each rank has the piece of its own number alone.
 void judge_pieces(const Trial& trial, size_t step, size_t i, Rows& rows) {
   const auto collective = [&](size_t rank) -> const Collective& { return trial.ranks[rank].steps[step].collectives[i]; };
   const size_t world = trial.ranks.size();
-  if (collective(0).input.size() != 1 || collective(0).output.size() != 1) return;
+  if (!judged_as_a_sum(collective(0), rows)) return;
+  if (collective(0).input.size() != 1 || collective(0).output.size() != 1)
+    return rows.skipped("reduction", sums_compared, "a reduce_scatter of a list of tensors is not taken apart");
   for (size_t rank = 0; rank < world; ++rank) {
     Reduction reduction{{}, {collective(rank).output[0].flatten()}, collective(0).reduction == "avg"};
-    if (!reduction.average && collective(0).reduction != "sum") return;
     const int64_t size = reduction.outputs[0].numel();
     for (size_t other = 0; other < world; ++other)
       reduction.inputs.push_back(collective(other).input[0].flatten().narrow(0, static_cast<int64_t>(rank) * size, size));
@@ -99,15 +120,17 @@ void judge_reductions(const Trial& trial, Rows& rows) {
     if (!mismatch.empty()) return;
     const auto& first = trial.ranks[0].steps[step].collectives;
     for (size_t i = 0; i < first.size(); ++i) {
+      if (first[i].output.empty()) continue;  // a step whose inputs and outputs were not kept
       if (first[i].op == "reduce_scatter") judge_pieces(trial, step, i, rows);
-      for (size_t t = 0; t < first[i].output.size() && first[i].op == "allreduce"; ++t) {
+      const bool everywhere = first[i].op == "allreduce";
+      if ((!everywhere && first[i].op != "reduce") || !judged_as_a_sum(first[i], rows)) continue;
+      for (size_t t = 0; t < first[i].output.size(); ++t) {
         Reduction reduction{{}, {}, first[i].reduction == "avg"};
-        if (!reduction.average && first[i].reduction != "sum") continue;
         for (const auto& evidence : trial.ranks) {
           reduction.inputs.push_back(evidence.steps[step].collectives[i].input[t]);
           reduction.outputs.push_back(evidence.steps[step].collectives[i].output[t]);
         }
-        judge_one(reduction, ", collective " + std::to_string(i) + ", step " + std::to_string(step), rows);
+        (everywhere ? judge_one : judge_at_the_root)(reduction, ", collective " + std::to_string(i) + ", step " + std::to_string(step), rows);
       }
     }
   }
@@ -118,7 +141,9 @@ void judge_collective_count(const Trial& once, const Trial& accumulated, Rows& r
   const auto [count, bytes] = count_of_reductions(once);
   const auto [count_k, bytes_k] = count_of_reductions(accumulated);
   const auto micro = accumulated.scenario.accumulate;
-  rows.judged("collective-count", "reductions of a step with micro-batches as many as of one without",
+  const char compared[] = "reductions of a step with micro-batches as many as of one without";
+  if (count == 0 && count_k == 0) return rows.skipped("collective-count", compared, "no reduction was called: there is nothing to count");
+  rows.judged("collective-count", compared,
               count == count_k && bytes == bytes_k,
               "expected " + std::to_string(count) + " reductions of " + std::to_string(bytes) + " bytes, found " +
                   std::to_string(count_k) + " of " + std::to_string(bytes_k) + " with " + std::to_string(micro) +

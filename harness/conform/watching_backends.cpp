@@ -52,7 +52,7 @@ std::vector<Collective> RecordingBackend::stop() {
 
 ForwardingBackend::WorkPtr RecordingBackend::around(Call call) {
   std::unique_lock lock(mutex_);
-  const bool on = on_, keep = keep_ && (call.op == "allreduce" || call.op == "reduce_scatter");
+  const bool on = on_, keep = keep_ && !call.reduction.empty();
   lock.unlock();
   if (!on) return call.run();
   Collective entry{call.op, call.reduction, bytes_of(call.input), true, {}, {}};

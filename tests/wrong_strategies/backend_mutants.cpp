@@ -150,6 +150,24 @@ void lose_every_third(Meddling& self, at::Tensor& tensor) {
   if (self.calls % 3 == 0) tensor.copy_(self.kept[-1]);
 }
 
+// A bucket's sum comes to rank 0, which hands it out.
+void by_way_of_rank_0(Run& run, at::Tensor& flat, size_t) {
+  c10d::ReduceOptions options;
+  options.rootRank = 0;
+  std::vector<at::Tensor> tensors = {flat};
+  run.group->reduce(tensors, options)->wait();
+  run.broadcast(flat);
+  flat.div_(run.world);
+}
+
+std::function<StrategyInfo()> reducing_by_way_of_rank_0() {
+  return with([](Parts& parts) { parts.reduce = by_way_of_rank_0; });
+}
+
+void halve_on_rank_0(at::Tensor& output, int rank) {
+  if (rank == 0 && output.scalar_type() == at::kFloat) output.copy_(output.to(at::kHalf));
+}
+
 Mutant broken(const std::string& name, const std::string& killed_by, Wrap wrap, const std::string& says = "",
               const std::string& workload = "probe-mlp-sgd") {
   return {name, killed_by, says, ddp(), workload, 3, std::move(wrap)};
@@ -180,6 +198,7 @@ std::vector<Mutant> backend_mutants() {
       broken("backend-sums-in-each-ranks-own-order", "reduction-agrees",
              instead([](ForwardingBackend& self, at::Tensor& t, const auto& all) { t.copy_(sum_from(all, self.getRank())); }),
              "another order", "probe-large"),
+      {"backend-reduces-to-one-in-float16", "reduction", "rounded to Half", reducing_by_way_of_rank_0(), "probe-mlp-sgd", 3, spoil("reduce", halve_on_rank_0)},
       broken("backend-does-not-broadcast", "initial-broadcast", wrapped_in<SilentBroadcast>(), "not broadcast"),
       broken("backend-turns-a-piece-round", "reduce-scatter-exact", spoil("reduce_scatter", turn_round_on_rank_1), "of 1001 Float, rank 1", "probe-exact"),
       broken("backend-sums-int64-in-doubles", "allreduce-exact", spoil("allreduce", take_through_doubles), "Long", "probe-exact"),
@@ -199,6 +218,8 @@ std::vector<Mutant> equivalents() {
       {"reference-exact", "", "", with([](Parts&) {}), "probe-exact"},
       {"reference-world-1", "", "", with([](Parts&) {}), "probe-mlp-sgd", 1},
       {"ring-started-elsewhere", "", "", ddp(), "probe-mlp-sgd", 3, instead(ring)},
+      {"summed-on-rank-0", "", "", reducing_by_way_of_rank_0()},
+      {"sum-as-declared", "", "", with([](Parts& p) { p.reduce = [](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); }; }, Gradient::sum)},
       {"one-bucket", "", "", with([](Parts& p) {
          p.buckets = [right = p.buckets](Run& run) {
            run.bucket_bytes = 1e9;
