@@ -108,6 +108,35 @@ INSTANTIATE_TEST_SUITE_P(Registered, Conformance, testing::ValuesIn(cases()), na
 INSTANTIATE_TEST_SUITE_P(Autocast, Conformance, testing::ValuesIn(in_bfloat16()), name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, Conformance, testing::ValuesIn(variants()), name_of);
 
+// A model of the user's own, of which nobody said beforehand that it leaves parameters out.
+class StrangersModel : public testing::TestWithParam<const char*> {
+ protected:
+  static std::vector<CheckRow> checked(const std::map<std::string, std::string>& params) {
+    WorkloadInfo own = workload_registry().at(GetParam());
+    own.probe = false;
+    const StrategyInfo& ddp = strategy_registry().at("ddp");
+    return check_in_threads({.strategy = ddp, .workload = own, .params = params, .timeout = std::chrono::milliseconds(1500)});
+  }
+};
+
+TEST_P(StrangersModel, WithUnusedParametersIsNoMistakeOfTheStrategy) {
+  size_t passed = 0;
+  for (const auto& row : checked({})) {
+    EXPECT_NE(row.status, "failed") << told(row);
+    passed += row.status == "passed";
+  }
+  EXPECT_GE(passed, 20U);
+}
+
+TEST_P(StrangersModel, IsRefusedInWordsWhereTheyAreNotLookedFor) {
+  const auto rows = checked({{"find_unused", "off"}});
+  for (const auto& row : rows) EXPECT_NE(row.status, "failed") << told(row);
+  EXPECT_TRUE(std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.name == "unused-parameters"; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Registered, StrangersModel, testing::Values("probe-unused", "probe-branch"),
+                         [](const auto& one) { return std::string(one.param) == "probe-unused" ? "Unused" : "Branch"; });
+
 TEST(ConformanceCases, CoverEveryStrategyAndWorkload) {
   EXPECT_GE(strategy_registry().all().size(), 5U);
   EXPECT_GE(cases().size(), workload_registry().all().size() * 4);

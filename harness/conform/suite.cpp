@@ -137,7 +137,8 @@ class Suite {
 
   // A model with parameters that some ranks do not use needs a strategy that was told so. False: nothing can be run.
   bool announce_unused() {
-    if (!request_.workload.probe || strategy_.parallelism != Parallelism::ranks) return true;
+    if (strategy_.parallelism != Parallelism::ranks) return true;
+    if (!request_.workload.probe && all_used_at_first(bench_)) return true;
     unused_ = unused_pattern(bench_);
     if (unused_.names.empty()) return true;
     if (unused_.some_ranks && strategy_.same_graph)
@@ -146,8 +147,10 @@ class Suite {
       return left_out(" makes one batch of all ranks' rows, which can take only one branch");
     if (declares("find_unused")) {
       if (const auto why = refused_with_find_unused()) return left_out(" is asked for what does not go with find_unused: " + *why);
-      if (!strategy_.same_graph) bench_.params.emplace("find_unused", "on");
-      unused_ = {};
+      for (auto* params : {&bench_.params, &twin_bench_.params})
+        if (!strategy_.same_graph) params->emplace("find_unused", "on");
+      if (strategy_.same_graph || Params(strategy_.params, bench_.params, strategy_.name).flag("find_unused")) unused_ = {};
+      else if (unused_.some_ranks) return left_out(" is asked not to look for unused parameters: such a model would hang it");
       return true;
     }
     if (!unused_.some_ranks) return true;

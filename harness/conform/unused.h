@@ -12,4 +12,7 @@ struct UnusedPattern {
 
 UnusedPattern unused_pattern(const Bench& bench);
 
+// A look at the first rows alone, of a model that is not small: do they give every parameter a gradient, on each rank and in each step?
+bool all_used_at_first(const Bench& bench);
+
 }  // namespace dpbench
