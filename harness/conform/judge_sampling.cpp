@@ -7,7 +7,7 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t epochs = 3;
+constexpr int64_t epochs = 4;
 
 // Why one epoch's shares are not a fair deal; empty if they are.
 std::string unfair(const Deal& deal, const std::vector<at::Tensor>& shares) {
@@ -36,23 +36,61 @@ std::string unfair(const Deal& deal, const std::vector<at::Tensor>& shares) {
   return "";
 }
 
+std::string whose(const Deal& deal) { return deal.whose.empty() ? "" : " (" + deal.whose + ")"; }
+
+// How many samples are followed by the same one in both orders: a shuffle leaves about one, a rotation nearly all.
+int64_t followed_alike(const at::Tensor& one, const at::Tensor& other, int64_t samples) {
+  const auto followers = [samples](const at::Tensor& order) {
+    at::Tensor next = at::full({samples}, -1, at::kLong);
+    next.index_put_({order.narrow(0, 0, order.numel() - 1)}, order.narrow(0, 1, order.numel() - 1));
+    return next;
+  };
+  const at::Tensor a = followers(one), b = followers(other);
+  return a.eq(b).logical_and(a.ge(0)).sum().item<int64_t>();
+}
+
+void judge_order(const Deal& deal, const std::vector<at::Tensor>& orders, Rows& rows) {
+  const size_t epoch = orders.size() - 1;
+  const std::string compared = "the order of each epoch with that of every other" + whose(deal);
+  for (size_t earlier = 0; earlier < epoch; ++earlier) {
+    const auto between = "epochs " + std::to_string(earlier) + " and " + std::to_string(epoch);
+    rows.judged("epoch-order", compared, !orders[epoch].equal(orders[earlier]), between + " have the same order",
+                "the epoch is not passed on to the sampler");
+    const int64_t count = followed_alike(orders[earlier], orders[epoch], deal.samples);
+    rows.judged("epoch-order", compared, count <= deal.samples / 4,
+                "in " + between + " " + std::to_string(count) + " of " + std::to_string(deal.samples) + " samples are followed by the same one",
+                "the order is turned or cut, not shuffled again");
+  }
+}
+
+// What is dropped must be other samples in some epoch, or nobody ever sees them.
+void judge_what_is_dropped(const Deal& deal, const std::vector<at::Tensor>& orders, Rows& rows) {
+  at::Tensor seen = at::zeros({deal.samples}, at::kBool);
+  for (const auto& order : orders) seen.index_fill_(0, order, true);
+  const at::Tensor never = seen.logical_not().nonzero();
+  rows.judged("data-each-once", "the shares of all ranks in an epoch with all samples" + whose(deal), never.numel() == 0,
+              [&] {
+                return std::to_string(never.numel()) + " samples are dropped in every epoch, the first is " + std::to_string(never[0].item<int64_t>());
+              },
+              "dropped before the shuffle: never trained on");
+}
+
 }  // namespace
 
 void judge_sampling(const Deal& deal, Rows& rows) {
   std::vector<at::Tensor> orders;
+  bool all_fair = true;
   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
     std::vector<at::Tensor> shares;
     for (int rank = 0; rank < deal.world; ++rank) shares.push_back(deal.ids(epoch, rank));
     const std::string why = unfair(deal, shares);
-    rows.judged("data-each-once", "the shares of all ranks in an epoch with all samples", why.empty(),
+    rows.judged("data-each-once", "the shares of all ranks in an epoch with all samples" + whose(deal), why.empty(),
                 why + ", epoch " + std::to_string(epoch), "ranks read the same rows, or rows are lost at the end");
+    all_fair = all_fair && why.empty();
     orders.push_back(at::cat(shares));
-    for (int64_t earlier = 0; earlier < epoch; ++earlier)
-      rows.judged("epoch-order", "the order of each epoch with that of every other",
-                  !orders.back().equal(orders[static_cast<size_t>(earlier)]),
-                  "epochs " + std::to_string(earlier) + " and " + std::to_string(epoch) + " have the same order",
-                  "the epoch is not passed on to the sampler");
+    if (all_fair) judge_order(deal, orders, rows);
   }
+  if (all_fair && deal.drop_last) judge_what_is_dropped(deal, orders, rows);
 }
 
 }  // namespace dpbench

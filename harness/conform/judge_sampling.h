@@ -14,6 +14,7 @@ struct Deal {
   int world = 1;
   bool drop_last = false;  // else padded to equal counts by repeating as few samples as that takes
   std::function<at::Tensor(int64_t epoch, int rank)> ids;
+  std::string whose = {};  // the sampler's name, for the rows
 };
 
 void judge_sampling(const Deal& deal, Rows& rows);  // data-each-once, epoch-order

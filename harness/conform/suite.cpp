@@ -113,7 +113,8 @@ class Suite {
                                                     .drop_last = drop_last});
                         sampler.set_epoch(epoch);
                         return sampler.indices();
-                      }},
+                      },
+                      "dpbench's own DistributedSampler, whatever the strategy"},
                      rows_);
   }
 

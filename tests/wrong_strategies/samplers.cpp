@@ -22,12 +22,24 @@ at::Tensor every_third(const at::Tensor& ids, int rank) { return ids.slice(0, ra
 
 std::vector<WrongSampler> wrong_samplers() {
   const auto deal = [](auto ids) { return Deal{samples, world, false, ids}; };
+  const auto dropping = [](auto ids) { return Deal{samples, world, true, ids}; };
+  const auto all_but_one = [](const at::Tensor& ids) { return ids.narrow(0, 0, samples - samples % world); };
   return {
       {"right", "", "", deal([](int64_t epoch, int rank) { return every_third(padded(order(epoch)), rank); })},
       {"the-same-rows-for-all", "data-each-once", "dealt",
        deal([](int64_t epoch, int) { return every_third(padded(order(epoch)), 0); })},
       {"epoch-never-advances", "epoch-order", "same order",
        deal([](int64_t, int rank) { return every_third(padded(order(0)), rank); })},
+      {"right-drop-last", "", "", dropping([=](int64_t epoch, int rank) { return every_third(all_but_one(order(epoch)), rank); })},
+      {"turned-by-the-epoch-not-shuffled", "epoch-order", "followed by the same one",
+       deal([](int64_t epoch, int rank) { return every_third(padded(order(0).roll(epoch)), rank); })},
+      {"turned-by-a-share-each-epoch", "epoch-order", "followed by the same one",
+       deal([](int64_t epoch, int rank) { return every_third(padded(order(0)), static_cast<int>((rank + epoch) % world)); })},
+      {"drops-the-same-sample-always", "data-each-once", "dropped in every epoch, the first is 99",
+       dropping([](int64_t epoch, int rank) {
+         const auto few = at::randperm(samples - samples % world, at::detail::createCPUGenerator(static_cast<uint64_t>(epoch)));
+         return every_third(few, rank);
+       })},
       {"another-seed-on-each-rank", "data-each-once", "dealt",
        deal([](int64_t epoch, int rank) { return every_third(padded(order(epoch, rank)), rank); })},
       {"tail-dropped", "data-each-once", "expected 34",
