@@ -1,4 +1,6 @@
 // What must be the same on every rank, to the bit; and what ended before its time.
+#include <algorithm>
+
 #include <ATen/ATen.h>
 
 #include "harness/conform/compare.h"
@@ -91,6 +93,11 @@ void judge_agreement(const Trial& trial, Rows& rows) {
               "not reduced on every rank, or each sums in another order");
   judge_field(trial, rows, "ranks-agree-parameters", "parameters", &StepEvidence::parameters,
               "a rank stepped alone, or began with other parameters");
+  const auto has_state = [](const Evidence& evidence) {
+    return std::any_of(evidence.steps.begin(), evidence.steps.end(), [](const auto& step) { return !step.state.empty(); });
+  };
+  if (std::none_of(trial.ranks.begin(), trial.ranks.end(), has_state))
+    return rows.skipped("ranks-agree-state", "optimizer state of every rank with rank 0's, bit for bit", "no rank reports any: there is nothing to compare");
   judge_field(trial, rows, "ranks-agree-state", "optimizer state", &StepEvidence::state,
               "a rank stepped alone, or restored another state");
 }
