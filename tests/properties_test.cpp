@@ -15,7 +15,8 @@ namespace {
 struct Property {
   int number = 0;
   std::string state;
-  std::vector<std::string> names;  // in backquotes, of the last column
+  std::vector<std::string> names;   // in backquotes, of the last column
+  std::vector<std::string> probes;  // named anywhere in it
 };
 
 std::string text_of(const std::filesystem::path& file) {
@@ -26,14 +27,15 @@ std::string text_of(const std::filesystem::path& file) {
 std::vector<Property> properties() {
   std::vector<Property> all;
   std::istringstream lines(text_of(DPBENCH_SOURCE "/tests/properties.md"));
-  const std::regex row(R"(\| (\d+) \| [^|]+ \| (\w+) \| ([^|]+) \|)"), quoted("`([^`]+)`");
+  const std::regex row(R"(\| (\d+) \| [^|]+ \| (\w+) \| ([^|]+) \|)"), quoted("`([^`]+)`"), probe("probe-[a-z-]+");
   for (std::string line; std::getline(lines, line);) {
     std::smatch match;
     if (!std::regex_match(line, match, row)) continue;
-    Property property{std::stoi(match[1]), match[2], {}};
+    Property property{std::stoi(match[1]), match[2], {}, {}};
     const std::string last = match[3];
     for (std::sregex_iterator it(last.begin(), last.end(), quoted), end; it != end; ++it)
       property.names.push_back((*it)[1]);
+    for (std::sregex_iterator it(last.begin(), last.end(), probe), end; it != end; ++it) property.probes.push_back(it->str());
     all.push_back(property);
   }
   return all;
@@ -69,6 +71,13 @@ std::set<std::string> tests_that_exist() {
   return names;
 }
 
+std::set<std::string> variants_that_exist() {
+  std::set<std::string> names;
+  for (const auto& strategy : strategy_registry().all())
+    for (const auto& variant : strategy.variants) names.insert(strategy.name + "+" + variant.name);
+  return names;
+}
+
 TEST(Properties, AreAllThereOnceInOrder) {
   const auto all = properties();
   ASSERT_EQ(all.size(), 98U);
@@ -82,12 +91,24 @@ TEST(Properties, AreCoveredOutOfScopeOrOpen) {
   }
 }
 
-TEST(Properties, NameChecksThatRunAndTestsThatExist) {
+TEST(Properties, NameChecksThatRunAndTestsAndVariantsThatExist) {
   auto known = checks_that_run();
   known.merge(tests_that_exist());
+  known.merge(variants_that_exist());
   for (const auto& property : properties())
-    for (const auto& name : property.names)
-      EXPECT_TRUE(property.state != "covered" || known.contains(name)) << property.number << " names " << name;
+    for (const auto& name : property.names) EXPECT_TRUE(known.contains(name)) << property.number << " names " << name;
+}
+
+TEST(Properties, NameProbesThatExist) {
+  std::set<std::string> known;
+  size_t named = 0;
+  for (const auto& workload : workload_registry().all()) known.insert(workload.name);
+  for (const auto& property : properties())
+    for (const auto& name : property.probes) {
+      EXPECT_TRUE(known.contains(name)) << property.number << " names " << name;
+      ++named;
+    }
+  EXPECT_GE(named, 15U);
 }
 
 }  // namespace
