@@ -11,6 +11,28 @@ FAILS = 'add_test(fails "/bin/false")\n'
 SKIPS = 'add_test(skips "/bin/false")\nset_tests_properties(skips PROPERTIES SKIP_RETURN_CODE 1)\n'
 
 
+# A program of unittest's, a method of which passes at the second try, as its class may do.
+LATE = """import os, sys, unittest
+def note(word):
+    with open("{folder}/ran", "a") as file: print(word, file=file)
+second = os.path.exists("{folder}/ran")
+if second: note("again")
+class One(unittest.TestCase):
+    def test_good(self): note("One.test_good")
+class Two(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if not second:
+            note("first")
+            {broken}
+    def test_late(self):
+        note("Two.test_late")
+        self.assertTrue(second)
+assert sys.argv[1] == "its own argument"
+unittest.main(argv=sys.argv[:1] + sys.argv[2:])
+"""
+
+
 def group(name, status, *said):
     """A test of ctest that is many of GoogleTest's."""
     return f"""add_test({name} "/bin/sh" "-c" "echo '{"'; echo '".join(said)}'; exit {status}")\n"""
@@ -59,6 +81,17 @@ class RunTests(unittest.TestCase):
                         "2 passed, 1 failed, 0 skipped; unsteady, passed only at the second try: late")
             pathlib.Path(folder, "been").unlink()
             self.expect(run(PASSES + late), False, "1 passed, 1 failed, 0 skipped")
+
+    def test_of_a_program_of_methods_only_those_that_failed_run_again(self):
+        for broken, again in (("", ["Two.test_late"]), ("raise OSError", ["One.test_good", "Two.test_late"])):
+            with self.subTest(broken=broken), tempfile.TemporaryDirectory() as folder:
+                program = pathlib.Path(folder, "program.py")
+                program.write_text(LATE.format(folder=folder, broken=broken), encoding="utf-8")
+                tests = f'add_test(late "/usr/bin/env" "python3" "{program}" "its own argument")\n'
+                tests += 'set_tests_properties(late PROPERTIES LABELS "deadlines" TIMEOUT 60)\n'
+                self.expect(run(tests), True, "1 passed, 0 failed, 0 skipped; unsteady, passed only at the second try: late")
+                ran = pathlib.Path(folder, "ran").read_text(encoding="utf-8").split()
+                self.assertEqual(sorted(ran[ran.index("again") + 1:]), again)
 
     def test_a_run_without_a_test_is_an_error(self):
         self.expect(run(""), False, "0 passed, 0 failed, 0 skipped")
