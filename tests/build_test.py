@@ -43,6 +43,18 @@ class Build(unittest.TestCase):
         result = self.run_toy("one", "two")
         self.assertEqual((result.returncode, result.stdout), (3, "first one \n"), result.stderr)
 
+    def test_the_program_is_told_by_what_name_it_was_called(self):
+        main = '#include <cstdio>\n#include <cstdlib>\nint main() { std::puts(std::getenv("DPBENCH_CALLED")); }\n'
+        (self.root / "main.cpp").write_text(main, encoding="utf-8")
+        self.assertEqual(self.run_toy().stdout, f"{self.root}/scripts/dpbench\n")
+        tools = self.root / "tools"
+        tools.mkdir()
+        (tools / "dpbench").symlink_to("../scripts/dpbench")
+        env = {**os.environ, "DPBENCH_TORCH": "", "PATH": f"{tools}:{os.environ['PATH']}"}
+        for words, called in ((["dpbench"], "dpbench"), (["scripts/dpbench"], "scripts/dpbench")):
+            done = subprocess.run(["/bin/sh", "-c", *words], cwd=self.root, env=env, capture_output=True, text=True, check=False)
+            self.assertEqual(done.stdout, called + "\n", done.stderr)
+
     def test_a_second_call_builds_nothing_and_a_changed_source_is_built(self):
         for _ in range(2):
             self.assertEqual(self.run_toy("x").stdout, "first x \n")

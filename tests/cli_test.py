@@ -65,7 +65,8 @@ class Cli(unittest.TestCase):
         self.addCleanup(holder.cleanup)
         self.directory = holder.name
         self.variables = dict(os.environ, DPBENCH_WORKER=WORKER, DPBENCH_CLI_TEST=self.directory, TERM="dumb")
-        self.variables.pop("CUDA_VISIBLE_DEVICES", None)
+        for own in ("CUDA_VISIBLE_DEVICES", "DPBENCH_CALLED"):
+            self.variables.pop(own, None)
 
     def tearDown(self):
         deadline = time.monotonic() + 2
@@ -113,16 +114,17 @@ class Cli(unittest.TestCase):
         self.assertIn("STRATEGY  WORLD", done.stdout)
         self.assertIn("run.json", done.stderr)
         (run,) = glob.glob(self.directory + "/results/*")
-        self.assertTrue(done.stderr.endswith(f": Charts: dpbench report results/{os.path.basename(run)} --html report.html\n"), done.stderr)
+        self.assertTrue(done.stderr.endswith(f": Charts: {shlex.quote(DPBENCH)} report results/{os.path.basename(run)} --html report.html\n"), done.stderr)
         report = self.saved()
         self.assertEqual(report["status"], "complete")
         self.assertEqual({case["world"] for case in report["cases"]}, {1, 2})
         self.assertTrue(report["config"]["quick"])
 
-    def test_the_command_for_charts_can_be_copied_whatever_the_folder_is_called(self):
+    def test_the_command_for_charts_can_be_copied_whatever_program_and_folder_are_called(self):
+        self.variables["DPBENCH_CALLED"] = "scripts of/dpbench"
         done = self.run_it("--workload", "toy", "--quick", "-o", "none", "--out", "it's $here")
         words = shlex.split(done.stderr.rpartition("Charts: ")[2])
-        self.assertEqual(words[:2] + words[3:], ["dpbench", "report", "--html", "report.html"])
+        self.assertEqual(words[:2] + words[3:], ["scripts of/dpbench", "report", "--html", "report.html"])
         self.assertTrue(os.path.exists(f"{self.directory}/{words[2]}/run.json"), words)
         self.assertTrue(words[2].startswith("it's $here/"), words)
 
@@ -170,6 +172,15 @@ class Cli(unittest.TestCase):
                             (["frobnicate"], "commands"), (["list", "dpp"], "'ddp'")]:
             with self.subTest(words=words):
                 self.assertIn(said, self.refused(*words))
+
+    def test_commands_that_are_suggested_begin_as_this_one_did(self):
+        for words, suggested in ((["--cpuz", "1"], "--help"), (["project"], "project latest --to"), (["report"], "report latest --html"),
+                                 (["validate"], "validate FILE"), (["train"], "train --workload")):
+            with self.subTest(words=words):
+                self.variables.pop("DPBENCH_CALLED", None)
+                self.assertIn(f" {shlex.quote(DPBENCH)} {suggested}", self.refused(*words))
+                self.variables["DPBENCH_CALLED"] = "scripts/dpbench"
+                self.assertIn(f" scripts/dpbench {suggested}", self.refused(*words))
 
     def test_missing_gpus_exit_77_and_name_the_way_on(self):
         self.assertIn("--cpus 2", self.refused("--gpus", "2", code=77))

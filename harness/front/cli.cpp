@@ -11,6 +11,7 @@
 #include "harness/front/flags.h"
 #include "harness/front/text.h"
 #include "harness/front/training_flags.h"
+#include "harness/report/to_type.h"
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -121,7 +122,7 @@ void refuse_extras(const CLI::App& app, const std::string& command) {
   if (extras.empty()) return;
   const std::string word = extras.front().substr(0, extras.front().find('='));
   const std::string shown = "'" + one_line(word, 60) + "'";
-  const std::string help = "; see dpbench " + (command == "run" ? std::string() : command + " ") + "--help";
+  const std::string help = "; see " + to_type((command == "run" ? "" : command + " ") + "--help");
   if (word.starts_with('-')) throw UsageError("unknown flag " + shown + did_you_mean(word, flag_names(app)) + help);
   throw UsageError("unexpected word " + shown + " (lists take commas, not spaces)" + help);
 }

@@ -1,4 +1,5 @@
 // The program dpbench: which command, and who carries it out.
+#include <cstdlib>
 #include <map>
 
 #include "harness/front/cli.h"
@@ -37,5 +38,6 @@ int dispatch(const std::vector<std::string>& arguments) {
 
 int main(int count, char** words) {
   dpbench::prepare_process();
+  ::setenv("DPBENCH_CALLED", words[0], /*overwrite=*/0);  // for the commands that it suggests
   return dpbench::dispatch({words + 1, words + count});
 }

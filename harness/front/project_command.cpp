@@ -8,6 +8,7 @@
 #include "harness/front/text.h"
 #include "harness/report/find_run.h"
 #include "harness/report/projection.h"
+#include "harness/report/to_type.h"
 #include "harness/report/validate.h"
 #include "workloads/error.h"
 
@@ -25,7 +26,7 @@ ProjectionAsked asked_of(const ProjectOptions& options) {
                                                                              {"tree", Algorithm::tree},
                                                                              {"hierarchical", Algorithm::hierarchical}};
   if (options.to.empty())
-    throw UsageError("project needs --to N,..: the worlds to work out, as in: dpbench project latest --to 8,64,512");
+    throw UsageError("project needs --to N,..: the worlds to work out, as in: " + to_type("project latest --to 8,64,512"));
   ProjectionAsked asked{
       .to = options.to, .algorithm = algorithms.at(options.algorithm), .from = options.from, .filter = options.filter};
   if (!options.link.empty())
@@ -58,7 +59,7 @@ std::string output_of(const Projection& projection, const std::string& form) {
 
 int project_command(const Options& options) {
   const StoredRuns& stored = options.stored;
-  if (stored.runs.size() > 1) throw UsageError("project takes one run: dpbench project RUN --to 8,64");
+  if (stored.runs.size() > 1) throw UsageError("project takes one run: " + to_type("project RUN --to 8,64"));
   const ProjectionAsked asked = asked_of(options.project);
   const std::string run = stored.runs.empty() ? "latest" : stored.runs[0];
   const Report report = read_sound_report(find_run(run, stored.results));

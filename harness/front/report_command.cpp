@@ -9,6 +9,7 @@
 #include "harness/front/commands.h"
 #include "harness/front/text.h"
 #include "harness/report/find_run.h"
+#include "harness/report/to_type.h"
 #include "harness/report/tool.h"
 #include "workloads/error.h"
 
@@ -77,7 +78,7 @@ fs::path find_script() {
 int report_command(const Options& options) {
   const StoredRuns& asked = options.stored;
   if (asked.html.empty() && asked.charts.empty())
-    throw UsageError("report needs --html FILE, --charts DIR or both: dpbench report latest --html report.html");
+    throw UsageError("report needs --html FILE, --charts DIR or both: " + to_type("report latest --html report.html"));
   std::vector<fs::path> shown = checked_runs(asked);
   const size_t runs = shown.size();
   const char* const chosen = std::getenv("DPBENCH_PYTHON");

@@ -14,6 +14,7 @@
 #include "harness/front/text.h"
 #include "harness/front/traces.h"
 #include "harness/report/save.h"
+#include "harness/report/to_type.h"
 #include "harness/report/tool.h"
 #include "workloads/error.h"
 
@@ -66,13 +67,8 @@ std::string closing(const Report& report, const fs::path& path, bool saved, int 
   return text;
 }
 
-// A command to be copied into a shell.
 std::string charts_command(const fs::path& run) {
-  const std::string path = run.string();
-  const bool plain = path.find_first_of(" \t\n'\"\\$`&|;<>()*?[]{}~#!") == std::string::npos;
-  std::string quoted = "'";
-  for (const char c : path) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return "Charts: dpbench report " + (plain ? path : quoted + "'") + " --html report.html";
+  return "Charts: " + to_type("report " + shell_word(run.string()) + " --html report.html");
 }
 
 // A user's mistake that only a worker could see leaves nothing behind, unless something was measured before.

@@ -10,6 +10,7 @@
 #include "harness/report/duel_validate.h"
 #include "harness/report/export.h"
 #include "harness/report/find_run.h"
+#include "harness/report/to_type.h"
 #include "harness/report/validate.h"
 #include "workloads/error.h"
 
@@ -31,14 +32,14 @@ int export_command(const Options& options) {
   const StoredRuns& asked = options.stored;
   const auto form = forms.find(asked.to);
   if (form == forms.end()) throw UsageError("export needs --to gbench, junit, csv or markdown");
-  if (asked.runs.size() > 1) throw UsageError("export takes one run: dpbench export RUN --to " + asked.to);
+  if (asked.runs.size() > 1) throw UsageError("export takes one run: " + to_type("export RUN --to " + asked.to));
   const std::string run = asked.runs.empty() ? "latest" : asked.runs[0];
   return exit_code({.unsaved = !print(form->second(read_report(find_run(run, asked.results))))});
 }
 
 int validate_command(const Options& options) {
   const StoredRuns& asked = options.stored;
-  if (asked.runs.empty()) throw UsageError("validate needs a report: dpbench validate FILE");
+  if (asked.runs.empty()) throw UsageError("validate needs a report: " + to_type("validate FILE"));
   bool sound = true, printed = true;
   for (const auto& run : asked.runs) {
     const auto file = find_run(run, asked.results);

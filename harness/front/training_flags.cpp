@@ -4,6 +4,7 @@
 
 #include "harness/front/text.h"
 #include "harness/front/validators.h"
+#include "harness/report/to_type.h"
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -56,8 +57,8 @@ void settle_training(Options& o) {
   if (o.what.strategies.size() != 1 || o.what.workloads.size() != 1 || o.what.strategies[0] == "all" ||
       o.what.workloads[0] == "all")
     throw UsageError(
-        "train wants one --strategy and one --workload, as in: dpbench train --workload mnist-mlp --strategy ddp "
-        "--cpus 2");
+        "train wants one --strategy and one --workload, as in: " +
+        to_type("train --workload mnist-mlp --strategy ddp --cpus 2"));
   if (!o.training.checkpoint.empty() && o.training.checkpoint_every == 0)
     throw UsageError("--checkpoint '" + one_line(o.training.checkpoint, 100) + "' needs --checkpoint-every STEPS");
   const auto place = [](const std::string& file) { return std::filesystem::weakly_canonical(std::filesystem::absolute(file)); };

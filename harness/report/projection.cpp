@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "harness/report/to_type.h"
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -299,7 +300,7 @@ Projection project(const Report& report, const ProjectionAsked& asked) {
         asked.filter.empty() ? ": the run holds baselines alone" : ": no case matches --filter '" + asked.filter + "'";
   for (size_t i = 0; i < std::min<size_t>(projection.left_out.size(), 4); ++i)
     text += (i == 0 ? ": " : "; ") + projection.left_out[i];
-  throw UsageError(text + (any_fitted ? "" : " (as in: dpbench run --strategy ddp --cpus 1,2,3)"));
+  throw UsageError(text + (any_fitted ? "" : " (as in: " + to_type("run --strategy ddp --cpus 1,2,3") + ")"));
 }
 
 }  // namespace dpbench
