@@ -14,6 +14,7 @@ import resource
 import shlex
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -172,6 +173,33 @@ class Cli(unittest.TestCase):
                             (["frobnicate"], "commands"), (["list", "dpp"], "'ddp'")]:
             with self.subTest(words=words):
                 self.assertIn(said, self.refused(*words))
+
+    def test_bad_files_of_data_are_found_before_anything_runs(self):
+        data, images = self.directory + "/mnist", bytes(2 * 28 * 28)
+        sound = {f"{part}-{kind}": rows for part in ("train", "t10k") for kind, rows in
+                 (("images-idx3-ubyte", struct.pack(">IIII", 0x803, 2, 28, 28) + images), ("labels-idx1-ubyte", struct.pack(">II", 0x801, 2) + b"\0\1"))}
+        for file, bad, said in (("t10k-labels-idx1-ubyte", None, "no t10k-labels-idx1-ubyte"),
+                                ("train-images-idx3-ubyte", sound["train-images-idx3-ubyte"][:-1], "expected 1567 in a file of 1583"),
+                                ("t10k-images-idx3-ubyte", sound["t10k-labels-idx1-ubyte"], "holds 10 bytes"),
+                                ("train-labels-idx1-ubyte", sound["train-images-idx3-ubyte"], "magic number 0x00000803"),
+                                ("train-labels-idx1-ubyte", sound["train-labels-idx1-ubyte"][:-1] + b"\n", "label 10 at row 1")):
+            with self.subTest(file=file, said=said):
+                shutil.rmtree(data, ignore_errors=True)
+                os.mkdir(data)
+                for name, rows in (sound | {file: bad}).items():
+                    if rows is not None:
+                        with open(f"{data}/{name}", "wb") as out:
+                            out.write(rows)
+                for words in ([], ["check"], ["--dry-run"]):
+                    refusal = self.refused(*words, "--data", data)
+                    self.assertIn(f"{data}/{file}" if bad else data, refusal)
+                    self.assertIn(said, refusal)
+                    self.assertIn("leave --data out for drawn digits", refusal)
+                self.run_it("--data", data, "--workload", "toy", "--dry-run")  # which reads none of them
+        for name, rows in sound.items():
+            with open(f"{data}/{name}", "wb") as out:
+                out.write(rows)
+        self.run_it("--data", data, "--dry-run")
 
     def test_commands_that_are_suggested_begin_as_this_one_did(self):
         for words, suggested in ((["--cpuz", "1"], "--help"), (["project"], "project latest --to"), (["report"], "report latest --html"),

@@ -96,11 +96,18 @@ void read_folder(const std::string& folder) {
   ImageSet::read("", files.test_images, files.test_labels);
 }
 
+// Looked at beforehand it is refused in the same words.
+std::string refusal_of(const std::string& folder) {
+  const std::string read = refusal([&] { read_folder(folder); });
+  EXPECT_EQ(refusal([&] { require_mnist(folder); }), read);
+  return read;
+}
+
 TEST(DataDirectory, IsRefusedWhenItsFilesDoNotFit) {
   const auto with = [](const std::string& name, const Bytes& bytes) {
     const Mnist mnist;
     write(mnist.folder / name, bytes);
-    return refusal([&] { read_folder(mnist.folder.text()); });
+    return refusal_of(mnist.folder.text());
   };
   const std::string labels = "train-labels-idx1-ubyte", images = "train-images-idx3-ubyte";
   expect_words(with(labels, idx(1, {19}, counting(19, 10))), {labels, "19 labels", "20 images", images});
@@ -113,9 +120,17 @@ TEST(DataDirectory, IsRefusedWhenItsFilesDoNotFit) {
 TEST(DataDirectory, IsRefusedWhenAFileIsMissing) {
   const Mnist mnist;
   fs::remove(mnist.folder / "t10k-images-idx3-ubyte");
-  expect_words(refusal([&] { read_folder(mnist.folder.text()); }),
-               {"--data", mnist.folder.text(), "t10k-images-idx3-ubyte"});
-  expect_words(refusal([&] { read_folder((mnist.folder / "nowhere").string()); }), {"nowhere", "not a directory"});
+  expect_words(refusal_of(mnist.folder.text()), {"--data", mnist.folder.text(), "t10k-images-idx3-ubyte"});
+  expect_words(refusal_of((mnist.folder / "nowhere").string()), {"nowhere", "not a directory"});
+}
+
+TEST(DataDirectory, OfPackedFilesIsRefusedUnlessTheyUnpackWhole) {
+  const Mnist mnist("-", true);
+  EXPECT_EQ(refusal_of(mnist.folder.text()), "nothing was refused");
+  auto packed = gzip(idx(3, {20, 28, 28}, counting(20 * image_bytes)));
+  packed.resize(packed.size() / 2);
+  write(mnist.folder / "train-images-idx3-ubyte.gz", packed);
+  expect_words(refusal_of(mnist.folder.text()), {"train-images-idx3-ubyte.gz", "ends after", "--data"});
 }
 
 TEST(DrawnDigits, HoldEachDigitOnceInTenRowsInChangingOrder) {

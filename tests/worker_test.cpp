@@ -1,6 +1,7 @@
 // The worker's parts that need no front: the rows of a step, its variables, its fingerprints.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <set>
 
@@ -169,6 +170,15 @@ TEST(FlopCount, OfOneLayerHasNoGradientOfTheInput) {
 TEST(FlopCount, OfTheConvnetCountsEveryPlaceOfEveryOutput) {
   const int64_t first = 28 * 28 * 9 * 12, second = 12 * 12 * 36 * 12 * 24, third = 6 * 6 * 36 * 24 * 32, dense = 32 * 256 + 256 * 10;
   EXPECT_EQ(flop_of_a_step("convnet", 16), 2 * 16 * (2 * first + 3 * (second + third + dense)));
+}
+
+TEST(Catalogue, KnowsWhichWorkloadsReadTheFilesOfData) {
+  const Json known = catalogue();
+  std::vector<std::string> readers;
+  for (const auto& workload : known.at("workloads"))
+    if (workload.at("digits")) readers.push_back(workload.at("name"));
+  std::sort(readers.begin(), readers.end());
+  EXPECT_EQ(readers, (std::vector<std::string>{"convnet", "mnist-mlp"}));
 }
 
 // LibTorch's own requirements keep the two alike: CUDA's major version, NCCL's minor.

@@ -82,7 +82,8 @@ const RegisterWorkload convnet{{.name = "convnet",
                                 .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
                                   return std::make_unique<ConvnetWorkload>(options);
                                 },
-                                .recipe = {.shuffle = false, .lines = Recipe::Lines::guide}}};
+                                .recipe = {.shuffle = false, .lines = Recipe::Lines::guide},
+                                .digits = true}};
 
 }  // namespace
 }  // namespace dpbench

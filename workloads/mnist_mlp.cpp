@@ -58,7 +58,8 @@ const RegisterWorkload mnist_mlp{{.name = "mnist-mlp",
                                   .batch = 64,
                                   .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
                                     return std::make_unique<MnistMlpWorkload>(options);
-                                  }}};
+                                  },
+                                  .digits = true}};
 
 }  // namespace
 }  // namespace dpbench

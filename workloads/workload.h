@@ -85,6 +85,7 @@ struct WorkloadInfo {
   bool probe = false;  // made for the conformance suite alone: `run` does not list it
   bool thorough = false;  // a probe that the short form of the suite spares nothing: every backend, every scenario
   Recipe recipe = {};
+  bool digits = false;  // reads --data's IDX files, which are then looked at before anything runs
 };
 
 Registry<WorkloadInfo>& workload_registry();

@@ -28,7 +28,8 @@ WorkloadEntry workload_from(const Json& json) {
           .scaling = json.at("scaling"),
           .batch = json.at("batch"),
           .probe = json.value("probe", false),
-          .thorough = json.value("thorough", false)};
+          .thorough = json.value("thorough", false),
+          .digits = json.value("digits", false)};
 }
 
 BackendEntry backend_from(const Json& json) {

@@ -29,6 +29,7 @@ struct WorkloadEntry {
   int64_t batch = 0;
   bool probe = false;
   bool thorough = false;  // where the short form of check leaves nothing out
+  bool digits = false;    // reads the files of --data
 };
 
 struct BackendEntry {

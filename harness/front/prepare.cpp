@@ -12,10 +12,26 @@
 #include "harness/front/text.h"
 #include "harness/front/worker_program.h"
 #include "harness/report/tool.h"
+#include "workloads/data/mnist_files.h"
 #include "workloads/error.h"
 
 namespace dpbench {
 namespace fs = std::filesystem;
+
+namespace {
+
+// A worker opens them only when its case comes: what is wrong with them is said before anything runs.
+void require_data(const Prepared& prepared) {
+  const std::string& directory = prepared.options.what.data_dir;
+  if (directory.empty()) return;
+  const bool needed = std::ranges::any_of(prepared.plan.cases, [&](const CaseSpec& spec) {
+    const WorkloadEntry* workload = find_entry(prepared.catalogue.workloads, spec.workload);
+    return workload && workload->digits;
+  });
+  if (needed) require_mnist(directory);
+}
+
+}  // namespace
 
 Prepared prepare(Options options) { return prepare(std::move(options), find_worker()); }
 
@@ -32,6 +48,7 @@ Prepared prepare(Options options, const fs::path& worker) {
   prepared.catalogue = load_catalogue(prepared.worker, prepared.options.what.plugins);
   prepared.machine = detect_machine(prepared.gpus.accelerators, prepared.gpus.why_none);
   prepared.plan = make_plan(prepared.options.what, prepared.catalogue, prepared.machine);
+  require_data(prepared);
   int most = 1;
   for (const CaseSpec& spec : prepared.plan.cases) most = std::max(most, spec.processes);
   if (!prepared.options.dry_run) require_open_files(most);

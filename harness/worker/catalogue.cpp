@@ -31,7 +31,8 @@ Json describe(const WorkloadInfo& info) {
           {"scaling", info.scaling == Scaling::strong ? "strong" : "weak"},
           {"batch", info.batch},
           {"probe", info.probe},
-          {"thorough", info.thorough}};
+          {"thorough", info.thorough},
+          {"digits", info.digits}};
 }
 
 Json describe(const BackendInfo& info) {

@@ -102,7 +102,19 @@ int64_t IdxFile::read_some(void* out, int64_t bytes) {
 
 void IdxFile::read(std::span<uint8_t> out) {
   check(static_cast<int64_t>(out.size()) == bytes_, "an IDX file is read whole");
-  const int64_t got = read_some(out.data(), bytes_);
+  require_end(read_some(out.data(), bytes_));
+}
+
+void IdxFile::skim() {
+  if (gzdirect(handle(file_.get())) != 0) return;
+  std::vector<uint8_t> piece(1 << 17);
+  int64_t got = 0;
+  for (int64_t more = 1; got < bytes_ && more > 0; got += more)
+    more = read_some(piece.data(), std::min<int64_t>(bytes_ - got, std::ssize(piece)));
+  require_end(got);
+}
+
+void IdxFile::require_end(int64_t got) {
   if (got < bytes_) {
     int error = Z_OK;
     const std::string why = gzerror(handle(file_.get()), &error);

@@ -20,6 +20,8 @@ class IdxFile {
 
   // Reads all that follows the header, once; out holds bytes(). Throws UsageError when the file ends early or goes on.
   void read(std::span<uint8_t> out);
+  // The same without keeping it. A plain file's size has said all.
+  void skim();
 
  private:
   struct Close {
@@ -29,6 +31,7 @@ class IdxFile {
   void read_header(size_t dimensions);
   void check_size(int64_t file_bytes);
   int64_t read_some(void* out, int64_t bytes);
+  void require_end(int64_t got);
   [[noreturn]] void fail(const std::string& found, const std::string& expected) const;
 
   std::string path_;

@@ -15,6 +15,7 @@ namespace dpbench {
 namespace {
 
 enum State : uint8_t { untouched, being_made, ready };
+constexpr const char* either_way_out = "; fetch them again, or leave --data out for drawn digits";
 constexpr auto patience = std::chrono::milliseconds(20);  // with a rank that claimed a row: it may have died
 
 std::atomic_ref<uint8_t> state_of(uint8_t* states, int64_t row) { return std::atomic_ref<uint8_t>(states[row]); }
@@ -30,18 +31,18 @@ void check_labels(std::span<const uint8_t> labels, const std::string& path) {
   const auto wrong = std::ranges::find_if(labels, [](uint8_t label) { return label > 9; });
   if (wrong == labels.end()) return;
   throw UsageError(path + ": label " + std::to_string(*wrong) + " at row " + std::to_string(wrong - labels.begin()) +
-                   ", expected 0 to 9");
+                   ", expected 0 to 9" + either_way_out);
 }
 
 void check_pair(const IdxFile& images, const IdxFile& labels) {
   const auto& sizes = images.sizes();
   if (sizes[1] != image_side || sizes[2] != image_side)
     throw UsageError(images.path() + ": images of " + std::to_string(sizes[1]) + " x " + std::to_string(sizes[2]) +
-                     ", expected 28 x 28");
+                     ", expected 28 x 28" + either_way_out);
   if (sizes[0] != labels.sizes()[0] || sizes[0] == 0)
     throw UsageError(labels.path() + ": " + std::to_string(labels.sizes()[0]) + " labels for the " +
                      std::to_string(sizes[0]) + " images of " + images.path() +
-                     ", expected equally many, at least one");
+                     ", expected equally many, at least one" + either_way_out);
 }
 
 }  // namespace
@@ -73,6 +74,15 @@ ImageSet ImageSet::read(const std::string& shared_dir, const std::string& images
   image_file.read({set.pixels_, static_cast<size_t>(rows * image_bytes)});
   std::fill_n(set.states_, rows, ready);
   return set;
+}
+
+void ImageSet::require(const std::string& images, const std::string& labels) {
+  IdxFile image_file(images, 3), label_file(labels, 1);
+  check_pair(image_file, label_file);
+  std::vector<uint8_t> values(static_cast<size_t>(label_file.bytes()));
+  label_file.read(values);
+  check_labels(values, labels);
+  image_file.skim();
 }
 
 void ImageSet::ensure(std::span<const int64_t> ids) const {

@@ -3,6 +3,7 @@
 #include <array>
 #include <filesystem>
 
+#include "workloads/data/image_set.h"
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -37,6 +38,12 @@ MnistFiles find_mnist(const std::string& directory) {
                      "leave --data out for drawn digits");
   return {find(directory, "train-images", "idx3-ubyte"), find(directory, "train-labels", "idx1-ubyte"),
           find(directory, "t10k-images", "idx3-ubyte"), find(directory, "t10k-labels", "idx1-ubyte")};
+}
+
+void require_mnist(const std::string& directory) {
+  const MnistFiles files = find_mnist(directory);
+  ImageSet::require(files.train_images, files.train_labels);
+  ImageSet::require(files.test_images, files.test_labels);
 }
 
 }  // namespace dpbench

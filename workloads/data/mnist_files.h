@@ -12,4 +12,7 @@ struct MnistFiles {
 // Throws UsageError naming the file that is missing and what was looked for.
 MnistFiles find_mnist(const std::string& directory);
 
+// Throws UsageError unless the four are there, whole, and fit together.
+void require_mnist(const std::string& directory);
+
 }  // namespace dpbench
