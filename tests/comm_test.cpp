@@ -108,6 +108,22 @@ TEST_P(Collectives, ReduceScatterGivesEachRankItsShareOfTheSum) {
   });
 }
 
+TEST_P(Collectives, ReduceScatterIsExactForEveryTypeAndOperation) {
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (const auto dtype : kDtypes)
+      for (const auto op : {Op::SUM, Op::MAX, Op::MIN, Op::AVG})
+        for (const int64_t count : {1, 97, 5003}) {
+          if (op == Op::AVG && !at::isFloatingType(dtype)) continue;
+          auto output = at::zeros(count, dtype), input = input_of(rank, count * world(), dtype);
+          c10d::ReduceScatterOptions options;
+          options.reduceOp = op;
+          backend->_reduce_scatter_base(output, input, options)->wait();
+          const auto whole = reduced(all_inputs(world(), count * world(), dtype), op, dtype);
+          require_equal(output, whole.narrow(0, rank * count, count), c10::str("reduce_scatter ", int(op), " of ", count, " ", dtype));
+        }
+  });
+}
+
 TEST_P(Collectives, BarrierHoldsEveryRankUntilTheLastHasCome) {
   const SharedCounter arrived;
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {

@@ -29,6 +29,7 @@ class Group {
   size_t slot_bytes() const { return layout_.slot_bytes; }
   char* slot(int rank, uint64_t turn) const;
   pid_t pid(int rank) const { return seat(rank).pid.load(); }
+  bool crowded() const { return crowded_; }
 
   // A call begins: says what it is. Its sequence number is the next. Throws the reason once the group is broken.
   void announce(const Call& call, const Place& place = {});
@@ -63,6 +64,7 @@ class Group {
   std::string last_seen(int rank) const;
   std::string named(int rank) const;
   void open_segment(const BackendSetup& setup);
+  bool cores_for_all() const;
 
   int rank_, first_rank_;  // first_rank_: the number by which others know rank 0
   Home home_;
@@ -73,7 +75,7 @@ class Group {
   std::vector<Descriptor> endings_;  // a pidfd per peer process,
   std::vector<pollfd> watched_;      // and all of them together
   std::vector<bool> died_;
-  bool crowded_;                     // more ranks than cores: spinning would keep a peer from running
+  bool crowded_ = true;              // more ranks than cores, until it is known: spinning would keep a peer from running
   uint32_t phase_ = 0;
   uint64_t sequence_ = 0, agreed_ = 0;  // the call this rank is in, and the last one that all agreed on
 };

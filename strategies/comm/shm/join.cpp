@@ -1,6 +1,7 @@
 // How the ranks of a group find their segment: the first makes it and says where in the store, the others map it.
 #include <unistd.h>
 
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <new>
@@ -59,7 +60,22 @@ SharedMappings& shared_mappings() {
   return mappings;
 }
 
+// Where it cannot be told, all that there could be.
+cpu_set_t own_cores() {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof cores, &cores) != 0) std::memset(&cores, 0xff, sizeof cores);
+  return cores;
+}
+
 }  // namespace
+
+// Ranks may be pinned to a share each: what the group may use is all shares together.
+bool Group::cores_for_all() const {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (int r = 0; r < world(); ++r) CPU_OR(&all, &all, &seat(r).cores);
+  return CPU_COUNT(&all) >= world();
+}
 
 void Group::open_segment(const BackendSetup& setup) {
   if (rank_ == 0) {
@@ -87,11 +103,11 @@ Group::Group(const BackendSetup& setup, Home home, size_t slot_bytes, int first_
       layout_{setup.local_world, slot_bytes},
       endings_(setup.local_world),
       watched_(setup.local_world, pollfd{-1, 0, 0}),
-      died_(setup.local_world),
-      crowded_(setup.local_world > static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))) {
+      died_(setup.local_world) {
   check(rank_ >= 0 && rank_ < world(), "rank " + std::to_string(rank_) + " is none of " + std::to_string(world()));
   open_segment(setup);
   base_ = mapping_->data();
+  seat(rank_).cores = own_cores();
   seat(rank_).pid.store(getpid());
   announce({.kind = Kind::join});
   try {
@@ -102,6 +118,7 @@ Group::Group(const BackendSetup& setup, Home home, size_t slot_bytes, int first_
     throw;
   }
   memory_ = {};  // everyone has mapped it
+  crowded_ = !cores_for_all();
 }
 
 Group::~Group() { leave(); }

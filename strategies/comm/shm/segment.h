@@ -1,6 +1,7 @@
 // What lies in the memory that the ranks of a group share: a line of facts and a seat per rank, then the ranks' slots.
 #pragma once
 
+#include <sched.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -61,6 +62,7 @@ struct alignas(64) Seat {
   std::atomic<uint32_t> left{0};  // its backend is destroyed
   std::atomic<pid_t> pid{0};      // 0 until it has joined
   Announcement said[2];           // by the parity of the sequence number
+  cpu_set_t cores;                // on which it may run: its share of them, where somebody has pinned it
 };
 
 struct alignas(64) Segment {

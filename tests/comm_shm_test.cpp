@@ -1,0 +1,111 @@
+// What shm alone promises: sums in the order of ranks whatever way they are made, and no spinning where cores are short.
+#include <ATen/CPUGeneratorImpl.h>
+#include <sched.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "strategies/comm/shm/group.h"
+#include "tests/comm_inputs.h"
+
+namespace dpbench::testing {
+namespace {
+
+class InRankOrder : public Collectives {};
+
+// Of very different sizes, with fractions: nearly every sum is rounded, and another order rounds otherwise.
+at::Tensor rough_input(int rank, int64_t count, at::ScalarType dtype) {
+  const auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(100 + rank));
+  const auto size = at::randint(0, 6, {count}, generator, at::kDouble);
+  return (at::randn({count}, generator, at::kDouble) * at::exp(size)).to(dtype);
+}
+
+// As a loop over the ranks would sum them: narrow types in float32, rounded once.
+at::Tensor plain_sum(const std::vector<int>& ranks, int64_t count, at::ScalarType dtype) {
+  const bool narrow = dtype == at::kBFloat16 || dtype == at::kHalf;
+  auto sum = rough_input(ranks[0], count, dtype).to(narrow ? at::kFloat : dtype);
+  for (size_t i = 1; i < ranks.size(); ++i) sum += rough_input(ranks[i], count, dtype).to(sum.scalar_type());
+  return sum.to(dtype);
+}
+
+// The same bits in every run and on every rank, up to 16 kB (where each rank sums for itself) and beyond it (where each
+// sums a piece), from memory of one's own and from shared memory, which is read in place.
+TEST_P(InRankOrder, AllreduceRoundsAsAPlainLoopOverTheRanksDoes) {
+  std::vector<int> ranks(static_cast<size_t>(world()));
+  for (int r = 0; r < world(); ++r) ranks[static_cast<size_t>(r)] = r;
+  const std::vector<int> backwards(ranks.rbegin(), ranks.rend());
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16})
+      for (const int64_t count : {97, 4096, 4099, 50021, 300007}) {
+        if (count > kLarge && dtype != at::kFloat) continue;
+        const auto want = plain_sum(ranks, count, dtype);
+        if (dtype == at::kFloat && at::equal(plain_sum(backwards, count, dtype), want))
+          throw std::logic_error("these inputs do not tell one order from another");
+        for (int run = 0; run < 2; ++run)
+          for (const int placed : {0, 1, 2}) {
+            auto tensor = rough_input(rank, count, dtype);
+            if (rank % 2 < placed) tensor = backend->allocateTensor(count, tensor.options()).copy_(tensor);
+            allreduce(backend, tensor)->wait();
+            require_equal(tensor, want, c10::str("allreduce of ", count, " ", dtype, " placed ", placed, " run ", run));
+          }
+      }
+  });
+}
+
+TEST_P(InRankOrder, ReduceScatterRoundsInTheSameWay) {
+  std::vector<int> ranks(static_cast<size_t>(world()));
+  for (int r = 0; r < world(); ++r) ranks[static_cast<size_t>(r)] = r;
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (const int64_t count : {97, 4099, 50021}) {
+      auto share = at::zeros(count), input = rough_input(rank, count * world(), at::kFloat);
+      backend->_reduce_scatter_base(share, input, {})->wait();
+      require_equal(share, plain_sum(ranks, count * world(), at::kFloat).narrow(0, rank * count, count), c10::str("reduce_scatter of ", count));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, InRankOrder,
+                         ::testing::Values(Arm{"threads", As::threads, 3}, Arm{"threads", As::threads, 4}, Arm{"shm", As::processes, 3},
+                                           Arm{"shm", As::processes, 4}),
+                         name_of);
+
+cpu_set_t cores_of_this_process() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  sched_getaffinity(0, sizeof all, &all);
+  return all;
+}
+
+// The n-th core that this process may use, alone.
+cpu_set_t only_core(int n) {
+  const cpu_set_t all = cores_of_this_process();
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (size_t core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &all) && n-- == 0) CPU_SET(core, &one);
+  return one;
+}
+
+// Whether two processes find that they have too few cores, each on the cores that `cores` gives it.
+void expect_crowded(bool crowded, const std::function<cpu_set_t(int rank)>& cores) {
+  std::vector<BackendSetup> setups(2);
+  Team team{.backend = "shm", .as = As::processes, .world = 2};
+  team.adjust = [&](BackendSetup& setup) { setups[static_cast<size_t>(setup.rank)] = setup; };
+  expect_ranks_succeed(team, [&](const Backend&, int rank) {
+    BackendSetup setup = setups[static_cast<size_t>(rank)];
+    setup.store = c10::make_intrusive<c10d::PrefixStore>("pinned", setup.store);
+    const cpu_set_t mine = cores(rank);
+    sched_setaffinity(0, sizeof mine, &mine);
+    const shm::Group group(setup, shm::Home::processes, 4096, 0);
+    if (group.crowded() != crowded) throw std::runtime_error(crowded ? "two ranks share a core and spin" : "two cores seem too few for two ranks");
+  });
+}
+
+TEST(Cores, AreCountedAsTheRanksMayUseThem) {
+  expect_crowded(true, [](int) { return only_core(0); });
+  const cpu_set_t all = cores_of_this_process();
+  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "one core";
+  expect_crowded(false, [](int rank) { return only_core(rank); });
+  expect_crowded(false, [](int) { return cores_of_this_process(); });
+}
+
+}  // namespace
+}  // namespace dpbench::testing
