@@ -12,7 +12,8 @@ std::vector<std::string> forms_of(const Replica& replica) {
   std::vector<std::string> forms;
   for (const NamedTensors& tensors : {replica.parameters(), replica.buffers()})
     for (const auto& [name, tensor] : tensors)
-      forms.push_back(c10::str(name, " of shape ", tensor.sizes(), " and type ", c10::toString(tensor.scalar_type())));
+      forms.push_back(c10::str(name, " of shape ", tensor.sizes(), " and type ", c10::toString(tensor.scalar_type()),
+                               tensor.requires_grad() ? "" : " (not trained)"));
   return forms;
 }
 

@@ -82,12 +82,13 @@ TEST(DdpParameters, RefuseAClipNormThatNoRankCouldKnow) {
   EXPECT_NE(said({{"ignore", "second"}}).find("ddp.ignore=second and --clip-norm"), std::string::npos);
 }
 
-// A model of these tensors.
+// A model of these tensors, of which the frozen one is not trained.
 class OfTensors : public Workload {
  public:
-  explicit OfTensors(std::vector<at::Tensor> parameters) : parameters_(std::move(parameters)) {}
+  explicit OfTensors(std::vector<at::Tensor> parameters, std::optional<size_t> frozen = {})
+      : parameters_(std::move(parameters)), frozen_(frozen) {}
   int64_t samples() const override { return 64; }
-  std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<Holder>(parameters_); }
+  std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<Holder>(parameters_, frozen_); }
   at::Tensor loss(const at::Tensor& output, const at::Tensor&) const override { return output.mean(); }
   OptimizerSpec optimizer() const override { return {}; }
   Batch batch(const at::Tensor& ids) const override { return {ids.to(at::kFloat), ids, ids}; }
@@ -95,19 +96,20 @@ class OfTensors : public Workload {
  private:
   class Holder : public Model {
    public:
-    explicit Holder(const std::vector<at::Tensor>& parameters) {
+    Holder(const std::vector<at::Tensor>& parameters, std::optional<size_t> frozen) {
       for (size_t i = 0; i < parameters.size(); ++i)
-        register_parameter("p" + std::to_string(i), parameters[i].clone(), parameters[i].is_floating_point());
+        register_parameter("p" + std::to_string(i), parameters[i].clone(), parameters[i].is_floating_point() && i != frozen);
     }
     at::Tensor forward(const at::Tensor& input, const Context&) override { return input; }
   };
   std::vector<at::Tensor> parameters_;
+  std::optional<size_t> frozen_;
 };
 
-// What rank 1 says where rank 0 has `zero` and it has `one`.
-std::string mismatch(const std::vector<at::Tensor>& zero, const std::vector<at::Tensor>& one) {
+// What rank 1 says where rank 0 has `zero` and it has `one`, of which `frozen` is not trained.
+std::string mismatch(const std::vector<at::Tensor>& zero, const std::vector<at::Tensor>& one, std::optional<size_t> frozen = {}) {
   return on_ranks(2, [&](Rank& me) {
-    const OfTensors workload(me.rank == 0 ? zero : one);
+    const OfTensors workload = me.rank == 0 ? OfTensors(zero) : OfTensors(one, frozen);
     ddp_on(me, workload, {}, at::kFloat);
     if (me.rank == 0) throw std::runtime_error("rank 0 noticed nothing");
   })[1];
@@ -119,6 +121,9 @@ TEST(DdpModels, ThatDifferBetweenRanksAreAnError) {
   EXPECT_NE(mismatch({plain}, {plain, plain}).find("where rank 0 has nothing more"), std::string::npos);
   EXPECT_NE(mismatch({plain}, {at::zeros({2, 3, 5, 4})}).find("shape [2, 3, 5, 4]"), std::string::npos);
   EXPECT_NE(mismatch({plain}, {plain.contiguous(at::MemoryFormat::ChannelsLast)}).find("strides"), std::string::npos);
+  EXPECT_EQ(mismatch({plain, plain}, {plain, plain}, 1),
+            "this rank's model is not rank 0's: it has p1 of shape [2, 3, 4, 5] and type Float (not trained) where rank 0 has p1 of shape "
+            "[2, 3, 4, 5] and type Float");
 }
 
 TEST(DdpModels, WithoutAGradientAreRefused) {

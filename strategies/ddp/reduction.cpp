@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 
 #include "strategies/ddp/compression.h"
+#include "workloads/error.h"
 
 namespace dpbench::ddp {
 namespace {
@@ -152,6 +153,7 @@ void Reduction::without_rows_backward() {
     for (size_t i = 0; i < reduced.size(); ++i) {
       const auto mine = std::find_if(parameters_.begin(), parameters_.end(),
                                      [&](const Parameter& known) { return known.tensor.is_same(parameters[i]); });
+      check(mine != parameters_.end(), "ddp: a bucket holds a parameter that the model has not");
       if (used.defined() && used[mine - parameters_.begin()].item<int>() == 0) continue;
       at::Tensor& gradient = at::Tensor(parameters[i]).mutable_grad();
       const at::Tensor whole = in_layout_of(parameters[i], reduced[i]);
