@@ -2,9 +2,11 @@
 
 usage: launched_test.py DPBENCH PLUGIN
 """
+import contextlib
 import glob
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -100,6 +102,33 @@ class Launched(unittest.TestCase):
                 self.assertEqual(host["ranks"], [0, 1, 2])
                 self.assertEqual(host["fingerprint"], printed["env"]["fingerprint"])
         self.nothing_left()
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one core")
+    def test_ranks_run_on_cores_of_their_own_with_as_many_threads_by_whoever_they_are_started(self):
+        flags = [*CASE, "--no-baseline", "--cpus", "2", "--backend", "shm"]
+        alone = {name: text for name, text in os.environ.items() if name != "RANK"}
+        for way in ("front", "env"):
+            with self.subTest(started_by=way):
+                started = self.start(flags) if way == "env" else [subprocess.Popen(
+                    [DPBENCH, *flags, "-q", "-o", "none", "--out", self.out + "/results"], env={**alone, "LAUNCHED_TEST": self.out})]
+                cores = {}
+                while started[0].poll() is None:
+                    for pid in leftovers.ranks_of(f"LAUNCHED_TEST={self.out}"):
+                        rank = leftovers.variables_of(pid)
+                        if "DPBENCH_THREADS" in rank:  # a launcher's front has a relay beside it, too
+                            with contextlib.suppress(ProcessLookupError):
+                                cores[rank["RANK"]] = os.sched_getaffinity(pid)
+                    time.sleep(0.01)
+                codes, ends = self.finish(started)
+                self.assertEqual(set(codes), {0}, ends)
+                self.assertEqual(sorted(cores), ["0", "1"])
+                self.assertFalse(cores["0"] & cores["1"], cores)
+                self.assertLessEqual(cores["0"] | cores["1"], os.sched_getaffinity(0))
+                (case,) = self.report()["cases"]
+                shutil.rmtree(self.out + "/results")
+                for rank in case["launches"][0]["ranks"]:
+                    self.assertEqual(rank["threads"], case["threads"])
+                    self.assertLessEqual(rank["threads"], len(cores[str(rank["rank"])]))
 
     def test_checks_and_several_launches(self):
         codes, ends = self.launch(["check", "--strategy", "ddp", "--workload", "random-linear", "--backend", "shm", "--filter", "^gradient"])
