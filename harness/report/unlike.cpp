@@ -76,7 +76,7 @@ void refuse_unlike_cases(const Report& base, const Report& now) {
       if (value != is[key]) differences.push_back({key, shown(value), shown(is[key])});
     if (!differences.empty())
       throw UsageError("unlike configurations of " + record.spec.id + ": " + sentence(differences) +
-                       " (--allow-env-diff compares all the same)");
+                       " (give both runs the same flags, --threads too; --allow-env-diff compares all the same)");
   }
 }
 

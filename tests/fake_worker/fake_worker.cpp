@@ -97,6 +97,7 @@ class Rank {
     const CaseSpec spec = case_from_json(command.at("case"));
     const bool mine = !spec.params.contains("rank") ? rank_ == 0 : std::stoi(spec.params.at("rank")) == rank_;
     fault_ = spec.params.contains("fault") ? spec.params.at("fault") : "none";
+    if (const std::string fault = variable("FAKE_FAULT"); !fault.empty() && !spec.baseline) fault_ = fault;
     if (fault_ == "init-hang" && mine) forever();
     if (fault_ == "init-exit" && mine) std::_Exit(9);
     if (!greeted_)
@@ -219,7 +220,8 @@ class Rank {
     RankRecord record;
     record.steps_per_sample = 10;
     const int samples = command.at("do") == "block" ? 1 : command.at("sampling").value("samples", 3);
-    record.samples_ns.assign(samples, std::llround(pretended_speed() * 10 * 1000000 * (spec.world + 1) / 2));
+    for (int i = 0; i < samples; ++i)
+      record.samples_ns.push_back(std::llround(pretended_speed(spec) * 10 * 1000000 * (spec.world + 1) / 2));
     record.parameters_hash = fault_ == "unequal" ? std::to_string(rank_) : "same";
     record.first_loss = record.last_loss = 1;
     Json checks = Json::array();
@@ -232,9 +234,9 @@ class Rank {
     say({{"event", "ran"}, {"case", spec.id}, {"record", to_json(record)}, {"checks", checks}, {"untimed", untimed}});
   }
 
-  // FAKE_FACTOR, and FAKE_NOISE as the standard deviation of its logarithm.
-  double pretended_speed() {
-    const std::string factor = variable("FAKE_FACTOR"), noise = variable("FAKE_NOISE");
+  // FAKE_FACTOR, which leaves the baseline as it is, and FAKE_NOISE as the standard deviation of a sample's logarithm.
+  double pretended_speed(const CaseSpec& spec) {
+    const std::string factor = spec.baseline ? "" : variable("FAKE_FACTOR"), noise = variable("FAKE_NOISE");
     const double spread = noise.empty() ? 0 : std::stod(noise) * normal_(random_);
     return (factor.empty() ? 1 : std::stod(factor)) * std::exp(spread);
   }
