@@ -195,6 +195,17 @@ TEST(Compare, ACaseThatNowCrashesFailsTheGate) {
   EXPECT_EQ(result.broken[0].why, "failed: rank 1 was killed by signal 11");
 }
 
+TEST(Compare, ACaseThatCrashesFailsTheGateWhateverItWasBefore) {
+  CaseRecord crashed = ddp({}), wrong = ddp(base_times), skipped = ddp({});
+  crashed.status = "failed", crashed.reason = "boom";
+  wrong.checks = {{.name = "output-shape", .status = "failed"}};
+  skipped.status = "skipped";
+  for (const CaseRecord& before : {crashed, wrong, skipped})
+    for (const CaseRecord& now : {crashed, wrong})
+      EXPECT_TRUE(compared(run_of({cpu(base_baseline), before}), run_of({cpu(new_baseline), now})).failed())
+          << before.status << " before";
+}
+
 TEST(Compare, ACaseThatWasNotMeasuredIsNeverGreen) {
   CaseRecord skipped = ddp({}), crashed = measured("dp", 2, "weak", 64, Times{});
   skipped.status = "skipped", skipped.reason = "no GPU";

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -253,6 +254,18 @@ class Stored(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr or "apt-get install python3-jsonschema")
         self.assertIn("Gate:", self.dpbench("compare", "main", "latest", "--fail-on", "median:99%").stdout)
         self.dpbench(*run, "--save-baseline", "../main", code=2, DPBENCH_WORKER=WORKER)
+
+    def test_a_run_with_a_wrong_or_failed_case_is_no_baseline_and_leaves_the_one_before_it(self):
+        run = ("--strategy", "ddp", "--cpus", "2", "--workload", "toy", "--launches", "4", "--samples", "3", "--warmup", "0", "-o", "none", "-q",
+               "--save-baseline", "main")
+        self.dpbench(*run, DPBENCH_WORKER=WORKER)
+        (kept,) = pathlib.Path(self.folder.name, "results/baselines").iterdir()
+        before = kept.read_bytes()
+        for fault, code, word in (("wrong", 1, "wrong"), ("exit7", 3, "failed")):
+            said = self.dpbench(*run, "--param", f"ddp.fault=none,{fault}", code=code, DPBENCH_WORKER=WORKER).stderr
+            self.assertRegex(said, rf"(?m)^dpbench: not kept as baseline 'main': ddp/toy\S+fault={fault} is {word}, .*--filter$")
+            self.assertEqual(said.count("not kept"), 1)
+        self.assertEqual(kept.read_bytes(), before)
 
     def test_a_closed_stdout_is_said_by_the_exit_code(self):
         with open("/dev/full", "w", encoding="utf-8") as full:

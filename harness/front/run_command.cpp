@@ -79,11 +79,20 @@ void drop_unless_measured(const Report& report, const fs::path& path) {
   fs::remove_all(path, ignored);
 }
 
-// A baseline is what later runs are judged by: never half a run.
+std::string why_no_baseline(const Report& report) {
+  if (report.status != "complete") return "the run was interrupted";
+  for (const auto& record : report.cases)
+    if (record.status == "failed" || record.status == "wrong")
+      return record.spec.id + " is " + record.status +
+             ", no later run of it could be judged; mend it, or leave it out with --filter";
+  return "";
+}
+
+// A baseline is what later runs are judged by: never half a run, and no case of it that would go unjudged.
 bool keep_baseline(const Report& report, const Options& options, ProgressLine& progress) {
   if (options.save_baseline.empty()) return true;
-  if (report.status != "complete") {
-    progress.warning("not kept as baseline '" + options.save_baseline + "': the run was interrupted");
+  if (const std::string why = why_no_baseline(report); !why.empty()) {
+    progress.error("not kept as baseline '" + options.save_baseline + "': " + why);
     return true;
   }
   try {

@@ -42,7 +42,7 @@ class Comparer {
     const std::string& id = now.spec.id;
     const auto found = base_cases_.find(id);
     const CaseRecord* base = found == base_cases_.end() ? nullptr : found->second;
-    if (now.status == "wrong" || (now.status == "failed" && (!base || base->status == "ok")))
+    if (now.status == "wrong" || now.status == "failed")  // whatever it was before
       result_.broken.push_back({id, why(now)});
     else if (!base)
       result_.added.push_back({id, now.status});
