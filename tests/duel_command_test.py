@@ -65,6 +65,13 @@ class Duel(unittest.TestCase):
         firsts = [pair["first"] for launch in case["launches"] for pair in launch["pairs"]]
         self.assertEqual(set(firsts), {"base", "new"}, "in random order")
 
+    def test_every_duel_has_an_order_of_its_own_and_keeps_its_seed(self):
+        builds = ("--base", self.build("a"), "--new", self.build("b"), *CASE, "-o", "json")
+        duels = [json.loads(self.duel(*builds).stdout) for _ in range(2)]
+        orders = [[pair["first"] for launch in duel["cases"][0]["launches"] for pair in launch["pairs"]][:20] for duel in duels]
+        self.assertNotEqual(*orders)
+        self.assertNotEqual(*(duel["order_seed"] for duel in duels))
+
     def test_a_slower_build_turns_red(self):
         said = self.duel("--base", self.build("a"), "--new", self.build("b", factor=1.06), *CASE, code=1)
         self.assertRegex(said.stdout, r"\+[56]\.\d %.* SLOWER")

@@ -197,6 +197,7 @@ TEST(ValidateDuel, FindsWhatDoesNotFollowFromThePairs) {
   };
   const std::string id = good["cases"][0]["id"].get<std::string>() + ": ";
   EXPECT_EQ(duel_problems_of(good), Texts{});
+  EXPECT_EQ(said("/schema_version/minor", 1), "order_seed is missing or below 1");
   EXPECT_EQ(said("/cases/0/verdict", "SLOWER"), id + "verdict does not follow from the samples");
   EXPECT_EQ(said("/cases/0/look/change_percent", 99), id + "look.change_percent does not follow from the samples");
   EXPECT_NE(said("/cases/0/launches/0/pairs/0/new_ns", 1), "");

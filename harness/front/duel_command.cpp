@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <random>
 
 #include "harness/front/commands.h"
 #include "harness/front/duel_session.h"
@@ -60,6 +61,8 @@ DuelBuild build_of(const Prepared& side) {
 DuelReport new_duel_report(const Sides& sides) {
   const Options& options = sides.base.options;
   DuelReport report;
+  // Anew for each: what happens to go with one sequence must not look like a difference every time.
+  report.order_seed = 1 + int64_t{std::random_device{}()};
   report.tool = tool_block(options.argv);
   report.env = environment(this_machine(), sides.base.gpus.accelerators, versions_of(sides.base.catalogue));
   report.config = options_json(options);

@@ -48,7 +48,7 @@ DuelSession::DuelSession(const Options& options, DuelReport& report, CaseRunner&
       progress_(progress),
       save_(std::move(save)),
       decided_(report.cases.size(), false),
-      random_(options.what.seed) {
+      random_(static_cast<uint64_t>(report.order_seed)) {
   for (const DuelCase& record : report.cases) specs_.push_back(record.spec);
 }
 
@@ -62,7 +62,7 @@ SessionEnding DuelSession::run() {
 bool DuelSession::launch(int index) {
   const auto which = undecided();
   if (index > 0) progress_.add_work(static_cast<int>(which.size()));
-  for (const auto& members : launch_order(specs_, which, index, options_.what.seed)) {
+  for (const auto& members : launch_order(specs_, which, index, static_cast<uint64_t>(report_.order_seed))) {
     for (const size_t member : members) {
       DuelCase& mine = report_.cases[member];
       progress_.begin(mine.spec.id, monotonic_seconds());

@@ -121,9 +121,10 @@ Json to_json(const DuelReport& report) {
   for (const DuelCase& record : report.cases) cases.push_back(case_json(record));
   const DuelRule& rule = report.rule;
   return {{"schema", "dpbench.duel"},
-          {"schema_version", {{"major", 1}, {"minor", 0}}},
+          {"schema_version", {{"major", 1}, {"minor", duel_minor_version}}},
           {"id", report.id},
           {"status", report.status},
+          {"order_seed", report.order_seed > 0 ? Json(report.order_seed) : Json(nullptr)},
           {"gate", gate_word(report) == "FAILED" ? "failed" : gate_word(report)},
           {"tool", report.tool},
           {"env", report.env},

@@ -31,8 +31,11 @@ struct DuelBuild {
   std::vector<std::string> plugins;
 };
 
+inline constexpr int duel_minor_version = 1;
+
 struct DuelReport {
   std::string id, status = "interrupted";  // complete | interrupted
+  int64_t order_seed = 0;  // of which build comes first in a pair, and of the order of cases; 0: not known (before 1.1)
   Json tool = Json::object(), env = Json::object(), config = Json::object();
   DuelBuild base, now;
   DuelRule rule;

@@ -84,6 +84,7 @@ DuelReport duel_from_json(const Json& document) {
   DuelReport report;
   report.id = fields.get<std::string>("id");
   report.status = fields.get<std::string>("status");
+  report.order_seed = fields.get_or<int64_t>("order_seed", 0);
   report.tool = fields.at("tool");
   report.env = fields.at("env");
   report.config = fields.at("config");
@@ -105,6 +106,8 @@ std::vector<std::string> duel_problems_of(const Json& document) {
   std::vector<std::string> problems = env_problems(report.env);
   if (!is_run_name(report.id)) problems.push_back("its id '" + report.id + "' is no run's");
   if (document.value("gate", "") != again.at("gate").get<std::string>()) problems.push_back("gate does not follow from the verdicts");
+  if (report.order_seed < 1 && document.at("schema_version").value("minor", 0) >= 1)
+    problems.push_back("order_seed is missing or below 1");
   std::set<std::string> ids;
   for (size_t i = 0; i < report.cases.size(); ++i) {
     const DuelCase& record = report.cases[i];
