@@ -173,6 +173,21 @@ TEST(Derived, AGpuThatRanksShareIsCountedOnce) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.gpu_power_w, 500);
 }
 
+// Four ranks share a GPU of either of two hosts, and both call theirs 1B.
+TEST(Derived, GpusOfTwoHostsAreTwoThoughTheirBusesHaveOneName) {
+  CaseRecord record = measured("ddp", 4, "weak", 64, 16000);
+  record.spec.oversubscribe = true;
+  for (auto& launch : record.launches)
+    for (auto& rank : launch.ranks) rank.gpus = {gpu("1B", rank.rank < 2 ? 500 : 300, 4, 0)};
+  Report report = report_of({record});
+  report.env["hosts"] = {{{"name", "a"}, {"ranks", {0, 1}}}, {{"name", "b"}, {"ranks", {2, 3}}}};
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.gpu_power_w, 800);
+  report.env["hosts"] = Json::array({1, Json{{"ranks", "all"}}, Json{{"ranks", {"x"}}}});
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.gpu_power_w, 500) << "hosts of no sense are none";
+}
+
 TEST(Derived, WithoutAGpuThereIsNoPowerAndNothingIsThrottled) {
   const Derived two = scaling_report().cases[2].derived;
   EXPECT_FALSE(two.gpu_power_w);

@@ -98,16 +98,18 @@ void derive_flop(CaseRecord& record) {
   if (d.flop_per_s && d.peak_flop_per_s && *d.peak_flop_per_s > 0) d.flop_share = *d.flop_per_s / *d.peak_flop_per_s;
 }
 
-// Power: a launch's GPUs together, the middle launch.
-void derive_gpus(CaseRecord& record) {
+// Power: a launch's GPUs together, the middle launch. Hosts of one kind number their GPUs alike.
+void derive_gpus(CaseRecord& record, const HostOfRank& hosts) {
   std::vector<double> launches_w;
   int64_t readings = 0, throttled = 0;
   for (const LaunchRecord& launch : record.launches) {
     std::optional<double> watts;
-    std::set<std::string> seen;
+    std::set<std::pair<size_t, std::string>> seen;
     for (const RankRecord& rank : launch.ranks)
       for (const GpuCounters& gpu : rank.gpus) {
-        if (record.spec.oversubscribe && !seen.insert(gpu.pci_bus).second) continue;  // ranks share it
+        const auto host = hosts.find(rank.rank);
+        const std::pair which(host == hosts.end() ? 0 : host->second, gpu.pci_bus);
+        if (record.spec.oversubscribe && !seen.insert(which).second) continue;  // ranks share it
         if (gpu.mean_power_w) watts = watts.value_or(0) + *gpu.mean_power_w;
         readings += gpu.readings;
         throttled += gpu.throttled_readings;
@@ -120,14 +122,28 @@ void derive_gpus(CaseRecord& record) {
 
 }  // namespace
 
-void derive(CaseRecord& record) {
+HostOfRank hosts_of_ranks(const Json& env) {
+  HostOfRank found;
+  const auto hosts = env.find("hosts");
+  if (hosts == env.end() || !hosts->is_array()) return found;
+  for (size_t i = 0; i < hosts->size(); ++i) {
+    const Json& host = (*hosts)[i];
+    const auto ranks = host.find("ranks");
+    if (ranks == host.end() || !ranks->is_array()) continue;
+    for (const Json& rank : *ranks)
+      if (rank.is_number_integer()) found[rank.get<int>()] = i;
+  }
+  return found;
+}
+
+void derive(CaseRecord& record, const HostOfRank& hosts) {
   const Summary& summary = *record.step_time_ns;
   record.derived.samples_per_s = rows_per_step(record) / (summary.median * 1e-9);
   if (summary.n > 1) record.derived.noise = mad_to_sigma * summary.mad / summary.median;
   record.derived.peak_memory_bytes = peak_memory_bytes(record);
   derive_communication(record);
   derive_flop(record);
-  derive_gpus(record);
+  derive_gpus(record, hosts);
   if (const auto found = straggler_of(record)) {
     record.derived.skew = found->skew;
     record.derived.straggler = found->rank;

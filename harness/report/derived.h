@@ -5,8 +5,12 @@
 
 namespace dpbench {
 
+// Which host each rank ran on, by the env block; a rank that it does not name ran on the one host that there was.
+using HostOfRank = std::map<int, size_t>;
+HostOfRank hosts_of_ranks(const Json& env);
+
 // From the case alone: it has step_time_ns.
-void derive(CaseRecord& record);
+void derive(CaseRecord& record, const HostOfRank& hosts);
 // From other rows of the report: speed-ups. After derive() of all.
 void derive_speedups(Report& report);
 

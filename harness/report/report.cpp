@@ -30,7 +30,7 @@ void judge(CaseRecord& record) {
   record.reason = "check " + failing->name + " failed" + (failing->detail.empty() ? "" : ": " + failing->detail);
 }
 
-void summarise(CaseRecord& record) {
+void summarise(CaseRecord& record, const HostOfRank& hosts) {
   record.step_time_ns.reset();
   record.derived = {};
   record.notices.clear();
@@ -42,7 +42,7 @@ void summarise(CaseRecord& record) {
   summary.p90 = slowest_rank_percentile(record, &RankRecord::step_p90_ns).value_or(summary.p90);
   summary.p99 = slowest_rank_percentile(record, &RankRecord::step_p99_ns).value_or(summary.p99);
   record.step_time_ns = std::move(summary);
-  derive(record);
+  derive(record, hosts);
   record.notices = notices_of(record);
 }
 
@@ -129,9 +129,10 @@ std::optional<CheckRow> failing_check(const CaseRecord& record) {
 }
 
 void summarise(Report& report) {
+  const HostOfRank hosts = hosts_of_ranks(report.env);
   for (CaseRecord& record : report.cases) {
     judge(record);
-    summarise(record);
+    summarise(record, hosts);
   }
   derive_speedups(report);
 }
