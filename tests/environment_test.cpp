@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <fstream>
 
 #include "harness/report/host_files.h"
+#include "harness/report/other_load.h"
 #include "harness/report/tool.h"
 
 namespace dpbench {
@@ -197,6 +200,55 @@ TEST(HostFiles, RangesAreWrittenAndCounted) {
   EXPECT_EQ(ranges_of({}), "");
   EXPECT_EQ(count_of_ranges("0-2,5,7-8"), 6);
   EXPECT_EQ(count_of_ranges(""), 0);
+}
+
+// Our front is 10, with a rank 11 and its child 12; 13 is a stranger whose name looks like fields. 100 ticks a second.
+class OthersLoad : public Environment {
+ protected:
+  void process(int pid, const std::string& name, int parent, int own, int of_ended_children) {
+    put("proc/" + std::to_string(pid) + "/stat",
+        std::to_string(pid) + " (" + name + ") S " + std::to_string(parent) + " 1 1 0 -1 4194560 9 9 9 9 " + std::to_string(own) + " 0 " +
+            std::to_string(of_ended_children) + " 0 20 0 1 0 5 6 7\n");
+  }
+  std::optional<CpuTimes> times(double wall_s) const { return cpu_times(10, {0, 1}, wall_s, sources_.root); }
+};
+
+TEST_F(OthersLoad, IsWhatTheCoresDidLessWhatOursDid) {
+  put("proc/stat", "cpu 9 9 9 9 9 9 9 9\ncpu0 1000 100 200 5000 50 30 20 10 7 7\ncpu1 500 0 100 5000 50 0 0 40 0 0\ncpu2 9999 0 0 0 0 0 0 0 0 0\n");
+  process(10, "dpbench", 1, 50, 100);
+  process(11, "worker) R 1 1", 10, 300, 0);
+  process(12, "child", 11, 25, 0);
+  process(13, "x) S 10 1", 1, 700, 0);
+  const auto found = times(5);
+  ASSERT_TRUE(found);
+  EXPECT_DOUBLE_EQ(found->busy_s, 19.5) << "of the two cores that we may use";
+  EXPECT_DOUBLE_EQ(found->stolen_s, 0.5);
+  EXPECT_DOUBLE_EQ(found->ours_s, 4.75);
+  EXPECT_FALSE(cpu_times(99, {0, 1}, 5, sources_.root)) << "no such process";
+}
+
+TEST_F(OthersLoad, OfThisMachineHoldsThisProcess) {
+  const auto found = cpu_times(::getpid(), this_machine().affinity, 0);
+  ASSERT_TRUE(found);
+  EXPECT_GE(found->busy_s + 1, found->ours_s);
+}
+
+TEST(OtherLoad, NamesHowManyLaunchesWereDisturbedAndByWhom) {
+  const auto of = [](std::vector<CpuTimes> launches) {
+    OtherLoad load(2);
+    for (const CpuTimes& taken : launches) load.add({.wall_s = 7, .busy_s = 3, .stolen_s = 1, .ours_s = 2},
+                                                    {.wall_s = 7 + taken.wall_s, .busy_s = 3 + taken.busy_s,
+                                                     .stolen_s = 1 + taken.stolen_s, .ours_s = 2 + taken.ours_s});
+    return load.warning();
+  };
+  const CpuTimes calm{.wall_s = 2, .busy_s = 2.3, .stolen_s = 0.1, .ours_s = 2};
+  const CpuTimes beside{.wall_s = 2, .busy_s = 4, .stolen_s = 0, .ours_s = 2};
+  const CpuTimes stolen{.wall_s = 2, .busy_s = 2, .stolen_s = 1, .ours_s = 2};
+  const CpuTimes short_one{.wall_s = 0.1, .busy_s = 0.2, .stolen_s = 0, .ours_s = 0};
+  EXPECT_EQ(of({calm, calm}), "");
+  EXPECT_EQ(of({short_one}), "") << "the kernel's clocks are too coarse for it";
+  EXPECT_EQ(of({calm, beside, beside}), "during 2 of 3 launches other programs took up to 1.0 of 2 cores: stop them, or expect noise");
+  EXPECT_EQ(of({stolen}), "during 1 of 1 launches the host kept up to 0.5 cores from this virtual machine: another host, or expect noise");
 }
 
 }  // namespace

@@ -65,8 +65,9 @@ class SessionTest : public testing::Test {
   SessionEnding run() {
     ProgressLine progress(ProgressStyle::none, false, 0, 0);
     const auto command = [](int launch) -> Json { return {{"launch", launch}}; };
-    return Session(options_, report_, report_.cases.size(), runner_, progress, command,
-                   [&](const Report&) { ++saves_; })
+    return Session(
+               options_, report_, report_.cases.size(), runner_, progress, command, [&](const Report&) { ++saves_; },
+               load_, 2)
         .run();
   }
 
@@ -78,6 +79,7 @@ class SessionTest : public testing::Test {
   Options options_;
   Report report_;
   StandIn runner_;
+  Session::Load load_;
   int saves_ = 0;
 };
 
@@ -254,6 +256,23 @@ TEST_F(SessionTest, ALimitThatOneSampleCannotBeJudgedByIsNamed) {
   run();
   ASSERT_EQ(record("cpu").warnings.size(), 1u);
   EXPECT_NE(record("cpu").warnings[0].find("was not judged"), std::string::npos);
+}
+
+// Launches of a second; others keep a core busy in the second one of dp alone.
+TEST_F(SessionTest, WorkOfOthersThatCameLaterIsAWarningOfTheCaseThatItMet) {
+  CpuTimes now;
+  load_ = [&] { return now; };
+  runner_.answer = [&](const CaseSpec& spec, int call) {
+    now.wall_s += 1, now.busy_s += 1, now.ours_s += 1;
+    if (spec.strategy == "dp" && call > 3) now.busy_s += 1;
+    return good();
+  };
+  run();
+  EXPECT_EQ(record("dp").warnings,
+            std::vector<std::string>{
+                "during 1 of 2 launches other programs took up to 1.0 of 2 cores: stop them, or expect noise"});
+  EXPECT_TRUE(record("cpu").warnings.empty());
+  EXPECT_TRUE(record("ddp").warnings.empty());
 }
 
 TEST_F(SessionTest, WhatEndsBadlyAfterwardsIsAWarning) {

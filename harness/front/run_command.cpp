@@ -125,8 +125,14 @@ SessionEnding measure(const Prepared& prepared, const RunDirectory& directory, R
   Launcher launcher(settings, scratch, signals, [&](const std::string& text) { progress.note(text); });
   WorkerRunner runner(launcher, signals, "ran");
   const auto command = [&](int launch) { return run_message(prepared.options, traces, launch); };
-  Session session(prepared.options, report, prepared.plan.cases.size(), runner, progress, command,
-                  [&](const Report& so_far) { saver.save(so_far, false); });
+  // A launcher's other ranks on this host are not ours to tell from others' work.
+  const auto load = [&]() -> std::optional<CpuTimes> {
+    if (prepared.options.world) return std::nullopt;
+    return cpu_times(::getpid(), prepared.machine.cpus, monotonic_seconds());
+  };
+  Session session(
+      prepared.options, report, prepared.plan.cases.size(), runner, progress, command,
+      [&](const Report& so_far) { saver.save(so_far, false); }, load, prepared.machine.cores);
   const SessionEnding ended = session.run();
   if (prepared.options.trace) merge_traces(report, traces, [&](const std::string& text) { progress.warning(text); });
   return ended;

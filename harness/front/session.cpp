@@ -28,7 +28,7 @@ double sampled_seconds(const CaseRecord& record) {
 }  // namespace
 
 Session::Session(const Options& options, Report& report, size_t planned, CaseRunner& runner, ProgressLine& progress,
-                 Command command, Save save)
+                 Command command, Save save, Load load, int cores)
     : options_(options),
       report_(report),
       planned_(planned),
@@ -36,6 +36,8 @@ Session::Session(const Options& options, Report& report, size_t planned, CaseRun
       progress_(progress),
       command_(std::move(command)),
       save_(std::move(save)),
+      load_(std::move(load)),
+      others_(planned, OtherLoad(cores)),
       over_(planned, false) {
   for (size_t i = 0; i < planned; ++i) specs_.push_back(report.cases[i].spec);
 }
@@ -51,8 +53,14 @@ SessionEnding Session::run() {
     progress_.add_work(static_cast<int>(again.size()));
     on = launch(index, again);
   }
+  say_other_load();
   if (on) report_.status = "complete";
   return ending_;
+}
+
+void Session::say_other_load() {
+  for (size_t i = 0; i < planned_; ++i)
+    if (const std::string text = others_[i].warning(); !text.empty()) report_.cases[i].warnings.push_back(text);
 }
 
 bool Session::launch(int index, const std::vector<size_t>& which) {
@@ -84,13 +92,21 @@ bool Session::run_case(int index, size_t which) {
   if (!broken_start_.empty())
     outcome = {.kind = CaseOutcome::Kind::failed, .reason = broken_start_};
   else
-    outcome = attempt(index, which);
+    outcome = watched_attempt(index, which);
   broken_start_ = outcome.never_started && outcome.kind == CaseOutcome::Kind::failed ? outcome.reason : broken_start_;
   if (!record(index, which, std::move(outcome))) return false;
   summarise(report_);
   save_(report_);
   progress_.end(spec.id, result_text(report_.cases[which]), monotonic_seconds());
   return true;
+}
+
+CaseOutcome Session::watched_attempt(int index, size_t which) {
+  const auto before = load_ ? load_() : std::nullopt;
+  CaseOutcome outcome = attempt(index, which);
+  const auto after = before && outcome.kind == CaseOutcome::Kind::ran ? load_() : std::nullopt;
+  if (after) others_[which].add(*before, *after);
+  return outcome;
 }
 
 CaseOutcome Session::attempt(int index, size_t which) {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "harness/front/launcher.h"
 #include "harness/front/options.h"
 #include "harness/front/progress.h"
+#include "harness/report/other_load.h"
 #include "harness/report/report.h"
 
 namespace dpbench {
@@ -30,10 +32,12 @@ class Session {
   using Save = std::function<void(const Report&)>;
   // What the workers are told in a launch, without the case.
   using Command = std::function<Json(int launch)>;
+  // What the machine's cores did so far; nothing where that cannot be known.
+  using Load = std::function<std::optional<CpuTimes>()>;
 
   // report.cases: the plan's first, in its order; skipped ones after them.
   Session(const Options& options, Report& report, size_t planned, CaseRunner& runner, ProgressLine& progress,
-          Command command, Save save);
+          Command command, Save save, Load load = {}, int cores = 0);
 
   SessionEnding run();
 
@@ -41,6 +45,8 @@ class Session {
   bool launch(int index, const std::vector<size_t>& which);  // false: stop
   bool run_group(int index, const std::vector<size_t>& members);
   bool run_case(int index, size_t which);
+  CaseOutcome watched_attempt(int index, size_t which);
+  void say_other_load();
   CaseOutcome attempt(int index, size_t which);
   bool record(int index, size_t which, CaseOutcome outcome);
   void finish_launches();
@@ -55,6 +61,8 @@ class Session {
   ProgressLine& progress_;
   Command command_;
   Save save_;
+  Load load_;
+  std::vector<OtherLoad> others_;  // of each case
   std::vector<CaseSpec> specs_;
   std::vector<bool> over_;    // failed, or its checks did: not run again
   std::string broken_start_;  // why groups like the present one do not start
