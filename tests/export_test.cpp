@@ -2,9 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
-
 #include "tests/sample_reports.h"
 
 namespace dpbench {
@@ -38,13 +35,6 @@ TEST(ExportGbench, HasTheContextThatReadersInsistOn) {
 TEST(ExportGbench, AReportWithoutAnEnvironmentStillExports) {
   EXPECT_EQ(
       parse_json(gbench_json(report_of({measured("cpu", 1, "weak", 64, 10000)})), "export")["context"]["num_cpus"], 1);
-}
-
-// scripts/parts/google-benchmark hands it to the real compare.py.
-TEST(ExportGbench, IsKeptForOtherTools) {
-  const std::string json = gbench_json(full_report());
-  if (const char* file = std::getenv("DPBENCH_EXPORT_TO")) std::ofstream(file) << json;
-  EXPECT_EQ(json.back(), '\n');
 }
 
 size_t count(const std::string& text, const std::string& what) {
