@@ -15,6 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t report_max_bytes = size_t{512} << 20;
+// Of the document. What is made of it, and that written out again for validate, take as much each: 3 GiB in all.
+constexpr size_t report_max_memory = size_t{1} << 30;
 
 bool is_file(const fs::path& path) {
   std::error_code error;
@@ -104,7 +106,9 @@ std::string read_text(const fs::path& path, size_t max_bytes) {
 
 Json read_document(const fs::path& path) try {
   const std::string text = read_text(path, report_max_bytes);
-  return said_of(path, [&] { return parse_json(text, "the text"); });
+  JsonLimits limits;
+  limits.memory = report_max_memory;
+  return said_of(path, [&] { return parse_json(text, "the text", limits); });
 } catch (const std::bad_alloc&) {
   throw UsageError(path.string() + ": there is not enough memory to read it");
 }
