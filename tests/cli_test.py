@@ -294,6 +294,16 @@ class Cli(unittest.TestCase):
         self.assertEqual(case["status"], "ok")
         self.assertIn("exit code 4", " ".join(case["warnings"]))
 
+    def test_more_threads_than_cores_are_a_warning_of_the_cases_that_have_them(self):
+        cores = len(os.sched_getaffinity(0))
+        report = json.loads(self.run_it("--workload", "toy", "--strategy", "ddp", "--cpus", f"1,{cores + 1}", "--threads", "1", "--quick", "-o",
+                                        "json").stdout)
+        for case in report["cases"]:
+            said = [text for text in case["warnings"] if "take turns" in text]
+            self.assertEqual(len(said), 1 if case["world"] > cores else 0, case["id"])
+            if said:
+                self.assertRegex(said[0], rf"^{cores + 1} replicas of 1 threads share \d+ cores: .* use fewer --cpus or --threads$")
+
     def test_a_failed_check_exits_1(self):
         self.run_it("--param", "ddp.fault=wrong", "--param", "ddp.rank=0", "--strategy", "ddp", "--workload", "toy", "--cpus", "2", "--quick", code=1)
 
