@@ -7,6 +7,13 @@
 
 namespace dpbench {
 
+// Another one with the defaults of its own parameters.
+inline std::unique_ptr<Strategy> with_defaults(const std::string& name, Setup setup) {
+  const StrategyInfo& info = strategy_registry().at(name);
+  setup.params = Params(info.params, {}, name);
+  return info.make(setup);
+}
+
 class Around : public Strategy {
  public:
   at::Tensor forward(const Batch& mine) override { return inner_->forward(mine); }

@@ -1,5 +1,5 @@
-// The single device, slower by as many percent as the file's name says: libpadded-5.so spins after every step for 5 % of the
-// time it took. "padded" is one name for all of them, so that two of them are two builds of one case.
+// The single device, or ddp, slower by as many percent as the file's name says: libpadded-5.so spins after every step for 5 % of
+// the time it took. "padded" and "padded-ddp" are one name for all of them, so that two of them are two builds of one case.
 #include <dlfcn.h>
 
 #include <chrono>
@@ -26,7 +26,8 @@ double percent() {
 
 class Padded : public Around {
  public:
-  explicit Padded(const Setup& setup) : Around(strategy_registry().at("cpu").make(setup)), share_(percent() / 100) {}
+  explicit Padded(const Setup& setup, const char* around = "cpu")
+      : Around(with_defaults(around, setup)), share_(percent() / 100) {}
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     const auto start = Clock::now();
@@ -42,6 +43,10 @@ class Padded : public Around {
   double share_;
 };
 
+struct PaddedDdp : Padded {
+  explicit PaddedDdp(const Setup& setup) : Padded(setup, "ddp") {}
+};
+
 const RegisterStrategy padded{{.name = "padded",
                                .summary = "the single device, slower by what its file's name says",
                                .parallelism = Parallelism::single,
@@ -49,5 +54,13 @@ const RegisterStrategy padded{{.name = "padded",
                                .buffers = Buffers::first_replica,
                                .cuda = false,
                                .make = make<Padded>}};
+
+const RegisterStrategy padded_ddp{{.name = "padded-ddp",
+                                   .summary = "ddp, slower by what its file's name says",
+                                   .parallelism = Parallelism::ranks,
+                                   .gradient = Gradient::mean_of_means,
+                                   .buffers = Buffers::rank0,
+                                   .cuda = false,
+                                   .make = make<PaddedDdp>}};
 
 }  // namespace
