@@ -304,6 +304,14 @@ class Cli(unittest.TestCase):
             if said:
                 self.assertRegex(said[0], rf"^{cores + 1} replicas of 1 threads share \d+ cores: .* use fewer --cpus or --threads$")
 
+    def test_work_of_others_during_a_launch_is_a_warning_of_its_case(self):
+        other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        self.addCleanup(other.wait)
+        self.addCleanup(other.kill)
+        report = json.loads(self.run_it(*fault("slow"), "--launches", "2", "-o", "json").stdout)
+        (case,) = report["cases"]
+        self.assertRegex("\n".join(case["warnings"]), r"(?m)^during 2 of 2 launches other programs took up to \d+\.\d of \d+ cores: stop them")
+
     def test_a_failed_check_exits_1(self):
         self.run_it("--param", "ddp.fault=wrong", "--param", "ddp.rank=0", "--strategy", "ddp", "--workload", "toy", "--cpus", "2", "--quick", code=1)
 
