@@ -171,8 +171,8 @@ class Faulty : public Around {
         mine_((setup.group ? setup.group->getRank() : 0) == setup.params.integer("rank")),
         workload_(setup.workload, fault_, mine_) {
     if (mine_ && step_ == -1) strike();
-    inner_ = real.make({.workload = workload_, .devices = setup.devices, .group = fault_ == "sum" ? summing(setup) : setup.group, .init_seed = setup.init_seed,
-                        .step_seed = setup.step_seed, .dtype = setup.dtype, .params = Params(real.params, {}, real.name),
+    inner_ = real.make({.workload = workload_, .devices = setup.devices, .group = fault_ == "sum" ? summing(setup) : setup.group,
+                        .init_seed = setup.init_seed, .step_seed = setup.step_seed, .dtype = setup.dtype, .params = Params(real.params, {}, real.name),
                         .accumulate = setup.accumulate, .clip_norm = setup.clip_norm});
   }
 
