@@ -199,7 +199,12 @@ void judge_replay(const Trial& trial, Rows& rows) {
   if (trial.bench.strategy.buffers == Buffers::synchronised)
     return rows.skipped(trial.scenario.gradient_check, "gradient with each shard repeated in the same dtype",
                         "a shard alone does not repeat what ranks that share BatchNorm's statistics compute");
-  std::map<std::pair<int64_t, int>, Clipped> known;  // of (step, rank)
+  struct Known {
+    Clipped clip;
+    bool otherwise;    // the whole pass rounds otherwise than its repetition
+    double of_a_pass;  // by so much
+  };
+  std::map<std::pair<int64_t, int>, Known> known;  // of (step, rank)
   const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const auto& gradient = expected.gradient_of(rank);
@@ -212,13 +217,14 @@ void judge_replay(const Trial& trial, Rows& rows) {
       return rounding_bound(expected, rank, q, narrow ? coarser(*narrow, type) : type, more);
     };
     const auto [entry, fresh] = known.try_emplace({step, rank});
-    if (fresh) entry->second = clipped(trial, gradient, coarsest(trial, step, rank, at::kDouble), bound_of);
-    const auto [factor, slack] = entry->second;
-    if (passes_otherwise(trial, expected, step, rank) && !narrow) {
-      const double of_a_pass = pass_bound(coarsest(trial, step, rank, trial.scenario.dtype));
-      return relative_error(found, gradient[p] * factor, floor_share * factor * norm(gradient)) /
-             (of_a_pass * (trial.clip_norm ? 2 : 1) + slack);
-    }
+    if (fresh)
+      entry->second = {clipped(trial, gradient, coarsest(trial, step, rank, at::kDouble), bound_of),
+                       !narrow && passes_otherwise(trial, expected, step, rank),
+                       pass_bound(coarsest(trial, step, rank, trial.scenario.dtype)) * (trial.clip_norm ? 2 : 1)};
+    const auto& [clip, otherwise, of_a_pass] = entry->second;
+    const auto [factor, slack] = clip;
+    if (otherwise)
+      return relative_error(found, gradient[p] * factor, floor_share * factor * norm(gradient)) / (of_a_pass + slack);
     return largest_ratio(found, gradient[p] * factor, bound_of(p) * factor + gradient[p].abs() * (factor * slack));
   });
   row(trial, rows, trial.scenario.gradient_check,
