@@ -79,7 +79,7 @@ int Scratch::clean(const fs::path& parent) {
 Scratch::Scratch(const std::vector<fs::path>& parents) {
   for (const auto& parent : parents) clean(parent);
   const fs::path parent = chosen_parent(parents);
-  for (int tries = 10; !make_in(parent);)
+  for (int tries = 1000; !make_in(parent);)  // dozens were lost in a row where four started all the time
     if (--tries == 0)
       throw UsageError("cannot keep a private directory " + path_.string() + ": " + std::strerror(errno) + "; set TMPDIR");
 }
