@@ -57,11 +57,11 @@ std::vector<Batch> StepSource::load(const std::vector<at::Tensor>& micros) const
 std::span<const Batch> StepSource::at(int64_t step) {
   const auto index = static_cast<size_t>(step % steps_per_epoch());
   if (!cut_.empty()) return cut_[index];
+  current_.clear();  // the next rows go where these were: memory that the caches still hold
   if (!ids_alone_) {
     current_ = load(ids_[index]);
     return current_;
   }
-  current_.clear();
   for (const at::Tensor& ids : ids_[index]) current_.push_back({{}, {}, ids});
   return current_;
 }
