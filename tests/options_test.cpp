@@ -62,12 +62,14 @@ TEST(Options, NothingAskedForIsQuickAndSmall) {
     EXPECT_EQ(options.what.default_worlds, (std::vector<int>{1, 2}));
     EXPECT_EQ(options.launches, 1);
     EXPECT_EQ(options.sampling.samples, 3);
+    EXPECT_EQ(options.sampling.min_sample_s, 0.05);
   }
   const Options chosen = parse({"--strategy", "ddp"});
   EXPECT_FALSE(chosen.quick);
   EXPECT_TRUE(chosen.what.default_worlds.empty());
   EXPECT_EQ(chosen.launches, 5);
   EXPECT_EQ(chosen.sampling.samples, 10);
+  EXPECT_EQ(chosen.sampling.min_sample_s, 0.1);
 }
 
 TEST(Options, QuickYieldsToWhatIsSetByHand) {

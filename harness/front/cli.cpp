@@ -140,6 +140,7 @@ void settle_sampling(const CLI::App& app, Options& o) {
   if (!o.quick) return;
   if (app.count("--launches") == 0) o.launches = 1;
   if (app.count("--samples") == 0) o.sampling.samples = 3;
+  o.sampling.min_sample_s = 0.05;
   if (app.count("--warmup") == 0) o.sampling.warmup = 5;
 }
 

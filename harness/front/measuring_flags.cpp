@@ -52,7 +52,7 @@ void add_what(CLI::App& app, Options& o) {
 
 void add_sampling(CLI::App& app, Options& o) {
   const auto put = [](CLI::Option* option, const char* type) { option->group("Sampling")->type_name(type); };
-  put(app.add_flag("--quick", o.quick, "1 launch, 3 samples, 5 warm-up steps; the default when nothing is chosen"), "");
+  put(app.add_flag("--quick", o.quick, "1 launch, 3 samples of 50 ms, 5 warm-up steps; the default when nothing is chosen"), "");
   put(app.add_option("--launches", o.launches, "fresh starts of every case, in random order [5]")
           ->check(between(1, 1000)),
       "N");

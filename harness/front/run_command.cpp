@@ -107,7 +107,7 @@ bool keep_baseline(const Report& report, const Options& options, ProgressLine& p
 Json run_message(const Options& options, const fs::path& traces, int launch) {
   Sampling sampling = options.sampling;
   sampling.max_time_s /= options.launches;
-  sampling.measure_peak = launch == 0;
+  sampling.measure_peak = launch == 0 && !options.quick;  // of a replica a tenth of a second
   if (options.trace && launch == 0) sampling.trace_dir = traces;
   return {{"do", "run"},
           {"sampling", to_json(sampling)},
