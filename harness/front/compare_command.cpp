@@ -1,6 +1,7 @@
 // dpbench compare: the gate on stored reports.
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <iostream>
 
 #include "harness/front/commands.h"
@@ -31,6 +32,15 @@ std::string output_of(const Comparison& comparison, const std::string& form) {
   return aligned(rows, compare_columns_right()) + summary;
 }
 
+// Reading is most of the time: both at once, if a thread can be had. But larger ones in turn: each may need 3 * 24 times its bytes, and
+// both together no more than 3 GiB.
+std::launch how_to_read(const std::filesystem::path& base, const std::filesystem::path& now) {
+  constexpr uintmax_t small = uintmax_t{20} << 20;
+  std::error_code unknown;  // then it is the largest number
+  const bool both_small = std::filesystem::file_size(base, unknown) <= small && std::filesystem::file_size(now, unknown) <= small;
+  return both_small ? std::launch::async | std::launch::deferred : std::launch::deferred;
+}
+
 bool annotates(const std::string& choice) {
   const char* on_github = std::getenv("GITHUB_ACTIONS");
   return choice == "github" || (choice == "auto" && on_github && !std::strcmp(on_github, "true"));
@@ -51,8 +61,10 @@ int compare_command(const Options& options) {
               << "; --require-baseline makes this an error)\n";
     return 0;
   }
-  const Comparison comparison =
-      compare(read_sound_report(find_run(asked.runs[0], asked.results)), read_sound_report(now), gate, asked.allow_env_diff);
+  const auto before = find_run(asked.runs[0], asked.results);
+  auto base = std::async(how_to_read(before, now), read_sound_report, before);
+  const Report newer = read_sound_report(now);
+  const Comparison comparison = compare(base.get(), newer, gate, asked.allow_env_diff);
   for (const auto& note : compare_notes(comparison)) std::cerr << "dpbench: " << sanitised(note) << '\n';
   if (annotates(asked.annotations))
     for (const auto& line : github_annotations(comparison)) std::cerr << sanitised(line) << '\n';
