@@ -107,12 +107,16 @@ class Ddp : public TrainedStrategy {
   }
 
   // Views into buckets are zeroed in place: a gradient that is set to none costs a copy into its bucket each step. But
-  // one that no rank uses must be none, and not an old one or zeros. Always, for the reducer multiplies what it copies by
-  // 1/world and divides what lies in its bucket: a run that is resumed would not end with the same bits.
+  // one that no rank uses must be none, and not an old one or zeros. In all steps, the first too, for the reducer multiplies
+  // what it copies by 1/world and divides what lies in its bucket: a resumed run would not end with the same bits.
   void clear_gradients() {
     if (!options_.bucket_views || options_.find_unused) return replica_.clear_gradients();
     const at::NoGradGuard no_grad;
     gradients_.clear();
+    if (!options_.static_graph && !reduction_->settled()) {
+      replica_.clear_gradients();  // or they would keep the first buckets beside the rebuilt ones
+      return reduction_->lay_out();
+    }
     for (const auto& [name, tensor] : replica_.trainable())
       if (tensor.grad().defined()) gradients_.push_back(tensor.grad());
     if (!gradients_.empty()) at::_foreach_zero_(gradients_);
