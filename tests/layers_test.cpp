@@ -11,6 +11,7 @@
 #include "workloads/layers/conv.h"
 #include "workloads/layers/dropout.h"
 #include "workloads/layers/linear.h"
+#include "workloads/loss.h"
 
 namespace dpbench {
 namespace {
@@ -38,6 +39,53 @@ TEST(Linear, StartsWithPythonsBits) {
     EXPECT_EQ(parameters["weight"].flatten()[static_cast<int64_t>(i)].item<float>(), weight[i]) << i;
   for (size_t i = 0; i < bias.size(); ++i)
     EXPECT_EQ(parameters["bias"][static_cast<int64_t>(i)].item<float>(), bias[i]);
+}
+
+// Output, loss and all gradients of two layers with a ReLU between them, by these functions for a layer and the loss.
+template <class Layer, class Loss>
+std::vector<at::Tensor> both_passes(Layer layer, Loss loss, std::vector<at::Tensor> p, const at::Tensor& x, const at::Tensor& labels) {
+  for (at::Tensor& tensor : p) tensor = tensor.clone().set_requires_grad(true);
+  const at::Tensor output = layer(layer(x, p[0], p[1]).relu_(), p[2], p[3]);
+  const at::Tensor mean = loss(output, labels);
+  mean.backward();
+  std::vector<at::Tensor> found{output.detach(), mean.detach()};
+  for (const at::Tensor& tensor : p) found.push_back(tensor.grad());
+  return found;
+}
+
+TEST(Linear, AndCrossEntropyHaveTheBitsOfTorchs) {
+  const auto torchs = [](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) { return at::linear(x, w, b); };
+  const auto torchs_loss = [](const at::Tensor& x, const at::Tensor& labels) { return at::cross_entropy_loss(x, labels); };
+  const auto generator = own_generator(5);
+  for (const auto type : {at::kFloat, at::kDouble})
+    for (const int64_t rows : {1, 7, 64, 256}) {
+      std::vector<at::Tensor> p;
+      for (const auto& shape : std::vector<std::vector<int64_t>>{{33, 50}, {33}, {10, 33}, {10}}) p.push_back(at::randn(shape, generator).to(type));
+      at::Tensor x = at::randn({rows, 50}, generator).to(type);
+      const at::Tensor labels = at::randint(0, 10, {rows}, generator, at::kLong);
+      for (const bool slope : {false, true}) {
+        x = x.detach().set_requires_grad(slope);
+        const auto expected = both_passes(torchs, torchs_loss, p, x, labels);
+        const at::Tensor input_gradient = x.grad();
+        x.mutable_grad().reset();
+        const auto found = both_passes(linear, cross_entropy, p, x, labels);
+        for (size_t i = 0; i < expected.size(); ++i)
+          EXPECT_TRUE(same_bits(found[i], expected[i]) && found[i].strides() == expected[i].strides()) << i << " of " << rows << " rows";
+        EXPECT_EQ(x.grad().defined(), slope);
+        EXPECT_TRUE(!slope || same_bits(x.grad(), input_gradient));
+      }
+    }
+}
+
+TEST(Linear, RefusesASecondBackwardPassAndAnInputWrittenSince) {
+  const at::Tensor w = at::ones({2, 3}).set_requires_grad(true), b = at::ones({2}).set_requires_grad(true), labels = at::ones({4}, at::kLong);
+  at::Tensor x = at::ones({4, 3});
+  const at::Tensor loss = cross_entropy(linear(x, w, b), labels);
+  loss.backward();
+  EXPECT_THROW(loss.backward(), c10::Error);
+  const at::Tensor other = cross_entropy(linear(x, w, b), labels);
+  x.add_(1);
+  EXPECT_THROW(other.backward(), c10::Error);
 }
 
 TEST(Conv, StartsWithinGlorotsBoundAndWithoutBias) {

@@ -1,28 +1,39 @@
-// What the harness costs: the same training once as a case of dpbench and once as a loop written by hand with LibTorch alone.
+// What the harness costs: the same training once as a case of dpbench and once as a loop written by hand; and what the workloads' own
+// autograd nodes save: that loop with LibTorch's functions alone.
 #include <ATen/ATen.h>
 
 #include "tests/micro/case_steps.h"
+#include "workloads/layers/linear.h"
+#include "workloads/loss.h"
 
 namespace dpbench::micro {
 namespace {
 
 using HandClock = std::chrono::steady_clock;
-using Loss = at::Tensor (*)(const std::vector<at::Tensor>& parameters, const Batch& batch);
+struct Functions {
+  at::Tensor (*linear)(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
+  at::Tensor (*cross_entropy)(const at::Tensor& logits, const at::Tensor& labels);
+};
+constexpr Functions ours{linear, cross_entropy};
+constexpr Functions torchs{[](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) { return at::linear(x, w, b); },
+                           [](const at::Tensor& x, const at::Tensor& labels) { return at::cross_entropy_loss(x, labels); }};
 
-at::Tensor linear_loss(const std::vector<at::Tensor>& p, const Batch& batch) {
-  return at::mse_loss(at::linear(batch.input, p[0], p[1]), batch.target);
+at::Tensor linear_loss(const Functions& of, const std::vector<at::Tensor>& p, const Batch& batch) {
+  return at::mse_loss(of.linear(batch.input, p[0], p[1]), batch.target);
 }
 
-at::Tensor mlp_loss(const std::vector<at::Tensor>& p, const Batch& batch) {
-  const auto hidden = at::linear(batch.input.flatten(1), p[0], p[1]).relu_();
-  return at::cross_entropy_loss(at::linear(hidden, p[2], p[3]), batch.target);
+at::Tensor mlp_loss(const Functions& of, const std::vector<at::Tensor>& p, const Batch& batch) {
+  const auto hidden = of.linear(batch.input.flatten(1), p[0], p[1]).relu_();
+  return of.cross_entropy(of.linear(hidden, p[2], p[3]), batch.target);
 }
+
+using Loss = at::Tensor (*)(const Functions& of, const std::vector<at::Tensor>& parameters, const Batch& batch);
 
 // The loop that somebody would write for one model and one optimizer.
 class ByHand {
  public:
-  ByHand(const Workload& workload, Loss loss, StepSource& source)
-      : loss_(loss), source_(source), rate_(workload.optimizer().learning_rate) {
+  ByHand(const Workload& workload, Loss loss, const Functions& functions, StepSource& source)
+      : loss_(loss), functions_(functions), source_(source), rate_(workload.optimizer().learning_rate) {
     for (const at::Tensor& tensor : workload.model(1)->parameters()) parameters_.push_back(tensor);
   }
 
@@ -30,7 +41,7 @@ class ByHand {
     const auto begin = HandClock::now();
     for (int64_t i = 0; i < steps; ++i) {
       for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
-      loss_(parameters_, source_.at(step_++).front()).backward();
+      loss_(functions_, parameters_, source_.at(step_++).front()).backward();
       std::vector<at::Tensor> gradients;
       for (const at::Tensor& parameter : parameters_) gradients.push_back(parameter.grad());
       const at::NoGradGuard no_grad;
@@ -41,6 +52,7 @@ class ByHand {
 
  private:
   Loss loss_;
+  const Functions& functions_;
   StepSource& source_;
   double rate_;
   std::vector<at::Tensor> parameters_;
@@ -49,8 +61,9 @@ class ByHand {
 
 void run_by_hand(benchmark::State& state, const CaseSpec& spec, Loss loss, int64_t steps) {
   CaseSteps plain(spec), phased(spec, /*phases=*/true);
-  ByHand by_hand(plain.workload(), loss, plain.source());
-  alternate(state, {{"by_hand", [&] { return by_hand.block(steps); }},
+  ByHand with_torchs(plain.workload(), loss, torchs, plain.source()), by_hand(plain.workload(), loss, ours, plain.source());
+  alternate(state, {{"torchs", [&] { return with_torchs.block(steps); }},
+                    {"by_hand", [&] { return by_hand.block(steps); }},
                     {"case", [&] { return plain.block(steps); }},
                     {"phases", [&] { return phased.block(steps); }}},
             steps);

@@ -1,0 +1,51 @@
+#include "workloads/layers/linear.h"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/sum.h>
+
+#include "workloads/layers/own_node.h"
+
+namespace dpbench {
+namespace {
+
+struct LinearNode : torch::autograd::Node {
+  torch::autograd::SavedVariable input, weight;
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    const at::Tensor dy = std::move(gradients[0]);
+    torch::autograd::variable_list found(3);
+    if (!dy.defined()) return found;
+    if (task_should_compute_output(0)) found[0] = at::mm(dy, weight.unpack());
+    if (task_should_compute_output(1)) found[1] = at::mm(dy.t(), input.unpack());
+    if (task_should_compute_output(2)) found[2] = dy.sum(0);
+    return found;
+  }
+  void release_variables() override {
+    input.reset_data();
+    weight.reset_data();
+  }
+  std::string name() const override { return "LinearBackward"; }
+};
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  const bool alike = weight.is_contiguous() && weight.scalar_type() == input.scalar_type() && weight.requires_grad();
+  if (!alike || !takes_own_node(input)) return at::linear(input, weight, bias);
+  at::Tensor output;
+  {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    output = at::addmm(bias, input, weight.t());
+  }
+  const auto node = make_node<LinearNode>();
+  node->set_next_edges(torch::autograd::collect_next_edges(input, weight, bias));
+  node->input = {input, /*is_output=*/false};
+  if (input.requires_grad()) node->weight = {weight, /*is_output=*/false};
+  torch::autograd::set_history(output, node);
+  return output;
+}
+
+}  // namespace dpbench

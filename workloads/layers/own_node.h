@@ -1,0 +1,29 @@
+// Autograd nodes of our own around the very kernels that torch's would call: the same bits with fewer nodes and views.
+#pragma once
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/version.h>
+
+namespace dpbench {
+
+template <class OwnNode>
+auto make_node() {
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
+  return std::shared_ptr<OwnNode>(new OwnNode, torch::autograd::deleteNode);
+#else
+  return c10::make_intrusive<OwnNode>();
+#endif
+}
+
+// Elsewhere torch's own are taken: they cast under autocast, and a GPU is rarely kept waiting by nodes.
+inline bool takes_own_node(const at::Tensor& input) {
+  const auto type = input.scalar_type();
+  return at::GradMode::is_enabled() && input.is_cpu() && input.dim() == 2 && input.is_contiguous() &&
+         (type == at::kFloat || type == at::kDouble) && !at::autocast::is_autocast_enabled(at::kCPU);
+}
+
+}  // namespace dpbench
