@@ -88,6 +88,7 @@ void add_all(Team& team, const MicroAsked& asked) {
   add_parts(team);
   add_by_hand(team);
   add_limit(team);
+  add_calls(team);
 }
 
 // The exit code of a rank. What is not right on one ends all: they have the same list.

@@ -47,5 +47,6 @@ void add_arms(Team& team, int world);  // backends and copying in turn
 void add_parts(Team& team);            // by rank 0 alone
 void add_by_hand(const Team& team);    // likewise
 void add_limit(const Team& team);      // likewise
+void add_calls(const Team& team);      // likewise
 
 }  // namespace dpbench::micro
