@@ -94,6 +94,8 @@ std::vector<std::string> run_processes(const Team& team, const Body& body) {
 
 std::vector<std::string> run_ranks(const Team& team, const Body& body) {
   setenv("MASTER_ADDR", "127.0.0.1", 0);  // what leads from one host to the others
+  // LibTorch's record of collectives keeps its groups in a map without a lock: several ranks of one process crash in it.
+  setenv("TORCH_FR_BUFFER_SIZE", "0", 0);
   return team.as == As::threads ? run_threads(team, body) : run_processes(team, body);
 }
 

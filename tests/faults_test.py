@@ -296,7 +296,8 @@ class Faults(unittest.TestCase):
                 case = self.run_fault("wrong-gradient", strategy=strategy, backend=backend, step=1, code=1, check="auto", within=DIFFERS,
                                       flags=("--param", "rank=0"))
                 self.assertEqual((case["status"], case["launches"]), ("wrong", []), self.stderr)
-                self.assertEqual([row["name"] for row in case["checks"] if row["status"] == "failed"], ["gradient-vs-baseline"])
+                self.assertEqual([row["name"] for row in case["checks"] if row["status"] == "failed"],
+                                 ["gradient-meaning", "gradient-vs-baseline"])
 
     def test_deaths_and_hangs_in_the_checks_before_timing(self):
         for fault, words, silent in (("kill", r"was ended by signal 9", 0), ("segv", r"was ended by signal 11", 0),

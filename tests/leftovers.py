@@ -43,17 +43,17 @@ def parent_of(pid):
     return int((read(f"/proc/{pid}/stat").rpartition(b") ")[2].split() or [0, 0])[1])
 
 
-def is_locked(path):
-    """A run holds a lock on its directory until its end."""
+def is_dead(path):
+    """Whether the run of this directory is over: it holds a lock on it until its end. What is gone is not dead."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return False
-    except BlockingIOError:
         return True
+    except BlockingIOError:
+        return False
     finally:
         os.close(descriptor)
 
@@ -65,7 +65,11 @@ def directories():
 
 
 def of_dead_runs():
-    return {path for path in directories() if not is_locked(path)}
+    """For longer than a moment: other tests' runs come and go meanwhile, and a new one is not locked yet."""
+    found = {path for path in directories() if is_dead(path)}
+    if found:
+        time.sleep(0.2)
+    return {path for path in found if is_dead(path)}
 
 
 def others_in_shared_memory():

@@ -10,6 +10,7 @@
 #include "harness/front/text.h"
 #include "harness/report/compare_output.h"
 #include "harness/report/find_run.h"
+#include "harness/report/to_type.h"
 #include "harness/report/validate.h"
 #include "workloads/error.h"
 
@@ -51,13 +52,13 @@ bool annotates(const std::string& choice) {
 int compare_command(const Options& options) {
   const StoredRuns& asked = options.stored;
   if (asked.runs.size() != 2)
-    throw UsageError("compare takes two runs: dpbench compare BASE NEW (as in: compare main latest)");
+    throw UsageError("compare takes two runs: " + to_type("compare BASE NEW") + " (as in: compare main latest)");
   const Gate gate = gate_of(asked);
   const auto now = find_run(asked.runs[1], asked.results);
   if (!asked.require_baseline && is_unsaved_baseline(asked.runs[0], asked.results)) {
     read_report(now);
     std::cerr << "dpbench: no baseline '" << sanitised(asked.runs[0]) << "' yet in " << asked.results
-              << ": nothing to compare (dpbench run --save-baseline " << sanitised(asked.runs[0])
+              << ": nothing to compare (" << to_type("run --save-baseline " + sanitised(asked.runs[0]))
               << "; --require-baseline makes this an error)\n";
     return 0;
   }

@@ -15,6 +15,7 @@
 #include "harness/front/text.h"
 #include "harness/front/worker_program.h"
 #include "harness/report/save.h"
+#include "harness/report/to_type.h"
 #include "harness/report/tool.h"
 #include "workloads/error.h"
 
@@ -41,7 +42,7 @@ Sides prepare_sides(const Options& options) {
   const DuelOptions& duel = options.duel;
   if (duel.base.empty() && duel.now.empty() && duel.base_plugins.empty() && duel.new_plugins.empty())
     throw UsageError(
-        "duel needs two builds: dpbench duel --base PROGRAM|DIR --new PROGRAM|DIR (or --base-plugin, --new-plugin)");
+        "duel needs two builds: " + to_type("duel --base PROGRAM|DIR --new PROGRAM|DIR") + " (or --base-plugin, --new-plugin)");
   return {prepare_side(options, duel.base, duel.base_plugins, "--base"),
           prepare_side(options, duel.now, duel.new_plugins, "--new")};
 }
