@@ -29,8 +29,8 @@ TIMES = collections.defaultdict(list)
 
 class Faults(unittest.TestCase):
     wrapper = ()  # what runs the command
-
     variables = {}  # of the command
+    timeout = TIMEOUT
 
     def run_fault(self, fault, backend="shm", strategy="faulty-ddp", step=7, flags=(), code=3, check="off", within=DEATH, silent=0):
         """The case's record. silent: seconds that must pass before anybody can know. code: one, or a tuple of those that will do."""
@@ -46,7 +46,7 @@ class Faults(unittest.TestCase):
         ranks = ["--backend", backend] if strategy == "faulty-ddp" else []
         before, segments = leftovers.of_dead_runs(), leftovers.others_in_shared_memory()
         run = Watched([*self.wrapper, DPBENCH, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", "2", "--workload", "random-linear", "--quick", "--no-baseline",
-                       "--check", check, "--timeout", str(TIMEOUT), "--param", f"fault={fault}", "--param", f"step={step}", *ranks, "--out", out,
+                       "--check", check, "--timeout", str(self.timeout), "--param", f"fault={fault}", "--param", f"step={step}", *ranks, "--out", out,
                        "-o", "json", *flags], out, {"DPBENCH_FAULTS_TEST": out, **self.variables}, (" · failed: ", " · wrong: "), START + silent + SLACK * sum(within))
         self.assertIn(run.code, code if isinstance(code, tuple) else (code,), run.stderr + run.stdout)
         self.assertEqual(leftovers.processes_of(f"DPBENCH_FAULTS_TEST={out}"), {})
@@ -276,7 +276,7 @@ class Faults(unittest.TestCase):
     @unittest.skipUnless(control_groups.can_be_made(), "no control group of memory can be made here")
     def test_killed_by_the_limit_of_its_control_group(self):
         with control_groups.Group(limit=2 << 30) as group:
-            self.wrapper = group.command()
+            self.wrapper, self.timeout = group.command(), 30  # filling it is no hang
             self.failed("fill", rf"^out of memory: rank 1 was ended by signal 9 .*at step 7: killed by the control group's limit of {2 << 30} bytes",
                         within=(10, 2))  # it takes a while to fill
 
