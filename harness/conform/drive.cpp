@@ -8,7 +8,7 @@
 #include "harness/conform/agreeing_backend.h"
 #include "harness/conform/altered_workload.h"
 #include "harness/conform/compare.h"
-#include "harness/conform/out_of_memory.h"
+#include "harness/conform/thrown.h"
 #include "harness/conform/watching_backends.h"
 
 namespace dpbench {
@@ -85,12 +85,9 @@ class Driver {
     } catch (const Unavailable& error) {
       evidence_.error = error.what();
       evidence_.refused = true;
-    } catch (const c10::Error& error) {
-      if (out_of_memory(error)) leave();
-      give_up(error.what_without_backtrace());
     } catch (const std::exception& error) {
       if (out_of_memory(error)) leave();
-      give_up(error.what());
+      give_up(message_of(error));
     }
     if (agreeing_) agreeing_->finish(evidence_.error.empty() ? "all steps done" : "gave up: " + evidence_.error);
     return std::move(evidence_);

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "harness/conform/out_of_memory.h"
+#include "harness/conform/thrown.h"
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -94,12 +94,9 @@ void judge_layout(const CheckRequest& request, Rows& rows) {
     refused(error);
   } catch (const Unavailable& error) {
     refused(error);
-  } catch (const c10::Error& error) {
-    if (out_of_memory(error)) throw;
-    threw(error.what_without_backtrace());
   } catch (const std::exception& error) {
     if (out_of_memory(error)) throw;
-    threw(error.what());
+    threw(message_of(error));
   } catch (...) {
     threw("an exception that is no std::exception");
   }

@@ -8,7 +8,7 @@
 
 #include "harness/conform/compare.h"
 #include "harness/conform/exchange.h"
-#include "harness/conform/out_of_memory.h"
+#include "harness/conform/thrown.h"
 #include "strategies/compat.h"
 
 namespace dpbench {

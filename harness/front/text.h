@@ -6,13 +6,13 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/report/first_line.h"
+
 namespace dpbench {
 
 std::string join(const std::vector<std::string>& words, const std::string& between = ", ");
 std::vector<std::string> split(const std::string& text, char at);
 std::vector<std::string> comma_values(const std::string& list);  // empty ones too, also after the last comma
-
-inline std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // Columns taken by valid UTF-8.
 size_t display_width(std::string_view text);

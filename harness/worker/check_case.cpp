@@ -6,6 +6,7 @@
 
 #include "harness/conform/exchange.h"
 #include "harness/conform/suite.h"
+#include "harness/report/first_line.h"
 #include "harness/report/report.h"
 #include "harness/worker/dump.h"
 #include "harness/worker/finite.h"
@@ -22,7 +23,7 @@ class Faults {
   void see(const Scenario& scenario, const Evidence& evidence) {
     std::string& kind = evidence.echo ? apart : threw;
     if (!evidence.error.empty() && !evidence.refused && kind.empty())
-      kind = evidence.error.substr(0, evidence.error.find('\n')) + place(scenario, ", step " + std::to_string(evidence.steps.size()));
+      kind = first_line(evidence.error) + place(scenario, ", step " + std::to_string(evidence.steps.size()));
     const bool meant = scenario.poison || scenario.huge;
     for (size_t step = 0; step < evidence.steps.size() && !meant && when == never; ++step) look(scenario, evidence.steps[step], static_cast<int64_t>(step));
     ++scenarios_;

@@ -2,9 +2,10 @@
 
 #include <thread>
 
-#include <c10/util/Exception.h>
 #include <unistd.h>
 
+#include "harness/conform/thrown.h"
+#include "harness/report/first_line.h"
 #include "harness/worker/channel.h"
 #include "harness/worker/meeting.h"
 #include "harness/worker/variables.h"
@@ -40,12 +41,6 @@ void take_seat(c10d::Store& store, int rank) {
                    "launch runs dpbench once");
 }
 
-std::string reason_of(const std::exception& error) {
-  const auto* torchs = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = torchs ? torchs->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
-}
-
 [[noreturn]] void lose(Channel& channel, const std::string& why, int code) {
   try {
     channel.send({{"lost", why}, {"usage", code == 2}});
@@ -71,7 +66,7 @@ int relay() {
       try {
         receive(*receiving, variables.rank, channel);
       } catch (const std::exception& error) {
-        lose(channel, reason_of(error), 3);
+        lose(channel, first_line(message_of(error)), 3);
       }
     });
     while (const auto order = channel.receive())
@@ -80,7 +75,7 @@ int relay() {
   } catch (const UsageError& error) {
     lose(channel, error.what(), 2);
   } catch (const std::exception& error) {
-    lose(channel, reason_of(error), 3);
+    lose(channel, first_line(message_of(error)), 3);
   }
 }
 

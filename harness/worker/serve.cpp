@@ -3,11 +3,11 @@
 #include <stdexcept>
 
 #include <ATen/Parallel.h>
-#include <c10/util/Exception.h>
 #include <sched.h>
 #include <unistd.h>
 
-#include "harness/conform/out_of_memory.h"
+#include "harness/conform/thrown.h"
+#include "harness/report/first_line.h"
 #include "harness/worker/block_run.h"
 #include "harness/worker/channel.h"
 #include "harness/worker/check_case.h"
@@ -31,9 +31,6 @@ void pin(const std::vector<int>& cpus) {
   if (sched_setaffinity(0, sizeof set, &set) != 0) throw UsageError("DPBENCH_CPUS names a CPU that this process may not use");
 }
 
-// c10's messages carry a C++ backtrace below the first line: for the log, not for the report.
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 // What went wrong, in the words of the protocol.
 Json failure_event(const std::string& case_id, int rank, const std::string& place) {
   const auto event = [&](const char* kind, const std::string& reason) -> Json {
@@ -49,13 +46,11 @@ Json failure_event(const std::string& case_id, int rank, const std::string& plac
     return event("nan", error.what());
   } catch (const std::bad_alloc&) {
     return event("oom", "out of host memory");
-  } catch (const c10::Error& error) {
-    const std::string reason = first_line(error.what_without_backtrace());
-    return out_of_memory(error) ? event("oom", reason) : event("failure", reason + place);
   } catch (const FileError& error) {
     return event("unwritten", error.what());
   } catch (const std::exception& error) {
-    return event("failure", first_line(error.what()) + place);
+    const std::string reason = first_line(message_of(error));
+    return out_of_memory(error) ? event("oom", reason) : event("failure", reason + place);
   }
 }
 
