@@ -206,7 +206,17 @@ TEST_F(Save, ABaselineIsKeptUnderItsNameAndReplacedByTheNext) {
   EXPECT_THROW(save_baseline(report("x"), results_, "../main"), UsageError);
 }
 
-TEST_F(Save, LatestIsTheLastByName) {
+TEST_F(Save, OfTwoRunsOfOneSecondTheLatestIsTheOneWrittenLast) {
+  const std::string second = "20261121T063057Z", first = second + "-fff-x", last = second + "-aaa-x";
+  for (const std::string& name : {first, last}) RunDirectory(results_, name).save(report(name), true);
+  const auto now = fs::file_time_type::clock::now();
+  fs::last_write_time(results_ / first / "run.json", now);
+  fs::last_write_time(results_ / last / "run.json", now + std::chrono::milliseconds(300));
+  EXPECT_EQ(read_report(find_run("latest", results_)).id, last);
+  EXPECT_EQ(read_report(find_run("latest~1", results_)).id, first);
+}
+
+TEST_F(Save, LatestIsTheLastByTheTimeInItsName) {
   for (const std::string& name :
        {id, id + "-02", std::string("20251121T063057Z-zzz-x"), std::string("20261121T063058Z-aaa-x")})
     RunDirectory(results_, name).save(report(name), true);

@@ -5,6 +5,9 @@
 #include <charconv>
 #include <cstring>
 #include <fstream>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "harness/report/save.h"
 #include "workloads/error.h"
@@ -18,19 +21,27 @@ constexpr size_t report_max_bytes = size_t{512} << 20;
 // Of the document. What is made of it, and that written out again for validate, take as much each: 3 GiB in all.
 constexpr size_t report_max_memory = size_t{1} << 30;
 
+constexpr size_t run_time_length = std::strlen("20261121T063057Z");
+
 bool is_file(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error) && !fs::is_directory(path, error);
 }
 
+// By the second in their names; those of one second by when they were written, then by what else the name says.
 std::vector<fs::path> runs_in(const fs::path& results) {
-  std::vector<fs::path> runs;
+  std::vector<std::tuple<std::string, fs::file_time_type, fs::path>> runs;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(results, error))
-    if (is_run_name(entry.path().filename().string()) && is_file(entry.path() / "run.json"))
-      runs.push_back(entry.path());
+  for (const auto& entry : fs::directory_iterator(results, error)) {
+    const std::string name = entry.path().filename().string();
+    if (is_run_name(name) && is_file(entry.path() / "run.json"))
+      runs.emplace_back(name.substr(0, run_time_length), fs::last_write_time(entry.path() / "run.json", error),
+                        entry.path());
+  }
   std::sort(runs.begin(), runs.end());
-  return runs;
+  std::vector<fs::path> paths;
+  for (auto& [second, written, path] : runs) paths.push_back(std::move(path));
+  return paths;
 }
 
 // 0 for "latest", N for "latest~N", nothing for anything else.

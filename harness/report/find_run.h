@@ -9,7 +9,7 @@
 
 namespace dpbench {
 
-// run: a report's file, a run's directory, a results directory (its latest run by name), "latest", "latest~N" or the
+// run: a report's file, a run's directory, a results directory (its latest run, by the time in its name), "latest", "latest~N" or the
 // name of a baseline saved in results. Throws UsageError naming what was looked for.
 std::filesystem::path find_run(const std::string& run, const std::filesystem::path& results);
 

@@ -1,11 +1,16 @@
 #include "harness/worker/meeting.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <memory>
+#include <stdexcept>
+#include <thread>
 
 #include <netdb.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,9 +22,15 @@
 namespace dpbench {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 using FoundAddresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 std::string address_text(const Meeting& meeting) { return meeting.host + ":" + std::to_string(meeting.port); }
+
+std::runtime_error nobody_answered(const Meeting& meeting, std::chrono::milliseconds timeout, const std::string& why) {
+  return std::runtime_error("nobody answered at " + address_text(meeting) + " within " +
+                            std::to_string(timeout.count() / 1000) + " s (" + why + "): is rank 0 there?");
+}
 
 FoundAddresses addresses_of(const Meeting& meeting) {
   addrinfo hints{}, *found = nullptr;
@@ -27,6 +38,43 @@ FoundAddresses addresses_of(const Meeting& meeting) {
   const int failed = getaddrinfo(meeting.host.c_str(), std::to_string(meeting.port).c_str(), &hints, &found);
   if (failed) throw UsageError("MASTER_ADDR '" + meeting.host + "': " + gai_strerror(failed));
   return {found, &freeaddrinfo};
+}
+
+// Whether somebody listens at one of these addresses; what it says otherwise is why not.
+std::string why_unanswered(const Meeting& meeting, Clock::time_point until) try {
+  std::string why = "no address";
+  const FoundAddresses addresses = addresses_of(meeting);
+  for (const addrinfo* at = addresses.get(); at; at = at->ai_next) {
+    const int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) continue;
+    int failed = connect(fd, at->ai_addr, at->ai_addrlen) == 0 ? 0 : errno;
+    if (failed == EINPROGRESS) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+      pollfd ready{.fd = fd, .events = POLLOUT, .revents = 0};
+      socklen_t size = sizeof failed;
+      if (poll(&ready, 1, static_cast<int>(std::max<int64_t>(left, 0))) <= 0)
+        failed = ETIMEDOUT;
+      else
+        getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &size);
+    }
+    close(fd);
+    if (failed == 0) return "";
+    why = std::strerror(failed);
+  }
+  return why;
+} catch (const UsageError& error) {
+  return error.what();  // a name may become known later
+}
+
+// The store's own tries come ever more rarely: it would notice the end of its time seconds late.
+void wait_for_listener(const Meeting& meeting, std::chrono::milliseconds timeout) {
+  const auto until = Clock::now() + timeout;
+  for (;;) {
+    const std::string why = why_unanswered(meeting, until);
+    if (why.empty()) return;
+    if (Clock::now() >= until) throw nobody_answered(meeting, timeout, why);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
 }
 
 // Left to itself the store would listen on every interface.
@@ -68,11 +116,11 @@ c10::intrusive_ptr<c10d::Store> join_meeting(const Meeting& meeting, std::chrono
   options.port = static_cast<uint16_t>(meeting.port);
   options.waitWorkers = false;
   options.timeout = timeout;
+  wait_for_listener(meeting, timeout);
   try {
     return prefixed(meeting, c10::make_intrusive<c10d::TCPStore>(meeting.host, options));
   } catch (const c10::Error&) {
-    throw std::runtime_error("nobody answered at " + address_text(meeting) + " within " +
-                             std::to_string(timeout.count() / 1000) + " s: is rank 0 there?");
+    throw nobody_answered(meeting, timeout, "what listens there is no store");
   }
 }
 
