@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstring>
 #include <fstream>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -21,7 +22,7 @@ constexpr size_t report_max_bytes = size_t{512} << 20;
 // Of the document. What is made of it, and that written out again for validate, take as much each: 3 GiB in all.
 constexpr size_t report_max_memory = size_t{1} << 30;
 
-constexpr size_t run_time_length = std::strlen("20261121T063057Z");
+constexpr size_t run_time_length = std::string_view("20261121T063057Z").size();
 
 bool is_file(const fs::path& path) {
   std::error_code error;
