@@ -11,6 +11,6 @@ namespace dpbench {
 
 // The interfaces' own number first: it grows with every change that an old plug-in would not survive.
 [[gnu::used]] inline const char plugin_abi[] =
-    DPBENCH_ABI_MARK "6 libtorch " DPBENCH_TEXT(TORCH_VERSION_MAJOR) "." DPBENCH_TEXT(TORCH_VERSION_MINOR);
+    DPBENCH_ABI_MARK "7 libtorch " DPBENCH_TEXT(TORCH_VERSION_MAJOR) "." DPBENCH_TEXT(TORCH_VERSION_MINOR);
 
 }  // namespace dpbench

@@ -93,12 +93,12 @@ class PluginExample(unittest.TestCase):
         self.assertGreater(sum(row["status"] == "passed" for row in case["checks"]), 20)
 
     def test_a_plugin_of_another_interface_is_refused(self):
-        said = self.refusal(self.patched(b"dpbench-plugin-abi 6 ", b"dpbench-plugin-abi 1 "))
+        said = self.refusal(self.patched(b"dpbench-plugin-abi 7 ", b"dpbench-plugin-abi 1 "))
         self.assertIn("was built for 'dpbench-plugin-abi 1", said)
-        self.assertIn("this is 'dpbench-plugin-abi 6", said)
+        self.assertIn("this is 'dpbench-plugin-abi 7", said)
 
     def test_a_plugin_of_another_libtorch_is_refused(self):
-        mark = re.search(rb"dpbench-plugin-abi 6 libtorch (\d+)", self.plugin.read_bytes())
+        mark = re.search(rb"dpbench-plugin-abi 7 libtorch (\d+)", self.plugin.read_bytes())
         self.assertIn("libtorch 0", self.refusal(self.patched(mark[0], mark[0][: mark.start(1) - mark.start()] + b"0" * len(mark[1]))))
 
     def test_a_library_that_is_no_plugin_is_refused(self):

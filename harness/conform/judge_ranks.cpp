@@ -122,8 +122,9 @@ void judge_poison(const Trial& trial, Rows& rows) {
     }
 }
 
-void judge_repeat(const Trial& first, const Trial& second, Rows& rows) {
+void judge_repeat(const Trial& first, const Trial& second, bool promised, Rows& rows) {
   const std::string compared = "gradients, parameters and state of two runs, bit for bit";
+  if (!promised) return rows.skipped("run-to-run", compared, "the strategy does not promise it");
   for (size_t rank = 0; rank < first.ranks.size(); ++rank)
     for (size_t step = 0; step < first.ranks[rank].steps.size(); ++step)
       for (const Field field : {&StepEvidence::gradients, &StepEvidence::parameters, &StepEvidence::state}) {

@@ -32,7 +32,7 @@ void judge_ending(const Trial& trial, Rows& rows);      // finish
 
 // Of two trials that differ in one thing.
 void judge_collective_count(const Trial& once, const Trial& accumulated, Rows& rows);  // collective-count
-void judge_repeat(const Trial& first, const Trial& second, Rows& rows);                // run-to-run
+void judge_repeat(const Trial& first, const Trial& second, bool promised, Rows& rows);  // run-to-run
 void judge_same_bits_as_baseline(const Trial& trial, const Evidence& baseline, Rows& rows);  // world-1-bits
 
 }  // namespace dpbench

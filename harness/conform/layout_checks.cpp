@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include "harness/conform/judge_sampling.h"
 #include "harness/conform/thrown.h"
+#include "workloads/data/sampler.h"
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -99,6 +101,19 @@ void judge_layout(const CheckRequest& request, Rows& rows) {
     threw(message_of(error));
   } catch (...) {
     threw("an exception that is no std::exception");
+  }
+}
+
+void judge_sampler(const CheckRequest& request, Rows& rows) {
+  if (request.strategy.parallelism != Parallelism::ranks) return;
+  constexpr int64_t samples = 211;  // a prime number: no world divides it
+  for (const bool drop_last : {false, true}) {
+    const auto dealt = [&](int64_t epoch, int rank) {
+      DistributedSampler sampler({.samples = samples, .world = request.world, .rank = rank, .seed = request.seed, .drop_last = drop_last});
+      sampler.set_epoch(epoch);
+      return sampler.indices();
+    };
+    judge_sampling({samples, request.world, drop_last, dealt, "dpbench's own DistributedSampler, whatever the strategy"}, rows);
   }
 }
 

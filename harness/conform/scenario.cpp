@@ -11,6 +11,18 @@ namespace {
 constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinite_value = std::numeric_limits<double>::infinity();
 
+const std::map<std::string, std::vector<std::string>> further_checks = {
+    {"even",
+     {"run-completes", "output-shape", "output-dtype", "output-value", "loss-finite", "loss-value", "initial-broadcast",
+      "gradient-vs-baseline", "gradient-layout", "ranks-agree-gradients", "ranks-agree-parameters", "ranks-agree-state",
+      "buffers", "optimizer-replay", "evaluation", "unused-parameters", "frozen-parameters", "collective-count",
+      "rows-untouched", "finish"}},
+    {"working",
+     {"gradient-exact", "reduction", "reduction-agrees", "collective-order", "run-to-run", "world-1-bits",
+      "buffers-replay", "output-replay", "loss-replay", "evaluation-replay"}},
+    {"accumulate", {"collective-count"}},
+    {"twenty", {"loss-falls"}}};
+
 std::vector<Scenario> table(at::ScalarType working) {
   return {
       {.name = "even", .gradient_check = "gradient-meaning", .small_buckets = true,
@@ -96,6 +108,13 @@ std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bo
     chosen.push_back(std::move(scenario));
   }
   return chosen;
+}
+
+std::vector<std::string> checks_of(const Scenario& scenario) {
+  std::vector<std::string> names{scenario.gradient_check};
+  if (const auto more = further_checks.find(scenario.name); more != further_checks.end())
+    names.insert(names.end(), more->second.begin(), more->second.end());
+  return names;
 }
 
 std::vector<at::Tensor> ids_of(const Scenario& scenario, const Layout& layout, uint64_t seed, int64_t step, int owner) {

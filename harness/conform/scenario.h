@@ -49,6 +49,9 @@ struct Layout {
 // Those that make sense there; costly: the costly ones too.
 std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bool costly);
 
+// Its gradient check, and all else that it can tell.
+std::vector<std::string> checks_of(const Scenario& scenario);
+
 // The sample ids of each micro-batch of a step that `owner` (a rank, or 0 for one process) is given. Maybe none.
 std::vector<at::Tensor> ids_of(const Scenario& scenario, const Layout& layout, uint64_t seed, int64_t step, int owner);
 

@@ -1,39 +1,23 @@
 #include "harness/conform/suite.h"
 
+#include <algorithm>
 #include <regex>
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include "harness/conform/altered_workload.h"
 #include "harness/conform/compare.h"
 #include "harness/conform/exchange.h"
-#include "harness/conform/judge_sampling.h"
 #include "harness/conform/judges.h"
+#include "harness/conform/judging.h"
 #include "harness/conform/layout_checks.h"
+#include "harness/conform/possible.h"
 #include "harness/conform/raw_collectives.h"
-#include "harness/conform/thrown.h"
-#include "harness/conform/unused.h"
-#include "strategies/comm/work_queue.h"
-#include "workloads/data/sampler.h"
 
 namespace dpbench {
 namespace {
 
 using Names = std::vector<std::string>;
-
-// What a scenario can tell besides its own gradient check: a filter that asks for one of these needs this scenario.
-const std::map<std::string, Names> extra_checks = {
-    {"even",
-     {"run-completes", "output-shape", "output-dtype", "output-value", "loss-finite", "loss-value", "initial-broadcast",
-      "gradient-vs-baseline", "gradient-layout", "ranks-agree-gradients", "ranks-agree-parameters", "ranks-agree-state", "buffers",
-      "optimizer-replay", "evaluation", "unused-parameters", "frozen-parameters", "collective-count", "rows-untouched",
-      "finish"}},
-    {"working", {"gradient-exact", "reduction", "reduction-agrees", "collective-order", "run-to-run", "world-1-bits", "buffers-replay",
-      "output-replay", "loss-replay", "evaluation-replay"}},
-    {"accumulate", {"collective-count"}},
-    {"twenty", {"loss-falls"}}};
-
 
 const std::vector<Judge> judges = {judge_start,     judge_outputs, judge_gradients, judge_replay,    judge_accuracy,
                                    judge_strides,   judge_unused,    judge_agreement, judge_buffers, judge_optimizer, judge_poison,
@@ -75,7 +59,6 @@ class Suite {
                     request.seed} {}
 
   std::vector<CheckRow> run() {
-    judging_.push([threads = at::get_num_threads()] { at::set_num_threads(threads); });  // a new thread would take all cores
     if (announce_unused()) {
       // Who asks for checks by name gets them.
       const bool costly = request_.long_form || request_.workload.thorough || !request_.filter.empty();
@@ -84,12 +67,11 @@ class Suite {
         if (request_.workload.probe) scenario.judged_from = 0;  // which costs next to nothing
       for (const auto& scenario : scenarios_)
         if (wanted(scenario)) one(scenario);
-      judging_.drain();
-      if (judging_failed_) std::rethrow_exception(judging_failed_);
+      judging_.finish();
       if (!broken_ && backend_asked()) judge_raw_collectives(request_, "raw/" + std::to_string(exchanges_++), rows_);
       const bool judged = refused_ == 0 || judged_ > 0;  // else nothing of what it does was seen
       if (request_.rank == 0 && judged && matches("chunk-tables")) judge_layout(request_, rows_);
-      if (request_.rank == 0 && judged && (matches("data-each-once") || matches("epoch-order"))) judge_sampler();
+      if (request_.rank == 0 && judged && (matches("data-each-once") || matches("epoch-order"))) judge_sampler(request_, rows_);
     }
     std::vector<CheckRow> chosen;
     for (const auto& row : rows_.all())
@@ -99,25 +81,6 @@ class Suite {
   }
 
  private:
-  // What deals out the samples to ranks here; a prime number of them, so that no world divides it.
-  void judge_sampler() {
-    if (strategy_.parallelism != Parallelism::ranks) return;
-    constexpr int64_t samples = 211;
-    for (const bool drop_last : {false, true})
-      judge_sampling({samples, request_.world, drop_last,
-                      [&](int64_t epoch, int rank) {
-                        DistributedSampler sampler({.samples = samples,
-                                                    .world = request_.world,
-                                                    .rank = rank,
-                                                    .seed = request_.seed,
-                                                    .drop_last = drop_last});
-                        sampler.set_epoch(epoch);
-                        return sampler.indices();
-                      },
-                      "dpbench's own DistributedSampler, whatever the strategy"},
-                     rows_);
-  }
-
   // It says nothing of the strategy: the one workload that is about exactness is enough.
   bool backend_asked() const {
     if (!workload_->sum_loss() || bench_.layout.owners() == 1) return false;
@@ -128,77 +91,18 @@ class Suite {
 
   bool wanted(const Scenario& scenario) const {
     if (broken_ || (scenario.huge && strategy_.reduced_in != at::kHalf)) return false;
-    if (matches(scenario.gradient_check)) return true;
-    const auto extra = extra_checks.find(scenario.name);
-    if (extra == extra_checks.end()) return false;
-    for (const auto& name : extra->second)
-      if (matches(name)) return true;
-    return false;
+    const auto names = checks_of(scenario);
+    return std::any_of(names.begin(), names.end(), [this](const auto& name) { return matches(name); });
   }
 
-  // A model with parameters that some ranks do not use needs a strategy that was told so. False: nothing can be run.
+  // False: nothing can be run.
   bool announce_unused() {
-    if (strategy_.parallelism != Parallelism::ranks) return true;
-    if (!request_.workload.probe && all_used_at_first(bench_)) return true;
-    unused_ = unused_pattern(bench_);
-    if (unused_.names.empty()) return true;
-    if (unused_.some_ranks && strategy_.same_graph)
-      return left_out(" needs the same graph in every step and on every rank, and was asked to rely on it");
-    if (unused_.some_ranks && strategy_.buffers == Buffers::synchronised)
-      return left_out(" makes one batch of all ranks' rows, which can take only one branch");
-    if (declares("find_unused")) {
-      if (const auto why = refused_with_find_unused()) return left_out(" is asked for what does not go with find_unused: " + *why);
-      for (auto* params : {&bench_.params, &twin_bench_.params})
-        if (!strategy_.same_graph) params->emplace("find_unused", "on");
-      if (strategy_.same_graph || Params(strategy_.params, bench_.params, strategy_.name).flag("find_unused")) unused_ = {};
-      else if (unused_.some_ranks) return left_out(" is asked not to look for unused parameters: such a model would hang it");
-      return true;
-    }
-    if (!unused_.some_ranks) return true;
-    return left_out(" has no parameter find_unused: such a model would hang it");
-  }
-
-  std::optional<std::string> refused_with_find_unused() const {
-    auto params = bench_.params;
-    if (strategy_.same_graph || !params.emplace("find_unused", "on").second) return {};
-    try {
-      promised(request_.strategy, Params(request_.strategy.params, params, request_.strategy.name));
-      return {};
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-  }
-
-  bool left_out(const std::string& why) {
-    rows_.skipped("unused-parameters", "a branch that only some ranks use", strategy_.name + why);
-    return false;
-  }
-
-  std::optional<std::string> not_possible(const Scenario& scenario) const {
-    if (scenario.smooth && strategy_.reduced_in)
-      return "gradients travel in " + std::string(at::toString(*strategy_.reduced_in)) + ", as asked";
-    if (scenario.smooth && !has_twin()) return "the workload has no smooth twin";
-    if (scenario.rows == Split::few && strategy_.parallelism == Parallelism::ranks && !declares("join"))
-      return strategy_.name + " has no parameter join: every rank must have rows";
-    const bool own = !strategy_.own.empty() || strategy_.gradient == Gradient::local;
-    if (scenario.rows == Split::few && strategy_.parallelism == Parallelism::ranks && own)
-      return "a rank without rows has no gradient for a parameter that is its own";
-    return {};
-  }
-
-  bool declares(const std::string& name) const {
-    for (const auto& info : strategy_.params)
-      if (info.name == name) return true;
-    return false;
-  }
-
-  bool has_twin() const {
-    const auto output = [](const Workload& workload) {
-      const at::NoGradGuard no_grad;
-      const Batch batch = workload.batch(at::arange(2));
-      return workload.model(1)->forward(batch.input, Context{0, 0, batch.ids});
-    };
-    return !same_bits(output(*workload_), output(*twin_));
+    const UnusedPlan plan = plan_for_unused(bench_, request_.strategy, request_.workload.probe);
+    if (!plan.impossible.empty()) rows_.skipped("unused-parameters", "a branch that only some ranks use", plan.impossible);
+    for (auto* params : {&bench_.params, &twin_bench_.params})
+      if (plan.ask_to_find) params->emplace("find_unused", "on");
+    unused_ = plan.pattern.names;
+    return plan.impossible.empty();
   }
 
   std::vector<Evidence> driven(const Bench& bench, const Scenario& scenario, std::optional<double> clip) {
@@ -222,7 +126,7 @@ class Suite {
   }
 
   void one(const Scenario& scenario) {
-    if (const auto why = not_possible(scenario)) {
+    if (const auto why = not_possible(scenario, strategy_, *workload_, *twin_)) {
       skip(scenario, *why);
       return;
     }
@@ -253,33 +157,13 @@ class Suite {
     const auto clip = clip_of(scenario);
     auto evidence = driven(bench, scenario, clip);
     if (request_.rank == 0 && fit_to_judge(scenario, evidence))
-      later(scenario, [this, &bench, &scenario, clip, evidence = std::move(evidence)] { judge(bench, scenario, clip, evidence); });
+      judging_.later(scenario, [this, &bench, &scenario, clip, evidence = std::move(evidence)] { judge(bench, scenario, clip, evidence); });
     agree_to_go_on();
     if (scenario.name == "working" && !broken_) again(bench, scenario);
   }
 
-  // Judged in order beside what the ranks do next: the judges use nothing of theirs. All rows are written there.
-  // A strategy may report what no judge expects: that is its failure, not the end of the suite.
-  void later(const Scenario& scenario, WorkQueue::Job work) {
-    judging_.drain();  // the evidence of one scenario at a time is kept beside that of the next
-    judging_.push([this, &scenario, work = std::move(work)] {
-      const auto cannot = [&](const std::string& why) {
-        rows_.judged("run-completes", all_steps_done, false,
-                     "what was reported cannot be judged, scenario " + scenario.name + ": " + why);
-      };
-      try {
-        work();
-      } catch (const std::exception& error) {
-        if (out_of_memory(error)) judging_failed_ = std::current_exception();
-        else cannot(error.what());
-      } catch (...) {
-        cannot("an exception that is no std::exception");
-      }
-    });
-  }
-
   void skip(const Scenario& scenario, const std::string& why) {
-    later(scenario, [this, &scenario, why] { rows_.skipped(scenario.gradient_check, "scenario " + scenario.name, why); });
+    judging_.later(scenario, [this, &scenario, why] { rows_.skipped(scenario.gradient_check, "scenario " + scenario.name, why); });
   }
 
   void judge(const Bench& bench, const Scenario& scenario, std::optional<double> clip, std::vector<Evidence> evidence) {
@@ -313,17 +197,17 @@ class Suite {
     for (const auto& one : evidence)
       if (!one.error.empty() && (!cause || (cause->echo && !one.echo))) cause = &one;
     const std::string why = cause ? place_of_error(*cause, scenario) + ": " + cause->error : "";
-    later(scenario, [this, whole, why] { rows_.judged("run-completes", all_steps_done, whole, why); });
+    judging_.later(scenario, [this, whole, why] { rows_.judged("run-completes", all_steps_done, whole, why); });
     return whole;
   }
 
   // The other right answer to a parameter that no rank uses: an error that names it.
   bool refusal_names_the_unused(const Scenario& scenario, const std::vector<Evidence>& evidence) {
-    if (unused_.names.empty()) return false;
+    if (unused_.empty()) return false;
     for (const auto& one : evidence)
-      for (const auto& name : unused_.names)
+      for (const auto& name : unused_)
         if (one.error.find(name) == std::string::npos) return false;
-    later(scenario, [this] {
+    judging_.later(scenario, [this] {
       rows_.judged("unused-parameters", "an error that names the parameter which no rank used", true, "");
     });
     return true;
@@ -332,11 +216,11 @@ class Suite {
   void again(const Bench& bench, const Scenario& scenario) {
     auto evidence = driven(bench, scenario, {});
     if (request_.rank == 0 && fit_to_judge(scenario, evidence))
-      later(scenario, [this, &bench, &scenario, evidence = std::move(evidence), baseline = baseline_of(scenario)] {
+      judging_.later(scenario, [this, &bench, &scenario, evidence = std::move(evidence), baseline = baseline_of(scenario)] {
         const auto known = kept_.find("working");
         if (known == kept_.end()) return;
         const Trial second{bench, scenario, {}, evidence, {}, {}, {}};
-        judge_repeat(known->second, second, rows_);
+        judge_repeat(known->second, second, strategy_.repeatable, rows_);
         if (strategy_.reduced_in)
           rows_.skipped("world-1-bits", "gradients and parameters of a world of 1 with the baseline's, bit for bit",
                         "gradients travel in " + std::string(at::toString(*strategy_.reduced_in)) + ", as asked");
@@ -367,13 +251,12 @@ class Suite {
   std::optional<AlteredWorkload> enlarged_;
   std::optional<Bench> enlarged_bench_;
   std::vector<Scenario> scenarios_;
-  UnusedPattern unused_;
+  Names unused_;  // which the strategy may refuse by name
   Rows rows_;
   std::map<std::string, Trial> kept_;
   int exchanges_ = 0, refused_ = 0, judged_ = 0;
   bool broken_ = false;
-  std::exception_ptr judging_failed_;  // by no fault of the strategy
-  WorkQueue judging_;  // last: its thread ends before what it uses
+  Judging judging_{rows_};  // last: its thread ends before what it uses
 };
 
 }  // namespace

@@ -53,12 +53,14 @@ void with_the_next_rank_only(Run& run, at::Tensor& flat, size_t) {
   flat.add_(all[next]).div_(2);
 }
 
-void from_own_rank_on(Run& run, at::Tensor& flat, size_t) {
+void sum_from(Run& run, at::Tensor& flat, int first) {
   const auto all = everyones(run, flat);
   at::Tensor sum = at::zeros_like(flat);
-  for (int i = 0; i < run.world; ++i) sum.add_(all[static_cast<size_t>((run.rank + i) % run.world)]);
+  for (int i = 0; i < run.world; ++i) sum.add_(all[static_cast<size_t>((first + i) % run.world)]);
   flat.copy_(sum.div_(run.world));
 }
+
+void from_own_rank_on(Run& run, at::Tensor& flat, size_t) { sum_from(run, flat, run.rank); }
 
 void all_but_the_last_element(Run& run, at::Tensor& flat, size_t) {
   at::Tensor most = flat.narrow(0, 0, flat.numel() - 1).clone();
@@ -101,12 +103,12 @@ void without_the_checkpointed(Parts& parts) {
   };
 }
 
-void another_last_bit_each_run(Run& run, at::Tensor& flat, size_t) {
-  static std::atomic<int> calls{0};
-  divided_by(run, flat, run.world);
-  at::Tensor noise = at::full({1}, ++calls % 251, flat.options());
-  run.broadcast(noise);  // the same on all ranks, so only a second run can tell
-  flat.mul_(1 + noise.item<double>() * 0x1p-24);
+void in_another_order_each_run(Run& run, at::Tensor& flat, size_t bucket) {
+  static std::atomic<int> runs{0};
+  if (run.rank == 0 && run.step == 0 && bucket == 0) ++runs;
+  at::Tensor first = at::full({1}, runs % run.world, flat.options());
+  run.broadcast(first);  // the same order on all ranks, so only a second run can tell
+  sum_from(run, flat, static_cast<int>(first.item<double>()));
 }
 
 }  // namespace
@@ -159,7 +161,12 @@ std::vector<Mutant> reduction_mutants() {
       {"one-step-late", "gradient-meaning", "one step late", with(one_step_late)},
       {"checkpointed-layer-not-reduced", "gradient-meaning", "not reduced (1 of 2 parameters: layer", with(without_the_checkpointed),
        "probe-reused"},
-      {"another-last-bit-each-run", "run-to-run", "order of arrival", reducing(another_last_bit_each_run)},
+      {"another-order-each-run", "run-to-run", "order of arrival", reducing(in_another_order_each_run), "probe-large"},
+      {"another-order-each-run-as-declared", "", "", [] {
+         StrategyInfo info = reducing(in_another_order_each_run)();
+         info.repeatable = false;
+         return info;
+       }, "probe-large"},
       {"sum-where-exact", "gradient-exact", "3 times", reducing([](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); }),
        "probe-exact"},
       {"global-mean-where-mean-of-means", "gradient-uneven", "mean over all rows",
