@@ -142,6 +142,13 @@ class Endings(unittest.TestCase):
         self.assertEqual(disturbed["status"], "ok")
         self.assertEqual(hashes[0], hashes[1])
 
+    def test_who_takes_a_ranks_place_while_gloo_connects_is_found_out(self):
+        """Its handshake is a number counted from 0: zeros are the first rank's."""
+        for _ in range(5):
+            with Strangers(self.mark, every=0.001, words=[bytes(64)]):
+                (case,) = self.finished(self.start("--strategy", "ddp", "--cpus", "4", "--backend", "gloo", "--quick", "--timeout", "20"))["cases"]
+            self.assertEqual(case["status"], "ok")
+
     def test_signals_end_a_run_in_time_and_keep_its_report(self):
         for backend, number in (("shm", signal.SIGINT), ("gloo", signal.SIGTERM), ("none", signal.SIGHUP)):
             with self.subTest(backend=backend):

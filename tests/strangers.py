@@ -13,8 +13,8 @@ WORDS = [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", os.urandom(4096), (2 ** 62).to_by
 class Strangers:
     """with Strangers(mark): ...; `heard`: how many connections were made, by port."""
 
-    def __init__(self, mark, every=0.05):
-        self._mark, self._every, self._over = mark, every, threading.Event()
+    def __init__(self, mark, every=0.05, words=tuple(WORDS)):
+        self._mark, self._every, self._words, self._over = mark, every, words, threading.Event()
         self.heard = {}
         self._thread = threading.Thread(target=self._run)
 
@@ -31,7 +31,7 @@ class Strangers:
         while not self._over.wait(self._every):
             for address, port in leftovers.listeners_of(leftovers.processes_of(self._mark)):
                 turn += 1
-                self._say(address, port, WORDS[turn % len(WORDS)])
+                self._say(address, port, self._words[turn % len(self._words)])
 
     def _say(self, address, port, words):
         try:

@@ -1,9 +1,17 @@
 // "gloo": PyTorch's own CPU backend over TCP. On one host it listens on loopback alone.
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <exception>
 #include <sstream>
+#include <stdexcept>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "strategies/comm/backend.h"
 #include "strategies/comm/route.h"
@@ -11,6 +19,8 @@
 namespace dpbench {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::milliseconds;
 using Gloo = c10d::ProcessGroupGloo;
 using Devices = decltype(Gloo::Options::devices);
 
@@ -33,11 +43,51 @@ void let_closed_sockets_be_errors() {
   if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
 }
 
+// Every rank sends its number to every other.
+void hear_from_all(Gloo& gloo, Milliseconds limit) {
+  at::Tensor sent = at::full({gloo.getSize()}, gloo.getRank(), at::kLong);
+  at::Tensor heard = at::full({gloo.getSize()}, -1, at::kLong);
+  std::vector<int64_t> even;
+  c10d::AllToAllOptions options;
+  options.timeout = limit;
+  gloo.alltoall_base(heard, sent, even, even, options)->wait();
+  if (!heard.equal(at::arange(gloo.getSize()))) throw std::runtime_error("gloo: somebody else answers in place of a rank");
+}
+
+// Whether all ranks say so: over the store, for their connections may be what is wrong.
+bool all_say(const BackendSetup& setup, c10d::Store& store, bool mine, Milliseconds limit) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < setup.world; ++rank) keys.push_back("heard-all/" + std::to_string(rank));
+  store.set(keys.at(static_cast<size_t>(setup.rank)), mine ? "yes" : "no");
+  store.wait(keys, limit);
+  return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) { return store.get_to_str(key) == "yes"; });
+}
+
+// Gloo knows who connects by a number counted from 0: while the ranks connect, a stranger's zeros can take the place of one,
+// which nobody notices before something is awaited from there. Then all connect anew, at other ports.
 c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
+  constexpr int attempts = 6;
   let_closed_sockets_be_errors();
-  auto options = Gloo::Options::create(setup.timeout);
-  options->devices = devices_for(setup);
-  return c10::make_intrusive<Gloo>(setup.store, setup.rank, setup.world, options);
+  const auto until = Clock::now() + setup.timeout;
+  const auto left = [&] { return std::max(std::chrono::duration_cast<Milliseconds>(until - Clock::now()), Milliseconds(1)); };
+  auto limit = Milliseconds(1000 + 25 * setup.world);
+  for (int number = 1;; ++number, limit *= 2) {
+    const auto store = c10::make_intrusive<c10d::PrefixStore>("attempt-" + std::to_string(number), setup.store);
+    auto options = Gloo::Options::create(setup.timeout);
+    options->devices = devices_for(setup);
+    c10::intrusive_ptr<Gloo> gloo;
+    std::exception_ptr failed;
+    try {
+      gloo = c10::make_intrusive<Gloo>(store, setup.rank, setup.world, options);
+      if (setup.world > 1) hear_from_all(*gloo, std::min(left(), limit));
+    } catch (const std::exception&) {
+      failed = std::current_exception();
+    }
+    const bool last = number == attempts || Clock::now() >= until;
+    if (failed && last) std::rethrow_exception(failed);
+    if (all_say(setup, *store, !failed, left())) return gloo;
+    if (last) throw std::runtime_error("gloo: another rank did not hear from all");
+  }
 }
 
 const RegisterBackend gloo{{.name = "gloo",
