@@ -14,6 +14,7 @@ import resource
 import shlex
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import sys
@@ -350,6 +351,42 @@ class Cli(unittest.TestCase):
 
     def test_check_refuses_paths_it_cannot_write(self):
         self.refused("check", "--junit", "absent/checks.xml")
+        self.refused("check", "--junit", ".")
+        self.refused("check", "--junit", "n" * 255)  # the name of the file beside it would be too long
+        self.assertEqual(os.listdir(self.directory), [])
+
+    def test_check_that_ends_with_2_leaves_what_was_there_and_nothing_more(self):
+        os.mkdir(self.directory + "/full")
+        for path in ("old.xml", "full/x"):
+            with open(f"{self.directory}/{path}", "w", encoding="utf-8") as file:
+                file.write("old")
+        os.symlink("old.xml", self.directory + "/link.xml")
+        before = sorted(os.listdir(self.directory))
+        usage, no_match = fault("usage", check=True), ["--workload", "toy", "--filter", "nothing-like-it"]
+        for junit in ("old.xml", "link.xml", "new.xml"):
+            for words in (["--dump", "full"], ["--dump", "full/x/y"], ["--dump", "a/b", *usage], ["--dump", "a/b", *no_match], no_match):
+                with self.subTest(junit=junit, words=words):
+                    self.run_it("check", "--junit", junit, *words, code=2)
+                    self.assertEqual(sorted(os.listdir(self.directory)), before)
+                    with open(self.directory + "/old.xml", encoding="utf-8") as file:
+                        self.assertEqual(file.read(), "old")
+        os.mkdir(self.directory + "/mine")
+        self.run_it("check", "--dump", "mine", *no_match, code=2)
+        self.assertTrue(os.path.isdir(self.directory + "/mine"), "this one was there before")
+
+    def test_check_replaces_the_old_junit_file_and_writes_into_a_pipe(self):
+        words = ("check", "--workload", "toy", "--strategy", "cpu", "--junit")
+        with open(self.directory + "/old.xml", "w", encoding="utf-8") as file:
+            file.write("old" * 100000)
+        os.symlink("old.xml", self.directory + "/link.xml")
+        self.run_it(*words, "link.xml")
+        self.assertEqual(xml.etree.ElementTree.parse(self.directory + "/old.xml").getroot().tag, "testsuites")
+        self.assertEqual(sorted(os.listdir(self.directory)), ["link.xml", "old.xml"])
+        self.assertTrue(os.path.islink(self.directory + "/link.xml"))
+        done = self.run_it(*words, "/dev/stdout", "-o", "none")
+        self.assertEqual(xml.etree.ElementTree.fromstring(done.stdout).tag, "testsuites")
+        self.run_it(*words, "/dev/null")
+        self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
 
     def test_check_names_a_rank_that_dies(self):
         self.assertIn("signal 9", self.run_it("check", *fault("kill", check=True), code=3).stdout)

@@ -86,6 +86,12 @@ class Dump(unittest.TestCase):
                 self.assertIn(why, done.stderr)
             self.assertEqual(os.listdir(scratch), ["mine"])
 
+    def test_a_dump_of_nothing_leaves_nothing(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            done = dump(os.path.join(scratch, "a/b"), "--filter", "nothing-like-it")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertEqual(os.listdir(scratch), [])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,15 +1,13 @@
 // dpbench check: the conformance suite over the cases of a plan. Nothing is timed and no run is saved.
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <map>
 
+#include "harness/front/check_files.h"
 #include "harness/front/commands.h"
 #include "harness/front/exit_code.h"
 #include "harness/front/prepare.h"
@@ -101,34 +99,6 @@ std::string output_of(const Report& report, const Options& options) {
   return table_of(report);
 }
 
-// Opened before anything runs: a path that cannot be written is found now.
-Fd junit_file(const std::string& path) {
-  if (path.empty()) return {};
-  Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file) throw UsageError("--junit '" + one_line(path, 200) + "': " + std::strerror(errno));
-  return file;
-}
-
-// Made before anything runs, and never mixed with an older dump.
-void make_dump_directory(const std::string& path) {
-  if (path.empty()) return;
-  const std::string named = "--dump '" + one_line(path, 200) + "'";
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error || !fs::is_directory(path)) throw UsageError(named + ": " + (error ? error.message() : "is not a directory"));
-  if (!fs::is_empty(path)) throw UsageError(named + " is not empty; name a new directory");
-  if (::access(path.c_str(), W_OK) != 0) throw UsageError(named + ": " + std::strerror(errno));
-}
-
-bool write_all(const Fd& file, const std::string& text) {
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t wrote = ::write(file.get(), text.data() + done, text.size() - done);
-    if (wrote < 0 && errno != EINTR) return false;
-    done += static_cast<size_t>(std::max<ssize_t>(wrote, 0));
-  }
-  return true;
-}
-
 SessionEnding carry_out(const Prepared& prepared, Report& report, ProgressLine& progress) {
   const Signals signals;
   const Scratch scratch;
@@ -150,8 +120,8 @@ Ending ending_of_checks(const Report& report, const SessionEnding& ended) {
 
 int check_prepared(const Prepared& prepared) {
   const Options& options = prepared.options;
-  const Fd junit = junit_file(options.checking.junit);
-  make_dump_directory(options.checking.dump);
+  const JunitFile junit(options.checking.junit);
+  const DumpDirectory dump(options.checking.dump);
   Report report = new_report(prepared);
   report.id = run_id(std::chrono::system_clock::now(), run_commit(report.tool), machine_label(report.env));
   ProgressLine progress(progress_style(options, ::isatty(STDERR_FILENO), std::getenv("TERM")), options.verbose,
@@ -164,7 +134,10 @@ int check_prepared(const Prepared& prepared) {
     throw UsageError("no check matched --filter '" + one_line(options.checking.filter, 100) + "'");
   Ending ending = ending_of_checks(report, ended);
   ending.unsaved = !print(output_of(report, options));
-  if (junit && !write_all(junit, junit_xml(report))) ending.unsaved = true;
+  if (const std::string why = junit.write(junit_xml(report)); !why.empty()) {
+    ending.unsaved = true;
+    progress.warning(why);
+  }
   for (const auto& record : report.cases)
     if (record.status == "failed") progress.warning(record.spec.id + " failed: " + record.reason);
   const int code = exit_code(ending);

@@ -58,6 +58,16 @@ void write_all(int fd, const std::string& text, const std::string& what) {
   if (::fsync(fd) != 0) throw WriteError("cannot write " + what + ": " + why());
 }
 
+// The new text of a file lies in a file of this name until it is whole.
+std::string part_of(const std::string& name) { return "." + name + "." + std::to_string(::getpid()) + ".part"; }
+
+int open_part(int directory, const std::string& part, const std::string& what) {
+  ::unlinkat(directory, part.c_str(), 0);  // left by a process that died here
+  const int fd = ::openat(directory, part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (fd < 0) throw WriteError("cannot write " + what + ": " + why());
+  return fd;
+}
+
 bool is_utf8(const std::string& text) {
   try {
     Json(text).dump();
@@ -124,12 +134,9 @@ void RunDirectory::save(const std::string& name, const Json& document) const {
 }
 
 void write_whole(int directory, const std::string& name, const std::string& text, const std::string& what) {
-  const std::string temporary = "." + name + "." + std::to_string(::getpid()) + ".part";
-  ::unlinkat(directory, temporary.c_str(), 0);  // left by a process that died here
+  const std::string temporary = part_of(name);
   try {
-    const Descriptor file(
-        ::openat(directory, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
-    if (file.get() < 0) throw WriteError("cannot write " + what + ": " + why());
+    const Descriptor file(open_part(directory, temporary, what));
     write_all(file.get(), text, what);
     if (::renameat(directory, temporary.c_str(), directory, name.c_str()) != 0 || ::fsync(directory) != 0)
       throw WriteError("cannot write " + what + ": " + why());
@@ -137,6 +144,12 @@ void write_whole(int directory, const std::string& name, const std::string& text
     ::unlinkat(directory, temporary.c_str(), 0);
     throw;
   }
+}
+
+void check_writable(int directory, const std::string& name, const std::string& what) {
+  const std::string temporary = part_of(name);
+  const Descriptor file(open_part(directory, temporary, what));
+  ::unlinkat(directory, temporary.c_str(), 0);
 }
 
 void check_baseline_place(const fs::path& results, const std::string& name) {

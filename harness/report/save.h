@@ -49,6 +49,9 @@ class RunDirectory {
 // Replaces directory/name with text in one rename, synced. directory: an open descriptor. Throws WriteError.
 void write_whole(int directory, const std::string& name, const std::string& text, const std::string& what);
 
+// Throws WriteError where write_whole could not even begin. Leaves nothing, and what was there as it was.
+void check_writable(int directory, const std::string& name, const std::string& what);
+
 // Throws UsageError where save_baseline could not keep one. Makes nothing.
 void check_baseline_place(const std::filesystem::path& results, const std::string& name);
 

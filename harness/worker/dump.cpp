@@ -65,9 +65,7 @@ Json read_index(const fs::path& path) {
 }  // namespace
 
 Dump::Dump(std::string directory, const CaseSpec& spec, int rank)
-    : directory_(std::move(directory)), spec_(spec), rank_(rank) {
-  fs::create_directories(fs::path(directory_) / folder_of(spec_.id));
-}
+    : directory_(std::move(directory)), spec_(spec), rank_(rank) {}
 
 void Dump::add(const Bench& bench, const Scenario& scenario, const Evidence& evidence) {
   if (!evidence.error.empty() || scenario.learns) return;
@@ -75,6 +73,7 @@ void Dump::add(const Bench& bench, const Scenario& scenario, const Evidence& evi
   for (size_t step = 0; step < evidence.steps.size(); ++step) {
     const fs::path path = fs::path(directory_) / file_of(folder, bench, scenario, rank_, step);
     if (fs::exists(path)) return;
+    fs::create_directories(path.parent_path());
     save_tensors(path.string(), contents(bench, scenario, evidence, step));
     if (rank_ != 0) continue;
     for (int rank = 0; rank < bench.layout.owners(); ++rank)
@@ -96,7 +95,7 @@ void Dump::add(const Bench& bench, const Scenario& scenario, const Evidence& evi
 }
 
 void Dump::finish() {
-  if (rank_ != 0) return;
+  if (rank_ != 0 || files_.empty()) return;
   const fs::path path = fs::path(directory_) / index_name, fresh = path.string() + ".new";
   Json index = read_index(path);
   for (Json& file : files_) index["files"].push_back(std::move(file));

@@ -15,7 +15,8 @@ class Dump {
 
   // A file for every step of this rank. A scenario that is run twice is written once.
   void add(const Bench& bench, const Scenario& scenario, const Evidence& evidence);
-  // Rank 0 adds the case's files, those of all ranks, to the directory's index.json. Once, after every rank is done.
+  // Rank 0 adds the case's files, those of all ranks, to the directory's index.json. Once, after every rank is done. Makes
+  // nothing where nothing was added.
   void finish();
 
  private:
