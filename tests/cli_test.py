@@ -257,6 +257,21 @@ class Cli(unittest.TestCase):
             os.chmod(folder, mode)
             self.run_it("--plugin", "./shared/x.so", "-n")
 
+    @unittest.skipUnless(os.geteuid() == 0, "only root can give files away")
+    def test_a_plugin_of_another_user_is_refused(self):
+        folder = self.directory + "/theirs"
+        os.mkdir(folder, 0o755)
+        path = folder + "/x.so"
+        with open(path, "w", encoding="utf-8"):
+            os.chmod(path, 0o644)
+        for given in (path, folder):
+            os.chown(given, 12345, 12345)
+            said = self.refused("--plugin", "./theirs/x.so")
+            self.assertIn(f"{os.path.realpath(given)} belongs to user 12345", said)
+            self.assertIn("copy the file into a folder of your own", said)
+            os.chown(given, 0, 0)
+        self.run_it("--plugin", "./theirs/x.so", "-n")
+
     def test_a_plugin_is_asked_for_its_catalogue(self):
         open(self.directory + "/mine.so", "w").close()
         open(self.directory + "/broken.so", "w").close()

@@ -74,6 +74,20 @@ class Places(unittest.TestCase):
         for words in (("validate", secret), ("compare", secret, self.golden), ("export", secret, "--to", "csv")):
             self.one_line(self.as_nobody(*words), 2, "secret.json")
 
+    def test_a_plugin_of_roots_or_of_ones_own_is_taken_and_another_users_is_not(self):
+        path = os.path.join(self.folder, "x.so")
+        with open(path, "w", encoding="utf-8"):
+            os.chmod(path, 0o644)
+        plan = ("--plugin", path, "--workload", "toy", "--dry-run", "-o", "none")
+        self.assertEqual(self.as_nobody(*plan).returncode, 0, "root's")
+        if os.getuid() != 0:
+            self.skipTest("only root can give files away")
+        os.chown(path, NOBODY, NOBODY)
+        self.assertEqual(self.as_nobody(*plan).returncode, 0, "one's own")
+        self.one_line(self.as_root(*plan), 2, "belongs to user")
+        os.chown(path, 12345, 12345)
+        self.one_line(self.as_nobody(*plan), 2, "belongs to user 12345")
+
     def on_small_disk(self, size, script):
         """The script on a tmpfs of that size (mount's options) at results, in a mount namespace of its own; what it printed."""
         if not own_mounts():

@@ -1,5 +1,6 @@
 """plugin_example_test.py BUILD: a stranger's strategies against the installed package; the right one passes, the wrong one fails."""
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -91,6 +92,17 @@ class PluginExample(unittest.TestCase):
         (case,) = json.loads(result.stdout)["cases"]
         self.assertEqual((case["workload"], case["backend"]), ("own-curve", "own-relay"))
         self.assertGreater(sum(row["status"] == "passed" for row in case["checks"]), 20)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can give files away")
+    def test_the_worker_itself_takes_no_plugin_of_another_user(self):
+        worker, copy = self.program.parent / "dpbench-worker", self.patched(b"", b"")
+        for given in (copy, copy.parent):
+            os.chown(given, 12345, 12345)
+            result = run(worker, "--catalogue", "--plugin", copy)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), result.stderr)
+            self.assertIn(f"{given} belongs to user 12345", result.stderr)
+            os.chown(given, 0, 0)
+        self.assertEqual(run(worker, "--catalogue", "--plugin", copy).returncode, 0)
 
     def test_a_plugin_of_another_interface_is_refused(self):
         said = self.refusal(self.patched(b"dpbench-plugin-abi 7 ", b"dpbench-plugin-abi 1 "))

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pwd.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
@@ -25,9 +27,18 @@ namespace {
 constexpr size_t kLargestCatalogue = 4 << 20;
 constexpr int kCatalogueSeconds = 60;
 
+std::string name_of_user(uid_t user) {
+  const passwd* entry = ::getpwuid(user);
+  return entry ? entry->pw_name : std::to_string(user);
+}
+
+// By their mode, or because it is theirs: an owner may always change the mode.
 void refuse_writable_by_others(const fs::path& path, const std::string& shown) {
   struct stat state{};
   if (::stat(path.c_str(), &state) != 0) throw UsageError(shown + ": cannot look at " + path.string());
+  if (state.st_uid != 0 && state.st_uid != ::geteuid())
+    throw UsageError(shown + ": refused because " + path.string() + " belongs to user " + name_of_user(state.st_uid) +
+                     "; copy the file into a folder of your own, or chown both to yourself or root");
   const bool sticky_directory = S_ISDIR(state.st_mode) && (state.st_mode & S_ISVTX);
   if ((state.st_mode & (S_IWGRP | S_IWOTH)) && !sticky_directory)
     throw UsageError(shown + ": refused because others may write " + path.string() + "; chmod go-w it first");

@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "strategies/plugin_abi.h"
 #include "workloads/error.h"
@@ -28,6 +29,9 @@ void check_abi(const std::string& file) {
 void check_permissions(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) throw UsageError("--plugin " + path + " does not exist");
+  if (info.st_uid != 0 && info.st_uid != geteuid())
+    throw UsageError("--plugin: " + path + " belongs to user " + std::to_string(info.st_uid) +
+                     "; copy the file into a folder of your own, or chown both to yourself or root");
   if (info.st_mode & (S_IWGRP | S_IWOTH) && !(S_ISDIR(info.st_mode) && info.st_mode & S_ISVTX))
     throw UsageError("--plugin: " + path + " can be written by others; chmod go-w it");
 }

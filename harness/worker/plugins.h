@@ -5,7 +5,8 @@
 
 namespace dpbench {
 
-// Throws UsageError unless `file` is an absolute path, not writable by others, built for this dpbench and this LibTorch.
+// Throws UsageError unless `file` is an absolute path, was built for this dpbench and this LibTorch, and nobody but this user and root
+// owns or may write it or its folder.
 void load_plugin(const std::string& file);
 
 }  // namespace dpbench
