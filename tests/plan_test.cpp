@@ -224,6 +224,13 @@ TEST(Plan, AWorkloadsOwnBatchThatIsTooSmallIsSkippedWithTheWayOn) {
   expect_says(refusal<UsageError>(what, machine(2)), {"--batch 64"});
 }
 
+TEST(Plan, WhatChoosesItsOwnRowsIsNotSkippedForABatch) {
+  Selection what;
+  what.cpus = {64};
+  what.own_rows = true;
+  EXPECT_TRUE(make_plan(what, catalogue(), machine(2)).skipped.empty());
+}
+
 TEST(Plan, MicroBatchesNeedRows) {
   Selection what = ddp_on_mlp();
   what.cpus = {1};

@@ -26,8 +26,9 @@ constexpr char kExamples[] = R"(Examples:
   dpbench report latest --html report.html        its charts and tables on one page)";
 
 constexpr char kExitCodes[] = R"(Exit codes:
-  0 ok · 1 a check failed · 2 wrong arguments, files or directories, or nothing matched · 3 a run failed (a rank died,
-  hung, ran out of memory, NaN) · 5 the report could not be written · 77 no such GPU or backend here · 128+N signal N
+  0 ok · 1 a check failed or a regression · 2 wrong arguments, files or directories, or nothing matched · 3 a run
+  failed (a rank died, hung, ran out of memory, NaN) · 4 inconclusive, with --strict of compare or duel · 5 the report
+  could not be written · 77 no such GPU or backend here · 128+N signal N
 
 Variables:
   DPBENCH_WORKER (the worker to use) · DPBENCH_PYTHON (one with matplotlib, for report) · TMPDIR (private files, when
@@ -154,7 +155,7 @@ void settle_duel(const CLI::App& app, Options& o) {
 void settle_checking(Options& o) {
   o.launches = 1;
   o.what.baseline = false;
-  o.what.probes = o.what.every_backend = true;
+  o.what.probes = o.what.every_backend = o.what.own_rows = true;
   o.what.whole_worlds = !o.what.workloads.empty() ? kMaxWorld : o.checking.long_form ? 3 : 0;
   o.what.default_worlds = o.checking.long_form ? std::vector<int>{1, 2, 3, 4, 7, 8} : std::vector<int>{1, 3};
   o.checking.filter = std::exchange(o.what.filter, "");

@@ -9,7 +9,7 @@ namespace {
 
 using Filler = void (*)(CLI::App&, Options&);
 
-void add_what(CLI::App& app, Options& o) {
+void add_cases(CLI::App& app, Options& o) {
   Selection& what = o.what;
   const auto put = [](CLI::Option* option, const char* type) { option->group("What to run")->type_name(type); };
   put(add_values(app, "--strategy", what.strategies, "strategies to run [all]"), "NAME,..");
@@ -19,12 +19,6 @@ void add_what(CLI::App& app, Options& o) {
   put(add_values(app, "--cpus", what.cpus, "worlds of so many virtual CPU devices [1,2 without a GPU]")
           ->check(each(between(1, kMaxWorld))),
       "N,..");
-  put(add_values(app, "--batch", what.batches, "rows per device (weak) or in all (strong) [the workload's]")
-          ->check(each(between(1, 1 << 30))),
-      "N,..");
-  put(app.add_option("--scaling", what.scaling, "what --batch counts [the workload's]")
-          ->check(one_of({"strong", "weak"})),
-      "strong|weak");
   put(add_values(app, "--dtype", what.dtypes, "precision; bf16 is autocast over float32 [f32]")
           ->check(each(one_of({"f32", "f64", "bf16"}))),
       "f32|f64|bf16");
@@ -33,10 +27,6 @@ void add_what(CLI::App& app, Options& o) {
           ->allow_extra_args(false),
       "[STRATEGY.]KEY=V,..");
   put(app.add_option("--scale", what.scale, "makes the models wider and deeper [1]")->check(between(1, kMaxScale)), "K");
-  put(app.add_option("--accumulate", what.accumulate, "micro-batches of a step [1]")->check(between(1, 65536)), "K");
-  put(app.add_option("--clip-norm", what.clip_norm, "limit on the gradient's global norm [none]")
-          ->check(between(0, 1e30, true)),
-      "X");
   put(app.add_option("--plugin", what.plugins, "shared library with strategies or workloads (it runs code); repeatable")
           ->allow_extra_args(false),
       "FILE");
@@ -48,6 +38,27 @@ void add_what(CLI::App& app, Options& o) {
       "N");
   put(app.add_option("--data", what.data_dir, "MNIST's four IDX files [digits drawn by the program]"), "DIR");
   put(app.add_flag("--oversubscribe", what.oversubscribe, "rank r on GPU r mod count when there are too few"), "");
+}
+
+// What check chooses for itself: its scenarios have rows, micro-batches and limits of their own.
+void add_step(CLI::App& app, Options& o) {
+  Selection& what = o.what;
+  const auto put = [](CLI::Option* option, const char* type) { option->group("What to run")->type_name(type); };
+  put(add_values(app, "--batch", what.batches, "rows per device (weak) or in all (strong) [the workload's]")
+          ->check(each(between(1, 1 << 30))),
+      "N,..");
+  put(app.add_option("--scaling", what.scaling, "what --batch counts [the workload's]")
+          ->check(one_of({"strong", "weak"})),
+      "strong|weak");
+  put(app.add_option("--accumulate", what.accumulate, "micro-batches of a step [1]")->check(between(1, 65536)), "K");
+  put(app.add_option("--clip-norm", what.clip_norm, "limit on the gradient's global norm [none]")
+          ->check(between(0, 1e30, true)),
+      "X");
+}
+
+void add_what(CLI::App& app, Options& o) {
+  add_cases(app, o);
+  add_step(app, o);
 }
 
 void add_sampling(CLI::App& app, Options& o) {
@@ -155,7 +166,7 @@ void add_run(CLI::App& app, Options& o) {
 
 void add_check(CLI::App& app, Options& o) {
   for (const Filler fill :
-       {add_what, add_checking, add_running, add_launcher, add_retries, add_config, add_talk, add_forms})
+       {add_cases, add_checking, add_running, add_launcher, add_retries, add_config, add_talk, add_forms})
     fill(app, o);
   app.get_option("--gpus")->description("worlds of so many GPUs [1,3 as far as there are]");
   app.get_option("--cpus")->description("worlds of so many virtual CPU devices [1,3 without a GPU]");

@@ -199,6 +199,7 @@ class Planner {
 
   // A batch that the user chose is refused; one that is a workload's own is skipped.
   void judge_batch(Row& row, const StrategyEntry& strategy) const {
+    if (what_.own_rows) return;
     const CaseSpec& spec = row.spec;
     const std::string who = strategy.name + " on " + spec.workload, batch = "--batch " + std::to_string(spec.batch);
     const int64_t fewest = strategy.parallelism == "ranks" ? spec.global_batch() / spec.world : spec.global_batch();
