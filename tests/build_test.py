@@ -1,6 +1,8 @@
-"""scripts/dpbench and scripts/build, on a toy in place of dpbench: what is run is never stale, and stdout is the program's."""
+"""scripts/dpbench and scripts/build, on a toy in place of dpbench: what is run is never stale, and stdout is the program's. And what
+scripts/build-times measures."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -103,6 +105,50 @@ class Build(unittest.TestCase):
         link.symlink_to(self.root / "scripts/dpbench")
         result = subprocess.run([link, "x"], cwd="/", capture_output=True, text=True, check=False)
         self.assertEqual((result.returncode, result.stdout.split()[:2]), (0, ["first", "x"]), result.stderr)
+
+
+class BuildTimes(unittest.TestCase):
+    """scripts/build-times, on scripts that note how they were called and build nothing."""
+
+    def run_it(self, *files):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder).resolve()
+            note = f'#!/bin/sh\necho "${{0##*/}} $* cache=$CCACHE_DISABLE" >>{root}/calls\n'
+            sources = ("harness/a.cpp", "tests/b.cpp", "tests/c.cpp")
+            for name, text in {"scripts/dpbench": note, "build/release/bin/dpbench": "#!/bin/sh\n", "scripts/build": note + 'mkdir -p "$2"\n',
+                               **dict.fromkeys(sources, "")}.items():
+                path = root / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+                path.chmod(0o755)
+            shutil.copy(SOURCE / "scripts/build-times", root / "scripts")
+            done = subprocess.run([root / "scripts/build-times", *files], capture_output=True, text=True, check=False)
+            calls = (root / "calls").read_text(encoding="utf-8").splitlines() if (root / "calls").exists() else []
+        return done, calls
+
+    def test_tests_are_touched_in_a_fresh_folder_after_a_clean_build_of_all(self):
+        done, calls = self.run_it("harness/a.cpp", "tests/b.cpp", "tests/c.cpp")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([line.split(" | ")[0] for line in done.stdout.splitlines()[2:]],
+                         ["| a second call, nothing changed, adds", "| `harness/a.cpp` touched", "| a release build of all, configured anew",
+                          "| `tests/b.cpp` touched", "| `tests/c.cpp` touched"])
+        builds = [call.split() for call in calls if call.startswith("build ")]
+        self.assertEqual(len(builds), 3)
+        for _build, preset, folder, target, cache in builds:
+            self.assertEqual((preset, folder, target, cache), ("release", builds[0][2], "all", "cache=1"))
+        self.assertFalse(os.path.exists(os.path.dirname(builds[0][2])), "it goes again")
+
+    def test_without_tests_nothing_is_built_anew(self):
+        done, calls = self.run_it("harness/a.cpp")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([call for call in calls if call.startswith("build ")], [])
+        self.assertIn("no absent.cpp", self.run_it("absent.cpp")[0].stderr)
+
+    def test_the_files_it_takes_by_itself_are_there(self):
+        text = (SOURCE / "scripts/build-times").read_text(encoding="utf-8")
+        files = re.findall(r'"([\w/]+\.cpp)"', text)
+        self.assertGreater(len([file for file in files if file.startswith("tests/")]), 1)
+        self.assertEqual([file for file in files if not (SOURCE / file).is_file()], [])
 
 
 if __name__ == "__main__":
