@@ -247,6 +247,15 @@ class Faults(unittest.TestCase):
         self.assertEqual(rows["gradient-meaning"]["status"], "failed")
         self.assertIn("summed over 2 ranks", rows["gradient-meaning"]["likely"])
 
+    def test_what_is_wrong_only_in_the_steps_that_are_timed_is_not_timed(self):
+        """In their type, or because they accumulate or clip: float64 and a single pass without clipping would be right."""
+        for fault, flags, check in (("narrow", (), "gradient-replay"), ("no-clip", ("--clip-norm", "0.01"), "clip-replay"),
+                                    ("last-micro", ("--accumulate", "2"), "accumulation-replay")):
+            with self.subTest(fault=fault):
+                case = self.run_fault(fault, code=1, check="auto", flags=flags, within=DIFFERS)
+                self.assertEqual((case["status"], case["launches"]), ("wrong", []), self.stderr)
+                self.assertEqual([row["name"] for row in case["checks"] if row["status"] == "failed"], [check])
+
     def test_not_a_number(self):
         """In the timed steps nobody looks before a block of them is over."""
         self.over_both("nan", r"not a number: rank 1 failed: the loss of step 2 is nan", step=1, flags=("--warmup", "20"), within=DIFFERS)

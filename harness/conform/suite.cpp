@@ -89,6 +89,8 @@ class Suite {
 
   bool matches(const std::string& name) const { return request_.filter.empty() || std::regex_search(name, filter_); }
 
+  bool repeat_asked() const { return matches("run-to-run") || (matches("world-1-bits") && request_.world == 1); }
+
   bool wanted(const Scenario& scenario) const {
     if (broken_ || (scenario.huge && strategy_.reduced_in != at::kHalf)) return false;
     const auto names = checks_of(scenario);
@@ -159,7 +161,7 @@ class Suite {
     if (request_.rank == 0 && fit_to_judge(scenario, evidence))
       judging_.later(scenario, [this, &bench, &scenario, clip, evidence = std::move(evidence)] { judge(bench, scenario, clip, evidence); });
     agree_to_go_on();
-    if (scenario.name == "working" && !broken_) again(bench, scenario);
+    if (scenario.name == "working" && !broken_ && repeat_asked()) again(bench, scenario);
   }
 
   void skip(const Scenario& scenario, const std::string& why) {

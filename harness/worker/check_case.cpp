@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include <ATen/Context.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "harness/conform/exchange.h"
@@ -59,8 +60,29 @@ int first_rank(c10d::Store& store, const std::string& key, int rank, int world, 
 
 }  // namespace
 
+std::string checks_before_timing(const CaseSpec& spec) {
+  std::string names = "output-shape|output-dtype|loss-finite|gradient-meaning|gradient-vs-baseline|ranks-agree-parameters|buffers|"
+                      "gradient-replay|loss-falls";
+  if (spec.accumulate > 1) names += "|accumulation-replay";
+  if (spec.clip_norm) names += "|clip-replay";
+  return "^(" + names + ")$";
+}
+
+// cuDNN may else sum in another order in each run, and the strategy would be blamed. The timed steps are left as torch has them.
+class DeterministicCudnn {
+ public:
+  DeterministicCudnn() { at::globalContext().setDeterministicCuDNN(true); }
+  ~DeterministicCudnn() { at::globalContext().setDeterministicCuDNN(before_); }
+  DeterministicCudnn(const DeterministicCudnn&) = delete;
+  DeterministicCudnn& operator=(const DeterministicCudnn&) = delete;
+
+ private:
+  bool before_ = at::globalContext().deterministicCuDNN();
+};
+
 CheckedCase check_case(const CaseSpec& spec, const CheckOptions& options, const Group& group, Pulse& pulse,
                        const std::string& shared_dir) {
+  const DeterministicCudnn deterministic;
   const StrategyInfo& strategy = strategy_registry().at(spec.strategy);
   const bool ranks = strategy.parallelism == Parallelism::ranks, several = ranks && spec.world > 1;
   static int calls = 0;  // the same on every rank: each call has keys of its own

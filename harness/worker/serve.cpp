@@ -108,7 +108,7 @@ class Session {
     check(what == "run" || what == "block", "unknown command of the front: " + what);
     Json checks = Json::array();
     if (command.at("check").get<bool>()) {
-      const CheckedCase checked = check_case(spec, {.filter = checks_before_timing}, *group_, pulse_, variables_.run_dir);
+      const CheckedCase checked = check_case(spec, {.filter = checks_before_timing(spec)}, *group_, pulse_, variables_.run_dir);
       if (!checked.sound) return untimed(spec, checked);
       checks = rows_of(checked.rows);
     }

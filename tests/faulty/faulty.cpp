@@ -1,6 +1,7 @@
 // "faulty-ddp" and "faulty-dp": the real ones, until one rank does at one step what FAULT names. --param fault=..
 // rank=.. step=.. The rank that DPBENCH_NEVER_JOINS names stays in loading this. Where DPBENCH_STRUCK names a file, each strike is a line of it: the time (CLOCK_MONOTONIC, in
 // nanoseconds) and the process.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -140,26 +141,38 @@ class FaultyWorkload : public AlteredWorkload {
   bool mine_;
 };
 
-// What ranks put together is multiplied by their number: the sum where ddp asks for the mean.
-class Summing : public ForwardingBackend {
+// What ranks put together is altered before they get it.
+using Alteration = void (*)(const at::Tensor& reduced, int ranks);
+const std::map<std::string, Alteration> alterations = {
+    {"sum", [](const at::Tensor& reduced, int ranks) { reduced.mul_(ranks); }},  // where ddp asks for the mean
+    {"narrow", [](const at::Tensor& reduced, int) {
+       if (reduced.scalar_type() == at::kFloat) reduced.copy_(reduced.to(at::kHalf));
+     }}};
+
+class Altering : public ForwardingBackend {
  public:
-  using ForwardingBackend::ForwardingBackend;
+  Altering(c10::intrusive_ptr<c10d::Backend> inner, Alteration alteration) : ForwardingBackend(std::move(inner)), alteration_(alteration) {}
 
  protected:
   WorkPtr around(Call call) override {
-    const at::Tensor sum = call.op == "allreduce" ? call.output.front() : at::Tensor();
+    const at::Tensor reduced = call.op == "allreduce" ? call.output.front() : at::Tensor();
     auto work = call.run();
-    if (!sum.defined() || !sum.is_floating_point()) return work;
+    if (!reduced.defined() || !reduced.is_floating_point()) return work;
     work->wait();
     const at::NoGradGuard no_grad;
-    sum.mul_(getSize());
+    alteration_(reduced, getSize());
     return work;
   }
+
+ private:
+  Alteration alteration_;
 };
 
-c10::intrusive_ptr<c10d::ProcessGroup> summing(const Setup& setup) {
+c10::intrusive_ptr<c10d::ProcessGroup> group_of(const Setup& setup, const std::string& fault) {
+  const auto found = alterations.find(fault);
+  if (found == alterations.end()) return setup.group;
   return wrapped_group(setup.group, setup.devices.at(0).type(),
-                       [](const auto& inner) { return c10::make_intrusive<Summing>(inner); });
+                       [&](const auto& inner) { return c10::make_intrusive<Altering>(inner, found->second); });
 }
 
 class Faulty : public Around {
@@ -171,9 +184,10 @@ class Faulty : public Around {
         mine_((setup.group ? setup.group->getRank() : 0) == setup.params.integer("rank")),
         workload_(setup.workload, fault_, mine_) {
     if (mine_ && step_ == -1) strike();
-    inner_ = real.make({.workload = workload_, .devices = setup.devices, .group = fault_ == "sum" ? summing(setup) : setup.group,
+    inner_ = real.make({.workload = workload_, .devices = setup.devices, .group = group_of(setup, fault_),
                         .init_seed = setup.init_seed, .step_seed = setup.step_seed, .dtype = setup.dtype, .params = Params(real.params, {}, real.name),
-                        .accumulate = setup.accumulate, .clip_norm = setup.clip_norm});
+                        .accumulate = setup.accumulate,
+                        .clip_norm = fault_ == "no-clip" ? std::nullopt : setup.clip_norm});
   }
 
   ~Faulty() override {
@@ -192,7 +206,7 @@ class Faulty : public Around {
     if (now && fault_ == "skip") return last_;
     if (mine_ && fault_ == "crawl") std::this_thread::sleep_for(std::chrono::milliseconds(20));
     if (mine_ && fault_ == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    last_ = inner_->step(step, micro, phases);
+    last_ = inner_->step(step, fault_ == "last-micro" ? micro.last(std::min<size_t>(micro.size(), 1)) : micro, phases);
     if (now && fault_ == "nan") poison();
     if (const auto found = spoilings.find(fault_); now && found != spoilings.end()) spoil(found->second);
     return last_;
