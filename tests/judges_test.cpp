@@ -123,6 +123,20 @@ TEST_F(Judges, DoNotTakeWhatIsNoNumberForAProof) {
   EXPECT_EQ(rows.find("gradient-accuracy")->status, "failed");
 }
 
+// The oracle repeats shards on the CPU, whose kernels round otherwise than a GPU's.
+TEST_F(Judges, HoldNoGpuAgainstTheCpusRounding) {
+  scenario_.dtype = at::kFloat, scenario_.gradient_check = "gradient-replay";
+  for (auto& evidence : ranks_)
+    for (auto* tensors : {&evidence.parameters, &evidence.steps[0].gradients})
+      for (auto& [name, tensor] : *tensors) tensor = tensor.to(at::kFloat) * (1 + 1e-5);
+  for (const auto& [device, status] : {std::pair{at::Device(at::kCPU), "failed"}, {at::Device(at::kCUDA, 0), "skipped"}}) {
+    bench_.devices = {device};
+    Rows rows;
+    judge_replay(make_trial(bench_, scenario_, {}, ranks_), rows);
+    EXPECT_EQ(rows.find("gradient-replay")->status, status);
+  }
+}
+
 TEST_F(Judges, SeeAnUndefinedGradient) {
   step(2).gradients[0].second = at::Tensor();
   EXPECT_NE(row("gradient-meaning").detail.find("nothing was reported"), std::string::npos);

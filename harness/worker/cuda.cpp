@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include <ATen/Context.h>
+
 #include "harness/report/gpu_survey.h"
 
 namespace dpbench {
@@ -20,8 +22,9 @@ bool succeeded(const char* name, Arguments... arguments) {
 
 std::string load_cuda() {
 #ifdef DPBENCH_CUDA_LIBRARY
-  if (dlopen(DPBENCH_CUDA_LIBRARY, RTLD_NOW | RTLD_GLOBAL)) return "";
-  return std::string("its library cannot be loaded: ") + dlerror();
+  if (!dlopen(DPBENCH_CUDA_LIBRARY, RTLD_NOW | RTLD_GLOBAL)) return std::string("its library cannot be loaded: ") + dlerror();
+  at::globalContext().setAllowTF32CuDNN(false);  // torch lets convolutions use it unless told; here float32 is float32 unless asked
+  return "";
 #else
   return "dpbench was built without a CUDA toolkit and NCCL";
 #endif

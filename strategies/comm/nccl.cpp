@@ -13,6 +13,8 @@ namespace {
 class Nccl : public c10d::ProcessGroupNCCL {
  public:
   using ProcessGroupNCCL::ProcessGroupNCCL;
+  // As PyTorch leaves it unless told otherwise: that buckets may lie in shared memory is meant for our own backend.
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return false; }
   ~Nccl() override {
     try {
       getError() == c10d::ErrorType::SUCCESS ? ProcessGroupNCCL::shutdown() : ProcessGroupNCCL::abort();
