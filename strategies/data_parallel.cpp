@@ -98,8 +98,19 @@ void add_range(const at::Tensor& mine, const at::Tensor& other, int64_t from, in
   range(mine).add_(range(other).to(mine.device()));
 }
 
+// The same two operations by plain copies and sums, in replica order.
+const ReplicaLink plain_link{
+    [](const std::vector<at::Tensor>& buffers) {
+      for (size_t i = 1; i < buffers.size(); ++i) at::Tensor(buffers[i]).copy_(buffers[0], /*non_blocking=*/true);
+    },
+    [](std::vector<at::Tensor>& buffers) {
+      for (size_t i = 1; i < buffers.size(); ++i) buffers[0].add_(buffers[i].to(buffers[0].device()));
+    }};
+
 // NCCL wants a device for each replica; without it, or for virtual devices, replicas copy and add for themselves.
-const ReplicaLink* link_between(const std::vector<at::Device>& devices) {
+const ReplicaLink* link_between(const std::vector<at::Device>& devices, const std::string& asked) {
+  if (asked == "plain") return devices.size() > 1 ? &plain_link : nullptr;
+  if (asked != "auto") throw UsageError("dp.link=" + asked + " is none of: auto, plain");
   for (size_t i = 0; i < devices.size(); ++i) {
     if (!devices[i].is_cuda()) return nullptr;
     for (size_t j = 0; j < i; ++j)
@@ -134,7 +145,7 @@ struct Pieces {
 class DataParallel : public TrainedStrategy {
  public:
   explicit DataParallel(const Setup& setup)
-      : TrainedStrategy(setup), threads_(static_cast<int>(setup.devices.size())), link_(link_between(setup.devices)) {
+      : TrainedStrategy(setup), threads_(static_cast<int>(setup.devices.size())), link_(link_between(setup.devices, setup.params.text("link"))) {
     for (const at::Device& device : setup.devices)
       replicas_.push_back(std::make_unique<FlatReplica>(setup, device, /*together=*/link_ != nullptr));
     train(main());
@@ -213,7 +224,7 @@ class DataParallel : public TrainedStrategy {
 
   // Replicas got parameters and rows at the same time: what the last of them spent on it is what the step did.
   void charge_slowest(int active, Phases& phases) const {
-    if (!phases.on()) return;
+    if (!phases.on() || !main().device().is_cpu()) return;  // a GPU's copies are only started by then
     const auto later = [](const auto& a, const auto& b) { return a->done < b->done; };
     const auto& last = *std::max_element(replicas_.begin(), replicas_.begin() + active, later);
     phases.move(Phase::scatter, last->begun, last->copied);
@@ -312,7 +323,10 @@ const RegisterStrategy dp{
      .gradient = Gradient::gathered,
      .buffers = Buffers::first_replica,
      .loads_rows = true,
-     .make = make<DataParallel>}};
+     .params = {{"link", "auto", "what moves one buffer of all state, and of all gradients, between replicas: nccl where each has a GPU of its own (auto), "
+                                 "or plain copies and sums on any device (plain); else each replica copies and adds its part"}},
+     .make = make<DataParallel>,
+     .variants = {{"plain_link", {{"link", "plain"}}}}}};
 
 }  // namespace
 }  // namespace dpbench

@@ -1,10 +1,13 @@
 #include "strategies/replica_threads.h"
 
+#include <new>
 #include <stdexcept>
 #include <string>
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+
+#include "workloads/error.h"
 
 namespace dpbench {
 namespace {
@@ -73,10 +76,20 @@ void ReplicaThreads::attempt(int replica) {
 void ReplicaThreads::rethrow() const {
   for (size_t replica = 0; replica < errors_.size(); ++replica) {
     if (!errors_[replica]) continue;
+    const std::string who = "replica " + std::to_string(replica) + ": ";
     try {
       std::rethrow_exception(errors_[replica]);
+    } catch (const std::bad_alloc&) {
+      throw;  // what is made of an error goes by its type: memory is no strategy's mistake
+    } catch (const UsageError& error) {
+      throw UsageError(who + error.what());
+    } catch (const Unavailable& error) {
+      throw Unavailable(who + error.what());
+    } catch (c10::Error& error) {
+      error.add_context("in replica " + std::to_string(replica));
+      throw;
     } catch (const std::exception& error) {
-      throw std::runtime_error("replica " + std::to_string(replica) + ": " + error.what());
+      throw std::runtime_error(who + error.what());
     }
   }
 }

@@ -264,6 +264,22 @@ TEST(ReplicaThreads, NamesTheReplicaThatFailed) {
   EXPECT_EQ(sum, 6);
 }
 
+// What becomes of an error goes by its type.
+TEST(ReplicaThreads, KeepTheTypeOfWhatWasThrown) {
+  ReplicaThreads threads(3);
+  const auto thrown = [&](const std::function<void()>& one) { threads.run(3, [&](int i) { if (i == 1) one(); }); };
+  EXPECT_THROW(thrown([] { throw std::bad_alloc(); }), std::bad_alloc);
+  EXPECT_THROW(thrown([] { throw UsageError("a value"); }), UsageError);
+  EXPECT_THROW(thrown([] { throw Unavailable("a device"); }), Unavailable);
+  EXPECT_THROW(thrown([] { TORCH_CHECK_WITH(OutOfMemoryError, false, "of a GPU"); }), c10::OutOfMemoryError);
+  try {
+    thrown([] { TORCH_CHECK(false, "of torch's own"); });
+    FAIL() << "nothing was thrown";
+  } catch (const c10::Error& error) {
+    EXPECT_NE(std::string(error.what_without_backtrace()).find("in replica 1"), std::string::npos) << error.what_without_backtrace();
+  }
+}
+
 TEST(ReplicaThreads, CarryTheGradientModeOfTheCaller) {
   ReplicaThreads threads(3);
   std::atomic<int> enabled{0};
