@@ -173,7 +173,7 @@ class Ddp : public TrainedStrategy {
   void broadcast_buffers(bool last) {
     const bool due = buffers_due_;
     buffers_due_ = last;
-    if (!due || !options_.broadcast_buffers || options_.sync_batch_norm || buffers_.empty()) return;
+    if (!due || !options_.broadcast_buffers || buffers_.empty()) return;
     broadcast_from(ddp::first_active(rows_), group_, buffers_);
   }
 

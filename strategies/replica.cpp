@@ -134,9 +134,7 @@ std::vector<at::Tensor> Replica::detached() const {
 }
 
 std::vector<at::Tensor> Replica::buffer_list() const {
-  std::vector<at::Tensor> list;
-  for (const at::Tensor& tensor : model_->buffers()) list.push_back(tensor.detach());
-  return list;
+  return model_->buffers();  // the model's own: what a forward pass puts into one by set_data() is seen
 }
 
 void Replica::clear_gradients() const {

@@ -1,8 +1,11 @@
 // What ddp refuses and says, how it lays out its buckets, and ranks that run out of rows; its gradients are the suite's.
 #include <torch/nn/modules/batchnorm.h>
 
+#include "harness/conform/altered_workload.h"
 #include "harness/conform/compare.h"
+#include "harness/conform/evidence.h"
 #include "harness/conform/threads.h"
+#include "strategies/comm/shm/blocks.h"
 #include "tests/ddp_ranks.h"
 
 namespace dpbench {
@@ -147,6 +150,47 @@ TEST(DdpBuckets, AreRebuiltInTheOrderOfReadinessWithinTheirCaps) {
     EXPECT_LT(rebuilt[0], 432);  // w0 is not in the first
     EXPECT_EQ(reductions(me, *ddp, micro, 2), rebuilt);
   }));
+}
+
+// Counts reductions whose tensor the other ranks can read where it lies.
+class PlaceWatch : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  int placed = 0, elsewhere = 0;
+
+ protected:
+  WorkPtr around(Call call) override {
+    if (call.op == "allreduce" && call.input.front().is_floating_point())
+      ++(shm::find_place(call.input.front().data_ptr(), call.input.front().nbytes()).block != 0 ? placed : elsewhere);
+    return call.run();
+  }
+};
+
+// Two wrappers deep, as under the conformance suite: what is checked is then the way that is timed.
+TEST(DdpBuckets, LieInSharedMemoryUnderWhatWatchesToo) {
+  expect_no_errors(on_ranks(2, [&](Rank& me) {
+    c10::intrusive_ptr<PlaceWatch> watch;
+    me.group = wrapped_group(me.group, at::kCPU, [&](const auto& inner) { return watch = c10::make_intrusive<PlaceWatch>(inner); });
+    const auto ddp = ddp_on(me, always(), {});
+    for (int64_t step = 0; step < 3; ++step) one_step(*ddp, always(), me.rank, step);
+    EXPECT_EQ(watch->placed, 3);
+    EXPECT_EQ(watch->elsewhere, 0);
+  }));
+}
+
+// A buffer besides BatchNorm's is rank 0's in every forward pass, SyncBatchNorm or not, also one that was given other memory.
+TEST(DdpBuffers, AreRankZerosBesideSyncBatchNorm) {
+  const auto inner = workload_registry().at("probe-batch-norm").make({});
+  for (const Given& params : std::vector<Given>{{}, {{"sync_batch_norm", "on"}}})
+    expect_no_errors(on_ranks(2, [&](Rank& me) {
+      const AlteredWorkload workload(*inner, [](Model& model) { model.register_buffer("average", at::zeros({3}, at::kDouble)); });
+      const auto ddp = ddp_on(me, workload, params);
+      one_step(*ddp, workload, me.rank, 0);
+      at::Tensor average = *find(ddp->buffers(), "average");
+      average.set_data(at::full({3}, 1.0 + me.rank, at::kDouble));
+      one_step(*ddp, workload, me.rank, 1);
+      EXPECT_TRUE(average.eq(1).all().item<bool>()) << "rank " << me.rank << " has " << average;
+    }));
 }
 
 // The first step of a resumed run is a later one of a run that was not stopped. (Not with a static graph: there a parameter that is

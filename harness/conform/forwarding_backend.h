@@ -18,6 +18,9 @@ class ForwardingBackend : public c10d::Backend {
 
   const std::string getBackendName() const override { return inner_->getBackendName(); }
   void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }
+  // Buckets lie where they do without us: what is watched or checked is what is timed.
+  bool supportsTensorAlloc(c10::DeviceIndex index) override { return inner_->supportsTensorAlloc(index); }
+  at::Tensor allocateTensor(long count, at::TensorOptions options) override { return inner_->allocateTensor(count, options); }
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;

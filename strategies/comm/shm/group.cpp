@@ -115,7 +115,7 @@ void Group::watch_peers() {
   for (int r = 0; r < world(); ++r) {
     if (r == rank_ || watched_[r].fd >= 0 || pid(r) == 0) continue;
     endings_[r] = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid(r), 0)));
-    if (!endings_[r] && errno == ESRCH) died_[r] = true;
+    if (!endings_[r] && (errno == ESRCH || (kill(pid(r), 0) != 0 && errno == ESRCH))) died_[r] = true;  // no descriptor left: asked each time
     watched_[r] = {.fd = endings_[r].get(), .events = POLLIN, .revents = 0};
   }
   poll(watched_.data(), watched_.size(), 0);
