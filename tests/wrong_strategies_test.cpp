@@ -2,6 +2,8 @@
 // another way to be right passes.
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <regex>
 #include <set>
 
 #include "tests/wrong_strategies/mutant.h"
@@ -81,6 +83,18 @@ TEST_P(Equivalent, PassesEveryCheck) {
 
 INSTANTIATE_TEST_SUITE_P(Mutants, Wrong, testing::ValuesIn(all(false)), name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, Equivalent, testing::ValuesIn(all(true)), name_of);
+
+// Written by scripts/conformance-report, which is to be run anew when a wrong strategy comes, goes or is caught by another check.
+TEST(WrongStrategies, AreThoseOfThePublishedTable) {
+  std::ifstream page(std::string(DPBENCH_SOURCE) + "/results/conformance.md");
+  const std::regex row("^\\| `([^`]+)` \\| `([^`]+)` \\| `([^`]+)` \\|.*");
+  std::set<std::string> published, here;
+  std::smatch parts;
+  for (std::string line; std::getline(page, line);)
+    if (std::regex_match(line, parts, row)) published.insert(parts.str(1) + " on " + parts.str(2) + " by " + parts.str(3));
+  for (const Mutant& mutant : all(false)) here.insert(mutant.name + " on " + mutant.workload + " by " + mutant.killed_by);
+  EXPECT_EQ(published, here);
+}
 
 TEST(WrongSamplers, AreCaughtByTheNamedCheckAlone) {
   for (const auto& [name, killed_by, says, deal] : wrong_samplers()) {
