@@ -39,15 +39,16 @@ Wrap meddle(const Meddling::Change& before, const Meddling::Change& after) {
   };
 }
 
-// One that does not call the inner allreduce at all.
+// One that does not call the inner operation at all: each rank makes its result of what all gave.
 class Instead : public ForwardingBackend {
  public:
   using Act = std::function<void(ForwardingBackend& self, at::Tensor& tensor, std::vector<at::Tensor> all)>;
-  Instead(c10::intrusive_ptr<c10d::Backend> inner, Act act) : ForwardingBackend(std::move(inner)), act_(std::move(act)) {}
+  Instead(c10::intrusive_ptr<c10d::Backend> inner, std::string op, Act act)
+      : ForwardingBackend(std::move(inner)), op_(std::move(op)), act_(std::move(act)) {}
 
  protected:
   WorkPtr around(Call call) override {
-    if (call.op != "allreduce" || !call.input[0].is_floating_point()) return call.run();
+    if (call.op != op_ || !call.input[0].is_floating_point()) return call.run();
     const at::NoGradGuard no_grad;
     at::Tensor& tensor = call.input[0];
     std::vector<at::Tensor> input = {tensor.clone()};
@@ -63,12 +64,13 @@ class Instead : public ForwardingBackend {
   }
 
  private:
+  std::string op_;
   Act act_;
 };
 
-Wrap instead(const Instead::Act& act) {
+Wrap instead(const Instead::Act& act, const std::string& op = "allreduce") {
   return [=](c10::intrusive_ptr<c10d::Backend> inner) -> c10::intrusive_ptr<c10d::Backend> {
-    return c10::make_intrusive<Instead>(std::move(inner), act);
+    return c10::make_intrusive<Instead>(std::move(inner), op, act);
   };
 }
 
@@ -76,6 +78,30 @@ at::Tensor sum_from(const std::vector<at::Tensor>& all, int first) {
   at::Tensor sum = at::zeros_like(all[0]);
   for (size_t i = 0; i < all.size(); ++i) sum.add_(all[(i + static_cast<size_t>(first)) % all.size()]);
   return sum;
+}
+
+// Over two hosts, of the ranks 0 and 1 and of rank 2: each host's group has ranks and a size of its own, which are not the world's.
+struct HostsGroup {
+  int first, size;
+};
+
+HostsGroup group_of(int rank) { return rank < 2 ? HostsGroup{0, 2} : HostsGroup{2, 1}; }
+
+at::Tensor sum_of_hosts(const std::vector<at::Tensor>& all) { return (all[0] + all[1]) + all[2]; }
+
+void mean_over_hosts(ForwardingBackend&, at::Tensor& tensor, const std::vector<at::Tensor>& all) { tensor.copy_(sum_of_hosts(all) / 3); }
+
+void mean_of_the_hosts_means(ForwardingBackend&, at::Tensor& tensor, const std::vector<at::Tensor>& all) {
+  tensor.copy_(((all[0] + all[1]) / 2 + all[2]) / 2);
+}
+
+void divided_by_its_hosts_ranks(ForwardingBackend& self, at::Tensor& tensor, const std::vector<at::Tensor>& all) {
+  tensor.copy_(sum_of_hosts(all) / group_of(self.getRank()).size);
+}
+
+// The root, which is rank 0 of the world, is taken for rank 0 of each host's group.
+void from_rank_0_of_its_host(ForwardingBackend& self, at::Tensor& tensor, const std::vector<at::Tensor>& all) {
+  tensor.copy_(all[static_cast<size_t>(group_of(self.getRank()).first)]);
 }
 
 class SilentBroadcast : public ForwardingBackend {
@@ -168,6 +194,10 @@ void halve_on_rank_0(at::Tensor& output, int rank) {
   if (rank == 0 && output.scalar_type() == at::kFloat) output.copy_(output.to(at::kHalf));
 }
 
+std::function<StrategyInfo()> reducing_by_the_backends_average() {
+  return with([](Parts& parts) { parts.reduce = [](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat, c10d::ReduceOp::AVG); }; });
+}
+
 Mutant broken(const std::string& name, const std::string& killed_by, Wrap wrap, const std::string& says = "",
               const std::string& workload = "probe-mlp-sgd") {
   return {name, killed_by, says, ddp(), workload, 3, std::move(wrap)};
@@ -202,6 +232,11 @@ std::vector<Mutant> backend_mutants() {
       broken("backend-does-not-broadcast", "initial-broadcast", wrapped_in<SilentBroadcast>(), "not broadcast"),
       broken("backend-turns-a-piece-round", "reduce-scatter-exact", spoil("reduce_scatter", turn_round_on_rank_1), "of 1001 Float, rank 1", "probe-exact"),
       broken("backend-sums-int64-in-doubles", "allreduce-exact", spoil("allreduce", take_through_doubles), "Long", "probe-exact"),
+      {"hosts-mean-of-their-means", "gradient-meaning", "have the shares 0.25, 0.25, 0.5", reducing_by_the_backends_average(), "probe-mlp-sgd", 3,
+       instead(mean_of_the_hosts_means)},
+      {"hosts-divide-by-their-own-ranks", "ranks-agree-parameters", "rank 2, step 0, scenario even", reducing_by_the_backends_average(),
+       "probe-mlp-sgd", 3, instead(divided_by_its_hosts_ranks)},
+      broken("hosts-take-the-root-for-their-own-rank", "initial-broadcast", instead(from_rank_0_of_its_host, "broadcast"), "rank 2, scenario even"),
   };
 }
 
@@ -238,9 +273,8 @@ std::vector<Mutant> equivalents() {
            run.all_reduce(flat);
          };
        })},
-      {"reduced-by-the-backend's-average", "", "", with([](Parts& p) {
-         p.reduce = [](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat, c10d::ReduceOp::AVG); };
-       })},
+      {"reduced-by-the-backend's-average", "", "", reducing_by_the_backends_average()},
+      {"averaged-host-by-host", "", "", reducing_by_the_backends_average(), "probe-mlp-sgd", 3, instead(mean_over_hosts)},
   };
 }
 
