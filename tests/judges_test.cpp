@@ -9,6 +9,7 @@
 #include "harness/conform/compare.h"
 #include "harness/conform/exchange.h"
 #include "harness/conform/judges.h"
+#include "harness/conform/judging.h"
 
 namespace dpbench {
 namespace {
@@ -190,6 +191,18 @@ TEST_F(Judges, SeeWeightsThatWereNotBroadcast) {
 TEST_F(Judges, SeeARankThatEndedEarly) {
   ranks_[2].error = "no luck";
   EXPECT_NE(row("run-completes").detail.find("no luck"), std::string::npos);
+}
+
+TEST(Judging, SaysWhatAJudgeThrewWithoutTorchsBacktrace) {
+  Rows rows;
+  Judging judging(rows);
+  Scenario scenario;
+  scenario.name = "even";
+  judging.later(scenario, [] { TORCH_CHECK(false, "no such shape"); });
+  judging.finish();
+  ASSERT_NE(rows.find("run-completes"), nullptr);
+  EXPECT_EQ(rows.find("run-completes")->status, "failed");
+  EXPECT_EQ(rows.find("run-completes")->detail, "what was reported cannot be judged, scenario even: no such shape");
 }
 
 TEST(Evidence, SurvivesItsJourney) {

@@ -22,7 +22,7 @@ void Judging::later(const Scenario& scenario, WorkQueue::Job judge) {
       judge();
     } catch (const std::exception& error) {
       if (out_of_memory(error)) failed_ = std::current_exception();
-      else cannot(error.what());
+      else cannot(message_of(error));
     } catch (...) {
       cannot("an exception that is no std::exception");
     }
