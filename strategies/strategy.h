@@ -34,8 +34,8 @@ struct Setup {
   std::optional<double> clip_norm;                  // global norm limit on the reduced gradient
 };
 
-// Both stay on the device: no host synchronisation. The loss is that of the rows this rank (or the one process) had. A
-// strategy may write the next step's over them.
+// Both stay on the device: no host synchronisation. The loss is that of the rows this rank (or the one process) had. The
+// output is of Setup::dtype, under autocast of float32. A strategy may write the next step's over them.
 struct StepResult {
   at::Tensor output, loss;
 };

@@ -178,6 +178,20 @@ TEST_F(Judges, SeeAnotherRanksLossAndOutput) {
   EXPECT_EQ(row("output-shape").status, "passed");
 }
 
+TEST_F(Judges, SeeAnOutputOfAnotherTypeUnderAutocastToo) {
+  scenario_.dtype = at::kBFloat16;
+  for (auto& evidence : ranks_) evidence.steps[0].output = evidence.steps[0].output.to(at::kFloat);
+  const auto said = [this](at::ScalarType type) {
+    step(2).output = step(2).output.to(type);
+    Rows rows;
+    judge_outputs(make_trial(bench_, scenario_, {}, ranks_), rows);
+    return rows.find("output-dtype")->detail;
+  };
+  EXPECT_EQ(said(at::kFloat), "");
+  EXPECT_EQ(said(at::kBFloat16), "expected Float, found BFloat16, rank 2, step 0, scenario even");
+  EXPECT_EQ(said(at::kDouble), "expected Float, found Double, rank 2, step 0, scenario even");
+}
+
 TEST_F(Judges, SeeALossThatIsNotFinite) {
   step(1).loss = at::full({}, std::nan(""), at::kDouble);
   EXPECT_EQ(row("loss-finite").status, "failed");

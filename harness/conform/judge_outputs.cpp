@@ -34,10 +34,8 @@ at::Tensor expected_loss(const Trial& trial, const ExpectedStep& step, int rank)
   return sum.defined() ? sum / static_cast<double>(trial.scenario.accumulate) : sum;
 }
 
-bool right_dtype(const Trial& trial, at::ScalarType type) {
-  if (trial.scenario.dtype == at::kBFloat16) return at::isFloatingType(type);
-  return type == trial.scenario.dtype;
-}
+// Autocast computes in bfloat16; what it gives back is float32, as the parameters are.
+at::ScalarType due_dtype(const Trial& trial) { return trial.scenario.dtype == at::kBFloat16 ? at::kFloat : trial.scenario.dtype; }
 
 // A value of a forward pass is held against the oracle in float64, else against the same pass repeated in the same dtype.
 struct Value {
@@ -80,8 +78,9 @@ void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
               "expected " + c10::str(output.sizes()) + ", found " +
                   (seen.output.defined() ? c10::str(seen.output.sizes()) : std::string("nothing")) + where);
   if (!shaped) return;
-  rows.judged("output-dtype", "the output's type with the one asked for", right_dtype(trial, seen.output.scalar_type()),
-              "found " + c10::str(seen.output.scalar_type()) + where);
+  rows.judged("output-dtype", "the output's type with the one asked for, which is float32 under autocast",
+              seen.output.scalar_type() == due_dtype(trial),
+              "expected " + c10::str(due_dtype(trial)) + ", found " + c10::str(seen.output.scalar_type()) + where);
   const bool scalar = seen.loss.defined() && seen.loss.numel() == 1;
   rows.judged("loss-finite", "one finite number a step", scalar && std::isfinite(seen.loss.item<double>()),
               (scalar ? "found " + short_number(seen.loss.item<double>()) : std::string("found no single number")) + where);

@@ -73,6 +73,11 @@ std::vector<Mutant> view_mutants() {
                        flat.copy_(narrow.div_(run.world));
                      };
                    })}),
+      in_bfloat16({"autocast-output-left-in-bfloat16", "output-dtype", "found BFloat16", with([](Parts& parts) {
+                     parts.report = [](Run& run, StepResult& result) {
+                       if (run.dtype == at::kBFloat16) result.output = result.output.to(at::kBFloat16);
+                     };
+                   })}),
       in_bfloat16({"reference-under-autocast", "", "", with([](Parts&) {})}),
   };
 }
