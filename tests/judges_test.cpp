@@ -1,6 +1,7 @@
 // The judges on evidence made by hand: what is right passes, and each single change is seen by the judge it concerns.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <set>
 
 #include <ATen/ATen.h>
@@ -100,6 +101,22 @@ TEST_F(Judges, TellASumFromAMean) {
   for (int rank = 0; rank < 3; ++rank)
     for (auto& [name, gradient] : step(rank).gradients) gradient.mul_(3);
   EXPECT_NE(row("gradient-meaning").likely.find("summed over 3"), std::string::npos) << row("gradient-meaning").likely;
+}
+
+// As large an error as either makes: the values tell which it was, or nothing does.
+TEST_F(Judges, TellFloat16FromBfloat16OrNameBoth) {
+  const auto wrong = [this](const std::function<at::Tensor(const at::Tensor&)>& change) {
+    const auto kept = ranks_;
+    for (int rank = 0; rank < 3; ++rank)
+      for (auto& [name, gradient] : step(rank).gradients) gradient = change(gradient);
+    const std::string likely = row("gradient-meaning").likely;
+    ranks_ = kept;
+    return likely;
+  };
+  EXPECT_EQ(wrong([](const at::Tensor& g) { return g.to(at::kHalf).to(at::kDouble); }), "rounded to float16 on its way");
+  EXPECT_EQ(wrong([](const at::Tensor& g) { return g.to(at::kBFloat16).to(at::kDouble); }), "rounded to bfloat16 on its way");
+  EXPECT_EQ(wrong([](const at::Tensor& g) { return g * (1 + 1.5e-3 * (1 - 2 * at::arange(g.numel()).remainder(2)).view(g.sizes()).to(at::kDouble)); }),
+            "rounded to float16 or bfloat16 on its way");
 }
 
 TEST_F(Judges, SeeAnErrorOfOnePartInAThousandMillion) {

@@ -226,7 +226,7 @@ std::vector<Mutant> step_mutants() {
            if (run.dtype == at::kDouble) right(run);
          };
        })},
-      {"micro-batches-added-in-bfloat16", "accumulation-replay", "on its way", in_float32(&Parts::after_micro, round_what_is_added_to)},
+      {"micro-batches-added-in-bfloat16", "accumulation-replay", "rounded to bfloat16 on its way", in_float32(&Parts::after_micro, round_what_is_added_to)},
       {"later-buckets-of-float32-sent-in-float16", "gradient-uneven-replay", "float16", with(all_but_the_first_bucket_in_float16)},
       {"divided-by-the-ranks-that-used-it", "gradient-uneven", "3 times", with(divide_by_the_ranks_that_used_it), "probe-branch"},
       {"zeros-for-the-unused", "unused-parameters", "zeros", with(zeros_where_nothing_was_used), "probe-unused"},
