@@ -86,7 +86,7 @@ TEST(DdpParameters, RefuseAClipNormThatNoRankCouldKnow) {
   EXPECT_NE(said({{"ignore", "second"}}).find("ddp.ignore=second and --clip-norm"), std::string::npos);
 }
 
-// A model of these tensors, of which the frozen one is not trained.
+// A model of these tensors, used one after the other, of which the frozen one is not trained.
 class OfTensors : public Workload {
  public:
   explicit OfTensors(std::vector<at::Tensor> parameters, std::optional<size_t> frozen = {})
@@ -104,7 +104,11 @@ class OfTensors : public Workload {
       for (size_t i = 0; i < parameters.size(); ++i)
         register_parameter("p" + std::to_string(i), parameters[i].clone(), parameters[i].is_floating_point() && i != frozen);
     }
-    at::Tensor forward(const at::Tensor& input, const Context&) override { return input; }
+    at::Tensor forward(const at::Tensor& input, const Context&) override {
+      at::Tensor x = input;
+      for (const at::Tensor& parameter : parameters()) x = x * parameter.mean();
+      return x;
+    }
   };
   std::vector<at::Tensor> parameters_;
   std::optional<size_t> frozen_;
@@ -142,13 +146,25 @@ TEST(DdpBuckets, AreRebuiltInTheOrderOfReadinessWithinTheirCaps) {
     const Batch micro[] = {rows_of(*mlp, me.rank, 0)};
     // Of float64: w0 432 and b0 72 bytes, w1 504 and b1 56, w2 168 and b2 24; the last layer's are ready first.
     EXPECT_EQ(reductions(me, *ddp, micro, 0), (std::vector<int64_t>{1256}));
-    const auto rebuilt = reductions(me, *ddp, micro, 1);
-    int64_t sum = 0;
-    for (const int64_t bytes : rebuilt) sum += bytes;
-    EXPECT_EQ(sum, 1256);
-    ASSERT_GE(rebuilt.size(), 3U);
-    EXPECT_LT(rebuilt[0], 432);  // w0 is not in the first
-    EXPECT_EQ(reductions(me, *ddp, micro, 2), rebuilt);
+    // A bucket is full when it has reached its cap, of 209 bytes and then of 524: b2 w2 b1, w1 b0, w0.
+    for (const int64_t step : {1, 2}) EXPECT_EQ(reductions(me, *ddp, micro, step), (std::vector<int64_t>{248, 576, 432}));
+    const auto figures = ddp->figures();
+    EXPECT_EQ(figures.at("reducer_gradient_ready_order"), (std::vector<double>{5, 4, 3, 2, 1, 0}));  // numbered as they were registered
+    EXPECT_EQ(figures.at("reducer_bucket_bytes"), (std::vector<double>{248, 576, 432}));
+  }));
+}
+
+TEST(DdpBuckets, AreOfOneAndThen25MebibytesUnlessAsked) {
+  constexpr int64_t mebibyte = 1024 * 1024, floats = mebibyte / 4;
+  std::vector<at::Tensor> parameters;
+  for (const int64_t size : {floats, 9 * floats, 16 * floats, 3 * floats / 4, floats / 2}) parameters.push_back(at::ones({size}));
+  const OfTensors workload(parameters);
+  expect_no_errors(on_ranks(2, [&](Rank& me) {
+    const auto ddp = ddp_on(me, workload, {}, at::kFloat);
+    const Batch micro[] = {rows_of(workload, me.rank, 0)};
+    EXPECT_EQ(reductions(me, *ddp, micro, 0), (std::vector<int64_t>{109 * mebibyte / 4}));
+    // From the last one on: half a mebibyte is below the first cap, with 3/4 more it is full; 16 and 9 reach the second cap exactly.
+    EXPECT_EQ(reductions(me, *ddp, micro, 1), (std::vector<int64_t>{5 * mebibyte / 4, 25 * mebibyte, mebibyte}));
   }));
 }
 
