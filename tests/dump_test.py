@@ -3,6 +3,7 @@
 usage: dump_test.py DPBENCH
 """
 import json
+import math
 import os
 import struct
 import subprocess
@@ -55,7 +56,7 @@ class Dump(unittest.TestCase):
     def test_gradients_by_hand(self):
         with tempfile.TemporaryDirectory() as scratch:
             target = os.path.join(scratch, "dump")
-            done = dump(target, "--filter", "^gradient-(meaning|uneven)$")
+            done = dump(target, "--filter", "^(gradient-meaning|gradient-uneven|clip)$")
             self.assertEqual(done.returncode, 0, done.stderr)
             with open(os.path.join(target, "index.json"), encoding="utf-8") as file:
                 entries = json.load(file)["files"]
@@ -66,14 +67,24 @@ class Dump(unittest.TestCase):
             for entry in entries:
                 if entry["dtype"] == "f64":
                     steps.setdefault((entry["scenario"], entry["step"]), []).append(entry)
-            self.assertEqual(set(steps), {(scenario, step) for scenario in ("even", "uneven") for step in range(3)})
-            for ranks in steps.values():
+            self.assertEqual(set(steps), {(scenario, step) for scenario in ("even", "uneven", "clip") for step in range(3)} | {("clip-unreached", 0)})
+            reached = set()
+            for (scenario, step), ranks in steps.items():
                 self.assertEqual([entry["rank"] for entry in ranks], [0, 1, 2])
                 seen = [tensors_of(os.path.join(target, entry["file"])) for entry in ranks]
                 expected = [sum(parts) / 3 for parts in zip(*map(mean_gradients, seen))]
+                limit, norm = ranks[0]["clip_norm"], math.sqrt(sum(one * one for one in expected))
+                self.assertEqual(limit is None, ranks[0]["clipped"] == 0, scenario)
+                if step == 0 and limit is not None:
+                    self.assertAlmostEqual(limit, ranks[0]["clipped"] * norm, delta=1e-12)
+                if limit is not None and limit < norm:  # torch's clip_grad_norm_
+                    expected = [one * limit / (norm + 1e-6) for one in expected]
+                    reached.add((scenario, step))
                 for one in seen:
                     for found, wanted in zip(one["gradients.fc.weight"] + one["gradients.fc.bias"], expected):
                         self.assertAlmostEqual(found, wanted, delta=1e-12)
+            self.assertIn(("clip", 0), reached)
+            self.assertNotIn(("clip-unreached", 0), reached)
 
     def test_refuses_what_it_would_spoil(self):
         with tempfile.TemporaryDirectory() as scratch:

@@ -109,7 +109,7 @@ class Suite {
 
   std::vector<Evidence> driven(const Bench& bench, const Scenario& scenario, std::optional<double> clip) {
     const Evidence mine = drive(bench, scenario, clip);
-    if (request_.show) request_.show(bench, scenario, mine);
+    if (request_.show) request_.show(bench, scenario, clip, mine);
     if (bench.layout.owners() == 1) return {mine};
     return gather_evidence(*request_.store, "evidence/" + std::to_string(exchanges_++), request_.rank,
                            bench.layout.owners(), mine);

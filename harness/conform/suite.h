@@ -22,7 +22,8 @@ struct CheckRequest {
   uint64_t seed = 1;
   bool long_form = false;                        // costly scenarios, and not only on thorough probes
   std::string filter;                            // an extended regular expression on check names; empty = all
-  std::function<void(const Bench&, const Scenario&, const Evidence&)> show;  // sees this rank's evidence of every scenario
+  // Sees this rank's evidence of every scenario, and the norm that its gradients were limited to.
+  std::function<void(const Bench&, const Scenario&, std::optional<double> clip_norm, const Evidence&)> show;
 };
 
 // Collective over the store. Rows on rank 0, an empty list elsewhere. Throws UsageError for a filter that is none.

@@ -96,8 +96,8 @@ CheckedCase check_case(const CaseSpec& spec, const CheckOptions& options, const 
   std::optional<Dump> dump;
   if (!options.dump.empty()) dump.emplace(options.dump, spec, group.rank());
   Faults faults;
-  const auto see = [&](const Bench& bench, const Scenario& scenario, const Evidence& evidence) {
-    if (dump) dump->add(bench, scenario, evidence);
+  const auto see = [&](const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm, const Evidence& evidence) {
+    if (dump) dump->add(bench, scenario, clip_norm, evidence);
     faults.see(scenario, evidence);
     pulse.beat();
   };

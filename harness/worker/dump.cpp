@@ -67,7 +67,7 @@ Json read_index(const fs::path& path) {
 Dump::Dump(std::string directory, const CaseSpec& spec, int rank)
     : directory_(std::move(directory)), spec_(spec), rank_(rank) {}
 
-void Dump::add(const Bench& bench, const Scenario& scenario, const Evidence& evidence) {
+void Dump::add(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm, const Evidence& evidence) {
   if (!evidence.error.empty() || scenario.learns) return;
   const std::string folder = folder_of(spec_.id);
   for (size_t step = 0; step < evidence.steps.size(); ++step) {
@@ -87,6 +87,7 @@ void Dump::add(const Bench& bench, const Scenario& scenario, const Evidence& evi
                         {"dtype", scenario.dtype == at::kDouble ? "f64" : spec_.dtype},
                         {"accumulate", scenario.accumulate},
                         {"clipped", scenario.clip},
+                        {"clip_norm", clip_norm ? Json(*clip_norm) : Json()},
                         {"smooth", scenario.smooth},
                         {"step_seed", bench.step_seed()},
                         {"rank", rank},

@@ -1,6 +1,7 @@
 // What a case's ranks saw, as files that any other framework can compare itself with: safetensors, and an index of them.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "harness/conform/drive.h"
@@ -13,8 +14,9 @@ class Dump {
  public:
   Dump(std::string directory, const CaseSpec& spec, int rank);
 
-  // A file for every step of this rank. A scenario that is run twice is written once.
-  void add(const Bench& bench, const Scenario& scenario, const Evidence& evidence);
+  // A file for every step of this rank. A scenario that is run twice is written once; that of twenty steps, which would be
+  // nearly a third of all files, is left out: to compare by, its steps are like those of the others.
+  void add(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm, const Evidence& evidence);
   // Rank 0 adds the case's files, those of all ranks, to the directory's index.json. Once, after every rank is done. Makes
   // nothing where nothing was added.
   void finish();
