@@ -1,4 +1,4 @@
-// properties.md is held to the truth: every number once, no unknown state, and every name in it a check or a test that runs.
+// properties.md, and a list in README.md, are held to the truth: every number once, no unknown state, and every name in it a check or a test that runs.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -109,6 +109,18 @@ TEST(Properties, NameProbesThatExist) {
       ++named;
     }
   EXPECT_GE(named, 15U);
+}
+
+TEST(Readme, NamesTheCostlyScenariosAndNoOthers) {
+  const std::string text = text_of(DPBENCH_SOURCE "/README.md"), before = "costly scenarios (";
+  const size_t begin = text.find(before) + before.size();
+  const std::string list = text.substr(begin, text.find(')', begin) - begin);
+  const std::regex quoted("`([^`]+)`");
+  std::set<std::string> named, costly;
+  for (std::sregex_iterator it(list.begin(), list.end(), quoted), end; it != end; ++it) named.insert((*it)[1]);
+  for (const auto& scenario : scenarios({Parallelism::ranks, 3, 4, 211}, at::kFloat, /*costly=*/true))
+    if (scenario.costly) costly.insert(scenario.name);
+  EXPECT_EQ(named, costly);
 }
 
 }  // namespace
