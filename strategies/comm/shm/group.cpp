@@ -1,6 +1,7 @@
 #include "strategies/comm/shm/group.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
