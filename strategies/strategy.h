@@ -105,6 +105,7 @@ struct StrategyInfo {
   std::function<std::unique_ptr<Strategy>(const Setup&)> make = {};
   std::optional<at::ScalarType> reduced_in = {};  // what gradients travel in, where that is narrower than their own type
   bool repeatable = true;                         // two runs of the same steps give the same bits
+  bool skips_non_finite = false;                  // a step whose gradient is not finite changes no parameter and no state, on any rank
   bool same_graph = false;                        // every step must use the same parameters in the same order
   std::vector<std::string> own = {};              // parameters that each rank keeps for itself: neither sent nor reduced
   int64_t average_every = 0;                      // local gradients: parameters are averaged after so many steps

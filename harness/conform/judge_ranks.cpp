@@ -62,6 +62,19 @@ NamedTensors model_state(const Bench& bench, int rank, at::ScalarType dtype, boo
   return result;
 }
 
+// All ranks together: one that goes by its own gradient would part from the others.
+void judge_skipped(const Trial& trial, int64_t step, Rows& rows) {
+  for (const Evidence& evidence : trial.ranks) {
+    const StepEvidence &before = evidence.steps[static_cast<size_t>(step - 1)], &after = evidence.steps[static_cast<size_t>(step)];
+    std::string changed = first_mismatch(after.parameters, before.parameters);
+    if (changed.empty()) changed = first_mismatch(after.state, before.state);
+    rows.judged("non-finite-skipped", "parameters and optimizer state after a step whose gradient is not finite with those before it, bit for bit",
+                changed.empty(),
+                changed + ", rank " + std::to_string(evidence.rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name,
+                "the step is applied, or each rank decides by its own gradient");
+  }
+}
+
 }  // namespace
 
 void judge_finished(const Trial& trial, Rows& rows) {
@@ -120,6 +133,7 @@ void judge_poison(const Trial& trial, Rows& rows) {
                   due.isnan().any().item<bool>() ? "NaN is masked before the reduction, or this rank's part is not in it"
                                                  : "infinity is masked before the reduction, or this rank's part is not in it");
     }
+  if (trial.bench.strategy.skips_non_finite) judge_skipped(trial, step, rows);
 }
 
 void judge_repeat(const Trial& first, const Trial& second, bool promised, Rows& rows) {

@@ -203,6 +203,19 @@ Mutant broken(const std::string& name, const std::string& killed_by, Wrap wrap, 
   return {name, killed_by, says, ddp(), workload, 3, std::move(wrap)};
 }
 
+// As a scaler of losses does it: on every rank by the reduced gradient, which all have.
+StrategyInfo skips_what_is_not_finite() {
+  Parts parts = right_parts();
+  parts.update = [right = parts.update](Run& run) {
+    for (const auto& gradient : run.gradients)
+      if (gradient.defined() && !gradient.isfinite().all().item<bool>()) return;
+    right(run);
+  };
+  StrategyInfo info = strategy_of(std::move(parts));
+  info.skips_non_finite = true;
+  return info;
+}
+
 }  // namespace
 
 std::vector<Mutant> backend_mutants() {
@@ -255,6 +268,7 @@ std::vector<Mutant> equivalents() {
       {"ring-started-elsewhere", "", "", ddp(), "probe-mlp-sgd", 3, instead(ring)},
       {"summed-on-rank-0", "", "", reducing_by_way_of_rank_0()},
       {"sum-as-declared", "", "", with([](Parts& p) { p.reduce = [](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); }; }, Gradient::sum)},
+      {"skips-what-is-not-finite", "", "", skips_what_is_not_finite, "probe-mlp"},
       {"one-bucket", "", "", with([](Parts& p) {
          p.buckets = [right = p.buckets](Run& run) {
            run.bucket_bytes = 1e9;

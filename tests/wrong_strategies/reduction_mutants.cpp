@@ -1,4 +1,6 @@
 // Mistakes in how gradients are combined over ranks.
+#include <algorithm>
+
 #include <ATen/ATen.h>
 
 #include "tests/wrong_strategies/mutant.h"
@@ -45,6 +47,20 @@ std::function<StrategyInfo()> masking(const std::function<at::Tensor(const at::T
       for (auto& gradient : run.gradients) gradient.masked_fill_(which(gradient), 0);
     };
   });
+}
+
+bool all_finite(const Run& run) {
+  return std::all_of(run.gradients.begin(), run.gradients.end(),
+                     [](const at::Tensor& gradient) { return !gradient.defined() || gradient.isfinite().all().item<bool>(); });
+}
+
+// Promises to leave out steps whose gradient is not finite.
+std::function<StrategyInfo()> skipping(const std::function<void(Parts&)>& change) {
+  return [made = with(change)] {
+    StrategyInfo info = made();
+    info.skips_non_finite = true;
+    return info;
+  };
 }
 
 void with_the_next_rank_only(Run& run, at::Tensor& flat, size_t) {
@@ -195,6 +211,16 @@ std::vector<Mutant> reduction_mutants() {
        })},
       {"NaN-alone-masked", "non-finite", "NaN is masked", masking([](const at::Tensor& g) { return g.isnan(); })},
       {"infinity-alone-masked", "non-finite", "infinity is masked", masking([](const at::Tensor& g) { return g.isinf(); })},
+      {"non-finite-step-applied", "non-finite-skipped", "w0, ", skipping([](Parts&) {})},
+      {"skips-by-its-own-gradient", "non-finite-skipped", "rank 0, step 2, scenario poison", skipping([](Parts& parts) {
+         parts.before_reduce = [right = parts.before_reduce](Run& run) {
+           right(run);
+           run.own_finite = all_finite(run);
+         };
+         parts.update = [right = parts.update](Run& run) {
+           if (run.own_finite) right(run);
+         };
+       })},
       {"not-reduced-from-step-4-on", "gradient-later", "own gradient: not reduced",
        with([](Parts& parts) {
          parts.reduce = [right = parts.reduce](Run& run, at::Tensor& flat, size_t b) {

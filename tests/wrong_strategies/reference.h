@@ -55,6 +55,7 @@ struct Run {
   std::vector<at::Tensor> gradients;      // what the step works with; undefined: no rank used the parameter
   std::vector<at::Tensor> momenta, variances, counts;
   int64_t step = 0, micro = 0, micros = 1;
+  bool own_finite = true;                 // this rank's gradient before it is reduced, where a wrong strategy goes by that
 };
 
 // A strategy of ranks under the name "reference".
