@@ -17,6 +17,7 @@ import peer
 def measure(workload, args):
     make_model, make_batch, make_loss, optimizer_name = peer.WORKLOADS[workload]
     on_gpu = args.device == "cuda"
+    torch.backends.cudnn.allow_tf32 = False  # as dpbench has it
     model = make_model().to(args.device)
     fused = {"fused": True} if on_gpu and args.mode != "foreach" else {}
     optimizer = peer.OPTIMIZERS[optimizer_name](model.parameters(), lr=1e-3, **fused)

@@ -24,7 +24,7 @@ CaseSpec cpu_case(const std::string& workload, int64_t batch) {
   return spec;
 }
 
-CaseSteps::CaseSteps(const CaseSpec& spec, bool phases)
+CaseSteps::CaseSteps(const CaseSpec& spec)
     : info_(strategy_registry().at(spec.strategy)),
       workload_(workload_of(spec, "")),
       alone_(no_others()),
@@ -32,10 +32,10 @@ CaseSteps::CaseSteps(const CaseSpec& spec, bool phases)
       strategy_(info_.make(setup_of(spec, info_, *workload_, alone_))),
       timer_(*strategy_, source_, alone_, pulse_) {
   source_.prepare(0, source_.steps_per_epoch());
-  timer_.phases = Phases(phases);
 }
 
-int64_t CaseSteps::block(int64_t steps) {
+int64_t CaseSteps::block(int64_t steps, bool phases) {
+  timer_.phases.switch_on(phases);
   readings_.clear();
   return timer_.block(steps, &readings_);
 }

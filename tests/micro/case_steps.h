@@ -16,9 +16,9 @@ CaseSpec cpu_case(const std::string& workload, int64_t batch);
 
 class CaseSteps {
  public:
-  explicit CaseSteps(const CaseSpec& spec, bool phases = false);
+  explicit CaseSteps(const CaseSpec& spec);
 
-  int64_t block(int64_t steps);  // nanoseconds
+  int64_t block(int64_t steps, bool phases = false);  // nanoseconds
   const Workload& workload() const { return *workload_; }
   StepSource& source() { return source_; }
 
