@@ -1,5 +1,5 @@
 // "dp": one process, a replica per device. Replicas, their threads and flat buffers stay between steps. On the CPU all
-// replicas read the parameters of the first, unless the model writes to them.
+// replicas read the parameters of the first, unless the model writes to them or a link was asked for.
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -101,13 +101,13 @@ void add_range(const at::Tensor& mine, const at::Tensor& other, int64_t from, in
 // The same two operations by plain copies and sums, in replica order.
 const ReplicaLink plain_link{
     [](const std::vector<at::Tensor>& buffers) {
-      for (size_t i = 1; i < buffers.size(); ++i) at::Tensor(buffers[i]).copy_(buffers[0], /*non_blocking=*/true);
+      for (size_t i = 1; i < buffers.size(); ++i) buffers[i].copy_(buffers[0], /*non_blocking=*/true);
     },
     [](std::vector<at::Tensor>& buffers) {
       for (size_t i = 1; i < buffers.size(); ++i) buffers[0].add_(buffers[i].to(buffers[0].device()));
     }};
 
-// NCCL wants a device for each replica; without it, or for virtual devices, replicas copy and add for themselves.
+// NCCL wants a device for each replica; without it, or for virtual devices, replicas copy and add for themselves unless told otherwise.
 const ReplicaLink* link_between(const std::vector<at::Device>& devices, const std::string& asked) {
   if (asked == "plain") return devices.size() > 1 ? &plain_link : nullptr;
   if (asked != "auto") throw UsageError("dp.link=" + asked + " is none of: auto, plain");
@@ -154,10 +154,10 @@ class DataParallel : public TrainedStrategy {
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     StepResult result;
     int most = 1;
-    const std::vector<at::Tensor> before = first_step_ ? copy_of_parameters() : std::vector<at::Tensor>{};
+    const std::vector<at::Tensor> before = first_step_ && !link_ ? copy_of_parameters() : std::vector<at::Tensor>{};
     for (size_t k = 0; k < micro.size(); ++k)
       most = std::max(most, run(result, step, micro[k], micro.size(), k == 0, phases));
-    if (std::exchange(first_step_, false)) read_one_set(before);
+    if (std::exchange(first_step_, false) && !link_) read_one_set(before);
     for (const auto& one : replicas_) one->require_unwritten();
     phases.enter(Phase::communication);
     reduce(most);
@@ -323,8 +323,9 @@ const RegisterStrategy dp{
      .gradient = Gradient::gathered,
      .buffers = Buffers::first_replica,
      .loads_rows = true,
-     .params = {{"link", "auto", "what moves one buffer of all state, and of all gradients, between replicas: nccl where each has a GPU of its own (auto), "
-                                 "or plain copies and sums on any device (plain); else each replica copies and adds its part"}},
+     .params = {{"link", "auto",
+                 "auto: NCCL moves one buffer of all state and one of all gradients where each replica has a GPU of its own, else each replica "
+                 "copies and adds its part; plain: such buffers, by copies and sums on any device"}},
      .make = make<DataParallel>,
      .variants = {{"plain_link", {{"link", "plain"}}}}}};
 

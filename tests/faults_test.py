@@ -249,8 +249,8 @@ class Faults(unittest.TestCase):
 
     def test_what_is_wrong_only_in_the_steps_that_are_timed_is_not_timed(self):
         """In their type, or because they accumulate or clip: float64 and a single pass without clipping would be right."""
-        for fault, flags, checks in (("narrow", (), ["gradient-replay"]), ("no-clip", ("--clip-norm", "0.01"), ["clip-replay"]),
-                                     ("last-micro", ("--accumulate", "2"), ["output-shape", "accumulation-replay"])):
+        for fault, flags, checks in (("narrow", (), ["gradient-replay"]), ("no-clip", ("--clip-norm", "0.01"), ["clip", "clip-replay"]),
+                                     ("last-micro", ("--accumulate", "2"), ["output-shape", "accumulation", "accumulation-replay"])):
             with self.subTest(fault=fault):
                 case = self.run_fault(fault, code=1, check="auto", flags=flags, within=DIFFERS)
                 self.assertEqual((case["status"], case["launches"]), ("wrong", []), self.stderr)

@@ -264,6 +264,22 @@ TEST(ReplicaThreads, NamesTheReplicaThatFailed) {
   EXPECT_EQ(sum, 6);
 }
 
+TEST(DataParallel, KnowsItsLinksByName) {
+  const StrategyInfo& dp = strategy_registry().at("dp");
+  const auto workload = workload_registry().at("random-linear").make({});
+  const auto made = [&](const std::string& link) {
+    return dp.make({.workload = *workload, .devices = {at::kCPU, at::kCPU}, .group = {}, .params = Params(dp.params, {{"link", link}}, "dp"), .clip_norm = {}});
+  };
+  EXPECT_NO_THROW(made("auto"));
+  EXPECT_NO_THROW(made("plain"));
+  try {
+    made("nonsense");
+    FAIL() << "nothing was refused";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "dp.link=nonsense is none of: auto, plain");
+  }
+}
+
 // What becomes of an error goes by its type.
 TEST(ReplicaThreads, KeepTheTypeOfWhatWasThrown) {
   ReplicaThreads threads(3);

@@ -119,10 +119,12 @@ void judge_poison(const Trial& trial, Rows& rows) {
   if (!trial.scenario.poison || trial.expected.empty()) return;
   const auto step = static_cast<int64_t>(trial.expected.size()) - 1;
   const auto& expected = trial.expected.back();
+  bool any = false;
   for (size_t rank = 0; rank < trial.ranks.size(); ++rank)
     for (size_t p = 0; p < trial.names.size(); ++p) {
       const at::Tensor& due = expected.gradient_of(static_cast<int>(rank))[p];
       if (due.isfinite().all().item<bool>()) continue;
+      any = true;
       const at::Tensor found = trial.reported(step, p, static_cast<int>(rank));
       const bool reached = found.defined() && !due.isfinite().logical_not().logical_and(found.isfinite()).any().item<bool>();
       rows.judged("non-finite", "NaN or infinity from one rank's row reaches every rank's gradient", reached,
@@ -133,7 +135,7 @@ void judge_poison(const Trial& trial, Rows& rows) {
                   due.isnan().any().item<bool>() ? "NaN is masked before the reduction, or this rank's part is not in it"
                                                  : "infinity is masked before the reduction, or this rank's part is not in it");
     }
-  if (trial.bench.strategy.skips_non_finite) judge_skipped(trial, step, rows);
+  if (any && trial.bench.strategy.skips_non_finite) judge_skipped(trial, step, rows);
 }
 
 void judge_repeat(const Trial& first, const Trial& second, bool promised, Rows& rows) {

@@ -187,7 +187,8 @@ void judge_buffers(const Trial& trial, Rows& rows) {
   const bool exact = trial.scenario.dtype == at::kDouble;
   // The ranks' sums of squares round as their mean is large, which no bound of ours knows: judged in float64 alone.
   if (!exact && trial.bench.strategy.buffers == Buffers::synchronised) return;
-  if (!exact && !trial.bench.devices.front().is_cpu()) return;  // nor what a GPU's kernels make of them
+  if (!exact && !trial.bench.devices.front().is_cpu())
+    return rows.skipped("buffers-replay", "buffers after a step in the working dtype", "a GPU's kernels round otherwise than the CPU's that repeat the shards");
   const std::string check = exact ? "buffers" : "buffers-replay";
   const std::string compared = (exact ? "buffers after a step: " : "buffers after a step in the working dtype: ") +
                                buffers_meaning(trial.bench.strategy.buffers);

@@ -23,7 +23,7 @@ void judge_unused(const Trial& trial, Rows& rows);      // unused-parameters, fr
 void judge_agreement(const Trial& trial, Rows& rows);   // ranks-agree-gradients, -parameters, -state
 void judge_buffers(const Trial& trial, Rows& rows);     // buffers, buffers-replay
 void judge_optimizer(const Trial& trial, Rows& rows);   // optimizer-replay
-void judge_poison(const Trial& trial, Rows& rows);      // non-finite
+void judge_poison(const Trial& trial, Rows& rows);      // non-finite, non-finite-skipped
 void judge_evaluation(const Trial& trial, Rows& rows);  // evaluation, evaluation-replay
 void judge_reductions(const Trial& trial, Rows& rows);  // reduction
 void judge_learning(const Trial& trial, Rows& rows);    // loss-falls

@@ -332,9 +332,10 @@ double apart_from_rounded(const Case& c, at::ScalarType type) {
 
 // bfloat16 that only a part went through errs as little as float16: which one it was, its values must tell.
 std::string float16_or_bfloat16(const Case& c, double worst) {
+  if (worst >= 4 * unit_roundoff(at::kHalf)) return "bfloat16";
   const double as_half = apart_from_rounded(c, at::kHalf), as_brain = apart_from_rounded(c, at::kBFloat16);
   if (as_half <= as_brain / 2) return "float16";
-  return as_brain <= as_half / 2 || worst >= 4 * unit_roundoff(at::kHalf) ? "bfloat16" : "float16 or bfloat16";
+  return as_brain <= as_half / 2 ? "bfloat16" : "float16 or bfloat16";
 }
 
 std::string by_precision(const Case& c) {

@@ -48,6 +48,18 @@ class Faults {
   int64_t scenarios_ = 0;
 };
 
+// cuDNN may else sum in another order in each run, and the strategy would be blamed. The timed steps are left as torch has them.
+class DeterministicCudnn {
+ public:
+  DeterministicCudnn() { at::globalContext().setDeterministicCuDNN(true); }
+  ~DeterministicCudnn() { at::globalContext().setDeterministicCuDNN(before_); }
+  DeterministicCudnn(const DeterministicCudnn&) = delete;
+  DeterministicCudnn& operator=(const DeterministicCudnn&) = delete;
+
+ private:
+  bool before_ = at::globalContext().deterministicCuDNN();
+};
+
 // Of the ranks that saw what is not finite the one that made it, the others had it from there; -1: nobody did.
 int first_rank(c10d::Store& store, const std::string& key, int rank, int world, int64_t when) {
   int first = -1;
@@ -63,22 +75,10 @@ int first_rank(c10d::Store& store, const std::string& key, int rank, int world, 
 std::string checks_before_timing(const CaseSpec& spec) {
   std::string names = "output-shape|output-dtype|loss-finite|gradient-meaning|gradient-vs-baseline|ranks-agree-parameters|buffers|"
                       "gradient-replay|loss-falls";
-  if (spec.accumulate > 1) names += "|accumulation-replay";
-  if (spec.clip_norm) names += "|clip-replay";
+  if (spec.accumulate > 1) names += "|accumulation|accumulation-replay";
+  if (spec.clip_norm) names += "|clip|clip-replay";
   return "^(" + names + ")$";
 }
-
-// cuDNN may else sum in another order in each run, and the strategy would be blamed. The timed steps are left as torch has them.
-class DeterministicCudnn {
- public:
-  DeterministicCudnn() { at::globalContext().setDeterministicCuDNN(true); }
-  ~DeterministicCudnn() { at::globalContext().setDeterministicCuDNN(before_); }
-  DeterministicCudnn(const DeterministicCudnn&) = delete;
-  DeterministicCudnn& operator=(const DeterministicCudnn&) = delete;
-
- private:
-  bool before_ = at::globalContext().deterministicCuDNN();
-};
 
 CheckedCase check_case(const CaseSpec& spec, const CheckOptions& options, const Group& group, Pulse& pulse,
                        const std::string& shared_dir) {

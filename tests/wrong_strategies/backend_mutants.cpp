@@ -207,9 +207,7 @@ Mutant broken(const std::string& name, const std::string& killed_by, Wrap wrap, 
 StrategyInfo skips_what_is_not_finite() {
   Parts parts = right_parts();
   parts.update = [right = parts.update](Run& run) {
-    for (const auto& gradient : run.gradients)
-      if (gradient.defined() && !gradient.isfinite().all().item<bool>()) return;
-    right(run);
+    if (run.all_finite()) right(run);
   };
   StrategyInfo info = strategy_of(std::move(parts));
   info.skips_non_finite = true;

@@ -1,6 +1,4 @@
 // Mistakes in how gradients are combined over ranks.
-#include <algorithm>
-
 #include <ATen/ATen.h>
 
 #include "tests/wrong_strategies/mutant.h"
@@ -47,11 +45,6 @@ std::function<StrategyInfo()> masking(const std::function<at::Tensor(const at::T
       for (auto& gradient : run.gradients) gradient.masked_fill_(which(gradient), 0);
     };
   });
-}
-
-bool all_finite(const Run& run) {
-  return std::all_of(run.gradients.begin(), run.gradients.end(),
-                     [](const at::Tensor& gradient) { return !gradient.defined() || gradient.isfinite().all().item<bool>(); });
 }
 
 // Promises to leave out steps whose gradient is not finite.
@@ -215,7 +208,7 @@ std::vector<Mutant> reduction_mutants() {
       {"skips-by-its-own-gradient", "non-finite-skipped", "rank 0, step 2, scenario poison", skipping([](Parts& parts) {
          parts.before_reduce = [right = parts.before_reduce](Run& run) {
            right(run);
-           run.own_finite = all_finite(run);
+           run.own_finite = run.all_finite();
          };
          parts.update = [right = parts.update](Run& run) {
            if (run.own_finite) right(run);

@@ -283,6 +283,11 @@ void Run::unflat(const std::vector<size_t>& bucket, const at::Tensor& flat) {
   }
 }
 
+bool Run::all_finite() const {
+  return std::all_of(gradients.begin(), gradients.end(),
+                     [](const at::Tensor& gradient) { return !gradient.defined() || gradient.isfinite().all().item<bool>(); });
+}
+
 StrategyInfo strategy_of(Parts parts, Gradient gradient, Buffers buffers) {
   return {.name = "reference",
           .summary = "plain gradients, one allreduce a bucket",

@@ -40,6 +40,7 @@ struct Run {
   void broadcast(const at::Tensor& tensor, int from = 0);
   at::Tensor flat(const std::vector<size_t>& bucket);
   void unflat(const std::vector<size_t>& bucket, const at::Tensor& flat);
+  bool all_finite() const;  // the gradients
 
   Parts parts;
   const Workload& workload;
