@@ -154,10 +154,10 @@ class DataParallel : public TrainedStrategy {
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     StepResult result;
     int most = 1;
-    const std::vector<at::Tensor> before = first_step_ && !link_ ? copy_of_parameters() : std::vector<at::Tensor>{};
+    const std::vector<at::Tensor> before = watches_first_step_ ? copy_of_parameters() : std::vector<at::Tensor>{};
     for (size_t k = 0; k < micro.size(); ++k)
       most = std::max(most, run(result, step, micro[k], micro.size(), k == 0, phases));
-    if (std::exchange(first_step_, false) && !link_) read_one_set(before);
+    if (std::exchange(watches_first_step_, false)) read_one_set(before);
     for (const auto& one : replicas_) one->require_unwritten();
     phases.enter(Phase::communication);
     reduce(most);
@@ -313,7 +313,7 @@ class DataParallel : public TrainedStrategy {
   std::vector<std::unique_ptr<FlatReplica>> replicas_;
   ReplicaThreads threads_;
   const ReplicaLink* link_;
-  bool first_step_ = true;
+  bool watches_first_step_ = link_ == nullptr;  // whether the model writes to its parameters; a link refreshes all replicas anyway
 };
 
 const RegisterStrategy dp{

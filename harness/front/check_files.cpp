@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -17,12 +16,7 @@ namespace {
 
 bool write_in_place(const Fd& file, const std::string& text) {
   if (::ftruncate(file.get(), 0) != 0 && errno != EINVAL) return false;  // which a pipe or a device says
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t wrote = ::write(file.get(), text.data() + done, text.size() - done);
-    if (wrote < 0 && errno != EINTR) return false;
-    done += static_cast<size_t>(std::max<ssize_t>(wrote, 0));
-  }
-  return true;
+  return write_all(file.get(), text);
 }
 
 // Why no file of this name could be put into the folder; empty: it can.

@@ -47,17 +47,6 @@ int open_directory(const fs::path& path) {
                    (error ? error.message() : why()) + "): give a writable one with --out");
 }
 
-void write_all(int fd, const std::string& text, const std::string& what) {
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t count = ::write(fd, text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw WriteError("cannot write " + what + ": " + why());
-    done += static_cast<size_t>(count);
-  }
-  if (::fsync(fd) != 0) throw WriteError("cannot write " + what + ": " + why());
-}
-
 // The new text of a file lies in a file of this name until it is whole.
 std::string part_of(const std::string& name) { return "." + name + "." + std::to_string(::getpid()) + ".part"; }
 
@@ -133,11 +122,22 @@ void RunDirectory::save(const std::string& name, const Json& document) const {
               (path_ / (name + ".json")).string());
 }
 
+bool write_all(int fd, const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count = ::write(fd, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    done += static_cast<size_t>(count);
+  }
+  return true;
+}
+
 void write_whole(int directory, const std::string& name, const std::string& text, const std::string& what) {
   const std::string temporary = part_of(name);
   try {
     const Descriptor file(open_part(directory, temporary, what));
-    write_all(file.get(), text, what);
+    if (!write_all(file.get(), text) || ::fsync(file.get()) != 0) throw WriteError("cannot write " + what + ": " + why());
     if (::renameat(directory, temporary.c_str(), directory, name.c_str()) != 0 || ::fsync(directory) != 0)
       throw WriteError("cannot write " + what + ": " + why());
   } catch (const WriteError&) {

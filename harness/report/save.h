@@ -49,6 +49,9 @@ class RunDirectory {
 // Replaces directory/name with text in one rename, synced. directory: an open descriptor. Throws WriteError.
 void write_whole(int directory, const std::string& name, const std::string& text, const std::string& what);
 
+// Every byte of it; false: errno says why not.
+bool write_all(int fd, const std::string& text);
+
 // Throws WriteError where write_whole could not even begin. Leaves nothing, and what was there as it was.
 void check_writable(int directory, const std::string& name, const std::string& what);
 
