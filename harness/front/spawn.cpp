@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -13,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "workloads/cores.h"
 #include "workloads/error.h"
 
 extern char** environ;
@@ -84,28 +84,6 @@ struct Complaint {
   }
 };
 
-// The child inherits the affinity that this thread has while it is started.
-class PinnedWhile {
- public:
-  explicit PinnedWhile(const std::vector<int>& cpus) : pinned_(!cpus.empty()) {
-    if (!pinned_) return;
-    sched_getaffinity(0, sizeof before_, &before_);
-    cpu_set_t chosen;
-    CPU_ZERO(&chosen);
-    for (const int cpu : cpus) CPU_SET(cpu, &chosen);
-    sched_setaffinity(0, sizeof chosen, &chosen);
-  }
-  ~PinnedWhile() {
-    if (pinned_) sched_setaffinity(0, sizeof before_, &before_);
-  }
-  PinnedWhile(const PinnedWhile&) = delete;
-  PinnedWhile& operator=(const PinnedWhile&) = delete;
-
- private:
-  bool pinned_;
-  cpu_set_t before_;
-};
-
 std::vector<std::string> environment_with(const std::map<std::string, std::string>& variables) {
   std::vector<std::string> all;
   for (char** entry = environ; *entry; ++entry) {
@@ -131,7 +109,7 @@ Child spawn(const Program& program) {
   std::vector<std::string> variables = environment_with(program.variables);
   const std::vector<char*> word_pointers = pointers_to(words), variable_pointers = pointers_to(variables);
   const Birth birth(program, word_pointers.data(), variable_pointers.data());
-  const PinnedWhile pinned(program.cpus);
+  const OnCores pinned(program.cpus);
   Complaint complaint;
   Child child;
   child.pid = ::fork();

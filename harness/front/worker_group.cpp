@@ -49,6 +49,9 @@ std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpe
   // Later than ours, so that the rank that is stuck is named before those that wait for it complain.
   const auto timeout = static_cast<int64_t>(settings.timeout_s) + 10;
   const std::string threads = std::to_string(spec.threads);
+  std::string cores;
+  if (!share(settings.cpus, seat.local_rank, seat.local_world).empty())
+    for (const int core : settings.cpus) cores += (cores.empty() ? "" : ",") + std::to_string(core);
   std::map<std::string, std::string> all = {{"RANK", std::to_string(seat.rank)},
                                             {"LOCAL_RANK", std::to_string(seat.local_rank)},
                                             {"WORLD_SIZE", std::to_string(seat.world)},
@@ -65,6 +68,7 @@ std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpe
                                             {"DPBENCH_TIMEOUT_S", std::to_string(timeout)},
                                             {"DPBENCH_PLUGINS", join(settings.plugins, ":")},
                                             {"DPBENCH_PROGRESS", page.file()},
+                                            {"DPBENCH_CORES", cores},
                                             {"OMP_NUM_THREADS", threads}};
   if (!seat.master.empty()) all["MASTER_ADDR"] = seat.master;
   // Nothing on one host needs to listen beyond it; who sets these knows why.

@@ -21,7 +21,8 @@
 // Variables of a worker: RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE, DPBENCH_FD, DPBENCH_RUN_DIR (private directory of
 // the run: the rendezvous file "store", segments, shared rows), DPBENCH_GROUP and DPBENCH_NONCE (128 random bits;
 // prefixes of this group's keys), DPBENCH_BACKEND, DPBENCH_DEVICE, DPBENCH_THREADS, DPBENCH_TIMEOUT_S, DPBENCH_PLUGINS
-// (':' between), DPBENCH_PROGRESS (file of `Progress`, by rank).
+// (':' between), DPBENCH_PROGRESS (file of `Progress`, by rank), DPBENCH_CORES (',' between: those of all ranks of this host,
+// where each was started on its share of them).
 #pragma once
 
 #include <atomic>

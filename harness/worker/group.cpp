@@ -50,7 +50,8 @@ Group::Group(const Variables& variables) : variables_(variables), store_(make_st
                                .local_world = variables.local_world,
                                .device = device_at(variables.device, variables.local_rank, /*oversubscribe=*/true),
                                .timeout = variables.timeout,
-                               .directory = variables.run_dir});
+                               .directory = variables.run_dir,
+                               .cores = variables.cores});
 }
 
 Group::~Group() = default;

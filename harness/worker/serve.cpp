@@ -3,7 +3,6 @@
 #include <stdexcept>
 
 #include <ATen/Parallel.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include "harness/conform/thrown.h"
@@ -22,14 +21,6 @@
 
 namespace dpbench {
 namespace {
-
-void pin(const std::vector<int>& cpus) {
-  if (cpus.empty()) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int cpu : cpus) CPU_SET(static_cast<size_t>(cpu), &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0) throw UsageError("DPBENCH_CPUS names a CPU that this process may not use");
-}
 
 // What went wrong, in the words of the protocol.
 Json failure_event(const std::string& case_id, int rank, const std::string& place) {
@@ -62,7 +53,6 @@ class Session {
   int run() {
     std::string current;
     try {
-      pin(variables_.cpus);
       at::set_num_threads(variables_.threads);
       for (const std::string& plugin : variables_.plugins) load_plugin(plugin);
       pulse_.beat();  // it has come, and waits for the others now

@@ -36,10 +36,10 @@ std::vector<std::string> split(const std::string& joined, char separator) {
   return parts;
 }
 
-std::vector<int> cpu_list(const std::string& joined) {
-  std::vector<int> cpus;
-  for (const auto& part : split(joined, ',')) cpus.push_back(std::atoi(part.c_str()));
-  return cpus;
+std::vector<int> core_list(const std::string& joined) {
+  std::vector<int> cores;
+  for (const auto& part : split(joined, ',')) cores.push_back(std::atoi(part.c_str()));
+  return cores;
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ Variables read_variables() {
   v.meeting = meeting_of(text("DPBENCH_STORE"), text("DPBENCH_NONCE"));
   v.serves = text("DPBENCH_SERVES") == "1";
   v.plugins = split(text("DPBENCH_PLUGINS"), ':');
-  v.cpus = cpu_list(text("DPBENCH_CPUS"));
+  v.cores = core_list(text("DPBENCH_CORES"));
   return v;
 }
 

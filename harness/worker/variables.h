@@ -17,7 +17,7 @@ struct Variables {
   Meeting meeting;      // where the ranks of an outside launch meet; none: in a file of run_dir
   bool serves = false;  // a relay: serves that meeting
   std::vector<std::string> plugins;
-  std::vector<int> cpus;  // to run on; empty: wherever the kernel likes
+  std::vector<int> cores;  // of all ranks of this host; empty: nobody has a share of his own
   std::chrono::milliseconds timeout{30000};
 };
 

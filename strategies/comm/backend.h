@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -21,6 +22,8 @@ struct BackendSetup {
   at::Device device = at::kCPU;
   std::chrono::milliseconds timeout{30000};
   std::string directory;  // private to the run, on this host: segments live here
+  // Of all ranks of this host, where each keeps to a share of them: threads that a backend starts to move data may use all.
+  std::vector<int> cores = {};
 };
 
 struct BackendInfo {

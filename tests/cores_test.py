@@ -1,0 +1,59 @@
+"""Where the threads of a run may work, with the real worker: a rank's own on its share of the cores, those of gloo on the shares of all.
+
+usage: cores_test.py DPBENCH
+"""
+import glob
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import leftovers
+
+DPBENCH = os.path.abspath(sys.argv[1])
+CORES = sorted(os.sched_getaffinity(0))
+SLACK = 60
+
+
+def affinities(pid):
+    """Of each of its threads, the first of which began as the process."""
+    tasks = sorted(int(os.path.basename(path)) for path in glob.glob(f"/proc/{pid}/task/*"))
+    return [frozenset(os.sched_getaffinity(task)) for task in tasks]
+
+
+@unittest.skipIf(len(CORES) < 2, "one core is not shared out")
+class Cores(unittest.TestCase):
+    def threads_of(self, backend):
+        """{rank: the cores of each of its threads} in the middle of a run."""
+        with tempfile.TemporaryDirectory(prefix="dpbench-cores-") as folder:
+            mark = f"DPBENCH_CORES_TEST={folder}"
+            command = [DPBENCH, "--strategy", "ddp", "--cpus", "2", "--threads", "1", "--backend", backend, "--workload", "random-linear", "--no-baseline",
+                       "--check", "off", "-q", "-o", "none", "--out", folder, "--launches", "1", "--samples", "10", "--steps", "100000", "--max-time", "60"]
+            with subprocess.Popen(command, env={**os.environ, **dict([mark.split("=")])}) as run:
+                self.addCleanup(run.wait)
+                try:
+                    begun = lambda: len(leftovers.ranks_of(mark)) == 2 and all(
+                        any(leftovers.read(leftovers.directory_of(pid) + "/progress")[:8]) for pid in leftovers.ranks_of(mark))
+                    self.assertTrue(leftovers.wait_until(begun, SLACK), "the ranks never began")
+                    return {int(leftovers.variables_of(pid)["RANK"]): affinities(pid) for pid in leftovers.ranks_of(mark)}
+                finally:
+                    run.kill()
+
+    def test_ranks_have_shares_and_the_threads_of_gloo_have_all(self):
+        ranks = self.threads_of("gloo")
+        shares = [ranks[rank][0] for rank in (0, 1)]
+        self.assertEqual([len(share) for share in shares], [len(CORES) // 2] * 2)
+        self.assertFalse(shares[0] & shares[1])
+        for rank, share in enumerate(shares):
+            self.assertIn(frozenset(CORES), ranks[rank][1:])
+            self.assertLessEqual(set(ranks[rank]), {share, frozenset(CORES)})
+
+    def test_threads_that_compute_keep_to_the_share(self):
+        for own in self.threads_of("shm").values():
+            self.assertEqual(set(own), {own[0]})
+            self.assertEqual(len(own[0]), len(CORES) // 2)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
