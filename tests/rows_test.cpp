@@ -12,6 +12,7 @@
 #include "workloads/data/idx.h"
 #include "workloads/data/image_set.h"
 #include "workloads/data/mnist_files.h"
+#include "workloads/data/pixels.h"
 
 namespace dpbench {
 namespace {
@@ -131,6 +132,22 @@ TEST(DataDirectory, OfPackedFilesIsRefusedUnlessTheyUnpackWhole) {
   packed.resize(packed.size() / 2);
   write(mnist.folder / "train-images-idx3-ubyte.gz", packed);
   expect_words(refusal_of(mnist.folder.text()), {"train-images-idx3-ubyte.gz", "ends after", "--data"});
+}
+
+TEST(Pixels, AreConvertedToTheLastAndNoFurther) {
+  for (const int64_t count : {0, 1, 7, 16, 33, 100, 255}) {
+    std::vector<uint8_t> bytes;
+    for (int64_t i = 0; i < count; ++i) bytes.push_back(static_cast<uint8_t>(255 - i));
+    std::vector<float> unit(static_cast<size_t>(count) + 1, -1), whole = unit;
+    convert_pixels(bytes.data(), count, PixelRange::unit, unit.data());
+    convert_pixels(bytes.data(), count, PixelRange::bytes, whole.data());
+    for (int64_t i = 0; i < count; ++i) {
+      EXPECT_EQ(unit[static_cast<size_t>(i)], static_cast<float>(255 - i) / 255.0f);
+      EXPECT_EQ(whole[static_cast<size_t>(i)], static_cast<float>(255 - i));
+    }
+    EXPECT_EQ(unit.back(), -1) << count;
+    EXPECT_EQ(whole.back(), -1) << count;
+  }
 }
 
 TEST(DrawnDigits, HoldEachDigitOnceInTenRowsInChangingOrder) {

@@ -3,12 +3,12 @@
 #pragma once
 
 #include "workloads/data/image_set.h"
+#include "workloads/data/pixels.h"
 #include "workloads/workload.h"
 
 namespace dpbench {
 
 inline constexpr int64_t digit_classes = 10;
-enum class PixelRange { unit, bytes };  // [0, 1], the very bits of torchvision's ToTensor; or 0 to 255
 
 // [ids, 1, 28, 28] in float32 and the labels in int64.
 Batch images_to_batch(const ImageSet& set, const at::Tensor& ids, PixelRange range);
