@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include "strategies/recorded.h"
+#include "strategies/tf32.h"
 #include "strategies/trained.h"
 
 namespace dpbench {
@@ -9,8 +10,9 @@ namespace {
 
 class Single : public TrainedStrategy {
  public:
-  explicit Single(const Setup& setup)
+  explicit Single(const Setup& setup, bool tf32 = false)
       : TrainedStrategy(setup),
+        tf32_(tf32, setup.devices.at(0), "gpu"),
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed) {
     train(replica_);
   }
@@ -23,12 +25,33 @@ class Single : public TrainedStrategy {
   }
 
  private:
+  Tf32 tf32_;
   Replica replica_;
 };
 
 std::unique_ptr<StepRecorder> recorder_of(at::Device device) {
   if (!step_recorder()) throw UsageError("gpu.graph=on needs the CUDA library, which is not loaded; use gpu.graph=off");
   return step_recorder()(device);
+}
+
+// The switch stays for as long as the strategy that records: its first step is not recorded.
+class Tf32Recorder : public StepRecorder {
+ public:
+  Tf32Recorder(at::Device device, std::unique_ptr<StepRecorder> recorder) : tf32_(true, device, "gpu"), recorder_(std::move(recorder)) {}
+  std::unique_ptr<StepGraph> record(const std::function<void()>& body) override { return recorder_->record(body); }
+
+ private:
+  Tf32 tf32_;
+  std::unique_ptr<StepRecorder> recorder_;
+};
+
+std::unique_ptr<Strategy> make_gpu(const Setup& setup) {
+  const bool tf32 = setup.params.flag("tf32");
+  if (!setup.params.flag("graph")) return std::make_unique<Single>(setup, tf32);
+  const at::Device device = setup.devices.at(0);
+  auto recorder = recorder_of(device);
+  if (tf32) recorder = std::make_unique<Tf32Recorder>(device, std::move(recorder));
+  return make_recorded(setup, std::move(recorder));
 }
 
 const RegisterStrategy cpu{{.name = "cpu",
@@ -45,11 +68,9 @@ const RegisterStrategy gpu{
      .gradient = Gradient::gathered,
      .buffers = Buffers::first_replica,
      .cpu = false,
-     .params = {{"graph", "off", "on: a step is recorded as a CUDA graph and replayed as a whole"}},
-     .make = [](const Setup& setup) -> std::unique_ptr<Strategy> {
-       if (!setup.params.flag("graph")) return std::make_unique<Single>(setup);
-       return make_recorded(setup, recorder_of(setup.devices.at(0)));
-     },
+     .params = {{"graph", "off", "on: a step is recorded as a CUDA graph and replayed as a whole"},
+                {"tf32", "off", "let it multiply float32 with TF32's 10 bits"}},
+     .make = make_gpu,
      .promise = [](StrategyInfo& info, const Params& params) { info.same_graph = params.flag("graph"); },
      .variants = {{"graph", {{"graph", "on"}}}}}};
 

@@ -119,6 +119,21 @@ TEST(Phases, TimeIsMovedOnlyOnce) {
   EXPECT_EQ(ns[static_cast<size_t>(Phase::backward)], (phases.since() - begin).count() - 4'000'000);
 }
 
+TEST(Gpu, RefusesTf32OnACpu) {
+  const Toy toy;
+  const StrategyInfo& gpu = strategy_registry().at("gpu");
+  const auto with = [&](const char* tf32) {
+    return gpu.make({.workload = toy, .devices = {at::kCPU}, .group = {}, .params = Params(gpu.params, {{"tf32", tf32}}, "gpu"), .clip_norm = {}});
+  };
+  EXPECT_NO_THROW(with("off"));
+  try {
+    with("on");
+    ADD_FAILURE() << "not refused";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "gpu.tf32=on needs a GPU: a CPU has no TF32");
+  }
+}
+
 TEST(DataParallel, LeavesTheGradientOfAnUnusedParameterUndefined) {
   const Toy toy;
   const auto dp = make_strategy("dp", toy, 3);
