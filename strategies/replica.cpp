@@ -9,8 +9,6 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t driver_buffer_bytes = 64 << 10;
-
 // bfloat16 = autocast over float32 parameters. Thread-local, so it is set where the pass runs.
 class Autocast {
  public:
@@ -52,7 +50,8 @@ Replica::Replica(const Workload& workload, at::Device device, at::ScalarType dty
       device_(device),
       storage_(dtype == at::kBFloat16 ? at::kFloat : dtype),
       autocast_(dtype == at::kBFloat16),
-      step_seed_(step_seed) {
+      step_seed_(step_seed),
+      copies_(device.is_cpu() ? nullptr : std::make_unique<RowCopies>(device_, storage_)) {
   model_->to(device_);
   if (storage_ != at::kFloat) cast_floating(*model_, storage_);
   model_->train();
@@ -65,16 +64,15 @@ Replica::Replica(const Workload& workload, at::Device device, at::ScalarType dty
 }
 
 Batch Replica::to_device(const Batch& batch) const {
-  const auto move = [&](const at::Tensor& tensor) {
-    if (!tensor.defined()) return tensor;
-    const auto type = tensor.is_floating_point() ? storage_ : tensor.scalar_type();
-    if (tensor.scalar_type() == type && tensor.device() == device_) return tensor;
-    // From pageable memory a copy of more than the driver's own buffer would wait for the GPU.
-    if (device_.is_cuda() && tensor.is_cpu() && tensor.nbytes() > driver_buffer_bytes)
-      return tensor.to(type).pin_memory().to(device_, /*non_blocking=*/true);
-    return tensor.to(device_, type, /*non_blocking=*/true);
+  if (copies_) {
+    const auto there = copies_->to_device({batch.input, batch.target, batch.ids});
+    return {there[0], there[1], there[2]};
+  }
+  const auto cast = [&](const at::Tensor& tensor) {
+    const bool other = tensor.defined() && tensor.is_floating_point() && tensor.scalar_type() != storage_;
+    return other ? tensor.to(storage_) : tensor;
   };
-  return {move(batch.input), move(batch.target), batch.ids};
+  return {cast(batch.input), cast(batch.target), batch.ids};
 }
 
 at::Tensor Replica::run(const Batch& batch, const Context& context) const {
@@ -116,7 +114,8 @@ StepResult Replica::passes(const Workload& workload, int64_t step, std::span<con
 at::Tensor Replica::evaluate(const Batch& batch) const {
   const at::NoGradGuard no_grad;
   model_->eval();
-  at::Tensor output = run(to_device(batch), {step_seed_, 0, batch.ids});
+  const Batch mine = to_device(batch);
+  at::Tensor output = run(mine, {step_seed_, 0, mine.ids});
   model_->train();
   return output;
 }

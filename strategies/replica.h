@@ -1,10 +1,12 @@
 // One copy of a workload's model on one device: what every built-in strategy is made of.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "strategies/optimizer.h"
+#include "strategies/row_copies.h"
 #include "strategies/strategy.h"
 
 namespace dpbench {
@@ -16,6 +18,7 @@ class Replica {
  public:
   Replica(const Workload& workload, at::Device device, at::ScalarType dtype, uint64_t init_seed, uint64_t step_seed);
 
+  // All of it, ids too. Rows of the host travel on a stream of their own; the host does not wait for them.
   Batch to_device(const Batch& batch) const;
   // Training mode, under autocast when the dtype is bfloat16.
   at::Tensor forward(int64_t step, const Batch& batch) const;
@@ -48,6 +51,7 @@ class Replica {
   at::ScalarType storage_;  // of parameters and inputs
   bool autocast_;
   uint64_t step_seed_;
+  std::unique_ptr<RowCopies> copies_;  // none on the CPU
   std::vector<Parameter> trainable_;
 };
 
