@@ -50,7 +50,8 @@ struct Snapshot {
 class Strategy {
  public:
   virtual ~Strategy() = default;
-  // micro: this rank's rows (the whole global batch for one process), cut into micro-batches. Empty: no rows are left here.
+  // micro: this rank's rows (the whole global batch for one process), cut into micro-batches. Empty: no rows are left here. On the host,
+  // or already on the device of a strategy that has one.
   virtual StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) = 0;
   // Evaluation: no gradient, this rank alone, no collective.
   virtual at::Tensor forward(const Batch& mine) = 0;

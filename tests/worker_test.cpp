@@ -105,6 +105,29 @@ TEST(StepSource, LeavesLoadingToAStrategyThatAsksForIt) {
   EXPECT_EQ(ids_of(alone.at(1)[0].ids), ids_of(whole.at(1)[0].ids));
 }
 
+// "meta" stands for a GPU.
+TEST(StepSource, KeepsASmallEpochOnTheDeviceOfAStrategyThatHasOne) {
+  const auto workload = linear();
+  for (const StrategyInfo& strategy : {single, ranks}) {
+    StepSource source(*workload, strong(1, 30), strategy, 0, at::kMeta);
+    for (const int64_t step : {0, 3, 4}) {
+      const Batch& batch = source.at(step)[0];
+      EXPECT_TRUE(batch.input.is_meta() && batch.target.is_meta() && batch.ids.is_meta()) << strategy.name << ", step " << step;
+      EXPECT_EQ(batch.rows(), step == 3 ? 10 : 30);
+    }
+  }
+  StepSource shared(*workload, strong(2, 30), replicas, 0, at::kMeta);
+  EXPECT_TRUE(shared.at(0)[0].input.is_cpu());
+}
+
+TEST(StepSource, LeavesALargeEpochOnTheHost) {
+  const auto workload = workload_registry().at("mnist-mlp").make({});
+  CaseSpec spec = strong(1, 64);
+  spec.workload = "mnist-mlp";
+  StepSource source(*workload, spec, single, 0, at::kMeta);
+  EXPECT_TRUE(source.at(1)[0].input.is_cpu());
+}
+
 TEST(StepSource, RefusesBatchesThatDoNotFit) {
   const auto workload = linear();
   EXPECT_THROW(StepSource(*workload, strong(1, 101), single, 0), UsageError);

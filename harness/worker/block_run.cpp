@@ -25,7 +25,7 @@ BlockRun::BlockRun(const CaseSpec& spec, int64_t warmup, const Group& group, Pul
       own_(own_parameters(spec)),
       group_(group),
       workload_(workload_of(spec, shared_dir)),
-      source_(*workload_, spec, info_of(spec), group.rank()),
+      source_(*workload_, spec, info_of(spec), group.rank(), group.devices(1, spec.oversubscribe).at(0)),
       strategy_(info_of(spec).make(setup_of(spec, info_of(spec), *workload_, group))),
       timer_(*strategy_, source_, group, pulse) {
   const int64_t first = std::max<int64_t>(1, warmup / 2), rest = std::max<int64_t>(1, warmup - first);

@@ -65,7 +65,7 @@ RankRecord run_case(const CaseSpec& spec, const Sampling& sampling, const Group&
                     const std::string& shared_dir) {
   const StrategyInfo& info = strategy_registry().at(spec.strategy);
   const auto workload = workload_of(spec, shared_dir);
-  StepSource source(*workload, spec, info, group.rank());
+  StepSource source(*workload, spec, info, group.rank(), group.devices(1, spec.oversubscribe).at(0));
   forget_peak_memory();
   const Setup setup = setup_of(spec, info, *workload, group);
   auto strategy = info.make(setup);

@@ -14,7 +14,8 @@ at::Tensor share(const at::Tensor& rows, int world, int rank) { return rows.slic
 
 }  // namespace
 
-StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const StrategyInfo& strategy, int rank)
+StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const StrategyInfo& strategy, int rank,
+                       at::Device device)
     : workload_(workload), ids_alone_(strategy.loads_rows) {
   const bool ranks = strategy.parallelism == Parallelism::ranks;
   const int64_t samples = workload.samples(), batch = spec.global_batch();
@@ -40,6 +41,13 @@ StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const Str
   if (row_bytes * steps_per_epoch() > keep_bytes) return;
   prepare(0, steps_per_epoch());
   for (const auto& micros : ids_) cut_.push_back(load(micros));
+  if (strategy.parallelism != Parallelism::replicas) keep_on(device);  // replicas share out the rows of the host
+}
+
+// Rows that come again in every epoch: bringing them once is enough.
+void StepSource::keep_on(at::Device device) {
+  for (auto& micros : cut_)
+    for (Batch& batch : micros) batch = {batch.input.to(device), batch.target.to(device), batch.ids.to(device)};
 }
 
 void StepSource::prepare(int64_t first_step, int64_t count) const {
