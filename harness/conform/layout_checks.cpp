@@ -15,7 +15,7 @@ class Witness : public Model {
  public:
   Witness() : scale_(register_parameter("scale", at::ones({1}))) {}
   at::Tensor forward(const at::Tensor& input, const Context& context) override {
-    const auto ids = context.ids.to(input.scalar_type()).unsqueeze(1);
+    const auto ids = context.ids.to(input.device(), input.scalar_type()).unsqueeze(1);
     return at::cat({input * scale_, ids, at::full_like(ids, static_cast<double>(input.size(0)))}, 1);
   }
 
