@@ -147,9 +147,11 @@ class Driver {
   void drive() {
     const AlteredWorkload workload(bench_.workload, [&](Model& model) { unsettle_buffers(model, bench_.rank, bench_.strategy.buffers); });
     auto strategy = make(workload);
-    evidence_.parameters = snapshot(strategy->parameters());
-    evidence_.buffers = snapshot(strategy->buffers());
-    evidence_.state = snapshot(strategy->state());
+    if (!scenario_.losses_alone) {
+      evidence_.parameters = snapshot(strategy->parameters());
+      evidence_.buffers = snapshot(strategy->buffers());
+      evidence_.state = snapshot(strategy->state());
+    }
     for (int64_t step = 0; step < scenario_.steps; ++step) {
       if (scenario_.reload && step == 2) {
         strategy.reset();
@@ -158,9 +160,11 @@ class Driver {
         strategy->load({last.parameters, last.buffers, last.state});
       }
       one_step(*strategy, step);
-      if (step + 1 == scenario_.steps || (step == 0 && scenario_.evaluates_between)) evaluate(*strategy, step);
+      const bool evaluates = step + 1 == scenario_.steps || (step == 0 && scenario_.evaluates_between);
+      if (evaluates && !scenario_.losses_alone) evaluate(*strategy, step);
     }
     strategy->finish();
+    if (scenario_.losses_alone) return;
     evidence_.last_parameters = snapshot(strategy->parameters());
     evidence_.last_buffers = snapshot(strategy->buffers());
     evidence_.last_state = snapshot(strategy->state());
@@ -181,16 +185,20 @@ class Driver {
     Phases phases;
     const StepResult result = strategy.step(step, micro, phases);
     if (recorder_) seen.collectives = recorder_->stop();
-    seen.output = snapshot(result.output);
     seen.loss = snapshot(result.loss);
     seen.touched = first_touched(given, micro);
+    if (!scenario_.losses_alone) copy_all(strategy, result.output, seen);
+    evidence_.steps.push_back(std::move(seen));
+  }
+
+  static void copy_all(Strategy& strategy, const at::Tensor& output, StepEvidence& seen) {
+    seen.output = snapshot(output);
     const NamedTensors gradients = strategy.gradients(), parameters = strategy.parameters();
     seen.laid_out = first_laid_out_otherwise(gradients, parameters);
     seen.gradients = snapshot(gradients);
     seen.parameters = snapshot(parameters);
     seen.buffers = snapshot(strategy.buffers());
     seen.state = snapshot(strategy.state());
-    evidence_.steps.push_back(std::move(seen));
   }
 
   // Other rows than those trained on; each rank its own, and one rank alone must be able to.

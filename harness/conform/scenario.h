@@ -27,6 +27,7 @@ struct Scenario {
   bool huge = false;             // gradients whose sum over ranks float16 cannot hold; it can hold their mean
   bool late = false;             // collectives finish late
   bool learns = false;           // the loss must fall
+  bool losses_alone = false;     // nothing else of it is asked for: of what the steps make only their losses are kept
   bool keep_reductions = false;  // inputs and outputs of the reductions go into the evidence
   bool small_buckets = false;    // where the strategy has a parameter for it
   bool smooth = false;           // on the workload's smooth twin

@@ -21,8 +21,8 @@ struct CheckOptions {
 // What a case must pass before its speed counts, as an expression on check names; cheap enough to stand before every timing. All of
 // it on rows such as are timed: what throws there would throw in the timed steps. gradient-meaning too: where BatchNorm couples rows,
 // nothing is held against the baseline. Three scenarios: float64, the type that is timed (on a CPU: a GPU's rounding cannot be
-// repeated there), and twenty steps in which the loss must fall; both types once more for each of accumulating and clipping where
-// the timed steps do that.
+// repeated there), and twenty steps in which the loss must fall, of which nothing but the losses is kept; both types once more for each
+// of accumulating and clipping where the timed steps do that.
 std::string checks_before_timing(const CaseSpec& spec);
 
 // In the words of the protocol.
