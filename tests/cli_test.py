@@ -14,103 +14,16 @@ import resource
 import shlex
 import shutil
 import signal
-import stat
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
-import xml.etree.ElementTree
 
-import reports  # holds every report against its schema
-
-DPBENCH, WORKER = (os.path.abspath(path) for path in sys.argv[1:3])
+from fake_runs import DPBENCH, WORKER, Runs, fault, main, processes_of, ranks_of
 
 
-def fault(name, timeout="1", check=False):
-    return ["--strategy", "ddp", "--workload", "toy", "--cpus", "2", "--timeout", timeout, "--param", f"fault={name}", "--param",
-            "rank=1"] + ([] if check else ["--quick", "--no-baseline"])
-
-
-def processes_of(directory):
-    """Living processes that were started for a run in this directory."""
-    found = []
-    for path in glob.glob("/proc/[0-9]*/environ"):
-        try:
-            with open(path, "rb") as file:
-                marked = f"DPBENCH_CLI_TEST={directory}".encode() in file.read().split(b"\0")
-            with open(os.path.join(os.path.dirname(path), "stat")) as file:
-                state = file.read().rsplit(")", 1)[1].split()[0]
-        except OSError:
-            continue
-        if marked and state != "Z":
-            found.append(path)
-    return found
-
-
-def ranks_of(directory):
-    """Those of them that run the worker by now. (The front also asks git, and is several while it starts a program.)"""
-    found = []
-    for path in processes_of(directory):
-        try:
-            with open(os.path.join(os.path.dirname(path), "cmdline"), "rb") as file:
-                found += [path] if file.read().split(b"\0")[0].decode() == WORKER else []
-        except OSError:
-            pass
-    return found
-
-
-class Cli(unittest.TestCase):
-    def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.directory = holder.name
-        self.variables = dict(os.environ, DPBENCH_WORKER=WORKER, DPBENCH_CLI_TEST=self.directory, TERM="dumb")
-        for own in ("CUDA_VISIBLE_DEVICES", "DPBENCH_CALLED"):
-            self.variables.pop(own, None)
-
-    def tearDown(self):
-        deadline = time.monotonic() + 2
-        while processes_of(self.directory) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        self.assertEqual(processes_of(self.directory), [], "processes are left")
-
-    def run_it(self, *words, code=0, **more):
-        done = subprocess.run([DPBENCH, *words], cwd=self.directory, env=self.variables, capture_output=True, text=True,
-                              timeout=60, **more)
-        self.assertEqual(done.returncode, code, done.stderr)
-        return done
-
-    def start(self, *words):
-        process = subprocess.Popen([DPBENCH, *words], cwd=self.directory, env=self.variables, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.stderr.close)
-        return process
-
-    def wait_for_ranks(self, process, count, settle=0.1):
-        deadline = time.monotonic() + 20
-        while len(ranks_of(self.directory)) < count:
-            self.assertIsNone(process.poll(), "it ended too soon")
-            self.assertLess(time.monotonic(), deadline, "the ranks never started")
-            time.sleep(0.02)
-        time.sleep(settle)
-
-    def saved(self):
-        (path,) = glob.glob(self.directory + "/results/*/run.json")
-        with open(path) as file:
-            return json.load(file)
-
-    def refused(self, *words, code=2):
-        """One line on stderr, nothing on stdout, nothing written."""
-        done = self.run_it(*words, code=code)
-        self.assertEqual(done.stdout, "")
-        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
-        self.assertTrue(done.stderr.startswith("dpbench: "))
-        self.assertFalse(glob.glob(self.directory + "/results/*"))
-        return done.stderr
-
+class Cli(Runs):
     def test_no_arguments_print_a_table_and_save_a_report(self):
         done = self.run_it()
         self.assertIn("STRATEGY  WORLD", done.stdout)
@@ -339,73 +252,6 @@ class Cli(unittest.TestCase):
         report = json.loads(self.run_it("--workload", "toy", "--strategy", "cpu", "--quick", "--check", "off", "-o", "json").stdout)
         self.assertEqual(report["cases"][0]["checks"], [])
 
-    def test_check_prints_a_row_a_check_and_saves_no_run(self):
-        done = self.run_it("check", "--workload", "toy")
-        self.assertEqual(len([line for line in done.stdout.splitlines() if "passed" in line]), 6, "2 checks of cpu, ddp x1, ddp x3")
-        self.assertIn("cpu:3", done.stdout)
-        self.assertIn("6 checks passed, 0 failed", done.stderr)
-        self.assertEqual(os.listdir(self.directory), [])
-
-    def test_check_fails_with_1_and_says_what_it_looks_like(self):
-        done = self.run_it("check", "--workload", "toy", "--strategy", "ddp", "--cpus", "2", "--param", "fault=wrong", "--junit",
-                           "checks.xml", code=1)
-        self.assertIn("looks like: not broadcast", done.stdout)
-        failures = xml.etree.ElementTree.parse(self.directory + "/checks.xml").getroot().findall(".//failure")
-        self.assertEqual(len(failures), 1)
-
-    def test_check_filters_checks_by_name_and_an_empty_run_is_an_error(self):
-        with tempfile.TemporaryDirectory() as out:
-            stored = os.path.join(out, "checks.json")
-            with open(stored, "w", encoding="utf-8") as file:
-                file.write(self.run_it("check", "--workload", "toy", "--strategy", "cpu", "-o", "json").stdout)
-            with open(stored, encoding="utf-8") as file:
-                reports.expect_valid(file.read())
-            self.run_it("validate", stored)
-        self.assertIn("1 checks passed", self.run_it("check", "--strategy", "cpu", "--workload", "toy", "--filter", "buff").stderr)
-        self.run_it("check", "--filter", "nothing-like-it", code=2)
-
-    def test_check_refuses_paths_it_cannot_write(self):
-        self.refused("check", "--junit", "absent/checks.xml")
-        self.refused("check", "--junit", ".")
-        self.refused("check", "--junit", "n" * 255)  # the name of the file beside it would be too long
-        self.assertEqual(os.listdir(self.directory), [])
-
-    def test_check_that_ends_with_2_leaves_what_was_there_and_nothing_more(self):
-        os.mkdir(self.directory + "/full")
-        for path in ("old.xml", "full/x"):
-            with open(f"{self.directory}/{path}", "w", encoding="utf-8") as file:
-                file.write("old")
-        os.symlink("old.xml", self.directory + "/link.xml")
-        before = sorted(os.listdir(self.directory))
-        usage, no_match = fault("usage", check=True), ["--workload", "toy", "--filter", "nothing-like-it"]
-        for junit in ("old.xml", "link.xml", "new.xml"):
-            for words in (["--dump", "full"], ["--dump", "full/x/y"], ["--dump", "a/b", *usage], ["--dump", "a/b", *no_match], no_match):
-                with self.subTest(junit=junit, words=words):
-                    self.run_it("check", "--junit", junit, *words, code=2)
-                    self.assertEqual(sorted(os.listdir(self.directory)), before)
-                    with open(self.directory + "/old.xml", encoding="utf-8") as file:
-                        self.assertEqual(file.read(), "old")
-        os.mkdir(self.directory + "/mine")
-        self.run_it("check", "--dump", "mine", *no_match, code=2)
-        self.assertTrue(os.path.isdir(self.directory + "/mine"), "this one was there before")
-
-    def test_check_replaces_the_old_junit_file_and_writes_into_a_pipe(self):
-        words = ("check", "--workload", "toy", "--strategy", "cpu", "--junit")
-        with open(self.directory + "/old.xml", "w", encoding="utf-8") as file:
-            file.write("old" * 100000)
-        os.symlink("old.xml", self.directory + "/link.xml")
-        self.run_it(*words, "link.xml")
-        self.assertEqual(xml.etree.ElementTree.parse(self.directory + "/old.xml").getroot().tag, "testsuites")
-        self.assertEqual(sorted(os.listdir(self.directory)), ["link.xml", "old.xml"])
-        self.assertTrue(os.path.islink(self.directory + "/link.xml"))
-        done = self.run_it(*words, "/dev/stdout", "-o", "none")
-        self.assertEqual(xml.etree.ElementTree.fromstring(done.stdout).tag, "testsuites")
-        self.run_it(*words, "/dev/null")
-        self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
-
-    def test_check_names_a_rank_that_dies(self):
-        self.assertIn("signal 9", self.run_it("check", *fault("kill", check=True), code=3).stdout)
-
     def test_what_ranks_leave_behind_is_ended(self):
         self.run_it(*fault("orphan"))
 
@@ -616,5 +462,4 @@ class Cli(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    program = unittest.main(argv=[sys.argv[0], *sys.argv[3:]], exit=False)
-    sys.exit(0 if program.result.testsRun and program.result.wasSuccessful() else 1)
+    main()

@@ -13,13 +13,15 @@ for word; do case $word in --gtest_filter=*) filter=${word#*=} ;; esac; done
 case $* in *--gtest_list_tests*) echo "Running main()"; [ "$filter" = "$RENAMED" ] || printf 'Suite.\\n  Name\\n' ;; *) echo "ran $filter" ;; esac
 """
 PROGRAMS = ("comm_test", "comm_faults_test", "comm_random_test", "strategies_test", "launch_test", "session_test")
+SCRIPTS = ("cli", "check_command")
 
 
 class Tsan(unittest.TestCase):
     def run_it(self, renamed=""):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            files = {f"build/tsan/bin/{name}": PROGRAM for name in PROGRAMS} | {"scripts/build": "#!/bin/sh\n", "tests/cli_test.py": ""}
+            files = {"scripts/build": "#!/bin/sh\n", **{f"build/tsan/bin/{name}": PROGRAM for name in PROGRAMS},
+                     **{f"tests/{name}_test.py": "" for name in SCRIPTS}}
             for name, text in files.items():
                 path = root / name
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@
 
 namespace dpbench {
 
-// --junit: the old one stays until the new one is whole.
+// --junit: the old one stays until the new one is whole. A link stays too: what it points to is replaced, or made.
 class JunitFile {
  public:
   explicit JunitFile(const std::string& path);  // empty: none. UsageError where it could not be written
@@ -21,6 +21,7 @@ class JunitFile {
   std::string shown_, name_;
   Fd folder_;  // renamed into it ..
   Fd itself_;  // .. but for a pipe, a device, or a file in a folder that takes no new one: written in place
+  Fd given_;   // a descriptor that whoever started this had opened, as /dev/stdout: after what was written to it before
 };
 
 // --dump: never mixed with an older dump. What was made for it goes again where nothing was put into it.

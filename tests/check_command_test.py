@@ -1,0 +1,126 @@
+"""dpbench check from outside: what it prints, what it writes, how it ends. Needs no torch: a fake worker answers.
+
+usage: check_command_test.py DPBENCH FAKE_WORKER
+"""
+
+import os
+import stat
+import subprocess
+import tempfile
+import xml.etree.ElementTree
+
+from fake_runs import DPBENCH, Runs, fault, main
+import reports
+
+JUNIT = ("check", "--workload", "toy", "--strategy", "cpu", "--junit")
+
+
+class Check(Runs):
+    def test_check_prints_a_row_a_check_and_saves_no_run(self):
+        done = self.run_it("check", "--workload", "toy")
+        self.assertEqual(len([line for line in done.stdout.splitlines() if "passed" in line]), 6, "2 checks of cpu, ddp x1, ddp x3")
+        self.assertIn("cpu:3", done.stdout)
+        self.assertIn("6 checks passed, 0 failed", done.stderr)
+        self.assertEqual(os.listdir(self.directory), [])
+
+    def test_check_fails_with_1_and_says_what_it_looks_like(self):
+        done = self.run_it("check", "--workload", "toy", "--strategy", "ddp", "--cpus", "2", "--param", "fault=wrong", "--junit",
+                           "checks.xml", code=1)
+        self.assertIn("looks like: not broadcast", done.stdout)
+        failures = xml.etree.ElementTree.parse(self.directory + "/checks.xml").getroot().findall(".//failure")
+        self.assertEqual(len(failures), 1)
+
+    def test_check_filters_checks_by_name_and_an_empty_run_is_an_error(self):
+        with tempfile.TemporaryDirectory() as out:
+            stored = os.path.join(out, "checks.json")
+            with open(stored, "w", encoding="utf-8") as file:
+                file.write(self.run_it("check", "--workload", "toy", "--strategy", "cpu", "-o", "json").stdout)
+            with open(stored, encoding="utf-8") as file:
+                reports.expect_valid(file.read())
+            self.run_it("validate", stored)
+        self.assertIn("1 checks passed", self.run_it("check", "--strategy", "cpu", "--workload", "toy", "--filter", "buff").stderr)
+        self.run_it("check", "--filter", "nothing-like-it", code=2)
+
+    def test_check_refuses_paths_it_cannot_write(self):
+        self.refused("check", "--junit", "absent/checks.xml")
+        self.refused("check", "--junit", ".")
+        self.refused("check", "--junit", "n" * 255)  # the name of the file beside it would be too long
+        self.assertEqual(os.listdir(self.directory), [])
+
+    def test_check_that_ends_with_2_leaves_what_was_there_and_nothing_more(self):
+        os.mkdir(self.directory + "/full")
+        for path in ("old.xml", "full/x"):
+            with open(f"{self.directory}/{path}", "w", encoding="utf-8") as file:
+                file.write("old")
+        os.symlink("old.xml", self.directory + "/link.xml")
+        before = sorted(os.listdir(self.directory))
+        usage, no_match = fault("usage", check=True), ["--workload", "toy", "--filter", "nothing-like-it"]
+        for junit in ("old.xml", "link.xml", "new.xml"):
+            for words in (["--dump", "full"], ["--dump", "full/x/y"], ["--dump", "a/b", *usage], ["--dump", "a/b", *no_match], no_match):
+                with self.subTest(junit=junit, words=words):
+                    self.run_it("check", "--junit", junit, *words, code=2)
+                    self.assertEqual(sorted(os.listdir(self.directory)), before)
+                    with open(self.directory + "/old.xml", encoding="utf-8") as file:
+                        self.assertEqual(file.read(), "old")
+        os.mkdir(self.directory + "/mine")
+        self.run_it("check", "--dump", "mine", *no_match, code=2)
+        self.assertTrue(os.path.isdir(self.directory + "/mine"), "this one was there before")
+
+    def test_check_replaces_the_old_junit_file_and_writes_into_a_pipe(self):
+        with open(self.directory + "/old.xml", "w", encoding="utf-8") as file:
+            file.write("old" * 100000)
+        os.symlink("old.xml", self.directory + "/link.xml")
+        self.run_it(*JUNIT, "link.xml")
+        self.assertEqual(xml.etree.ElementTree.parse(self.directory + "/old.xml").getroot().tag, "testsuites")
+        self.assertEqual(sorted(os.listdir(self.directory)), ["link.xml", "old.xml"])
+        self.assertTrue(os.path.islink(self.directory + "/link.xml"))
+        done = self.run_it(*JUNIT, "/dev/stdout", "-o", "none")
+        self.assertEqual(xml.etree.ElementTree.fromstring(done.stdout).tag, "testsuites")
+        self.run_it(*JUNIT, "/dev/null")
+        self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
+        os.mkfifo(self.directory + "/pipe")
+        with subprocess.Popen(["cat", self.directory + "/pipe"], stdout=subprocess.PIPE, text=True) as reader:
+            self.run_it(*JUNIT, "pipe")
+            self.assertEqual(xml.etree.ElementTree.fromstring(reader.stdout.read()).tag, "testsuites")
+
+    def test_check_writes_junit_behind_what_an_open_file_has(self):
+        """/dev/stdout may be a file: to replace it would lose the table, and what others wrote into it before."""
+        os.symlink("/dev/stdout", self.directory + "/link")
+        for name in ("/dev/stdout", "/proc/self/fd/1", "/dev/fd/1", "link"):
+            with self.subTest(name=name), open(self.directory + "/said", "w+", encoding="utf-8") as file:
+                print("before", file=file, flush=True)
+                there = os.fstat(file.fileno()).st_ino
+                done = subprocess.run([DPBENCH, *JUNIT, name], cwd=self.directory, env=self.variables, stdout=file, stderr=subprocess.PIPE,
+                                      timeout=60)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(os.stat(self.directory + "/said").st_ino, there)
+                file.seek(0)
+                table, mark, document = file.read().partition("<?xml")
+                self.assertTrue(table.startswith("before\n"), table)
+                self.assertIn("CHECK ", table)
+                self.assertEqual(xml.etree.ElementTree.fromstring(mark + document).tag, "testsuites")
+        with open(self.directory + "/third", "w+", encoding="utf-8") as file:
+            self.run_it(*JUNIT, f"/dev/fd/{file.fileno()}", pass_fds=[file.fileno()])
+            file.seek(0)
+            self.assertEqual(xml.etree.ElementTree.fromstring(file.read()).tag, "testsuites")
+        done = subprocess.run(["sh", "-c", f'exec "{DPBENCH}" {" ".join(JUNIT)} /dev/stdout >&-'], env=self.variables, stderr=subprocess.PIPE,
+                              timeout=60)
+        self.assertEqual(done.returncode, 2, done.stderr)
+
+    def test_check_makes_the_file_that_a_link_points_to(self):
+        os.mkdir(self.directory + "/there")
+        for link, to in (("second.xml", "link.xml"), ("link.xml", "there/new.xml"), ("lost.xml", "absent/new.xml"), ("loop.xml", "loop.xml")):
+            os.symlink(to, f"{self.directory}/{link}")
+        self.run_it(*JUNIT, "second.xml")
+        self.assertEqual(xml.etree.ElementTree.parse(self.directory + "/there/new.xml").getroot().tag, "testsuites")
+        self.assertEqual(os.listdir(self.directory + "/there"), ["new.xml"])
+        self.assertEqual([os.readlink(f"{self.directory}/{link}") for link in ("second.xml", "link.xml")], ["link.xml", "there/new.xml"])
+        self.assertIn("No such file or directory", self.refused(*JUNIT, "lost.xml"))
+        self.assertIn("Too many levels of symbolic links", self.refused(*JUNIT, "loop.xml"))
+
+    def test_check_names_a_rank_that_dies(self):
+        self.assertIn("signal 9", self.run_it("check", *fault("kill", check=True), code=3).stdout)
+
+
+if __name__ == "__main__":
+    main()
