@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <pwd.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include "harness/front/text.h"
 #include "harness/report/find_run.h"
 #include "harness/report/gpu_survey.h"
+#include "harness/report/plugin_owner.h"
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -32,16 +32,15 @@ std::string name_of_user(uid_t user) {
   return entry ? entry->pw_name : std::to_string(user);
 }
 
-// By their mode, or because it is theirs: an owner may always change the mode.
-void refuse_writable_by_others(const fs::path& path, const std::string& shown) {
-  struct stat state{};
-  if (::stat(path.c_str(), &state) != 0) throw UsageError(shown + ": cannot look at " + path.string());
-  if (state.st_uid != 0 && state.st_uid != ::geteuid())
-    throw UsageError(shown + ": refused because " + path.string() + " belongs to user " + name_of_user(state.st_uid) +
-                     "; copy the file into a folder of your own, or chown both to yourself or root");
-  const bool sticky_directory = S_ISDIR(state.st_mode) && (state.st_mode & S_ISVTX);
-  if ((state.st_mode & (S_IWGRP | S_IWOTH)) && !sticky_directory)
-    throw UsageError(shown + ": refused because others may write " + path.string() + "; chmod go-w it first");
+std::string words_of(const PluginFault& fault) {
+  const std::string path = fault.path.string();
+  switch (fault.kind) {
+    case PluginFault::Kind::missing: return "cannot look at " + path;
+    case PluginFault::Kind::of_another_user:
+      return "refused because " + path + " belongs to user " + name_of_user(fault.owner) +
+             "; copy the file into a folder of your own, or chown both to yourself or root";
+    default: return "refused because others may write " + path + "; chmod go-w it first";
+  }
 }
 
 struct Answer {
@@ -125,8 +124,7 @@ fs::path checked_plugin(const std::string& file) {
   const fs::path path = fs::canonical(file, failed);
   if (failed || !fs::is_regular_file(path)) throw UsageError(shown + ": no such file");
   if (path.string().find(':') != std::string::npos) throw UsageError(shown + ": its path must not hold a ':'");
-  refuse_writable_by_others(path, shown);
-  refuse_writable_by_others(path.parent_path(), shown);  // who may write the folder may replace the file
+  if (const auto fault = fault_of_plugin(path)) throw UsageError(shown + ": " + words_of(*fault));
   return path;
 }
 

@@ -5,9 +5,8 @@
 #include <iterator>
 
 #include <dlfcn.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "harness/report/plugin_owner.h"
 #include "strategies/plugin_abi.h"
 #include "workloads/error.h"
 
@@ -26,14 +25,15 @@ void check_abi(const std::string& file) {
   if (found != wanted) throw UsageError("--plugin " + file + " was built for '" + found + "', this is '" + wanted + "'");
 }
 
-void check_permissions(const std::string& path) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) throw UsageError("--plugin " + path + " does not exist");
-  if (info.st_uid != 0 && info.st_uid != geteuid())
-    throw UsageError("--plugin: " + path + " belongs to user " + std::to_string(info.st_uid) +
-                     "; copy the file into a folder of your own, or chown both to yourself or root");
-  if (info.st_mode & (S_IWGRP | S_IWOTH) && !(S_ISDIR(info.st_mode) && info.st_mode & S_ISVTX))
-    throw UsageError("--plugin: " + path + " can be written by others; chmod go-w it");
+std::string words_of(const PluginFault& fault) {
+  const std::string path = fault.path.string();
+  switch (fault.kind) {
+    case PluginFault::Kind::missing: return "--plugin " + path + " does not exist";
+    case PluginFault::Kind::of_another_user:
+      return "--plugin: " + path + " belongs to user " + std::to_string(fault.owner) +
+             "; copy the file into a folder of your own, or chown both to yourself or root";
+    default: return "--plugin: " + path + " can be written by others; chmod go-w it";
+  }
 }
 
 }  // namespace
@@ -41,8 +41,7 @@ void check_permissions(const std::string& path) {
 void load_plugin(const std::string& file) {
   const std::filesystem::path path = file;
   if (!path.is_absolute()) throw UsageError("--plugin " + file + " must be an absolute path");
-  check_permissions(path.parent_path());
-  check_permissions(file);
+  if (const auto fault = fault_of_plugin(path)) throw UsageError(words_of(*fault));
   check_abi(file);
   if (!dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) throw UsageError("--plugin " + file + ": " + dlerror());
 }
