@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include <ATen/ATen.h>
 
 #include "harness/conform/compare.h"
+#include "harness/conform/narrowed.h"
 
 namespace dpbench {
 namespace {
@@ -294,64 +294,6 @@ std::string by_statistics(const Case& c) {
   return forward ? "" : "the forward pass is another one already: other rows, parameters, masks or statistics";
 }
 
-// The sum of what each rank has added up, rounded to `type` after those of its micro-batches that `rounds` lets through.
-template <class Rounds>
-Gradients of_rounded_parts(const Case& c, at::ScalarType type, Rounds rounds) {
-  double due = 0;
-  for (const double share : c.expected.shares) due += share;
-  const double undivided = c.trial.world() / due;  // what a rank has is divided by the world, if at all, only to be sent
-  Gradients sum = c.scaled(c.expected.gradient, 0);
-  for (int rank = 0; rank < c.trial.world(); ++rank)
-    for (size_t p = 0; p < sum.size(); ++p) {
-      at::Tensor part = at::zeros_like(sum[p]);
-      for (size_t i = 0; i < c.expected.shards.size(); ++i) {
-        const Shard& shard = c.expected.shards[i];
-        if (shard.replica != rank) continue;
-        part = part + shard.gradient[p].to(at::kDouble) * (c.expected.shares[i] * undivided);
-        if (rounds(shard.micro)) part = part.to(type).to(at::kDouble);
-      }
-      sum[p] = sum[p] + part / undivided;
-    }
-  return sum;
-}
-
-// How far what was found is from what `type` makes of the mean, of ranks' parts, or of what is added to between micro-batches.
-double apart_from_rounded(const Case& c, at::ScalarType type) {
-  const int64_t last = c.trial.scenario.accumulate - 1;
-  std::vector<Gradients> candidates = {{}, of_rounded_parts(c, type, [=](int64_t micro) { return micro == last; })};
-  for (const auto& gradient : c.expected.gradient) candidates[0].push_back(gradient.to(type).to(at::kDouble));
-  if (last > 0) candidates.push_back(of_rounded_parts(c, type, [=](int64_t micro) { return micro < last; }));
-  double least = std::numeric_limits<double>::infinity();
-  for (const auto& candidate : candidates) {
-    double sum = 0;
-    for (const size_t p : c.wrong) sum += relative_error(c.found[p], candidate[p], 1e-300);
-    least = std::min(least, sum);
-  }
-  return least;
-}
-
-// bfloat16 that only a part went through errs as little as float16: which one it was, its values must tell.
-std::string float16_or_bfloat16(const Case& c, double worst) {
-  if (worst >= 4 * unit_roundoff(at::kHalf)) return "bfloat16";
-  const double as_half = apart_from_rounded(c, at::kHalf), as_brain = apart_from_rounded(c, at::kBFloat16);
-  if (as_half <= as_brain / 2) return "float16";
-  return as_brain <= as_half / 2 ? "bfloat16" : "float16 or bfloat16";
-}
-
-std::string by_precision(const Case& c) {
-  double worst = 0;
-  for (const size_t p : c.wrong) worst = std::max(worst, relative_error(c.found[p], c.expected.gradient[p], 1e-300));
-  const auto possible = [&](at::ScalarType type) {
-    return c.trial.scenario.dtype != type && c.trial.bench.strategy.reduced_in != type && worst < 4 * unit_roundoff(type);
-  };
-  const bool asked_for_half = c.trial.bench.strategy.reduced_in == at::kHalf;
-  std::string type;
-  if (possible(at::kFloat)) type = "float32";
-  else if (possible(at::kBFloat16)) type = asked_for_half ? "bfloat16" : float16_or_bfloat16(c, worst);
-  else if (possible(at::kHalf)) type = "float16";
-  return type.empty() ? "" : "rounded to " + type + " on its way";
-}
-
 std::string extent(const Case& c) {
   if (c.wrong.size() == c.expected.gradient.size()) return "";
   std::string names;
@@ -371,7 +313,7 @@ std::string mistake_of(const Case& c) {
   for (const auto& list : {clip_signatures(c), shard_signatures(c), meaning_signatures(c), time_signatures(c)})
     for (const auto& [mistake, gradients] : list)
       if (c.explained_by(gradients)) return mistake;
-  if (auto text = by_precision(c); !text.empty()) return text;
+  if (auto text = narrowed(c.trial, c.expected, c.wrong, c.found); !text.empty()) return text;
   if (permuted(c)) return "the right numbers in another order";
   if (auto text = by_shares(c); !text.empty()) return text;
   return by_statistics(c);
