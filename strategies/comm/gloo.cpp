@@ -65,18 +65,20 @@ bool all_say(const BackendSetup& setup, c10d::Store& store, bool mine, Milliseco
 }
 
 // Gloo knows who connects by a number counted from 0: while the ranks connect, a stranger's zeros can take the place of one,
-// which nobody notices before something is awaited from there. Then all connect anew, at other ports.
+// which nobody notices before something is awaited from there. Then all connect anew, at other ports, within what is left of
+// the time limit: a rank that went missing between two attempts is waited for no longer than one that never came.
 c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
   constexpr int attempts = 6;
   // Its threads sleep most of the time: a rank's own thread, on the same core, would only make them wait when they are woken.
   const OnCores where_it_works(setup.cores);
   let_closed_sockets_be_errors();
   const auto until = Clock::now() + setup.timeout;
+  const auto spent = [&] { return until - Clock::now() < Milliseconds(1); };
   const auto left = [&] { return std::max(std::chrono::duration_cast<Milliseconds>(until - Clock::now()), Milliseconds(1)); };
   auto limit = Milliseconds(1000 + 25 * setup.world);
   for (int number = 1;; ++number, limit *= 2) {
     const auto store = c10::make_intrusive<c10d::PrefixStore>("attempt-" + std::to_string(number), setup.store);
-    auto options = Gloo::Options::create(setup.timeout);
+    auto options = Gloo::Options::create(left());
     options->devices = devices_for(setup);
     c10::intrusive_ptr<Gloo> gloo;
     std::exception_ptr failed;
@@ -86,9 +88,12 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
     } catch (const std::exception&) {
       failed = std::current_exception();
     }
-    const bool last = number == attempts || Clock::now() >= until;
+    const bool last = number == attempts || spent();
     if (failed && last) std::rethrow_exception(failed);
-    if (all_say(setup, *store, !failed, left())) return gloo;
+    if (all_say(setup, *store, !failed, left())) {
+      gloo->setTimeout(setup.timeout);  // of each collective from now on
+      return gloo;
+    }
     if (last) throw std::runtime_error("gloo: another rank did not hear from all");
   }
 }
