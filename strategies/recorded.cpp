@@ -1,104 +1,47 @@
 #include "strategies/recorded.h"
 
-#include <map>
-#include <optional>
 #include <utility>
 
 #include <ATen/ATen.h>
 
-#include "strategies/packed_rows.h"
+#include "strategies/recorded_steps.h"
 #include "strategies/trained.h"
 
 namespace dpbench {
 namespace {
 
-// What tells steps apart that need a recording each: 30, 30, 30, 10 rows are two.
-using StepShape = std::vector<int64_t>;
-
-StepShape shape_of(std::span<const Batch> micro) {
-  StepShape shape;
-  for (const Batch& batch : micro)
-    for (const at::Tensor* tensor : {&batch.input, &batch.target}) {
-      shape.push_back(static_cast<int64_t>(tensor->scalar_type()));
-      shape.push_back(tensor->dim());
-      shape.insert(shape.end(), tensor->sizes().begin(), tensor->sizes().end());
-    }
-  return shape;
-}
-
 class Recorded : public TrainedStrategy {
  public:
   Recorded(const Setup& setup, std::unique_ptr<StepRecorder> recorder)
       : TrainedStrategy(setup),
-        recorder_(std::move(recorder)),
-        replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
-        step_(at::zeros({1}, at::TensorOptions().dtype(at::kLong).device(setup.devices.at(0)))) {
+        steps_(std::move(recorder), setup.devices.at(0), /*eager_steps=*/1),
+        replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed) {
     train(replica_);
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
-    phases.enter(Phase::data);
-    const auto [found, first] = kinds_.try_emplace(shape_of(micro));
-    Kind& kind = found->second;
-    if (first) kind.rows.emplace(micro, replica_.device(), replica_.storage());
-    kind.rows->load(micro);
-    if (std::exchange(next_step_, step + 1) != step) step_.fill_(step);
-    if (first) {
-      take(kind, phases);
-      return kind.result;
-    }
-    if (!kind.graph) {
-      kind.graph = recorder_->record([this, &kind] {
-        Phases none;
-        take(kind, none);
-      });
-    }
-    phases.enter(Phase::graph);
-    kind.graph->replay();
-    show_gradients(kind);
-    return kind.result;
+    return steps_.step(step, micro, replica_, phases,
+                       [this](std::span<const Batch> rows, const at::Tensor& number, Phases& parts) { return take(rows, number, parts); });
   }
 
  private:
-  // Steps of one shape. What a recording writes stays where it is from replay to replay.
-  struct Kind {
-    std::optional<PackedRows> rows;
-    StepResult result = {};
-    std::vector<at::Tensor> gradients = {};
-    std::unique_ptr<StepGraph> graph = {};
-  };
-
-  // Reads nothing of the host that changes from step to step.
-  void take(Kind& kind, Phases& phases) {
+  StepResult take(std::span<const Batch> rows, const at::Tensor& step, Phases& phases) {
     replica_.clear_gradients();
     StepResult result;
-    for (const Batch& batch : kind.rows->micro()) {
+    for (const Batch& batch : rows) {
       phases.enter(Phase::forward);
-      const at::Tensor output = replica_.forward(step_, batch);
-      const at::Tensor loss = loss_of(output, batch.target, kind.rows->micro().size());
+      const at::Tensor output = replica_.forward(step, batch);
+      const at::Tensor loss = loss_of(output, batch.target, rows.size());
       phases.enter(Phase::backward);
       loss.backward();
       add_micro(result, output, loss);
     }
     apply_gradients(phases);
-    step_.add_(1);
-    // Without what autograd hangs on them: a parameter's node remembers the stream of its first use.
-    kind.result = {result.output.detach(), result.loss.detach()};
-    kind.gradients.clear();
-    for (const auto& [name, tensor] : replica_.trainable()) kind.gradients.push_back(tensor.grad());
+    return result;
   }
 
-  // A replay writes the gradients of its own recording; the parameters may have those of another.
-  void show_gradients(const Kind& kind) {
-    for (size_t i = 0; i < kind.gradients.size(); ++i)
-      replica_.trainable()[i].tensor.mutable_grad() = kind.gradients[i];
-  }
-
-  std::unique_ptr<StepRecorder> recorder_;  // first: all else is made on its stream
+  RecordedSteps steps_;  // first: the replica is made on the recorder's stream
   Replica replica_;
-  at::Tensor step_;        // the number of the step to take, on the device
-  int64_t next_step_ = 0;  // what it holds
-  std::map<StepShape, Kind> kinds_;
 };
 
 }  // namespace

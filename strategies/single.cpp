@@ -38,6 +38,7 @@ std::unique_ptr<StepRecorder> recorder_of(at::Device device) {
 class Tf32Recorder : public StepRecorder {
  public:
   Tf32Recorder(at::Device device, std::unique_ptr<StepRecorder> recorder) : tf32_(true, device, "gpu"), recorder_(std::move(recorder)) {}
+  bool takes_backend(const std::string& name) const override { return recorder_->takes_backend(name); }
   std::unique_ptr<StepGraph> record(const std::function<void()>& body) override { return recorder_->record(body); }
 
  private:

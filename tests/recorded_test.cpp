@@ -1,43 +1,13 @@
-// A step that is recorded and replayed, with a recorder for the CPU: what it is given to record runs at each replay.
+// A step that is recorded and replayed, with a stand-in for the recorder of a GPU.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "strategies/packed_rows.h"
 #include "strategies/recorded.h"
+#include "tests/cpu_recorder.h"
 
 namespace dpbench {
 namespace {
-
-struct Counts {
-  int recordings = 0, replays = 0;
-  std::function<void()> forget_gradients = {};  // a replay on a GPU tells the parameters nothing
-};
-
-class Rerun : public StepGraph {
- public:
-  Rerun(std::function<void()> body, Counts& counts) : body_(std::move(body)), counts_(counts) {}
-  void replay() override {
-    ++counts_.replays;
-    body_();
-    counts_.forget_gradients();
-  }
-
- private:
-  std::function<void()> body_;
-  Counts& counts_;
-};
-
-class CpuRecorder : public StepRecorder {
- public:
-  explicit CpuRecorder(Counts& counts) : counts_(counts) {}
-  std::unique_ptr<StepGraph> record(const std::function<void()>& body) override {
-    ++counts_.recordings;
-    return std::make_unique<Rerun>(body, counts_);
-  }
-
- private:
-  Counts& counts_;
-};
 
 struct Plan {
   std::string workload;
@@ -78,7 +48,7 @@ class Pair {
     alike(plain_->state(), recorded_->state(), step);
   }
 
-  Counts counts;
+  RecorderCounts counts;
 
  private:
   Setup setup() const {

@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 
 #include "strategies/comm/step_graph.h"
+#include "workloads/error.h"
 
 namespace dpbench {
 namespace {
@@ -61,6 +62,8 @@ class CudaRecorder : public StepRecorder {
   CudaRecorder(const CudaRecorder&) = delete;
   CudaRecorder& operator=(const CudaRecorder&) = delete;
 
+  // Its collectives are kernels on streams that wait for this one: they become part of the graph. The others' are the host's.
+  bool takes_backend(const std::string& name) const override { return name == "nccl"; }
   std::unique_ptr<StepGraph> record(const std::function<void()>& body) override {
     return std::make_unique<CudaGraph>(body);
   }
@@ -70,7 +73,10 @@ class CudaRecorder : public StepRecorder {
   c10::cuda::CUDAStream before_;
 };
 
-std::unique_ptr<StepRecorder> make_recorder(c10::Device device) { return std::make_unique<CudaRecorder>(device); }
+std::unique_ptr<StepRecorder> make_recorder(c10::Device device) {
+  if (!device.is_cuda()) throw UsageError("a step on " + device.str() + " cannot be recorded: CUDA graphs are for GPUs; leave graph off");
+  return std::make_unique<CudaRecorder>(device);
+}
 
 [[maybe_unused]] const bool offered_graphs = (step_recorder() = make_recorder) != nullptr;
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include <c10/core/Device.h>
 
@@ -19,11 +20,13 @@ class StepGraph {
 class StepRecorder {
  public:
   virtual ~StepRecorder() = default;
+  // Whether what a body asks of this c10d backend is recorded with the rest.
+  virtual bool takes_backend(const std::string& name) const = 0;
   // Calls body, but the device does nothing of it yet: all of it at each replay, in the memory that body took.
   virtual std::unique_ptr<StepGraph> record(const std::function<void()>& body) = 0;
 };
 
-// Set by dpbench_cuda when it is loaded; null before.
+// Set by dpbench_cuda when it is loaded, or by a test; null before. Throws UsageError for a device that has none.
 using MakeStepRecorder = std::unique_ptr<StepRecorder> (*)(c10::Device device);
 MakeStepRecorder& step_recorder();
 
