@@ -1,5 +1,6 @@
 // "ddp": one process per rank, c10d::Reducer underneath: what DistributedDataParallel does around it, from C++.
 #include <algorithm>
+#include <set>
 
 #include <ATen/ATen.h>
 
@@ -7,6 +8,7 @@
 #include "strategies/ddp/options.h"
 #include "strategies/ddp/ranks.h"
 #include "strategies/ddp/reduction.h"
+#include "strategies/recorded_steps.h"
 #include "strategies/same_model.h"
 #include "strategies/sync_batch_norm.h"
 #include "strategies/tf32.h"
@@ -15,6 +17,14 @@
 namespace dpbench {
 namespace {
 
+// Recorded are only steps whose buckets lie where they stay, and have been reduced there once: the first step shows in which
+// order gradients get ready (of a static graph the second), the next begins with new buckets.
+std::unique_ptr<RecordedSteps> recorded_steps(const Setup& setup, const ddp::Options& options) {
+  check(setup.group != nullptr, "ddp needs a process group, in a world of 1 too");
+  if (!options.graph) return nullptr;
+  return std::make_unique<RecordedSteps>(recorder_for(setup, "ddp.graph=on"), setup.devices.at(0), options.static_graph ? 3 : 2);
+}
+
 class Ddp : public TrainedStrategy {
  public:
   explicit Ddp(const Setup& setup)
@@ -22,9 +32,9 @@ class Ddp : public TrainedStrategy {
         options_(ddp::options_of(setup.params)),
         tf32_(options_.tf32, setup.devices.at(0), "ddp"),
         group_(setup.group),
+        recorded_(recorded_steps(setup, options_)),
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
         buffers_(replica_.buffer_list()) {
-    check(group_ != nullptr, "ddp needs a process group, in a world of 1 too");
     if (replica_.trainable().empty()) throw std::runtime_error("ddp: no parameter of this model requires a gradient");
     for (const Parameter& parameter : replica_.trainable()) (ignores(parameter.name) ? own_ : shared_).push_back(parameter);
     refuse_what_does_not_fit(setup);
@@ -37,27 +47,27 @@ class Ddp : public TrainedStrategy {
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
-    StepResult result;
     if (micro.empty() && !options_.join)
       throw std::runtime_error("ddp: this rank has no rows in step " + std::to_string(step) +
                                "; --param ddp.join=on lets it go on without");
+    if (recorded_) {
+      refuse_rows_that_others_may_replay(step, micro);
+      return recorded_->step(step, micro, replica_, phases,
+                             [this](std::span<const Batch> rows, const at::Tensor& number, Phases& parts) { return take(number, rows, parts); });
+    }
     if (options_.join || options_.global_mean) {
       phases.enter(Phase::communication);
       rows_ = ddp::rows_of_ranks(*group_, micro, replica_.device());
-      if (ddp::total(rows_) == 0) return result;  // nobody has any
+      if (ddp::total(rows_) == 0) return {};  // nobody has any
     }
-    clear_gradients();
-    if (micro.empty()) take_part_without_rows(phases);
-    for (size_t k = 0; k < micro.size(); ++k) {
-      const bool last = k + 1 == micro.size();  // before the last micro-batch gradients only add up on each rank
-      accumulate(result, step, micro[k], micro.size(), last, phases);
-    }
-    if (!options_.step_in_backward) apply_gradients(phases);
-    else step_own_parameters(phases);
-    return result;
+    return take(step, micro, phases);
   }
 
-  std::map<std::string, std::vector<double>> figures() override { return reduction_->figures(); }
+  // Of a replay the reducer knows nothing.
+  std::map<std::string, std::vector<double>> figures() override {
+    if (recorded_) return {};
+    return reduction_->figures();
+  }
 
   // A rank that is done before the others goes on reducing with them until none has rows.
   void finish() override {
@@ -87,6 +97,20 @@ class Ddp : public TrainedStrategy {
                          " to train; it has: " + names);
     if (shared_.empty())
       throw UsageError("ddp.ignore=" + setup.params.text("ignore") + " leaves no parameter to reduce");
+  }
+
+  // NCCL's ranks must record and replay together. The rows of a step are dealt out in turn: where this rank's are one more or
+  // fewer than in another step, another rank's may be as many as there.
+  void refuse_rows_that_others_may_replay(int64_t step, std::span<const Batch> micro) {
+    if (group_->getSize() == 1) return;
+    int64_t rows = 0;
+    for (const Batch& batch : micro) rows += batch.rows();
+    if (!counts_of_rows_.insert(rows).second) return;
+    for (const int64_t other : {rows - 1, rows + 1})
+      if (counts_of_rows_.contains(other))
+        throw std::runtime_error("ddp.graph=on: this rank has " + std::to_string(rows) + " rows in step " + std::to_string(step) +
+                                 " and had " + std::to_string(other) + " before; another rank may have as many as before and would " +
+                                 "replay what this one does not: use a --batch that leaves a rest of other size, or ddp.graph=off");
   }
 
   std::vector<at::Tensor> sent_at_the_start() const {
@@ -122,7 +146,23 @@ class Ddp : public TrainedStrategy {
     if (!gradients_.empty()) at::_foreach_zero_(gradients_);
   }
 
-  void accumulate(StepResult& result, int64_t step, const Batch& batch, size_t micros, bool last, Phases& phases) {
+  // step: its number, or for a recording where the device has it.
+  template <class Number>
+  StepResult take(const Number& step, std::span<const Batch> micro, Phases& phases) {
+    StepResult result;
+    clear_gradients();
+    if (micro.empty()) take_part_without_rows(phases);
+    for (size_t k = 0; k < micro.size(); ++k) {
+      const bool last = k + 1 == micro.size();  // before the last micro-batch gradients only add up on each rank
+      accumulate(result, step, micro[k], micro.size(), last, phases);
+    }
+    if (!options_.step_in_backward) apply_gradients(phases);
+    else step_own_parameters(phases);
+    return result;
+  }
+
+  template <class Number>
+  void accumulate(StepResult& result, const Number& step, const Batch& batch, size_t micros, bool last, Phases& phases) {
     phases.enter(Phase::data);
     const Batch mine = replica_.to_device(batch);
     phases.enter(Phase::communication);
@@ -180,11 +220,14 @@ class Ddp : public TrainedStrategy {
   ddp::Options options_;
   Tf32 tf32_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  // Before all that is made on the recorder's stream. After the group: NCCL does not end while a graph has its collectives.
+  std::unique_ptr<RecordedSteps> recorded_;
   Replica replica_;
   bool buffers_due_ = true, timed_ = false;
   std::vector<Parameter> shared_, own_;  // what is trained: with the others, by each rank alone
   std::vector<at::Tensor> buffers_, gradients_;
-  std::vector<int64_t> rows_;  // of each rank in this step, where that matters
+  std::set<int64_t> counts_of_rows_;  // that this rank had in a step
+  std::vector<int64_t> rows_;         // of each rank in this step, where that matters
   std::optional<ddp::Reduction> reduction_;
 };
 

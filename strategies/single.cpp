@@ -72,7 +72,7 @@ const RegisterStrategy gpu{
      .params = {{"graph", "off", "on: a step is recorded as a CUDA graph and replayed as a whole"},
                 {"tf32", "off", "let it multiply float32 with TF32's 10 bits"}},
      .make = make_gpu,
-     .promise = [](StrategyInfo& info, const Params& params) { info.same_graph = params.flag("graph"); },
+     .promise = [](StrategyInfo& info, const Params& params) { info.same_graph = info.recorded = params.flag("graph"); },
      .variants = {{"graph", {{"graph", "on"}}}}}};
 
 }  // namespace

@@ -35,8 +35,9 @@ std::vector<Case> variants() {
   std::vector<Case> all;
   for (const auto& strategy : strategy_registry().all())
     for (const auto& variant : strategy.variants) {
-      if (!strategy.cpu) continue;
-      if (promised(strategy, Params(strategy.params, variant.params, strategy.name)).buffers == Buffers::synchronised) {
+      const StrategyInfo with_it = promised(strategy, Params(strategy.params, variant.params, strategy.name));
+      if (!with_it.cpu) continue;  // scripts/gpu-check does those
+      if (with_it.buffers == Buffers::synchronised) {
         for (const auto& [workload, world] : {std::pair{"probe-batch-norm", 1}, {"probe-batch-norm", 3}, {"convnet", 3}})
           all.push_back({strategy.name, workload, world, variant});  // all others are refused: they have no BatchNorm
         continue;

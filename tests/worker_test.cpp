@@ -7,14 +7,18 @@
 
 #include <gtest/gtest.h>
 #include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "harness/worker/catalogue.h"
 #include "harness/worker/cuda.h"
 #include "harness/worker/fingerprint.h"
 #include "harness/worker/finite.h"
 #include "harness/worker/flop_count.h"
+#include "harness/worker/profile.h"
 #include "harness/worker/step_source.h"
 #include "harness/worker/variables.h"
+#include "strategies/comm/backend.h"
+#include "tests/cpu_recorder.h"
 
 namespace dpbench {
 namespace {
@@ -75,6 +79,37 @@ TEST(StepSource, DealsEachRowOfAStepToOneRank) {
     EXPECT_EQ(dealt, std::multiset<int64_t>(all.begin(), all.end()));
     EXPECT_EQ(counts, step < 3 ? (std::vector<size_t>{8, 8, 7, 7}) : (std::vector<size_t>{3, 3, 2, 2}));
   }
+}
+
+// On the CPU a stand-in for a replay calls its collectives, and they would be seen; on a GPU those of the first steps alone.
+TEST(Profile, OfRecordedStepsHasOnePartAndNoCollectives) {
+  const CpuRecorders recorders;
+  const StrategyInfo& ddp = strategy_registry().at("ddp");
+  const auto workload = linear();
+  CaseSpec spec = strong(1, 30);
+  spec.strategy = "ddp";
+  spec.params = {{"graph", "on"}};
+  StepSource source(*workload, spec, ddp, 0);
+  Variables variables;
+  variables.backend = "none";
+  const Group group(variables);
+  Pulse pulse("", 0);
+  const auto alone = make_process_group(
+      "threads", {.store = c10::make_intrusive<c10d::HashStore>(), .device = at::kCPU, .directory = {}});
+  RankRecord record;
+  record.steps_per_sample = 4;
+  const dpbench::Setup setup{.workload = *workload,
+                             .devices = {at::kCPU},
+                             .group = alone,
+                             .params = Params(ddp.params, spec.params, "ddp"),
+                             .clip_norm = {}};
+  profile_case(spec, setup, source, Sampling{}, group, pulse, record);
+  EXPECT_TRUE(record.phases_ns.contains("graph"));
+  EXPECT_FALSE(record.phases_ns.contains("backward"));
+  ASSERT_TRUE(record.profile);
+  EXPECT_EQ(record.profile->collectives_per_step, 0);
+  EXPECT_TRUE(record.profile->collectives.empty());
+  EXPECT_TRUE(record.profile->strategy_figures.empty());
 }
 
 TEST(StepSource, GivesEveryMicroBatchRows) {

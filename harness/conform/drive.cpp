@@ -108,10 +108,11 @@ class Driver {
 
   void wrap_group() {
     group_ = wrapped_group(bench_.group, bench_.devices.at(0).type(), [&](c10::intrusive_ptr<c10d::Backend> inner) {
-      // Late collectives start in a thread of their own, at a step that nobody knows: their order is not compared.
+      // Late collectives start in a thread of their own, at a step that nobody knows: their order is not compared. Nor is that of
+      // recorded ones: while they are recorded nobody may wait for an answer.
       if (scenario_.late) {
         inner = c10::make_intrusive<LateBackend>(inner);
-      } else {
+      } else if (!bench_.strategy.recorded) {
         agreeing_ = c10::make_intrusive<AgreeingBackend>(inner, bench_.devices.at(0), scenario_.name);
         inner = agreeing_;
       }

@@ -42,6 +42,7 @@ std::optional<std::string> not_possible(const Scenario& scenario, const Strategy
   if (scenario.smooth && strategy.reduced_in)
     return "gradients travel in " + std::string(at::toString(*strategy.reduced_in)) + ", as asked";
   if (scenario.smooth && !differ(workload, twin)) return "the workload has no smooth twin";
+  if (scenario.late && strategy.recorded) return "the device has the collectives of a recorded step, which cannot be made late";
   if (scenario.rows != Split::few || strategy.parallelism != Parallelism::ranks) return {};
   if (!declares(strategy, "join")) return strategy.name + " has no parameter join: every rank must have rows";
   if (!strategy.own.empty() || strategy.gradient == Gradient::local)
@@ -71,7 +72,8 @@ UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, b
   plan.ask_to_find = !strategy.same_graph;
   auto params = bench.params;
   if (plan.ask_to_find) params.emplace("find_unused", "on");
-  if (strategy.same_graph || Params(strategy.params, params, strategy.name).flag("find_unused"))
+  // A recorded step looks for nothing either: what no rank ever uses it may take, or refuse by name.
+  if ((strategy.same_graph && !strategy.recorded) || Params(strategy.params, params, strategy.name).flag("find_unused"))
     plan.pattern = {};
   else if (on_some_ranks)
     return impossible(" is asked not to look for unused parameters: such a model would hang it");

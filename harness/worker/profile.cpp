@@ -50,7 +50,8 @@ class Watched {
  public:
   Watched(const CaseSpec& spec, Setup setup, StepSource& source, const Group& group, Pulse& pulse)
       : source_(source), group_(group), pulse_(pulse), device_(setup.devices.at(0)) {
-    if (setup.group) {
+    // A replay makes its collectives without a call: there would be nothing to see, or of the first steps alone.
+    if (setup.group && !promised(strategy_registry().at(spec.strategy), setup.params).recorded) {
       setup.group = wrapped_group(setup.group, device_.type(), [&](const auto& inner) {
         return watch_ = c10::make_intrusive<CollectiveWatch>(inner, phases_, device_.is_cpu());
       });

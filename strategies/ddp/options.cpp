@@ -39,6 +39,16 @@ std::vector<std::string> names_in(const std::string& list) {
   return names;
 }
 
+// A recorded step reads nothing of the host that changes, and asks the device nothing.
+void refuse_what_cannot_be_recorded(const Options& options) {
+  if (!options.graph) return;
+  refuse_together(options.find_unused, "ddp.graph=on and ddp.find_unused=on", "what a step does not use is looked for by the host in every step");
+  refuse_together(options.join, "ddp.graph=on and ddp.join=on", "the host asks in every step which ranks have rows");
+  refuse_together(options.global_mean, "ddp.graph=on and ddp.global_mean=on", "the host asks in every step how many rows each rank has");
+  refuse_together(options.step_in_backward, "ddp.graph=on and ddp.step_in_backward=on",
+                  "several buckets are stepped at once, on streams that the reduction picks");
+}
+
 void refuse_what_contradicts(const Options& options, const Params& params) {
   if (params.text("clip") != "after")
     throw UsageError("ddp.clip=" + params.text("clip") +
@@ -65,6 +75,7 @@ void refuse_what_contradicts(const Options& options, const Params& params) {
                   "without join every rank must have rows");
   refuse_together(options.divide_by_active && options.global_mean, "ddp.join_divisor=active and ddp.global_mean=on",
                   "the mean over all rows already gives a rank without rows no weight");
+  refuse_what_cannot_be_recorded(options);
 }
 
 }  // namespace
@@ -86,6 +97,7 @@ Options options_of(const Params& params) {
   options.step_in_backward = params.flag("step_in_backward");
   options.ignored = names_in(params.text("ignore"));
   options.tf32 = params.flag("tf32");
+  options.graph = params.flag("graph");
   refuse_what_contradicts(options, params);
   return options;
 }
@@ -106,7 +118,8 @@ std::vector<ParamInfo> parameters() {
           {"step_in_backward", "off", "step a bucket's parameters as soon as it is reduced, while the backward pass goes on"},
           {"ignore", "none", "parameters that stay each rank's own, neither sent nor reduced: NAME+NAME.."},
           {"clip", "after", "--clip-norm limits the reduced gradient; anything else is refused"},
-          {"tf32", "off", "let a GPU multiply float32 with TF32's 10 bits"}};
+          {"tf32", "off", "let a GPU multiply float32 with TF32's 10 bits"},
+          {"graph", "off", "on: a step is recorded as a CUDA graph, its reductions over NCCL too, and replayed as a whole"}};
 }
 
 std::vector<Variant> variants() {
@@ -128,7 +141,8 @@ std::vector<Variant> variants() {
           {"join", {{"join", "on"}}},
           {"join_active", {{"join", "on"}, {"join_divisor", "active"}, {"find_unused", "on"}}},
           {"join_fp16", {{"join", "on"}, {"hook", "fp16"}}},
-          {"join_global_mean", {{"join", "on"}, {"global_mean", "on"}, {"gradient_as_bucket_view", "off"}}}};
+          {"join_global_mean", {{"join", "on"}, {"global_mean", "on"}, {"gradient_as_bucket_view", "off"}}},
+          {"graph", {{"graph", "on"}}}};
 }
 
 void promise(StrategyInfo& info, const Params& params) {
@@ -138,7 +152,9 @@ void promise(StrategyInfo& info, const Params& params) {
   if (!options.broadcast_buffers) info.buffers = Buffers::local;
   if (options.sync_batch_norm) info.buffers = Buffers::synchronised;
   info.reduced_in = options.compression;
-  info.same_graph = options.static_graph || options.skip_unused;
+  info.same_graph = options.static_graph || options.skip_unused || options.graph;
+  info.recorded = options.graph;
+  if (options.graph) info.cpu = false;
   info.own = options.ignored;
 }
 

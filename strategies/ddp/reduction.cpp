@@ -76,6 +76,7 @@ Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::ve
       tensors, buckets, group_, std::vector<bool>(tensors.size(), false), options_.bucket_bytes, options_.find_unused,
       options_.bucket_views, names, options_.first_bucket_bytes,
       /*skip_all_reduce_unused_params=*/options_.skip_unused, /*use_python_reducer=*/false, std::vector<int64_t>{});
+  if (options_.graph) reducer_->stop_clock();
   logger_ = std::make_shared<c10d::Logger>(reducer_);  // must live: the reducer dereferences it unchecked
   reducer_->set_logger(logger_);
   logger_->set_construction_data_and_log("dpbench", {}, -1, options_.broadcast_buffers, options_.sync_batch_norm,
