@@ -41,6 +41,15 @@ class Targets(unittest.TestCase):
         self.assertEqual([judged[f"ddp at world 1 over gpu, {label}"]["verdict"] for label in ("short", "good", "bad")], ["shown", "met", "missed"])
         self.assertEqual(judged["ddp at world 1 over gpu, short"]["measured"], "+20.0 us on 100.0 us")
 
+    def test_a_recorded_step_of_ddp_is_shown_beside_the_eager_one_and_is_no_overhead(self):
+        said = {"measure-ddp-1": {"short": {"cases": [case("mnist-mlp", 100), case("mnist-mlp", 120, "ddp", {"graph": "off"}),
+                                                      case("mnist-mlp", 40, "ddp", {"graph": "on"})]},
+                                  "long": {"cases": [case("mnist-mlp", 2000), case("mnist-mlp", 2040, "ddp")]}}}
+        judged = self.judged(said)
+        self.assertEqual(judged["ddp at world 1 over gpu, short"]["measured"], "+20.0 us on 100.0 us")
+        self.assertEqual(judged["ddp at world 1 as a CUDA graph against eager, short"]["measured"], "3.00 times: 40.0 and 120.0 us")
+        self.assertNotIn("ddp at world 1 as a CUDA graph against eager, long", judged)
+
     def test_the_share_of_the_peak_counts_the_eager_steps_operations(self):
         rows = [case("mnist-mlp", 200, params={"graph": "off"}, flop="80000000"), case("mnist-mlp", 100, params={"graph": "on"})]
         name = "share of the measured matrix-product rate, a scaled mnist-mlp in bf16"

@@ -92,8 +92,8 @@ class Machine:
     def single(self):
         return "cpu" if self.rehearse else "gpu"
 
-    def graph(self, values):
-        return [] if self.rehearse else ["--param", "gpu.graph=" + values]
+    def graph(self, values, strategy="gpu"):
+        return [] if self.rehearse else ["--param", f"{strategy}.graph={values}"]
 
     def dpbench(self, command, *flags):
         return [str(self.programs / "dpbench"), command, *flags]

@@ -27,9 +27,10 @@ def steps(machine):
         (workload, machine.run("--strategy", one, *machine.devices(), "--workload", workload, *machine.graph("off,on")))
         for workload in WORKLOADS])
     yield peers(machine)
-    yield Part("measure-ddp-1", "what ddp costs at world 1", 40, [
+    yield Part("measure-ddp-1", "what ddp costs at world 1; its short steps as a CUDA graph, too", 50, [
         (f"{workload}-{scale}-{batch}",
-         machine.run("--strategy", f"{one},ddp", *machine.devices(), "--workload", workload, "--scale", str(scale), "--batch", str(batch)))
+         machine.run("--strategy", f"{one},ddp", *machine.devices(), "--workload", workload, "--scale", str(scale), "--batch", str(batch),
+                     *(machine.graph("off,on", "ddp") if scale == 1 else [])))
         for workload, scale, batch in ((("mnist-mlp", 1, 64),) if machine.rehearse else
                                        (("mnist-mlp", 1, 64), ("mnist-mlp", 16, 4096), ("convnet", 1, 64), ("convnet", 8, 1024)))])
     yield Part("measure-scales", "a step of gpu by the model's size, bf16: mnist-mlp at 4096 rows, convnet at 1024", 60, [
@@ -61,12 +62,13 @@ def conformance(machine):
     gpu = [("gpu", machine.check("--strategy", machine.single(), *machine.devices()))]
     if not machine.rehearse:
         gpu.append(("graph", machine.check("--strategy", "gpu", *machine.devices(), *machine.graph("on"))))
-    nccl = [] if machine.rehearse else ["--backend", "nccl"]
+    ddp = [("ddp", machine.check("--strategy", "ddp", *machine.devices(), *([] if machine.rehearse else ["--backend", "nccl"])))]
+    if not machine.rehearse:
+        ddp.append(("graph", machine.check("--strategy", "ddp", *machine.devices(), "--backend", "nccl", *machine.graph("on", "ddp"))))
     yield Part("check-gpu", "conformance of gpu, eager and as a CUDA graph", 60, gpu, at_once=True)
     yield Part("check-dp", "conformance of dp on one device", 40, [("dp", machine.check("--strategy", "dp", *machine.devices()))])
     yield Part("check-dp-2", "conformance of dp, 2 replicas on one device", 40, [("dp", machine.check("--strategy", "dp", *machine.devices(2)))])
-    yield Part("check-ddp-nccl", "conformance of ddp over NCCL, world 1", 40,
-               [("ddp", machine.check("--strategy", "ddp", *machine.devices(), *nccl))])
+    yield Part("check-ddp-nccl", "conformance of ddp over NCCL, world 1, eager and as a CUDA graph", 60, ddp, at_once=True)
 
 
 def sweeps(machine):

@@ -31,7 +31,7 @@ def ddp_overhead(said):
     for label, report in said.get("measure-ddp-1", {}).items():
         rows = (report or {}).get("cases", [])
         alone = fastest(case for case in rows if case["strategy"] in ("gpu", "cpu"))
-        ddp = fastest(case for case in rows if case["strategy"] == "ddp")
+        ddp = fastest(case for case in rows if case["strategy"] == "ddp" and case["params"].get("graph") != "on")
         ratio = ddp / alone if ddp and alone else None
         name = f"ddp at world 1 over gpu, {label}"
         if ratio and alone < LONG_STEP_US:  # too short to promise a share of it
@@ -39,6 +39,16 @@ def ddp_overhead(said):
         else:
             yield verdict(name, ratio, "at most 3 % from 2 ms on", ratio and ratio <= MOST_OVERHEAD,
                           f"{100 * (ratio - 1):+.1f} % on {alone / 1e3:.2f} ms" if ratio else "no step")
+
+
+def recorded_ddp(said):
+    for label, report in said.get("measure-ddp-1", {}).items():
+        rows = [case for case in (report or {}).get("cases", []) if case["strategy"] == "ddp"]
+        graph = fastest(case for case in rows if case["params"].get("graph") == "on")
+        eager = fastest(case for case in rows if case["params"].get("graph") != "on")
+        if graph and eager:
+            yield {"name": f"ddp at world 1 as a CUDA graph against eager, {label}", "value": eager / graph, "target": "shown",
+                   "measured": f"{eager / graph:.2f} times: {graph:.1f} and {eager:.1f} us", "verdict": "shown"}
 
 
 def gemm_share(said):
@@ -59,7 +69,7 @@ def conformance(records):
 
 def judge(said, records, machine):
     """Each target with its ratio. A rehearsal's figures say nothing of a GPU."""
-    found = [*against_python(said, None if machine.rehearse else "on"), *ddp_overhead(said), *gemm_share(said), *conformance(records)]
+    found = [*against_python(said, None if machine.rehearse else "on"), *ddp_overhead(said), *recorded_ddp(said), *gemm_share(said), *conformance(records)]
     if machine.rehearse:
         for one in found:
             one["verdict"] = "not measured" if one["value"] is None else "rehearsed"
