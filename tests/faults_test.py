@@ -2,87 +2,14 @@
 
 usage: faults_test.py DPBENCH PLUGIN
 """
-import collections
-import glob
-import json
-import os
 import re
-import subprocess
-import sys
-import tempfile
 import unittest
 
 import control_groups
-import leftovers
-import reports  # holds every report against its schema
-from struck import Watched
-
-DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
-TIMEOUT = 3  # --timeout: seconds without progress
-# Seconds from the strike until the front tells of it, and from there until all is cleaned up: what is promised of an idle machine. Tests
-# allow three times that, and a second try: a busy machine is late once, a hang always.
-DEATH, DIFFERS = (0.5, 2), (1, 2)
-SLACK, TRIES = 3, 2
-START = 60  # of LibTorch, many at once
-TIMES = collections.defaultdict(list)
+from faulty_runs import DEATH, DIFFERS, TIMEOUT, FaultyRuns, main
 
 
-class Faults(unittest.TestCase):
-    wrapper = ()  # what runs the command
-    variables = {}  # of the command
-    timeout = TIMEOUT
-
-    def run_fault(self, fault, backend="shm", strategy="faulty-ddp", step=7, flags=(), code=3, check="off", within=DEATH, silent=0):
-        """The case's record. silent: seconds that must pass before anybody can know. code: one, or a tuple of those that will do."""
-        for attempt in range(TRIES):
-            with tempfile.TemporaryDirectory() as out:
-                case, late = self.one_run(out, fault, backend, strategy, step, flags, code, check, within, silent)
-                if not late:
-                    return case
-                print(f"attempt {attempt + 1}: {late}", file=sys.stderr)
-        self.fail(late)
-
-    def one_run(self, out, fault, backend, strategy, step, flags, code, check, within, silent):
-        ranks = ["--backend", backend] if strategy == "faulty-ddp" else []
-        before, segments = leftovers.of_dead_runs(), leftovers.others_in_shared_memory()
-        run = Watched([*self.wrapper, DPBENCH, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", "2", "--workload", "random-linear", "--quick", "--no-baseline",
-                       "--check", check, "--timeout", str(self.timeout), "--param", f"fault={fault}", "--param", f"step={step}", *ranks, "--out", out,
-                       "-o", "json", *flags], out, {"DPBENCH_FAULTS_TEST": out, **self.variables}, (" · failed: ", " · wrong: "), START + silent + SLACK * sum(within))
-        self.assertIn(run.code, code if isinstance(code, tuple) else (code,), run.stderr + run.stdout)
-        self.assertEqual(leftovers.processes_of(f"DPBENCH_FAULTS_TEST={out}"), {})
-        self.assertEqual(leftovers.of_dead_runs() - before, set())
-        self.assertEqual(leftovers.others_in_shared_memory() - segments, set())
-        (saved,) = glob.glob(out + "/*/run.json")
-        with open(saved, encoding="utf-8") as file:
-            report = json.load(file)
-        self.assertEqual(report, json.loads(run.stdout))
-        self.report, self.stderr = report, run.stderr
-        cases = {case["strategy"]: case for case in report["cases"]}
-        return cases[strategy], self.late(run, fault, within, silent) if code else ""
-
-    @staticmethod
-    def late(run, fault, within, silent):
-        """What took too long, if anything did."""
-        if run.struck is None or run.told is None:
-            return f"{fault}: {'never struck' if run.struck is None else 'never told'}"
-        told, ended = run.told - run.struck - silent, run.ended - run.struck - silent
-        if "," not in fault:  # else there is a good case to come
-            TIMES[fault].append((told, ended))
-        limits = SLACK * within[0], SLACK * sum(within)
-        return "" if told <= limits[0] and ended <= limits[1] else (
-            f"{fault}: told after {told:.2f} s (limit {limits[0]} s), ended after {ended:.2f} s (limit {limits[1]} s), not counting {silent} s")
-
-    def failed(self, fault, words, **how):
-        case = self.run_fault(fault, **how)
-        self.assertEqual(case["status"], "failed")
-        self.assertRegex(case["reason"], words)
-        return case
-
-    def over_both(self, fault, words, **how):
-        for backend in ("shm", "gloo"):
-            with self.subTest(fault=fault, backend=backend):
-                self.failed(fault, words, backend=backend, **how)
-
+class Faults(FaultyRuns):
     def test_killed(self):
         self.over_both("kill", r"rank 1 was ended by signal 9 .*at step 7")
 
@@ -166,95 +93,10 @@ class Faults(unittest.TestCase):
         self.assertEqual(calls[2], "allreduce of 12 Float (sum)", "the bucket that rank 0 waits with")
         self.assertNotEqual(calls[2], calls[4])
 
-    def test_what_is_thrown_in_the_checks_is_a_failure_too(self):
-        """The steps that are timed would throw it as well. It is the cause, not what the others make of it."""
-        for fault, words in (("throw", r"^rank 1 failed: the strategy's own words \(in the checks: scenario even, step 1\)"),
-                             ("memory", r"^out of memory: rank 1 failed: out of host memory"),
-                             ("more-parameters", r"^rank 1 failed: this rank's model is not rank 0's: it has one_more of shape \[3\]"),
-                             ("other-order", r"^rank 1 failed: this rank's model is not rank 0's: it has fc.bias .* where rank 0 has fc.weight")):
-            for backend in ("shm", "gloo"):
-                with self.subTest(fault=fault, backend=backend):
-                    case = self.failed(fault, words, backend=backend, check="auto", step=1, within=DIFFERS)
-                    self.assertEqual(case["launches"], [])
-                    if fault != "memory":  # which ends its rank at once
-                        (row,) = [row for row in case["checks"] if row["status"] == "failed"]
-                        self.assertRegex(row["detail"], r"^rank 1, step \d, scenario even: (the strategy's own words|this rank's model)")
-        for fault, words in (("throw", r"^the worker failed: the strategy's own words"), ("memory", r"^out of memory: the worker failed")):
-            with self.subTest(fault=fault, strategy="faulty-dp"):
-                self.failed(fault, words, strategy="faulty-dp", check="auto", step=1, flags=("--param", "rank=0"))
-
-    def test_the_command_check_judges_what_is_thrown_but_memory_is_a_failure(self):
-        for fault, code, status, reason in (("throw", 1, "wrong", r"run-completes.*rank 1, step 1, scenario even: the strategy's own words"),
-                                            ("memory", 3, "failed", r"^out of memory: rank 1 failed: out of host memory")):
-            with self.subTest(fault=fault):
-                case = self.other_command("check", fault, 1, code)
-                self.assertEqual(case["status"], status)
-                self.assertRegex(case["reason"], reason)
-
-    def test_the_command_check_names_the_seed_and_stops_where_the_group_broke(self):
-        for fault in ("throw", "wrong-gradient"):
-            with self.subTest(fault=fault):
-                case = self.other_command("check", fault, 1, 1, "--seed", "7", "--seeds", "50", "--filter", "gradient-vs-baseline", "--param", "rank=0")
-                (row,) = [row for row in case["checks"] if row["status"] == "failed"]
-                self.assertRegex(row["detail"], r"step 1, .* \(--seed 7\)$")
-
-    def test_many_seeds_of_one_process_are_no_hang(self):
-        """Its checks call no collective that would tell: 60 seeds of 3 steps that take 20 ms each are more than --timeout."""
-        case = self.other_command("check", "crawl", 1, 0, "--seeds", "60", "--filter", "gradient-vs-baseline", "--param", "rank=0", strategy="faulty-dp")
-        self.assertEqual(case["status"], "ok")
-
     def test_a_training_whose_last_step_leaves_no_number_has_failed(self):
         steps = self.other_command("train", "none", 0, 0)["training"]["steps"]
         case = self.other_command("train", "nan-weight", steps - 1, 3)
         self.assertRegex(case["reason"], rf"^not a number: rank 1 failed: parameter fc.weight is nan at index \[1, 2\] after step {steps - 1}")
-
-    def other_command(self, command, fault, step, code, *flags, strategy="faulty-ddp"):
-        """The record of its one case: check prints it, train keeps it."""
-        with tempfile.TemporaryDirectory() as out:
-            done = subprocess.run([DPBENCH, command, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", "2", "--workload", "random-linear",
-                                   *(("--backend", "shm") if strategy == "faulty-ddp" else ()),
-                                   "--timeout", str(TIMEOUT), "--param", f"fault={fault}", "--param", f"step={step}",
-                                   *(("-o", "json") if command == "check" else ("--out", out)), *flags],
-                                  capture_output=True, text=True, check=False, timeout=SLACK * START)
-            self.assertEqual(done.returncode, code, done.stderr)
-            texts = [done.stdout] if command == "check" else [leftovers.read(path) for path in glob.glob(out + "/*/run.json")]
-            (case,) = json.loads(texts[0])["cases"]
-            return case
-
-    def kept_by_the_checks(self, fault, words, **how):
-        """The failed rows of a case that failed in the checks before timing; nothing was timed."""
-        case = self.failed(fault, words, step=1, check="auto", within=DIFFERS, **how)
-        self.assertEqual(case["launches"], [], self.stderr)
-        return [check for check in case["checks"] if check["status"] == "failed"]
-
-    def test_the_checks_before_timing_name_what_each_rank_calls(self):
-        """Gloo itself gives success and wrong numbers, or hangs."""
-        for backend in ("gloo", "shm"):
-            with self.subTest(backend=backend):
-                for fault, found in (("skip", r'rank 0 "even: step 1, call 0: .*", rank 1 "even: step 2, call 0: .*"'),
-                                     ("other-collective", r'rank 0 "even: step 1, call 0: .*", rank 1 "even: step 1, call 0: broadcast of 3 Float with root 0"')):
-                    said = rf"^rank \d failed: the ranks call different collectives: {found} \(in the checks: scenario even, step \d\)"
-                    (row,) = self.kept_by_the_checks(fault, said, backend=backend)
-                    self.assertEqual(row["name"], "run-completes")
-                    self.assertRegex(row["detail"], found)
-
-    def test_a_sum_where_a_mean_is_promised_is_not_timed(self):
-        """On convnet, whose BatchNorm couples rows: no gradient can be held against one device's."""
-        case = self.run_fault("sum", code=1, check="auto", flags=("--workload", "convnet", "--filter", "convnet"), within=(30, 2))
-        self.assertEqual((case["workload"], case["status"], case["launches"]), ("convnet", "wrong", []), self.stderr)
-        rows = {row["name"]: row for row in case["checks"]}
-        self.assertEqual(rows["gradient-vs-baseline"]["status"], "skipped")
-        self.assertEqual(rows["gradient-meaning"]["status"], "failed")
-        self.assertIn("summed over 2 ranks", rows["gradient-meaning"]["likely"])
-
-    def test_what_is_wrong_only_in_the_steps_that_are_timed_is_not_timed(self):
-        """In their type, or because they accumulate or clip: float64 and a single pass without clipping would be right."""
-        for fault, flags, checks in (("narrow", (), ["gradient-replay"]), ("no-clip", ("--clip-norm", "0.01"), ["clip", "clip-replay"]),
-                                     ("last-micro", ("--accumulate", "2"), ["output-shape", "accumulation", "accumulation-replay"])):
-            with self.subTest(fault=fault):
-                case = self.run_fault(fault, code=1, check="auto", flags=flags, within=DIFFERS)
-                self.assertEqual((case["status"], case["launches"]), ("wrong", []), self.stderr)
-                self.assertEqual([row["name"] for row in case["checks"] if row["status"] == "failed"], checks)
 
     def test_not_a_number(self):
         """In the timed steps nobody looks before a block of them is over."""
@@ -288,32 +130,6 @@ class Faults(unittest.TestCase):
             self.wrapper, self.timeout = group.command(), 30  # filling it is no hang
             self.failed("fill", rf"^out of memory: rank 1 was ended by signal 9 .*at step 7: killed by the control group's limit of {2 << 30} bytes",
                         within=(10, 2))  # it takes a while to fill
-
-    def test_what_the_checks_found_is_kept_and_nothing_is_timed(self):
-        """The rank that made it is named, and not the one that got it from there in the next step."""
-        for strategy, backend, rank, who in (("faulty-ddp", "gloo", 1, "rank 1"), ("faulty-ddp", "shm", 0, "rank 0"), ("faulty-dp", "", 0, "the worker")):
-            for fault, words in (("nan", r"parameter fc.weight is nan at index \[0, 0\] after step 1"),
-                                 ("inf-gradient", r"the gradient of fc.weight is inf at index \[1, 2\] after step 1")):
-                with self.subTest(fault=fault, strategy=strategy, backend=backend):
-                    said = rf"^not a number: {who} failed: {words} \(in the checks: scenario even\)"
-                    rows = self.kept_by_the_checks(fault, said, strategy=strategy, backend=backend, flags=("--param", f"rank={rank}"))
-                    self.assertIn("scenario even", " ".join(row["detail"] for row in rows))
-
-    def test_what_is_wrong_but_a_number_is_wrong_and_no_failure(self):
-        for strategy, backend in (("faulty-ddp", "gloo"), ("faulty-ddp", "shm"), ("faulty-dp", "")):
-            with self.subTest(strategy=strategy, backend=backend):
-                case = self.run_fault("wrong-gradient", strategy=strategy, backend=backend, step=1, code=1, check="auto", within=DIFFERS,
-                                      flags=("--param", "rank=0"))
-                self.assertEqual((case["status"], case["launches"]), ("wrong", []), self.stderr)
-                self.assertEqual([row["name"] for row in case["checks"] if row["status"] == "failed"],
-                                 ["gradient-meaning", "gradient-vs-baseline", "gradient-replay"])
-
-    def test_deaths_and_hangs_in_the_checks_before_timing(self):
-        for fault, words, silent in (("kill", r"was ended by signal 9", 0), ("segv", r"was ended by signal 11", 0),
-                                     ("exit-0", r"left early with exit code 0", 0), ("stop", r"is stopped", TIMEOUT)):
-            self.over_both(fault, f"rank 1 {words}", check="auto", step=1, silent=silent)
-            with self.subTest(fault=fault, strategy="faulty-dp"):
-                self.failed(fault, f"the worker {words}", strategy="faulty-dp", check="auto", step=1, silent=silent, flags=("--param", "rank=0"))
 
     def test_slow_is_no_fault(self):
         for strategy in ("faulty-ddp", "faulty-dp"):
@@ -353,12 +169,5 @@ class Faults(unittest.TestCase):
         return [[rank["parameters_hash"] for rank in launch["ranks"]] for launch in case["launches"]]
 
 
-def print_times():
-    for fault, times in sorted(TIMES.items()):
-        told, ended = (max(column) for column in zip(*times))
-        print(f"{fault:18} {len(times):3} runs: told at most {told:5.2f} s after the strike, ended at most {ended:5.2f} s (--timeout not counted)", file=sys.stderr)
-
-
 if __name__ == "__main__":
-    unittest.addModuleCleanup(print_times)
-    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
+    main()

@@ -13,7 +13,7 @@ for word; do case $word in --gtest_filter=*) filter=${word#*=} ;; esac; done
 case $* in *--gtest_list_tests*) echo "Running main()"; [ "$filter" = "$RENAMED" ] || printf 'Suite.\\n  Name\\n' ;; *) echo "ran $filter" ;; esac
 """
 PROGRAMS = ("comm_test", "comm_faults_test", "comm_random_test", "strategies_test", "launch_test", "session_test")
-SCRIPTS = ("cli", "check_command")
+SCRIPTS = ("cli", "cli_ends", "check_command")
 
 
 class Tsan(unittest.TestCase):

@@ -1,0 +1,220 @@
+// Worlds, batches, devices and backends of a plan: what goes together, what is skipped, what is refused. No process, no device.
+#include <set>
+
+#include "tests/plan_parts.h"
+
+namespace dpbench {
+namespace {
+
+using namespace test;
+
+Selection launched(int world, int local) {
+  Selection what = ddp_on_mlp();
+  what.launched_by = "torchrun";
+  what.launched_world = world;
+  what.launched_local_world = local;
+  return what;
+}
+
+TEST(Plan, UnderALauncherTheWorldIsTheOneThatWasStarted) {
+  EXPECT_EQ(ids(make_plan(launched(3, 3), catalogue(), machine(8))),
+            (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:3/shm/weak/b64/f32"}));
+  Selection what = launched(2, 2);
+  what.cpus = {1, 2, 4};
+  const Plan plan = make_plan(what, catalogue(), machine(8));
+  EXPECT_EQ(ids(plan), (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
+  ASSERT_EQ(plan.skipped.size(), 2u);
+  EXPECT_EQ(plan.skipped[1].reason, "torchrun started 2 ranks, and a world of 4 needs 4");
+}
+
+TEST(Plan, UnderALauncherAnotherWorldIsRefusedWithBothNumbers) {
+  Selection what = launched(2, 2);
+  what.cpus = {4};
+  const std::string why = refusal<UsageError>(what, machine(8));
+  EXPECT_NE(why.find("--cpus 4"), std::string::npos) << why;
+  EXPECT_NE(why.find("torchrun started 2 ranks"), std::string::npos) << why;
+}
+
+TEST(Plan, UnderALauncherGpusAreCountedOnThisHost) {
+  Selection what = launched(16, 8);
+  what.gpus = {16};
+  EXPECT_EQ(ids(make_plan(what, catalogue(), machine(8, 8))).back(), "ddp/mnist-mlp/cuda:16/nccl/weak/b64/f32");
+  EXPECT_NE(refusal<Unavailable>(what, machine(8, 4)), "");
+}
+
+TEST(Plan, UnderALauncherOneProcessWithReplicasHasNoPlace) {
+  Selection what = launched(2, 2);
+  what.strategies = {"dp"};
+  EXPECT_NE(refusal<UsageError>(what, machine(8)).find("one process"), std::string::npos);
+}
+
+TEST(Plan, RepeatedWorldsAndNamesCollapse) {
+  Selection what = ddp_on_mlp();
+  what.strategies = {"ddp", "ddp"};
+  what.cpus = {2, 2, 1, 2};
+  EXPECT_EQ(make_plan(what, catalogue(), machine(4)).cases.size(), 3u);
+}
+
+TEST(Plan, WeakCountsRowsPerDeviceAndStrongRowsInAll) {
+  Selection what = ddp_on_mlp();
+  what.cpus = {4};
+  what.batches = {32};
+  EXPECT_EQ(make_plan(what, catalogue(), machine(4)).cases.back().global_batch(), 128);
+  what.scaling = "strong";
+  const Plan strong = make_plan(what, catalogue(), machine(4));
+  EXPECT_EQ(strong.cases.back().global_batch(), 32);
+  EXPECT_EQ(strong.cases.front().global_batch(), 32);
+}
+
+TEST(Plan, ABatchSmallerThanTheWorldIsRefusedUnderRanksOnly) {
+  Selection what = ddp_on_mlp();
+  what.scaling = "strong";
+  what.batches = {3};
+  what.cpus = {4};
+  expect_says(refusal<UsageError>(what, machine(2)), {"--batch 3", "world 4", "ddp", "--batch 4"});
+  what.strategies = {"dp"};
+  EXPECT_EQ(refusal<UsageError>(what, machine(2)), "accepted");
+}
+
+TEST(Plan, ABatchThatWasChosenIsNeverSkippedInSilence) {
+  Selection what;
+  what.workloads = {"mnist-mlp"};
+  what.scaling = "strong";
+  what.batches = {3};
+  what.cpus = {1, 4};
+  expect_says(refusal<UsageError>(what, machine(2)), {"--batch 3", "world 4"});
+}
+
+TEST(Plan, AWorkloadsOwnBatchThatIsTooSmallIsSkippedWithTheWayOn) {
+  Selection what;
+  what.cpus = {64};
+  const Plan plan = make_plan(what, catalogue(), machine(2));
+  ASSERT_EQ(plan.skipped.size(), 1u);
+  expect_says(plan.skipped[0].reason, {"ddp on random-linear", "--batch 64"});
+  what.strategies = {"ddp"};
+  what.workloads = {"random-linear"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"--batch 64"});
+}
+
+TEST(Plan, WhatChoosesItsOwnRowsIsNotSkippedForABatch) {
+  Selection what;
+  what.cpus = {64};
+  what.own_rows = true;
+  EXPECT_TRUE(make_plan(what, catalogue(), machine(2)).skipped.empty());
+}
+
+TEST(Plan, MicroBatchesNeedRows) {
+  Selection what = ddp_on_mlp();
+  what.cpus = {1};
+  what.batches = {4};
+  what.accumulate = 5;
+  expect_says(refusal<UsageError>(what, machine(2)), {"--accumulate 5", "--batch"});
+  what.accumulate = 4;
+  EXPECT_EQ(refusal<UsageError>(what, machine(2)), "accepted");
+}
+
+TEST(Plan, GpusThatAreNotHereNameTheWaysOn) {
+  Selection what = ddp_on_mlp();
+  what.gpus = {1, 2};
+  expect_says(refusal<Unavailable>(what, machine(2)), {"--gpus 2", "no GPU", "no driver", "--cpus 2"});
+  expect_says(refusal<Unavailable>(what, machine(2, 1)), {"--gpus 2", "1 GPU", "--cpus 2", "--oversubscribe"});
+}
+
+TEST(Plan, OversubscribedGpusGoOverABackendThatSharesThem) {
+  Selection what = ddp_on_mlp();
+  what.gpus = {1, 2};
+  what.oversubscribe = true;
+  const Plan plan = make_plan(what, catalogue(), machine(2, 1));
+  EXPECT_EQ(ids(plan), (Ids{"gpu/mnist-mlp/cuda:1/weak/b64/f32", "ddp/mnist-mlp/cuda:1/nccl/weak/b64/f32",
+                            "ddp/mnist-mlp/cuda:2/gloo/weak/b64/f32"}));
+  EXPECT_FALSE(plan.cases[1].oversubscribe);
+  EXPECT_TRUE(plan.cases[2].oversubscribe);
+  what.backends = {"nccl"};
+  what.gpus = {2};
+  expect_says(refusal<UsageError>(what, machine(2, 1)), {"nccl", "share", "gloo"});
+}
+
+TEST(Plan, CpuRanksTakeSharedMemoryOnSeveralHostsToo) {
+  Selection what = ddp_on_mlp();
+  what.launched_world = 4;
+  for (const int here : {4, 2}) {
+    what.launched_local_world = here;
+    EXPECT_EQ(make_plan(what, catalogue(), machine(2)).cases.back().id, "ddp/mnist-mlp/cpu:4/shm/weak/b64/f32");
+  }
+}
+
+TEST(Plan, ABackendIsAnAxis) {
+  Selection what = ddp_on_mlp();
+  what.cpus = {2};
+  what.backends = {"gloo", "shm"};
+  EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))),
+            (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:2/gloo/weak/b64/f32",
+                 "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
+}
+
+TEST(Plan, ABackendForOtherTensorsIsSkippedWithTheReason) {
+  Selection what = ddp_on_mlp();
+  what.cpus = {2};
+  what.backends = {"nccl", "gloo"};
+  const Plan plan = make_plan(what, catalogue(), machine(2));
+  ASSERT_EQ(plan.skipped.size(), 1u);
+  expect_says(plan.skipped[0].reason, {"nccl", "cpu"});
+  what.backends = {"nccl"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"nccl", "cpu"});
+}
+
+TEST(Plan, ABackendOfThreadsIsNotForRuns) {
+  Selection what = ddp_on_mlp();
+  what.backends = {"threads"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"threads", "tests"});
+}
+
+TEST(Plan, CheckingTakesProbesAndEveryBackendThatFits) {
+  Selection what;
+  what.strategies = {"ddp"};
+  what.default_worlds = {1, 3};
+  what.probes = what.every_backend = true;
+  what.baseline = false;
+  const Plan plan = make_plan(what, catalogue(), machine(2));
+  EXPECT_EQ(plan.cases.size(), 3u * 2u * 2u);
+  for (const auto& spec : plan.cases) EXPECT_TRUE(spec.backend == "gloo" || spec.backend == "shm") << spec.id;
+  EXPECT_EQ(plan.cases.back().workload, "probe");
+}
+
+TEST(Plan, SparingLeavesTheOtherBackendsToWhatCanTellThemApart) {
+  Catalogue known = catalogue();
+  known.workloads.push_back({"thorough-probe", "", "weak", 4, true, true});
+  Selection what;
+  what.strategies = {"ddp"};
+  what.default_worlds = {1, 3};
+  what.probes = what.every_backend = true;
+  what.whole_worlds = 0;
+  what.baseline = false;
+  const auto backends = [&](const std::string& workload, int world) {
+    std::set<std::string> names;
+    for (const auto& spec : make_plan(what, known, machine(2)).cases)
+      if (spec.workload == workload && spec.world == world) names.insert(spec.backend);
+    return names;
+  };
+  using Names = std::set<std::string>;
+  EXPECT_EQ(backends("mnist-mlp", 3), (Names{"gloo", "shm"}));
+  EXPECT_EQ(backends("thorough-probe", 3), (Names{"gloo", "shm"}));
+  EXPECT_EQ(backends("probe", 3), Names{"shm"});
+  for (const char* workload : {"mnist-mlp", "thorough-probe", "probe"}) EXPECT_EQ(backends(workload, 1), Names{"shm"});
+  what.whole_worlds = 1;
+  EXPECT_EQ(backends("probe", 1), (Names{"gloo", "shm"}));
+  EXPECT_EQ(backends("probe", 3), Names{"shm"});
+}
+
+TEST(Plan, WithoutSharedMemoryCpuRanksGoOverGloo) {
+  Catalogue without = catalogue();
+  without.backends.erase(without.backends.begin() + 1);
+  Selection what = ddp_on_mlp();
+  what.cpus = {2};
+  EXPECT_EQ(make_plan(what, without, machine(2)).cases.back().backend, "gloo");
+  without.backends.clear();
+  expect_says(refusal<Unavailable>(what, machine(2), without), {"no backend", "cpu"});
+}
+
+}  // namespace
+}  // namespace dpbench
