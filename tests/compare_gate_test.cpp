@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "harness/report/compare_output.h"
 #include "tests/compared.h"
 
 namespace dpbench {

@@ -1,6 +1,4 @@
 // What a comparison shows: rows, one line, JSON, annotations.
-#include "harness/report/compare_output.h"
-
 #include "tests/compared.h"
 
 namespace dpbench {

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/report/compare.h"
+#include "harness/report/compare_output.h"
 #include "tests/sample_reports.h"
 #include "workloads/error.h"
 
