@@ -8,14 +8,14 @@
 #include "harness/report/trace.h"
 #include "harness/worker/collective_watch.h"
 #include "harness/worker/device_phases.h"
-#include "harness/worker/flop_count.h"
+#include "harness/worker/step_flop.h"
 #include "harness/worker/trace.h"
 
 namespace dpbench {
 namespace {
 
 using WatchTime = Phases::Clock::time_point;
-constexpr int64_t steps_before = 4;  // past the reducer's new buckets; the machine is warm by now
+constexpr int64_t steps_before = 5;  // past the reducer's new buckets; the machine is warm by now
 constexpr int64_t most_steps = 500, traced_steps = 5;
 constexpr int64_t short_epoch = 16;  // its steps may have fewer rows at the end
 constexpr size_t most_collectives = 200000;  // of all steps: more is not worth the memory
@@ -59,19 +59,16 @@ class Watched {
     strategy_ = strategy_registry().at(spec.strategy).make(setup);
   }
 
-  void warm_up(int64_t steps) {
-    for (int64_t i = 0; i < steps; ++i) step();
+  // The mean operations of the last `counted` of so many steps. With phases on: strategies may switch on clocks of their own.
+  std::optional<int64_t> warm_up(int64_t steps, int64_t counted) {
+    StepFlop flop;
     phases_.switch_on(true);
-    step();  // strategies may switch on clocks of their own
-    phases_.clear();
-  }
-
-  // The mean of so many steps.
-  int64_t flop(int64_t steps) {
-    const FlopCount count;
+    phases_.listen(&flop);
+    for (int64_t i = 0; i < steps; ++i) step(&flop);
+    phases_.listen(nullptr);
     phases_.switch_on(false);
-    for (int64_t i = 0; i < steps; ++i) step();
-    return (count.flop() + steps / 2) / steps;
+    phases_.clear();
+    return flop.mean_of_last(counted);
   }
 
   // Fills times, collectives and the strategy's own figures.
@@ -114,11 +111,13 @@ class Watched {
 
  private:
   // When it began, by the clock of its parts: what they are measured against.
-  WatchTime step() {
+  WatchTime step(StepFlop* flop = nullptr) {
     phases_.enter(Phase::data);
     const WatchTime begin = phases_.since();
     const auto micro = source_.at(step_);
+    if (flop) flop->begin();
     strategy_->step(step_, micro, phases_);
+    if (flop) flop->end(micro);
     phases_.leave();
     pulse_.step();
     ++step_;
@@ -215,12 +214,10 @@ void profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
                   const Group& group, Pulse& pulse, RankRecord& record) {
   const int64_t steps = watched_steps(record.steps_per_sample, source.steps_per_epoch());
   const int64_t counted_steps = source.steps_per_epoch() <= short_epoch ? source.steps_per_epoch() : 1;
-  source.prepare(0, steps_before + 1 + counted_steps + steps + traced_steps);
+  source.prepare(0, steps_before + counted_steps + steps + traced_steps);
   record.profile.emplace();
   Watched watched(spec, setup, source, group, pulse);
-  watched.warm_up(steps_before);
-  // A recorded step calls nothing that could be counted.
-  if (const int64_t flop = watched.flop(counted_steps); flop > 0) record.profile->flop = flop;
+  record.profile->flop = watched.warm_up(steps_before + counted_steps, counted_steps);
   watched.run(steps, record);
   if (!sampling.trace_dir.empty()) watched.trace(sampling.trace_dir + "/" + trace_stem(spec.id));
   watched.finish();
