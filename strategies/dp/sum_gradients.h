@@ -1,0 +1,13 @@
+// The sum of all replicas' gradients, in replica 0.
+#pragma once
+
+#include "strategies/comm/replica_link.h"
+#include "strategies/dp/flat_replica.h"
+#include "strategies/replica_threads.h"
+
+namespace dpbench::dp {
+
+// active: how many had rows in this step. Without a link each replica's thread adds its part.
+void sum_gradients(const Replicas& replicas, ReplicaThreads& threads, const ReplicaLink* link, int active);
+
+}  // namespace dpbench::dp
