@@ -26,7 +26,8 @@ class DataParallel : public TrainedStrategy {
       : TrainedStrategy(setup), threads_(static_cast<int>(setup.devices.size())),
         link_(dp::link_between(setup.devices, setup.params.text("link"))) {
     for (const at::Device& device : setup.devices)
-      replicas_.push_back(std::make_unique<dp::FlatReplica>(setup, device, /*together=*/link_ != nullptr));
+      replicas_.push_back(std::make_unique<dp::FlatReplica>(setup, device));
+    watches_first_step_ = !link_ && main().device().is_cpu();
     train(main());
   }
 
@@ -49,40 +50,39 @@ class DataParallel : public TrainedStrategy {
 
   std::vector<at::Tensor> copy_of_parameters() const {
     std::vector<at::Tensor> copies;
-    for (const at::Tensor& buffer : replicas_[0]->state[0].buffers()) copies.push_back(buffer.clone());
+    for (const at::Tensor& parameter : replicas_[0]->parameters) copies.push_back(parameter.detach().clone());
     return copies;
   }
 
   // On the CPU replicas need no copies of parameters that the model itself only reads, as this step has shown it does.
   void read_one_set(const std::vector<at::Tensor>& before) {
-    for (const auto& one : replicas_) {
-      if (!one->replica.device().is_cpu()) return;
+    for (const auto& one : replicas_)
       for (size_t i = 0; i < before.size(); ++i)
-        if (!at::equal(one->state[0].buffers()[i], before[i])) return;
-    }
+        if (!at::equal(one->parameters[i], before[i])) return;
     for (size_t i = 1; i < replicas_.size(); ++i) replicas_[i]->read_from(*replicas_[0]);
   }
 
   // One forward and backward pass of all replicas; returns how many had rows.
   int run(StepResult& result, int64_t step, const Batch& batch, size_t micros, bool first, Phases& phases) {
     phases.enter(Phase::scatter);
+    const bool resend = !first && model_writes();
     const auto count = static_cast<int64_t>(replicas_.size());
     dp::Pieces pieces(workload_, batch, count);
     const int active = static_cast<int>(pieces.count());
     std::vector<at::Tensor> outputs(pieces.count());
-    if (link_) dp::broadcast_state(*link_, replicas_);
+    if (link_) dp::broadcast_state(*link_, replicas_, first || resend);
     phases.enter(Phase::forward);
     const auto now = [on = phases.on()] { return on ? Phases::Clock::now() : Phases::Clock::time_point{}; };
     std::atomic<int> copying = link_ ? 0 : active - 1;
     threads_.run(static_cast<int>(count), [&](int i) {
       const auto index = static_cast<size_t>(i);
       dp::FlatReplica& mine = *replicas_[index];
-      if (first) mine.replica.clear_gradients();
+      if (first) mine.begin_step(/*several=*/micros > 1);
       if (i >= active) return;
       mine.begun = now();
       if (i > 0 && !link_) {
         const CountDown at_end{copying};
-        mine.copy_from(*replicas_[0]);
+        mine.copy_from(*replicas_[0], resend);
       }
       mine.copied = now();
       const Batch rows = mine.replica.to_device(pieces.take(index));
@@ -99,6 +99,13 @@ class DataParallel : public TrainedStrategy {
       torch::autograd::backward({outputs[index]}, {slopes[index].to(outputs[index].device())});
     });
     return active;
+  }
+
+  // Within a step main's parameters stay what they are, unless a forward pass writes to them: once one has, they go to the
+  // replicas before each.
+  bool model_writes() {
+    for (const auto& one : replicas_) model_writes_ = model_writes_ || one->written();
+    return model_writes_;
   }
 
   // Replicas got parameters and rows at the same time: what the last of them spent on it is what the step did.
@@ -129,7 +136,8 @@ class DataParallel : public TrainedStrategy {
   dp::Replicas replicas_;
   ReplicaThreads threads_;
   const ReplicaLink* link_;
-  bool watches_first_step_ = link_ == nullptr;  // whether the model writes to its parameters; a link refreshes all replicas anyway
+  bool watches_first_step_ = false;  // on the CPU: whether the model writes to its parameters
+  bool model_writes_ = false;        // it has, between the micro-batches of a step
 };
 
 const RegisterStrategy dp_strategy{

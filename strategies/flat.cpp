@@ -43,6 +43,18 @@ void Flat::adopt(const std::vector<at::Tensor>& tensors) {
   }
 }
 
+std::vector<at::Tensor> Flat::from(size_t tensor) const {
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& buffer : buffers_)
+    for (size_t i = tensor; i < views_.size(); ++i) {
+      if (!views_[i].is_alias_of(buffer)) continue;
+      const int64_t begin = views_[i].storage_offset();
+      if (begin < buffer.numel()) parts.push_back(buffer.narrow(0, begin, buffer.numel() - begin));
+      break;
+    }
+  return parts;
+}
+
 void Flat::copy_from(const Flat& other) {
   for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(other.buffers_[i], /*non_blocking=*/true);
 }

@@ -17,6 +17,8 @@ class Flat {
 
   const std::vector<at::Tensor>& views() const { return views_; }
   const std::vector<at::Tensor>& buffers() const { return buffers_; }
+  // What lies in the buffers from this tensor on; a buffer without any is left out.
+  std::vector<at::Tensor> from(size_t tensor) const;
   void copy_from(const Flat& other);
 
  private:

@@ -16,45 +16,71 @@ std::vector<at::Tensor> unique_of(const NamedTensors& named) {
   return unique;
 }
 
-}  // namespace
-
-FlatReplica::FlatReplica(const Setup& setup, at::Device device, bool together)
-    : replica(setup.workload, device, setup.dtype, setup.init_seed, setup.step_seed),
-      parameters(unique_of(replica.parameters())) {
-  std::vector<at::Tensor> buffers = unique_of(replica.buffers());
-  if (together)
-    buffers.insert(buffers.begin(), parameters.begin(), parameters.end());
-  else
-    lay_out(parameters);
-  lay_out(buffers);
+std::vector<at::Tensor> state_of(const Replica& replica) {
+  std::vector<at::Tensor> all = unique_of(replica.parameters());
+  const std::vector<at::Tensor> buffers = unique_of(replica.buffers());
+  all.insert(all.end(), buffers.begin(), buffers.end());
+  return all;
 }
 
-void FlatReplica::copy_from(const FlatReplica& main) {
-  for (size_t i = reads_main ? 1 : 0; i < state.size(); ++i) state[i].copy_from(main.state[i]);
+}  // namespace
+
+FlatReplica::FlatReplica(const Setup& setup, at::Device device)
+    : replica(setup.workload, device, setup.dtype, setup.init_seed, setup.step_seed),
+      parameters(unique_of(replica.parameters())),
+      state(state_of(replica)) {
+  state.adopt(state_of(replica));
+  behind_parameters = state.from(parameters.size());
+}
+
+void FlatReplica::begin_step(bool several) {
+  replica.clear_gradients();
+  up_to_date = false;
+  if (several) note_versions();
+}
+
+void FlatReplica::copy_from(const FlatReplica& main, bool parameters_again) {
+  const bool with_parameters = !reads_main && (!up_to_date || parameters_again);
+  const auto& mine = state_in_pieces(with_parameters);
+  const auto& theirs = main.state_in_pieces(with_parameters);
+  for (size_t i = 0; i < mine.size(); ++i) mine[i].copy_(theirs[i], /*non_blocking=*/true);
+  up_to_date = true;
 }
 
 void FlatReplica::read_from(const FlatReplica& main) {
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    parameters[i].set_data(main.state[0].views()[i]);
-    versions.push_back(parameters[i]._version());
-  }
+  for (size_t i = 0; i < parameters.size(); ++i) parameters[i].set_data(main.state.views()[i]);
+  note_versions();
   reads_main = true;
 }
 
-void FlatReplica::require_unwritten() const {
+void FlatReplica::note_versions() {
+  versions.clear();
+  for (const at::Tensor& parameter : parameters) versions.push_back(parameter._version());
+}
+
+bool FlatReplica::written() const {
   for (size_t i = 0; i < versions.size(); ++i)
-    if (parameters[i]._version() != versions[i])
-      throw std::runtime_error("dp: the model has written to a parameter of its own, and had not done so in its first step: "
-                               "replicas on the CPU then read one set of parameters");
+    if (parameters[i]._version() != versions[i]) return true;
+  return false;
+}
+
+void FlatReplica::require_unwritten() const {
+  if (reads_main && written())
+    throw std::runtime_error("dp: the model has written to a parameter of its own, and had not done so in its first step: "
+                             "replicas on the CPU then read one set of parameters");
 }
 
 void FlatReplica::pack_gradients() {
   if (!gradients) gradients.emplace(tensors_of(replica.trainable()));
+  std::vector<at::Tensor> places, there;
   for (size_t i = 0; i < replica.trainable().size(); ++i) {
     at::Tensor place = gradients->views()[i];
-    const at::Tensor& gradient = gradient_of(i);
-    gradient.defined() ? place.copy_(gradient, /*non_blocking=*/true) : place.zero_();
+    if (const at::Tensor& gradient = gradient_of(i); gradient.defined())
+      places.push_back(place), there.push_back(gradient);
+    else
+      place.zero_();
   }
+  if (!places.empty()) at::_foreach_copy_(places, there, /*non_blocking=*/true);
 }
 
 }  // namespace dpbench::dp

@@ -1,5 +1,5 @@
-// A replica whose state lies in one buffer per dtype, parameters and buffers apart unless `together`; its gradients too
-// while a link sums them.
+// A replica whose state lies in one buffer per dtype: its parameters, behind them its buffers. Its gradients too while a
+// link sums them.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,19 @@
 namespace dpbench::dp {
 
 struct FlatReplica {
-  FlatReplica(const Setup& setup, at::Device device, bool together);
+  FlatReplica(const Setup& setup, at::Device device);
 
-  // What main has of it; but not the parameters where this replica reads main's own.
-  void copy_from(const FlatReplica& main);
+  // The state as one piece per dtype: all of it, or what is no parameter.
+  const std::vector<at::Tensor>& state_in_pieces(bool with_parameters) const {
+    return with_parameters ? state.buffers() : behind_parameters;
+  }
+  // several: micro-batches, between which it matters whether the model writes to parameters.
+  void begin_step(bool several);
+  // Parameters only where it has not got this step's yet, or is told so; never where it reads main's own.
+  void copy_from(const FlatReplica& main, bool parameters_again);
 
   void read_from(const FlatReplica& main);
+  bool written() const;  // the model to a parameter, since versions were noted
   // Throws where it reads main's and the model has written to them.
   void require_unwritten() const;
 
@@ -27,14 +34,16 @@ struct FlatReplica {
 
   Replica replica;
   std::vector<at::Tensor> parameters;
-  std::vector<Flat> state;
+  Flat state;
+  std::vector<at::Tensor> behind_parameters;
   bool reads_main = false;
-  std::vector<int64_t> versions;  // of the parameters since then
+  bool up_to_date = false;        // it has main's parameters of this step
+  std::vector<int64_t> versions;  // of the parameters, where they were noted
   std::optional<Flat> gradients;
   Phases::Clock::time_point begun, copied, loaded, done;  // of the last forward pass, while phases are on
 
  private:
-  void lay_out(const std::vector<at::Tensor>& tensors) { state.emplace_back(tensors).adopt(tensors); }
+  void note_versions();
 };
 
 using Replicas = std::vector<std::unique_ptr<FlatReplica>>;

@@ -30,12 +30,12 @@ const ReplicaLink* link_between(const std::vector<at::Device>& devices, const st
   return devices.size() > 1 ? nccl_replica_link() : nullptr;
 }
 
-void broadcast_state(const ReplicaLink& link, const Replicas& replicas) {
+void broadcast_state(const ReplicaLink& link, const Replicas& replicas, bool with_parameters) {
   const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < replicas[0]->state[0].buffers().size(); ++i) {
-    std::vector<at::Tensor> buffers;
-    for (const auto& one : replicas) buffers.push_back(one->state[0].buffers()[i]);
-    link.broadcast(buffers);
+  for (size_t i = 0; i < replicas[0]->state_in_pieces(with_parameters).size(); ++i) {
+    std::vector<at::Tensor> pieces;
+    for (const auto& one : replicas) pieces.push_back(one->state_in_pieces(with_parameters)[i]);
+    link.broadcast(pieces);
   }
 }
 

@@ -11,6 +11,7 @@ namespace dpbench::dp {
 // Null: replicas copy and add for themselves. asked: the value of dp.link.
 const ReplicaLink* link_between(const std::vector<at::Device>& devices, const std::string& asked);
 
-void broadcast_state(const ReplicaLink& link, const Replicas& replicas);
+// The first replica's to all others.
+void broadcast_state(const ReplicaLink& link, const Replicas& replicas, bool with_parameters);
 
 }  // namespace dpbench::dp

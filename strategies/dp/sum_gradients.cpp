@@ -14,8 +14,8 @@ size_t used_by(const Replicas& replicas, size_t parameter) {
   return replica;
 }
 
-void sum_by_link(const Replicas& replicas, const ReplicaLink& link) {
-  for (const auto& one : replicas) one->pack_gradients();
+void sum_by_link(const Replicas& replicas, ReplicaThreads& threads, const ReplicaLink& link) {
+  threads.run(static_cast<int>(replicas.size()), [&](int i) { replicas[static_cast<size_t>(i)]->pack_gradients(); });
   FlatReplica& main = *replicas[0];
   for (size_t i = 0; i < main.gradients->buffers().size(); ++i) {
     std::vector<at::Tensor> buffers;
@@ -71,7 +71,7 @@ void add_piece(const Replicas& replicas, const std::vector<size_t>& bases, int p
 void sum_gradients(const Replicas& replicas, ReplicaThreads& threads, const ReplicaLink* link, int active) {
   if (active == 1) return;
   const at::NoGradGuard no_grad;
-  if (link) return sum_by_link(replicas, *link);
+  if (link) return sum_by_link(replicas, threads, *link);
   const std::vector<size_t> bases = first_with_gradient(replicas);
   threads.run(active, [&](int i) { add_piece(replicas, bases, i, active); });
 }

@@ -7,7 +7,7 @@
 
 namespace dpbench::dp {
 
-// active: how many had rows in this step. Without a link each replica's thread adds its part.
+// active: how many had rows in this step. Each replica's thread packs its own for the link, or without one adds its part.
 void sum_gradients(const Replicas& replicas, ReplicaThreads& threads, const ReplicaLink* link, int active);
 
 }  // namespace dpbench::dp

@@ -1,0 +1,134 @@
+// What moves between dp's replicas and when; that its steps are right is the conformance suite's.
+#include <atomic>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "strategies/flat.h"
+#include "strategies/strategy.h"
+
+namespace dpbench {
+namespace {
+
+// Writes to its parameter in every forward pass: where autograd sees it, or as nobody but itself can see.
+class Writing : public Model {
+ public:
+  enum class How { halves, marks };
+
+  Writing(How how, std::atomic<int>& kept) : how_(how), kept_(kept), mark_(1000 + made_++) {
+    auto generator = at::detail::createCPUGenerator(3);
+    weight_ = register_parameter("weight", at::randn({2, 5}, generator, at::kDouble));
+    counter_ = register_buffer("counter", at::zeros({}, at::kLong));
+  }
+
+  at::Tensor forward(const at::Tensor& input, const Context&) override {
+    if (is_training()) {
+      const at::NoGradGuard no_grad;
+      counter_.add_(1);
+      how_ == How::halves ? (void)weight_.mul_(0.5) : mark();
+    }
+    return at::linear(input, weight_) + counter_;
+  }
+
+ private:
+  // Each copy of the model its own mark, which stays until other values are put over it.
+  void mark() {
+    double& first = *weight_.data_ptr<double>();
+    if (first == mark_) ++kept_;
+    first = mark_;
+  }
+
+  static inline std::atomic<int> made_{0};
+  How how_;
+  std::atomic<int>& kept_;
+  double mark_;
+  at::Tensor weight_, counter_;
+};
+
+class WritingRows : public Workload {
+ public:
+  explicit WritingRows(Writing::How how) : how_(how) {
+    auto generator = at::detail::createCPUGenerator(11);
+    input_ = at::randn({100, 5}, generator);
+    target_ = at::randn({100, 2}, generator);
+  }
+  int64_t samples() const override { return 100; }
+  std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<Writing>(how_, kept); }
+  at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override { return at::mse_loss(output, target); }
+  OptimizerSpec optimizer() const override { return {.learning_rate = 0.1}; }
+  Batch batch(const at::Tensor& ids) const override { return {input_.index_select(0, ids), target_.index_select(0, ids), ids}; }
+
+  mutable std::atomic<int> kept{0};
+
+ private:
+  Writing::How how_;
+  at::Tensor input_, target_;
+};
+
+std::unique_ptr<Strategy> made(const std::string& name, const Workload& workload, size_t devices,
+                               const std::map<std::string, std::string>& params = {}) {
+  const StrategyInfo& info = strategy_registry().at(name);
+  return info.make({.workload = workload,
+                    .devices = std::vector<at::Device>(devices, at::Device(at::kCPU)),
+                    .group = {},
+                    .init_seed = 3,
+                    .step_seed = 4,
+                    .dtype = at::kDouble,
+                    .params = Params(info.params, params, name),
+                    .clip_norm = {}});
+}
+
+// One step after the other, each of micro-batches of so many rows.
+void take(Strategy& strategy, const Workload& workload, const std::vector<std::vector<int64_t>>& steps) {
+  Phases phases;
+  int64_t first = 0;
+  for (size_t step = 0; step < steps.size(); ++step) {
+    std::vector<Batch> micro;
+    for (const int64_t rows : steps[step]) micro.push_back(workload.batch(at::arange(first, first + rows))), first += rows;
+    strategy.step(static_cast<int64_t>(step), micro, phases);
+  }
+}
+
+class DpState : public testing::TestWithParam<std::string> {};
+
+TEST_P(DpState, ParametersTravelOnceAStep) {
+  const WritingRows workload(Writing::How::marks);
+  take(*made("dp", workload, 3, {{"link", GetParam()}}), workload, {{6, 6}});
+  EXPECT_EQ(workload.kept, 3) << "of three models' marks, before the second micro-batch";
+}
+
+// Not every replica has rows in every micro-batch: its copy is then older than the step, or than main's last write.
+TEST_P(DpState, ParametersThatAForwardPassWritesToTravelBeforeEach) {
+  const WritingRows workload(Writing::How::halves);
+  const std::vector<std::vector<int64_t>> steps = {{3, 1, 3}, {1, 6}, {6, 1, 2}, {1}, {4, 4}};
+  const auto cpu = made("cpu", workload, 1), dp = made("dp", workload, 3, {{"link", GetParam()}});
+  take(*cpu, workload, steps);
+  take(*dp, workload, steps);
+  EXPECT_TRUE(at::allclose(dp->parameters()[0].second, cpu->parameters()[0].second, 1e-10, 1e-12));
+  EXPECT_TRUE(at::equal(dp->buffers()[0].second, cpu->buffers()[0].second));
+}
+
+INSTANTIATE_TEST_SUITE_P(Links, DpState, testing::Values("auto", "plain"));
+
+TEST(Flat, TellsWhatLiesBehindATensor) {
+  const std::vector<at::Tensor> tensors = {at::full({3}, 1.0, at::kDouble), at::full({2}, 2.0, at::kFloat), at::full({0}, 0.0, at::kDouble),
+                                           at::full({4}, 3.0, at::kDouble), at::full({2}, 4, at::kLong)};
+  Flat flat(tensors);
+  flat.adopt(tensors);
+  const auto sum = [](const std::vector<at::Tensor>& parts) {
+    double all = 0;
+    for (const at::Tensor& part : parts) all += part.sum().item<double>();
+    return all;
+  };
+  EXPECT_EQ(flat.from(0).size(), 3U);
+  EXPECT_EQ(sum(flat.from(0)), 3 * 1 + 2 * 2 + 4 * 3 + 2 * 4);
+  EXPECT_EQ(flat.from(2).size(), 2U);
+  EXPECT_EQ(sum(flat.from(2)), 4 * 3 + 2 * 4);
+  EXPECT_EQ(sum(flat.from(4)), 2 * 4);
+  EXPECT_TRUE(flat.from(5).empty());
+  for (const at::Tensor& part : flat.from(4)) part.fill_(5);
+  EXPECT_EQ(tensors[4].sum().item<int64_t>(), 10);
+}
+
+}  // namespace
+}  // namespace dpbench
