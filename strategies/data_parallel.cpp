@@ -1,13 +1,17 @@
 // "dp": one process, a replica per device. Replicas, their threads and flat buffers stay between steps. On the CPU all
 // replicas read the parameters of the first, unless the model writes to them or a link was asked for.
+#include "strategies/dp/data_parallel.h"
+
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <thread>
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/autograd.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "strategies/dp/links.h"
+#include "strategies/dp/pass.h"
 #include "strategies/dp/pieces.h"
 #include "strategies/dp/sum_gradients.h"
 #include "strategies/trained.h"
@@ -22,12 +26,16 @@ struct CountDown {
 
 class DataParallel : public TrainedStrategy {
  public:
-  explicit DataParallel(const Setup& setup)
-      : TrainedStrategy(setup), threads_(static_cast<int>(setup.devices.size())),
+  DataParallel(const Setup& setup, const dp::MakeRecorder& recorder)
+      : TrainedStrategy(setup),
+        threads_(static_cast<int>(setup.devices.size())),
         link_(dp::link_between(setup.devices, setup.params.text("link"))) {
-    for (const at::Device& device : setup.devices)
-      replicas_.push_back(std::make_unique<dp::FlatReplica>(setup, device));
-    watches_first_step_ = !link_ && main().device().is_cpu();
+    if (recorder) make_recorders(setup.devices, recorder);
+    for (const at::Device& device : setup.devices) {
+      const Replica& replica = replicas_.emplace_back(std::make_unique<dp::FlatReplica>(setup, device))->replica;
+      passes_.push_back(recorder ? dp::recorded_pass(replica, *recorders_.at(device.index())) : dp::plain_pass(replica));
+    }
+    watches_first_step_ = !link_ && !recorder && main().device().is_cpu();
     train(main());
   }
 
@@ -47,6 +55,18 @@ class DataParallel : public TrainedStrategy {
 
  private:
   const Replica& main() const { return replicas_[0]->replica; }
+
+  // Of each device one, which its replicas share. It changed this thread's current stream: from now on all threads work on the
+  // same ones, or what one of them gives a device would not come after what another gave it.
+  void make_recorders(const std::vector<at::Device>& devices, const dp::MakeRecorder& make) {
+    for (const at::Device& device : devices)
+      if (auto& recorder = recorders_[device.index()]; !recorder) recorder = make(device);
+    std::vector<c10::Stream> streams;
+    for (const at::Device& device : devices) streams.push_back(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+    threads_.run(static_cast<int>(devices.size()), [&](int) {
+      for (const c10::Stream& stream : streams) c10::impl::VirtualGuardImpl(stream.device_type()).exchangeStream(stream);
+    });
+  }
 
   std::vector<at::Tensor> copy_of_parameters() const {
     std::vector<at::Tensor> copies;
@@ -85,20 +105,33 @@ class DataParallel : public TrainedStrategy {
         mine.copy_from(*replicas_[0], resend);
       }
       mine.copied = now();
-      const Batch rows = mine.replica.to_device(pieces.take(index));
+      passes_[index]->load(step, pieces.take(index));
       mine.loaded = now();
       while (i == 0 && copying.load(std::memory_order_acquire) > 0) std::this_thread::yield();  // forward may write
-      outputs[index] = mine.replica.forward(step, rows);
+      if (!passes_[index]->records()) outputs[index] = passes_[index]->forward();
       mine.done = now();
     });
     charge_slowest(active, phases);
+    one_by_one_if_recorded(active, [&](size_t i) { outputs[i] = passes_[i]->forward(); });
     phases.enter(Phase::backward);
     const auto slopes = loss_slopes(result, outputs, pieces.target(), micros);
+    const auto backward = [&](size_t i) { passes_[i]->backward(slopes[i], /*only=*/micros == 1); };
     threads_.run(active, [&](int i) {
-      const auto index = static_cast<size_t>(i);
-      torch::autograd::backward({outputs[index]}, {slopes[index].to(outputs[index].device())});
+      if (const auto index = static_cast<size_t>(i); !passes_[index]->records()) backward(index);
     });
+    one_by_one_if_recorded(active, backward);
     return active;
+  }
+
+  // A recording waits for its device, and would take in whatever another thread gave the stream meanwhile. On the replica's own
+  // thread all the same: handles of cuBLAS and cuDNN are a thread's own, and cannot be made while recording.
+  template <class Work>
+  void one_by_one_if_recorded(int active, const Work& work) {
+    for (int i = 0; i < active; ++i)
+      if (passes_[static_cast<size_t>(i)]->records())
+        threads_.run(active, [&](int thread) {
+          if (thread == i) work(static_cast<size_t>(i));
+        });
   }
 
   // Within a step main's parameters stay what they are, unless a forward pass writes to them: once one has, they go to the
@@ -123,7 +156,7 @@ class DataParallel : public TrainedStrategy {
     std::vector<at::Tensor> gathered;
     std::vector<int64_t> rows;
     for (const at::Tensor& output : outputs) {
-      gathered.push_back(output.detach().to(main().device()));
+      gathered.push_back(output.to(main().device()));
       rows.push_back(output.size(0));
     }
     at::Tensor output = at::cat(gathered).requires_grad_();
@@ -133,12 +166,21 @@ class DataParallel : public TrainedStrategy {
     return output.grad().split_with_sizes(rows);
   }
 
+  std::map<at::DeviceIndex, std::unique_ptr<StepRecorder>> recorders_;  // before all that is made on their streams
   dp::Replicas replicas_;
+  std::vector<std::unique_ptr<dp::Pass>> passes_;  // one each
   ReplicaThreads threads_;
   const ReplicaLink* link_;
   bool watches_first_step_ = false;  // on the CPU: whether the model writes to its parameters
   bool model_writes_ = false;        // it has, between the micro-batches of a step
 };
+
+std::unique_ptr<Strategy> plain_or_recorded(const Setup& setup) {
+  if (!setup.params.flag("graph")) return dp::make_data_parallel(setup, {});
+  if (!setup.devices.at(0).is_cuda()) throw UsageError("dp.graph=on needs GPUs: a CPU records no graphs; use dp.graph=off");
+  if (!step_recorder()) throw UsageError("dp.graph=on needs the CUDA library, which is not loaded; use dp.graph=off");
+  return dp::make_data_parallel(setup, step_recorder());
+}
 
 const RegisterStrategy dp_strategy{
     {.name = "dp",
@@ -149,9 +191,16 @@ const RegisterStrategy dp_strategy{
      .loads_rows = true,
      .params = {{"link", "auto",
                  "auto: NCCL moves one buffer of all state and one of all gradients where each replica has a GPU of its own, else each replica "
-                 "copies and adds its part; plain: such buffers, by copies and sums on any device"}},
-     .make = make<DataParallel>,
-     .variants = {{"plain_link", {{"link", "plain"}}}}}};
+                 "copies and adds its part; plain: such buffers, by copies and sums on any device"},
+                {"graph", "off", "on: each replica's forward pass and its backward pass are recorded as CUDA graphs and replayed"}},
+     .make = plain_or_recorded,
+     .promise = [](StrategyInfo& info, const Params& params) { info.same_graph = params.flag("graph"); },
+     .variants = {{"plain_link", {{"link", "plain"}}}, {"graph", {{"graph", "on"}}, /*cpu=*/false}}}};
 
 }  // namespace
+
+std::unique_ptr<Strategy> dp::make_data_parallel(const Setup& setup, const MakeRecorder& recorder) {
+  return std::make_unique<DataParallel>(setup, recorder);
+}
+
 }  // namespace dpbench

@@ -44,15 +44,16 @@ class CudaGraph : public StepGraph {
 };
 
 // The current stream is changed for good, not in each step: the harness' events and copies then lie on it as well, in
-// order, and nothing has to wait for another stream.
+// order, and nothing has to wait for another stream. The current device is not: a process may have a recorder for each.
 class CudaRecorder : public StepRecorder {
  public:
-  explicit CudaRecorder(c10::Device device) : guard_(device), before_(c10::cuda::getCurrentCUDAStream(device.index())) {
+  explicit CudaRecorder(c10::Device device) : before_(c10::cuda::getCurrentCUDAStream(device.index())) {
     before_.synchronize();
     c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index()));
   }
   ~CudaRecorder() override {
     try {
+      const c10::cuda::CUDAGuard guard(before_.device());
       c10::cuda::device_synchronize();  // what is freed after this may be used on the stream of before
     } catch (const std::exception& error) {
       TORCH_WARN("the GPU ended with an error: ", error.what());
@@ -65,11 +66,11 @@ class CudaRecorder : public StepRecorder {
   // Its collectives are kernels on streams that wait for this one: they become part of the graph. The others' are the host's.
   bool takes_backend(const std::string& name) const override { return name == "nccl"; }
   std::unique_ptr<StepGraph> record(const std::function<void()>& body) override {
+    const c10::cuda::CUDAGuard guard(before_.device());
     return std::make_unique<CudaGraph>(body);
   }
 
  private:
-  c10::cuda::CUDAGuard guard_;
   c10::cuda::CUDAStream before_;
 };
 

@@ -12,11 +12,11 @@ namespace dpbench {
 class StepGraph {
  public:
   virtual ~StepGraph() = default;
-  virtual void replay() = 0;
+  virtual void replay() = 0;  // on the calling thread's current stream
 };
 
-// While one lives, this thread works on a stream of the device that can be recorded. One at a time, made and destroyed
-// in the same thread.
+// While one lives, this thread works on a stream of the device that can be recorded. One at a time for each device, made and
+// destroyed in the same thread; others may record by it that work on the same stream.
 class StepRecorder {
  public:
   virtual ~StepRecorder() = default;

@@ -1,0 +1,38 @@
+#include "strategies/dp/pass.h"
+
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+namespace dpbench::dp {
+namespace {
+
+class PlainPass : public Pass {
+ public:
+  explicit PlainPass(const Replica& replica) : replica_(replica) {}
+
+  void load(int64_t step, const Batch& rows) override {
+    step_ = step;
+    rows_ = replica_.to_device(rows);
+  }
+  at::Tensor forward() override {
+    output_ = replica_.forward(step_, std::exchange(rows_, {}));
+    return output_.detach();
+  }
+  void backward(const at::Tensor& slope, bool) override {
+    torch::autograd::backward({std::exchange(output_, {})}, {slope.to(replica_.device())});
+  }
+
+ private:
+  const Replica& replica_;
+  int64_t step_ = 0;
+  Batch rows_;
+  at::Tensor output_;
+};
+
+}  // namespace
+
+std::unique_ptr<Pass> plain_pass(const Replica& replica) { return std::make_unique<PlainPass>(replica); }
+
+}  // namespace dpbench::dp

@@ -1,0 +1,27 @@
+// One replica's way through its rows: forward, and backward from the slope of what came out. As it is, or recorded.
+#pragma once
+
+#include <memory>
+
+#include "strategies/comm/step_graph.h"
+#include "strategies/replica.h"
+
+namespace dpbench::dp {
+
+// Each call on the replica's own thread, in this order.
+class Pass {
+ public:
+  virtual ~Pass() = default;
+  virtual void load(int64_t step, const Batch& rows) = 0;  // to the device; needs no target
+  virtual at::Tensor forward() = 0;                        // the output, without autograd's graph
+  // Adds to the gradients. only: no other pass of this step does.
+  virtual void backward(const at::Tensor& slope, bool only) = 0;
+  // Once loaded: forward and backward are recorded this time, and nothing else may be asked of any device meanwhile.
+  virtual bool records() const { return false; }
+};
+
+std::unique_ptr<Pass> plain_pass(const Replica& replica);
+// The first of a shape runs as it is, the second is recorded as two graphs, from then on they are replayed.
+std::unique_ptr<Pass> recorded_pass(const Replica& replica, StepRecorder& recorder);
+
+}  // namespace dpbench::dp
