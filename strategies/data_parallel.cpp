@@ -14,6 +14,7 @@
 #include "strategies/dp/pass.h"
 #include "strategies/dp/pieces.h"
 #include "strategies/dp/sum_gradients.h"
+#include "strategies/tf32.h"
 #include "strategies/trained.h"
 
 namespace dpbench {
@@ -28,6 +29,7 @@ class DataParallel : public TrainedStrategy {
  public:
   DataParallel(const Setup& setup, const dp::MakeRecorder& recorder)
       : TrainedStrategy(setup),
+        tf32_(setup.params.flag("tf32"), setup.devices.at(0), "dp"),
         threads_(static_cast<int>(setup.devices.size())),
         link_(dp::link_between(setup.devices, setup.params.text("link"))) {
     if (recorder) make_recorders(setup.devices, recorder);
@@ -166,6 +168,7 @@ class DataParallel : public TrainedStrategy {
     return output.grad().split_with_sizes(rows);
   }
 
+  Tf32 tf32_;
   std::map<at::DeviceIndex, std::unique_ptr<StepRecorder>> recorders_;  // before all that is made on their streams
   dp::Replicas replicas_;
   std::vector<std::unique_ptr<dp::Pass>> passes_;  // one each
@@ -192,7 +195,8 @@ const RegisterStrategy dp_strategy{
      .params = {{"link", "auto",
                  "auto: NCCL moves one buffer of all state and one of all gradients where each replica has a GPU of its own, else each replica "
                  "copies and adds its part; plain: such buffers, by copies and sums on any device"},
-                {"graph", "off", "on: each replica's forward pass and its backward pass are recorded as CUDA graphs and replayed"}},
+                {"graph", "off", "on: each replica's forward pass and its backward pass are recorded as CUDA graphs and replayed"},
+                {"tf32", "off", "let a GPU multiply float32 with TF32's 10 bits"}},
      .make = plain_or_recorded,
      .promise = [](StrategyInfo& info, const Params& params) { info.same_graph = params.flag("graph"); },
      .variants = {{"plain_link", {{"link", "plain"}}}, {"graph", {{"graph", "on"}}, /*cpu=*/false}}}};

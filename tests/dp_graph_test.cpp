@@ -234,10 +234,11 @@ std::string refusal_of(const std::map<std::string, std::string>& params) {
   return "nothing was refused";
 }
 
-TEST(DpGraph, IsRefusedOnACpu) {
+TEST(DpGraph, IsRefusedOnACpuAsIsTf32) {
   EXPECT_EQ(refusal_of({}), "nothing was refused");
   EXPECT_EQ(refusal_of({{"graph", "on"}}), "dp.graph=on needs GPUs: a CPU records no graphs; use dp.graph=off");
   EXPECT_EQ(refusal_of({{"graph", "perhaps"}}), "dp.graph=perhaps is neither on nor off");
+  EXPECT_EQ(refusal_of({{"tf32", "on"}}), "dp.tf32=on needs a GPU: a CPU has no TF32");
 }
 
 TEST(DpGraph, PromisesTheSameGraphInEveryStep) {
