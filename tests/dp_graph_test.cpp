@@ -247,5 +247,23 @@ TEST(DpGraph, PromisesTheSameGraphInEveryStep) {
   EXPECT_FALSE(promised(info, Params(info.params, {}, "dp")).same_graph);
 }
 
+// What is recorded once takes no other way later.
+TEST(DpGraph, IsNotPutThroughAModelThatChangesItsGraph) {
+  for (const char* name : {"dp", "cpu"}) {
+    StrategyInfo info = strategy_registry().at(name);
+    info.same_graph = true;
+    info.promise = {};
+    const int world = info.parallelism == Parallelism::single ? 1 : 3;
+    const auto rows_of = [&](const char* workload) {
+      return check_in_threads({.strategy = info, .workload = workload_registry().at(workload), .world = world});
+    };
+    const auto branch = rows_of("probe-branch"), unused = rows_of("probe-unused");
+    ASSERT_EQ(branch.size(), 1U) << name;
+    EXPECT_EQ(branch[0].status, "skipped");
+    EXPECT_NE(branch[0].detail.find("the same graph in every step"), std::string::npos) << branch[0].detail;
+    EXPECT_GT(unused.size(), 12U) << name << ": a parameter that is never used is no change";
+  }
+}
+
 }  // namespace
 }  // namespace dpbench

@@ -35,6 +35,14 @@ std::optional<std::string> refusal_to_find_unused(const Bench& bench, const Stra
   }
 }
 
+// Unused parameters need no word there; but what is recorded once takes no other way later.
+UnusedPlan plan_for_one_process(const Bench& bench, bool probe) {
+  UnusedPlan plan;
+  if (!bench.strategy.same_graph || (!probe && all_used_at_first(bench)) || !graph_changes(bench)) return plan;
+  plan.impossible = bench.strategy.name + " needs the same graph in every step and on every replica, and was asked to rely on it";
+  return plan;
+}
+
 }  // namespace
 
 std::optional<std::string> not_possible(const Scenario& scenario, const StrategyInfo& strategy, const Workload& workload,
@@ -52,7 +60,7 @@ std::optional<std::string> not_possible(const Scenario& scenario, const Strategy
 
 UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, bool probe) {
   const StrategyInfo& strategy = bench.strategy;
-  if (strategy.parallelism != Parallelism::ranks) return {};
+  if (strategy.parallelism != Parallelism::ranks) return plan_for_one_process(bench, probe);
   if (!probe && all_used_at_first(bench)) return {};
   UnusedPlan plan{.pattern = unused_pattern(bench)};
   if (plan.pattern.names.empty()) return plan;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -10,10 +11,10 @@
 namespace dpbench {
 namespace {
 
-// The names that one rank's forward and backward pass leaves without a gradient.
-std::vector<std::string> left_out(const Bench& bench, const Scenario& scenario, int rank, int64_t step) {
+// The names that forward and backward passes over these rows leave without a gradient.
+std::vector<std::string> left_out(const Bench& bench, const std::vector<at::Tensor>& passes, int64_t step) {
   const auto model = first_model(bench);
-  for (const auto& ids : ids_of(scenario, bench.layout, bench.seed, step, rank)) {
+  for (const auto& ids : passes) {
     const Batch batch = bench.workload.batch(ids);
     const auto output = model->forward(batch.input, Context{bench.step_seed(), step, batch.ids});
     bench.workload.loss(output, batch.target).backward();
@@ -26,6 +27,20 @@ std::vector<std::string> left_out(const Bench& bench, const Scenario& scenario, 
     if (!known && item.value().requires_grad() && !item.value().grad().defined()) names.push_back(item.key());
   }
   return names;
+}
+
+// Those of one rank's step.
+std::vector<std::string> left_out(const Bench& bench, const Scenario& scenario, int rank, int64_t step) {
+  return left_out(bench, ids_of(scenario, bench.layout, bench.seed, step, rank), step);
+}
+
+// Scenarios alike in these see the same rows.
+std::vector<Scenario> with_rows_of_their_own(const Layout& layout) {
+  std::vector<Scenario> chosen;
+  std::set<std::tuple<Split, int64_t, bool>> seen;
+  for (auto& scenario : scenarios(layout, at::kFloat, true))
+    if (seen.emplace(scenario.rows, scenario.accumulate, scenario.same_rows).second) chosen.push_back(std::move(scenario));
+  return chosen;
 }
 
 }  // namespace
@@ -42,11 +57,8 @@ bool all_used_at_first(const Bench& bench) try {
 }
 
 UnusedPattern unused_pattern(const Bench& bench) {
-  const auto table = scenarios(bench.layout, at::kFloat, true);
   UnusedPattern pattern;
-  std::set<std::tuple<Split, int64_t, bool>> seen;  // scenarios alike in these see the same rows
-  for (const auto& scenario : table) {
-    if (!seen.emplace(scenario.rows, scenario.accumulate, scenario.same_rows).second) continue;
+  for (const auto& scenario : with_rows_of_their_own(bench.layout)) {
     for (int64_t step = 0; step < 4; ++step) {
       std::map<std::string, int> counts;
       int ranks = 0;  // with rows
@@ -63,6 +75,19 @@ UnusedPattern unused_pattern(const Bench& bench) {
     }
   }
   return pattern;
+}
+
+bool graph_changes(const Bench& bench) {
+  std::optional<std::vector<std::string>> before;
+  for (const auto& scenario : with_rows_of_their_own(bench.layout))
+    for (int64_t step = 0; step < 4; ++step)
+      for (const auto& ids : ids_of(scenario, bench.layout, bench.seed, step, /*owner=*/0))
+        for (const auto& piece : ids.split_with_sizes(chunk_sizes(ids.size(0), bench.layout.world))) {
+          const auto names = left_out(bench, std::vector<at::Tensor>{piece}, step);
+          if (before && *before != names) return true;
+          before = names;
+        }
+  return false;
 }
 
 }  // namespace dpbench
