@@ -181,6 +181,13 @@ class Limits(unittest.TestCase):
         self.assertLessEqual(spent_s, budget_s)
         self.assertLess(budget_s, 8 * 60)
 
+    def test_recorded_passes_of_dp_are_checked_on_a_gpu_alone(self):
+        rehearsal = machine.Machine(ROOT / "build", sys.executable, True, ROOT / "out")
+        for place, labels in ((self.on_a_gpu(), ["dp", "graph"]), (rehearsal, ["dp"])):
+            (two,) = [part for part in parts.all_parts(place) if part.name == "check-dp-2"]
+            self.assertEqual([label for label, _ in two.commands], labels)
+            self.assertEqual(["dp.graph=on" in command for _, command in two.commands], [label == "graph" for label in labels])
+
     def test_no_question_to_the_machine_waits_for_ever(self):
         with tempfile.TemporaryDirectory() as folder:
             hangs = pathlib.Path(folder) / "nvidia-smi"

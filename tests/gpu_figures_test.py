@@ -88,6 +88,7 @@ class Page(unittest.TestCase):
     def test_it_has_the_medians_of_steps_and_of_allreduces(self):
         entry = {"run_type": "iteration", "time_us": 12.34, "bytes": 4096.0}
         said = {"measure-scales": {"convnet-4": {"cases": [case("convnet", 210, params={"graph": "on"}, scale=4, batch=1024)]}},
+                "measure-dp": {"2": {"cases": [case("mnist-mlp", 90, "dp", params={"graph": "on"}) | {"world": 2}]}},
                 "peers": {"eager": {"step_us": {"convnet": [30, 40, 50]}}},
                 "measure-allreduce": {"nccl": {"benchmarks": [entry | {"name": "allreduce/backend:nccl/world:1/bytes:4096/iterations:5/manual_time"}]},
                                       "shared": {"benchmarks": [entry | {"name": "allreduce/backend:shm/world:2/bytes:4096/x", "time_us": 5},
@@ -95,6 +96,7 @@ class Page(unittest.TestCase):
                                                                 {"run_type": "iteration", "name": "allreduce/backend:gloo/world:2/bytes:4096", "error_occurred": True}]}}}
         text = page.page({"rehearsal": False, "gpu": "H200", "command": ["x"], "seconds": 1, "parts": [], "targets": []}, said)
         for line in ("| scales | convnet | gpu, graph | 4 | bf16 | 1024 | 210.0 | 6,400 | 25.0 % |", "| eager | convnet | 40.0 |",
+                     "| dp | mnist-mlp | dp, 2 replicas, graph | 1 | bf16 | 64 | 90.0 | 6,400 | 25.0 % |",
                      "| bytes | gloo, world 2 | nccl, world 1 | shm, world 2 |", "| 16 | 12.3 |  |  |", "| 4,096 |  | 12.3 | 5.0 |"):
             self.assertIn(line + "\n", text)
 

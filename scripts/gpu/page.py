@@ -1,7 +1,7 @@
 """README.md of a run of scripts/gpu-check: its parts, its targets and its figures."""
 import figures
 
-STEPS = ("measure-graphs", "measure-ddp-1", "measure-scales", "measure-batches")
+STEPS = ("measure-graphs", "measure-ddp-1", "measure-scales", "measure-batches", "measure-dp")
 SWEEPS = (("measure-batches", "batch", "rows"), ("measure-scales", "scale", "--scale"))
 
 
@@ -30,7 +30,9 @@ def steps(said):
         for case in figures.cases(said, part):
             us, derived = figures.step_us(case), case.get("derived") or {}
             share = derived.get("flop_share")
-            rows.append((part.removeprefix("measure-"), case["workload"], case["strategy"] + {"on": ", graph"}.get(case["params"].get("graph"), ""),
+            how = f", {case['world']} replicas" if case.get("world", 1) > 1 else ""
+            how += {"on": ", graph"}.get(case["params"].get("graph"), "")
+            rows.append((part.removeprefix("measure-"), case["workload"], case["strategy"] + how,
                          case["scale"], case["dtype"], case["batch"], f"{us:.1f}" if us else case["status"],
                          f"{derived['samples_per_s']:,.0f}" if derived.get("samples_per_s") else "", f"{100 * share:.1f} %" if share else ""))
     return table(("part", "workload", "strategy", "scale", "dtype", "rows", "median step, us", "rows/s", "of the matrix-product rate"), rows)

@@ -67,7 +67,10 @@ def conformance(machine):
         ddp.append(("graph", machine.check("--strategy", "ddp", *machine.devices(), "--backend", "nccl", *machine.graph("on", "ddp"))))
     yield Part("check-gpu", "conformance of gpu, eager and as a CUDA graph", 60, gpu, at_once=True)
     yield Part("check-dp", "conformance of dp on one device", 40, [("dp", machine.check("--strategy", "dp", *machine.devices()))])
-    yield Part("check-dp-2", "conformance of dp, 2 replicas on one device", 40, [("dp", machine.check("--strategy", "dp", *machine.devices(2)))])
+    two = [("dp", machine.check("--strategy", "dp", *machine.devices(2)))]
+    if not machine.rehearse:
+        two.append(("graph", machine.check("--strategy", "dp", *machine.devices(2), *machine.graph("on", "dp"))))
+    yield Part("check-dp-2", "conformance of dp, 2 replicas on one device, eager and as CUDA graphs", 60, two, at_once=True)
     yield Part("check-ddp-nccl", "conformance of ddp over NCCL, world 1, eager and as a CUDA graph", 60, ddp, at_once=True)
 
 
@@ -82,6 +85,13 @@ def sweeps(machine):
         (workload, machine.run("--strategy", machine.single(), *machine.devices(), "--workload", workload, "--batch",
                                "64" if machine.rehearse else "64,256,1024,4096,16384", *machine.graph("off,on"), samples=3, max_time_s=1))
         for workload in WORKLOADS[1:]])
+
+
+def replicas(machine):
+    yield Part("measure-dp", "a step of dp, eager and as CUDA graphs, with 1 replica and with 2 on one device", 40, [
+        (str(world), machine.run("--strategy", "dp", *machine.devices(world), "--workload", ",".join(WORKLOADS), "--no-baseline",
+                                 *machine.graph("off,on", "dp"), samples=3, max_time_s=1))
+        for world in (1, 2)])
 
 
 def sanitizers(machine):
@@ -102,7 +112,7 @@ def all_parts(machine):
     if not machine.rehearse and shutil.which("nvidia-smi"):
         state.append(("nvidia-smi", ["nvidia-smi"]))
     parts = [Part("doctor", "what this machine has", 15, state), *steps(machine), *conformance_of_shared_gpu(machine), *conformance(machine),
-             *sweeps(machine), *sanitizers(machine)]
+             *sweeps(machine), *sanitizers(machine), *replicas(machine)]
     for part in parts:
         part.lacks = machine.no_gpu or part.lacks
     return parts
