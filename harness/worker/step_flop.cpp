@@ -15,7 +15,8 @@ void StepFlop::end(std::span<const Batch> micro) {
     shape.push_back(batch.rows());
     if (batch.input.defined()) shape.insert(shape.end(), batch.input.sizes().begin(), batch.input.sizes().end());
   }
-  if (!replayed_) as_it_is_[shape] = count_.flop() - before_;
+  const int64_t counted = count_.flop() - before_;
+  if (!replayed_ && counted > 0) as_it_is_[shape] = counted;  // none where only the passes are replayed
   const auto known = as_it_is_.find(shape);
   steps_.push_back(known == as_it_is_.end() ? std::nullopt : std::optional(known->second));
 }
