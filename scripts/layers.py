@@ -4,7 +4,7 @@ import pathlib
 import re
 import sys
 
-EVERYONE = ("workloads/error.h", "workloads/limits.h", "workloads/registry.h")
+EVERYONE = ("workloads/cores.h", "workloads/error.h", "workloads/limits.h", "workloads/registry.h")
 INTERFACES = ("workloads/workload.h", "workloads/data/", "strategies/strategy.h", "strategies/params.h",
               "strategies/phases.h", "strategies/compat.h", "strategies/plugin_abi.h", "strategies/comm/backend.h", "harness/report/")
 # folder: what it may include of ours beside itself
