@@ -36,6 +36,7 @@ class ReplayedOnCpu : public StepGraph {
 class OnCpu : public StepRecorder {
  public:
   explicit OnCpu(Tally& tally) : tally_(tally) { ++tally_.recorders; }
+  bool takes_backend(const std::string&) const override { return true; }
   std::unique_ptr<StepGraph> record(const std::function<void()>& body) override {
     ++tally_.at_work, ++tally_.recordings;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -209,7 +210,7 @@ TEST(DpGraph, KeepsEachReplicaToItsThreadAlsoWhileRecording) {
   const ThreadedRows workload;
   Tally tally;
   const StrategyInfo& info = strategy_registry().at("dp");
-  const Setup setup{.workload = workload,
+  const dpbench::Setup setup{.workload = workload,
                     .devices = std::vector<at::Device>(3, at::Device(at::kCPU)),
                     .group = {},
                     .params = Params(info.params, {}, "dp"),
