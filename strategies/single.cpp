@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 
 #include "strategies/recorded.h"
+#include "strategies/recorded_steps.h"
 #include "strategies/tf32.h"
 #include "strategies/trained.h"
 
@@ -29,11 +30,6 @@ class Single : public TrainedStrategy {
   Replica replica_;
 };
 
-std::unique_ptr<StepRecorder> recorder_of(at::Device device) {
-  if (!step_recorder()) throw UsageError("gpu.graph=on needs the CUDA library, which is not loaded; use gpu.graph=off");
-  return step_recorder()(device);
-}
-
 // The switch stays for as long as the strategy that records: its first step is not recorded.
 class Tf32Recorder : public StepRecorder {
  public:
@@ -50,7 +46,7 @@ std::unique_ptr<Strategy> make_gpu(const Setup& setup) {
   const bool tf32 = setup.params.flag("tf32");
   if (!setup.params.flag("graph")) return std::make_unique<Single>(setup, tf32);
   const at::Device device = setup.devices.at(0);
-  auto recorder = recorder_of(device);
+  auto recorder = recorder_for(setup, "gpu.graph=on");
   if (tf32) recorder = std::make_unique<Tf32Recorder>(device, std::move(recorder));
   return make_recorded(setup, std::move(recorder));
 }
