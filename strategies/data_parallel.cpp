@@ -185,6 +185,11 @@ std::unique_ptr<Strategy> plain_or_recorded(const Setup& setup) {
   return dp::make_data_parallel(setup, step_recorder());
 }
 
+void promise_of_dp(StrategyInfo& info, const Params& params) {
+  info.same_graph = params.flag("graph");
+  if (info.same_graph) info.cpu = false;
+}
+
 const RegisterStrategy dp_strategy{
     {.name = "dp",
      .summary = "DataParallel: one process, a replica per device, one loss on the gathered output",
@@ -198,8 +203,8 @@ const RegisterStrategy dp_strategy{
                 {"graph", "off", "on: each replica's forward pass and its backward pass are recorded as CUDA graphs and replayed"},
                 {"tf32", "off", "let a GPU multiply float32 with TF32's 10 bits"}},
      .make = plain_or_recorded,
-     .promise = [](StrategyInfo& info, const Params& params) { info.same_graph = params.flag("graph"); },
-     .variants = {{"plain_link", {{"link", "plain"}}}, {"graph", {{"graph", "on"}}, /*cpu=*/false}}}};
+     .promise = promise_of_dp,
+     .variants = {{"plain_link", {{"link", "plain"}}}, {"graph", {{"graph", "on"}}}}}};
 
 }  // namespace
 

@@ -92,7 +92,6 @@ enum class Buffers { first_replica, rank0, local, synchronised, unchanged };
 struct Variant {
   std::string name;
   std::map<std::string, std::string> params;
-  bool cpu = true;  // where the strategy can run on one
 };
 
 struct StrategyInfo {

@@ -36,7 +36,7 @@ class ReplayedOnCpu : public StepGraph {
 class OnCpu : public StepRecorder {
  public:
   explicit OnCpu(Tally& tally) : tally_(tally) { ++tally_.recorders; }
-  bool takes_backend(const std::string&) const override { return true; }
+  bool takes_backend(const std::string&) const override { return false; }
   std::unique_ptr<StepGraph> record(const std::function<void()>& body) override {
     ++tally_.at_work, ++tally_.recordings;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -211,10 +211,10 @@ TEST(DpGraph, KeepsEachReplicaToItsThreadAlsoWhileRecording) {
   Tally tally;
   const StrategyInfo& info = strategy_registry().at("dp");
   const dpbench::Setup setup{.workload = workload,
-                    .devices = std::vector<at::Device>(3, at::Device(at::kCPU)),
-                    .group = {},
-                    .params = Params(info.params, {}, "dp"),
-                    .clip_norm = {}};
+                             .devices = std::vector<at::Device>(3, at::Device(at::kCPU)),
+                             .group = {},
+                             .params = Params(info.params, {}, "dp"),
+                             .clip_norm = {}};
   Threaded::threads.clear();
   const auto strategy = dp::make_data_parallel(setup, [&](at::Device) { return std::make_unique<OnCpu>(tally); });
   Phases phases;
@@ -242,10 +242,11 @@ TEST(DpGraph, IsRefusedOnACpuAsIsTf32) {
   EXPECT_EQ(refusal_of({{"tf32", "on"}}), "dp.tf32=on needs a GPU: a CPU has no TF32");
 }
 
-TEST(DpGraph, PromisesTheSameGraphInEveryStep) {
+TEST(DpGraph, PromisesTheSameGraphInEveryStepAndNoCpu) {
   const StrategyInfo& info = strategy_registry().at("dp");
-  EXPECT_TRUE(promised(info, Params(info.params, {{"graph", "on"}}, "dp")).same_graph);
-  EXPECT_FALSE(promised(info, Params(info.params, {}, "dp")).same_graph);
+  const StrategyInfo recorded = promised(info, Params(info.params, {{"graph", "on"}}, "dp")), plain = promised(info, Params(info.params, {}, "dp"));
+  EXPECT_TRUE(recorded.same_graph && !recorded.cpu);
+  EXPECT_TRUE(!plain.same_graph && plain.cpu);
 }
 
 // What is recorded once takes no other way later.
