@@ -1,4 +1,4 @@
-// dp with recorded passes, with a recorder for the CPU: what it is given to record runs at each replay.
+// dp with recorded passes, with a recorder for the CPU: what it is given to record runs at each replay, in float64 in the same memory.
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -7,10 +7,12 @@
 #include <thread>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include "harness/conform/threads.h"
 #include "strategies/dp/data_parallel.h"
+#include "tests/replayed_memory.h"
 
 namespace dpbench {
 namespace {
@@ -21,32 +23,40 @@ struct Tally {
 
 class ReplayedOnCpu : public StepGraph {
  public:
-  ReplayedOnCpu(std::function<void()> body, Tally& tally) : body_(std::move(body)), tally_(tally) {}
+  ReplayedOnCpu(std::function<void()> body, Tally& tally, bool same_memory)
+      : body_(std::move(body)), tally_(tally), same_memory_(same_memory) {}
   void replay() override {
     ++tally_.at_work, ++tally_.replays;
-    body_();
+    {
+      std::optional<ReplayedMemory::Run> run;
+      if (same_memory_) run.emplace(memory_);
+      body_();
+    }
     --tally_.at_work;
   }
 
  private:
+  ReplayedMemory memory_;
   std::function<void()> body_;
   Tally& tally_;
+  bool same_memory_;
 };
 
 class OnCpu : public StepRecorder {
  public:
-  explicit OnCpu(Tally& tally) : tally_(tally) { ++tally_.recorders; }
+  explicit OnCpu(Tally& tally, bool same_memory = true) : tally_(tally), same_memory_(same_memory) { ++tally_.recorders; }
   bool takes_backend(const std::string&) const override { return false; }
   std::unique_ptr<StepGraph> record(const std::function<void()>& body) override {
     ++tally_.at_work, ++tally_.recordings;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     tally_.overlaps += tally_.at_work != 1;
     --tally_.at_work;
-    return std::make_unique<ReplayedOnCpu>(body, tally_);
+    return std::make_unique<ReplayedOnCpu>(body, tally_, same_memory_);
   }
 
  private:
   Tally& tally_;
+  bool same_memory_;
 };
 
 struct Course {
@@ -67,7 +77,8 @@ class Twins {
       : course_(course),
         workload_(workload_registry().at(course.workload).make({})),
         plain_(dp::make_data_parallel(setup(), {})),
-        recorded_(dp::make_data_parallel(setup(), [this](at::Device) { return std::make_unique<OnCpu>(tally); })) {}
+        recorded_(dp::make_data_parallel(
+            setup(), [this](at::Device) { return std::make_unique<OnCpu>(tally, course_.dtype == at::kDouble); })) {}
 
   void step(int64_t step) {
     const int64_t rows = course_.rows[static_cast<size_t>(step) % course_.rows.size()];
@@ -129,6 +140,7 @@ class Twins {
 };
 
 TEST(DpGraph, IsThePlainStepForEveryWorkloadTypeAndLink) {
+  at::set_num_threads(1);  // or the replicas of both would wait for each other's cores
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16})
     for (const char* workload : {"random-linear", "mnist-mlp", "convnet", "probe-unused", "probe-strided", "probe-reused"})
       for (const size_t replicas : {1U, 3U})
