@@ -130,27 +130,11 @@ class Ddp : public TrainedStrategy {
     apply_gradients(parameters, gradients);
   }
 
-  // Views into buckets are zeroed in place: a gradient that is set to none costs a copy into its bucket each step. But
-  // one that no rank uses must be none, and not an old one or zeros. In all steps, the first too, for the reducer multiplies
-  // what it copies by 1/world and divides what lies in its bucket: a resumed run would not end with the same bits.
-  void clear_gradients() {
-    if (!options_.bucket_views || options_.find_unused) return replica_.clear_gradients();
-    const at::NoGradGuard no_grad;
-    gradients_.clear();
-    if (!options_.static_graph && !reduction_->settled()) {
-      replica_.clear_gradients();  // or they would keep the first buckets beside the rebuilt ones
-      return reduction_->lay_out();
-    }
-    for (const auto& [name, tensor] : replica_.trainable())
-      if (tensor.grad().defined()) gradients_.push_back(tensor.grad());
-    if (!gradients_.empty()) at::_foreach_zero_(gradients_);
-  }
-
   // step: its number, or for a recording where the device has it.
   template <class Number>
   StepResult take(const Number& step, std::span<const Batch> micro, Phases& phases) {
     StepResult result;
-    clear_gradients();
+    replica_.clear_gradients();  // not zeroed: what is copied into a bucket is divided on the way, what lies there in a pass of its own
     if (micro.empty()) take_part_without_rows(phases);
     for (size_t k = 0; k < micro.size(); ++k) {
       const bool last = k + 1 == micro.size();  // before the last micro-batch gradients only add up on each rank
@@ -225,7 +209,7 @@ class Ddp : public TrainedStrategy {
   Replica replica_;
   bool buffers_due_ = true, timed_ = false;
   std::vector<Parameter> shared_, own_;  // what is trained: with the others, by each rank alone
-  std::vector<at::Tensor> buffers_, gradients_;
+  std::vector<at::Tensor> buffers_;
   std::set<int64_t> counts_of_rows_;  // that this rank had in a step
   std::vector<int64_t> rows_;         // of each rank in this step, where that matters
   std::optional<ddp::Reduction> reduction_;

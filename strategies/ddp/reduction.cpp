@@ -98,17 +98,6 @@ void Reduction::register_hook(const SteppingHook::Step& step) {
   reducer_->register_comm_hook(std::move(hook));
 }
 
-void Reduction::lay_out() {
-  reducer_->rebuild_buckets();
-  for (auto& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/false)) {
-    bucket.getBuffer().zero_();
-    const auto parameters = bucket.getParameters();
-    const auto pieces = bucket.getGradients();
-    for (size_t i = 0; i < pieces.size(); ++i)
-      at::Tensor(parameters[i]).mutable_grad() = in_layout_of(parameters[i], pieces[i]);
-  }
-}
-
 // Until a second pass is reduced the Reducer takes all that it sees for the first pass of a static graph: the first two are
 // reduced wherever they stand, which is as right and only costs more.
 void Reduction::before_forward(bool last) {

@@ -32,11 +32,6 @@ class Reduction {
   Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::vector<Parameter>& parameters,
             const Options& options, const SteppingHook::Step& step = {});
 
-  // Whether buckets may yet move: until the first reduced backward pass has shown the order in which gradients get ready.
-  bool settled() const { return !reducer_->should_rebuild_buckets(); }
-  // Moves them if it is time, when no gradient is defined and holds the first ones; then all gradients are zeros in buckets.
-  void lay_out();
-
   // A pass whose micro-batch is not the step's `last` only adds up gradients on this rank.
   void before_forward(bool last);
   void before_backward(const at::Tensor& output);
