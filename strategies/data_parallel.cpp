@@ -186,8 +186,8 @@ std::unique_ptr<Strategy> plain_or_recorded(const Setup& setup) {
 }
 
 void promise_of_dp(StrategyInfo& info, const Params& params) {
-  info.same_graph = params.flag("graph");
-  if (info.same_graph) info.cpu = false;
+  info.same_graph = info.recorded = params.flag("graph");
+  if (info.recorded) info.cpu = false;
 }
 
 const RegisterStrategy dp_strategy{

@@ -108,7 +108,9 @@ struct StrategyInfo {
   bool repeatable = true;                         // two runs of the same steps give the same bits
   bool skips_non_finite = false;                  // a step whose gradient is not finite changes no parameter and no state, on any rank
   bool same_graph = false;                        // every step must use the same parameters in the same order
-  bool recorded = false;                          // steps are recorded and replayed: collectives are called while one is, in no replay
+  // Steps or their passes are recorded, at the latest in the fourth of a shape, and replayed from then on: collectives are called while
+  // one is, in no replay.
+  bool recorded = false;
   std::vector<std::string> own = {};              // parameters that each rank keeps for itself: neither sent nor reduced
   int64_t average_every = 0;                      // local gradients: parameters are averaged after so many steps
   // What the values of its parameters change in the promises above. Throws UsageError for values that do not go together.

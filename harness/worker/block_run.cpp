@@ -8,6 +8,7 @@
 #include "harness/worker/fingerprint.h"
 #include "harness/worker/finite.h"
 #include "harness/worker/memory.h"
+#include "harness/worker/recording.h"
 #include "harness/worker/run_case.h"
 
 namespace dpbench {
@@ -32,6 +33,7 @@ BlockRun::BlockRun(const CaseSpec& spec, int64_t warmup, const Group& group, Pul
   source_.prepare(0, first + rest);
   timer_.block(first);
   timer_.last_loss();
+  timer_.beside(recording_steps(spec, source_));
   step_ns_ = static_cast<double>(timer_.block(rest)) / static_cast<double>(rest);
 }
 

@@ -8,6 +8,7 @@
 #include "harness/report/trace.h"
 #include "harness/worker/collective_watch.h"
 #include "harness/worker/device_phases.h"
+#include "harness/worker/recording.h"
 #include "harness/worker/step_flop.h"
 #include "harness/worker/trace.h"
 
@@ -59,12 +60,17 @@ class Watched {
     strategy_ = strategy_registry().at(spec.strategy).make(setup);
   }
 
-  // The mean operations of the last `counted` of so many steps. With phases on: strategies may switch on clocks of their own.
-  std::optional<int64_t> warm_up(int64_t steps, int64_t counted) {
+  // Those that record, then so many; the mean operations of the last `counted`. With phases on: strategies may switch on clocks of
+  // their own.
+  std::optional<int64_t> warm_up(const std::vector<int64_t>& recording, int64_t steps, int64_t counted) {
     StepFlop flop;
     phases_.switch_on(true);
     phases_.listen(&flop);
-    for (int64_t i = 0; i < steps; ++i) step(&flop);
+    for (const int64_t number : recording) {
+      source_.prepare(number, 1);
+      step(number, &flop);
+    }
+    for (int64_t i = 0; i < steps; ++i) step(step_++, &flop);
     phases_.listen(nullptr);
     phases_.switch_on(false);
     phases_.clear();
@@ -79,7 +85,7 @@ class Watched {
     phases_.listen(device_.is_cpu() ? static_cast<PhaseListener*>(&blocked_) : &on_device);
     group_.barrier();
     if (watch_) watch_->start();
-    for (int64_t i = 0; i < steps; ++i) begins_.push_back(ns_of(step()));
+    for (int64_t i = 0; i < steps; ++i) begins_.push_back(ns_of(step(step_++)));
     const int64_t end = ns_of(phases_.since());
     phases_.listen(nullptr);
     phases_.switch_on(false);
@@ -99,7 +105,7 @@ class Watched {
     Trace trace(device_);
     phases_.switch_on(true);
     phases_.listen(&trace);
-    for (int64_t i = 0; i < traced_steps; ++i) step();
+    for (int64_t i = 0; i < traced_steps; ++i) step(step_++);
     phases_.listen(nullptr);
     trace.save(stem + ".rank" + std::to_string(group_.rank()) + ".json");
   }
@@ -111,16 +117,15 @@ class Watched {
 
  private:
   // When it began, by the clock of its parts: what they are measured against.
-  WatchTime step(StepFlop* flop = nullptr) {
+  WatchTime step(int64_t number, StepFlop* flop = nullptr) {
     phases_.enter(Phase::data);
     const WatchTime begin = phases_.since();
-    const auto micro = source_.at(step_);
+    const auto micro = source_.at(number);
     if (flop) flop->begin();
-    strategy_->step(step_, micro, phases_);
+    strategy_->step(number, micro, phases_);
     if (flop) flop->end(micro);
     phases_.leave();
     pulse_.step();
-    ++step_;
     return begin;
   }
 
@@ -217,7 +222,7 @@ void profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, 
   source.prepare(0, steps_before + counted_steps + steps + traced_steps);
   record.profile.emplace();
   Watched watched(spec, setup, source, group, pulse);
-  record.profile->flop = watched.warm_up(steps_before + counted_steps, counted_steps);
+  record.profile->flop = watched.warm_up(recording_steps(spec, source), steps_before + counted_steps, counted_steps);
   watched.run(steps, record);
   if (!sampling.trace_dir.empty()) watched.trace(sampling.trace_dir + "/" + trace_stem(spec.id));
   watched.finish();

@@ -10,6 +10,7 @@
 #include "harness/worker/memory.h"
 #include "harness/worker/peak.h"
 #include "harness/worker/profile.h"
+#include "harness/worker/recording.h"
 #include "harness/worker/timing.h"
 
 namespace dpbench {
@@ -71,7 +72,7 @@ RankRecord run_case(const CaseSpec& spec, const Sampling& sampling, const Group&
   auto strategy = info.make(setup);
   pulse.beat();
   GpuWatch gpus(pci_buses(gpus_of(setup)));
-  RankRecord record = time_steps(*strategy, source, sampling, group, pulse, gpus);
+  RankRecord record = time_steps(*strategy, source, recording_steps(spec, source), sampling, group, pulse, gpus);
   strategy->finish();
   record.parameters_hash = fingerprint(strategy->parameters(), own_parameters(spec));
   record.threads = at::get_num_threads();

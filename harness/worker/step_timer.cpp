@@ -43,20 +43,29 @@ int64_t StepTimer::block(int64_t count, std::vector<int64_t>* readings) {
 
 void StepTimer::watched_block(int64_t count) {
   group_.barrier();
-  for (int64_t i = 0; i < count; ++i) {
-    const auto micro = source_.at(step_);
-    result_ = strategy_.step(step_++, micro, phases);
-    pulse_.step();
-    require_number("");
+  for (int64_t i = 0; i < count; ++i) watched(step_++);
+}
+
+void StepTimer::beside(const std::vector<int64_t>& steps) {
+  for (const int64_t step : steps) {
+    source_.prepare(step, 1);
+    watched(step);
   }
 }
 
-double StepTimer::last_loss() const { return require_number(", or of one before it,"); }
+void StepTimer::watched(int64_t step) {
+  const auto micro = source_.at(step);
+  result_ = strategy_.step(step, micro, phases);
+  pulse_.step();
+  require_number(step, "");
+}
 
-double StepTimer::require_number(const char* since) const {
+double StepTimer::last_loss() const { return require_number(step_ - 1, ", or of one before it,"); }
+
+double StepTimer::require_number(int64_t step, const char* since) const {
   const double loss = result_.loss.item<double>();
   if (!std::isfinite(loss))
-    throw std::domain_error("the loss of step " + std::to_string(step_ - 1) + since + " is " + std::to_string(loss));
+    throw std::domain_error("the loss of step " + std::to_string(step) + since + " is " + std::to_string(loss));
   return loss;
 }
 

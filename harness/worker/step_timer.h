@@ -20,6 +20,8 @@ class StepTimer {
   int64_t block(int64_t count, std::vector<int64_t>* readings = nullptr);
   // The same, untimed: the loss of each step is looked at.
   void watched_block(int64_t count);
+  // These steps of an epoch beside those that come in turn, untimed and looked at as well.
+  void beside(const std::vector<int64_t>& steps);
   // Throws std::domain_error where the last step's loss is not finite.
   double last_loss() const;
   // The index of the next step.
@@ -28,7 +30,8 @@ class StepTimer {
   Phases phases;
 
  private:
-  double require_number(const char* since) const;
+  void watched(int64_t step);
+  double require_number(int64_t step, const char* since) const;
 
   Strategy& strategy_;
   StepSource& source_;

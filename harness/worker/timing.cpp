@@ -18,8 +18,8 @@ int64_t percentile(const std::vector<int64_t>& readings, double q) {
 
 }  // namespace
 
-RankRecord time_steps(Strategy& strategy, StepSource& source, const Sampling& sampling, const Group& group,
-                      Pulse& pulse, GpuWatch& gpus) {
+RankRecord time_steps(Strategy& strategy, StepSource& source, const std::vector<int64_t>& recording, const Sampling& sampling,
+                      const Group& group, Pulse& pulse, GpuWatch& gpus) {
   StepTimer timer(strategy, source, group, pulse);
   RankRecord record;
   record.rank = group.rank();
@@ -27,6 +27,7 @@ RankRecord time_steps(Strategy& strategy, StepSource& source, const Sampling& sa
   const int64_t first = std::max<int64_t>(1, sampling.warmup / 2), rest = std::max<int64_t>(1, sampling.warmup - first);
   timer.watched_block(first);
   record.first_loss = timer.last_loss();
+  timer.beside(recording);
   const double step_ns = static_cast<double>(timer.block(rest)) / static_cast<double>(rest);
   const int64_t steps = group.agree(steps_for(step_ns, sampling, source.steps_per_epoch()));
   source.prepare(first + rest, steps * sampling.samples);

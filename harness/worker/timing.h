@@ -10,8 +10,8 @@
 
 namespace dpbench {
 
-// Warm-up, then samples. Fills everything but the rank's hash, memory and profile.
-RankRecord time_steps(Strategy& strategy, StepSource& source, const Sampling& sampling, const Group& group,
-                      Pulse& pulse, GpuWatch& gpus);
+// Warm-up, with the steps of recording_steps() in it, then samples. Fills everything but the rank's hash, memory and profile.
+RankRecord time_steps(Strategy& strategy, StepSource& source, const std::vector<int64_t>& recording, const Sampling& sampling,
+                      const Group& group, Pulse& pulse, GpuWatch& gpus);
 
 }  // namespace dpbench
