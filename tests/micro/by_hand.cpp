@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "tests/micro/case_steps.h"
+#include "workloads/layers/dropout.h"
 #include "workloads/layers/linear.h"
 #include "workloads/loss.h"
 
@@ -13,49 +14,97 @@ using HandClock = std::chrono::steady_clock;
 struct Functions {
   at::Tensor (*linear)(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
   at::Tensor (*cross_entropy)(const at::Tensor& logits, const at::Tensor& labels);
+  at::Tensor (*dropout)(const at::Tensor& input, const Context& context);
 };
-constexpr Functions ours{linear, cross_entropy};
-constexpr Functions torchs{[](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) { return at::linear(x, w, b); },
-                           [](const at::Tensor& x, const at::Tensor& labels) { return at::cross_entropy_loss(x, labels); }};
 
-at::Tensor linear_loss(const Functions& of, const std::vector<at::Tensor>& p, const Batch& batch) {
+constexpr double dropout_rate = 0.5;
+
+at::Tensor own_dropout(const at::Tensor& input, const Context& context) {
+  static const Dropout layer(dropout_rate, /*layer=*/0);
+  return layer.forward(input, context);
+}
+
+constexpr Functions ours{linear, cross_entropy, own_dropout};
+constexpr Functions torchs{[](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) { return at::linear(x, w, b); },
+                           [](const at::Tensor& x, const at::Tensor& labels) { return at::cross_entropy_loss(x, labels); },
+                           [](const at::Tensor& x, const Context&) { return at::dropout(x, dropout_rate, /*train=*/true); }};
+
+// In the order in which the model registers them.
+struct Tensors {
+  std::vector<at::Tensor> parameters, buffers;
+};
+
+at::Tensor linear_loss(const Functions& of, const Tensors& model, int64_t /*step*/, const Batch& batch) {
+  const auto& p = model.parameters;
   return at::mse_loss(of.linear(batch.input, p[0], p[1]), batch.target);
 }
 
-at::Tensor mlp_loss(const Functions& of, const std::vector<at::Tensor>& p, const Batch& batch) {
+at::Tensor mlp_loss(const Functions& of, const Tensors& model, int64_t /*step*/, const Batch& batch) {
+  const auto& p = model.parameters;
   const auto hidden = of.linear(batch.input.flatten(1), p[0], p[1]).relu_();
   return of.cross_entropy(of.linear(hidden, p[2], p[3]), batch.target);
 }
 
-using Loss = at::Tensor (*)(const Functions& of, const std::vector<at::Tensor>& parameters, const Batch& batch);
+at::Tensor normed(const at::Tensor& x, const at::Tensor& bias, const Tensors& model, size_t layer) {
+  const auto &mean = model.buffers[2 * layer], &var = model.buffers[2 * layer + 1];
+  return at::batch_norm(x, {}, bias, mean, var, /*training=*/true, /*momentum=*/0.01, /*eps=*/1e-3, /*cudnn_enabled=*/true).relu_();
+}
+
+at::Tensor convnet_loss(const Functions& of, const Tensors& model, int64_t step, const Batch& batch) {
+  const auto& p = model.parameters;
+  auto x = normed(at::conv2d(batch.input * (1.0 / 255), p[0], {}, /*stride=*/1, /*padding=*/1), p[1], model, 0);
+  x = normed(at::conv2d(x, p[2], {}, /*stride=*/2), p[3], model, 1);
+  x = normed(at::conv2d(x, p[4], p[5], /*stride=*/2, /*padding=*/2), p[6], model, 2);
+  x = of.dropout(of.linear(x.mean({2, 3}), p[7], p[8]).relu_(), {.seed = 1, .step = step, .ids = batch.ids});
+  return of.cross_entropy(of.linear(x, p[9], p[10]), batch.target);
+}
+
+using Loss = at::Tensor (*)(const Functions& of, const Tensors& model, int64_t step, const Batch& batch);
 
 // The loop that somebody would write for one model and one optimizer.
 class ByHand {
  public:
   ByHand(const Workload& workload, Loss loss, const Functions& functions, StepSource& source)
-      : loss_(loss), functions_(functions), source_(source), rate_(workload.optimizer().learning_rate) {
-    for (const at::Tensor& tensor : workload.model(1)->parameters()) parameters_.push_back(tensor);
+      : loss_(loss), functions_(functions), source_(source), spec_(workload.optimizer()) {
+    const auto model = workload.model(1);
+    tensors_ = {model->parameters(), model->buffers()};
+    if (spec_.kind == OptimizerSpec::Kind::sgd) return;
+    for (const at::Tensor& parameter : tensors_.parameters) {
+      momenta_.push_back(at::zeros_like(parameter));
+      variances_.push_back(at::zeros_like(parameter));
+      steps_.push_back(at::zeros({}, at::kFloat));
+    }
   }
 
   int64_t block(int64_t steps) {
     const auto begin = HandClock::now();
     for (int64_t i = 0; i < steps; ++i) {
-      for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
-      loss_(functions_, parameters_, source_.at(step_++).front()).backward();
+      for (at::Tensor& parameter : tensors_.parameters) parameter.mutable_grad().reset();
+      loss_(functions_, tensors_, step_, source_.at(step_).front()).backward();
+      ++step_;
       std::vector<at::Tensor> gradients;
-      for (const at::Tensor& parameter : parameters_) gradients.push_back(parameter.grad());
-      const at::NoGradGuard no_grad;
-      at::_fused_sgd_(parameters_, gradients, {}, 0, 0, rate_, 0, false, false, false);
+      for (const at::Tensor& parameter : tensors_.parameters) gradients.push_back(parameter.grad());
+      update(gradients);
     }
     return std::chrono::nanoseconds(HandClock::now() - begin).count();
   }
 
  private:
+  void update(const std::vector<at::Tensor>& gradients) {
+    const at::NoGradGuard no_grad;
+    if (spec_.kind == OptimizerSpec::Kind::sgd)
+      return at::_fused_sgd_(tensors_.parameters, gradients, {}, 0, 0, spec_.learning_rate, 0, false, false, false);
+    at::_foreach_add_(steps_, 1);
+    at::_fused_adam_(tensors_.parameters, gradients, momenta_, variances_, {}, steps_, spec_.learning_rate, spec_.beta1, spec_.beta2, 0,
+                     spec_.epsilon, false, false);
+  }
+
   Loss loss_;
   const Functions& functions_;
   StepSource& source_;
-  double rate_;
-  std::vector<at::Tensor> parameters_;
+  OptimizerSpec spec_;
+  Tensors tensors_;
+  std::vector<at::Tensor> momenta_, variances_, steps_;  // adam's
   int64_t step_ = 0;
 };
 
@@ -75,10 +124,10 @@ void add_by_hand(const Team& team) {
   const struct {
     const char* workload;
     Loss loss;
-    int64_t batch, steps;
-  } kinds[] = {{"random-linear", linear_loss, 30, 200}, {"mnist-mlp", mlp_loss, 64, 20}};
+    int64_t batch, steps, blocks;
+  } kinds[] = {{"random-linear", linear_loss, 30, 200, 201}, {"mnist-mlp", mlp_loss, 64, 20, 201}, {"convnet", convnet_loss, 64, 2, 31}};
   for (const auto& kind : kinds)
-    add_steps(team, std::string("step_by_hand/") + kind.workload, 201, [kind](benchmark::State& state) {
+    add_steps(team, std::string("step_by_hand/") + kind.workload, kind.blocks, [kind](benchmark::State& state) {
       run_by_hand(state, cpu_case(kind.workload, kind.batch), kind.loss, kind.steps);
     });
 }
