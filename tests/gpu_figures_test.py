@@ -50,6 +50,16 @@ class Targets(unittest.TestCase):
         self.assertEqual(judged["ddp at world 1 as a CUDA graph against eager, short"]["measured"], "3.00 times: 40.0 and 120.0 us")
         self.assertNotIn("ddp at world 1 as a CUDA graph against eager, long", judged)
 
+    def test_dps_recorded_passes_are_shown_beside_the_eager_ones_by_workload_and_world(self):
+        def rows(*us):
+            return {"cases": [case(workload, one, "dp", {"graph": graph}) for workload, one, graph in us]}
+        judged = self.judged({"measure-dp": {"1": rows(("mnist-mlp", 90, "off"), ("convnet", 400, "off"), ("mnist-mlp", 60, "on"), ("convnet", 500, "on")),
+                                             "2": rows(("mnist-mlp", 200, "off"), ("mnist-mlp", 100, "on"), ("convnet", 800, "off")), "4": None}})
+        shown = {name: (one["measured"], one["verdict"]) for name, one in judged.items() if name.startswith("dp ")}
+        self.assertEqual(shown, {"dp at world 1 as CUDA graphs against eager, mnist-mlp": ("1.50 times: 60.0 and 90.0 us", "shown"),
+                                 "dp at world 1 as CUDA graphs against eager, convnet": ("0.80 times: 500.0 and 400.0 us", "shown"),
+                                 "dp at world 2 as CUDA graphs against eager, mnist-mlp": ("2.00 times: 100.0 and 200.0 us", "shown")})
+
     def test_the_share_of_the_peak_counts_the_eager_steps_operations(self):
         rows = [case("mnist-mlp", 200, params={"graph": "off"}, flop="80000000"), case("mnist-mlp", 100, params={"graph": "on"})]
         name = "share of the measured matrix-product rate, a scaled mnist-mlp in bf16"

@@ -41,14 +41,24 @@ def ddp_overhead(said):
                           f"{100 * (ratio - 1):+.1f} % on {alone / 1e3:.2f} ms" if ratio else "no step")
 
 
-def recorded_ddp(said):
+def beside_eager(name, rows):
+    graph = fastest(case for case in rows if case["params"].get("graph") == "on")
+    eager = fastest(case for case in rows if case["params"].get("graph") != "on")
+    if graph and eager:
+        yield {"name": name, "value": eager / graph, "target": "shown",
+               "measured": f"{eager / graph:.2f} times: {graph:.1f} and {eager:.1f} us", "verdict": "shown"}
+
+
+def recorded(said):
+    """What recording brings ddp's steps and dp's passes."""
     for label, report in said.get("measure-ddp-1", {}).items():
         rows = [case for case in (report or {}).get("cases", []) if case["strategy"] == "ddp"]
-        graph = fastest(case for case in rows if case["params"].get("graph") == "on")
-        eager = fastest(case for case in rows if case["params"].get("graph") != "on")
-        if graph and eager:
-            yield {"name": f"ddp at world 1 as a CUDA graph against eager, {label}", "value": eager / graph, "target": "shown",
-                   "measured": f"{eager / graph:.2f} times: {graph:.1f} and {eager:.1f} us", "verdict": "shown"}
+        yield from beside_eager(f"ddp at world 1 as a CUDA graph against eager, {label}", rows)
+    for world, report in said.get("measure-dp", {}).items():
+        rows = (report or {}).get("cases", [])
+        for workload in dict.fromkeys(case["workload"] for case in rows):
+            yield from beside_eager(f"dp at world {world} as CUDA graphs against eager, {workload}",
+                                    [case for case in rows if case["workload"] == workload])
 
 
 def gemm_share(said):
@@ -69,7 +79,7 @@ def conformance(records):
 
 def judge(said, records, machine):
     """Each target with its ratio. A rehearsal's figures say nothing of a GPU."""
-    found = [*against_python(said, None if machine.rehearse else "on"), *ddp_overhead(said), *recorded_ddp(said), *gemm_share(said), *conformance(records)]
+    found = [*against_python(said, None if machine.rehearse else "on"), *ddp_overhead(said), *recorded(said), *gemm_share(said), *conformance(records)]
     if machine.rehearse:
         for one in found:
             one["verdict"] = "not measured" if one["value"] is None else "rehearsed"
