@@ -1,4 +1,4 @@
-// properties.md, and a list in README.md, are held to the truth: every number once, no unknown state, and every name in it a check or a test that runs.
+// properties.md, and a list in results/README.md, are held to the truth: every number once, no unknown state, and every name in it a check or a test that runs.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -112,7 +112,7 @@ TEST(Properties, NameProbesThatExist) {
 }
 
 TEST(Readme, NamesTheCostlyScenariosAndNoOthers) {
-  const std::string text = text_of(DPBENCH_SOURCE "/README.md"), before = "costly scenarios (";
+  const std::string text = text_of(DPBENCH_SOURCE "/results/README.md"), before = "costly scenarios (";
   const size_t begin = text.find(before) + before.size();
   const std::string list = text.substr(begin, text.find(')', begin) - begin);
   const std::regex quoted("`([^`]+)`");

@@ -1,4 +1,4 @@
-"""The tests that results/reliability.md and the README's promises name are there."""
+"""The tests that results/reliability.md and the promises of harness/README.md name are there."""
 import glob
 import os
 import re
@@ -20,7 +20,7 @@ def tests_named_in(text):
 class Reliability(unittest.TestCase):
     def setUp(self):
         self.table = text_of("results/reliability.md")
-        self.promises = text_of("README.md").partition("## What it promises")[2].partition("\n## ")[0]
+        self.promises = text_of("harness/README.md").partition("## What it promises")[2].partition("\n## ")[0]
 
     def test_every_named_test_exists(self):
         scripts = "".join(text_of(path) for path in glob.glob(ROOT + "/tests/*.py"))

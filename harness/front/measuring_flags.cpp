@@ -143,7 +143,7 @@ void add_checking(CLI::App& app, Options& o) {
   const auto put = [](CLI::Option* option, const char* type) { option->group("Checking")->type_name(type); };
   put(app.add_option("--seeds", o.checking.seeds, "different seeds of every check [1]")->check(between(1, 10000)), "N");
   put(app.add_flag("--long", o.checking.long_form,
-                   "worlds 1 to 4, 7 and 8 rather than 1 and 3, up to 3 without sparing anything (README); at most 10 minutes"
+                   "worlds 1 to 4, 7 and 8 rather than 1 and 3, up to 3 without sparing anything (results/README.md); at most 10 minutes"
                    " rather than one"),
       "");
   put(app.add_option("--junit", o.checking.junit, "also write the results as JUnit XML"), "FILE");
