@@ -30,27 +30,27 @@ constexpr Functions torchs{[](const at::Tensor& x, const at::Tensor& w, const at
                            [](const at::Tensor& x, const Context&) { return at::dropout(x, dropout_rate, /*train=*/true); }};
 
 // In the order in which the model registers them.
-struct Tensors {
+struct ModelTensors {
   std::vector<at::Tensor> parameters, buffers;
 };
 
-at::Tensor linear_loss(const Functions& of, const Tensors& model, int64_t /*step*/, const Batch& batch) {
+at::Tensor linear_loss(const Functions& of, const ModelTensors& model, int64_t /*step*/, const Batch& batch) {
   const auto& p = model.parameters;
   return at::mse_loss(of.linear(batch.input, p[0], p[1]), batch.target);
 }
 
-at::Tensor mlp_loss(const Functions& of, const Tensors& model, int64_t /*step*/, const Batch& batch) {
+at::Tensor mlp_loss(const Functions& of, const ModelTensors& model, int64_t /*step*/, const Batch& batch) {
   const auto& p = model.parameters;
   const auto hidden = of.linear(batch.input.flatten(1), p[0], p[1]).relu_();
   return of.cross_entropy(of.linear(hidden, p[2], p[3]), batch.target);
 }
 
-at::Tensor normed(const at::Tensor& x, const at::Tensor& bias, const Tensors& model, size_t layer) {
+at::Tensor normed(const at::Tensor& x, const at::Tensor& bias, const ModelTensors& model, size_t layer) {
   const auto &mean = model.buffers[2 * layer], &var = model.buffers[2 * layer + 1];
   return at::batch_norm(x, {}, bias, mean, var, /*training=*/true, /*momentum=*/0.01, /*eps=*/1e-3, /*cudnn_enabled=*/true).relu_();
 }
 
-at::Tensor convnet_loss(const Functions& of, const Tensors& model, int64_t step, const Batch& batch) {
+at::Tensor convnet_loss(const Functions& of, const ModelTensors& model, int64_t step, const Batch& batch) {
   const auto& p = model.parameters;
   auto x = normed(at::conv2d(batch.input * (1.0 / 255), p[0], {}, /*stride=*/1, /*padding=*/1), p[1], model, 0);
   x = normed(at::conv2d(x, p[2], {}, /*stride=*/2), p[3], model, 1);
@@ -59,7 +59,7 @@ at::Tensor convnet_loss(const Functions& of, const Tensors& model, int64_t step,
   return of.cross_entropy(of.linear(x, p[9], p[10]), batch.target);
 }
 
-using Loss = at::Tensor (*)(const Functions& of, const Tensors& model, int64_t step, const Batch& batch);
+using Loss = at::Tensor (*)(const Functions& of, const ModelTensors& model, int64_t step, const Batch& batch);
 
 // The loop that somebody would write for one model and one optimizer.
 class ByHand {
@@ -103,7 +103,7 @@ class ByHand {
   const Functions& functions_;
   StepSource& source_;
   OptimizerSpec spec_;
-  Tensors tensors_;
+  ModelTensors tensors_;
   std::vector<at::Tensor> momenta_, variances_, steps_;  // adam's
   int64_t step_ = 0;
 };
