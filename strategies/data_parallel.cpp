@@ -80,7 +80,10 @@ class DataParallel : public TrainedStrategy {
   void read_one_set(const std::vector<at::Tensor>& before) {
     for (const auto& one : replicas_)
       for (size_t i = 0; i < before.size(); ++i)
-        if (!at::equal(one->parameters[i], before[i])) return;
+        if (!at::equal(one->parameters[i], before[i])) {
+          model_writes_ = true;  // maybe without autograd's knowledge
+          return;
+        }
     for (size_t i = 1; i < replicas_.size(); ++i) replicas_[i]->read_from(*replicas_[0]);
   }
 
@@ -107,7 +110,7 @@ class DataParallel : public TrainedStrategy {
         mine.copy_from(*replicas_[0], resend);
       }
       mine.copied = now();
-      passes_[index]->load(step, pieces.take(index));
+      passes_[index]->load(step, pieces.take(index), first);
       mine.loaded = now();
       while (i == 0 && copying.load(std::memory_order_acquire) > 0) std::this_thread::yield();  // forward may write
       if (!passes_[index]->records()) outputs[index] = passes_[index]->forward();

@@ -11,7 +11,12 @@ namespace dpbench {
 std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string& asked) {
   if (!step_recorder()) throw UsageError(asked + " needs GPUs and the CUDA library, which is not loaded; leave it off");
   const at::Device device = setup.devices.at(0);
-  auto recorder = step_recorder()(device);
+  std::unique_ptr<StepRecorder> recorder;
+  try {
+    recorder = step_recorder()(device);
+  } catch (const UsageError& error) {
+    throw UsageError(asked + ": " + error.what());
+  }
   if (!setup.group) return recorder;
   const std::string backend = setup.group->getBackend(device.type())->getBackendName();  // also of one that is watched
   if (!recorder->takes_backend(backend))

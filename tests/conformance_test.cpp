@@ -42,7 +42,7 @@ std::vector<Case> variants() {
           all.push_back({strategy.name, workload, world, variant});  // all others are refused: they have no BatchNorm
         continue;
       }
-      all.push_back({strategy.name, "probe-mlp-sgd", 1, variant});
+      for (const char* workload : {"probe-mlp-sgd", "probe-branch"}) all.push_back({strategy.name, workload, 1, variant});
       for (const char* workload : {"probe-mlp", "probe-batch-norm", "probe-branch", "probe-unused", "probe-strided",
                                    "probe-mixed", "probe-exact"})
         all.push_back({strategy.name, workload, 3, variant});

@@ -134,13 +134,13 @@ TEST(DataDirectory, OfPackedFilesIsRefusedUnlessTheyUnpackWhole) {
   expect_words(refusal_of(mnist.folder.text()), {"train-images-idx3-ubyte.gz", "ends after", "--data"});
 }
 
-TEST(Pixels, AreConvertedToTheLastAndNoFurther) {
+void expect_all_converted(ConvertPixels convert) {
   for (const int64_t count : {0, 1, 7, 16, 33, 100, 255}) {
     std::vector<uint8_t> bytes;
     for (int64_t i = 0; i < count; ++i) bytes.push_back(static_cast<uint8_t>(255 - i));
     std::vector<float> unit(static_cast<size_t>(count) + 1, -1), whole = unit;
-    convert_pixels(bytes.data(), count, PixelRange::unit, unit.data());
-    convert_pixels(bytes.data(), count, PixelRange::bytes, whole.data());
+    convert(bytes.data(), count, PixelRange::unit, unit.data());
+    convert(bytes.data(), count, PixelRange::bytes, whole.data());
     for (int64_t i = 0; i < count; ++i) {
       EXPECT_EQ(unit[static_cast<size_t>(i)], static_cast<float>(255 - i) / 255.0f);
       EXPECT_EQ(whole[static_cast<size_t>(i)], static_cast<float>(255 - i));
@@ -148,6 +148,10 @@ TEST(Pixels, AreConvertedToTheLastAndNoFurther) {
     EXPECT_EQ(unit.back(), -1) << count;
     EXPECT_EQ(whole.back(), -1) << count;
   }
+}
+
+TEST(Pixels, AreConvertedToTheLastAndNoFurtherInWhateverRegisters) {
+  for (const ConvertPixels convert : pixel_converters()) expect_all_converted(convert);
 }
 
 TEST(DrawnDigits, HoldEachDigitOnceInTenRowsInChangingOrder) {

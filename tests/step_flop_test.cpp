@@ -1,4 +1,5 @@
 // Operations of steps that are replayed, which call none. As on a GPU: here a strategy pretends.
+#include <map>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -35,8 +36,28 @@ const RegisterStrategy replaying{{.name = "replaying",
                                   .params = {{"recorded", "off", "on: the first step as well"}},
                                   .make = make<Replaying>}};
 
+// Its passes are replayed, not its step: of the second step of so many rows one micro-batch is recorded, then nothing is called.
+class ReplayingPasses : public Around {
+ public:
+  explicit ReplayingPasses(const Setup& setup) : Around(with_defaults("cpu", setup)) {}
+
+  StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
+    const int64_t taken = taken_[micro[0].rows()]++;
+    return taken > 1 ? StepResult{} : inner_->step(step, taken ? micro.subspan(1) : micro, phases);
+  }
+
+ private:
+  std::map<int64_t, int64_t> taken_;
+};
+
+const RegisterStrategy replaying_passes{{.name = "replaying-passes",
+                                         .summary = "pretends to replay its passes",
+                                         .parallelism = Parallelism::single,
+                                         .make = make<ReplayingPasses>}};
+
 // Of a step of random-linear in batches of so many of its 100 rows, strong: the last one of an epoch may be short.
-std::optional<int64_t> flop_of(const std::string& strategy, int64_t batch, const std::map<std::string, std::string>& params = {}) {
+std::optional<int64_t> flop_of(const std::string& strategy, int64_t batch, const std::map<std::string, std::string>& params = {},
+                               int64_t accumulate = 1) {
   const StrategyInfo& info = strategy_registry().at(strategy);
   const auto workload = workload_registry().at("random-linear").make({});
   CaseSpec spec;
@@ -44,10 +65,12 @@ std::optional<int64_t> flop_of(const std::string& strategy, int64_t batch, const
   spec.workload = "random-linear";
   spec.scaling = "strong";
   spec.batch = batch;
+  spec.accumulate = accumulate;
   const Setup setup{.workload = *workload,
                     .devices = {at::Device(at::kCPU)},
                     .group = {},
                     .params = Params(info.params, params, strategy),
+                    .accumulate = accumulate,
                     .clip_norm = {}};
   StepSource source(*workload, spec, info, 0);
   Variables alone;
@@ -69,6 +92,10 @@ TEST(StepFlop, OfAReplayedStepAreThoseOfOneOfItsShapeThatRanAsItIs) {
     EXPECT_EQ(flop_of(strategy, 50), 50 * of_a_row) << strategy;
     EXPECT_EQ(flop_of(strategy, 5), 5 * of_a_row) << strategy << ": an epoch of 20 steps, of which one is counted";
   }
+}
+
+TEST(StepFlop, AreThoseOfTheFirstStepWhereOnlyPassesAreReplayed) {
+  for (const char* strategy : {"cpu", "replaying-passes"}) EXPECT_EQ(flop_of(strategy, 50, {}, /*accumulate=*/2), 50 * of_a_row) << strategy;
 }
 
 TEST(StepFlop, OfWhatNeverRanAsItIsAreNotKnown) { EXPECT_EQ(flop_of("replaying", 30, {{"recorded", "on"}}), std::nullopt); }

@@ -105,6 +105,27 @@ const RegisterStrategy forgetful{{.name = "forgetful",
                                   .params = strategy_registry().at("ddp").params,
                                   .make = make_drifting<move_the_state>}};
 
+const RegisterStrategy replayed{{.name = "replayed",
+                                 .summary = "says that its steps are replayed",
+                                 .parallelism = Parallelism::single,
+                                 .make = [](const Setup& setup) { return strategy_registry().at("cpu").make(setup); },
+                                 .recorded = true}};
+
+TEST(Train, RefusesToShowShapesOfStepsThatAreReplayed) {
+  const Mnist files;
+  TrainOptions options;
+  options.epochs = 1;
+  options.show_shapes = true;
+  Variables alone;
+  alone.backend = "none";
+  alone.device = "cpu";
+  const Group group(alone);
+  Pulse pulse("", 0);
+  const auto train = [&](const char* strategy) { return train_case(case_of(strategy, "mnist-mlp", 1, files), options, group, pulse, "", [](const Json&) {}); };
+  EXPECT_GT(train("cpu").training.steps, 0);
+  EXPECT_THROW(train("replayed"), UsageError);
+}
+
 TEST(Train, StopsWhenARankIsNoLongerLikeTheOthers) {
   const Mnist files;
   std::vector<std::string> said;

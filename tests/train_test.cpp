@@ -119,9 +119,9 @@ TEST(TrainLines, ShowFloatsAsPythonDoes) {
 
 TEST(ShapeNotes, ComeInTheOrderOfTheRowsHoweverTheyWereTaken) {
   ShapeNotes notes;
-  notes.add({.first_id = 40, .input = {2}, .output = {}});
-  notes.add({.first_id = 7, .input = {1}, .output = {}});
-  notes.add({.first_id = 3, .input = {3}, .output = {}});
+  notes.add({.first_id = at::tensor({int64_t{40}}), .input = {2}, .output = {}});
+  notes.add({.first_id = at::tensor({int64_t{7}}), .input = {1}, .output = {}});
+  notes.add({.first_id = at::tensor({int64_t{3}}), .input = {3}, .output = {}});
   const auto seen = notes.take(at::tensor({7, 8, 40, 41, 3}, at::kLong));
   ASSERT_EQ(seen.size(), 3u);
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(seen[i].input[0], static_cast<int64_t>(i + 1));

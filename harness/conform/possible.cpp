@@ -35,6 +35,10 @@ std::optional<std::string> refusal_to_find_unused(const Bench& bench, const Stra
   }
 }
 
+bool looks_for_unused(const Bench& bench, const StrategyInfo& strategy) {
+  return declares(strategy, "find_unused") && Params(strategy.params, bench.params, strategy.name).flag("find_unused");
+}
+
 // Unused parameters need no word there; but what is recorded once takes no other way later.
 UnusedPlan plan_for_one_process(const Bench& bench, bool probe) {
   UnusedPlan plan;
@@ -69,7 +73,7 @@ UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, b
     plan.impossible = strategy.name + why;
     return plan;
   };
-  if (on_some_ranks && strategy.same_graph)
+  if (strategy.same_graph && (on_some_ranks || (!looks_for_unused(bench, strategy) && graph_changes(bench))))
     return impossible(" needs the same graph in every step and on every rank, and was asked to rely on it");
   if (on_some_ranks && strategy.buffers == Buffers::synchronised)
     return impossible(" makes one batch of all ranks' rows, which can take only one branch");

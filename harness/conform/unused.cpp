@@ -78,15 +78,17 @@ UnusedPattern unused_pattern(const Bench& bench) {
 }
 
 bool graph_changes(const Bench& bench) {
+  const bool ranks = bench.strategy.parallelism == Parallelism::ranks;
   std::optional<std::vector<std::string>> before;
   for (const auto& scenario : with_rows_of_their_own(bench.layout))
     for (int64_t step = 0; step < 4; ++step)
-      for (const auto& ids : ids_of(scenario, bench.layout, bench.seed, step, /*owner=*/0))
-        for (const auto& piece : ids.split_with_sizes(chunk_sizes(ids.size(0), bench.layout.world))) {
-          const auto names = left_out(bench, std::vector<at::Tensor>{piece}, step);
-          if (before && *before != names) return true;
-          before = names;
-        }
+      for (int owner = 0; owner < (ranks ? bench.layout.world : 1); ++owner)
+        for (const auto& ids : ids_of(scenario, bench.layout, bench.seed, step, owner))
+          for (const auto& piece : ids.split_with_sizes(chunk_sizes(ids.size(0), ranks ? 1 : bench.layout.world))) {
+            const auto names = left_out(bench, std::vector<at::Tensor>{piece}, step);
+            if (before && *before != names) return true;
+            before = names;
+          }
   return false;
 }
 

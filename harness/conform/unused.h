@@ -15,7 +15,7 @@ UnusedPattern unused_pattern(const Bench& bench);
 // A look at the first rows alone, of a model that is not small: do they give every parameter a gradient, on each rank and in each step?
 bool all_used_at_first(const Bench& bench);
 
-// Of a strategy of one process: does one replica's pass use other parameters than another's, or than an earlier one?
+// Does one replica's or rank's pass use other parameters than another's, or than an earlier one?
 bool graph_changes(const Bench& bench);
 
 }  // namespace dpbench

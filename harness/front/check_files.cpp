@@ -39,8 +39,10 @@ Target target_of(fs::path path, std::error_code& error) {
     if (const int number = descriptor_named(path); number >= 0) return {.descriptor = number};
     std::error_code none;
     if (!fs::is_symlink(path, none)) return {.file = path};
-    path = folder / fs::read_symlink(path, error);
+    const fs::path next = folder / fs::read_symlink(path, error);
     if (error) return {};
+    if (!fs::exists(fs::symlink_status(next, none)) && fs::exists(path, none)) return {.file = path};  // another process' pipe, in /proc
+    path = next;
   }
   error = std::make_error_code(std::errc::too_many_symbolic_link_levels);
   return {};

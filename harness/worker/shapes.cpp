@@ -20,7 +20,7 @@ class NotingModel : public Model {
 
   at::Tensor forward(const at::Tensor& input, const Context& context) override {
     at::Tensor output = model_->forward(input, context);
-    if (model_->is_training()) notes_.add({context.ids[0].item<int64_t>(), input.sizes().vec(), output.sizes().vec()});
+    if (model_->is_training()) notes_.add({context.ids.narrow(0, 0, 1), input.sizes().vec(), output.sizes().vec()});
     return output;
   }
   void train(bool on) override {
@@ -63,12 +63,12 @@ void ShapeNotes::add(SeenShape seen) {
 }
 
 std::vector<SeenShape> ShapeNotes::take(const at::Tensor& ids) {
-  std::map<int64_t, int64_t> place;
-  for (int64_t i = 0; i < ids.numel(); ++i) place.emplace(ids[i].item<int64_t>(), i);
+  std::map<int64_t, int64_t> places;
+  for (int64_t i = 0; i < ids.numel(); ++i) places.emplace(ids[i].item<int64_t>(), i);
   const std::lock_guard lock(mutex_);
   auto seen = std::exchange(seen_, {});
-  std::stable_sort(seen.begin(), seen.end(),
-                   [&](const SeenShape& a, const SeenShape& b) { return place[a.first_id] < place[b.first_id]; });
+  const auto place = [&](const SeenShape& one) { return places[one.first_id.item<int64_t>()]; };
+  std::stable_sort(seen.begin(), seen.end(), [&](const SeenShape& a, const SeenShape& b) { return place(a) < place(b); });
   return seen;
 }
 

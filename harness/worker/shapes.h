@@ -10,7 +10,7 @@
 namespace dpbench {
 
 struct SeenShape {
-  int64_t first_id = 0;
+  at::Tensor first_id;  // where the model had it: nobody waits for a GPU in the middle of a step
   std::vector<int64_t> input, output;
 };
 

@@ -16,7 +16,7 @@ void StepFlop::end(std::span<const Batch> micro) {
     if (batch.input.defined()) shape.insert(shape.end(), batch.input.sizes().begin(), batch.input.sizes().end());
   }
   const int64_t counted = count_.flop() - before_;
-  if (!replayed_ && counted > 0) as_it_is_[shape] = counted;  // none where only the passes are replayed
+  if (!replayed_ && counted > 0) as_it_is_.emplace(shape, counted);  // the first of a shape: later passes may be replayed
   const auto known = as_it_is_.find(shape);
   steps_.push_back(known == as_it_is_.end() ? std::nullopt : std::optional(known->second));
 }

@@ -1,5 +1,5 @@
 // Floating-point operations of steps of which some may be recorded ones: what is replayed calls nothing that could be counted, so it
-// has those of the last step of the same shape that ran as it is.
+// has those of the first step of the same shape, which ran as it is.
 #pragma once
 
 #include <cstdint>

@@ -67,6 +67,8 @@ class Trainer {
 
   void refuse_early() const {
     if (options_.evaluate || options_.target_accuracy) require_classes(workload_, spec_.workload);
+    if (options_.show_shapes && promised(info_, Params(info_.params, spec_.params, info_.name)).recorded)
+      throw UsageError("--show-shapes: a step that is replayed calls no model that could tell its shapes; use " + info_.name + ".graph=off");
     const bool stores = options_.checkpoint_every > 0 || !options_.resume.empty();
     if (stores && (info_.gradient == Gradient::local || !own_.empty()))
       throw UsageError("--checkpoint-every and --resume: each rank of " + info_.name +

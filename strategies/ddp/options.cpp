@@ -106,7 +106,7 @@ std::vector<ParamInfo> parameters() {
   return {{"bucket_mb", "25", "cap of a bucket in MiB"},
           {"first_bucket_mb", "1", "cap of the first bucket in MiB, never above bucket_mb"},
           {"broadcast_buffers", "on", "rank 0's buffers are sent to all before each forward"},
-          {"gradient_as_bucket_view", "on", "gradients live in their buckets: no copy between them"},
+          {"gradient_as_bucket_view", "on", "gradients live in their buckets: what is reduced there is not copied back"},
           {"find_unused", "off", "look through the graph for parameters that a step does not use"},
           {"skip_unused", "off", "with find_unused, leave out buckets that nobody uses: all ranks must use the same parameters"},
           {"static_graph", "off", "the first step shows the graph of all: what is unused, what is used how often"},

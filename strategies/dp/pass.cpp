@@ -12,7 +12,7 @@ class PlainPass : public Pass {
  public:
   explicit PlainPass(const Replica& replica) : replica_(replica) {}
 
-  void load(int64_t step, const Batch& rows) override {
+  void load(int64_t step, const Batch& rows, bool) override {
     step_ = step;
     rows_ = replica_.to_device(rows);
   }

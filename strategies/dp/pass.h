@@ -8,11 +8,11 @@
 
 namespace dpbench::dp {
 
-// Each call on the replica's own thread, in this order.
+// load, forward and backward, in this order, on the replica's own thread.
 class Pass {
  public:
   virtual ~Pass() = default;
-  virtual void load(int64_t step, const Batch& rows) = 0;  // to the device; needs no target
+  virtual void load(int64_t step, const Batch& rows, bool first_of_step) = 0;  // to the device; needs no target
   virtual at::Tensor forward() = 0;                        // the output, without autograd's graph
   // Adds to the gradients. only: no other pass of this step does.
   virtual void backward(const at::Tensor& slope, bool only) = 0;
@@ -21,7 +21,7 @@ class Pass {
 };
 
 std::unique_ptr<Pass> plain_pass(const Replica& replica);
-// The first of a shape runs as it is, the second is recorded as two graphs, from then on they are replayed.
+// In the first step of a shape they run as they are, in the second they are recorded as two graphs, from then on replayed.
 std::unique_ptr<Pass> recorded_pass(const Replica& replica, StepRecorder& recorder);
 
 }  // namespace dpbench::dp

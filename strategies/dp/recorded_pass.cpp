@@ -27,14 +27,15 @@ class RecordedPass : public Pass {
   RecordedPass(const Replica& replica, StepRecorder& recorder) : replica_(replica), recorder_(recorder) {}
 
   // A replica needs no target: in its place the step's number travels with the rows.
-  void load(int64_t step, const Batch& rows) override {
+  void load(int64_t step, const Batch& rows, bool first_of_step) override {
+    if (first_of_step) ++steps_;
     const Batch all{rows.input, at::full({1}, step, at::kLong), rows.ids};
     const std::span<const Batch> one(&all, 1);
     const auto [found, first] = kinds_.try_emplace(shape_of(rows.input));
     kind_ = &found->second;
-    if (first) kind_->rows.emplace(one, replica_.device(), replica_.storage());
+    if (first) kind_->met = steps_, kind_->rows.emplace(one, replica_.device(), replica_.storage());
     kind_->rows->load(one);
-    how_ = first ? How::plain : kind_->backward ? How::replayed : How::recorded;
+    how_ = kind_->met == steps_ ? How::plain : kind_->backward ? How::replayed : How::recorded;
   }
 
   bool records() const override { return how_ == How::recorded; }
@@ -72,7 +73,8 @@ class RecordedPass : public Pass {
 
   // Passes of one shape.
   struct Kind {
-    std::optional<PackedRows> rows;
+    int64_t met = 0;  // in which step
+    std::optional<PackedRows> rows = {};
     at::Tensor live = {};  // the output with autograd's graph: until its backward pass has run, or is recorded
     at::Tensor output = {}, slope = {};
     std::vector<at::Tensor> gradients = {};
@@ -103,6 +105,7 @@ class RecordedPass : public Pass {
 
   const Replica& replica_;
   StepRecorder& recorder_;
+  int64_t steps_ = 0;
   std::map<RowShape, Kind> kinds_;
   Kind* kind_ = nullptr;  // of the rows loaded last
   How how_ = How::plain;

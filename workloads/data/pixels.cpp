@@ -10,40 +10,41 @@ struct PixelFactor {
 };
 constexpr PixelFactor unit_factor{0x1.01p-8f, 0x1.010102p-24f}, byte_factor{1, 0};
 
-using Convert = void (*)(const uint8_t* pixels, int64_t count, PixelFactor factor, float* out);
-
 // The same sums, in the registers of whoever it is put into.
-[[gnu::always_inline]] inline void convert(const uint8_t* pixels, int64_t count, PixelFactor factor, float* out) {
+[[gnu::always_inline]] inline void convert(const uint8_t* pixels, int64_t count, PixelRange range, float* out) {
+  const PixelFactor factor = range == PixelRange::unit ? unit_factor : byte_factor;
   for (int64_t i = 0; i < count; ++i) {
     const auto pixel = static_cast<float>(static_cast<int32_t>(pixels[i]));
     out[i] = pixel * factor.high + pixel * factor.low;
   }
 }
 
-void convert_anywhere(const uint8_t* pixels, int64_t count, PixelFactor factor, float* out) { convert(pixels, count, factor, out); }
+void convert_anywhere(const uint8_t* pixels, int64_t count, PixelRange range, float* out) { convert(pixels, count, range, out); }
 
 #ifdef __x86_64__
-[[gnu::target("avx2")]] void convert_avx2(const uint8_t* pixels, int64_t count, PixelFactor factor, float* out) {
-  convert(pixels, count, factor, out);
+[[gnu::target("avx2")]] void convert_avx2(const uint8_t* pixels, int64_t count, PixelRange range, float* out) {
+  convert(pixels, count, range, out);
 }
-[[gnu::target("avx512f,avx512bw,avx512vl")]] void convert_avx512(const uint8_t* pixels, int64_t count, PixelFactor factor, float* out) {
-  convert(pixels, count, factor, out);
+[[gnu::target("avx512f,avx512bw,avx512vl")]] void convert_avx512(const uint8_t* pixels, int64_t count, PixelRange range, float* out) {
+  convert(pixels, count, range, out);
 }
 #endif
 
-Convert best() {
+std::vector<ConvertPixels> those_that_run() {
+  std::vector<ConvertPixels> found;
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) return convert_avx512;
-  if (__builtin_cpu_supports("avx2")) return convert_avx2;
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) found.push_back(convert_avx512);
+  if (__builtin_cpu_supports("avx2")) found.push_back(convert_avx2);
 #endif
-  return convert_anywhere;
+  found.push_back(convert_anywhere);
+  return found;
 }
 
 }  // namespace
 
-void convert_pixels(const uint8_t* pixels, int64_t count, PixelRange range, float* out) {
-  static const Convert chosen = best();
-  chosen(pixels, count, range == PixelRange::unit ? unit_factor : byte_factor, out);
+const std::vector<ConvertPixels>& pixel_converters() {
+  static const std::vector<ConvertPixels> found = those_that_run();
+  return found;
 }
 
 }  // namespace dpbench
