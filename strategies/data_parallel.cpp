@@ -44,7 +44,7 @@ class DataParallel : public TrainedStrategy {
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     StepResult result;
     int most = 1;
-    const std::vector<at::Tensor> before = watches_first_step_ ? copy_of_parameters() : std::vector<at::Tensor>{};
+    const uint64_t before = watches_first_step_ ? replicas_[0]->bits_of_parameters() : 0;
     for (size_t k = 0; k < micro.size(); ++k)
       most = std::max(most, run(result, step, micro[k], micro.size(), k == 0, phases));
     if (std::exchange(watches_first_step_, false)) read_one_set(before);
@@ -70,20 +70,11 @@ class DataParallel : public TrainedStrategy {
     });
   }
 
-  std::vector<at::Tensor> copy_of_parameters() const {
-    std::vector<at::Tensor> copies;
-    for (const at::Tensor& parameter : replicas_[0]->parameters) copies.push_back(parameter.detach().clone());
-    return copies;
-  }
-
   // On the CPU replicas need no copies of parameters that the model itself only reads, as this step has shown it does.
-  void read_one_set(const std::vector<at::Tensor>& before) {
-    for (const auto& one : replicas_)
-      for (size_t i = 0; i < before.size(); ++i)
-        if (!at::equal(one->parameters[i], before[i])) {
-          model_writes_ = true;  // maybe without autograd's knowledge
-          return;
-        }
+  void read_one_set(uint64_t before) {
+    // Maybe without autograd's knowledge.
+    model_writes_ = model_writes_ || std::any_of(replicas_.begin(), replicas_.end(), [&](const auto& one) { return one->bits_of_parameters() != before; });
+    if (model_writes_) return;
     for (size_t i = 1; i < replicas_.size(); ++i) replicas_[i]->read_from(*replicas_[0]);
   }
 

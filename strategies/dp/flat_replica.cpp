@@ -1,8 +1,11 @@
 #include "strategies/dp/flat_replica.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include <ATen/ATen.h>
+
+#include "workloads/hash.h"
 
 namespace dpbench::dp {
 namespace {
@@ -45,6 +48,19 @@ void FlatReplica::copy_from(const FlatReplica& main, bool parameters_again) {
   const auto& theirs = main.state_in_pieces(with_parameters);
   for (size_t i = 0; i < mine.size(); ++i) mine[i].copy_(theirs[i], /*non_blocking=*/true);
   up_to_date = true;
+}
+
+uint64_t FlatReplica::bits_of_parameters() const {
+  uint64_t hash = 0;
+  for (const at::Tensor& parameter : parameters) {
+    const auto* const bytes = static_cast<const char*>(parameter.const_data_ptr());  // dense, as all views of a Flat
+    for (size_t at = 0; at < parameter.nbytes(); at += sizeof hash) {
+      uint64_t word = 0;
+      std::memcpy(&word, bytes + at, std::min(sizeof word, parameter.nbytes() - at));
+      hash = mix64(hash ^ word);
+    }
+  }
+  return hash;
 }
 
 void FlatReplica::read_from(const FlatReplica& main) {

@@ -23,6 +23,7 @@ struct FlatReplica {
   // Parameters only where it has not got this step's yet, or is told so; never where it reads main's own.
   void copy_from(const FlatReplica& main, bool parameters_again);
 
+  uint64_t bits_of_parameters() const;  // a hash: the same for the same values
   void read_from(const FlatReplica& main);
   bool written() const;  // the model to a parameter, since versions were noted
   // Throws where it reads main's and the model has written to them.
