@@ -55,8 +55,4 @@ std::vector<at::Tensor> Flat::from(size_t tensor) const {
   return parts;
 }
 
-void Flat::copy_from(const Flat& other) {
-  for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(other.buffers_[i], /*non_blocking=*/true);
-}
-
 }  // namespace dpbench

@@ -19,7 +19,6 @@ class Flat {
   const std::vector<at::Tensor>& buffers() const { return buffers_; }
   // What lies in the buffers from this tensor on; a buffer without any is left out.
   std::vector<at::Tensor> from(size_t tensor) const;
-  void copy_from(const Flat& other);
 
  private:
   std::vector<at::Tensor> buffers_, views_;

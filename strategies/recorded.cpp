@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "strategies/recorded_steps.h"
+#include "strategies/tf32.h"
 #include "strategies/trained.h"
 
 namespace dpbench {
@@ -12,8 +13,9 @@ namespace {
 
 class Recorded : public TrainedStrategy {
  public:
-  Recorded(const Setup& setup, std::unique_ptr<StepRecorder> recorder)
+  Recorded(const Setup& setup, std::unique_ptr<StepRecorder> recorder, bool tf32)
       : TrainedStrategy(setup),
+        tf32_(tf32, setup.devices.at(0), "gpu"),
         steps_(std::move(recorder), setup.devices.at(0), /*eager_steps=*/1),
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed) {
     train(replica_);
@@ -27,27 +29,20 @@ class Recorded : public TrainedStrategy {
  private:
   StepResult take(std::span<const Batch> rows, const at::Tensor& step, Phases& phases) {
     replica_.clear_gradients();
-    StepResult result;
-    for (const Batch& batch : rows) {
-      phases.enter(Phase::forward);
-      const at::Tensor output = replica_.forward(step, batch);
-      const at::Tensor loss = loss_of(output, batch.target, rows.size());
-      phases.enter(Phase::backward);
-      loss.backward();
-      add_micro(result, output, loss);
-    }
+    const StepResult result = replica_.passes(workload_, step, rows, phases);
     apply_gradients(phases);
     return result;
   }
 
-  RecordedSteps steps_;  // first: the replica is made on the recorder's stream
+  Tf32 tf32_;
+  RecordedSteps steps_;  // before the replica, which is made on the recorder's stream
   Replica replica_;
 };
 
 }  // namespace
 
-std::unique_ptr<Strategy> make_recorded(const Setup& setup, std::unique_ptr<StepRecorder> recorder) {
-  return std::make_unique<Recorded>(setup, std::move(recorder));
+std::unique_ptr<Strategy> make_recorded(const Setup& setup, std::unique_ptr<StepRecorder> recorder, bool tf32) {
+  return std::make_unique<Recorded>(setup, std::move(recorder), tf32);
 }
 
 }  // namespace dpbench

@@ -7,6 +7,6 @@
 
 namespace dpbench {
 
-std::unique_ptr<Strategy> make_recorded(const Setup& setup, std::unique_ptr<StepRecorder> recorder);
+std::unique_ptr<Strategy> make_recorded(const Setup& setup, std::unique_ptr<StepRecorder> recorder, bool tf32 = false);
 
 }  // namespace dpbench

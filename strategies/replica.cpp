@@ -96,7 +96,8 @@ at::Tensor micro_loss(const Workload& workload, const at::Tensor& output, const 
   return micros > 1 ? loss / static_cast<double>(micros) : loss;
 }
 
-StepResult Replica::passes(const Workload& workload, int64_t step, std::span<const Batch> micro, Phases& phases) const {
+template <class Number>
+StepResult Replica::passes(const Workload& workload, const Number& step, std::span<const Batch> micro, Phases& phases) const {
   StepResult result;
   for (const Batch& batch : micro) {
     phases.enter(Phase::data);
@@ -110,6 +111,8 @@ StepResult Replica::passes(const Workload& workload, int64_t step, std::span<con
   }
   return result;
 }
+template StepResult Replica::passes(const Workload&, const int64_t&, std::span<const Batch>, Phases&) const;
+template StepResult Replica::passes(const Workload&, const at::Tensor&, std::span<const Batch>, Phases&) const;
 
 at::Tensor Replica::evaluate(const Batch& batch) const {
   const at::NoGradGuard no_grad;

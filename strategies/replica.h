@@ -25,7 +25,8 @@ class Replica {
   // The same for a step that is recorded: its number is read from the device.
   at::Tensor forward(const at::Tensor& step, const Batch& batch) const;
   // Both passes over every micro-batch; gradients add up.
-  StepResult passes(const Workload& workload, int64_t step, std::span<const Batch> micro, Phases& phases) const;
+  template <class Number>  // of the step: itself, or for one that is recorded where the device has it
+  StepResult passes(const Workload& workload, const Number& step, std::span<const Batch> micro, Phases& phases) const;
   at::Tensor evaluate(const Batch& batch) const;  // no gradient, running statistics
 
   const std::shared_ptr<Model>& shared_model() const { return model_; }

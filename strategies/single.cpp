@@ -30,25 +30,10 @@ class Single : public TrainedStrategy {
   Replica replica_;
 };
 
-// The switch stays for as long as the strategy that records: its first step is not recorded.
-class Tf32Recorder : public StepRecorder {
- public:
-  Tf32Recorder(at::Device device, std::unique_ptr<StepRecorder> recorder) : tf32_(true, device, "gpu"), recorder_(std::move(recorder)) {}
-  bool takes_backend(const std::string& name) const override { return recorder_->takes_backend(name); }
-  std::unique_ptr<StepGraph> record(const std::function<void()>& body) override { return recorder_->record(body); }
-
- private:
-  Tf32 tf32_;
-  std::unique_ptr<StepRecorder> recorder_;
-};
-
 std::unique_ptr<Strategy> make_gpu(const Setup& setup) {
   const bool tf32 = setup.params.flag("tf32");
   if (!setup.params.flag("graph")) return std::make_unique<Single>(setup, tf32);
-  const at::Device device = setup.devices.at(0);
-  auto recorder = recorder_for(setup, "gpu.graph=on");
-  if (tf32) recorder = std::make_unique<Tf32Recorder>(device, std::move(recorder));
-  return make_recorded(setup, std::move(recorder));
+  return make_recorded(setup, recorder_for(setup, "gpu.graph=on"), tf32);
 }
 
 const RegisterStrategy cpu{{.name = "cpu",

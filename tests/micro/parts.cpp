@@ -42,7 +42,8 @@ std::function<void()> replicate() {
   std::vector<Flat> replicas;
   for (int64_t i = 0; i < devices; ++i) replicas.emplace_back(like);
   return [replicas]() mutable {
-    for (size_t i = 1; i < replicas.size(); ++i) replicas[i].copy_from(replicas[0]);
+    for (size_t i = 1; i < replicas.size(); ++i)
+      for (size_t b = 0; b < replicas[i].buffers().size(); ++b) at::Tensor(replicas[i].buffers()[b]).copy_(replicas[0].buffers()[b], /*non_blocking=*/true);
   };
 }
 
