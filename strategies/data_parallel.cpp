@@ -10,6 +10,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "strategies/backward.h"
 #include "strategies/dp/links.h"
 #include "strategies/dp/pass.h"
 #include "strategies/dp/pieces.h"
@@ -157,7 +158,7 @@ class DataParallel : public TrainedStrategy {
     }
     at::Tensor output = at::cat(gathered).requires_grad_();
     const at::Tensor loss = loss_of(output, main().to_device({{}, target, {}}).target, micros);
-    loss.backward();
+    dpbench::backward(loss);
     add_micro(result, output, loss);
     return output.grad().split_with_sizes(rows);
   }

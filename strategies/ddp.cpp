@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include "strategies/backward.h"
 #include "strategies/broadcast.h"
 #include "strategies/ddp/options.h"
 #include "strategies/ddp/ranks.h"
@@ -158,7 +159,7 @@ class Ddp : public TrainedStrategy {
     phases.enter(Phase::backward);
     reduction_->before_backward(output);
     const double share = share_of(batch.rows(), micros);
-    (share == 1 ? loss : loss * share).backward();
+    backward_with_callbacks(share == 1 ? loss : loss * share);
     reduction_->after_backward();
     if (last) charge_waiting(phases);
     add_micro(result, output, loss);

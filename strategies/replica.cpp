@@ -6,6 +6,8 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/DeviceGuard.h>
 
+#include "strategies/backward.h"
+
 namespace dpbench {
 namespace {
 
@@ -106,7 +108,7 @@ StepResult Replica::passes(const Workload& workload, const Number& step, std::sp
     const at::Tensor output = forward(step, mine);
     const at::Tensor loss = micro_loss(workload, output, mine.target, micro.size());
     phases.enter(Phase::backward);
-    loss.backward();
+    backward(loss);
     add_micro(result, output, loss);
   }
   return result;

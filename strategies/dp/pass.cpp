@@ -3,7 +3,8 @@
 #include <utility>
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/autograd.h>
+
+#include "strategies/backward.h"
 
 namespace dpbench::dp {
 namespace {
@@ -21,7 +22,7 @@ class PlainPass : public Pass {
     return output_.detach();
   }
   void backward(const at::Tensor& slope, bool) override {
-    torch::autograd::backward({std::exchange(output_, {})}, {slope.to(replica_.device())});
+    dpbench::backward(std::exchange(output_, {}), slope.to(replica_.device()));
   }
 
  private:

@@ -1,7 +1,8 @@
 // What the harness costs: the same training once as a case of dpbench and once as a loop written by hand; and what the workloads' own
-// autograd nodes save: that loop with LibTorch's functions alone.
+// autograd nodes and the strategies' own walk through a graph save: that loop with LibTorch's functions alone.
 #include <ATen/ATen.h>
 
+#include "strategies/backward.h"
 #include "tests/micro/case_steps.h"
 #include "workloads/layers/dropout.h"
 #include "workloads/layers/linear.h"
@@ -15,6 +16,7 @@ struct Functions {
   at::Tensor (*linear)(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
   at::Tensor (*cross_entropy)(const at::Tensor& logits, const at::Tensor& labels);
   at::Tensor (*dropout)(const at::Tensor& input, const Context& context);
+  void (*backward)(const at::Tensor& loss);
 };
 
 constexpr double dropout_rate = 0.5;
@@ -24,10 +26,11 @@ at::Tensor own_dropout(const at::Tensor& input, const Context& context) {
   return layer.forward(input, context);
 }
 
-constexpr Functions ours{linear, cross_entropy, own_dropout};
+constexpr Functions ours{linear, cross_entropy, own_dropout, backward};
 constexpr Functions torchs{[](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) { return at::linear(x, w, b); },
                            [](const at::Tensor& x, const at::Tensor& labels) { return at::cross_entropy_loss(x, labels); },
-                           [](const at::Tensor& x, const Context&) { return at::dropout(x, dropout_rate, /*train=*/true); }};
+                           [](const at::Tensor& x, const Context&) { return at::dropout(x, dropout_rate, /*train=*/true); },
+                           [](const at::Tensor& loss) { loss.backward(); }};
 
 // In the order in which the model registers them.
 struct ModelTensors {
@@ -80,7 +83,7 @@ class ByHand {
     const auto begin = HandClock::now();
     for (int64_t i = 0; i < steps; ++i) {
       for (at::Tensor& parameter : tensors_.parameters) parameter.mutable_grad().reset();
-      loss_(functions_, tensors_, step_, source_.at(step_).front()).backward();
+      functions_.backward(loss_(functions_, tensors_, step_, source_.at(step_).front()));
       ++step_;
       std::vector<at::Tensor> gradients;
       for (const at::Tensor& parameter : tensors_.parameters) gradients.push_back(parameter.grad());

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include "strategies/backward.h"
 #include "tests/micro/case_steps.h"
 #include "workloads/layers/linear.h"
 #include "workloads/loss.h"
@@ -40,7 +41,7 @@ struct Step {
     return linear(input, weight, bias);
   }
   at::Tensor loss() { return mean_squared_error(output(), target); }
-  void backward() { loss().backward(); }
+  void backward() { dpbench::backward(loss()); }
   void whole() {
     backward();
     const at::NoGradGuard no_grad;

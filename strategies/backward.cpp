@@ -1,0 +1,188 @@
+#include "strategies/backward.h"
+
+#include <memory>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <c10/util/flat_hash_map.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/input_buffer.h>
+
+namespace dpbench {
+namespace {
+
+using torch::autograd::AnomalyMode;
+using torch::autograd::Edge;
+using torch::autograd::edge_list;
+using torch::autograd::Engine;
+using torch::autograd::InputBuffer;
+using torch::autograd::Node;
+using torch::autograd::validate_outputs;
+using torch::autograd::variable_list;
+
+bool on_cpu(const Node& node) {
+  for (uint32_t i = 0; i < node.num_inputs(); ++i)
+    if (!node.input_metadata(i).device().is_cpu()) return false;
+  return true;
+}
+
+std::string as_it_is(const std::string& message) {
+  return message;
+}
+
+// All nodes that can be reached from one.
+class Walk {
+ public:
+  explicit Walk(Edge root) : root_(std::move(root)) {
+    tasks_.reserve(32);
+    targets_.reserve(64);
+    task_of(*root_.function);
+    for (size_t i = 0; i < tasks_.size() && all_on_cpu_; ++i) {
+      tasks_[i].first_target = targets_.size();
+      for (const Edge& edge : tasks_[i].node->next_edges()) {
+        targets_.push_back(edge.is_valid() ? task_of(*edge.function) : 0);
+        if (edge.is_valid()) ++tasks_[targets_.back()].awaited;
+      }
+    }
+  }
+
+  bool all_on_cpu() const { return all_on_cpu_; }
+
+  // Once.
+  void run(at::Tensor slope) {
+    const at::NoGradGuard no_grad;
+    tasks_[0].inputs[root_.input_nr] = std::move(slope);
+    make_ready(0);
+    while (!ready_.empty()) {
+      Task& task = tasks_[ready_.top().second];
+      ready_.pop();
+      pass_on(task, outputs_of(*task.node, std::move(task.inputs)));
+    }
+  }
+
+ private:
+  struct Task {
+    Node* node;
+    variable_list inputs;
+    size_t first_target = 0;  // a target for each of its edges
+    int awaited = 0;          // how many edges still have to bring something
+  };
+
+  size_t task_of(Node& node) {
+    const auto [known, added] = numbers_.emplace(&node, tasks_.size());
+    if (added) {
+      tasks_.push_back({&node, variable_list(node.num_inputs())});
+      all_on_cpu_ = all_on_cpu_ && on_cpu(node);
+    }
+    return known->second;
+  }
+
+  void make_ready(size_t task) { ready_.emplace(tasks_[task].node->sequence_nr(), task); }
+
+  static variable_list outputs_of(Node& node, variable_list inputs) {
+    for (const auto& hook : node.tensor_pre_hooks()) inputs = (*hook)(inputs);
+    for (const auto& [output, hook] : node.retains_grad_hooks()) inputs = (*hook)(inputs);
+    for (const auto& hook : node.pre_hooks()) inputs = (*hook)(inputs);
+    node.will_release_variables();
+    const bool hooked = !node.post_hooks().empty();
+    const variable_list seen = hooked ? inputs : variable_list{};
+    variable_list outputs = node(std::move(inputs));
+    node.release_variables();
+    validate_outputs(node.next_edges(), outputs, as_it_is);
+    for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, seen);
+    return outputs;
+  }
+
+  void pass_on(const Task& task, variable_list outputs) {
+    const edge_list& edges = task.node->next_edges();
+    for (size_t i = 0; i < edges.size(); ++i) {
+      if (!edges[i].is_valid()) continue;
+      const size_t target = targets_[task.first_target + i];
+      add(tasks_[target].inputs[edges[i].input_nr], std::move(outputs[i]));
+      if (--tasks_[target].awaited == 0) make_ready(target);
+    }
+  }
+
+  // A second one by the engine's own rules: what may be added in place, and which of a dense and a sparse one to which.
+  static void add(at::Tensor& sum, at::Tensor&& more) {
+    if (!sum.defined() || !more.defined()) {
+      if (more.defined()) sum = std::move(more);
+      return;
+    }
+    InputBuffer buffer(1);
+    buffer.add(0, std::move(sum), std::nullopt, std::nullopt, nullptr);
+    buffer.add(0, std::move(more), std::nullopt, std::nullopt, nullptr);
+    sum = std::move(buffer.buffer[0]);
+  }
+
+  Edge root_;
+  std::vector<Task> tasks_;
+  std::vector<size_t> targets_;
+  ska::flat_hash_map<Node*, size_t> numbers_;
+  std::priority_queue<std::pair<uint64_t, size_t>> ready_;  // the latest made first, before it what only accumulates
+  bool all_on_cpu_ = true;
+};
+
+// A whole graph as one node of the engine's, for it to call when the slope is there.
+class WalkedNode : public Node {
+ public:
+  WalkedNode(Walk& walk, const at::Tensor& output) : walk_(walk) { add_input_metadata(output); }
+  variable_list apply(variable_list&& slope) override {
+    walk_.run(std::move(slope[0]));
+    return {};
+  }
+
+ private:
+  Walk& walk_;
+};
+
+bool may_be_walked(const at::Tensor& output) {
+  return output.defined() && output.is_cpu() && output.grad_fn() && !AnomalyMode::is_enabled();
+}
+
+Edge root_of(const at::Tensor& output) {
+  return {output.grad_fn(), static_cast<uint32_t>(output.output_nr())};
+}
+
+}  // namespace
+
+void backward(const at::Tensor& loss) {
+  if (may_be_walked(loss) && loss.numel() == 1) {
+    Walk walk(root_of(loss));
+    if (walk.all_on_cpu()) return walk.run(at::ones_like(loss));
+  }
+  loss.backward();
+}
+
+void backward(const at::Tensor& output, const at::Tensor& slope) {
+  if (may_be_walked(output)) {
+    const Edge root = root_of(output);
+    Walk walk(root);
+    variable_list slopes{slope};
+    if (walk.all_on_cpu()) {
+      validate_outputs({root}, slopes, as_it_is);
+      return walk.run(std::move(slopes[0]));
+    }
+  }
+  output.backward(slope);
+}
+
+void backward_with_callbacks(const at::Tensor& loss) {
+  if (may_be_walked(loss) && loss.numel() == 1) {
+    Walk walk(root_of(loss));
+    if (walk.all_on_cpu()) {
+      const auto node = std::make_shared<WalkedNode>(walk, loss);
+      Engine::get_default_engine().execute({Edge(node, 0)}, {at::ones_like(loss)}, /*keep_graph=*/false, /*create_graph=*/false,
+                                           /*accumulate_grad=*/true);
+      return;
+    }
+  }
+  loss.backward();
+}
+
+}  // namespace dpbench
