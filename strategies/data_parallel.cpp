@@ -157,10 +157,11 @@ class DataParallel : public TrainedStrategy {
       rows.push_back(output.size(0));
     }
     at::Tensor output = at::cat(gathered).requires_grad_();
-    const at::Tensor loss = loss_of(output, main().to_device({{}, target, {}}).target, micros);
+    at::Tensor loss = loss_of(output, main().to_device({{}, target, {}}).target, micros);
     dpbench::backward(loss);
-    add_micro(result, output, loss);
-    return output.grad().split_with_sizes(rows);
+    const at::Tensor slopes = output.grad();
+    add_micro(result, std::move(output), std::move(loss));
+    return slopes.split_with_sizes(rows);
   }
 
   Tf32 tf32_;

@@ -154,15 +154,15 @@ class Ddp : public TrainedStrategy {
     reduction_->before_forward(last);
     broadcast_buffers(last);
     phases.enter(Phase::forward);
-    const at::Tensor output = replica_.forward(step, mine);
-    const at::Tensor loss = loss_of(output, mine.target, micros);
+    at::Tensor output = replica_.forward(step, mine);
+    at::Tensor loss = loss_of(output, mine.target, micros);
     phases.enter(Phase::backward);
     reduction_->before_backward(output);
     const double share = share_of(batch.rows(), micros);
     backward_with_callbacks(share == 1 ? loss : loss * share);
     reduction_->after_backward();
     if (last) charge_waiting(phases);
-    add_micro(result, output, loss);
+    add_micro(result, std::move(output), std::move(loss));
   }
 
   // When backward returns, the last thing it did was to wait for what was still being reduced.

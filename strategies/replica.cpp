@@ -105,11 +105,11 @@ StepResult Replica::passes(const Workload& workload, const Number& step, std::sp
     phases.enter(Phase::data);
     const Batch mine = to_device(batch);
     phases.enter(Phase::forward);
-    const at::Tensor output = forward(step, mine);
-    const at::Tensor loss = micro_loss(workload, output, mine.target, micro.size());
+    at::Tensor output = forward(step, mine);
+    at::Tensor loss = micro_loss(workload, output, mine.target, micro.size());
     phases.enter(Phase::backward);
     backward(loss);
-    add_micro(result, output, loss);
+    add_micro(result, std::move(output), std::move(loss));
   }
   return result;
 }

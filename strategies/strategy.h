@@ -40,7 +40,7 @@ struct StepResult {
   at::Tensor output, loss;
 };
 // Joins what one more micro-batch gave: outputs one below the other, losses (already divided by their number) summed.
-void add_micro(StepResult& result, const at::Tensor& output, const at::Tensor& loss);
+void add_micro(StepResult& result, at::Tensor output, at::Tensor loss);
 
 // All that later steps depend on, whole and by name.
 struct Snapshot {

@@ -19,7 +19,7 @@ class Pulse {
 
   // A case begins: its steps are counted from 0.
   void begin() { mine_->step.store(0, std::memory_order_relaxed), beat(); }
-  void step() { mine_->step.fetch_add(1, std::memory_order_relaxed); }
+  void step() { mine_->step.store(mine_->step.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   // Beats whenever this number has grown, from a thread of its own: so a rank that waits in a collective is told from the
   // one that never entered it.
   void follow(std::function<uint64_t()> collectives);

@@ -29,6 +29,7 @@ int64_t StepTimer::block(int64_t count, std::vector<int64_t>* readings) {
   for (int64_t i = 0; i < count; ++i) {
     phases.enter(Phase::data);
     const auto micro = source_.at(step_);
+    result_ = {};  // before the step, which gets the memory back while it is warm
     result_ = strategy_.step(step_, micro, phases);
     phases.leave();
     pulse_.step();
