@@ -1,6 +1,5 @@
 #include "strategies/backward.h"
 
-#include <memory>
 #include <queue>
 #include <string>
 #include <utility>
@@ -12,6 +11,8 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/input_buffer.h>
+
+#include "workloads/layers/own_node.h"
 
 namespace dpbench {
 namespace {
@@ -176,7 +177,7 @@ void backward_with_callbacks(const at::Tensor& loss) {
   if (may_be_walked(loss) && loss.numel() == 1) {
     Walk walk(root_of(loss));
     if (walk.all_on_cpu()) {
-      const auto node = std::make_shared<WalkedNode>(walk, loss);
+      const auto node = make_node<WalkedNode>(walk, loss);
       Engine::get_default_engine().execute({Edge(node, 0)}, {at::ones_like(loss)}, /*keep_graph=*/false, /*create_graph=*/false,
                                            /*accumulate_grad=*/true);
       return;

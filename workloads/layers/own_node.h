@@ -1,6 +1,8 @@
 // Autograd nodes of our own around the very kernels that torch's would call: the same bits with fewer nodes and views.
 #pragma once
 
+#include <utility>
+
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/function.h>
@@ -10,12 +12,12 @@
 
 namespace dpbench {
 
-template <class OwnNode>
-auto make_node() {
+template <class OwnNode, class... Arguments>
+auto make_node(Arguments&&... arguments) {
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
-  return std::shared_ptr<OwnNode>(new OwnNode, torch::autograd::deleteNode);
+  return std::shared_ptr<OwnNode>(new OwnNode(std::forward<Arguments>(arguments)...), torch::autograd::deleteNode);
 #else
-  return c10::make_intrusive<OwnNode>();
+  return c10::make_intrusive<OwnNode>(std::forward<Arguments>(arguments)...);
 #endif
 }
 
