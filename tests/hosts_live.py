@@ -59,12 +59,13 @@ class Hosts(unittest.TestCase):
     def processes(self):
         return leftovers.processes_of(f"HOSTS_LIVE={self.out}")
 
-    def test_one_and_two_ranks_each_over_gloo_and_over_shm_within(self):
-        for each in (1, 2):
-            for backend in ("gloo", "shm"):
-                with self.subTest(each=each, backend=backend):
-                    report = self.measured([*CASE, "--workload", "random-linear", "--backend", backend], each)
+    def test_one_and_two_ranks_each_over_gloo_over_shm_within_and_over_what_auto_takes(self):
+        for each, auto in ((1, "gloo"), (2, "shm")):
+            for flags, backend in ((["--backend", "gloo"], "gloo"), (["--backend", "shm"], "shm"), ([], auto)):
+                with self.subTest(each=each, flags=flags):
+                    report = self.measured([*CASE, "--workload", "random-linear", *flags], each)
                     self.assertEqual([host["ranks"] for host in report["env"]["hosts"]], [list(range(each)), list(range(each, 2 * each))])
+                    self.assertEqual([case["backend"] for case in report["cases"] if case["strategy"] == "ddp"], [backend])
 
     def test_it_is_right(self):
         for backend in ("gloo", "shm"):

@@ -216,6 +216,19 @@ class Launched(unittest.TestCase):
                 self.failed([], f"rank 1 on {host} {words}", waited, started)
                 self.assertEqual([one["ranks"] for one in self.report()["env"]["hosts"]], [[0], [1]])
 
+    def test_auto_takes_gloo_where_every_host_has_one_rank_else_shm(self):
+        """Hosts by the launcher's word, on this machine."""
+        for hosts, backend in (([1, 1], "gloo"), ([1, 2], "shm")):
+            with self.subTest(hosts=hosts):
+                places = [(host, local) for host, ranks in enumerate(hosts) for local in range(ranks)]
+                started = [self.start([*CASE, "-o", "json"], world=len(places), ranks=[rank], GROUP_RANK=str(host), LOCAL_RANK=str(local),
+                                      LOCAL_WORLD_SIZE=str(hosts[host]))[0] for rank, (host, local) in enumerate(places)]
+                codes, ends = self.finish(started)
+                self.assertEqual(codes, [0] * len(places), ends)
+                report = json.loads(ends[0][0])
+                self.assertEqual(len(report["env"]["hosts"]), len(hosts))
+                self.assertEqual([case["backend"] for case in report["cases"] if case["strategy"] == "ddp"], [backend])
+
     def test_a_rank_that_never_starts(self):
         began = time.monotonic()
         codes, ends = self.launch(CASE, world=3, ranks=[0, 1])

@@ -134,13 +134,26 @@ TEST(Plan, OversubscribedGpusGoOverABackendThatSharesThem) {
   expect_says(refusal<UsageError>(what, machine(2, 1)), {"nccl", "share", "gloo"});
 }
 
-TEST(Plan, CpuRanksTakeSharedMemoryOnSeveralHostsToo) {
-  Selection what = ddp_on_mlp();
-  what.launched_world = 4;
-  for (const int here : {4, 2}) {
-    what.launched_local_world = here;
-    EXPECT_EQ(make_plan(what, catalogue(), machine(2)).cases.back().id, "ddp/mnist-mlp/cpu:4/shm/weak/b64/f32");
+TEST(Plan, CpuRanksTakeSharedMemoryUnlessEveryHostHasButOne) {
+  struct Launch {
+    int world, here, hosts;
+    const char* backend;
+  };
+  // The second to last: one rank on this host, three on the other.
+  for (const Launch& one : {Launch{4, 4, 1, "shm"}, {4, 2, 2, "shm"}, {1, 1, 1, "shm"}, {4, 1, 2, "shm"}, {4, 1, 4, "gloo"}}) {
+    Selection what = launched(one.world, one.here);
+    what.launched_hosts = one.hosts;
+    EXPECT_EQ(make_plan(what, catalogue(), machine(2)).cases.back().backend, one.backend)
+        << one.world << " ranks, " << one.here << " here, on " << one.hosts << " hosts";
   }
+}
+
+TEST(Plan, WithoutGlooRanksOfOneRankHostsTakeSharedMemory) {
+  Catalogue without = catalogue();
+  without.backends.erase(without.backends.begin());
+  Selection what = launched(2, 1);
+  what.launched_hosts = 2;
+  EXPECT_EQ(make_plan(what, without, machine(2)).cases.back().backend, "shm");
 }
 
 TEST(Plan, ABackendIsAnAxis) {

@@ -35,8 +35,9 @@ struct Selection {
   bool own_rows = false;            // check: its scenarios choose the rows of a step, whatever a batch would be
   bool baseline = true;
   bool one_place = false;  // neither gpus nor cpus given: all GPUs, else all cores
-  // The ranks that an outside launcher has started, in all and on this host; 0: none, the worlds are ours to choose.
-  int launched_world = 0, launched_local_world = 0;
+  // The ranks that an outside launcher has started, in all and on this host, and on how many hosts; 0: none, the worlds are ours
+  // to choose.
+  int launched_world = 0, launched_local_world = 0, launched_hosts = 0;
   std::string launched_by;
 };
 

@@ -186,11 +186,16 @@ class Planner {
       row.why_not = who + " is one process with " + world + " replicas: run it without " + what_.launched_by + ", or with --launcher self";
   }
 
-  // In order of preference; the first that this build has and that can, on one host or several.
+  // Where every host has one rank, shm has no memory to share: it would be gloo, and an agreement of all before every call.
+  std::vector<std::string> preferred_backends(const std::string& device) const {
+    if (device == "cuda") return {"nccl", "gloo"};
+    const bool one_rank_a_host = what_.launched_hosts > 1 && what_.launched_hosts == what_.launched_world;
+    return one_rank_a_host ? std::vector<std::string>{"gloo", "shm"} : std::vector<std::string>{"shm", "gloo"};
+  }
+
+  // The first that this build has and that can.
   std::string automatic_backend(const CaseSpec& spec) const {
-    const std::vector<std::string> wanted =
-        spec.device == "cuda" ? std::vector<std::string>{"nccl", "gloo"} : std::vector<std::string>{"shm", "gloo"};
-    for (const auto& name : wanted) {
+    for (const auto& name : preferred_backends(spec.device)) {
       const BackendEntry* backend = find_entry(catalogue_.backends, name);
       if (backend && backend->takes(spec.device) && (backend->shares_device || !spec.oversubscribe)) return name;
     }

@@ -28,6 +28,7 @@ int lead(Options options, const Placement& placement, int (*command)(const Optio
   const int code = guarded([&] {
     world.gather(hello_of(placement, shared.path()));
     options.world = &world;
+    options.what.launched_hosts = static_cast<int>(hosts_block(world).size());
     return command(options);
   });
   world.end(code);
@@ -43,6 +44,8 @@ int run_launched(const Options& given, const Placement& placement, int (*command
   options.what.launched_by = placement.launcher;
   options.what.launched_world = placement.world;
   options.what.launched_local_world = placement.local_world;
+  // As if every host had as many ranks as this one; whoever leads knows better once all have come.
+  options.what.launched_hosts = (placement.world + placement.local_world - 1) / placement.local_world;
   if (options.what.threads == 0) options.what.threads = threads_of_a_rank(placement);
   if (!needs_ranks(options) || placement.world == 1) return placement.rank == 0 ? command(options) : 0;
   return placement.rank == 0 ? lead(options, placement, command) : run_agent(options, placement);
