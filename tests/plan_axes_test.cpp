@@ -7,6 +7,7 @@ namespace dpbench {
 namespace {
 
 using namespace test;
+using Notes = std::map<std::string, std::string>;
 
 Selection launched(int world, int local) {
   Selection what = ddp_on_mlp();
@@ -129,9 +130,25 @@ TEST(Plan, OversubscribedGpusGoOverABackendThatSharesThem) {
                             "ddp/mnist-mlp/cuda:2/gloo/weak/b64/f32"}));
   EXPECT_FALSE(plan.cases[1].oversubscribe);
   EXPECT_TRUE(plan.cases[2].oversubscribe);
+  EXPECT_EQ(plan.notes, (Notes{{"ddp/mnist-mlp/cuda:2/gloo/weak/b64/f32", "gloo: 2 ranks share 1 GPU, which NCCL refuses"}}));
+  what.backends = {"gloo"};
+  EXPECT_TRUE(make_plan(what, catalogue(), machine(2, 1)).notes.empty()) << "what was asked for by name needs no reason";
   what.backends = {"nccl"};
   what.gpus = {2};
   expect_says(refusal<UsageError>(what, machine(2, 1)), {"nccl", "share", "gloo"});
+}
+
+TEST(Plan, WhyAutoTakesNoNcclIsSaidOfTheRanksOfThisHost) {
+  Selection what = ddp_on_mlp();
+  what.gpus = {4, 8};
+  what.oversubscribe = true;
+  EXPECT_EQ(make_plan(what, catalogue(), machine(2, 4)).notes,
+            (Notes{{"ddp/mnist-mlp/cuda:8/gloo/weak/b64/f32", "gloo: 8 ranks share 4 GPUs, which NCCL refuses"}}));
+  Selection across = launched(16, 8);
+  across.gpus = {16};
+  across.oversubscribe = true;
+  EXPECT_EQ(make_plan(across, catalogue(), machine(2, 4)).notes,
+            (Notes{{"ddp/mnist-mlp/cuda:16/gloo/weak/b64/f32", "gloo: 8 ranks share 4 GPUs, which NCCL refuses"}}));
 }
 
 TEST(Plan, CpuRanksTakeSharedMemoryUnlessEveryHostHasButOne) {

@@ -138,11 +138,14 @@ TEST(Csv, QuotesCommasAndDisarmsFormulas) {
 
 TEST(PlanTable, ShowsCasesAndWhatIsSkippedWithItsReason) {
   Plan plan;
-  plan.cases = {record("cpu", "toy", 1, "").spec};
+  plan.cases = {record("cpu", "toy", 1, "").spec, record("ddp", "toy", 2, "").spec};
+  plan.notes = {{plan.cases[1].id, "gloo: 2 ranks share 1 GPU, which NCCL refuses"}};
   plan.skipped = {{record("gpu", "toy", 1, "").spec, "no driver"}};
   const auto rows = plan_rows(plan);
-  ASSERT_EQ(rows.size(), 3u);
-  EXPECT_EQ(rows[2].back(), "skipped: no driver");
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[2].back(), "gloo: 2 ranks share 1 GPU, which NCCL refuses");
+  EXPECT_EQ(rows[3].back(), "skipped: no driver");
+  EXPECT_EQ(plan_json(plan)["notes"][plan.cases[1].id], rows[2].back());
   EXPECT_EQ(plan_json(plan)["skipped"][0]["reason"], "no driver");
 }
 

@@ -27,8 +27,6 @@ std::vector<const Entry*> chosen(const std::string& kind, const std::vector<std:
   return found;
 }
 
-std::string count_of(size_t gpus) { return gpus == 1 ? "1 GPU" : std::to_string(gpus) + " GPUs"; }
-
 void refuse_missing_gpus(const Selection& what, const Machine& machine) {
   if (what.gpus.empty()) return;
   const int most =
@@ -55,6 +53,8 @@ void refuse_other_world(const Selection& what) {
 }
 
 }  // namespace
+
+std::string count_of(size_t gpus) { return gpus == 1 ? "1 GPU" : std::to_string(gpus) + " GPUs"; }
 
 std::vector<const StrategyEntry*> chosen_strategies(const Selection& what, const Catalogue& catalogue) {
   auto found = chosen("strategy", what.strategies, catalogue.strategies, catalogue);

@@ -29,6 +29,8 @@ std::vector<const StrategyEntry*> chosen_strategies(const Selection& what, const
 std::vector<const WorkloadEntry*> chosen_workloads(const Selection& what, const Catalogue& catalogue);
 std::vector<std::string> chosen_backends(const Selection& what, const Catalogue& catalogue);
 
+std::string count_of(size_t gpus);  // "1 GPU", "2 GPUs"
+
 // Throws Unavailable for GPUs that are not here, naming the ways on.
 std::vector<Place> chosen_places(const Selection& what, const Machine& machine);
 

@@ -17,7 +17,7 @@ constexpr size_t kMostCases = 10000;
 // A case before it is known whether it can run; `added`: nobody asked for it by name.
 struct Row {
   CaseSpec spec;
-  std::string why_not;
+  std::string why_not, note = {};
   bool unavailable = false, added = false;
 };
 
@@ -128,8 +128,7 @@ class Planner {
     spec.processes = strategy.parallelism == "ranks" ? place.world : 1;
     spec.params = params;
     spec.backend = backend;
-    const int here = what_.launched_world > 0 ? what_.launched_local_world : place.world;
-    spec.oversubscribe = place.device == "cuda" && static_cast<size_t>(here) > machine_.gpus.size();
+    spec.oversubscribe = place.device == "cuda" && static_cast<size_t>(here_of(spec)) > machine_.gpus.size();
     spec.baseline = &strategy == baseline_on(place.device) && params.empty();  // another way of it is held against it
     if (place.device == "cuda" && machine_.gpus.empty())
       lacks_gpu(row);
@@ -140,6 +139,9 @@ class Planner {
     spec.id = case_id(spec);
     keep(std::move(row));
   }
+
+  // Those of a case's replicas that are on this host.
+  int here_of(const CaseSpec& spec) const { return what_.launched_world > 0 ? what_.launched_local_world : spec.world; }
 
   void keep(Row row) {
     if (const auto known = ids_.find(row.spec.id); known != ids_.end()) {
@@ -172,6 +174,8 @@ class Planner {
       row.why_not = "backend '" + backend->name + "' takes no " + spec.device + " tensors; use --backend auto";
     } else if (spec.oversubscribe && !backend->shares_device) {
       row.why_not = "backend '" + backend->name + "' lets no two ranks share a GPU; use --backend gloo or fewer --gpus";
+    } else if (automatic && spec.oversubscribe) {
+      row.note = backend->name + ": " + std::to_string(here_of(spec)) + " ranks share " + count_of(machine_.gpus.size()) + ", which NCCL refuses";
     }
   }
 
@@ -261,10 +265,12 @@ class Planner {
     plan.threads = what_.threads > 0 ? what_.threads : std::max(1, machine_.cores / largest);
     for (auto row : rows_) {
       row.spec.threads = plan.threads;
-      if (row.why_not.empty())
-        plan.cases.push_back(row.spec);
-      else
+      if (!row.why_not.empty()) {
         plan.skipped.push_back({row.spec, row.why_not});
+        continue;
+      }
+      plan.cases.push_back(row.spec);
+      if (!row.note.empty()) plan.notes[row.spec.id] = row.note;
     }
     return plan;
   }

@@ -75,6 +75,7 @@ Report new_report(const Prepared& prepared) {
     CaseRecord& record = report.cases.emplace_back();
     record.spec = spec;
     record.warnings = unlike_hosts(report.env);
+    if (const auto note = prepared.plan.notes.find(spec.id); note != prepared.plan.notes.end()) record.warnings.push_back(note->second);
     if (spec.device == "cpu" && spec.world * spec.threads > prepared.machine.cores)
       record.warnings.push_back(oversubscribed(spec, prepared.machine.cores));
   }

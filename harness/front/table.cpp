@@ -246,7 +246,10 @@ std::vector<Cells> plan_rows(const Plan& plan) {
     rows.push_back({spec.id, std::to_string(spec.processes), std::to_string(spec.threads),
                     std::to_string(spec.global_batch()), note});
   };
-  for (const auto& spec : plan.cases) add(spec, spec.baseline ? "baseline" : "");
+  for (const auto& spec : plan.cases) {
+    const auto note = plan.notes.find(spec.id);
+    add(spec, spec.baseline ? "baseline" : note == plan.notes.end() ? "" : note->second);
+  }
   for (const auto& skipped : plan.skipped) add(skipped.spec, "skipped: " + skipped.reason);
   return rows;
 }
@@ -255,7 +258,7 @@ Json plan_json(const Plan& plan) {
   Json cases = Json::array(), skipped = Json::array();
   for (const auto& spec : plan.cases) cases.push_back(to_json(spec));
   for (const auto& [spec, reason] : plan.skipped) skipped.push_back({{"case", to_json(spec)}, {"reason", reason}});
-  return {{"threads", plan.threads}, {"cases", cases}, {"skipped", skipped}};
+  return {{"threads", plan.threads}, {"cases", cases}, {"notes", plan.notes}, {"skipped", skipped}};
 }
 
 }  // namespace dpbench
