@@ -12,7 +12,8 @@ PROGRAM = """#!/bin/sh
 for word; do case $word in --gtest_filter=*) filter=${word#*=} ;; esac; done
 case $* in *--gtest_list_tests*) echo "Running main()"; [ "$filter" = "$RENAMED" ] || printf 'Suite.\\n  Name\\n' ;; *) echo "ran $filter" ;; esac
 """
-PROGRAMS = ("comm_test", "comm_faults_test", "comm_random_test", "strategies_test", "launch_test", "session_test")
+PROGRAMS = ("comm_test", "comm_faults_test", "comm_lives_test", "comm_random_test", "strategies_test", "dp_test", "recorded_test", "launch_test",
+            "session_test")
 SCRIPTS = ("cli", "cli_ends", "check_command")
 
 
@@ -39,7 +40,8 @@ class Tsan(unittest.TestCase):
         self.assertIn("ran */threads:Groups.*\n", done.stdout)
 
     def test_a_pattern_that_matches_nothing_fails_whatever_the_others_do(self):
-        for renamed, program in (("Groups.*", "comm_faults_test"), ("*RandomCollectives*/threads*", "comm_random_test")):
+        for renamed, program in (("Groups.*", "comm_faults_test"), ("*RandomCollectives*/threads*", "comm_random_test"), ("Lists.*", "comm_lives_test"),
+                                 ("DpGraph.*", "dp_test"), ("PackedRows.*", "recorded_test")):
             done = self.run_it(renamed)
             self.assertEqual(done.returncode, 1, done.stdout)
             self.assertIn(f"-- {program}\nno test matches '{renamed}'\n", done.stdout)
