@@ -22,10 +22,19 @@ def headers_by_object():
     return objects
 
 
+def said_by(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def needs(name):
     """The libraries that a built file asks the loader for."""
-    shown = subprocess.run(["readelf", "-d", os.path.join(BUILD, name)], capture_output=True, text=True, check=True).stdout
-    return re.findall(r"\(NEEDED\).*\[(.*)\]", shown)
+    return re.findall(r"\(NEEDED\).*\[(.*)\]", said_by("readelf", "-d", os.path.join(BUILD, name)))
+
+
+def symbols(path, which):
+    """{name: its kind}, without versions."""
+    lines = [line.split() for line in said_by("nm", "-D", which, path).splitlines()]
+    return {words[-1].split("@")[0]: words[-2] for words in lines}
 
 
 class CpuOnly(unittest.TestCase):
@@ -45,6 +54,24 @@ class CpuOnly(unittest.TestCase):
         self.assertEqual(built, toolkit and nccl and fits)
         if built:
             self.assertIn("libtorch_cuda.so", needs("lib/libdpbench_cuda.so"))
+
+    def test_the_cuda_library_lacks_no_symbol(self):
+        library = os.path.join(BUILD, "lib/libdpbench_cuda.so")
+        if not os.path.exists(library):
+            self.skipTest("built without a CUDA toolkit")
+        # Most machines cannot load it: all that torch's own libraries need would have to be there. What it asks of whom is known all the same.
+        places = dict(re.findall(r"^\s*(\S+) => (/\S+)", said_by("ldd", library), re.MULTILINE))
+        offered = {name for needed in needs("lib/libdpbench_cuda.so") for name in symbols(places[needed], "--defined-only")}
+        wanted = {name for name, kind in symbols(library, "--undefined-only").items() if kind == "U"}
+        self.assertGreater(len(wanted), 50)
+        self.assertEqual(sorted(wanted - offered), [])
+
+    def test_a_symbol_that_nobody_has_ends_the_link_of_the_cuda_library(self):
+        with open(os.path.join(BUILD, "build.ninja"), encoding="utf-8") as file:
+            links = re.findall(r"^build lib/libdpbench_cuda\.so:.*\n(?:  .*\n)*?  LINK_FLAGS = (.*)", file.read(), re.MULTILINE)
+        for flags in links:
+            self.assertIn("-Wl,-z,defs", flags.split())
+        self.assertEqual(len(links), int(os.path.exists(os.path.join(BUILD, "lib/libdpbench_cuda.so"))))
 
     def test_only_the_cuda_library_reads_headers_of_cuda(self):
         objects = headers_by_object()

@@ -50,5 +50,6 @@ target_compile_definitions(dpbench_torch_cuda INTERFACE USE_C10D_NCCL)
 target_include_directories(dpbench_torch_cuda SYSTEM INTERFACE ${DPBENCH_NCCL_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
 target_link_libraries(dpbench_torch_cuda INTERFACE dpbench::torch
   ${DPBENCH_TORCH}/lib/libtorch_cuda.so ${DPBENCH_TORCH}/lib/libc10_cuda.so CUDA::cudart)
-# What libtorch_cuda itself needs (cuBLAS, cuDNN, NCCL) is found by its own run path; a symbol that we lack is an error here.
+# A symbol that our own objects lack is an error here (--allow-shlib-undefined, which is in force too, is about what the libraries
+# that are linked lack themselves: cuBLAS, cuDNN and NCCL of libtorch_cuda, found by its own run path).
 target_link_options(dpbench_torch_cuda INTERFACE -Wl,-z,defs)
