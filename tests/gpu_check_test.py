@@ -116,6 +116,15 @@ class Parts(Fixture):
         self.assertEqual((self.folder / "bin/catalogue.json").read_text(), '{"fresh": 1}\n')
         self.assertEqual((self.folder / "pids.libraries").read_text().split(":")[0].strip(), str(self.folder / "lib"))
 
+    def test_a_target_that_is_missed_is_a_failure_on_an_h200_alone(self):
+        slow = '{"cases": [%s]}' % ", ".join(
+            '{"workload": "mnist-mlp", "strategy": "%s", "status": "ok", "params": {}, "scale": 1, "dtype": "f32", "batch": 64,'
+            ' "stats": {"step_time_ns": {"median": %d}}}' % one for one in (("gpu", 4000000), ("ddp", 5000000)))
+        self.program("bin/dpbench", f"#!/bin/sh\necho '{slow}'\n")
+        for flags, code in ((["--part", "measure-ddp-1"], 1), (["--part", "measure-ddp-1", "--any-gpu"], 0)):
+            self.out = self.folder / f"out{code}"
+            self.assertIn("| missed |", self.gpu_check(*flags, code=code, gpu=True).stdout)
+
     def test_what_cannot_start_is_a_failure_with_the_reason_and_not_a_lack_of_a_gpu(self):
         missing = '{"not_built": [{"kind": "backend", "name": "nccl", "reason": "libcufile.so.0: not found"}]}'
         for worker, reason in (("echo 'libtorch_cpu.so: cannot open' >&2; exit 127", "libtorch_cpu.so: cannot open"),

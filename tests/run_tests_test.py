@@ -1,4 +1,5 @@
 """scripts/run-tests: a run in which nothing passed is an error. scripts/test: so is a command that fails within a part."""
+import os
 import pathlib
 import shutil
 import subprocess
@@ -104,16 +105,21 @@ class RunTests(unittest.TestCase):
 class Test(unittest.TestCase):
     """scripts/test in a tree of its own, where each command of a part is a stand-in."""
 
-    def run_with(self, failing):
+    def run_with(self, failing, cuda="not built, no CUDA toolkit was found", toolkit="", gpu=False, checked=0):
+        codes = {name: int(name == failing) for name in ("build", "run-tests", "soak", "ci/gate", "parts/more")}
         with tempfile.TemporaryDirectory() as folder:
-            scripts = pathlib.Path(folder, "scripts")
-            for name in ("build", "run-tests", "soak", "ci/gate", "parts/more"):
+            scripts, build = pathlib.Path(folder, "scripts"), pathlib.Path(folder, "build/release")
+            for name, code in (codes | {"gpu-check": checked, "here/nvidia-smi": int(not gpu)}).items():
                 script = scripts / name
                 script.parent.mkdir(parents=True, exist_ok=True)
-                script.write_text(f"#!/bin/sh\necho {name} was here\nexit {int(name == failing)}\n", encoding="utf-8")
+                script.write_text(f"#!/bin/sh\necho {name} was here: $*\nexit {code}\n", encoding="utf-8")
                 script.chmod(0o755)
+            build.mkdir(parents=True)
+            (build / "configure.log").write_text(f"-- LibTorch\n-- CUDA library: {cuda}\n-- Configuring done\n", encoding="utf-8")
+            (build / "asked").write_text(f"DPBENCH_TORCH= CUDA={toolkit}\n", encoding="utf-8")
             shutil.copy(SCRIPT.parent / "test", scripts)
-            return subprocess.run([scripts / "test", "--all"], capture_output=True, text=True, check=False)
+            return subprocess.run([scripts / "test", "--all"], capture_output=True, text=True, check=False,
+                                  env={**os.environ, "PATH": f"{scripts}/here:{os.environ['PATH']}"})
 
     def test_passes_where_all_do(self):
         done = self.run_with("none")
@@ -128,6 +134,32 @@ class Test(unittest.TestCase):
                 self.assertIn(f"== the last of {part}\n", done.stderr)
                 self.assertIn(f"{failing} was here", done.stderr)
                 self.assertRegex(done.stderr.splitlines()[-1], f"^scripts/test: failed:.* {part}\\b")
+
+    COMPILED = "toolkit 13.0.88, NCCL 2.28"
+
+    def expect_cuda(self, words, code=0, **how):
+        done = self.run_with("none", **how)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        (said,) = [line for line in done.stdout.splitlines() if line.startswith("CUDA code: ")]
+        self.assertEqual(said, "CUDA code: " + words)
+        return done.stdout
+
+    def test_cuda_code_that_a_toolkit_could_have_compiled_must_be(self):
+        self.expect_cuda("not built, nccl.h was not found", cuda="not built, nccl.h was not found")
+        said = self.expect_cuda("not built, nccl.h was not found", code=1, cuda="not built, nccl.h was not found", toolkit="/usr/local/cuda-13.0/bin/nvcc ")
+        self.assertIn("there is a CUDA toolkit here, and the CUDA code was not compiled", said)
+
+    @unittest.skipIf(os.path.exists("/dev/nvidia0"), "there is a GPU")
+    def test_without_a_gpu_cuda_code_is_compiled_alone(self):
+        said = self.expect_cuda(f"compiled ({self.COMPILED}), not tried: no GPU here", cuda=self.COMPILED, toolkit="/usr/bin/nvcc")
+        self.assertNotIn("gpu-check was here", said)
+
+    def test_on_a_gpu_cuda_code_is_tried_and_must_pass(self):
+        how = {"cuda": self.COMPILED, "toolkit": "/usr/bin/nvcc", "gpu": True}
+        said = self.expect_cuda(f"compiled ({self.COMPILED}) and tried: build/gpu-check/README.md", **how)
+        self.assertIn("gpu-check was here: --any-gpu --out build/gpu-check\n", said)
+        self.expect_cuda(f"compiled ({self.COMPILED}) and tried: something failed, build/gpu-check/README.md", code=1, checked=1, **how)
+        self.expect_cuda(f"compiled ({self.COMPILED}), not tried: scripts/gpu-check found no GPU (77)", checked=77, **how)
 
 
 if __name__ == "__main__":
