@@ -53,7 +53,7 @@ class Fixture(unittest.TestCase):
 
     def gpu_check(self, *flags, code, gpu=False, says=""):
         if gpu:
-            self.program("driver/nvidia-smi", "#!/bin/sh\necho Pretended GPU\n")
+            self.program("driver/nvidia-smi", "#!/bin/sh\n" + "echo Pretended GPU\n" * int(gpu))
         path = f"{self.folder}/driver:" + ":".join(part for part in os.environ["PATH"].split(":")
                                                    if not os.path.exists(part + "/nvidia-smi"))
         done = subprocess.run([sys.executable, str(ROOT / "scripts/gpu-check"), "--programs", str(self.folder / "bin"), "--out",
@@ -116,6 +116,20 @@ class Parts(Fixture):
         self.assertEqual((self.folder / "bin/catalogue.json").read_text(), '{"fresh": 1}\n')
         self.assertEqual((self.folder / "pids.libraries").read_text().split(":")[0].strip(), str(self.folder / "lib"))
 
+    def test_parts_of_one_gpu_see_the_first_alone_where_there_are_more(self):
+        self.program("bin/dpbench", '#!/bin/sh\necho "{}"\necho "${CUDA_VISIBLE_DEVICES-all}" >> "$FAKE_PIDS"\n')
+        for gpus, seen in ((1, {"check-dp": ["all"]}), (2, {"check-dp": ["0"], "check-dp-gpus": ["all", "all"], "doctor": ["all", "all"]})):
+            for part, shown in seen.items():
+                with self.subTest(gpus=gpus, part=part), unittest.mock.patch.dict(os.environ):
+                    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+                    self.out = self.folder / f"{gpus}{part}"
+                    (self.folder / "pids").unlink(missing_ok=True)
+                    self.gpu_check("--part", part, code=0, gpu=gpus)
+                    self.assertEqual((self.folder / "pids").read_text().split(), shown)
+        self.out = self.folder / "skipped"
+        self.gpu_check("--part", "check-dp-gpus", code=77, gpu=1)
+        self.assertEqual(self.parts()["check-dp-gpus"]["reason"], "it takes 2 GPUs, and here is 1")
+
     def test_a_target_that_is_missed_is_a_failure_on_an_h200_alone(self):
         slow = '{"cases": [%s]}' % ", ".join(
             '{"workload": "mnist-mlp", "strategy": "%s", "status": "ok", "params": {}, "scale": 1, "dtype": "f32", "batch": 64,'
@@ -171,14 +185,14 @@ class Parts(Fixture):
 
 
 class Limits(unittest.TestCase):
-    def on_a_gpu(self):
-        with unittest.mock.patch.object(machine, "find_gpu", return_value=("gpu", "Pretended")):
+    def on_gpus(self, count=1):
+        with unittest.mock.patch.object(machine, "find_gpus", return_value={"gpus": ["Pretended"] * count}):
             return machine.Machine(ROOT / "build", sys.executable, False, ROOT / "out")
 
     def test_all_that_a_target_needs_comes_first_and_fits(self):
         needed = {"measure-graphs", "peers", "measure-ddp-1", "measure-scales", *targets.CONFORMING}
         spent_s = 0
-        for part in parts.all_parts(self.on_a_gpu()):
+        for part in parts.all_parts(self.on_gpus(2)):
             self.assertGreater(part.limit_s, 0)
             spent_s += part.limit_s
             needed.discard(part.name)
@@ -192,10 +206,31 @@ class Limits(unittest.TestCase):
 
     def test_recorded_passes_of_dp_are_checked_on_a_gpu_alone(self):
         rehearsal = machine.Machine(ROOT / "build", sys.executable, True, ROOT / "out")
-        for place, labels in ((self.on_a_gpu(), ["dp", "graph"]), (rehearsal, ["dp"])):
+        for place, labels in ((self.on_gpus(), ["dp", "graph"]), (rehearsal, ["dp"])):
             (two,) = [part for part in parts.all_parts(place) if part.name == "check-dp-2"]
             self.assertEqual([label for label, _ in two.commands], labels)
             self.assertEqual(["dp.graph=on" in command for _, command in two.commands], [label == "graph" for label in labels])
+
+    SEVERAL = ("check-dp-gpus", "check-ddp-gpus", "collectives-gpus", "measure-gpus")
+
+    def test_nccl_between_gpus_is_tried_where_there_are_two(self):
+        unseen = {name: text for name, text in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+        for count, shown, enough in ((1, None, False), (2, None, True), (2, "3", False), (4, "1,3", True)):
+            with self.subTest(count=count, shown=shown), \
+                    unittest.mock.patch.dict(os.environ, unseen | ({"CUDA_VISIBLE_DEVICES": shown} if shown else {}), clear=True):
+                several = [part for part in parts.all_parts(self.on_gpus(count)) if part.gpus > 1 and part.name != "doctor"]
+                self.assertEqual([part.name for part in several], list(self.SEVERAL))
+                for part in several:  # where they are enough, what else is missing counts: this place has no programs
+                    self.assertEqual(part.lacks == "it takes 2 GPUs, and here is 1", not enough, part.lacks)
+        commands = [(part.name, command) for part in several for _, command in part.commands]
+        for name, command in commands:
+            if name != "collectives-gpus":
+                self.assertEqual(command[command.index("--gpus") + 1], "2")
+                self.assertNotIn("--oversubscribe", command)
+            if name == "check-dp-gpus":
+                self.assertIn("dp.link=auto,plain", command)
+            if name != "check-dp-gpus" and "dp" not in command:
+                self.assertEqual(command[command.index("--backend") + 1], "nccl")
 
     def test_no_question_to_the_machine_waits_for_ever(self):
         with tempfile.TemporaryDirectory() as folder:

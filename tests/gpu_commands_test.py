@@ -17,20 +17,21 @@ import machine  # noqa: E402
 import packing  # noqa: E402
 import parts  # noqa: E402
 
-# A driver with one GPU, for the plan alone: what dpbench asks of NVML before it starts anything.
+# A driver with as many GPUs as are asked for, for the plan alone: what dpbench asks of NVML before it starts anything.
 NVML = r"""
+#include <stdlib.h>
 #include <string.h>
 int nvmlInit_v2(void) { return 0; }
 int nvmlShutdown(void) { return 0; }
-int nvmlDeviceGetCount_v2(unsigned* count) { *count = 1; return 0; }
+int nvmlDeviceGetCount_v2(unsigned* count) { *count = atoi(getenv("PRETENDED_GPUS")); return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) { *device = (void*)(1ul + index); return 0; }
 int nvmlDeviceGetName(void* device, char* name, unsigned size) { strncpy(name, "Pretended", size); return !device; }
 """
 
 
-def on_a_gpu(out):
-    """All parts as on a machine with a GPU and a torch."""
-    with unittest.mock.patch.object(machine, "find_gpu", return_value=("gpu", "Pretended")):
+def on_two_gpus(out):
+    """All parts as on a machine with two GPUs and a torch."""
+    with unittest.mock.patch.object(machine, "find_gpus", return_value={"gpus": ["Pretended"] * 2}):
         place = machine.Machine(BUILD / "bin", sys.executable, False, out)
     return parts.all_parts(place)
 
@@ -40,23 +41,23 @@ class Commands(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        self.commands = [(f"{part.name}/{label}", [str(word) for word in command]) for part in on_a_gpu(self.folder / "out")
+        self.commands = [(f"{part.name}/{label}", [str(word) for word in command], part.gpus) for part in on_two_gpus(self.folder / "out")
                          for label, command in part.commands]
 
     def of_dpbench(self):
         found = []
-        for name, words in self.commands:
+        for name, words, gpus in self.commands:
             at = words.index(str(BUILD / "bin/dpbench")) if str(BUILD / "bin/dpbench") in words else None
             if at is not None and words[at + 1] in ("run", "check"):
-                found.append((name, words[at:]))
+                found.append((name, words[at:], gpus))
         self.assertGreater(len(found), 25)
         return found
 
     @unittest.skipIf(machine.asked_of_the_driver()[0], "there is a GPU: they would run")
     def test_each_says_that_there_is_no_gpu(self):
-        micro = [(name, words) for name, words in self.commands if words[0].endswith(machine.MICRO) and os.path.exists(words[0])]
+        micro = [(name, words, gpus) for name, words, gpus in self.commands if words[0].endswith(machine.MICRO) and os.path.exists(words[0])]
         self.assertTrue(micro or not (BUILD / "bin" / machine.MICRO).exists())
-        for name, words in self.of_dpbench() + micro:
+        for name, words, _ in self.of_dpbench() + micro:
             with self.subTest(name=name):
                 done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
                 self.assertEqual(done.returncode, 77, done.stderr)
@@ -67,8 +68,9 @@ class Commands(unittest.TestCase):
         catalogue = json.loads((BUILD / "bin/catalogue.json").read_text(encoding="utf-8"))
         missing = {one["name"] for one in catalogue["not_built"]}
         environment = {**os.environ, "LD_LIBRARY_PATH": str(self.folder)}
-        for name, words in self.of_dpbench():
+        for name, words, gpus in self.of_dpbench():
             with self.subTest(name=name):
+                environment["PRETENDED_GPUS"] = str(gpus)  # that the part sees
                 form = [] if "-o" in words else ["-o", "json"]
                 done = subprocess.run([*words, *form, "--dry-run"], capture_output=True, text=True, check=False, timeout=60, env=environment)
                 if done.returncode == 77 and missing & set(words):
@@ -86,7 +88,7 @@ class Pack(unittest.TestCase):
             packed = pathlib.Path(folder) / "gpu"
             packing.pack(BUILD, packed)
             have = {str(path.relative_to(packed)) for path in packed.rglob("*") if path.is_file()}
-            started = {pathlib.Path(word).name for part in on_a_gpu(pathlib.Path(folder)) for _, command in part.commands
+            started = {pathlib.Path(word).name for part in on_two_gpus(pathlib.Path(folder)) for _, command in part.commands
                        for word in map(str, command) if word.startswith(str(BUILD / "bin"))}
             started = {name for name in started if (BUILD / "bin" / name).exists()}
             self.assertIn("dpbench", started)

@@ -103,11 +103,15 @@ class Page(unittest.TestCase):
                 "measure-allreduce": {"nccl": {"benchmarks": [entry | {"name": "allreduce/backend:nccl/world:1/bytes:4096/iterations:5/manual_time"}]},
                                       "shared": {"benchmarks": [entry | {"name": "allreduce/backend:shm/world:2/bytes:4096/x", "time_us": 5},
                                                                 entry | {"name": "allreduce/backend:gloo/world:2/bytes:16/x", "bytes": 16.0},
-                                                                {"run_type": "iteration", "name": "allreduce/backend:gloo/world:2/bytes:4096", "error_occurred": True}]}}}
+                                                                {"run_type": "iteration", "name": "allreduce/backend:gloo/world:2/bytes:4096", "error_occurred": True}]}},
+                "measure-gpus": {"dp": {"cases": [case("mnist-mlp", 80, "dp", params={"link": "plain"}) | {"world": 2}]}},
+                "collectives-gpus": {"two": {"benchmarks": [entry | {"name": "allreduce/backend:nccl/world:2/bytes:4096/x", "time_us": 9},
+                                                            entry | {"name": "broadcast/backend:nccl/world:2/bytes:4096/x", "time_us": 7}]}}}
         text = page.page({"rehearsal": False, "gpu": "H200", "command": ["x"], "seconds": 1, "parts": [], "targets": []}, said)
         for line in ("| scales | convnet | gpu, graph | 4 | bf16 | 1024 | 210.0 | 6,400 | 25.0 % |", "| eager | convnet | 40.0 |",
                      "| dp | mnist-mlp | dp, 2 replicas, graph | 1 | bf16 | 64 | 90.0 | 6,400 | 25.0 % |",
-                     "| bytes | gloo, world 2 | nccl, world 1 | shm, world 2 |", "| 16 | 12.3 |  |  |", "| 4,096 |  | 12.3 | 5.0 |"):
+                     "| gpus | mnist-mlp | dp, 2 replicas, plain link | 1 | bf16 | 64 | 80.0 | 6,400 | 25.0 % |",
+                     "| bytes | gloo, world 2 | nccl, world 1 | nccl, world 2 | shm, world 2 |", "| 16 | 12.3 |  |  |  |", "| 4,096 |  | 12.3 | 9.0 | 5.0 |"):
             self.assertIn(line + "\n", text)
 
     def test_what_failed_to_say_anything_is_no_figure(self):

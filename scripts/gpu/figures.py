@@ -57,10 +57,10 @@ def peers(said):
 def allreduces(said):
     """{bytes: {"shm, world 2": us}} of those that were right."""
     sizes = {}
-    for report in said.get("measure-allreduce", {}).values():
+    for report in [*said.get("measure-allreduce", {}).values(), *said.get("collectives-gpus", {}).values()]:
         for entry in (report or {}).get("benchmarks", []):
             words = entry["name"].split("/")
-            if entry.get("run_type") == "iteration" and entry.get("time_us"):
+            if words[0] == "allreduce" and entry.get("run_type") == "iteration" and entry.get("time_us"):
                 arm = words[1].replace("backend:", "") + ", " + words[2].replace(":", " ")
                 sizes.setdefault(int(entry["bytes"]), {})[arm] = entry["time_us"]
     return dict(sorted(sizes.items()))

@@ -38,31 +38,40 @@ def torch_libraries(python):
 
 
 def asked_of_the_driver():
-    """(name, None) or (None, why there is none), from libcuda itself: a container may come without nvidia-smi."""
+    """(names, None) or ([], why there are none), from libcuda itself: a container may come without nvidia-smi."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return None, "no NVIDIA driver (no nvidia-smi, no libcuda.so.1)"
+        return [], "no NVIDIA driver (no nvidia-smi, no libcuda.so.1)"
     count, name = ctypes.c_int(0), ctypes.create_string_buffer(100)
     error = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
     if error or count.value == 0:
-        return None, f"the NVIDIA driver finds no GPU (error {error})"
-    cuda.cuDeviceGetName(name, len(name), 0)
-    return name.value.decode(), None
+        return [], f"the NVIDIA driver finds no GPU (error {error})"
+    names = []
+    for device in range(count.value):
+        cuda.cuDeviceGetName(name, len(name), device)
+        names.append(name.value.decode())
+    return names, None
 
 
-def find_gpu():
-    """("gpu", its name), ("no_gpu", why there is none), or ("broken", why nobody knows)."""
+def find_gpus():
+    """{"gpus": their names}, {"no_gpu": why there are none}, or {"broken": why nobody knows}."""
     if shutil.which("nvidia-smi"):
         asked, done = "nvidia-smi", ask(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"])
-        name = done.stdout.split("\n")[0].strip() if done.returncode == 0 else ""
+        names = [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
         reason = "nvidia-smi finds no GPU: " + (done.stderr or done.stdout).strip()[:200]
     else:  # in a process of its own: a driver may hang
         asked, done = "the NVIDIA driver", ask([sys.executable, "-B", __file__])
-        name, reason = json.loads(done.stdout) if done.returncode == 0 else (None, "")
-    if done.returncode == TOO_SLOW or not (name or reason):
-        return "broken", f"{asked}: {done.stderr.strip()[-200:]}"
-    return ("gpu", name) if name else ("no_gpu", reason)
+        names, reason = json.loads(done.stdout) if done.returncode == 0 else ([], "")
+    if done.returncode == TOO_SLOW or not (names or reason):
+        return {"broken": f"{asked}: {done.stderr.strip()[-200:]}"}
+    return {"gpus": names} if names else {"no_gpu": reason}
+
+
+def visible(names):
+    """What CUDA calls those of them that it shows."""
+    asked = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return [str(number) for number in range(len(names))] if asked is None else [word.strip() for word in asked.split(",") if word.strip()]
 
 
 @dataclasses.dataclass
@@ -71,23 +80,37 @@ class Machine:
     python: str             # one that imports a torch with CUDA, for the peers
     rehearse: bool
     out: pathlib.Path
-    gpu: str | None = None
+    gpus: list = dataclasses.field(default_factory=list)  # their names
     no_gpu: str | None = None
     broken: str | None = None  # why nothing can run, though there may be a GPU
 
     def __post_init__(self):
         if not self.rehearse:
-            setattr(self, *find_gpu())
+            vars(self).update(find_gpus())
+        self.visible = visible(self.gpus)
         self.torch = torch_libraries(self.python)
         folders = [str(self.programs.parent / "lib"), *self.torch]
         before = os.environ.get("LD_LIBRARY_PATH", "")
         self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join([*folders, before]).strip(":")}
 
-    def devices(self, world=1):
-        """Flags of a world: on GPUs, or as a rehearsal on virtual CPU devices."""
+    @property
+    def gpu(self):
+        return self.gpus[0] if self.gpus else None
+
+    def environment_for(self, gpus):
+        """Parts of one GPU see no other, though there be some."""
+        return self.environment if gpus > 1 or len(self.visible) < 2 else self.environment | {"CUDA_VISIBLE_DEVICES": self.visible[0]}
+
+    def lacks_gpus(self, count):
+        if self.rehearse or len(self.visible) >= count:
+            return None
+        return f"it takes {count} GPUs, and here is {len(self.visible)}"
+
+    def devices(self, world=1, shared=True):
+        """Flags of a world: on GPUs, one or one each, or as a rehearsal on virtual CPU devices."""
         if self.rehearse:
             return ["--cpus", str(world), "--threads", "1"]
-        return ["--gpus", str(world), *(["--oversubscribe"] if world > 1 else [])]
+        return ["--gpus", str(world), *(["--oversubscribe"] if shared and world > 1 else [])]
 
     def single(self):
         return "cpu" if self.rehearse else "gpu"
@@ -110,11 +133,11 @@ class Machine:
                     ["--launches", "1", "--samples", str(samples), "--max-time", str(max_time_s)])
         return self.dpbench("run", *flags, *sampling, "--check", "off", "-o", "json", "-q", "--out", str(self.out / "runs"))
 
-    def allreduce(self, backends, worlds):
-        """Allreduce by size, as Google Benchmark's JSON: 4 B to 64 MiB, a rehearsal to 4 KiB."""
+    def collectives(self, backends, worlds, which="allreduce"):
+        """By size, each checked before it is timed, as Google Benchmark's JSON: 4 B to 64 MiB, a rehearsal to 4 KiB."""
         return [str(self.programs / MICRO), "--device", "cpu" if self.rehearse else "cuda", "--backend", backends, "--world", worlds,
                 "--max-bytes", "4KiB" if self.rehearse else "64MiB", "--factor", "16" if self.rehearse else "4",
-                "--benchmark_filter=^allreduce/", "--benchmark_format=json"]
+                f"--benchmark_filter=^({which})/", "--benchmark_format=json"]
 
 
 def default_python():

@@ -1,7 +1,7 @@
 """README.md of a run of scripts/gpu-check: its parts, its targets and its figures."""
 import figures
 
-STEPS = ("measure-graphs", "measure-ddp-1", "measure-scales", "measure-batches", "measure-dp")
+STEPS = ("measure-graphs", "measure-ddp-1", "measure-scales", "measure-batches", "measure-dp", "measure-gpus")
 SWEEPS = (("measure-batches", "batch", "rows"), ("measure-scales", "scale", "--scale"))
 
 
@@ -31,7 +31,7 @@ def steps(said):
             us, derived = figures.step_us(case), case.get("derived") or {}
             share = derived.get("flop_share")
             how = f", {case['world']} replicas" if case.get("world", 1) > 1 else ""
-            how += {"on": ", graph"}.get(case["params"].get("graph"), "")
+            how += {"on": ", graph"}.get(case["params"].get("graph"), "") + {"plain": ", plain link"}.get(case["params"].get("link"), "")
             rows.append((part.removeprefix("measure-"), case["workload"], case["strategy"] + how,
                          case["scale"], case["dtype"], case["batch"], f"{us:.1f}" if us else case["status"],
                          f"{derived['samples_per_s']:,.0f}" if derived.get("samples_per_s") else "", f"{100 * share:.1f} %" if share else ""))

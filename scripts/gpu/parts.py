@@ -17,6 +17,7 @@ class Part:
     lacks: str | None = None      # why it cannot run here: skipped
     broken: str | None = None     # why it cannot run though it should: failed
     at_once: bool = False         # the commands together, where no time is taken
+    gpus: int = 1                 # that it sees
     judge: collections.abc.Callable | None = None  # (label, what it said) -> what is wrong with it
 
 
@@ -74,11 +75,36 @@ def conformance(machine):
     yield Part("check-ddp-nccl", "conformance of ddp over NCCL, world 1, eager and as a CUDA graph", 60, ddp, at_once=True)
 
 
-def sweeps(machine):
-    lacks = None if os.access(machine.programs / MICRO, os.X_OK) else (
+def lacks_micro(machine):
+    return None if os.access(machine.programs / MICRO, os.X_OK) else (
         f"no {MICRO} in {machine.programs}: it is built where libbenchmark-dev is installed, and packed with the rest")
+
+
+def several_gpus(machine):
+    """What one GPU cannot show: NCCL between dp's replicas and between ranks, each on a GPU of its own."""
+    lacks, two = machine.lacks_gpus(2), machine.devices(2, shared=False)
+    dp = ["--strategy", "dp", *two, "--param", "dp.link=auto,plain"]
+    ddp = ["--strategy", "ddp", *two, *([] if machine.rehearse else ["--backend", "nccl"])]
+
+    def checks(flags, strategy):
+        return [(strategy, machine.check(*flags))] + ([] if machine.rehearse else [("graph", machine.check(*flags, *machine.graph("on", strategy)))])
+
+    yield Part("check-dp-gpus", "conformance of dp on two GPUs, over NCCL and by plain copies, eager and as CUDA graphs", 60, checks(dp, "dp"), lacks,
+               at_once=True, gpus=2)
+    yield Part("check-ddp-gpus", "conformance of ddp and raw collectives over NCCL, 2 ranks with a GPU each, eager and as CUDA graphs", 60,
+               checks(ddp, "ddp"), lacks, at_once=True, gpus=2)
+    yield Part("collectives-gpus", "allreduce, reduce_scatter, allgather and broadcast over NCCL, 2 ranks with a GPU each, 4 B to 64 MiB", 30, [
+        ("two", machine.collectives("gloo" if machine.rehearse else "nccl", "2", "allreduce|reduce_scatter|allgather|broadcast"))],
+               lacks or lacks_micro(machine), gpus=2)
+    yield Part("measure-gpus", "a step of dp, over NCCL and by plain copies, and of ddp over NCCL, on two GPUs", 40, [
+        (strategy, machine.run(*flags, "--workload", ",".join(WORKLOADS), samples=3, max_time_s=1)) for strategy, flags in (("dp", dp), ("ddp", ddp))],
+               lacks, gpus=2)
+
+
+def sweeps(machine):
+    lacks = lacks_micro(machine)
     yield Part("measure-allreduce", "allreduce of 4 B to 64 MiB: NCCL alone, gloo and shm with 2 and 4 ranks on one device", 50, [
-        (label, machine.allreduce(backends, worlds))
+        (label, machine.collectives(backends, worlds))
         for label, backends, worlds in ((("shared", "gloo,shm", "2"),) if machine.rehearse else
                                         (("nccl", "nccl", "1"), ("shared", "gloo,shm", "2,4")))], lacks)
     yield Part("measure-batches", "a step of gpu by rows", 80, [
@@ -111,8 +137,8 @@ def all_parts(machine):
     state = [("doctor", machine.dpbench("doctor")), ("env", machine.dpbench("env"))]
     if not machine.rehearse and shutil.which("nvidia-smi"):
         state.append(("nvidia-smi", ["nvidia-smi"]))
-    parts = [Part("doctor", "what this machine has", 15, state), *steps(machine), *conformance_of_shared_gpu(machine), *conformance(machine),
-             *sweeps(machine), *sanitizers(machine), *replicas(machine)]
+    parts = [Part("doctor", "what this machine has", 15, state, gpus=len(machine.visible)), *steps(machine), *conformance_of_shared_gpu(machine),
+             *conformance(machine), *several_gpus(machine), *sweeps(machine), *sanitizers(machine), *replicas(machine)]
     for part in parts:
         part.lacks = machine.no_gpu or part.lacks
     return parts

@@ -78,6 +78,7 @@ def run_part(part, machine, limit_s):
     if part.lacks or limit_s <= 0:
         record.update(status="skipped", reason=part.lacks or "the time of the whole run was spent (--budget)")
         return record
+    environment = machine.environment_for(part.gpus)
     folder = machine.out / part.name
     folder.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
@@ -85,7 +86,7 @@ def run_part(part, machine, limit_s):
     for first in range(0, len(part.commands), size):
         batch = part.commands[first:first + size]
         left = limit_s - (time.monotonic() - begin)
-        ends = run_at_once(batch, folder, machine.environment, left) if left > 0 else [(None, 0.0)] * len(batch)
+        ends = run_at_once(batch, folder, environment, left) if left > 0 else [(None, 0.0)] * len(batch)
         for (label, command), (code, seconds) in zip(batch, ends):
             record["commands"].append({"label": label, "command": [str(word) for word in command], "exit": code, "seconds": round(seconds, 2)})
             if code is None and record["status"] != "timeout":
