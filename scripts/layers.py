@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""layers.py [ROOT]: fails on an include that points upward, or on a header outside its place."""
+"""layers.py [ROOT]: fails on an include that points upward, or on a header or an instruction outside its place."""
 import pathlib
 import re
 import sys
@@ -28,6 +28,8 @@ PLACES = {
     r"CLI/": ("harness/front/",),
     r"(gtest|gmock|benchmark)/": (),
 }
+# instructions that not every CPU has, by the compiler's names for them: there is a way without them where they are used
+ONE_CPUS, ONE_CPUS_PLACE = re.compile(r"__builtin_ia32_\w+"), "strategies/comm/pause.h"
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
@@ -48,6 +50,8 @@ def main():
              if file.suffix in (".h", ".cpp", ".inc", ".hpp", ".cu")]
     faults = [f"{path}: {header}: {why}" for file in files for path in [str(file.relative_to(root))]
               for quote, header in INCLUDE.findall(file.read_text(encoding="utf-8")) if (why := fault(path, quote, header))]
+    faults += [f"{path}: {name}: belongs only in {ONE_CPUS_PLACE}" for file in files
+               if (path := str(file.relative_to(root))) != ONE_CPUS_PLACE for name in ONE_CPUS.findall(file.read_text(encoding="utf-8"))]
     print(*faults, f"{len(files)} files, {len(faults)} faults", sep="\n")
     return 1 if faults or not files else 0
 

@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
+#include "strategies/comm/pause.h"
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -17,7 +18,7 @@ void wait_while(const std::atomic<uint32_t>& value, uint32_t old) {
   constexpr int spins = 4000;
   for (int i = 0; i < spins; ++i) {
     if (value.load(std::memory_order_acquire) != old) return;
-    __builtin_ia32_pause();
+    pause_briefly();
   }
   value.wait(old, std::memory_order_acquire);
 }

@@ -50,10 +50,14 @@ RIGHT = (
 
 
 def check(path, header):
+    return check_text(path, f"#pragma once\n#include {header}\n")
+
+
+def check_text(path, text):
     with tempfile.TemporaryDirectory() as root:
         file = pathlib.Path(root, path)
         file.parent.mkdir(parents=True)
-        file.write_text(f"#pragma once\n#include {header}\n", encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
         return subprocess.run([sys.executable, LAYERS, root], stdout=subprocess.PIPE, text=True, check=False)
 
 
@@ -70,6 +74,13 @@ class Layers(unittest.TestCase):
             with self.subTest(path=path, header=header):
                 result = check(path, header)
                 self.assertEqual(result.returncode, 0, result.stdout)
+
+    def test_an_instruction_that_not_every_cpu_has_is_a_fault_outside_its_place(self):
+        text = "void wait() { __builtin_ia32_pause(); }\n"
+        result = check_text("strategies/replica_threads.cpp", text)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("strategies/replica_threads.cpp: __builtin_ia32_pause: belongs only in strategies/comm/pause.h", result.stdout)
+        self.assertEqual(check_text("strategies/comm/pause.h", text).returncode, 0)
 
     def test_a_tree_without_sources_is_an_error(self):
         with tempfile.TemporaryDirectory() as root:

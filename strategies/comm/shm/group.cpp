@@ -7,6 +7,7 @@
 
 #include <c10/util/StringUtil.h>
 
+#include "strategies/comm/pause.h"
 #include "strategies/comm/shm/futex.h"
 #include "workloads/error.h"
 
@@ -20,12 +21,6 @@ constexpr auto kSpin = microseconds(100);      // covers the usual skew of ranks
 // How soon a death is noticed: at once in a small group; in a large one many look, and each of them rarely.
 milliseconds look_around(int world) { return milliseconds(5 * ((world + 7) / 8)); }
 
-void relax() {
-#ifdef __x86_64__
-  __builtin_ia32_pause();
-#endif
-}
-
 // Spins, or lets others run where cores are short, until done or the time is up.
 template <class Done>
 bool spin(std::chrono::nanoseconds limit, bool yield, Done done) {
@@ -33,7 +28,7 @@ bool spin(std::chrono::nanoseconds limit, bool yield, Done done) {
   do {
     for (int i = 0; i < 32; ++i) {
       if (done()) return true;
-      relax();
+      pause_briefly();
     }
     if (yield) sched_yield();
   } while (Clock::now() < end);

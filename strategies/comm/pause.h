@@ -1,0 +1,18 @@
+// What a thread does between two looks at a value that another is about to write.
+#pragma once
+
+#include <thread>
+
+namespace dpbench {
+
+inline void pause_briefly() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#else
+  std::this_thread::yield();
+#endif
+}
+
+}  // namespace dpbench
