@@ -8,14 +8,17 @@
 #include <ATen/core/grad_mode.h>
 
 #include "strategies/comm/pause.h"
+#include "workloads/cores.h"
 #include "workloads/error.h"
 
 namespace dpbench {
 namespace {
 
-// A step hands over twice; a thread that slept for it would cost more than a small step does.
-void wait_while(const std::atomic<uint32_t>& value, uint32_t old) {
-  constexpr int spins = 4000;
+// A step hands over twice; a thread that slept for it would cost more than a small step does. Where cores are short, one that
+// spins keeps from its core the replica that it waits for.
+int spins_of(int replicas) { return replicas <= usable_cores() ? 4000 : 0; }
+
+void wait_while(const std::atomic<uint32_t>& value, uint32_t old, int spins) {
   for (int i = 0; i < spins; ++i) {
     if (value.load(std::memory_order_acquire) != old) return;
     pause_briefly();
@@ -25,7 +28,7 @@ void wait_while(const std::atomic<uint32_t>& value, uint32_t old) {
 
 }  // namespace
 
-ReplicaThreads::ReplicaThreads(int replicas) : errors_(static_cast<size_t>(replicas)) {
+ReplicaThreads::ReplicaThreads(int replicas) : spins_(spins_of(replicas)), errors_(static_cast<size_t>(replicas)) {
   const int intra_op = at::get_num_threads();  // a new thread would take all cores, whatever this one was told
   for (int replica = 1; replica < replicas; ++replica)
     threads_.emplace_back([this, replica, intra_op] {
@@ -49,13 +52,13 @@ void ReplicaThreads::run(int active, const std::function<void(int)>& work) {
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();
   attempt(0);
-  for (uint32_t left; (left = pending_.load(std::memory_order_acquire)) != 0;) wait_while(pending_, left);
+  for (uint32_t left; (left = pending_.load(std::memory_order_acquire)) != 0;) wait_while(pending_, left, spins_);
   rethrow();
 }
 
 void ReplicaThreads::serve(int replica) {
   for (uint32_t seen = 0;; ++seen) {
-    wait_while(round_, seen);
+    wait_while(round_, seen, spins_);
     if (stop_) return;
     attempt(replica);
     if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();

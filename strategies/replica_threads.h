@@ -21,11 +21,15 @@ class ReplicaThreads {
   // If some threw, throws what the lowest of them threw with its index in front.
   void run(int active, const std::function<void(int)>& work);
 
+  // How often a thread that waits looks before it sleeps: never where there are more replicas than cores.
+  int spins() const { return spins_; }
+
  private:
   void serve(int replica);
   void attempt(int replica);
   void rethrow() const;
 
+  const int spins_;
   const std::function<void(int)>* work_ = nullptr;
   int active_ = 0;
   bool grad_mode_ = true;

@@ -12,6 +12,7 @@
 #include "strategies/optimizer.h"
 #include "strategies/replica_threads.h"
 #include "strategies/strategy.h"
+#include "workloads/cores.h"
 
 namespace dpbench {
 namespace {
@@ -320,6 +321,34 @@ TEST(ReplicaThreads, CarryTheGradientModeOfTheCaller) {
   const at::NoGradGuard no_grad;
   threads.run(3, count);
   EXPECT_EQ(enabled, 3);
+}
+
+// The cores that this process may use.
+std::vector<int> own_cores() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  sched_getaffinity(0, sizeof all, &all);
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(static_cast<size_t>(core), &all)) cores.push_back(core);
+  return cores;
+}
+
+TEST(ReplicaThreads, SpinOnlyWhereEachHasACore) {
+  const std::vector<int> cores = own_cores();
+  const auto count = static_cast<int>(cores.size());
+  ASSERT_GE(count, 1);
+  EXPECT_EQ(usable_cores(), count);
+  EXPECT_GT(ReplicaThreads(count).spins(), 0);
+  EXPECT_EQ(ReplicaThreads(count + 1).spins(), 0);
+  const OnCores one({cores.back()});
+  EXPECT_EQ(usable_cores(), 1);
+  EXPECT_GT(ReplicaThreads(1).spins(), 0);
+  ReplicaThreads crowded(3);
+  EXPECT_EQ(crowded.spins(), 0);
+  std::atomic<int> sum{0};
+  for (int i = 0; i < 50; ++i) crowded.run(3, [&](int replica) { sum += replica; });
+  EXPECT_EQ(sum, 50 * 3);
 }
 
 TEST(Flat, HoldsMixedTypesAndLayoutsInOneBufferEach) {

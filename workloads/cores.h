@@ -7,6 +7,12 @@
 
 namespace dpbench {
 
+// How many this thread may run on; where that cannot be told, all that there could be.
+inline int usable_cores() {
+  cpu_set_t cores;
+  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : CPU_SETSIZE;
+}
+
 // While this lives, this thread runs on these cores only; threads and programs that it starts meanwhile inherit them and
 // keep them. Empty: nothing changes.
 class OnCores {
