@@ -80,20 +80,20 @@ void ReplicaThreads::attempt(int replica) {
 void ReplicaThreads::rethrow() const {
   for (size_t replica = 0; replica < errors_.size(); ++replica) {
     if (!errors_[replica]) continue;
-    const std::string who = "replica " + std::to_string(replica) + ": ";
-    try {
+    const std::string who = "replica " + std::to_string(replica);
+    try {  // what is made of an error goes by its type: memory is no strategy's mistake
       std::rethrow_exception(errors_[replica]);
     } catch (const std::bad_alloc&) {
-      throw;  // what is made of an error goes by its type: memory is no strategy's mistake
+      throw OutOfHostMemory(who);
     } catch (const UsageError& error) {
-      throw UsageError(who + error.what());
+      throw UsageError(who + ": " + error.what());
     } catch (const Unavailable& error) {
-      throw Unavailable(who + error.what());
+      throw Unavailable(who + ": " + error.what());
     } catch (c10::Error& error) {
-      error.add_context("in replica " + std::to_string(replica));
+      error.add_context("in " + who);
       throw;
     } catch (const std::exception& error) {
-      throw std::runtime_error(who + error.what());
+      throw std::runtime_error(who + ": " + error.what());
     }
   }
 }

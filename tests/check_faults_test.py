@@ -19,7 +19,8 @@ class CheckFaults(FaultyRuns):
                     if fault != "memory":  # which ends its rank at once
                         (row,) = [row for row in case["checks"] if row["status"] == "failed"]
                         self.assertRegex(row["detail"], r"^rank 1, step \d, scenario even: (the strategy's own words|this rank's model)")
-        for fault, words in (("throw", r"^the worker failed: the strategy's own words"), ("memory", r"^out of memory: the worker failed")):
+        for fault, words in (("throw", r"^the worker failed: the strategy's own words"), ("memory", r"^out of memory: the worker failed"),
+                             ("replica-memory", r"^out of memory: the worker failed: replica 1: out of host memory")):
             with self.subTest(fault=fault, strategy="faulty-dp"):
                 self.failed(fault, words, strategy="faulty-dp", check="auto", step=1, flags=("--param", "rank=0"))
 

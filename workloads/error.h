@@ -1,6 +1,7 @@
 // Errors: the one header that every part of the project may include. Knows no torch.
 #pragma once
 
+#include <new>
 #include <source_location>
 #include <stdexcept>
 #include <string>
@@ -17,6 +18,16 @@ class UsageError : public std::runtime_error {
 class Unavailable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+// Memory of the host that could not be had, and who wanted it: for whoever handles errors by their type still that.
+class OutOfHostMemory : public std::bad_alloc {
+ public:
+  explicit OutOfHostMemory(const std::string& who) : what_(who + ": out of host memory") {}
+  const char* what() const noexcept override { return what_.c_str(); }
+
+ private:
+  std::string what_;
 };
 
 // An invariant of ours: its failure is a bug or a failed case, never the user's mistake.

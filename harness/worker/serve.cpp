@@ -35,6 +35,8 @@ Json failure_event(const std::string& case_id, int rank, const std::string& plac
     return event("unavailable", error.what());
   } catch (const std::domain_error& error) {
     return event("nan", error.what());
+  } catch (const OutOfHostMemory& error) {
+    return event("oom", error.what());
   } catch (const std::bad_alloc&) {
     return event("oom", "out of host memory");
   } catch (const FileError& error) {

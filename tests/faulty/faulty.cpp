@@ -20,6 +20,7 @@
 #include "harness/conform/forwarding_backend.h"
 #include "strategies/strategy.h"
 #include "tests/around.h"
+#include "workloads/error.h"
 
 namespace dpbench {
 namespace {
@@ -75,6 +76,7 @@ const std::map<std::string, Fault> faults = {
     {"exit-7", [](const Setup&) { _exit(7); }},
     {"throw", [](const Setup&) { throw std::runtime_error("the strategy's own words"); }},
     {"memory", [](const Setup&) { throw std::bad_alloc(); }},
+    {"replica-memory", [](const Setup&) { throw OutOfHostMemory("replica 1"); }},
     {"hoard", hoard},
     {"fill", fill_memory},
     {"spin", [](const Setup&) { for (volatile bool on = true; on;) {} }},
