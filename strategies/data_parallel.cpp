@@ -21,9 +21,12 @@
 namespace dpbench {
 namespace {
 
+// Null: nothing to count.
 struct CountDown {
-  std::atomic<int>& left;
-  ~CountDown() { left.fetch_sub(1, std::memory_order_release); }
+  std::atomic<int>* left;
+  ~CountDown() {
+    if (left) left->fetch_sub(1, std::memory_order_release);
+  }
 };
 
 class DataParallel : public TrainedStrategy {
@@ -94,12 +97,13 @@ class DataParallel : public TrainedStrategy {
     threads_.run(static_cast<int>(count), [&](int i) {
       const auto index = static_cast<size_t>(i);
       dp::FlatReplica& mine = *replicas_[index];
-      if (first) mine.begin_step(/*several=*/micros > 1);
-      if (i >= active) return;
-      mine.begun = now();
-      if (i > 0 && !link_) {
-        const CountDown at_end{copying};
-        mine.copy_from(*replicas_[0], resend);
+      {
+        const bool copies = i > 0 && i < active && !link_;
+        const CountDown at_end{copies ? &copying : nullptr};  // whatever is thrown: replica 0 waits for it
+        if (first) mine.begin_step(/*several=*/micros > 1);
+        if (i >= active) return;
+        mine.begun = now();
+        if (copies) mine.copy_from(*replicas_[0], resend);
       }
       mine.copied = now();
       passes_[index]->load(step, pieces.take(index), first);

@@ -1,10 +1,14 @@
 // What moves between dp's replicas and when; that its steps are right is the conformance suite's.
 #include <atomic>
+#include <chrono>
 #include <functional>
+#include <future>
 #include <new>
 #include <stdexcept>
+#include <thread>
 
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
 #include "strategies/flat.h"
@@ -172,6 +176,46 @@ TEST(DpErrors, NameTheReplicaInWhoseForwardOrBackwardPassTheyWereThrown) {
       EXPECT_STREQ(error.what(), "replica 1: out of host memory");
     }
   }
+}
+
+// Of which the copy for replica 1 has a tensor whose writes are not counted: asking for their number throws.
+class Uncounted : public Model {
+ public:
+  explicit Uncounted(bool counted) {
+    weight_ = register_parameter("weight", at::ones({2, 5}));
+    const c10::InferenceMode uncounted(!counted);
+    register_parameter("mark", at::zeros({1}, at::kLong), /*requires_grad=*/false);
+  }
+  at::Tensor forward(const at::Tensor& input, const Context&) override { return at::linear(input, weight_); }
+
+ private:
+  at::Tensor weight_;
+};
+
+class UncountedRows : public ThrowingRows {
+ public:
+  UncountedRows() : ThrowingRows(false, {}) {}
+  std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<Uncounted>(made_++ != 1); }
+
+ private:
+  mutable int made_ = 0;
+};
+
+// Replica 0 waits for the others' copies before its forward pass: for one that never gets so far it must not wait for ever.
+TEST(DpErrors, EndTheStepWhereAReplicaFailsBeforeItCopies) {
+  std::promise<std::string> said;
+  auto thrown = said.get_future();
+  std::thread([said = std::move(said)]() mutable {
+    const UncountedRows workload;
+    try {
+      take(*made("dp", workload, 3), workload, {{6, 6}});
+      said.set_value("nothing was thrown");
+    } catch (const std::exception& error) {
+      said.set_value(error.what());
+    }
+  }).detach();
+  ASSERT_EQ(thrown.wait_for(std::chrono::seconds(60)), std::future_status::ready) << "the step never ends";
+  EXPECT_NE(thrown.get().find("in replica 1"), std::string::npos);
 }
 
 TEST(Flat, TellsWhatLiesBehindATensor) {
