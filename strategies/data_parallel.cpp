@@ -76,6 +76,7 @@ class DataParallel : public TrainedStrategy {
 
   // On the CPU replicas need no copies of parameters that the model itself only reads, as this step has shown it does.
   void read_one_set(uint64_t before) {
+    for (size_t i = 0; i < replicas_.size(); ++i) replicas_[i]->put_back(/*with_values=*/i == 0);
     // Maybe without autograd's knowledge.
     model_writes_ = model_writes_ || std::any_of(replicas_.begin(), replicas_.end(), [&](const auto& one) { return one->bits_of_parameters() != before; });
     if (model_writes_) return;
@@ -85,6 +86,7 @@ class DataParallel : public TrainedStrategy {
   // One forward and backward pass of all replicas; returns how many had rows.
   int run(StepResult& result, int64_t step, const Batch& batch, size_t micros, bool first, Phases& phases) {
     phases.enter(Phase::scatter);
+    if (replicas_[0]->put_back(/*with_values=*/true)) model_writes_ = true;
     const bool resend = !first && model_writes();
     const auto count = static_cast<int64_t>(replicas_.size());
     dp::Pieces pieces(workload_, batch, count);
@@ -103,6 +105,7 @@ class DataParallel : public TrainedStrategy {
         if (first) mine.begin_step(/*several=*/micros > 1);
         if (i >= active) return;
         mine.begun = now();
+        if (i > 0) mine.put_back(/*with_values=*/false);
         if (copies) mine.copy_from(*replicas_[0], resend);
       }
       mine.copied = now();

@@ -17,10 +17,11 @@
 namespace dpbench {
 namespace {
 
-// Writes to its parameter in every forward pass: where autograd sees it, or as nobody but itself can see.
+// Changes its state in every forward pass. halves: its parameter where autograd counts it; marks: as nobody but itself can see; moves: by
+// giving it other memory, moves_later: from the third step on. moves_counter gives other memory to its buffer, grows_counter another shape.
 class Writing : public Model {
  public:
-  enum class How { halves, marks };
+  enum class How { halves, marks, moves, moves_later, moves_counter, grows_counter };
 
   Writing(How how, std::atomic<int>& kept) : how_(how), kept_(kept), mark_(1000 + made_++) {
     auto generator = at::detail::createCPUGenerator(3);
@@ -28,16 +29,22 @@ class Writing : public Model {
     counter_ = register_buffer("counter", at::zeros({}, at::kLong));
   }
 
-  at::Tensor forward(const at::Tensor& input, const Context&) override {
-    if (is_training()) {
-      const at::NoGradGuard no_grad;
-      counter_.add_(1);
-      how_ == How::halves ? (void)weight_.mul_(0.5) : mark();
-    }
+  at::Tensor forward(const at::Tensor& input, const Context& context) override {
+    if (is_training()) change(context.step);
     return at::linear(input, weight_) + counter_;
   }
 
  private:
+  void change(int64_t step) {
+    const at::NoGradGuard no_grad;
+    if (how_ == How::moves_counter) return counter_.set_data(counter_ + 1);
+    if (how_ == How::grows_counter) return counter_.set_data(at::ones({2}, at::kLong));
+    counter_.add_(1);
+    if (how_ == How::halves) weight_.mul_(0.5);
+    if (how_ == How::marks) mark();
+    if (how_ == How::moves || (how_ == How::moves_later && step >= 2)) weight_.set_data(weight_ * 0.5);
+  }
+
   // Each copy of the model its own mark, which stays until other values are put over it.
   void mark() {
     double& first = *weight_.data_ptr<double>();
@@ -105,14 +112,34 @@ TEST_P(DpState, ParametersTravelOnceAStep) {
 }
 
 // Not every replica has rows in every micro-batch: its copy is then older than the step, or than main's last write.
-TEST_P(DpState, ParametersThatAForwardPassWritesToTravelBeforeEach) {
-  const WritingRows workload(Writing::How::halves);
+void expect_the_state_of_one_device(Writing::How how, const std::string& link) {
+  const WritingRows workload(how);
   const std::vector<std::vector<int64_t>> steps = {{3, 1, 3}, {1, 6}, {6, 1, 2}, {1}, {4, 4}};
-  const auto cpu = made("cpu", workload, 1), dp = made("dp", workload, 3, {{"link", GetParam()}});
+  const auto cpu = made("cpu", workload, 1), dp = made("dp", workload, 3, {{"link", link}});
   take(*cpu, workload, steps);
   take(*dp, workload, steps);
   EXPECT_TRUE(at::allclose(dp->parameters()[0].second, cpu->parameters()[0].second, 1e-10, 1e-12));
   EXPECT_TRUE(at::equal(dp->buffers()[0].second, cpu->buffers()[0].second));
+}
+
+TEST_P(DpState, ParametersThatAForwardPassWritesToTravelBeforeEach) { expect_the_state_of_one_device(Writing::How::halves, GetParam()); }
+
+TEST_P(DpState, IsThatOfTheFirstReplicaAlsoWhereTheModelGivesItOtherMemory) {
+  for (const auto how : {Writing::How::moves_counter, Writing::How::moves, Writing::How::moves_later}) {
+    SCOPED_TRACE(static_cast<int>(how));
+    expect_the_state_of_one_device(how, GetParam());
+  }
+}
+
+TEST_P(DpState, OfAnotherShapeThanItHadIsRefused) {
+  const WritingRows workload(Writing::How::grows_counter);
+  try {
+    take(*made("dp", workload, 3, {{"link", GetParam()}}), workload, {{3}, {3}});
+    FAIL() << "nothing was refused";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "dp: the model has put Long [2] into counter, which was Long []: replicas that stay from step to step keep "
+                               "its shape and type");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Links, DpState, testing::Values("auto", "plain"));

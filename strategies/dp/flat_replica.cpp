@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include <ATen/ATen.h>
+#include <c10/util/StringUtil.h>
 
 #include "workloads/hash.h"
 
@@ -26,14 +27,47 @@ std::vector<at::Tensor> state_of(const Replica& replica) {
   return all;
 }
 
+bool alike(const at::Tensor& a, const at::Tensor& b) { return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes(); }
+
+bool lies_in(const at::Tensor& tensor, const at::Tensor& place) {
+  return tensor.const_data_ptr() == place.const_data_ptr() && alike(tensor, place) && tensor.strides() == place.strides();
+}
+
+std::string described(const at::Tensor& tensor) { return c10::str(tensor.scalar_type(), " ", tensor.sizes()); }
+
 }  // namespace
 
 FlatReplica::FlatReplica(const Setup& setup, at::Device device)
     : replica(setup.workload, device, setup.dtype, setup.init_seed, setup.step_seed),
       parameters(unique_of(replica.parameters())),
-      state(state_of(replica)) {
-  state.adopt(state_of(replica));
+      tensors(state_of(replica)),
+      state(tensors),
+      places(state.views()) {
+  state.adopt(tensors);
   behind_parameters = state.from(parameters.size());
+}
+
+bool FlatReplica::put_back(bool with_values) {
+  const at::NoGradGuard no_grad;
+  bool parameter = false;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor &tensor = tensors[i], &place = places[i];
+    if (lies_in(tensor, place)) continue;
+    if (with_values && !alike(tensor, place))
+      throw std::runtime_error("dp: the model has put " + described(tensor) + " into " + name_of(tensor) + ", which was " + described(place) +
+                               ": replicas that stay from step to step keep its shape and type");
+    if (with_values) place.copy_(tensor);
+    tensor.set_data(place);
+    parameter = parameter || i < parameters.size();
+  }
+  return parameter;
+}
+
+std::string FlatReplica::name_of(const at::Tensor& tensor) const {
+  for (const NamedTensors& all : {replica.parameters(), replica.buffers()})
+    for (const auto& [name, other] : all)
+      if (other.is_same(tensor)) return name;
+  return "a tensor";
 }
 
 void FlatReplica::begin_step(bool several) {
@@ -64,7 +98,7 @@ uint64_t FlatReplica::bits_of_parameters() const {
 }
 
 void FlatReplica::read_from(const FlatReplica& main) {
-  for (size_t i = 0; i < parameters.size(); ++i) parameters[i].set_data(main.state.views()[i]);
+  for (size_t i = 0; i < parameters.size(); ++i) parameters[i].set_data(places[i] = main.state.views()[i]);
   note_versions();
   reads_main = true;
 }

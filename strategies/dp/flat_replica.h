@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "strategies/flat.h"
@@ -18,6 +19,9 @@ struct FlatReplica {
   const std::vector<at::Tensor>& state_in_pieces(bool with_parameters) const {
     return with_parameters ? state.buffers() : behind_parameters;
   }
+  // What the model itself has put elsewhere, by set_data(), lies here again; with its values, or without them where main's are to
+  // come. Whether a parameter was among it. Throws where values have another shape or type than their place.
+  bool put_back(bool with_values);
   // several: micro-batches, between which it matters whether the model writes to parameters.
   void begin_step(bool several);
   // Parameters only where it has not got this step's yet, or is told so; never where it reads main's own.
@@ -34,8 +38,9 @@ struct FlatReplica {
   at::Tensor& gradient_of(size_t parameter) const { return replica.trainable()[parameter].tensor.mutable_grad(); }
 
   Replica replica;
-  std::vector<at::Tensor> parameters;
+  std::vector<at::Tensor> parameters, tensors;  // tensors: behind the parameters, the buffers
   Flat state;
+  std::vector<at::Tensor> places;  // of the tensors: in `state`, or main's for the parameters that it reads
   std::vector<at::Tensor> behind_parameters;
   bool reads_main = false;
   bool up_to_date = false;        // it has main's parameters of this step
@@ -45,6 +50,7 @@ struct FlatReplica {
 
  private:
   void note_versions();
+  std::string name_of(const at::Tensor& tensor) const;
 };
 
 using Replicas = std::vector<std::unique_ptr<FlatReplica>>;
