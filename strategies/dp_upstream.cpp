@@ -1,6 +1,7 @@
 // "dp-upstream": the parts of torch::nn::parallel::data_parallel as LibTorch ships them (replicate + parallel_apply), for an
 // honest comparison: the whole model is cloned each step, BatchNorm statistics are never written back, replicas run one
-// after the other without OpenMP. Its scatter and gather exist for CUDA alone; chunk and cat stand in for them.
+// after the other without OpenMP. Its scatter and gather exist for CUDA alone; chunk and cat stand in for them. On one device it
+// does nothing of this, but calls the model.
 #include <ATen/ATen.h>
 #include <torch/nn/parallel/data_parallel.h>
 
@@ -60,13 +61,25 @@ class DpUpstream : public TrainedStrategy {
     return result;
   }
 
-
  private:
   void run(StepResult& result, int64_t step, const Batch& batch, size_t micros, Phases& phases) {
     phases.enter(Phase::scatter);
-    const auto pieces = static_cast<int64_t>(devices_.size());
-    const auto ids = batch.ids.chunk(pieces);
     const Batch here = replica_.to_device(batch);
+    const at::Tensor output = devices_.size() == 1 ? by_the_model(step, here, phases) : by_clones(step, batch.ids, here, phases);
+    const at::Tensor loss = loss_of(output, here.target, micros);
+    phases.enter(Phase::backward);
+    backward(loss);
+    add_micro(result, output, loss);
+  }
+
+  at::Tensor by_the_model(int64_t step, const Batch& here, Phases& phases) const {
+    phases.enter(Phase::forward);
+    return replica_.forward(step, here);
+  }
+
+  at::Tensor by_clones(int64_t step, const at::Tensor& all_ids, const Batch& here, Phases& phases) {
+    const auto pieces = static_cast<int64_t>(devices_.size());
+    const auto ids = all_ids.chunk(pieces);
     auto inputs = here.input.chunk(pieces);
     const std::vector<at::Device> devices(devices_.begin(), devices_.begin() + static_cast<int64_t>(inputs.size()));
     for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = inputs[i].to(devices[i]);
@@ -76,11 +89,7 @@ class DpUpstream : public TrainedStrategy {
     phases.enter(Phase::forward);
     auto outputs = torch::nn::parallel::parallel_apply(replicas, inputs, devices);
     for (at::Tensor& output : outputs) output = output.to(devices_[0]);
-    const at::Tensor output = at::cat(outputs);
-    const at::Tensor loss = loss_of(output, here.target, micros);
-    phases.enter(Phase::backward);
-    backward(loss);
-    add_micro(result, output, loss);
+    return at::cat(outputs);
   }
 
   // Upstream's sum over replicas cannot take a gradient that one of them does not have, and says so in two ways.
@@ -102,7 +111,7 @@ class DpUpstream : public TrainedStrategy {
 
 const RegisterStrategy dp_upstream{
     {.name = "dp-upstream",
-     .summary = "LibTorch's own replicate and parallel_apply: the model is cloned each step",
+     .summary = "LibTorch's own replicate and parallel_apply: on several devices the model is cloned each step",
      .parallelism = Parallelism::replicas,
      .gradient = Gradient::gathered,
      .buffers = Buffers::unchanged,

@@ -85,7 +85,7 @@ enum class Parallelism { single, replicas, ranks };
 // The meaning of a step's gradient that the strategy promises and is judged by.
 // mean_of_active: mean_of_means over the ranks that still have rows. local: each rank's own, nothing is reduced.
 enum class Gradient { gathered, mean_of_means, global_mean, sum, mean_of_active, local };
-// Whose running statistics the strategy keeps.
+// Whose running statistics the strategy keeps. unchanged: nobody's, as several replicas are clones; one alone is the model and keeps its own.
 enum class Buffers { first_replica, rank0, local, synchronised, unchanged };
 
 // Values of a strategy's parameters that the tests take it through besides its defaults.

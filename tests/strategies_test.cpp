@@ -48,12 +48,14 @@ class Toy : public Workload {
     target_ = at::randn({100, 2}, generator);
   }
   int64_t samples() const override { return 100; }
-  std::shared_ptr<Model> model(uint64_t seed) const override { return std::make_shared<TwoLayers>(seed, writes_from_); }
+  std::shared_ptr<Model> model(uint64_t seed) const override { return ++made, std::make_shared<TwoLayers>(seed, writes_from_); }
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
     return at::mse_loss(output, target);
   }
   OptimizerSpec optimizer() const override { return spec_; }
   Batch batch(const at::Tensor& ids) const override { return {input_.index_select(0, ids), target_.index_select(0, ids), ids}; }
+
+  mutable int made = 0;  // how many models
 
  private:
   OptimizerSpec spec_;
@@ -133,6 +135,20 @@ TEST(Gpu, RefusesTf32OnACpu) {
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(), "gpu.tf32=on needs a GPU: a CPU has no TF32");
   }
+}
+
+// As upstream's data_parallel.
+TEST(DpUpstream, ClonesTheModelOnlyForSeveralDevices) {
+  const auto made_in_steps = [](size_t devices) {
+    const Toy toy;
+    const auto strategy = make_strategy("dp-upstream", toy, devices);
+    const int before = toy.made;
+    parameters_after(*strategy, toy, 1);
+    for (const auto& [name, gradient] : strategy->gradients()) EXPECT_EQ(gradient.defined(), name != "unused") << name;
+    return toy.made - before;
+  };
+  EXPECT_EQ(made_in_steps(1), 0);
+  EXPECT_EQ(made_in_steps(2), 3 * 2) << "three steps";
 }
 
 TEST(DataParallel, LeavesTheGradientOfAnUnusedParameterUndefined) {

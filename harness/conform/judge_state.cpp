@@ -18,8 +18,14 @@ std::string at_place(const Trial& trial, int rank, int64_t step) {
   return ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
 }
 
+// Where nothing is cloned, the one replica's are the model's own.
+Buffers meant(const Trial& trial) {
+  const Buffers promised = trial.bench.strategy.buffers;
+  return promised == Buffers::unchanged && trial.world() == 1 ? Buffers::first_replica : promised;
+}
+
 const NamedTensors& expected_buffers(const Trial& trial, const ExpectedStep& expected, int rank) {
-  switch (trial.bench.strategy.buffers) {
+  switch (meant(trial)) {
     case Buffers::unchanged: return trial.ranks[static_cast<size_t>(rank)].buffers;
     case Buffers::rank0:
     case Buffers::local: return expected.buffers[static_cast<size_t>(rank)];
@@ -30,7 +36,7 @@ const NamedTensors& expected_buffers(const Trial& trial, const ExpectedStep& exp
 std::string buffers_mistake(const Trial& trial, int rank, size_t step, const std::string& name, const at::Tensor& found) {
   const at::Tensor* before = find(trial.buffers_before(static_cast<int64_t>(step), rank), name);
   if (before && same_bits(*before, found)) return "not changed by a step: still in evaluation mode, or not written back";
-  switch (trial.bench.strategy.buffers) {
+  switch (meant(trial)) {
     case Buffers::unchanged: return "changed where nothing may change them";
     case Buffers::local: return "this rank's own were overwritten or mixed with another's";
     case Buffers::synchronised: return "not those of all ranks' rows";
@@ -191,7 +197,7 @@ void judge_buffers(const Trial& trial, Rows& rows) {
     return rows.skipped("buffers-replay", "buffers after a step in the working dtype", "a GPU's kernels round otherwise than the CPU's that repeat the shards");
   const std::string check = exact ? "buffers" : "buffers-replay";
   const std::string compared = (exact ? "buffers after a step: " : "buffers after a step in the working dtype: ") +
-                               buffers_meaning(trial.bench.strategy.buffers);
+                               buffers_meaning(meant(trial));
   const double bound = exact ? exact_bound : working_roundings * unit_roundoff(trial.scenario.dtype);
   for (auto step = static_cast<size_t>(trial.scenario.judged_from); step < trial.expected.size(); ++step)
     for (const auto& evidence : trial.ranks)
