@@ -1,7 +1,10 @@
 // Every registered strategy through the suite, on every registered workload: a new one is tested with nothing edited here.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <sstream>
+#include <string>
+#include <tuple>
 
 #include "harness/conform/threads.h"
 
@@ -108,6 +111,31 @@ TEST_P(Conformance, EveryCheckPasses) {
 INSTANTIATE_TEST_SUITE_P(Registered, Conformance, testing::ValuesIn(cases()), name_of);
 INSTANTIATE_TEST_SUITE_P(Autocast, Conformance, testing::ValuesIn(in_bfloat16()), name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, Conformance, testing::ValuesIn(variants()), name_of);
+
+// The worlds of the tutorials: with 8 devices a batch of 10 rows leaves three replicas without any.
+class Cut : public testing::TestWithParam<std::tuple<std::string, std::string, int>> {};
+
+TEST_P(Cut, IsThatOfTheTutorials) {
+  const auto& [name, link, world] = GetParam();
+  const auto params = link.empty() ? std::map<std::string, std::string>{} : std::map<std::string, std::string>{{"link", link}};
+  const auto rows = check_in_threads({.strategy = strategy_registry().at(name),
+                                      .workload = workload_registry().at("probe-mlp-sgd"),
+                                      .world = world,
+                                      .params = params,
+                                      .filter = "chunk-tables"});
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].name, "chunk-tables");
+  EXPECT_EQ(rows[0].status, "passed") << told(rows[0]);
+}
+
+std::string name_of_cut(const testing::TestParamInfo<Cut::ParamType>& info) {
+  const auto& [name, link, world] = info.param;
+  return (name == "dp" ? "dp_" + link : "dp_upstream") + "_" + std::to_string(world);
+}
+
+const auto worlds_of_the_tutorials = testing::Values(1, 2, 3, 4, 8);
+INSTANTIATE_TEST_SUITE_P(Dp, Cut, testing::Combine(testing::Values("dp"), testing::Values("auto", "plain"), worlds_of_the_tutorials), name_of_cut);
+INSTANTIATE_TEST_SUITE_P(DpUpstream, Cut, testing::Combine(testing::Values("dp-upstream"), testing::Values(""), worlds_of_the_tutorials), name_of_cut);
 
 // A model of the user's own, of which nobody said beforehand that it leaves parameters out.
 class StrangersModel : public testing::TestWithParam<const char*> {

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "strategies/dp/pieces.h"
 #include "strategies/flat.h"
 #include "tests/dp_steps.h"
 
@@ -116,6 +117,41 @@ TEST_P(DpState, OfAnotherShapeThanItHadIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Links, DpState, testing::Values("auto", "plain"));
+
+// The tables of the DataParallel tutorials: batches of 30, 30, 30 and 10 over 1, 2, 3, 4 and 8 devices. Of 8, five get rows of 10.
+TEST(Pieces, AreThoseOfTheTutorials) {
+  struct Row {
+    int64_t batch, replicas;
+    std::vector<int64_t> rows;
+  };
+  const std::vector<Row> table{{30, 1, {30}},
+                               {30, 2, {15, 15}},
+                               {30, 3, {10, 10, 10}},
+                               {30, 4, {8, 8, 8, 6}},
+                               {30, 8, {4, 4, 4, 4, 4, 4, 4, 2}},
+                               {10, 1, {10}},
+                               {10, 2, {5, 5}},
+                               {10, 3, {4, 4, 2}},
+                               {10, 4, {3, 3, 3, 1}},
+                               {10, 8, {2, 2, 2, 2, 2}},
+                               {3, 8, {1, 1, 1}}};
+  const WritingRows workload(Writing::How::marks);
+  for (const auto& [batch, replicas, rows] : table)
+    for (const bool with_rows : {true, false}) {
+      SCOPED_TRACE(std::to_string(batch) + " rows, " + std::to_string(replicas) + " replicas, " + (with_rows ? "" : "only ") + "their ids");
+      const at::Tensor ids = at::arange(7, 7 + batch);
+      const Batch whole = workload.batch(ids);
+      dp::Pieces pieces(workload, with_rows ? whole : Batch{{}, {}, ids}, replicas);
+      ASSERT_EQ(pieces.count(), rows.size());
+      int64_t first = 0;
+      for (size_t i = 0; i < rows.size(); first += rows[i++]) {
+        const Batch mine = pieces.take(i);
+        EXPECT_TRUE(at::equal(mine.ids, ids.narrow(0, first, rows[i]))) << "piece " << i;
+        EXPECT_TRUE(at::equal(mine.input, whole.input.narrow(0, first, rows[i]))) << "piece " << i;
+      }
+      EXPECT_TRUE(at::equal(pieces.target(), whole.target));
+    }
+}
 
 TEST(Flat, TellsWhatLiesBehindATensor) {
   const std::vector<at::Tensor> tensors = {at::full({3}, 1.0, at::kDouble), at::full({2}, 2.0, at::kFloat), at::full({0}, 0.0, at::kDouble),

@@ -96,36 +96,6 @@ List rows_of(const std::vector<Share>& shares) {
   return rows;
 }
 
-// The tables of the DataParallel tutorials: batches of 30, 30, 30 and 10 over 2, 3, 4 and 8 devices.
-TEST(Shares, CutABatchLikeTorchChunk) {
-  struct Row {
-    int64_t batch, world;
-    List expected;
-  };
-  const std::vector<Row> table{{30, 1, {30}},
-                               {30, 2, {15, 15}},
-                               {30, 3, {10, 10, 10}},
-                               {30, 4, {8, 8, 8, 6}},
-                               {30, 8, {4, 4, 4, 4, 4, 4, 4, 2}},
-                               {10, 2, {5, 5}},
-                               {10, 3, {4, 4, 2}},
-                               {10, 4, {3, 3, 3, 1}},
-                               {10, 8, {2, 2, 2, 2, 2}},
-                               {3, 8, {1, 1, 1}},
-                               {0, 2, {}}};
-  for (const auto& [batch, world, expected] : table) EXPECT_EQ(rows_of(chunks(batch, world)), expected);
-  EXPECT_EQ(chunks(10, 3), (std::vector<Share>{{0, 4}, {4, 4}, {8, 2}}));
-}
-
-TEST(Shares, AgreeWithTorchChunkForEverySmallBatch) {
-  for (int64_t rows = 1; rows <= 40; ++rows)
-    for (int64_t world = 1; world <= 12; ++world) {
-      List expected;
-      for (const auto& piece : at::arange(rows).chunk(world)) expected.push_back(piece.numel());
-      EXPECT_EQ(rows_of(chunks(rows, world)), expected) << rows << " rows, world " << world;
-    }
-}
-
 TEST(Shares, GiveTheFirstRanksOneRowMore) {
   EXPECT_EQ(blocks(10, 4), (std::vector<Share>{{0, 3}, {3, 3}, {6, 2}, {8, 2}}));
   EXPECT_EQ(strides(10, 4), (std::vector<Share>{{0, 3, 4}, {1, 3, 4}, {2, 2, 4}, {3, 2, 4}}));
@@ -133,7 +103,7 @@ TEST(Shares, GiveTheFirstRanksOneRowMore) {
 }
 
 TEST(Shares, CoverEachRowOnce) {
-  for (const auto& cut : {chunks, blocks, strides})
+  for (const auto& cut : {blocks, strides})
     for (int64_t rows = 0; rows <= 33; ++rows)
       for (int64_t world = 1; world <= 9; ++world) {
         List taken(rows);

@@ -1,18 +1,8 @@
 #include "workloads/data/shares.h"
 
-#include <algorithm>
-
 #include "workloads/error.h"
 
 namespace dpbench {
-
-std::vector<Share> chunks(int64_t rows, int64_t world) {
-  check(rows >= 0 && world >= 1, "a batch is cut into at least one piece");
-  const int64_t piece = (rows + world - 1) / world;
-  std::vector<Share> shares;
-  for (int64_t first = 0; first < rows; first += piece) shares.push_back({first, std::min(piece, rows - first)});
-  return shares;
-}
 
 std::vector<Share> blocks(int64_t rows, int64_t world) {
   check(rows >= 0 && world >= 1, "a batch is shared by at least one rank");

@@ -12,9 +12,6 @@ struct Share {
   bool operator==(const Share&) const = default;
 };
 
-// As torch.chunk cuts: pieces of ceil(rows / world), the last one shorter; maybe fewer pieces than world.
-std::vector<Share> chunks(int64_t rows, int64_t world);
-
 // One share for each rank, the first ranks one row more where it does not come out even: neighbouring rows ...
 std::vector<Share> blocks(int64_t rows, int64_t world);
 // ... or rows rank, rank + world, ..., which is what DistributedSampler deals out.
