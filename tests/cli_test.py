@@ -77,6 +77,7 @@ class Cli(Runs):
         os.makedirs(self.directory + "/other")
         open(self.directory + "/file", "w").close()
         for words, said in [(["--strategy", "dpd"], "'ddp'"), (["--workload", "toi"], "'toy'"), (["--backend", "shn"], "'shm'"),
+                            (["--strategy", "all,x"], "'x'"), (["--workload", "all,x"], "'x'"),
                             (["--stratgy", "ddp"], "'--strategy'"), (["--cpus", "0"], "1 to 1024"), (["--cpus", "1025"], "1 to 1024"),
                             (["--strategy", "ddp", "--scaling", "strong", "--batch", "2", "--cpus", "3"], "--batch 2"),
                             (["--filter", "nothing-like-it"], "nothing matched"), (["--data", "absent"], "absent"),

@@ -83,6 +83,12 @@ TEST(Options, AllIsTheSameAsNaming_None) {
   EXPECT_TRUE(parse({"--strategy", "all", "--workload", "all"}).what.strategies.empty());
 }
 
+TEST(Options, AllStandsAlone) {
+  expect_says(refusal({"--strategy", "all,x"}), {"--strategy all,x", "'x'", "use --strategy all"});
+  expect_says(refusal({"check", "--workload", "mnist-mlp", "--workload", "all"}), {"--workload mnist-mlp,all", "'mnist-mlp'"});
+  EXPECT_TRUE(parse({"--workload", "all,all"}).what.workloads.empty());
+}
+
 TEST(Options, ReadsEveryKindOfValue) {
   const Options o = parse(
       {"--gpus",      "1,8",     "--batch=32,64",      "--scaling", "strong", "--dtype", "f32,bf16", "--clip-norm",

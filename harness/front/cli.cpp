@@ -161,16 +161,23 @@ void settle_checking(Options& o) {
   o.checking.filter = std::exchange(o.what.filter, "");
 }
 
+// No names mean all of them. A name beside it would not be looked at, and may be a wrong one.
+void settle_all(const std::string& flag, std::vector<std::string>& names) {
+  if (std::find(names.begin(), names.end(), "all") == names.end()) return;
+  for (const auto& name : names)
+    if (name != "all")
+      throw UsageError(flag + " " + one_line(join(names, ","), 100) + ": all and '" + one_line(name, 60) +
+                       "' do not go together; use " + flag + " all, or names alone");
+  names.clear();
+}
+
 void settle(const CLI::App& app, const Command& command, Options& o) {
   if (command.info.name == "run") settle_sampling(app, o);
   if (command.info.name == "duel") settle_duel(app, o);
   if (command.info.name == "check") settle_checking(o);
   if (command.info.name == "train") settle_training(o);
-  const auto everything = [](std::vector<std::string>& names) {
-    if (std::find(names.begin(), names.end(), "all") != names.end()) names.clear();
-  };
-  everything(o.what.strategies);
-  everything(o.what.workloads);
+  settle_all("--strategy", o.what.strategies);
+  settle_all("--workload", o.what.workloads);
   if (!o.what.data_dir.empty()) o.what.data_dir = std::filesystem::absolute(o.what.data_dir);
 }
 
