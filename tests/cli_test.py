@@ -80,7 +80,8 @@ class Cli(Runs):
                             (["--strategy", "all,x"], "'x'"), (["--workload", "all,x"], "'x'"),
                             (["--stratgy", "ddp"], "'--strategy'"), (["--cpus", "0"], "1 to 1024"), (["--cpus", "1025"], "1 to 1024"),
                             (["--strategy", "ddp", "--scaling", "strong", "--batch", "2", "--cpus", "3"], "--batch 2"),
-                            (["--filter", "nothing-like-it"], "nothing matched"), (["--data", "absent"], "absent"),
+                            (["--filter", "nothing-like-it"], "nothing matched"), (["--data", "absent"], "absent: no such directory"),
+                            (["--data", "file"], "file: not a directory"),
                             (["--config", "absent.toml"], "absent.toml"), (["--out", "file"], "file"), (["--out", "file/below"], "file"),
                             (["--plugin", "x.so"], "./x.so"), (["--plugin", "./x.so"], "no such file"),
                             (["frobnicate"], "commands"), (["list", "dpp"], "'ddp'")]:

@@ -74,6 +74,47 @@ class Places(unittest.TestCase):
         for words in (("validate", secret), ("compare", secret, self.golden), ("export", secret, "--to", "csv")):
             self.one_line(self.as_nobody(*words), 2, "secret.json")
 
+    def in_a_folder_that_is_gone(self, *words):
+        script = 'mkdir gone && cd gone && rmdir ../gone && exec "$0" "$@"'
+        return subprocess.run(["sh", "-c", script, self.program, *words], cwd=self.folder, env=self.variables, text=True, capture_output=True, check=False)
+
+    def test_data_that_cannot_be_looked_at_is_found_before_anything_runs(self):
+        hidden = os.path.join(self.folder, "hidden")
+        os.mkdir(hidden, 0)
+        self.addCleanup(os.chmod, hidden, 0o700)
+        os.symlink("loop", os.path.join(self.folder, "loop"))
+        for command in (("--quick",), ("check",), ("train", "--workload", "strong-toy", "--strategy", "ddp", "--cpus", "2")):
+            for path, why in ((hidden + "/d", "Permission denied"), ("loop", "Too many levels of symbolic links"),
+                              ("loop/x", "Too many levels of symbolic links"), ("x" * 5000, "File name too long"),
+                              ("absent", "no such directory"), (self.golden, "not a directory")):
+                done = self.as_nobody(*command, "--data", path)
+                self.one_line(done, 2, why)
+                self.assertIn("--data ", done.stderr)
+        self.assertEqual(os.listdir(self.results), [])
+
+    def test_a_build_that_cannot_be_looked_at_is_named(self):
+        os.symlink("loop", os.path.join(self.folder, "loop"))
+        for path, why in (("loop/x", "Too many levels of symbolic links"), ("absent", "No such file or directory")):
+            self.one_line(self.as_nobody("duel", "--base", path, "--workload", "toy"), 2, f"--base: '{path}': {why}")
+
+    def test_a_working_directory_that_is_gone_is_said(self):
+        for words in (("--data", "x"), ("check", "--data", "x"), ("check", "--junit", "x"), ("check", "--dump", "x"), ("report", self.golden, "--html", "x")):
+            self.one_line(self.in_a_folder_that_is_gone(*words), 2, f"{words[-2]} 'x': the working directory is gone")
+        self.one_line(self.in_a_folder_that_is_gone("duel", "--base", "x"), 2, "--base: 'x': No such file or directory")
+
+    def test_doctor_needs_no_directory_of_its_own(self):
+        self.variables["TMPDIR"] = "/nonexistent"
+        done = self.as_root("doctor")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        self.assertIn("2.11.0", done.stdout)
+
+    def test_a_folder_for_charts_or_a_dump_that_cannot_be_looked_at_is_named(self):
+        hidden = os.path.join(self.folder, "hidden")
+        os.mkdir(hidden, 0)
+        self.addCleanup(os.chmod, hidden, 0o700)
+        self.one_line(self.as_nobody("report", self.golden, "--charts", hidden + "/d"), 2, "--charts '")
+        self.one_line(self.as_nobody("check", "--workload", "toy", "--strategy", "cpu", "--dump", hidden), 2, "--dump '")
+
     def test_a_plugin_of_roots_or_of_ones_own_is_taken_and_another_users_is_not(self):
         path = os.path.join(self.folder, "x.so")
         with open(path, "w", encoding="utf-8"):

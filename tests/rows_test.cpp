@@ -122,7 +122,11 @@ TEST(DataDirectory, IsRefusedWhenAFileIsMissing) {
   const Mnist mnist;
   fs::remove(mnist.folder / "t10k-images-idx3-ubyte");
   expect_words(refusal_of(mnist.folder.text()), {"--data", mnist.folder.text(), "t10k-images-idx3-ubyte"});
-  expect_words(refusal_of((mnist.folder / "nowhere").string()), {"nowhere", "not a directory"});
+  expect_words(refusal_of((mnist.folder / "nowhere").string()), {"nowhere: no such directory", "leave --data out"});
+  expect_words(refusal_of((mnist.folder / "t10k-labels-idx1-ubyte").string()), {"ubyte: not a directory", "leave --data out"});
+  fs::create_symlink("loop", mnist.folder / "loop");
+  expect_words(refusal_of((mnist.folder / "loop").string()), {"loop: cannot be looked at (Too many levels"});
+  expect_words(refusal_of((mnist.folder / std::string(5000, 'x')).string()), {"cannot be looked at (File name too long)"});
 }
 
 TEST(DataDirectory, OfPackedFilesIsRefusedUnlessTheyUnpackWhole) {

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "harness/front/absolute.h"
 #include "harness/front/text.h"
 #include "harness/report/save.h"
 #include "workloads/error.h"
@@ -78,7 +79,7 @@ JunitFile::JunitFile(const std::string& path) : shown_(one_line(path, 200)) {
   if (path.empty()) return;
   const auto refuse = [&](const std::string& why) { throw UsageError("--junit '" + shown_ + "': " + why); };
   std::error_code error;
-  const Target target = target_of(fs::absolute(path), error);  // a link stays
+  const Target target = target_of(absolute_path("--junit", path), error);  // a link stays
   if (error) refuse(error.message());
   if (target.descriptor >= 0) {
     given_ = again(target.descriptor);
@@ -118,11 +119,13 @@ DumpDirectory::DumpDirectory(const std::string& path) {
   if (path.empty()) return;
   const std::string named = "--dump '" + one_line(path, 200) + "'";
   std::error_code error;
-  for (fs::path missing = fs::absolute(path); !fs::exists(missing, error); missing = missing.parent_path())
+  for (fs::path missing = absolute_path("--dump", path); !fs::exists(missing, error); missing = missing.parent_path())
     made_.paths.push_back(missing);
   fs::create_directories(path, error);
   if (error || !fs::is_directory(path)) throw UsageError(named + ": " + (error ? error.message() : "is not a directory"));
-  if (!fs::is_empty(path)) throw UsageError(named + " is not empty; name a new directory");
+  const bool empty = fs::is_empty(path, error);
+  if (error) throw UsageError(named + ": " + error.message());
+  if (!empty) throw UsageError(named + " is not empty; name a new directory");
   if (::access(path.c_str(), W_OK) != 0) throw UsageError(named + ": " + std::strerror(errno));
 }
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <utility>
 
 #include <CLI/CLI.hpp>
 
+#include "harness/front/absolute.h"
 #include "harness/front/config_file.h"
 #include "harness/front/flags.h"
 #include "harness/front/text.h"
@@ -178,7 +178,7 @@ void settle(const CLI::App& app, const Command& command, Options& o) {
   if (command.info.name == "train") settle_training(o);
   settle_all("--strategy", o.what.strategies);
   settle_all("--workload", o.what.workloads);
-  if (!o.what.data_dir.empty()) o.what.data_dir = std::filesystem::absolute(o.what.data_dir);
+  if (!o.what.data_dir.empty()) o.what.data_dir = absolute_path("--data", o.what.data_dir);
 }
 
 std::string plain(const std::string& message) {

@@ -36,8 +36,7 @@ void require_data(const Prepared& prepared) {
 Prepared prepare(Options options) { return prepare(std::move(options), find_worker()); }
 
 Prepared prepare(Options options, const fs::path& worker) {
-  if (!options.what.data_dir.empty() && !fs::is_directory(options.what.data_dir))
-    throw UsageError("--data '" + one_line(options.what.data_dir, 200) + "': no such directory");
+  if (!options.what.data_dir.empty()) require_data_directory(options.what.data_dir);
   for (auto& plugin : options.what.plugins) plugin = checked_plugin(plugin);
   Prepared prepared{.options = std::move(options),
                     .worker = worker,

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "harness/front/absolute.h"
 #include "harness/front/commands.h"
 #include "harness/front/text.h"
 #include "harness/report/find_run.h"
@@ -34,7 +35,7 @@ std::vector<fs::path> checked_runs(const StoredRuns& asked) {
 
 // Found before anything is drawn: a page that could not be written, or that would take the place of what it shows.
 fs::path checked_page(const std::string& file, const std::vector<fs::path>& shown) {
-  const fs::path page = fs::absolute(file);
+  const fs::path page = absolute_path("--html", file);
   const std::string flag = quoted_path("--html", file);
   std::error_code failed;
   if (!fs::is_directory(page.parent_path(), failed)) throw UsageError(flag + ": no such directory");
@@ -48,7 +49,7 @@ fs::path checked_page(const std::string& file, const std::vector<fs::path>& show
 fs::path checked_folder(const std::string& folder) {
   std::error_code failed;
   fs::create_directories(folder, failed);
-  if (!fs::is_directory(folder) || ::access(folder.c_str(), W_OK) != 0)
+  if (!fs::is_directory(folder, failed) || ::access(folder.c_str(), W_OK) != 0)
     throw UsageError(quoted_path("--charts", folder) + ": cannot be made or written");
   return fs::absolute(folder);
 }

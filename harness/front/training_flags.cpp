@@ -61,7 +61,13 @@ void settle_training(Options& o) {
         to_type("train --workload mnist-mlp --strategy ddp --cpus 2"));
   if (!o.training.checkpoint.empty() && o.training.checkpoint_every == 0)
     throw UsageError("--checkpoint '" + one_line(o.training.checkpoint, 100) + "' needs --checkpoint-every STEPS");
-  const auto place = [](const std::string& file) { return std::filesystem::weakly_canonical(std::filesystem::absolute(file)); };
+  // One that cannot be looked at is refused by the worker, which knows what it is for.
+  const auto place = [](const std::string& file) {
+    std::error_code failed;
+    std::filesystem::path path = std::filesystem::absolute(file, failed);
+    if (!failed) path = std::filesystem::weakly_canonical(path, failed);
+    return failed ? std::filesystem::path(file) : path;
+  };
   if (!o.training.save.empty() && !o.training.checkpoint.empty() && place(o.training.save) == place(o.training.checkpoint))
     throw UsageError("--save and --checkpoint name the same file '" + one_line(o.training.save, 100) + "'");
 }

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pwd.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "harness/front/absolute.h"
 #include "harness/front/spawn.h"
 #include "harness/front/text.h"
 #include "harness/report/find_run.h"
@@ -97,7 +99,7 @@ fs::path first_program(const std::vector<fs::path>& places, const std::string& w
 fs::path find_worker() {
   std::vector<fs::path> places;
   if (const char* named = std::getenv("DPBENCH_WORKER"); named && *named)
-    places = {fs::absolute(named)};
+    places = {absolute_path("DPBENCH_WORKER", named)};
   else {
     const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
     places = {here / "dpbench-worker", here / "../libexec/dpbench/dpbench-worker"};
@@ -106,11 +108,13 @@ fs::path find_worker() {
 }
 
 fs::path worker_of_build(const std::string& build) {
-  const fs::path given = fs::absolute(build);
-  if (!fs::exists(given)) throw UsageError("'" + one_line(build, 200) + "': no such file or directory");
+  std::error_code failed;
+  const fs::path given = fs::absolute(build, failed);
+  const fs::file_status status = failed ? fs::file_status() : fs::status(given, failed);
+  if (failed) throw UsageError("'" + one_line(build, 200) + "': " + failed.message());
   const fs::path name = "dpbench-worker", built = fs::path("build/release/bin") / name,
                  installed = fs::path("libexec/dpbench") / name;
-  if (fs::is_directory(given))
+  if (fs::is_directory(status))
     return first_program({given / name, given / "bin" / name, given / installed, given / built}, "; build it");
   if (given.filename() == name) return first_program({given}, ": it cannot be run");
   const fs::path here = fs::canonical(given).parent_path();
@@ -122,7 +126,7 @@ fs::path checked_plugin(const std::string& file) {
   if (file.find('/') == std::string::npos) throw UsageError(shown + ": give it as a path, ./" + one_line(file, 200));
   std::error_code failed;
   const fs::path path = fs::canonical(file, failed);
-  if (failed || !fs::is_regular_file(path)) throw UsageError(shown + ": no such file");
+  if (failed || !fs::is_regular_file(path, failed)) throw UsageError(shown + ": no such file");
   if (path.string().find(':') != std::string::npos) throw UsageError(shown + ": its path must not hold a ':'");
   if (const auto fault = fault_of_plugin(path)) throw UsageError(shown + ": " + words_of(*fault));
   return path;
@@ -131,12 +135,8 @@ fs::path checked_plugin(const std::string& file) {
 Catalogue asked_catalogue(const fs::path& worker, const std::vector<std::string>& plugins) {
   Program program{.path = worker, .arguments = {"--catalogue"}, .variables = {}, .cpus = {}};
   for (const auto& plugin : plugins) program.arguments.insert(program.arguments.end(), {"--plugin", plugin});
-  const std::string errors_name = (fs::temp_directory_path() / "dpbench-catalogue-XXXXXX").string();
-  std::vector<char> name(errors_name.begin(), errors_name.end());
-  name.push_back('\0');
-  const Fd errors(::mkostemp(name.data(), O_CLOEXEC));
-  check(static_cast<bool>(errors), "mkostemp failed");
-  ::unlink(name.data());
+  const Fd errors(::memfd_create("dpbench-catalogue", MFD_CLOEXEC));  // wants no directory: doctor asks where there is none
+  check(static_cast<bool>(errors), "memfd_create failed");
   program.errors = errors.get();
   const Answer answer = ask(program);
   if (answer.status == 0) return parse_catalogue(answer.output, "the worker's catalogue");

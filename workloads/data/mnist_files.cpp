@@ -29,13 +29,25 @@ std::string find(const fs::path& directory, const std::string& set, const std::s
                    "(plain or .gz); leave --data out for drawn digits");
 }
 
+// What keeps it from being a directory to look into; empty: nothing.
+std::string fault_of_directory(const fs::path& path) {
+  std::error_code failed;
+  const fs::file_status status = fs::status(path, failed);
+  if (status.type() == fs::file_type::not_found) return "no such directory";
+  if (failed) return "cannot be looked at (" + failed.message() + ")";
+  return fs::is_directory(status) ? "" : "not a directory";
+}
+
 }  // namespace
 
-MnistFiles find_mnist(const std::string& directory) {
-  std::error_code ignored;
-  if (!fs::is_directory(directory, ignored))
-    throw UsageError("--data " + directory + ": not a directory, expected one with the four IDX files of MNIST; " +
+void require_data_directory(const std::string& directory) {
+  if (const std::string fault = fault_of_directory(directory); !fault.empty())
+    throw UsageError("--data " + directory + ": " + fault + ", expected one with the four IDX files of MNIST; " +
                      "leave --data out for drawn digits");
+}
+
+MnistFiles find_mnist(const std::string& directory) {
+  require_data_directory(directory);
   return {find(directory, "train-images", "idx3-ubyte"), find(directory, "train-labels", "idx1-ubyte"),
           find(directory, "t10k-images", "idx3-ubyte"), find(directory, "t10k-labels", "idx1-ubyte")};
 }

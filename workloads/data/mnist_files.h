@@ -9,6 +9,9 @@ struct MnistFiles {
   std::string train_images, train_labels, test_images, test_labels;
 };
 
+// Throws UsageError unless it is a directory that can be looked at, whatever it holds.
+void require_data_directory(const std::string& directory);
+
 // Throws UsageError naming the file that is missing and what was looked for.
 MnistFiles find_mnist(const std::string& directory);
 
