@@ -72,11 +72,12 @@ class ReportCommand(unittest.TestCase):
         newer["schema_version"]["major"] = 2
         self.put("newer.json", newer)
         self.put("list.json", "[]")
+        os.symlink("loop", os.path.join(self.folder, "loop"))
         for words, said in (((), "--html FILE"), (("latest",), "--html FILE"), (("absent", "--html", "x.html"), "absent"),
                             (("broken.json", "--html", "x.html"), broken), (("newer.json", "--html", "x.html"), "newer.json"),
                             (("--html", "no/where/x.html"), "no such directory"), (("--html", "results"), "not a regular file"),
                             (("--html", "/dev/null"), "not a regular file"), (("--charts", "broken.json"), "broken.json"),
-                            (("--charts", "/proc/none"), "/proc/none"), (("--html", self.run_file), "to be shown"),
+                            (("--charts", "/proc/none"), "/proc/none"), (("--charts", "loop/x"), "loop/x"), (("--html", self.run_file), "to be shown"),
                             (("--html", "x.html", "--collectives", "absent.json"), "absent.json"),
                             (("--html", "x.html", "--collectives", "list.json"), "list.json"),
                             (("--html", "x.html", "--collectives", "broken.json"), "broken.json"),
@@ -85,6 +86,12 @@ class ReportCommand(unittest.TestCase):
             with self.subTest(words=words):
                 self.assertIn(said, self.dpbench(*words, code=2).stderr)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "x.html")))
+
+    def test_a_working_directory_that_is_gone_is_said(self):
+        script = f'mkdir gone && cd gone && rmdir ../gone && exec "{PROGRAM}" report "{self.run_file}" --html x'
+        done = subprocess.run(["sh", "-c", script], cwd=self.folder, text=True, capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+        self.assertIn("--html 'x': the working directory is gone", done.stderr)
 
     def test_collectives_are_not_overwritten_by_the_page(self):
         self.put("micro.json", sample_runs.collectives())
