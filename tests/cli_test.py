@@ -82,7 +82,7 @@ class Cli(Runs):
                             (["--strategy", "ddp", "--scaling", "strong", "--batch", "2", "--cpus", "3"], "--batch 2"),
                             (["--filter", "nothing-like-it"], "nothing matched"), (["--data", "absent"], "absent: no such directory"),
                             (["--data", "file"], "file: not a directory"),
-                            (["--config", "absent.toml"], "absent.toml"), (["--out", "file"], "file"), (["--out", "file/below"], "file"),
+                            (["--config", "absent.toml"], "absent.toml"), (["--out", "file"], "file"), (["--out", "file/below"], "file"), (["--data", ""], "--data"), (["--out", ""], "--out"),
                             (["--plugin", "x.so"], "./x.so"), (["--plugin", "./x.so"], "no such file"),
                             (["frobnicate"], "commands"), (["list", "dpp"], "'ddp'")]:
             with self.subTest(words=words):

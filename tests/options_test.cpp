@@ -195,6 +195,17 @@ TEST(Options, CheckListsWhatItObeys) {
   EXPECT_FALSE(parse({"run"}).what.own_rows);
 }
 
+TEST(Options, AnEmptyNameIsNotTakenForNone) {
+  for (const std::string flag : {"--data", "--out", "--save-baseline"}) {
+    expect_says(refusal({flag, ""}), {flag, "'' is no name"});
+    expect_says(refusal({flag + "=", "-n"}), {"'" + flag + "=' has no value"});
+  }
+  for (const std::string flag : {"--data", "--junit", "--dump"}) expect_says(refusal({"check", flag, ""}), {flag, "'' is no name"});
+  for (const std::string flag : {"--data", "--out", "--save", "--resume"})
+    expect_says(refusal({"train", "--workload", "w", "--strategy", "s", flag, ""}), {flag, "'' is no name"});
+  EXPECT_EQ(parse({"--filter", "a="}).what.filter, "a=");
+}
+
 TEST(Options, AFlagWithoutItsValueIsRefused) { expect_says(refusal({"--cpus"}), {"--cpus"}); }
 
 TEST(Options, ABadFilterIsRefused) { expect_says(refusal({"--filter", "ddp("}), {"--filter", "ddp("}); }

@@ -181,6 +181,13 @@ void settle(const CLI::App& app, const Command& command, Options& o) {
   if (!o.what.data_dir.empty()) o.what.data_dir = absolute_path("--data", o.what.data_dir);
 }
 
+// CLI11 would take the next word for the value.
+void refuse_lost_values(const std::vector<std::string>& arguments) {
+  for (const auto& word : arguments)
+    if (word.starts_with("--") && word.find('=') == word.size() - 1)
+      throw UsageError("'" + one_line(word, 60) + "' has no value; leave the flag out, or give one");
+}
+
 std::string plain(const std::string& message) {
   const std::string text = one_line(message, 300);
   return text.starts_with("INI was not able to parse ") ? "--config: unknown key '" + text.substr(26) + "'" : text;
@@ -208,6 +215,7 @@ std::variant<Options, std::string> parse_command_line(const std::vector<std::str
   const Command& command = command_named(options.command);
   CLI::App app;
   name_app(app, command, options);
+  refuse_lost_values(rest);
   refuse_bad_config(rest);
   std::reverse(rest.begin(), rest.end());  // as CLI11 wants them
   try {

@@ -36,7 +36,7 @@ void add_cases(CLI::App& app, Options& o) {
   put(app.add_option("--seed", what.seed, "of models, data and order [1]")->check(between(0, 1e15)), "N");
   put(app.add_option("--threads", what.threads, "of each replica [cores / largest world]")->check(between(1, 4096)),
       "N");
-  put(app.add_option("--data", what.data_dir, "MNIST's four IDX files [digits drawn by the program]"), "DIR");
+  put(app.add_option("--data", what.data_dir, "MNIST's four IDX files [digits drawn by the program]")->check(not_empty()), "DIR");
   put(app.add_flag("--oversubscribe", what.oversubscribe, "rank r on GPU r mod count when there are too few"), "");
 }
 
@@ -107,7 +107,7 @@ void add_retries(CLI::App& app, Options& o) {
 
 void add_baseline(CLI::App& app, Options& o) {
   app.add_option("--save-baseline", o.save_baseline, "also keep the report under this name, for compare")
-      ->check([](const std::string& name) { return name.empty() ? "'' is no name" : ""; })
+      ->check(not_empty())
       ->group("Output")
       ->type_name("NAME");
 }
@@ -120,7 +120,10 @@ void add_forms(CLI::App& app, Options& o) {
 }
 
 void add_directory(CLI::App& app, Options& o) {
-  app.add_option("--out", o.out_dir, "where run directories are made [results]")->group("Output")->type_name("DIR");
+  app.add_option("--out", o.out_dir, "where run directories are made [results]")
+      ->check(not_empty())
+      ->group("Output")
+      ->type_name("DIR");
 }
 
 void add_talk(CLI::App& app, Options& o) {
@@ -146,8 +149,9 @@ void add_checking(CLI::App& app, Options& o) {
                    "worlds 1 to 4, 7 and 8 rather than 1 and 3, up to 3 without sparing anything (results/README.md); at most 10 minutes"
                    " rather than one"),
       "");
-  put(app.add_option("--junit", o.checking.junit, "also write the results as JUnit XML"), "FILE");
-  put(app.add_option("--dump", o.checking.dump, "write weights, batches, gradients and outputs as safetensors"), "DIR");
+  put(app.add_option("--junit", o.checking.junit, "also write the results as JUnit XML")->check(not_empty()), "FILE");
+  put(app.add_option("--dump", o.checking.dump, "write weights, batches, gradients and outputs as safetensors")->check(not_empty()),
+      "DIR");
 }
 
 void add_config(CLI::App& app, Options&) {

@@ -40,13 +40,15 @@ void add_training(CLI::App& app, Options& o) {
                      "stop once so large a part of the test rows is named rightly; exit 1 if it never is")
           ->check(between(1e-9, 1, true)),
       "0..1");
-  put(app.add_option("--save", t.save, "the trained model, as safetensors"), "FILE");
+  put(app.add_option("--save", t.save, "the trained model, as safetensors")->check(not_empty()), "FILE");
   put(app.add_option("--checkpoint-every", t.checkpoint_every, "steps between checkpoints [never]")
           ->check(between(1, 1e12)),
       "STEPS");
-  put(app.add_option("--checkpoint", t.checkpoint, "where they go [checkpoint.safetensors in the run's directory]"),
+  put(app.add_option("--checkpoint", t.checkpoint, "where they go [checkpoint.safetensors in the run's directory]")
+          ->check(not_empty()),
       "FILE");
-  put(app.add_option("--resume", t.resume, "go on from a checkpoint, with the same bits as if nothing had happened"),
+  put(app.add_option("--resume", t.resume, "go on from a checkpoint, with the same bits as if nothing had happened")
+          ->check(not_empty()),
       "FILE");
 }
 

@@ -59,6 +59,11 @@ CLI::Validator no_empty_value() {
   return CLI::Validator(judge, "");
 }
 
+CLI::Validator not_empty() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string { return text.empty() ? "'' is no name; leave the flag out, or name something" : ""; }, "");
+}
+
 CLI::Validator regular_expression() {
   return CLI::Validator(
       [](std::string& text) -> std::string {
