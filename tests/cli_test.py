@@ -84,7 +84,7 @@ class Cli(Runs):
                             (["--data", "file"], "file: not a directory"),
                             (["--config", "absent.toml"], "absent.toml"), (["--out", "file"], "file"), (["--out", "file/below"], "file"), (["--data", ""], "--data"), (["--out", ""], "--out"),
                             (["--plugin", "x.so"], "./x.so"), (["--plugin", "./x.so"], "no such file"),
-                            (["frobnicate"], "commands"), (["list", "dpp"], "'ddp'")]:
+                            (["frobnicate"], "commands"), (["help"], "--help"), (["list", "dpp"], "'ddp'"), (["list", "TOY"], "'toy'")]:
             with self.subTest(words=words):
                 self.assertIn(said, self.refused(*words))
 

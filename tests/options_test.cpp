@@ -123,11 +123,19 @@ TEST(Options, AWorldIsFromOneTo1024) {
 
 TEST(Options, AnUnknownFlagGetsTheNearestOne) {
   expect_says(refusal({"--strateg", "cpu"}), {"--strateg", "'--strategy'"});
+  for (const auto& [typed, meant] : std::vector<std::pair<std::string, std::string>>{
+           {"--strat", "'--strategy'"}, {"--work", "'--workload'"}, {"--batch-size", "'--batch'"}, {"--output-dir", "'--out'"},
+           {"--out-dir", "'--out'"}, {"--data-dir", "'--data'"}, {"--CPUS", "'--cpus'"}, {"--gpu", "'--gpus'"}})
+    expect_says(refusal({typed, "x"}), {typed, "did you mean " + meant});
+  expect_says(refusal({"duel", "--strat", "x"}), {"'--strategy'"});
   expect_says(refusal({"--wrld=2"}), {"--wrld"});
   expect_says(refusal({"--cpus", "1", "2"}), {"'2'", "commas"});
 }
 
-TEST(Options, AnUnknownCommandGetsTheNearestOne) { expect_says(refusal({"lst"}), {"'lst'", "'list'"}); }
+TEST(Options, AnUnknownCommandGetsTheNearestOne) {
+  expect_says(refusal({"lst"}), {"'lst'", "'list'"});
+  expect_says(refusal({"help"}), {"unknown command 'help'", "see dpbench --help"});
+}
 
 TEST(Options, AWrongWordGetsTheNearestOne) {
   expect_says(refusal({"--scaling", "stong"}), {"stong", "strong, weak", "'strong'"});
@@ -240,7 +248,7 @@ TEST_F(Config, GivesFlagsThatTheCommandLineOverrides) {
 
 TEST_F(Config, IsCheckedLikeTheCommandLine) {
   expect_says(refusal({"--config", write("cpus = 0\n")}), {"1 to 1024"});
-  expect_says(refusal({"--config", write("strategie = \"ddp\"\n")}), {"strategie"});
+  expect_says(refusal({"--config", write("stratgy = \"ddp\"\n")}), {file_, "unknown key 'stratgy'", "'strategy'"});
   expect_says(refusal({"--config", write("cpus = [1,,2]\n")}), {"--cpus", "''"});
   expect_says(refusal({"--config", write("cpus = \"1,,2\"\n")}), {"--cpus", "write 1,2"});
   expect_says(refusal({"--config", file_ + ".absent"}), {"no such file"});
@@ -264,6 +272,21 @@ TEST(Text, SuggestsOnlyWhatIsNear) {
   EXPECT_EQ(nearest("mnist_mlp", {"random-linear", "mnist-mlp"}), "mnist-mlp");
   EXPECT_EQ(nearest("zzzzzz", {"random-linear", "mnist-mlp"}), "");
   EXPECT_EQ(nearest("dpd", {"cpu", "gpu", "ddp"}), "ddp");
+  EXPECT_EQ(nearest("", {"cpu"}), "");
+}
+
+TEST(Text, SuggestsWhatANameBeginsWithOrHoldsAndMindsNoCapitals) {
+  const std::vector<std::string> workloads = {"random-linear", "mnist-mlp", "convnet", "all"};
+  for (const auto& [typed, meant] : std::vector<std::pair<std::string, std::string>>{{"mnist", "mnist-mlp"},
+                                                                                    {"conv", "convnet"},
+                                                                                    {"linear", "random-linear"},
+                                                                                    {"MNIST-MLP", "mnist-mlp"},
+                                                                                    {"mlp", "mnist-mlp"},
+                                                                                    {"al", "all"},
+                                                                                    {"convnets", "convnet"}})
+    EXPECT_EQ(nearest(typed, workloads), meant) << typed;
+  EXPECT_EQ(nearest("bucket", {"first_bucket_mb", "bucket_mb"}), "bucket_mb");
+  EXPECT_EQ(nearest("strat", {"strict", "strategy"}), "strategy");
 }
 
 TEST(Training, IsOneCaseOnceWithoutABaseline) {

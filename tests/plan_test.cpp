@@ -81,6 +81,22 @@ TEST(Plan, UnknownNamesGetTheNearestOne) {
   what = {};
   what.backends = {"glo"};
   expect_says(refusal<UsageError>(what, machine(2)), {"backend", "'gloo'"});
+  what = {};
+  what.strategies = {"DDP"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"'DDP' (did you mean 'ddp'?); known: cpu, gpu, dp, ddp, all"});
+}
+
+TEST(Plan, NamesForTestsAreNotSuggestedAndThoseThatThisBuildLacksAre) {
+  Selection what;
+  what.workloads = {"MNIST"};
+  EXPECT_EQ(refusal<UsageError>(what, machine(2)), "unknown workload 'MNIST' (did you mean 'mnist-mlp'?); known: random-linear, mnist-mlp, all");
+  what.workloads = {"prob"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"'probe'"});
+  what.workloads = {"al"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"'all'"});
+  what = {};
+  what.backends = {"MPI"};
+  EXPECT_EQ(refusal<UsageError>(what, machine(2)), "unknown backend 'MPI' (did you mean 'mpi'?); known: gloo, shm, nccl, mpi, auto");
 }
 
 TEST(Plan, WhatThisBuildLacksIsUnavailableWithItsReason) {
@@ -143,6 +159,10 @@ TEST(Plan, UnknownParametersAreRefused) {
   Selection what = ddp_on_mlp();
   what.params = {"ddp.buckt_mb=1"};
   expect_says(refusal<UsageError>(what, machine(2)), {"buckt_mb", "'bucket_mb'"});
+  what.strategies = {"dp", "ddp"};
+  what.params = {"bucket=1"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"'bucket'", "'bucket_mb'", "known: overlap, bucket_mb"});
+  what.strategies = {"ddp"};
   what.params = {"dp.overlap=on"};
   expect_says(refusal<UsageError>(what, machine(2)), {"'dp'", "chosen: ddp"});
   for (const std::string text : {"bucket_mb", "=1", "bucket_mb=", "bucket_mb=1,,2", "bucket_mb=1,", "bucket_mb=a b"}) {

@@ -72,4 +72,17 @@ std::vector<std::string> names_of(const std::vector<Entry>& entries) {
   return names;
 }
 
+// What is not made for checks or tests alone; that is taken where it is named, and never suggested.
+inline bool is_for_users(const StrategyEntry&) { return true; }
+inline bool is_for_users(const WorkloadEntry& workload) { return !workload.probe; }
+inline bool is_for_users(const BackendEntry& backend) { return !backend.threads; }
+
+template <class Entry>
+std::vector<std::string> names_for_users(const std::vector<Entry>& entries) {
+  std::vector<std::string> names;
+  for (const auto& entry : entries)
+    if (is_for_users(entry)) names.push_back(entry.name);
+  return names;
+}
+
 }  // namespace dpbench

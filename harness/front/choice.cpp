@@ -6,13 +6,20 @@
 namespace dpbench {
 namespace {
 
-[[noreturn]] void refuse_name(const std::string& kind, const std::string& name, const std::vector<std::string>& known,
-                              const Catalogue& catalogue) {
-  for (const auto& missing : catalogue.not_built)
-    if (missing.kind == kind && missing.name == name)
-      throw Unavailable(kind + " '" + name + "' is not in this build: " + missing.reason);
-  throw UsageError("unknown " + kind + " '" + one_line(name, 60) + "'" + did_you_mean(name, known) +
-                   "; known: " + join(known));
+// any: the name that stands for what there is.
+template <class Entry>
+[[noreturn]] void refuse_name(const std::string& kind, const std::string& name, const std::vector<Entry>& entries,
+                              const std::string& any, const Catalogue& catalogue) {
+  std::vector<std::string> known = names_for_users(entries);
+  for (const auto& missing : catalogue.not_built) {
+    if (missing.kind != kind) continue;
+    if (missing.name == name) throw Unavailable(kind + " '" + name + "' is not in this build: " + missing.reason);
+    known.push_back(missing.name);
+  }
+  known.push_back(any);
+  std::string meant = did_you_mean(name, known);
+  if (meant.empty()) meant = did_you_mean(name, names_of(entries));
+  throw UsageError("unknown " + kind + " '" + one_line(name, 60) + "'" + meant + "; known: " + join(known));
 }
 
 template <class Entry>
@@ -21,7 +28,7 @@ std::vector<const Entry*> chosen(const std::string& kind, const std::vector<std:
   std::vector<const Entry*> found;
   for (const auto& name : without_repeats(names)) {
     const Entry* entry = find_entry(entries, name);
-    if (!entry) refuse_name(kind, name, names_of(entries), catalogue);
+    if (!entry) refuse_name(kind, name, entries, "all", catalogue);
     found.push_back(entry);
   }
   return found;
@@ -75,7 +82,7 @@ std::vector<std::string> chosen_backends(const Selection& what, const Catalogue&
   if (what.backends.empty()) return {"auto"};
   for (const auto& name : what.backends)
     if (name != "auto" && !find_entry(catalogue.backends, name))
-      refuse_name("backend", name, names_of(catalogue.backends), catalogue);
+      refuse_name("backend", name, catalogue.backends, "auto", catalogue);
   return without_repeats(what.backends);
 }
 

@@ -64,7 +64,7 @@ const Command& command_named(const std::string& name) {
     known.push_back(command.info.name);
   }
   throw UsageError("unknown command '" + one_line(name, 40) + "'" + did_you_mean(name, known) +
-                   "; commands: " + join(known));
+                   "; commands: " + join(known) + "; see " + to_type("--help"));
 }
 
 std::string header(const std::string& command) {
@@ -110,11 +110,19 @@ void name_app(CLI::App& app, const Command& command, Options& options) {
   command.fill(app, options);
 }
 
-std::vector<std::string> flag_names(const CLI::App& app) {
+// Of all flags, or of those that take such a value.
+std::vector<std::string> flag_names(const CLI::App& app, const std::string& type = "") {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
-    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+    if (type.empty() || option->get_type_name() == type)
+      for (const auto& name : option->get_lnames()) names.push_back("--" + name);
   return names;
+}
+
+// --output-dir is --out, which takes a directory, and not --output.
+std::string flag_meant(const CLI::App& app, const std::string& word) {
+  const std::string meant = word.ends_with("-dir") ? did_you_mean(word, flag_names(app, "DIR")) : "";
+  return meant.empty() ? did_you_mean(word, flag_names(app)) : meant;
 }
 
 // A mistyped flag, or a word that no flag takes.
@@ -124,7 +132,7 @@ void refuse_extras(const CLI::App& app, const std::string& command) {
   const std::string word = extras.front().substr(0, extras.front().find('='));
   const std::string shown = "'" + one_line(word, 60) + "'";
   const std::string help = "; see " + to_type((command == "run" ? "" : command + " ") + "--help");
-  if (word.starts_with('-')) throw UsageError("unknown flag " + shown + did_you_mean(word, flag_names(app)) + help);
+  if (word.starts_with('-')) throw UsageError("unknown flag " + shown + flag_meant(app, word) + help);
   throw UsageError("unexpected word " + shown + " (lists take commas, not spaces)" + help);
 }
 
@@ -188,9 +196,16 @@ void refuse_lost_values(const std::vector<std::string>& arguments) {
       throw UsageError("'" + one_line(word, 60) + "' has no value; leave the flag out, or give one");
 }
 
-std::string plain(const std::string& message) {
-  const std::string text = one_line(message, 300);
-  return text.starts_with("INI was not able to parse ") ? "--config: unknown key '" + text.substr(26) + "'" : text;
+std::string unknown_key(const CLI::App& app, const std::string& key) {
+  std::vector<std::string> keys;
+  for (const auto& flag : flag_names(app)) keys.push_back(flag.substr(2));
+  const auto files = app.get_config_ptr()->as<std::vector<std::string>>();
+  return "--config '" + one_line(join(files), 200) + "': unknown key '" + one_line(key, 60) + "'" + did_you_mean(key, keys);
+}
+
+std::string plain(const CLI::App& app, const std::string& message) {
+  constexpr std::string_view of_a_key = "INI was not able to parse ";
+  return message.starts_with(of_a_key) ? unknown_key(app, message.substr(of_a_key.size())) : one_line(message, 300);
 }
 
 }  // namespace
@@ -225,7 +240,7 @@ std::variant<Options, std::string> parse_command_line(const std::vector<std::str
   } catch (const CLI::CallForVersion&) {
     return std::string("dpbench " DPBENCH_VERSION "\n");
   } catch (const CLI::Error& error) {
-    throw UsageError(plain(error.what()));
+    throw UsageError(plain(app, error.what()));
   }
   refuse_extras(app, options.command);
   settle(app, command, options);

@@ -73,7 +73,7 @@ std::string entry_text(const std::string& topic, const Catalogue& all) {
   if (const auto* entry = find_entry(all.backends, topic))
     return entry->name + ": " + entry->summary + "\n" + devices_of(entry->cpu, entry->cuda) + " tensors\n";
   std::vector<std::string> known = {"strategies", "workloads", "backends", "devices"};
-  for (const auto& names : {names_of(all.strategies), names_of(all.workloads), names_of(all.backends)})
+  for (const auto& names : {names_for_users(all.strategies), names_for_users(all.workloads), names_for_users(all.backends)})
     known.insert(known.end(), names.begin(), names.end());
   throw UsageError("nothing called '" + one_line(topic, 60) + "' to list" + did_you_mean(topic, known) +
                    "; known: " + join(known));

@@ -1,7 +1,10 @@
 #include "harness/front/text.h"
 
 #include <algorithm>
+#include <cctype>
+#include <optional>
 #include <sstream>
+#include <utility>
 
 namespace dpbench {
 namespace {
@@ -64,6 +67,24 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return cost[a.size()][b.size()];
 }
 
+// As it is compared: neither a flag's dashes nor capitals tell names apart.
+std::string plain_letters(const std::string& name) {
+  std::string plain = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+  std::transform(plain.begin(), plain.end(), plain.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return plain;
+}
+
+// How near two names are, the least first; nothing: they are not. A beginning says as much as one wrong letter, a part, or a name
+// and more, says more than two.
+std::optional<size_t> rank_of(const std::string& typed, const std::string& meant, size_t edits) {
+  constexpr size_t fewest = 3;  // letters that say which name is meant
+  if (edits > 1 && typed.size() >= fewest && meant.starts_with(typed)) return 2;
+  if (edits > 1 && typed.size() >= fewest && meant.find(typed) != std::string::npos) return 3;
+  if (edits > 1 && meant.size() >= fewest && typed.starts_with(meant)) return 3;
+  const bool few = edits <= std::max<size_t>(2, typed.size() / 3) && edits < std::max(typed.size(), meant.size());
+  return few ? std::optional(2 * edits) : std::nullopt;
+}
+
 }  // namespace
 
 std::string join(const std::vector<std::string>& words, const std::string& between) {
@@ -119,11 +140,16 @@ std::string one_line(std::string_view text, size_t limit) {
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
   if (word.size() > 100) return "";
+  const std::string typed = plain_letters(word);
   const std::string* best = nullptr;
-  size_t smallest = std::max<size_t>(2, word.size() / 3) + 1;
+  std::pair<size_t, size_t> smallest;
   for (const auto& name : known) {
-    const size_t distance = edit_distance(word, name);
-    if (distance < smallest && distance < std::max(word.size(), name.size())) smallest = distance, best = &name;
+    const std::string meant = plain_letters(name);
+    const size_t edits = edit_distance(typed, meant);
+    const std::optional<size_t> rank = rank_of(typed, meant, edits);
+    if (!rank || (best && smallest <= std::pair(*rank, edits))) continue;
+    smallest = {*rank, edits};
+    best = &name;
   }
   return best ? *best : "";
 }

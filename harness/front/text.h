@@ -22,7 +22,7 @@ std::string sanitised(std::string_view text);
 // The same on one line, cut to `limit` characters.
 std::string one_line(std::string_view text, size_t limit);
 
-// The known name nearest to a mistyped one; empty when none is near.
+// The known name nearest to a mistyped one: by its letters, or what it begins with, or a part of it; empty when none is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
 // " (did you mean 'x'?)" or nothing.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
