@@ -264,6 +264,8 @@ class Cli(Runs):
         done = self.run_it("--workload", "toy", "--quick", "--cpus", "2")
         self.assertEqual(len(re.findall(r"^\d/2 · ", done.stderr, re.M)), 2, done.stderr)
         self.assertNotIn("\x1b", done.stderr)
+        done = self.run_it("--workload", "toy", "--strategy", "ddp", "--cpus", "2", "--launches", "2", "--samples", "2")
+        self.assertEqual(re.findall(r"^(\d/\d) · ", done.stderr, re.M), ["1/2", "2/2"], done.stderr)
 
     def test_list_shows_what_there_is(self):
         self.assertIn("ddp", self.run_it("list").stdout)

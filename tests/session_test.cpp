@@ -9,6 +9,7 @@
 #include "harness/front/exit_code.h"
 #include "harness/front/schedule.h"
 #include "harness/front/session.h"
+#include "harness/front/text.h"
 
 namespace dpbench {
 namespace {
@@ -63,7 +64,7 @@ class SessionTest : public testing::Test {
   }
 
   SessionEnding run() {
-    ProgressLine progress(ProgressStyle::none, false, 0, 0);
+    ProgressLine progress(style_, false, static_cast<int>(report_.cases.size()), 0, options_.launches);
     const auto command = [](int launch) -> Json { return {{"launch", launch}}; };
     return Session(
                options_, report_, report_.cases.size(), runner_, progress, command, [&](const Report&) { ++saves_; },
@@ -81,6 +82,7 @@ class SessionTest : public testing::Test {
   StandIn runner_;
   Session::Load load_;
   int saves_ = 0;
+  ProgressStyle style_ = ProgressStyle::none;
 };
 
 TEST(Schedule, EveryCaseOnceAndThoseThatShareProcessesTogether) {
@@ -242,6 +244,36 @@ TEST_F(SessionTest, NoisyCasesGetMoreLaunchesUntilTheirTimeIsUsed) {
   EXPECT_LT(record("dp").launches.size(), 20u);
   ASSERT_EQ(record("dp").warnings.size(), 1u);
   EXPECT_NE(record("dp").warnings[0].find("stopped at --max-time"), std::string::npos);
+}
+
+TEST_F(SessionTest, PlainProgressIsALineACaseWhenItsLastLaunchHasEnded) {
+  style_ = ProgressStyle::plain;
+  options_.launches = 3;
+  runner_.answer = [](const CaseSpec& spec, int) { return spec.strategy == "dp" ? bad() : good(); };
+  testing::internal::CaptureStderr();
+  run();
+  const auto lines = split(testing::internal::GetCapturedStderr(), '\n');
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_TRUE(lines[0].starts_with("1/3 · " + spec_of("dp").id + " · failed: rank 1")) << lines[0];
+  EXPECT_TRUE(lines[1].starts_with("2/3 · ")) << lines[1];
+  EXPECT_TRUE(lines[2].starts_with("3/3 · ")) << lines[2];
+}
+
+TEST_F(SessionTest, LaunchesAddedForNoiseAddNoLines) {
+  style_ = ProgressStyle::plain;
+  options_.max_noise_percent = 1;
+  options_.sampling.max_time_s = 0.05;
+  runner_.answer = [](const CaseSpec& spec, int) {
+    CaseOutcome outcome = good();
+    if (spec.strategy == "dp") outcome.ranks[0].samples_ns = {1000000, 2000000, 3000000};
+    return outcome;
+  };
+  testing::internal::CaptureStderr();
+  run();
+  const auto lines = split(testing::internal::GetCapturedStderr(), '\n');
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_GT(record("dp").launches.size(), 4u);
+  EXPECT_TRUE(lines[2].starts_with("3/3 · " + spec_of("dp").id)) << lines[2];
 }
 
 TEST_F(SessionTest, ALimitThatOneSampleCannotBeJudgedByIsNamed) {

@@ -164,12 +164,15 @@ TEST(Progress, MovesOnlyOnATerminalThatCan) {
 TEST(Progress, PlainIsALineACaseWithTheTimeLeft) {
   testing::internal::CaptureStderr();
   {
-    ProgressLine line(ProgressStyle::plain, false, 4, 100);
+    ProgressLine line(ProgressStyle::plain, false, 2, 100, 2);
     line.begin("a", 100);
-    line.end("a", "2 ms a step", 110);
+    line.end("a", "1 ms a step", 105);
+    line.end("b", "3 ms a step", 108);
+    line.end("a", "2 ms a step", 115);
+    line.over("a", "2 ms a step", 115);
     line.note("not without -v");
   }
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "1/4 · a · 2 ms a step · about 30 s left\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "1/2 · a · 2 ms a step · about 5 s left\n");
 }
 
 TEST(Progress, ADurationIsShort) {

@@ -68,7 +68,9 @@ bool DuelSession::launch(int index) {
       progress_.begin(mine.spec.id, monotonic_seconds());
       const bool on = take_pairs(index, mine);
       decided_[member] = mine.status != "interrupted";
-      progress_.end(mine.spec.id, progress_text(mine, decided_[member]), monotonic_seconds());
+      const std::string text = progress_text(mine, decided_[member]);
+      progress_.end(mine.spec.id, text, monotonic_seconds());
+      if (decided_[member]) progress_.over(mine.spec.id, text, monotonic_seconds());
       save_();
       if (!on) return false;
     }

@@ -26,6 +26,8 @@ std::string bar(double part) {
          "]";
 }
 
+std::string counted(int done, int all) { return std::to_string(done) + "/" + std::to_string(all) + " · "; }
+
 }  // namespace
 
 ProgressStyle progress_style(const Options& options, bool terminal, const char* term) {
@@ -48,8 +50,8 @@ std::string duration_text(double seconds) {
   return text;
 }
 
-ProgressLine::ProgressLine(ProgressStyle style, bool verbose, int total, double now)
-    : style_(style), verbose_(verbose), total_(total), began_(now) {}
+ProgressLine::ProgressLine(ProgressStyle style, bool verbose, int cases, double now, int launches)
+    : style_(style), verbose_(verbose), cases_(cases), total_(cases * launches), began_(now) {}
 
 ProgressLine::~ProgressLine() { clear(); }
 
@@ -63,16 +65,18 @@ std::string ProgressLine::left(double now) const {
 
 void ProgressLine::begin(const std::string& case_id, double now) {
   if (style_ == ProgressStyle::moving)
-    move(bar(share()) + " " + std::to_string(done_) + "/" + std::to_string(total_) + " · " + case_id + left(now));
+    move(bar(share()) + " " + counted(done_, total_) + case_id + left(now));
 }
 
 void ProgressLine::end(const std::string& case_id, const std::string& result, double now) {
   ++done_;
   for (const auto& held : std::exchange(held_, {})) warning(held);
-  const std::string text =
-      std::to_string(done_) + "/" + std::to_string(total_) + " · " + case_id + " · " + result + left(now);
-  if (style_ == ProgressStyle::moving) move(bar(share()) + " " + text);
-  if (style_ == ProgressStyle::plain) line(text);
+  if (style_ == ProgressStyle::moving) move(bar(share()) + " " + counted(done_, total_) + case_id + " · " + result + left(now));
+}
+
+void ProgressLine::over(const std::string& case_id, const std::string& result, double now) {
+  ++over_;
+  if (style_ == ProgressStyle::plain) line(counted(over_, cases_) + case_id + " · " + result + left(now));
 }
 
 void ProgressLine::part(double done, const std::string& text) {

@@ -15,14 +15,18 @@ ProgressStyle progress_style(const Options& options, bool terminal, const char* 
 
 class ProgressLine {
  public:
-  ProgressLine(ProgressStyle style, bool verbose, int total, double now);
+  // launches: of each case, to begin with.
+  ProgressLine(ProgressStyle style, bool verbose, int cases, double now, int launches = 1);
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
+  // A launch of a case begins, and ends.
   void begin(const std::string& case_id, double now);
   void end(const std::string& case_id, const std::string& result, double now);
-  void add_work(int cases) { total_ += cases; }
+  // The last of them has ended: the plain line.
+  void over(const std::string& case_id, const std::string& result, double now);
+  void add_work(int launches) { total_ += launches; }
   // How far one long case is, on the moving line: done of all, then words.
   void part(double done, const std::string& text);
   void clear();                           // before something is printed on stdout
@@ -39,7 +43,7 @@ class ProgressLine {
 
   ProgressStyle style_;
   bool verbose_, shown_ = false;
-  int total_, done_ = 0;
+  int cases_, over_ = 0, total_, done_ = 0;  // in all and launches of them
   std::vector<std::string> held_;
   double began_;
 };

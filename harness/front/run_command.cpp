@@ -144,9 +144,8 @@ int run_prepared(const Prepared& prepared) {
   const std::string id = run_id(std::chrono::system_clock::now(), run_commit(report.tool), machine_label(report.env));
   RunDirectory directory(options.out_dir, id);
   report.id = directory.id();
-  const int work = static_cast<int>(prepared.plan.cases.size()) * options.launches;
-  ProgressLine progress(progress_style(options, ::isatty(STDERR_FILENO), std::getenv("TERM")), options.verbose, work,
-                        monotonic_seconds());
+  ProgressLine progress(progress_style(options, ::isatty(STDERR_FILENO), std::getenv("TERM")), options.verbose,
+                        static_cast<int>(prepared.plan.cases.size()), monotonic_seconds(), options.launches);
   for (const auto& warning : report.env.at("warnings")) progress.later(warning);
   Saver saver(directory, progress);
   saver.save(report, true);

@@ -38,7 +38,8 @@ Session::Session(const Options& options, Report& report, size_t planned, CaseRun
       save_(std::move(save)),
       load_(std::move(load)),
       others_(planned, OtherLoad(cores)),
-      over_(planned, false) {
+      over_(planned, false),
+      said_(planned, false) {
   for (size_t i = 0; i < planned; ++i) specs_.push_back(report.cases[i].spec);
 }
 
@@ -49,6 +50,7 @@ SessionEnding Session::run() {
   if (on) finish_launches();
   for (; on && options_.max_noise_percent > 0; ++index) {
     const auto again = noisy();
+    say_over_but(again);
     if (again.empty()) break;
     progress_.add_work(static_cast<int>(again.size()));
     on = launch(index, again);
@@ -56,6 +58,17 @@ SessionEnding Session::run() {
   say_other_load();
   if (on) report_.status = "complete";
   return ending_;
+}
+
+void Session::say_over(size_t which) {
+  if (said_[which]) return;
+  said_[which] = true;
+  progress_.over(specs_[which].id, result_text(report_.cases[which]), monotonic_seconds());
+}
+
+void Session::say_over_but(const std::vector<size_t>& which) {
+  for (size_t i = 0; i < planned_; ++i)
+    if (std::find(which.begin(), which.end(), i) == which.end()) say_over(i);
 }
 
 void Session::say_other_load() {
@@ -98,6 +111,7 @@ bool Session::run_case(int index, size_t which) {
   summarise(report_);
   save_(report_);
   progress_.end(spec.id, result_text(report_.cases[which]), monotonic_seconds());
+  if (over_[which] || (index + 1 >= options_.launches && options_.max_noise_percent == 0)) say_over(which);
   return true;
 }
 
@@ -198,7 +212,8 @@ std::string Session::result_text(const CaseRecord& record) const {
   const auto samples = sample_step_ns(record.launches.back());
   if (samples.empty()) return "no samples";
   char text[64];
-  std::snprintf(text, sizeof text, "%.4g ms a step", median(samples) * 1e-6);
+  const double ns = record.step_time_ns ? record.step_time_ns->median : median(samples);  // over the launches so far
+  std::snprintf(text, sizeof text, "%.4g ms a step", ns * 1e-6);
   return text;
 }
 

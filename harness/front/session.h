@@ -47,6 +47,8 @@ class Session {
   bool run_case(int index, size_t which);
   CaseOutcome watched_attempt(int index, size_t which);
   void say_other_load();
+  void say_over(size_t which);
+  void say_over_but(const std::vector<size_t>& which);
   CaseOutcome attempt(int index, size_t which);
   bool record(int index, size_t which, CaseOutcome outcome);
   void finish_launches();
@@ -65,6 +67,7 @@ class Session {
   std::vector<OtherLoad> others_;  // of each case
   std::vector<CaseSpec> specs_;
   std::vector<bool> over_;    // failed, or its checks did: not run again
+  std::vector<bool> said_;    // its line in the progress is there
   std::string broken_start_;  // why groups like the present one do not start
   SessionEnding ending_;
 };
