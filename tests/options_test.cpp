@@ -229,7 +229,19 @@ TEST(Options, HelpTeachesFlagsExamplesAndExitCodes) {
 }
 
 TEST(Options, HelpLinesFitATerminal) {
-  for (const auto& line : split(text_of({"--help"}), '\n')) EXPECT_LE(display_width(line), 120u) << line;
+  for (const auto& command : commands())
+    for (const auto& line : split(text_of({command.name, "--help"}), '\n')) EXPECT_LE(display_width(line), 100u) << line;
+}
+
+TEST(Options, TheFirstScreenOfHelpTeachesFlags) {
+  for (const auto& words : std::vector<std::vector<std::string>>{{"--help"}, {"run", "--help"}}) {
+    auto lines = split(text_of(words), '\n');
+    lines.resize(24);
+    const std::string screen = "\n" + join(lines, "\n");
+    for (const std::string part : {"benchmark and proof", "Usage: dpbench", "\n  dpbench --strategy ddp --gpus", "\nWhat to run:", "\n  --strategy NAME,..",
+                                   "strategies to run [all]", "\n  --workload NAME,..", "\n  --gpus N,..", "\n  --cpus N,..", "[1,2 without a GPU]"})
+      EXPECT_NE(screen.find(part), std::string::npos) << part << " in:" << screen;
+  }
 }
 
 TEST(Options, VersionIsOneLine) { EXPECT_TRUE(text_of({"--version"}).starts_with("dpbench ")); }

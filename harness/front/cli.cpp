@@ -18,21 +18,22 @@ namespace dpbench {
 namespace {
 
 constexpr char kExamples[] = R"(Examples:
-  dpbench                                         everything this machine can run, worlds 1 and 2, quickly
-  dpbench --strategy ddp --gpus 1,2,4,8           scaling of one strategy over GPUs
+  dpbench                                    all that this machine can run, worlds 1 and 2, quickly
+  dpbench --strategy ddp --gpus 1,2,4,8      scaling of one strategy over GPUs
   dpbench --strategy dp,ddp --cpus 1,2 --workload mnist-mlp --scaling strong --batch 512
   dpbench --strategy ddp --cpus 2 --param ddp.bucket_mb=1,25 -o markdown
   dpbench --plugin ./my_strategy.so --strategy mine --cpus 2
-  dpbench report latest --html report.html        its charts and tables on one page)";
+  dpbench report latest --html report.html   its charts and tables on one page)";
 
 constexpr char kExitCodes[] = R"(Exit codes:
-  0 ok · 1 a check failed or a regression · 2 wrong arguments, files or directories, or nothing matched · 3 a run
-  failed (a rank died, hung, ran out of memory, NaN) · 4 inconclusive, with --strict of compare or duel · 5 the report
-  could not be written · 77 no such GPU or backend here · 128+N signal N
+  0 ok · 1 a check failed or a regression · 2 wrong arguments, files or directories, or nothing
+  matched · 3 a run failed (a rank died, hung, ran out of memory, NaN) · 4 inconclusive, with
+  --strict of compare or duel · 5 the report could not be written · 77 no such GPU or backend here
+  · 128+N signal N
 
 Variables:
-  DPBENCH_WORKER (the worker to use) · DPBENCH_PYTHON (one with matplotlib, for report) · TMPDIR (private files, when
-  /dev/shm is short) · CUDA_VISIBLE_DEVICES · NO_COLOR)";
+  DPBENCH_WORKER (the worker to use) · DPBENCH_PYTHON (one with matplotlib, for report) · TMPDIR
+  (private files, when /dev/shm is short) · CUDA_VISIBLE_DEVICES · NO_COLOR)";
 
 struct Command {
   CommandInfo info;
@@ -67,16 +68,22 @@ const Command& command_named(const std::string& name) {
                    "; commands: " + join(known) + "; see " + to_type("--help"));
 }
 
+// The first flags follow on one screen with it: what there is more stands below them.
 std::string header(const std::string& command) {
-  std::string text = "dpbench " DPBENCH_VERSION ": benchmark and proof of data-parallel strategies on LibTorch\n\n";
+  const std::string text = "dpbench " DPBENCH_VERSION ": benchmark and proof of data-parallel strategies on LibTorch\n\n";
   if (command != "run") return text + command_named(command).info.summary + "\n\n";
-  text += "Usage: dpbench [COMMAND] [FLAGS]\n\nCommands (dpbench COMMAND --help):\n";
-  for (const auto& info : commands())
-    text += "  " + info.name + std::string(10 - info.name.size(), ' ') + info.summary + "\n";
-  return text + "\n" + kExamples + "\n\n";
+  return text + "Usage: dpbench [COMMAND] [FLAGS]      without a command: run; all commands stand below\n\n" + kExamples + "\n\n";
 }
 
-// Flags alone: the usage and the commands stand in the header.
+std::string footer(const std::string& command) {
+  if (command != "run") return "";
+  std::string text = "Commands (dpbench COMMAND --help):\n";
+  for (const auto& info : commands())
+    text += "  " + info.name + std::string(10 - info.name.size(), ' ') + info.summary + "\n";
+  return text + "\n" + kExitCodes + "\n";
+}
+
+// Flags alone: the usage stands in the header.
 class FlagFormatter : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override { return ""; }
@@ -93,21 +100,19 @@ class FlagFormatter : public CLI::Formatter {
 };
 
 std::string help_text(const CLI::App& app, const std::string& command) {
-  std::string flags = app.help();
-  const std::string ending = command == "run" ? std::string("\n") + kExitCodes + "\n" : "";
-  return header(command) + flags + ending;
+  return header(command) + app.help() + footer(command);
 }
 
 void name_app(CLI::App& app, const Command& command, Options& options) {
   app.name(command.info.name == "run" ? "" : "dpbench " + command.info.name);
   app.formatter(std::make_shared<FlagFormatter>());
-  app.get_formatter()->column_width(34);
-  app.set_help_flag("-h,--help", "this text")->group("Output");
-  if (command.info.name == "run")
-    app.set_version_flag("--version", "dpbench " DPBENCH_VERSION)->description("the version")->group("Output");
+  app.get_formatter()->column_width(32);
   app.allow_extras();
   app.allow_config_extras(CLI::config_extras_mode::error);
   command.fill(app, options);
+  app.set_help_flag("-h,--help", "this text")->group("Output");  // after them: groups stand in the order of their first flags
+  if (command.info.name == "run")
+    app.set_version_flag("--version", "dpbench " DPBENCH_VERSION)->description("the version")->group("Output");
 }
 
 // Of all flags, or of those that take such a value.

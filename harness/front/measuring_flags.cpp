@@ -27,13 +27,13 @@ void add_cases(CLI::App& app, Options& o) {
           ->allow_extra_args(false),
       "[STRATEGY.]KEY=V,..");
   put(app.add_option("--scale", what.scale, "makes the models wider and deeper [1]")->check(between(1, kMaxScale)), "K");
-  put(app.add_option("--plugin", what.plugins, "shared library with strategies or workloads (it runs code); repeatable")
+  put(app.add_option("--plugin", what.plugins, "library with strategies or workloads (it runs code); repeatable")
           ->allow_extra_args(false),
       "FILE");
   put(app.add_option("--filter", what.filter, "only cases whose id (check: checks whose name) matches")
           ->check(regular_expression()),
       "RE");
-  put(app.add_option("--seed", what.seed, "of models, data and order [1]")->check(between(0, 1e15)), "N");
+  put(app.add_option("--seed", what.seed, "of models, dropout and the order of rows and cases [1]")->check(between(0, 1e15)), "N");
   put(app.add_option("--threads", what.threads, "of each replica [cores / largest world]")->check(between(1, 4096)),
       "N");
   put(app.add_option("--data", what.data_dir, "MNIST's four IDX files [digits drawn by the program]")->check(not_empty()), "DIR");
@@ -63,7 +63,7 @@ void add_what(CLI::App& app, Options& o) {
 
 void add_sampling(CLI::App& app, Options& o) {
   const auto put = [](CLI::Option* option, const char* type) { option->group("Sampling")->type_name(type); };
-  put(app.add_flag("--quick", o.quick, "1 launch, 3 samples of 50 ms, 5 warm-up steps; the default when nothing is chosen"), "");
+  put(app.add_flag("--quick", o.quick, "1 launch, 3 samples of 50 ms, 5 warm-up steps [if nothing is chosen]"), "");
   put(app.add_option("--launches", o.launches, "fresh starts of every case, in random order [5]")
           ->check(between(1, 1000)),
       "N");
@@ -92,7 +92,7 @@ void add_running(CLI::App& app, Options& o) {
 }
 
 void add_launcher(CLI::App& app, Options& o) {
-  app.add_option("--launcher", o.launcher, "who has started this process as one rank of several [found by itself]")
+  app.add_option("--launcher", o.launcher, "who started this process as one rank of several [found by itself]")
       ->check(one_of({"auto", "self", "torchrun", "mpi", "slurm", "env"}))
       ->group("Running")
       ->type_name("auto|self|torchrun|mpi|slurm|env");
@@ -146,8 +146,7 @@ void add_checking(CLI::App& app, Options& o) {
   const auto put = [](CLI::Option* option, const char* type) { option->group("Checking")->type_name(type); };
   put(app.add_option("--seeds", o.checking.seeds, "different seeds of every check [1]")->check(between(1, 10000)), "N");
   put(app.add_flag("--long", o.checking.long_form,
-                   "worlds 1 to 4, 7 and 8 rather than 1 and 3, up to 3 without sparing anything (results/README.md); at most 10 minutes"
-                   " rather than one"),
+                   "worlds 1 to 4, 7 and 8 rather than 1 and 3, up to 3 sparing nothing\n(results/README.md); at most 10 minutes rather than one"),
       "");
   put(app.add_option("--junit", o.checking.junit, "also write the results as JUnit XML")->check(not_empty()), "FILE");
   put(app.add_option("--dump", o.checking.dump, "write weights, batches, gradients and outputs as safetensors")->check(not_empty()),
@@ -155,7 +154,7 @@ void add_checking(CLI::App& app, Options& o) {
 }
 
 void add_config(CLI::App& app, Options&) {
-  app.set_config("--config", "", "flags from a TOML file (strategy = [\"dp\", \"ddp\"]); the command line wins")
+  app.set_config("--config", "", "flags from a TOML file (strategy = [\"ddp\"]); the command line wins")
       ->group("Running")
       ->type_name("FILE");
 }

@@ -24,10 +24,10 @@ void add_list(CLI::App& app, Options& o) {
 }
 
 void add_compare(CLI::App& app, Options& o) {
-  add_runs(app, o, "base, then new: a run.json, a run's or results directory, latest, latest~1, a baseline's name");
+  add_runs(app, o, "base, then new: a run.json, a run's or results directory, latest,\nlatest~1, a baseline's name");
   const auto put = [](CLI::Option* option, const char* type) { option->group("Gate")->type_name(type); };
   put(add_values(app, "--fail-on", o.stored.fail_on,
-               "median, p99, throughput, peak-memory, ratio-to-baseline: percent; efficiency: points [median:5%]"),
+               "median, p99, throughput, peak-memory, ratio-to-baseline: percent;\nefficiency: points [median:5%]"),
       "FIGURE:LIMIT,..");
   put(app.add_option("--gate", o.stored.gate, "rules per case, as JSON"), "FILE");
   put(app.add_flag("--strict", o.stored.strict, "exit 4 when a case is unclear"), "");
@@ -51,7 +51,7 @@ void add_project(CLI::App& app, Options& o) {
   put(add_values(app, "--from", p.from, "the worlds to fit; others are compared with [all]")
           ->check(each(between(1, 1 << 20))),
       "N,..");
-  put(app.add_option("--link", p.link, "intra=450GB/s:2us,inter=50GB/s:10us: of one device [as fitted to the run]")
+  put(app.add_option("--link", p.link, "intra=450GB/s:2us,inter=50GB/s:10us: of one device [as fitted]")
           ->check([](const std::string& text) { return text.empty() ? "'' is no link" : ""; }),
       "NAME=RATE:LATENCY,..");
   put(app.add_option("--hosts", p.hosts, "hosts have so many devices each; intra is inside, inter between them")

@@ -37,7 +37,7 @@ void add_training(CLI::App& app, Options& o) {
   put(app.add_flag("--drop-last", t.drop_last, "leave out the rows that fill no whole batch on every rank"), "");
   put(app.add_flag("--eval", t.evaluate, "accuracy on the test rows after every epoch"), "");
   put(app.add_option("--target-accuracy", t.target_accuracy,
-                     "stop once so large a part of the test rows is named rightly; exit 1 if it never is")
+                     "stop once this part of the test rows is right; exit 1 if it never is")
           ->check(between(1e-9, 1, true)),
       "0..1");
   put(app.add_option("--save", t.save, "the trained model, as safetensors")->check(not_empty()), "FILE");
@@ -47,7 +47,7 @@ void add_training(CLI::App& app, Options& o) {
   put(app.add_option("--checkpoint", t.checkpoint, "where they go [checkpoint.safetensors in the run's directory]")
           ->check(not_empty()),
       "FILE");
-  put(app.add_option("--resume", t.resume, "go on from a checkpoint, with the same bits as if nothing had happened")
+  put(app.add_option("--resume", t.resume, "go on from a checkpoint, with the bits of a run that never stopped")
           ->check(not_empty()),
       "FILE");
 }
