@@ -127,7 +127,7 @@ class Cli(Runs):
     def test_missing_gpus_exit_77_and_name_the_way_on(self):
         self.assertIn("--cpus 2", self.refused("--gpus", "2", code=77))
         self.assertIn("gpu", self.refused("--strategy", "gpu", "--cpus", "1", code=77))
-        self.assertIn("this is a fake", self.refused("--backend", "nccl", code=77))
+        self.assertIn("backend 'nccl' is in this build, but this is a fake", self.refused("--backend", "nccl", code=77))
 
     def test_a_cuda_library_that_could_not_be_loaded_is_looked_for_again_where_there_is_a_gpu(self):
         worker = self.directory + "/dpbench-worker"
@@ -288,6 +288,25 @@ class Cli(Runs):
         self.variables["DPBENCH_WORKER"] = "/nowhere/dpbench-worker"
         self.assertIn("scripts/dpbench", self.run_it("doctor", code=2).stdout)
         self.assertIn("DPBENCH_WORKER", self.refused("--cpus", "1"))
+
+    def test_doctor_gives_commands(self):
+        self.variables["LD_LIBRARY_PATH"] = self.directory
+        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # no driver
+        said = {check["what"]: check for check in json.loads(self.run_it("doctor", "-o", "json").stdout)}
+        self.assertIn(f"{shlex.quote(DPBENCH)} --strategy ddp --cpus 2", said["GPUs"]["remedy"])
+        self.assertEqual(said["backend nccl"]["found"], "in this build, but this is a fake")
+        self.assertEqual(said["backend nccl"]["remedy"], "python3 -m venv torch && torch/bin/pip install torch==2.11.0 && "
+                         "DPBENCH_TORCH=torch scripts/dpbench doctor")
+
+    def test_doctor_looks_where_a_run_would_write(self):
+        found = lambda code: {check["what"]: check for check in json.loads(self.run_it("doctor", "-o", "json", code=code).stdout)}["results directory"]
+        self.assertEqual(found(0)["found"], "working directory can be written")
+        os.mkdir(self.directory + "/results")
+        self.assertEqual(found(0)["found"], "results can be written")
+        os.rmdir(self.directory + "/results")
+        open(self.directory + "/results", "w").close()
+        self.assertEqual((found(2)["state"], found(2)["found"]), ("MISSING", "results is a file"))
+        self.assertIn("results is a file", self.refused("--quick"))
 
     def test_env_is_json_when_asked(self):
         self.assertIn("fingerprint", json.loads(self.run_it("env", "-o", "json").stdout))

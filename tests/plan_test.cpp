@@ -102,7 +102,11 @@ TEST(Plan, NamesForTestsAreNotSuggestedAndThoseThatThisBuildLacksAre) {
 TEST(Plan, WhatThisBuildLacksIsUnavailableWithItsReason) {
   Selection what;
   what.backends = {"mpi"};
-  expect_says(refusal<Unavailable>(what, machine(2)), {"mpi", "no MPI was found"});
+  EXPECT_EQ(refusal<Unavailable>(what, machine(2)), "backend 'mpi' is not in this build: no MPI was found");
+  Catalogue all = catalogue();
+  all.cuda = "13.0";
+  all.not_built = {{"backend", "mpi", "its library cannot be loaded: libx.so.1: no such file"}};
+  EXPECT_EQ(refusal<Unavailable>(what, machine(2), all), "backend 'mpi' is in this build, but its library cannot be loaded: libx.so.1: no such file");
 }
 
 TEST(Plan, ANamedStrategyWithoutItsDeviceIsSkippedAndSaid) {

@@ -71,4 +71,8 @@ Versions versions_of(const Catalogue& catalogue) {
   return {.torch = catalogue.torch, .cuda = catalogue.cuda, .nccl = catalogue.nccl};
 }
 
+std::string why_missing(const Catalogue& catalogue, const NotBuilt& missing) {
+  return (catalogue.cuda.empty() ? "not in this build: " : "in this build, but ") + missing.reason;
+}
+
 }  // namespace dpbench

@@ -57,6 +57,9 @@ Catalogue catalogue_from_json(const Json& json);
 
 Versions versions_of(const Catalogue& catalogue);
 
+// Why it cannot be used: what was built and cannot be loaded is in the build all the same.
+std::string why_missing(const Catalogue& catalogue, const NotBuilt& missing);
+
 // The entry of that name, or null.
 template <class Entry>
 const Entry* find_entry(const std::vector<Entry>& entries, const std::string& name) {

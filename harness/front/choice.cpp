@@ -13,7 +13,7 @@ template <class Entry>
   std::vector<std::string> known = names_for_users(entries);
   for (const auto& missing : catalogue.not_built) {
     if (missing.kind != kind) continue;
-    if (missing.name == name) throw Unavailable(kind + " '" + name + "' is not in this build: " + missing.reason);
+    if (missing.name == name) throw Unavailable(kind + " '" + name + "' is " + why_missing(catalogue, missing));
     known.push_back(missing.name);
   }
   known.push_back(any);

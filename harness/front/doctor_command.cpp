@@ -13,6 +13,7 @@
 #include "harness/front/text.h"
 #include "harness/front/worker_program.h"
 #include "harness/report/gpu_survey.h"
+#include "harness/report/to_type.h"
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -31,7 +32,7 @@ Check worker_check(fs::path& worker) {
     worker = find_worker();
     return {Finding::good, "worker", worker.string(), ""};
   } catch (const UsageError& error) {
-    return {Finding::bad, "worker", error.what(), "scripts/dpbench builds it"};
+    return {Finding::bad, "worker", error.what(), "scripts/dpbench (builds it)"};
   }
 }
 
@@ -42,8 +43,15 @@ Check catalogue_check(const fs::path& worker, Catalogue& catalogue) {
             catalogue.torch + ", " + std::to_string(catalogue.strategies.size()) + " strategies", ""};
   } catch (const UsageError& error) {
     return {Finding::bad, "LibTorch", error.what(),
-            "scripts/dpbench finds or fetches a LibTorch and builds against it"};
+            "scripts/dpbench (finds or fetches a LibTorch and builds against it)"};
   }
+}
+
+// A whole torch brings every library that its CUDA part loads, and NCCL's header, but no compiler.
+std::string way_to_cuda(const Catalogue& catalogue) {
+  const std::string toolkit = "apt-get install cuda-toolkit (of NVIDIA's: developer.nvidia.com/cuda-downloads); ";
+  return (catalogue.cuda.empty() ? toolkit : "") + "python3 -m venv torch && torch/bin/pip install torch==" + catalogue.torch +
+         " && DPBENCH_TORCH=torch scripts/dpbench doctor";
 }
 
 std::vector<Check> gpu_checks(const Catalogue& catalogue) {
@@ -51,14 +59,14 @@ std::vector<Check> gpu_checks(const Catalogue& catalogue) {
   const Machine machine = detect_machine(survey.accelerators, survey.why_none);
   std::vector<Check> checks;
   if (machine.gpus.empty())
-    checks.push_back(
-        {Finding::note, "GPUs", "none (" + machine.no_gpu_reason + ")", "use --cpus N, or install NVIDIA's driver"});
+    checks.push_back({Finding::note, "GPUs", "none (" + machine.no_gpu_reason + ")",
+                      "on the CPU: " + to_type("--strategy ddp --cpus 2") + "; for an NVIDIA card: apt-get install nvidia-driver (Debian's non-free)"});
   else
     checks.push_back(
         {Finding::good, "GPUs", std::to_string(machine.gpus.size()) + " x " + sanitised(machine.gpus[0].name), ""});
   for (const auto& missing : catalogue.not_built)
-    checks.push_back({machine.gpus.empty() ? Finding::note : Finding::bad, missing.kind + " " + missing.name, missing.reason,
-                      "install NVIDIA's driver and a CUDA toolkit with NCCL, or LibTorch's wheels for CUDA, then scripts/dpbench"});
+    checks.push_back({machine.gpus.empty() ? Finding::note : Finding::bad, missing.kind + " " + missing.name,
+                      why_missing(catalogue, missing), way_to_cuda(catalogue)});
   return checks;
 }
 
@@ -68,13 +76,20 @@ Check memory_check() {
   const uint64_t mib = there ? uint64_t{space.f_bavail} * space.f_frsize >> 20 : 0;
   if (mib >= 256) return {Finding::good, "shared memory", std::to_string(mib) + " MiB free in /dev/shm", ""};
   return {Finding::note, "shared memory", std::to_string(mib) + " MiB free in /dev/shm",
-          "in a container: --shm-size=1g; else a disk's TMPDIR is used"};
+          "in a container: docker run --shm-size=1g ..; without it private files go to TMPDIR"};
 }
 
+// Where a run goes unless told otherwise, looked at as it is there: the folder, or the one that it is made in.
 Check results_check() {
-  const bool writable = ::access(".", W_OK | X_OK) == 0;
-  return {writable ? Finding::good : Finding::bad, "working directory",
-          writable ? "can be written" : "cannot be written", writable ? "" : "give another one with --out DIR"};
+  const std::string results = Options().out_dir, elsewhere = to_type("--out DIR");
+  std::error_code none;
+  const fs::file_status there = fs::status(results, none);
+  if (fs::exists(there) && !fs::is_directory(there))
+    return {Finding::bad, "results directory", results + " is a file", "mv " + results + " " + results + ".old, or " + elsewhere};
+  const std::string folder = fs::exists(there) ? results : ".", shown = fs::exists(there) ? results : "working directory";
+  const bool writable = ::access(folder.c_str(), W_OK | X_OK) == 0;
+  return {writable ? Finding::good : Finding::bad, "results directory", shown + (writable ? " can be written" : " cannot be written"),
+          writable ? "" : "chmod u+wx " + folder + ", or " + elsewhere};
 }
 
 std::string mark(Finding finding) {

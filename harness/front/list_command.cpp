@@ -36,7 +36,7 @@ std::string backends_text(const Catalogue& all) {
     rows.push_back({entry.name, devices_of(entry.cpu, entry.cuda),
                     entry.cuda ? (entry.shares_device ? "yes" : "no") : "-", entry.summary});
   for (const auto& entry : all.not_built)
-    if (entry.kind == "backend") rows.push_back({entry.name, "-", "-", "not in this build: " + entry.reason});
+    if (entry.kind == "backend") rows.push_back({entry.name, "-", "-", why_missing(all, entry)});
   return titled("Backends (--backend)", rows);
 }
 
