@@ -125,8 +125,9 @@ class Cli(Runs):
                 self.assertIn(f" scripts/dpbench {suggested}", self.refused(*words))
 
     def test_missing_gpus_exit_77_and_name_the_way_on(self):
-        self.assertIn("--cpus 2", self.refused("--gpus", "2", code=77))
-        self.assertIn("gpu", self.refused("--strategy", "gpu", "--cpus", "1", code=77))
+        self.assertIn("--gpus 1,2: this", self.refused("--gpus", "1,2", code=77))
+        self.assertIn("--cpus 1,2", self.refused("--gpus", "1,2", code=77))
+        self.assertIn("--strategy cpu", self.refused("--strategy", "gpu", "--cpus", "1", code=77))
         self.assertIn("backend 'nccl' is in this build, but this is a fake", self.refused("--backend", "nccl", code=77))
 
     def test_a_cuda_library_that_could_not_be_loaded_is_looked_for_again_where_there_is_a_gpu(self):

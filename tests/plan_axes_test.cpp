@@ -40,7 +40,7 @@ TEST(Plan, UnderALauncherGpusAreCountedOnThisHost) {
   Selection what = launched(16, 8);
   what.gpus = {16};
   EXPECT_EQ(ids(make_plan(what, catalogue(), machine(8, 8))).back(), "ddp/mnist-mlp/cuda:16/nccl/weak/b64/f32");
-  EXPECT_NE(refusal<Unavailable>(what, machine(8, 4)), "");
+  expect_says(refusal<Unavailable>(what, machine(8, 4)), {"--gpus 16, 8 of them on this host: this machine has 4 GPUs"});
 }
 
 TEST(Plan, UnderALauncherOneProcessWithReplicasHasNoPlace) {
@@ -94,7 +94,7 @@ TEST(Plan, AWorkloadsOwnBatchThatIsTooSmallIsSkippedWithTheWayOn) {
   expect_says(plan.skipped[0].reason, {"ddp on random-linear", "--batch 64"});
   what.strategies = {"ddp"};
   what.workloads = {"random-linear"};
-  expect_says(refusal<UsageError>(what, machine(2)), {"--batch 64"});
+  expect_says(refusal<UsageError>(what, machine(2)), {"random-linear's own batch of 30 is smaller than the world 64", "--batch 64"});
 }
 
 TEST(Plan, WhatChoosesItsOwnRowsIsNotSkippedForABatch) {
@@ -117,8 +117,9 @@ TEST(Plan, MicroBatchesNeedRows) {
 TEST(Plan, GpusThatAreNotHereNameTheWaysOn) {
   Selection what = ddp_on_mlp();
   what.gpus = {1, 2};
-  expect_says(refusal<Unavailable>(what, machine(2)), {"--gpus 2", "no GPU", "no driver", "--cpus 2"});
-  expect_says(refusal<Unavailable>(what, machine(2, 1)), {"--gpus 2", "1 GPU", "--cpus 2", "--oversubscribe"});
+  EXPECT_EQ(refusal<Unavailable>(what, machine(2)),
+            "--gpus 1,2: this machine has no GPU (no driver); the same on virtual CPU devices: --cpus 1,2");
+  EXPECT_EQ(refusal<Unavailable>(what, machine(2, 1)), "--gpus 1,2: this machine has 1 GPU; use --cpus 1,2, or --oversubscribe to share them");
 }
 
 TEST(Plan, OversubscribedGpusGoOverABackendThatSharesThem) {

@@ -34,11 +34,18 @@ std::vector<const Entry*> chosen(const std::string& kind, const std::vector<std:
   return found;
 }
 
+std::string numbers_of(const std::vector<int>& worlds) {
+  std::vector<std::string> numbers;
+  for (const int world : worlds) numbers.push_back(std::to_string(world));
+  return join(numbers, ",");
+}
+
 void refuse_missing_gpus(const Selection& what, const Machine& machine) {
   if (what.gpus.empty()) return;
-  const int most =
-      what.launched_world > 0 ? what.launched_local_world : *std::max_element(what.gpus.begin(), what.gpus.end());
-  const std::string asked = "--gpus " + std::to_string(most), cpus = "--cpus " + std::to_string(most);
+  const bool launched = what.launched_world > 0;
+  const int most = launched ? what.launched_local_world : *std::max_element(what.gpus.begin(), what.gpus.end());
+  const std::string worlds = numbers_of(what.gpus), cpus = "--cpus " + worlds;
+  const std::string asked = "--gpus " + worlds + (launched ? ", " + std::to_string(most) + " of them on this host" : "");
   if (machine.gpus.empty())
     throw Unavailable(asked + ": this machine has no GPU (" + machine.no_gpu_reason +
                       "); the same on virtual CPU devices: " + cpus);
@@ -52,10 +59,8 @@ void refuse_other_world(const Selection& what) {
   if (what.launched_world == 0 || (what.gpus.empty() && what.cpus.empty())) return;
   const auto& asked = what.gpus.empty() ? what.cpus : what.gpus;
   if (std::find(asked.begin(), asked.end(), what.launched_world) != asked.end()) return;
-  std::vector<std::string> numbers;
-  for (const int world : asked) numbers.push_back(std::to_string(world));
   const std::string flag = what.gpus.empty() ? "--cpus " : "--gpus ", started = std::to_string(what.launched_world);
-  throw UsageError(flag + join(numbers, ",") + ", but " + what.launched_by + " started " + started +
+  throw UsageError(flag + numbers_of(asked) + ", but " + what.launched_by + " started " + started +
                    (what.launched_world == 1 ? " rank" : " ranks") + ": use " + flag + started + ", or start as many, or --launcher self");
 }
 

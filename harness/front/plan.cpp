@@ -154,9 +154,18 @@ class Planner {
       throw UsageError("this makes more than " + std::to_string(kMostCases) + " cases; choose fewer values");
   }
 
+  // Of a strategy that runs on GPUs alone: another that shares a model out in the same way.
+  std::string way_without_gpu(const CaseSpec& spec) const {
+    const StrategyEntry* wanted = find_entry(catalogue_.strategies, spec.strategy);
+    for (const auto& other : catalogue_.strategies)
+      if (other.parallelism == wanted->parallelism && other.runs_on("cpu"))
+        return "; on the CPU: --strategy " + other.name + " --cpus " + std::to_string(spec.world);
+    return "";
+  }
+
   void lacks_gpu(Row& row) const {
     row.unavailable = true;
-    row.why_not = "'" + row.spec.strategy + "' needs a GPU and this machine has none (" + machine_.no_gpu_reason + ")";
+    row.why_not = "'" + row.spec.strategy + "' needs a GPU and this machine has none (" + machine_.no_gpu_reason + ")" + way_without_gpu(row.spec);
     if (row.spec.backend == "auto") row.spec.backend = "none";
   }
 
@@ -210,7 +219,8 @@ class Planner {
   void judge_batch(Row& row, const StrategyEntry& strategy) const {
     if (what_.own_rows) return;
     const CaseSpec& spec = row.spec;
-    const std::string who = strategy.name + " on " + spec.workload, batch = "--batch " + std::to_string(spec.batch);
+    const std::string who = strategy.name + " on " + spec.workload, rows = std::to_string(spec.batch);
+    const std::string batch = what_.batches.empty() ? spec.workload + "'s own batch of " + rows : "--batch " + rows;
     const int64_t fewest = strategy.parallelism == "ranks" ? spec.global_batch() / spec.world : spec.global_batch();
     std::string why;
     if (fewest == 0)
