@@ -65,11 +65,11 @@ TEST(Idx, RefusesAGzipFileThatEndsEarlyGoesOnOrIsDamaged) {
   const auto packed = gzip(idx(3, {50, 20, 50}, noise));
   const auto read = [&](const Bytes& bytes) { return refusal([&] { read_all(write(folder / "packed", bytes), 3); }); };
   EXPECT_EQ(read(packed), "nothing was refused");
-  expect_words(read(Bytes(packed.begin(), packed.begin() + std::ssize(packed) / 2)), {"ends after", "50000"});
+  expect_words(read(Bytes(packed.begin(), packed.begin() + std::ssize(packed) / 2)), {"packed: ends after", "50000", " (unexpected end of file)"});
   expect_words(read(Bytes(packed.begin(), packed.end() - 4)), {"packed"});
   auto damaged = packed;
   damaged[packed.size() - 6] ^= 0x55;  // in the checksum
-  expect_words(read(damaged), {"packed"});
+  expect_words(read(damaged), {"packed: is damaged (incorrect data check)"});
   expect_words(read(gzip(idx(3, {50, 20, 49}, noise))), {"goes on", "49000"});
 }
 

@@ -38,6 +38,15 @@ std::string text(const std::vector<int64_t>& sizes) {
   return out;
 }
 
+// zlib's words for what went wrong, without the name that it gives a descriptor ("<fd:3>: "); empty: nothing did.
+std::string fault_of_gzip(void* file) {
+  int error = Z_OK;
+  const std::string said = gzerror(handle(file), &error);
+  if (error == Z_OK) return "";
+  const size_t name = said.starts_with("<fd:") ? said.find(">: ") : std::string::npos;
+  return name == std::string::npos ? said : said.substr(name + 3);
+}
+
 }  // namespace
 
 void IdxFile::Close::operator()(void* file) const { gzclose(handle(file)); }
@@ -67,6 +76,7 @@ void IdxFile::read_header(size_t dimensions) {
   const auto bytes = static_cast<int64_t>(4 + 4 * dimensions);
   const uint32_t expected = unsigned_bytes + static_cast<uint32_t>(dimensions);
   const int64_t got = read_some(header.data(), std::min(bytes, static_cast<int64_t>(header.size())));
+  if (got < bytes) require_sound();  // of a small file all is unpacked at once
   if (got < bytes) fail("holds " + std::to_string(got) + " bytes", "a header of " + std::to_string(bytes));
   const uint32_t magic = big_endian(header.data());
   if (magic != expected)
@@ -116,17 +126,18 @@ void IdxFile::skim() {
 
 void IdxFile::require_end(int64_t got) {
   if (got < bytes_) {
-    int error = Z_OK;
-    const std::string why = gzerror(handle(file_.get()), &error);
-    fail("ends after " + std::to_string(got) + " bytes of data" + (error == Z_OK ? "" : " (" + why + ")"),
+    const std::string why = fault_of_gzip(file_.get());
+    fail("ends after " + std::to_string(got) + " bytes of data" + (why.empty() ? "" : " (" + why + ")"),
          std::to_string(bytes_) + " (" + text(sizes_) + ")");
   }
   uint8_t more = 0;
   if (read_some(&more, 1) != 0)
     fail("goes on after its data", std::to_string(bytes_) + " bytes (" + text(sizes_) + ")");
-  int error = Z_OK;
-  const std::string why = gzerror(handle(file_.get()), &error);
-  if (error != Z_OK) fail("is damaged (" + why + ")", "a whole gzip file");
+  require_sound();
+}
+
+void IdxFile::require_sound() const {
+  if (const std::string why = fault_of_gzip(file_.get()); !why.empty()) fail("is damaged (" + why + ")", "a whole gzip file");
 }
 
 }  // namespace dpbench

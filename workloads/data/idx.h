@@ -32,6 +32,7 @@ class IdxFile {
   void check_size(int64_t file_bytes);
   int64_t read_some(void* out, int64_t bytes);
   void require_end(int64_t got);
+  void require_sound() const;
   [[noreturn]] void fail(const std::string& found, const std::string& expected) const;
 
   std::string path_;
