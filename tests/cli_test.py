@@ -82,7 +82,8 @@ class Cli(Runs):
                             (["--strategy", "ddp", "--scaling", "strong", "--batch", "2", "--cpus", "3"], "--batch 2"),
                             (["--filter", "nothing-like-it"], "nothing matched"), (["--data", "absent"], "absent: no such directory"),
                             (["--data", "file"], "file: not a directory"),
-                            (["--config", "absent.toml"], "absent.toml"), (["--out", "file"], "file"), (["--out", "file/below"], "file"), (["--data", ""], "--data"), (["--out", ""], "--out"),
+                            (["--config", "absent.toml"], "absent.toml"), (["--out", "file"], "file"), (["--out", "file/below"], "file"),
+                            (["--data", ""], "--data"), (["--out", ""], "--out"),
                             (["--plugin", "x.so"], "./x.so"), (["--plugin", "./x.so"], "no such file"),
                             (["frobnicate"], "commands"), (["help"], "--help"), (["list", "dpp"], "'ddp'"), (["list", "TOY"], "'toy'")]:
             with self.subTest(words=words):

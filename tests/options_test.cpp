@@ -238,8 +238,8 @@ TEST(Options, TheFirstScreenOfHelpTeachesFlags) {
     auto lines = split(text_of(words), '\n');
     lines.resize(24);
     const std::string screen = "\n" + join(lines, "\n");
-    for (const std::string part : {"benchmark and proof", "Usage: dpbench", "\n  dpbench --strategy ddp --gpus", "\nWhat to run:", "\n  --strategy NAME,..",
-                                   "strategies to run [all]", "\n  --workload NAME,..", "\n  --gpus N,..", "\n  --cpus N,..", "[1,2 without a GPU]"})
+    for (const std::string part : {"benchmark and proof", "Usage: dpbench", "\n  dpbench --strategy ddp --gpus", "\nWhat to run:",
+                                   "\n  --strategy NAME,..", "strategies to run [all]", "\n  --workload NAME,..", "\n  --gpus N,..", "\n  --cpus N,..", "[1,2 without a GPU]"})
       EXPECT_NE(screen.find(part), std::string::npos) << part << " in:" << screen;
   }
 }
