@@ -54,6 +54,28 @@ TEST_P(Collectives, AllreduceIsExactWhereItTakesManyPieces) {
   });
 }
 
+class BeyondASlot : public Collectives {};
+
+// Every type and operation that a short array was summed with, in two and in three slots, the last one not full.
+TEST_P(BeyondASlot, AllreduceIsExactForEveryTypeAndOperation) {
+  constexpr int64_t slot = 1 << 20;
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (const auto dtype : kDtypes)
+      for (const int64_t bytes : {slot + slot / 4, 2 * slot + slot / 4}) {
+        const int64_t count = bytes / static_cast<int64_t>(c10::elementSize(dtype)) + 1;
+        const auto all = all_inputs(world(), count, dtype);
+        for (const auto op : {Op::SUM, Op::MAX, Op::AVG}) {
+          if (op == Op::AVG && !at::isFloatingType(dtype)) continue;
+          const auto tensor = all[rank].to(dtype, /*non_blocking=*/false, /*copy=*/true);
+          allreduce(backend, tensor, op)->wait();
+          require_equal(tensor, reduced(all, op, dtype), c10::str("allreduce ", int(op), " of ", count, " ", dtype));
+        }
+      }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BeyondASlot, ::testing::Values(Arm{"shm", As::processes, 3}, Arm{"shm", As::processes, 3, 2}), name_of);
+
 TEST_P(Collectives, BroadcastSendsTheRootsBytes) {
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     for (const auto dtype : {at::kFloat, at::kInt, at::kByte, at::kBool, at::kComplexDouble})
