@@ -70,6 +70,28 @@ INSTANTIATE_TEST_SUITE_P(All, InRankOrder,
                                            Arm{"shm", As::processes, 4}),
                          name_of);
 
+// Hosts sum for themselves before Gloo adds them up: other bits than in rank order, but no other ones on another rank or in
+// another run.
+TEST(AcrossHosts, SumsHaveTheSameBitsInEveryRunAndOnEveryRank) {
+  constexpr int world = 5, per_host = 2;
+  std::vector<std::vector<Tensors>> sums(2, std::vector<Tensors>(world));
+  for (auto& of_rank : sums)
+    expect_ranks_succeed({.backend = "threads", .as = As::threads, .world = world, .per_host = per_host}, [&](const Backend& backend, int rank) {
+      for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf})
+        for (const int64_t count : {97, 4099, 300007}) {
+          of_rank[rank].push_back(rough_input(rank, count, dtype));
+          allreduce(backend, of_rank[rank].back())->wait();
+        }
+    });
+  const Tensors& first = sums[0][0];
+  ASSERT_EQ(first.size(), 12u);
+  EXPECT_FALSE(at::equal(first[2], plain_sum({0, 1, 2, 3, 4}, 300007, at::kFloat))) << "these inputs do not tell one order from another";
+  for (size_t run = 0; run < 2; ++run)
+    for (size_t rank = 0; rank < world; ++rank)
+      for (size_t i = 0; i < first.size(); ++i)
+        EXPECT_TRUE(at::equal(sums[run][rank].at(i), first[i])) << "sum " << i << " of rank " << rank << " in run " << run;
+}
+
 cpu_set_t cores_of_this_process() {
   cpu_set_t all;
   CPU_ZERO(&all);
