@@ -21,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 // Promised of an idle machine; tests allow three times that, and the start of the ranks besides.
 constexpr std::chrono::milliseconds kDifferenceIsTold = 3 * 1s, kDeathIsTold = 3 * 500ms;
+constexpr auto kDeathIsSeen = 300ms;  // between the ranks of a host, from the strike itself
 constexpr auto kStart = 4s;
 
 c10::intrusive_ptr<c10d::Work> allreduce(const Backend& backend, const at::Tensor& tensor,
@@ -290,24 +291,39 @@ INSTANTIATE_TEST_SUITE_P(All, Faults, ::testing::Values(Arm{"threads", "threads"
                                            Arm{"hostsOfTwo", "shm", As::processes, 2}),
                          [](const auto& arm) { return arm.param.name; });
 
+// Kills rank 2 of 4. How long after its last instruction the last of the others knew.
+std::chrono::nanoseconds until_a_death_is_known(int64_t count) {
+  const SharedNumbers<int64_t> known;  // when, by rank
+  const auto note = [&](int rank) { known[rank] = Clock::now().time_since_epoch() / 1ns; };
+  const auto thrown = run_ranks({.backend = "shm", .as = As::processes, .world = 4}, [&](const Backend& backend, int rank) {
+    const auto tensor = at::zeros(count);
+    try {
+      for (int i = 0; i < 100; ++i) {
+        if (rank == 2 && i == 7) note(rank), raise(SIGKILL);
+        allreduce(backend, tensor)->wait();
+      }
+    } catch (const std::exception&) {
+      note(rank);
+      throw;
+    }
+  });
+  EXPECT_EQ(thrown[2], "ended by signal 9");
+  int64_t last = 0;
+  for (int r : {0, 1, 3}) {
+    EXPECT_TRUE(says(thrown[r], "rank 2 (pid ")) << thrown[r];
+    EXPECT_TRUE(says(thrown[r], "died while") && says(thrown[r], "#9 allreduce of " + std::to_string(count))) << thrown[r];
+    last = std::max(last, known[r].load());
+  }
+  return std::chrono::nanoseconds(last - known[2]);
+}
+
+// A peer that sleeps looks around every 5 ms; the rest is the kernel's, which takes a process apart. On a busy machine the
+// best of three counts.
 TEST(Death, OfARankIsNoticedAndNamed) {
   for (const int64_t count : {10, 3'000'000}) {
-    const auto begin = Clock::now();
-    const auto thrown =
-        run_ranks({.backend = "shm", .as = As::processes, .world = 4}, [=](const Backend& backend, int rank) {
-          const auto tensor = at::zeros(count);
-          for (int i = 0; i < 100; ++i) {
-            if (rank == 2 && i == 7) raise(SIGKILL);
-            allreduce(backend, tensor)->wait();
-          }
-        });
-    EXPECT_EQ(thrown[2], "ended by signal 9");
-    for (int r : {0, 1, 3}) {
-      EXPECT_TRUE(says(thrown[r], "rank 2 (pid ")) << thrown[r];
-      EXPECT_TRUE(says(thrown[r], "died while") && says(thrown[r], "#9 allreduce of " + std::to_string(count)))
-          << thrown[r];
-    }
-    EXPECT_LT(Clock::now() - begin, kStart + kDeathIsTold) << "long before the time limit of 20 s";
+    auto took = until_a_death_is_known(count);
+    for (int more = 0; more < 2 && took > kDeathIsSeen; ++more) took = std::min(took, until_a_death_is_known(count));
+    EXPECT_LT(took / 1ms, kDeathIsSeen / 1ms);
   }
 }
 

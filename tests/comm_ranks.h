@@ -1,6 +1,10 @@
 // Ranks for tests of collectives: as threads over one store, or as forked processes over a file.
 #pragma once
 
+#include <sys/mman.h>
+
+#include <array>
+#include <atomic>
 #include <functional>
 #include <string>
 #include <vector>
@@ -27,6 +31,21 @@ std::vector<std::string> run_ranks(const Team& team, const Body& body);
 
 // As gtest failures.
 void expect_ranks_succeed(const Team& team, const Body& body);
+
+// Zeros at first, one for each rank: what forked ranks write to them the others see, and the test.
+template <class Number>
+class SharedNumbers {
+ public:
+  SharedNumbers() : at_(mmap(nullptr, sizeof(Numbers), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {}
+  ~SharedNumbers() { munmap(at_, sizeof(Numbers)); }
+  SharedNumbers(const SharedNumbers&) = delete;
+  SharedNumbers& operator=(const SharedNumbers&) = delete;
+  std::atomic<Number>& operator[](int rank) const { return static_cast<Numbers*>(at_)->at(static_cast<size_t>(rank)); }
+
+ private:
+  using Numbers = std::array<std::atomic<Number>, 8>;
+  void* at_;
+};
 
 // In a rank: throws with both values unless they are equal to the last bit.
 void require_equal(const at::Tensor& got, const at::Tensor& want, const std::string& what);

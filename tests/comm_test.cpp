@@ -1,8 +1,6 @@
 // Every collective of every CPU backend, with inputs whose results are exact.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
-#include <atomic>
 #include <thread>
 
 #include "tests/comm_inputs.h"
@@ -11,17 +9,6 @@ namespace dpbench::testing {
 namespace {
 
 constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kInt, at::kLong};
-
-// Counts across processes too.
-class SharedCounter {
- public:
-  SharedCounter() : at_(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {}
-  ~SharedCounter() { munmap(at_, 4096); }
-  std::atomic<int>& value() const { return *static_cast<std::atomic<int>*>(at_); }
-
- private:
-  void* at_;
-};
 
 TEST_P(Collectives, AllreduceIsExactForEverySizeTypeAndOperation) {
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
@@ -147,13 +134,13 @@ TEST_P(Collectives, ReduceScatterIsExactForEveryTypeAndOperation) {
 }
 
 TEST_P(Collectives, BarrierHoldsEveryRankUntilTheLastHasCome) {
-  const SharedCounter arrived;
+  const SharedNumbers<int> arrived;
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     for (int round = 1; round <= 20; ++round) {
       if (rank == round % world()) std::this_thread::sleep_for(std::chrono::microseconds(300));
-      ++arrived.value();
+      ++arrived[0];
       backend->barrier({})->wait();
-      const int seen = arrived.value();
+      const int seen = arrived[0].load();
       if (seen < round * world())
         throw std::runtime_error(c10::str("passed when ", seen, " had come in round ", round));
       backend->barrier({})->wait();
