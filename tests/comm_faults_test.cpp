@@ -260,9 +260,9 @@ TEST_P(Faults, TheFutureCarriesTheReason) {
 
 TEST_P(Faults, TensorsThatCannotBeTakenAreRefusedWithoutTouchingThePeers) {
   expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
-    const auto refuses = [&](const at::Tensor& tensor, const char* word) {
+    const auto refuses = [&](const at::Tensor& tensor, const char* word, c10d::ReduceOp::RedOpType op = c10d::ReduceOp::SUM) {
       try {
-        allreduce(backend, tensor);
+        allreduce(backend, tensor, op);
       } catch (const std::exception& error) {
         if (says(error.what(), word)) return;
         throw;
@@ -273,6 +273,8 @@ TEST_P(Faults, TensorsThatCannotBeTakenAreRefusedWithoutTouchingThePeers) {
       refuses(at::ones({4, 4}).slice(1, 0, 2), "without gaps");
       refuses(at::ones(4).to(at::kBool), "cannot reduce tensors of Bool");
       refuses(at::ones({2, 2}).to_sparse(), "sparse");
+      refuses(at::ones(4).to(at::kInt), "cannot reduce tensors of Int by avg", c10d::ReduceOp::AVG);
+      refuses(at::ones(4).to(at::kLong), "cannot reduce tensors of Long by avg", c10d::ReduceOp::AVG);
       try {
         broadcast(backend, at::ones(4), 2);
         throw std::runtime_error("a root that is not there was not refused");
