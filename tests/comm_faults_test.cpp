@@ -39,8 +39,6 @@ c10::intrusive_ptr<c10d::Work> broadcast(const Backend& backend, const at::Tenso
   return backend->broadcast(list, options);
 }
 
-bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 void expect_all_say(const std::vector<std::string>& thrown, const std::vector<std::string>& parts) {
   for (size_t r = 0; r < thrown.size(); ++r)
     for (const auto& part : parts) EXPECT_TRUE(says(thrown[r], part)) << "rank " << r << " says: " << thrown[r];

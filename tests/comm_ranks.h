@@ -29,6 +29,8 @@ using Body = std::function<void(const c10::intrusive_ptr<c10d::Backend>& backend
 // What each rank threw, empty where it threw nothing. A process that ended otherwise says so.
 std::vector<std::string> run_ranks(const Team& team, const Body& body);
 
+inline bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
 // As gtest failures.
 void expect_ranks_succeed(const Team& team, const Body& body);
 

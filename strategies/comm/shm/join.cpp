@@ -7,6 +7,8 @@
 #include <new>
 #include <sstream>
 
+#include <c10/util/StringUtil.h>
+
 #include "strategies/comm/shm/group.h"
 #include "workloads/error.h"
 
@@ -91,9 +93,17 @@ void Group::open_segment(const BackendSetup& setup) {
   const Ticket ticket = read_ticket(setup, first_rank_);
   check(ticket.bytes == layout_.bytes(),
         "rank " + std::to_string(first_rank_ + rank_) + " expects a group of another size than rank " + std::to_string(first_rank_));
-  mapping_ = home_ == Home::threads ? shared_mappings().find(ticket.fd)
-                                    : std::make_shared<Mapping>(map_memory_of(ticket.pid, ticket.fd, ticket.bytes));
-  check(mapping_ != nullptr, "rank 0 of the group is not a thread of this process, or has given up");
+  if (home_ == Home::threads) {
+    mapping_ = shared_mappings().find(ticket.fd);
+    check(mapping_ != nullptr, c10::str("rank ", first_rank_, " is no thread of this process, or has given up"));
+    return;
+  }
+  try {
+    mapping_ = std::make_shared<Mapping>(map_memory_of(ticket.pid, ticket.fd, ticket.bytes));
+  } catch (const std::exception& error) {
+    throw std::runtime_error(c10::str("rank ", first_rank_ + rank_, " cannot join rank ", first_rank_, " (pid ", ticket.pid,
+                                      "), which may have died or given up: ", error.what()));
+  }
 }
 
 Group::Group(const BackendSetup& setup, Home home, size_t slot_bytes, int first_rank)
