@@ -1,11 +1,15 @@
 // Who is lost while the ranks of a host form their group, and how the others watch each other from then on.
 #include <gtest/gtest.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <thread>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -100,6 +104,64 @@ TEST(Join, AThreadThatGaveUpIsNamed) {
                                 [](const Backend&, int) {});
   EXPECT_EQ(thrown[0], "gives up");
   EXPECT_TRUE(says(thrown[1], "rank 0 is no thread of this process, or has given up")) << thrown[1];
+}
+
+// Told without opening anything. Kernels differ in the name, which begins as anon_inode:[pidfd] or pidfd:[..].
+int open_pidfds() {
+  int found = 0;
+  for (int fd = 0; fd < 256; ++fd) {
+    char name[64];
+    const ssize_t size = readlink(c10::str("/proc/self/fd/", fd).c_str(), name, sizeof name);
+    found += size > 0 && says(std::string(name, static_cast<size_t>(size)), "pidfd");
+  }
+  return found;
+}
+
+TEST(Join, EachPeerIsWatchedFromThenOn) {
+  expect_ranks_succeed({.backend = "shm", .as = As::processes, .world = 4}, [](const Backend&, int) {
+    if (const int found = open_pidfds(); found != 3) throw std::runtime_error(c10::str("watches ", found, " peers"));
+  });
+}
+
+void take_all_descriptors() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, 128);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  while (open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) {
+  }
+}
+
+bool has_mapped_the_group() {
+  std::ifstream maps("/proc/self/maps");
+  const std::string text((std::istreambuf_iterator<char>(maps)), {});
+  return says(text, "dpbench-group");
+}
+
+// Rank 0 comes when the others, which have mapped its memory, have no descriptor left. It is the first to be reaped, which
+// is what they then wait for.
+TEST(Join, WithoutAFreeDescriptorADeathIsSeenAllTheSame) {
+  const SharedNumbers<int> without;
+  Team team{.backend = "shm", .as = As::processes, .world = 3, .timeout = 6s};
+  team.adjust = [&](BackendSetup& setup) {
+    const auto wait_for_the_others = [&] {
+      for (int ms = 0; ms < 5000 && (!without[1] || !without[2]); ++ms) std::this_thread::sleep_for(1ms);
+    };
+    hook(setup, wait_for_the_others, [] {});
+    if (setup.rank == 0) return;
+    std::thread([&, rank = setup.rank] {
+      while (!has_mapped_the_group()) std::this_thread::sleep_for(1ms);
+      take_all_descriptors();
+      without[rank] = 1;
+    }).detach();
+  };
+  const auto thrown = run_ranks(team, [](const Backend& backend, int rank) {
+    if (rank == 0) raise(SIGKILL);
+    if (open_pidfds() > 1) throw std::runtime_error("it had a descriptor for rank 0");
+    std::vector<at::Tensor> list{at::ones(10)};
+    backend->allreduce(list, {})->wait();
+  });
+  for (int r : {1, 2}) EXPECT_TRUE(says(thrown[r], "rank 0 (pid ") && says(thrown[r], "died while")) << thrown[r];
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 namespace dpbench {
 namespace {
 
-// Ours for each rank are a socket and a pidfd, of two groups at once in a duel; a rank's for each other one is a
-// connection. The rest is for libraries and reports.
+// Ours for each rank are a socket and a pidfd, of two groups at once in a duel; a rank's for each other one are a
+// connection or a pidfd. The rest is for libraries and reports.
 constexpr rlim_t kPerRank = 4, kBesides = 64;
 
 }  // namespace

@@ -105,7 +105,8 @@ void Group::look_for_trouble(int missing, Clock::time_point deadline) {
        last_seen(missing));
 }
 
-// A pidfd becomes readable when its process has ended, also while nobody has reaped it. All are asked by one call.
+// A pidfd becomes readable when its process has ended, also while nobody has reaped it. All are asked by one call. They are
+// opened when the group is complete; for whoever a descriptor could not be had then, one is tried for each time.
 void Group::watch_peers() {
   if (home_ == Home::threads) return;
   for (int r = 0; r < world(); ++r) {

@@ -128,6 +128,7 @@ Group::Group(const BackendSetup& setup, Home home, size_t slot_bytes, int first_
     throw;
   }
   memory_ = {};  // everyone has mapped it
+  watch_peers();  // while it is certain whose process ids these are: that of one who died may be given to another
   crowded_ = !cores_for_all();
 }
 
