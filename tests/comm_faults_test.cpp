@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>

@@ -4,6 +4,8 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+
 namespace dpbench {
 namespace {
 
@@ -11,11 +13,13 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds look_around{200};    // how soon a host that waits notices that another has given up
 constexpr Milliseconds for_a_reason{1000};  // how much longer than a host itself others wait for its word
+constexpr Milliseconds last_resort{3000};   // by then a wait has ended by itself, or those who end it have died
 
 std::string leader_key(int leader) { return c10::str("leader-", leader); }
 std::string complete_key(int leader) { return c10::str("complete-", leader); }
 std::string left_key(int leader) { return c10::str("left-", leader); }
 std::string waits_key(int leader, uint64_t call) { return c10::str("waits-", leader, "-", call); }
+std::string ready_key(int leader, uint64_t call) { return c10::str("ready-", leader, "-", call); }  // waits for others, its host is complete
 
 // Each leader says how many ranks it leads; the ranks of a host follow each other.
 std::vector<Host> find_hosts(const BackendSetup& setup, Notices& notices) {
@@ -114,9 +118,12 @@ HostsBackend::WorkPtr HostsBackend::start(c10d::OpType type, const shm::Call& ca
   queue_.push([this, mine, work, steps = std::move(steps)] {
     const c10::NoGradGuard guard;
     current_ = mine;
+    current_.deadline = shm::Clock::now() + mine.limit;
+    std::swap(noted_, noted_before_);
     try {
       if (failure_) std::rethrow_exception(failure_);
       require_agreement();
+      forget_waits();
       steps();
       return work->succeed();
     } catch (const std::exception& error) {
@@ -128,33 +135,50 @@ HostsBackend::WorkPtr HostsBackend::start(c10d::OpType type, const shm::Call& ca
   return work;
 }
 
-// Where a rank of another host is missing, that host finds it out first: it has as long, and began no later than it
-// says.
-void HostsBackend::await(const WorkPtr& work, bool between_hosts) {
-  auto deadline = shm::Clock::now() + current_.limit;
+void HostsBackend::await(const WorkPtr& work, For whom) {
   const auto slice = std::min(look_around, current_.limit / 4 + Milliseconds(1));
-  bool told = false, longer = false;
-  while (!done_within(*work, slice, between_hosts)) {
+  while (!done_within(*work, slice, whom)) {
     if (aborted_) throw_aborted();
     if (const std::string why = notices_.reason(); !why.empty()) throw std::runtime_error(why);
-    if (leads() && !std::exchange(told, true)) notices_.note(waits_key(rank_, current_.number));
-    if (!between_hosts || shm::Clock::now() < deadline) continue;
-    if (const std::string late = late_leaders(); longer || !late.empty())
-      throw std::runtime_error(
-          c10::str("rank ", rank_, " waited in vain for ", late.empty() ? "the other hosts" : late, " in ", called()));
-    longer = true;
-    deadline += current_.limit + for_a_reason;
+    if (leads()) note_wait(waits_key(rank_, current_.number));
+    if (whom == For::other_hosts) note_wait(ready_key(rank_, current_.number));
+    if (shm::Clock::now() >= current_.deadline) give_up_in_time(whom);
   }
 }
 
+// The call's time is up. Of a host that has begun it and lacks a rank, its own word is awaited a little longer: it knows
+// which. What waits for ranks of its own host ends by itself, with their names, and so does a leader that says nothing.
+void HostsBackend::give_up_in_time(For whom) {
+  if (whom == For::own_host) return;
+  const auto over = shm::Clock::now() - current_.deadline;
+  const auto is_ready = [&](int leader) { return notices_.is_noted(ready_key(leader, current_.number)).value_or(false); };
+  if (whom == For::leader && (over < 2 * for_a_reason || !is_ready(hosts_[own_].first))) return;
+  std::string late = late_hosts(/*begun=*/false);
+  if (late.empty() && over < for_a_reason) return;
+  if (late.empty()) late = late_hosts(/*begun=*/true);
+  throw std::runtime_error(
+      c10::str("rank ", rank_, " waited in vain for ", late.empty() ? "the other hosts" : late, " in ", called()));
+}
+
+void HostsBackend::note_wait(const std::string& key) {
+  if (std::find(noted_.begin(), noted_.end(), key) != noted_.end()) return;
+  if (notices_.note(key)) noted_.push_back(key);
+}
+
+// Once all ranks have come to a call, nobody asks any more who waited in those before it.
+void HostsBackend::forget_waits() {
+  if (!noted_before_.empty()) notices_.forget(noted_before_);
+  noted_before_.clear();
+}
+
 // False when the time is up and the work goes on.
-bool HostsBackend::done_within(c10d::Work& work, Milliseconds time, bool between_hosts) {
+bool HostsBackend::done_within(c10d::Work& work, Milliseconds time, For whom) {
   try {
     return work.wait(time);
   } catch (const std::exception& error) {
     if (!work.isCompleted()) return false;
     if (!work.exception()) return true;
-    throw_why(error.what(), between_hosts);
+    throw_why(error.what(), whom);
   }
 }
 
@@ -163,7 +187,8 @@ void HostsBackend::throw_aborted() const {
 }
 
 // A part of the current call has failed with these words.
-void HostsBackend::throw_why(const std::string& words, bool between_hosts) {
+void HostsBackend::throw_why(const std::string& words, For whom) {
+  const bool between_hosts = whom == For::other_hosts;
   if (aborted_) throw_aborted();
   if (const std::string gone = between_hosts ? gone_leaders() : ""; !gone.empty())
     throw std::runtime_error(c10::str(gone, " left the group while rank ", rank_, " waited in ", called()));
@@ -175,7 +200,7 @@ void HostsBackend::throw_why(const std::string& words, bool between_hosts) {
 }
 
 void HostsBackend::await(const std::vector<WorkPtr>& parts) {
-  for (const auto& part : parts) await(part, true);
+  for (const auto& part : parts) await(part, For::other_hosts);
 }
 
 // The other hosts' leaders of whom this is so, as in "rank 2 and rank 4".
@@ -187,15 +212,24 @@ std::string HostsBackend::leaders_who(Is is) {
   return names;
 }
 
-std::string HostsBackend::late_leaders() {
-  return leaders_who([&](int leader) { return !notices_.is_noted(waits_key(leader, current_.number)); });
+// Who has not begun the current call, or has begun it and still lacks a rank of its host: as the store says, and nobody
+// where it says nothing.
+std::string HostsBackend::late_hosts(bool begun) {
+  const auto key = begun ? ready_key : waits_key;
+  const std::string leaders = leaders_who([&](int leader) { return !notices_.is_noted(key(leader, current_.number)).value_or(true); });
+  return begun && !leaders.empty() ? "ranks of the host of " + leaders : leaders;
 }
 
 std::string HostsBackend::gone_leaders() {
-  return leaders_who([&](int leader) { return notices_.is_noted(left_key(leader)); });
+  return leaders_who([&](int leader) { return notices_.is_noted(left_key(leader)).value_or(false); });
 }
 
-// Of a rank for its own leader, which waits for other hosts.
-Milliseconds HostsBackend::patience() const { return 2 * current_.limit + 3 * for_a_reason; }
+Milliseconds HostsBackend::left() const {
+  const auto time = std::chrono::duration_cast<Milliseconds>(current_.deadline - shm::Clock::now());
+  return std::max(time, Milliseconds(1));
+}
+
+// Of parts for which somebody looks at the clock himself.
+Milliseconds HostsBackend::patience() const { return left() + last_resort; }
 
 }  // namespace dpbench

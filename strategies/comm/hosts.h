@@ -2,6 +2,10 @@
 //
 // Before any data is touched all ranks tell each other what they are about to do, as within one host. Whoever gives up
 // says why in the store, so that every rank of every host ends with the same reason.
+//
+// A call ends within its time limit, counted from its turn on, and 3 s: whoever waits for another host gives up 1 s after the
+// limit, in which that host may say what it lacks, and a rank that waits for its leader 2 or 3 s after it. A store that is slow
+// may cost 2 s a question more.
 #pragma once
 
 #include <atomic>
@@ -50,7 +54,9 @@ class HostsBackend : public c10d::Backend {
     shm::Call call;
     uint64_t number = 0;  // joining was the first, as for the groups of one host
     Milliseconds limit{};
+    shm::Clock::time_point deadline = {};  // of all its steps
   };
+  enum class For { own_host, leader, other_hosts };  // whom a wait is for; leader: who waits for other hosts himself
   WorkPtr start(c10d::OpType type, const shm::Call& call, Milliseconds timeout, Tensors outputs,
                 std::function<void()> steps);
   void join(const BackendSetup& setup, shm::Home home);
@@ -61,14 +67,17 @@ class HostsBackend : public c10d::Backend {
   bool leads() const { return rank_ == hosts_[own_].first; }
 
   // Waits for a part of the current call, and throws what went wrong there or on another host.
-  void await(const WorkPtr& work, bool between_hosts);
+  void await(const WorkPtr& work, For whom);
   void await(const std::vector<WorkPtr>& parts);
-  bool done_within(c10d::Work& work, Milliseconds time, bool between_hosts);
+  bool done_within(c10d::Work& work, Milliseconds time, For whom);
+  void give_up_in_time(For whom);
   [[noreturn]] void throw_aborted() const;
-  [[noreturn]] void throw_why(const std::string& words, bool between_hosts);
+  [[noreturn]] void throw_why(const std::string& words, For whom);
+  void note_wait(const std::string& key);
+  void forget_waits();
   template <class Is>
   std::string leaders_who(Is is);
-  std::string late_leaders();
+  std::string late_hosts(bool begun);
   std::string gone_leaders();
 
   // The steps of the current call.
@@ -79,6 +88,7 @@ class HostsBackend : public c10d::Backend {
   void send_everywhere(const at::Tensor& flat, int root);
   void gather_everywhere(const at::Tensor& whole, const at::Tensor& share, Milliseconds limit);
   void from_leader(const at::Tensor& flat);
+  Milliseconds left() const;
   Milliseconds patience() const;
 
   Milliseconds timeout_;
@@ -89,6 +99,7 @@ class HostsBackend : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend> leaders_;  // null on all but leaders, and after a failure
   std::exception_ptr failure_;
   Current current_;
+  std::vector<std::string> noted_, noted_before_;  // in the store: that this leader waits in the current call, and in an earlier one
   std::atomic<uint64_t> calls_{0};
   std::atomic<bool> aborted_{false};
   WorkQueue queue_;  // last: its thread ends before what it uses

@@ -23,7 +23,7 @@ void HostsBackend::require_agreement() {
   const auto bytes = at::TensorOptions().dtype(at::kByte);
   const auto mine = at::empty(sizeof(shm::Call), bytes), all = at::empty(size_ * sizeof(shm::Call), bytes);
   std::memcpy(mine.data_ptr(), &current_.call, sizeof(shm::Call));
-  gather_everywhere(all, mine, current_.limit);
+  gather_everywhere(all, mine, left());
   const auto said = [&](int rank) {
     shm::Call call;
     std::memcpy(&call, all.const_data_ptr<uint8_t>() + rank * sizeof call, sizeof call);
@@ -41,7 +41,7 @@ void HostsBackend::reduce_over(c10d::Backend& backend, const at::Tensor& flat, c
   c10d::AllreduceOptions options;
   options.reduceOp = op;
   options.timeout = patience();
-  await(backend.allreduce(list, options), &backend == leaders_.get());
+  await(backend.allreduce(list, options), &backend == leaders_.get() ? For::other_hosts : For::own_host);
 }
 
 HostsBackend::WorkPtr HostsBackend::broadcast_over(c10d::Backend& backend, const at::Tensor& flat, int root) const {
@@ -52,7 +52,7 @@ HostsBackend::WorkPtr HostsBackend::broadcast_over(c10d::Backend& backend, const
   return backend.broadcast(list, options);
 }
 
-void HostsBackend::from_leader(const at::Tensor& flat) { await(broadcast_over(*local_, flat, 0), false); }
+void HostsBackend::from_leader(const at::Tensor& flat) { await(broadcast_over(*local_, flat, 0), leads() ? For::own_host : For::leader); }
 
 void HostsBackend::sum_everywhere(const at::Tensor& flat, const ReduceOp& op) {
   const bool average = op.op_ == ReduceOp::AVG;
@@ -67,8 +67,8 @@ void HostsBackend::sum_everywhere(const at::Tensor& flat, const ReduceOp& op) {
 
 void HostsBackend::send_everywhere(const at::Tensor& flat, int root) {
   const int source = host_of(root);
-  if (source == own_) await(broadcast_over(*local_, flat, root - hosts_[own_].first), false);
-  if (leads() && flat.numel() > 0) await(broadcast_over(*leaders_, flat, source), true);
+  if (source == own_) await(broadcast_over(*local_, flat, root - hosts_[own_].first), For::own_host);
+  if (leads() && flat.numel() > 0) await(broadcast_over(*leaders_, flat, source), For::other_hosts);
   if (source != own_) from_leader(flat);
 }
 
@@ -79,7 +79,7 @@ void HostsBackend::gather_everywhere(const at::Tensor& whole, const at::Tensor& 
   auto own_part = part_of(hosts_[own_]), own_share = share;
   c10d::AllgatherOptions options;
   options.timeout = limit;
-  await(local_->_allgather_base(own_part, own_share, options), false);
+  await(local_->_allgather_base(own_part, own_share, options), For::own_host);
   std::vector<WorkPtr> parts;
   for (size_t host = 0; leads() && count > 0 && host < hosts_.size(); ++host)
     parts.push_back(broadcast_over(*leaders_, part_of(hosts_[host]), static_cast<int>(host)));

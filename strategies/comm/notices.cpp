@@ -19,24 +19,26 @@ std::string reason_in(c10d::Store& store) { return store.check({gave_up_key}) ? 
 }  // namespace
 
 // A store across a cable that was cut never answers, and cannot be asked with a time limit: so a thread of its own
-// asks.
+// asks. While it waits nobody else asks, or each would wait anew; when its answer comes after all, the store is back.
 std::optional<std::string> Notices::ask(Question question) {
-  if (silent_) return {};
+  if (*silent_) return {};
   auto answer = std::make_shared<std::promise<std::string>>();
   auto heard = answer->get_future();
-  std::thread([answer, store = store_, question = std::move(question)] {
+  std::thread([answer, store = store_, silent = silent_, question = std::move(question)] {
     try {
       answer->set_value(question(*store));
     } catch (...) {
       answer->set_exception(std::current_exception());
     }
+    *silent = false;
   }).detach();
   try {
     if (heard.wait_for(for_an_answer) == std::future_status::ready) return heard.get();
   } catch (const std::exception&) {
-    // it went with its host
+    return {};  // it went with its host, and says so at once
   }
-  silent_ = true;
+  *silent_ = true;
+  if (heard.wait_for(Milliseconds{}) == std::future_status::ready) *silent_ = false;  // it came between the two
   return {};
 }
 
@@ -57,15 +59,24 @@ std::string Notices::reason(Milliseconds within) {
   }
 }
 
-void Notices::note(const std::string& key) {
-  ask([key](c10d::Store& store) {
-    store.set(key, std::vector<uint8_t>{});
+bool Notices::note(const std::string& key) {
+  return ask([key](c10d::Store& store) {
+           store.set(key, std::vector<uint8_t>{});
+           return std::string();
+         })
+      .has_value();
+}
+
+void Notices::forget(const std::vector<std::string>& keys) {
+  ask([keys](c10d::Store& store) {
+    for (const auto& key : keys) store.deleteKey(key);
     return std::string();
   });
 }
 
-bool Notices::is_noted(const std::string& key) {
-  return ask([key](c10d::Store& store) { return std::string(store.check({key}) ? "yes" : ""); }).value_or("") == "yes";
+std::optional<bool> Notices::is_noted(const std::string& key) {
+  const auto answer = ask([key](c10d::Store& store) { return std::string(store.check({key}) ? "yes" : ""); });
+  return answer ? std::optional(*answer == "yes") : std::nullopt;
 }
 
 void Notices::set(const std::string& key, const std::string& value) { store_->set(key, bytes_of(value)); }

@@ -5,8 +5,10 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -22,8 +24,9 @@ class Notices {
   std::string give_up(const std::string& reason);
   // The same, for one who has lost touch: the reason that another gives within this time; empty if none does.
   std::string reason(Milliseconds within = {});
-  void note(const std::string& key);
-  bool is_noted(const std::string& key);
+  bool note(const std::string& key);  // false where the store does not answer
+  void forget(const std::vector<std::string>& keys);
+  std::optional<bool> is_noted(const std::string& key);  // nothing where the store does not say
 
   // While a group forms, when the store must answer.
   void set(const std::string& key, const std::string& value);
@@ -36,7 +39,8 @@ class Notices {
   std::optional<std::string> ask(Question question);
 
   c10::intrusive_ptr<c10d::Store> store_;
-  std::atomic<bool> silent_{false};  // its host is gone, or the way there
+  // A question is unanswered: its host is gone, or the way there, or it is slow. Of the threads that ask too.
+  std::shared_ptr<std::atomic<bool>> silent_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace dpbench
