@@ -114,7 +114,15 @@ class Cli(Runs):
         for name, rows in sound.items():
             with open(f"{data}/{name}", "wb") as out:
                 out.write(rows)
-        self.run_it("--data", data, "--dry-run")
+        self.assertIn("skipped: a step of 30 rows", self.run_it("--data", data, "--dry-run").stdout)  # and the other workload runs
+        said = self.refused("--data", data, "--workload", "strong-toy")
+        self.assertIn(f"more than strong-toy has in --data {data} (2); give it more rows", said)
+
+    def test_more_rows_in_a_step_than_there_are_are_known_before_anything_runs(self):
+        said = self.refused("--batch", "200", "--workload", "toy,strong-toy", "--scaling", "strong", "--strategy", "cpu", "--quick")
+        self.assertIn("strong-toy has (100)", said)
+        done = self.run_it("--batch", "200", "--scaling", "strong", "--strategy", "cpu", "--quick", "-o", "json")
+        self.assertEqual({case["workload"]: case["status"] for case in json.loads(done.stdout)["cases"]}, {"toy": "ok", "strong-toy": "skipped"})
 
     def test_commands_that_are_suggested_begin_as_this_one_did(self):
         for words, suggested in ((["--cpuz", "1"], "--help"), (["project"], "project latest --to"), (["report"], "report latest --html"),
@@ -195,6 +203,11 @@ class Cli(Runs):
 
     def test_a_users_mistake_seen_by_the_worker_leaves_nothing(self):
         self.assertIn("fault 'usage' is no fault", self.refused("-q", *fault("usage")))
+        self.refused("-q", *fault("usage"), "--out", "deep/er")
+        self.assertEqual(os.listdir(self.directory), [], "a results directory was made for nothing")
+        os.mkdir(self.directory + "/results")
+        self.refused("-q", *fault("usage"))
+        self.assertEqual(os.listdir(self.directory), ["results"], "one that was there stays")
 
     def test_more_threads_than_cores_are_a_warning_of_the_cases_that_have_them(self):
         cores = len(os.sched_getaffinity(0))

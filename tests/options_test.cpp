@@ -201,6 +201,8 @@ TEST(Options, CheckListsWhatItObeys) {
   EXPECT_EQ(options.what.default_worlds, (std::vector<int>{1, 3}));
   EXPECT_TRUE(options.what.own_rows);
   EXPECT_FALSE(parse({"run"}).what.own_rows);
+  EXPECT_TRUE(parse({"train", "--workload", "mnist-mlp", "--strategy", "cpu"}).what.whole_epochs);
+  EXPECT_FALSE(parse({"run"}).what.whole_epochs);
 }
 
 TEST(Options, AnEmptyNameIsNotTakenForNone) {

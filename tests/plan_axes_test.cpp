@@ -104,6 +104,70 @@ TEST(Plan, WhatChoosesItsOwnRowsIsNotSkippedForABatch) {
   EXPECT_TRUE(make_plan(what, catalogue(), machine(2)).skipped.empty());
 }
 
+Catalogue with_rows() {
+  Catalogue all = catalogue();
+  all.workloads[0].samples = 100;
+  all.workloads[1].samples = 60000;
+  all.workloads[1].digits = true;
+  return all;
+}
+
+TEST(Plan, MoreRowsInAStepThanThereAreAreRefusedOfAWorkloadThatWasNamed) {
+  Selection what;
+  what.workloads = {"mnist-mlp", "random-linear"};
+  what.scaling = "strong";
+  what.cpus = {2};
+  what.batches = {100};
+  EXPECT_EQ(refusal<UsageError>(what, machine(2), with_rows()), "accepted");
+  what.batches = {64, 200};
+  EXPECT_EQ(refusal<UsageError>(what, machine(2), with_rows()),
+            "a step of 200 rows (--batch) is more than random-linear has (100); use a smaller --batch");
+  what.whole_epochs = true;
+  EXPECT_EQ(refusal<UsageError>(what, machine(2), with_rows()), "accepted");
+}
+
+TEST(Plan, MoreRowsInAStepThanThereAreAreSkippedOfAWorkloadThatNobodyNamed) {
+  Selection what;
+  what.scaling = "strong";
+  what.cpus = {2};
+  what.batches = {200};
+  const Plan plan = make_plan(what, with_rows(), machine(2));
+  for (const auto& spec : plan.cases) EXPECT_EQ(spec.workload, "mnist-mlp") << spec.id;
+  ASSERT_FALSE(plan.skipped.empty());
+  for (const auto& [spec, reason] : plan.skipped) expect_says(reason, {"random-linear has (100)"});
+}
+
+TEST(Plan, DevicesThatTakeMoreRowsThanThereAreAreSkippedWhileOthersRun) {
+  Selection what = ddp_on_mlp();
+  what.cpus = {2, 1024};
+  const Plan plan = make_plan(what, with_rows(), machine(2));
+  EXPECT_EQ(ids(plan), (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
+  ASSERT_EQ(plan.skipped.size(), 1u);
+  EXPECT_EQ(plan.skipped[0].reason, "a step of 65536 rows (64 on each of 1024 devices, --batch) is more than mnist-mlp has (60000); "
+                                    "use a smaller --batch or fewer devices");
+  what.cpus = {1024};
+  expect_says(refusal<UsageError>(what, machine(2), with_rows()), {"mnist-mlp has (60000)"});
+}
+
+TEST(Plan, TooFewRowsOfDataAreTheFaultOfTheData) {
+  Selection what = ddp_on_mlp();
+  what.cpus = {1};
+  what.data_dir = "/three";
+  Catalogue all = with_rows();
+  all.workloads[1].samples = 3;
+  EXPECT_EQ(refusal<UsageError>(what, machine(2), all),
+            "a step of 64 rows (--batch) is more than mnist-mlp has in --data /three (3); give it more rows, or use a smaller --batch");
+}
+
+TEST(Plan, RowsThatTheCatalogueDoesNotTellAreNotJudged) {
+  Selection what = ddp_on_mlp();
+  what.batches = {1000000};
+  EXPECT_EQ(refusal<UsageError>(what, machine(2)), "accepted");
+  const Json workload = {{"name", "its-own"}, {"scaling", "weak"}, {"batch", 4}, {"samples", nullptr}};
+  const Json json = {{"torch", "2.11.0"}, {"strategies", Json::array()}, {"workloads", Json::array({workload})}, {"backends", Json::array()}, {"not_built", Json::array()}};
+  EXPECT_EQ(catalogue_from_json(json).workloads.at(0).samples, 0);
+}
+
 TEST(Plan, MicroBatchesNeedRows) {
   Selection what = ddp_on_mlp();
   what.cpus = {1};

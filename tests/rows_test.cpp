@@ -129,6 +129,8 @@ TEST(DataDirectory, IsRefusedWhenAFileIsMissing) {
   expect_words(refusal_of((mnist.folder / std::string(5000, 'x')).string()), {"cannot be looked at (File name too long)"});
 }
 
+TEST(DataDirectory, TellsHowManyRowsThereAreToTrainOn) { EXPECT_EQ(require_mnist(Mnist().folder.text()), 20); }
+
 TEST(DataDirectory, OfPackedFilesIsRefusedUnlessTheyUnpackWhole) {
   const Mnist mnist("-", true);
   EXPECT_EQ(refusal_of(mnist.folder.text()), "nothing was refused");

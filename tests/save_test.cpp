@@ -135,6 +135,21 @@ TEST_F(Save, ARunDirectoryThatWasRemovedIsAWriteError) {
   EXPECT_NE(message<WriteError>([&] { run.save(report(run.id()), true); }).find("run.json"), std::string::npos);
 }
 
+TEST_F(Save, ADroppedRunTakesTheDirectoriesThatWereMadeForItAlong) {
+  for (const fs::path& results : {here_ / "a/b/c", here_ / "a/b/c/"}) {
+    RunDirectory run(results, id);
+    run.save(report(run.id()), true);
+    run.drop();
+    EXPECT_TRUE(fs::is_empty(here_)) << results;
+  }
+  fs::create_directory(results_);
+  RunDirectory(results_, id).drop();
+  EXPECT_TRUE(fs::is_directory(results_)) << "it was there before";
+  RunDirectory first(here_ / "made", id), second(here_ / "made", id);
+  first.drop();
+  EXPECT_TRUE(fs::is_directory(second.path())) << "another run is in it by now";
+}
+
 TEST_F(Save, ALinkPutInTheWayIsReplacedAndNotFollowed) {
   RunDirectory run(results_, id);
   write(here_ / "precious", "keep");

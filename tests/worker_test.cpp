@@ -239,6 +239,13 @@ TEST(Catalogue, KnowsWhichWorkloadsReadTheFilesOfData) {
   EXPECT_EQ(readers, (std::vector<std::string>{"convnet", "mnist-mlp"}));
 }
 
+TEST(Catalogue, KnowsHowManyRowsAWorkloadHas) {
+  for (const auto& workload : catalogue().at("workloads")) {
+    const std::string name = workload.at("name");
+    EXPECT_EQ(workload.at("samples"), workload_registry().at(name).make({})->samples()) << name;
+  }
+}
+
 // LibTorch's own requirements keep the two alike: CUDA's major version, NCCL's minor.
 TEST(Cuda, SaysWhichLibrariesWereLoadedAndBuiltWith) {
   const Json built = catalogue();  // loads them, where there are any

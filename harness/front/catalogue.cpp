@@ -23,13 +23,15 @@ StrategyEntry strategy_from(const Json& json) {
 }
 
 WorkloadEntry workload_from(const Json& json) {
+  const Json samples = json.value("samples", Json());
   return {.name = json.at("name"),
           .summary = json.value("summary", ""),
           .scaling = json.at("scaling"),
           .batch = json.at("batch"),
           .probe = json.value("probe", false),
           .thorough = json.value("thorough", false),
-          .digits = json.value("digits", false)};
+          .digits = json.value("digits", false),
+          .samples = samples.is_null() ? 0 : samples.get<int64_t>()};
 }
 
 BackendEntry backend_from(const Json& json) {

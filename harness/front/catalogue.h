@@ -30,6 +30,7 @@ struct WorkloadEntry {
   bool probe = false;
   bool thorough = false;  // where the short form of check leaves nothing out
   bool digits = false;    // reads the files of --data
+  int64_t samples = 0;    // rows of an epoch; 0: not known before a worker has made it
 };
 
 struct BackendEntry {

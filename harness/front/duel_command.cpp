@@ -137,7 +137,7 @@ int run_duel(const Sides& sides) {
   std::error_code ignored;
   for (const char* logs : {"logs/base", "logs/new", "logs"}) fs::remove(directory.path() / logs, ignored);  // if empty
   if (!ended.usage.empty() && nothing_measured(report)) {
-    fs::remove_all(directory.path(), ignored);
+    directory.drop();
     throw UsageError(one_line(ended.usage, 400));
   }
   const bool saved = try_save(directory, report, progress, true);

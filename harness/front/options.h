@@ -33,6 +33,7 @@ struct Selection {
   bool every_backend = false;       // no backend given means each that fits, not the best one
   int whole_worlds = kMaxWorld;     // .. in larger worlds those besides the best one only where a backend can matter
   bool own_rows = false;            // check: its scenarios choose the rows of a step, whatever a batch would be
+  bool whole_epochs = false;        // train: a batch larger than the data is a step of all of them
   bool baseline = true;
   bool one_place = false;  // neither gpus nor cpus given: all GPUs, else all cores
   // The ranks that an outside launcher has started, in all and on this host, and on how many hosts; 0: none, the worlds are ours

@@ -215,7 +215,19 @@ class Planner {
     return "none";
   }
 
-  // A batch that the user chose is refused; one that is a workload's own is skipped.
+  // More rows in a step than there are; empty: no.
+  std::string too_many(const CaseSpec& spec) const {
+    const WorkloadEntry* workload = find_entry(catalogue_.workloads, spec.workload);
+    const int64_t rows = spec.global_batch();
+    if (what_.whole_epochs || workload->samples == 0 || rows <= workload->samples) return "";
+    const bool several = spec.scaling == "weak" && spec.world > 1, given = workload->digits && !spec.data_dir.empty();
+    const std::string each = several ? std::to_string(spec.batch) + " on each of " + std::to_string(spec.world) + " devices, " : "";
+    return "a step of " + std::to_string(rows) + " rows (" + each + "--batch) is more than " + spec.workload + " has" +
+           (given ? " in --data " + one_line(spec.data_dir, 200) : "") + " (" + std::to_string(workload->samples) + "); " +
+           (given ? "give it more rows, or " : "") + "use a smaller --batch" + (several ? " or fewer devices" : "");
+  }
+
+  // A batch that the user chose is refused; one that is a workload's own is skipped, and so is one too large for a workload that nobody named.
   void judge_batch(Row& row, const StrategyEntry& strategy) const {
     if (what_.own_rows) return;
     const CaseSpec& spec = row.spec;
@@ -230,7 +242,10 @@ class Planner {
       why = "--accumulate " + std::to_string(spec.accumulate) + ": " + who + " has only " + std::to_string(fewest) +
             " rows in a step of a rank; use a larger --batch";
     if (!why.empty() && !what_.batches.empty()) throw UsageError(why);
-    if (row.why_not.empty()) row.why_not = why;
+    if (why.empty()) why = too_many(spec);
+    if (!row.why_not.empty()) return;
+    if (!why.empty() && !what_.batches.empty() && !what_.workloads.empty()) throw UsageError(why);
+    row.why_not = why;
   }
 
   // A baseline stays as long as a row that it is there for does.

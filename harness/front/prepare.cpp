@@ -20,15 +20,31 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A worker opens them only when its case comes: what is wrong with them is said before anything runs.
-void require_data(const Prepared& prepared) {
+// A worker opens them only when its case comes: what is wrong with them is said before anything runs. Returns their rows; 0: not looked at.
+int64_t require_data(const Prepared& prepared) {
   const std::string& directory = prepared.options.what.data_dir;
-  if (directory.empty()) return;
+  if (directory.empty()) return 0;
   const bool needed = std::ranges::any_of(prepared.plan.cases, [&](const CaseSpec& spec) {
     const WorkloadEntry* workload = find_entry(prepared.catalogue.workloads, spec.workload);
     return workload && workload->digits;
   });
-  if (needed) require_mnist(directory);
+  return needed ? require_mnist(directory) : 0;
+}
+
+void set_rows_of_data(Catalogue& catalogue, int64_t rows) {
+  for (WorkloadEntry& workload : catalogue.workloads)
+    if (workload.digits) workload.samples = rows;
+}
+
+// The files of --data are looked at where a case wants them, and how many rows they hold decides over cases: planned again with it.
+Plan plan_with_data(Prepared& prepared) {
+  const auto plan = [&] { return make_plan(prepared.options.what, prepared.catalogue, prepared.machine); };
+  if (!prepared.options.what.data_dir.empty()) set_rows_of_data(prepared.catalogue, 0);
+  prepared.plan = plan();
+  const int64_t rows = require_data(prepared);
+  if (rows == 0) return prepared.plan;
+  set_rows_of_data(prepared.catalogue, rows);
+  return plan();
 }
 
 }  // namespace
@@ -46,8 +62,7 @@ Prepared prepare(Options options, const fs::path& worker) {
                     .plan = {}};
   prepared.catalogue = load_catalogue(prepared.worker, prepared.options.what.plugins);
   prepared.machine = detect_machine(prepared.gpus.accelerators, prepared.gpus.why_none);
-  prepared.plan = make_plan(prepared.options.what, prepared.catalogue, prepared.machine);
-  require_data(prepared);
+  prepared.plan = plan_with_data(prepared);
   int most = 1;
   for (const CaseSpec& spec : prepared.plan.cases) most = std::max(most, spec.processes);
   if (!prepared.options.dry_run) require_open_files(most);

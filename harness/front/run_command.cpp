@@ -72,11 +72,10 @@ std::string charts_command(const fs::path& run) {
 }
 
 // A user's mistake that only a worker could see leaves nothing behind, unless something was measured before.
-void drop_unless_measured(const Report& report, const fs::path& path) {
+void drop_unless_measured(const Report& report, RunDirectory& directory) {
   for (const auto& record : report.cases)
     if (!record.launches.empty()) return;
-  std::error_code ignored;
-  fs::remove_all(path, ignored);
+  directory.drop();
 }
 
 std::string why_no_baseline(const Report& report) {
@@ -152,7 +151,7 @@ int run_prepared(const Prepared& prepared) {
   const SessionEnding ended = measure(prepared, directory, report, progress, saver);
   std::error_code ignored;
   fs::remove(directory.path() / "logs", ignored);  // only when it is empty
-  if (!ended.usage.empty()) drop_unless_measured(report, directory.path());
+  if (!ended.usage.empty()) drop_unless_measured(report, directory);
   if (!ended.usage.empty() && !fs::exists(directory.path())) throw UsageError(one_line(ended.usage, 400));
   Ending ending = ending_of(report);
   ending.usage = !ended.usage.empty();

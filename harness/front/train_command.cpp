@@ -126,7 +126,7 @@ int train_prepared(const Prepared& prepared) {
   CaseOutcome outcome = carry_out(prepared, directory.path(), progress, listener);
   std::error_code ignored;
   if (outcome.kind == CaseOutcome::Kind::usage) {
-    fs::remove_all(directory.path(), ignored);
+    directory.drop();
     throw UsageError(one_line(outcome.reason, 500));
   }
   fs::remove(directory.path() / "logs", ignored);  // only when it is empty

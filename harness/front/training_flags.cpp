@@ -55,7 +55,7 @@ void add_training(CLI::App& app, Options& o) {
 void settle_training(Options& o) {
   o.launches = 1;
   o.what.baseline = false;
-  o.what.one_place = true;
+  o.what.one_place = o.what.whole_epochs = true;
   if (o.what.strategies.size() != 1 || o.what.workloads.size() != 1 || o.what.strategies[0] == "all" ||
       o.what.workloads[0] == "all")
     throw UsageError(

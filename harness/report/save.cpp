@@ -47,6 +47,14 @@ int open_directory(const fs::path& path) {
                    (error ? error.message() : why()) + "): give a writable one with --out");
 }
 
+// What open_directory would have to make, the innermost first.
+std::vector<fs::path> missing_of(fs::path path) {
+  std::vector<fs::path> missing;
+  std::error_code ignored;
+  for (; !path.empty() && !fs::exists(path, ignored); path = path.parent_path()) missing.push_back(path);
+  return missing;
+}
+
 // The new text of a file lies in a file of this name until it is whole.
 std::string part_of(const std::string& name) { return "." + name + "." + std::to_string(::getpid()) + ".part"; }
 
@@ -91,7 +99,7 @@ std::string run_id(std::chrono::system_clock::time_point now, const std::string&
   return id.substr(0, 120);
 }
 
-RunDirectory::RunDirectory(const fs::path& results, const std::string& id) {
+RunDirectory::RunDirectory(const fs::path& results, const std::string& id) : made_(missing_of(results)) {
   check_name(id, "run id");
   const Descriptor parent(open_directory(results));
   for (int copy = 1; copy < 100; ++copy) {
@@ -109,6 +117,12 @@ RunDirectory::RunDirectory(const fs::path& results, const std::string& id) {
 }
 
 RunDirectory::~RunDirectory() { ::close(descriptor_); }
+
+void RunDirectory::drop() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+  for (const auto& directory : made_) ::rmdir(directory.c_str());  // refused where something is in it
+}
 
 void RunDirectory::save(const Report& report, bool force) {
   const auto now = std::chrono::steady_clock::now();

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "harness/report/report.h"
 
@@ -34,6 +35,8 @@ class RunDirectory {
 
   const std::string& id() const { return id_; }  // the directory's name: put it in the report
   const std::filesystem::path& path() const { return path_; }
+  // Takes it away with all that is in it, and the directories above it that were made for it and hold nothing else.
+  void drop();
   // Writes run.json beside the old one and renames it. At most once a second unless forced: force the last one.
   void save(const Report& report, bool force = false);
   // Another document of the run, as NAME.json.
@@ -43,6 +46,7 @@ class RunDirectory {
   std::string id_;
   std::filesystem::path path_;
   int descriptor_ = -1;
+  std::vector<std::filesystem::path> made_;  // for it, the innermost first
   std::chrono::steady_clock::time_point next_{};
 };
 

@@ -1,5 +1,7 @@
 #include "harness/worker/catalogue.h"
 
+#include <exception>
+
 #include "harness/worker/cuda.h"
 #include "strategies/comm/backend.h"
 #include "strategies/strategy.h"
@@ -25,11 +27,21 @@ Json describe(const StrategyInfo& info) {
           {"params", params}};
 }
 
+// Null where the workload cannot say without more than a name, as one of a plug-in's that wants --data.
+Json samples_of(const WorkloadInfo& info) {
+  try {
+    return info.make({})->samples();
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
 Json describe(const WorkloadInfo& info) {
   return {{"name", info.name},
           {"summary", info.summary},
           {"scaling", info.scaling == Scaling::strong ? "strong" : "weak"},
           {"batch", info.batch},
+          {"samples", samples_of(info)},
           {"probe", info.probe},
           {"thorough", info.thorough},
           {"digits", info.digits}};

@@ -38,7 +38,8 @@ constexpr char kCatalogue[] = R"({
                                          {"name": "rank", "default": "0", "summary": "which rank fails"}]}],
  "workloads": [
   {"name": "toy", "summary": "nothing is learnt", "scaling": "weak", "batch": 8, "probe": false},
-  {"name": "strong-toy", "summary": "nothing is learnt", "scaling": "strong", "batch": 30, "probe": false, "digits": true}],
+  {"name": "strong-toy", "summary": "nothing is learnt", "scaling": "strong", "batch": 30, "probe": false, "digits": true,
+   "samples": 100}],
  "backends": [{"name": "shm", "summary": "pretended", "cpu": true, "cuda": false, "shares_device": true, "threads": false}],
  "not_built": [{"kind": "backend", "name": "nccl", "reason": "this is a fake"}]})";
 

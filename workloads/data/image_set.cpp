@@ -76,13 +76,14 @@ ImageSet ImageSet::read(const std::string& shared_dir, const std::string& images
   return set;
 }
 
-void ImageSet::require(const std::string& images, const std::string& labels) {
+int64_t ImageSet::require(const std::string& images, const std::string& labels) {
   IdxFile image_file(images, 3), label_file(labels, 1);
   check_pair(image_file, label_file);
   std::vector<uint8_t> values(static_cast<size_t>(label_file.bytes()));
   label_file.read(values);
   check_labels(values, labels);
   image_file.skim();
+  return image_file.sizes()[0];
 }
 
 void ImageSet::ensure(std::span<const int64_t> ids) const {

@@ -22,8 +22,8 @@ class ImageSet {
   static ImageSet made(const std::string& shared_dir, const std::string& name, int64_t rows, Make make);
   // Rows of two IDX files, read now unless another process has. Throws UsageError when the files do not fit together.
   static ImageSet read(const std::string& shared_dir, const std::string& images, const std::string& labels);
-  // Throws UsageError unless read() would succeed; keeps nothing.
-  static void require(const std::string& images, const std::string& labels);
+  // Throws UsageError unless read() would succeed; keeps nothing. Returns the rows.
+  static int64_t require(const std::string& images, const std::string& labels);
 
   int64_t rows() const { return rows_; }
 

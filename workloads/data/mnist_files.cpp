@@ -52,10 +52,11 @@ MnistFiles find_mnist(const std::string& directory) {
           find(directory, "t10k-images", "idx3-ubyte"), find(directory, "t10k-labels", "idx1-ubyte")};
 }
 
-void require_mnist(const std::string& directory) {
+int64_t require_mnist(const std::string& directory) {
   const MnistFiles files = find_mnist(directory);
-  ImageSet::require(files.train_images, files.train_labels);
+  const int64_t rows = ImageSet::require(files.train_images, files.train_labels);
   ImageSet::require(files.test_images, files.test_labels);
+  return rows;
 }
 
 }  // namespace dpbench
