@@ -159,6 +159,26 @@ class Cli(Runs):
                 self.variables["LD_LIBRARY_PATH"] = nvml
                 self.assertIn("this is a fake" if code else "", self.run_it(*plan, code=code).stderr)
 
+    def test_a_worker_is_asked_about_cudas_library_only_where_there_is_a_gpu(self):
+        worker, beside = self.directory + "/dpbench-worker", os.path.join(os.path.dirname(WORKER), "catalogue.json")
+        shutil.copy(beside, self.directory)
+        with open(worker, "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\necho "$*" >>{self.directory}/asked\n{shlex.quote(WORKER)} "$@"\n')
+        os.chmod(worker, 0o755)
+        for name in ("libnvidia-ml.so.1", "mine.so"):  # the first: no driver
+            open(f"{self.directory}/{name}", "w").close()
+        self.variables.update(DPBENCH_WORKER=worker)
+        plugin = f"--catalogue --plugin {os.path.realpath(self.directory)}/mine.so"
+        for nvml, words in ((self.directory, " --no-cuda"), (os.path.join(os.path.dirname(WORKER), "../fake_nvml"), "")):
+            self.variables["LD_LIBRARY_PATH"] = nvml
+            for command, asked in ((["doctor"], "--catalogue"), (["list", "backends", "--plugin", "./mine.so"], plugin)):
+                with self.subTest(nvml=nvml, command=command):
+                    done = subprocess.run([DPBENCH, *command], cwd=self.directory, env=self.variables, capture_output=True, text=True, timeout=60, check=False)
+                    self.assertIn("this is a fake", done.stdout, "without asking it is what was found when the worker was built")
+                    with open(self.directory + "/asked", encoding="utf-8") as file:
+                        self.assertEqual(file.read(), asked + words + "\n")
+                    os.remove(self.directory + "/asked")
+
     def test_a_plugin_that_others_can_change_is_refused(self):
         path = self.directory + "/x.so"
         open(path, "w").close()

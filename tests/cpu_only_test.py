@@ -1,10 +1,13 @@
 """cpu_only_test.py BUILD: what is built for every machine needs nothing of CUDA's, which most machines lack; where there is a
 toolkit, the library that does is built."""
+import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 BUILD = sys.argv.pop(1)
@@ -37,7 +40,28 @@ def symbols(path, which):
     return {words[-1].split("@")[0]: words[-2] for words in lines}
 
 
+def loaded_by(*words):
+    """What the front and all whom it starts ask the loader for, loaded or not."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([os.path.join(os.path.abspath(BUILD), "bin/dpbench"), *words], cwd=folder, stdout=subprocess.DEVNULL, check=False,
+                       env={**os.environ, "LD_DEBUG": "files", "LD_DEBUG_OUTPUT": folder + "/loaded"})
+        logs = [log.read_text(encoding="utf-8", errors="replace") for log in pathlib.Path(folder).glob("loaded.*")]
+    return set(re.findall(r"file=(\S+)", "".join(logs)))
+
+
 class CpuOnly(unittest.TestCase):
+    def test_on_the_cpu_nobody_asks_for_cudas_libraries(self):
+        commands = [("--strategy", "cpu,ddp", "--cpus", "2", "--workload", "random-linear", "--quick", "-o", "none")]
+        devices = subprocess.run([os.path.join(BUILD, "bin/dpbench"), "list", "devices", "-o", "json"], capture_output=True, check=True).stdout
+        if not json.loads(devices)["gpus"]:  # with a GPU the worker is asked what its library can do
+            commands += [("doctor",), ("list", "backends", "--plugin", os.path.join(os.path.abspath(BUILD), "lib/libfaulty.so"))]
+        for words in commands:
+            with self.subTest(words=words):
+                asked = {os.path.basename(name) for name in loaded_by(*words)}
+                self.assertIn("libdpbench_core.so", asked, "no worker was started")
+                # libtorch_cpu itself brings CUDA's runtime and CUPTI along.
+                self.assertEqual({name for name in asked if re.match(r"lib(dpbench_cuda|torch_cuda|c10_cuda|nccl|cublas|cudnn)", name)}, set())
+
     def test_of_torch_the_core_needs_two_libraries_and_the_front_none(self):
         torch = re.compile("torch|c10|cuda|nccl|cublas|cudnn")
         for name, wanted in (("lib/libdpbench_core.so", ["libc10.so", "libtorch_cpu.so"]), ("bin/dpbench", [])):

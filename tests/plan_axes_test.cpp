@@ -164,7 +164,8 @@ TEST(Plan, RowsThatTheCatalogueDoesNotTellAreNotJudged) {
   what.batches = {1000000};
   EXPECT_EQ(refusal<UsageError>(what, machine(2)), "accepted");
   const Json workload = {{"name", "its-own"}, {"scaling", "weak"}, {"batch", 4}, {"samples", nullptr}};
-  const Json json = {{"torch", "2.11.0"}, {"strategies", Json::array()}, {"workloads", Json::array({workload})}, {"backends", Json::array()}, {"not_built", Json::array()}};
+  const Json none = Json::array(), one = Json::array({workload});
+  const Json json = {{"torch", "2.11.0"}, {"strategies", none}, {"workloads", one}, {"backends", none}, {"not_built", none}};
   EXPECT_EQ(catalogue_from_json(json).workloads.at(0).samples, 0);
 }
 

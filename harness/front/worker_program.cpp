@@ -85,6 +85,26 @@ Catalogue parse_catalogue(const std::string& text, const std::string& what) {
   return said_of(what, [&] { return catalogue_from_json(parse_json(text, what)); });
 }
 
+Catalogue written_catalogue(const fs::path& worker) {
+  const fs::path file = worker.parent_path() / "catalogue.json";
+  std::ifstream in(file);
+  if (!in) throw UsageError("no " + file.string() + ": build dpbench-worker again");
+  std::ostringstream text;
+  text << in.rdbuf();
+  return parse_catalogue(text.str(), file.string());
+}
+
+bool has_gpu() { return !survey_gpus().accelerators.gpus.empty(); }
+
+// A worker that was told not to load CUDA's library knows nothing of what is in it: that stands as it was found when the worker was built.
+Catalogue with_cuda_as_built(const Catalogue& asked, const Catalogue& written) {
+  Json all = asked.document;
+  for (const Json& backend : written.document.at("backends"))
+    if (!backend.at("cpu").get<bool>() && !find_entry(asked.backends, backend.at("name"))) all["backends"].push_back(backend);
+  all["not_built"] = written.document.at("not_built");
+  return catalogue_from_json(all);
+}
+
 fs::path first_program(const std::vector<fs::path>& places, const std::string& what) {
   std::vector<std::string> tried;
   for (const auto& place : places) {
@@ -138,8 +158,13 @@ Catalogue asked_catalogue(const fs::path& worker, const std::vector<std::string>
   const Fd errors(::memfd_create("dpbench-catalogue", MFD_CLOEXEC));  // wants no directory: doctor asks where there is none
   check(static_cast<bool>(errors), "memfd_create failed");
   program.errors = errors.get();
+  const bool gpu = has_gpu();
+  if (!gpu) program.arguments.emplace_back("--no-cuda");  // last: a worker from before does not know it, and looks at pairs alone
   const Answer answer = ask(program);
-  if (answer.status == 0) return parse_catalogue(answer.output, "the worker's catalogue");
+  if (answer.status == 0) {
+    const Catalogue asked = parse_catalogue(answer.output, "the worker's catalogue");
+    return gpu ? asked : with_cuda_as_built(asked, written_catalogue(worker));
+  }
   std::array<char, 2048> said{};
   const ssize_t size = std::max<ssize_t>(::pread(errors.get(), said.data(), said.size() - 1, 0), 0);
   const std::string why = one_line(std::string(said.data(), static_cast<size_t>(size)), 300);
@@ -150,15 +175,10 @@ Catalogue asked_catalogue(const fs::path& worker, const std::vector<std::string>
 
 Catalogue load_catalogue(const fs::path& worker, const std::vector<std::string>& plugins) {
   if (!plugins.empty()) return asked_catalogue(worker, plugins);
-  const fs::path file = worker.parent_path() / "catalogue.json";
-  std::ifstream in(file);
-  if (!in) throw UsageError("no " + file.string() + ": build dpbench-worker again");
-  std::ostringstream text;
-  text << in.rdbuf();
-  const Catalogue written = parse_catalogue(text.str(), file.string());
+  const Catalogue written = written_catalogue(worker);
   // A CUDA library that could not be loaded where this was written may be by now: with a GPU here the worker is asked.
   const bool unsure = !written.cuda.empty() && !written.not_built.empty();
-  return unsure && !survey_gpus().accelerators.gpus.empty() ? asked_catalogue(worker, {}) : written;
+  return unsure && has_gpu() ? asked_catalogue(worker, {}) : written;
 }
 
 }  // namespace dpbench

@@ -19,7 +19,7 @@ std::filesystem::path worker_of_build(const std::string& build);
 // Absolute; refused unless it is a file named with a '/' that nobody else can change. Throws UsageError.
 std::filesystem::path checked_plugin(const std::string& file);
 
-// Starts the worker to ask it: proves that it finds its libraries. Throws UsageError with what it said.
+// Starts the worker to ask it: proves that it finds its libraries, those of CUDA only where there is a GPU. Throws UsageError with what it said.
 Catalogue asked_catalogue(const std::filesystem::path& worker, const std::vector<std::string>& plugins);
 
 // catalogue.json beside the worker; with plug-ins the worker itself is asked, as only it can load them, and where the

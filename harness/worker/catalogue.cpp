@@ -62,9 +62,9 @@ Json describe_all(const Registry<Info>& registry) {
 
 }  // namespace
 
-Json catalogue() {
+Json catalogue(bool with_cuda) {
   Json not_built = Json::array();
-  if (const std::string reason = load_cuda(); !reason.empty())
+  if (const std::string reason = with_cuda ? load_cuda() : ""; !reason.empty())
     not_built.push_back({{"kind", "backend"}, {"name", "nccl"}, {"reason", reason}});
   return {{"torch", DPBENCH_TEXT(TORCH_VERSION_MAJOR) "." DPBENCH_TEXT(TORCH_VERSION_MINOR) "." DPBENCH_TEXT(
                         TORCH_VERSION_PATCH)},

@@ -5,6 +5,7 @@
 
 namespace dpbench {
 
-Json catalogue();
+// with_cuda false: what is in CUDA's library is left out, and it is not loaded.
+Json catalogue(bool with_cuda = true);
 
 }  // namespace dpbench

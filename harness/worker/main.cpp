@@ -21,11 +21,16 @@ namespace dpbench {
 namespace {
 
 int print_catalogue(const std::vector<std::string>& arguments) {
-  for (size_t i = 1; i + 1 < arguments.size(); i += 2) {
-    if (arguments[i] != "--plugin") throw UsageError("unknown argument '" + arguments[i] + "'");
-    load_plugin(arguments[i + 1]);
+  bool with_cuda = true;
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    if (arguments[i] == "--no-cuda")
+      with_cuda = false;
+    else if (arguments[i] == "--plugin" && i + 1 < arguments.size())
+      load_plugin(arguments[++i]);
+    else
+      throw UsageError("unknown argument '" + arguments[i] + "'");
   }
-  std::puts(catalogue().dump(1).c_str());
+  std::puts(catalogue(with_cuda).dump(1).c_str());
   return 0;
 }
 
@@ -36,7 +41,7 @@ int run(const std::vector<std::string>& arguments) {
     return relay();
   }
   if (!arguments.empty())
-    throw UsageError("usage: dpbench-worker --catalogue [--plugin FILE]...; otherwise dpbench starts it");
+    throw UsageError("usage: dpbench-worker --catalogue [--plugin FILE]... [--no-cuda]; otherwise dpbench starts it");
   keep_freed_memory();
   const Variables variables = read_variables();
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // never outlive the front; had it died before, its end of the channel is closed

@@ -255,9 +255,11 @@ class Rank {
 
 int main(int count, char** words) {
   if (count > 1 && std::string(words[1]) == "--catalogue") {
-    if (count > 2 && std::string(words[3]).find("broken") != std::string::npos)
+    if (count > 3 && std::string(words[3]).find("broken") != std::string::npos)
       return std::fputs("cannot load it\n", stderr), 1;
-    std::puts(dpbench::kCatalogue);
+    dpbench::Json catalogue = dpbench::parse_json(dpbench::kCatalogue, "the catalogue");
+    if (std::string(words[count - 1]) == "--no-cuda") catalogue["not_built"] = dpbench::Json::array();
+    std::puts(catalogue.dump(1).c_str());
     return 0;
   }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
