@@ -17,6 +17,7 @@ loader = importlib.machinery.SourceFileLoader("find_torch", str(SCRIPT))
 find_torch = importlib.util.module_from_spec(importlib.util.spec_from_loader("find_torch", loader))
 loader.exec_module(find_torch)
 
+PIP_DOWNLOAD = find_torch.pip_download
 HEADER = "#define TORCH_VERSION_MAJOR {}\n#define TORCH_VERSION_MINOR {}\n#define TORCH_VERSION_PATCH {}\n"
 
 
@@ -111,6 +112,23 @@ class FindTorch(unittest.TestCase):
         self.cached("torch-2.12.1/torch/lib/libtorch_cpu.so").unlink()
         find_torch.find()
         self.assertTrue(self.cached("torch-2.12.1/torch/lib/libtorch_cpu.so").exists())
+
+    def python(self, name, line):
+        path = pathlib.Path(self.root, name)
+        path.write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+        path.chmod(0o755)
+        return str(path)
+
+    def test_pip_is_the_systems_where_this_python_has_none(self):
+        without = self.python("without", "exit 1")
+        system = self.python("system", f'[ "$1" = -c ] || echo "$*" >{self.root}/called')
+        for other, called in ((system, True), (without, False), ("/absent/python3", False)):
+            with self.subTest(other=other), mock.patch.object(find_torch, "SYSTEM_PYTHON", other), mock.patch.object(sys, "executable", without):
+                if called:
+                    PIP_DOWNLOAD("torch==1", "torch-1-cp312-cp312-linux_x86_64.whl", self.root)
+                    self.assertRegex(pathlib.Path(self.root, "called").read_text(encoding="utf-8"), "^-m pip download .* torch==1$")
+                else:
+                    self.assertRaisesRegex(find_torch.Refusal, "apt-get install python3-pip", PIP_DOWNLOAD, "torch==1", "t-cp312-any.whl", self.root)
 
     def test_a_version_that_is_not_pinned_is_refused(self):
         with mock.patch.dict(os.environ, DPBENCH_TORCH_VERSION="2.9.0"):

@@ -121,6 +121,15 @@ class ReportCommand(unittest.TestCase):
         self.assertRegex(said, "^dpbench: matplotlib could not be installed in .*DPBENCH_PYTHON$")
         self.assertEqual([name for name in os.listdir(os.path.join(cache, "dpbench")) if not name.endswith(".lock")], [])
 
+    @unittest.skipUnless(os.path.exists("/usr/bin/python3") and not subprocess.run(["/usr/bin/python3", "-m", "pip", "--version"], check=False,
+                                                                                   capture_output=True).returncode, "the system's python3 has no pip")
+    def test_a_python_without_pip_takes_the_systems(self):
+        venv = os.path.join(self.folder, "venv")
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+        said = self.cannot_bring_matplotlib(XDG_CACHE_HOME=os.path.join(self.folder, "cache"), PIP_NO_INDEX="1", PIP_CONFIG_FILE="/dev/null",
+                                            PATH=f"{venv}/bin:{os.environ['PATH']}")
+        self.assertRegex(said, "^dpbench: matplotlib could not be installed in ")
+
     def test_an_unwritable_cache_is_said(self):
         self.assertIn("XDG_CACHE_HOME", self.cannot_bring_matplotlib(XDG_CACHE_HOME="/proc/none"))
 

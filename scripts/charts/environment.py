@@ -36,12 +36,18 @@ def call(*words):
     return errors[-1][:200] if errors else f"exit code {done.returncode}"
 
 
+def pip_of(*pythons):
+    """The first that there is: a virtual environment may have none where the system's Python does."""
+    for python in pythons:
+        pip = (python, "-m", "pip", "--disable-pip-version-check")
+        if pathlib.Path(python).exists() and not call(*pip, "--version"):
+            return pip
+    raise Unusable(f"neither {' nor '.join(pythons)} has pip: apt-get install python3-pip")
+
+
 def install(home):
-    """pip of this Python installs into an environment without one, so that python3-venv is not needed."""
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
-    why = call(*pip, "--version")
-    if why:
-        raise Unusable(f"{sys.executable} has no pip ({why}): apt-get install python3-pip")
+    """pip installs into an environment without one, so that python3-venv is not needed."""
+    pip = pip_of(sys.executable, "/usr/bin/python3")
     why = call(sys.executable, "-m", "venv", "--without-pip", home)
     if why:
         raise Unusable(f"no Python environment could be made in {home}: {why}")
