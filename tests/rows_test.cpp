@@ -131,6 +131,17 @@ TEST(DataDirectory, IsRefusedWhenAFileIsMissing) {
 
 TEST(DataDirectory, TellsHowManyRowsThereAreToTrainOn) { EXPECT_EQ(require_mnist(Mnist().folder.text()), 20); }
 
+TEST(DataDirectory, WithTrainAndTestSwappedIsRefused) {
+  const Mnist mnist;
+  for (const std::string name : {"-images-idx3-ubyte", "-labels-idx1-ubyte"}) {
+    fs::rename(mnist.folder / ("train" + name), mnist.folder / "aside");
+    fs::rename(mnist.folder / ("t10k" + name), mnist.folder / ("train" + name));
+    fs::rename(mnist.folder / "aside", mnist.folder / ("t10k" + name));
+  }
+  expect_words(refusal([&] { require_mnist(mnist.folder.text()); }),
+               {"t10k-images-idx3-ubyte: 20 images to test with", "the 5 to train on", "swap the files"});
+}
+
 TEST(DataDirectory, OfPackedFilesIsRefusedUnlessTheyUnpackWhole) {
   const Mnist mnist("-", true);
   EXPECT_EQ(refusal_of(mnist.folder.text()), "nothing was refused");

@@ -55,7 +55,10 @@ MnistFiles find_mnist(const std::string& directory) {
 int64_t require_mnist(const std::string& directory) {
   const MnistFiles files = find_mnist(directory);
   const int64_t rows = ImageSet::require(files.train_images, files.train_labels);
-  ImageSet::require(files.test_images, files.test_labels);
+  const int64_t test_rows = ImageSet::require(files.test_images, files.test_labels);
+  if (test_rows > rows)  // a part of either is welcome
+    throw UsageError(files.test_images + ": " + std::to_string(test_rows) + " images to test with, more than the " + std::to_string(rows) +
+                     " to train on in " + files.train_images + "; swap the files, or leave --data out for drawn digits");
   return rows;
 }
 
