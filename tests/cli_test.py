@@ -343,6 +343,17 @@ class Cli(Runs):
         self.assertEqual((found(2)["state"], found(2)["found"]), ("MISSING", "results is a file"))
         self.assertIn("results is a file", self.refused("--quick"))
 
+    def test_env_tells_people_of_lists_in_a_line_and_of_what_there_is_not(self):
+        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # no driver
+        self.variables["LD_LIBRARY_PATH"] = self.directory
+        said = self.run_it("env").stdout
+        self.assertRegex(said, r"(?m)^cpu/usable +\S")
+        self.assertRegex(said, r"(?m)^cpu/flags +\w+ \w+")
+        self.assertNotIn("cpu/flags/", said)
+        self.assertRegex(said, r"(?m)^gpus +none \(no NVIDIA driver\)$")
+        self.assertRegex(said, r"(?m)^versions/cuda +13\.0 \(in this build, but this is a fake\)$")
+        self.assertRegex(said, r"(?m)^versions/torch +2\.11\.0$")
+
     def test_env_is_json_when_asked(self):
         self.assertIn("fingerprint", json.loads(self.run_it("env", "-o", "json").stdout))
 

@@ -2,6 +2,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -125,21 +126,46 @@ int doctor_command(const Options& options) {
   return exit_code({.usage = bad, .unsaved = !printed});
 }
 
+namespace {
+
+// A line for each value, and one for a whole list of plain ones.
+void add_rows(std::vector<Cells>& rows, const std::string& key, const Json& value) {
+  const auto text = [](const Json& one) { return sanitised(one.is_string() ? one.get<std::string>() : one.dump()); };
+  if (value.is_null()) return;
+  if (!value.is_structured()) return rows.push_back({key, text(value)});
+  if (value.is_array() && std::ranges::none_of(value, [](const Json& one) { return one.is_structured(); })) {
+    std::vector<std::string> texts;
+    for (const Json& one : value) texts.push_back(text(one));
+    if (!texts.empty()) rows.push_back({key, join(texts, " ")});
+    return;
+  }
+  for (const auto& [name, inner] : value.items()) add_rows(rows, key.empty() ? name : key + "/" + name, inner);
+}
+
+// For people: that there is no GPU, and that what was built with cannot be used, is a line too.
+Json told(Json env, const GpuSurvey& survey, const Catalogue& catalogue) {
+  if (env["gpus"].empty()) env["gpus"] = "none (" + survey.why_none + ")";
+  for (const char* library : {"cuda", "nccl"})
+    for (const auto& missing : catalogue.not_built)
+      if (Json& version = env["versions"][library]; missing.name == "nccl" && version.is_string())
+        version = version.get<std::string>() + " (" + why_missing(catalogue, missing) + ")";
+  return env;
+}
+
+}  // namespace
+
 int env_command(const Options& options) {
   const GpuSurvey survey = survey_gpus();
-  Versions versions;
+  Catalogue catalogue;
   try {
-    versions = versions_of(load_catalogue(find_worker(), {}));
+    catalogue = load_catalogue(find_worker(), {});
   } catch (const UsageError&) {  // the machine can be described without a worker
   }
-  const Json env = environment(this_machine(), survey.accelerators, versions);
+  const Json env = environment(this_machine(), survey.accelerators, versions_of(catalogue));
   if (options.output == "json")
     return exit_code({.unsaved = !print(env.dump(1, ' ', false, Json::error_handler_t::replace) + "\n")});
   std::vector<Cells> rows;
-  const Json flat = env.flatten();  // items() refers to it for the whole loop
-  for (const auto& [pointer, value] : flat.items())
-    if (!value.is_null())
-      rows.push_back({pointer.substr(1), sanitised(value.is_string() ? value.get<std::string>() : value.dump())});
+  add_rows(rows, "", told(env, survey, catalogue));
   return exit_code({.unsaved = !print(aligned(rows, {false, false}))});
 }
 
