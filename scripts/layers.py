@@ -6,11 +6,11 @@ import sys
 
 EVERYONE = ("workloads/cores.h", "workloads/error.h", "workloads/limits.h", "workloads/registry.h")
 INTERFACES = ("workloads/workload.h", "workloads/data/", "strategies/strategy.h", "strategies/params.h",
-              "strategies/phases.h", "strategies/compat.h", "strategies/plugin_abi.h", "strategies/comm/backend.h", "harness/report/")
+              "strategies/phases.h", "strategies/compat.h", "workloads/plugin_abi.h", "strategies/comm/backend.h", "harness/report/")
 # folder: what it may include of ours beside itself
 KNOWS = {
     "workloads/": (),
-    "strategies/comm/": ("strategies/plugin_abi.h",),
+    "strategies/comm/": ("workloads/plugin_abi.h",),
     "strategies/": ("workloads/",),
     "harness/report/": (),
     "harness/front/": ("harness/report/", "workloads/data/mnist_files.h"),  # which knows no torch

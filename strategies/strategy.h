@@ -15,7 +15,7 @@
 
 #include "strategies/params.h"
 #include "strategies/phases.h"
-#include "strategies/plugin_abi.h"
+#include "workloads/plugin_abi.h"
 #include "workloads/workload.h"
 
 namespace dpbench {

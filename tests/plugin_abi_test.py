@@ -1,4 +1,4 @@
-"""The plug-in interface's number is raised by hand: strategies/plugin_abi.h keeps beside it what the headers were when somebody last looked.
+"""The plug-in interface's number is raised by hand: workloads/plugin_abi.h keeps beside it what the headers were when somebody last looked.
 
 The headers: what is installed of the strategies and workloads and names types that cross the border, and all that these include of ours.
 """
@@ -8,7 +8,7 @@ import re
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ABI = ROOT / "strategies/plugin_abi.h"  # itself not counted
+ABI = ROOT / "workloads/plugin_abi.h"  # itself not counted
 SEEN = ("strategies/*.h", "strategies/comm/backend.h", "workloads/*.h", "workloads/layers/*.h")
 NOT_INSTALLED = ("strategies/comm/shm/", "strategies/comm/gloo_shim/")
 
@@ -24,7 +24,7 @@ def interface(root):
     found, todo = {}, [path.relative_to(root).as_posix() for pattern in SEEN for path in root.glob(pattern) if path.name != ABI.name]
     while todo:
         name = todo.pop()
-        if name not in found and name != "strategies/plugin_abi.h":
+        if name not in found and name != "workloads/plugin_abi.h":
             text = (root / name).read_text(encoding="utf-8")
             found[name] = bare(text)
             todo += re.findall(r'^\s*#\s*include\s*"([^"]+)"', text, re.MULTILINE)
@@ -40,7 +40,7 @@ class PluginAbi(unittest.TestCase):
         kept = re.search(r"// Headers of this number: (\w+)", ABI.read_text(encoding="utf-8"))[1]
         now = digest(interface(ROOT))
         self.assertEqual(now, kept, "\nA header that plug-ins are built with has changed. If a plug-in built before would not survive it (a type's members, "
-                         "their order or\ntypes, a virtual function, a signature or the meaning of one): raise the number in strategies/plugin_abi.h. Then, in "
+                         "their order or\ntypes, a virtual function, a signature or the meaning of one): raise the number in workloads/plugin_abi.h. Then, in "
                          f"either case,\nput the new hash there: {now}")
 
     def test_what_counts_is_there_and_installed(self):

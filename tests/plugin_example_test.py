@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 BUILD = pathlib.Path(sys.argv.pop()).resolve()
-NUMBER = re.search(rb'ABI_MARK "(\d+) libtorch', (pathlib.Path(__file__).parent.parent / "strategies/plugin_abi.h").read_bytes())[1]
+NUMBER = re.search(rb'ABI_MARK "(\d+) libtorch', (pathlib.Path(__file__).parent.parent / "workloads/plugin_abi.h").read_bytes())[1]
 SOURCES = [pathlib.Path(__file__).parent / name for name in ("plugin_example", "plugin_parts")]
 
 

@@ -7,7 +7,7 @@
 #include <dlfcn.h>
 
 #include "harness/report/plugin_owner.h"
-#include "strategies/plugin_abi.h"
+#include "workloads/plugin_abi.h"
 #include "workloads/error.h"
 
 namespace dpbench {

@@ -10,7 +10,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "strategies/plugin_abi.h"
+#include "workloads/plugin_abi.h"
 #include "workloads/registry.h"
 
 namespace dpbench {
