@@ -4,7 +4,7 @@ import pathlib
 import re
 import sys
 
-EVERYONE = ("workloads/cores.h", "workloads/error.h", "workloads/limits.h", "workloads/registry.h")
+EVERYONE = ("workloads/cores.h", "workloads/error.h", "workloads/limits.h", "workloads/registry.h", "workloads/work_queue.h")
 INTERFACES = ("workloads/workload.h", "workloads/data/", "strategies/strategy.h", "strategies/params.h",
               "strategies/phases.h", "strategies/compat.h", "workloads/plugin_abi.h", "strategies/comm/backend.h", "harness/report/")
 # folder: what it may include of ours beside itself
@@ -14,8 +14,7 @@ KNOWS = {
     "strategies/": ("workloads/",),
     "harness/report/": (),
     "harness/front/": ("harness/report/", "workloads/data/mnist_files.h"),  # which knows no torch
-    # its probes are models, too; it judges on a thread of its own
-    "harness/conform/": (*INTERFACES, "workloads/layers/", "strategies/comm/work_queue.h"),
+    "harness/conform/": (*INTERFACES, "workloads/layers/"),  # its probes are models, too
     "harness/worker/": (*INTERFACES, "harness/conform/"),
 }
 # headers of others: the only places for them

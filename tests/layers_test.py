@@ -21,6 +21,7 @@ UPWARD = (
     ("harness/front/plan.cpp", '"workloads/data/sampler.h"'),
     ("harness/conform/oracle.cpp", '"harness/worker/group.h"'),
     ("harness/conform/oracle.cpp", '"workloads/convnet.h"'),
+    ("harness/conform/judging.h", '"strategies/comm/work_queue.h"'),
     ("harness/worker/serve.cpp", '"strategies/ddp.h"'),
     ("harness/shared.h", '"harness/report/case.h"'),
     ("strategies/ddp.cpp", '"replica.h"'),
@@ -47,6 +48,7 @@ RIGHT = (
     ("harness/front/plan.cpp", '"workloads/error.h"'),
     ("harness/front/plan.cpp", '"workloads/data/mnist_files.h"'),
     ("harness/report/protocol.h", "<nlohmann/json.hpp>"),
+    ("harness/conform/judging.h", '"workloads/work_queue.h"'),
     ("harness/worker/serve.cpp", '"harness/conform/suite.h"'),
     ("harness/worker/serve.cpp", "<vector>"),
 )

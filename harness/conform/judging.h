@@ -5,7 +5,7 @@
 
 #include "harness/conform/rows.h"
 #include "harness/conform/scenario.h"
-#include "strategies/comm/work_queue.h"
+#include "workloads/work_queue.h"
 
 namespace dpbench {
 

@@ -11,7 +11,7 @@
 
 #include "strategies/comm/shm/jobs.h"
 #include "strategies/comm/work.h"
-#include "strategies/comm/work_queue.h"
+#include "workloads/work_queue.h"
 
 namespace dpbench::shm {
 

@@ -1,4 +1,4 @@
-#include "strategies/comm/work_queue.h"
+#include "workloads/work_queue.h"
 
 namespace dpbench {
 

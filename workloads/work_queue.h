@@ -1,4 +1,4 @@
-// Jobs carried out one after another on a thread of their own, which is started with the first of them.
+// Jobs carried out one after another on a thread of their own, which is started with the first of them. Knows no torch.
 #pragma once
 
 #include <atomic>
