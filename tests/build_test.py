@@ -1,10 +1,12 @@
 """scripts/dpbench and scripts/build, on a toy in place of dpbench: what is run is never stale, and stdout is the program's. And what
 scripts/build-times measures."""
+import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -105,6 +107,29 @@ class Build(unittest.TestCase):
         link.symlink_to(self.root / "scripts/dpbench")
         result = subprocess.run([link, "x"], cwd="/", capture_output=True, text=True, check=False)
         self.assertEqual((result.returncode, result.stdout.split()[:2]), (0, ["first", "x"]), result.stderr)
+
+
+class RealProgram(unittest.TestCase):
+    """scripts/dpbench of this very tree, where it was built by it and nothing is left to build."""
+
+    def test_json_is_all_that_is_on_stdout(self):
+        build, asked = SOURCE / "build/release", {}
+        if (build / "asked").exists():
+            asked = dict(re.findall(r"(DPBENCH_TORCH\w*)=(\S*)", (build / "asked").read_text(encoding="utf-8")))
+        set_up = SOURCE / "build/set-up"
+        if not asked or not set_up.exists() or set_up.stat().st_mtime <= (SOURCE / "scripts/setup").stat().st_mtime:
+            self.skipTest("build/release is not of scripts/build")
+        left = subprocess.run(["ninja", "-n", "-C", build, "programs"], capture_output=True, text=True, check=False)
+        if "no work to do" not in left.stdout:
+            self.skipTest("build/release is not up to date")
+        words = ("--strategy", "cpu", "--workload", "random-linear", "--quick", "-o", "json")
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([SOURCE / "scripts/dpbench", *words], cwd=folder, env={**os.environ, **asked}, capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            read = subprocess.run([sys.executable, "-m", "json.tool"], input=done.stdout, capture_output=True, text=True, check=False)
+            self.assertEqual(read.returncode, 0, read.stderr)
+            self.assertEqual([case["status"] for case in json.loads(read.stdout)["cases"]], ["ok"])
+            self.assertEqual(os.listdir(folder), ["results"])
 
 
 class BuildTimes(unittest.TestCase):

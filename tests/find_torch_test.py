@@ -8,6 +8,8 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 import zipfile
 from unittest import mock
@@ -134,6 +136,48 @@ class FindTorch(unittest.TestCase):
         with mock.patch.dict(os.environ, DPBENCH_TORCH_VERSION="2.9.0"):
             with self.assertRaisesRegex(find_torch.Refusal, "2.9.0"):
                 find_torch.find()
+
+
+class Impatient(threading.Event):
+    """Waits a hundredth of what it is told to, which is noted."""
+    asked = []
+
+    def wait(self, timeout=None):
+        self.asked.append(timeout)
+        return super().wait(timeout and timeout / 100)
+
+
+class Progress(unittest.TestCase):
+    def fetch(self, terminal):
+        """What is said while 1 and then 3 of 2 MB lie there, and how long it waited in between."""
+        said = io.StringIO()
+        said.isatty = lambda: terminal
+        Impatient.asked = []
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(sys, "stderr", said), mock.patch.object(find_torch.threading, "Event", Impatient):
+            with find_torch.progress("torch==1", folder, 2_000_000):
+                for size, shown in ((1_000_000, "1 of 2 MB"), (3_000_000, "2 of 2 MB")):
+                    os.makedirs(os.path.join(folder, "pip"), exist_ok=True)
+                    with open(os.path.join(folder, "pip/torch.whl"), "wb") as file:
+                        file.truncate(size)
+                    deadline = time.monotonic() + 10
+                    while shown not in said.getvalue() and time.monotonic() < deadline:
+                        time.sleep(0.01)
+        return said.getvalue(), set(Impatient.asked) - {None}
+
+    def test_on_a_terminal_one_line_moves_and_goes(self):
+        said, waited = self.fetch(terminal=True)
+        self.assertTrue(said.startswith("dpbench: fetching torch==1 (2 MB)\n"), said)
+        for shown in ("dpbench: fetching torch==1: 1 of 2 MB\r", "dpbench: fetching torch==1: 2 of 2 MB\r"):
+            self.assertIn(shown, said)
+        self.assertTrue(said.endswith("\r\033[K"), said)
+        self.assertEqual((said.count("\n"), waited), (1, {0.5}))
+
+    def test_elsewhere_it_is_a_line_every_ten_seconds(self):
+        said, waited = self.fetch(terminal=False)
+        for shown in ("dpbench: fetching torch==1: 1 of 2 MB\n", "dpbench: fetching torch==1: 2 of 2 MB\n"):
+            self.assertIn(shown, said)
+        self.assertNotIn("\r", said)
+        self.assertEqual(waited, {10})
 
 
 class Program(unittest.TestCase):

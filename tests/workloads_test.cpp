@@ -3,7 +3,9 @@
 #include <torch/nn/functional.h>
 #include <torch/optim/adam.h>
 
+#include <cmath>
 #include <thread>
+#include <tuple>
 
 #include "workloads/layers/conv.h"
 #include "workloads/layers/dropout.h"
@@ -155,6 +157,20 @@ TEST(Convnet, HasTheShapesOfTheGuide) {
   EXPECT_EQ(pass("conv2").sizes(), (std::vector<int64_t>{2, 24, 12, 12}));
   EXPECT_EQ(pass("large_k").sizes(), (std::vector<int64_t>{2, 32, 6, 6}));
   EXPECT_EQ(model->named_children()["dropout"]->as<Dropout>() != nullptr, true);
+}
+
+// Keras' default; torch's would be wider for the first and narrower for the second.
+TEST(Convnet, StartsItsDenseLayersWithinGlorotsBoundAndWithoutBias) {
+  const auto parameters = make_workload("convnet")->model(1)->named_parameters();
+  for (const auto& [name, inputs, outputs] : {std::tuple{"dense1", 32, 256}, std::tuple{"dense2", 256, 10}}) {
+    const at::Tensor weight = parameters[std::string(name) + ".weight"];
+    ASSERT_EQ(weight.sizes(), (std::vector<int64_t>{outputs, inputs})) << name;
+    const double bound = std::sqrt(6.0 / (inputs + outputs)), largest = weight.abs().max().item<double>();
+    EXPECT_LE(largest, bound) << name;
+    EXPECT_GT(largest, 0.99 * bound) << name;
+    EXPECT_NEAR(weight.var().item<double>(), bound * bound / 3, 0.08 * bound * bound / 3) << name;
+    EXPECT_EQ(parameters[std::string(name) + ".bias"].abs().max().item<double>(), 0) << name;
+  }
 }
 
 // The same network from torch's functions, step by step as the guide lists its layers.
