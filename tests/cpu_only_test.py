@@ -74,8 +74,12 @@ class CpuOnly(unittest.TestCase):
         nccl = any(os.path.exists(place + "/include/nccl.h") for place in [*places, "/usr"])
         built = os.path.exists(os.path.join(BUILD, "lib/libdpbench_cuda.so"))
         with open(os.path.join(BUILD, "configure.log"), encoding="utf-8") as log:
-            fits = "this LibTorch wants NCCL" not in log.read()
-        self.assertEqual(built, toolkit and nccl and fits)
+            configured = log.read()
+        self.assertEqual(built, toolkit and nccl and "this LibTorch wants NCCL" not in configured)
+        if not built:
+            with open(os.path.join(BUILD, "bin/catalogue.json"), encoding="utf-8") as file:
+                (missing,) = json.load(file)["not_built"]
+            self.assertIn("CUDA library: not built, " + missing["reason"], configured)
         if built:
             self.assertIn("libtorch_cuda.so", needs("lib/libdpbench_cuda.so"))
 

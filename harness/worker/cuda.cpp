@@ -26,7 +26,7 @@ std::string load_cuda() {
   at::globalContext().setAllowTF32CuDNN(false);  // torch lets convolutions use it unless told; here float32 is float32 unless asked
   return "";
 #else
-  return "dpbench was built without a CUDA toolkit and NCCL";
+  return DPBENCH_CUDA_REASON;
 #endif
 }
 
