@@ -211,9 +211,102 @@ TEST(CaseWatch, AHangNamesTheLastCollectiveOfEachRank) {
   watch.on_states({{.step = 5, .beat = 20, .collectives = 33}, {.step = 5, .beat = 18, .collectives = 32}, {.step = 5, .beat = 20, .collectives = 33}}, 1.0);
   expect_says(watch.verdict(3.0)->reason, {"rank 1 is stuck at step 5; in or after collective #33: rank 0, 2; #32: rank 1"});
   CaseWatch many = watch_of(64), none = watch_of(2);
-  many.on_states(std::vector<RankState>(64, {.collectives = 7}), 1.0);
-  expect_says(many.verdict(3.0)->reason, {"; in or after collective #7: 64 ranks"});
+  std::vector<RankState> states(64, {.beat = 9, .collectives = 7});
+  states[63] = {.beat = 8, .collectives = 6};
+  many.on_states(states, 1.0);
+  expect_says(many.verdict(3.0)->reason, {"rank 63 is stuck at step 0; in or after collective #7: 63 ranks; #6: rank 63"});
   EXPECT_EQ(none.verdict(3.0)->reason.find("collective"), std::string::npos) << "replicas of one process have none";
+}
+
+RankState at_call(int64_t number, uint64_t hash, const std::string& text, int64_t step = 5) {
+  return {.step = step, .beat = number, .collectives = number, .calls = {{.number = number, .hash = hash, .text = text}}};
+}
+
+TEST(CaseWatch, WhereNoRankIsBehindNobodyIsToBlame) {
+  CaseWatch watch = watch_of(3);
+  watch.on_states(std::vector<RankState>(3, at_call(143, 77, "allreduce of 12 Float (sum)", 30)), 1.0);
+  const auto outcome = watch.verdict(3.0);
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->kind, Kind::failed);
+  EXPECT_EQ(outcome->culprit, -1);
+  EXPECT_EQ(outcome->reason, "no rank made progress for 2 s (--timeout): no rank is behind the others at step 30; "
+                             "in or after collective #143: rank 0, 1, 2 (allreduce of 12 Float (sum))");
+}
+
+TEST(CaseWatch, RanksThatCallDifferentCollectivesAreNamedWithThem) {
+  CaseWatch watch = watch_of(3);
+  const RankState usual = at_call(143, 77, "allreduce of 12 Float (sum)");
+  watch.on_states({usual, at_call(143, 78, "broadcast of 3 Float with root 0"), usual}, 1.0);
+  const auto outcome = watch.verdict(3.0);
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->culprit, -1) << "which of them is right is not known";
+  expect_says(outcome->reason, {"ranks call different collectives (#143): rank 0, 2 allreduce of 12 Float (sum), rank 1 broadcast of 3 Float with root 0"});
+  EXPECT_EQ(outcome->reason.find("stuck"), std::string::npos) << outcome->reason;
+}
+
+TEST(CaseWatch, ARankThatWentOnIsComparedWhereAnotherStands) {
+  CaseWatch watch = watch_of(2), skipped = watch_of(2);
+  RankState ahead = at_call(143, 78, "broadcast of 3 Float with root 0", 6);
+  ahead.calls.push_back({.number = 144, .hash = 79, .text = "allreduce of 12 Float (sum)"});
+  ahead.collectives = ahead.beat = 144;
+  watch.on_states({ahead, at_call(143, 77, "allreduce of 12 Float (sum)")}, 1.0);
+  expect_says(watch.verdict(3.0)->reason, {"(#143): rank 0 broadcast of 3 Float with root 0, rank 1 allreduce of 12 Float (sum)"});
+  skipped.on_states({at_call(143, 77, "barrier", 5), at_call(143, 78, "allreduce of 12 Float (sum)", 6)}, 1.0);
+  expect_says(skipped.verdict(3.0)->reason, {"(#143): rank 0 barrier, rank 1 allreduce of 12 Float (sum)"});
+}
+
+TEST(CaseWatch, RanksWhoseCallsDifferedLongAgoAreKnownByTheHash) {
+  CaseWatch watch = watch_of(2);
+  watch.on_states({at_call(143, 77, "barrier"), at_call(143, 78, "barrier")}, 1.0);
+  expect_says(watch.verdict(3.0)->reason, {"ranks have called different collectives before #143"});
+}
+
+TEST(CaseWatch, WhoIsBehindInTheSameCallsIsTheStuckOne) {
+  CaseWatch watch = watch_of(2);
+  RankState ahead = at_call(7, 77, "barrier");
+  ahead.calls.push_back({.number = 8, .hash = 78, .text = "allreduce of 12 Float (sum)"});
+  ahead.collectives = ahead.beat = 8;
+  watch.on_states({ahead, at_call(7, 77, "barrier")}, 1.0);
+  EXPECT_EQ(watch.verdict(3.0)->culprit, 1);
+  expect_says(watch.verdict(3.0)->reason, {"rank 1 is stuck at step 5; in or after collective #8: rank 0 (allreduce of 12 Float (sum)); #7: rank 1 (barrier)"});
+}
+
+TEST(CaseWatch, DifferentCollectivesExplainWhatTheirBackendMakesOfThem) {
+  const std::vector<RankState> states = {at_call(143, 77, "allreduce of 12 Float (sum)"), at_call(143, 78, "allreduce of 1 Long (max)")};
+  const std::string differ = "ranks call different collectives (#143): rank 0 allreduce of 12 Float (sum), rank 1 allreduce of 1 Long (max)";
+  CaseWatch echo = watch_of(2), dead = watch_of(2), killed = watch_of(2);
+  for (CaseWatch* watch : {&echo, &dead, &killed}) watch->on_states(states, 0.5);
+  echo.on_line(0, failed(0, "failure", "Connection closed by peer"), 1.0);
+  EXPECT_EQ(echo.verdict(2)->reason, differ + "; rank 0 failed: Connection closed by peer");
+  dead.on_death(0, killed_by(SIGABRT), 1.0);
+  EXPECT_EQ(dead.verdict(2)->reason.find(differ + "; rank 0 was ended by signal 6"), 0U) << dead.verdict(2)->reason;
+  killed.on_death(1, killed_by(SIGKILL), 1.0);
+  EXPECT_EQ(killed.verdict(2)->reason.find("rank 1 was ended by signal 9"), 0U) << "that needs no explanation";
+  expect_says(killed.verdict(2)->reason, {differ});
+}
+
+std::string ran_with_calls(int rank, int64_t count, uint64_t hash) {
+  Json answer = Json::parse(ran(rank));
+  answer["calls"] = {{"count", count}, {"hash", hash}};
+  return answer.dump();
+}
+
+TEST(CaseWatch, RanksThatEndWithDifferentCollectivesHaveFailed) {
+  const uint64_t hash = 0xfedcba9876543210;  // all bits come through
+  CaseWatch same = watch_of(2), fewer = watch_of(2), others = watch_of(2), known = watch_of(2);
+  for (const int rank : {0, 1}) {
+    same.on_line(rank, ran_with_calls(rank, 160, hash), 1);
+    fewer.on_line(rank, ran_with_calls(rank, 160 - rank, hash + rank), 1);
+    others.on_line(rank, ran_with_calls(rank, 160, hash + rank), 1);
+    known.on_line(rank, ran_with_calls(rank, 160, hash + rank), 1);
+  }
+  EXPECT_EQ(same.verdict(1)->kind, Kind::ran);
+  EXPECT_EQ(fewer.verdict(1)->kind, Kind::failed);
+  expect_says(fewer.verdict(1)->reason, {"ranks have called different collectives: rank 0 and rank 1, 160 and 159"});
+  EXPECT_EQ(others.verdict(1)->kind, Kind::failed);
+  expect_says(others.verdict(1)->reason, {"ranks have called different collectives: rank 0 and rank 1, 160 each"});
+  known.on_states({at_call(143, 77, "barrier"), at_call(143, 78, "allreduce of 12 Float (sum)")}, 1.0);
+  expect_says(known.verdict(1)->reason, {"ranks call different collectives (#143): rank 0 barrier, rank 1 allreduce of 12 Float (sum)"});
 }
 
 TEST(CaseWatch, AStoppedRankIsTheStuckOneEvenWhenItIsAhead) {

@@ -57,5 +57,44 @@ TEST(Gloo, HasTheWholeTimeLimitForACallAfterASecondAttempt) {
   });
 }
 
+// In words that all ranks share, by the number that the backend itself counts; what a call is made of is not told.
+TEST(Gloo, TellsEachCollectiveBeforeItBegins) {
+  std::vector<std::vector<std::string>> heard(2);
+  const Team team{.backend = "gloo", .adjust = [&](BackendSetup& setup) {
+                    setup.note = [&mine = heard[static_cast<size_t>(setup.rank)]](uint64_t number, std::string_view call) {
+                      mine.push_back("#" + std::to_string(number) + " " + std::string(call));
+                    };
+                  }};
+  std::vector<std::vector<std::string>> want(2);
+  expect_ranks_succeed(team, [&](const c10::intrusive_ptr<c10d::Backend>& backend, int rank) {
+    std::vector<std::string>& mine = want[static_cast<size_t>(rank)];
+    const auto made = [&](const std::string& call) {
+      mine.push_back("#" + std::to_string(backend->getSequenceNumberForGroup()) + " " + call);
+    };
+    std::vector<at::Tensor> floats{at::ones(12)}, longs{at::ones({3}, at::kLong)};
+    c10d::AllreduceOptions most;
+    most.reduceOp = c10d::ReduceOp::MAX;
+    backend->allreduce(floats, {})->wait();
+    made("allreduce of 12 Float (sum)");
+    backend->allreduce(longs, most)->wait();
+    made("allreduce of 3 Long (max)");
+    backend->broadcast(longs, {})->wait();
+    made("broadcast of 3 Long with root 0");
+    at::Tensor whole = at::empty(24), piece = at::empty(12);
+    backend->_allgather_base(whole, floats[0], {})->wait();
+    made("allgather of 12 Float");
+    backend->_reduce_scatter_base(piece, whole, {})->wait();
+    made("reduce_scatter of 12 Float (sum)");
+    std::vector<std::vector<at::Tensor>> lists{{at::empty(12), at::empty(12)}};
+    backend->allgather(lists, floats, {})->wait();
+    made("allgather of 12 Float");
+    backend->barrier({})->wait();
+    made("barrier");
+  });
+  EXPECT_EQ(heard[0], want[0]);
+  EXPECT_EQ(heard[1], want[1]);
+  EXPECT_EQ(heard[0], heard[1]);
+}
+
 }  // namespace
 }  // namespace dpbench::testing

@@ -1,22 +1,9 @@
 #include "harness/conform/forwarding_backend.h"
 
+#include "strategies/comm/backend.h"
+
 namespace dpbench {
 namespace {
-
-std::string name_of(const c10d::ReduceOp& op) {
-  switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
-    case c10d::ReduceOp::SUM: return "sum";
-    case c10d::ReduceOp::AVG: return "avg";
-    case c10d::ReduceOp::MAX: return "max";
-    case c10d::ReduceOp::MIN: return "min";
-    case c10d::ReduceOp::PRODUCT: return "product";
-    case c10d::ReduceOp::BAND: return "band";
-    case c10d::ReduceOp::BOR: return "bor";
-    case c10d::ReduceOp::BXOR: return "bxor";
-    case c10d::ReduceOp::PREMUL_SUM: return "premul_sum";
-    default: return "other";
-  }
-}
 
 ForwardingBackend::Tensors flat(const ForwardingBackend::Lists& lists) {
   ForwardingBackend::Tensors all;
@@ -36,18 +23,18 @@ ForwardingBackend::WorkPtr ForwardingBackend::broadcast(Tensors& tensors, const 
 }
 
 ForwardingBackend::WorkPtr ForwardingBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  return around({"allreduce", name_of(options.reduceOp), tensors, tensors,
+  return around({"allreduce", reduction_name(options.reduceOp), tensors, tensors,
                  [inner = inner_, t = tensors, options]() mutable { return inner->allreduce(t, options); }});
 }
 
 ForwardingBackend::WorkPtr ForwardingBackend::allreduce_coalesced(Tensors& tensors,
                                                                   const c10d::AllreduceCoalescedOptions& options) {
-  return around({"allreduce", name_of(options.reduceOp), tensors, tensors,
+  return around({"allreduce", reduction_name(options.reduceOp), tensors, tensors,
                  [inner = inner_, t = tensors, options]() mutable { return inner->allreduce_coalesced(t, options); }});
 }
 
 ForwardingBackend::WorkPtr ForwardingBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  return around({"reduce", name_of(options.reduceOp), tensors, tensors,
+  return around({"reduce", reduction_name(options.reduceOp), tensors, tensors,
                  [inner = inner_, t = tensors, options]() mutable { return inner->reduce(t, options); },
                  options.rootRank});
 }
@@ -82,7 +69,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::scatter(Tensors& output, Lists& in
 
 ForwardingBackend::WorkPtr ForwardingBackend::reduce_scatter(Tensors& output, Lists& input,
                                                              const c10d::ReduceScatterOptions& options) {
-  return around({"reduce_scatter", name_of(options.reduceOp), flat(input), output,
+  return around({"reduce_scatter", reduction_name(options.reduceOp), flat(input), output,
                  [inner = inner_, o = output, i = input, options]() mutable {
                    return inner->reduce_scatter(o, i, options);
                  }});
@@ -90,7 +77,7 @@ ForwardingBackend::WorkPtr ForwardingBackend::reduce_scatter(Tensors& output, Li
 
 ForwardingBackend::WorkPtr ForwardingBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                                    const c10d::ReduceScatterOptions& options) {
-  return around({"reduce_scatter", name_of(options.reduceOp), {input}, {output},
+  return around({"reduce_scatter", reduction_name(options.reduceOp), {input}, {output},
                  [inner = inner_, o = output, i = input, options]() mutable {
                    return inner->_reduce_scatter_base(o, i, options);
                  }});

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <tuple>
 
 #include "harness/front/exit_code.h"
@@ -18,7 +17,6 @@ namespace {
 
 constexpr double kGraceSeconds = 0.3;  // for reports that explain the first one
 constexpr size_t kReasonLength = 2000;
-constexpr size_t kNamedRanks = 8;
 
 // What a rank says when another one is gone: never the cause.
 bool sounds_like_an_echo(const std::string& reason) {
@@ -27,13 +25,6 @@ bool sounds_like_an_echo(const std::string& reason) {
       ") died while ",   " waited in vain "};  // the last two are our own shm's
   return std::any_of(kPhrases.begin(), kPhrases.end(),
                      [&](const char* phrase) { return reason.find(phrase) != std::string::npos; });
-}
-
-std::string seconds(double s) {
-  std::string text = std::to_string(s);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
-  return text + " s";
 }
 
 // A worker that ends before it can speak says by its exit code that the user or the machine is the cause.
@@ -107,6 +98,10 @@ void CaseWatch::on_answer(int rank, const Json& message, double now) {
   if (message.contains("checks"))
     for (const auto& row : message.at("checks")) checks_.push_back(check_row_from_json(row));
   if (answer_ != "checked" && mine.record.rank != rank) throw UsageError("a record of another rank");
+  if (message.contains("calls")) {
+    mine.calls = message.at("calls").at("count");
+    mine.calls_hash = message.at("calls").at("hash");
+  }
   group_over_ = group_over_ || message.value("group_over", false);
   timed_ = timed_ && !message.value("untimed", false);
   if (message.contains("failed")) on_failure(rank, message.at("failed"), now);
@@ -170,12 +165,15 @@ std::optional<CaseOutcome> CaseWatch::verdict(double now) const {
 }
 
 CaseOutcome CaseWatch::finished() const {
+  const bool measured = answer_ != "checked" && timed_ && !group_over_;
+  if (const std::string differ = measured ? different_calls_in_all() : ""; !differ.empty())
+    return {.kind = CaseOutcome::Kind::failed, .reason = differ, .checks = checks_};
   CaseOutcome outcome{.kind = CaseOutcome::Kind::ran,
                       .group_over = group_over_,
                       .checks = checks_,
                       .training = training_,
                       .versions = versions_};
-  if (answer_ != "checked" && timed_ && !group_over_)
+  if (measured)
     for (const auto& rank : ranks_) outcome.ranks.push_back(rank.record);
   return outcome;
 }
@@ -193,53 +191,17 @@ CaseOutcome CaseWatch::failed() const {
   for (const Sign& sign : signs_)
     if (silent && seen.empty() && sign.weight == Weight::echo) seen = "; " + first_line(sign.text);
   const std::string label = root.kind == "oom" || for_memory ? "out of memory: " : root.kind == "nan" ? "not a number: " : "";
+  // A backend that does not notice ends in any way: what the ranks called says why, unless something else surely does.
+  std::string reason = label + root.text + seen;
+  if (const std::string differ = different_calls(); !differ.empty() && kind == CaseOutcome::Kind::failed)
+    reason = root.weight == Weight::cause ? reason + "; " + differ : differ + "; " + reason;
   return {.kind = kind,
-          .reason = label + root.text + seen,
+          .reason = reason,
           .culprit = root.rank,
           .unexplained = ranks_[root.rank].dead,
           .unwritten = root.kind == "unwritten",
           .never_started = !all_ready(),
           .checks = checks_};
-}
-
-// Whoever is behind never entered what the others wait in: as in "; in or after collective #7: rank 0, 2; #6: rank 1".
-std::string CaseWatch::last_collectives() const {
-  std::map<int64_t, std::vector<std::string>, std::greater<>> ranks_at;
-  for (int i = 0; i < static_cast<int>(ranks_.size()); ++i) ranks_at[ranks_[i].state.collectives].push_back(number_and_host(i));
-  if (ranks_at.begin()->first == 0) return "";
-  std::string text;
-  for (const auto& [number, names] : ranks_at)
-    text += (text.empty() ? "; in or after collective #" : "; #") + std::to_string(number) + ": " +
-            (names.size() > kNamedRanks ? std::to_string(names.size()) + " ranks" : "rank " + join(names));
-  return text;
-}
-
-CaseOutcome CaseWatch::hung() const {
-  CaseOutcome outcome{.kind = CaseOutcome::Kind::failed, .never_started = !all_ready()};
-  std::vector<std::string> missing;
-  int stuck = -1;
-  const auto key = [&](int rank) {
-    const RankState& state = ranks_[rank].state;
-    return std::tuple(!state.stopped, ranks_[rank].ready, state.step, state.beat);
-  };
-  // Whoever waits for the missing ones is not ready either, but has shown that it came.
-  const bool some_silent = std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.ready && rank.state.beat == 0; });
-  for (int i = 0; i < static_cast<int>(ranks_.size()); ++i) {
-    if (!ranks_[i].ready && (ranks_[i].state.beat == 0 || !some_silent)) missing.push_back(number_and_host(i));
-    if (!ranks_[i].answered && (stuck < 0 || key(i) < key(stuck))) stuck = i;
-  }
-  outcome.culprit = stuck;
-  const std::string who = name_of(stuck), step = " at step " + std::to_string(ranks_[stuck].state.step);
-  const std::string since = "no rank made progress for " + seconds(timeout_s_) + " (--timeout): ";
-  if (ranks_[stuck].state.stopped)
-    outcome.reason = since + who + " is stopped" + step;
-  else if (!missing.empty())
-    outcome.reason = since + std::to_string(ranks_.size() - missing.size()) + " of " + std::to_string(ranks_.size()) +
-                     " ranks joined, missing " + join(missing);
-  else
-    outcome.reason = since + who + " is stuck" + step;
-  outcome.reason += last_collectives();
-  return outcome;
 }
 
 }  // namespace dpbench

@@ -61,6 +61,8 @@ class CaseWatch : public RankEvents {
     bool ready = false, answered = false, dead = false;
     RankState state;
     RankRecord record;
+    int64_t calls = 0;  // of its backend in the whole case, as it answered,
+    uint64_t calls_hash = 0;
   };
 
   std::string number_and_host(int rank) const;
@@ -74,6 +76,9 @@ class CaseWatch : public RankEvents {
   bool everyone_settled() const;
   CaseOutcome failed() const;
   CaseOutcome hung() const;
+  std::string different_calls() const;
+  std::string different_calls_in_all() const;
+  bool side_by_side() const;
   std::string last_collectives() const;
   CaseOutcome finished() const;
 

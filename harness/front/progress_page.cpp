@@ -7,14 +7,15 @@
 #include <cstring>
 
 #include "harness/front/fd.h"
+#include "harness/front/text.h"
 #include "workloads/error.h"
 
 namespace dpbench {
 
-static_assert(std::atomic<int64_t>::is_always_lock_free, "processes share these counters");
+static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free, "processes share these counters");
 
 ProgressPage::ProgressPage(const std::filesystem::path& file, int ranks)
-    : file_(file), bytes_(sizeof(Progress) * ranks) {
+    : file_(file), bytes_((sizeof(Progress) + sizeof(CallLog)) * ranks) {
   const Fd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   void* mapped = MAP_FAILED;
   // Allocated now: a full file system is an error here instead of a SIGBUS in a rank.
@@ -23,14 +24,34 @@ ProgressPage::ProgressPage(const std::filesystem::path& file, int ranks)
   if (mapped == MAP_FAILED)
     throw UsageError("cannot write " + file.string() + ": " + std::strerror(errno) + "; set TMPDIR");
   page_ = static_cast<Progress*>(mapped);
+  logs_ = reinterpret_cast<const CallLog*>(page_ + ranks);
 }
 
 ProgressPage::~ProgressPage() { ::munmap(page_, bytes_); }
 
+namespace {
+
+// Nothing while it is being written.
+void read_into(std::vector<RankCall>& calls, const CallSlot& slot) {
+  const int64_t number = slot.number.load(std::memory_order_acquire);
+  if (number == 0) return;
+  const uint64_t hash = slot.hash.load(std::memory_order_acquire);
+  std::array<uint64_t, CallSlot::words> text{};
+  for (size_t i = 0; i < text.size(); ++i) text[i] = slot.text[i].load(std::memory_order_acquire);
+  if (slot.number.load(std::memory_order_relaxed) != number) return;
+  const char* said = reinterpret_cast<const char*>(text.data());
+  calls.push_back({number, hash, one_line({said, ::strnlen(said, sizeof text)}, sizeof text)});
+}
+
+}  // namespace
+
 RankState ProgressPage::read(int rank) const {
+  std::vector<RankCall> calls;
+  for (const CallSlot& slot : logs_[rank].slots) read_into(calls, slot);
   return {.step = page_[rank].step.load(std::memory_order_relaxed),
           .beat = page_[rank].beat.load(std::memory_order_relaxed),
-          .collectives = page_[rank].collectives.load(std::memory_order_relaxed)};
+          .collectives = page_[rank].collectives.load(std::memory_order_relaxed),
+          .calls = std::move(calls)};
 }
 
 }  // namespace dpbench

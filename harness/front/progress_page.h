@@ -1,4 +1,4 @@
-// The page on which ranks leave their signs of life: a file of `Progress`, one a rank, that both sides map.
+// The page on which ranks leave their signs of life: a file of `Progress`, one a rank, then of `CallLog`, that both sides map.
 #pragma once
 
 #include <filesystem>
@@ -21,6 +21,7 @@ class ProgressPage {
  private:
   std::filesystem::path file_;
   Progress* page_ = nullptr;
+  const CallLog* logs_ = nullptr;
   size_t bytes_ = 0;
 };
 

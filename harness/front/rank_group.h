@@ -16,10 +16,18 @@ struct GroupSpec {
   std::string nonce = {};  // the group gives itself one, or has its launch's
 };
 
+// A collective that a rank has begun.
+struct RankCall {
+  int64_t number = 0;
+  uint64_t hash = 0;  // of it and all before it
+  std::string text = {};
+};
+
 struct RankState {
   int64_t step = 0, beat = 0;
   bool stopped = false;  // by SIGSTOP or a debugger
   int64_t collectives = 0;  // that it has entered since it started; 0: not known
+  std::vector<RankCall> calls = {};  // its latest, in no order; none where its backend compares them itself
 };
 
 class RankEvents {

@@ -12,6 +12,7 @@
 //                         {"event":"checked","case":"ID","checks":[..]}                   rank 0 alone fills it
 //                         "group_over":true in these two: a check broke the group; nothing was timed, start another
 //                         "failed":{"kind":..,"reason":..} in "ran": what its checks met would have failed the timed steps too
+//                         "calls":{"count":0,"hash":0} in "ran" and "trained": the collectives since its checks, which all ranks share
 //                         {"event":"line","case":"ID","text":".."}                        rank 0 alone, while it trains
 //                         {"event":"progress","case":"ID","epoch":0,"epochs":2,"step":1,"steps":9,"loss":..,
 //                          "samples_per_s":..,"left_s":..}                                rank 0 alone
@@ -21,10 +22,11 @@
 // Variables of a worker: RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE, DPBENCH_FD, DPBENCH_RUN_DIR (private directory of
 // the run: the rendezvous file "store", segments, shared rows), DPBENCH_GROUP and DPBENCH_NONCE (128 random bits;
 // prefixes of this group's keys), DPBENCH_BACKEND, DPBENCH_DEVICE, DPBENCH_THREADS, DPBENCH_TIMEOUT_S, DPBENCH_PLUGINS
-// (':' between), DPBENCH_PROGRESS (file of `Progress`, by rank), DPBENCH_CORES (',' between: those of all ranks of this host,
-// where each was started on its share of them).
+// (':' between), DPBENCH_PROGRESS (file of `Progress`, by rank; behind them, which older workers do not know, of `CallLog`),
+// DPBENCH_CORES (',' between: those of all ranks of this host, where each was started on its share of them).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <string>
 #include <vector>
@@ -67,6 +69,19 @@ struct alignas(64) Progress {
   std::atomic<int64_t> step{0};
   std::atomic<int64_t> beat{0};  // any advance at all: a collective entered, a phase done
   std::atomic<int64_t> collectives{0};  // entered since the start: the number that failures name
+};
+
+// One collective of a rank, written while others may look: number is 0 meanwhile, and before the first.
+struct alignas(64) CallSlot {
+  static constexpr size_t words = 6;
+  std::atomic<int64_t> number{0};
+  std::atomic<uint64_t> hash{0};  // of this call and all before it: ranks whose hashes differ have called different things
+  std::array<std::atomic<uint64_t>, words> text{};  // as in "allreduce of 12 Float (sum)", cut to what fits
+};
+
+// A rank's latest, each at its number's place; none where the backend compares the ranks' calls itself.
+struct CallLog {
+  std::array<CallSlot, 8> slots{};
 };
 
 }  // namespace dpbench

@@ -6,7 +6,6 @@
 #include <torch/cuda.h>
 
 #include "harness/worker/prompt_store.h"
-#include "strategies/comm/backend.h"
 #include "workloads/error.h"
 
 namespace dpbench {
@@ -37,7 +36,7 @@ at::Device device_at(const std::string& kind, int index, bool oversubscribe) {
 
 }  // namespace
 
-Group::Group(const Variables& variables) : variables_(variables), store_(make_store(variables)) {
+Group::Group(const Variables& variables, NoteCall note) : variables_(variables), store_(make_store(variables)) {
   if (variables.backend == "none") {
     check(variables.world == 1, "several ranks need a backend");
     return;
@@ -51,7 +50,8 @@ Group::Group(const Variables& variables) : variables_(variables), store_(make_st
                                .device = device_at(variables.device, variables.local_rank, /*oversubscribe=*/true),
                                .timeout = variables.timeout,
                                .directory = variables.run_dir,
-                               .cores = variables.cores});
+                               .cores = variables.cores,
+                               .note = std::move(note)});
 }
 
 Group::~Group() = default;

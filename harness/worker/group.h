@@ -7,12 +7,14 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "harness/worker/variables.h"
+#include "strategies/comm/backend.h"
 
 namespace dpbench {
 
 class Group {
  public:
-  explicit Group(const Variables& variables);
+  // note: hears of what is called, where the backend tells.
+  explicit Group(const Variables& variables, NoteCall note = {});
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;

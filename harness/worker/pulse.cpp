@@ -5,15 +5,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <mutex>
+#include <cstring>
 
 #include "workloads/error.h"
 
 namespace dpbench {
+namespace {
 
-Pulse::Pulse(const std::string& file, int rank) {
+// FNV-1a, going on from `hash`.
+uint64_t mixed(uint64_t hash, std::string_view text) {
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return (hash ^ 0xff) * 0x100000001b3;  // the end of a text is a part of it
+}
+
+}  // namespace
+
+Pulse::Pulse(const std::string& file, int rank, int world) {
   if (file.empty()) return;
   const int descriptor = open(file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   struct stat info {};
@@ -25,6 +35,9 @@ Pulse::Pulse(const std::string& file, int rank) {
   close(descriptor);
   check(mapping_ != MAP_FAILED, "cannot map " + file);
   mine_ = static_cast<Progress*>(mapping_) + rank;
+  const auto ranks = static_cast<size_t>(world);
+  if (bytes_ >= ranks * (sizeof(Progress) + sizeof(CallLog)))  // else the front is older
+    log_ = reinterpret_cast<CallLog*>(static_cast<Progress*>(mapping_) + ranks) + rank;
 }
 
 void Pulse::follow(std::function<uint64_t()> collectives) {
@@ -40,6 +53,30 @@ void Pulse::follow(std::function<uint64_t()> collectives) {
       known = now;
     }
   });
+}
+
+// Whoever reads the slot meanwhile sees by its number that it is not whole: nothing may move ahead of the 0, nor behind the number.
+void Pulse::note_call(uint64_t number, std::string_view call) {
+  const std::lock_guard lock(calls_mutex_);
+  ++calls_.count;
+  calls_.hash = mixed(calls_.hash, call);
+  CallSlot& slot = log_->slots[number % log_->slots.size()];
+  std::array<uint64_t, CallSlot::words> text{};
+  std::memcpy(text.data(), call.data(), std::min(call.size(), sizeof text - 1));
+  slot.number.exchange(0, std::memory_order_acq_rel);
+  slot.hash.store(calls_.hash, std::memory_order_relaxed);
+  for (size_t i = 0; i < text.size(); ++i) slot.text[i].store(text[i], std::memory_order_relaxed);
+  slot.number.store(static_cast<int64_t>(number), std::memory_order_release);
+}
+
+Pulse::Calls Pulse::calls() const {
+  const std::lock_guard lock(calls_mutex_);
+  return calls_;
+}
+
+void Pulse::forget_calls() {
+  const std::lock_guard lock(calls_mutex_);
+  calls_ = {};
 }
 
 Pulse::~Pulse() {

@@ -50,7 +50,7 @@ Json failure_event(const std::string& case_id, int rank, const std::string& plac
 class Session {
  public:
   explicit Session(const Variables& variables)
-      : variables_(variables), channel_(variables.channel), pulse_(variables.progress_file, variables.rank) {}
+      : variables_(variables), channel_(variables.channel), pulse_(variables.progress_file, variables.rank, variables.world) {}
 
   int run() {
     std::string current;
@@ -58,7 +58,7 @@ class Session {
       at::set_num_threads(variables_.threads);
       for (const std::string& plugin : variables_.plugins) load_plugin(plugin);
       pulse_.beat();  // it has come, and waits for the others now
-      group_.emplace(variables_);
+      group_.emplace(variables_, [this](uint64_t number, std::string_view call) { pulse_.note_call(number, call); });
       if (const auto& joined = group_->process_group())
         pulse_.follow([backend = joined->getDefaultBackend()] { return backend->getSequenceNumberForGroup(); });
       group_->barrier();
@@ -105,8 +105,14 @@ class Session {
       checks = rows_of(checked.rows);
     }
     const Sampling sampling = sampling_from_json(command.at("sampling"));
+    pulse_.forget_calls();
     const RankRecord record = what == "run" ? run_case(spec, sampling, *group_, pulse_, variables_.run_dir) : block(spec, sampling);
-    return {{"event", "ran"}, {"case", spec.id}, {"record", to_json(record)}, {"checks", checks}};
+    return {{"event", "ran"}, {"case", spec.id}, {"record", to_json(record)}, {"checks", checks}, {"calls", calls()}};
+  }
+
+  Json calls() const {
+    const Pulse::Calls made = pulse_.calls();
+    return {{"count", made.count}, {"hash", made.hash}};
   }
 
   // What is wrong gets no speed; where the checks broke the group, timing would hang.
@@ -125,11 +131,13 @@ class Session {
 
   Json trained(const CaseSpec& spec, const TrainOptions& options) {
     const auto say = [&](const Json& event) { channel_.send(event); };
+    pulse_.forget_calls();
     const TrainResult result = train_case(spec, options, *group_, pulse_, variables_.run_dir, say);
     return {{"event", "trained"},
             {"case", spec.id},
             {"record", to_json(result.record)},
             {"checks", rows_of(result.checks)},
+            {"calls", calls()},
             {"training", variables_.rank == 0 ? to_json(result.training) : Json(nullptr)}};
   }
 

@@ -2,6 +2,21 @@
 
 namespace dpbench {
 
+const char* reduction_name(const c10d::ReduceOp& op) {
+  switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
+    case c10d::ReduceOp::SUM: return "sum";
+    case c10d::ReduceOp::AVG: return "avg";
+    case c10d::ReduceOp::MAX: return "max";
+    case c10d::ReduceOp::MIN: return "min";
+    case c10d::ReduceOp::PRODUCT: return "product";
+    case c10d::ReduceOp::BAND: return "band";
+    case c10d::ReduceOp::BOR: return "bor";
+    case c10d::ReduceOp::BXOR: return "bxor";
+    case c10d::ReduceOp::PREMUL_SUM: return "premul_sum";
+    default: return "other";
+  }
+}
+
 Registry<BackendInfo>& backend_registry() {
   static Registry<BackendInfo> registry;
   return registry;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -15,6 +16,9 @@
 
 namespace dpbench {
 
+// Hears of each collective, in words, before it begins; number: as the backend counts them.
+using NoteCall = std::function<void(uint64_t number, std::string_view call)>;
+
 struct BackendSetup {
   c10::intrusive_ptr<c10d::Store> store;  // rendezvous, prefixed for this group alone
   int rank = 0, world = 1;
@@ -24,6 +28,7 @@ struct BackendSetup {
   std::string directory;  // private to the run, on this host: segments live here
   // Of all ranks of this host, where each keeps to a share of them: threads that a backend starts to move data may use all.
   std::vector<int> cores = {};
+  NoteCall note = {};  // of the backends that do not compare the ranks' calls themselves
 };
 
 struct BackendInfo {
@@ -33,6 +38,9 @@ struct BackendInfo {
   bool threads = false;       // its ranks are threads of one process: for tests
   std::function<c10::intrusive_ptr<c10d::Backend>(const BackendSetup&)> make;
 };
+
+// As in "sum".
+const char* reduction_name(const c10d::ReduceOp& op);
 
 Registry<BackendInfo>& backend_registry();
 

@@ -13,7 +13,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "strategies/comm/backend.h"
+#include "strategies/comm/noted.h"
 #include "strategies/comm/route.h"
 #include "workloads/cores.h"
 
@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
-using Gloo = c10d::ProcessGroupGloo;
+using Gloo = Noted<c10d::ProcessGroupGloo>;
 using Devices = decltype(Gloo::Options::devices);
 
 // GLOO_SOCKET_IFNAME rules; else loopback within one host, and the address that leads to the master across hosts.
@@ -92,6 +92,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
     if (failed && last) std::rethrow_exception(failed);
     if (all_say(setup, *store, !failed, left())) {
       gloo->setTimeout(setup.timeout);  // of each collective from now on
+      gloo->hear_calls(setup.note);
       return gloo;
     }
     if (last) throw std::runtime_error("gloo: another rank did not hear from all");

@@ -3,16 +3,16 @@
 
 #include <cstdlib>
 
-#include "strategies/comm/backend.h"
+#include "strategies/comm/noted.h"
 #include "strategies/comm/route.h"
 
 namespace dpbench {
 namespace {
 
 // ProcessGroupNCCL wants to be told to go: shutting down is collective, so after an error it is aborted instead.
-class Nccl : public c10d::ProcessGroupNCCL {
+class Nccl : public Noted<c10d::ProcessGroupNCCL> {
  public:
-  using ProcessGroupNCCL::ProcessGroupNCCL;
+  using Noted::Noted;
   // As PyTorch leaves it unless told otherwise: that buckets may lie in shared memory is meant for our own backend.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return false; }
   ~Nccl() override {
@@ -38,6 +38,7 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const BackendSetup& setup) {
   backend->setBoundDeviceId(setup.device);
   backend->eagerConnectSingleDevice(
       setup.device);  // a peer that does not come is found out here, not in the first step
+  backend->hear_calls(setup.note);
   return backend;
 }
 

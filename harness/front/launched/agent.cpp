@@ -71,7 +71,9 @@ class Agent : public RankEvents {
     const RankState& state = states[0];
     const bool same = state.step == told_.step && state.beat == told_.beat && state.stopped == told_.stopped;
     if (same || now - told_at_ < kStateEverySeconds) return;
-    about("state", {state.step, state.beat, state.stopped, state.collectives});
+    Json calls = Json::array();
+    for (const RankCall& call : state.calls) calls.push_back({call.number, call.hash, call.text});
+    about("state", {state.step, state.beat, state.stopped, state.collectives, std::move(calls)});
     told_ = state;
     told_at_ = now;
   }

@@ -101,7 +101,10 @@ void LaunchedGroup::hear(const Json& message, RankEvents& events) {
   if (message.contains("closed")) closed_[static_cast<size_t>(rank)] = true;
   if (message.contains("state")) {
     const Json& state = message.at("state");
-    states_[static_cast<size_t>(rank)] = {.step = state.at(0), .beat = state.at(1), .stopped = state.at(2), .collectives = state.at(3)};
+    std::vector<RankCall> calls;
+    for (const Json& call : state.at(4)) calls.push_back({call.at(0), call.at(1), one_line(call.at(2).get<std::string>(), 60)});
+    states_[static_cast<size_t>(rank)] = {.step = state.at(0), .beat = state.at(1), .stopped = state.at(2), .collectives = state.at(3),
+                                          .calls = std::move(calls)};
   }
 }
 

@@ -1,0 +1,17 @@
+#include "strategies/comm/noted.h"
+
+#include <ATen/ATen.h>
+
+namespace dpbench {
+
+std::string words_of(const NamedCall& call, const std::vector<at::Tensor>& tensors) {
+  std::string text = call.op;
+  int64_t count = 0;
+  for (const at::Tensor& tensor : tensors) count += tensor.numel();
+  if (!tensors.empty()) text += " of " + std::to_string(count) + " " + c10::toString(tensors.front().scalar_type());
+  if (*call.reduction) text += std::string(" (") + call.reduction + ")";
+  if (call.root >= 0) text += " with root " + std::to_string(call.root);
+  return text;
+}
+
+}  // namespace dpbench
