@@ -11,8 +11,23 @@
 #include "workloads/error.h"
 
 namespace dpbench {
+namespace {
 
 static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free, "processes share these counters");
+
+// Nothing while it is being written.
+void read_into(std::vector<RankCall>& calls, const CallSlot& slot) {
+  const int64_t number = slot.number.load(std::memory_order_acquire);
+  if (number == 0) return;
+  const uint64_t hash = slot.hash.load(std::memory_order_acquire);
+  std::array<uint64_t, CallSlot::words> text{};
+  for (size_t i = 0; i < text.size(); ++i) text[i] = slot.text[i].load(std::memory_order_acquire);
+  if (slot.number.load(std::memory_order_relaxed) != number) return;
+  const char* said = reinterpret_cast<const char*>(text.data());
+  calls.push_back({number, hash, one_line({said, ::strnlen(said, sizeof text)}, sizeof text)});
+}
+
+}  // namespace
 
 ProgressPage::ProgressPage(const std::filesystem::path& file, int ranks)
     : file_(file), bytes_((sizeof(Progress) + sizeof(CallLog)) * ranks) {
@@ -28,22 +43,6 @@ ProgressPage::ProgressPage(const std::filesystem::path& file, int ranks)
 }
 
 ProgressPage::~ProgressPage() { ::munmap(page_, bytes_); }
-
-namespace {
-
-// Nothing while it is being written.
-void read_into(std::vector<RankCall>& calls, const CallSlot& slot) {
-  const int64_t number = slot.number.load(std::memory_order_acquire);
-  if (number == 0) return;
-  const uint64_t hash = slot.hash.load(std::memory_order_acquire);
-  std::array<uint64_t, CallSlot::words> text{};
-  for (size_t i = 0; i < text.size(); ++i) text[i] = slot.text[i].load(std::memory_order_acquire);
-  if (slot.number.load(std::memory_order_relaxed) != number) return;
-  const char* said = reinterpret_cast<const char*>(text.data());
-  calls.push_back({number, hash, one_line({said, ::strnlen(said, sizeof text)}, sizeof text)});
-}
-
-}  // namespace
 
 RankState ProgressPage::read(int rank) const {
   std::vector<RankCall> calls;
