@@ -38,7 +38,8 @@ class DataParallel : public TrainedStrategy {
         link_(dp::link_between(setup.devices, setup.params.text("link"))) {
     if (recorder) make_recorders(setup.devices, recorder);
     for (const at::Device& device : setup.devices) {
-      const Replica& replica = replicas_.emplace_back(std::make_unique<dp::FlatReplica>(setup, device))->replica;
+      Replica& replica = replicas_.emplace_back(std::make_unique<dp::FlatReplica>(setup, device))->replica;
+      replica.use_onednn(setup.params.flag("onednn"), "dp");
       passes_.push_back(recorder ? dp::recorded_pass(replica, *recorders_.at(device.index())) : dp::plain_pass(replica));
     }
     watches_first_step_ = !link_ && !recorder && main().device().is_cpu();
@@ -204,10 +205,11 @@ const RegisterStrategy dp_strategy{
                  "auto: NCCL moves one buffer of all state and one of all gradients where each replica has a GPU of its own, else each replica "
                  "copies and adds its part; plain: such buffers, by copies and sums on any device"},
                 {"graph", "off", "on: each replica's forward pass and its backward pass are recorded as CUDA graphs and replayed"},
-                {"tf32", "off", "let a GPU multiply float32 with TF32's 10 bits"}},
+                {"tf32", "off", "let a GPU multiply float32 with TF32's 10 bits"},
+                onednn_param()},
      .make = plain_or_recorded,
      .promise = promise_of_dp,
-     .variants = {{"plain_link", {{"link", "plain"}}}, {"graph", {{"graph", "on"}}}}}};
+     .variants = {{"plain_link", {{"link", "plain"}}}, {"graph", {{"graph", "on"}}}, {"onednn", {{"onednn", "on"}}}}}};
 
 }  // namespace
 

@@ -36,6 +36,7 @@ class Ddp : public TrainedStrategy {
         recorded_(recorded_steps(setup, options_)),
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
         buffers_(replica_.buffer_list()) {
+    replica_.use_onednn(options_.onednn, "ddp");
     if (replica_.trainable().empty()) throw std::runtime_error("ddp: no parameter of this model requires a gradient");
     for (const Parameter& parameter : replica_.trainable()) (ignores(parameter.name) ? own_ : shared_).push_back(parameter);
     refuse_what_does_not_fit(setup);

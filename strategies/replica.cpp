@@ -7,6 +7,8 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "strategies/backward.h"
+#include "workloads/error.h"
+#include "workloads/layers/onednn.h"
 
 namespace dpbench {
 namespace {
@@ -65,6 +67,14 @@ Replica::Replica(const Workload& workload, at::Device device, at::ScalarType dty
   }
 }
 
+ParamInfo onednn_param() { return {"onednn", "off", "on: oneDNN makes large float32 products of linear layers on the CPU, with other bits"}; }
+
+void Replica::use_onednn(bool on, const std::string& owner) {
+  if (on && !device_.is_cpu()) throw UsageError(owner + ".onednn=on needs CPU devices: a GPU's products are cuBLAS'");
+  if (on) onednn_product(at::zeros({1, 1}), at::zeros({1, 1}));
+  onednn_ = on;
+}
+
 Batch Replica::to_device(const Batch& batch) const {
   if (copies_) {
     const auto there = copies_->to_device({batch.input, batch.target, batch.ids});
@@ -81,6 +91,7 @@ at::Tensor Replica::run(const Batch& batch, const Context& context) const {
   // What a model makes on "cuda" without an index belongs on this replica's device.
   const c10::OptionalDeviceGuard guard(device_.is_cuda() ? std::optional(device_) : std::nullopt);
   const Autocast autocast(autocast_, device_.type());
+  const OneDnnProducts products(onednn_);
   at::Tensor output = model_->forward(batch.input, context);
   return autocast_ ? output.to(at::kFloat) : output;
 }

@@ -14,9 +14,15 @@ namespace dpbench {
 // The loss of one of `micros` micro-batches.
 at::Tensor micro_loss(const Workload& workload, const at::Tensor& output, const at::Tensor& target, size_t micros);
 
+// What a strategy declares that lets its replicas on CPU devices use_onednn().
+ParamInfo onednn_param();
+
 class Replica {
  public:
   Replica(const Workload& workload, at::Device device, at::ScalarType dtype, uint64_t init_seed, uint64_t step_seed);
+
+  // Large float32 products of linear layers by oneDNN from now on; owner: whose parameter says so. Throws UsageError where there is none.
+  void use_onednn(bool on, const std::string& owner);
 
   // All of it, ids too. Rows of the host travel on a stream of their own; the host does not wait for them.
   Batch to_device(const Batch& batch) const;
@@ -50,7 +56,7 @@ class Replica {
   std::shared_ptr<Model> model_;
   at::Device device_;
   at::ScalarType storage_;  // of parameters and inputs
-  bool autocast_;
+  bool autocast_, onednn_ = false;
   uint64_t step_seed_;
   std::unique_ptr<RowCopies> copies_;  // none on the CPU
   std::vector<Parameter> trainable_;

@@ -11,11 +11,12 @@ namespace {
 
 class Single : public TrainedStrategy {
  public:
-  explicit Single(const Setup& setup, bool tf32 = false)
+  explicit Single(const Setup& setup, bool tf32 = false, bool onednn = false)
       : TrainedStrategy(setup),
         tf32_(tf32, setup.devices.at(0), "gpu"),
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed) {
     train(replica_);
+    replica_.use_onednn(onednn, "cpu");
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
@@ -30,6 +31,10 @@ class Single : public TrainedStrategy {
   Replica replica_;
 };
 
+std::unique_ptr<Strategy> make_cpu(const Setup& setup) {
+  return std::make_unique<Single>(setup, /*tf32=*/false, setup.params.flag("onednn"));
+}
+
 std::unique_ptr<Strategy> make_gpu(const Setup& setup) {
   const bool tf32 = setup.params.flag("tf32");
   if (!setup.params.flag("graph")) return std::make_unique<Single>(setup, tf32);
@@ -42,7 +47,9 @@ const RegisterStrategy cpu{{.name = "cpu",
                             .gradient = Gradient::gathered,
                             .buffers = Buffers::first_replica,
                             .cuda = false,
-                            .make = make<Single>}};
+                            .params = {onednn_param()},
+                            .make = make_cpu,
+                            .variants = {{"onednn", {{"onednn", "on"}}}}}};
 const RegisterStrategy gpu{
     {.name = "gpu",
      .summary = "one GPU: the baseline",

@@ -58,7 +58,7 @@ class Pair {
             .init_seed = 3,
             .step_seed = 4,
             .dtype = plan_.dtype,
-            .params = {},
+            .params = Params(strategy_registry().at("cpu").params, {}, "cpu"),
             .accumulate = plan_.accumulate,
             .clip_norm = plan_.clip_norm};
   }

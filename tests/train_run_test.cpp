@@ -108,6 +108,7 @@ const RegisterStrategy forgetful{{.name = "forgetful",
 const RegisterStrategy replayed{{.name = "replayed",
                                  .summary = "says that its steps are replayed",
                                  .parallelism = Parallelism::single,
+                                 .params = strategy_registry().at("cpu").params,
                                  .make = [](const Setup& setup) { return strategy_registry().at("cpu").make(setup); },
                                  .recorded = true}};
 

@@ -203,10 +203,11 @@ TEST_F(WorkerVariables, NameTheOneThatIsWrong) {
   EXPECT_EQ(complaint("WORLD_SIZE", "two"), "WORLD_SIZE='two' must be a whole number from 1 to 1024");
 }
 
-int64_t flop_of_a_step(const std::string& workload_name, int64_t rows) {
+int64_t flop_of_a_step(const std::string& workload_name, int64_t rows, const char* onednn = "off") {
   const auto workload = workload_registry().at(workload_name).make({});
-  const auto strategy = strategy_registry().at("cpu").make(
-      {.workload = *workload, .devices = {at::kCPU}, .group = {}, .params = {}, .clip_norm = {}});
+  const StrategyInfo& cpu = strategy_registry().at("cpu");
+  const auto strategy = cpu.make(
+      {.workload = *workload, .devices = {at::kCPU}, .group = {}, .params = Params(cpu.params, {{"onednn", onednn}}, "cpu"), .clip_norm = {}});
   const Batch batch = workload->batch(at::arange(rows));
   Phases phases;
   const FlopCount count;
@@ -216,7 +217,8 @@ int64_t flop_of_a_step(const std::string& workload_name, int64_t rows) {
 
 // Forward 784 -> 128 -> 10; backward both weights' gradients, and the first output's.
 TEST(FlopCount, OfTheMlpIsThatOfItsFiveProducts) {
-  EXPECT_EQ(flop_of_a_step("mnist-mlp", 64), 2 * 64 * (2 * (784 * 128 + 128 * 10) + 128 * 10));
+  for (const char* onednn : {"off", "on"})
+    EXPECT_EQ(flop_of_a_step("mnist-mlp", 64, onednn), 2 * 64 * (2 * (784 * 128 + 128 * 10) + 128 * 10)) << onednn;
 }
 
 TEST(FlopCount, OfOneLayerHasNoGradientOfTheInput) {

@@ -35,6 +35,7 @@ constexpr Operation operations[] = {
     {"aten::bmm", [](Values in) { return product(in[0].toTensor(), in[1].toTensor()); }},
     {"aten::addmm", [](Values in) { return product(in[1].toTensor(), in[2].toTensor()); }},
     {"aten::baddbmm", [](Values in) { return product(in[1].toTensor(), in[2].toTensor()); }},
+    {"mkldnn::_linear_pointwise", [](Values in) { return 2 * in[0].toTensor().numel() * in[1].toTensor().size(0); }},
     {"aten::convolution", [](Values in) { return 2 * in[1].toTensor().numel(); }, true},
     {"aten::convolution_backward", convolution_backward},
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "strategies/replica.h"
+
 namespace dpbench::ddp {
 namespace {
 
@@ -98,6 +100,7 @@ Options options_of(const Params& params) {
   options.ignored = names_in(params.text("ignore"));
   options.tf32 = params.flag("tf32");
   options.graph = params.flag("graph");
+  options.onednn = params.flag("onednn");
   refuse_what_contradicts(options, params);
   return options;
 }
@@ -119,7 +122,8 @@ std::vector<ParamInfo> parameters() {
           {"ignore", "none", "parameters that stay each rank's own, neither sent nor reduced: NAME+NAME.."},
           {"clip", "after", "--clip-norm limits the reduced gradient; anything else is refused"},
           {"tf32", "off", "let a GPU multiply float32 with TF32's 10 bits"},
-          {"graph", "off", "on: a step is recorded as a CUDA graph, its reductions over NCCL too, and replayed as a whole"}};
+          {"graph", "off", "on: a step is recorded as a CUDA graph, its reductions over NCCL too, and replayed as a whole"},
+          onednn_param()};
 }
 
 std::vector<Variant> variants() {
@@ -137,6 +141,7 @@ std::vector<Variant> variants() {
           {"bf16", {{"hook", "bf16"}, {"gradient_as_bucket_view", "off"}}},
           {"global_mean", {{"global_mean", "on"}}},
           {"sync_batch_norm", {{"sync_batch_norm", "on"}}},
+          {"onednn", {{"onednn", "on"}}},
           {"sync_batch_norm_global_mean", {{"sync_batch_norm", "on"}, {"global_mean", "on"}}},
           {"join", {{"join", "on"}}},
           {"join_active", {{"join", "on"}, {"join_divisor", "active"}, {"find_unused", "on"}}},

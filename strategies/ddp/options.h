@@ -16,7 +16,7 @@ struct Options {
   bool join = false, divide_by_active = false;
   bool step_in_backward = false;
   std::vector<std::string> ignored = {};  // parameters that stay each rank's own
-  bool tf32 = false, graph = false;
+  bool tf32 = false, graph = false, onednn = false;
 };
 
 // Throws UsageError, naming the parameter, for a value that is none or for two that do not go together.

@@ -12,8 +12,10 @@ const dpbench::RegisterStrategy own{{.name = "consumer", .summary = "a stranger'
 
 double first_loss() {
   const auto workload = dpbench::workload_registry().at("random-linear").make({});
-  dpbench::Setup setup{.workload = *workload, .devices = {at::kCPU}, .group = {}, .clip_norm = {}};
-  const auto strategy = dpbench::strategy_registry().at("cpu").make(setup);
+  const dpbench::StrategyInfo& cpu = dpbench::strategy_registry().at("cpu");
+  const dpbench::Setup setup{
+      .workload = *workload, .devices = {at::kCPU}, .group = {}, .params = dpbench::Params(cpu.params, {}, "cpu"), .clip_norm = {}};
+  const auto strategy = cpu.make(setup);
   const dpbench::Batch batch = workload->batch(at::arange(10));
   dpbench::Phases phases;
   return strategy->step(0, {&batch, 1}, phases).loss.item<double>();

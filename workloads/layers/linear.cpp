@@ -5,6 +5,7 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
 
+#include "workloads/layers/onednn.h"
 #include "workloads/layers/own_node.h"
 
 namespace dpbench {
@@ -12,14 +13,15 @@ namespace {
 
 struct LinearNode : torch::autograd::Node {
   torch::autograd::SavedVariable input, weight;
+  bool by_onednn = false;
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     const at::AutoDispatchBelowADInplaceOrView below;
     const at::Tensor dy = std::move(gradients[0]);
     torch::autograd::variable_list found(3);
     if (!dy.defined()) return found;
-    if (task_should_compute_output(0)) found[0] = at::mm(dy, weight.unpack());
-    if (task_should_compute_output(1)) found[1] = at::mm(dy.t(), input.unpack());
+    if (task_should_compute_output(0)) found[0] = product(dy, weight.unpack());
+    if (task_should_compute_output(1)) found[1] = product(dy.t(), input.unpack());
     if (task_should_compute_output(2)) found[2] = dy.sum(0);
     return found;
   }
@@ -28,6 +30,8 @@ struct LinearNode : torch::autograd::Node {
     weight.reset_data();
   }
   std::string name() const override { return "LinearBackward"; }
+
+  at::Tensor product(const at::Tensor& a, const at::Tensor& b) const { return by_onednn ? onednn_product(a, b.t()) : at::mm(a, b); }
 };
 
 }  // namespace
@@ -35,12 +39,13 @@ struct LinearNode : torch::autograd::Node {
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
   const bool alike = weight.is_contiguous() && weight.scalar_type() == input.scalar_type() && weight.requires_grad();
   if (!alike || !takes_own_node(input)) return at::linear(input, weight, bias);
+  const auto node = make_node<LinearNode>();
+  node->by_onednn = OneDnnProducts::take(input, input.numel() * weight.size(0));
   at::Tensor output;
   {
     const at::AutoDispatchBelowADInplaceOrView below;
-    output = at::addmm(bias, input, weight.t());
+    output = node->by_onednn ? onednn_product(input, weight, bias) : at::addmm(bias, input, weight.t());
   }
-  const auto node = make_node<LinearNode>();
   node->set_next_edges(torch::autograd::collect_next_edges(input, weight, bias));
   node->input = {input, /*is_output=*/false};
   if (input.requires_grad()) node->weight = {weight, /*is_output=*/false};

@@ -7,7 +7,7 @@
 
 namespace dpbench {
 
-// at::linear, with its bits: one autograd node where torch has three.
+// at::linear, with its bits unless OneDnnProducts live: one autograd node where torch has three.
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
 
 class Linear : public torch::nn::Module {
