@@ -32,10 +32,6 @@ bool on_cpu(const Node& node) {
   return true;
 }
 
-std::string as_it_is(const std::string& message) {
-  return message;
-}
-
 // All nodes that can be reached from one.
 class Walk {
  public:
@@ -67,6 +63,10 @@ class Walk {
   }
 
  private:
+  using Ready = std::pair<uint64_t, size_t>;  // a node's number, and its task's
+  struct MadeEarlier {
+    bool operator()(const Ready& a, const Ready& b) const { return a.first < b.first; }
+  };
   struct Task {
     Node* node;
     variable_list inputs;
@@ -93,9 +93,9 @@ class Walk {
     const bool hooked = !node.post_hooks().empty();
     const variable_list seen = hooked ? inputs : variable_list{};
     variable_list outputs = node(std::move(inputs));
-    node.release_variables();
-    validate_outputs(node.next_edges(), outputs, as_it_is);
+    validate_outputs(node.next_edges(), outputs, [&node](const std::string& what) { return node.name() + " returned an " + what; });
     for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, seen);
+    node.release_variables();
     return outputs;
   }
 
@@ -125,7 +125,9 @@ class Walk {
   std::vector<Task> tasks_;
   std::vector<size_t> targets_;
   ska::flat_hash_map<Node*, size_t> numbers_;
-  std::priority_queue<std::pair<uint64_t, size_t>> ready_;  // the latest made first, before it what only accumulates
+  // The latest made first, before it what only accumulates. Of several that do, whichever the engine's heap, with no other rule, has first:
+  // ddp's buckets follow that order.
+  std::priority_queue<Ready, std::vector<Ready>, MadeEarlier> ready_;
   bool all_on_cpu_ = true;
 };
 
@@ -143,7 +145,7 @@ class WalkedNode : public Node {
 };
 
 bool may_be_walked(const at::Tensor& output) {
-  return output.defined() && output.is_cpu() && output.grad_fn() && !AnomalyMode::is_enabled();
+  return output.defined() && output.is_cpu() && !output.is_complex() && output.grad_fn() && !AnomalyMode::is_enabled();
 }
 
 Edge root_of(const at::Tensor& output) {
@@ -166,7 +168,7 @@ void backward(const at::Tensor& output, const at::Tensor& slope) {
     Walk walk(root);
     variable_list slopes{slope};
     if (walk.all_on_cpu()) {
-      validate_outputs({root}, slopes, as_it_is);
+      validate_outputs({root}, slopes, [](const std::string& what) { return "backward() was given an " + what; });
       return walk.run(std::move(slopes[0]));
     }
   }

@@ -6,11 +6,13 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/generated/Functions.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
 #include <functional>
 
 #include "strategies/backward.h"
+#include "workloads/layers/linear.h"
 #include "workloads/workload.h"
 
 namespace dpbench {
@@ -161,6 +163,52 @@ TEST(Backward, CallsHooksWhereTheEngineDoes) {
   EXPECT_EQ(hooks_called(backward_with_callbacks), expected);
 }
 
+// As ddp's buckets see them.
+std::vector<std::string> leaves_in_order(Pass pass) {
+  std::vector<std::string> order;
+  const auto leaf = [&](const std::string& name, at::IntArrayRef sizes) {
+    const at::Tensor tensor = some(sizes, 1);
+    const auto node = torch::autograd::impl::grad_accumulator(tensor);
+    node->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>([&order, name](const variable_list& outputs, const variable_list&) {
+      order.push_back(name);
+      return outputs;
+    }));
+    return std::pair(tensor, node);
+  };
+  const auto [w1, n1] = leaf("w1", {5, 4});
+  const auto [b1, n2] = leaf("b1", {5});
+  const auto [w2, n3] = leaf("w2", {3, 5});
+  const auto [b2, n4] = leaf("b2", {3});
+  const auto [scale, n5] = leaf("scale", {});
+  const at::Tensor x = some({2, 4}, 2).detach();
+  pass((linear(linear(x, w1, b1), w2, b2) * scale + b2 + scale).sum());
+  return order;
+}
+
+TEST(Backward, ReachesLeavesInTheEnginesOrder) {
+  const auto expected = leaves_in_order(torchs);
+  EXPECT_EQ(expected.size(), 5U);
+  EXPECT_EQ(leaves_in_order(backward), expected);
+  EXPECT_EQ(leaves_in_order(backward_with_callbacks), expected);
+}
+
+// A hook that looks at what its node keeps, which is not released yet.
+TEST(Backward, ReleasesANodeBehindItsHooks) {
+  for (const Pass pass : {Pass(torchs), Pass(backward), Pass(backward_with_callbacks)}) {
+    const at::Tensor x = some({4}, 1);
+    const at::Tensor y = x.exp();
+    auto* node = dynamic_cast<torch::autograd::generated::ExpBackward0*>(y.grad_fn().get());
+    ASSERT_NE(node, nullptr);
+    bool there = false;
+    node->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>([&](const variable_list& outputs, const variable_list&) {
+      there = node->result_.unpack(y.grad_fn()).defined();
+      return outputs;
+    }));
+    pass(y.sum());
+    EXPECT_TRUE(there);
+  }
+}
+
 TEST(Backward, NeedsNoEngineOnTheCpu) {
   int calls = 0;
   bool inside = false;
@@ -233,6 +281,7 @@ TEST(Backward, RefusesWhatTheEngineRefuses) {
     EXPECT_THROW(pass(some({4}, 1) * 2), c10::Error);  // several numbers and no slope
     EXPECT_THROW(pass(at::ones({})), c10::Error);      // nothing behind it
     EXPECT_THROW(pass(at::Tensor()), c10::Error);
+    EXPECT_THROW(pass(at::complex(some({}, 1), some({}, 2))), c10::Error);
   }
   const at::Tensor leaf = some({}, 1);
   backward(leaf);

@@ -11,7 +11,7 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t kWorthIt = 1 << 20;
+constexpr int64_t kWorthIt = 1 << 18;
 
 thread_local bool onednn_products = false;
 
