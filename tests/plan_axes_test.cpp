@@ -169,6 +169,28 @@ TEST(Plan, RowsThatTheCatalogueDoesNotTellAreNotJudged) {
   EXPECT_EQ(catalogue_from_json(json).workloads.at(0).samples, 0);
 }
 
+TEST(Plan, RowsOfAPluginsWorkloadAreJudgedOnlyAsTheyWereAskedFor) {
+  Selection what;
+  what.strategies = {"cpu"};
+  what.batches = {100000};
+  const auto judged = [&](const std::string& workload, int64_t scale, const std::string& data_dir, bool plugin) {
+    Catalogue all = with_rows();
+    for (auto& entry : all.workloads) entry.plugin = plugin;
+    what.workloads = {workload};
+    what.scale = scale;
+    what.data_dir = data_dir;
+    return refusal<UsageError>(what, machine(2), all) != "accepted";
+  };
+  for (const bool plugin : {false, true}) {
+    SCOPED_TRACE(plugin ? "a plug-in's" : "built in");
+    EXPECT_TRUE(judged("random-linear", 1, "", plugin));
+    EXPECT_EQ(judged("random-linear", 2, "", plugin), !plugin);
+    EXPECT_EQ(judged("random-linear", 1, "/some", plugin), !plugin);
+    EXPECT_TRUE(judged("mnist-mlp", 1, "/some", plugin)) << "the rows of its files were counted";
+    EXPECT_EQ(judged("mnist-mlp", 2, "/some", plugin), !plugin);
+  }
+}
+
 TEST(Plan, MicroBatchesNeedRows) {
   Selection what = ddp_on_mlp();
   what.cpus = {1};

@@ -241,11 +241,19 @@ TEST(Catalogue, KnowsWhichWorkloadsReadTheFilesOfData) {
   EXPECT_EQ(readers, (std::vector<std::string>{"convnet", "mnist-mlp"}));
 }
 
-TEST(Catalogue, KnowsHowManyRowsAWorkloadHas) {
+TEST(Catalogue, KnowsHowManyRowsAWorkloadHasAtAnyScale) {
   for (const auto& workload : catalogue().at("workloads")) {
     const std::string name = workload.at("name");
-    EXPECT_EQ(workload.at("samples"), workload_registry().at(name).make({})->samples()) << name;
+    for (const int64_t scale : {1, 2}) EXPECT_EQ(workload.at("samples"), workload_registry().at(name).make({.scale = scale})->samples()) << name;
+    EXPECT_EQ(workload.at("plugin"), false) << name;
   }
+}
+
+TEST(Catalogue, KnowsWhichWorkloadsAreOfPlugins) {
+  const size_t all = workload_registry().all().size();
+  const Json known = catalogue(false, all - 1).at("workloads");
+  ASSERT_EQ(known.size(), all);
+  for (size_t i = 0; i < all; ++i) EXPECT_EQ(known[i].at("plugin"), i == all - 1) << known[i].at("name");
 }
 
 // LibTorch's own requirements keep the two alike: CUDA's major version, NCCL's minor.

@@ -31,7 +31,8 @@ WorkloadEntry workload_from(const Json& json) {
           .probe = json.value("probe", false),
           .thorough = json.value("thorough", false),
           .digits = json.value("digits", false),
-          .samples = samples.is_null() ? 0 : samples.get<int64_t>()};
+          .samples = samples.is_null() ? 0 : samples.get<int64_t>(),
+          .plugin = json.value("plugin", false)};
 }
 
 BackendEntry backend_from(const Json& json) {

@@ -30,7 +30,8 @@ struct WorkloadEntry {
   bool probe = false;
   bool thorough = false;  // where the short form of check leaves nothing out
   bool digits = false;    // reads the files of --data
-  int64_t samples = 0;    // rows of an epoch; 0: not known before a worker has made it
+  int64_t samples = 0;    // rows of an epoch, at scale 1 and without --data; 0: not known before a worker has made it
+  bool plugin = false;    // its rows may be others with --scale or --data
 };
 
 struct BackendEntry {

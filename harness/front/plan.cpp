@@ -215,11 +215,17 @@ class Planner {
     return "none";
   }
 
+  // What the catalogue tells of a built-in workload stands for every scale, and for --data where it reads none.
+  static bool tells_rows(const WorkloadEntry& workload, const CaseSpec& spec) {
+    const bool other_data = !spec.data_dir.empty() && !workload.digits;  // the rows of digits' files were counted
+    return workload.samples != 0 && !(workload.plugin && (spec.scale != 1 || other_data));
+  }
+
   // More rows in a step than there are; empty: no.
   std::string too_many(const CaseSpec& spec) const {
     const WorkloadEntry* workload = find_entry(catalogue_.workloads, spec.workload);
     const int64_t rows = spec.global_batch();
-    if (what_.whole_epochs || workload->samples == 0 || rows <= workload->samples) return "";
+    if (what_.whole_epochs || !tells_rows(*workload, spec) || rows <= workload->samples) return "";
     const bool several = spec.scaling == "weak" && spec.world > 1, given = workload->digits && !spec.data_dir.empty();
     const std::string each = several ? std::to_string(spec.batch) + " on each of " + std::to_string(spec.world) + " devices, " : "";
     return "a step of " + std::to_string(rows) + " rows (" + each + "--batch) is more than " + spec.workload + " has" +

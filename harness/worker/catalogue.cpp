@@ -62,7 +62,9 @@ Json describe_all(const Registry<Info>& registry) {
 
 }  // namespace
 
-Json catalogue(bool with_cuda) {
+Json catalogue(bool with_cuda, size_t built_in) {
+  Json workloads = describe_all(workload_registry());
+  for (size_t i = 0; i < workloads.size(); ++i) workloads[i]["plugin"] = i >= built_in;
   Json not_built = Json::array();
   if (const std::string reason = with_cuda ? load_cuda() : ""; !reason.empty())
     not_built.push_back({{"kind", "backend"}, {"name", "nccl"}, {"reason", reason}});
@@ -71,7 +73,7 @@ Json catalogue(bool with_cuda) {
           {"cuda", DPBENCH_CUDA_BUILT},
           {"nccl", DPBENCH_NCCL_BUILT},
           {"strategies", describe_all(strategy_registry())},
-          {"workloads", describe_all(workload_registry())},
+          {"workloads", workloads},
           {"backends", describe_all(backend_registry())},
           {"not_built", not_built}};
 }

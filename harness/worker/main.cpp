@@ -16,12 +16,14 @@
 #include "harness/worker/relay.h"
 #include "harness/worker/serve.h"
 #include "workloads/error.h"
+#include "workloads/workload.h"
 
 namespace dpbench {
 namespace {
 
 int print_catalogue(const std::vector<std::string>& arguments) {
   bool with_cuda = true;
+  const size_t built_in = workload_registry().all().size();  // plug-ins register after them
   for (size_t i = 1; i < arguments.size(); ++i) {
     if (arguments[i] == "--no-cuda")
       with_cuda = false;
@@ -30,7 +32,7 @@ int print_catalogue(const std::vector<std::string>& arguments) {
     else
       throw UsageError("unknown argument '" + arguments[i] + "'");
   }
-  std::puts(catalogue(with_cuda).dump(1).c_str());
+  std::puts(catalogue(with_cuda, built_in).dump(1).c_str());
   return 0;
 }
 
