@@ -71,6 +71,19 @@ class Build(unittest.TestCase):
         self.assertEqual(self.run_toy("x", DPBENCH_TORCH="some/torch").stdout, "first x /some/torch\n")
         self.assertEqual(self.run_toy("x").stdout, "first x \n")
 
+    def test_packages_are_looked_for_again_where_another_needs_them(self):
+        tools = self.root / "tools"
+        tools.mkdir()
+        for script in (self.root / "scripts/setup", tools / "cmake", tools / "ninja"):
+            script.write_text(f'#!/bin/sh\necho "${{0##*/}} ${{DPBENCH_TORCH##*/}}" >>{self.root}/calls\n', encoding="utf-8")
+            script.chmod(0o755)
+        os.utime(self.root / "scripts/setup", (0, 0))  # older than any stamp
+        for torch in ("one", "two", "", "", "one"):  # one that is given spares pip
+            subprocess.run([self.root / "scripts/build", "release", "build/release", "programs"], check=True, stderr=subprocess.DEVNULL,
+                           env={**os.environ, "DPBENCH_TORCH": torch, "DPBENCH_TORCH_VERSION": "", "PATH": f"{tools}:{os.environ['PATH']}"})
+        calls = (self.root / "calls").read_text(encoding="utf-8").splitlines()
+        self.assertEqual([call for call in calls if call.startswith("setup")], ["setup one", "setup ", "setup one"])
+
     def test_a_cuda_toolkit_that_comes_later_is_found_and_one_that_goes_is_forgotten(self):
         toy = TOY.replace("LANGUAGES CXX)\n", "LANGUAGES CXX)\nfind_program(CUDA_NVCC nvcc)\n")
         (self.root / "CMakeLists.txt").write_text(toy.replace("${DPBENCH_TORCH}", "${CUDA_NVCC}"), encoding="utf-8")
