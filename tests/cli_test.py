@@ -179,6 +179,18 @@ class Cli(Runs):
                         self.assertEqual(file.read(), asked + words + "\n")
                     os.remove(self.directory + "/asked")
 
+    def test_without_a_gpu_a_plugin_needs_no_written_catalogue(self):
+        worker = self.directory + "/dpbench-worker"
+        with open(worker, "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\nexec {shlex.quote(WORKER)} "$@"\n')
+        os.chmod(worker, 0o755)
+        for name in ("libnvidia-ml.so.1", "mine.so"):  # the first: no driver
+            open(f"{self.directory}/{name}", "w").close()
+        self.variables.update(DPBENCH_WORKER=worker, LD_LIBRARY_PATH=self.directory)
+        done = self.run_it("list", "backends", "--plugin", "./mine.so")
+        self.assertIn("not asked for: no GPU here", done.stdout)
+        self.assertIn("catalogue.json: build dpbench-worker again", self.refused("list", "backends"))
+
     def test_a_plugin_that_others_can_change_is_refused(self):
         path = self.directory + "/x.so"
         open(path, "w").close()

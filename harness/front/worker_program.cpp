@@ -85,8 +85,10 @@ Catalogue parse_catalogue(const std::string& text, const std::string& what) {
   return said_of(what, [&] { return catalogue_from_json(parse_json(text, what)); });
 }
 
+fs::path catalogue_file(const fs::path& worker) { return worker.parent_path() / "catalogue.json"; }
+
 Catalogue written_catalogue(const fs::path& worker) {
-  const fs::path file = worker.parent_path() / "catalogue.json";
+  const fs::path file = catalogue_file(worker);
   std::ifstream in(file);
   if (!in) throw UsageError("no " + file.string() + ": build dpbench-worker again");
   std::ostringstream text;
@@ -97,8 +99,14 @@ Catalogue written_catalogue(const fs::path& worker) {
 bool has_gpu() { return !survey_gpus().accelerators.gpus.empty(); }
 
 // A worker that was told not to load CUDA's library knows nothing of what is in it: that stands as it was found when the worker was built.
-Catalogue with_cuda_as_built(const Catalogue& asked, const Catalogue& written) {
+Catalogue with_cuda_as_built(const Catalogue& asked, const fs::path& worker) {
   Json all = asked.document;
+  if (::access(catalogue_file(worker).c_str(), R_OK) != 0) {
+    all["not_built"] = Json::array();
+    all["not_built"].push_back({{"kind", "backend"}, {"name", "nccl"}, {"reason", "not asked for: no GPU here"}});
+    return catalogue_from_json(all);
+  }
+  const Catalogue written = written_catalogue(worker);
   for (const Json& backend : written.document.at("backends"))
     if (!backend.at("cpu").get<bool>() && !find_entry(asked.backends, backend.at("name"))) all["backends"].push_back(backend);
   all["not_built"] = written.document.at("not_built");
@@ -163,7 +171,7 @@ Catalogue asked_catalogue(const fs::path& worker, const std::vector<std::string>
   const Answer answer = ask(program);
   if (answer.status == 0) {
     const Catalogue asked = parse_catalogue(answer.output, "the worker's catalogue");
-    return gpu ? asked : with_cuda_as_built(asked, written_catalogue(worker));
+    return gpu ? asked : with_cuda_as_built(asked, worker);
   }
   std::array<char, 2048> said{};
   const ssize_t size = std::max<ssize_t>(::pread(errors.get(), said.data(), said.size() - 1, 0), 0);
