@@ -1,5 +1,6 @@
-# dpbench::torch_cuda: what the CUDA library is built on. DPBENCH_CUDA is on where a CUDA toolkit, the NCCL header that this
-# LibTorch was built with and libtorch_cuda are all there; otherwise DPBENCH_CUDA_REASON says what is missing.
+# dpbench::torch_cuda: what the CUDA library is built on. DPBENCH_CUDA is on where a CUDA toolkit and the NCCL header that
+# this LibTorch was built with (the toolkit's major version, NCCL's minor one) and libtorch_cuda are all there; otherwise
+# DPBENCH_CUDA_REASON says what is missing.
 find_package(CUDAToolkit QUIET)
 find_path(DPBENCH_NCCL_INCLUDE nccl.h HINTS ${DPBENCH_TORCH}/../nvidia/nccl/include ${CUDAToolkit_INCLUDE_DIRS})
 option(DPBENCH_REQUIRE_CUDA "an error where the CUDA library cannot be built" OFF)
@@ -8,8 +9,10 @@ set(DPBENCH_CUDA OFF)
 # ncclConfig_t sits by value inside ProcessGroupNCCL's options: the header's minor version is part of LibTorch's ABI.
 file(GLOB torch_metadata ${DPBENCH_TORCH}/../torch-${DPBENCH_TORCH_VERSION}*.dist-info/METADATA)
 set(nccl_wanted "")
+set(cuda_wanted "")
 if(torch_metadata)
   file(STRINGS ${torch_metadata} nccl_wanted REGEX "^Requires-Dist: nvidia-nccl-cu")
+  string(REGEX REPLACE ".*-cu([0-9]+).*" "\\1" cuda_wanted "${nccl_wanted}")
   string(REGEX REPLACE ".*==([0-9]+\\.[0-9]+).*" "\\1" nccl_wanted "${nccl_wanted}")
 endif()
 if(DPBENCH_NCCL_INCLUDE)
@@ -23,6 +26,8 @@ if(NOT CUDAToolkit_FOUND)
   set(DPBENCH_CUDA_REASON "no CUDA toolkit was found when dpbench was built")
 elseif(NOT EXISTS ${DPBENCH_TORCH}/lib/libtorch_cuda.so)
   set(DPBENCH_CUDA_REASON "the LibTorch that dpbench was built with has no CUDA part")
+elseif(cuda_wanted AND NOT CUDAToolkit_VERSION_MAJOR STREQUAL cuda_wanted)
+  set(DPBENCH_CUDA_REASON "this LibTorch wants CUDA ${cuda_wanted}, but the toolkit is of ${CUDAToolkit_VERSION}")
 elseif(NOT DPBENCH_NCCL_INCLUDE)
   set(DPBENCH_CUDA_REASON "nccl.h was not found when dpbench was built")
 elseif(nccl_wanted AND NOT nccl_found STREQUAL nccl_wanted)
