@@ -1,10 +1,11 @@
 // What shm alone promises: sums in the order of ranks whatever way they are made, and no spinning where cores are short.
 #include <ATen/CPUGeneratorImpl.h>
-#include <sched.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "strategies/comm/shm/group.h"
 #include "tests/comm_inputs.h"
+#include "tests/own_cores.h"
+#include "workloads/cores.h"
 
 namespace dpbench::testing {
 namespace {
@@ -92,33 +93,18 @@ TEST(AcrossHosts, SumsHaveTheSameBitsInEveryRunAndOnEveryRank) {
         EXPECT_TRUE(at::equal(sums[run][rank].at(i), first[i])) << "sum " << i << " of rank " << rank << " in run " << run;
 }
 
-cpu_set_t cores_of_this_process() {
-  cpu_set_t all;
-  CPU_ZERO(&all);
-  sched_getaffinity(0, sizeof all, &all);
-  return all;
-}
-
 // The n-th core that this process may use, alone.
-cpu_set_t only_core(int n) {
-  const cpu_set_t all = cores_of_this_process();
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  for (size_t core = 0; core < CPU_SETSIZE; ++core)
-    if (CPU_ISSET(core, &all) && n-- == 0) CPU_SET(core, &one);
-  return one;
-}
+std::vector<int> only_core(int n) { return {own_cores().at(static_cast<size_t>(n))}; }
 
 // Whether two processes find that they have too few cores, each on the cores that `cores` gives it.
-void expect_crowded(bool crowded, const std::function<cpu_set_t(int rank)>& cores) {
+void expect_crowded(bool crowded, const std::function<std::vector<int>(int rank)>& cores) {
   std::vector<BackendSetup> setups(2);
   Team team{.backend = "shm", .as = As::processes, .world = 2};
   team.adjust = [&](BackendSetup& setup) { setups[static_cast<size_t>(setup.rank)] = setup; };
   expect_ranks_succeed(team, [&](const Backend&, int rank) {
     BackendSetup setup = setups[static_cast<size_t>(rank)];
     setup.store = c10::make_intrusive<c10d::PrefixStore>("pinned", setup.store);
-    const cpu_set_t mine = cores(rank);
-    sched_setaffinity(0, sizeof mine, &mine);
+    const OnCores mine(cores(rank));
     const shm::Group group(setup, shm::Home::processes, 4096, 0);
     if (group.crowded() != crowded) throw std::runtime_error(crowded ? "two ranks share a core and spin" : "two cores seem too few for two ranks");
   });
@@ -126,10 +112,9 @@ void expect_crowded(bool crowded, const std::function<cpu_set_t(int rank)>& core
 
 TEST(Cores, AreCountedAsTheRanksMayUseThem) {
   expect_crowded(true, [](int) { return only_core(0); });
-  const cpu_set_t all = cores_of_this_process();
-  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "one core";
+  if (own_cores().size() < 2) GTEST_SKIP() << "one core";
   expect_crowded(false, [](int rank) { return only_core(rank); });
-  expect_crowded(false, [](int) { return cores_of_this_process(); });
+  expect_crowded(false, [](int) { return own_cores(); });
 }
 
 }  // namespace

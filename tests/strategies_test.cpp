@@ -12,6 +12,7 @@
 #include "strategies/optimizer.h"
 #include "strategies/replica_threads.h"
 #include "strategies/strategy.h"
+#include "tests/own_cores.h"
 #include "workloads/cores.h"
 
 namespace dpbench {
@@ -342,17 +343,6 @@ TEST(ReplicaThreads, CarryTheGradientModeOfTheCaller) {
   const at::NoGradGuard no_grad;
   threads.run(3, count);
   EXPECT_EQ(enabled, 3);
-}
-
-// The cores that this process may use.
-std::vector<int> own_cores() {
-  cpu_set_t all;
-  CPU_ZERO(&all);
-  sched_getaffinity(0, sizeof all, &all);
-  std::vector<int> cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core)
-    if (CPU_ISSET(static_cast<size_t>(core), &all)) cores.push_back(core);
-  return cores;
 }
 
 TEST(ReplicaThreads, SpinOnlyWhereEachHasACore) {
