@@ -82,12 +82,12 @@ TEST(Gloo, TellsEachCollectiveBeforeItBegins) {
     made("broadcast of 3 Long with root 0");
     at::Tensor whole = at::empty(24), piece = at::empty(12);
     backend->_allgather_base(whole, floats[0], {})->wait();
-    made("allgather of 12 Float");
+    made("allgather of 24 Float");
     backend->_reduce_scatter_base(piece, whole, {})->wait();
-    made("reduce_scatter of 12 Float (sum)");
+    made("reduce_scatter of 24 Float (sum)");
     std::vector<std::vector<at::Tensor>> lists{{at::empty(12), at::empty(12)}};
     backend->allgather(lists, floats, {})->wait();
-    made("allgather of 12 Float");
+    made("allgather of 24 Float");
     backend->barrier({})->wait();
     made("barrier");
   });

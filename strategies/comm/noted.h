@@ -2,6 +2,10 @@
 // As a class above it and no backend around it: what is timed stays what it was, but for the words.
 #pragma once
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/version.h>
 
@@ -9,13 +13,15 @@
 
 namespace dpbench {
 
-// A collective as shm names it, as in "allreduce of 12 Float (sum)": what all ranks must say alike. root -1: it has none.
+// A collective nearly as shm names it, as in "allreduce of 12 Float (sum)": what all ranks must say alike. root -1: it has none.
 struct NamedCall {
   const char* op;
   const char* reduction = "";
   int64_t root = -1;
 };
 std::string words_of(const NamedCall& call, const std::vector<at::Tensor>& tensors);
+// What all ranks share of a call with a tensor for each rank: the pieces together, for a rank's own may be of another size.
+const std::vector<at::Tensor>& all_pieces(const std::vector<std::vector<at::Tensor>>& lists, const std::vector<at::Tensor>& own);
 
 template <class Inner>
 class Noted : public Inner {
@@ -45,7 +51,7 @@ class Noted : public Inner {
     return Inner::reduce(tensors, options);
   }
   WorkPtr allgather(Lists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
-    const Say say(*this, {.op = "allgather"}, inputs);
+    const Say say(*this, {.op = "allgather"}, all_pieces(outputs, inputs));
     return Inner::allgather(outputs, inputs, options);
   }
   WorkPtr gather(Lists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
@@ -57,7 +63,7 @@ class Noted : public Inner {
     return Inner::scatter(outputs, inputs, options);
   }
   WorkPtr reduce_scatter(Tensors& outputs, Lists& inputs, const c10d::ReduceScatterOptions& options) override {
-    const Say say(*this, {.op = "reduce_scatter", .reduction = reduction_name(options.reduceOp)}, outputs);
+    const Say say(*this, {.op = "reduce_scatter", .reduction = reduction_name(options.reduceOp)}, all_pieces(inputs, outputs));
     return Inner::reduce_scatter(outputs, inputs, options);
   }
   WorkPtr barrier(const c10d::BarrierOptions& options) override {
@@ -67,20 +73,20 @@ class Noted : public Inner {
   // By the names that each version has.
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
   WorkPtr _allgather_base(at::Tensor& whole, at::Tensor& piece, const c10d::AllgatherOptions& options) override {
-    const Say say(*this, {.op = "allgather"}, {piece});
+    const Say say(*this, {.op = "allgather"}, {whole});
     return Inner::_allgather_base(whole, piece, options);
   }
   WorkPtr _reduce_scatter_base(at::Tensor& piece, at::Tensor& whole, const c10d::ReduceScatterOptions& options) override {
-    const Say say(*this, {.op = "reduce_scatter", .reduction = reduction_name(options.reduceOp)}, {piece});
+    const Say say(*this, {.op = "reduce_scatter", .reduction = reduction_name(options.reduceOp)}, {whole});
     return Inner::_reduce_scatter_base(piece, whole, options);
   }
 #else
   WorkPtr all_gather_single(at::Tensor& whole, at::Tensor& piece, const c10d::AllgatherOptions& options) override {
-    const Say say(*this, {.op = "allgather"}, {piece});
+    const Say say(*this, {.op = "allgather"}, {whole});
     return Inner::all_gather_single(whole, piece, options);
   }
   WorkPtr reduce_scatter_single(at::Tensor& piece, at::Tensor& whole, const c10d::ReduceScatterOptions& options) override {
-    const Say say(*this, {.op = "reduce_scatter", .reduction = reduction_name(options.reduceOp)}, {piece});
+    const Say say(*this, {.op = "reduce_scatter", .reduction = reduction_name(options.reduceOp)}, {whole});
     return Inner::reduce_scatter_single(piece, whole, options);
   }
 #endif
@@ -90,7 +96,8 @@ class Noted : public Inner {
   class Say {
    public:
     Say(Noted& noted, const NamedCall& call, const Tensors& tensors) {
-      if (depth_++ == 0 && noted.note_) noted.note_(noted.getSequenceNumberForGroup() + 1, words_of(call, tensors));
+      if (depth_ == 0 && noted.note_) noted.note_(noted.getSequenceNumberForGroup() + 1, words_of(call, tensors));
+      ++depth_;  // not where that throws: nothing would take it back
     }
     ~Say() { --depth_; }
     Say(const Say&) = delete;
