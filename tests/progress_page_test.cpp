@@ -3,8 +3,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstring>
-
 #include "harness/front/progress_page.h"
 #include "tests/launch_parts.h"
 
@@ -15,9 +13,7 @@ class Page : public Here {};
 
 void write_call(CallLog& log, int64_t number, uint64_t hash, const std::string& text) {
   CallSlot& slot = log.slots[static_cast<size_t>(number) % log.slots.size()];
-  std::array<uint64_t, CallSlot::words> words{};
-  std::memcpy(words.data(), text.data(), std::min(text.size(), sizeof words));
-  for (size_t i = 0; i < words.size(); ++i) slot.text[i] = words[i];
+  put_text(slot, text);
   slot.hash = hash;
   slot.number = number;
 }
@@ -35,7 +31,7 @@ TEST_F(Page, OfEachRankHasItsSignsAndBehindThemItsCalls) {
   signs[1].collectives = 9;
   write_call(logs[1], 8, 70, "barrier");
   write_call(logs[1], 9, ~uint64_t{0}, "allreduce of 12 Float (sum)");
-  write_call(logs[1], 10, 71, std::string(100, 'x'));  // a worker may write anything
+  write_call(logs[1], 10, 71, std::string(100, 'x'));  // no end in sight
   logs[1].slots[3].hash = 1;                            // being written: it has no number
   EXPECT_TRUE(page.read(0).calls.empty());
   const RankState state = page.read(1);

@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -33,12 +32,6 @@ class PulsePage : public testing::Test {
   }
   const Progress& sign(int rank) const { return static_cast<const Progress*>(mapped_)[rank]; }
   const CallLog& log(int rank) const { return reinterpret_cast<const CallLog*>(&sign(kRanks))[rank]; }
-  static std::string text(const CallSlot& slot) {
-    std::array<uint64_t, CallSlot::words> words{};
-    for (size_t i = 0; i < words.size(); ++i) words[i] = slot.text[i];
-    const char* said = reinterpret_cast<const char*>(words.data());
-    return {said, ::strnlen(said, sizeof words)};
-  }
 
   const std::string file_ = testing::TempDir() + "dpbench_pulse_" + std::to_string(::getpid());
   size_t bytes_ = 0;
@@ -52,8 +45,8 @@ TEST_F(PulsePage, HoldsTheLatestCallsEachAtItsPlace) {
   pulse.note_call(12, std::string(200, 'x'));
   const auto& slots = log(1).slots;
   EXPECT_EQ(slots[11 % slots.size()].number.load(), 11);
-  EXPECT_EQ(text(slots[11 % slots.size()]), "allreduce of 11 Float (sum)");
-  EXPECT_EQ(text(slots[12 % slots.size()]), std::string(47, 'x')) << "cut to what fits";
+  EXPECT_EQ(text_of(slots[11 % slots.size()]), "allreduce of 11 Float (sum)");
+  EXPECT_EQ(text_of(slots[12 % slots.size()]), std::string(48, 'x')) << "cut to what fits";
   EXPECT_EQ(slots[4].number.load(), 12) << "the oldest made room";
   EXPECT_EQ(log(0).slots[3].number.load(), 0) << "another rank's";
   EXPECT_EQ(slots[4].hash.load(), pulse.calls().hash);

@@ -20,11 +20,9 @@ void read_into(std::vector<RankCall>& calls, const CallSlot& slot) {
   const int64_t number = slot.number.load(std::memory_order_acquire);
   if (number == 0) return;
   const uint64_t hash = slot.hash.load(std::memory_order_acquire);
-  std::array<uint64_t, CallSlot::words> text{};
-  for (size_t i = 0; i < text.size(); ++i) text[i] = slot.text[i].load(std::memory_order_acquire);
+  const std::string text = text_of(slot);
   if (slot.number.load(std::memory_order_relaxed) != number) return;
-  const char* said = reinterpret_cast<const char*>(text.data());
-  calls.push_back({number, hash, one_line({said, ::strnlen(said, sizeof text)}, sizeof text)});
+  calls.push_back({number, hash, one_line(text, sizeof slot.text)});
 }
 
 }  // namespace

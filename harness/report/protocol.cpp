@@ -1,5 +1,8 @@
 #include "harness/report/protocol.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "harness/report/fields.h"
 
 namespace dpbench {
@@ -166,6 +169,19 @@ CheckRow check_row_from_json(const Json& json) {
           .bound = fields.maybe<double>("bound"),
           .detail = fields.get_or<std::string>("detail", ""),
           .likely = fields.get_or<std::string>("likely", "")};
+}
+
+void put_text(CallSlot& slot, std::string_view text) {
+  std::array<uint64_t, CallSlot::words> words{};
+  std::memcpy(words.data(), text.data(), std::min(text.size(), sizeof words));
+  for (size_t i = 0; i < words.size(); ++i) slot.text[i].store(words[i], std::memory_order_release);
+}
+
+std::string text_of(const CallSlot& slot) {
+  std::array<uint64_t, CallSlot::words> words{};
+  for (size_t i = 0; i < words.size(); ++i) words[i] = slot.text[i].load(std::memory_order_acquire);
+  const char* text = reinterpret_cast<const char*>(words.data());
+  return {text, ::strnlen(text, sizeof words)};
 }
 
 }  // namespace dpbench

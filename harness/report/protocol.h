@@ -29,6 +29,7 @@
 #include <array>
 #include <atomic>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -78,6 +79,10 @@ struct alignas(64) CallSlot {
   std::atomic<uint64_t> hash{0};  // of this call and all before it: ranks whose hashes differ have called different things
   std::array<std::atomic<uint64_t>, words> text{};  // as in "allreduce of 12 Float (sum)", cut to what fits
 };
+// Each word is stored behind what was stored before it, and loaded ahead of what is loaded after it: a reader that meets a new
+// word then finds that the number has changed.
+void put_text(CallSlot& slot, std::string_view text);
+std::string text_of(const CallSlot& slot);
 
 // A rank's latest, each at its number's place; none where the backend compares the ranks' calls itself.
 struct CallLog {

@@ -5,10 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 
 #include "workloads/error.h"
 
@@ -61,11 +59,9 @@ void Pulse::note_call(uint64_t number, std::string_view call) {
   ++calls_.count;
   calls_.hash = mixed(calls_.hash, call);
   CallSlot& slot = log_->slots[number % log_->slots.size()];
-  std::array<uint64_t, CallSlot::words> text{};
-  std::memcpy(text.data(), call.data(), std::min(call.size(), sizeof text - 1));
-  slot.number.exchange(0, std::memory_order_acq_rel);
-  slot.hash.store(calls_.hash, std::memory_order_relaxed);
-  for (size_t i = 0; i < text.size(); ++i) slot.text[i].store(text[i], std::memory_order_relaxed);
+  slot.number.store(0, std::memory_order_relaxed);
+  slot.hash.store(calls_.hash, std::memory_order_release);
+  put_text(slot, call);
   slot.number.store(static_cast<int64_t>(number), std::memory_order_release);
 }
 
