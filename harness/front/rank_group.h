@@ -21,6 +21,8 @@ struct RankCall {
   int64_t number = 0;
   uint64_t hash = 0;  // of it and all before it
   std::string text = {};
+
+  bool operator==(const RankCall&) const = default;
 };
 
 struct RankState {
@@ -28,6 +30,8 @@ struct RankState {
   bool stopped = false;  // by SIGSTOP or a debugger
   int64_t collectives = 0;  // that it has entered since it started; 0: not known
   std::vector<RankCall> calls = {};  // its latest, in no order; none where its backend compares them itself
+
+  bool operator==(const RankState&) const = default;
 };
 
 class RankEvents {

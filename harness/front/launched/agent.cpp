@@ -9,6 +9,7 @@
 
 #include "harness/front/launched/error_file.h"
 #include "harness/front/launched/launched_group.h"
+#include "harness/front/launched/rank_state.h"
 #include "harness/front/machine.h"
 #include "harness/front/text.h"
 #include "harness/front/worker_program.h"
@@ -69,11 +70,8 @@ class Agent : public RankEvents {
   }
   void on_states(const std::vector<RankState>& states, double now) override {
     const RankState& state = states[0];
-    const bool same = state.step == told_.step && state.beat == told_.beat && state.stopped == told_.stopped;
-    if (same || now - told_at_ < kStateEverySeconds) return;
-    Json calls = Json::array();
-    for (const RankCall& call : state.calls) calls.push_back({call.number, call.hash, call.text});
-    about("state", {state.step, state.beat, state.stopped, state.collectives, std::move(calls)});
+    if (state == told_ || now - told_at_ < kStateEverySeconds) return;
+    about("state", to_json(state));
     told_ = state;
     told_at_ = now;
   }

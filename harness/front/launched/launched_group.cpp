@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/front/launched/error_file.h"
+#include "harness/front/launched/rank_state.h"
 #include "harness/front/text.h"
 
 namespace dpbench {
@@ -99,13 +100,7 @@ void LaunchedGroup::hear(const Json& message, RankEvents& events) {
   if (message.contains("words")) words_[rank] = sanitised(message.at("words").get<std::string>());
   if (message.contains("death")) events.on_death(rank, message.at("death"), now, one_line(message.value("why", ""), 200));
   if (message.contains("closed")) closed_[static_cast<size_t>(rank)] = true;
-  if (message.contains("state")) {
-    const Json& state = message.at("state");
-    std::vector<RankCall> calls;
-    for (const Json& call : state.at(4)) calls.push_back({call.at(0), call.at(1), one_line(call.at(2).get<std::string>(), 60)});
-    states_[static_cast<size_t>(rank)] = {.step = state.at(0), .beat = state.at(1), .stopped = state.at(2), .collectives = state.at(3),
-                                          .calls = std::move(calls)};
-  }
+  if (message.contains("state")) states_[static_cast<size_t>(rank)] = rank_state_from_json(message.at("state"));
 }
 
 // What their agents complain of; those that do not answer are named.

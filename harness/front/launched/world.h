@@ -18,7 +18,7 @@ inline constexpr double kAliveEverySeconds = 2, kSilentSeconds = 10;
 //                   {"do":"end","code":0}                                 the run is over
 // agent -> rank 0   {"rank":1,"hello":{..}}
 //                   {"rank":1,"group":"NAME","line":".."}                 what its worker said
-//                   {.., "death":STATUS,"why":".."} {.., "words":".."} {.., "offence":".."} {.., "state":[step,beat,stopped]}
+//                   {.., "death":STATUS,"why":".."} {.., "words":".."} {.., "offence":".."} {.., "state":[..]} (rank_state.h)
 //                   {.., "closed":["complaint",..]}
 //                   {"rank":1,"signal":15} {"rank":1,"gone":"why"}        it has been told to end; it has to
 class World {
