@@ -100,7 +100,7 @@ TEST(Hosts, ThatWereNotAskedAreNotBlamed) {
 
 // Rank 3 never calls. Its host began late, so that rank 0's time is up long before its leader can say so.
 TEST(Hosts, EndACallSoonAfterItsLimitAlsoWhereAnotherBeganLate) {
-  constexpr auto limit = 2500ms, late = 2100ms;
+  constexpr auto limit = 4000ms, late = 3000ms;
   std::atomic<int> over{0};
   std::vector<Clock::duration> took(4);
   const auto thrown = run_ranks({.backend = "threads", .as = As::threads, .world = 4, .per_host = 2}, [&](const Backend& backend, int rank) {
@@ -130,13 +130,14 @@ TEST(Hosts, ForgetWhoWaitedInCallsThatAreDone) {
   };
   expect_ranks_succeed(team, [&](const Backend& backend, int rank) {
     int64_t at_first = 0;
-    for (int call = 0; call < 5; ++call) {
-      if (rank == 1) std::this_thread::sleep_for(300ms);  // longer than rank 0 waits without a word
+    for (int call = 0; call < 12; ++call) {
+      if (rank == 1) std::this_thread::sleep_for(250ms);  // longer than rank 0 waits without a word
       allreduce_within(backend, 20s);
       if (rank == 0 && call == 0) at_first = store->getNumKeys();
     }
-    if (rank == 0 && store->getNumKeys() > at_first + 2)  // a call's own notes may be more than another's
-      throw std::runtime_error(c10::str(store->getNumKeys() - at_first, " more keys after four more calls"));
+    // A call's own notes are at most two a rank, where both waited. Of calls that are done there would be one of each at least.
+    if (rank == 0 && store->getNumKeys() > at_first + 4)
+      throw std::runtime_error(c10::str(store->getNumKeys() - at_first, " more keys after eleven more calls"));
   });
 }
 

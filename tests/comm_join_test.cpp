@@ -87,18 +87,23 @@ TEST(Join, AcrossHostsItIsNamedByTheNumberThatAllKnow) {
   for (int r : {0, 3}) EXPECT_TRUE(says(thrown[r], "rank 3 cannot join rank 2 (pid ")) << "rank " << r << " says: " << thrown[r];
 }
 
+// It goes when it is caught, and what was half made has gone by then.
+class GivesUp : public std::runtime_error {
+ public:
+  explicit GivesUp(std::atomic<bool>& caught) : std::runtime_error("gives up"), caught_(&caught, [](auto* it) { *it = true; }) {}
+
+ private:
+  std::shared_ptr<std::atomic<bool>> caught_;
+};
+
 TEST(Join, AThreadThatGaveUpIsNamed) {
-  std::atomic<bool> announced{false};
+  std::atomic<bool> has_let_go{false};
   const auto thrown = run_ranks({.backend = "threads", .as = As::threads, .world = 2,
                                  .adjust = [&](BackendSetup& setup) {
                                    hook(setup,
+                                        [&] { throw GivesUp(has_let_go); },
                                         [&] {
-                                          announced = true;
-                                          throw std::runtime_error("gives up");
-                                        },
-                                        [&] {
-                                          while (!announced) std::this_thread::sleep_for(1ms);
-                                          std::this_thread::sleep_for(200ms);  // until it has let go
+                                          while (!has_let_go) std::this_thread::sleep_for(1ms);
                                         });
                                  }},
                                 [](const Backend&, int) {});
