@@ -1,7 +1,10 @@
 // Of CaseWatch: who is behind where nothing moves any more, and whether the ranks call different things.
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "harness/front/case_watch.h"
 #include "harness/front/rank_calls.h"
