@@ -73,7 +73,7 @@ void expect_known(const Feature& feature, const FeatureNames& wanted, const Feat
 
 TEST(Features, AreEachCheckedTwiceWrongMeasuredAndRefused) {
   const auto all = features();
-  EXPECT_EQ(all.size(), 18U);
+  EXPECT_EQ(all.size(), 19U);
   auto variants = variants_there_are();
   variants.merge(tests_there_are());
   const auto wrong = found_in("tests/wrong_strategies", std::regex(R"re(\{"([a-z0-9A-Z-]+)",\s+"[a-z])re"));
