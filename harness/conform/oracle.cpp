@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 
 #include "harness/conform/evidence.h"
+#include "workloads/layers/onednn.h"
 
 namespace dpbench {
 namespace {
@@ -64,8 +65,8 @@ class OracleAutocast {
 
 }  // namespace
 
-Oracle::Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_seed, int replicas)
-    : workload_(workload), dtype_(dtype), step_seed_(step_seed) {
+Oracle::Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_seed, int replicas, bool onednn)
+    : workload_(workload), dtype_(dtype), step_seed_(step_seed), onednn_(onednn) {
   for (int r = 0; r < replicas; ++r) {
     models_.push_back(workload.model(0));
     if (dtype == at::kDouble) widen(*models_.back());
@@ -82,6 +83,7 @@ Batch Oracle::cast(const Batch& batch) const {
 
 at::Tensor Oracle::run(Model& model, int64_t step, const Batch& batch) const {
   const OracleAutocast autocast(dtype_ == at::kBFloat16);
+  const OneDnnProducts products(onednn_);
   const at::Tensor output = model.forward(batch.input, Context{step_seed_, step, batch.ids});
   return dtype_ == at::kBFloat16 ? output.to(at::kFloat) : output;
 }

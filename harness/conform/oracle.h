@@ -23,7 +23,8 @@ enum class Coupling { none, loss, batch };
 
 class Oracle {
  public:
-  Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_seed, int replicas);
+  // onednn: as the replicas', which were told so; of float32 alone.
+  Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_seed, int replicas, bool onednn);
 
   // micro[k][r]: what replica r gets of micro-batch k; r without rows: an empty Batch. Every replica starts from
   // `parameters[r]` (or the only ones) and `buffers[r]`, and keeps what it makes of these.
@@ -47,6 +48,7 @@ class Oracle {
   const Workload& workload_;
   at::ScalarType dtype_;
   uint64_t step_seed_;
+  bool onednn_;
   std::vector<std::shared_ptr<Model>> models_;
   std::vector<std::string> names_;
   std::vector<bool> used_;

@@ -237,6 +237,12 @@ class Suite {
     agree_to_go_on();
   }
 
+  std::map<std::string, std::string> same_products(const StrategyInfo& baseline) const {
+    const auto declares = [](const ParamInfo& param) { return param.name == "onednn"; };
+    if (!bench_.onednn() || std::none_of(baseline.params.begin(), baseline.params.end(), declares)) return {};
+    return {{"onednn", "on"}};
+  }
+
   // What the single device does, which a world of 1 is held against.
   std::optional<Evidence> baseline_of(const Scenario& scenario) const {
     if (request_.world != 1 || strategy_.parallelism == Parallelism::single || strategy_.reduced_in) return {};
@@ -244,7 +250,7 @@ class Suite {
       const bool fits = request_.devices[0].is_cpu() ? info.cpu : info.cuda;
       if (info.parallelism != Parallelism::single || !fits) continue;
       const Bench baseline{info, *workload_, {Parallelism::single, 1, bench_.layout.rows_per_rank, bench_.layout.samples},
-                           0,    {},         {request_.devices[0]}, {}, request_.seed};
+                           0,    {},         {request_.devices[0]}, same_products(info), request_.seed};
       return drive(baseline, scenario, {});
     }
     return {};
