@@ -63,6 +63,17 @@ class SessionTest : public testing::Test {
       report_.cases.emplace_back().spec = spec;
   }
 
+  // More than is allowed, until the time of its further launches is used.
+  void let_dp_be_noisy() {
+    options_.max_noise_percent = 1;
+    options_.sampling.max_time_s = 0.05;
+    runner_.answer = [](const CaseSpec& spec, int) {
+      CaseOutcome outcome = good();
+      if (spec.strategy == "dp") outcome.ranks[0].samples_ns = {1000000, 2000000, 3000000};
+      return outcome;
+    };
+  }
+
   SessionEnding run() {
     ProgressLine progress(style_, false, static_cast<int>(report_.cases.size()), 0, options_.launches);
     const auto command = [](int launch) -> Json { return {{"launch", launch}}; };
@@ -231,13 +242,7 @@ TEST_F(SessionTest, AGroupThatTwiceDoesNotStartIsGivenUpForThisLaunch) {
 }
 
 TEST_F(SessionTest, NoisyCasesGetMoreLaunchesUntilTheirTimeIsUsed) {
-  options_.max_noise_percent = 1;
-  options_.sampling.max_time_s = 0.05;
-  runner_.answer = [](const CaseSpec& spec, int) {
-    CaseOutcome outcome = good();
-    if (spec.strategy == "dp") outcome.ranks[0].samples_ns = {1000000, 2000000, 3000000};
-    return outcome;
-  };
+  let_dp_be_noisy();
   run();
   EXPECT_EQ(record("cpu").launches.size(), 2u);
   EXPECT_GT(record("dp").launches.size(), 4u);
@@ -261,13 +266,7 @@ TEST_F(SessionTest, PlainProgressIsALineACaseWhenItsLastLaunchHasEnded) {
 
 TEST_F(SessionTest, LaunchesAddedForNoiseAddNoLines) {
   style_ = ProgressStyle::plain;
-  options_.max_noise_percent = 1;
-  options_.sampling.max_time_s = 0.05;
-  runner_.answer = [](const CaseSpec& spec, int) {
-    CaseOutcome outcome = good();
-    if (spec.strategy == "dp") outcome.ranks[0].samples_ns = {1000000, 2000000, 3000000};
-    return outcome;
-  };
+  let_dp_be_noisy();
   testing::internal::CaptureStderr();
   run();
   const auto lines = split(testing::internal::GetCapturedStderr(), '\n');
