@@ -1,11 +1,13 @@
 #include "strategies/backward.h"
 
+#include <algorithm>
 #include <queue>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <c10/util/SmallVector.h>
 #include <c10/util/flat_hash_map.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
@@ -36,8 +38,6 @@ bool on_cpu(const Node& node) {
 class Walk {
  public:
   explicit Walk(Edge root) : root_(std::move(root)) {
-    tasks_.reserve(32);
-    targets_.reserve(64);
     task_of(*root_.function);
     for (size_t i = 0; i < tasks_.size() && all_on_cpu_; ++i) {
       tasks_[i].first_target = targets_.size();
@@ -75,12 +75,22 @@ class Walk {
   };
 
   size_t task_of(Node& node) {
-    const auto [known, added] = numbers_.emplace(&node, tasks_.size());
-    if (added) {
+    const size_t known = find(node);
+    if (known == tasks_.size()) {
       tasks_.push_back({&node, variable_list(node.num_inputs())});
       all_on_cpu_ = all_on_cpu_ && on_cpu(node);
+      if (known >= few) numbers_.emplace(&node, known);
     }
-    return known->second;
+    return known;
+  }
+
+  // Of the first few by looking at them: a step of 10 us would notice the tables of a map.
+  size_t find(const Node& node) const {
+    const size_t first = std::min(few, tasks_.size());
+    for (size_t i = 0; i < first; ++i)
+      if (tasks_[i].node == &node) return i;
+    const auto known = numbers_.find(&node);
+    return known == numbers_.end() ? tasks_.size() : known->second;
   }
 
   void make_ready(size_t task) { ready_.emplace(tasks_[task].node->sequence_nr(), task); }
@@ -122,12 +132,13 @@ class Walk {
   }
 
   Edge root_;
-  std::vector<Task> tasks_;
-  std::vector<size_t> targets_;
-  ska::flat_hash_map<Node*, size_t> numbers_;
+  static constexpr size_t few = 16;
+  c10::SmallVector<Task, few> tasks_;
+  c10::SmallVector<size_t, 2 * few> targets_;
+  ska::flat_hash_map<const Node*, size_t> numbers_;  // of the others
   // The latest made first, before it what only accumulates. Of several that do, whichever the engine's heap, with no other rule, has first:
   // ddp's buckets follow that order.
-  std::priority_queue<Ready, std::vector<Ready>, MadeEarlier> ready_;
+  std::priority_queue<Ready, c10::SmallVector<Ready, few>, MadeEarlier> ready_;
   bool all_on_cpu_ = true;
 };
 

@@ -52,13 +52,20 @@ std::vector<Optimizer::Lists> Optimizer::grouped(const GradientOf& gradient_of) 
 
 void Optimizer::step() {
   // From step to step nothing but the gradients changes. Where one is missing, the lists are others.
-  for (const Parameter& parameter : parameters_)
-    if (!parameter.tensor.grad().defined()) return step_those_with_gradients();
-  for (Lists& lists : whole_)
-    for (size_t i = 0; i < lists.parameters.size(); ++i) lists.gradients[i] = lists.parameters[i].grad();
-  step(whole_);
+  const bool all = take_gradients();
+  if (all) step(whole_);
   for (Lists& lists : whole_)
     for (at::Tensor& gradient : lists.gradients) gradient.reset();  // the next backward pass gets its memory back
+  if (!all) step_those_with_gradients();
+}
+
+bool Optimizer::take_gradients() {
+  for (Lists& lists : whole_)
+    for (size_t i = 0; i < lists.parameters.size(); ++i) {
+      lists.gradients[i] = lists.parameters[i].grad();
+      if (!lists.gradients[i].defined()) return false;
+    }
+  return true;
 }
 
 void Optimizer::step_those_with_gradients() {

@@ -36,6 +36,7 @@ class Optimizer {
   using GradientOf = std::function<at::Tensor(const at::Tensor& parameter)>;
   std::vector<Lists> grouped(const GradientOf& gradient_of);
   void step(std::vector<Lists>& groups);
+  bool take_gradients();  // into whole_; false: one is missing
   void step_those_with_gradients();
 
   struct Slot {

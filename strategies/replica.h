@@ -52,6 +52,7 @@ class Replica {
 
  private:
   at::Tensor run(const Batch& batch, const Context& context) const;
+  bool is_stored(const at::Tensor& tensor) const;  // of the dtype of this replica, where it is of floating point
 
   std::shared_ptr<Model> model_;
   at::Device device_;

@@ -1,13 +1,9 @@
 #include <gtest/gtest.h>
 #include <ATen/ATen.h>
-#include <torch/nn/modules/batchnorm.h>
 
-#include <barrier>
 #include <bit>
-#include <thread>
 
 #include "workloads/hash.h"
-#include "workloads/layers/batch_norm.h"
 #include "workloads/layers/conv.h"
 #include "workloads/layers/dropout.h"
 #include "workloads/layers/linear.h"
@@ -96,133 +92,6 @@ TEST(Conv, StartsWithinGlorotsBoundAndWithoutBias) {
   EXPECT_GT(parameters["weight"].abs().max().item<double>(), 0.99 * bound);
   EXPECT_NEAR(parameters["weight"].var().item<double>(), bound * bound / 3, 0.03 * bound * bound / 3);
   EXPECT_EQ(parameters["bias"].abs().max().item<double>(), 0);
-}
-
-// --- BatchNorm
-
-constexpr double epsilon = 1e-3, momentum = 0.01;
-
-torch::nn::BatchNorm2d reference_norm(int64_t channels) {
-  torch::nn::BatchNorm2d norm(torch::nn::BatchNorm2dOptions(channels).eps(epsilon).momentum(momentum));
-  norm->weight.set_requires_grad(false);
-  return norm;
-}
-
-TEST(BatchNorm, IsTorchsWithItsWeightFixedToOne) {
-  BatchNorm mine(4, epsilon, momentum);
-  auto theirs = reference_norm(4);
-  for (int step = 0; step < 3; ++step) {
-    auto x = (at::randn({6, 4, 5, 5}) * 3 + 2).set_requires_grad(true);
-    auto y = x.detach().clone().set_requires_grad(true);
-    const auto a = mine.forward(x), b = theirs->forward(y), slope = at::randn_like(a);
-    EXPECT_TRUE(same_bits(a, b));
-    a.backward(slope);
-    b.backward(slope);
-    EXPECT_TRUE(same_bits(x.grad(), y.grad()));
-  }
-  EXPECT_TRUE(same_bits(mine.named_parameters()["bias"].grad(), theirs->bias.grad()));
-  EXPECT_TRUE(same_bits(mine.named_buffers()["running_mean"], theirs->running_mean));
-  EXPECT_TRUE(same_bits(mine.named_buffers()["running_var"], theirs->running_var));
-  mine.eval();
-  theirs->eval();
-  const auto x = at::randn({3, 4, 5, 5});
-  EXPECT_TRUE(same_bits(mine.forward(x), theirs->forward(x)));
-}
-
-TEST(BatchNorm, HasABiasTwoStatisticsAndNoWeight) {
-  BatchNorm norm(4, epsilon, momentum);
-  EXPECT_EQ(norm.named_parameters().keys(), (std::vector<std::string>{"bias"}));
-  EXPECT_EQ(norm.named_buffers().keys(), (std::vector<std::string>{"running_mean", "running_var"}));
-}
-
-TEST(BatchNorm, KeepsTheUnbiasedVarianceOfWhichItTakesOneHundredth) {
-  BatchNorm norm(1, epsilon, momentum);
-  norm.forward(at::tensor({1.0f, 3.0f}).view({2, 1}));
-  EXPECT_FLOAT_EQ(norm.named_buffers()["running_mean"].item<float>(), 0.02f);
-  EXPECT_FLOAT_EQ(norm.named_buffers()["running_var"].item<float>(), 0.99f + 0.01f * 2);
-}
-
-// A meeting of threads that all add up what each brings.
-class Sum {
- public:
-  explicit Sum(int64_t world) : all_here_(world), all_done_(world, Clear{this}) {}
-  void operator()(at::Tensor& mine) {
-    {
-      const std::lock_guard lock(mutex_);
-      total_ = total_.defined() ? total_ + mine : mine.clone();
-    }
-    all_here_.arrive_and_wait();
-    mine.copy_(total_);
-    all_done_.arrive_and_wait();
-  }
-  int calls = 0;
-
- private:
-  struct Clear {
-    Sum* sum;
-    void operator()() noexcept {
-      sum->total_.reset();
-      ++sum->calls;
-    }
-  };
-  std::mutex mutex_;
-  std::barrier<> all_here_;
-  std::barrier<Clear> all_done_;
-  at::Tensor total_;
-};
-
-struct NormResult {
-  at::Tensor output, input_gradient, bias_gradient, mean, var;
-};
-
-NormResult run_norm(const at::Tensor& rows, const at::Tensor& slope, BatchNorm::Reduce reduce) {
-  BatchNorm norm(rows.size(1), epsilon, momentum);
-  norm.to(rows.scalar_type());
-  norm.set_reduce(std::move(reduce));
-  auto x = rows.clone().set_requires_grad(true);
-  const auto y = norm.forward(x);
-  y.backward(slope);
-  return {y.detach(), x.grad(), norm.named_parameters()["bias"].grad(), norm.named_buffers()["running_mean"],
-          norm.named_buffers()["running_var"]};
-}
-
-void expect_whole_batch(at::ScalarType dtype, const std::vector<int64_t>& cuts, double tolerance) {
-  const int64_t rows = 12, world = static_cast<int64_t>(cuts.size()) + 1;
-  const auto options = at::TensorOptions(dtype);
-  const auto x = at::randn({rows, 3, 4, 4}, options) + 5, slope = at::randn({rows, 3, 4, 4}, options);
-  const auto whole = run_norm(x, slope, {});
-  const auto xs = x.tensor_split(cuts), slopes = slope.tensor_split(cuts);
-  Sum sum(world);
-  std::vector<NormResult> parts(world);
-  std::vector<std::thread> ranks;
-  for (int64_t r = 0; r < world; ++r)
-    ranks.emplace_back([&, r] { parts[r] = run_norm(xs[r], slopes[r], std::ref(sum)); });
-  for (auto& rank : ranks) rank.join();
-  EXPECT_EQ(sum.calls, 2);  // one forward, one backward
-  std::vector<at::Tensor> outputs, gradients;
-  auto bias = at::zeros_like(whole.bias_gradient);
-  for (const auto& part : parts) {
-    outputs.push_back(part.output);
-    gradients.push_back(part.input_gradient);
-    bias += part.bias_gradient;
-    EXPECT_TRUE(at::allclose(part.mean, whole.mean, tolerance, tolerance));
-    EXPECT_TRUE(at::allclose(part.var, whole.var, tolerance, tolerance));
-  }
-  EXPECT_TRUE(at::allclose(at::cat(outputs), whole.output, tolerance, tolerance));
-  EXPECT_TRUE(at::allclose(at::cat(gradients), whole.input_gradient, tolerance, tolerance));
-  EXPECT_TRUE(at::allclose(bias, whole.bias_gradient, tolerance, tolerance));
-}
-
-TEST(SynchronisedBatchNorm, IsThatOfTheWholeBatch) { expect_whole_batch(at::kDouble, {6}, 1e-12); }
-TEST(SynchronisedBatchNorm, IsThatOfTheWholeBatchForUnevenShares) { expect_whole_batch(at::kDouble, {7, 8}, 1e-12); }
-TEST(SynchronisedBatchNorm, BearsAShareWithoutRows) { expect_whole_batch(at::kDouble, {5, 5}, 1e-12); }
-TEST(SynchronisedBatchNorm, IsThatOfTheWholeBatchInFloat) { expect_whole_batch(at::kFloat, {4, 8}, 2e-6); }
-
-TEST(SynchronisedBatchNorm, NeedsNoOneElseInEvaluation) {
-  BatchNorm norm(2, epsilon, momentum);
-  norm.set_reduce([](at::Tensor&) { FAIL() << "a collective during evaluation"; });
-  norm.eval();
-  norm.forward(at::randn({2, 2, 3, 3}));
 }
 
 // --- Dropout

@@ -41,9 +41,9 @@ at::Tensor widened(const at::Tensor& output) {
 }  // namespace
 
 at::Tensor mean_squared_error(const at::Tensor& output, const at::Tensor& target) {
-  const auto wide = widened(output);
+  const at::Tensor wide = widened(output);
   const bool alike = target.scalar_type() == wide.scalar_type();
-  return at::mse_loss(wide, alike ? target : target.to(wide.scalar_type()));
+  return alike ? at::mse_loss(wide, target) : at::mse_loss(wide, target.to(wide.scalar_type()));
 }
 
 at::Tensor cross_entropy(const at::Tensor& output, const at::Tensor& labels) {

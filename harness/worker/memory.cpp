@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "harness/worker/small_blocks.h"
+
 namespace dpbench {
 namespace {
 
@@ -30,6 +32,7 @@ void keep_freed_memory() {
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 16 << 20);
+  keep_small_blocks();
 }
 
 void note_bare_memory() {

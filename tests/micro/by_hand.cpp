@@ -6,6 +6,7 @@
 #include "tests/micro/case_steps.h"
 #include "workloads/layers/dropout.h"
 #include "workloads/layers/linear.h"
+#include "workloads/layers/trained_norm.h"
 #include "workloads/loss.h"
 
 namespace dpbench::micro {
@@ -15,6 +16,7 @@ using HandClock = std::chrono::steady_clock;
 struct Functions {
   at::Tensor (*linear)(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
   at::Tensor (*cross_entropy)(const at::Tensor& logits, const at::Tensor& labels);
+  at::Tensor (*batch_norm)(const at::Tensor& input, const at::Tensor& bias, const RunningStatistics& running, double epsilon);
   at::Tensor (*dropout)(const at::Tensor& input, const Context& context);
   void (*backward)(const at::Tensor& loss);
 };
@@ -26,9 +28,12 @@ at::Tensor own_dropout(const at::Tensor& input, const Context& context) {
   return layer.forward(input, context);
 }
 
-constexpr Functions ours{linear, cross_entropy, own_dropout, backward};
+constexpr Functions ours{linear, cross_entropy, trained_norm, own_dropout, backward};
 constexpr Functions torchs{[](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) { return at::linear(x, w, b); },
                            [](const at::Tensor& x, const at::Tensor& labels) { return at::cross_entropy_loss(x, labels); },
+                           [](const at::Tensor& x, const at::Tensor& bias, const RunningStatistics& running, double epsilon) {
+                             return at::batch_norm(x, {}, bias, running.mean, running.var, /*training=*/true, running.momentum, epsilon, /*cudnn_enabled=*/true);
+                           },
                            [](const at::Tensor& x, const Context&) { return at::dropout(x, dropout_rate, /*train=*/true); },
                            [](const at::Tensor& loss) { loss.backward(); }};
 
@@ -48,16 +53,16 @@ at::Tensor mlp_loss(const Functions& of, const ModelTensors& model, int64_t /*st
   return of.cross_entropy(of.linear(hidden, p[2], p[3]), batch.target);
 }
 
-at::Tensor normed(const at::Tensor& x, const at::Tensor& bias, const ModelTensors& model, size_t layer) {
+at::Tensor normed(const Functions& of, const at::Tensor& x, const at::Tensor& bias, const ModelTensors& model, size_t layer) {
   const auto &mean = model.buffers[2 * layer], &var = model.buffers[2 * layer + 1];
-  return at::batch_norm(x, {}, bias, mean, var, /*training=*/true, /*momentum=*/0.01, /*eps=*/1e-3, /*cudnn_enabled=*/true).relu_();
+  return of.batch_norm(x, bias, {mean, var, /*momentum=*/0.01}, /*epsilon=*/1e-3).relu_();
 }
 
 at::Tensor convnet_loss(const Functions& of, const ModelTensors& model, int64_t step, const Batch& batch) {
   const auto& p = model.parameters;
-  auto x = normed(at::conv2d(batch.input * (1.0 / 255), p[0], {}, /*stride=*/1, /*padding=*/1), p[1], model, 0);
-  x = normed(at::conv2d(x, p[2], {}, /*stride=*/2), p[3], model, 1);
-  x = normed(at::conv2d(x, p[4], p[5], /*stride=*/2, /*padding=*/2), p[6], model, 2);
+  auto x = normed(of, at::conv2d(batch.input * (1.0 / 255), p[0], {}, /*stride=*/1, /*padding=*/1), p[1], model, 0);
+  x = normed(of, at::conv2d(x, p[2], {}, /*stride=*/2), p[3], model, 1);
+  x = normed(of, at::conv2d(x, p[4], p[5], /*stride=*/2, /*padding=*/2), p[6], model, 2);
   x = of.dropout(of.linear(x.mean({2, 3}), p[7], p[8]).relu_(), {.seed = 1, .step = step, .ids = batch.ids});
   return of.cross_entropy(of.linear(x, p[9], p[10]), batch.target);
 }

@@ -9,6 +9,8 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "workloads/layers/trained_norm.h"
+
 namespace dpbench {
 namespace {
 
@@ -93,8 +95,8 @@ void BatchNorm::set_reduce(Reduce reduce) {
 
 at::Tensor BatchNorm::forward(const at::Tensor& input) {
   if (hook_ && is_training()) return synchronised(input);
-  return at::batch_norm(input, {}, bias_, running_mean_, running_var_, is_training(), momentum_, epsilon_,
-                        /*cudnn_enabled=*/true);
+  if (is_training()) return trained_norm(input, bias_, {running_mean_, running_var_, momentum_}, epsilon_);
+  return at::batch_norm(input, {}, bias_, running_mean_, running_var_, /*training=*/false, momentum_, epsilon_, /*cudnn_enabled=*/true);
 }
 
 at::Tensor BatchNorm::synchronised(const at::Tensor& input) {

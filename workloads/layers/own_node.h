@@ -22,10 +22,13 @@ auto make_node(Arguments&&... arguments) {
 }
 
 // Elsewhere torch's own are taken: they cast under autocast, and a GPU is rarely kept waiting by nodes.
-inline bool takes_own_node(const at::Tensor& input) {
-  const auto type = input.scalar_type();
-  return at::GradMode::is_enabled() && input.is_cpu() && input.dim() == 2 && input.is_contiguous() &&
-         (type == at::kFloat || type == at::kDouble) && !at::autocast::is_autocast_enabled(at::kCPU);
+inline bool plain_on_cpu(const at::Tensor& input) {
+  return at::GradMode::is_enabled() && input.is_cpu() && input.is_contiguous() && !at::autocast::is_autocast_enabled(at::kCPU);
+}
+
+inline bool takes_own_node(const at::Tensor& rows) {
+  const auto type = rows.scalar_type();
+  return plain_on_cpu(rows) && rows.dim() == 2 && (type == at::kFloat || type == at::kDouble);
 }
 
 }  // namespace dpbench

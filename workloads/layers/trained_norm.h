@@ -1,0 +1,16 @@
+// BatchNorm in training, without a weight.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace dpbench {
+
+struct RunningStatistics {
+  const at::Tensor &mean, &var;
+  double momentum;
+};
+
+// at::batch_norm with its bits, in less time where the rows are float32 on a CPU.
+at::Tensor trained_norm(const at::Tensor& input, const at::Tensor& bias, const RunningStatistics& running, double epsilon);
+
+}  // namespace dpbench
