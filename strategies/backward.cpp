@@ -155,48 +155,48 @@ class WalkedNode : public Node {
   Walk& walk_;
 };
 
-bool may_be_walked(const at::Tensor& output) {
-  return output.defined() && output.is_cpu() && !output.is_complex() && output.grad_fn() && !AnomalyMode::is_enabled();
-}
-
 Edge root_of(const at::Tensor& output) {
   return {output.grad_fn(), static_cast<uint32_t>(output.output_nr())};
+}
+
+// Whether by_walk did the backward pass of this output's graph, which the engine has to do otherwise.
+template <class ByWalk>
+bool walked(const at::Tensor& output, const ByWalk& by_walk) {
+  if (!output.defined() || !output.is_cpu() || output.is_complex() || !output.grad_fn() || AnomalyMode::is_enabled()) return false;
+  Walk walk(root_of(output));
+  if (!walk.all_on_cpu()) return false;
+  by_walk(walk);
+  return true;
+}
+
+// The same for a loss: one number, whose slope is 1.
+template <class ByWalk>
+bool walked_loss(const at::Tensor& loss, const ByWalk& by_walk) {
+  return loss.defined() && loss.numel() == 1 && walked(loss, by_walk);
 }
 
 }  // namespace
 
 void backward(const at::Tensor& loss) {
-  if (may_be_walked(loss) && loss.numel() == 1) {
-    Walk walk(root_of(loss));
-    if (walk.all_on_cpu()) return walk.run(at::ones_like(loss));
-  }
-  loss.backward();
+  if (!walked_loss(loss, [&](Walk& walk) { walk.run(at::ones_like(loss)); })) loss.backward();
 }
 
 void backward(const at::Tensor& output, const at::Tensor& slope) {
-  if (may_be_walked(output)) {
-    const Edge root = root_of(output);
-    Walk walk(root);
+  const auto by_walk = [&](Walk& walk) {
     variable_list slopes{slope};
-    if (walk.all_on_cpu()) {
-      validate_outputs({root}, slopes, [](const std::string& what) { return "backward() was given an " + what; });
-      return walk.run(std::move(slopes[0]));
-    }
-  }
-  output.backward(slope);
+    validate_outputs({root_of(output)}, slopes, [](const std::string& what) { return "backward() was given an " + what; });
+    walk.run(std::move(slopes[0]));
+  };
+  if (!walked(output, by_walk)) output.backward(slope);
 }
 
 void backward_with_callbacks(const at::Tensor& loss) {
-  if (may_be_walked(loss) && loss.numel() == 1) {
-    Walk walk(root_of(loss));
-    if (walk.all_on_cpu()) {
-      const auto node = make_node<WalkedNode>(walk, loss);
-      Engine::get_default_engine().execute({Edge(node, 0)}, {at::ones_like(loss)}, /*keep_graph=*/false, /*create_graph=*/false,
-                                           /*accumulate_grad=*/true);
-      return;
-    }
-  }
-  loss.backward();
+  const auto by_walk = [&](Walk& walk) {
+    const auto node = make_node<WalkedNode>(walk, loss);
+    Engine::get_default_engine().execute({Edge(node, 0)}, {at::ones_like(loss)}, /*keep_graph=*/false, /*create_graph=*/false,
+                                         /*accumulate_grad=*/true);
+  };
+  if (!walked_loss(loss, by_walk)) loss.backward();
 }
 
 }  // namespace dpbench

@@ -192,6 +192,7 @@ std::unique_ptr<Strategy> plain_or_recorded(const Setup& setup) {
 void promise_of_dp(StrategyInfo& info, const Params& params) {
   info.same_graph = info.recorded = params.flag("graph");
   if (info.recorded) info.cpu = false;
+  promise_onednn(info, params);
 }
 
 const RegisterStrategy dp_strategy{
@@ -209,7 +210,7 @@ const RegisterStrategy dp_strategy{
                 onednn_param()},
      .make = plain_or_recorded,
      .promise = promise_of_dp,
-     .variants = {{"plain_link", {{"link", "plain"}}}, {"graph", {{"graph", "on"}}}, {"onednn", {{"onednn", "on"}}}}}};
+     .variants = {{"plain_link", {{"link", "plain"}}}, {"graph", {{"graph", "on"}}}, onednn_variant()}}};
 
 }  // namespace
 

@@ -68,6 +68,8 @@ Replica::Replica(const Workload& workload, at::Device device, at::ScalarType dty
 }
 
 ParamInfo onednn_param() { return {"onednn", "off", "on: oneDNN makes large float32 products of linear layers on the CPU, with other bits"}; }
+Variant onednn_variant() { return {"onednn", {{"onednn", "on"}}}; }
+void promise_onednn(StrategyInfo& info, const Params& params) { info.onednn = params.flag("onednn"); }
 
 void Replica::use_onednn(bool on, const std::string& owner) {
   if (on && !device_.is_cpu()) throw UsageError(owner + ".onednn=on needs CPU devices: a GPU's products are cuBLAS'");

@@ -16,6 +16,8 @@ at::Tensor micro_loss(const Workload& workload, const at::Tensor& output, const 
 
 // What a strategy declares that lets its replicas on CPU devices use_onednn().
 ParamInfo onednn_param();
+Variant onednn_variant();
+void promise_onednn(StrategyInfo& info, const Params& params);
 
 class Replica {
  public:

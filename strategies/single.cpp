@@ -49,7 +49,8 @@ const RegisterStrategy cpu{{.name = "cpu",
                             .cuda = false,
                             .params = {onednn_param()},
                             .make = make_cpu,
-                            .variants = {{"onednn", {{"onednn", "on"}}}}}};
+                            .promise = promise_onednn,
+                            .variants = {onednn_variant()}}};
 const RegisterStrategy gpu{
     {.name = "gpu",
      .summary = "one GPU: the baseline",

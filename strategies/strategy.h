@@ -111,6 +111,7 @@ struct StrategyInfo {
   // Steps or their passes are recorded, at the latest in the fourth of a shape, and replayed from then on: collectives are called while
   // one is, in no replay.
   bool recorded = false;
+  bool onednn = false;                            // linear layers' large float32 products are oneDNN's on a CPU: those it is judged by are, too
   std::vector<std::string> own = {};              // parameters that each rank keeps for itself: neither sent nor reduced
   int64_t average_every = 0;                      // local gradients: parameters are averaged after so many steps
   // What the values of its parameters change in the promises above. Throws UsageError for values that do not go together.

@@ -45,7 +45,7 @@ std::vector<Case> variants() {
           all.push_back({strategy.name, workload, world, variant});  // all others are refused: they have no BatchNorm
         continue;
       }
-      if (variant.name == "onednn") {  // the probes' layers are too small for it, and are torch's own
+      if (with_it.onednn) {  // the probes' layers are too small for it, and are torch's own
         for (const int world : {1, 3})
           if (world == 1 || strategy.parallelism != Parallelism::single) all.push_back({strategy.name, "mnist-mlp", world, variant});
         continue;

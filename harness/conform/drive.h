@@ -8,7 +8,7 @@ namespace dpbench {
 
 // What one rank brings along: the same for every scenario of a case.
 struct Bench {
-  const StrategyInfo& strategy;
+  const StrategyInfo& strategy;  // with what params change in its promises
   const Workload& workload;
   Layout layout;
   int rank = 0;
@@ -19,8 +19,6 @@ struct Bench {
 
   uint64_t init_seed(int of_rank) const { return seed + 7919 * static_cast<uint64_t>(of_rank); }
   uint64_t step_seed() const { return seed ^ 0x5eed; }
-  // Whether its layers' products are oneDNN's, which rounds otherwise.
-  bool onednn() const { return params.contains("onednn") && Params(strategy.params, params, strategy.name).flag("onednn"); }
 };
 
 Evidence drive(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm);

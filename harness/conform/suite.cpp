@@ -237,10 +237,11 @@ class Suite {
     agree_to_go_on();
   }
 
+  // The parameters of a baseline with which its products are the strategy's.
   std::map<std::string, std::string> same_products(const StrategyInfo& baseline) const {
-    const auto declares = [](const ParamInfo& param) { return param.name == "onednn"; };
-    if (!bench_.onednn() || std::none_of(baseline.params.begin(), baseline.params.end(), declares)) return {};
-    return {{"onednn", "on"}};
+    for (const Variant& variant : baseline.variants)
+      if (strategy_.onednn && promised(baseline, Params(baseline.params, variant.params, baseline.name)).onednn) return variant.params;
+    return {};
   }
 
   // What the single device does, which a world of 1 is held against.
@@ -249,8 +250,10 @@ class Suite {
     for (const auto& info : strategy_registry().all()) {
       const bool fits = request_.devices[0].is_cpu() ? info.cpu : info.cuda;
       if (info.parallelism != Parallelism::single || !fits) continue;
-      const Bench baseline{info, *workload_, {Parallelism::single, 1, bench_.layout.rows_per_rank, bench_.layout.samples},
-                           0,    {},         {request_.devices[0]}, same_products(info), request_.seed};
+      const auto params = same_products(info);
+      const StrategyInfo with_them = promised(info, Params(info.params, params, info.name));
+      const Bench baseline{with_them, *workload_, {Parallelism::single, 1, bench_.layout.rows_per_rank, bench_.layout.samples},
+                           0,         {},         {request_.devices[0]}, params, request_.seed};
       return drive(baseline, scenario, {});
     }
     return {};

@@ -73,9 +73,9 @@ class Expectation {
   Expectation(Trial& trial)
       : trial_(trial),
         exact_(trial.scenario.dtype == at::kDouble || trial.scenario.smooth),
-        oracle_(trial.workload(), exact_ ? at::kDouble : trial.scenario.dtype, trial.bench.step_seed(), trial.world(), trial.bench.onednn()),
+        oracle_(trial.workload(), exact_ ? at::kDouble : trial.scenario.dtype, trial.bench.step_seed(), trial.world(), trial.bench.strategy.onednn),
         whole_(trial.workload(), at::kDouble, trial.bench.step_seed(), 1, /*onednn=*/false),
-        single_(trial.workload(), trial.scenario.dtype, trial.bench.step_seed(), 1, trial.bench.onednn()) {}
+        single_(trial.workload(), trial.scenario.dtype, trial.bench.step_seed(), 1, trial.bench.strategy.onednn) {}
 
   const Oracle& oracle() const { return oracle_; }
 

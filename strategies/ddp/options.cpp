@@ -141,7 +141,7 @@ std::vector<Variant> variants() {
           {"bf16", {{"hook", "bf16"}, {"gradient_as_bucket_view", "off"}}},
           {"global_mean", {{"global_mean", "on"}}},
           {"sync_batch_norm", {{"sync_batch_norm", "on"}}},
-          {"onednn", {{"onednn", "on"}}},
+          onednn_variant(),
           {"sync_batch_norm_global_mean", {{"sync_batch_norm", "on"}, {"global_mean", "on"}}},
           {"join", {{"join", "on"}}},
           {"join_active", {{"join", "on"}, {"join_divisor", "active"}, {"find_unused", "on"}}},
@@ -161,6 +161,7 @@ void promise(StrategyInfo& info, const Params& params) {
   info.recorded = options.graph;
   if (options.graph) info.cpu = false;
   info.own = options.ignored;
+  promise_onednn(info, params);
 }
 
 }  // namespace dpbench::ddp
