@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "strategies/comm/shm/kernels.h"
+#include "tests/same_bits.h"
 
 namespace dpbench::shm {
 
@@ -46,10 +47,6 @@ at::Tensor reduce(const Set& set, Reduction reduction, Element element, const st
   const Reduce kernel = table[int(reduction)][int(element)];
   kernel(sources.data(), static_cast<int>(sources.size()), &target, 1, output.numel());
   return output;
-}
-
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return a.nbytes() == b.nbytes() && std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0;
 }
 
 // Every 16-bit pattern, as numbers of the type.

@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "tests/same_bits.h"
 #include "workloads/hash.h"
 #include "workloads/layers/conv.h"
 #include "workloads/layers/dropout.h"
@@ -11,10 +12,6 @@
 
 namespace dpbench {
 namespace {
-
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && at::equal(a, b);
-}
 
 TEST(Mix, MovesHalfOfTheBitsForEachBitOfItsInput) {
   for (int in = 0; in < 32; ++in) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <mutex>
 #include <random>
@@ -49,6 +50,8 @@ TEST_F(SmallBlocks, StandWhereTensorsMustAndHoldWhatWasAskedFor) {
 
 TEST_F(SmallBlocks, LeaveTheEmptyAndTheLargeToTorch) {
   EXPECT_EQ(block(0).get(), nullptr);
+  const auto all = c10::GetCPUAllocator();
+  for (const size_t bytes : {size_t{0}, size_t{5000}, size_t{1} << 20}) all->raw_deallocate(all->raw_allocate(bytes));
   const auto torchs = c10::GetDefaultCPUAllocator()->allocate(1).get_deleter();
   EXPECT_EQ(block(4097).get_deleter(), torchs);
   EXPECT_NE(block(4096).get_deleter(), torchs);
@@ -116,6 +119,13 @@ TEST_F(SmallBlocks, AreKeptInNumbersThatStayBounded) {
       for (int k = 0; k < 16; ++k) some.push_back(block(4096));
     });
   EXPECT_LT(in_use(), before + 16 * 4096);
+  for (int i = 0; i < 50; ++i)
+    std::jthread([] {
+      thread_local std::vector<c10::DataPtr> last;  // made before what this thread keeps: it goes after that
+      last.reserve(16);
+      for (int k = 0; k < 16; ++k) last.push_back(block(4096));
+    });
+  EXPECT_LT(in_use(), before + 16 * 4096) << "freed after the thread's blocks were given back, and kept all the same";
 }
 
 }  // namespace

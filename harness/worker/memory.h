@@ -5,8 +5,8 @@
 
 namespace dpbench {
 
-// What is freed stays ours, to be used by the next step: glibc would otherwise give the pages of a step's gradients back
-// and get them again, zeroed, in every step. Whoever sets glibc's own variables has chosen, and nothing is changed.
+// To be called before there is another thread. What is freed stays ours, to be used by the next step: glibc would otherwise give the pages of a step's gradients back
+// and get them again, zeroed, in every step. Small tensors' is kept by its size (small_blocks.h). Whoever sets glibc's own variables has chosen, and nothing is changed.
 void keep_freed_memory();
 
 // What the process holds before its first case.

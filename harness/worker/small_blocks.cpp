@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdlib>
+#include <new>
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -24,7 +25,7 @@ struct Shelf {
   size_t count = 0;
 };
 
-// Of a thread. malloc's own is asked before and after its life, and for what does not fit.
+// A thread's. After its end malloc is asked.
 class Shelves {
  public:
   ~Shelves() {
@@ -38,7 +39,7 @@ class Shelves {
     return kept ? kept : std::aligned_alloc(unit, units * unit);
   }
 
-  // A block of malloc's has the size that it was asked for, or a part of a unit more.
+  // A block of glibc's has the size that it was asked for, or a part of a unit more.
   static void put(void* block) {
     const size_t units = malloc_usable_size(block) / unit;
     if (units == 0 || units > most_units || ended()) return std::free(block);
@@ -72,6 +73,7 @@ struct SmallBlocks : c10::Allocator {
     if (!block) return c10::GetDefaultCPUAllocator()->allocate(bytes);  // says that there is no more
     return {block, block, &Shelves::put, c10::DeviceType::CPU};
   }
+  // Torch's own memory is malloc's too: put() frees what is empty or large as torch does.
   c10::DeleterFnPtr raw_deleter() const override { return &Shelves::put; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 };
@@ -79,7 +81,7 @@ struct SmallBlocks : c10::Allocator {
 }  // namespace
 
 void keep_small_blocks() {
-  static SmallBlocks blocks;
+  static SmallBlocks& blocks = *new SmallBlocks;  // never destroyed: whatever is freed at the very end still goes through it
   c10::SetCPUAllocator(&blocks);
 }
 

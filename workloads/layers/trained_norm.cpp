@@ -1,6 +1,10 @@
 #include "workloads/layers/trained_norm.h"
 
+#include <array>
 #include <cmath>
+#include <string>
+#include <tuple>
+#include <utility>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/batch_norm.h>
@@ -20,6 +24,7 @@ struct TrainedNormNode : torch::autograd::Node {
   double epsilon = 0;
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    refuse_second_derivative(*this);
     const at::AutoDispatchBelowADInplaceOrView below;
     const at::Tensor dy = std::move(gradients[0]);
     torch::autograd::variable_list found(2);
@@ -38,6 +43,9 @@ struct TrainedNormNode : torch::autograd::Node {
   std::string name() const override { return "TrainedNormBackward"; }
 };
 
+// One thread of ours against so many of torch's, which share the channels out: with more, torch's loop is the faster one.
+constexpr int most_threads = 2;
+
 bool is_vector(const at::Tensor& tensor, int64_t channels) {
   return tensor.is_cpu() && tensor.is_contiguous() && tensor.scalar_type() == at::kFloat && tensor.numel() == channels;
 }
@@ -50,8 +58,7 @@ Moments moments_of(const at::Tensor& input, const at::Tensor& like) {
   const Moments found{at::empty_like(like), at::empty_like(like)};
   const int64_t rows = input.size(0), channels = input.size(1);
   const Images images{input.const_data_ptr<float>(), rows, channels, input.numel() / rows / channels};
-  float *means = found.mean.mutable_data_ptr<float>(), *square_sums = found.square_sum.mutable_data_ptr<float>();
-  at::parallel_for(0, channels, 1, [&](int64_t begin, int64_t end) { channel_moments()[0](images, begin, end, means, square_sums); });
+  channel_moments()[0](images, 0, channels, found.mean.mutable_data_ptr<float>(), found.square_sum.mutable_data_ptr<float>());
   return found;
 }
 
@@ -63,7 +70,7 @@ at::Tensor update(const RunningStatistics& running, const Moments& moments, int6
   const auto share = static_cast<float>(running.momentum);
   for (int64_t c = 0; c < inverse.numel(); ++c) {
     const double var = square_sums[c] / static_cast<float>(values), unbiased = square_sums[c] / static_cast<float>(values - 1);
-    inverse.mutable_data_ptr<float>()[c] = static_cast<float>(1 / std::sqrt(var + epsilon));
+    inverse.mutable_data_ptr<float>()[c] = var == 0 && epsilon == 0 ? 0 : static_cast<float>(1 / std::sqrt(var + epsilon));
     known_means[c] = share * means[c] + (1 - share) * known_means[c];
     known_vars[c] = static_cast<float>(share * unbiased + (1 - share) * known_vars[c]);
   }
@@ -76,7 +83,8 @@ at::Tensor trained_norm(const at::Tensor& input, const at::Tensor& bias, const R
   const int64_t channels = input.dim() < 2 ? 0 : input.size(1);
   const bool images = input.dim() > 2 && input.numel() > input.size(0) * channels;  // torch adds up single places in another order
   const bool taken = images && plain_on_cpu(input) && input.scalar_type() == at::kFloat && bias.requires_grad() &&
-                     is_vector(bias, channels) && is_vector(running.mean, channels) && is_vector(running.var, channels);
+                     is_vector(bias, channels) && is_vector(running.mean, channels) && is_vector(running.var, channels) &&
+                     at::get_num_threads() <= most_threads;
   if (!taken)
     return at::batch_norm(input, {}, bias, running.mean, running.var, /*training=*/true, running.momentum, epsilon, /*cudnn_enabled=*/true);
   at::Tensor output, mean, inverse;
