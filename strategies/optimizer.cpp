@@ -5,6 +5,8 @@
 
 #include <ATen/ATen.h>
 
+#include "strategies/parts.h"
+
 namespace dpbench {
 
 std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters) {
@@ -54,9 +56,58 @@ void Optimizer::step() {
   // From step to step nothing but the gradients changes. Where one is missing, the lists are others.
   const bool all = take_gradients();
   if (all) step(whole_);
+  release_gradients();
+  if (!all) step_those_with_gradients();
+}
+
+void Optimizer::release_gradients() {
   for (Lists& lists : whole_)
     for (at::Tensor& gradient : lists.gradients) gradient.reset();  // the next backward pass gets its memory back
-  if (!all) step_those_with_gradients();
+}
+
+void Optimizer::step_in_shares(int parts, const AtOnce& at_once) {
+  const at::NoGradGuard no_grad;
+  const bool shared = parts > 1 && take_gradients() && can_be_shared();
+  if (shared) {
+    for (Lists& lists : whole_)
+      if (!lists.steps.empty()) at::_foreach_add_(lists.steps, 1);
+    at_once([&](int part) { step_share(part, parts); });
+  }
+  release_gradients();
+  if (!shared) step();
+}
+
+bool Optimizer::can_be_shared() const {
+  constexpr int64_t worth_it = 1 << 14;  // handing over takes as long as stepping so many elements
+  int64_t total = 0;
+  for (const Lists& lists : whole_)
+    for (size_t i = 0; i < lists.parameters.size(); ++i) {
+      const at::Tensor &parameter = lists.parameters[i], &gradient = lists.gradients[i];
+      if (!parameter.is_cpu() || gradient.layout() != at::kStrided || gradient.strides() != parameter.strides() ||
+          !parameter.is_non_overlapping_and_dense())
+        return false;
+      total += parameter.numel();
+    }
+  return total >= worth_it;
+}
+
+void Optimizer::step_share(int part, int parts) {
+  const at::NoGradGuard no_grad;
+  for (const Lists& lists : whole_) {
+    std::vector<int64_t> sizes;
+    for (const at::Tensor& parameter : lists.parameters) sizes.push_back(parameter.numel());
+    Lists share;
+    each_in_share(sizes, part, parts, [&](size_t i, int64_t from, int64_t to) {
+      const auto range = [&](const at::Tensor& tensor) { return tensor.as_strided({to - from}, {1}, tensor.storage_offset() + from); };
+      share.parameters.push_back(range(lists.parameters[i]));
+      share.gradients.push_back(range(lists.gradients[i]));
+      if (lists.steps.empty()) return;
+      share.momenta.push_back(range(lists.momenta[i]));
+      share.variances.push_back(range(lists.variances[i]));
+      share.steps.push_back(lists.steps[i]);
+    });
+    if (!share.parameters.empty()) update(share);
+  }
 }
 
 bool Optimizer::take_gradients() {
@@ -85,8 +136,13 @@ void Optimizer::step(const std::vector<at::Tensor>& parameters, const std::vecto
 
 void Optimizer::step(std::vector<Lists>& groups) {
   const at::NoGradGuard no_grad;
-  for (Lists& lists : groups) spec_.kind == OptimizerSpec::Kind::sgd ? sgd(lists) : adam(lists);
+  for (Lists& lists : groups) {
+    if (!lists.steps.empty()) at::_foreach_add_(lists.steps, 1);
+    update(lists);
+  }
 }
+
+void Optimizer::update(Lists& lists) const { spec_.kind == OptimizerSpec::Kind::sgd ? sgd(lists) : adam(lists); }
 
 // The fused kernel of torch 2.11's CPU leaves float16 and bfloat16 as they are, but for what fills no vector.
 void Optimizer::sgd(Lists& lists) const {
@@ -97,7 +153,6 @@ void Optimizer::sgd(Lists& lists) const {
 }
 
 void Optimizer::adam(Lists& lists) const {
-  at::_foreach_add_(lists.steps, 1);
   at::_fused_adam_(lists.parameters, lists.gradients, lists.momenta, lists.variances, {}, lists.steps,
                    spec_.learning_rate, spec_.beta1, spec_.beta2, /*weight_decay=*/0, spec_.epsilon, /*amsgrad=*/false,
                    /*maximize=*/false);

@@ -24,6 +24,10 @@ class Optimizer {
 
   // Applies the parameters' gradients; one without a gradient is left alone, its state too.
   void step();
+  // The same on the CPU by several threads, each a share of all elements: at_once calls its argument with 0 .. parts - 1, at the same time.
+  // One alone where there is little to share, or a gradient that does not lie as its parameter does.
+  using AtOnce = std::function<void(const std::function<void(int part)>& share)>;
+  void step_in_shares(int parts, const AtOnce& at_once);
   // These parameters alone, with these gradients. Other parameters may be stepped at the same time.
   void step(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients);
   // "<parameter>.momentum", ".variance", ".step" of adam; nothing for plain sgd.
@@ -31,8 +35,12 @@ class Optimizer {
 
  private:
   struct Lists;  // what one fused call takes: parameters of one dtype on one device
+  void update(Lists& lists) const;
   void sgd(Lists& lists) const;
   void adam(Lists& lists) const;
+  bool can_be_shared() const;
+  void step_share(int part, int parts);
+  void release_gradients();
   using GradientOf = std::function<at::Tensor(const at::Tensor& parameter)>;
   std::vector<Lists> grouped(const GradientOf& gradient_of);
   void step(std::vector<Lists>& groups);

@@ -36,6 +36,13 @@ class TrainedStrategy : public Strategy {
     optimizer_->step();
   }
 
+  // The same by the threads of several replicas.
+  void apply_gradients(Phases& phases, int replicas, const Optimizer::AtOnce& at_once) {
+    phases.enter(Phase::optimizer);
+    if (clip_norm_) clip_gradients(main_->trainable(), *clip_norm_);
+    optimizer_->step_in_shares(replicas, at_once);
+  }
+
   // These parameters alone, with these gradients; no others, and no limit on the norm of all.
   void apply_gradients(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients) {
     optimizer_->step(parameters, gradients);

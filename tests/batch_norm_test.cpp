@@ -32,7 +32,7 @@ at::Tensor order_matters(at::IntArrayRef sizes) {
   const int64_t channels = sizes[1], values = c10::multiply_integers(sizes) / channels, pairs = values / 3;
   const auto large = at::ldexp(1 + at::rand({channels, pairs}), at::randint(20, 50, {channels, pairs}, at::kFloat));
   const auto all = at::cat({large, -large, at::randn({channels, values - 2 * pairs})}, 1);
-  const auto mixed = all.gather(1, at::rand({channels, values}).argsort(1));
+  const auto mixed = all.gather(1, at::rand({channels, values}).argsort(int64_t{1}, /*descending=*/false));
   auto shape = sizes.vec();
   std::swap(shape[0], shape[1]);
   return mixed.view(shape).transpose(0, 1).contiguous();

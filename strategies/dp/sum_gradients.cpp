@@ -1,8 +1,8 @@
 #include "strategies/dp/sum_gradients.h"
 
-#include <algorithm>
-
 #include <ATen/ATen.h>
+
+#include "strategies/parts.h"
 
 namespace dpbench::dp {
 namespace {
@@ -52,18 +52,13 @@ void add_range(const at::Tensor& mine, const at::Tensor& other, int64_t from, in
 // Every replica's thread sums an equal part of all elements, in replica order: the same bits in every run.
 void add_piece(const Replicas& replicas, const std::vector<size_t>& bases, int part, int parts) {
   const FlatReplica& main = *replicas[0];
-  int64_t total = 0, begin = 0;
-  for (const Parameter& parameter : main.replica.trainable()) total += parameter.tensor.numel();
-  const int64_t first = total * part / parts, last = total * (part + 1) / parts;
-  for (size_t i = 0; i < bases.size(); ++i) {
-    const int64_t numel = main.replica.trainable()[i].tensor.numel();
-    const int64_t from = std::max<int64_t>(first - begin, 0), to = std::min(last - begin, numel);
-    begin += numel;
-    if (from >= to) continue;
+  std::vector<int64_t> sizes;
+  for (const Parameter& parameter : main.replica.trainable()) sizes.push_back(parameter.tensor.numel());
+  each_in_share(sizes, part, parts, [&](size_t i, int64_t from, int64_t to) {
     for (size_t other = bases[i] + 1; other < replicas.size(); ++other)
       if (const at::Tensor& gradient = replicas[other]->gradient_of(i); gradient.defined())
         add_range(main.gradient_of(i), gradient, from, to);
-  }
+  });
 }
 
 }  // namespace
