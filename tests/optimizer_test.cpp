@@ -1,11 +1,16 @@
 // torch's fused kernels, as Optimizer calls them, against the same formulas by single tensor operations.
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <ATen/ATen.h>
 
 #include "strategies/optimizer.h"
+#include "strategies/parts.h"
 
 namespace dpbench {
 namespace {
@@ -91,6 +96,96 @@ TEST_P(Fused, AdamIsNoFurtherFromItsFormulaThanAnUlpAStep) {
     EXPECT_LE(apart(state[3 * i + 1].second, variances[i], /*added=*/0), steps) << state[3 * i + 1].first << ": nothing cancels";
     EXPECT_EQ(state[3 * i + 2].second.item<double>(), steps) << state[3 * i + 2].first;
   }
+}
+
+// --- by several threads
+
+std::vector<Parameter> large_parameters(at::ScalarType type) {
+  return {{"weight", drawn({128, 301}, type, 1)}, {"bias", drawn({128}, type, 2)}, {"tail", drawn({7}, type, 3)},
+          {"turned", drawn({40, 300}, type, 4).t()}, {"double", drawn({501}, at::kDouble, 5)}};
+}
+
+// One thread after the other, last one first: nothing that one does may be what another needs.
+Optimizer::AtOnce backwards(int parts, int* calls) {
+  return [=](const std::function<void(int)>& share) {
+    ++*calls;
+    for (int part = parts - 1; part >= 0; --part) share(part);
+  };
+}
+
+TEST(StepInShares, HasTheBitsOfAWholeStep) {
+  for (const char* workload : {"mnist-mlp", "convnet"})
+    for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16})
+      for (const int parts : {1, 2, 3, 5}) {
+        const auto whole = large_parameters(type), shared = large_parameters(type);
+        Optimizer at_a_time(spec_of(workload), whole), in_shares(spec_of(workload), shared);
+        int calls = 0;
+        for (int step = 0; step < steps; ++step) {
+          give_gradients(whole, step);
+          give_gradients(shared, step);
+          shared[3].tensor.mutable_grad() = shared[3].tensor.grad().t().contiguous().t();
+          at_a_time.step();
+          in_shares.step_in_shares(parts, backwards(parts, &calls));
+        }
+        const std::string what = std::string(workload) + ' ' + at::toString(type) + ", parts: " + std::to_string(parts);
+        EXPECT_EQ(calls, parts > 1 ? steps : 0) << what;
+        for (size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(at::equal(whole[i].tensor, shared[i].tensor)) << what << ' ' << whole[i].name;
+        const auto a = at_a_time.state(), b = in_shares.state();
+        for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i].second, b[i].second)) << what << ' ' << a[i].first;
+      }
+}
+
+TEST(StepInShares, IsAWholeStepWhereLittleOrSomethingElseIsToBeShared) {
+  const auto stepped = [](std::vector<Parameter> parameters, const std::function<void()>& change) {
+    std::vector<at::Tensor> before;
+    for (const auto& [name, tensor] : parameters) before.push_back(tensor.clone());
+    Optimizer optimizer(spec_of("mnist-mlp"), parameters);
+    give_gradients(parameters, 0);
+    change();
+    int calls = 0;
+    optimizer.step_in_shares(2, backwards(2, &calls));
+    EXPECT_EQ(calls, 0);
+    for (size_t i = 0; i < parameters.size(); ++i)
+      EXPECT_EQ(at::equal(before[i], parameters[i].tensor), !parameters[i].tensor.grad().defined()) << parameters[i].name;
+  };
+  stepped(some_parameters(at::kFloat), [] {});
+  const auto one_missing = large_parameters(at::kFloat);
+  stepped(one_missing, [&] { one_missing[1].tensor.mutable_grad().reset(); });
+  const auto one_turned = large_parameters(at::kFloat);
+  stepped(one_turned, [&] { one_turned[0].tensor.mutable_grad() = one_turned[0].tensor.grad().t().contiguous().t(); });
+}
+
+TEST(StepInShares, HoldsNoGradientAfterwards) {
+  const auto parameters = large_parameters(at::kFloat);
+  Optimizer optimizer(spec_of("mnist-mlp"), parameters);
+  give_gradients(parameters, 0);
+  parameters[3].tensor.mutable_grad() = parameters[3].tensor.grad().t().contiguous().t();
+  int calls = 0;
+  optimizer.step_in_shares(2, backwards(2, &calls));
+  for (const auto& [name, tensor] : parameters) EXPECT_EQ(tensor.grad().use_count(), 2u) << name;  // its parameter's, and this one
+}
+
+TEST(Shares, CoverEveryElementOnceInWholeVectors) {
+  const std::vector<std::vector<int64_t>> lists{{1}, {63, 1, 64}, {100'352, 128, 1280, 10}, {0, 5, 0}, {200, 200, 200, 200, 200}, {}};
+  for (const auto& sizes : lists)
+    for (const int parts : {1, 2, 3, 8, 50}) {
+      std::vector<std::vector<int>> seen;
+      for (const int64_t size : sizes) seen.emplace_back(static_cast<size_t>(size));
+      int64_t total = 0, most = 0;
+      for (const int64_t size : sizes) total += size;
+      for (int part = 0; part < parts; ++part) {
+        int64_t mine = 0;
+        each_in_share(sizes, part, parts, [&](size_t i, int64_t from, int64_t to) {
+          EXPECT_TRUE(from % 64 == 0 && (to % 64 == 0 || to == sizes[i])) << from << ' ' << to;
+          for (int64_t k = from; k < to; ++k) ++seen[i][static_cast<size_t>(k)];
+          mine += to - from;
+        });
+        most = std::max(most, mine);
+      }
+      for (const auto& of_tensor : seen)
+        for (const int times : of_tensor) ASSERT_EQ(times, 1);
+      EXPECT_LE(most, total / parts + 64 * static_cast<int64_t>(sizes.size() + 1));
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Fused, testing::Values(at::kFloat, at::kDouble));
