@@ -56,7 +56,8 @@ class DataParallel : public TrainedStrategy {
     for (const auto& one : replicas_) one->require_unwritten();
     phases.enter(Phase::communication);
     dp::sum_gradients(replicas_, threads_, link_, most);
-    apply_gradients(phases, most, [&](const auto& share) { threads_.run(most, share); });
+    // Without a core for each there is nothing to win.
+    apply_gradients(phases, threads_.spins() > 0 ? most : 1, [&](const auto& share) { threads_.run(most, share); });
     return result;
   }
 

@@ -5,7 +5,7 @@
 
 #include <ATen/ATen.h>
 
-#include "strategies/parts.h"
+#include "strategies/shares.h"
 
 namespace dpbench {
 
@@ -14,6 +14,16 @@ std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters) {
   for (const auto& parameter : parameters) tensors.push_back(parameter.tensor);
   return tensors;
 }
+
+namespace {
+
+// The fused kernels take a gradient's memory as it comes: a backward pass leaves it as its parameter's, whoever puts another there may not.
+at::Tensor laid_as(const at::Tensor& parameter, const at::Tensor& gradient) {
+  if (!gradient.defined() || gradient.layout() != at::kStrided || lie_alike(parameter, gradient)) return gradient;
+  return at::empty_like(parameter).copy_(gradient);
+}
+
+}  // namespace
 
 struct Optimizer::Lists {
   std::vector<at::Tensor> parameters, gradients, momenta, variances, steps;
@@ -43,7 +53,7 @@ std::vector<Optimizer::Lists> Optimizer::grouped(const GradientOf& gradient_of) 
     if (groups.empty() || groups.back().parameters.back().scalar_type() != parameter.scalar_type()) groups.emplace_back();
     Lists& lists = groups.back();
     lists.parameters.push_back(parameter);
-    lists.gradients.push_back(gradient);
+    lists.gradients.push_back(laid_as(parameter, gradient));
     if (slots_.empty()) continue;
     lists.momenta.push_back(slots_[i].momentum);
     lists.variances.push_back(slots_[i].variance);
@@ -82,9 +92,10 @@ bool Optimizer::can_be_shared() const {
   int64_t total = 0;
   for (const Lists& lists : whole_)
     for (size_t i = 0; i < lists.parameters.size(); ++i) {
-      const at::Tensor &parameter = lists.parameters[i], &gradient = lists.gradients[i];
-      if (!parameter.is_cpu() || gradient.layout() != at::kStrided || gradient.strides() != parameter.strides() ||
-          !parameter.is_non_overlapping_and_dense())
+      const at::Tensor& parameter = lists.parameters[i];
+      // What adds float16 and bfloat16 does not keep to whole vectors when it shares out a tensor itself.
+      if (!parameter.is_cpu() || at::isReducedFloatingType(parameter.scalar_type()) || !parameter.is_non_overlapping_and_dense() ||
+          lists.gradients[i].layout() != at::kStrided)
         return false;
       total += parameter.numel();
     }
@@ -98,12 +109,11 @@ void Optimizer::step_share(int part, int parts) {
     for (const at::Tensor& parameter : lists.parameters) sizes.push_back(parameter.numel());
     Lists share;
     each_in_share(sizes, part, parts, [&](size_t i, int64_t from, int64_t to) {
-      const auto range = [&](const at::Tensor& tensor) { return tensor.as_strided({to - from}, {1}, tensor.storage_offset() + from); };
-      share.parameters.push_back(range(lists.parameters[i]));
-      share.gradients.push_back(range(lists.gradients[i]));
+      share.parameters.push_back(range_of(lists.parameters[i], from, to));
+      share.gradients.push_back(range_of(lists.gradients[i], from, to));
       if (lists.steps.empty()) return;
-      share.momenta.push_back(range(lists.momenta[i]));
-      share.variances.push_back(range(lists.variances[i]));
+      share.momenta.push_back(range_of(lists.momenta[i], from, to));
+      share.variances.push_back(range_of(lists.variances[i], from, to));
       share.steps.push_back(lists.steps[i]);
     });
     if (!share.parameters.empty()) update(share);
@@ -113,7 +123,7 @@ void Optimizer::step_share(int part, int parts) {
 bool Optimizer::take_gradients() {
   for (Lists& lists : whole_)
     for (size_t i = 0; i < lists.parameters.size(); ++i) {
-      lists.gradients[i] = lists.parameters[i].grad();
+      lists.gradients[i] = laid_as(lists.parameters[i], lists.parameters[i].grad());
       if (!lists.gradients[i].defined()) return false;
     }
   return true;

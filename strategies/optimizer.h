@@ -25,7 +25,7 @@ class Optimizer {
   // Applies the parameters' gradients; one without a gradient is left alone, its state too.
   void step();
   // The same on the CPU by several threads, each a share of all elements: at_once calls its argument with 0 .. parts - 1, at the same time.
-  // One alone where there is little to share, or a gradient that does not lie as its parameter does.
+  // One alone where there is little to share, or what cannot be: 16-bit numbers.
   using AtOnce = std::function<void(const std::function<void(int part)>& share)>;
   void step_in_shares(int parts, const AtOnce& at_once);
   // These parameters alone, with these gradients. Other parameters may be stepped at the same time.

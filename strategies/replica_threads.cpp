@@ -14,7 +14,7 @@
 namespace dpbench {
 namespace {
 
-// A step hands over twice; a thread that slept for it would cost more than a small step does. Where cores are short, one that
+// A step hands over several times; a thread that slept for it would cost more than a small step does. Where cores are short, one that
 // spins keeps from its core the replica that it waits for.
 int spins_of(int replicas) { return replicas <= usable_cores() ? 4000 : 0; }
 

@@ -87,7 +87,7 @@ class Faults(FaultyRuns):
                                        ("skip", 1, rf"rank 0 {usual}, rank 1 (?!{usual})")):
                 with self.subTest(fault=fault, check=check, rank=rank):
                     case = self.failed(fault, rf"ranks call different collectives \(#\d+\): {calls}", backend="gloo", check=check, step=step,
-                                       flags=("--param", f"rank={rank}"), silent=TIMEOUT, within=DIFFERS)
+                                       flags=("--param", f"rank={rank}", "--steps", "20"), silent=TIMEOUT, within=DIFFERS)
                     self.assertNotRegex(case["reason"], r"is stuck")
 
     def test_a_collective_skipped(self):

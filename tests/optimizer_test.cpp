@@ -10,7 +10,7 @@
 #include <ATen/ATen.h>
 
 #include "strategies/optimizer.h"
-#include "strategies/parts.h"
+#include "strategies/shares.h"
 
 namespace dpbench {
 namespace {
@@ -132,37 +132,49 @@ TEST(StepInShares, HasTheBitsOfAWholeStep) {
           in_shares.step_in_shares(parts, backwards(parts, &calls));
         }
         const std::string what = std::string(workload) + ' ' + at::toString(type) + ", parts: " + std::to_string(parts);
-        EXPECT_EQ(calls, parts > 1 ? steps : 0) << what;
+        EXPECT_EQ(calls, parts > 1 && type != at::kBFloat16 ? steps : 0) << what;
         for (size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(at::equal(whole[i].tensor, shared[i].tensor)) << what << ' ' << whole[i].name;
         const auto a = at_a_time.state(), b = in_shares.state();
         for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i].second, b[i].second)) << what << ' ' << a[i].first;
       }
 }
 
-TEST(StepInShares, IsAWholeStepWhereLittleOrSomethingElseIsToBeShared) {
-  const auto stepped = [](std::vector<Parameter> parameters, const std::function<void()>& change) {
+TEST(StepInShares, IsAWholeStepWhereThereIsLittleToShareOrAGradientIsMissing) {
+  const auto stepped = [](const std::vector<Parameter>& parameters) {
     std::vector<at::Tensor> before;
     for (const auto& [name, tensor] : parameters) before.push_back(tensor.clone());
     Optimizer optimizer(spec_of("mnist-mlp"), parameters);
-    give_gradients(parameters, 0);
-    change();
     int calls = 0;
     optimizer.step_in_shares(2, backwards(2, &calls));
     EXPECT_EQ(calls, 0);
     for (size_t i = 0; i < parameters.size(); ++i)
       EXPECT_EQ(at::equal(before[i], parameters[i].tensor), !parameters[i].tensor.grad().defined()) << parameters[i].name;
   };
-  stepped(some_parameters(at::kFloat), [] {});
-  const auto one_missing = large_parameters(at::kFloat);
-  stepped(one_missing, [&] {
-    lay_as_the_parameter(one_missing[3].tensor);
-    one_missing[1].tensor.mutable_grad().reset();
-  });
-  const auto one_turned = large_parameters(at::kFloat);
-  stepped(one_turned, [&] {
-    lay_as_the_parameter(one_turned[3].tensor);
-    lay_as_the_parameter(one_turned[0].tensor);  // which lies otherwise
-  });
+  const auto few = some_parameters(at::kFloat), many = large_parameters(at::kFloat);
+  give_gradients(few, 0);
+  stepped(few);
+  give_gradients(many, 0);
+  many[1].tensor.mutable_grad().reset();
+  stepped(many);
+}
+
+// However a gradient lies.
+TEST(Optimizer, StepsEachElementByItsOwnGradient) {
+  for (const char* workload : {"mnist-mlp", "convnet"})
+    for (const int parts : {0, 2}) {
+      const auto plain = large_parameters(at::kFloat), turned = large_parameters(at::kFloat);
+      Optimizer one(spec_of(workload), plain), other(spec_of(workload), turned);
+      for (int step = 0; step < 3; ++step) {
+        give_gradients(plain, step);
+        give_gradients(turned, step);
+        lay_as_the_parameter(plain[3].tensor);
+        lay_as_the_parameter(turned[0].tensor);  // which lies otherwise
+        one.step();
+        int calls = 0;
+        parts > 0 ? other.step_in_shares(parts, backwards(parts, &calls)) : other.step();
+      }
+      for (size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(at::equal(plain[i].tensor, turned[i].tensor)) << workload << ' ' << plain[i].name;
+    }
 }
 
 TEST(StepInShares, HoldsNoGradientAfterwards) {

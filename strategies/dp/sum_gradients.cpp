@@ -1,8 +1,10 @@
 #include "strategies/dp/sum_gradients.h"
 
+#include <algorithm>
+
 #include <ATen/ATen.h>
 
-#include "strategies/parts.h"
+#include "strategies/shares.h"
 
 namespace dpbench::dp {
 namespace {
@@ -37,27 +39,33 @@ std::vector<size_t> first_with_gradient(const Replicas& replicas) {
   return bases;
 }
 
-// Adds elements from .. to - 1 of `other`, in the order they have in memory, to those of `mine`.
-void add_range(const at::Tensor& mine, const at::Tensor& other, int64_t from, int64_t to) {
-  if (mine.strides() != other.strides() || !mine.is_non_overlapping_and_dense()) {
-    if (from == 0) mine.add_(other.to(mine.device()));
-    return;
-  }
-  const auto range = [&](const at::Tensor& tensor) {
-    return tensor.as_strided({to - from}, {1}, tensor.storage_offset() + from);
-  };
-  range(mine).add_(range(other).to(mine.device()));
+// Whether all replicas' gradients of a parameter lie alike, so that each share can be added by itself.
+bool can_be_shared(const Replicas& replicas, size_t parameter) {
+  const at::Tensor& mine = replicas[0]->gradient_of(parameter);
+  return mine.is_non_overlapping_and_dense() && std::all_of(replicas.begin(), replicas.end(), [&](const auto& one) {
+    const at::Tensor& gradient = one->gradient_of(parameter);
+    return !gradient.defined() || lie_alike(mine, gradient);
+  });
 }
 
-// Every replica's thread sums an equal part of all elements, in replica order: the same bits in every run.
+// Every replica's thread sums an equal part of all elements, in replica order: the same bits in every run. What cannot be shared is summed
+// by whoever has its first element.
 void add_piece(const Replicas& replicas, const std::vector<size_t>& bases, int part, int parts) {
   const FlatReplica& main = *replicas[0];
   std::vector<int64_t> sizes;
   for (const Parameter& parameter : main.replica.trainable()) sizes.push_back(parameter.tensor.numel());
   each_in_share(sizes, part, parts, [&](size_t i, int64_t from, int64_t to) {
-    for (size_t other = bases[i] + 1; other < replicas.size(); ++other)
-      if (const at::Tensor& gradient = replicas[other]->gradient_of(i); gradient.defined())
-        add_range(main.gradient_of(i), gradient, from, to);
+    if (bases[i] == replicas.size()) return;
+    const bool shared = can_be_shared(replicas, i);
+    if (!shared && from > 0) return;
+    for (size_t other = bases[i] + 1; other < replicas.size(); ++other) {
+      const at::Tensor &mine = main.gradient_of(i), &gradient = replicas[other]->gradient_of(i);
+      if (!gradient.defined()) continue;
+      if (shared)
+        range_of(mine, from, to).add_(range_of(gradient, from, to).to(mine.device()));
+      else
+        at::Tensor(mine).add_(gradient.to(mine.device()));
+    }
   });
 }
 
