@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "strategies/dp/pieces.h"
+#include "strategies/dp/sum_gradients.h"
 #include "strategies/flat.h"
 #include "tests/dp_steps.h"
 
@@ -151,6 +152,25 @@ TEST(Pieces, AreThoseOfTheTutorials) {
       }
       EXPECT_TRUE(at::equal(pieces.target(), whole.target));
     }
+}
+
+// Whether each share can be added by itself is a question of all replicas at once: two threads would else add to the same elements.
+TEST(SumGradients, AddsUpWhatLiesUnlikeOnlyForSome) {
+  const auto workload = workload_registry().at("mnist-mlp").make({});
+  const Setup setup{.workload = *workload, .devices = std::vector<at::Device>(4, at::Device(at::kCPU)), .group = {}, .params = {}, .clip_norm = {}};
+  dp::Replicas replicas;
+  for (const at::Device& device : setup.devices) replicas.push_back(std::make_unique<dp::FlatReplica>(setup, device));
+  ReplicaThreads threads(4);
+  const at::Tensor weight = replicas[0]->replica.trainable()[0].tensor;
+  const at::Tensor numbers = at::arange(weight.numel(), at::kFloat).view(weight.sizes());
+  for (int again = 0; again < 200; ++again) {
+    for (size_t i = 0; i < replicas.size(); ++i)
+      for (size_t k = 0; k < replicas[i]->replica.trainable().size(); ++k)
+        replicas[i]->gradient_of(k) = k > 0 ? at::Tensor() : i == 2 ? numbers.t().contiguous().t() : numbers.clone();
+    dp::sum_gradients(replicas, threads, nullptr, 4);
+    ASSERT_TRUE(at::equal(replicas[0]->gradient_of(0), 4 * numbers));
+    ASSERT_FALSE(replicas[0]->gradient_of(1).defined());
+  }
 }
 
 TEST(Flat, TellsWhatLiesBehindATensor) {
