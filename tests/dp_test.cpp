@@ -157,7 +157,7 @@ TEST(Pieces, AreThoseOfTheTutorials) {
 // Whether each share can be added by itself is a question of all replicas at once: two threads would else add to the same elements.
 TEST(SumGradients, AddsUpWhatLiesUnlikeOnlyForSome) {
   const auto workload = workload_registry().at("mnist-mlp").make({});
-  const Setup setup{.workload = *workload, .devices = std::vector<at::Device>(4, at::Device(at::kCPU)), .group = {}, .params = {}, .clip_norm = {}};
+  const dpbench::Setup setup{.workload = *workload, .devices = std::vector<at::Device>(4, at::Device(at::kCPU)), .group = {}, .params = {}, .clip_norm = {}};
   dp::Replicas replicas;
   for (const at::Device& device : setup.devices) replicas.push_back(std::make_unique<dp::FlatReplica>(setup, device));
   ReplicaThreads threads(4);
