@@ -10,6 +10,7 @@
 #include <ATen/ATen.h>
 
 #include "strategies/optimizer.h"
+#include "strategies/replica_threads.h"
 #include "strategies/shares.h"
 
 namespace dpbench {
@@ -137,6 +138,23 @@ TEST(StepInShares, HasTheBitsOfAWholeStep) {
         const auto a = at_a_time.state(), b = in_shares.state();
         for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i].second, b[i].second)) << what << ' ' << a[i].first;
       }
+}
+
+TEST(StepInShares, HasTheBitsOfAWholeStepByThreadsAtTheSameTime) {
+  for (const char* workload : {"mnist-mlp", "convnet"}) {
+    const auto whole = large_parameters(at::kFloat), shared = large_parameters(at::kFloat);
+    Optimizer at_a_time(spec_of(workload), whole), in_shares(spec_of(workload), shared);
+    ReplicaThreads threads(3);
+    for (int step = 0; step < steps; ++step) {
+      for (const auto& parameters : {whole, shared}) {
+        give_gradients(parameters, step);
+        lay_as_the_parameter(parameters[3].tensor);
+      }
+      at_a_time.step();
+      in_shares.step_in_shares(3, [&](const auto& share) { threads.run(3, share); });
+    }
+    for (size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(at::equal(whole[i].tensor, shared[i].tensor)) << workload << ' ' << whole[i].name;
+  }
 }
 
 TEST(StepInShares, IsAWholeStepWhereThereIsLittleToShareOrAGradientIsMissing) {
