@@ -62,10 +62,19 @@ std::vector<Optimizer::Lists> Optimizer::grouped(const GradientOf& gradient_of) 
   return groups;
 }
 
-void Optimizer::step() {
+void Optimizer::step() { step_in_shares(1, {}); }
+
+void Optimizer::step_in_shares(int parts, const AtOnce& at_once) {
+  const at::NoGradGuard no_grad;
   // From step to step nothing but the gradients changes. Where one is missing, the lists are others.
   const bool all = take_gradients();
-  if (all) step(whole_);
+  if (all && parts > 1 && can_be_shared()) {
+    for (Lists& lists : whole_)
+      if (!lists.steps.empty()) at::_foreach_add_(lists.steps, 1);
+    at_once([&](int part) { step_share(part, parts); });
+  } else if (all) {
+    step(whole_);
+  }
   release_gradients();
   if (!all) step_those_with_gradients();
 }
@@ -73,18 +82,6 @@ void Optimizer::step() {
 void Optimizer::release_gradients() {
   for (Lists& lists : whole_)
     for (at::Tensor& gradient : lists.gradients) gradient.reset();  // the next backward pass gets its memory back
-}
-
-void Optimizer::step_in_shares(int parts, const AtOnce& at_once) {
-  const at::NoGradGuard no_grad;
-  const bool shared = parts > 1 && take_gradients() && can_be_shared();
-  if (shared) {
-    for (Lists& lists : whole_)
-      if (!lists.steps.empty()) at::_foreach_add_(lists.steps, 1);
-    at_once([&](int part) { step_share(part, parts); });
-  }
-  release_gradients();
-  if (!shared) step();
 }
 
 bool Optimizer::can_be_shared() const {
