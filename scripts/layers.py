@@ -4,39 +4,65 @@ import pathlib
 import re
 import sys
 
-EVERYONE = ("workloads/cores.h", "workloads/error.h", "workloads/limits.h", "workloads/registry.h", "workloads/work_queue.h")
-INTERFACES = ("workloads/workload.h", "workloads/data/", "strategies/strategy.h", "strategies/params.h",
-              "strategies/phases.h", "strategies/compat.h", "workloads/plugin_abi.h", "strategies/comm/backend.h", "harness/report/")
-# folder: what it may include of ours beside itself
+BASE = ("workloads/base/",)  # what every room may include
+APIS = ("workloads/api/", "strategies/api/", "workloads/data/")
+# house: which others of ours its rooms may include
 KNOWS = {
     "workloads/": (),
-    "strategies/comm/": ("workloads/plugin_abi.h",),
     "strategies/": ("workloads/",),
+    "strategies/comm/": ("strategies/api/",),
     "harness/report/": (),
     "harness/front/": ("harness/report/", "workloads/data/mnist_files.h"),  # which knows no torch
-    "harness/conform/": (*INTERFACES, "workloads/layers/"),  # its probes are models, too
-    "harness/worker/": (*INTERFACES, "harness/conform/"),
+    "harness/conform/": (*APIS, "workloads/layers/", "strategies/parts/compat.h", "harness/report/"),  # its probes are models, too
+    "harness/worker/": (*APIS, "harness/report/", "harness/conform/"),
+    "harness/micro/": (*APIS, "workloads/layers/", "strategies/parts/", "harness/report/", "harness/worker/"),
+    "harness/main.cpp": ("harness/front/", "harness/report/text/shell.h"),
+}
+# house: its rooms from the ground up. A room knows itself and the rooms below it; files outside of rooms know all of them.
+FLOORS = {
+    "workloads/": ("base", "api", "layers", "data"),
+    "strategies/": ("api", "comm", "graphs/step_graph.h", "parts", "graphs", "ddp", "dp"),
+    "strategies/comm/": ("base", "shm", "hosts"),
+    "harness/report/": ("base", "text", "stats", "record", "machine", "figures", "judge", "projection", "export", "validate"),
+    "harness/front/": ("text", "cli", "plan", "process", "launch", "launch/outside", "run", "commands"),
+    "harness/conform/": ("probes", "evidence", "scenario", "oracle", "judges"),
+    "harness/worker/": ("rank", "steps", "measure", "check", "train"),
 }
 # headers of others: the only places for them
 PLACES = {
-    r"(torch|ATen|c10)/": ("workloads/", "strategies/", "harness/conform/", "harness/worker/"),
-    r"torch/csrc/distributed/": ("strategies/", "harness/conform/", "harness/worker/"),
-    r"nccl\.h|cuda_runtime|c10/cuda/|ATen/cuda/|.*ProcessGroupNCCL": ("strategies/comm/",),
+    r"(torch|ATen|c10)/": ("workloads/", "strategies/", "harness/conform/", "harness/worker/", "harness/micro/"),
+    r"torch/csrc/distributed/": ("strategies/", "harness/conform/", "harness/worker/", "harness/micro/"),
+    r"nccl\.h|cuda_runtime|c10/cuda/|ATen/cuda/|.*ProcessGroupNCCL": ("strategies/comm/", "strategies/graphs/cuda_graph.cpp"),
     r"gloo/|.*ProcessGroupGloo": ("strategies/comm/",),
     r"nlohmann/": ("harness/report/", "workloads/data/safetensors"),
-    r"CLI/": ("harness/front/",),
-    r"(gtest|gmock|benchmark)/": (),
+    r"CLI/": ("harness/front/", "harness/micro/"),
+    r"benchmark/": ("harness/micro/",),
+    r"(gtest|gmock)/": (),
 }
 # instructions that not every CPU has, by the compiler's names for them: there is a way without them where they are used
-ONE_CPUS, ONE_CPUS_PLACE = re.compile(r"__builtin_ia32_\w+"), "strategies/comm/pause.h"
+ONE_CPUS, ONE_CPUS_PLACE = re.compile(r"__builtin_ia32_\w+"), "strategies/comm/base/spin_pause.h"
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def house_of(path):
+    return max((house for house in KNOWS if path.startswith(house)), key=len, default=path)
+
+
+def room_of(house, path):
+    """The floor of a file, as a number; outside of all rooms: above them."""
+    floors = FLOORS.get(house, ())
+    inside = [floor for floor in floors if path.startswith((house + floor + "/", house + floor)) and
+              (path == house + floor or path.startswith(house + floor + "/"))]
+    return floors.index(max(inside, key=len)) if inside else len(floors)
 
 
 def fault(path, quote, header):
     """Why the file at path may not include this header, None if it may."""
-    folder = max((folder for folder in KNOWS if path.startswith(folder)), key=len, default=path)
-    if quote == '"' and not header.startswith((folder, *EVERYONE, *KNOWS.get(folder, ()))):
-        return f"{folder} may not know it (ours are named from the top folder)"
+    house = house_of(path)
+    if quote == '"' and not header.startswith((house, *BASE, *KNOWS.get(house, ()))):
+        return f"{house} may not know it (ours are named from the top folder)"
+    if quote == '"' and header.startswith(house) and room_of(house, header) > room_of(house, path):
+        return "it is on a floor above"
     for pattern, places in PLACES.items():
         if re.match(pattern, header) and not path.startswith(places):
             return "belongs only in " + (" ".join(places) or "tests/")

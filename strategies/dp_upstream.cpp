@@ -1,11 +1,17 @@
-// "dp-upstream": the parts of torch::nn::parallel::data_parallel as LibTorch ships them (replicate + parallel_apply), for an
-// honest comparison: the whole model is cloned each step, BatchNorm statistics are never written back, replicas run one
-// after the other without OpenMP. Its scatter and gather exist for CUDA alone; chunk and cat stand in for them. On one device it
-// does nothing of this, but calls the model.
+// "dp-upstream": the parts of torch::nn::parallel::data_parallel as LibTorch ships them (replicate + parallel_apply),
+// for an honest comparison: the whole model is cloned each step, BatchNorm statistics are never written back, replicas
+// run one after the other without OpenMP. Its scatter and gather exist for CUDA alone; chunk and cat stand in for them.
+// On one device it does nothing of this, but calls the model.
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
 #include <ATen/ATen.h>
 #include <torch/nn/parallel/data_parallel.h>
 
-#include "strategies/trained.h"
+#include "strategies/parts/trained.h"
 
 namespace dpbench {
 namespace {
@@ -40,16 +46,17 @@ class Clonable : public torch::nn::Module {
   std::shared_ptr<Model> model_;
 };
 
-class DpUpstream : public TrainedStrategy {
+class DpUpstream : public BuiltInStrategy {
  public:
   explicit DpUpstream(const Setup& setup)
-      : TrainedStrategy(setup),
+      : BuiltInStrategy(setup),
         devices_(setup.devices),
         step_seed_(setup.step_seed),
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
         module_(std::make_shared<Clonable>(setup.workload, replica_.shared_model())) {
     if (setup.dtype == at::kBFloat16)
-      throw Unavailable("dp-upstream: upstream's parallel_apply does not carry autocast to its threads; use f32 or f64");
+      throw Unavailable(
+          "dp-upstream: upstream's parallel_apply does not carry autocast to its threads; use f32 or f64");
     train(replica_);
   }
 
@@ -65,7 +72,8 @@ class DpUpstream : public TrainedStrategy {
   void run(StepResult& result, int64_t step, const Batch& batch, size_t micros, Phases& phases) {
     phases.enter(Phase::scatter);
     const Batch here = replica_.to_device(batch);
-    const at::Tensor output = devices_.size() == 1 ? by_the_model(step, here, phases) : by_clones(step, batch.ids, here, phases);
+    const at::Tensor output =
+        devices_.size() == 1 ? by_the_model(step, here, phases) : by_clones(step, batch.ids, here, phases);
     const at::Tensor loss = loss_of(output, here.target, micros);
     phases.enter(Phase::backward);
     backward(loss);

@@ -1,11 +1,13 @@
 // "local-sgd": each rank trains on its own rows; after every few steps the ranks' parameters are averaged.
-#include <ATen/ATen.h>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
-#include "strategies/broadcast.h"
-#include "strategies/flat.h"
-#include "strategies/same_model.h"
-#include "strategies/trained.h"
+#include <ATen/ATen.h>
+
+#include "strategies/parts/flat.h"
+#include "strategies/parts/trained.h"
 
 namespace dpbench {
 namespace {
@@ -21,20 +23,14 @@ class LocalSgd : public TrainedStrategy {
   explicit LocalSgd(const Setup& setup)
       : TrainedStrategy(setup),
         group_(setup.group),
-        replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
         every_(interval_of(setup.params)),
-        tensors_(replica_.trainable_tensors("local-sgd")),
-        parameters_(tensors_) {
-    require_same_model(*group_, replica_);
-    broadcast_from(0, group_, replica_.detached());
-    parameters_.adopt(tensors_);
-    train(replica_);
+        parameters_(insides_->own->trainable_tensors("local-sgd")) {
+    parameters_.adopt(trainable());
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     if (micro.empty()) throw std::runtime_error("local-sgd: this rank has no rows in step " + std::to_string(step));
-    replica_.clear_gradients();
-    const StepResult result = replica_.passes(workload_, step, micro, phases);
+    const StepResult result = passes(step, micro, phases);
     apply_gradients(phases);
     apart_ = true;
     if ((step + 1) % every_ == 0) average(phases);
@@ -60,10 +56,8 @@ class LocalSgd : public TrainedStrategy {
   }
 
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  Replica replica_;
   int64_t every_;
   bool apart_ = false;  // ranks have stepped since the last average
-  std::vector<at::Tensor> tensors_;
   Flat parameters_;
 };
 
@@ -74,6 +68,7 @@ const RegisterStrategy local_sgd{
      .gradient = Gradient::local,
      .buffers = Buffers::local,
      .params = {{"average_every", "8", "average the ranks' parameters after so many steps"}},
+     .settings = {.short_interval = {{"average_every", "2"}}},
      .make = make<LocalSgd>,
      .average_every = 8,
      .promise = [](StrategyInfo& info, const Params& params) { info.average_every = interval_of(params); },

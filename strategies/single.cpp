@@ -1,10 +1,13 @@
 // "cpu" and "gpu": one device, the whole batch. The baselines that everything else is held against.
+#include <memory>
+#include <span>
+
 #include <ATen/ATen.h>
 
-#include "strategies/recorded.h"
-#include "strategies/recorded_steps.h"
-#include "strategies/tf32.h"
-#include "strategies/trained.h"
+#include "strategies/graphs/recorded.h"
+#include "strategies/graphs/recorded_steps.h"
+#include "strategies/parts/tf32.h"
+#include "strategies/parts/trained.h"
 
 namespace dpbench {
 namespace {
@@ -12,23 +15,18 @@ namespace {
 class Single : public TrainedStrategy {
  public:
   explicit Single(const Setup& setup, bool tf32 = false, bool onednn = false)
-      : TrainedStrategy(setup),
-        tf32_(tf32, setup.devices.at(0), "gpu"),
-        replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed) {
-    train(replica_);
-    replica_.use_onednn(onednn, "cpu");
+      : TrainedStrategy(setup), tf32_(tf32, setup.devices.at(0), "gpu") {
+    insides_->own->use_onednn(onednn, "cpu");
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
-    replica_.clear_gradients();
-    const StepResult result = replica_.passes(workload_, step, micro, phases);
+    const StepResult result = passes(step, micro, phases);
     apply_gradients(phases);
     return result;
   }
 
  private:
   Tf32 tf32_;
-  Replica replica_;
 };
 
 std::unique_ptr<Strategy> make_cpu(const Setup& setup) {
@@ -60,8 +58,10 @@ const RegisterStrategy gpu{
      .cpu = false,
      .params = {{"graph", "off", "on: a step is recorded as a CUDA graph and replayed as a whole"},
                 {"tf32", "off", "let it multiply float32 with TF32's 10 bits"}},
+     .settings = {.unrecorded = {{"graph", "off"}}},
      .make = make_gpu,
-     .promise = [](StrategyInfo& info, const Params& params) { info.same_graph = info.recorded = params.flag("graph"); },
+     .promise = [](StrategyInfo& info,
+                   const Params& params) { info.same_graph = info.recorded = params.flag("graph"); },
      .variants = {{"graph", {{"graph", "on"}}}}}};
 
 }  // namespace

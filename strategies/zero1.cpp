@@ -1,18 +1,125 @@
-// "zero1": the optimizer's state in pieces, one a rank (ZeRO stage 1). Gradients are reduced into pieces, each rank steps its
-// own, and the parameters are gathered again. Piece r is the r-th part of all parameters laid end to end, padded to the world.
+// "zero1": the optimizer's state in pieces, one a rank (ZeRO stage 1). Gradients are reduced into pieces, each rank
+// steps its own, and the parameters are gathered again. Piece r is the r-th part of all parameters laid end to end,
+// padded to the world.
 #include <algorithm>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-#include "strategies/broadcast.h"
-#include "strategies/compat.h"
-#include "strategies/flat.h"
-#include "strategies/same_model.h"
-#include "strategies/trained.h"
+#include "strategies/parts/broadcast.h"
+#include "strategies/parts/compat.h"
+#include "strategies/parts/flat.h"
+#include "strategies/parts/optimizer.h"
+#include "strategies/parts/replica.h"
+#include "strategies/parts/same_model.h"
 
 namespace dpbench {
 namespace {
+
+// What one rank's piece has of one parameter.
+struct Slice {
+  size_t parameter, buffer;
+  int64_t in_parameter, in_piece, count;
+};
+
+// Parameters and gradients end to end, a buffer a dtype: every rank has all of them, and steps its own piece.
+class Pieces {
+ public:
+  // The tensors live here from now on.
+  Pieces(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::vector<at::Tensor>& tensors)
+      : group_(std::move(group)),
+        tensors_(tensors),
+        parameters_(tensors, group_->getSize()),
+        gradients_(tensors, group_->getSize()) {
+    parameters_.adopt(tensors_);
+    for (const at::Tensor& buffer : parameters_.buffers()) {
+      own_.push_back(piece_of(buffer).clone());
+      own_.back().mutable_grad() = at::zeros_like(own_.back());
+    }
+  }
+
+  // This rank's, one a buffer, each with its gradient.
+  const std::vector<at::Tensor>& own() const { return own_; }
+
+  void clear_gradients() {
+    for (at::Tensor buffer : gradients_.buffers()) buffer.zero_();
+    for (size_t i = 0; i < tensors_.size(); ++i) tensors_[i].mutable_grad() = gradients_.views()[i];
+  }
+
+  void reduce_gradients() {
+    const double share = 1.0 / static_cast<double>(group_->getSize());
+    for (size_t b = 0; b < own_.size(); ++b) {
+      at::Tensor buffer = gradients_.buffers()[b], piece = own_[b].grad();
+      buffer.mul_(share);  // before the sum, as the Reducer does
+      reduce_scatter_flat(*group_, piece, buffer);
+    }
+  }
+
+  // The norm of the whole gradient, of which each rank has a piece.
+  void clip(double limit) {
+    at::Tensor squares = at::zeros({1}, own_[0].options().dtype(at::kDouble));
+    for (const at::Tensor& piece : own_) squares += piece.grad().to(at::kDouble).square().sum();
+    std::vector<at::Tensor> sum = {squares};
+    group_->allreduce(sum)->wait();
+    const at::Tensor factor = (limit / (sum[0].sqrt() + 1e-6)).clamp_max(1.0);
+    for (at::Tensor& piece : own_) piece.mutable_grad().mul_(factor.to(piece.scalar_type()));
+  }
+
+  void gather_parameters() { gather(parameters_, own_); }
+  void take_parameters() {
+    for (size_t b = 0; b < own_.size(); ++b) own_[b].copy_(piece_of(parameters_.buffers()[b]));
+  }
+
+  // Gathers all ranks' pieces and cuts them into the shapes of the parameters.
+  std::vector<at::Tensor> whole(const std::vector<at::Tensor>& pieces) const {
+    const Flat all(tensors_, group_->getSize());
+    gather(all, pieces);
+    return all.views();
+  }
+
+  // Parameter by parameter, not the piece as one: a fused kernel rounds the rest of a tensor that fills no vector
+  // otherwise.
+  std::vector<Slice> slices() const {
+    std::vector<Slice> all;
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      const size_t b = buffer_of(tensors_[i]);
+      const int64_t size = own_[b].numel(), first = parameters_.views()[i].storage_offset();
+      const int64_t from = std::max(first, group_->getRank() * size);
+      const int64_t to = std::min(first + tensors_[i].numel(), (group_->getRank() + 1) * size);
+      if (from < to) all.push_back({i, b, from - first, from - group_->getRank() * size, to - from});
+    }
+    return all;
+  }
+
+ private:
+  at::Tensor piece_of(const at::Tensor& buffer) const {
+    const int64_t size = buffer.numel() / group_->getSize();
+    return buffer.narrow(0, group_->getRank() * size, size);
+  }
+
+  size_t buffer_of(const at::Tensor& tensor) const {
+    for (size_t b = 0; b < own_.size(); ++b)
+      if (own_[b].scalar_type() == tensor.scalar_type()) return b;
+    return 0;
+  }
+
+  void gather(const Flat& into, const std::vector<at::Tensor>& pieces) const {
+    for (size_t b = 0; b < pieces.size(); ++b) {
+      at::Tensor buffer = into.buffers()[b], piece = pieces[b];
+      allgather_flat(*group_, buffer, piece);
+    }
+  }
+
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  std::vector<at::Tensor> tensors_;
+  Flat parameters_, gradients_;
+  std::vector<at::Tensor> own_;
+};
 
 class Zero1 : public Strategy {
  public:
@@ -22,18 +129,12 @@ class Zero1 : public Strategy {
         replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
         clip_norm_(setup.clip_norm),
         tensors_(replica_.trainable_tensors("zero1")),
-        buffers_(replica_.buffer_list()),
-        parameters_(tensors_, setup.group->getSize()),
-        gradients_(tensors_, setup.group->getSize()) {
+        buffers_(replica_.buffer_list()) {
     require_same_model(*group_, replica_);
     broadcast_from(0, group_, replica_.detached());
-    parameters_.adopt(tensors_);
+    pieces_.emplace(group_, tensors_);
+    slices_ = pieces_->slices();
     note_what_is_used();
-    for (const at::Tensor& buffer : parameters_.buffers()) {
-      pieces_.push_back(piece_of(buffer).clone());
-      pieces_.back().mutable_grad() = at::zeros_like(pieces_.back());
-    }
-    cut_slices();
     optimizer_.emplace(workload_.optimizer(), slices_of_parameters());
   }
 
@@ -46,12 +147,12 @@ class Zero1 : public Strategy {
     refuse_unused();
     const at::NoGradGuard no_grad;
     phases.enter(Phase::communication);
-    reduce_into_pieces();
-    if (clip_norm_) clip();
+    pieces_->reduce_gradients();
+    if (clip_norm_) pieces_->clip(*clip_norm_);
     phases.enter(Phase::optimizer);
     optimizer_->step();
     phases.enter(Phase::communication);
-    gather_parameters();
+    pieces_->gather_parameters();
     return result;
   }
 
@@ -59,18 +160,16 @@ class Zero1 : public Strategy {
   NamedTensors parameters() override { return replica_.parameters(); }
   NamedTensors buffers() override { return replica_.buffers(); }
   NamedTensors gradients() override {
-    std::vector<at::Tensor> pieces;
-    for (const at::Tensor& piece : pieces_) pieces.push_back(piece.grad());
-    return whole(pieces, "");
+    std::vector<at::Tensor> gradients;
+    for (const at::Tensor& piece : pieces_->own()) gradients.push_back(piece.grad());
+    return named(pieces_->whole(gradients), "");
   }
   NamedTensors state() override {
     NamedTensors all;
     if (workload_.optimizer().kind != OptimizerSpec::Kind::adam) return all;
     for (const std::string slot : {"momentum", "variance"})
-      for (auto& named : whole(state_pieces(slot), "." + slot)) all.push_back(std::move(named));
-    const at::Tensor counts = step_counts();
-    for (size_t i = 0; i < tensors_.size(); ++i)
-      all.emplace_back(replica_.trainable()[i].name + ".step", counts[static_cast<int64_t>(i)]);
+      for (auto& one : named(pieces_->whole(state_pieces(slot)), "." + slot)) all.push_back(std::move(one));
+    for (auto& one : named(step_counts().unbind(), ".step")) all.push_back(std::move(one));
     return all;
   }
 
@@ -78,20 +177,14 @@ class Zero1 : public Strategy {
     load_into(parameters(), snapshot.parameters, "parameter");
     load_into(buffers(), snapshot.buffers, "buffer");
     const at::NoGradGuard no_grad;
-    for (size_t b = 0; b < pieces_.size(); ++b) pieces_[b].copy_(piece_of(parameters_.buffers()[b]));
-    NamedTensors wanted = state();  // gathered copies
+    pieces_->take_parameters();
+    const NamedTensors wanted = state();  // gathered copies
     load_into(wanted, snapshot.state, "optimizer state");
     for (const Slice& slice : slices_)
       for (const auto& [name, value] : wanted) take_slice(slice, name, value);
   }
 
  private:
-  // What this rank's piece has of one parameter.
-  struct Slice {
-    size_t parameter, buffer;
-    int64_t in_parameter, in_piece, count;
-  };
-
   // Gradients live in one buffer from the start, so a missing one shows only here.
   void note_what_is_used() {
     used_.assign(tensors_.size(), false);
@@ -102,86 +195,39 @@ class Zero1 : public Strategy {
   void clear_gradients() {
     const at::NoGradGuard no_grad;
     used_.assign(tensors_.size(), false);
-    for (at::Tensor buffer : gradients_.buffers()) buffer.zero_();
-    for (size_t i = 0; i < tensors_.size(); ++i) tensors_[i].mutable_grad() = gradients_.views()[i];
+    pieces_->clear_gradients();
   }
 
   void refuse_unused() const {
     std::string names;
     for (size_t i = 0; i < used_.size(); ++i)
-      if (!used_[i]) names += (names.empty() ? "" : ", ") + replica_.trainable()[i].name;
+      if (!used_[i]) names += (names.empty() ? "" : ", ") + name_of(i);
     if (!names.empty())
       throw std::runtime_error("zero1: this rank's loss did not use every parameter (unused: " + names +
                                "); strategy ddp has find_unused for that");
   }
 
-  at::Tensor piece_of(const at::Tensor& buffer) const {
-    const int64_t size = buffer.numel() / group_->getSize();
-    return buffer.narrow(0, group_->getRank() * size, size);
-  }
+  const std::string& name_of(size_t parameter) const { return replica_.trainable()[parameter].name; }
 
-  void reduce_into_pieces() {
-    const double share = 1.0 / static_cast<double>(group_->getSize());
-    for (size_t b = 0; b < pieces_.size(); ++b) {
-      at::Tensor buffer = gradients_.buffers()[b], piece = pieces_[b].grad();
-      buffer.mul_(share);  // before the sum, as the Reducer does
-      reduce_scatter_flat(*group_, piece, buffer);
-    }
-  }
-
-  // The norm of the whole gradient, of which each rank has a piece.
-  void clip() {
-    at::Tensor squares = at::zeros({1}, at::TensorOptions().dtype(at::kDouble).device(replica_.device()));
-    for (const at::Tensor& piece : pieces_) squares += piece.grad().to(at::kDouble).square().sum();
-    std::vector<at::Tensor> sum = {squares};
-    group_->allreduce(sum)->wait();
-    const at::Tensor factor = (*clip_norm_ / (sum[0].sqrt() + 1e-6)).clamp_max(1.0);
-    for (at::Tensor& piece : pieces_) piece.mutable_grad().mul_(factor.to(piece.scalar_type()));
-  }
-
-  void gather_parameters() {
-    for (size_t b = 0; b < pieces_.size(); ++b) {
-      at::Tensor buffer = parameters_.buffers()[b];
-      allgather_flat(*group_, buffer, pieces_[b]);
-    }
-  }
-
-  // Gathers the pieces and cuts them into parameters again.
-  NamedTensors whole(const std::vector<at::Tensor>& pieces, const std::string& suffix) const {
-    const Flat all(tensors_, group_->getSize());
-    for (size_t b = 0; b < pieces.size(); ++b) {
-      at::Tensor buffer = all.buffers()[b], piece = pieces[b];
-      allgather_flat(*group_, buffer, piece);
-    }
-    NamedTensors named;
-    for (size_t i = 0; i < tensors_.size(); ++i) named.emplace_back(replica_.trainable()[i].name + suffix, all.views()[i]);
-    return named;
-  }
-
-  // Parameter by parameter, not the piece as one: a fused kernel rounds the rest of a tensor that fills no vector otherwise.
-  void cut_slices() {
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-      const size_t b = buffer_of(tensors_[i]);
-      const int64_t size = pieces_[b].numel(), first = parameters_.views()[i].storage_offset();
-      const int64_t from = std::max(first, group_->getRank() * size);
-      const int64_t to = std::min(first + tensors_[i].numel(), (group_->getRank() + 1) * size);
-      if (from < to) slices_.push_back({i, b, from - first, from - group_->getRank() * size, to - from});
-    }
+  NamedTensors named(const std::vector<at::Tensor>& tensors, const std::string& suffix) const {
+    NamedTensors all;
+    for (size_t i = 0; i < tensors.size(); ++i) all.emplace_back(name_of(i) + suffix, tensors[i]);
+    return all;
   }
 
   std::vector<Parameter> slices_of_parameters() const {
     std::vector<Parameter> slices;
     for (const Slice& slice : slices_) {
-      const at::Tensor& piece = pieces_[slice.buffer];
+      const at::Tensor& piece = pieces_->own()[slice.buffer];
       const at::Tensor mine = piece.narrow(0, slice.in_piece, slice.count);
       mine.mutable_grad() = piece.grad().narrow(0, slice.in_piece, slice.count);
-      slices.push_back({replica_.trainable()[slice.parameter].name, mine});
+      slices.push_back({name_of(slice.parameter), mine});
     }
     return slices;
   }
 
   at::Tensor state_of(const Slice& slice, const std::string& slot) const {
-    const std::string wanted = replica_.trainable()[slice.parameter].name + "." + slot;
+    const std::string wanted = name_of(slice.parameter) + "." + slot;
     for (const auto& [name, tensor] : optimizer_->state())
       if (name == wanted) return tensor;
     return {};
@@ -189,7 +235,7 @@ class Zero1 : public Strategy {
 
   std::vector<at::Tensor> state_pieces(const std::string& slot) const {
     std::vector<at::Tensor> pieces;
-    for (const at::Tensor& piece : pieces_) pieces.push_back(at::zeros_like(piece));
+    for (const at::Tensor& piece : pieces_->own()) pieces.push_back(at::zeros_like(piece));
     for (const Slice& slice : slices_)
       pieces[slice.buffer].narrow(0, slice.in_piece, slice.count).copy_(state_of(slice, slot));
     return pieces;
@@ -209,7 +255,7 @@ class Zero1 : public Strategy {
 
   // In the order in which the parameter lies in its buffer, which its strides tell.
   void take_slice(const Slice& slice, const std::string& name, const at::Tensor& value) const {
-    const std::string& parameter = replica_.trainable()[slice.parameter].name;
+    const std::string& parameter = name_of(slice.parameter);
     if (name == parameter + ".step") return void(state_of(slice, "step").copy_(value));
     for (const std::string slot : {"momentum", "variance"}) {
       if (name != parameter + "." + slot) continue;
@@ -219,30 +265,24 @@ class Zero1 : public Strategy {
     }
   }
 
-  size_t buffer_of(const at::Tensor& tensor) const {
-    for (size_t b = 0; b < pieces_.size(); ++b)
-      if (pieces_[b].scalar_type() == tensor.scalar_type()) return b;
-    return 0;
-  }
-
   const Workload& workload_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   Replica replica_;
   std::optional<double> clip_norm_;
   std::vector<at::Tensor> tensors_, buffers_;
-  Flat parameters_, gradients_;       // parameters and gradients live here; every rank has all of them
-  std::vector<at::Tensor> pieces_;    // of this rank, one a dtype: what its optimizer steps, and its gradient
-  std::vector<Slice> slices_;
+  std::optional<Pieces> pieces_;  // once the replica has rank 0's values
+  std::vector<Slice> slices_;     // of this rank's pieces
   std::vector<bool> used_;
-  std::optional<Optimizer> optimizer_;  // its state is that of the pieces alone
+  std::optional<Optimizer> optimizer_;  // its state is that of the slices alone
 };
 
-const RegisterStrategy zero1{{.name = "zero1",
-                              .summary = "as ddp, with the optimizer's state in pieces: each rank steps its own (ZeRO stage 1)",
-                              .parallelism = Parallelism::ranks,
-                              .gradient = Gradient::mean_of_means,
-                              .buffers = Buffers::rank0,
-                              .make = make<Zero1>}};
+const RegisterStrategy zero1{
+    {.name = "zero1",
+     .summary = "as ddp, with the optimizer's state in pieces: each rank steps its own (ZeRO stage 1)",
+     .parallelism = Parallelism::ranks,
+     .gradient = Gradient::mean_of_means,
+     .buffers = Buffers::rank0,
+     .make = make<Zero1>}};
 
 }  // namespace
 }  // namespace dpbench

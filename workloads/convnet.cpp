@@ -1,12 +1,15 @@
 // convnet: the Keras guide's network with BatchNorm and Dropout on MNIST with pixels 0..255, in NCHW.
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "workloads/data/digits.h"
 #include "workloads/layers/activation.h"
 #include "workloads/layers/batch_norm.h"
 #include "workloads/layers/conv.h"
 #include "workloads/layers/dropout.h"
 #include "workloads/layers/linear.h"
-#include "workloads/loss.h"
-#include "workloads/scale.h"
+#include "workloads/layers/loss.h"
 
 namespace dpbench {
 namespace {
@@ -82,7 +85,7 @@ const RegisterWorkload convnet{{.name = "convnet",
                                 .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
                                   return std::make_unique<ConvnetWorkload>(options);
                                 },
-                                .recipe = {.shuffle = false, .lines = Recipe::Lines::guide},
+                                .recipe = {.shuffle = false},
                                 .digits = true}};
 
 }  // namespace

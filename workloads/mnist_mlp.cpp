@@ -1,9 +1,12 @@
 // mnist-mlp: Flatten, Linear 784 -> 128, ReLU, Linear 128 -> 10 on MNIST with pixels in [0, 1].
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "workloads/data/digits.h"
 #include "workloads/layers/activation.h"
 #include "workloads/layers/linear.h"
-#include "workloads/loss.h"
-#include "workloads/scale.h"
+#include "workloads/layers/loss.h"
 
 namespace dpbench {
 namespace {

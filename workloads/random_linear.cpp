@@ -1,12 +1,15 @@
 // random-linear: Linear(5, 2) on 100 random rows, as in the DataParallel tutorial, with random targets and squared
 // error.
+#include <memory>
+#include <string>
+#include <vector>
+
 #include <ATen/ops/randn.h>
 
+#include "workloads/api/workload.h"
 #include "workloads/layers/activation.h"
 #include "workloads/layers/linear.h"
-#include "workloads/loss.h"
-#include "workloads/scale.h"
-#include "workloads/workload.h"
+#include "workloads/layers/loss.h"
 
 namespace dpbench {
 namespace {
@@ -76,7 +79,7 @@ const RegisterWorkload random_linear{{.name = "random-linear",
                                       .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
                                         return std::make_unique<RandomLinearWorkload>(options);
                                       },
-                                      .recipe = {.epochs = 1, .lines = Recipe::Lines::tutorial}}};
+                                      .recipe = {.epochs = 1}}};
 
 }  // namespace
 }  // namespace dpbench

@@ -3,9 +3,9 @@
 
 #include <exception>
 
-#include "harness/conform/rows.h"
-#include "harness/conform/scenario.h"
-#include "workloads/work_queue.h"
+#include "harness/conform/judges/rows.h"
+#include "harness/conform/scenario/scenario.h"
+#include "workloads/base/work_queue.h"
 
 namespace dpbench {
 

@@ -1,11 +1,15 @@
 #include "harness/conform/layout_checks.h"
 
+#include <algorithm>
+#include <exception>
+#include <memory>
+
 #include <ATen/ATen.h>
 
-#include "harness/conform/judge_sampling.h"
-#include "harness/conform/thrown.h"
+#include "harness/conform/evidence/exception_text.h"
+#include "harness/conform/judges/judge_sampling.h"
+#include "workloads/base/error.h"
 #include "workloads/data/sampler.h"
-#include "workloads/error.h"
 
 namespace dpbench {
 namespace {
@@ -57,12 +61,13 @@ constexpr char pieces_compared[] = "pieces of 30 and of 10 rows, and their order
 
 void judge_pieces_of_batches(const CheckRequest& request, Rows& rows) {
   const WitnessWorkload workload;
-  const auto strategy = request.strategy.make({.workload = workload,
-                                               .devices = request.devices,
-                                               .group = {},
-                                               .dtype = at::kFloat,
-                                               .params = Params(request.strategy.params, request.params, request.strategy.name),
-                                               .clip_norm = {}});
+  const auto strategy =
+      request.strategy.make({.workload = workload,
+                             .devices = request.devices,
+                             .group = {},
+                             .dtype = at::kFloat,
+                             .params = Params(request.strategy.params, request.params, request.strategy.name),
+                             .clip_norm = {}});
   Phases phases;
   int64_t step = 0;
   for (const int64_t batch : {30, 10}) {  // the documents' batches: 100 samples are 30, 30, 30 and 10
@@ -72,8 +77,7 @@ void judge_pieces_of_batches(const CheckRequest& request, Rows& rows) {
     rows.judged("chunk-tables", pieces_compared, expected == found,
                 std::to_string(batch) + " rows: expected " + table(expected) + ", found " + table(found),
                 "not cut as torch.chunk cuts");
-    rows.judged("chunk-tables", pieces_compared,
-                output.select(1, 1).equal(at::arange(batch).to(output.scalar_type())),
+    rows.judged("chunk-tables", pieces_compared, output.select(1, 1).equal(at::arange(batch).to(output.scalar_type())),
                 std::to_string(batch) + " rows: the output's rows are in another order than the batch's",
                 "gathered in the order in which replicas finish");
   }
@@ -88,7 +92,7 @@ void judge_layout(const CheckRequest& request, Rows& rows) {
     rows.skipped("chunk-tables", pieces_compared, std::string("refused: ") + error.what());
   };
   const auto threw = [&](const std::string& why) {
-    rows.judged("run-completes", all_steps_done, false, "batches of 30 and of 10 rows for chunk-tables: " + why);
+    rows.completed(false, "batches of 30 and of 10 rows for chunk-tables: " + why);
   };
   try {
     judge_pieces_of_batches(request, rows);
@@ -109,11 +113,13 @@ void judge_sampler(const CheckRequest& request, Rows& rows) {
   constexpr int64_t samples = 211;  // a prime number: no world divides it
   for (const bool drop_last : {false, true}) {
     const auto dealt = [&](int64_t epoch, int rank) {
-      DistributedSampler sampler({.samples = samples, .world = request.world, .rank = rank, .seed = request.seed, .drop_last = drop_last});
+      DistributedSampler sampler(
+          {.samples = samples, .world = request.world, .rank = rank, .seed = request.seed, .drop_last = drop_last});
       sampler.set_epoch(epoch);
       return sampler.indices();
     };
-    judge_sampling({samples, request.world, drop_last, dealt, "dpbench's own DistributedSampler, whatever the strategy"}, rows);
+    judge_sampling(
+        {samples, request.world, drop_last, dealt, "dpbench's own DistributedSampler, whatever the strategy"}, rows);
   }
 }
 

@@ -1,15 +1,16 @@
 #include "harness/conform/raw_collectives.h"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <sstream>
 
 #include <ATen/ATen.h>
 
-#include "harness/conform/compare.h"
-#include "harness/conform/exchange.h"
-#include "harness/conform/thrown.h"
-#include "strategies/compat.h"
+#include "harness/conform/evidence/exception_text.h"
+#include "harness/conform/evidence/exchange.h"
+#include "harness/conform/evidence/tensor_difference.h"
+#include "strategies/parts/compat.h"
 
 namespace dpbench {
 namespace {
@@ -93,13 +94,13 @@ bool says_it_has_none(const c10::Error& error) {
 }
 
 struct RawCheck {
-  const char* name;
+  std::string name;
   std::string (RawCalls::*call)() const;
 };
-constexpr RawCheck raw_checks[] = {{"allreduce-exact", &RawCalls::allreduce},
-                                   {"broadcast-exact", &RawCalls::broadcast},
-                                   {"allgather-exact", &RawCalls::allgather},
-                                   {"reduce-scatter-exact", &RawCalls::reduce_scatter}};
+const RawCheck raw_checks[] = {{raw_collective_checks[0], &RawCalls::allreduce},
+                               {raw_collective_checks[1], &RawCalls::broadcast},
+                               {raw_collective_checks[2], &RawCalls::allgather},
+                               {raw_collective_checks[3], &RawCalls::reduce_scatter}};
 
 std::string in_one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -112,7 +113,8 @@ std::string tried(const RawCheck& check, const CheckRequest& request) {
   try {
     for (const auto type : {at::kFloat, at::kLong})
       for (const int64_t length : lengths_of_all) {
-        const auto wrong = (RawCalls(*request.group, request.devices.at(0), type, length / request.world | 1).*check.call)();
+        const auto wrong =
+            (RawCalls(*request.group, request.devices.at(0), type, length / request.world | 1).*check.call)();
         if (found.empty()) found = wrong;
       }
   } catch (const c10::Error& error) {
@@ -140,18 +142,20 @@ std::string all_tried(const CheckRequest& request) {
 }  // namespace
 
 void judge_raw_collectives(const CheckRequest& request, const std::string& key, Rows& rows) {
-  const std::string compared = "what the backend makes of whole numbers in float32 and int64 with what they make, bit for bit";
+  const std::string compared =
+      "what the backend makes of whole numbers in float32 and int64 with what they make, bit for bit";
   const auto texts = texts_of_ranks(*request.store, key, request.rank, request.world, all_tried(request));
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     std::istringstream lines(texts[rank]);
     for (const RawCheck& check : raw_checks) {
       std::string found;
       const bool came_so_far = static_cast<bool>(std::getline(lines, found)) && !lines.eof();
-      if (!came_so_far)
-        return rows.judged("run-completes", all_steps_done, false,
-                           "rank " + std::to_string(rank) + ", " + check.name + ": " + found);
-      if (found.starts_with("- ")) rows.skipped(check.name, compared, found.substr(2));
-      else rows.judged(check.name, compared, found.empty(), found + ", rank " + std::to_string(rank), "the backend's own mistake: no strategy had a part in it");
+      if (!came_so_far) return rows.completed(false, "rank " + std::to_string(rank) + ", " + check.name + ": " + found);
+      if (found.starts_with("- "))
+        rows.skipped(check.name, compared, found.substr(2));
+      else
+        rows.judged(check.name, compared, found.empty(), found + ", rank " + std::to_string(rank),
+                    "the backend's own mistake: no strategy had a part in it");
     }
   }
 }

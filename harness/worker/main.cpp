@@ -3,20 +3,21 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <string>
 #include <vector>
 
-#include <csignal>
 #include <sys/prctl.h>
+#include <csignal>
 
-#include "harness/worker/catalogue.h"
-#include "harness/worker/cuda.h"
-#include "harness/worker/memory.h"
-#include "harness/worker/plugins.h"
+#include "harness/worker/catalogue_json.h"
+#include "harness/worker/rank/cuda.h"
+#include "harness/worker/rank/host_memory.h"
+#include "harness/worker/rank/plugins.h"
 #include "harness/worker/relay.h"
 #include "harness/worker/serve.h"
-#include "workloads/error.h"
-#include "workloads/workload.h"
+#include "workloads/api/workload.h"
+#include "workloads/base/error.h"
 
 namespace dpbench {
 namespace {
@@ -36,18 +37,22 @@ int print_catalogue(const std::vector<std::string>& arguments) {
   return 0;
 }
 
+int relay_until_death(const std::vector<std::string>&) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  return relay();
+}
+
 int run(const std::vector<std::string>& arguments) {
-  if (!arguments.empty() && arguments[0] == "--catalogue") return print_catalogue(arguments);
-  if (!arguments.empty() && arguments[0] == "--relay") {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    return relay();
-  }
+  static const std::map<std::string, int (*)(const std::vector<std::string>&)> modes = {
+      {"--catalogue", print_catalogue}, {"--relay", relay_until_death}};
+  if (const auto mode = arguments.empty() ? modes.end() : modes.find(arguments[0]); mode != modes.end())
+    return mode->second(arguments);
   if (!arguments.empty())
     throw UsageError("usage: dpbench-worker --catalogue [--plugin FILE]... [--no-cuda]; otherwise dpbench starts it");
   keep_freed_memory();
   const Variables variables = read_variables();
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // never outlive the front; had it died before, its end of the channel is closed
-  if (variables.device == "cuda")
+  if (variables.device == Device::cuda)
     if (const std::string reason = load_cuda(); !reason.empty()) throw Unavailable("no CUDA: " + reason);
   const int code = serve(variables);
   // Nothing of ours is left to end; LibTorch's own statics would take a tenth of a second of every group's end.

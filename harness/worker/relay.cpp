@@ -1,15 +1,19 @@
 #include "harness/worker/relay.h"
 
+#include <chrono>
+#include <exception>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <unistd.h>
 
-#include "harness/conform/thrown.h"
-#include "harness/report/first_line.h"
-#include "harness/worker/channel.h"
-#include "harness/worker/meeting.h"
-#include "harness/worker/variables.h"
-#include "workloads/error.h"
+#include "harness/conform/evidence/exception_text.h"
+#include "harness/report/text/first_line.h"
+#include "harness/worker/rank/channel.h"
+#include "harness/worker/rank/meeting.h"
+#include "harness/worker/rank/variables.h"
+#include "workloads/base/error.h"
 
 namespace dpbench {
 namespace {
@@ -57,7 +61,7 @@ int relay() {
   Channel channel(variables.channel);
   try {
     const Meeting& meeting = variables.meeting;
-    const auto served = variables.serves ? serve_meeting(meeting) : c10::intrusive_ptr<c10d::Store>();
+    [[maybe_unused]] const auto served = variables.serves ? serve_meeting(meeting) : c10::intrusive_ptr<c10d::Store>();
     // One connection for each direction: a client that waits holds its own.
     const auto sending = join_meeting(meeting, variables.timeout), receiving = join_meeting(meeting, variables.timeout);
     take_seat(*sending, variables.rank);

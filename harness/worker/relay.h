@@ -1,5 +1,5 @@
-// dpbench-worker --relay: carries messages between the fronts that an outside launcher has started, over the store where
-// their ranks meet. A process beside the workers: it takes no part in what is measured, and outlives them.
+// dpbench-worker --relay: carries messages between the fronts that an outside launcher has started, over the store
+// where their ranks meet. A process beside the workers: it takes no part in what is measured, and outlives them.
 //
 //   front -> relay   {"to":R,"message":{..}}      R: the rank whose front gets it
 //   relay -> front   {"up":true}                  the store has been reached

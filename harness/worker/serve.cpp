@@ -1,22 +1,28 @@
 #include "harness/worker/serve.h"
 
+#include <memory>
+#include <new>
+#include <optional>
 #include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
-#include "harness/conform/thrown.h"
-#include "harness/report/first_line.h"
-#include "harness/worker/block_run.h"
-#include "harness/worker/channel.h"
-#include "harness/worker/check_case.h"
-#include "harness/worker/cuda.h"
-#include "harness/worker/group.h"
-#include "harness/worker/memory.h"
-#include "harness/worker/plugins.h"
-#include "harness/worker/pulse.h"
-#include "harness/worker/run_case.h"
-#include "harness/worker/train.h"
+#include "harness/conform/evidence/exception_text.h"
+#include "harness/report/text/first_line.h"
+#include "harness/worker/check/check_case.h"
+#include "harness/worker/measure/block_run.h"
+#include "harness/worker/measure/run_case.h"
+#include "harness/worker/rank/channel.h"
+#include "harness/worker/rank/cuda.h"
+#include "harness/worker/rank/group.h"
+#include "harness/worker/rank/host_memory.h"
+#include "harness/worker/rank/plugins.h"
+#include "harness/worker/rank/pulse.h"
+#include "harness/worker/train/train.h"
 #include "workloads/data/safetensors_file.h"
 
 namespace dpbench {
@@ -24,33 +30,46 @@ namespace {
 
 // What went wrong, in the words of the protocol.
 Json failure_event(const std::string& case_id, int rank, const std::string& place) {
-  const auto event = [&](const char* kind, const std::string& reason) -> Json {
-    return {{"event", "failed"}, {"case", case_id}, {"rank", rank}, {"kind", kind}, {"reason", reason}};
+  const auto event = [&](FailureKind kind, const std::string& reason) -> Json {
+    return {{"event", name_of(Event::failed)},
+            {"case", case_id},
+            {"rank", rank},
+            {"kind", name_of(kind)},
+            {"reason", reason}};
   };
   try {
     throw;
   } catch (const UsageError& error) {
-    return event("usage", error.what());
+    return event(FailureKind::usage, error.what());
   } catch (const Unavailable& error) {
-    return event("unavailable", error.what());
+    return event(FailureKind::unavailable, error.what());
   } catch (const std::domain_error& error) {
-    return event("nan", error.what());
+    return event(FailureKind::nan, error.what());
   } catch (const OutOfHostMemory& error) {
-    return event("oom", error.what());
+    return event(FailureKind::oom, error.what());
   } catch (const std::bad_alloc&) {
-    return event("oom", "out of host memory");
+    return event(FailureKind::oom, "out of host memory");
   } catch (const FileError& error) {
-    return event("unwritten", error.what());
+    return event(FailureKind::unwritten, error.what());
   } catch (const std::exception& error) {
     const std::string reason = first_line(message_of(error));
-    return out_of_memory(error) ? event("oom", reason) : event("failure", reason + place);
+    return out_of_memory(error) ? event(FailureKind::oom, reason) : event(FailureKind::failure, reason + place);
   }
 }
 
-class Session {
+Order order_of(const Json& command) {
+  const std::string word = command.at("do");
+  const auto order = parse_name<Order>(word);
+  check(order.has_value(), "unknown command of the front: " + word);
+  return *order;
+}
+
+class CommandLoop {
  public:
-  explicit Session(const Variables& variables)
-      : variables_(variables), channel_(variables.channel), pulse_(variables.progress_file, variables.rank, variables.world) {}
+  explicit CommandLoop(const Variables& variables)
+      : variables_(variables),
+        channel_(variables.channel),
+        pulse_(variables.progress_file, variables.rank, variables.world) {}
 
   int run() {
     std::string current;
@@ -63,10 +82,12 @@ class Session {
         pulse_.follow([backend = joined->getDefaultBackend()] { return backend->getSequenceNumberForGroup(); });
       group_->barrier();
       note_bare_memory();
-      channel_.send(
-          {{"event", "ready"}, {"rank", variables_.rank}, {"pid", getpid()}, {"versions", loaded_versions()}});
+      channel_.send({{"event", name_of(Event::ready)},
+                     {"rank", variables_.rank},
+                     {"pid", getpid()},
+                     {"versions", loaded_versions()}});
       while (const auto command = channel_.receive()) {
-        if (command->at("do") == "quit") {
+        if (order_of(*command) == Order::quit) {
           release();
           return 0;
         }
@@ -84,30 +105,40 @@ class Session {
   // How far this rank had come in what all call in turn.
   std::string place() const {
     const auto& joined = group_ ? group_->process_group() : nullptr;
-    return joined ? " (in or after collective #" + std::to_string(joined->getDefaultBackend()->getSequenceNumberForGroup()) + ")" : "";
+    return joined ? " (in or after collective #" +
+                        std::to_string(joined->getDefaultBackend()->getSequenceNumberForGroup()) + ")"
+                  : "";
   }
 
   Json carry_out(const Json& command) {
     const CaseSpec spec = case_from_json(command.at("case"));
-    const std::string what = command.at("do");
-    if (what != "block") pulse_.begin();
-    if (what != "block") release();
-    if (what == "check") {
+    const Order what = order_of(command);
+    if (what != Order::block) pulse_.begin();
+    if (what != Order::block) release();
+    if (what == Order::check) {
       const CheckedCase checked = check_case(spec, asked(command), *group_, pulse_, variables_.run_dir);
-      return {{"event", "checked"}, {"case", spec.id}, {"checks", rows_of(checked.rows)}, {"group_over", !checked.group_whole}};
+      return {{"event", name_of(Event::checked)},
+              {"case", spec.id},
+              {"checks", rows_of(checked.rows)},
+              {"group_over", !checked.group_whole}};
     }
-    if (what == "train") return trained(spec, train_options_from_json(command.at("train")));
-    check(what == "run" || what == "block", "unknown command of the front: " + what);
+    if (what == Order::train) return trained(spec, train_options_from_json(command.at("train")));
     Json checks = Json::array();
     if (command.at("check").get<bool>()) {
-      const CheckedCase checked = check_case(spec, {.filter = checks_before_timing(spec)}, *group_, pulse_, variables_.run_dir);
+      const CheckedCase checked =
+          check_case(spec, {.filter = checks_before_timing(spec)}, *group_, pulse_, variables_.run_dir);
       if (!checked.sound) return untimed(spec, checked);
       checks = rows_of(checked.rows);
     }
     const Sampling sampling = sampling_from_json(command.at("sampling"));
     pulse_.forget_calls();
-    const RankRecord record = what == "run" ? run_case(spec, sampling, *group_, pulse_, variables_.run_dir) : block(spec, sampling);
-    return {{"event", "ran"}, {"case", spec.id}, {"record", to_json(record)}, {"checks", checks}, {"calls", calls()}};
+    const RankRecord record =
+        what == Order::run ? run_case(spec, sampling, *group_, pulse_, variables_.run_dir) : block(spec, sampling);
+    return {{"event", name_of(Event::ran)},
+            {"case", spec.id},
+            {"record", to_json(record)},
+            {"checks", checks},
+            {"calls", calls()}};
   }
 
   Json calls() const {
@@ -119,13 +150,11 @@ class Session {
   Json untimed(const CaseSpec& spec, const CheckedCase& checked) const {
     RankRecord nothing;
     nothing.rank = variables_.rank;
-    Json answer = {{"event", "ran"},
-                   {"case", spec.id},
-                   {"record", to_json(nothing)},
-                   {"checks", rows_of(checked.rows)},
-                   {"group_over", !checked.group_whole},
-                   {"untimed", true}};
-    if (checked.failure) answer["failed"] = {{"kind", checked.failure->kind}, {"reason", checked.failure->reason}};
+    Json answer = {{"event", name_of(Event::ran)},       {"case", spec.id},
+                   {"record", to_json(nothing)},         {"checks", rows_of(checked.rows)},
+                   {"group_over", !checked.group_whole}, {"untimed", true}};
+    if (checked.failure)
+      answer["failed"] = {{"kind", name_of(checked.failure->kind)}, {"reason", checked.failure->reason}};
     return answer;
   }
 
@@ -133,7 +162,7 @@ class Session {
     const auto say = [&](const Json& event) { channel_.send(event); };
     pulse_.forget_calls();
     const TrainResult result = train_case(spec, options, *group_, pulse_, variables_.run_dir, say);
-    return {{"event", "trained"},
+    return {{"event", name_of(Event::trained)},
             {"case", spec.id},
             {"record", to_json(result.record)},
             {"checks", rows_of(result.checks)},
@@ -152,7 +181,7 @@ class Session {
     held_.reset();
   }
 
-  static CheckOptions asked(const Json& command) {
+  static SuiteOptions asked(const Json& command) {
     return {.filter = command.value("filter", ""),
             .seeds = command.value("seeds", 1),
             .whole_worlds = command.value("whole_worlds", 0),
@@ -174,6 +203,6 @@ class Session {
 
 }  // namespace
 
-int serve(const Variables& variables) { return Session(variables).run(); }
+int serve(const Variables& variables) { return CommandLoop(variables).run(); }
 
 }  // namespace dpbench

@@ -1,7 +1,7 @@
 // The life of a worker: meets the other ranks, does what the front asks, case after case.
 #pragma once
 
-#include "harness/worker/variables.h"
+#include "harness/worker/rank/variables.h"
 
 namespace dpbench {
 

@@ -1,4 +1,4 @@
-"""Allreduce by size, from what tests/micro measured."""
+"""Allreduce by size, from what harness/micro measured."""
 import statistics
 
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter

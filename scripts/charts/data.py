@@ -6,9 +6,9 @@ import statistics
 
 import markup
 
-BASELINES = ("cpu", "gpu")
+BASELINES = ("cpu", "gpu")  # of reports of version 1.0, which do not mark them
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
-# The notices' own rule for an outlier (harness/report/notices.cpp).
+# The notices' own rule for an outlier (harness/report/figures/sample_notices.cpp).
 MAD_TO_SIGMA, OUTLIER_SIGMAS, OUTLIER_SHARE = 1.4826, 10, 0.05
 
 
@@ -33,6 +33,7 @@ class Run:
         self.status = report["status"]
         self.commit = of(report, "tool", "directory_commit") or of(report, "tool", "commit") or "unknown"
         self.fingerprint = of(report, "env", "fingerprint") or "unknown"
+        self.marks_baselines = of(report, "schema_version", "minor") != 0
         self.cases = [Case(self, raw) for raw in report["cases"]]
 
     @property
@@ -83,7 +84,7 @@ class Case:
         self.checks = raw.get("checks") or []
         self.remarks = (raw.get("warnings") or []) + (raw.get("notices") or [])
         self.series = self.strategy  # label() of a set of cases makes it longer where that is ambiguous
-        self.is_baseline = self.strategy in BASELINES
+        self.is_baseline = raw["baseline"] if run.marks_baselines else self.strategy in BASELINES
         self.projected = raw.get("projected") is True  # worked out, not measured: always told apart
         self.derived = raw.get("derived") or {}
         self.phases = of(raw, "phases", "mean_step_ns") or {}
@@ -220,7 +221,7 @@ def add_projection(runs, path):
 
 
 def read_collectives(path):
-    """{bytes: {arm: [microseconds of each repetition]}} and the context, of Google Benchmark's JSON by tests/micro."""
+    """{bytes: {arm: [microseconds of each repetition]}} and the context, of Google Benchmark's JSON by harness/micro."""
     report = read_json(path)
     sizes = {}
     for entry in report["benchmarks"]:

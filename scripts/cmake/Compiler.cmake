@@ -27,6 +27,11 @@ if(DPBENCH_SANITIZE)
   target_link_options(dpbench_options INTERFACE -fsanitize=${DPBENCH_SANITIZE})
 endif()
 
+# Torch's headers, and nlohmann's, take longer to compile than our files: several files are compiled as one. Missing includes show only
+# without this and without precompiled headers, see scripts/parts/no-unity.
+option(CMAKE_UNITY_BUILD "compile several files of a target as one" ON)
+set(DPBENCH_TORCH_BATCH 4 CACHE STRING "how many, where they include torch's headers")
+
 find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})

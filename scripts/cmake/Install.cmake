@@ -4,10 +4,11 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/dpbench)
 
+set(optional_dpbench-micro OPTIONAL)  # scripts/dpbench does not build it
 foreach(program dpbench dpbench-worker dpbench-micro)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${DPBENCH_TORCH}/lib")
-    install(TARGETS ${program})
+    install(TARGETS ${program} ${optional_${program}})
   endif()
 endforeach()
 install(DIRECTORY scripts/charts DESTINATION ${CMAKE_INSTALL_DATADIR}/dpbench PATTERN __pycache__ EXCLUDE)
@@ -28,10 +29,9 @@ if(TARGET dpbench-worker)
   install(FILES ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/catalogue.json DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# The headers name each other from the top folder, so they keep their folders under include/dpbench.
-foreach(folder workloads strategies)
-  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dpbench FILES_MATCHING PATTERN "*.h"
-          PATTERN gloo_shim EXCLUDE PATTERN shm EXCLUDE)
+# The interface of plug-ins. Its headers name each other from the top folder, so they keep their folders under include/dpbench.
+foreach(folder strategies/api workloads/api workloads/base)
+  install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dpbench/${folder} FILES_MATCHING PATTERN "*.h")
 endforeach()
 configure_package_config_file(${CMAKE_SOURCE_DIR}/scripts/cmake/dpbench-config.cmake.in
                               ${CMAKE_BINARY_DIR}/dpbench-config.cmake INSTALL_DESTINATION ${package})

@@ -13,16 +13,16 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "strategies/comm/noted.h"
-#include "strategies/comm/route.h"
-#include "workloads/cores.h"
+#include "strategies/comm/base/logging_backend.h"
+#include "strategies/comm/base/route.h"
+#include "workloads/base/cores.h"
 
 namespace dpbench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
-using Gloo = Noted<c10d::ProcessGroupGloo>;
+using Gloo = LoggingBackend<c10d::ProcessGroupGloo>;
 using Devices = decltype(Gloo::Options::devices);
 
 // GLOO_SOCKET_IFNAME rules; else loopback within one host, and the address that leads to the master across hosts.
@@ -38,9 +38,10 @@ Devices devices_for(const BackendSetup& setup) {
   return devices;
 }
 
-// Gloo writes to sockets whose other end may have gone: as an error that names the peer, not as this process's own death.
+// Gloo writes to sockets whose other end may have gone: as an error that names the peer, not as this process's own
+// death.
 void let_closed_sockets_be_errors() {
-  struct sigaction now {};
+  struct sigaction now{};
   if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
 }
 
@@ -52,7 +53,8 @@ void hear_from_all(Gloo& gloo, Milliseconds limit) {
   c10d::AllToAllOptions options;
   options.timeout = limit;
   gloo.alltoall_base(heard, sent, even, even, options)->wait();
-  if (!heard.equal(at::arange(gloo.getSize()))) throw std::runtime_error("gloo: somebody else answers in place of a rank");
+  if (!heard.equal(at::arange(gloo.getSize())))
+    throw std::runtime_error("gloo: somebody else answers in place of a rank");
 }
 
 // Whether all ranks say so: over the store, for their connections may be what is wrong.
@@ -64,17 +66,21 @@ bool all_say(const BackendSetup& setup, c10d::Store& store, bool mine, Milliseco
   return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) { return store.get_to_str(key) == "yes"; });
 }
 
-// Gloo knows who connects by a number counted from 0: while the ranks connect, a stranger's zeros can take the place of one,
-// which nobody notices before something is awaited from there. Then all connect anew, at other ports, within what is left of
-// the time limit: a rank that went missing between two attempts is waited for no longer than one that never came.
+// Gloo knows who connects by a number counted from 0: while the ranks connect, a stranger's zeros can take the place of
+// one, which nobody notices before something is awaited from there. Then all connect anew, at other ports, within what
+// is left of the time limit: a rank that went missing between two attempts is waited for no longer than one that never
+// came.
 c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
   constexpr int attempts = 6;
-  // Its threads sleep most of the time: a rank's own thread, on the same core, would only make them wait when they are woken.
+  // Its threads sleep most of the time: a rank's own thread, on the same core, would only make them wait when they are
+  // woken.
   const OnCores where_it_works(setup.cores);
   let_closed_sockets_be_errors();
   const auto until = Clock::now() + setup.timeout;
   const auto spent = [&] { return until - Clock::now() < Milliseconds(1); };
-  const auto left = [&] { return std::max(std::chrono::duration_cast<Milliseconds>(until - Clock::now()), Milliseconds(1)); };
+  const auto left = [&] {
+    return std::max(std::chrono::duration_cast<Milliseconds>(until - Clock::now()), Milliseconds(1));
+  };
   auto limit = Milliseconds(1000 + 25 * setup.world);
   for (int number = 1;; ++number, limit *= 2) {
     const auto store = c10::make_intrusive<c10d::PrefixStore>("attempt-" + std::to_string(number), setup.store);
@@ -102,6 +108,8 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
 const RegisterBackend gloo{{.name = "gloo",
                             .summary = "PyTorch's Gloo over TCP, CUDA tensors staged through the host",
                             .cuda = true,
+                            .cpu_preference = 10,
+                            .cuda_preference = 10,
                             .make = make_gloo}};
 
 }  // namespace

@@ -2,17 +2,19 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include <cstdlib>
+#include <exception>
+#include <string>
 
-#include "strategies/comm/noted.h"
-#include "strategies/comm/route.h"
+#include "strategies/comm/base/logging_backend.h"
+#include "strategies/comm/base/route.h"
 
 namespace dpbench {
 namespace {
 
 // ProcessGroupNCCL wants to be told to go: shutting down is collective, so after an error it is aborted instead.
-class Nccl : public Noted<c10d::ProcessGroupNCCL> {
+class Nccl : public LoggingBackend<c10d::ProcessGroupNCCL> {
  public:
-  using Noted::Noted;
+  using LoggingBackend::LoggingBackend;
   // As PyTorch leaves it unless told otherwise: that buckets may lie in shared memory is meant for our own backend.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return false; }
   ~Nccl() override {
@@ -47,6 +49,7 @@ const RegisterBackend nccl{{.name = "nccl",
                             .cpu = false,
                             .cuda = true,
                             .shares_device = false,
+                            .cuda_preference = 20,
                             .make = make_nccl}};
 
 }  // namespace

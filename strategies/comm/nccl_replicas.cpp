@@ -1,7 +1,9 @@
 // NCCL among the GPUs of one process. Part of dpbench_cuda alone.
+#include <vector>
+
 #include <torch/csrc/cuda/nccl.h>
 
-#include "strategies/comm/replica_link.h"
+#include "strategies/comm/base/replica_link.h"
 
 namespace dpbench {
 namespace {

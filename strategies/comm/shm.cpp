@@ -1,15 +1,15 @@
 // "shm" and "threads": our shared-memory backend, with Gloo between the hosts where there are several.
 #include <cstdlib>
 
-#include "strategies/comm/hosts.h"
-#include "strategies/comm/shm/backend.h"
-#include "strategies/comm/staged.h"
+#include "strategies/comm/base/staged.h"
+#include "strategies/comm/hosts/hosts.h"
+#include "strategies/comm/shm/shm_backend.h"
 
 namespace dpbench {
 namespace {
 
-// The Reducer asks a backend for the memory of its buckets only with this variable at 0; PyTorch's default is 1. Set while
-// the library is loaded: later, another thread may be reading the environment.
+// The Reducer asks a backend for the memory of its buckets only with this variable at 0; PyTorch's default is 1. Set
+// while the library is loaded: later, another thread may be reading the environment.
 [[maybe_unused]] const int buckets_lie_in_shared_memory = setenv("DDP_DISABLE_COMM_MEM", "0", 0);
 
 template <shm::Home kHome>
@@ -26,6 +26,8 @@ c10::intrusive_ptr<c10d::Backend> make_shm(const BackendSetup& setup) {
 const RegisterBackend processes{{.name = "shm",
                                  .summary = "shared memory between the processes of a host, Gloo between hosts",
                                  .cuda = true,
+                                 .cpu_preference = 20,
+                                 .shares_memory = true,
                                  .make = make_shm<shm::Home::processes>}};
 const RegisterBackend threads{{.name = "threads",
                                .summary = "shm's code among the threads of one process, for tests",

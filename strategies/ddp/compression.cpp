@@ -1,5 +1,7 @@
 #include "strategies/ddp/compression.h"
 
+#include <vector>
+
 #include <ATen/ATen.h>
 
 namespace dpbench::ddp {

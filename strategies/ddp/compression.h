@@ -1,6 +1,8 @@
 // The hook that sends gradients in a narrower type (float16 or bfloat16), or as they are.
 #pragma once
 
+#include <optional>
+
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
 namespace dpbench::ddp {

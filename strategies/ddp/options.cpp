@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "strategies/replica.h"
+#include "strategies/parts/replica.h"
 
 namespace dpbench::ddp {
 namespace {
@@ -44,9 +44,11 @@ std::vector<std::string> names_in(const std::string& list) {
 // A recorded step reads nothing of the host that changes, and asks the device nothing.
 void refuse_what_cannot_be_recorded(const Options& options) {
   if (!options.graph) return;
-  refuse_together(options.find_unused, "ddp.graph=on and ddp.find_unused=on", "what a step does not use is looked for by the host in every step");
+  refuse_together(options.find_unused, "ddp.graph=on and ddp.find_unused=on",
+                  "what a step does not use is looked for by the host in every step");
   refuse_together(options.join, "ddp.graph=on and ddp.join=on", "the host asks in every step which ranks have rows");
-  refuse_together(options.global_mean, "ddp.graph=on and ddp.global_mean=on", "the host asks in every step how many rows each rank has");
+  refuse_together(options.global_mean, "ddp.graph=on and ddp.global_mean=on",
+                  "the host asks in every step how many rows each rank has");
   refuse_together(options.step_in_backward, "ddp.graph=on and ddp.step_in_backward=on",
                   "several buckets are stepped at once, on streams that the reduction picks");
 }
@@ -106,24 +108,34 @@ Options options_of(const Params& params) {
 }
 
 std::vector<ParamInfo> parameters() {
-  return {{"bucket_mb", "25", "cap of a bucket in MiB"},
-          {"first_bucket_mb", "1", "cap of the first bucket in MiB, never above bucket_mb"},
-          {"broadcast_buffers", "on", "rank 0's buffers are sent to all before each forward"},
-          {"gradient_as_bucket_view", "on", "gradients live in their buckets: what is reduced there is not copied back"},
-          {"find_unused", "off", "look through the graph for parameters that a step does not use"},
-          {"skip_unused", "off", "with find_unused, leave out buckets that nobody uses: all ranks must use the same parameters"},
-          {"static_graph", "off", "the first step shows the graph of all: what is unused, what is used how often"},
-          {"hook", "none", "compress gradients to fp16 or bf16 for the reduction, divided before they are summed"},
-          {"global_mean", "off", "the mean over all ranks' rows, also where ranks have unlike numbers of them"},
-          {"sync_batch_norm", "off", "BatchNorm's statistics are those of all ranks' rows"},
-          {"join", "off", "a rank may run out of rows: it goes on reducing with the others, adding zeros"},
-          {"join_divisor", "initial", "with join, divide by the initial world or by the active ranks"},
-          {"step_in_backward", "off", "step a bucket's parameters as soon as it is reduced, while the backward pass goes on"},
-          {"ignore", "none", "parameters that stay each rank's own, neither sent nor reduced: NAME+NAME.."},
-          {"clip", "after", "--clip-norm limits the reduced gradient; anything else is refused"},
-          {"tf32", "off", "let a GPU multiply float32 with TF32's 10 bits"},
-          {"graph", "off", "on: a step is recorded as a CUDA graph, its reductions over NCCL too, and replayed as a whole"},
-          onednn_param()};
+  return {
+      {"bucket_mb", "25", "cap of a bucket in MiB"},
+      {"first_bucket_mb", "1", "cap of the first bucket in MiB, never above bucket_mb"},
+      {"broadcast_buffers", "on", "rank 0's buffers are sent to all before each forward"},
+      {"gradient_as_bucket_view", "on", "gradients live in their buckets: what is reduced there is not copied back"},
+      {"find_unused", "off", "look through the graph for parameters that a step does not use"},
+      {"skip_unused", "off",
+       "with find_unused, leave out buckets that nobody uses: all ranks must use the same parameters"},
+      {"static_graph", "off", "the first step shows the graph of all: what is unused, what is used how often"},
+      {"hook", "none", "compress gradients to fp16 or bf16 for the reduction, divided before they are summed"},
+      {"global_mean", "off", "the mean over all ranks' rows, also where ranks have unlike numbers of them"},
+      {"sync_batch_norm", "off", "BatchNorm's statistics are those of all ranks' rows"},
+      {"join", "off", "a rank may run out of rows: it goes on reducing with the others, adding zeros"},
+      {"join_divisor", "initial", "with join, divide by the initial world or by the active ranks"},
+      {"step_in_backward", "off",
+       "step a bucket's parameters as soon as it is reduced, while the backward pass goes on"},
+      {"ignore", "none", "parameters that stay each rank's own, neither sent nor reduced: NAME+NAME.."},
+      {"clip", "after", "--clip-norm limits the reduced gradient; anything else is refused"},
+      {"tf32", "off", "let a GPU multiply float32 with TF32's 10 bits"},
+      {"graph", "off", "on: a step is recorded as a CUDA graph, its reductions over NCCL too, and replayed as a whole"},
+      onednn_param()};
+}
+
+Settings settings() {
+  return {.small_buckets = {{"bucket_mb", "0.0005"}, {"first_bucket_mb", "0.0002"}},
+          .allow_unused = {{"find_unused", "on"}},
+          .allow_no_rows = {{"join", "on"}},
+          .unrecorded = {{"graph", "off"}}};
 }
 
 std::vector<Variant> variants() {
@@ -157,6 +169,8 @@ void promise(StrategyInfo& info, const Params& params) {
   if (!options.broadcast_buffers) info.buffers = Buffers::local;
   if (options.sync_batch_norm) info.buffers = Buffers::synchronised;
   info.reduced_in = options.compression;
+  info.allows_unused = options.find_unused;
+  info.allows_no_rows = options.join;
   info.same_graph = options.static_graph || options.skip_unused || options.graph;
   info.recorded = options.graph;
   if (options.graph) info.cpu = false;

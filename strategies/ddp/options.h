@@ -2,8 +2,10 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
 
 namespace dpbench::ddp {
 
@@ -23,6 +25,7 @@ struct Options {
 Options options_of(const Params& params);
 
 std::vector<ParamInfo> parameters();
+Settings settings();
 std::vector<Variant> variants();
 void promise(StrategyInfo& info, const Params& params);
 

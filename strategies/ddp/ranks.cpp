@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <stdexcept>
+#include <string>
 
 #include <ATen/ATen.h>
 
@@ -27,6 +29,18 @@ int64_t active_ranks(const std::vector<int64_t>& rows) {
 int first_active(const std::vector<int64_t>& rows) {
   const auto found = std::find_if(rows.begin(), rows.end(), [](int64_t count) { return count > 0; });
   return found == rows.end() ? 0 : static_cast<int>(found - rows.begin());
+}
+
+void ReplayedRows::require_own(int64_t step, std::span<const Batch> micro) {
+  int64_t rows = 0;
+  for (const Batch& batch : micro) rows += batch.rows();
+  if (!counts_.insert(rows).second) return;
+  for (const int64_t other : {rows - 1, rows + 1})
+    if (counts_.contains(other))
+      throw std::runtime_error(
+          "ddp.graph=on: this rank has " + std::to_string(rows) + " rows in step " + std::to_string(step) +
+          " and had " + std::to_string(other) + " before; another rank may have as many as before and would " +
+          "replay what this one does not: use a --batch that leaves a rest of other size, or ddp.graph=off");
 }
 
 }  // namespace dpbench::ddp

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <sstream>
+#include <stdexcept>
+#include <unordered_map>
 
 #include <ATen/ATen.h>
 
 #include "strategies/ddp/compression.h"
-#include "workloads/error.h"
+#include "workloads/base/error.h"
 
 namespace dpbench::ddp {
 namespace {
@@ -98,8 +101,8 @@ void Reduction::register_hook(const SteppingHook::Step& step) {
   reducer_->register_comm_hook(std::move(hook));
 }
 
-// Until a second pass is reduced the Reducer takes all that it sees for the first pass of a static graph: the first two are
-// reduced wherever they stand, which is as right and only costs more.
+// Until a second pass is reduced the Reducer takes all that it sees for the first pass of a static graph: the first two
+// are reduced wherever they stand, which is as right and only costs more.
 void Reduction::before_forward(bool last) {
   last_ = last;
   sync_ = last || (options_.static_graph && passes_ < 2);
@@ -131,9 +134,21 @@ void Reduction::refuse_unused_parameters() {
       if (index < parameters_.size()) names += (names.empty() ? "" : ", ") + parameters_[index].name;
     throw std::runtime_error("ddp: this rank's loss did not use every parameter (unused: " + names +
                              "), so buckets that wait for them were not reduced" +
-                             (options_.static_graph ? "; with ddp.static_graph=on every step must use what the first one used"
-                                                    : "; --param ddp.find_unused=on looks for them"));
+                             (options_.static_graph
+                                  ? "; with ddp.static_graph=on every step must use what the first one used"
+                                  : "; --param ddp.find_unused=on looks for them"));
   }
+}
+
+// torch takes the time from the wall clock: where that jumped, it is longer than the part itself, and nothing is known.
+// On a GPU the clock's answer would hold up the step: there the wait stays in the backward part.
+void Reduction::charge_waiting(Phases& phases, at::Device device) {
+  if (!phases.on()) return;
+  const auto now = Phases::Clock::now();
+  const auto waited = timed_ && device.is_cpu() ? reducer_->after_computing() : std::chrono::nanoseconds(0);
+  if (waited < now - phases.since()) phases.move(Phase::communication, now - waited, now);
+  if (!timed_) reducer_->set_ddp_runtime_logging_sample_rate(1);  // of itself it runs in each 100th pass
+  timed_ = true;
 }
 
 // With find_unused the others tell each other which parameters they used; this rank used none.
@@ -158,8 +173,10 @@ void Reduction::without_rows_backward() {
       if (used.defined() && used[mine - parameters_.begin()].item<int>() == 0) continue;
       at::Tensor& gradient = at::Tensor(parameters[i]).mutable_grad();
       const at::Tensor whole = in_layout_of(parameters[i], reduced[i]);
-      if (gradient.defined()) gradient.copy_(whole);
-      else gradient = whole.clone();
+      if (gradient.defined())
+        gradient.copy_(whole);
+      else
+        gradient = whole.clone();
     }
   }
   reducer_->push_rebuilt_params_for_all_indices();

@@ -1,10 +1,11 @@
-// c10d::Reducer and what torch's DDP keeps around it: the logger, the hook, the first pass of a static graph, the part of
-// a rank that has no rows.
+// c10d::Reducer and what torch's DDP keeps around it: the logger, the hook, the first pass of a static graph, the part
+// of a rank that has no rows.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@
 
 #include "strategies/ddp/options.h"
 #include "strategies/ddp/stepping.h"
-#include "strategies/optimizer.h"
+#include "strategies/parts/optimizer.h"
 
 namespace dpbench::ddp {
 
@@ -21,6 +22,7 @@ namespace dpbench::ddp {
 class TimedReducer : public c10d::Reducer {
  public:
   using c10d::Reducer::Reducer;
+  // Between the last gradient of the last backward pass and the end of the last reduction.
   std::chrono::nanoseconds after_computing() const;
   // A recording would have the clock's events in it, and nobody can wait for those.
   void stop_clock() { timer_.reset(); }
@@ -43,10 +45,8 @@ class Reduction {
 
   c10d::Reducer& reducer() { return *reducer_; }
 
-  // From now on; of itself torch's clock runs in each 100th pass.
-  void time_every_pass() { reducer_->set_ddp_runtime_logging_sample_rate(1); }
-  // Between the last gradient of this backward pass and the end of the last reduction.
-  std::chrono::nanoseconds after_computing() const { return reducer_->after_computing(); }
+  // While phases are on: the end of the backward pass, in which it waited for the last reductions, is communication.
+  void charge_waiting(Phases& phases, at::Device device);
   // torch's own figures of the last pass, under our names.
   std::map<std::string, std::vector<double>> figures();
 
@@ -58,9 +58,10 @@ class Reduction {
   const std::vector<Parameter>& parameters_;
   Options options_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  bool sync_ = true;  // this pass is reduced
+  bool timed_ = false;             // by torch's clock, in every pass
+  bool sync_ = true;               // this pass is reduced
   std::atomic<bool> last_ = true;  // and it is the step's last
-  int passes_ = 0;    // that were
+  int passes_ = 0;                 // that were
   std::shared_ptr<TimedReducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;
 };

@@ -1,14 +1,12 @@
 // dp, with what its replicas' passes are recorded by.
 #pragma once
 
-#include <functional>
+#include <memory>
 
-#include "strategies/comm/step_graph.h"
-#include "strategies/strategy.h"
+#include "strategies/api/strategy.h"
+#include "strategies/graphs/recorded_pass.h"
 
 namespace dpbench::dp {
-
-using MakeRecorder = std::function<std::unique_ptr<StepRecorder>(at::Device device)>;
 
 // recorder: called once for each device; null where nothing is recorded.
 std::unique_ptr<Strategy> make_data_parallel(const Setup& setup, const MakeRecorder& recorder);

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 
 #include <ATen/ATen.h>
 #include <c10/util/StringUtil.h>
 
-#include "workloads/hash.h"
+#include "workloads/base/hash.h"
 
 namespace dpbench::dp {
 namespace {
@@ -27,10 +28,13 @@ std::vector<at::Tensor> state_of(const Replica& replica) {
   return all;
 }
 
-bool alike(const at::Tensor& a, const at::Tensor& b) { return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes(); }
+bool alike(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes();
+}
 
 bool lies_in(const at::Tensor& tensor, const at::Tensor& place) {
-  return tensor.const_data_ptr() == place.const_data_ptr() && alike(tensor, place) && tensor.strides() == place.strides();
+  return tensor.const_data_ptr() == place.const_data_ptr() && alike(tensor, place) &&
+         tensor.strides() == place.strides();
 }
 
 std::string described(const at::Tensor& tensor) { return c10::str(tensor.scalar_type(), " ", tensor.sizes()); }
@@ -54,7 +58,8 @@ bool FlatReplica::put_back(bool with_values) {
     const at::Tensor &tensor = tensors[i], &place = places[i];
     if (lies_in(tensor, place)) continue;
     if (with_values && !alike(tensor, place))
-      throw std::runtime_error("dp: the model has put " + described(tensor) + " into " + name_of(tensor) + ", which was " + described(place) +
+      throw std::runtime_error("dp: the model has put " + described(tensor) + " into " + name_of(tensor) +
+                               ", which was " + described(place) +
                                ": replicas that stay from step to step keep its shape and type");
     if (with_values) place.copy_(tensor);
     tensor.set_data(place);
@@ -116,8 +121,9 @@ bool FlatReplica::written() const {
 
 void FlatReplica::require_unwritten() const {
   if (reads_main && written())
-    throw std::runtime_error("dp: the model has written to a parameter of its own, and had not done so in its first step: "
-                             "replicas on the CPU then read one set of parameters");
+    throw std::runtime_error(
+        "dp: the model has written to a parameter of its own, and had not done so in its first step: "
+        "replicas on the CPU then read one set of parameters");
 }
 
 void FlatReplica::pack_gradients() {

@@ -1,5 +1,5 @@
-// A replica whose state lies in one buffer per dtype: its parameters, behind them its buffers. Its gradients too while a
-// link sums them.
+// A replica whose state lies in one buffer per dtype: its parameters, behind them its buffers. Its gradients too while
+// a link sums them.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "strategies/flat.h"
-#include "strategies/replica.h"
+#include "strategies/parts/flat.h"
+#include "strategies/parts/replica.h"
 
 namespace dpbench::dp {
 
@@ -19,8 +19,9 @@ struct FlatReplica {
   const std::vector<at::Tensor>& state_in_pieces(bool with_parameters) const {
     return with_parameters ? state.buffers() : behind_parameters;
   }
-  // What the model itself has put elsewhere, by set_data(), lies here again; with its values, or without them where main's are to
-  // come. Whether a parameter was among it. Throws where values have another shape or type than their place.
+  // What the model itself has put elsewhere, by set_data(), lies here again; with its values, or without them where
+  // main's are to come. Whether a parameter was among it. Throws where values have another shape or type than their
+  // place.
   bool put_back(bool with_values);
   // several: micro-batches, between which it matters whether the model writes to parameters.
   void begin_step(bool several);

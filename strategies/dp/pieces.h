@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "workloads/workload.h"
+#include "workloads/api/workload.h"
 
 namespace dpbench::dp {
 

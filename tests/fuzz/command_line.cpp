@@ -1,5 +1,6 @@
 // The command line: a word a line.
-#include "harness/front/cli.h"
+#include "harness/front/cli/cli.h"
+#include "harness/front/commands/commands.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace dpbench;
@@ -13,6 +14,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     else
       words.back() += c;
   }
-  fuzz::accepted([&] { parse_command_line(words); });
+  fuzz::accepted([&] { parse_command_line(commands(), words); });
   return 0;
 }

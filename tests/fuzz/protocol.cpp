@@ -1,16 +1,16 @@
 // What workers send to the front, a line each, and what the front sends to a worker. The first byte says which rank
 // speaks, after what, and what it was asked.
-#include "harness/front/case_watch.h"
+#include "harness/front/launch/case_watch.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace dpbench;
 
 namespace {
 
-constexpr const char* kAnswers[] = {"ran", "checked", "trained"};
+constexpr Event answers[] = {Event::ran, Event::checked, Event::trained};
 
 void as_front(uint8_t how, std::string_view text) {
-  CaseWatch watch("c", kAnswers[how / 8 % 3], 2, 30, how % 2 != 0, 0, [](const Json& event) { event.dump(); });
+  CaseWatch watch("c", answers[how / 8 % 3], 2, 30, how % 2 != 0, 0, [](const Json& event) { event.dump(); });
   int rank = how / 2 % 2;
   for (size_t from = 0; from < text.size(); rank = 1 - rank) {
     const size_t to = std::min(text.find('\n', from), text.size());

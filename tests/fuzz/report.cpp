@@ -1,5 +1,6 @@
 // Reports, as compare, validate, export and report read them. What is accepted must be written and read back as it was.
-#include "harness/report/report.h"
+#include "harness/report/record/report.h"
+#include "harness/report/figures/summarise.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace dpbench;

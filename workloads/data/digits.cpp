@@ -1,12 +1,14 @@
 #include "workloads/data/digits.h"
 
 #include <algorithm>
+#include <span>
+#include <string>
 
 #include <ATen/ops/empty.h>
 
 #include "workloads/data/drawn_digits.h"
 #include "workloads/data/mnist_files.h"
-#include "workloads/loss.h"
+#include "workloads/layers/loss.h"
 
 namespace dpbench {
 namespace {
@@ -15,8 +17,8 @@ struct DigitSet {
   const char* name;
   int64_t drawn_rows;
   uint64_t drawn_seed;
-  std::string MnistFiles::*images;
-  std::string MnistFiles::*labels;
+  std::string MnistFiles::* images;
+  std::string MnistFiles::* labels;
 };
 constexpr DigitSet train_set{"drawn-train.rows", 60'000, 1, &MnistFiles::train_images, &MnistFiles::train_labels};
 constexpr DigitSet test_set{"drawn-test.rows", 10'000, 2, &MnistFiles::test_images, &MnistFiles::test_labels};
@@ -33,7 +35,8 @@ ImageSet open_set(const WorkloadOptions& options, const DigitSet& set) {
                         });
 }
 
-constexpr size_t fetched_ahead = 64;  // rows, 50 kB: the memory then works on as many lines at once as the core can ask for
+constexpr size_t fetched_ahead =
+    64;  // rows, 50 kB: the memory then works on as many lines at once as the core can ask for
 
 std::span<const int64_t> span_of(const at::Tensor& ids) {
   return {ids.const_data_ptr<int64_t>(), static_cast<size_t>(ids.numel())};

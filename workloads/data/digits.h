@@ -2,9 +2,9 @@
 // classes.
 #pragma once
 
+#include "workloads/api/workload.h"
 #include "workloads/data/image_set.h"
 #include "workloads/data/pixels.h"
-#include "workloads/workload.h"
 
 namespace dpbench {
 

@@ -2,13 +2,52 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <span>
 #include <utility>
+#include <vector>
 
-#include "workloads/data/glyphs.h"
-#include "workloads/hash.h"
+#include "workloads/base/hash.h"
 
 namespace dpbench {
 namespace {
+
+// The strokes of the ten digits, as a pen would draw them in a box of 100 x 100 with y downwards.
+struct GlyphPoint {
+  int8_t x, y;
+  bool lift = false;  // the pen comes down here instead of drawing from the point before
+};
+
+using Strokes = std::vector<GlyphPoint>;
+
+// clang-format off
+const std::array<std::array<Strokes, 2>, 10> glyphs{{
+    {Strokes{{50, 0, true}, {20, 14}, {8, 50}, {20, 86}, {50, 100}, {80, 86}, {92, 50}, {80, 14}, {50, 0}},
+     Strokes{{62, 2, true}, {30, 12}, {16, 48}, {24, 84}, {46, 98}, {74, 84}, {84, 46}, {74, 12}, {50, 6}}},
+    {Strokes{{30, 20, true}, {55, 0}, {55, 100}},
+     Strokes{{52, 0, true}, {50, 100}, {28, 100, true}, {74, 100}}},
+    {Strokes{{12, 24, true}, {26, 5}, {52, 0}, {80, 10}, {84, 34}, {62, 58}, {10, 100}, {92, 98}},
+     Strokes{{16, 16, true}, {44, 0}, {78, 8}, {80, 36}, {46, 72}, {20, 94}, {16, 82}, {34, 80}, {60, 96}, {90, 92}}},
+    {Strokes{{14, 12, true}, {46, 0}, {80, 10}, {80, 36}, {46, 48}, {84, 62}, {86, 86}, {50, 100}, {12, 88}},
+     Strokes{{14, 2, true}, {84, 2}, {44, 42}, {78, 52}, {86, 78}, {56, 100}, {14, 90}}},
+    {Strokes{{62, 0, true}, {8, 66}, {94, 66}, {68, 30, true}, {68, 100}},
+     Strokes{{24, 2, true}, {16, 52}, {80, 54}, {78, 4, true}, {74, 100}}},
+    {Strokes{{86, 2, true}, {24, 2}, {18, 46}, {54, 38}, {86, 58}, {82, 88}, {48, 100}, {12, 88}},
+     Strokes{{26, 8, true}, {22, 44}, {62, 44}, {84, 70}, {60, 98}, {14, 94}, {24, 6, true}, {82, 2}}},
+    {Strokes{{78, 6, true}, {48, 2}, {20, 34}, {12, 70}, {32, 98}, {68, 98}, {86, 74}, {64, 52}, {20, 62}},
+     Strokes{{62, 0, true}, {28, 38}, {16, 76}, {44, 100}, {76, 86}, {70, 60}, {38, 58}, {20, 78}}},
+    {Strokes{{10, 2, true}, {90, 2}, {60, 48}, {42, 100}},
+     Strokes{{12, 12, true}, {14, 2}, {86, 4}, {40, 100}, {34, 50, true}, {80, 50}}},
+    {Strokes{{50, 48, true}, {20, 32}, {24, 8}, {50, 0}, {78, 10}, {78, 32}, {50, 48}, {14, 70}, {22, 94}, {50, 100},
+             {80, 94}, {86, 70}, {50, 48}},
+     Strokes{{78, 12, true}, {46, 0}, {22, 18}, {46, 44}, {80, 70}, {66, 98}, {32, 98}, {18, 74}, {52, 46}, {82, 20}}},
+    {Strokes{{82, 30, true}, {64, 48}, {30, 48}, {14, 26}, {34, 2}, {68, 4}, {82, 30}, {78, 70}, {56, 100}},
+     Strokes{{78, 14, true}, {46, 0}, {22, 22}, {36, 46}, {66, 42}, {80, 10}, {76, 100}}},
+}};
+// clang-format on
+
+// Two hands write each digit a little differently: variant 0 or 1.
+std::span<const GlyphPoint> glyph(int digit, int variant) { return glyphs[digit][variant]; }
 
 constexpr int padded_side = 32;  // of a row in the drawing, so that loops over it have a round length
 using Drawing = std::array<std::array<float, padded_side>, image_side>;

@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "workloads/error.h"
+#include "workloads/base/error.h"
 
 namespace dpbench {
 namespace {
@@ -59,7 +59,7 @@ void IdxFile::fail(const std::string& found, const std::string& expected) const 
 IdxFile::IdxFile(const std::string& path, size_t dimensions) : path_(path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would block here for ever
   if (fd < 0) fail(std::string("cannot be opened (") + std::strerror(errno) + ")", "a readable IDX file");
-  struct stat status {};
+  struct stat status{};
   const bool regular = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
   file_.reset(regular ? gzdopen(fd, "rb") : nullptr);
   if (!file_) {
@@ -72,7 +72,7 @@ IdxFile::IdxFile(const std::string& path, size_t dimensions) : path_(path) {
 }
 
 void IdxFile::read_header(size_t dimensions) {
-  std::array<uint8_t, 4 * 4> header{};
+  std::array<uint8_t, 16> header{};
   const auto bytes = static_cast<int64_t>(4 + 4 * dimensions);
   const uint32_t expected = unsigned_bytes + static_cast<uint32_t>(dimensions);
   const int64_t got = read_some(header.data(), std::min(bytes, static_cast<int64_t>(header.size())));
@@ -137,7 +137,8 @@ void IdxFile::require_end(int64_t got) {
 }
 
 void IdxFile::require_sound() const {
-  if (const std::string why = fault_of_gzip(file_.get()); !why.empty()) fail("is damaged (" + why + ")", "a whole gzip file");
+  if (const std::string why = fault_of_gzip(file_.get()); !why.empty())
+    fail("is damaged (" + why + ")", "a whole gzip file");
 }
 
 }  // namespace dpbench

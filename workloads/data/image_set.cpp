@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <thread>
 #include <vector>
 
+#include "workloads/base/error.h"
+#include "workloads/base/hash.h"
 #include "workloads/data/idx.h"
-#include "workloads/error.h"
-#include "workloads/hash.h"
 
 namespace dpbench {
 namespace {

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "workloads/error.h"
+#include "workloads/base/error.h"
 
 namespace dpbench {
 namespace {

@@ -3,8 +3,8 @@
 #include <array>
 #include <filesystem>
 
+#include "workloads/base/error.h"
 #include "workloads/data/image_set.h"
-#include "workloads/error.h"
 
 namespace dpbench {
 namespace {
@@ -57,8 +57,9 @@ int64_t require_mnist(const std::string& directory) {
   const int64_t rows = ImageSet::require(files.train_images, files.train_labels);
   const int64_t test_rows = ImageSet::require(files.test_images, files.test_labels);
   if (test_rows > rows)  // a part of either is welcome
-    throw UsageError(files.test_images + ": " + std::to_string(test_rows) + " images to test with, more than the " + std::to_string(rows) +
-                     " to train on in " + files.train_images + "; swap the files, or leave --data out for drawn digits");
+    throw UsageError(files.test_images + ": " + std::to_string(test_rows) + " images to test with, more than the " +
+                     std::to_string(rows) + " to train on in " + files.train_images +
+                     "; swap the files, or leave --data out for drawn digits");
   return rows;
 }
 

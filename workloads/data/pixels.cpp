@@ -19,13 +19,16 @@ constexpr PixelFactor unit_factor{0x1.01p-8f, 0x1.010102p-24f}, byte_factor{1, 0
   }
 }
 
-void convert_anywhere(const uint8_t* pixels, int64_t count, PixelRange range, float* out) { convert(pixels, count, range, out); }
+void convert_anywhere(const uint8_t* pixels, int64_t count, PixelRange range, float* out) {
+  convert(pixels, count, range, out);
+}
 
 #ifdef __x86_64__
 [[gnu::target("avx2")]] void convert_avx2(const uint8_t* pixels, int64_t count, PixelRange range, float* out) {
   convert(pixels, count, range, out);
 }
-[[gnu::target("avx512f,avx512bw,avx512vl")]] void convert_avx512(const uint8_t* pixels, int64_t count, PixelRange range, float* out) {
+[[gnu::target("avx512f,avx512bw,avx512vl")]] void convert_avx512(const uint8_t* pixels, int64_t count, PixelRange range,
+                                                                 float* out) {
   convert(pixels, count, range, out);
 }
 #endif
@@ -33,7 +36,8 @@ void convert_anywhere(const uint8_t* pixels, int64_t count, PixelRange range, fl
 std::vector<ConvertPixels> those_that_run() {
   std::vector<ConvertPixels> found;
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) found.push_back(convert_avx512);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+    found.push_back(convert_avx512);
   if (__builtin_cpu_supports("avx2")) found.push_back(convert_avx2);
 #endif
   found.push_back(convert_anywhere);

@@ -12,6 +12,8 @@ enum class PixelRange { unit, bytes };  // 0 to 1, 0 to 255
 using ConvertPixels = void (*)(const uint8_t* pixels, int64_t count, PixelRange range, float* out);
 // All that this processor can run give the same bits; the first is the fastest.
 const std::vector<ConvertPixels>& pixel_converters();
-inline void convert_pixels(const uint8_t* pixels, int64_t count, PixelRange range, float* out) { pixel_converters()[0](pixels, count, range, out); }
+inline void convert_pixels(const uint8_t* pixels, int64_t count, PixelRange range, float* out) {
+  pixel_converters()[0](pixels, count, range, out);
+}
 
 }  // namespace dpbench

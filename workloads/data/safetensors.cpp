@@ -7,10 +7,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "workloads/error.h"
+#include "workloads/base/error.h"
 
 namespace dpbench {
 namespace {
+
+constexpr const char *dtype_key = "dtype", *shape_key = "shape", *offsets_key = "data_offsets",
+                     *metadata_key = "__metadata__";
 
 constexpr size_t most_dimensions = 64;
 
@@ -53,7 +56,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool string(std::string& value) override {
     if (level_ != Level::entry) return refuse("holds a text where none belongs");
     if (in_metadata_) return found.metadata[key_] = std::move(value), true;
-    if (key_ != "dtype") return refuse("gives a text as " + named(key_) + place());
+    if (key_ != dtype_key) return refuse("gives a text as " + named(key_) + place());
     if (safetensors_width(value) == 0) return refuse("gives the unknown dtype " + named(value) + place());
     current_.dtype = std::move(value);
     return true;
@@ -69,7 +72,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   bool key(std::string& value) override {
     if (level_ == Level::names) return name(std::move(value));
     if (!keys_.insert(value).second) return refuse("holds the key " + named(value) + " twice" + place());
-    if (!in_metadata_ && value != "dtype" && value != "shape" && value != "data_offsets")
+    if (!in_metadata_ && value != dtype_key && value != shape_key && value != offsets_key)
       return refuse("holds the unknown key " + named(value) + place());
     key_ = std::move(value);
     return true;
@@ -89,9 +92,9 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool start_array(size_t) override {
-    if (level_ != Level::entry || in_metadata_ || numbers_ || key_ == "dtype")
+    if (level_ != Level::entry || in_metadata_ || numbers_ || key_ == dtype_key)
       return refuse("holds a list where none belongs" + place());
-    numbers_ = key_ == "shape" ? &shape_ : &offsets_;
+    numbers_ = key_ == shape_key ? &shape_ : &offsets_;
     return true;
   }
   bool end_array() override {
@@ -123,7 +126,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
   bool name(std::string value) {
     if (!names_.insert(value).second) return refuse("holds the name " + named(value) + " twice");
-    in_metadata_ = value == "__metadata__";
+    in_metadata_ = value == metadata_key;
     current_ = {};
     current_.name = std::move(value);
     shape_.clear();

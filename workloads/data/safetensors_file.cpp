@@ -10,7 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "workloads/error.h"
+#include "workloads/base/error.h"
 
 namespace dpbench {
 namespace {
@@ -79,7 +79,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path, const std::string& wha
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0) throw UsageError(what_ + ": " + std::strerror(errno));
   try {
-    struct stat info {};
+    struct stat info{};
     if (::fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) throw UsageError(what_ + " is not a regular file");
     const auto size = static_cast<uint64_t>(info.st_size);
     std::array<std::byte, safetensors_prefix> prefix{};
@@ -124,7 +124,7 @@ void write_safetensors(const std::string& path, const SafetensorsHeader& header,
 }
 
 void require_writable(const std::string& path, const std::string& what) {
-  struct stat info {};
+  struct stat info{};
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
     throw UsageError(what + " '" + path + "' is there and is not a regular file");
   try {

@@ -3,7 +3,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/randperm.h>
 
-#include "workloads/error.h"
+#include "workloads/base/error.h"
 #include "workloads/layers/init.h"
 
 namespace dpbench {

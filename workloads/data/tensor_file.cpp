@@ -1,10 +1,12 @@
 #include "workloads/data/tensor_file.h"
 
 #include <array>
+#include <span>
+#include <stdexcept>
 
 #include <ATen/ATen.h>
 
-#include "workloads/error.h"
+#include "workloads/base/error.h"
 
 namespace dpbench {
 namespace {

@@ -1,5 +1,7 @@
 #include "workloads/layers/batch_norm.h"
 
+#include <vector>
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/cat.h>
@@ -36,7 +38,7 @@ at::Tensor moments(const at::Tensor& x) {
   const int64_t channels = x.size(1);
   const auto options = x.options().dtype(at::kDouble);
   if (x.numel() == 0) return at::zeros({2 * channels + 1}, options);
-  const double count = static_cast<double>(x.numel() / channels);
+  const double count = static_cast<double>(x.numel()) / static_cast<double>(channels);
   auto [var, mean] = at::var_mean(x, all_but_channels(x), /*correction=*/at::Scalar(0));
   var = var.to(at::kDouble);
   mean = mean.to(at::kDouble);
@@ -96,7 +98,8 @@ void BatchNorm::set_reduce(Reduce reduce) {
 at::Tensor BatchNorm::forward(const at::Tensor& input) {
   if (hook_ && is_training()) return synchronised(input);
   if (is_training()) return trained_norm(input, bias_, {running_mean_, running_var_, momentum_}, epsilon_);
-  return at::batch_norm(input, {}, bias_, running_mean_, running_var_, /*training=*/false, momentum_, epsilon_, /*cudnn_enabled=*/true);
+  return at::batch_norm(input, {}, bias_, running_mean_, running_var_, /*training=*/false, momentum_, epsilon_,
+                        /*cudnn_enabled=*/true);
 }
 
 at::Tensor BatchNorm::synchronised(const at::Tensor& input) {

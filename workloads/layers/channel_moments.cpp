@@ -8,10 +8,11 @@ namespace {
 
 constexpr int64_t at_once = 4, block = 256;
 
-// Adds of(value, channel) to the sum of each of the `count` channels from `first` on, in the order of the values. What can be made for many
-// values at once is made first; then each channel's sum waits only for itself.
+// Adds of(value, channel) to the sum of each of the `count` channels from `first` on, in the order of the values. What
+// can be made for many values at once is made first; then each channel's sum waits only for itself.
 template <class Of>
-[[gnu::always_inline]] inline std::array<double, at_once> sums_of(const Images& images, int64_t first, int64_t count, const Of& of) {
+[[gnu::always_inline]] inline std::array<double, at_once> sums_of(const Images& images, int64_t first, int64_t count,
+                                                                  const Of& of) {
   std::array<double, at_once> sums{};
   double made[at_once][block] = {};
   for (int64_t row = 0; row < images.rows; ++row)
@@ -29,12 +30,14 @@ template <class Of>
   return sums;
 }
 
-[[gnu::always_inline]] inline void moments(const Images& images, int64_t begin, int64_t end, float* means, float* square_sums) {
+[[gnu::always_inline]] inline void moments(const Images& images, int64_t begin, int64_t end, float* means,
+                                           float* square_sums) {
   for (int64_t first = begin; first < end; first += at_once) {
     const int64_t count = std::min(at_once, end - first);
     std::array<float, at_once> mean{};
     const auto sums = sums_of(images, first, count, [](float value, int64_t) { return static_cast<double>(value); });
-    for (int64_t c = 0; c < count; ++c) mean[c] = static_cast<float>(sums[c] / static_cast<double>(images.rows * images.places));
+    for (int64_t c = 0; c < count; ++c)
+      mean[c] = static_cast<float>(sums[c] / static_cast<double>(images.rows * images.places));
     const auto squares = sums_of(images, first, count, [&mean](float value, int64_t c) {
       const float off = value - mean[c];
       return static_cast<double>(off * off);
@@ -51,10 +54,12 @@ void moments_anywhere(const Images& images, int64_t begin, int64_t end, float* m
 }
 
 #ifdef __x86_64__
-[[gnu::target("avx2")]] void moments_avx2(const Images& images, int64_t begin, int64_t end, float* means, float* square_sums) {
+[[gnu::target("avx2")]] void moments_avx2(const Images& images, int64_t begin, int64_t end, float* means,
+                                          float* square_sums) {
   moments(images, begin, end, means, square_sums);
 }
-[[gnu::target("avx512f,avx512vl")]] void moments_avx512(const Images& images, int64_t begin, int64_t end, float* means, float* square_sums) {
+[[gnu::target("avx512f,avx512vl")]] void moments_avx512(const Images& images, int64_t begin, int64_t end, float* means,
+                                                        float* square_sums) {
   moments(images, begin, end, means, square_sums);
 }
 #endif

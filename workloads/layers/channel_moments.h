@@ -1,5 +1,5 @@
-// The moments of each channel of a batch of images, added up in the very order in which torch does, several channels at a time: its own loop
-// waits for each sum before it adds the next number. Knows no torch.
+// The moments of each channel of a batch of images, added up in the very order in which torch does, several channels at
+// a time: its own loop waits for each sum before it adds the next number. Knows no torch.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
 // A 2-d convolution with a square kernel that does not touch the global generator.
 #pragma once
 
+#include <array>
+
 #include <ATen/ops/conv2d.h>
 #include <torch/nn/module.h>
 

@@ -1,11 +1,13 @@
 #include "workloads/layers/dropout.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 
-#include "workloads/hash.h"
+#include "workloads/base/hash.h"
+#include "workloads/layers/recorded_step.h"
 
 namespace dpbench {
 namespace {
@@ -53,6 +55,11 @@ at::Tensor row_keys(const at::Tensor& ids, const Half& low, const Half& high) {
 
 }  // namespace
 
+at::Tensor& RecordedStep::current() {
+  thread_local at::Tensor number;
+  return number;
+}
+
 Dropout::Dropout(double rate, uint64_t layer)
     : layer_(layer), threshold_(static_cast<int32_t>(std::lround(rate * (1 << 24)))), factor_(1 / (1 - rate)) {
   check(rate >= 0 && rate < 1, "a dropout rate lies in [0, 1)");
@@ -72,7 +79,7 @@ uint64_t Dropout::key(const Context& context) const {
 
 at::Tensor Dropout::mask(const Context& context, int64_t features, const at::TensorOptions& options) const {
   const bool loop = options.device().is_cpu() && context.ids.is_cpu() && options.dtype() == at::kFloat &&
-                    !context.step_on_device.defined();
+                    !RecordedStep::number().defined();
   return loop ? mask_by_loop(context, features) : mask_by_tensors(context, features, options);
 }
 
@@ -84,7 +91,7 @@ at::Tensor Dropout::keyed(const Context& context, const at::Tensor& ids) const {
 
 at::Tensor Dropout::keyed_on_device(const Context& context, const at::Tensor& ids) const {
   const auto seed = static_cast<int64_t>(dpbench::mix64(context.seed)), layer = static_cast<int64_t>(layer_);
-  const at::Tensor key = mix64(mix64(context.step_on_device.add(seed)).add(layer));
+  const at::Tensor key = mix64(mix64(RecordedStep::number().add(seed)).add(layer));
   return row_keys(ids, key.bitwise_and(low32), key.__rshift__(32).bitwise_and(low32));
 }
 
@@ -100,7 +107,7 @@ at::Tensor Dropout::mask_by_loop(const Context& context, int64_t features) const
 
 at::Tensor Dropout::mask_by_tensors(const Context& context, int64_t features, const at::TensorOptions& options) const {
   const auto ids = context.ids.to(options.device(), at::kLong, /*non_blocking=*/true);
-  const at::Tensor rows = context.step_on_device.defined() ? keyed_on_device(context, ids) : keyed(context, ids);
+  const at::Tensor rows = RecordedStep::number().defined() ? keyed_on_device(context, ids) : keyed(context, ids);
   const auto columns = at::arange(features, ids.options()).mul_(static_cast<int64_t>(feature_stride));
   const auto bits = mix32((rows.unsqueeze(1) + columns).bitwise_and_(low32)).__rshift__(8);
   return bits.ge(threshold_).to(options.dtype()).mul_(factor_);

@@ -3,7 +3,7 @@
 
 #include <torch/nn/module.h>
 
-#include "workloads/workload.h"
+#include "workloads/api/workload.h"
 
 namespace dpbench {
 
@@ -23,7 +23,7 @@ class Dropout : public torch::nn::Module {
 
  private:
   uint64_t key(const Context& context) const;
-  // A key for each row, from the number of the step that the context holds or from the one on the device.
+  // A key for each row, from the number of the step that the context holds or from RecordedStep's on the device.
   at::Tensor keyed(const Context& context, const at::Tensor& ids) const;
   at::Tensor keyed_on_device(const Context& context, const at::Tensor& ids) const;
 

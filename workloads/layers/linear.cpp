@@ -1,5 +1,7 @@
 #include "workloads/layers/linear.h"
 
+#include <string>
+
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
@@ -32,7 +34,9 @@ struct LinearNode : torch::autograd::Node {
   }
   std::string name() const override { return "LinearBackward"; }
 
-  at::Tensor product(const at::Tensor& a, const at::Tensor& b) const { return by_onednn ? onednn_product(a, b.t()) : at::mm(a, b); }
+  at::Tensor product(const at::Tensor& a, const at::Tensor& b) const {
+    return by_onednn ? onednn_product(a, b.t()) : at::mm(a, b);
+  }
 };
 
 }  // namespace

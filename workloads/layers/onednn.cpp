@@ -6,7 +6,7 @@
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include "workloads/error.h"
+#include "workloads/base/error.h"
 
 namespace dpbench {
 namespace {
@@ -16,8 +16,8 @@ constexpr int64_t kWorthIt = 1 << 18;
 thread_local bool onednn_products = false;
 
 using Scalars = c10::List<std::optional<at::Scalar>>;
-using Product = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, std::string_view, Scalars,
-                           std::optional<std::string_view>);
+using Product = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, std::string_view,
+                           Scalars, std::optional<std::string_view>);
 
 }  // namespace
 

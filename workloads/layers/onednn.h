@@ -1,5 +1,5 @@
-// Large float32 products on the CPU by oneDNN, which LibTorch brings along for convolutions: where its BLAS leaves the widest
-// instructions of a processor unused, in half the time. It adds up in another order, so the bits are others.
+// Large float32 products on the CPU by oneDNN, which LibTorch brings along for convolutions: where its BLAS leaves the
+// widest instructions of a processor unused, in half the time. It adds up in another order, so the bits are others.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,8 +21,8 @@ class OneDnnProducts {
   bool before_;
 };
 
-// input [n, k] times the transpose of weight [m, k], and bias, if there is one, added to each row. Throws UsageError where this LibTorch
-// has no oneDNN.
+// input [n, k] times the transpose of weight [m, k], and bias, if there is one, added to each row. Throws UsageError
+// where this LibTorch has no oneDNN.
 at::Tensor onednn_product(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias = {});
 
 }  // namespace dpbench

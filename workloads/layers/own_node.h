@@ -1,6 +1,7 @@
 // Autograd nodes of our own around the very kernels that torch's would call: the same bits with fewer nodes and views.
 #pragma once
 
+#include <memory>
 #include <utility>
 
 #include <ATen/autocast_mode.h>
@@ -23,12 +24,14 @@ auto make_node(Arguments&&... arguments) {
 
 // In apply(): what is done there is not recorded, so a derivative of it would silently lack a part.
 inline void refuse_second_derivative(const torch::autograd::Node& node) {
-  TORCH_CHECK(!at::GradMode::is_enabled(), node.name(), " has no second derivative: backward() with create_graph needs torch's own layers");
+  TORCH_CHECK(!at::GradMode::is_enabled(), node.name(),
+              " has no second derivative: backward() with create_graph needs torch's own layers");
 }
 
 // Elsewhere torch's own are taken: they cast under autocast, and a GPU is rarely kept waiting by nodes.
 inline bool plain_on_cpu(const at::Tensor& input) {
-  return at::GradMode::is_enabled() && input.is_cpu() && input.is_contiguous() && !at::autocast::is_autocast_enabled(at::kCPU);
+  return at::GradMode::is_enabled() && input.is_cpu() && input.is_contiguous() &&
+         !at::autocast::is_autocast_enabled(at::kCPU);
 }
 
 inline bool takes_own_node(const at::Tensor& rows) {

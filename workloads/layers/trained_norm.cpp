@@ -31,8 +31,9 @@ struct TrainedNormNode : torch::autograd::Node {
     if (!dy.defined()) return found;
     const std::array<bool, 3> wanted{task_should_compute_output(0), false, task_should_compute_output(1)};
     at::Tensor of_weight;
-    std::tie(found[0], of_weight, found[1]) = at::native_batch_norm_backward(dy, input.unpack(), {}, {}, {}, mean.unpack(), inverse.unpack(),
-                                                                             /*train=*/true, epsilon, wanted);
+    std::tie(found[0], of_weight, found[1]) =
+        at::native_batch_norm_backward(dy, input.unpack(), {}, {}, {}, mean.unpack(), inverse.unpack(),
+                                       /*train=*/true, epsilon, wanted);
     return found;
   }
   void release_variables() override {
@@ -43,7 +44,8 @@ struct TrainedNormNode : torch::autograd::Node {
   std::string name() const override { return "TrainedNormBackward"; }
 };
 
-// One thread of ours against so many of torch's, which share the channels out: with more, torch's loop is the faster one.
+// One thread of ours against so many of torch's, which share the channels out: with more, torch's loop is the faster
+// one.
 constexpr int most_threads = 2;
 
 bool is_vector(const at::Tensor& tensor, int64_t channels) {
@@ -58,7 +60,8 @@ Moments moments_of(const at::Tensor& input, const at::Tensor& like) {
   const Moments found{at::empty_like(like), at::empty_like(like)};
   const int64_t rows = input.size(0), channels = input.size(1);
   const Images images{input.const_data_ptr<float>(), rows, channels, input.numel() / rows / channels};
-  channel_moments()[0](images, 0, channels, found.mean.mutable_data_ptr<float>(), found.square_sum.mutable_data_ptr<float>());
+  channel_moments()[0](images, 0, channels, found.mean.mutable_data_ptr<float>(),
+                       found.square_sum.mutable_data_ptr<float>());
   return found;
 }
 
@@ -69,8 +72,10 @@ at::Tensor update(const RunningStatistics& running, const Moments& moments, int6
   float *known_means = running.mean.mutable_data_ptr<float>(), *known_vars = running.var.mutable_data_ptr<float>();
   const auto share = static_cast<float>(running.momentum);
   for (int64_t c = 0; c < inverse.numel(); ++c) {
-    const double var = square_sums[c] / static_cast<float>(values), unbiased = square_sums[c] / static_cast<float>(values - 1);
-    inverse.mutable_data_ptr<float>()[c] = var == 0 && epsilon == 0 ? 0 : static_cast<float>(1 / std::sqrt(var + epsilon));
+    const double var = square_sums[c] / static_cast<float>(values),
+                 unbiased = square_sums[c] / static_cast<float>(values - 1);
+    inverse.mutable_data_ptr<float>()[c] =
+        var == 0 && epsilon == 0 ? 0 : static_cast<float>(1 / std::sqrt(var + epsilon));
     known_means[c] = share * means[c] + (1 - share) * known_means[c];
     known_vars[c] = static_cast<float>(share * unbiased + (1 - share) * known_vars[c]);
   }
@@ -79,22 +84,27 @@ at::Tensor update(const RunningStatistics& running, const Moments& moments, int6
 
 }  // namespace
 
-at::Tensor trained_norm(const at::Tensor& input, const at::Tensor& bias, const RunningStatistics& running, double epsilon) {
+at::Tensor trained_norm(const at::Tensor& input, const at::Tensor& bias, const RunningStatistics& running,
+                        double epsilon) {
   const int64_t channels = input.dim() < 2 ? 0 : input.size(1);
-  const bool images = input.dim() > 2 && input.numel() > input.size(0) * channels;  // torch adds up single places in another order
+  const bool images =
+      input.dim() > 2 && input.numel() > input.size(0) * channels;  // torch adds up single places in another order
   const bool taken = images && plain_on_cpu(input) && input.scalar_type() == at::kFloat && bias.requires_grad() &&
-                     is_vector(bias, channels) && is_vector(running.mean, channels) && is_vector(running.var, channels) &&
-                     at::get_num_threads() <= most_threads;
+                     is_vector(bias, channels) && is_vector(running.mean, channels) &&
+                     is_vector(running.var, channels) && at::get_num_threads() <= most_threads;
   if (!taken)
-    return at::batch_norm(input, {}, bias, running.mean, running.var, /*training=*/true, running.momentum, epsilon, /*cudnn_enabled=*/true);
+    return at::batch_norm(input, {}, bias, running.mean, running.var, /*training=*/true, running.momentum, epsilon,
+                          /*cudnn_enabled=*/true);
   at::Tensor output, mean, inverse;
   {
     const at::AutoDispatchBelowADInplaceOrView below;
     const Moments moments = moments_of(input, running.mean);
     mean = moments.mean;
     inverse = update(running, moments, input.numel() / channels, epsilon);
-    // The rest by torch's own kernel, as if it evaluated: with a variance of 1, whose root changes nothing, it does what it does in training.
-    output = std::get<0>(at::native_batch_norm(input, inverse, bias, mean, at::ones_like(mean), /*training=*/false, /*momentum=*/0, /*eps=*/0));
+    // The rest by torch's own kernel, as if it evaluated: with a variance of 1, whose root changes nothing, it does
+    // what it does in training.
+    output = std::get<0>(at::native_batch_norm(input, inverse, bias, mean, at::ones_like(mean), /*training=*/false,
+                                               /*momentum=*/0, /*eps=*/0));
   }
   const auto node = make_node<TrainedNormNode>();
   node->set_next_edges(torch::autograd::collect_next_edges(input, bias));

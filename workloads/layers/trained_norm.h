@@ -11,6 +11,7 @@ struct RunningStatistics {
 };
 
 // at::batch_norm with its bits, in less time where the rows are float32 on a CPU.
-at::Tensor trained_norm(const at::Tensor& input, const at::Tensor& bias, const RunningStatistics& running, double epsilon);
+at::Tensor trained_norm(const at::Tensor& input, const at::Tensor& bias, const RunningStatistics& running,
+                        double epsilon);
 
 }  // namespace dpbench

@@ -1,4 +1,7 @@
-// A probe whose rows depend on each other: BatchNorm, with a counter among its buffers that is no floating point number.
+// A probe whose rows depend on each other: BatchNorm, with a counter among its buffers that is no floating point
+// number.
+#include <memory>
+
 #include "harness/conform/probes/probe.h"
 #include "workloads/layers/batch_norm.h"
 
@@ -26,8 +29,8 @@ class Normed : public Model {
   std::shared_ptr<BatchNorm> norm_;
 };
 
-const RegisterWorkload normed{thorough(
-    probe<Normed>("probe-batch-norm", "BatchNorm with statistics and a counter", {2, 6, 6}, 3, probe_sgd()))};
+const RegisterWorkload normed{
+    thorough(probe<Normed>("probe-batch-norm", "BatchNorm with statistics and a counter", {2, 6, 6}, 3, probe_sgd()))};
 
 }  // namespace
 }  // namespace dpbench::probes

@@ -1,4 +1,9 @@
-// Dense probes: several layers, a hundred tiny parameters, one parameter far larger than a bucket beside one of no elements.
+// Dense probes: several layers, a hundred tiny parameters, one parameter far larger than a bucket beside one of no
+// elements.
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "harness/conform/probes/probe.h"
 #include "workloads/layers/dropout.h"
 
@@ -72,12 +77,14 @@ class OneLarge : public Model {
   at::Tensor first_, wide_, nothing_, last_;
 };
 
-const RegisterWorkload mlp{thorough(probe<Mlp<true>>("probe-mlp", "three smooth layers, dropout, Adam", {6}, 3, probe_adam()))};
-const RegisterWorkload mlp_sgd{thorough(probe<Mlp<false>>("probe-mlp-sgd", "three smooth layers, SGD", {6}, 3, probe_sgd()))};
-const RegisterWorkload many{probe<ManyTiny>("probe-many", "100 tiny parameters of 0, 1 and 2 dimensions", {3}, 3,
-                                            probe_adam())};
-const RegisterWorkload large{probe<OneLarge>("probe-large", "a parameter larger than a bucket, and one without elements",
-                                             {4}, 2, probe_sgd())};
+const RegisterWorkload mlp{
+    thorough(probe<Mlp<true>>("probe-mlp", "three smooth layers, dropout, Adam", {6}, 3, probe_adam()))};
+const RegisterWorkload mlp_sgd{
+    thorough(probe<Mlp<false>>("probe-mlp-sgd", "three smooth layers, SGD", {6}, 3, probe_sgd()))};
+const RegisterWorkload many{
+    probe<ManyTiny>("probe-many", "100 tiny parameters of 0, 1 and 2 dimensions", {3}, 3, probe_adam())};
+const RegisterWorkload large{
+    probe<OneLarge>("probe-large", "a parameter larger than a bucket, and one without elements", {4}, 2, probe_sgd())};
 
 }  // namespace
 }  // namespace dpbench::probes

@@ -1,5 +1,8 @@
-// A linear model with a sum loss whose gradients no order of summation can round: every rank's is the world's size times a
-// power of two, so that fl(1/R) times it is a power of two again (for every R up to 40, in float32 as in float64).
+// A linear model with a sum loss whose gradients no order of summation can round: every rank's is the world's size
+// times a power of two, so that fl(1/R) times it is a power of two again (for every R up to 40, in float32 as in
+// float64).
+#include <memory>
+
 #include "harness/conform/probes/probe.h"
 
 namespace dpbench::probes {
@@ -31,7 +34,8 @@ class Exact : public Workload {
     for (int64_t i = 0; i < row_count; ++i)
       for (int64_t j = 0; j <= features; ++j) {
         const int64_t mixed = (i * 7 + j * 11 + i * j) % 13;  // differs between rows and between columns
-        values[i][j] = static_cast<float>(options.scale) * static_cast<float>(1 << mixed) * ((i + j) % 3 == 0 ? -1.f : 1.f);
+        values[i][j] =
+            static_cast<float>(options.scale) * static_cast<float>(1 << mixed) * ((i + j) % 3 == 0 ? -1.f : 1.f);
       }
   }
   int64_t samples() const override { return row_count; }

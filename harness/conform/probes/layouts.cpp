@@ -21,8 +21,8 @@ class Strided : public Model {
   at::Tensor kernel_, turned_, bias_;
 };
 
-// Under float32 one layer stays in float64, one in bfloat16 and one in float16, and so do their gradients while they are
-// reduced. Buckets may hold one dtype only.
+// Under float32 one layer stays in float64, one in bfloat16 and one in float16, and so do their gradients while they
+// are reduced. Buckets may hold one dtype only.
 class Mixed : public Model {
  public:
   explicit Mixed(uint64_t seed) {
@@ -36,7 +36,8 @@ class Mixed : public Model {
   }
   at::Tensor forward(const at::Tensor& input, const Context&) override {
     at::Tensor x = at::tanh(at::linear(input, first_, bias_));
-    for (const at::Tensor& layer : {brain_, half_, precise_}) x = at::tanh(at::linear(x.to(layer.scalar_type()), layer));
+    for (const at::Tensor& layer : {brain_, half_, precise_})
+      x = at::tanh(at::linear(x.to(layer.scalar_type()), layer));
     return at::linear(x.to(out_.scalar_type()), out_);
   }
 
@@ -44,10 +45,10 @@ class Mixed : public Model {
   at::Tensor first_, precise_, brain_, half_, bias_, out_;
 };
 
-const RegisterWorkload strided{probe<Strided>("probe-strided", "transposed and channels_last parameters", {3, 5, 5}, 5,
-                                              probe_adam())};
-const RegisterWorkload mixed{probe<Mixed>("probe-mixed", "float16, bfloat16, float32 and float64 parameters in one model", {4}, 2,
-                                          probe_sgd())};
+const RegisterWorkload strided{
+    probe<Strided>("probe-strided", "transposed and channels_last parameters", {3, 5, 5}, 5, probe_adam())};
+const RegisterWorkload mixed{
+    probe<Mixed>("probe-mixed", "float16, bfloat16, float32 and float64 parameters in one model", {4}, 2, probe_sgd())};
 
 }  // namespace
 }  // namespace dpbench::probes

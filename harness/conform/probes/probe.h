@@ -1,15 +1,19 @@
 // Small models, each made to catch one kind of mistake. All are smooth, so rounding cannot flip a kink.
 #pragma once
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
-#include "workloads/workload.h"
+#include "workloads/api/workload.h"
 
 namespace dpbench::probes {
 
-// Learnable rows: the target is a fixed smooth function of the input. Columns of the output beyond the target's are left
-// out of the loss.
+// Learnable rows: the target is a fixed smooth function of the input. Columns of the output beyond the target's are
+// left out of the loss.
 class Probe : public Workload {
  public:
   using MakeModel = std::shared_ptr<Model> (*)(uint64_t seed);
@@ -58,14 +62,15 @@ std::shared_ptr<Model> make_model(uint64_t seed) {
 }
 
 template <class M>
-WorkloadInfo probe(const std::string& name, const std::string& summary, std::vector<int64_t> row, int64_t outputs,
-                   const OptimizerSpec& optimizer) {
-  return {.name = name,
-          .summary = summary,
-          .scaling = Scaling::weak,
-          .batch = 4,
-          .make = [=](const WorkloadOptions&) { return std::make_unique<Probe>(make_model<M>, row, outputs, optimizer); },
-          .probe = true};
+WorkloadInfo probe(const std::string& name, const std::string& summary, const std::vector<int64_t>& row,
+                   int64_t outputs, const OptimizerSpec& optimizer) {
+  return {
+      .name = name,
+      .summary = summary,
+      .scaling = Scaling::weak,
+      .batch = 4,
+      .make = [=](const WorkloadOptions&) { return std::make_unique<Probe>(make_model<M>, row, outputs, optimizer); },
+      .probe = true};
 }
 
 inline WorkloadInfo thorough(WorkloadInfo info) {

@@ -1,7 +1,10 @@
-// Probes of parameters with an unusual life: shared, used twice, computed twice, never used, used by some rows only, frozen,
-// left out of the loss.
+// Probes of parameters with an unusual life: shared, used twice, computed twice, never used, used by some rows only,
+// frozen, left out of the loss.
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
 #include "harness/conform/probes/probe.h"
-#include "harness/conform/probes/recomputed.h"
 
 namespace dpbench::probes {
 namespace {
@@ -23,6 +26,31 @@ class Tied : public Model {
   at::Tensor table_, bias_;
 };
 
+// Activation checkpointing: a layer that keeps its input alone and computes the rest again in the backward pass.
+struct Recomputed : torch::autograd::Function<Recomputed> {
+  using Layer = at::Tensor (*)(const at::Tensor& input, const at::Tensor& weight);
+
+  static at::Tensor forward(torch::autograd::AutogradContext* context, Layer layer, const at::Tensor& input,
+                            const at::Tensor& weight) {
+    context->save_for_backward({input, weight});
+    context->saved_data["layer"] = reinterpret_cast<int64_t>(layer);
+    return layer(input, weight);
+  }
+
+  // In the weight's type, whatever autocast made of the input: the gradient goes back in the types it came in.
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto layer = reinterpret_cast<Layer>(context->saved_data["layer"].toInt());
+    const auto saved = context->get_saved_variables();
+    const at::AutoGradMode with_gradients(true);
+    const at::Tensor weight = saved[1].detach().requires_grad_();
+    const at::Tensor input = saved[0].detach().to(weight.scalar_type()).requires_grad_();
+    const at::Tensor output = layer(input, weight);
+    const auto own = torch::autograd::grad({output}, {input, weight}, {gradients[0].to(output.scalar_type())});
+    return {at::Tensor(), own[0].to(saved[0].scalar_type()), own[1]};
+  }
+};
+
 // Its layer is checkpointed: what is between its calls is computed again in the backward pass.
 class Reused : public Model {
  public:
@@ -34,7 +62,8 @@ class Reused : public Model {
   at::Tensor forward(const at::Tensor& input, const Context&) override {
     at::Tensor x = input;
     for (int i = 0; i < 3; ++i)
-      x = Recomputed::apply([](const at::Tensor& in, const at::Tensor& w) { return at::tanh(at::linear(in, w)); }, x, layer_);
+      x = Recomputed::apply([](const at::Tensor& in, const at::Tensor& w) { return at::tanh(at::linear(in, w)); }, x,
+                            layer_);
     return at::linear(x, out_);
   }
 
@@ -98,12 +127,13 @@ class Frozen : public Model {
 };
 
 const RegisterWorkload tied{probe<Tied>("probe-tied", "one tensor under two names", {5}, 5, probe_adam())};
-const RegisterWorkload reused{probe<Reused>("probe-reused", "one layer called three times, computed again in the backward pass",
-                                            {4}, 2, probe_sgd())};
+const RegisterWorkload reused{probe<Reused>(
+    "probe-reused", "one layer called three times, computed again in the backward pass", {4}, 2, probe_sgd())};
 const RegisterWorkload unused{probe<Unused>("probe-unused", "a parameter that no row uses", {4}, 2, probe_adam())};
-const RegisterWorkload branch{probe<Branch>("probe-branch", "a branch that only some ranks use, its weight twice", {4}, 2, probe_sgd())};
-const RegisterWorkload frozen{probe<Frozen>("probe-frozen", "a parameter that needs no gradient, and one that the loss leaves out",
-                                            {4}, 2, probe_adam())};
+const RegisterWorkload branch{
+    probe<Branch>("probe-branch", "a branch that only some ranks use, its weight twice", {4}, 2, probe_sgd())};
+const RegisterWorkload frozen{probe<Frozen>(
+    "probe-frozen", "a parameter that needs no gradient, and one that the loss leaves out", {4}, 2, probe_adam())};
 
 }  // namespace
 }  // namespace dpbench::probes

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
 #include <mutex>
 
 namespace dpbench::shm {
@@ -63,15 +64,14 @@ Blocks& blocks() {
 at::Tensor allocate_shared(int64_t count, const at::TensorOptions& options) {
   const size_t bytes = std::max<size_t>(1, count * options.dtype().itemsize());
   char* const at = blocks().add((bytes + 4095) / 4096 * 4096);
-  return at::from_blob(
-      at, {count}, [](void* data) { blocks().remove(static_cast<char*>(data)); }, options);
+  return at::from_blob(at, {count}, [](void* data) { blocks().remove(static_cast<char*>(data)); }, options);
 }
 
 Place find_place(const void* data, size_t bytes) {
   return blocks().find(static_cast<char*>(const_cast<void*>(data)), bytes);
 }
 
-char* PeerBlocks::view(const Group& group, int rank, const Place& place) {
+char* PeerBlocks::view(const HostGroup& group, int rank, const Place& place) {
   if (group.home() == Home::threads) return place.address + place.offset;
   mapped_.erase(mapped_.lower_bound({rank, 0}), mapped_.lower_bound({rank, place.oldest}));
   auto found = mapped_.find({rank, place.block});

@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "strategies/comm/shm/group.h"
+#include "strategies/comm/shm/host_group.h"
 
 namespace dpbench::shm {
 
@@ -19,7 +19,7 @@ Place find_place(const void* data, size_t bytes);
 class PeerBlocks {
  public:
   // The bytes at a place that a rank announced.
-  char* view(const Group& group, int rank, const Place& place);
+  char* view(const HostGroup& group, int rank, const Place& place);
 
  private:
   std::map<std::pair<int, uint64_t>, Mapping> mapped_;

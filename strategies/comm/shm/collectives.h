@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "strategies/comm/shm/blocks.h"
-#include "strategies/comm/shm/group.h"
+#include "strategies/comm/shm/host_group.h"
 
 namespace dpbench::shm {
 
@@ -23,7 +23,7 @@ struct Job {
 
 class Collectives {
  public:
-  explicit Collectives(Group& group) : group_(group) {}
+  explicit Collectives(HostGroup& group) : group_(group) {}
 
   void begin(const Job& job);
   void finish(const Job& job, Clock::time_point deadline);
@@ -47,7 +47,7 @@ class Collectives {
   size_t chunk_elements(const Job& job) const;
   Chunk chunk_at(const Job& job, size_t begin, size_t elements) const;
 
-  Group& group_;
+  HostGroup& group_;
   PeerBlocks blocks_;
   Place place_;                // of this rank's tensor
   std::vector<char*> placed_;  // every rank's tensor, as seen from here: null if it is private to the rank

@@ -1,6 +1,9 @@
 // From tensors and options to a rank's part in a collective. Whatever the collectives cannot take is refused here.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 

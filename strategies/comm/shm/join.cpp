@@ -2,15 +2,19 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <sstream>
+#include <stdexcept>
+#include <vector>
 
 #include <c10/util/StringUtil.h>
 
-#include "strategies/comm/shm/group.h"
-#include "workloads/error.h"
+#include "strategies/comm/shm/host_group.h"
+#include "workloads/base/error.h"
 
 namespace dpbench::shm {
 namespace {
@@ -72,14 +76,14 @@ cpu_set_t own_cores() {
 }  // namespace
 
 // Ranks may be pinned to a share each: what the group may use is all shares together.
-bool Group::cores_for_all() const {
+bool HostGroup::cores_for_all() const {
   cpu_set_t all;
   CPU_ZERO(&all);
   for (int r = 0; r < world(); ++r) CPU_OR(&all, &all, &seat(r).cores);
   return CPU_COUNT(&all) >= world();
 }
 
-void Group::open_segment(const BackendSetup& setup) {
+void HostGroup::open_segment(const BackendSetup& setup) {
   if (rank_ == 0) {
     memory_ = create_memory("dpbench-group", layout_.bytes());
     mapping_ = std::make_shared<Mapping>(memory_.get(), layout_.bytes());
@@ -91,8 +95,9 @@ void Group::open_segment(const BackendSetup& setup) {
     return;
   }
   const Ticket ticket = read_ticket(setup, first_rank_);
-  check(ticket.bytes == layout_.bytes(),
-        "rank " + std::to_string(first_rank_ + rank_) + " expects a group of another size than rank " + std::to_string(first_rank_));
+  check(ticket.bytes == layout_.bytes(), "rank " + std::to_string(first_rank_ + rank_) +
+                                             " expects a group of another size than rank " +
+                                             std::to_string(first_rank_));
   if (home_ == Home::threads) {
     mapping_ = shared_mappings().find(ticket.fd);
     check(mapping_ != nullptr, c10::str("rank ", first_rank_, " is no thread of this process, or has given up"));
@@ -101,12 +106,12 @@ void Group::open_segment(const BackendSetup& setup) {
   try {
     mapping_ = std::make_shared<Mapping>(map_memory_of(ticket.pid, ticket.fd, ticket.bytes));
   } catch (const std::exception& error) {
-    throw std::runtime_error(c10::str("rank ", first_rank_ + rank_, " cannot join rank ", first_rank_, " (pid ", ticket.pid,
-                                      "), which may have died or given up: ", error.what()));
+    throw std::runtime_error(c10::str("rank ", first_rank_ + rank_, " cannot join rank ", first_rank_, " (pid ",
+                                      ticket.pid, "), which may have died or given up: ", error.what()));
   }
 }
 
-Group::Group(const BackendSetup& setup, Home home, size_t slot_bytes, int first_rank)
+HostGroup::HostGroup(const BackendSetup& setup, Home home, size_t slot_bytes, int first_rank)
     : rank_(setup.local_rank),
       first_rank_(first_rank),
       home_(home),
@@ -127,11 +132,11 @@ Group::Group(const BackendSetup& setup, Home home, size_t slot_bytes, int first_
     leave();
     throw;
   }
-  memory_ = {};  // everyone has mapped it
+  memory_ = {};   // everyone has mapped it
   watch_peers();  // while it is certain whose process ids these are: that of one who died may be given to another
   crowded_ = !cores_for_all();
 }
 
-Group::~Group() { leave(); }
+HostGroup::~HostGroup() { leave(); }
 
 }  // namespace dpbench::shm

@@ -77,7 +77,7 @@ struct Layout {
   size_t slot_bytes = 0;
 
   size_t slots_begin() const { return (sizeof(Segment) + world * sizeof(Seat) + 4095) / 4096 * 4096; }
-  size_t bytes() const { return slots_begin() + 2 * world * slot_bytes; }
+  size_t bytes() const { return slots_begin() + 2 * static_cast<size_t>(world) * slot_bytes; }
 };
 
 }  // namespace dpbench::shm

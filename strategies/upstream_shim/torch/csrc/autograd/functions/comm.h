@@ -1,5 +1,5 @@
-// Upstream's data_parallel.h names Scatter and Gather, whose own header wants CUDA's, which a machine without CUDA lacks.
-// These declarations let it be read. Nothing declared here may be constructed by our code.
+// Upstream's data_parallel.h names Scatter and Gather, whose own header wants CUDA's, which a machine without CUDA
+// lacks. These declarations let it be read. Nothing declared here may be constructed by our code.
 #pragma once
 
 #include <optional>

@@ -1,0 +1,98 @@
+#include "harness/conform/evidence/agreeing_backend.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <stdexcept>
+
+#include "strategies/api/backend.h"
+
+namespace dpbench {
+namespace {
+
+constexpr int64_t fingerprint_bytes = 192;
+
+// The same on every rank. Only one rank has the inputs of a scatter, the outputs of a gather.
+std::string shape_of_call(CollectiveOp op, ReduceKind reduction, const ForwardingBackend::Tensors& input,
+                          const ForwardingBackend::Tensors& output, int64_t root) {
+  std::string text = name_of(op);
+  if (reduction != ReduceKind::UNUSED) text += std::string(" (") + reduction_name(reduction) + ")";
+  const char* separator = " of ";
+  for (const at::Tensor& tensor : op == CollectiveOp::scatter ? output : input) {
+    text += separator + std::to_string(tensor.numel()) + " " + c10::toString(tensor.scalar_type());
+    separator = ", ";
+  }
+  return root < 0 ? text : text + " with root " + std::to_string(root);
+}
+
+// What does not fit (a model's parameters in one call, say) is told apart by its hash.
+std::string fitting(const std::string& text) {
+  constexpr size_t most = fingerprint_bytes - 1;
+  if (text.size() <= most) return text;
+  char hash[24];
+  const int length = std::snprintf(hash, sizeof hash, ".. #%016zx", std::hash<std::string>()(text));
+  return text.substr(0, most - static_cast<size_t>(length)) + hash;
+}
+
+}  // namespace
+
+AgreeingBackend::AgreeingBackend(c10::intrusive_ptr<c10d::Backend> inner, at::Device device, std::string run)
+    : ForwardingBackend(std::move(inner)), device_(device), run_(std::move(run)) {}
+
+void AgreeingBackend::begin_step(int64_t step) {
+  step_ = step;
+  call_ = 0;
+}
+
+void AgreeingBackend::finish(const std::string& how) {
+  if (apart_) return;
+  apart_ = true;
+  try {
+    exchange(run_ + ": " + how);
+  } catch (const std::exception&) {
+    // those whom it should reach have left
+  }
+}
+
+ForwardingBackend::WorkPtr AgreeingBackend::around(Call call) {
+  if (call.op == CollectiveOp::send || call.op == CollectiveOp::recv) return call.run();
+  const std::string when = step_ < 0 ? "set-up" : "step " + std::to_string(step_);
+  agree(run_ + ": " + when + ", call " + std::to_string(call_++) + ": " +
+        shape_of_call(call.op, call.reduction, call.input, call.output, call.root));
+  return call.run();
+}
+
+void AgreeingBackend::agree(const std::string& mine) {
+  if (apart_) throw std::runtime_error("the ranks have called different collectives before");
+  apart_ = true;  // unless all goes well
+  const auto all = exchange(mine);
+  const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& text) { return text != all[0]; });
+  apart_ = other != all.end();
+  if (apart_)
+    throw std::runtime_error("the ranks call different collectives: rank 0 \"" + all[0] + "\", rank " +
+                             std::to_string(other - all.begin()) + " \"" + *other + "\"");
+}
+
+std::vector<std::string> AgreeingBackend::exchange(const std::string& mine) {
+  const at::NoGradGuard no_grad;
+  at::Tensor sent = at::zeros({fingerprint_bytes}, at::kByte);
+  const std::string text = fitting(mine);
+  std::memcpy(sent.data_ptr(), text.data(), text.size());
+  Tensors input = {sent.to(device_)};
+  Lists output(1);
+  for (int rank = 0; rank < getSize(); ++rank) output[0].push_back(at::empty_like(input[0]));
+  inner_->allgather(output, input, c10d::AllgatherOptions())->wait();
+  std::vector<std::string> texts;
+  for (const at::Tensor& received : output[0]) {
+    const at::Tensor here = received.to(at::kCPU);
+    const auto* said = static_cast<const char*>(here.data_ptr());
+    texts.emplace_back(said, ::strnlen(said, fingerprint_bytes));
+  }
+  return texts;
+}
+
+}  // namespace dpbench

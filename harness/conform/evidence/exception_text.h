@@ -1,0 +1,25 @@
+// What an exception says.
+#pragma once
+
+#include <exception>
+#include <new>
+#include <string>
+
+#include <c10/util/Exception.h>
+
+namespace dpbench {
+
+// Without the backtrace that torch's carry.
+inline std::string message_of(const std::exception& error) {
+  const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+  return of_torch ? of_torch->what_without_backtrace() : error.what();
+}
+
+// Whether it is that memory is not there: of a device or of the host, by whichever allocator.
+inline bool out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const c10::OutOfMemoryError*>(&error)) return true;
+  return dynamic_cast<const c10::Error*>(&error) &&
+         message_of(error).find("can't allocate memory") != std::string::npos;
+}
+
+}  // namespace dpbench

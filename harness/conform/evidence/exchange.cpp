@@ -1,0 +1,72 @@
+#include "harness/conform/evidence/exchange.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace dpbench {
+namespace {
+
+constexpr size_t chunk_bytes = 4 << 20;  // a store's message is not made for more
+
+void put(c10d::Store& store, const std::string& key, const std::string& bytes) {
+  const size_t chunks = (bytes.size() + chunk_bytes - 1) / chunk_bytes;
+  store.set(key, std::to_string(chunks));
+  for (size_t i = 0; i < chunks; ++i)
+    store.set(key + "/" + std::to_string(i), bytes.substr(i * chunk_bytes, chunk_bytes));
+}
+
+std::string take(c10d::Store& store, const std::string& key) {
+  const size_t chunks = std::stoul(store.get_to_str(key));
+  std::string bytes;
+  for (size_t i = 0; i < chunks; ++i) bytes += store.get_to_str(key + "/" + std::to_string(i));
+  return bytes;
+}
+
+std::string packed(const TensorPool& pool) {
+  std::string bytes;
+  for (const auto& [hash, tensor] : pool) bytes.append(reinterpret_cast<const char*>(&hash), sizeof hash);
+  return bytes;
+}
+
+std::vector<uint64_t> unpacked(const std::string& bytes) {
+  std::vector<uint64_t> hashes(bytes.size() / sizeof(uint64_t));
+  std::memcpy(hashes.data(), bytes.data(), bytes.size());
+  return hashes;  // sorted, as the pool was
+}
+
+}  // namespace
+
+std::vector<Evidence> gather_evidence(c10d::Store& store, const std::string& key, int rank, int world,
+                                      const Evidence& mine) {
+  if (world == 1) return {mine};
+  const auto from = [&](int r) { return key + "/" + std::to_string(r); };
+  if (rank != 0) {
+    put(store, from(rank), to_bytes(mine, unpacked(take(store, from(0)))));
+    return {};
+  }
+  const TensorPool pool = pool_of(mine);
+  put(store, from(0), packed(pool));
+  std::vector<Evidence> all = {mine};
+  for (int r = 1; r < world; ++r) all.push_back(from_bytes(take(store, from(r)), pool));
+  return all;
+}
+
+std::vector<std::string> texts_of_ranks(c10d::Store& store, const std::string& key, int rank, int world,
+                                        const std::string& mine) {
+  const auto from = [&](int r) { return key + "/" + std::to_string(r); };
+  put(store, from(rank), mine);
+  std::vector<std::string> all;
+  for (int r = 0; r < world && rank == 0; ++r) all.push_back(take(store, from(r)));
+  return all;
+}
+
+std::string from_rank0(c10d::Store& store, const std::string& key, int rank, const std::string& text) {
+  if (rank == 0) put(store, key, text);
+  return rank == 0 ? text : take(store, key);
+}
+
+bool rank0_decides(c10d::Store& store, const std::string& key, int rank, bool mine) {
+  return from_rank0(store, key, rank, mine ? "yes" : "no") == "yes";
+}
+
+}  // namespace dpbench

@@ -1,0 +1,80 @@
+// A c10d backend that hands every collective on to another one, through a single place where it can be watched.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+namespace dpbench {
+
+enum class CollectiveOp {
+  broadcast,
+  allreduce,
+  reduce,
+  allgather,
+  gather,
+  scatter,
+  reduce_scatter,
+  send,
+  recv,
+  barrier
+};
+const char* name_of(CollectiveOp op);
+using ReduceKind = c10d::ReduceOp::RedOpType;  // UNUSED where nothing is reduced
+
+class ForwardingBackend : public c10d::Backend {
+ public:
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  using Tensors = std::vector<at::Tensor>;
+  using Lists = std::vector<Tensors>;
+
+  explicit ForwardingBackend(c10::intrusive_ptr<c10d::Backend> inner);
+
+  const std::string getBackendName() const override { return inner_->getBackendName(); }
+  void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }
+  // Buckets lie where they do without us: what is watched or checked is what is timed.
+  bool supportsTensorAlloc(c10::DeviceIndex index) override { return inner_->supportsTensorAlloc(index); }
+  at::Tensor allocateTensor(long count, at::TensorOptions options) override {
+    return inner_->allocateTensor(count, options);
+  }
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr allgather(Lists& output, Tensors& input, const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
+  WorkPtr gather(Lists& output, Tensors& input, const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& output, Lists& input, const c10d::ScatterOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& output, Lists& input, const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  void abort() override { inner_->abort(); }
+  void shutdown() override { inner_->shutdown(); }
+
+ protected:
+  // run() may be called once, at any time and in any thread: it owns what it needs.
+  struct Call {
+    CollectiveOp op;
+    ReduceKind reduction;
+    Tensors input, output;
+    std::function<WorkPtr()> run;
+    int64_t root = -1;  // -1: of an operation that has none
+  };
+  virtual WorkPtr around(Call call) { return call.run(); }
+
+  c10::intrusive_ptr<c10d::Backend> inner_;
+};
+
+// The same group with its backend wrapped: `wrap` makes the wrapper of the one it is given.
+using Wrap = std::function<c10::intrusive_ptr<c10d::Backend>(c10::intrusive_ptr<c10d::Backend>)>;
+c10::intrusive_ptr<c10d::ProcessGroup> wrapped_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
+                                                     at::DeviceType device, const Wrap& wrap);
+
+}  // namespace dpbench

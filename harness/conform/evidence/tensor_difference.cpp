@@ -1,0 +1,109 @@
+#include "harness/conform/evidence/tensor_difference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include <ATen/ATen.h>
+
+namespace dpbench {
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+constexpr double pass_roundings = 128, pass_roundings_of_halves = 32;  // units of rounding
+
+at::Tensor wide(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU, at::kDouble).contiguous(); }
+
+}  // namespace
+
+double relative_error(const at::Tensor& found, const at::Tensor& expected, double floor) {
+  if (!found.defined() || found.sizes() != expected.sizes()) return infinite;
+  const at::Tensor f = wide(found), e = wide(expected);
+  const double difference = (f - e).norm().item<double>();
+  if (!std::isfinite(difference)) return same_bits(f, e) ? 0 : infinite;
+  if (difference == 0) return 0;
+  return difference / std::max(e.norm().item<double>(), floor);
+}
+
+std::string first_difference(const at::Tensor& found, const at::Tensor& expected) {
+  if (!found.defined()) return "nothing was reported";
+  if (!expected.defined()) return "nothing was expected";
+  if (found.sizes() != expected.sizes())
+    return "expected shape " + c10::str(expected.sizes()) + ", found " + c10::str(found.sizes());
+  if (at::isIntegralType(found.scalar_type(), /*includeBool=*/true) && found.scalar_type() == expected.scalar_type()) {
+    const at::Tensor places = found.ne(expected).flatten().nonzero();  // in float64 large numbers could be equal
+    if (places.numel() == 0) return "no element";
+    const auto flat = places[0].item<int64_t>();
+    return index_text(flat, found.sizes()) + ", expected " + std::to_string(expected.flatten()[flat].item<int64_t>()) +
+           ", found " + std::to_string(found.flatten()[flat].item<int64_t>());
+  }
+  const at::Tensor f = wide(found).flatten(), e = wide(expected).flatten();
+  at::Tensor difference = (f - e).abs();
+  const at::Tensor broken = f.isfinite().ne(e.isfinite());
+  difference = difference.nan_to_num(0, 0, 0).masked_fill(broken, std::numeric_limits<double>::max());
+  if (difference.numel() == 0) return "no element";
+  const double half = difference.max().item<double>() / 2;
+  const int64_t flat = difference.ge(half).to(at::kByte).argmax().item<int64_t>();
+  const double expects = e[flat].item<double>(), finds = f[flat].item<double>();
+  return index_text(flat, found.sizes()) + ", expected " + short_number(expects) + ", found " + short_number(finds);
+}
+
+std::string index_text(int64_t flat, at::IntArrayRef sizes) {
+  std::vector<int64_t> index(sizes.size());
+  for (size_t d = index.size(); d-- > 0; flat /= sizes[d]) index[d] = flat % sizes[d];
+  return "index " + c10::str(c10::IntArrayRef(index));
+}
+
+double largest_ratio(const at::Tensor& found, const at::Tensor& expected, const at::Tensor& bound) {
+  if (!found.defined() || found.sizes() != expected.sizes()) return infinite;
+  const at::Tensor f = wide(found), e = wide(expected);
+  if (f.numel() == 0) return 0;
+  const at::Tensor both = f.isfinite().logical_and(e.isfinite());
+  const at::Tensor alike = f.eq(e).logical_or(f.isnan().logical_and(e.isnan()));
+  if (!both.logical_or(alike).all().item<bool>()) return infinite;
+  const at::Tensor ratio = (f - e).abs().div(wide(bound)).masked_fill(alike, 0);
+  return ratio.max().item<double>();
+}
+
+double unit_roundoff(at::ScalarType type) {
+  switch (type) {
+    case at::kDouble:
+      return 0x1p-53;
+    case at::kHalf:
+      return 0x1p-11;
+    case at::kBFloat16:
+      return 0x1p-8;
+    default:
+      return 0x1p-24;
+  }
+}
+
+double smallest_subnormal(at::ScalarType type) {
+  switch (type) {
+    case at::kDouble:
+      return std::numeric_limits<double>::denorm_min();
+    case at::kHalf:
+      return 0x1p-24;
+    case at::kBFloat16:
+      return 0x1p-133;
+    default:
+      return 0x1p-149;
+  }
+}
+
+double gamma(double terms, double u) { return terms * u / (1 - terms * u); }
+
+double pass_bound(at::ScalarType type) {
+  return (at::isReducedFloatingType(type) ? pass_roundings_of_halves : pass_roundings) * unit_roundoff(type);
+}
+
+at::ScalarType coarser(at::ScalarType a, at::ScalarType b) { return unit_roundoff(a) > unit_roundoff(b) ? a : b; }
+
+std::string short_number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+}  // namespace dpbench

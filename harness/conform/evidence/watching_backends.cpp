@@ -1,0 +1,115 @@
+#include "harness/conform/evidence/watching_backends.h"
+
+#include <chrono>
+#include <exception>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+namespace dpbench {
+namespace {
+
+constexpr std::chrono::milliseconds delay{2};  // longer than any honest strategy's next read after a missing wait
+
+int64_t bytes_of(const ForwardingBackend::Tensors& tensors) {
+  int64_t bytes = 0;
+  for (const auto& tensor : tensors) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+std::vector<at::Tensor> copies(const ForwardingBackend::Tensors& tensors) {
+  std::vector<at::Tensor> result;
+  for (const auto& tensor : tensors) result.push_back(tensor.detach().clone());
+  return result;
+}
+
+class LateWork : public c10d::Work {
+ public:
+  LateWork() : future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {}
+  bool isCompleted() override { return future_->completed(); }
+  bool isSuccess() const override { return future_->completed() && !future_->hasError(); }
+  bool wait(std::chrono::milliseconds) override {
+    future_->waitAndThrow();
+    return true;
+  }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+
+ private:
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+}  // namespace
+
+void RecordingBackend::start(bool keep) {
+  const std::lock_guard lock(mutex_);
+  on_ = true;
+  keep_ = keep;
+  record_.clear();
+}
+
+std::vector<Collective> RecordingBackend::stop() {
+  const std::lock_guard lock(mutex_);
+  on_ = false;
+  return std::move(record_);
+}
+
+ForwardingBackend::WorkPtr RecordingBackend::around(Call call) {
+  std::unique_lock lock(mutex_);
+  const bool on = on_, keep = keep_ && call.reduction != ReduceKind::UNUSED;
+  lock.unlock();
+  if (!on) return call.run();
+  Collective entry{call.op, call.reduction, bytes_of(call.input), true, {}, {}};
+  for (const auto& tensor : call.input) entry.floating = entry.floating && tensor.is_floating_point();
+  if (keep) entry.input = copies(call.input);
+  auto work = call.run();
+  if (keep) {
+    work->wait();
+    entry.output = copies(call.output);
+  }
+  lock.lock();
+  record_.push_back(std::move(entry));
+  return work;
+}
+
+LateBackend::LateBackend(c10::intrusive_ptr<c10d::Backend> inner)
+    : ForwardingBackend(std::move(inner)), thread_([this] { serve(); }) {}
+
+LateBackend::~LateBackend() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+ForwardingBackend::WorkPtr LateBackend::around(Call call) {
+  auto work = c10::make_intrusive<LateWork>();
+  const std::lock_guard lock(mutex_);
+  queue_.emplace_back([future = work->getFuture(), call = std::move(call)] {
+    try {
+      std::this_thread::sleep_for(delay);
+      call.run()->wait();
+      future->markCompleted(c10::IValue(call.output));
+    } catch (...) {
+      future->setError(std::current_exception());
+    }
+  });
+  changed_.notify_one();
+  return work;
+}
+
+void LateBackend::serve() {
+  const at::NoGradGuard no_grad;
+  for (;;) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return closing_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const auto next = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    next();
+  }
+}
+
+}  // namespace dpbench

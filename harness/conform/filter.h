@@ -1,0 +1,33 @@
+// Which checks were asked for, by name.
+#pragma once
+
+#include <algorithm>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "workloads/base/error.h"
+
+namespace dpbench {
+
+class CheckFilter {
+ public:
+  // An extended regular expression; empty: all. Throws UsageError for a text that is none.
+  explicit CheckFilter(const std::string& text) try
+      : all_(text.empty()), pattern_(text, std::regex::extended | std::regex::optimize) {
+  } catch (const std::regex_error&) {
+    throw UsageError("--filter " + text + " is not a regular expression");
+  }
+
+  bool takes_all() const { return all_; }
+  bool takes(const std::string& name) const { return all_ || std::regex_search(name, pattern_); }
+  bool takes_any(const std::vector<std::string>& names) const {
+    return std::any_of(names.begin(), names.end(), [this](const std::string& name) { return takes(name); });
+  }
+
+ private:
+  bool all_;
+  std::regex pattern_;
+};
+
+}  // namespace dpbench

@@ -1,0 +1,74 @@
+// What a step must leave alone, and what is left when all is over.
+#include <algorithm>
+#include <string>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/judges/judges.h"
+
+namespace dpbench {
+namespace {
+
+std::string first_change(const NamedTensors& before, const NamedTensors& after) {
+  for (const auto& [name, tensor] : before) {
+    const at::Tensor* now = find(after, name);
+    if (!now) return name + " is missing";
+    if (!now->is_same(tensor) && !same_bits(*now, tensor)) return name + " changed, " + first_difference(*now, tensor);
+  }
+  return "";
+}
+
+std::string first_change(const Evidence& rank) {
+  const StepEvidence& last = rank.steps.back();
+  for (const auto& change : {first_change(last.parameters, rank.last_parameters),
+                             first_change(last.buffers, rank.last_buffers), first_change(last.state, rank.last_state)})
+    if (!change.empty()) return change + ", rank " + std::to_string(rank.rank);
+  return "";
+}
+
+// Ranks that trained apart may end with one model: the mean of all.
+std::string first_that_is_no_mean(const Trial& trial) {
+  for (const auto& [name, tensor] : trial.ranks[0].steps.back().parameters) {
+    at::Tensor mean = at::zeros_like(tensor, at::kDouble);
+    double largest = 0;  // where ranks cancel each other, the mean's own size says nothing of what rounding does
+    for (const auto& rank : trial.ranks)
+      if (const at::Tensor* mine = find(rank.steps.back().parameters, name)) {
+        mean += mine->to(at::kDouble) / trial.world();
+        largest = std::max(largest, norm({*mine}));
+      }
+    for (const auto& rank : trial.ranks) {
+      const at::Tensor* now = find(rank.last_parameters, name);
+      const double bound = gamma(trial.world() + 1, unit_roundoff(tensor.scalar_type()));
+      if (!now || !(relative_error(*now, mean, largest) <= bound))
+        return name + " is neither as it was nor the mean over all ranks, " +
+               first_difference(now ? *now : at::Tensor(), mean) + ", rank " + std::to_string(rank.rank);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+void judge_rows(const Trial& trial, Rows& rows) {
+  for (const auto& evidence : trial.ranks)
+    for (size_t step = 0; step < evidence.steps.size(); ++step)
+      rows.judged("rows-untouched", "a step's rows, which may be views of the data set, before and after it",
+                  evidence.steps[step].touched.empty(),
+                  evidence.steps[step].touched + " changed, rank " + std::to_string(evidence.rank) + ", step " +
+                      std::to_string(step) + ", scenario " + trial.scenario.name,
+                  "the strategy works in the memory of rows that are not its own");
+}
+
+void judge_ending(const Trial& trial, Rows& rows) {
+  std::string change;
+  for (const auto& evidence : trial.ranks)
+    if (change.empty() && !evidence.steps.empty()) change = first_change(evidence);
+  if (!change.empty() && trial.bench.strategy.gradient == Gradient::local)
+    change = trial.scenario.poison ? "" : first_that_is_no_mean(trial);  // what is not finite has no mean
+  rows.judged("finish",
+              "parameters, buffers and optimizer state after finish() with those after the last step, bit for bit",
+              change.empty(), change + ", scenario " + trial.scenario.name, "finish() steps once more, or mixes ranks");
+}
+
+}  // namespace dpbench

@@ -1,0 +1,298 @@
+// Gradients against the oracle: in float64 against the mathematics, in the working dtype against a repetition of each
+// shard.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/judges/judges.h"
+#include "harness/conform/judges/signatures.h"
+
+namespace dpbench {
+namespace {
+
+constexpr double floor_share = 1e-3;    // of the global norm: below it a tensor's own norm says nothing
+constexpr double allowed_factor = 8;    // of one device's own rounding error, on smooth models
+constexpr double by_definition = 1e-9;  // closer than this, two meanings are the same one
+
+struct Finding {
+  double error = 0;
+  int64_t step = 0;
+  int rank = 0;
+  std::vector<size_t> wrong;
+};
+
+std::string place(const Trial& trial, const Finding& finding, const at::Tensor& expected) {
+  const size_t p = finding.wrong.front();
+  return "parameter " + trial.names[p] + ", " +
+         first_difference(trial.reported(finding.step, p, finding.rank), expected) + ", rank " +
+         std::to_string(finding.rank) + ", step " + std::to_string(finding.step) + ", scenario " + trial.scenario.name;
+}
+
+// Calls measure(step, rank, parameter) wherever a gradient is due; keeps the largest error and the first place above
+// bound.
+template <class Measure>
+Finding scan(const Trial& trial, double bound, Measure measure) {
+  Finding finding;
+  for (int64_t step = trial.scenario.judged_from; step < static_cast<int64_t>(trial.expected.size()); ++step)
+    for (int rank = 0; rank < static_cast<int>(trial.ranks.size()); ++rank) {
+      std::vector<size_t> wrong;
+      for (size_t p = 0; p < trial.names.size(); ++p) {
+        if (!trial.expected[static_cast<size_t>(step)].used[p]) continue;
+        if (rank > 0 && trial.expected[static_cast<size_t>(step)].own.empty() &&
+            trial.reported(step, p, rank).is_same(trial.reported(step, p)))
+          continue;  // as rank 0's
+        const double measured = measure(step, rank, p);
+        const double error =
+            std::isnan(measured) ? std::numeric_limits<double>::infinity() : measured;  // no number is no proof
+        finding.error = std::max(finding.error, error);
+        if (!(error <= bound)) wrong.push_back(p);
+      }
+      if (!wrong.empty() && finding.wrong.empty()) finding.step = step, finding.rank = rank, finding.wrong = wrong;
+    }
+  return finding;
+}
+
+// What torch's clip_grad_norm_ multiplies by, and the same without its 1e-6.
+std::vector<double> clip_factors(const Trial& trial, const std::vector<at::Tensor>& gradient) {
+  if (!trial.clip_norm) return {1};
+  const double size = norm(gradient);
+  return {std::min(1.0, *trial.clip_norm / (size + 1e-6)), std::min(1.0, *trial.clip_norm / size)};
+}
+
+void row(const Trial& trial, Rows& rows, const std::string& name, const std::string& compared, double bound,
+         const Finding& finding) {
+  if (finding.wrong.empty()) return rows.measured(name, compared, finding.error, bound, "");
+  const auto& expected = trial.expected[static_cast<size_t>(finding.step)];
+  const size_t p = finding.wrong.front();
+  const auto& gradient = expected.gradient_of(finding.rank);
+  const at::Tensor due = gradient[p] * clip_factors(trial, gradient).front();
+  rows.measured(name, compared, finding.error, bound, place(trial, finding, due),
+                likely_mistake(trial, finding.step, finding.rank, finding.wrong));
+}
+
+// What rounding may do to each element where `type` is what gradients are summed in; 1 more for the type they come
+// from.
+at::Tensor rounding_bound(const ExpectedStep& expected, int rank, size_t p, at::ScalarType type, double more = 1) {
+  at::Tensor sizes = at::zeros_like(expected.gradient[p]);
+  double terms = 0;
+  for (size_t i = 0; i < expected.shards.size(); ++i) {
+    if (expected.alone[p] && expected.shards[i].replica != rank) continue;
+    sizes += expected.shards[i].gradient[p].to(at::kDouble).abs() *
+             (expected.shares[i] * (expected.alone[p] ? expected.alone_share : 1));
+    ++terms;
+  }
+  return sizes * gamma(terms + more, unit_roundoff(type)) + terms * smallest_subnormal(type);
+}
+
+// A gradient went through all layers behind its own, whatever type they are of.
+at::ScalarType coarsest(const Trial& trial, int64_t step, int rank, at::ScalarType type) {
+  for (size_t p = 0; p < trial.names.size(); ++p)
+    if (const at::Tensor found = trial.reported(step, p, rank); found.defined())
+      type = coarser(type, found.scalar_type());
+  return type;
+}
+
+// What clipping multiplies by, and the share of it by which rounding may have changed that.
+struct Clipped {
+  double factor = 1, slack = 0;
+};
+
+// bound_of(p): what the gradient that arrived may be off by. type: the coarsest of the gradients.
+template <class BoundOf>
+Clipped clipped(const Trial& trial, const std::vector<at::Tensor>& gradient, at::ScalarType type,
+                const BoundOf& bound_of) {
+  if (!trial.clip_norm) return {};
+  constexpr double roots = 4;  // a sum of n squares rounds by about the root of n
+  double count = 0;
+  std::vector<at::Tensor> bounds;
+  for (size_t p = 0; p < gradient.size(); ++p)
+    bounds.push_back(bound_of(p)), count += static_cast<double>(gradient[p].numel());
+  const double size = norm(gradient);
+  if (size == 0) return {};
+  const double u = unit_roundoff(type);
+  const double slack =
+      1.1 * norm(bounds) / size + roots * std::sqrt(count) * std::min(u, unit_roundoff(at::kFloat)) + 2 * u;
+  if (*trial.clip_norm > size * (1 + slack)) return {};  // not reached
+  return {clip_factors(trial, gradient).front(), slack};
+}
+
+// Where gradients travel in a narrower type. Clipping multiplies by the norm of what arrived.
+void judge_compressed(const Trial& trial, at::ScalarType type, Rows& rows) {
+  const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
+    const auto& expected = trial.expected[static_cast<size_t>(step)];
+    // What is not sent at all is not rounded to be sent.
+    const auto bound_of = [&](size_t q) {
+      return rounding_bound(expected, rank, q, expected.alone[q] ? at::kFloat : type, 2);
+    };
+    const auto [factor, slack] = clipped(trial, expected.gradient, at::kDouble, bound_of);
+    return largest_ratio(trial.reported(step, p, rank), expected.gradient_of(rank)[p] * factor,
+                         bound_of(p) * factor + expected.gradient[p].abs() * (factor * slack));
+  });
+  row(trial, rows, trial.scenario.gradient_check,
+      "gradient with the float64 oracle of its declared meaning, in units of the rounding bound of " +
+          std::string(at::toString(type)),
+      1, finding);
+}
+
+void judge_meaning(const Trial& trial, Rows& rows) {
+  if (const auto type = trial.bench.strategy.reduced_in) return judge_compressed(trial, *type, rows);
+  std::map<std::pair<int64_t, int>, std::pair<std::vector<double>, double>> known;  // factors and floor of (step, rank)
+  const auto finding = scan(trial, exact_bound, [&](int64_t step, int rank, size_t p) {
+    const auto& expected = trial.expected[static_cast<size_t>(step)];
+    const auto& gradient = expected.gradient_of(rank);
+    auto& [factors, floor] = known[{step, expected.own.empty() ? 0 : rank}];
+    if (factors.empty()) {
+      factors = clip_factors(trial, gradient);
+      floor = floor_share * norm(gradient) * factors.front();
+    }
+    double best = std::numeric_limits<double>::infinity();
+    for (const double factor : factors)
+      best = std::min(best, relative_error(trial.reported(step, p, rank), gradient[p] * factor, floor));
+    return best;
+  });
+  row(trial, rows, trial.scenario.gradient_check, "gradient with the float64 oracle of its declared meaning",
+      exact_bound, finding);
+}
+
+void judge_against_one_device(const Trial& trial, Rows& rows) {
+  const std::string compared = "gradient with one device's, same rows, largest relative difference";
+  const bool narrow = trial.bench.strategy.reduced_in.has_value();
+  double apart = 0;
+  std::vector<double> floors;
+  for (const auto& expected : trial.expected) {
+    floors.push_back(floor_share * norm(expected.whole));
+    for (size_t p = 0; p < trial.names.size(); ++p)
+      apart = std::max(apart, relative_error(expected.gradient_of(0)[p], expected.whole[p], floors.back()));
+  }
+  const auto finding = scan(trial, exact_bound, [&](int64_t step, int rank, size_t p) {
+    const auto s = static_cast<size_t>(step);
+    return relative_error(trial.reported(step, p, rank), trial.expected[s].whole[p], floors[s]);
+  });
+  if (apart < by_definition && !narrow) return row(trial, rows, "gradient-vs-baseline", compared, exact_bound, finding);
+  rows.skipped("gradient-vs-baseline", compared,
+               narrow ? "shown, not judged: gradients travel in a narrower type, as asked"
+                      : "shown, not judged: what this strategy promises differs here by " + short_number(apart) +
+                            " (a layer couples rows, or the loss is not a mean)",
+               finding.error);
+}
+
+// Are ranks' losses weighted each in its own way? Then a backward pass rounds otherwise than that of its shard alone.
+bool weighted(const ExpectedStep& expected) {
+  for (const double share : expected.shares)
+    if (share != expected.shares.front()) return true;
+  return false;
+}
+
+// Float16 rounds what is below its range, and halving a loss brings more of a backward pass there.
+bool passes_otherwise(const Trial& trial, const ExpectedStep& expected, int64_t step, int rank) {
+  if (weighted(expected)) return true;
+  if (trial.scenario.accumulate == 1) return false;
+  for (size_t p = 0; p < trial.names.size(); ++p)
+    if (const at::Tensor found = trial.reported(step, p, rank); found.defined() && found.scalar_type() == at::kHalf)
+      return true;
+  return false;
+}
+
+}  // namespace
+
+void judge_gradients(const Trial& trial, Rows& rows) {
+  if (trial.scenario.dtype != at::kDouble || trial.scenario.poison || trial.expected.empty()) return;
+  judge_meaning(trial, rows);
+  const auto meaning = trial.bench.strategy.gradient;
+  const bool of_all_rows = meaning == Gradient::gathered || meaning == Gradient::global_mean;
+  if (trial.scenario.against_one_device && (trial.scenario.rows == Split::even || of_all_rows))
+    judge_against_one_device(trial, rows);
+}
+
+void judge_replay(const Trial& trial, Rows& rows) {
+  if (trial.scenario.dtype == at::kDouble || trial.scenario.poison || trial.scenario.smooth || trial.expected.empty())
+    return;
+  const auto narrow = trial.bench.strategy.reduced_in;
+  if (trial.bench.strategy.buffers == Buffers::synchronised)
+    return rows.skipped(trial.scenario.gradient_check, "gradient with each shard repeated in the same dtype",
+                        "a shard alone does not repeat what ranks that share BatchNorm's statistics compute");
+  if (!trial.bench.devices.front().is_cpu() && !trial.workload().sum_loss())  // exact sums are the same on any device
+    return rows.skipped(
+        trial.scenario.gradient_check, "gradient with each shard repeated in the same dtype",
+        "a GPU's kernels round otherwise than the CPU's that repeat the shards: gradient-accuracy judges there");
+  struct Known {
+    Clipped clip;
+    bool otherwise;    // the whole pass rounds otherwise than its repetition
+    double of_a_pass;  // by so much
+  };
+  std::map<std::pair<int64_t, int>, Known> known;  // of (step, rank)
+  const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
+    const auto& expected = trial.expected[static_cast<size_t>(step)];
+    const auto& gradient = expected.gradient_of(rank);
+    const at::Tensor found = trial.reported(step, p, rank);
+    if (!found.defined()) return std::numeric_limits<double>::infinity();
+    const auto bound_of = [&](size_t q) {
+      const at::Tensor its = trial.reported(step, q, rank);
+      const auto type = its.defined() ? its.scalar_type() : at::kFloat;
+      const double more =
+          (narrow ? 2 : 1) + (trial.clip_norm ? 2 : 0);  // the factor is rounded to the type, and what it makes
+      return rounding_bound(expected, rank, q, narrow ? coarser(*narrow, type) : type, more);
+    };
+    const auto [entry, fresh] = known.try_emplace({step, rank});
+    if (fresh)
+      entry->second = {clipped(trial, gradient, coarsest(trial, step, rank, at::kDouble), bound_of),
+                       !narrow && passes_otherwise(trial, expected, step, rank),
+                       pass_bound(coarsest(trial, step, rank, trial.scenario.dtype)) * (trial.clip_norm ? 2 : 1)};
+    const auto& [clip, otherwise, of_a_pass] = entry->second;
+    const auto [factor, slack] = clip;
+    if (otherwise)
+      return relative_error(found, gradient[p] * factor, floor_share * factor * norm(gradient)) / (of_a_pass + slack);
+    return largest_ratio(found, gradient[p] * factor, bound_of(p) * factor + gradient[p].abs() * (factor * slack));
+  });
+  row(trial, rows, trial.scenario.gradient_check,
+      "gradient with each shard repeated in the same dtype and averaged in float64, in units of the rounding bound", 1,
+      finding);
+  if (!trial.workload().sum_loss() || trial.scenario.accumulate > 1 || trial.clip_norm)
+    return;  // else sums are not exact
+  if (narrow)
+    return rows.skipped("gradient-exact", "bits of a gradient whose sums are exact in any order",
+                        "gradients travel in " + std::string(at::toString(*narrow)) + ", as asked");
+  const auto exact = scan(trial, 0, [&](int64_t step, int rank, size_t p) {
+    const at::Tensor found = trial.reported(step, p, rank);
+    const at::Tensor& expected = trial.expected[static_cast<size_t>(step)].gradient_of(rank)[p];
+    return found.defined() && same_bits(found, expected.to(found.scalar_type())) ? 0.0 : 1.0;
+  });
+  row(trial, rows, "gradient-exact", "bits of a gradient whose sums are exact in any order", 0, exact);
+}
+
+void judge_accuracy(const Trial& trial, Rows& rows) {
+  if (!trial.scenario.smooth || trial.expected.empty()) return;
+  const double u = unit_roundoff(trial.scenario.dtype == at::kDouble ? at::kDouble : at::kFloat);
+  const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
+    const auto& expected = trial.expected[static_cast<size_t>(step)];
+    const double single = relative_error(expected.single[p], expected.whole[p], floor_share * norm(expected.whole));
+    const double bound = allowed_factor * std::max(single, 4 * u);
+    const auto& gradient = expected.gradient_of(rank);
+    return relative_error(trial.reported(step, p, rank), gradient[p], floor_share * norm(gradient)) / bound;
+  });
+  row(trial, rows, "gradient-accuracy",
+      "gradient of the smooth twin with float64, in units of 8 times one device's error", 1, finding);
+}
+
+void judge_strides(const Trial& trial, Rows& rows) {
+  for (const auto& evidence : trial.ranks)
+    for (size_t step = 0; step < evidence.steps.size(); ++step)
+      rows.judged(
+          "gradient-layout",
+          "strides of each gradient with its parameter's where that is dense, else row by row, as torch promises",
+          evidence.steps[step].laid_out.empty(),
+          [&] {
+            return "parameter " + evidence.steps[step].laid_out + ", rank " + std::to_string(evidence.rank) +
+                   ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
+          },
+          "right numbers that a kernel which goes by memory, as a fused optimizer does, takes for those of other "
+          "elements");
+}
+
+}  // namespace dpbench

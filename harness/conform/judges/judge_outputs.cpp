@@ -1,0 +1,183 @@
+// What a step and an evaluation give back: shapes, dtypes, values, losses.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/judges/judges.h"
+
+namespace dpbench {
+namespace {
+
+std::string place_in(const Trial& trial, size_t rank, size_t step) {
+  return ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
+}
+
+// The rows of this rank, micro-batch by micro-batch; of one process those of all its replicas.
+at::Tensor expected_output(const Trial& trial, const ExpectedStep& step, int rank) {
+  std::vector<at::Tensor> outputs;
+  for (const auto& shard : step.shards)
+    if (trial.bench.layout.owners() == 1 || shard.replica == rank) outputs.push_back(shard.output);
+  return outputs.empty() ? at::Tensor() : at::cat(outputs);
+}
+
+// The mean over micro-batches of each one's loss.
+at::Tensor expected_loss(const Trial& trial, const ExpectedStep& step, int rank) {
+  at::Tensor sum;
+  const bool coupled = trial.bench.strategy.gradient == Gradient::gathered;
+  int64_t last = -1;
+  for (const auto& shard : step.shards) {
+    if (coupled ? shard.micro == last : shard.replica != rank) continue;
+    last = shard.micro;
+    sum = sum.defined() ? sum + shard.loss : shard.loss;
+  }
+  return sum.defined() ? sum / static_cast<double>(trial.scenario.accumulate) : sum;
+}
+
+// Autocast computes in bfloat16; what it gives back is float32, as the parameters are.
+at::ScalarType due_dtype(const Trial& trial) {
+  return trial.scenario.dtype == at::kBFloat16 ? at::kFloat : trial.scenario.dtype;
+}
+
+// A value of a forward pass is held against the oracle in float64, else against the same pass repeated in the same
+// dtype.
+struct Value {
+  bool judged;
+  std::string suffix, with;
+  double bound;
+};
+
+Value value_of(const Trial& trial) {
+  if (trial.scenario.dtype == at::kDouble) return {true, "", " with the float64 oracle", exact_bound};
+  // Not where a GPU's kernels round otherwise than the CPU's that repeat the pass.
+  const bool judged = trial.bench.devices.front().is_cpu() && !trial.scenario.poison && !trial.scenario.smooth;
+  at::ScalarType type = trial.scenario.dtype;
+  for (const auto& [name, parameter] : trial.ranks[0].parameters)
+    if (parameter.is_floating_point()) type = coarser(type, parameter.scalar_type());
+  return {judged, "-replay", " with the same pass repeated in the same dtype", pass_bound(type)};
+}
+
+std::string output_mistake(const Trial& trial, const at::Tensor& found, const at::Tensor& expected, double bound) {
+  const auto sorted = [](const at::Tensor& tensor) { return std::get<0>(tensor.to(at::kDouble).flatten().sort()); };
+  if (relative_error(sorted(found), sorted(expected), 0) <= bound) return "rows in another order";
+  if (bound > exact_bound && relative_error(found, expected, 0) <= unit_roundoff(at::kBFloat16))
+    return "computed in a narrower type, or rounded to one";
+  if (trial.bench.strategy.buffers == Buffers::synchronised)
+    return "BatchNorm's statistics are not those over all ranks' rows";
+  return "another rank's or replica's rows, another model, mask or mode";
+}
+
+std::string loss_mistake(const Trial& trial, double found, double expected, double bound) {
+  const auto micro = static_cast<double>(trial.scenario.accumulate);
+  if (micro > 1 && std::abs(found - micro * expected) <= 1e3 * bound * std::abs(found))
+    return "summed over the micro-batches, not their mean";
+  return "another rank's loss, of other targets, or not the mean over its rows";
+}
+
+void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
+  const StepEvidence& seen = trial.ranks[rank].steps[step];
+  const auto where = place_in(trial, rank, step);
+  const at::Tensor output = expected_output(trial, trial.expected[step], static_cast<int>(rank));
+  if (!output.defined()) return;  // this rank had no rows
+  const bool shaped = seen.output.defined() && seen.output.sizes() == output.sizes();
+  rows.judged("output-shape", "rows of this rank by the width of the model's output", shaped,
+              "expected " + c10::str(output.sizes()) + ", found " +
+                  (seen.output.defined() ? c10::str(seen.output.sizes()) : std::string("nothing")) + where);
+  if (!shaped) return;
+  rows.judged("output-dtype", "the output's type with the one asked for, which is float32 under autocast",
+              seen.output.scalar_type() == due_dtype(trial),
+              "expected " + c10::str(due_dtype(trial)) + ", found " + c10::str(seen.output.scalar_type()) + where);
+  const bool scalar = seen.loss.defined() && seen.loss.numel() == 1;
+  rows.judged(
+      "loss-finite", "one finite number a step", scalar && std::isfinite(seen.loss.item<double>()),
+      (scalar ? "found " + short_number(seen.loss.item<double>()) : std::string("found no single number")) + where);
+  const auto [judged, suffix, with, bound] = value_of(trial);
+  // What ranks sum for shared statistics rounds as their mean is large, which no bound of ours knows.
+  const bool shared = trial.bench.strategy.buffers == Buffers::synchronised;
+  if (!judged || !scalar || (shared && trial.scenario.dtype != at::kDouble)) return;
+  const auto row_of = [&, &suffix = suffix](const char* name) {
+    return suffix.empty() ? name + std::string("-value") : name + suffix;
+  };
+  rows.measured(
+      row_of("output"), "output" + with, relative_error(seen.output, output, 0), bound,
+      [&] { return first_difference(seen.output, output) + where; },
+      [&, bound = bound] { return output_mistake(trial, seen.output, output, bound); });
+  const at::Tensor loss = expected_loss(trial, trial.expected[step], static_cast<int>(rank));
+  // A small difference of large numbers, as a cross-entropy may be, rounds as they do.
+  const double floor =
+      suffix.empty() ? 0 : norm({output}) / std::sqrt(static_cast<double>(std::max<int64_t>(output.size(0), 1)));
+  rows.measured(
+      row_of("loss"), "loss of this rank's rows" + with, relative_error(seen.loss.reshape({}), loss.reshape({}), floor),
+      bound,
+      "expected " + short_number(loss.item<double>()) + ", found " + short_number(seen.loss.item<double>()) + where,
+      loss_mistake(trial, seen.loss.item<double>(), loss.item<double>(), bound));
+}
+
+}  // namespace
+
+void judge_outputs(const Trial& trial, Rows& rows) {
+  if (trial.scenario.poison || trial.scenario.smooth) return;
+  for (size_t rank = 0; rank < trial.ranks.size(); ++rank)
+    for (auto step = static_cast<size_t>(trial.scenario.judged_from); step < trial.expected.size(); ++step)
+      judge_step(trial, rank, step, rows);
+}
+
+void judge_evaluation(const Trial& trial, Rows& rows) {
+  const auto [judged, suffix, with, bound] = value_of(trial);
+  if (!judged || trial.expected.empty()) return;
+  Oracle oracle(trial.workload(), trial.scenario.dtype, trial.bench.step_seed(), 1, trial.bench.strategy.onednn);
+  const std::string compared = "forward() of one rank alone: no collective, nothing changed",
+                    value = "forward() of one rank alone" + with;
+  for (const auto& evidence : trial.ranks)
+    for (const auto& evaluation : evidence.evaluations) {
+      const StepEvidence& last = evidence.steps[static_cast<size_t>(evaluation.step)];
+      const std::string where =
+          place_in(trial, static_cast<size_t>(evidence.rank), static_cast<size_t>(evaluation.step));
+      const auto expected = oracle.evaluate(trial.workload().batch(evaluation.ids), last.parameters, last.buffers);
+      rows.measured(
+          "evaluation" + suffix, value, relative_error(evaluation.output, expected, 0), bound,
+          [&] { return first_difference(evaluation.output, expected) + where; },
+          [&, bound = bound] {
+            const bool rounded =
+                bound > exact_bound && relative_error(evaluation.output, expected, 0) <= unit_roundoff(at::kBFloat16);
+            return rounded ? "computed in a narrower type, or rounded to one"
+                           : "evaluated in training mode, or with another rank's statistics";
+          });
+      rows.judged("evaluation", compared, evaluation.collectives == 0,
+                  std::to_string(evaluation.collectives) + " collectives were called" + where,
+                  "one rank alone would wait for ever");
+      for (const auto& [name, buffer] : last.buffers) {
+        const at::Tensor* after = find(evaluation.buffers, name);
+        rows.judged("evaluation", compared, after && same_bits(*after, buffer), "buffer " + name + " changed" + where,
+                    "evaluated in training mode");
+      }
+    }
+}
+
+void judge_learning(const Trial& trial, Rows& rows) {
+  if (!trial.scenario.learns) return;
+  std::vector<double> losses;
+  for (size_t step = 0; step < trial.ranks[0].steps.size(); ++step) {
+    double sum = 0, weight = 0;
+    for (const auto& evidence : trial.ranks) {
+      const auto& seen = evidence.steps[step];
+      if (seen.ids.empty() || !seen.loss.defined()) continue;
+      const auto rows_here = static_cast<double>(seen.ids[0].numel());
+      sum += rows_here * seen.loss.item<double>();
+      weight += rows_here;
+    }
+    losses.push_back(sum / weight);
+  }
+  const size_t span = losses.size() / 4;
+  double first = 0, last = 0;
+  for (size_t i = 0; i < span; ++i) first += losses[i], last += losses[losses.size() - 1 - i];
+  rows.judged("loss-falls", "mean loss of the last quarter of 20 steps below that of the first", last < first,
+              "from " + short_number(first / static_cast<double>(span)) + " to " +
+                  short_number(last / static_cast<double>(span)),
+              "parameters are not updated, or in the wrong direction");
+}
+
+}  // namespace dpbench

@@ -1,0 +1,169 @@
+// What must be the same on every rank, to the bit; and what ended before its time.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/judges/judges.h"
+
+namespace dpbench {
+namespace {
+
+std::string first_mismatch(const NamedTensors& found, const NamedTensors& expected) {
+  if (found.size() != expected.size())
+    return std::to_string(expected.size()) + " tensors expected, " + std::to_string(found.size()) + " found";
+  for (const auto& [name, tensor] : expected) {
+    const at::Tensor* mine = find(found, name);
+    if (!mine) return name + " is missing";
+    if (!mine->is_same(tensor) && !same_bits(*mine, tensor)) return name + ", " + first_difference(*mine, tensor);
+  }
+  return "";
+}
+
+using StepMember = NamedTensors StepEvidence::*;
+
+// What each rank keeps for itself is left out: the parameter `name`, and its "name.slot" of the optimizer's.
+NamedTensors shared(const Trial& trial, const NamedTensors& tensors) {
+  const auto& own = trial.bench.strategy.own;
+  NamedTensors rest;
+  for (const auto& [name, tensor] : tensors)
+    if (!is_in(own, name) && !is_in(own, name.substr(0, name.rfind('.')))) rest.emplace_back(name, tensor);
+  return rest;
+}
+
+void judge_field(const Trial& trial, Rows& rows, const std::string& name, const std::string& what, StepMember field,
+                 const std::string& likely, int64_t every = 1) {
+  for (size_t step = 0; step < trial.ranks[0].steps.size(); ++step) {
+    if ((static_cast<int64_t>(step) + 1) % every != 0) continue;
+    for (size_t rank = 1; rank < trial.ranks.size(); ++rank) {
+      const auto difference = first_mismatch(shared(trial, trial.ranks[rank].steps[step].*field),
+                                             shared(trial, trial.ranks[0].steps[step].*field));
+      rows.judged(name, what + " of every rank with rank 0's, bit for bit", difference.empty(),
+                  difference + ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " +
+                      trial.scenario.name,
+                  likely);
+    }
+  }
+}
+
+// Of rank 0's model; of `rank`'s own what each keeps for itself.
+NamedTensors model_state(const Bench& bench, int rank, at::ScalarType dtype, bool buffers) {
+  const auto model = first_model(bench), mine = bench.workload.model(bench.init_seed(rank));
+  for (auto& item : model->named_parameters())
+    if (is_in(bench.strategy.own, item.key())) item.value().set_data(mine->named_parameters()[item.key()].detach());
+  NamedTensors result;
+  const auto add = [&](const auto& items) {
+    for (const auto& item : items)
+      result.emplace_back(item.key(), item.value().is_floating_point() && dtype == at::kDouble
+                                          ? item.value().detach().to(at::kDouble)
+                                          : item.value().detach());
+  };
+  buffers ? add(model->named_buffers()) : add(model->named_parameters());
+  return result;
+}
+
+// All ranks together: one that goes by its own gradient would part from the others.
+void judge_skipped(const Trial& trial, int64_t step, Rows& rows) {
+  for (const Evidence& evidence : trial.ranks) {
+    const StepEvidence &before = evidence.steps[static_cast<size_t>(step - 1)],
+                       &after = evidence.steps[static_cast<size_t>(step)];
+    std::string changed = first_mismatch(after.parameters, before.parameters);
+    if (changed.empty()) changed = first_mismatch(after.state, before.state);
+    rows.judged(
+        "non-finite-skipped",
+        "parameters and optimizer state after a step whose gradient is not finite with those before it, bit for bit",
+        changed.empty(),
+        changed + ", rank " + std::to_string(evidence.rank) + ", step " + std::to_string(step) + ", scenario " +
+            trial.scenario.name,
+        "the step is applied, or each rank decides by its own gradient");
+  }
+}
+
+}  // namespace
+
+void judge_start(const Trial& trial, Rows& rows) {
+  const std::string compared = "parameters and buffers after construction with rank 0's model, bit for bit";
+  const auto dtype = trial.scenario.dtype;
+  for (const auto& evidence : trial.ranks) {
+    auto difference = first_mismatch(evidence.parameters, model_state(trial.bench, evidence.rank, dtype, false));
+    if (difference.empty() && trial.bench.strategy.buffers != Buffers::local)
+      difference = first_mismatch(evidence.buffers, model_state(trial.bench, evidence.rank, dtype, true));
+    rows.judged("initial-broadcast", compared, difference.empty(),
+                difference + ", rank " + std::to_string(evidence.rank) + ", scenario " + trial.scenario.name,
+                evidence.rank == 0
+                    ? "the seed was not used, a tensor was cast that must not be, or mixed with other ranks'"
+                    : "rank 0's state was not broadcast at construction");
+  }
+}
+
+void judge_agreement(const Trial& trial, Rows& rows) {
+  if (trial.ranks.size() < 2) return;
+  if (trial.bench.strategy.gradient == Gradient::local)
+    return judge_field(trial, rows, "ranks-agree-parameters", "averaged parameters", &StepEvidence::parameters,
+                       "not averaged, or not on every rank", trial.bench.strategy.average_every);
+  judge_field(trial, rows, "ranks-agree-gradients", "gradients", &StepEvidence::gradients,
+              "not reduced on every rank, or each sums in another order");
+  judge_field(trial, rows, "ranks-agree-parameters", "parameters", &StepEvidence::parameters,
+              "a rank stepped alone, or began with other parameters");
+  const auto has_state = [](const Evidence& evidence) {
+    return std::any_of(evidence.steps.begin(), evidence.steps.end(),
+                       [](const auto& step) { return !step.state.empty(); });
+  };
+  if (std::none_of(trial.ranks.begin(), trial.ranks.end(), has_state))
+    return rows.skipped("ranks-agree-state", "optimizer state of every rank with rank 0's, bit for bit",
+                        "no rank reports any: there is nothing to compare");
+  judge_field(trial, rows, "ranks-agree-state", "optimizer state", &StepEvidence::state,
+              "a rank stepped alone, or restored another state");
+}
+
+void judge_poison(const Trial& trial, Rows& rows) {
+  if (!trial.scenario.poison || trial.expected.empty()) return;
+  const auto step = static_cast<int64_t>(trial.expected.size()) - 1;
+  const auto& expected = trial.expected.back();
+  bool any = false;
+  for (size_t rank = 0; rank < trial.ranks.size(); ++rank)
+    for (size_t p = 0; p < trial.names.size(); ++p) {
+      const at::Tensor& due = expected.gradient_of(static_cast<int>(rank))[p];
+      if (due.isfinite().all().item<bool>()) continue;
+      any = true;
+      const at::Tensor found = trial.reported(step, p, static_cast<int>(rank));
+      const bool reached =
+          found.defined() && !due.isfinite().logical_not().logical_and(found.isfinite()).any().item<bool>();
+      rows.judged(
+          "non-finite", "NaN or infinity from one rank's row reaches every rank's gradient", reached,
+          [&] {
+            return "parameter " + trial.names[p] + ", " + first_difference(found, due) + ", rank " +
+                   std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
+          },
+          due.isnan().any().item<bool>() ? "NaN is masked before the reduction, or this rank's part is not in it"
+                                         : "infinity is masked before the reduction, or this rank's part is not in it");
+    }
+  if (any && trial.bench.strategy.skips_non_finite) judge_skipped(trial, step, rows);
+}
+
+void judge_repeat(const std::vector<Evidence>& first, const std::vector<Evidence>& second, bool promised, Rows& rows) {
+  const std::string compared = "gradients, parameters and state of two runs, bit for bit";
+  if (!promised) return rows.skipped("run-to-run", compared, "the strategy does not promise it");
+  for (size_t rank = 0; rank < first.size(); ++rank)
+    for (size_t step = 0; step < first[rank].steps.size(); ++step)
+      for (const StepMember field : {&StepEvidence::gradients, &StepEvidence::parameters, &StepEvidence::state}) {
+        const auto difference = first_mismatch(second[rank].steps[step].*field, first[rank].steps[step].*field);
+        rows.judged("run-to-run", compared, difference.empty(),
+                    difference + ", rank " + std::to_string(rank) + ", step " + std::to_string(step),
+                    "sums in the order of arrival, or reads what another thread writes");
+      }
+}
+
+void judge_same_bits_as_baseline(const Evidence& found, const Evidence& baseline, Rows& rows) {
+  const std::string compared = "gradients and parameters of a world of 1 with the baseline's, bit for bit";
+  for (size_t step = 0; step < baseline.steps.size(); ++step)
+    for (const StepMember field : {&StepEvidence::gradients, &StepEvidence::parameters}) {
+      const auto difference = first_mismatch(found.steps[step].*field, baseline.steps[step].*field);
+      rows.judged("world-1-bits", compared, difference.empty(), difference + ", step " + std::to_string(step),
+                  "another kernel, another order, or another scale than the baseline's");
+    }
+}
+
+}  // namespace dpbench

@@ -1,0 +1,170 @@
+// The collectives themselves: what each reduction made of the inputs that all ranks gave it, and how many there were.
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/judges/judges.h"
+#include "strategies/api/backend.h"
+
+namespace dpbench {
+namespace {
+
+struct Reduction {
+  std::vector<at::Tensor> inputs, outputs;  // of each rank
+  bool average;
+};
+
+// gamma of R + 1 terms: whoever averages may divide before or after the sum.
+double ratio_to_bound(const Reduction& reduction, const at::Tensor& output) {
+  const auto terms = static_cast<double>(reduction.inputs.size());
+  at::Tensor sum = at::zeros_like(output, at::kDouble), sizes = at::zeros_like(sum);
+  for (const auto& input : reduction.inputs) sum += input.to(at::kDouble), sizes += input.to(at::kDouble).abs();
+  if (reduction.average) sum = sum / terms, sizes = sizes / terms;
+  if (!output.is_floating_point()) return largest_ratio(output, sum, at::zeros_like(sum));
+  const auto type = output.scalar_type();
+  return largest_ratio(output, sum, sizes * gamma(terms + 1, unit_roundoff(type)) + terms * smallest_subnormal(type));
+}
+
+std::string likely_of_backend(const Reduction& reduction, const at::Tensor& output) {
+  at::Tensor sum = at::zeros_like(output, at::kDouble);
+  for (const auto& input : reduction.inputs) sum += input.to(at::kDouble);
+  const auto terms = static_cast<double>(reduction.inputs.size());
+  const auto is = [&](const at::Tensor& other) { return relative_error(output, other, 0) < 1e-5; };
+  if (!reduction.average && is(sum / terms)) return "the backend averaged where a sum was asked for";
+  if (reduction.average && is(sum)) return "the backend summed where a mean was asked for";
+  for (size_t r = 0; r < reduction.inputs.size(); ++r)
+    if (is((sum - reduction.inputs[r].to(at::kDouble)) / (reduction.average ? terms : 1)))
+      return "the backend lost the part of rank " + std::to_string(r);
+  const at::Tensor due = reduction.average ? sum / terms : sum;
+  for (const auto type : {at::kHalf, at::kBFloat16})
+    if (largest_ratio(output, due, due.abs() * (4 * unit_roundoff(type)) + smallest_subnormal(type)) <= 1)
+      return std::string("the backend rounded to ") + at::toString(type) + " on the way";
+  return "the backend lost, repeated or delivered late a part: " + first_difference(output, due);
+}
+
+std::string mismatch_of_lists(const Trial& trial, size_t step) {
+  const auto& first = trial.ranks[0].steps[step].collectives;
+  for (const auto& evidence : trial.ranks) {
+    const auto& mine = evidence.steps[step].collectives;
+    for (size_t i = 0; i < std::max(first.size(), mine.size()); ++i)
+      if (i >= first.size() || i >= mine.size() || mine[i].op != first[i].op || mine[i].bytes != first[i].bytes)
+        return "collective " + std::to_string(i) + " of rank " + std::to_string(evidence.rank) +
+               " is not that of rank 0";
+  }
+  return "";
+}
+
+constexpr char sums_compared[] = "each reduction with the exact sum of what the ranks put in, in units of rounding";
+
+// By how much ranks multiply before they sum, as premul_sum does, is not written down; a maximum rounds nothing.
+bool judged_as_a_sum(const Collective& collective, Rows& rows) {
+  if (collective.sums()) return true;
+  rows.skipped("reduction", sums_compared,
+               std::string(name_of(collective.op)) + " by " + reduction_name(collective.reduction) +
+                   " is neither a sum nor a mean");
+  return false;
+}
+
+void judge_one(const Reduction& reduction, const std::string& where, Rows& rows) {
+  for (size_t rank = 0; rank < reduction.outputs.size(); ++rank) {
+    const at::Tensor& output = reduction.outputs[rank];
+    rows.measured("reduction", sums_compared, ratio_to_bound(reduction, output), 1,
+                  where + ", rank " + std::to_string(rank), [&] { return likely_of_backend(reduction, output); });
+    rows.judged(
+        "reduction-agrees", "the result of each allreduce on every rank, bit for bit",
+        same_bits(output, reduction.outputs[0]),
+        [&] { return first_difference(output, reduction.outputs[0]) + where + ", rank " + std::to_string(rank); },
+        "each rank sums in another order");
+  }
+}
+
+// Of a reduce one rank has the sum, the others what they like. Which one is not written down: the one nearest to it.
+void judge_at_the_root(const Reduction& reduction, const std::string& where, Rows& rows) {
+  size_t root = 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t rank = 0; rank < reduction.outputs.size(); ++rank)
+    if (const double ratio = ratio_to_bound(reduction, reduction.outputs[rank]); ratio < least)
+      root = rank, least = ratio;
+  rows.measured("reduction", sums_compared, least, 1, where + ", on any rank",
+                [&] { return likely_of_backend(reduction, reduction.outputs[root]); });
+}
+
+// Of a reduce_scatter each rank has the piece of its own number alone.
+void judge_pieces(const Trial& trial, size_t step, size_t i, Rows& rows) {
+  const auto collective = [&](size_t rank) -> const Collective& {
+    return trial.ranks[rank].steps[step].collectives[i];
+  };
+  const size_t world = trial.ranks.size();
+  if (!judged_as_a_sum(collective(0), rows)) return;
+  if (collective(0).input.size() != 1 || collective(0).output.size() != 1)
+    return rows.skipped("reduction", sums_compared, "a reduce_scatter of a list of tensors is not taken apart");
+  for (size_t rank = 0; rank < world; ++rank) {
+    Reduction reduction{{}, {collective(rank).output[0].flatten()}, collective(0).averages()};
+    const int64_t size = reduction.outputs[0].numel();
+    for (size_t other = 0; other < world; ++other)
+      reduction.inputs.push_back(
+          collective(other).input[0].flatten().narrow(0, static_cast<int64_t>(rank) * size, size));
+    judge_one(
+        reduction,
+        ", piece " + std::to_string(rank) + " of collective " + std::to_string(i) + ", step " + std::to_string(step),
+        rows);
+  }
+}
+
+}  // namespace
+
+void judge_reductions(const Trial& trial, Rows& rows) {
+  if (trial.ranks.size() < 2 || !trial.scenario.keep_reductions) return;
+  for (size_t step = 0; step < trial.ranks[0].steps.size(); ++step) {
+    const auto mismatch = mismatch_of_lists(trial, step);
+    rows.judged("collective-order", "the same collectives in the same order on every rank", mismatch.empty(),
+                mismatch + ", step " + std::to_string(step),
+                "a rank skips a collective, or calls them in another order");
+    if (!mismatch.empty()) return;
+    const auto& first = trial.ranks[0].steps[step].collectives;
+    for (size_t i = 0; i < first.size(); ++i) {
+      if (first[i].output.empty()) continue;  // a step whose inputs and outputs were not kept
+      if (first[i].op == CollectiveOp::reduce_scatter) judge_pieces(trial, step, i, rows);
+      const bool everywhere = first[i].op == CollectiveOp::allreduce;
+      if ((!everywhere && first[i].op != CollectiveOp::reduce) || !judged_as_a_sum(first[i], rows)) continue;
+      for (size_t t = 0; t < first[i].output.size(); ++t) {
+        Reduction reduction{{}, {}, first[i].averages()};
+        for (const auto& evidence : trial.ranks) {
+          reduction.inputs.push_back(evidence.steps[step].collectives[i].input[t]);
+          reduction.outputs.push_back(evidence.steps[step].collectives[i].output[t]);
+        }
+        (everywhere ? judge_one : judge_at_the_root)(
+            reduction, ", collective " + std::to_string(i) + ", step " + std::to_string(step), rows);
+      }
+    }
+  }
+}
+
+ReductionCount count_reductions(const Trial& trial) {
+  ReductionCount all;
+  for (const auto& collective : trial.ranks[0].steps.back().collectives)
+    if (collective.floating && collective.reduces()) ++all.count, all.bytes += collective.bytes;
+  return all;
+}
+
+void judge_collective_count(const ReductionCount& once, const Trial& accumulated, Rows& rows) {
+  const char compared[] = "reductions of a step with micro-batches as many as of one without";
+  if (accumulated.bench.strategy.buffers == Buffers::synchronised)
+    return rows.skipped("collective-count", compared, "BatchNorm reduces in every forward and backward pass as well");
+  if (accumulated.ranks.size() < 2) return;
+  const ReductionCount found = count_reductions(accumulated);
+  const auto micro = accumulated.scenario.accumulate;
+  if (once.count == 0 && found.count == 0)
+    return rows.skipped("collective-count", compared, "no reduction was called: there is nothing to count");
+  rows.judged("collective-count", compared, found == once,
+              "expected " + std::to_string(once.count) + " reductions of " + std::to_string(once.bytes) +
+                  " bytes, found " + std::to_string(found.count) + " of " + std::to_string(found.bytes) + " with " +
+                  std::to_string(micro) + " micro-batches",
+              found.count == micro * once.count ? "every micro-batch is reduced, not only the last" : "");
+}
+
+}  // namespace dpbench

@@ -1,0 +1,280 @@
+// What a step leaves behind: buffers, the optimizer's work, parameters that must not move.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/judges/judges.h"
+
+namespace dpbench {
+namespace {
+
+// An Adam step divides a sum of k terms by the root of another: its own rounding is some dozens of u of the learning
+// rate.
+constexpr double adam_roundings = 64;
+// Statistics are means over a few dozen numbers, which threads may sum in another order than the oracle.
+constexpr double working_roundings = 32;
+
+std::string at_place(const Trial& trial, int rank, int64_t step) {
+  return ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
+}
+
+// Where nothing is cloned, the one replica's are the model's own.
+Buffers meant(const Trial& trial) {
+  const Buffers promised = trial.bench.strategy.buffers;
+  return promised == Buffers::unchanged && trial.world() == 1 ? Buffers::first_replica : promised;
+}
+
+const NamedTensors& expected_buffers(const Trial& trial, const ExpectedStep& expected, int rank) {
+  switch (meant(trial)) {
+    case Buffers::unchanged:
+      return trial.ranks[static_cast<size_t>(rank)].buffers;
+    case Buffers::rank0:
+    case Buffers::local:
+      return expected.buffers[static_cast<size_t>(rank)];
+    default:
+      return expected.buffers[0];
+  }
+}
+
+std::string buffers_mistake(const Trial& trial, int rank, size_t step, const std::string& name,
+                            const at::Tensor& found) {
+  const at::Tensor* before = find(trial.buffers_before(static_cast<int64_t>(step), rank), name);
+  if (before && same_bits(*before, found))
+    return "not changed by a step: still in evaluation mode, or not written back";
+  switch (meant(trial)) {
+    case Buffers::unchanged:
+      return "changed where nothing may change them";
+    case Buffers::local:
+      return "this rank's own were overwritten or mixed with another's";
+    case Buffers::synchronised:
+      return "not those of all ranks' rows";
+    case Buffers::first_replica:
+      return "statistics not written back, or of another replica's rows";
+    default:
+      break;
+  }
+  return rank == 0 ? "statistics not written back, or of other rows"
+                   : "rank 0's buffers were not broadcast before the forward pass";
+}
+
+std::string buffers_meaning(Buffers buffers) {
+  switch (buffers) {
+    case Buffers::unchanged:
+      return "as they were at the start";
+    case Buffers::rank0:
+      return "rank 0's before the step, then this rank's own rows";
+    case Buffers::local:
+      return "this rank's own";
+    case Buffers::first_replica:
+      return "those of the first replica's rows";
+    default:
+      return "those of the whole batch";
+  }
+}
+
+// One parameter's optimizer, replayed in float64 on the gradients that the strategy reported.
+struct Replay {
+  at::Tensor momentum, variance;
+  int64_t steps = 0;
+
+  // By how much the parameter should move; `slack` is what rounding in the parameter's dtype may add.
+  std::pair<at::Tensor, at::Tensor> step(const OptimizerSpec& spec, const at::Tensor& gradient, double u) {
+    const at::Tensor g = gradient.to(at::kDouble);
+    if (spec.kind == OptimizerSpec::Kind::sgd) return {-spec.learning_rate * g, g.abs() * (2 * u * spec.learning_rate)};
+    if (++steps == 1) momentum = at::zeros_like(g), variance = at::zeros_like(g);
+    momentum = spec.beta1 * momentum + (1 - spec.beta1) * g;
+    variance = spec.beta2 * variance + (1 - spec.beta2) * g.square();
+    const at::Tensor mean = momentum / (1 - std::pow(spec.beta1, steps));
+    const at::Tensor root = (variance / (1 - std::pow(spec.beta2, steps))).sqrt() + spec.epsilon;
+    return {-spec.learning_rate * mean / root, at::full_like(g, adam_roundings * u * spec.learning_rate)};
+  }
+};
+
+struct Moved {
+  at::Tensor expected, slack;
+};
+
+// Rank 0's optimizer stands for all ranks', which agree; where each rank steps with a gradient of its own, every
+// rank's.
+class OptimizerJudge {
+ public:
+  OptimizerJudge(const Trial& trial, Rows& rows)
+      : trial_(trial),
+        rows_(rows),
+        spec_(trial.workload().optimizer()),
+        local_(trial.bench.strategy.gradient == Gradient::local),
+        replays_(local_ || !trial.bench.strategy.own.empty() ? trial.ranks.size() : 1,
+                 std::vector<Replay>(trial.names.size())) {}
+
+  void step(int64_t step) {
+    const bool averaged = local_ && (step + 1) % trial_.bench.strategy.average_every == 0;
+    for (size_t p = 0; p < trial_.names.size(); ++p) {
+      std::vector<Moved> moves;
+      for (size_t r = 0; r < replays_.size(); ++r) moves.push_back(moved(static_cast<int>(r), p, step));
+      const at::Tensor* before = named(trial_.parameters_before(step), p);
+      const auto own = moves;
+      if (averaged && before) moves.assign(replays_.size(), mean(moves, unit_roundoff(before->scalar_type())));
+      for (size_t r = 0; r < replays_.size(); ++r)
+        judge(static_cast<int>(r), p, step, moves[r], averaged ? own : std::vector<Moved>{});
+    }
+  }
+
+ private:
+  static Moved mean(const std::vector<Moved>& moves, double u) {
+    const auto count = static_cast<double>(moves.size());
+    Moved sum;
+    at::Tensor sizes;
+    for (const auto& [expected, slack] : moves) {
+      if (!expected.defined()) return {};
+      sum.expected = sum.expected.defined() ? sum.expected + expected / count : expected / count;
+      sizes = sizes.defined() ? sizes + expected.abs() / count : expected.abs() / count;
+      sum.slack = sum.slack.defined() ? sum.slack + slack / count : slack / count;
+    }
+    return {sum.expected, sum.slack + sizes * gamma(count + 1, u)};
+  }
+
+  const at::Tensor* named(const NamedTensors& tensors, size_t p) const {
+    for (const auto& name : trial_.aliases[p])
+      if (const at::Tensor* tensor = find(tensors, name)) return tensor;
+    return nullptr;
+  }
+
+  Moved moved(int rank, size_t p, int64_t step) {
+    const at::Tensor* before = named(trial_.parameters_before(step, rank), p);
+    if (!before) return {};
+    const double u = unit_roundoff(before->scalar_type());
+    const at::Tensor gradient = trial_.reported(step, p, rank), old = before->to(at::kDouble);
+    if (!gradient.defined()) return {old, at::zeros_like(old)};
+    const auto [change, rounding] = replays_[static_cast<size_t>(rank)][p].step(spec_, gradient, u);
+    const at::Tensor expected = old + change;
+    return {expected, rounding + expected.abs() * (4 * u) + smallest_subnormal(before->scalar_type())};
+  }
+
+  // averaged: what each rank had before that; empty where nothing was.
+  void judge(int rank, size_t p, int64_t step, const Moved& move, const std::vector<Moved>& averaged) {
+    const at::Tensor* before = named(trial_.parameters_before(step, rank), p);
+    const at::Tensor* found =
+        named(trial_.ranks[static_cast<size_t>(rank)].steps[static_cast<size_t>(step)].parameters, p);
+    if (!before || !found || !move.expected.defined()) return;  // judge_agreement and judge_start say what is missing
+    const at::Tensor& after = *found;
+    const at::Tensor& expected = move.expected;
+    rows_.measured(
+        "optimizer-replay",
+        "parameters with the optimizer replayed in float64 on the reported gradients, in units of rounding",
+        largest_ratio(after, expected, move.slack), 1,
+        [&] {
+          return "parameter " + trial_.names[p] + ", " + first_difference(after, expected) +
+                 at_place(trial_, rank, step);
+        },
+        [&] {
+          return averaged.empty() ? likely(trial_.reported(step, p, rank), *before, after, expected)
+                                  : likely_of_average(averaged, after);
+        });
+  }
+
+  static std::string likely(const at::Tensor& gradient, const at::Tensor& before, const at::Tensor& after,
+                            const at::Tensor& expected) {
+    if (!gradient.defined()) return "a parameter without a gradient was stepped";
+    if (same_bits(before, after)) return "not stepped at all: the optimizer does not see this parameter";
+    const at::Tensor way = after.to(at::kDouble) - before.to(at::kDouble), due = expected - before.to(at::kDouble);
+    const at::Tensor still = way.eq(0).logical_and(due.ne(0)), moved = still.logical_not();
+    if (still.any().item<bool>() && relative_error(way.masked_select(moved), due.masked_select(moved), 0) < 1e-3)
+      return std::to_string(still.sum().item<int64_t>()) + " of " + std::to_string(due.numel()) +
+             " elements were not stepped: a piece was left out";
+    const double size = due.square().sum().item<double>(),
+                 ratio = size > 0 ? (way * due).sum().item<double>() / size : 0;
+    if (size == 0 || !(relative_error(way, due * ratio, 0) < 1e-3))
+      return "stepped more than once, with another gradient than the one reported, with other settings, or from "
+             "another state";
+    const std::string far =
+        "went " + short_number(std::round(ratio * 1e4) / 1e4) + " times as far as the reported gradient says: ";
+    if (ratio < 0) return far + "in the wrong direction";
+    return far + (std::abs(ratio - 2) < 1e-3 ? "stepped twice" : "another gradient, or another learning rate");
+  }
+
+  static std::string likely_of_average(const std::vector<Moved>& moves, const at::Tensor& after) {
+    for (size_t left_out = 0; left_out < moves.size() && moves.size() > 1; ++left_out) {
+      at::Tensor sum;
+      for (size_t r = 0; r < moves.size(); ++r)
+        if (r != left_out) sum = sum.defined() ? sum + moves[r].expected : moves[r].expected;
+      if (relative_error(after, sum / static_cast<double>(moves.size() - 1), 0) < 1e-6)
+        return "rank " + std::to_string(left_out) + " was left out of the average of the parameters";
+    }
+    return "not the average of all ranks' parameters";
+  }
+
+  const Trial& trial_;
+  Rows& rows_;
+  OptimizerSpec spec_;
+  bool local_;
+  std::vector<std::vector<Replay>> replays_;  // [rank][parameter]
+};
+
+}  // namespace
+
+void judge_buffers(const Trial& trial, Rows& rows) {
+  if (trial.scenario.poison || trial.scenario.smooth) return;
+  const bool exact = trial.scenario.dtype == at::kDouble;
+  // The ranks' sums of squares round as their mean is large, which no bound of ours knows: judged in float64 alone.
+  if (!exact && trial.bench.strategy.buffers == Buffers::synchronised) return;
+  if (!exact && !trial.bench.devices.front().is_cpu())
+    return rows.skipped("buffers-replay", "buffers after a step in the working dtype",
+                        "a GPU's kernels round otherwise than the CPU's that repeat the shards");
+  const std::string check = exact ? "buffers" : "buffers-replay";
+  const std::string compared = (exact ? "buffers after a step: " : "buffers after a step in the working dtype: ") +
+                               buffers_meaning(meant(trial));
+  const double bound = exact ? exact_bound : working_roundings * unit_roundoff(trial.scenario.dtype);
+  for (auto step = static_cast<size_t>(trial.scenario.judged_from); step < trial.expected.size(); ++step)
+    for (const auto& evidence : trial.ranks)
+      for (const auto& [name, expected] : expected_buffers(trial, trial.expected[step], evidence.rank)) {
+        const at::Tensor* found = find(evidence.steps[step].buffers, name);
+        const auto where = [&, &buffer = name, &due = expected] {
+          return "buffer " + buffer + ", " + first_difference(found ? *found : at::Tensor(), due) +
+                 at_place(trial, evidence.rank, static_cast<int64_t>(step));
+        };
+        const bool typed = found && found->scalar_type() == expected.scalar_type();
+        if (!typed)
+          rows.judged(check, compared, false, where, "missing, or cast to another type");
+        else
+          rows.measured(check, compared, relative_error(*found, expected, 0), bound, where,
+                        [&, &buffer = name] { return buffers_mistake(trial, evidence.rank, step, buffer, *found); });
+      }
+}
+
+void judge_optimizer(const Trial& trial, Rows& rows) {
+  if (trial.scenario.poison || trial.expected.empty()) return;
+  OptimizerJudge judge(trial, rows);
+  for (int64_t step = 0; step < static_cast<int64_t>(trial.expected.size()); ++step) judge.step(step);
+}
+
+void judge_unused(const Trial& trial, Rows& rows) {
+  if (trial.scenario.poison) return;
+  const auto model = first_model(trial.bench);
+  const auto first = static_cast<size_t>(trial.scenario.judged_from);
+  std::vector<bool> ever(trial.names.size(), first > 0);  // in steps that nobody looked at
+  for (size_t step = first; step < trial.expected.size(); ++step)
+    for (const auto& evidence : trial.ranks) {
+      const auto where = at_place(trial, evidence.rank, static_cast<int64_t>(step));
+      for (size_t p = 0; p < trial.names.size(); ++p) {
+        ever[p] = ever[p] || trial.expected[step].used[p];
+        if (trial.expected[step].used[p]) continue;
+        const at::Tensor found = trial.reported(static_cast<int64_t>(step), p, evidence.rank);
+        const bool nothing = !found.defined() || (ever[p] && !found.any().item<bool>());
+        rows.judged("unused-parameters", "no gradient for a parameter that no rank used", nothing,
+                    "parameter " + trial.names[p] + " has a gradient" + where, "an old gradient, or one of zeros");
+      }
+      for (const auto& item : model->named_parameters()) {
+        if (item.value().requires_grad()) continue;
+        const at::Tensor* before = find(evidence.parameters, item.key());
+        const at::Tensor* after = find(evidence.steps[step].parameters, item.key());
+        rows.judged("frozen-parameters", "a parameter that needs no gradient stays as it is",
+                    before && after && same_bits(*before, *after), "parameter " + item.key() + where,
+                    "the optimizer steps every parameter, frozen ones too");
+      }
+    }
+}
+
+}  // namespace dpbench

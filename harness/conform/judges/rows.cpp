@@ -1,0 +1,63 @@
+#include "harness/conform/judges/rows.h"
+
+#include <cmath>
+
+namespace dpbench {
+namespace {
+
+int severity(const CheckRow& row) {
+  return row.status == CheckStatus::failed ? 2 : row.status == CheckStatus::passed ? 1 : 0;
+}
+
+double used_up(const CheckRow& row) {
+  if (!row.error) return 0;
+  if (!row.bound) return *row.error;
+  return *row.bound > 0 ? *row.error / *row.bound : *row.error;
+}
+
+// The first failure is kept: what fails later is often its consequence.
+bool replaces(const CheckRow& fresh, const CheckRow& known) {
+  if (severity(fresh) != severity(known)) return severity(fresh) > severity(known);
+  return fresh.status != CheckStatus::failed && used_up(fresh) > used_up(known);
+}
+
+}  // namespace
+
+void Rows::measured(const std::string& name, const std::string& compared, double error, double bound,
+                    const Words& where, const Words& likely) {
+  const bool ok = error <= bound;
+  const auto shown = std::isfinite(error) ? std::optional(error) : std::nullopt;  // JSON knows no infinity
+  add({name, ok ? CheckStatus::passed : CheckStatus::failed, compared, shown, bound, ok ? "" : where(),
+       ok ? "" : likely()});
+}
+
+void Rows::judged(const std::string& name, const std::string& compared, bool ok, const Words& where,
+                  const Words& likely) {
+  add({name, ok ? CheckStatus::passed : CheckStatus::failed, compared, {}, {}, ok ? "" : where(), ok ? "" : likely()});
+}
+
+void Rows::skipped(const std::string& name, const std::string& compared, const std::string& why,
+                   std::optional<double> error) {
+  add({name, CheckStatus::skipped, compared, error, {}, why, ""});
+}
+
+void Rows::completed(bool ok, const Words& where) {
+  judged(completion, "every step on every rank, without an exception", ok, where);
+}
+
+void Rows::add(const CheckRow& row) {
+  for (auto& known : rows_) {
+    if (known.name != row.name) continue;
+    if (replaces(row, known)) known = row;
+    return;
+  }
+  rows_.push_back(row);
+}
+
+const CheckRow* Rows::find(const std::string& name) const {
+  for (const auto& row : rows_)
+    if (row.name == name) return &row;
+  return nullptr;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,362 @@
+#include "harness/conform/judges/signatures.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/oracle/narrow_dtype.h"
+
+namespace dpbench {
+namespace {
+
+using Gradients = std::vector<at::Tensor>;
+
+struct Case {
+  const Trial& trial;
+  const ExpectedStep& expected;
+  int64_t step;
+  int rank;
+  std::vector<size_t> wrong;
+  Gradients found;  // by parameter, only the wrong ones filled
+  double tolerance;
+
+  bool alike(const Gradients& some, const Gradients& others) const {
+    for (const size_t p : wrong)
+      if (!(relative_error(some[p], others[p], 1e-300) <= tolerance)) return false;
+    return true;
+  }
+  bool looks_like(const Gradients& candidate) const { return !candidate.empty() && alike(found, candidate); }
+  // A mistake that would leave the gradients as they should be explains nothing. What is expected here is not clipped
+  // yet.
+  bool explained_by(const Gradients& candidate) const {
+    return looks_like(candidate) && (trial.clip_norm || !alike(candidate, expected.gradient));
+  }
+  Gradients scaled(const Gradients& gradients, double factor) const {
+    Gradients result;
+    for (const auto& gradient : gradients) result.push_back(gradient * factor);
+    return result;
+  }
+  // The sum of those shards alone that `keep` lets through, each with its share times `factor`.
+  template <class Keep>
+  Gradients only(Keep keep, double factor) const {
+    std::vector<double> shares = expected.shares;
+    for (size_t i = 0; i < shares.size(); ++i) shares[i] *= keep(expected.shards[i]) ? factor : 0;
+    return combine(expected.shards, shares);
+  }
+};
+
+struct Signature {
+  std::string mistake;
+  Gradients gradients;
+};
+
+std::string ratio_text(double ratio) { return short_number(ratio) + " times what they should be"; }
+
+// Factors by which a gradient is off when something is divided or multiplied once too often.
+std::vector<std::pair<double, std::string>> known_factors(const Trial& trial) {
+  const double world = trial.world(), micro = static_cast<double>(trial.scenario.accumulate);
+  std::vector<std::pair<double, std::string>> factors = {{0, "never reduced into place, or zeroed after the backward"}};
+  if (world > 1) {
+    factors.emplace_back(world, "summed over " + short_number(world) + " ranks or replicas, not averaged");
+    factors.emplace_back(1 / world, "averaged over " + short_number(world) + " ranks or replicas once too often");
+  }
+  if (micro > 1) {
+    factors.emplace_back(micro, "not divided by the " + short_number(micro) + " micro-batches");
+    factors.emplace_back(1 / micro, "divided by the micro-batches twice");
+    factors.emplace_back(2 - 1 / micro, "one micro-batch was not divided by their number");
+  } else if (world > 1) {  // among micro-batches these factors have other reasons
+    factors.emplace_back(world / (world - 1), "divided by one rank too few");
+    factors.emplace_back(world / (world + 1), "divided by one rank too many");
+  }
+  factors.emplace_back(2, "counted twice");
+  factors.emplace_back(-1, "of the wrong sign");
+  return factors;
+}
+
+std::string by_factor(const Case& c) {
+  double products = 0, squares = 0;
+  for (const size_t p : c.wrong) {
+    products += (c.found[p] * c.expected.gradient[p]).sum().item<double>();
+    squares += c.expected.gradient[p].square().sum().item<double>();
+  }
+  if (!(squares > 0)) return "";
+  const double ratio = products / squares;
+  for (const auto& [factor, mistake] : known_factors(c.trial)) {
+    if (std::abs(ratio - factor) > 100 * c.tolerance) continue;
+    const auto candidate = c.scaled(c.expected.gradient, factor);
+    if (factor == 0 ? std::abs(ratio) == 0 && norm(c.found) == 0 : c.looks_like(candidate))
+      return "gradients are " + ratio_text(factor) + ": " + mistake;
+  }
+  if (!c.looks_like(c.scaled(c.expected.gradient, ratio))) return "";
+  const double size = norm(c.expected.gradient);
+  if (c.trial.clip_norm && std::abs(ratio - 1) < 10 * c.tolerance) return "the norm was not limited";
+  if (c.trial.clip_norm && ratio > 1) return "made longer, up to a limit that was not reached";
+  if (c.trial.clip_norm && ratio * size < *c.trial.clip_norm) return "clipped more than asked: before the reduction?";
+  return std::abs(ratio - 1) < 0.01 ? "" : "gradients are " + ratio_text(ratio);
+}
+
+bool same_on_all_ranks(const Case& c) {
+  for (int rank = 1; rank < static_cast<int>(c.trial.ranks.size()); ++rank)
+    for (const size_t p : c.wrong)
+      if (!same_bits(c.trial.reported(c.step, p, rank), c.trial.reported(c.step, p))) return false;
+  return true;
+}
+
+// Did all ranks, or the one process, make the outputs that they should? Then the mistake lies behind them.
+bool same_forward_pass(const Case& c) {
+  for (const auto& evidence : c.trial.ranks) {
+    std::vector<at::Tensor> outputs;
+    for (const auto& shard : c.expected.shards)
+      if (c.trial.bench.layout.owners() == 1 || shard.replica == evidence.rank) outputs.push_back(shard.output);
+    const at::Tensor& seen = evidence.steps[static_cast<size_t>(c.step)].output;
+    if (!outputs.empty() && !(seen.defined() && relative_error(seen, at::cat(outputs), 0) <= c.tolerance)) return false;
+  }
+  return true;
+}
+
+// Each micro-batch weighed by its rows: of its own rank, or of all where one loss is taken over them.
+Gradients by_rows(const Case& c) {
+  const bool gathered = c.trial.bench.strategy.gradient == Gradient::gathered;
+  const auto rows_where = [&](const auto& counts) {
+    double rows = 0;
+    for (const auto& shard : c.expected.shards) rows += counts(shard) ? static_cast<double>(shard.rows) : 0;
+    return rows;
+  };
+  std::vector<double> shares = c.expected.shares;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const auto same_owner = [&](const Shard& shard) {
+      return gathered || shard.replica == c.expected.shards[i].replica;
+    };
+    const auto same_micro = [&](const Shard& shard) {
+      return same_owner(shard) && shard.micro == c.expected.shards[i].micro;
+    };
+    shares[i] *= static_cast<double>(c.trial.scenario.accumulate) * rows_where(same_micro) / rows_where(same_owner);
+  }
+  return combine(c.expected.shards, shares);
+}
+
+// Each rank's own gradient; empty where they are not those of ranks.
+std::vector<Gradients> of_each_rank(const Case& c) {
+  std::vector<Gradients> result;
+  if (c.trial.bench.layout.parallelism != Parallelism::ranks) return result;
+  for (int r = 0; r < c.trial.world(); ++r)
+    result.push_back(c.only([r](const Shard& shard) { return shard.replica == r; }, c.trial.world()));
+  return result;
+}
+
+Gradients largest_of(const std::vector<Gradients>& ranks) {
+  Gradients largest;
+  for (const auto& gradients : ranks)
+    for (size_t p = 0; p < gradients.size(); ++p)
+      largest.size() <= p ? largest.push_back(gradients[p]) : void(largest[p] = at::maximum(largest[p], gradients[p]));
+  return largest;
+}
+
+std::vector<Signature> clip_signatures(const Case& c) {
+  if (!c.trial.clip_norm) return {};
+  const double limit = *c.trial.clip_norm;
+  const auto limited = [&](const Gradients& gradients, double size) {
+    return c.scaled(gradients, std::min(1.0, limit / (size + 1e-6)));
+  };
+  Gradients each, values, mean;
+  for (const auto& gradient : c.expected.gradient) {
+    each.push_back(gradient * std::min(1.0, limit / std::max(gradient.norm().item<double>(), 1e-300)));
+    values.push_back(gradient.clamp(-limit, limit));
+  }
+  const auto ranks = of_each_rank(c);
+  for (const auto& own : ranks) {
+    const auto part = c.scaled(limited(own, norm(own)), 1 / static_cast<double>(ranks.size()));
+    for (size_t p = 0; p < part.size(); ++p)
+      mean.size() <= p ? mean.push_back(part[p]) : void(mean[p] = mean[p] + part[p]);
+  }
+  return {{"the norm was not limited", c.expected.gradient},
+          {"each parameter was limited by its own norm", each},
+          {"each element was limited, not the norm", values},
+          {"each rank's gradient was limited before the reduction", mean}};
+}
+
+std::vector<Signature> shard_signatures(const Case& c) {
+  const double world = c.trial.world();
+  const int64_t last = c.trial.scenario.accumulate - 1;
+  std::vector<Signature> list;
+  if (c.rank > 0 || !same_on_all_ranks(c))
+    list.push_back({"this rank's own gradient: not reduced",
+                    c.only([&](const Shard& shard) { return shard.replica == c.rank; }, world)});
+  list.push_back({same_forward_pass(c) ? "rank 0's own gradient: broadcast, not reduced"
+                                       : "the gradient of rank 0's rows: every rank reads the same ones",
+                  c.only([](const Shard& shard) { return shard.replica == 0; }, world)});
+  for (int r = 0; r < c.trial.world() && world > 1; ++r) {
+    const auto others = [r](const Shard& shard) { return shard.replica != r; };
+    const auto name = std::to_string(r);
+    list.push_back({"the part of rank or replica " + name + " is missing", c.only(others, 1)});
+    list.push_back({"rank " + name + " was left out of the mean", c.only(others, world / (world - 1))});
+    list.push_back(
+        {"the part of replica " + name + " alone", c.only([r](const Shard& s) { return s.replica == r; }, 1)});
+  }
+  list.push_back({"the largest of the ranks' gradients, not their mean", largest_of(of_each_rank(c))});
+  if (last == 0) return list;
+  list.push_back({"each micro-batch was weighed by its rows", by_rows(c)});
+  const auto of_last = [last](const Shard& shard) { return shard.micro == last; };
+  const auto micro = static_cast<double>(last + 1);
+  list.push_back({"the last micro-batch alone: it overwrote the others", c.only(of_last, 1)});
+  list.push_back({"the last micro-batch alone: it overwrote the others, undivided", c.only(of_last, micro)});
+  list.push_back({"the first micro-batch alone", c.only([](const Shard& s) { return s.micro == 0; }, 1)});
+  return list;
+}
+
+std::vector<Signature> meaning_signatures(const Case& c) {
+  const Trial& trial = c.trial;
+  std::vector<Signature> list;
+  const std::pair<Gradient, const char*> meanings[] = {
+      {Gradient::mean_of_means, "the mean of the ranks' means"},
+      {Gradient::global_mean, "the mean over all rows"},
+      {Gradient::mean_of_active, "the mean of the means of ranks with rows"},
+      {Gradient::sum, "the sum of the ranks' gradients"}};
+  for (const auto& [meaning, name] : meanings) {
+    if (meaning == trial.bench.strategy.gradient || trial.bench.strategy.gradient == Gradient::gathered) continue;
+    list.push_back({std::string(name) + ", which is not the meaning declared",
+                    combine(c.expected.shards, shares(c.expected.shards, meaning, trial.world(),
+                                                      trial.scenario.accumulate, trial.workload().sum_loss()))});
+  }
+  if (!c.expected.whole.empty())
+    list.push_back({"what one device makes of the whole batch, which is not the meaning declared", c.expected.whole});
+  if (trial.bench.strategy.gradient != Gradient::gathered) return list;
+  std::vector<double> shares = c.expected.shares;  // of parts of one loss over all rows of a micro-batch
+  for (size_t i = 0; i < shares.size(); ++i) {
+    double rows = 0, pieces = 0;
+    for (const auto& shard : c.expected.shards)
+      if (shard.micro == c.expected.shards[i].micro) rows += static_cast<double>(shard.rows), ++pieces;
+    shares[i] *= rows / (pieces * static_cast<double>(c.expected.shards[i].rows));
+  }
+  list.push_back(
+      {"the mean of a loss for each replica, not one loss over all rows", combine(c.expected.shards, shares)});
+  return list;
+}
+
+std::vector<Signature> time_signatures(const Case& c) {
+  if (c.step == 0) return {};
+  const ExpectedStep& before_it = c.trial.expected[static_cast<size_t>(c.step - 1)];
+  const auto& earlier = before_it.gradient;
+  Gradients kept, still, replicas;
+  std::vector<double> others = before_it.shares;
+  for (size_t i = 0; i < others.size(); ++i)
+    if (before_it.shards[i].replica == 0) others[i] = 0;
+  if (c.trial.bench.layout.owners() == 1 && !others.empty()) {
+    replicas = combine(before_it.shards, others);
+    for (size_t p = 0; p < replicas.size(); ++p) replicas[p] = replicas[p] + c.expected.gradient[p];
+  }
+  for (size_t p = 0; p < c.expected.gradient.size(); ++p) {
+    const auto before = c.trial.reported(c.step - 1, p, c.rank);
+    kept.push_back(before.defined() ? c.expected.gradient[p] + before.to(at::kDouble) : c.expected.gradient[p]);
+    still.push_back(before.defined() ? before.to(at::kDouble) : at::zeros_like(c.expected.gradient[p]));
+  }
+  return {{"the step before is still in it: gradients were not zeroed", kept},
+          {"the step before of all replicas but the first is still in it: theirs were not zeroed", replicas},
+          {"the gradient of the step before: one step late", earlier},
+          {"the gradient of the step before: nothing new was written", still}};
+}
+
+at::Tensor joined(const Case& c, const Gradients& gradients) {
+  std::vector<at::Tensor> parts;
+  for (const size_t p : c.wrong) parts.push_back(gradients[p].flatten());
+  return at::cat(parts);
+}
+
+bool permuted(const Case& c) {
+  const at::Tensor found = std::get<0>(joined(c, c.found).sort()),
+                   due = std::get<0>(joined(c, c.expected.gradient).sort());
+  return relative_error(found, due, 1e-300) <= c.tolerance;
+}
+
+std::string listed(const std::vector<double>& numbers) {
+  std::string text;
+  for (const double number : numbers)
+    text += (text.empty() ? "" : ", ") + short_number(std::abs(number) < 1e-9 ? 0 : number);
+  return text;
+}
+
+// Is it a sum of the shards' gradients all the same, only with other shares than they are due?
+std::string by_shares(const Case& c) {
+  const auto count = static_cast<int64_t>(c.expected.shards.size());
+  const at::Tensor found = joined(c, c.found);
+  if (c.trial.scenario.dtype != at::kDouble || count < 2 || found.numel() < 2 * count) return "";
+  std::vector<at::Tensor> columns;
+  for (const auto& shard : c.expected.shards) columns.push_back(joined(c, shard.gradient).to(at::kDouble));
+  const at::Tensor parts = at::stack(columns, 1);
+  const at::Tensor shares = std::get<0>(at::linalg_lstsq(parts, found.unsqueeze(1), {}, "gelsd"));
+  if (!(relative_error(parts.matmul(shares).squeeze(1), found, 1e-300) <= 1e-7)) return "";
+  std::vector<double> seen(shares.data_ptr<double>(), shares.data_ptr<double>() + count);
+  const bool as_due = std::equal(seen.begin(), seen.end(), c.expected.shares.begin(),
+                                 [](double a, double b) { return std::abs(a - b) < 1e-6; });
+  if (as_due) return "the combination of all ranks, where each rank's own was due";  // else they would be as expected
+  const auto mine = [&](size_t i) { return c.expected.shards[i].replica == c.rank; };
+  bool partly = c.trial.world() > 1 && c.trial.bench.layout.owners() > 1;
+  for (size_t i = 0; i < seen.size(); ++i) partly = partly && mine(i) == (seen[i] > c.expected.shares[i] * (1 + 1e-6));
+  return std::string(partly ? "only a part of it is reduced, the rest is this rank's own: " : "") + "the parts of " +
+         (c.trial.scenario.accumulate > 1 ? "ranks' micro-batches" : "ranks or replicas") + " have the shares " +
+         listed(seen) + " where " + listed(c.expected.shares) + " are due";
+}
+
+std::string by_statistics(const Case& c) {
+  const bool forward = same_forward_pass(c);
+  if (c.trial.bench.strategy.buffers == Buffers::synchronised)
+    return forward ? "BatchNorm's sums of the backward pass are not those over all ranks' rows"
+                   : "BatchNorm's statistics are not those over all ranks' rows";
+  return forward ? "" : "the forward pass is another one already: other rows, parameters, masks or statistics";
+}
+
+std::string extent(const Case& c) {
+  if (c.wrong.size() == c.expected.gradient.size()) return "";
+  std::string names;
+  for (size_t i = 0; i < c.wrong.size() && i < 3; ++i) names += (i ? ", " : "") + c.trial.names[c.wrong[i]];
+  return " (" + std::to_string(c.wrong.size()) + " of " + std::to_string(c.expected.gradient.size()) +
+         " parameters: " + names + (c.wrong.size() > 3 ? ", ..." : "") + ": one bucket?)";
+}
+
+std::string mistake_of(const Case& c) {
+  for (const size_t p : c.wrong) {
+    if (!c.found[p].defined()) return "a parameter that had a gradient was reported to have none";
+    if (c.found[p].isfinite().all().item<bool>()) continue;
+    if (c.trial.scenario.huge)
+      return "the sum left the range of the type that gradients travel in: divide before the reduction";
+    return "not finite where the oracle is";
+  }
+  if (auto text = by_factor(c); !text.empty()) return text;
+  for (const auto& list : {clip_signatures(c), shard_signatures(c), meaning_signatures(c), time_signatures(c)})
+    for (const auto& [mistake, gradients] : list)
+      if (c.explained_by(gradients)) return mistake;
+  if (auto text = rounded_to_narrow_dtype(c.trial, c.expected, c.wrong, c.found); !text.empty()) return text;
+  if (permuted(c)) return "the right numbers in another order";
+  if (auto text = by_shares(c); !text.empty()) return text;
+  return by_statistics(c);
+}
+
+}  // namespace
+
+std::string likely_mistake(const Trial& trial, int64_t step, int rank, const std::vector<size_t>& wrong) {
+  ExpectedStep expected = trial.expected[static_cast<size_t>(step)];
+  expected.gradient = expected.gradient_of(rank);
+  Case c{trial,
+         expected,
+         step,
+         rank,
+         {},
+         Gradients(expected.gradient.size()),
+         trial.scenario.dtype == at::kDouble ? 1e-10 : 1e-4};
+  if (const auto narrow = trial.bench.strategy.reduced_in) c.tolerance = 8 * unit_roundoff(*narrow);
+  for (const size_t p : wrong) {
+    // A gradient that is zero up to rounding, as that of a bias before BatchNorm, has no direction to compare.
+    if (expected.gradient[p].norm().item<double>() < 1e-9 * norm(expected.gradient) && wrong.size() > 1) continue;
+    c.wrong.push_back(p);
+    const at::Tensor found = trial.reported(step, p, rank);
+    if (found.defined() && found.sizes() != expected.gradient[p].sizes()) return "of another shape than its parameter";
+    if (found.defined()) c.found[p] = found.to(at::kDouble);
+  }
+  if (c.wrong.empty()) return "";
+  const std::string mistake = mistake_of(c);
+  return mistake.empty() ? "" : mistake + extent(c);
+}
+
+}  // namespace dpbench

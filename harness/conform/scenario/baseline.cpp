@@ -1,0 +1,40 @@
+#include "harness/conform/scenario/baseline.h"
+
+namespace dpbench {
+namespace {
+
+StrategyInfo with(const StrategyInfo& info, const ParamValues& params) {
+  return promised(info, Params(info.params, params, info.name));
+}
+
+// The parameters of a baseline with which its products are the strategy's.
+ParamValues same_products(const StrategyInfo& baseline, const StrategyInfo& strategy) {
+  for (const Variant& variant : baseline.variants)
+    if (strategy.onednn && with(baseline, variant.params).onednn) return variant.params;
+  return {};
+}
+
+}  // namespace
+
+std::optional<Evidence> baseline_of(const Bench& bench, const Scenario& scenario) {
+  const StrategyInfo& strategy = bench.strategy;
+  if (bench.layout.world != 1 || strategy.parallelism == Parallelism::single || strategy.reduced_in) return {};
+  for (const auto& info : strategy_registry().all()) {
+    const bool fits = bench.devices[0].is_cpu() ? info.cpu : info.cuda;
+    if (info.parallelism != Parallelism::single || !fits) continue;
+    const auto params = same_products(info, strategy);
+    const StrategyInfo single = with(info, params);
+    const Bench baseline{single,
+                         bench.workload,
+                         {Parallelism::single, 1, bench.layout.rows_per_rank, bench.layout.samples},
+                         0,
+                         {},
+                         {bench.devices[0]},
+                         params,
+                         bench.seed};
+    return drive(baseline, scenario, {});
+  }
+  return {};
+}
+
+}  // namespace dpbench

@@ -1,0 +1,250 @@
+#include "harness/conform/scenario/drive.h"
+
+#include <cmath>
+#include <exception>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/utils/grad_layout_contract.h>
+
+#include "harness/conform/evidence/agreeing_backend.h"
+#include "harness/conform/evidence/exception_text.h"
+#include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/evidence/watching_backends.h"
+#include "harness/conform/scenario/altered_workload.h"
+
+namespace dpbench {
+namespace {
+
+NamedTensors snapshot(const NamedTensors& tensors) {
+  NamedTensors copies;
+  for (const auto& [name, tensor] : tensors)
+    copies.emplace_back(name, tensor.defined()
+                                  ? tensor.detach().to(at::kCPU, tensor.scalar_type(), false, /*copy=*/true)
+                                  : at::Tensor());
+  return copies;
+}
+
+at::Tensor snapshot(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.detach().to(at::kCPU, tensor.scalar_type(), false, /*copy=*/true) : at::Tensor();
+}
+
+// Without this a missing broadcast of buffers could not be seen: they would be equal anyway. Whole numbers may be
+// indices: they are left alone where every rank keeps its own.
+void unsettle_buffers(Model& model, int rank, Buffers meaning) {
+  const at::NoGradGuard no_grad;
+  for (auto& item : model.named_buffers()) {
+    at::Tensor& buffer = item.value();
+    if (buffer.is_floating_point())
+      buffer.mul_(1 + 0.25 * rank).add_(0.125 * rank);
+    else if (at::isIntegralType(buffer.scalar_type(), /*includeBool=*/false) && meaning != Buffers::local)
+      buffer.add_(rank);
+  }
+}
+
+Batch copy_of(const Batch& batch) {
+  const auto copy = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.clone() : tensor; };
+  return {copy(batch.input), copy(batch.target), copy(batch.ids)};
+}
+
+std::string first_touched(const std::vector<Batch>& before, const std::vector<Batch>& after) {
+  for (size_t k = 0; k < before.size(); ++k) {
+    const auto of_micro = " of micro-batch " + std::to_string(k);
+    if (!same_bits(before[k].input, after[k].input)) return "input" + of_micro;
+    if (!same_bits(before[k].target, after[k].target)) return "target" + of_micro;
+    if (!same_bits(before[k].ids, after[k].ids)) return "ids" + of_micro;
+  }
+  return "";
+}
+
+// torch promises of .grad that it has its parameter's strides where these are dense, and else lies row by row.
+std::string first_laid_out_otherwise(const NamedTensors& gradients, const NamedTensors& parameters) {
+  for (const auto& [name, gradient] : gradients) {
+    const at::Tensor* parameter = find(parameters, name);
+    if (!parameter || !gradient.defined() || gradient.layout() != at::kStrided) continue;
+    if (gradient.sizes() != parameter->sizes() || torch::autograd::utils::obeys_layout_contract(gradient, *parameter))
+      continue;
+    return name + ", the parameter has strides " + c10::str(parameter->strides()) + ", its gradient " +
+           c10::str(gradient.strides());
+  }
+  return "";
+}
+
+class Driver {
+ public:
+  Driver(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm)
+      : bench_(bench), scenario_(scenario), clip_norm_(clip_norm) {
+    if (bench.layout.parallelism == Parallelism::ranks) wrap_group();
+  }
+
+  Evidence run() {
+    evidence_.rank = bench_.rank;
+    try {
+      drive();
+    } catch (const UsageError& error) {
+      evidence_.error = error.what();
+      evidence_.refused = true;
+    } catch (const Unavailable& error) {
+      evidence_.error = error.what();
+      evidence_.refused = true;
+    } catch (const std::exception& error) {
+      if (out_of_memory(error)) leave();
+      give_up(message_of(error));
+    }
+    if (agreeing_) agreeing_->finish(evidence_.error.empty() ? "all steps done" : "gave up: " + evidence_.error);
+    return std::move(evidence_);
+  }
+
+ private:
+  // For what says nothing of the strategy: not a check has failed but the run.
+  [[noreturn]] void leave() {
+    if (agreeing_) agreeing_->finish("gave up: out of memory");
+    throw;
+  }
+
+  void give_up(const std::string& why) {
+    evidence_.error = why;
+    evidence_.interrupted = bench_.layout.owners() > 1;
+    evidence_.echo = agreeing_ && agreeing_->apart();
+  }
+
+  void wrap_group() {
+    group_ = wrapped_group(bench_.group, bench_.devices.at(0).type(), [&](c10::intrusive_ptr<c10d::Backend> inner) {
+      // Late collectives start in a thread of their own, at a step that nobody knows: their order is not compared. Nor
+      // is that of recorded ones: while they are recorded nobody may wait for an answer.
+      if (scenario_.late) {
+        inner = c10::make_intrusive<LateBackend>(inner);
+      } else if (!bench_.strategy.recorded) {
+        agreeing_ = c10::make_intrusive<AgreeingBackend>(inner, bench_.devices.at(0), scenario_.name);
+        inner = agreeing_;
+      }
+      recorder_ = c10::make_intrusive<RecordingBackend>(inner);
+      return c10::intrusive_ptr<c10d::Backend>(recorder_);
+    });
+  }
+
+  ParamValues params() const {
+    const Settings& settings = bench_.strategy.settings;
+    ParamValues given = bench_.params;  // a value from the user stays
+    if (scenario_.small_buckets) given.insert(settings.small_buckets.begin(), settings.small_buckets.end());
+    if (scenario_.rows == Split::few) given.insert(settings.allow_no_rows.begin(), settings.allow_no_rows.end());
+    return given;
+  }
+
+  std::unique_ptr<Strategy> make(const Workload& workload) const {
+    return bench_.strategy.make({.workload = workload,
+                                 .devices = bench_.devices,
+                                 .group = group_,
+                                 .init_seed = bench_.init_seed(bench_.rank),
+                                 .step_seed = bench_.step_seed(),
+                                 .dtype = scenario_.dtype,
+                                 .params = Params(bench_.strategy.params, params(), bench_.strategy.name),
+                                 .accumulate = scenario_.accumulate,
+                                 .clip_norm = clip_norm_});
+  }
+
+  void drive() {
+    const AlteredWorkload workload(
+        bench_.workload, [&](Model& model) { unsettle_buffers(model, bench_.rank, bench_.strategy.buffers); });
+    auto strategy = make(workload);
+    if (!scenario_.losses_alone) {
+      evidence_.parameters = snapshot(strategy->parameters());
+      evidence_.buffers = snapshot(strategy->buffers());
+      evidence_.state = snapshot(strategy->state());
+    }
+    for (int64_t step = 0; step < scenario_.steps; ++step) {
+      if (scenario_.reload && step == 2) {
+        strategy.reset();
+        strategy = make(workload);
+        const StepEvidence& last = evidence_.steps.back();
+        strategy->load({last.parameters, last.buffers, last.state});
+      }
+      one_step(*strategy, step);
+      const bool evaluates = step + 1 == scenario_.steps || (step == 0 && scenario_.evaluates_between);
+      if (evaluates && !scenario_.losses_alone) evaluate(*strategy, step);
+    }
+    strategy->finish();
+    if (scenario_.losses_alone) return;
+    evidence_.last_parameters = snapshot(strategy->parameters());
+    evidence_.last_buffers = snapshot(strategy->buffers());
+    evidence_.last_state = snapshot(strategy->state());
+  }
+
+  void one_step(Strategy& strategy, int64_t step) {
+    std::vector<Batch> micro;
+    StepEvidence seen;
+    seen.ids = ids_of(scenario_, bench_.layout, bench_.seed, step, bench_.rank);
+    for (const auto& ids : seen.ids)
+      micro.push_back(batch_of(bench_.workload, scenario_, bench_.layout, ids, bench_.rank, step));
+    if (bench_.strategy.loads_rows && step % 2 == 1 && !scenario_.poison)
+      for (Batch& batch : micro) batch = {{}, {}, batch.ids};
+    if (recorder_) recorder_->start(scenario_.keep_reductions && step == scenario_.steps - 1);
+    if (agreeing_) agreeing_->begin_step(step);
+    std::vector<Batch> given;
+    for (const Batch& batch : micro) given.push_back(copy_of(batch));
+    Phases phases;
+    const StepResult result = strategy.step(step, micro, phases);
+    if (recorder_) seen.collectives = recorder_->stop();
+    seen.loss = snapshot(result.loss);
+    seen.touched = first_touched(given, micro);
+    if (!scenario_.losses_alone) copy_all(strategy, result.output, seen);
+    evidence_.steps.push_back(std::move(seen));
+  }
+
+  static void copy_all(Strategy& strategy, const at::Tensor& output, StepEvidence& seen) {
+    seen.output = snapshot(output);
+    const NamedTensors gradients = strategy.gradients(), parameters = strategy.parameters();
+    seen.laid_out = first_laid_out_otherwise(gradients, parameters);
+    seen.gradients = snapshot(gradients);
+    seen.parameters = snapshot(parameters);
+    seen.buffers = snapshot(strategy.buffers());
+    seen.state = snapshot(strategy.state());
+  }
+
+  // Other rows than those trained on; each rank its own, and one rank alone must be able to.
+  void evaluate(Strategy& strategy, int64_t step) {
+    Evaluation seen{.step = step,
+                    .ids = at::arange(3).add(bench_.rank).remainder(bench_.layout.samples),
+                    .output = {},
+                    .buffers = {}};
+    if (recorder_) recorder_->start(false);
+    seen.output = snapshot(strategy.forward(bench_.workload.batch(seen.ids)));
+    if (recorder_) seen.collectives = static_cast<int64_t>(recorder_->stop().size());
+    seen.buffers = snapshot(strategy.buffers());
+    evidence_.evaluations.push_back(std::move(seen));
+  }
+
+  const Bench& bench_;
+  const Scenario& scenario_;
+  std::optional<double> clip_norm_;
+  c10::intrusive_ptr<RecordingBackend> recorder_;
+  c10::intrusive_ptr<AgreeingBackend> agreeing_;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  Evidence evidence_;
+};
+
+}  // namespace
+
+Evidence drive(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm) {
+  return Driver(bench, scenario, clip_norm).run();
+}
+
+std::string place_of_error(const Evidence& evidence, const Scenario& scenario) {
+  return "rank " + std::to_string(evidence.rank) + ", step " + std::to_string(evidence.steps.size()) + ", scenario " +
+         scenario.name;
+}
+
+Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout& layout, const at::Tensor& ids,
+               int owner, int64_t step) {
+  Batch batch = workload.batch(ids);
+  if (!scenario.poison || poisoned(scenario, layout) != std::pair(owner, step)) return batch;
+  // Infinity in one element of the target makes infinite gradients; in the input it would mostly make NaN of them.
+  const bool of_target = std::isinf(*scenario.poison) && batch.target.is_floating_point() && !workload.sum_loss();
+  at::Tensor& spoilt = of_target ? batch.target : batch.input;
+  spoilt = spoilt.clone();
+  (of_target ? spoilt.select(0, 0).flatten()[0] : spoilt.select(0, 0)).fill_(*scenario.poison);
+  return batch;
+}
+
+std::shared_ptr<Model> first_model(const Bench& bench) { return bench.workload.model(bench.init_seed(0)); }
+
+}  // namespace dpbench

@@ -1,0 +1,219 @@
+#include "harness/conform/scenario/scenario.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include <ATen/ATen.h>
+
+namespace dpbench {
+namespace {
+
+constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinite_value = std::numeric_limits<double>::infinity();
+
+std::vector<Scenario> table(at::ScalarType working) {
+  return {
+      {.name = "even",
+       .gradient_check = "gradient-meaning",
+       .further_checks = {"run-completes",
+                          "output-shape",
+                          "output-dtype",
+                          "output-value",
+                          "loss-finite",
+                          "loss-value",
+                          "initial-broadcast",
+                          "gradient-vs-baseline",
+                          "gradient-layout",
+                          "ranks-agree-gradients",
+                          "ranks-agree-parameters",
+                          "ranks-agree-state",
+                          "buffers",
+                          "optimizer-replay",
+                          "evaluation",
+                          "unused-parameters",
+                          "frozen-parameters",
+                          "collective-count",
+                          "rows-untouched",
+                          "finish"},
+       .counts_reductions = true,
+       .small_buckets = true,
+       .against_one_device = true,
+       .evaluates_between = true},
+      {.name = "working",
+       .gradient_check = "gradient-replay",
+       .further_checks = {"gradient-exact", "reduction", "reduction-agrees", "collective-order", "buffers-replay",
+                          "output-replay", "loss-replay", "evaluation-replay"},
+       .repeat_checks = {"run-to-run", "world-1-bits"},
+       .dtype = working,
+       .steps = 4,
+       .keep_reductions = true},
+      {.name = "uneven", .gradient_check = "gradient-uneven", .rows = Split::uneven, .against_one_device = true},
+      {.name = "uneven-working",
+       .gradient_check = "gradient-uneven-replay",
+       .dtype = working,
+       .rows = Split::uneven,
+       .small_buckets = true},
+      {.name = "accumulate",
+       .gradient_check = "accumulation",
+       .further_checks = {"collective-count"},
+       .accumulate = 2,
+       .counts_reductions = true,
+       .small_buckets = true},
+      {.name = "accumulate-working",
+       .gradient_check = "accumulation-replay",
+       .dtype = working,
+       .accumulate = 2,
+       .small_buckets = true,
+       .costly = true},
+      {.name = "clip", .gradient_check = "clip", .clip = 0.5},
+      {.name = "clip-working",
+       .gradient_check = "clip-replay",
+       .dtype = working,
+       .accumulate = 2,
+       .clip = 0.5,
+       .costly = true},
+      {.name = "clip-unreached", .gradient_check = "clip", .steps = 1, .clip = 1.7, .costly = true},
+      {.name = "twice",
+       .gradient_check = "two-backwards",
+       .accumulate = 2,
+       .steps = 2,
+       .same_rows = true,
+       .costly = true},
+      {.name = "poison",
+       .gradient_check = "non-finite",
+       .further_checks = {"non-finite-skipped"},
+       .dtype = working,
+       .poison = nan_value},
+      {.name = "infinite",
+       .gradient_check = "non-finite",
+       .further_checks = {"non-finite-skipped"},
+       .dtype = working,
+       .steps = 2,
+       .poison = infinite_value},
+      {.name = "huge", .gradient_check = "reduction-range", .steps = 1, .huge = true},
+      {.name = "late", .gradient_check = "late-collectives", .late = true, .small_buckets = true, .costly = true},
+      {.name = "few", .gradient_check = "empty-shard", .rows = Split::few},
+      {.name = "reload", .gradient_check = "reload-midway", .steps = 4, .reload = true, .costly = true},
+      {.name = "smooth", .gradient_check = "gradient-accuracy", .dtype = working, .smooth = true},
+      {.name = "twenty",
+       .gradient_check = "gradient-later",
+       .further_checks = {"loss-falls"},
+       .dtype = working,
+       .steps = 20,
+       .judged_from = 19,
+       .same_rows = true,
+       .learns = true,
+       .costly = true},
+      {.name = "uneven-accumulate",
+       .gradient_check = "accumulation",
+       .rows = Split::uneven,
+       .accumulate = 3,
+       .steps = 2,
+       .costly = true},
+  };
+}
+
+// A step that visits every sample once before any again, far from its neighbours.
+int64_t stride_for(int64_t samples, uint64_t seed) {
+  int64_t stride = samples / 2 + 1 + static_cast<int64_t>(seed % 97);
+  while (std::gcd(stride, samples) != 1) ++stride;
+  return stride;
+}
+
+// Where rows get few the first step still has enough: what a rank or replica without rows kept of it must do no harm.
+Split split_of(const Scenario& scenario, int64_t step) {
+  return scenario.rows == Split::few && step == 0 ? Split::even : scenario.rows;
+}
+
+int64_t rows_of_first(const Scenario& scenario, const Layout& layout, int owner, int64_t step) {
+  const int64_t rows = layout.rows_per_rank;
+  const Split split = split_of(scenario, step);
+  if (layout.parallelism == Parallelism::ranks) {
+    const bool last = owner == layout.world - 1;
+    switch (split) {
+      case Split::even:
+        return rows;
+      case Split::uneven:
+        return last ? (rows + 1) / 2 : owner == 0 ? rows + 1 : rows;
+      case Split::few:
+        return last ? 0 : rows;
+    }
+  }
+  switch (split) {
+    case Split::even:
+      return rows * layout.world;
+    case Split::uneven:
+      return (rows - 1) * layout.world + 1;
+    case Split::few:
+      return layout.world - 1;
+  }
+  return rows;
+}
+
+// As in a real step, the last micro-batch is what is left: fewer rows than the others have.
+int64_t rows_of(const Scenario& scenario, const Layout& layout, int owner, int64_t micro, int64_t step) {
+  const int64_t rows = rows_of_first(scenario, layout, owner, step);
+  const bool rest = scenario.accumulate > 1 && micro + 1 == scenario.accumulate && !scenario.same_rows;
+  return rest ? (rows + 1) / 2 : rows;
+}
+
+int64_t rows_of_all(const Scenario& scenario, const Layout& layout, int64_t micro, int64_t step) {
+  int64_t total = 0;
+  for (int owner = 0; owner < layout.owners(); ++owner) total += rows_of(scenario, layout, owner, micro, step);
+  return total;
+}
+
+}  // namespace
+
+std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bool costly) {
+  std::vector<Scenario> chosen;
+  for (auto& scenario : table(working)) {
+    if (scenario.costly && !costly) continue;
+    if (layout.world == 1 && (scenario.rows != Split::even || scenario.late || scenario.huge)) continue;
+    if (layout.parallelism != Parallelism::ranks && scenario.late) continue;
+    if (layout.rows_per_rank == 1 && scenario.rows == Split::uneven) continue;
+    if (layout.world > 1) std::erase(scenario.repeat_checks, "world-1-bits");
+    chosen.push_back(std::move(scenario));
+  }
+  return chosen;
+}
+
+std::vector<std::string> checks_of(const Scenario& scenario) {
+  std::vector<std::string> names{scenario.gradient_check};
+  for (const auto& more : {scenario.further_checks, scenario.repeat_checks})
+    names.insert(names.end(), more.begin(), more.end());
+  return names;
+}
+
+std::vector<at::Tensor> ids_of(const Scenario& scenario, const Layout& layout, uint64_t seed, int64_t step, int owner) {
+  if (rows_of_first(scenario, layout, owner, step) == 0) return {};
+  const int64_t stride = stride_for(layout.samples, seed);
+  int64_t in_a_step = 0, before = 0;
+  for (int64_t k = 0; k < scenario.accumulate; ++k) in_a_step += rows_of_all(scenario, layout, k, /*step=*/0);
+  std::vector<at::Tensor> micro;
+  for (int64_t k = 0; k < scenario.accumulate; ++k) {
+    int64_t start = scenario.same_rows ? 0 : step * in_a_step + before;
+    for (int other = 0; other < owner; ++other) start += rows_of(scenario, layout, other, k, step);
+    before += rows_of_all(scenario, layout, k, step);
+    const int64_t mine = rows_of(scenario, layout, owner, k, step);
+    auto ids = at::empty({mine}, at::kLong);
+    for (int64_t i = 0; i < mine; ++i)
+      ids.data_ptr<int64_t>()[i] = (start + i) % layout.samples * stride % layout.samples;
+    micro.push_back(ids);
+  }
+  return micro;
+}
+
+std::vector<int64_t> chunk_sizes(int64_t rows, int replicas) {
+  const int64_t piece = (rows + replicas - 1) / replicas;
+  std::vector<int64_t> sizes;
+  for (int64_t left = rows; left > 0; left -= piece) sizes.push_back(std::min(piece, left));
+  return sizes;
+}
+
+std::pair<int, int64_t> poisoned(const Scenario& scenario, const Layout& layout) {
+  return {layout.owners() > 1 ? 1 : 0, scenario.steps - 1};
+}
+
+}  // namespace dpbench

@@ -1,0 +1,98 @@
+#include "harness/conform/scenario/unused.h"
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include <ATen/ATen.h>
+
+namespace dpbench {
+namespace {
+
+// The names that forward and backward passes over these rows leave without a gradient.
+std::vector<std::string> left_out(const Bench& bench, const std::vector<at::Tensor>& passes, int64_t step) {
+  const auto model = first_model(bench);
+  for (const auto& ids : passes) {
+    const Batch batch = bench.workload.batch(ids);
+    const auto output = model->forward(batch.input, Context{bench.step_seed(), step, batch.ids});
+    bench.workload.loss(output, batch.target).backward();
+  }
+  std::vector<std::string> names;
+  std::vector<at::Tensor> seen;  // a tied parameter counts under the first of its names
+  for (const auto& item : model->named_parameters()) {
+    const bool known =
+        std::any_of(seen.begin(), seen.end(), [&](const at::Tensor& other) { return other.is_same(item.value()); });
+    seen.push_back(item.value());
+    if (!known && item.value().requires_grad() && !item.value().grad().defined()) names.push_back(item.key());
+  }
+  return names;
+}
+
+// Those of one rank's step.
+std::vector<std::string> left_out(const Bench& bench, const Scenario& scenario, int rank, int64_t step) {
+  return left_out(bench, ids_of(scenario, bench.layout, bench.seed, step, rank), step);
+}
+
+// Scenarios alike in these see the same rows.
+std::vector<Scenario> with_rows_of_their_own(const Layout& layout) {
+  std::vector<Scenario> chosen;
+  std::set<std::tuple<Split, int64_t, bool>> seen;
+  for (auto& scenario : scenarios(layout, at::kFloat, true))
+    if (seen.emplace(scenario.rows, scenario.accumulate, scenario.same_rows).second)
+      chosen.push_back(std::move(scenario));
+  return chosen;
+}
+
+}  // namespace
+
+// A model that throws will do so in the strategy's hands as well, where it is said which step it was.
+bool all_used_at_first(const Bench& bench) try {
+  for (const Split rows : {Split::even, Split::uneven})  // of even ones the first ids have much in common
+    for (const int64_t step : {0, 1})
+      for (int rank = 0; rank < bench.layout.world; ++rank)
+        if (!left_out(bench, {.name = "look", .gradient_check = "", .rows = rows}, rank, step).empty()) return false;
+  return true;
+} catch (const std::exception&) {
+  return true;
+}
+
+UnusedPattern unused_pattern(const Bench& bench) {
+  UnusedPattern pattern;
+  for (const auto& scenario : with_rows_of_their_own(bench.layout)) {
+    for (int64_t step = 0; step < 4; ++step) {
+      std::map<std::string, int> counts;
+      int ranks = 0;  // with rows
+      for (int rank = 0; rank < bench.layout.world; ++rank) {
+        if (ids_of(scenario, bench.layout, bench.seed, step, rank).empty()) continue;
+        ++ranks;
+        for (const auto& name : left_out(bench, scenario, rank, step)) ++counts[name];
+      }
+      for (const auto& [name, count] : counts) {
+        if (std::find(pattern.names.begin(), pattern.names.end(), name) == pattern.names.end())
+          pattern.names.push_back(name);
+        pattern.some_ranks = pattern.some_ranks || count < ranks;
+      }
+    }
+  }
+  return pattern;
+}
+
+bool graph_changes(const Bench& bench) {
+  const bool ranks = bench.strategy.parallelism == Parallelism::ranks;
+  std::optional<std::vector<std::string>> before;
+  for (const auto& scenario : with_rows_of_their_own(bench.layout))
+    for (int64_t step = 0; step < 4; ++step)
+      for (int owner = 0; owner < (ranks ? bench.layout.world : 1); ++owner)
+        for (const auto& ids : ids_of(scenario, bench.layout, bench.seed, step, owner))
+          for (const auto& piece : ids.split_with_sizes(chunk_sizes(ids.size(0), ranks ? 1 : bench.layout.world))) {
+            const auto names = left_out(bench, std::vector<at::Tensor>{piece}, step);
+            if (before && *before != names) return true;
+            before = names;
+          }
+  return false;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,73 @@
+// How flags are added: values by name, lists, groups of the help; and the flags that several reading commands have.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "harness/front/cli/options.h"
+#include "harness/front/cli/validators.h"
+#include "harness/front/text/text.h"
+
+namespace dpbench {
+
+// Puts flags into a group of the help, each with the form of its value.
+inline auto in_group(const char* group) {
+  return [group](CLI::Option* option, const char* type) { option->group(group)->type_name(type); };
+}
+
+template <Named Enum>
+std::vector<Enum> all_values() {
+  std::vector<Enum> all;
+  for (size_t i = 0; i < enum_names<Enum>.size(); ++i) all.push_back(static_cast<Enum>(i));
+  return all;
+}
+
+// A flag whose values are names of an enum: all of them, or those allowed. Value: the enum, an optional of it, or a
+// bool.
+template <Named Enum, class Value>
+CLI::Option* add_named(CLI::App& app, const std::string& names, Value& value, const std::string& help,
+                       const std::vector<Enum>& allowed = all_values<Enum>()) {
+  const std::function<void(const std::string&)> take = [&value](const std::string& word) {
+    const Enum parsed = parse_name<Enum>(word).value();
+    value = static_cast<Value>(parsed);
+  };
+  std::vector<std::string> words;
+  for (const Enum one : allowed) words.push_back(name_of(one));
+  return app.add_option_function(names, take, help)->check(one_of(words))->type_name(join(words, "|"));
+}
+
+// One argument a flag, its commas between values. (CLI11's own lists drop an empty value in silence.)
+template <class List>
+CLI::Option* add_values(CLI::App& app, const std::string& names, List& values, const std::string& help) {
+  const std::function<void(const std::vector<std::string>&)> take = [&values](const std::vector<std::string>& given) {
+    values.clear();
+    for (const auto& list : given)
+      for (const auto& value : comma_values(list))
+        if constexpr (Named<typename List::value_type>)
+          values.push_back(*parse_name<typename List::value_type>(value));
+        else
+          CLI::detail::lexical_cast(value, values.emplace_back());
+  };
+  return app.add_option_function(names, take, help)->check(no_empty_value())->allow_extra_args(false);
+}
+
+inline CLI::Option* add_output(CLI::App& app, Form& output, const std::vector<Form>& forms) {
+  return add_named<Form>(app, "-o,--output", output, "form on stdout [table]", forms);
+}
+
+// Stored runs: each a file, a directory, latest, latest~N or the name of a baseline.
+struct StoredRuns {
+  std::vector<std::string> runs;
+  std::string results = "results";
+};
+
+inline void add_runs(CLI::App& app, StoredRuns& stored, const std::string& help) {
+  app.add_option("runs", stored.runs, help)->type_name("RUN");
+  app.add_option("--results", stored.results, "directory that 'latest' and baselines are looked for in [results]")
+      ->type_name("DIR");
+}
+
+}  // namespace dpbench

@@ -1,0 +1,23 @@
+// The flags of the commands that start workers, and what they mean together.
+#pragma once
+
+#include "harness/front/cli/options.h"
+
+namespace CLI {
+class App;
+}
+
+namespace dpbench {
+
+void add_run_flags(CLI::App& app, RunOptions& options);
+void add_check_flags(CLI::App& app, CheckingOptions& options);
+void add_train_flags(CLI::App& app, TrainingOptions& options);
+void add_duel_flags(CLI::App& app, DuelOptions& options);
+
+// Each throws UsageError for flags that contradict each other.
+void settle_run(const CLI::App& app, RunOptions& options);
+void settle_check(const CLI::App& app, CheckingOptions& options);
+void settle_train(const CLI::App& app, TrainingOptions& options);
+void settle_duel(const CLI::App& app, DuelOptions& options);
+
+}  // namespace dpbench

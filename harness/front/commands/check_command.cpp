@@ -1,0 +1,150 @@
+// dpbench check: the conformance suite over the cases of a plan. Nothing is timed and no run is saved.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/front/cli/measuring_flags.h"
+#include "harness/front/commands/check_files.h"
+#include "harness/front/commands/commands.h"
+#include "harness/front/run/run.h"
+#include "harness/front/run/table.h"
+#include "harness/front/text/text.h"
+#include "harness/report/export/export.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+namespace {
+
+std::string number(std::optional<double> value) {
+  if (!value) return "-";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2e", *value);
+  return text;
+}
+
+std::vector<Cells> rows_of(const Report& report) {
+  std::vector<Cells> rows = {{"CASE", "CHECK", "STATUS", "ERROR", "BOUND", "COMPARED", "DETAIL"}};
+  for (const auto& record : report.cases) {
+    for (const auto& row : record.checks) {
+      const std::string likely = row.likely.empty() ? "" : " · looks like: " + row.likely;
+      rows.push_back({record.spec.id, row.name, name_of(row.status), number(row.error), number(row.bound), row.compared,
+                      one_line(row.detail + likely, 300)});
+    }
+    if (record.status == CaseStatus::failed || record.status == CaseStatus::skipped)
+      rows.push_back({record.spec.id, "-", name_of(record.status), "-", "-", "-", one_line(record.reason, 300)});
+  }
+  for (auto& row : rows)
+    for (auto& cell : row) cell = one_line(cell, 300);
+  return rows;
+}
+
+// A case, its checks one a line, and below them what was expected and found where one failed.
+std::string section_of(const CaseRecord& record) {
+  std::string text = record.spec.id + "\n", below;
+  std::vector<Cells> rows = {{"", "CHECK", "STATUS", "ERROR", "BOUND", "COMPARED"}};
+  for (const auto& row : record.checks) {
+    rows.push_back({"", one_line(row.name, 60), name_of(row.status), number(row.error), number(row.bound),
+                    one_line(row.compared + (row.status == CheckStatus::skipped ? ": " + row.detail : ""), 200)});
+    if (row.status == CheckStatus::failed)
+      below += "  " + row.name + ": " + one_line(row.detail, 400) + "\n" +
+               (row.likely.empty() ? "" : "    looks like: " + one_line(row.likely, 300) + "\n");
+  }
+  if (rows.size() > 1) text += aligned(rows, {false, false, false, true, true, false});
+  if (record.status == CaseStatus::failed || record.status == CaseStatus::skipped)
+    below += "  " + record.status + ": " + one_line(record.reason, 400) + "\n";
+  return text + below;
+}
+
+std::string table_of(const Report& report) {
+  std::string text;
+  for (const auto& record : report.cases) text += (text.empty() ? "" : "\n") + section_of(record);
+  return text;
+}
+
+int count(const Report& report, CheckStatus status) {
+  int found = 0;
+  for (const auto& record : report.cases)
+    found += static_cast<int>(std::count_if(record.checks.begin(), record.checks.end(),
+                                            [&](const CheckRow& row) { return row.status == status; }));
+  return found;
+}
+
+std::string summary_of(const Report& report) {
+  return std::to_string(count(report, CheckStatus::passed)) + " checks passed, " +
+         std::to_string(count(report, CheckStatus::failed)) + " failed, " +
+         std::to_string(count(report, CheckStatus::skipped)) + " skipped, over " + std::to_string(report.cases.size()) +
+         " cases";
+}
+
+class CheckRun : public ReportRun {
+ public:
+  CheckRun(const CheckingOptions& options, World* world) : ReportRun(options, world, ""), asked_(options) {}
+
+ private:
+  Start begin() override {
+    junit_.emplace(asked_.junit);
+    dump_.emplace(asked_.dump);
+    return ReportRun::begin();
+  }
+
+  LoopEnding run_cases() override {
+    const Json order = {{"do", name_of(Order::check)},
+                        {"filter", asked_.check_filter},
+                        {"seeds", asked_.seeds},
+                        {"whole_worlds", asked_.what.whole_worlds},
+                        {"dump", asked_.dump.empty() ? "" : fs::absolute(asked_.dump).string()}};
+    LoopEnding ended = run_launches(Event::checked, [&](int) { return Json(order); });
+    if (ended.usage.empty() && !ended.signal && judged() + count(report_, CheckStatus::skipped) == 0 &&
+        !asked_.check_filter.empty() && !ending_of(report_).failed)
+      ended.usage = "no check matched --filter '" + one_line(asked_.check_filter, 100) + "'";
+    return ended;
+  }
+
+  int judged() const { return count(report_, CheckStatus::passed) + count(report_, CheckStatus::failed); }
+
+  // Nothing judged is not a pass.
+  Ending ending() const override {
+    Ending end = ending_of(report_);
+    end.unavailable = end.unavailable || judged() == 0;
+    return end;
+  }
+
+  // Checks that failed stand in the output.
+  std::vector<std::string> complaints() const override {
+    std::vector<std::string> lines;
+    for (const auto& record : report_.cases)
+      if (record.status == CaseStatus::failed) lines.push_back(record.spec.id + " failed: " + record.reason);
+    return lines;
+  }
+
+  std::string output() const override {
+    if (asked_.output == Form::json) return json_text(to_json(report_));
+    return asked_.output == Form::table ? table_of(report_) : rows_text(rows_of(report_), {}, asked_.output);
+  }
+
+  bool write_more() override {
+    const std::string why = junit_->write(junit_xml(report_));
+    if (!why.empty()) progress_->warning(why);
+    return why.empty();
+  }
+
+  std::string closing(bool) const override { return summary_of(report_); }
+
+  const CheckingOptions& asked_;
+  std::optional<JunitFile> junit_;
+  std::optional<DumpDirectory> dump_;
+};
+
+}  // namespace
+
+Command check_command() {
+  return measuring_command<CheckingOptions, CheckRun>(
+      "check", "prove strategies right: their gradients, buffers and steps against the mathematics", add_check_flags,
+      settle_check);
+}
+
+}  // namespace dpbench

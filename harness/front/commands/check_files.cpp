@@ -1,0 +1,134 @@
+#include "harness/front/commands/check_files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "harness/front/text/paths.h"
+#include "harness/front/text/text.h"
+#include "harness/report/record/save.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+namespace {
+
+// Where a chain of links ends: at a name, or at a descriptor of this process, as those of /dev/stdout and /dev/fd/3 do.
+struct Target {
+  fs::path file = {};
+  int descriptor = -1;
+};
+
+int descriptor_named(const fs::path& file) {
+  if (file.parent_path() != "/proc/" + std::to_string(::getpid()) + "/fd") return -1;
+  const std::string name = file.filename();
+  int number = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  return error == std::errc() && end == name.data() + name.size() ? number : -1;
+}
+
+// The file need not be there, the folders must.
+Target target_of(fs::path path, std::error_code& error) {
+  constexpr int most_links = 40;  // as Linux has it
+  for (int links = 0; links <= most_links; ++links) {
+    const fs::path folder = fs::canonical(path.parent_path(), error);
+    if (error) return {};
+    path = folder / path.filename();
+    if (const int number = descriptor_named(path); number >= 0) return {.descriptor = number};
+    std::error_code none;
+    if (!fs::is_symlink(path, none)) return {.file = path};
+    const fs::path next = folder / fs::read_symlink(path, error);
+    if (error) return {};
+    if (!fs::exists(fs::symlink_status(next, none)) && fs::exists(path, none))
+      return {.file = path};  // another process' pipe, in /proc
+    path = next;
+  }
+  error = std::make_error_code(std::errc::too_many_symbolic_link_levels);
+  return {};
+}
+
+// The same open file, and so the same place in it.
+Fd again(int descriptor) {
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY) return Fd(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+  errno = EBADF;
+  return Fd();
+}
+
+bool write_in_place(const Fd& file, const std::string& text) {
+  if (::ftruncate(file.get(), 0) != 0 && errno != EINVAL) return false;  // which a pipe or a device says
+  return write_all(file.get(), text);
+}
+
+// Why no file of this name could be put into the folder; empty: it can.
+std::string why_not_into(const Fd& folder, const std::string& name) {
+  if (!folder) return std::strerror(errno);
+  try {
+    check_writable(folder.get(), name, "it");
+  } catch (const WriteError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+JunitFile::JunitFile(const std::string& path) : shown_(one_line(path, 200)) {
+  if (path.empty()) return;
+  const auto refuse = [&](const std::string& why) { throw UsageError("--junit '" + shown_ + "': " + why); };
+  std::error_code error;
+  const Target target = target_of(absolute_path("--junit", path), error);  // a link stays
+  if (error) refuse(error.message());
+  if (target.descriptor >= 0) {
+    given_ = again(target.descriptor);
+    if (!given_) refuse(std::strerror(errno));
+    return;
+  }
+  const bool there = fs::exists(target.file, error);
+  if (there) {
+    itself_ = Fd(::open(target.file.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!itself_) refuse(std::strerror(errno));
+    if (!fs::is_regular_file(target.file, error)) return;
+  }
+  name_ = target.file.filename();
+  folder_ = Fd(::open(target.file.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::string why = why_not_into(folder_, name_);
+  if (!why.empty() && !there) refuse(why);
+  (why.empty() ? itself_ : folder_).reset();
+}
+
+std::string JunitFile::write(const std::string& text) const {
+  const bool written = given_ ? write_all(given_.get(), text) : !itself_ || write_in_place(itself_, text);
+  if (!written) return "cannot write " + shown_ + ": " + std::strerror(errno);
+  if (!folder_) return "";
+  try {
+    write_whole(folder_.get(), name_, text, shown_);
+  } catch (const WriteError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+DumpDirectory::Made::~Made() {
+  for (const auto& path : paths) ::rmdir(path.c_str());  // refused by one in which anything lies
+}
+
+DumpDirectory::DumpDirectory(const std::string& path) {
+  if (path.empty()) return;
+  const std::string named = "--dump '" + one_line(path, 200) + "'";
+  std::error_code error;
+  for (fs::path missing = absolute_path("--dump", path); !fs::exists(missing, error); missing = missing.parent_path())
+    made_.paths.push_back(missing);
+  fs::create_directories(path, error);
+  if (error || !fs::is_directory(path))
+    throw UsageError(named + ": " + (error ? error.message() : "is not a directory"));
+  const bool empty = fs::is_empty(path, error);
+  if (error) throw UsageError(named + ": " + error.message());
+  if (!empty) throw UsageError(named + " is not empty; name a new directory");
+  if (::access(path.c_str(), W_OK) != 0) throw UsageError(named + ": " + std::strerror(errno));
+}
+
+}  // namespace dpbench

@@ -1,0 +1,31 @@
+// The commands of dpbench. A new one is a file with its entry, named here.
+#pragma once
+
+#include <vector>
+
+#include "harness/front/cli/command.h"
+
+namespace dpbench {
+
+Command check_command();
+Command compare_command();
+Command doctor_command();
+Command duel_command();
+Command env_command();
+Command export_command();
+Command list_command();
+Command project_command();
+Command report_command();
+Command run_command();
+Command schema_command();
+Command train_command();
+Command validate_command();
+
+// In the order of the help; the first is what bare flags mean.
+inline std::vector<Command> commands() {
+  return {run_command(),    check_command(),    train_command(), list_command(),    doctor_command(),
+          env_command(),    compare_command(),  duel_command(),  project_command(), export_command(),
+          report_command(), validate_command(), schema_command()};
+}
+
+}  // namespace dpbench

@@ -1,0 +1,120 @@
+// dpbench compare: the gate on stored reports.
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <future>
+#include <iostream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "harness/front/cli/flags.h"
+#include "harness/front/commands/commands.h"
+#include "harness/front/launch/exit_code.h"
+#include "harness/front/run/table.h"
+#include "harness/front/text/print.h"
+#include "harness/front/text/text.h"
+#include "harness/report/judge/compare_output.h"
+#include "harness/report/record/find_run.h"
+#include "harness/report/text/shell.h"
+#include "harness/report/validate/validate.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+enum class Annotations { automatic, github, none };
+
+}  // namespace
+
+template <>
+inline constexpr auto enum_names<Annotations> = std::to_array<std::string_view>({"auto", "github", "none"});
+
+namespace {
+
+struct CompareOptions {
+  StoredRuns stored;  // base, then new
+  std::vector<std::string> fail_on;
+  std::string gate;
+  bool strict = false, require_baseline = false, allow_env_diff = false;
+  Annotations annotations = Annotations::automatic;
+  Form output = Form::table;
+};
+
+void add_flags(CLI::App& app, CompareOptions& o) {
+  add_runs(app, o.stored,
+           "base, then new: a run.json, a run's or results directory, latest,\nlatest~1, a baseline's name");
+  const auto put = in_group("Gate");
+  put(add_values(app, "--fail-on", o.fail_on,
+                 "median, p99, throughput, peak-memory, ratio-to-baseline: percent;\nefficiency: points [median:5%]"),
+      "FIGURE:LIMIT,..");
+  put(app.add_option("--gate", o.gate, "rules per case, as JSON"), "FILE");
+  put(app.add_flag("--strict", o.strict, "exit 4 when a case is unclear"), "");
+  put(app.add_flag("--require-baseline", o.require_baseline, "a base that was never saved is an error"), "");
+  put(app.add_flag("--allow-env-diff", o.allow_env_diff, "compare unlike machines or configurations all the same"), "");
+  add_named<Annotations>(app, "--annotations", o.annotations, "lines for GitHub's pages, on stderr [auto]")
+      ->group("Gate");
+  add_output(app, o.output, {Form::table, Form::markdown, Form::json});
+}
+
+Gate gate_of(const CompareOptions& asked) {
+  if (asked.gate.empty()) return make_gate(asked.fail_on);
+  if (!asked.fail_on.empty()) throw UsageError("--gate and --fail-on: give one (a gate file holds the rules of both)");
+  return read_gate(asked.gate);
+}
+
+std::string output_of(const Comparison& comparison, Form form) {
+  return form == Form::json
+             ? json_text(compare_json(comparison))
+             : judgement_text(compare_rows(comparison), compare_columns_right(), compare_summary(comparison), form);
+}
+
+// Reading is most of the time: both at once, if a thread can be had. But larger ones in turn: each may need 3 * 24
+// times its bytes, and both together no more than 3 GiB.
+std::launch how_to_read(const std::filesystem::path& base, const std::filesystem::path& now) {
+  constexpr uintmax_t small = uintmax_t{20} << 20;
+  std::error_code unknown;  // then it is the largest number
+  const bool both_small =
+      std::filesystem::file_size(base, unknown) <= small && std::filesystem::file_size(now, unknown) <= small;
+  return both_small ? std::launch::async | std::launch::deferred : std::launch::deferred;
+}
+
+bool annotates(Annotations choice) {
+  const char* on_github = std::getenv("GITHUB_ACTIONS");
+  return choice == Annotations::github ||
+         (choice == Annotations::automatic && on_github && !std::strcmp(on_github, "true"));
+}
+
+int compare_runs(const CompareOptions& asked) {
+  const auto& [runs, results] = asked.stored;
+  if (runs.size() != 2)
+    throw UsageError("compare takes two runs: " + shell_command("compare BASE NEW") + " (as in: compare main latest)");
+  const Gate gate = gate_of(asked);
+  const auto now = find_run(runs[1], results);
+  if (!asked.require_baseline && is_unsaved_baseline(runs[0], results)) {
+    read_report(now);
+    std::cerr << "dpbench: no baseline '" << sanitised(runs[0]) << "' yet in " << results << ": nothing to compare ("
+              << shell_command("run --save-baseline " + sanitised(runs[0]))
+              << "; --require-baseline makes this an error)\n";
+    return 0;
+  }
+  const auto before = find_run(runs[0], results);
+  auto base = std::async(how_to_read(before, now), read_sound_report, before);
+  const Report newer = read_sound_report(now);
+  const Comparison comparison = compare(base.get(), newer, gate, asked.allow_env_diff);
+  for (const auto& note : compare_notes(comparison)) std::cerr << "dpbench: " << sanitised(note) << '\n';
+  if (annotates(asked.annotations))
+    for (const auto& line : github_annotations(comparison)) std::cerr << sanitised(line) << '\n';
+  return exit_code({.unsaved = !print(output_of(comparison, asked.output)),
+                    .wrong = comparison.failed(),
+                    .inconclusive = asked.strict && comparison.inconclusive()});
+}
+
+}  // namespace
+
+Command compare_command() {
+  return reading_command("compare", "judge one stored run against another: the gate", add_flags, compare_runs);
+}
+
+}  // namespace dpbench

@@ -1,0 +1,188 @@
+// dpbench doctor and env: what is here, what is missing, and the command that mends it.
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "harness/front/cli/flags.h"
+#include "harness/front/commands/commands.h"
+#include "harness/front/launch/exit_code.h"
+#include "harness/front/launch/worker_program.h"
+#include "harness/front/process/scratch.h"
+#include "harness/front/process/spawn.h"
+#include "harness/front/run/table.h"
+#include "harness/front/text/print.h"
+#include "harness/front/text/text.h"
+#include "harness/report/machine/gpu_survey.h"
+#include "harness/report/text/shell.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+namespace {
+
+struct EnvOptions {
+  Form output = Form::table;
+};
+
+void add_flags(CLI::App& app, EnvOptions& o) { add_output(app, o.output, {Form::table, Form::json}); }
+
+enum class Finding { good, note, bad };
+
+struct Check {
+  Finding finding;
+  std::string what, found, remedy;
+};
+
+Check worker_check(fs::path& worker) {
+  try {
+    worker = find_worker();
+    return {Finding::good, "worker", worker.string(), ""};
+  } catch (const UsageError& error) {
+    return {Finding::bad, "worker", error.what(), "scripts/dpbench (builds it)"};
+  }
+}
+
+Check catalogue_check(const fs::path& worker, Catalogue& catalogue) {
+  try {
+    catalogue = asked_catalogue(worker, {});
+    return {Finding::good, "LibTorch",
+            catalogue.torch + ", " + std::to_string(catalogue.strategies.size()) + " strategies", ""};
+  } catch (const UsageError& error) {
+    return {Finding::bad, "LibTorch", error.what(),
+            "scripts/dpbench (finds or fetches a LibTorch and builds against it)"};
+  }
+}
+
+// A whole torch brings every library that its CUDA part loads, and NCCL's header, but no compiler.
+std::string way_to_cuda(const Catalogue& catalogue) {
+  const std::string toolkit = "apt-get install cuda-toolkit (of NVIDIA's: developer.nvidia.com/cuda-downloads); ";
+  return (catalogue.cuda.empty() ? toolkit : "") +
+         "python3 -m venv torch && torch/bin/pip install torch==" + catalogue.torch +
+         " && DPBENCH_TORCH=torch scripts/dpbench doctor";
+}
+
+std::vector<Check> gpu_checks(const Catalogue& catalogue) {
+  const GpuSurvey survey = survey_gpus();
+  const Machine machine = detect_machine(survey.accelerators, survey.why_none);
+  std::vector<Check> checks;
+  if (machine.gpus.empty())
+    checks.push_back({Finding::note, "GPUs", "none (" + machine.no_gpu_reason + ")",
+                      "on the CPU: " + shell_command("--strategy ddp --cpus 2") +
+                          "; for an NVIDIA card: apt-get install nvidia-driver (Debian's non-free)"});
+  else
+    checks.push_back(
+        {Finding::good, "GPUs", std::to_string(machine.gpus.size()) + " x " + sanitised(machine.gpus[0].name), ""});
+  for (const auto& missing : catalogue.not_built)
+    checks.push_back({machine.gpus.empty() ? Finding::note : Finding::bad, missing.kind + " " + missing.name,
+                      why_missing(catalogue, missing), way_to_cuda(catalogue)});
+  return checks;
+}
+
+Check memory_check() {
+  struct statvfs space{};
+  const bool there = ::statvfs("/dev/shm", &space) == 0;
+  const uint64_t mib = there ? uint64_t{space.f_bavail} * space.f_frsize >> 20 : 0;
+  if (mib >= 256) return {Finding::good, "shared memory", std::to_string(mib) + " MiB free in /dev/shm", ""};
+  return {Finding::note, "shared memory", std::to_string(mib) + " MiB free in /dev/shm",
+          "in a container: docker run --shm-size=1g ..; without it private files go to TMPDIR"};
+}
+
+// Where a run goes unless told otherwise, looked at as it is there: the folder, or the one that it is made in.
+Check results_check() {
+  const std::string results = MeasuringOptions().out_dir, elsewhere = shell_command("--out DIR");
+  std::error_code none;
+  const fs::file_status there = fs::status(results, none);
+  if (fs::exists(there) && !fs::is_directory(there))
+    return {Finding::bad, "results directory", results + " is a file",
+            "mv " + results + " " + results + ".old, or " + elsewhere};
+  const std::string folder = fs::exists(there) ? results : ".",
+                    shown = fs::exists(there) ? results : "working directory";
+  const bool writable = ::access(folder.c_str(), W_OK | X_OK) == 0;
+  return {writable ? Finding::good : Finding::bad, "results directory",
+          shown + (writable ? " can be written" : " cannot be written"),
+          writable ? "" : "chmod u+wx " + folder + ", or " + elsewhere};
+}
+
+std::string mark(Finding finding) {
+  return finding == Finding::good ? "ok" : finding == Finding::note ? "note" : "MISSING";
+}
+
+std::vector<Check> all_checks() {
+  fs::path worker;
+  Catalogue catalogue;
+  std::vector<Check> checks = {worker_check(worker)};
+  if (!worker.empty()) checks.push_back(catalogue_check(worker, catalogue));
+  for (auto& check : gpu_checks(catalogue)) checks.push_back(std::move(check));
+  checks.push_back(memory_check());
+  checks.push_back(results_check());
+  return checks;
+}
+
+int doctor(const EnvOptions& options) {
+  const auto checks = all_checks();
+  std::vector<Cells> rows = {{"STATE", "WHAT", "FOUND", "REMEDY"}};
+  Json json = Json::array();
+  bool bad = false;
+  for (const auto& check : checks) {
+    rows.push_back({mark(check.finding), check.what, check.found, check.remedy});
+    json.push_back(
+        {{"state", mark(check.finding)}, {"what", check.what}, {"found", check.found}, {"remedy", check.remedy}});
+    bad = bad || check.finding == Finding::bad;
+  }
+  const bool printed =
+      print(options.output == Form::json ? json.dump(1) + "\n" : aligned(rows, {false, false, false, false}));
+  return exit_code({.usage = bad, .unsaved = !printed});
+}
+
+// A line for each value, and one for a whole list of plain ones.
+void add_rows(std::vector<Cells>& rows, const std::string& key, const Json& value) {
+  const auto text = [](const Json& one) { return sanitised(one.is_string() ? one.get<std::string>() : one.dump()); };
+  if (value.is_null()) return;
+  if (!value.is_structured()) return rows.push_back({key, text(value)});
+  if (value.is_array() && std::ranges::none_of(value, [](const Json& one) { return one.is_structured(); })) {
+    std::vector<std::string> texts;
+    for (const Json& one : value) texts.push_back(text(one));
+    if (!texts.empty()) rows.push_back({key, join(texts, " ")});
+    return;
+  }
+  for (const auto& [name, inner] : value.items()) add_rows(rows, key.empty() ? name : key + "/" + name, inner);
+}
+
+// For people: that there is no GPU, and that what was built with cannot be used, is a line too.
+Json told(Json env, const GpuSurvey& survey, const Catalogue& catalogue) {
+  if (env["gpus"].empty()) env["gpus"] = "none (" + survey.why_none + ")";
+  for (const char* library : {"cuda", "nccl"})
+    for (const auto& missing : catalogue.not_built)
+      if (Json& version = env["versions"][library]; missing.name == "nccl" && version.is_string())
+        version = version.get<std::string>() + " (" + why_missing(catalogue, missing) + ")";
+  return env;
+}
+
+int env(const EnvOptions& options) {
+  const GpuSurvey survey = survey_gpus();
+  Catalogue catalogue;
+  try {
+    catalogue = load_catalogue(find_worker(), {});
+  } catch (const UsageError&) {  // the machine can be described without a worker
+  }
+  const Json block = environment(this_machine(), survey.accelerators, versions_of(catalogue));
+  if (options.output == Form::json) return exit_code({.unsaved = !print(json_text(block))});
+  std::vector<Cells> rows;
+  add_rows(rows, "", told(block, survey, catalogue));
+  return exit_code({.unsaved = !print(aligned(rows, {false, false}))});
+}
+
+}  // namespace
+
+Command doctor_command() {
+  return reading_command("doctor", "what is missing on this machine, and the command that mends it", add_flags, doctor);
+}
+
+Command env_command() { return reading_command("env", "the machine as a report describes it", add_flags, env); }
+
+}  // namespace dpbench

@@ -1,0 +1,141 @@
+// dpbench duel: two builds measured now, in turn, and judged.
+#include <algorithm>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "harness/front/cli/measuring_flags.h"
+#include "harness/front/commands/commands.h"
+#include "harness/front/launch/worker_program.h"
+#include "harness/front/run/duel_loop.h"
+#include "harness/front/run/run.h"
+#include "harness/front/run/table.h"
+#include "harness/front/text/text.h"
+#include "harness/report/machine/tool.h"
+#include "harness/report/text/shell.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+// A mistake with one of the builds is told with its flag.
+void for_build(const char* flag, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const UsageError& error) {
+    throw UsageError(std::string(flag) + ": " + error.what());
+  }
+}
+
+Prepared prepare_build(MeasuringOptions options, const std::string& build, const std::vector<std::string>& plugins) {
+  options.what.plugins.insert(options.what.plugins.end(), plugins.begin(), plugins.end());
+  return prepare(std::move(options), build.empty() ? find_worker() : worker_of_build(build));
+}
+
+std::vector<std::string> ids_without(const Plan& plan, const Plan& other) {
+  std::vector<std::string> ids;
+  for (const CaseSpec& spec : plan.cases)
+    if (std::none_of(other.cases.begin(), other.cases.end(), [&](const CaseSpec& its) { return its.id == spec.id; }))
+      ids.push_back(spec.id);
+  return ids;
+}
+
+DuelBuild build_of(const Prepared& side) {
+  return {.worker = side.worker, .torch = side.catalogue.torch, .plugins = side.options.what.plugins};
+}
+
+// The report's machine and configuration are those of the base build.
+DuelReport new_duel_report(const Prepared& base, const Prepared& now, const DuelOptions& asked) {
+  DuelReport report;
+  // Anew for each: what happens to go with one sequence must not look like a difference every time.
+  report.order_seed = 1 + int64_t{std::random_device{}()};
+  report.tool = tool_block(asked.argv);
+  report.env = environment(this_machine(), base.gpus.accelerators, versions_of(base.catalogue));
+  report.config = config_json(base.options);
+  report.config["pairs_per_launch"] = asked.pairs_per_launch;
+  report.base = build_of(base);
+  report.now = build_of(now);
+  if (asked.pairs > 0) report.rule.looks = {asked.pairs};
+  report.gone = ids_without(base.plan, now.plan);
+  report.added = ids_without(now.plan, base.plan);
+  for (const CaseSpec& spec : base.plan.cases)
+    if (std::find(report.gone.begin(), report.gone.end(), spec.id) == report.gone.end())
+      report.cases.push_back({.spec = spec});
+  if (report.cases.empty()) throw UsageError("nothing to compare: no case of the one build is in the other");
+  return report;
+}
+
+class DuelRun : public Run {
+ public:
+  DuelRun(const DuelOptions& options, World* world) : Run(options, world, "duel"), asked_(options) {}
+
+  void prepare() override {
+    if (asked_.base.empty() && asked_.now.empty() && asked_.base_plugins.empty() && asked_.new_plugins.empty())
+      throw UsageError("duel needs two builds: " + shell_command("duel --base PROGRAM|DIR --new PROGRAM|DIR") +
+                       " (or --base-plugin, --new-plugin)");
+    for_build("--base", [&] { prepared_ = prepare_build(asked_, asked_.base, asked_.base_plugins); });
+    for_build("--new", [&] { now_ = prepare_build(asked_, asked_.now, asked_.new_plugins); });
+  }
+  void plan() override {
+    for_build("--base", [&] { plan_cases(prepared_); });
+    for_build("--new", [&] { plan_cases(now_); });
+  }
+
+ private:
+  const Plan& shown_plan() const override { return now_.plan; }
+
+  Start begin() override {
+    report_ = new_duel_report(prepared_, now_, asked_);
+    return {.id = report_.id,
+            .tool = report_.tool,
+            .env = report_.env,
+            .cases = report_.cases.size(),
+            .launches = 1,
+            .warnings = environment_warnings(report_.env)};
+  }
+
+  LoopEnding run_cases() override {
+    const Signals signals;
+    Launcher base(worker_settings(prepared_, logs() / "base"), signals, Event::ran, note());
+    Launcher now(worker_settings(now_, logs() / "new"), signals, Event::ran, note());
+    return DuelLoop(asked_, report_, base, now, *progress_, [this] { save(false); }).run();
+  }
+
+  bool measured() const override {
+    return std::ranges::any_of(report_.cases, [](const DuelCase& record) { return !log_ratios(record).empty(); });
+  }
+
+  Json json() const override { return to_json(report_); }
+
+  Ending ending() const override {
+    const size_t all = report_.cases.size();
+    return {.usage = report_.count(DuelStatus::unmeasured) == all,
+            .failed = report_.count(DuelStatus::failed) > 0,
+            .wrong = report_.count(DuelStatus::wrong) + report_.count(Verdict::slower) > 0,
+            .inconclusive = asked_.strict && report_.inconclusive(),
+            .unavailable = report_.count(DuelStatus::skipped) == all};
+  }
+
+  std::vector<std::string> complaints() const override { return bad_cases(report_.cases); }
+
+  std::string output() const override {
+    if (asked_.output == Form::none) return "";
+    return asked_.output == Form::json
+               ? json_text(to_json(report_))
+               : judgement_text(duel_rows(report_), duel_columns_right(), duel_summary(report_), asked_.output);
+  }
+
+  const DuelOptions& asked_;
+  Prepared now_;  // prepared_: the base build
+  DuelReport report_;
+};
+
+}  // namespace
+
+Command duel_command() {
+  return measuring_command<DuelOptions, DuelRun>("duel", "judge two builds by measuring them now, in turn",
+                                                 add_duel_flags, settle_duel);
+}
+
+}  // namespace dpbench

@@ -1,0 +1,169 @@
+// dpbench list: what this build has and this machine offers.
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/front/cli/flags.h"
+#include "harness/front/commands/commands.h"
+#include "harness/front/launch/exit_code.h"
+#include "harness/front/launch/worker_program.h"
+#include "harness/front/run/table.h"
+#include "harness/front/text/print.h"
+#include "harness/front/text/text.h"
+#include "harness/report/machine/gpu_survey.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+struct ListOptions {
+  std::string topic;  // a Topic, or the name of one entry; empty: everything
+  std::vector<std::string> plugins;
+  Form output = Form::table;
+};
+
+enum class Topic { strategies, workloads, backends, devices };
+
+}  // namespace
+
+template <>
+inline constexpr auto enum_names<Topic> =
+    std::to_array<std::string_view>({"strategies", "workloads", "backends", "devices"});
+
+namespace {
+
+void add_flags(CLI::App& app, ListOptions& o) {
+  app.add_option("topic", o.topic, "strategies, workloads, backends, devices, or the name of one")->type_name("TOPIC");
+  app.add_option("--plugin", o.plugins, "shared library to list as well (it runs code); repeatable")
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+  add_output(app, o.output, {Form::table, Form::json});
+}
+
+std::string devices_of(bool cpu, bool cuda) { return cpu && cuda ? "cpu, gpu" : cuda ? "gpu" : "cpu"; }
+
+std::string titled(const std::string& title, const std::vector<Cells>& rows) {
+  return title + "\n" + aligned(rows, std::vector<bool>(rows.front().size(), false));
+}
+
+std::string strategies_text(const Catalogue& all) {
+  std::vector<Cells> rows = {{"STRATEGY", "DEVICES", "PARALLELISM", "GRADIENT", "WHAT IT IS"}};
+  for (const auto& entry : all.strategies)
+    rows.push_back(
+        {entry.name, devices_of(entry.cpu, entry.cuda), name_of(entry.parallelism), entry.gradient, entry.summary});
+  return titled("Strategies (--strategy)", rows);
+}
+
+std::string workloads_text(const Catalogue& all) {
+  std::vector<Cells> rows = {{"WORKLOAD", "SCALING", "BATCH", "WHAT IT IS"}};
+  for (const auto& entry : all.workloads)
+    if (!entry.probe) rows.push_back({entry.name, name_of(entry.scaling), std::to_string(entry.batch), entry.summary});
+  return titled("Workloads (--workload)", rows);
+}
+
+std::string backends_text(const Catalogue& all) {
+  std::vector<Cells> rows = {{"BACKEND", "TENSORS", "RANKS MAY SHARE A GPU", "WHAT IT IS"}};
+  for (const auto& entry : all.backends)
+    rows.push_back({entry.name, devices_of(entry.cpu, entry.cuda),
+                    entry.cuda ? (entry.shares_device ? "yes" : "no") : "-", entry.summary});
+  for (const auto& entry : all.not_built)
+    if (entry.kind == "backend") rows.push_back({entry.name, "-", "-", why_missing(all, entry)});
+  return titled("Backends (--backend)", rows);
+}
+
+Machine this_machines_devices() {
+  const GpuSurvey gpus = survey_gpus();
+  return detect_machine(gpus.accelerators, gpus.why_none);
+}
+
+std::string devices_text(const Machine& machine) {
+  std::vector<Cells> rows = {{"DEVICE", "WHAT IT IS"}};
+  rows.push_back({"cpu", std::to_string(machine.cores) + (machine.cores == 1 ? " core" : " cores") +
+                             " for virtual devices (--cpus)"});
+  for (size_t i = 0; i < machine.gpus.size(); ++i)
+    rows.push_back({"gpu " + std::to_string(i), sanitised(machine.gpus[i].name)});
+  if (machine.gpus.empty()) rows.push_back({"gpu", "none: " + machine.no_gpu_reason});
+  return titled("Devices", rows);
+}
+
+std::string strategy_text(const StrategyEntry& entry) {
+  std::string text = entry.name + ": " + entry.summary + "\nruns on " + devices_of(entry.cpu, entry.cuda) + " · " +
+                     entry.parallelism + " · gradient " + entry.gradient + " · buffers " + entry.buffers + "\n";
+  const std::string flags =
+      "By flags of run, not parameters: --accumulate K micro-batches a step, --clip-norm X, --dtype bf16 for "
+      "autocast\n";
+  if (entry.params.empty()) return text + "no parameters\n" + flags;
+  std::vector<Cells> rows = {{"PARAMETER", "DEFAULT", "WHAT IT IS"}};
+  for (const auto& param : entry.params) rows.push_back({param.name, param.fallback, param.summary});
+  return text + "\n" + titled("Parameters (--param " + entry.name + ".NAME=VALUE,..)", rows) + "\n" + flags;
+}
+
+std::string entry_text(const std::string& topic, const Catalogue& all) {
+  if (const auto* entry = find_entry(all.strategies, topic)) return strategy_text(*entry);
+  if (const auto* entry = find_entry(all.workloads, topic))
+    return entry->name + ": " + entry->summary + "\n" + entry->scaling + " scaling, batch " +
+           std::to_string(entry->batch) + "\n";
+  if (const auto* entry = find_entry(all.backends, topic))
+    return entry->name + ": " + entry->summary + "\n" + devices_of(entry->cpu, entry->cuda) + " tensors\n";
+  std::vector<std::string> known = names_list<Topic>();
+  for (const auto& names :
+       {names_for_users(all.strategies), names_for_users(all.workloads), names_for_users(all.backends)})
+    known.insert(known.end(), names.begin(), names.end());
+  throw UsageError("nothing called '" + one_line(topic, 60) + "' to list" + did_you_mean(topic, known) +
+                   "; known: " + join(known));
+}
+
+std::string topic_text(Topic topic, const Catalogue& all) {
+  switch (topic) {
+    case Topic::strategies:
+      return strategies_text(all);
+    case Topic::workloads:
+      return workloads_text(all);
+    case Topic::backends:
+      return backends_text(all);
+    case Topic::devices:
+      break;
+  }
+  return devices_text(this_machines_devices());
+}
+
+std::string list_text(const std::string& name, const Catalogue& all) {
+  if (const auto topic = parse_name<Topic>(name)) return topic_text(*topic, all);
+  if (!name.empty()) return entry_text(name, all);
+  std::string text;
+  for (const Topic topic : all_values<Topic>()) text += (text.empty() ? "" : "\n") + topic_text(topic, all);
+  return text;
+}
+
+// One kind of thing, one thing by its name, or everything.
+Json list_json(const std::string& topic, const Catalogue& all) {
+  Json document = all.document;
+  const Machine machine = this_machines_devices();
+  document["devices"] = {{"cores", machine.cores}, {"gpus", Json::array()}};
+  for (const auto& gpu : machine.gpus) document["devices"]["gpus"].push_back(sanitised(gpu.name));
+  if (topic.empty()) return document;
+  if (topic != "torch" && document.contains(topic)) return document.at(topic);
+  for (const char* kind : {"strategies", "workloads", "backends"})
+    for (const auto& entry : document.at(kind))
+      if (entry.at("name") == topic) return entry;
+  entry_text(topic, all);  // throws: it is not there
+  return nullptr;
+}
+
+int list(const ListOptions& options) {
+  std::vector<std::string> plugins;
+  for (const auto& plugin : options.plugins) plugins.push_back(checked_plugin(plugin));
+  const Catalogue all = load_catalogue(find_worker(), plugins);
+  const std::string text =
+      options.output == Form::json ? list_json(options.topic, all).dump(1) + "\n" : list_text(options.topic, all);
+  return exit_code({.unsaved = !print(text)});
+}
+
+}  // namespace
+
+Command list_command() {
+  return reading_command("list", "strategies, workloads, backends, devices; `list ddp` shows one", add_flags, list);
+}
+
+}  // namespace dpbench

@@ -1,0 +1,118 @@
+// dpbench project: worlds beyond this machine, worked out from a stored run.
+#include <functional>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/front/cli/flags.h"
+#include "harness/front/commands/commands.h"
+#include "harness/front/launch/exit_code.h"
+#include "harness/front/run/table.h"
+#include "harness/front/text/print.h"
+#include "harness/front/text/text.h"
+#include "harness/report/projection/projection.h"
+#include "harness/report/record/find_run.h"
+#include "harness/report/text/shell.h"
+#include "harness/report/validate/validate.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+constexpr char not_in_it[] =
+    "PROJECTION: a step as computing with collectives beside it, none of it measured. Not in it: stragglers, other "
+    "traffic on "
+    "the links, switches, memory limits; the intervals are those of the fit alone.\n";
+
+struct ProjectOptions {
+  StoredRuns stored;
+  std::vector<int> to, from;
+  std::string link, filter;
+  std::optional<Algorithm> algorithm;  // nothing: the fastest
+  int hosts = 0;                       // devices of a host
+  Form output = Form::table;
+};
+
+void add_algorithm(CLI::App& app, std::optional<Algorithm>& algorithm) {
+  std::vector<std::string> words = names_list<Algorithm>();
+  words.insert(words.begin(), "auto");
+  const std::function<void(const std::string&)> take = [&algorithm](const std::string& word) {
+    algorithm = parse_name<Algorithm>(word);
+  };
+  app.add_option_function("--algorithm", take, "of allreduces [the fastest; as fitted, the ring]")
+      ->check(one_of(words))
+      ->group("Projection")
+      ->type_name(join(words, "|"));
+}
+
+void add_flags(CLI::App& app, ProjectOptions& o) {
+  add_runs(app, o.stored, "the run with three worlds or more to project from [latest]");
+  const auto put = in_group("Projection");
+  put(add_values(app, "--to", o.to, "the worlds to work out")->check(each(between(1, 1 << 20))), "N,..");
+  put(add_values(app, "--from", o.from, "the worlds to fit; others are compared with [all]")
+          ->check(each(between(1, 1 << 20))),
+      "N,..");
+  put(app.add_option("--link", o.link, "intra=450GB/s:2us,inter=50GB/s:10us: of one device [as fitted]")
+          ->check([](const std::string& text) { return text.empty() ? "'' is no link" : ""; }),
+      "NAME=RATE:LATENCY,..");
+  put(app.add_option("--hosts", o.hosts, "hosts have so many devices each; intra is inside, inter between them")
+          ->check(between(1, 1 << 20)),
+      "N");
+  add_algorithm(app, o.algorithm);
+  put(app.add_option("--filter", o.filter, "only cases whose id matches")->check(regular_expression()), "RE");
+  add_output(app, o.output, {Form::table, Form::markdown, Form::json});
+}
+
+ProjectionAsked asked_of(const ProjectOptions& options) {
+  if (options.to.empty())
+    throw UsageError("project needs --to N,..: the worlds to work out, as in: " +
+                     shell_command("project latest --to 8,64,512"));
+  ProjectionAsked asked{
+      .to = options.to, .algorithm = options.algorithm, .from = options.from, .filter = options.filter};
+  if (!options.link.empty())
+    asked.network = parse_network(options.link, options.hosts);
+  else if (options.hosts > 0)
+    throw UsageError("--hosts " + std::to_string(options.hosts) +
+                     " needs --link intra=..,inter=..: what connects devices and hosts");
+  if (asked.algorithm == Algorithm::hierarchical && (!asked.network || asked.network->host_size == 0))
+    throw UsageError("--algorithm hierarchical needs --link with inter and --hosts N");
+  return asked;
+}
+
+std::string output_of(const Projection& projection, Form form) {
+  if (form == Form::json) return json_text(to_json(projection));
+  const bool markdown = form == Form::markdown;
+  std::string text;
+  for (const ProjectedSeries& series : projection.series) {
+    const auto rows = projection_rows(series);
+    if (markdown)
+      text += "**" + one_line(projection_heading(series), 300) + "**\n\n" + as_markdown(rows) + "\n";
+    else
+      text += one_line(projection_heading(series), 300) + "\n" + aligned(rows, projection_columns_right());
+    for (const auto& remark : projection_remarks(series))
+      text += (markdown ? "- " : "  ") + one_line(remark, 400) + "\n";
+    text += "\n";
+  }
+  return text + not_in_it;
+}
+
+int project_run(const ProjectOptions& options) {
+  const auto& [runs, results] = options.stored;
+  if (runs.size() > 1) throw UsageError("project takes one run: " + shell_command("project RUN --to 8,64"));
+  const ProjectionAsked asked = asked_of(options);
+  const std::string run = runs.empty() ? "latest" : runs[0];
+  const Report report = read_sound_report(find_run(run, results));
+  const Projection projection = project(report, asked);
+  for (const auto& note : projection.left_out) std::cerr << "dpbench: left out: " << one_line(note, 400) << '\n';
+  return exit_code({.unsaved = !print(output_of(projection, options.output))});
+}
+
+}  // namespace
+
+Command project_command() {
+  return reading_command("project", "larger worlds, worked out from a stored run and never measured", add_flags,
+                         project_run);
+}
+
+}  // namespace dpbench

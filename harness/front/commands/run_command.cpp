@@ -1,0 +1,124 @@
+// dpbench run: every case timed, over several launches.
+#include <unistd.h>
+
+#include <exception>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/front/cli/measuring_flags.h"
+#include "harness/front/commands/commands.h"
+#include "harness/front/run/run.h"
+#include "harness/front/run/table.h"
+#include "harness/front/run/traces.h"
+#include "harness/report/text/shell.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+namespace {
+
+std::string why_no_baseline(const Report& report) {
+  if (report.status != RunStatus::complete) return "the run was interrupted";
+  for (const auto& record : report.cases)
+    if (record.status == CaseStatus::failed || record.status == CaseStatus::wrong)
+      return record.spec.id + " is " + record.status +
+             ", no later run of it could be judged; mend it, or leave it out with --filter";
+  return "";
+}
+
+class TimedRun : public ReportRun {
+ public:
+  TimedRun(const RunOptions& options, World* world) : ReportRun(options, world, "run"), asked_(options) {}
+
+  void prepare() override {
+    if (!asked_.save_baseline.empty()) check_baseline_place(asked_.out_dir, asked_.save_baseline);
+    Run::prepare();
+  }
+
+ private:
+  Start begin() override {
+    Start start = ReportRun::begin();
+    start.warnings = report_.env.at("warnings");
+    return start;
+  }
+
+  LoopEnding run_cases() override {
+    const fs::path traces = fs::absolute(directory_->path()) / "traces";
+    if (asked_.trace) fs::create_directories(traces);
+    const auto tell = [&](int launch) { return order(traces, launch); };
+    // A launcher's other ranks on this host are not ours to tell from others' work.
+    const auto load = [&]() -> std::optional<CpuTimes> {
+      if (world_) return std::nullopt;
+      return cpu_times(::getpid(), prepared_.machine.cpus, monotonic_seconds());
+    };
+    const LoopEnding ended = run_launches(Event::ran, tell, load);
+    if (asked_.trace) merge_traces(report_, traces, [&](const std::string& text) { progress_->warning(text); });
+    return ended;
+  }
+
+  Json order(const fs::path& traces, int launch) const {
+    Sampling sampling = asked_.sampling;
+    sampling.max_time_s /= asked_.launches;
+    sampling.measure_peak = launch == 0 && !asked_.quick;  // of a replica a tenth of a second
+    if (asked_.trace && launch == 0) sampling.trace_dir = traces;
+    return {{"do", name_of(Order::run)},
+            {"sampling", to_json(sampling)},
+            {"launch", launch},
+            {"check", asked_.check && launch == 0}};
+  }
+
+  std::string output() const override {
+    switch (asked_.output) {
+      case Form::table:
+        return report_table(report_, coloured(asked_.color, STDOUT_FILENO));
+      case Form::json:
+        return json_text(to_json(report_));
+      case Form::csv:
+        return report_csv(report_);
+      case Form::markdown:
+        return report_markdown(report_);
+      case Form::none:
+        break;
+    }
+    return "";
+  }
+
+  // A baseline is what later runs are judged by: never half a run, and no case of it that would go unjudged.
+  bool write_more() override {
+    if (asked_.save_baseline.empty()) return true;
+    if (const std::string why = why_no_baseline(report_); !why.empty()) {
+      progress_->error("not kept as baseline '" + asked_.save_baseline + "': " + why);
+      return true;
+    }
+    try {
+      progress_->warning("Kept as baseline " + save_baseline(report_, asked_.out_dir, asked_.save_baseline).string());
+      return true;
+    } catch (const std::exception& error) {
+      progress_->error(error.what());
+      return false;
+    }
+  }
+
+  std::string closing(bool saved) const override {
+    std::string text = Run::closing(saved);
+    if (fs::exists(logs())) text += " (and logs/)";
+    if (fs::exists(directory_->path() / "traces")) text += " (and traces/, for ui.perfetto.dev)";
+    return text + (report_.status == RunStatus::interrupted ? ", interrupted" : "");
+  }
+
+  std::vector<std::string> hints() const override {
+    return {"Charts: " + shell_command("report " + shell_word(directory_->path().string()) + " --html report.html")};
+  }
+
+  const RunOptions& asked_;
+};
+
+}  // namespace
+
+Command run_command() {
+  return measuring_command<RunOptions, TimedRun>("run", "measure strategies (bare flags mean run)", add_run_flags,
+                                                 settle_run);
+}
+
+}  // namespace dpbench

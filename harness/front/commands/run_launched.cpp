@@ -1,0 +1,50 @@
+#include "harness/front/commands/run_launched.h"
+
+#include <algorithm>
+
+#include "harness/front/commands/command_errors.h"
+#include "harness/front/launch/outside/agent.h"
+#include "harness/front/launch/outside/world.h"
+#include "harness/front/launch/worker_program.h"
+#include "harness/front/plan/machine.h"
+#include "harness/front/process/scratch.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+// Each rank's share of its host's cores, or all of those that the launcher has bound it to.
+int threads_of_a_rank(const Placement& placement) {
+  const Machine machine = detect_machine({}, "");
+  return cores_to_share().empty() ? machine.cores : std::max(1, machine.cores / placement.local_world);
+}
+
+int lead(MeasuringOptions& options, const Placement& placement, const std::function<int(World*)>& measure) {
+  const Scratch shared;
+  World world(find_worker(), placement, options.timeout_s);
+  const int code = exit_code_of_command([&] {
+    world.gather(hello_of(placement, shared.path()));
+    options.what.launched_hosts = static_cast<int>(hosts_block(world).size());
+    return measure(&world);
+  });
+  world.end(code);
+  return code;
+}
+
+}  // namespace
+
+int run_launched(MeasuringOptions& options, const Placement& placement, const std::function<int(World*)>& measure) {
+  if (!options.takes_ranks)
+    throw UsageError("duel starts the ranks of two builds itself: run it without " + placement.launcher +
+                     ", or with --launcher self");
+  options.what.launched_by = name_of(placement.launcher);
+  options.what.launched_world = placement.world;
+  options.what.launched_local_world = placement.local_world;
+  // As if every host had as many ranks as this one; whoever leads knows better once all have come.
+  options.what.launched_hosts = (placement.world + placement.local_world - 1) / placement.local_world;
+  if (options.what.threads == 0) options.what.threads = threads_of_a_rank(placement);
+  if (options.dry_run || placement.world == 1) return placement.rank == 0 ? measure(nullptr) : 0;
+  return placement.rank == 0 ? lead(options, placement, measure) : run_agent(options, placement);
+}
+
+}  // namespace dpbench

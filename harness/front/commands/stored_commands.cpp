@@ -1,0 +1,126 @@
+// dpbench export, validate and schema: stored reports in other forms, whether they hold together, and what they hold.
+#include <algorithm>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "harness/front/cli/flags.h"
+#include "harness/front/commands/commands.h"
+#include "harness/front/launch/exit_code.h"
+#include "harness/front/run/table.h"
+#include "harness/front/text/print.h"
+#include "harness/front/text/text.h"
+#include "harness/report/export/export.h"
+#include "harness/report/record/find_run.h"
+#include "harness/report/text/shell.h"
+#include "harness/report/validate/duel_validate.h"
+#include "harness/report/validate/schema.h"
+#include "harness/report/validate/validate.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+constexpr size_t most_problems = 10;  // said of one report
+
+struct ExportForm {
+  std::string name;
+  std::string (*text)(const Report&);
+};
+
+const std::vector<ExportForm>& export_forms() {
+  static const std::vector<ExportForm> forms = {
+      {"gbench", gbench_json}, {"junit", junit_xml}, {"csv", report_csv}, {"markdown", report_markdown}};
+  return forms;
+}
+
+struct ExportOptions {
+  StoredRuns stored;
+  std::string to;  // an ExportForm's name
+};
+
+void add_flags(CLI::App& app, ExportOptions& o) {
+  add_runs(app, o.stored, "the run to export [latest]");
+  app.add_option("--to", o.to, "the form: Google Benchmark's JSON, JUnit XML, CSV or Markdown")
+      ->check(one_of(names_of(export_forms())))
+      ->type_name(join(names_of(export_forms()), "|"));
+}
+
+int export_run(const ExportOptions& options) {
+  const auto& [runs, results] = options.stored;
+  const ExportForm* form = find_entry(export_forms(), options.to);
+  if (!form) throw UsageError("export needs --to gbench, junit, csv or markdown");
+  if (runs.size() > 1) throw UsageError("export takes one run: " + shell_command("export RUN --to " + options.to));
+  const std::string run = runs.empty() ? "latest" : runs[0];
+  return exit_code({.unsaved = !print(form->text(read_report(find_run(run, results))))});
+}
+
+struct Document {
+  std::string name;
+  std::string (*text)();
+};
+
+const std::vector<Document>& documents() {
+  static const std::vector<Document> all = {{"run", [] { return run_schema().dump(1) + "\n"; }},
+                                            {"duel", [] { return duel_schema().dump(1) + "\n"; }},
+                                            {"glossary", glossary}};
+  return all;
+}
+
+struct SchemaOptions {
+  std::string document = documents()[0].name;
+};
+
+void add_flags(CLI::App& app, SchemaOptions& o) {
+  app.add_option("document", o.document, "run, duel or glossary [run]")
+      ->check(one_of(names_of(documents())))
+      ->type_name("DOCUMENT");
+}
+
+int print_schema(const SchemaOptions& options) {
+  return exit_code({.unsaved = !print(find_entry(documents(), options.document)->text())});
+}
+
+std::vector<std::string> problems_in(const Json& document) {
+  const bool duel = document.is_object() && document.value("schema", "") == duel_document;
+  return duel ? duel_problems_of(document) : problems_of(document);
+}
+
+void add_flags(CLI::App& app, StoredRuns& o) { add_runs(app, o, "the reports to read and to work out again"); }
+
+int validate(const StoredRuns& options) {
+  if (options.runs.empty()) throw UsageError("validate needs a report: " + shell_command("validate FILE"));
+  bool sound = true, printed = true;
+  for (const auto& run : options.runs) {
+    const auto file = find_run(run, options.results);
+    const Json document = read_document(file);
+    const auto problems = said_of(file, [&] { return problems_in(document); });
+    const auto say = [&](const std::string& what) {
+      std::cerr << "dpbench: " << one_line(file.string() + ": " + what, 1000) << '\n';
+    };
+    for (size_t i = 0; i < std::min(problems.size(), most_problems); ++i) say(problems[i]);
+    if (problems.size() > most_problems) say("and " + std::to_string(problems.size() - most_problems) + " more");
+    sound = sound && problems.empty();
+    if (problems.empty())
+      printed &= print(sanitised(file.string()) + ": valid, " + std::to_string(document.at("cases").size()) +
+                       " cases, " + document.at("status").get<std::string>() + "\n");
+  }
+  return exit_code({.unsaved = !printed, .wrong = !sound});
+}
+
+}  // namespace
+
+Command export_command() {
+  return reading_command("export", "a stored run in the form of another tool", add_flags, export_run);
+}
+
+Command schema_command() {
+  return reading_command("schema", "the JSON Schema of run.json or duel.json, or the glossary of their keys", add_flags,
+                         print_schema);
+}
+
+Command validate_command() {
+  return reading_command("validate", "whether reports are whole and agree with themselves", add_flags, validate);
+}
+
+}  // namespace dpbench

@@ -1,0 +1,151 @@
+// dpbench train: one case, trained as its document's program does; that program's lines on stdout.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "harness/front/cli/measuring_flags.h"
+#include "harness/front/commands/commands.h"
+#include "harness/front/run/run.h"
+#include "harness/front/text/print.h"
+#include "harness/front/text/text.h"
+#include "harness/report/figures/summarise.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+// Epoch and step first; short, for a terminal of 80 columns.
+std::string progress_text(const Json& event) {
+  char text[200];
+  std::snprintf(text, sizeof text, "%lld/%lld · %lld/%lld · loss %.4f · %.0f samples/s · %s left",
+                event.at("epoch").get<long long>() + 1, event.at("epochs").get<long long>(),
+                event.at("step").get<long long>(), event.at("steps").get<long long>(), event.at("loss").get<double>(),
+                event.at("samples_per_s").get<double>(), duration_text(event.at("left_s").get<double>()).c_str());
+  return text;
+}
+
+// The program's lines go to stdout as they come.
+class Listener {
+ public:
+  explicit Listener(ProgressLine& progress) : progress_(progress) {}
+
+  void hear(const Json& event) {
+    if (event.at("event") == name_of(Event::line)) {
+      progress_.clear();
+      printed_ &= print(sanitised(event.at("text").get<std::string>()) + "\n");
+      return;
+    }
+    const double epochs = event.at("epochs"), steps = event.at("steps");
+    progress_.part((event.at("epoch").get<double>() * steps + event.at("step").get<double>()) / (epochs * steps),
+                   progress_text(event));
+  }
+  bool printed() const { return printed_; }
+
+ private:
+  ProgressLine& progress_;
+  bool printed_ = true;
+};
+
+void record(CaseRecord& mine, CaseOutcome outcome) {
+  using Kind = CaseOutcome::Kind;
+  mine.checks = std::move(outcome.checks);
+  mine.reason = std::move(outcome.reason);
+  mine.training = std::move(outcome.training);
+  if (outcome.kind == Kind::interrupted) return;
+  mine.status = outcome.kind == Kind::ran           ? CaseStatus::ok
+                : outcome.kind == Kind::unavailable ? CaseStatus::skipped
+                                                    : CaseStatus::failed;
+  if (outcome.kind == Kind::ran) mine.launches.push_back({.index = 0, .ranks = std::move(outcome.ranks)});
+}
+
+std::string result_of(const CaseRecord& record, double seconds) {
+  std::string text = record.spec.id + " " + record.status + (record.reason.empty() ? "" : ": " + record.reason);
+  if (!record.training) return text;
+  const TrainingRecord& t = *record.training;
+  char figures[240];
+  std::snprintf(figures, sizeof figures, ": %lld steps in %.3f s (%.0f samples/s, %.1f %% of it data), %.3f s in all",
+                static_cast<long long>(t.steps - t.resumed_at), t.seconds, t.samples_per_s.value_or(0),
+                100 * t.data_fraction.value_or(0), seconds);
+  text += figures;
+  if (t.time_to_accuracy_s) {
+    std::snprintf(figures, sizeof figures, "; accuracy %g reached after %.3f s", *t.target_accuracy,
+                  *t.time_to_accuracy_s);
+    text += figures;
+  }
+  return text;
+}
+
+class TrainRun : public ReportRun {
+ public:
+  TrainRun(const TrainingOptions& options, World* world) : ReportRun(options, world, "run"), asked_(options) {}
+
+  void plan() override {
+    Run::plan();
+    const auto& cases = prepared_.plan.cases;
+    if (cases.size() == 1) return;
+    std::vector<std::string> ids;
+    for (const auto& spec : cases) ids.push_back(spec.id);
+    throw UsageError("train runs one case, and this makes " + std::to_string(ids.size()) + ": " +
+                     one_line(join(ids), 300) + "; give each flag one value");
+  }
+
+ private:
+  Start begin() override {
+    began_ = monotonic_seconds();
+    const Start start = ReportRun::begin();
+    report_.config["training"] = to_json(asked_.training);
+    return start;
+  }
+
+  LoopEnding run_cases() override {
+    Listener listener(*progress_);
+    CaseOutcome outcome = train([&](const Json& event) { listener.hear(event); });
+    if (outcome.kind == CaseOutcome::Kind::usage) return {.usage = outcome.reason};
+    const int signal = outcome.signal;
+    unwritten_ = outcome.unwritten || !listener.printed();
+    note_versions(report_.env, outcome.versions);
+    record(report_.cases[0], std::move(outcome));
+    if (!signal) report_.status = RunStatus::complete;
+    summarise(report_);
+    progress_->say_held();
+    return {.signal = signal};
+  }
+
+  CaseOutcome train(const CaseWatch::Hear& hear) {
+    const Signals signals;
+    Launcher launcher(worker_settings(prepared_, logs()), signals, Event::trained, note());
+    TrainOptions training = asked_.training;
+    if (training.checkpoint_every > 0 && training.checkpoint.empty())
+      training.checkpoint = directory_->path() / "checkpoint.safetensors";
+    CaseOutcome outcome =
+        launcher.run(prepared_.plan.cases[0], {{"do", name_of(Order::train)}, {"train", to_json(training)}}, hear);
+    for (const auto& complaint : launcher.end_group()) progress_->warning(complaint);
+    return outcome;
+  }
+
+  Ending ending() const override {
+    Ending end = ending_of(report_);
+    end.unsaved = unwritten_;
+    return end;
+  }
+
+  // How it went, well or badly.
+  std::vector<std::string> complaints() const override {
+    return {result_of(report_.cases[0], monotonic_seconds() - began_)};
+  }
+  std::string output() const override { return ""; }  // it was printed as it came
+
+  const TrainingOptions& asked_;
+  double began_ = 0;
+  bool unwritten_ = false;
+};
+
+}  // namespace
+
+Command train_command() {
+  return measuring_command<TrainingOptions, TrainRun>(
+      "train", "train as the documents' programs do: their data, their printed lines, their saved model",
+      add_train_flags, settle_train);
+}
+
+}  // namespace dpbench

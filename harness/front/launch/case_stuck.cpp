@@ -1,0 +1,110 @@
+// Of CaseWatch: who is behind where nothing moves any more, and whether the ranks call different things.
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "harness/front/launch/case_watch.h"
+#include "harness/front/launch/rank_calls.h"
+#include "harness/front/text/text.h"
+
+namespace dpbench {
+namespace {
+
+std::string seconds(double s) {
+  std::string text = std::to_string(s);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text + " s";
+}
+
+}  // namespace
+
+std::string CaseWatch::different_calls() const {
+  std::vector<const RankState*> states;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    states.push_back(&ranks_[i].state);
+    names.push_back(number_and_host(static_cast<int>(i)));
+  }
+  return dpbench::different_calls(states, names);
+}
+
+// All have answered: a backend that gives wrong numbers instead of an error has let them get there.
+std::string CaseWatch::different_calls_in_all() const {
+  const Rank& first = ranks_.front();
+  const auto other = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+    return rank.calls != first.calls || rank.calls_hash != first.calls_hash;
+  });
+  if (other == ranks_.end()) return "";
+  if (const std::string known = different_calls(); !known.empty()) return known;
+  const int rank = static_cast<int>(other - ranks_.begin());
+  const std::string differ = "ranks have called different collectives: " + name_of(0) + " and " + name_of(rank);
+  if (other->calls == first.calls) return differ + ", " + std::to_string(first.calls) + " each";
+  return differ + ", " + std::to_string(first.calls) + " and " + std::to_string(other->calls);
+}
+
+// Whether nobody is behind the others: then nobody is to blame alone.
+bool CaseWatch::side_by_side() const {
+  const RankState& first = ranks_.front().state;
+  return ranks_.size() > 1 && first.collectives > 0 && std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+           const RankState& state = rank.state;
+           return !rank.answered && std::tuple(state.collectives, state.step, state.beat) ==
+                                        std::tuple(first.collectives, first.step, first.beat);
+         });
+}
+
+// Whoever is behind never entered what the others wait in: as in "; in or after collective #7: rank 0, 2; #6: rank 1".
+std::string CaseWatch::last_collectives() const {
+  std::map<int64_t, std::vector<int>, std::greater<>> ranks_at;
+  for (int i = 0; i < static_cast<int>(ranks_.size()); ++i) ranks_at[ranks_[i].state.collectives].push_back(i);
+  if (ranks_at.begin()->first == 0) return "";
+  std::string text;
+  for (const auto& [number, ranks] : ranks_at) {
+    std::vector<std::string> names;
+    for (const int rank : ranks) names.push_back(number_and_host(rank));
+    text += (text.empty() ? "; in or after collective #" : "; #") + std::to_string(number) + ": " +
+            listed_ranks(names) + call_in_words(ranks_[ranks.front()].state, number);
+  }
+  return text;
+}
+
+CaseOutcome CaseWatch::hung() const {
+  CaseOutcome outcome{.kind = CaseOutcome::Kind::failed, .never_started = !all_ready()};
+  std::vector<std::string> missing;
+  int stuck = -1;
+  const auto key = [&](int rank) {
+    const RankState& state = ranks_[rank].state;
+    return std::tuple(!state.stopped, ranks_[rank].ready, state.step, state.beat);
+  };
+  // Whoever waits for the missing ones is not ready either, but has shown that it came.
+  const bool some_silent =
+      std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.ready && rank.state.beat == 0; });
+  for (int i = 0; i < static_cast<int>(ranks_.size()); ++i) {
+    if (!ranks_[i].ready && (ranks_[i].state.beat == 0 || !some_silent)) missing.push_back(number_and_host(i));
+    if (!ranks_[i].answered && (stuck < 0 || key(i) < key(stuck))) stuck = i;
+  }
+  const bool stopped = ranks_[stuck].state.stopped;
+  const std::string differ = stopped || !missing.empty() ? "" : different_calls();
+  const bool nobody = !stopped && missing.empty() && (!differ.empty() || side_by_side());
+  outcome.culprit = nobody ? -1 : stuck;
+  const std::string who = name_of(stuck), step = " at step " + std::to_string(ranks_[stuck].state.step);
+  const std::string since = "no rank made progress for " + seconds(timeout_s_) + " (--timeout): ";
+  if (stopped)
+    outcome.reason = since + who + " is stopped" + step;
+  else if (!missing.empty())
+    outcome.reason = since + std::to_string(ranks_.size() - missing.size()) + " of " + std::to_string(ranks_.size()) +
+                     " ranks joined, missing " + join(missing);
+  else if (!differ.empty())
+    outcome.reason = since + differ;
+  else if (nobody)
+    outcome.reason = since + "no rank is behind the others" + step;
+  else
+    outcome.reason = since + who + " is stuck" + step;
+  outcome.reason += last_collectives();
+  return outcome;
+}
+
+}  // namespace dpbench

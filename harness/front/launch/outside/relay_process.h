@@ -1,0 +1,32 @@
+// The process that carries messages to and from the fronts of the other ranks (harness/worker/relay.h).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/front/launch/outside/placement.h"
+#include "harness/front/process/spawn.h"
+#include "harness/report/record/protocol.h"
+
+namespace dpbench {
+
+class RelayProcess {
+ public:
+  RelayProcess(const std::string& worker_program, const Placement& placement, double timeout_s);
+  ~RelayProcess();
+  RelayProcess(const RelayProcess&) = delete;
+  RelayProcess& operator=(const RelayProcess&) = delete;
+
+  int descriptor() const { return socket_.get(); }
+  void send(int rank, const Json& message);
+  // What has come by now. Throws UsageError or std::runtime_error once the other ranks cannot be reached any more.
+  std::vector<Json> receive();
+
+ private:
+  Child child_;
+  Fd socket_;
+  std::string unread_;
+};
+
+}  // namespace dpbench

@@ -1,0 +1,155 @@
+#include "harness/front/launch/outside/world.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <stdexcept>
+
+#include "harness/front/launch/rank_group.h"
+#include "harness/front/text/text.h"
+#include "harness/report/machine/environment.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+constexpr double goodbye_seconds = 3;
+
+void wait_for(int descriptor, int milliseconds) {
+  pollfd polled{descriptor, POLLIN, 0};
+  ::poll(&polled, 1, milliseconds);
+}
+
+}  // namespace
+
+World::World(const std::string& worker_program, const Placement& placement, double timeout_s)
+    : placement_(placement),
+      timeout_s_(timeout_s),
+      parent_(::getppid()),
+      relay_(worker_program, placement, timeout_s),
+      hellos_(static_cast<size_t>(placement.world)),
+      heard_(hellos_.size(), monotonic_seconds()) {}
+
+World::~World() {
+  if (!ended_) end(3);
+}
+
+void World::gather(const Json& own_hello) {
+  hellos_[0] = own_hello;
+  const double until = monotonic_seconds() + timeout_s_;
+  const auto missing = [&] {
+    std::vector<std::string> ranks;
+    for (size_t r = 0; r < hellos_.size(); ++r)
+      if (hellos_[r].is_null()) ranks.push_back(std::to_string(r));
+    return ranks;
+  };
+  while (!missing().empty() && monotonic_seconds() < until) {
+    wait_for(descriptor(), 100);
+    for (const Json& message : receive()) note(message);
+  }
+  if (const auto ranks = missing(); !ranks.empty())
+    throw std::runtime_error(std::to_string(hellos_.size() - ranks.size()) + " of " + std::to_string(hellos_.size()) +
+                             " ranks came within " + std::to_string(static_cast<int>(timeout_s_)) +
+                             " s (--timeout), missing " + join(ranks));
+}
+
+void World::note(const Json& message) {
+  if (message.contains("hello")) hellos_[message.at("rank").get<size_t>()] = message.at("hello");
+}
+
+std::string World::directory_of(int rank) const {
+  const auto leads = [&](const Json& other) {
+    return other.at("node") == hello(rank).at("node") && other.at("local_rank") == 0;
+  };
+  const auto leader = std::find_if(hellos_.begin(), hellos_.end(), leads);
+  check(leader != hellos_.end(), "the host of rank " + std::to_string(rank) + " has no local rank 0");
+  return leader->at("directory");
+}
+
+std::vector<std::string> World::names_of_hosts() const {
+  std::vector<std::string> names;
+  bool several = false;
+  for (const Json& one : hellos_) {
+    several = several || one.at("node") != hellos_[0].at("node");
+    names.push_back(one_line(one.at("facts").at("name").get<std::string>(), 64));
+  }
+  return several ? names : std::vector<std::string>();
+}
+
+void World::tell_others(const Json& message) {
+  for (int rank = 1; rank < ranks(); ++rank) tell(rank, message);
+}
+
+std::vector<Json> World::receive() {
+  const double now = monotonic_seconds();
+  if (now - said_alive_ >= alive_every_seconds) {
+    tell_others({{"do", name_of(AgentOrder::alive)}});
+    said_alive_ = now;
+  }
+  std::vector<Json> messages = relay_.receive();
+  for (const Json& message : messages) {
+    const int rank = message.at("rank");
+    if (rank < 1 || rank >= ranks()) throw std::runtime_error("a message of rank " + std::to_string(rank));
+    heard_[static_cast<size_t>(rank)] = now;
+    // Its launcher wants it to end, and so us: every rank is asked, whichever hears it first.
+    if (message.contains("gone")) last_words_[rank] = "is gone: " + sanitised(message.at("gone").get<std::string>());
+    if (message.contains("signal")) ::raise(message.at("signal").get<int>());
+  }
+  return messages;
+}
+
+void World::stay_in_touch() {
+  try {
+    receive();
+  } catch (const std::exception&) {
+    // whoever needs them next will be told
+  }
+}
+
+std::map<int, std::string> World::gone() const {
+  std::map<int, std::string> all = last_words_;
+  for (int rank = 1; rank < ranks(); ++rank)
+    if (monotonic_seconds() - heard_[static_cast<size_t>(rank)] > silent_seconds)
+      all.emplace(rank, "has not been heard of for " + std::to_string(static_cast<int>(silent_seconds)) + " s");
+  return all;
+}
+
+bool World::launcher_is_gone() const { return ::getppid() != parent_; }
+
+// The store may be ours: it stays until everyone has read this, or has had the time to.
+void World::end(int code) {
+  ended_ = true;
+  try {
+    tell_others({{"do", name_of(AgentOrder::end)}, {"code", code}});
+    std::vector<bool> gone(hellos_.size(), false);
+    gone[0] = true;
+    const double until = monotonic_seconds() + goodbye_seconds;
+    while (std::find(gone.begin(), gone.end(), false) != gone.end() && monotonic_seconds() < until) {
+      wait_for(descriptor(), 50);
+      for (const Json& message : relay_.receive())
+        if (message.contains("bye")) gone[message.at("rank").get<size_t>()] = true;
+    }
+  } catch (const std::exception&) {
+    // they are out of reach, and will see that we are
+  }
+}
+
+Json hosts_block(const World& world) {
+  std::vector<std::pair<Json, LaunchedHost>> hosts;  // by node
+  for (int rank = 0; rank < world.ranks(); ++rank) {
+    const Json& hello = world.hello(rank);
+    auto known =
+        std::find_if(hosts.begin(), hosts.end(), [&](const auto& host) { return host.first == hello.at("node"); });
+    if (known == hosts.end())
+      known = hosts.insert(hosts.end(), {hello.at("node"), launched_host_from_json(hello.at("facts"))});
+    known->second.ranks.push_back(rank);
+  }
+  Json list = Json::array();
+  for (const auto& [node, host] : hosts) list.push_back(to_json(host));
+  return list;
+}
+
+}  // namespace dpbench

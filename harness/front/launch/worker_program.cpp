@@ -1,0 +1,181 @@
+#include "harness/front/launch/worker_program.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "harness/front/process/spawn.h"
+#include "harness/front/text/paths.h"
+#include "harness/front/text/text.h"
+#include "harness/report/machine/gpu_survey.h"
+#include "harness/report/machine/plugin_owner.h"
+#include "harness/report/record/find_run.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t largest_catalogue = 4 << 20;
+constexpr int catalogue_seconds = 60;
+
+struct Answer {
+  int status = 0;
+  std::string output;
+};
+
+std::array<Fd, 2> pipe_pair() {
+  std::array<int, 2> ends{};
+  check(::pipe2(ends.data(), O_CLOEXEC) == 0, "pipe failed");
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
+// All it prints on stdout and stderr, read until it ends, for a minute at most.
+Answer ask(const Program& program_without_output) {
+  auto [ours, theirs] = pipe_pair();
+  Program program = program_without_output;
+  program.output = theirs.get();
+  const Child child = spawn(program);
+  theirs.reset();
+  Answer answer;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(catalogue_seconds);
+  std::array<char, 65536> buffer;
+  while (answer.output.size() < largest_catalogue) {
+    pollfd polled{ours.get(), POLLIN, 0};
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count();
+    if (left <= 0 || ::poll(&polled, 1, static_cast<int>(left)) <= 0) break;
+    const ssize_t got = ::read(ours.get(), buffer.data(), buffer.size());
+    if (got <= 0) break;
+    answer.output.append(buffer.data(), static_cast<size_t>(got));
+  }
+  pollfd ended{child.pidfd.get(), POLLIN, 0};
+  if (::poll(&ended, 1, 2000) <= 0 || answer.output.size() >= largest_catalogue) ::kill(-child.pid, SIGKILL);
+  ::waitpid(child.pid, &answer.status, 0);
+  return answer;
+}
+
+Catalogue parse_catalogue(const std::string& text, const std::string& what) {
+  return said_of(what, [&] { return catalogue_from_json(parse_json(text, what)); });
+}
+
+fs::path catalogue_file(const fs::path& worker) { return worker.parent_path() / "catalogue.json"; }
+
+Catalogue written_catalogue(const fs::path& worker) {
+  const fs::path file = catalogue_file(worker);
+  std::ifstream in(file);
+  if (!in) throw UsageError("no " + file.string() + ": build dpbench-worker again");
+  std::ostringstream text;
+  text << in.rdbuf();
+  return parse_catalogue(text.str(), file.string());
+}
+
+bool has_gpu() { return !survey_gpus().accelerators.gpus.empty(); }
+
+// A worker that was told not to load CUDA's library knows nothing of what is in it: that stands as it was found when
+// the worker was built.
+Catalogue with_cuda_as_built(const Catalogue& asked, const fs::path& worker) {
+  Json all = asked.document;
+  if (::access(catalogue_file(worker).c_str(), R_OK) != 0) {
+    all["not_built"] = Json::array();
+    all["not_built"].push_back({{"kind", "backend"}, {"name", "nccl"}, {"reason", "not asked for: no GPU here"}});
+    return catalogue_from_json(all);
+  }
+  const Catalogue written = written_catalogue(worker);
+  for (const Json& backend : written.document.at("backends"))
+    if (!backend.at("cpu").get<bool>() && !find_entry(asked.backends, backend.at("name")))
+      all["backends"].push_back(backend);
+  all["not_built"] = written.document.at("not_built");
+  return catalogue_from_json(all);
+}
+
+fs::path first_program(const std::vector<fs::path>& places, const std::string& what) {
+  std::vector<std::string> tried;
+  for (const auto& place : places) {
+    if (::access(place.c_str(), X_OK) == 0 && !fs::is_directory(place)) return fs::canonical(place);
+    tried.push_back(place.lexically_normal());
+  }
+  throw UsageError("no dpbench-worker at " + join(tried, " or ") + what);
+}
+
+}  // namespace
+
+fs::path find_worker() {
+  std::vector<fs::path> places;
+  if (const char* named = std::getenv("DPBENCH_WORKER"); named && *named)
+    places = {absolute_path("DPBENCH_WORKER", named)};
+  else {
+    const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
+    places = {here / "dpbench-worker", here / "../libexec/dpbench/dpbench-worker"};
+  }
+  return first_program(places, "; build it, or name it with DPBENCH_WORKER");
+}
+
+fs::path worker_of_build(const std::string& build) {
+  std::error_code failed;
+  const fs::path given = fs::absolute(build, failed);
+  const fs::file_status status = failed ? fs::file_status() : fs::status(given, failed);
+  if (failed) throw UsageError("'" + one_line(build, 200) + "': " + failed.message());
+  const fs::path name = "dpbench-worker", built = fs::path("build/release/bin") / name,
+                 installed = fs::path("libexec/dpbench") / name;
+  if (fs::is_directory(status))
+    return first_program({given / name, given / "bin" / name, given / installed, given / built}, "; build it");
+  if (given.filename() == name) return first_program({given}, ": it cannot be run");
+  const fs::path here = fs::canonical(given).parent_path();
+  return first_program({here / name, here / ".." / installed, here / ".." / built}, "; build it");
+}
+
+fs::path checked_plugin(const std::string& file) {
+  const std::string shown = "--plugin '" + one_line(file, 200) + "'";
+  if (file.find('/') == std::string::npos) throw UsageError(shown + ": give it as a path, ./" + one_line(file, 200));
+  std::error_code failed;
+  const fs::path path = fs::canonical(file, failed);
+  if (failed || !fs::is_regular_file(path, failed)) throw UsageError(shown + ": no such file");
+  if (path.string().find(':') != std::string::npos) throw UsageError(shown + ": its path must not hold a ':'");
+  if (const auto fault = fault_of_plugin(path)) throw UsageError(shown + ": " + text_of(*fault));
+  return path;
+}
+
+Catalogue asked_catalogue(const fs::path& worker, const std::vector<std::string>& plugins) {
+  Program program{.path = worker, .arguments = {"--catalogue"}, .variables = {}, .cpus = {}};
+  for (const auto& plugin : plugins) program.arguments.insert(program.arguments.end(), {"--plugin", plugin});
+  const Fd errors(
+      ::memfd_create("dpbench-catalogue", MFD_CLOEXEC));  // wants no directory: doctor asks where there is none
+  check(static_cast<bool>(errors), "memfd_create failed");
+  program.errors = errors.get();
+  const bool gpu = has_gpu();
+  if (!gpu)
+    program.arguments.emplace_back(
+        "--no-cuda");  // last: a worker from before does not know it, and looks at pairs alone
+  const Answer answer = ask(program);
+  if (answer.status == 0) {
+    const Catalogue asked = parse_catalogue(answer.output, "the worker's catalogue");
+    return gpu ? asked : with_cuda_as_built(asked, worker);
+  }
+  std::array<char, 2048> said{};
+  const ssize_t size = std::max<ssize_t>(::pread(errors.get(), said.data(), said.size() - 1, 0), 0);
+  const std::string why = one_line(std::string(said.data(), static_cast<size_t>(size)), 300);
+  throw UsageError(
+      (plugins.empty() ? std::string("the worker does not start") : "--plugin: the worker could not load it") + " (" +
+      ending(answer.status) + "): " + why);
+}
+
+Catalogue load_catalogue(const fs::path& worker, const std::vector<std::string>& plugins) {
+  if (!plugins.empty()) return asked_catalogue(worker, plugins);
+  const Catalogue written = written_catalogue(worker);
+  // A CUDA library that could not be loaded where this was written may be by now: with a GPU here the worker is asked.
+  const bool unsure = !written.cuda.empty() && !written.not_built.empty();
+  return unsure && has_gpu() ? asked_catalogue(worker, {}) : written;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,92 @@
+#include "harness/front/plan/catalogue.h"
+
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+template <Named Enum>
+Enum value_of(const Json& json, const char* key) {
+  const auto word = json.at(key).get<std::string>();
+  if (const auto value = parse_name<Enum>(word)) return *value;
+  throw UsageError("this is no catalogue of a dpbench worker: " + std::string(key) + " '" + word + "' is none of " +
+                   all_names<Enum>());
+}
+
+std::vector<ParamEntry> params_from(const Json& json) {
+  std::vector<ParamEntry> params;
+  for (const auto& param : json) params.push_back({param.at("name"), param.at("default"), param.value("summary", "")});
+  return params;
+}
+
+StrategyEntry strategy_from(const Json& json) {
+  return {.name = json.at("name"),
+          .summary = json.value("summary", ""),
+          .parallelism = value_of<Parallelism>(json, "parallelism"),
+          .gradient = json.value("gradient", ""),
+          .buffers = json.value("buffers", ""),
+          .cpu = json.at("cpu"),
+          .cuda = json.at("cuda"),
+          .params = params_from(json.value("params", Json::array()))};
+}
+
+WorkloadEntry workload_from(const Json& json) {
+  const Json samples = json.value("samples", Json());
+  return {.name = json.at("name"),
+          .summary = json.value("summary", ""),
+          .scaling = value_of<Scaling>(json, "scaling"),
+          .batch = json.at("batch"),
+          .probe = json.value("probe", false),
+          .thorough = json.value("thorough", false),
+          .digits = json.value("digits", false),
+          .samples = samples.is_null() ? 0 : samples.get<int64_t>(),
+          .plugin = json.value("plugin", false)};
+}
+
+BackendEntry backend_from(const Json& json) {
+  return {.name = json.at("name"),
+          .summary = json.value("summary", ""),
+          .cpu = json.at("cpu"),
+          .cuda = json.at("cuda"),
+          .shares_device = json.value("shares_device", true),
+          .threads = json.value("threads", false),
+          .cpu_preference = json.value("cpu_preference", 0),
+          .cuda_preference = json.value("cuda_preference", 0),
+          .shares_memory = json.value("shares_memory", false)};
+}
+
+NotBuilt not_built_from(const Json& json) { return {json.at("kind"), json.at("name"), json.at("reason")}; }
+
+template <class Entry>
+std::vector<Entry> all_of(const Json& json, const char* key, Entry (*from)(const Json&)) {
+  std::vector<Entry> entries;
+  for (const auto& item : json.at(key)) entries.push_back(from(item));
+  return entries;
+}
+
+}  // namespace
+
+Catalogue catalogue_from_json(const Json& json) {
+  try {
+    return {.torch = json.at("torch"),
+            .cuda = json.value("cuda", ""),
+            .nccl = json.value("nccl", ""),
+            .strategies = all_of(json, "strategies", strategy_from),
+            .workloads = all_of(json, "workloads", workload_from),
+            .backends = all_of(json, "backends", backend_from),
+            .not_built = all_of(json, "not_built", not_built_from),
+            .document = json};
+  } catch (const Json::exception& error) {
+    throw UsageError(std::string("this is no catalogue of a dpbench worker: ") + error.what());
+  }
+}
+
+Versions versions_of(const Catalogue& catalogue) {
+  return {.torch = catalogue.torch, .cuda = catalogue.cuda, .nccl = catalogue.nccl};
+}
+
+std::string why_missing(const Catalogue& catalogue, const NotBuilt& missing) {
+  return (catalogue.cuda.empty() ? "not in this build: " : "in this build, but ") + missing.reason;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,39 @@
+// Names and devices that the user chose, found in the catalogue and on the machine.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "harness/front/cli/options.h"
+#include "harness/front/plan/catalogue.h"
+#include "harness/front/plan/machine.h"
+
+namespace dpbench {
+
+inline constexpr const char* auto_backend = "auto";  // the most preferred one
+
+struct Place {
+  Device device;
+  int world;
+};
+
+template <class T>
+std::vector<T> without_repeats(const std::vector<T>& values) {
+  std::vector<T> once;
+  for (const auto& value : values)
+    if (std::find(once.begin(), once.end(), value) == once.end()) once.push_back(value);
+  return once;
+}
+
+// Each throws UsageError for an unknown name (nearest suggested) and Unavailable for one that this build lacks.
+std::vector<const StrategyEntry*> chosen_strategies(const Selection& what, const Catalogue& catalogue);
+std::vector<const WorkloadEntry*> chosen_workloads(const Selection& what, const Catalogue& catalogue);
+std::vector<std::string> chosen_backends(const Selection& what, const Catalogue& catalogue);
+
+std::string count_of(size_t gpus);  // "1 GPU", "2 GPUs"
+
+// Throws Unavailable for GPUs that are not here, naming the ways on.
+std::vector<Place> chosen_places(const Selection& what, const Machine& machine);
+
+}  // namespace dpbench

@@ -1,0 +1,77 @@
+#include "harness/front/process/oom_kills.h"
+
+#include <cstdlib>
+#include <fstream>
+
+namespace dpbench {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr int64_t no_limit = int64_t{1} << 60;  // v1 writes its largest number of pages
+
+struct Version {
+  const char *mount, *counter, *limit;
+};
+constexpr Version first_version = {"sys/fs/cgroup/memory", "memory.oom_control", "memory.limit_in_bytes"},
+                  second_version = {"sys/fs/cgroup", "memory.events", "memory.max"};
+
+// Of `group` or the closest above it that counts: what /proc names may lie outside what can be seen here.
+fs::path counter_of(const fs::path& mount, fs::path group, const char* name) {
+  std::error_code ignored;
+  for (;; group = group.parent_path()) {
+    const fs::path below = group.relative_path();
+    fs::path found = (below.empty() ? mount : mount / below) / name;
+    if (fs::exists(found, ignored)) return found;
+    if (below.empty()) return {};
+  }
+}
+
+// Of the group itself, or of the closest above it that has one.
+int64_t limit_of(fs::path group, const char* name) {
+  for (std::string text; !group.filename().empty(); group = group.parent_path()) {
+    if (!(std::ifstream(group / name) >> text)) break;
+    const int64_t limit = text == "max" ? no_limit : std::strtoll(text.c_str(), nullptr, 10);
+    if (limit < no_limit) return limit;
+  }
+  return no_limit;
+}
+
+}  // namespace
+
+// Lines of /proc/PID/cgroup: "4:memory:/a/b" of the first version, "0::/a/b" of the second.
+OomKills::OomKills(pid_t pid, const fs::path& root) {
+  std::ifstream file(root / "proc" / std::to_string(pid) / "cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const size_t one = line.find(':'), two = line.find(':', one + 1);
+    if (two == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(one + 1, two - one - 1) + ",";
+    const bool first = controllers.find(",memory,") != std::string::npos, second = controllers == ",,";
+    if (!first && !second) continue;
+    const Version& version = first ? first_version : second_version;
+    const fs::path found = counter_of(root / version.mount, line.substr(two + 1), version.counter);
+    if (found.empty()) continue;
+    counter_ = found;
+    limit_ = version.limit;
+    if (first) break;  // where both are mounted, it has the memory
+  }
+  forget();
+}
+
+void OomKills::forget() { before_ = count(); }
+
+int64_t OomKills::count() const {
+  std::ifstream file(counter_);
+  int64_t value = 0;
+  for (std::string key; file >> key >> value;)
+    if (key == "oom_kill") return value;
+  return 0;
+}
+
+std::string OomKills::words() const {
+  if (count() <= before_) return "";
+  const int64_t limit = limit_of(counter_.parent_path(), limit_);
+  if (limit == no_limit) return "killed by the kernel, which had no memory left";
+  return "killed by the control group's limit of " + std::to_string(limit) + " bytes";
+}
+
+}  // namespace dpbench

@@ -1,0 +1,58 @@
+#include "harness/front/process/rank_log.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "harness/front/text/text.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr uintmax_t longest_log = 64u << 20;
+constexpr size_t last_words_bytes = 64u << 10, last_words_lines = 12, last_words_length = 2000;
+
+}  // namespace
+
+RankLog::RankLog(const fs::path& folder, int rank) : path_(folder / ("rank" + std::to_string(rank) + ".log")) {}
+
+Fd RankLog::open() const {
+  Fd file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!file && errno == ENOSPC) file = Fd(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  if (!file) throw UsageError("cannot write " + path_.string() + ": " + std::strerror(errno));
+  return file;
+}
+
+bool RankLog::flooded() const {
+  std::error_code failed;
+  return fs::file_size(path_, failed) > longest_log && !failed;
+}
+
+std::string RankLog::last_words() const {
+  std::ifstream file(path_, std::ios::binary | std::ios::ate);
+  const auto size = static_cast<size_t>(std::max<std::streamoff>(file.tellg(), 0));
+  std::string text(std::min(size, last_words_bytes), '\0');
+  file.seekg(static_cast<std::streamoff>(size - text.size()));
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text = sanitised(text);
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  size_t begin = text.size();
+  for (size_t lines = 0; begin > 0 && lines < last_words_lines && text.size() - begin < last_words_length; --begin)
+    if (text[begin - 1] == '\n' && ++lines == last_words_lines) break;
+  return sanitised(text.substr(begin));
+}
+
+void RankLog::tidy() const {
+  std::error_code ignored;
+  const uintmax_t size = fs::file_size(path_, ignored);
+  if (ignored) return;
+  if (size == 0) fs::remove(path_, ignored);
+  if (size > longest_log) fs::resize_file(path_, longest_log, ignored);
+}
+
+}  // namespace dpbench

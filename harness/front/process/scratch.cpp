@@ -1,0 +1,116 @@
+#include "harness/front/process/scratch.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr uint64_t wanted_bytes =
+    256u << 20;  // containers often have 64 MiB of shared memory, and a full one kills ranks
+
+constexpr char unfinished_prefix[] = ".new-";  // before a directory's name until it is locked
+
+std::string prefix() { return "dpbench-" + std::to_string(::getuid()) + "-"; }
+
+bool is_named_like_ours(const std::string& name) {
+  return name.starts_with(prefix()) || name.starts_with(unfinished_prefix + prefix());
+}
+
+Fd open_directory(const fs::path& path) {
+  return Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+bool lock_now(const Fd& directory) { return ::flock(directory.get(), LOCK_EX | LOCK_NB) == 0; }
+
+bool roomy(const fs::path& parent) {
+  struct statvfs space{};
+  return ::access(parent.c_str(), W_OK | X_OK) == 0 && ::statvfs(parent.c_str(), &space) == 0 &&
+         uint64_t{space.f_bavail} * space.f_frsize >= wanted_bytes;
+}
+
+fs::path chosen_parent(const std::vector<fs::path>& parents) {
+  for (const auto& parent : parents)
+    if (roomy(parent)) return parent;
+  for (const auto& parent : parents)
+    if (::access(parent.c_str(), W_OK | X_OK) == 0) return parent;
+  throw UsageError("no directory for a run's private files can be written; set TMPDIR");
+}
+
+}  // namespace
+
+std::vector<fs::path> Scratch::usual_parents() {
+  std::vector<fs::path> parents = {"/dev/shm"};
+  if (const char* chosen = std::getenv("TMPDIR"); chosen && *chosen) parents.emplace_back(chosen);
+  parents.emplace_back("/tmp");
+  return parents;
+}
+
+bool Scratch::is_private(const fs::path& path) {
+  struct stat state{};
+  return path.is_absolute() && path == path.lexically_normal() && path.filename().string().starts_with(prefix()) &&
+         ::lstat(path.c_str(), &state) == 0 && S_ISDIR(state.st_mode) && state.st_uid == ::getuid() &&
+         (state.st_mode & 07777) == 0700;
+}
+
+int Scratch::clean(const fs::path& parent) {
+  int removed = 0;
+  std::error_code failed;
+  for (const auto& entry : fs::directory_iterator(parent, failed)) {
+    if (!is_named_like_ours(entry.path().filename().string())) continue;
+    const Fd directory = open_directory(entry.path());
+    struct stat state{};
+    if (!directory || ::fstat(directory.get(), &state) != 0 || state.st_uid != ::getuid() || !lock_now(directory))
+      continue;
+    if (fs::remove_all(entry.path(), failed) > 0 && !failed) ++removed;
+  }
+  return removed;
+}
+
+Scratch::Scratch(const std::vector<fs::path>& parents) {
+  for (const auto& parent : parents) clean(parent);
+  const fs::path parent = chosen_parent(parents);
+  for (int tries = 1000; !make_in(parent);)  // dozens were lost in a row where four started all the time
+    if (--tries == 0)
+      throw UsageError("cannot keep a private directory " + path_.string() + ": " + std::strerror(errno) +
+                       "; set TMPDIR");
+}
+
+// Renamed once it is locked: what bears its name is alive or dead. One that is not yet locked may be taken for dead,
+// and is then made anew.
+bool Scratch::make_in(const fs::path& parent) {
+  std::string fresh = (parent / (unfinished_prefix + prefix() + "XXXXXX")).string();
+  if (!::mkdtemp(fresh.data()))
+    throw UsageError("cannot make a private directory " + fresh + ": " + std::strerror(errno) + "; set TMPDIR");
+  path_ = parent / fs::path(fresh).filename().string().substr(std::strlen(unfinished_prefix));
+  lock_ = open_directory(fresh);
+  if (lock_ && lock_now(lock_) && ::rename(fresh.c_str(), path_.c_str()) == 0) return true;
+  const int why = errno;
+  std::error_code ignored;
+  fs::remove(fresh, ignored);
+  errno = why;
+  return false;
+}
+
+Scratch::~Scratch() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+void Scratch::forget_group(const std::string& group) const {
+  std::error_code ignored;
+  fs::remove(path_ / "store", ignored);
+  for (const auto& entry : fs::directory_iterator(path_, ignored))
+    if (entry.path().filename().string().starts_with(group)) fs::remove_all(entry.path(), ignored);
+}
+
+}  // namespace dpbench

@@ -1,0 +1,90 @@
+#include "harness/front/run/launcher.h"
+
+#include <csignal>
+
+#include "harness/front/launch/outside/launched_group.h"
+
+namespace dpbench {
+namespace {
+
+constexpr int tick_milliseconds = 100;
+
+}  // namespace
+
+GroupKey group_key(const CaseSpec& spec) {
+  return {.backend = spec.backend, .device = spec.device, .processes = spec.processes, .threads = spec.threads};
+}
+
+Launcher::Launcher(WorkerSettings settings, const Signals& signals, Event answer, Say say)
+    : settings_(std::move(settings)), signals_(signals), answer_(answer), say_(std::move(say)) {
+  if (settings_.logs.empty()) settings_.logs = scratch_.path() / "logs";
+}
+
+CaseOutcome Launcher::run(const CaseSpec& spec, Json command, const CaseWatch::Hear& hear) {
+  const GroupKey key = group_key(spec);
+  if (group_ && key != key_) end_group();
+  if (!group_) open_group(key);
+  command["case"] = to_json(spec);
+  group_->send(command);
+  CaseWatch case_watch(
+      spec.id, answer_, spec.processes, settings_.timeout_s, ready_, monotonic_seconds(), hear,
+      settings_.world && spec.processes > 1 ? settings_.world->names_of_hosts() : std::vector<std::string>());
+  CaseOutcome outcome = watch(case_watch);
+  ready_ = case_watch.all_ready();
+  if (outcome.kind == CaseOutcome::Kind::ran && !outcome.group_over) return outcome;
+  group_->kill(signals_);
+  explain(outcome);
+  drop_group();
+  return outcome;
+}
+
+void Launcher::open_group(const GroupKey& key) {
+  const std::string name = "group" + std::to_string(++groups_);
+  GroupSpec spec{.name = name + "-" + key.device + "-x" + std::to_string(key.processes),
+                 .backend = key.backend,
+                 .device = key.device,
+                 .processes = key.processes,
+                 .threads = key.threads};
+  if (key.backend != no_backend) spec.name += "-" + key.backend;
+  say_("starting " + spec.name + " with " + std::to_string(key.threads) + " threads a replica");
+  if (settings_.world && spec.processes > 1)
+    group_ = std::make_unique<LaunchedGroup>(spec, settings_, scratch_);
+  else
+    group_ = std::make_unique<WorkerGroup>(spec, settings_, scratch_);
+  key_ = key;
+  ready_ = false;
+}
+
+CaseOutcome Launcher::watch(CaseWatch& case_watch) {
+  while (true) {
+    const bool signalled = group_->wait(case_watch, signals_, tick_milliseconds);
+    if (signalled)
+      if (const int signal = signals_.take())
+        return {.kind = CaseOutcome::Kind::interrupted, .reason = "interrupted", .signal = signal};
+    if (settings_.world && settings_.world->launcher_is_gone())
+      return {.kind = CaseOutcome::Kind::interrupted, .reason = "interrupted", .signal = SIGHUP};
+    if (settings_.world && key_.processes == 1) settings_.world->stay_in_touch();
+    if (auto outcome = case_watch.verdict(monotonic_seconds())) return *outcome;
+  }
+}
+
+void Launcher::explain(CaseOutcome& outcome) const {
+  if (outcome.culprit < 0 || (outcome.kind != CaseOutcome::Kind::failed && !outcome.unexplained)) return;
+  const std::string words = group_->last_words(outcome.culprit);
+  if (!words.empty()) outcome.reason += "\nits last words:\n" + words;
+}
+
+std::vector<std::string> Launcher::end_group() {
+  if (!group_) return {};
+  auto complaints = group_->quit(signals_);
+  drop_group();
+  return complaints;
+}
+
+void Launcher::drop_group() {
+  const std::string name = group_->spec().name;
+  group_.reset();
+  scratch_.forget_group(name);
+}
+
+}  // namespace dpbench

@@ -1,0 +1,108 @@
+#include "harness/front/run/prepare.h"
+
+#include <algorithm>
+
+#include "harness/front/launch/outside/agent.h"
+#include "harness/front/launch/outside/world.h"
+#include "harness/front/launch/worker_program.h"
+#include "harness/front/process/open_files.h"
+#include "harness/report/machine/tool.h"
+#include "workloads/base/error.h"
+#include "workloads/data/mnist_files.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+
+namespace {
+
+// A worker opens them only when its case comes: what is wrong with them is said before anything runs. Returns their
+// rows; 0: not looked at.
+int64_t require_data(const Prepared& prepared) {
+  const std::string& directory = prepared.options.what.data_dir;
+  if (directory.empty()) return 0;
+  const bool needed = std::ranges::any_of(prepared.plan.cases, [&](const CaseSpec& spec) {
+    const WorkloadEntry* workload = find_entry(prepared.catalogue.workloads, spec.workload);
+    return workload && workload->digits;
+  });
+  return needed ? require_mnist(directory) : 0;
+}
+
+void set_rows_of_data(Catalogue& catalogue, int64_t rows) {
+  for (WorkloadEntry& workload : catalogue.workloads)
+    if (workload.digits) workload.samples = rows;
+}
+
+// The files of --data are looked at where a case wants them, and how many rows they hold decides over cases: planned
+// again with it.
+Plan plan_with_data(Prepared& prepared) {
+  const auto plan = [&] { return make_plan(prepared.options.what, prepared.catalogue, prepared.machine); };
+  if (!prepared.options.what.data_dir.empty()) set_rows_of_data(prepared.catalogue, 0);
+  prepared.plan = plan();
+  const int64_t rows = require_data(prepared);
+  if (rows == 0) return prepared.plan;
+  set_rows_of_data(prepared.catalogue, rows);
+  return plan();
+}
+
+}  // namespace
+
+Prepared prepare(MeasuringOptions options, const fs::path& worker, World* world) {
+  if (!options.what.data_dir.empty()) require_data_directory(options.what.data_dir);
+  for (auto& plugin : options.what.plugins) plugin = checked_plugin(plugin);
+  Prepared prepared{.options = std::move(options), .world = world, .worker = worker, .gpus = survey_gpus()};
+  prepared.catalogue = load_catalogue(prepared.worker, prepared.options.what.plugins);
+  prepared.machine = detect_machine(prepared.gpus.accelerators, prepared.gpus.why_none);
+  return prepared;
+}
+
+void plan_cases(Prepared& prepared) {
+  prepared.plan = plan_with_data(prepared);
+  int most = 1;
+  for (const CaseSpec& spec : prepared.plan.cases) most = std::max(most, spec.processes);
+  if (!prepared.options.dry_run) require_open_files(most);
+}
+
+namespace {
+
+std::string oversubscribed(const CaseSpec& spec, int cores) {
+  return std::to_string(spec.world) + " replicas of " + std::to_string(spec.threads) + " threads share " +
+         std::to_string(cores) + " cores: they take turns; use fewer --cpus or --threads";
+}
+
+}  // namespace
+
+Report new_report(const Prepared& prepared) {
+  Report report;
+  report.tool = tool_block(prepared.options.argv);
+  report.env = environment(this_machine(), prepared.gpus.accelerators, versions_of(prepared.catalogue));
+  if (const World* world = prepared.world) report.env["hosts"] = hosts_block(*world);
+  report.env["warnings"] = environment_warnings(report.env);
+  report.config = config_json(prepared.options);
+  for (const auto& spec : prepared.plan.cases) {
+    CaseRecord& record = report.cases.emplace_back();
+    record.spec = spec;
+    record.warnings = unlike_hosts(report.env);
+    if (const auto note = prepared.plan.notes.find(spec.id); note != prepared.plan.notes.end())
+      record.warnings.push_back(note->second);
+    if (spec.device == Device::cpu && spec.world * spec.threads > prepared.machine.cores)
+      record.warnings.push_back(oversubscribed(spec, prepared.machine.cores));
+  }
+  for (const auto& [spec, reason] : prepared.plan.skipped) {
+    CaseRecord& record = report.cases.emplace_back();
+    record.spec = spec;
+    record.status = CaseStatus::skipped;
+    record.reason = reason;
+  }
+  return report;
+}
+
+WorkerSettings worker_settings(const Prepared& prepared, const fs::path& logs) {
+  return {.program = prepared.worker,
+          .plugins = prepared.options.what.plugins,
+          .cpus = prepared.world ? cores_to_share() : prepared.machine.cpus,
+          .timeout_s = prepared.options.timeout_s,
+          .logs = logs,
+          .world = prepared.world};
+}
+
+}  // namespace dpbench

@@ -1,0 +1,117 @@
+#include "harness/front/run/run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+
+#include "harness/front/launch/worker_program.h"
+#include "harness/front/run/table.h"
+#include "harness/front/text/print.h"
+#include "harness/front/text/text.h"
+#include "harness/report/machine/tool.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+
+void Run::prepare() { prepared_ = dpbench::prepare(options_, find_worker(), world_); }
+
+void Run::plan() { plan_cases(prepared_); }
+
+Ending Run::print_plan() const { return {.unsaved = !print(plan_text(shown_plan(), options_.output))}; }
+
+void Run::measure() {
+  const Start start = begin();
+  open_directory(start);
+  progress_.emplace(progress_style(options_, ::isatty(STDERR_FILENO), std::getenv("TERM")), options_.verbose,
+                    static_cast<int>(start.cases), monotonic_seconds(), start.launches);
+  for (const auto& warning : start.warnings) progress_->later(warning);
+  save(true);  // that it cannot be is said before anything is measured
+  ended_ = run_cases();
+  std::error_code ignored;
+  if (directory_)  // only folders that are empty
+    for (const char* logs : {"logs/base", "logs/new", "logs"}) fs::remove(directory_->path() / logs, ignored);
+  if (ended_.usage.empty() || measured()) return;
+  if (directory_) directory_->drop();
+  throw UsageError(one_line(ended_.usage, 500));
+}
+
+Ending Run::report() {
+  save(true);
+  progress_->say_held();
+  for (const auto& complaint : complaints()) progress_->warning(complaint);
+  progress_->clear();
+  Ending end = ending();
+  end.signal = ended_.signal;
+  end.usage = end.usage || !ended_.usage.empty();
+  end.unsaved = !print(output()) || end.unsaved || !saved_;
+  end.unsaved = !write_more() || end.unsaved;
+  const int code = exit_code(end);
+  const std::string last = closing(saved_) + (code ? "; exit " + std::to_string(code) : "");
+  saved_ ? progress_->warning(last) : progress_->error(last);
+  if (saved_)
+    for (const auto& hint : hints()) progress_->warning(hint);
+  return end;
+}
+
+void Run::open_directory(const Start& start) {
+  start.id = run_id(std::chrono::system_clock::now(), run_commit(start.tool), machine_label(start.env));
+  if (document_.empty()) return;
+  directory_.emplace(options_.out_dir, start.id);
+  start.id = directory_->id();
+}
+
+// Saving while the run goes on may fail (a full disk): it is said once, and tried again. At most once a second unless
+// forced.
+void Run::save(bool force) {
+  if (!directory_ || (!force && monotonic_seconds() < next_save_)) return;
+  saved_ = true;
+  try {
+    directory_->save(document_, json());
+  } catch (const WriteError& error) {
+    saved_ = false;
+    if (!complained_) progress_->error(error.what());
+    complained_ = true;
+  }
+  next_save_ = monotonic_seconds() + 1;
+}
+
+std::string Run::closing(bool saved) const {
+  return (saved ? "Saved " : "NOT saved: ") + (directory_->path() / (document_ + ".json")).string();
+}
+
+fs::path Run::logs() const { return directory_ ? directory_->path() / "logs" : fs::path(); }
+
+Launcher::Say Run::note() {
+  return [this](const std::string& text) { progress_->note(text); };
+}
+
+Run::Start ReportRun::begin() {
+  report_ = new_report(prepared_);
+  return {.id = report_.id,
+          .tool = report_.tool,
+          .env = report_.env,
+          .cases = prepared_.plan.cases.size(),
+          .launches = options_.launches,
+          .warnings = unlike_hosts(report_.env)};
+}
+
+bool ReportRun::measured() const {
+  return std::ranges::any_of(report_.cases, [](const CaseRecord& record) { return !record.launches.empty(); });
+}
+
+std::vector<std::string> ReportRun::complaints() const { return bad_cases(report_.cases); }
+
+LoopEnding ReportRun::run_launches(Event answer, LaunchLoop::Tell tell, LaunchLoop::Load load) {
+  const Signals signals;
+  Launcher launcher(worker_settings(prepared_, logs()), signals, answer, note());
+  LaunchLoop loop(
+      options_, report_, prepared_.plan.cases.size(), launcher, *progress_, std::move(tell), [this] { save(false); },
+      std::move(load), prepared_.machine.cores);
+  return loop.run();
+}
+
+}  // namespace dpbench

@@ -1,0 +1,52 @@
+// The steps of a case with one CPU device, as its worker takes them, and arms measured in turn.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/micro/team.h"
+#include "harness/worker/steps/case_setup.h"
+#include "harness/worker/steps/step_timer.h"
+
+namespace dpbench::micro {
+
+CaseSpec cpu_case(const std::string& workload, int64_t batch);
+
+class CaseSteps {
+ public:
+  explicit CaseSteps(const CaseSpec& spec);
+
+  int64_t block(int64_t steps, bool phases = false);  // nanoseconds
+  const Workload& workload() const { return *workload_; }
+  StepSource& source() { return source_; }
+
+ private:
+  const StrategyInfo& info_;
+  std::unique_ptr<Workload> workload_;
+  Group alone_;
+  Pulse pulse_{"", 0};
+  StepSource source_;
+  std::unique_ptr<Strategy> strategy_;
+  StepTimer timer_;
+  std::vector<int64_t> readings_;
+};
+
+struct StepArm {
+  const char* name;
+  std::function<int64_t()> block;  // nanoseconds of `steps` steps
+  std::vector<double> us = {};
+};
+
+// A block of each arm in turn, so that their ratios hold on a noisy machine. Counters: NAME_us, a step's median;
+// NAME/BEFORE, the median ratio of an arm to the one before it.
+void alternate(benchmark::State& state, std::vector<StepArm> arms, int64_t steps);
+
+// A benchmark of rank 0 alone. The others have it in their list, with as many iterations, and do nothing.
+void add_steps(const Team& team, const std::string& name, int64_t blocks,
+               const std::function<void(benchmark::State&)>& run);
+
+}  // namespace dpbench::micro

@@ -1,0 +1,76 @@
+#include "harness/micro/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "harness/worker/rank/cuda.h"
+#include "strategies/api/backend.h"
+#include "workloads/base/error.h"
+
+namespace dpbench::micro {
+namespace {
+
+void settle(CommandLine& line) {
+  // Into this process, so that the ranks have it: loading asks no driver, which no fork would survive.
+  if (line.asked.cuda)
+    if (const std::string reason = load_cuda(); !reason.empty()) throw Unavailable("--device cuda: " + reason);
+  std::vector<std::string> known;
+  for (const BackendInfo& info : backend_registry().all())
+    if ((line.asked.cuda ? info.cuda : info.cpu) && !info.threads) known.push_back(info.name);
+  if (line.asked.backends.empty()) line.asked.backends = known;
+  for (const std::string& name : line.asked.backends) {
+    std::string all;
+    for (const auto& one : known) all += (all.empty() ? "" : ", ") + one;
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw UsageError("--backend: '" + name.substr(0, 40) + "' is not one that takes " +
+                       (line.asked.cuda ? "CUDA" : "CPU") + " tensors from processes (" + all + ")");
+  }
+  if (line.asked.least_bytes > line.asked.most_bytes) throw UsageError("--min-bytes is above --max-bytes");
+  if (line.has("--benchmark_enable_random_interleaving"))
+    throw UsageError("--benchmark_enable_random_interleaving: every rank would take another order");
+}
+
+}  // namespace
+
+std::optional<CommandLine> command_line(int argc, char** argv) {
+  CommandLine line;
+  std::vector<std::string> ours;
+  for (int i = argc - 1; i > 0; --i) {
+    const std::string word = argv[i];
+    (word.starts_with("--benchmark_") ? line.passed_on : ours).push_back(word);
+  }
+  CLI::App app(
+      "Collectives by backend, world and size, and the parts around them. Flags of Google Benchmark are passed on:\n"
+      "--benchmark_filter=REGEX, --benchmark_format=json, --benchmark_out=FILE, --benchmark_repetitions=N, ...");
+  app.name("dpbench-micro");
+  MicroAsked& asked = line.asked;
+  app.add_option("--world", asked.worlds, "worlds, a process a rank [2]")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::Range(1, 64));
+  app.add_option("--device", "where the tensors are; on GPUs, collectives alone [cpu]")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--backend", asked.backends, "[all that take the device's tensors]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--min-bytes", asked.least_bytes, "smallest size [4]")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(4, 1 << 30));
+  app.add_option("--max-bytes", asked.most_bytes, "largest size [256MiB]")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(4, 1 << 30));
+  app.add_option("--factor", asked.factor, "between sizes [4]")->check(CLI::Range(2, 1024));
+  try {
+    app.parse(ours);
+    asked.cuda = app.count("--device") > 0 && app["--device"]->as<std::string>() == "cuda";
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return std::nullopt;
+  } catch (const CLI::Error& error) {
+    throw UsageError(error.what());
+  }
+  settle(line);
+  return line;
+}
+
+}  // namespace dpbench::micro

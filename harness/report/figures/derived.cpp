@@ -1,0 +1,211 @@
+#include "harness/report/figures/derived.h"
+#include "harness/report/figures/summarise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace dpbench {
+namespace {
+
+constexpr double straggler_skew = 0.25;
+
+double sum_of(const std::map<std::string, double>& phases) {
+  double total = 0;
+  for (const auto& [name, ns] : phases) total += ns;
+  return total;
+}
+
+std::optional<double> comm_fraction(const CaseRecord& record) {
+  const auto phases = mean_phases_ns(record);
+  const double total = sum_of(phases);
+  if (!phases.contains("communication") || total <= 0) return std::nullopt;
+  const auto waiting = phases.find("waiting");
+  return (phases.at("communication") + (waiting == phases.end() ? 0 : waiting->second)) / total;
+}
+
+// Host memory: the middle launch's, for other launches' processes ran other cases before. Before 1.4 no rank told its
+// own.
+std::optional<int64_t> peak_memory_bytes(const CaseRecord& record) {
+  int64_t device = 0, resident = 0;
+  std::vector<double> own;
+  for (const LaunchRecord& launch : record.launches) {
+    int64_t largest = 0;
+    for (const RankRecord& rank : launch.ranks) {
+      device = std::max(device, rank.peak_device_bytes);
+      resident = std::max(resident, rank.peak_rss_bytes);
+      largest = std::max(largest, rank.own_rss_bytes);
+    }
+    if (largest > 0) own.push_back(static_cast<double>(largest));
+  }
+  const int64_t peak = device > 0 ? device : own.empty() ? resident : std::llround(median(own));
+  return peak > 0 ? std::optional(peak) : std::nullopt;
+}
+
+// Mean over the ranks of all launches that know it.
+template <class Get>
+std::optional<double> mean_of_profiles(const CaseRecord& record, Get get) {
+  double sum = 0, n = 0;
+  for (const LaunchRecord& launch : record.launches)
+    for (const RankRecord& rank : launch.ranks)
+      if (const std::optional<double> value = rank.profile ? get(*rank.profile) : std::nullopt) sum += *value, ++n;
+  return n > 0 ? std::optional(sum / n) : std::nullopt;
+}
+
+void derive_communication(CaseRecord& record) {
+  Derived& d = record.derived;
+  d.comm_fraction = comm_fraction(record);
+  d.communication_ns = mean_of_profiles(record, [](const Profile& p) { return p.communication_ns; });
+  d.exposed_ns = mean_of_profiles(record, [](const Profile& p) { return p.exposed_ns; });
+  d.waiting_ns = mean_of_profiles(record, [](const Profile& p) { return p.waiting_ns; });
+  if (const auto hidden = mean_of_profiles(record, [](const Profile& p) { return p.hidden_ns; });
+      hidden && *d.communication_ns > 0)
+    d.overlap = *hidden / *d.communication_ns;
+  if (record.spec.backend == no_backend) return;
+  const auto known = [](double Profile::* field) { return [=](const Profile& p) { return std::optional(p.*field); }; };
+  d.collectives_per_step = mean_of_profiles(record, known(&Profile::collectives_per_step));
+  d.collective_bytes_per_step = mean_of_profiles(record, known(&Profile::collective_bytes_per_step));
+}
+
+// Of all ranks together, in the first launch that knows it of every rank.
+template <class Get>
+std::optional<double> sum_over_ranks(const CaseRecord& record, Get get) {
+  for (const LaunchRecord& launch : record.launches) {
+    double sum = 0;
+    const auto add = [&](const RankRecord& rank) {
+      const std::optional<double> value = get(rank);
+      sum += value.value_or(0);
+      return value.has_value();
+    };
+    if (!launch.ranks.empty() && std::all_of(launch.ranks.begin(), launch.ranks.end(), add)) return sum;
+  }
+  return std::nullopt;
+}
+
+void derive_flop(CaseRecord& record) {
+  Derived& d = record.derived;
+  d.flop_per_step = sum_over_ranks(record, [](const RankRecord& rank) -> std::optional<double> {
+    return rank.profile && rank.profile->flop ? std::optional(static_cast<double>(*rank.profile->flop)) : std::nullopt;
+  });
+  const auto replicas = static_cast<double>(record.spec.world) / record.spec.processes;
+  const auto peak = [&](double Peak::* field) {
+    return sum_over_ranks(record, [&](const RankRecord& rank) {
+      return rank.peak ? std::optional(replicas * (*rank.peak).*field) : std::nullopt;
+    });
+  };
+  d.peak_flop_per_s = peak(&Peak::gemm_flop_per_s);
+  d.peak_bytes_per_s = peak(&Peak::triad_bytes_per_s);
+  if (d.flop_per_step) d.flop_per_s = *d.flop_per_step / (record.step_time_ns->median * 1e-9);
+  if (d.flop_per_s && d.peak_flop_per_s && *d.peak_flop_per_s > 0) d.flop_share = *d.flop_per_s / *d.peak_flop_per_s;
+}
+
+// Power: a launch's GPUs together, the middle launch. Hosts of one kind number their GPUs alike.
+void derive_gpus(CaseRecord& record, const HostOfRank& hosts) {
+  std::vector<double> launches_w;
+  int64_t readings = 0, throttled = 0;
+  for (const LaunchRecord& launch : record.launches) {
+    std::optional<double> watts;
+    std::set<std::pair<size_t, std::string>> seen;
+    for (const RankRecord& rank : launch.ranks)
+      for (const GpuCounters& gpu : rank.gpus) {
+        const auto host = hosts.find(rank.rank);
+        const std::pair which(host == hosts.end() ? 0 : host->second, gpu.pci_bus);
+        if (record.spec.oversubscribe && !seen.insert(which).second) continue;  // ranks share it
+        if (gpu.mean_power_w) watts = watts.value_or(0) + *gpu.mean_power_w;
+        readings += gpu.readings;
+        throttled += gpu.throttled_readings;
+      }
+    if (watts) launches_w.push_back(*watts);
+  }
+  if (!launches_w.empty()) record.derived.gpu_power_w = median(launches_w);
+  if (readings > 0) record.derived.throttled_share = static_cast<double>(throttled) / static_cast<double>(readings);
+}
+
+}  // namespace
+
+HostOfRank hosts_of_ranks(const Json& env) {
+  HostOfRank found;
+  const auto hosts = env.find("hosts");
+  if (hosts == env.end() || !hosts->is_array()) return found;
+  for (size_t i = 0; i < hosts->size(); ++i) {
+    const Json& host = (*hosts)[i];
+    const auto ranks = host.find("ranks");
+    if (ranks == host.end() || !ranks->is_array()) continue;
+    for (const Json& rank : *ranks)
+      if (rank.is_number_integer()) found[rank.get<int>()] = i;
+  }
+  return found;
+}
+
+void derive(CaseRecord& record, const HostOfRank& hosts) {
+  const Summary& summary = *record.step_time_ns;
+  record.derived.samples_per_s = rows_per_step(record) / (summary.median * 1e-9);
+  if (summary.n > 1) record.derived.noise = mad_to_sigma * summary.mad / summary.median;
+  record.derived.peak_memory_bytes = peak_memory_bytes(record);
+  derive_communication(record);
+  derive_flop(record);
+  derive_gpus(record, hosts);
+  if (const auto found = straggler_of(record)) {
+    record.derived.skew = found->skew;
+    record.derived.straggler = found->rank;
+  }
+}
+
+double karp_flatt(double speedup, int world) {
+  const double p = world;
+  return (1 / speedup - 1 / p) / (1 - 1 / p);
+}
+
+std::optional<Straggler> straggler_of(const CaseRecord& record) {
+  std::vector<double> skews;
+  std::set<int> busiest;
+  for (const LaunchRecord& launch : record.launches) {
+    std::vector<std::pair<double, int>> busy;
+    for (const RankRecord& rank : launch.ranks)
+      if (rank.profile && rank.profile->waiting_ns)
+        busy.emplace_back(rank.profile->step_ns - *rank.profile->waiting_ns, rank.rank);
+    if (busy.size() < 2 || busy.size() != launch.ranks.size()) continue;
+    std::sort(busy.begin(), busy.end());
+    std::vector<double> others;
+    for (size_t i = 0; i + 1 < busy.size(); ++i) others.push_back(busy[i].first);
+    const double middle = median(others);
+    if (middle <= 0) continue;
+    skews.push_back(busy.back().first / middle - 1);
+    busiest.insert(busy.back().second);
+  }
+  if (skews.empty()) return std::nullopt;
+  Straggler found{.skew = median(skews), .rank = std::nullopt};
+  if (found.skew > straggler_skew && busiest.size() == 1) found.rank = *busiest.begin();
+  return found;
+}
+
+const CaseRecord* own_world_1_of(const Report& report, const CaseSpec& spec) {
+  for (const CaseRecord& record : report.cases)
+    if (record.spec.world == 1 && record.ok() && record.step_time_ns &&
+        same_setting(record.spec, spec, {.world = true}))
+      return &record;
+  return nullptr;
+}
+
+void derive_speedups(Report& report) {
+  for (CaseRecord& record : report.cases) {
+    if (!record.step_time_ns) continue;
+    Derived& d = record.derived;
+    const int world = record.spec.world;
+    if (const CaseRecord* baseline = baseline_of(report, record.spec)) {
+      d.speedup = *d.samples_per_s / *baseline->derived.samples_per_s;
+      d.efficiency = *d.speedup / world;
+      if (world == 1 && baseline != &record) d.wrapper_cost = 1 / *d.speedup - 1;
+      if (world > 1) d.karp_flatt = karp_flatt(*d.speedup, world);
+    }
+    if (const CaseRecord* own = own_world_1_of(report, record.spec)) {
+      d.own_speedup = *d.samples_per_s / *own->derived.samples_per_s;
+      d.own_efficiency = *d.own_speedup / world;
+      if (world > 1) d.own_karp_flatt = karp_flatt(*d.own_speedup, world);
+    }
+  }
+}
+
+}  // namespace dpbench

@@ -1,0 +1,151 @@
+#include "harness/report/judge/compare.h"
+
+#include <algorithm>
+
+#include "harness/report/figures/summarise.h"
+#include "harness/report/judge/comparable.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+std::string why(const CaseRecord& record) {
+  return name_of(record.status) + (record.reason.empty() ? "" : ": " + record.reason);
+}
+
+int64_t fewest_launches(const Figure& figure) {
+  int64_t fewest = figure.terms.front().moments.n;
+  for (const Term& term : figure.terms) fewest = std::min(fewest, term.moments.n);
+  return fewest;
+}
+
+// A ratio of the baseline to itself is 1 by definition: nothing to judge.
+bool applies(const Rule& rule, const CaseSpec& spec) { return !(rule.metric->within_one_run && spec.baseline); }
+
+class Comparer {
+ public:
+  Comparer(const Report& base, const Report& now, const Gate& gate) : base_(base), now_(now), gate_(gate) {
+    base_cases_ = by_id(base);
+    result_.base_id = base.id;
+    result_.new_id = now.id;
+  }
+
+  Comparison run() {
+    for (const CaseRecord& record : now_.cases) visit(record);
+    const auto now_cases = by_id(now_);
+    for (const CaseRecord& record : base_.cases)
+      if (!now_cases.contains(record.spec.id)) result_.gone.push_back({record.spec.id, name_of(record.status)});
+    return std::move(result_);
+  }
+
+ private:
+  void visit(const CaseRecord& now) {
+    const std::string& id = now.spec.id;
+    const auto found = base_cases_.find(id);
+    const CaseRecord* base = found == base_cases_.end() ? nullptr : found->second;
+    if (now.bad())  // whatever it was before
+      result_.broken.push_back({id, why(now)});
+    else if (!base)
+      result_.added.push_back({id, name_of(now.status)});
+    else if (!now.ok() && !base->ok())
+      result_.unmeasured.push_back({id, "in neither run: " + why(now)});
+    else if (!now.ok())
+      result_.unmeasured.push_back({id, "new run: " + why(now)});
+    else if (!base->ok())
+      result_.unmeasured.push_back({id, "base run: " + why(*base)});
+    else
+      for (const Rule& rule : gate_.rules_for(id))
+        if (applies(rule, now.spec)) judge(*base, now, rule);
+  }
+
+  void judge(const CaseRecord& base, const CaseRecord& now, const Rule& rule) {
+    const auto before = figure_of(*rule.metric, base_, base), after = figure_of(*rule.metric, now_, now);
+    if (!before || !after) {
+      result_.unmeasured.push_back({now.spec.id, std::string(rule.metric->name) + " needs " +
+                                                     (rule.metric->within_one_run ? "the baseline's row and " : "") +
+                                                     "a measured launch in the " + (before ? "new" : "base") + " run"});
+      return;
+    }
+    if (!counted_alike(*rule.metric, base, now)) {
+      result_.unmeasured.push_back(
+          {now.spec.id, "a report before schema 1.4 counts memory otherwise: measure the base run anew"});
+      return;
+    }
+    Judgement made{.case_id = now.spec.id, .rule = rule, .base = before->value, .now = after->value, .change = {}};
+    made.change = change_between(*rule.metric, *before, *after);
+    made.base_launches = fewest_launches(*before);
+    made.new_launches = fewest_launches(*after);
+    made.verdict = verdict_of(made.change, rule.limit, std::min(made.base_launches, made.new_launches));
+    result_.judged.push_back(std::move(made));
+  }
+
+  const Report &base_, &now_;
+  const Gate& gate_;
+  CaseIndex base_cases_;
+  Comparison result_;
+};
+
+std::vector<std::string> common_ids(const Report& base, const Report& now) {
+  const CaseIndex known = by_id(base);
+  std::vector<std::string> ids;
+  for (const CaseRecord& record : now.cases)
+    if (known.contains(record.spec.id)) ids.push_back(record.spec.id);
+  return ids;
+}
+
+// Every rule that applies to a case in both runs may be judged across machines.
+bool holds_across_machines(const std::vector<std::string>& ids, const Gate& gate) {
+  return std::all_of(ids.begin(), ids.end(), [&](const std::string& id) {
+    const auto& rules = gate.rules_for(id);
+    return std::all_of(rules.begin(), rules.end(), [](const Rule& rule) { return rule.metric->within_one_run; });
+  });
+}
+
+// Those of which every case has an earlier pattern. Throws where one fits no case at all.
+std::vector<std::string> unused_patterns(const Report& base, const Report& now, const Gate& gate) {
+  std::vector<std::string> unused;
+  for (size_t i = 0; i < gate.special.size(); ++i) {
+    bool fits = false, decides = false;
+    for (const Report* report : {&base, &now})
+      for (const CaseRecord& record : report->cases) {
+        fits |= gate.special[i].fits(record.spec.id);
+        decides |= gate.special_for(record.spec.id) == &gate.special[i];
+      }
+    const std::string& pattern = gate.special[i].cases;
+    if (!fits)
+      throw UsageError(
+          "the gate file's \"match\": \"" + pattern + "\" fits no case of " + base.id + " or " + now.id +
+          " (a * also crosses /; ids are as in: " + (now.cases.empty() ? base : now).cases.front().spec.id + ")");
+    if (!decides) unused.push_back(pattern);
+  }
+  return unused;
+}
+
+}  // namespace
+
+size_t Comparison::count(Verdict verdict) const {
+  return static_cast<size_t>(
+      std::count_if(judged.begin(), judged.end(), [&](const Judgement& j) { return j.verdict == verdict; }));
+}
+
+Comparison compare(const Report& base, const Report& now, const Gate& gate, bool unlike_machines) {
+  const auto ids = common_ids(base, now);
+  if (ids.empty())
+    throw UsageError("nothing to compare: no case of " + now.id + " (" + std::to_string(now.cases.size()) + ") is in " +
+                     base.id + " (" + std::to_string(base.cases.size()) + ")");
+  const auto unused = unused_patterns(base, now, gate);
+  if (!unlike_machines) {
+    if (!holds_across_machines(ids, gate)) refuse_unlike_machines(base, now);
+    refuse_unlike_cases(base, now);
+  }
+  Comparison result = Comparer(base, now, gate).run();
+  if (result.judged.empty() && result.broken.empty())
+    throw UsageError("nothing was judged: " + (result.unmeasured.empty()
+                                                   ? "the gate has no rule for a case of both runs"
+                                                   : result.unmeasured[0].case_id + ": " + result.unmeasured[0].why));
+  result.unused = unused;
+  result.differences = differences_of(base, now);
+  return result;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,192 @@
+#include "harness/report/judge/compare_output.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace dpbench {
+namespace {
+
+std::string number(const char* form, double value) {
+  char text[48];
+  std::snprintf(text, sizeof text, form, value);
+  return text;
+}
+
+std::string figure(const Metric& metric, double value) {
+  return number("%.4g ", value * metric.display_scale) + metric.display_unit;
+}
+
+// In the metric's own direction: +7.2 for a time or a throughput that rose by 7.2 %; points as they are.
+double shown_change(const Metric& metric, double change) {
+  const double own = metric.larger_is_worse ? change : -change;
+  return metric.in_points ? own : 100 * std::expm1(own);
+}
+
+const char* unit_of(const Metric& metric) { return metric.in_points ? " points" : " %"; }
+
+struct Range {
+  double low, high;
+};
+Range shown_interval(const Judgement& j) {
+  const double a = shown_change(*j.rule.metric, j.change.low), b = shown_change(*j.rule.metric, j.change.high);
+  return {std::min(a, b), std::max(a, b)};
+}
+
+std::string interval_text(const Judgement& j) {
+  if (!std::isfinite(j.change.low)) return "-";
+  const auto [low, high] = shown_interval(j);
+  return number("[%+.1f, ", low) + number("%+.1f]", high);
+}
+
+std::string verdict_word(const Judgement& j) {
+  switch (j.verdict) {
+    case Verdict::slower:
+      return j.rule.metric->worse;
+    case Verdict::faster:
+      return j.rule.metric->better;
+    case Verdict::same:
+      return "same";
+    case Verdict::unclear:
+      break;
+  }
+  return "unclear";
+}
+
+std::string why_unclear(const Judgement& j) {
+  if (j.verdict != Verdict::unclear) return "";
+  const int64_t fewest = std::min(j.base_launches, j.new_launches);
+  if (fewest < launches_to_judge)
+    return std::to_string(fewest) + (fewest == 1 ? " launch" : " launches") + ", at least " +
+           std::to_string(launches_to_judge) + " are needed";
+  return "the interval holds the limit: more launches, or less noise";
+}
+
+Json mentions_json(const std::vector<Mention>& mentions) {
+  Json list = Json::array();
+  for (const Mention& m : mentions) list.push_back({{"case", m.case_id}, {"why", m.why}});
+  return list;
+}
+
+Json judgement_json(const Judgement& j) {
+  const Metric& metric = *j.rule.metric;
+  const auto [low, high] = shown_interval(j);
+  const char* key = metric.in_points ? "points" : "percent";
+  const bool bounded = std::isfinite(j.change.low);
+  return {{"case", j.case_id},
+          {"metric", metric.name},
+          {"rule", j.rule.text},
+          {"unit", metric.display_unit},
+          {"base", j.base * metric.display_scale},
+          {"new", j.now * metric.display_scale},
+          {std::string("change_") + key, shown_change(metric, j.change.estimate)},
+          {std::string("ci95_low_") + key, bounded ? Json(low) : Json(nullptr)},
+          {std::string("ci95_high_") + key, bounded ? Json(high) : Json(nullptr)},
+          {"base_launches", j.base_launches},
+          {"new_launches", j.new_launches},
+          {"verdict", verdict_word(j)},
+          {"failed", j.verdict == Verdict::slower}};
+}
+
+// GitHub reads these characters of a workflow command as its own.
+std::string command_text(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '%')
+      escaped += "%25";
+    else if (c == '\n')
+      escaped += "%0A";
+    else if (c == '\r')
+      escaped += "%0D";
+    else
+      escaped += c;
+  }
+  return escaped;
+}
+
+}  // namespace
+
+const std::vector<bool>& compare_columns_right() {
+  static const std::vector<bool> right = {false, false, true, true, true, true, false, false};
+  return right;
+}
+
+std::vector<std::vector<std::string>> compare_rows(const Comparison& comparison) {
+  std::vector<std::vector<std::string>> rows = {{"CASE", "RULE", "BASE", "NEW", "CHANGE", "95 %", "VERDICT", "NOTES"}};
+  for (const Judgement& j : comparison.judged)
+    rows.push_back({j.case_id, j.rule.text, figure(*j.rule.metric, j.base), figure(*j.rule.metric, j.now),
+                    number("%+.1f", shown_change(*j.rule.metric, j.change.estimate)) + unit_of(*j.rule.metric),
+                    interval_text(j), verdict_word(j), why_unclear(j)});
+  const auto add = [&](const std::vector<Mention>& mentions, const char* verdict) {
+    for (const Mention& m : mentions) rows.push_back({m.case_id, "-", "-", "-", "-", "-", verdict, m.why});
+  };
+  add(comparison.broken, "FAILED");
+  add(comparison.unmeasured, "unclear");
+  add(comparison.added, "new");
+  add(comparison.gone, "gone");
+  return rows;
+}
+
+Json compare_json(const Comparison& comparison) {
+  Json judged = Json::array(), differences = Json::array();
+  for (const Judgement& j : comparison.judged) judged.push_back(judgement_json(j));
+  for (const Difference& d : comparison.differences)
+    differences.push_back({{"field", d.field}, {"base", d.base}, {"new", d.now}});
+  return {{"schema", "dpbench.compare"},
+          {"schema_version", {{"major", 1}, {"minor", 0}}},
+          {"base", comparison.base_id},
+          {"new", comparison.new_id},
+          {"gate", comparison.failed()         ? "failed"
+                   : comparison.inconclusive() ? "inconclusive"
+                                               : "passed"},
+          {"judged", std::move(judged)},
+          {"broken", mentions_json(comparison.broken)},
+          {"unmeasured", mentions_json(comparison.unmeasured)},
+          {"added", mentions_json(comparison.added)},
+          {"gone", mentions_json(comparison.gone)},
+          {"differences", std::move(differences)}};
+}
+
+std::string compare_summary(const Comparison& comparison) {
+  const std::vector<std::pair<size_t, const char*>> counts = {
+      {comparison.broken.size(), "broken"},
+      {comparison.count(Verdict::slower), "worse"},
+      {comparison.count(Verdict::unclear) + comparison.unmeasured.size(), "unclear"},
+      {comparison.count(Verdict::faster), "better"},
+      {comparison.count(Verdict::same), "same"},
+      {comparison.added.size(), "new"},
+      {comparison.gone.size(), "gone"}};
+  std::string text;
+  for (const auto& [count, what] : counts)
+    if (count > 0) text.append(text.empty() ? "" : ", ").append(std::to_string(count)).append(" ").append(what);
+  return text.append(". Gate: ")
+      .append(comparison.failed()         ? "FAILED"
+              : comparison.inconclusive() ? "inconclusive"
+                                          : "passed");
+}
+
+std::vector<std::string> compare_notes(const Comparison& comparison) {
+  std::vector<std::string> notes;
+  for (const std::string& pattern : comparison.unused)
+    notes.push_back("the gate file's \"match\": \"" + pattern + "\" rules nothing: others before it fit all its cases");
+  for (const Difference& d : comparison.differences) notes.push_back(d.field + ": " + d.base + " -> " + d.now);
+  return notes;
+}
+
+std::vector<std::string> github_annotations(const Comparison& comparison) {
+  std::vector<std::string> lines;
+  const auto add = [&](const char* kind, const std::string& title, const std::string& text) {
+    lines.push_back(std::string("::") + kind + " title=dpbench " + title + "::" + command_text(text));
+  };
+  for (const Judgement& j : comparison.judged) {
+    if (j.verdict == Verdict::same || j.verdict == Verdict::faster) continue;
+    add(j.verdict == Verdict::slower ? "error" : "warning", verdict_word(j),
+        j.case_id + " " + number("%+.1f", shown_change(*j.rule.metric, j.change.estimate)) + unit_of(*j.rule.metric) +
+            " " + interval_text(j) + ", rule " + j.rule.text);
+  }
+  for (const Mention& m : comparison.broken) add("error", "FAILED", m.case_id + ": " + m.why);
+  for (const Mention& m : comparison.unmeasured) add("warning", "unclear", m.case_id + ": " + m.why);
+  return lines;
+}
+
+}  // namespace dpbench

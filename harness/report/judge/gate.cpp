@@ -1,0 +1,100 @@
+#include "harness/report/judge/gate.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <sstream>
+
+#include "harness/report/record/fields.h"
+#include "harness/report/record/find_run.h"
+
+namespace dpbench {
+namespace {
+
+constexpr size_t gate_max_bytes = size_t{1} << 20;
+constexpr const char* default_rule = "median:5%";
+
+std::string known_metrics() {
+  std::string names;
+  for (const Metric& metric : metrics()) {
+    if (!names.empty()) names += ", ";
+    names += metric.name;
+  }
+  return names;
+}
+
+// A fall of a share is a larger step in logs than a rise of the same share.
+double log_limit(const Metric& metric, double share) {
+  return metric.larger_is_worse ? std::log1p(share) : -std::log1p(-share);
+}
+
+std::vector<Rule> parse_rules(const std::vector<std::string>& texts) {
+  std::vector<Rule> rules;
+  for (const std::string& text : texts) {
+    std::istringstream pieces(text);
+    for (std::string piece; std::getline(pieces, piece, ',');) rules.push_back(parse_rule(piece));
+  }
+  return rules;
+}
+
+std::vector<std::string> texts_of(const Fields& fields) {
+  fields.at("fail_on");  // a forgotten list is not an empty one
+  return list_of<std::string>(fields, "fail_on");
+}
+
+void allow_only(const Json& json, const std::vector<std::string>& keys, const std::string& path) {
+  for (const auto& [key, value] : json.items())
+    if (std::find(keys.begin(), keys.end(), key) == keys.end())
+      throw UsageError(path + " has no key '" + key + "' (it has: " + keys[0] + ", " + keys[1] + ")");
+}
+
+}  // namespace
+
+Rule parse_rule(const std::string& text) {
+  const size_t colon = text.find(':');
+  const Metric* metric = find_metric(text.substr(0, colon));
+  if (!metric) throw UsageError("--fail-on '" + text + "': the figure is one of " + known_metrics());
+  const std::string example = std::string(metric->name) + (metric->in_points ? ":3 (percentage points)" : ":5%");
+  const std::string limit = colon == std::string::npos ? "" : text.substr(colon + 1);
+  double number = 0;
+  const auto [end, error] = std::from_chars(limit.data(), limit.data() + limit.size(), number);
+  const std::string unit(end, limit.data() + limit.size());
+  const bool sound = error == std::errc{} && unit == (metric->in_points ? "" : "%") && number > 0 && number < 100;
+  if (!sound) throw UsageError("--fail-on '" + text + "': write a limit above 0 and below 100, as in " + example);
+  return {metric, text, metric->in_points ? number : log_limit(*metric, number / 100)};
+}
+
+bool Gate::Special::fits(const std::string& case_id) const { return ::fnmatch(cases.c_str(), case_id.c_str(), 0) == 0; }
+
+const Gate::Special* Gate::special_for(const std::string& case_id) const {
+  const auto found =
+      std::find_if(special.begin(), special.end(), [&](const Special& entry) { return entry.fits(case_id); });
+  return found == special.end() ? nullptr : &*found;
+}
+
+const std::vector<Rule>& Gate::rules_for(const std::string& case_id) const {
+  const Special* entry = special_for(case_id);
+  return entry ? entry->rules : rules;
+}
+
+Gate make_gate(const std::vector<std::string>& fail_on) {
+  return {.special = {}, .rules = parse_rules(fail_on.empty() ? std::vector<std::string>{default_rule} : fail_on)};
+}
+
+Gate read_gate(const std::filesystem::path& file) {
+  const Json json = parse_json(read_text(file, gate_max_bytes), file.string());
+  const Fields fields(json, file.string());
+  allow_only(json, {"fail_on", "cases"}, file.string());
+  Gate gate;
+  gate.rules = parse_rules(texts_of(fields));
+  fields.each("cases", [&](const Json& entry, const std::string& path) {
+    const Fields special(entry, path);
+    allow_only(entry, {"match", "fail_on"}, path);
+    gate.special.push_back({special.get<std::string>("match"), parse_rules(texts_of(special))});
+  });
+  return gate;
+}
+
+}  // namespace dpbench

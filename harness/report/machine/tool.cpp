@@ -1,0 +1,44 @@
+#include "harness/report/machine/tool.h"
+
+#include <array>
+#include <cstdio>
+#include <memory>
+
+#include "harness/report/machine/commit.h"
+
+namespace dpbench {
+namespace {
+
+// The first line that a command prints, empty if it fails.
+std::string first_line_said_by(const char* command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command, "re"), ::pclose);
+  std::array<char, 128> line{};
+  if (!pipe || !std::fgets(line.data(), line.size(), pipe.get())) return "";
+  std::string text = line.data();
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+std::string version() { return DPBENCH_VERSION; }
+
+std::string built_commit() { return DPBENCH_COMMIT; }
+
+Json tool_block(const std::vector<std::string>& argv) {
+  const std::string here = first_line_said_by("git describe --always --dirty --abbrev=7 --exclude='*' 2>/dev/null");
+  return {{"name", "dpbench"},
+          {"version", version()},
+          {"commit", built_commit()},
+          {"compiler", DPBENCH_COMPILER},
+          {"build_type", DPBENCH_BUILD_TYPE},
+          {"directory_commit", here.empty() ? Json(nullptr) : Json(here)},
+          {"argv", argv}};
+}
+
+std::string run_commit(const Json& tool) {
+  const Json& here = tool.at("directory_commit");
+  return here.is_string() ? here.get<std::string>() : tool.at("commit").get<std::string>();
+}
+
+}  // namespace dpbench

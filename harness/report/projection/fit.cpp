@@ -1,0 +1,147 @@
+#include "harness/report/projection/fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace dpbench {
+namespace {
+
+constexpr int most_rounds = 30;
+constexpr double no_limit = 1e30;  // bytes a second, of a link whose bytes cost nothing
+
+using Row = std::array<double, 3>;
+
+// x of the columns in `set` (others 0) by the normal equations; false where they do not determine it.
+bool solve(const std::vector<Row>& rows, const std::vector<double>& goal, unsigned set, Row& x) {
+  std::vector<int> used;
+  for (int i = 0; i < 3; ++i)
+    if (set >> i & 1) used.push_back(i);
+  const size_t n = used.size();
+  std::vector<std::vector<double>> m(n, std::vector<double>(n + 1));
+  for (size_t r = 0; r < rows.size(); ++r)
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = 0; j < n; ++j) m[i][j] += rows[r][used[i]] * rows[r][used[j]];
+      m[i][n] += rows[r][used[i]] * goal[r];
+    }
+  for (size_t i = 0; i < n; ++i) {
+    size_t best = i;
+    for (size_t k = i; k < n; ++k)
+      if (std::abs(m[k][i]) > std::abs(m[best][i])) best = k;
+    std::swap(m[i], m[best]);
+    if (std::abs(m[i][i]) < 1e-12) return false;
+    for (size_t k = 0; k < n; ++k)
+      if (k != i) {
+        const double factor = m[k][i] / m[i][i];
+        for (size_t j = i; j <= n; ++j) m[k][j] -= factor * m[i][j];
+      }
+  }
+  x = {};
+  for (size_t i = 0; i < n; ++i) x[used[i]] = m[i][n] / m[i][i];
+  return true;
+}
+
+double squares(const std::vector<Row>& rows, const std::vector<double>& goal, const Row& x) {
+  double sum = 0;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const double off = rows[r][0] * x[0] + rows[r][1] * x[1] + rows[r][2] * x[2] - goal[r];
+    sum += off * off;
+  }
+  return sum;
+}
+
+// The step is the longest of several ways through it: computing up to the moment when bucket i is handed over, then it
+// and all after it (row i), or computing alone (the last row). Each way is linear in computing, latency and seconds per
+// byte.
+std::vector<Row> ways_through(const StepShape& shape, Algorithm algorithm, int world) {
+  const auto& traffic = shape.traffic;
+  const double k = shape.computing(world), copying = shape.copying(world);
+  Terms stopping, beside;
+  for (const Traffic& one : traffic)
+    if (!one.hides) stopping = stopping + terms_of(one.op, algorithm, world, one.bytes);
+  std::vector<Row> ways(traffic.size() + 1, Row{k, stopping.messages, stopping.bytes * copying});
+  for (size_t i = traffic.size(); i-- > 0;) {
+    if (!traffic[i].hides) continue;  // no way of its own
+    beside = beside + terms_of(traffic[i].op, algorithm, world, traffic[i].bytes);
+    ways[i] = {k * (traffic[i].ready + 1 - shape.backward_end), stopping.messages + beside.messages,
+               (stopping.bytes + beside.bytes) * copying};
+  }
+  return ways;
+}
+
+size_t longest(const std::vector<Row>& ways, const Row& x) {
+  const auto length = [&](const Row& row) { return row[0] * x[0] + row[1] * x[1] + row[2] * x[2]; };
+  size_t best = ways.size() - 1;
+  for (size_t i = 0; i < ways.size(); ++i)
+    if (length(ways[i]) > length(ways[best])) best = i;
+  return best;
+}
+
+Fit fit_of(const Row& x) { return {.compute_s = x[0], .latency_s = x[1], .seconds_per_byte = x[2]}; }
+
+double error_of(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times, const Fit& fit) {
+  double sum = 0;
+  for (const auto& [world, step_s] : times) {
+    const double off = step_time(shape, fit.compute_s, world, fit.network(), algorithm).step_s / step_s - 1;
+    sum += off * off;
+  }
+  return std::sqrt(sum / static_cast<double>(times.size()));
+}
+
+// From the way that every world is first taken to go, until the ways stay the same.
+Fit fit_from(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times,
+             const std::vector<std::vector<Row>>& ways, size_t first) {
+  std::vector<size_t> taken(times.size(), first);
+  Fit best{.error = std::numeric_limits<double>::infinity()};
+  for (int round = 0; round < most_rounds; ++round) {
+    std::vector<Row> rows;
+    for (size_t i = 0; i < times.size(); ++i) {
+      Row row = ways[i][taken[i]];
+      row[1] *= 1e-6, row[2] *= 1e-9;  // in microseconds and GB, so that no column is much larger than another
+      for (double& value : row) value /= times[i].step_s;
+      rows.push_back(row);
+    }
+    Row x = least_squares_above_0(rows, std::vector<double>(times.size(), 1));
+    x[1] *= 1e-6, x[2] *= 1e-9;
+    Fit fit = fit_of(x);
+    fit.error = error_of(shape, algorithm, times, fit);
+    if (fit.error < best.error) best = fit;
+    std::vector<size_t> next;
+    for (const auto& of_world : ways) next.push_back(longest(of_world, x));
+    if (next == taken) break;
+    taken = next;
+  }
+  return best;
+}
+
+}  // namespace
+
+std::array<double, 3> least_squares_above_0(const std::vector<Row>& rows, const std::vector<double>& goal) {
+  Row best{};
+  double least = squares(rows, goal, best);
+  for (unsigned set = 1; set < 8; ++set) {
+    Row x{};
+    if (!solve(rows, goal, set, x) || *std::min_element(x.begin(), x.end()) < 0) continue;
+    if (const double sum = squares(rows, goal, x); sum < least) least = sum, best = x;
+  }
+  return best;
+}
+
+Network Fit::network() const {
+  const Link link{seconds_per_byte > 0 ? 1 / seconds_per_byte : no_limit, latency_s};
+  return {link, link, 0};
+}
+
+Fit fit_steps(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times) {
+  std::vector<std::vector<Row>> ways;
+  for (const auto& time : times) ways.push_back(ways_through(shape, algorithm, time.world));
+  Fit best{.error = std::numeric_limits<double>::infinity()};
+  const size_t number = shape.traffic.size();
+  for (const size_t first : {number > 0 ? number - 1 : 0, size_t{0}, number}) {
+    const Fit fit = fit_from(shape, algorithm, times, ways, first);
+    if (fit.error < best.error) best = fit;
+  }
+  return best;
+}
+
+}  // namespace dpbench

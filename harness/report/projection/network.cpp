@@ -1,0 +1,130 @@
+#include "harness/report/projection/network.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <optional>
+
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+constexpr char link_form[] =
+    "a link is NAME=RATE:LATENCY with units, as in intra=450GB/s:2us,inter=50GB/s:10us "
+    "(NAME intra or inter; RATE in kB/s, MB/s, GB/s, TB/s, Mbit/s or Gbit/s; LATENCY in ns, us or ms)";
+
+struct Unit {
+  const char* name;
+  double factor;
+};
+constexpr Unit rates[] = {{"kB/s", 1e3},  {"MB/s", 1e6},     {"GB/s", 1e9},
+                          {"TB/s", 1e12}, {"Mbit/s", 125e3}, {"Gbit/s", 125e6}};
+constexpr Unit latencies[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}};
+
+[[noreturn]] void refuse(const std::string& part, const std::string& what) {
+  throw UsageError("--link '" + part.substr(0, 80) + "': " + what + "; " + link_form);
+}
+
+template <size_t N>
+double quantity(const std::string& part, const std::string& text, const Unit (&units)[N], const char* what) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  if (text.empty() || end == text.c_str() || !std::isfinite(number))
+    refuse(part, std::string("no ") + what + " in '" + text.substr(0, 40) + "'");
+  if (*end == '\0') refuse(part, std::string("the ") + what + " '" + text.substr(0, 40) + "' has no unit");
+  for (const Unit& unit : units)
+    if (std::string(end) == unit.name) return number * unit.factor;
+  refuse(part, std::string("unknown unit '") + std::string(end).substr(0, 20) + "' of the " + what);
+}
+
+Link parse_link(const std::string& part, const std::string& text) {
+  const size_t colon = text.find(':');
+  if (colon == std::string::npos) refuse(part, "no latency");
+  const Link link{quantity(part, text.substr(0, colon), rates, "rate"),
+                  quantity(part, text.substr(colon + 1), latencies, "latency")};
+  if (!(link.bytes_per_s > 0)) refuse(part, "the rate must be above 0");
+  if (link.latency_s < 0) refuse(part, "the latency must not be below 0");
+  return link;
+}
+
+int levels(int n) { return n < 2 ? 0 : static_cast<int>(std::ceil(std::log2(n))); }
+
+// Every step of a ring waits for its slowest link.
+double ring_seconds(const Terms& terms, int world, const Network& network) {
+  if (network.hosts_of(world) < 2) return terms.seconds(network.intra);
+  return std::max(terms.seconds(network.intra), terms.seconds(network.inter));
+}
+
+// A tree within each host, and one over the hosts.
+double tree_seconds(const Terms& terms, int world, const Network& network) {
+  const int hosts = network.hosts_of(world);
+  if (hosts < 2) return terms.seconds(network.intra);
+  const double between = terms.messages * levels(hosts) / levels(world);
+  const double rate = std::min(network.intra.bytes_per_s, network.inter.bytes_per_s);
+  return between * network.inter.latency_s + (terms.messages - between) * network.intra.latency_s + terms.bytes / rate;
+}
+
+double hierarchical_seconds(int world, double bytes, const Network& network) {
+  const int hosts = network.hosts_of(world);
+  if (hosts < 2) return terms_of("allreduce", Algorithm::ring, world, bytes).seconds(network.intra);
+  const int inside = network.host_size;
+  return 2 * terms_of("allgather", Algorithm::ring, inside, bytes).seconds(network.intra) +
+         terms_of("allreduce", Algorithm::ring, hosts, bytes / inside).seconds(network.inter);
+}
+
+// How data travels: from one rank to all; once around a ring; there and back, as an allreduce.
+enum class Shape { from_one, half_ring, there_and_back };
+
+Shape shape_of(const std::string& op) {
+  static const std::map<std::string, Shape> shapes = {
+      {"broadcast", Shape::from_one}, {"reduce_scatter", Shape::half_ring}, {"allgather", Shape::half_ring}};
+  const auto found = shapes.find(op);
+  return found == shapes.end() ? Shape::there_and_back : found->second;
+}
+
+}  // namespace
+
+Network parse_network(const std::string& text, int host_size) {
+  std::map<std::string, std::optional<Link>> links = {{"intra", {}}, {"inter", {}}};
+  for (size_t from = 0; from <= text.size();) {
+    const size_t comma = std::min(text.find(',', from), text.size());
+    const std::string part = text.substr(from, comma - from);
+    from = comma + 1;
+    const size_t equals = part.find('=');
+    const std::string name = part.substr(0, equals);
+    const auto named = links.find(name);
+    if (equals == std::string::npos || named == links.end()) refuse(part, "unknown link '" + name.substr(0, 40) + "'");
+    if (named->second) refuse(part, name + " is given twice");
+    named->second = parse_link(part, part.substr(equals + 1));
+  }
+  const auto &intra = links["intra"], &inter = links["inter"];
+  if (!intra) refuse(text, "intra is missing");
+  if (inter && host_size <= 0) throw UsageError("--link has inter: --hosts N says how many devices a host has");
+  if (!inter && host_size > 0)
+    throw UsageError("--hosts " + std::to_string(host_size) + ": --link lacks inter; " + link_form);
+  return {*intra, inter.value_or(*intra), host_size};
+}
+
+Terms terms_of(const std::string& op, Algorithm algorithm, int world, double bytes) {
+  if (world < 2) return {};
+  const Shape shape = shape_of(op);
+  const double n = world, depth = levels(world);
+  if (shape == Shape::from_one) return {depth, bytes};
+  if (shape == Shape::half_ring) return {n - 1, (n - 1) / n * bytes};
+  if (algorithm == Algorithm::tree) return {2 * depth, 2 * bytes};
+  return {2 * (n - 1), 2 * (n - 1) / n * bytes};
+}
+
+double collective_seconds(const std::string& op, Algorithm algorithm, int world, double bytes, const Network& network) {
+  if (world < 2) return 0;
+  const Terms terms = terms_of(op, algorithm, world, bytes);
+  const Shape shape = shape_of(op);
+  if (shape == Shape::from_one) return tree_seconds(terms, world, network);
+  if (shape == Shape::half_ring) return ring_seconds(terms, world, network);
+  if (algorithm == Algorithm::hierarchical) return hierarchical_seconds(world, bytes, network);
+  return algorithm == Algorithm::tree ? tree_seconds(terms, world, network) : ring_seconds(terms, world, network);
+}
+
+}  // namespace dpbench

@@ -1,0 +1,178 @@
+// A projection for people and for machines. The word stands in every one of them.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "harness/report/projection/projection.h"
+
+namespace dpbench {
+namespace {
+
+std::string text_of(const char* form, double value) {
+  if (!std::isfinite(value)) return "-";
+  char text[64];
+  std::snprintf(text, sizeof text, form, value);
+  return text;
+}
+
+// Four significant digits.
+std::string ms(double seconds) {
+  const double value = seconds * 1e3;
+  if (!(value > 0) || !std::isfinite(value)) return value == 0 ? "0" : "-";
+  const int decimals = std::clamp(3 - static_cast<int>(std::floor(std::log10(value))), 0, 6);
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", decimals, value);
+  return text;
+}
+
+std::string percent_of(double part) { return text_of("%.0f %%", 100 * part); }
+
+std::string micro(double seconds) { return text_of("%.3g us", seconds * 1e6); }
+
+std::string rate(double seconds_per_byte) {
+  return seconds_per_byte > 0 ? text_of("%.3g GB/s", 1e-9 / seconds_per_byte) : "no limit";
+}
+
+std::string plain_name(const StepTime& time) { return name_of(time.algorithm); }
+
+Json band(const Interval95& band) { return band ? Json{band->low, band->high} : Json(nullptr); }
+
+Json in_ns(double seconds) { return seconds * 1e9; }
+
+// "2.8 to 3.1", "-" where nothing is known of it.
+template <class Text>
+std::string span_text(const Interval95& band, Text text) {
+  return band ? text(band->low) + " to " + text(band->high) : "-";
+}
+
+Json parameters_json(const ProjectedSeries& s) {
+  const auto one = [](double value, const Interval95& ends) { return Json{{"value", value}, {"ci95", band(ends)}}; };
+  return {{"compute_s", one(s.fit.compute_s, s.compute_s)},
+          {"latency_s", one(s.fit.latency_s, s.latency_s)},
+          {"seconds_per_byte", one(s.fit.seconds_per_byte, s.seconds_per_byte)},
+          {"latency_and_bandwidth_told_apart", s.separable},
+          {"relative_error", s.fit.error}};
+}
+
+// A case as a report has it, so that charts can draw it beside measured ones; it has no launches and says what it is.
+Json case_json(const ProjectedWorld& world) {
+  Json json = to_json(world.spec);
+  json["projected"] = true;
+  json["status"] = "ok";
+  json["reason"] = "";
+  json["checks"] = Json::array();
+  json["stats"] = {{"step_time_ns",
+                    {{"median", in_ns(world.time.step_s)},
+                     {"ci95_low", world.step_s ? in_ns(world.step_s->low) : Json(nullptr)},
+                     {"ci95_high", world.step_s ? in_ns(world.step_s->high) : Json(nullptr)},
+                     {"interval", world.step_s ? "fit" : "none"}}}};
+  json["derived"] = {{"samples_per_s", world.samples_per_s},
+                     {"efficiency", world.efficiency ? Json(*world.efficiency) : Json(nullptr)},
+                     {"own_efficiency", world.own_efficiency},
+                     {"communication_ns", in_ns(world.time.communication_s)},
+                     {"exposed_ns", in_ns(world.time.exposed_s)}};
+  json["allreduce"] = plain_name(world.time);
+  json["measured_step_ns"] = world.measured_s ? in_ns(*world.measured_s) : Json(nullptr);
+  json["communication_hidden"] = world.time.hidden;
+  return json;
+}
+
+Json series_json(const ProjectedSeries& s) {
+  Json json = {{"projected", true}, {"case", to_json(s.spec)}, {"fit", parameters_json(s)}};
+  json["collectives"] = Json::array();
+  for (const Traffic& one : s.shape.traffic)
+    json["collectives"].push_back(
+        {{"op", one.op}, {"bytes", one.bytes}, {"ready", one.ready}, {"beside_computing", one.hides}});
+  json["fitted"] = Json::array();
+  for (const FittedWorld& one : s.fitted)
+    json["fitted"].push_back(
+        {{"world", one.world}, {"measured_step_ns", in_ns(one.measured_s)}, {"fitted_step_ns", in_ns(one.fitted_s)}});
+  json["first_exposed_world"] = s.first_exposed ? Json(*s.first_exposed) : Json(nullptr);
+  json["cases"] = Json::array();
+  for (const ProjectedWorld& world : s.worlds) json["cases"].push_back(case_json(world));
+  return json;
+}
+
+Json link_json(const Link& link) { return {{"bytes_per_s", link.bytes_per_s}, {"latency_s", link.latency_s}}; }
+
+}  // namespace
+
+std::vector<std::vector<std::string>> projection_rows(const ProjectedSeries& s) {
+  std::vector<std::vector<std::string>> rows = {{"WORLD", "KIND", "STEP ms", "95 % OF THE FIT", "SAMPLES/s",
+                                                 "OWN EFFIC", "COMM ms", "EXPOSED", "ALLREDUCE", "OFF BY"}};
+  for (const FittedWorld& one : s.fitted)
+    rows.push_back({std::to_string(one.world), "measured", ms(one.measured_s), "fitted " + ms(one.fitted_s), "-", "-",
+                    "-", "-", "-", text_of("%+.1f %%", 100 * (one.fitted_s / one.measured_s - 1))});
+  for (const ProjectedWorld& world : s.worlds)
+    rows.push_back({std::to_string(world.spec.world), "projected", ms(world.time.step_s), span_text(world.step_s, ms),
+                    text_of("%.0f", world.samples_per_s), percent_of(world.own_efficiency),
+                    ms(world.time.communication_s), percent_of(world.time.exposed_s / world.time.step_s),
+                    plain_name(world.time),
+                    world.measured_s ? text_of("%+.1f %%", 100 * (world.time.step_s / *world.measured_s - 1)) +
+                                           ", measured " + ms(*world.measured_s)
+                                     : "-"});
+  return rows;
+}
+
+const std::vector<bool>& projection_columns_right() {
+  static const std::vector<bool> right = {true, false, true, true, true, true, true, true, false, false};
+  return right;
+}
+
+std::string projection_heading(const ProjectedSeries& s) {
+  const CaseSpec& spec = s.spec;
+  std::string text = "PROJECTION, not measured: " + spec.strategy + " · " + spec.workload + " · " +
+                     (spec.device == Device::cuda ? "GPU" : "CPU") + " · " + spec.backend + " · " + spec.scaling +
+                     " scaling, ";
+  text += spec.scaling == Scaling::strong ? "global batch " : "rows per device ";
+  text += std::to_string(spec.batch) + " · " + spec.dtype;
+  for (const auto& [name, value] : spec.params) text += " · " + name + "=" + value;
+  return text;
+}
+
+std::vector<std::string> projection_remarks(const ProjectedSeries& s) {
+  std::string worlds;
+  for (const FittedWorld& one : s.fitted) worlds += (worlds.empty() ? "" : ", ") + std::to_string(one.world);
+  double bytes = 0;
+  for (const Traffic& one : s.shape.traffic) bytes += one.bytes;
+  Interval95 slowest_first = s.seconds_per_byte;
+  if (slowest_first) std::swap(slowest_first->low, slowest_first->high);
+  std::vector<std::string> all = {
+      "fitted to worlds " + worlds + ": computing " + ms(s.fit.compute_s) + " ms a step (" +
+          span_text(s.compute_s, ms) + "), latency " + micro(s.fit.latency_s) + " (" + span_text(s.latency_s, micro) +
+          "), bandwidth " + rate(s.fit.seconds_per_byte) + " (" + span_text(slowest_first, rate) + "); off by " +
+          text_of("%.1f %%", 100 * s.fit.error),
+      std::to_string(s.shape.traffic.size()) + (s.shape.traffic.size() == 1 ? " collective" : " collectives") +
+          " a step, " + text_of("%.4g MB", bytes * 1e-6)};
+  if (!s.compute_s)
+    all.push_back(
+        "no interval: a fitted world has a single sample a launch and fewer than 3 launches; more of either give one");
+  if (!s.separable)
+    all.push_back(
+        "these devices share cores and copy in turn: latency and bandwidth cannot be told apart, only their sum");
+  all.push_back(s.first_exposed
+                    ? "communication can no longer be hidden from world " + std::to_string(*s.first_exposed) + " on"
+                    : "communication stays hidden up to world 1048576");
+  return all;
+}
+
+Json to_json(const Projection& p) {
+  Json json = {{"schema", "dpbench.projection"},
+               {"schema_version", {{"major", 1}, {"minor", 0}}},
+               {"projected", true},
+               {"run", p.run}};
+  json["network"] = nullptr;
+  if (p.asked.network)
+    json["network"] = {{"intra", link_json(p.asked.network->intra)},
+                       {"inter", link_json(p.asked.network->inter)},
+                       {"host_size", p.asked.network->host_size}};
+  json["algorithm"] = p.asked.algorithm ? Json(name_of(*p.asked.algorithm)) : Json(nullptr);
+  json["series"] = Json::array();
+  for (const ProjectedSeries& one : p.series) json["series"].push_back(series_json(one));
+  json["left_out"] = p.left_out;
+  return json;
+}
+
+}  // namespace dpbench

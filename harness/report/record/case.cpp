@@ -1,0 +1,26 @@
+#include "harness/report/record/case.h"
+
+#include <tuple>
+
+namespace dpbench {
+
+std::string case_id(const CaseSpec& spec) {
+  std::string id = spec.strategy + "/" + spec.workload + "/" + name_of(spec.device) + ":" + std::to_string(spec.world);
+  if (spec.backend != no_backend) id += "/" + spec.backend;
+  id += "/" + name_of(spec.scaling) + "/b" + std::to_string(spec.batch) + "/" + name_of(spec.dtype);
+  if (spec.scale != 1) id += "/scale=" + std::to_string(spec.scale);
+  if (spec.accumulate != 1) id += "/accumulate=" + std::to_string(spec.accumulate);
+  for (const auto& [name, value] : spec.params) id += "/" + name + "=" + value;
+  return id;
+}
+
+bool same_setting(const CaseSpec& one, const CaseSpec& other, Except except) {
+  const auto question = [](const CaseSpec& s) {
+    return std::tie(s.workload, s.device, s.batch, s.dtype, s.scale, s.accumulate, s.clip_norm, s.data_dir, s.threads);
+  };
+  const auto answer = [](const CaseSpec& s) { return std::tie(s.strategy, s.params, s.backend, s.scaling); };
+  return question(one) == question(other) && (except.strategy || answer(one) == answer(other)) &&
+         (except.world || one.world == other.world);
+}
+
+}  // namespace dpbench

@@ -1,0 +1,177 @@
+// What is made of a table of fields: JSON, the struct again, its JSON Schema.
+#pragma once
+
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "harness/report/base/field.h"
+#include "harness/report/record/fields.h"
+#include "workloads/base/names.h"
+
+namespace dpbench {
+
+template <class T>
+struct OptionalOf : std::false_type {};
+template <class T>
+struct OptionalOf<std::optional<T>> : std::true_type {};
+template <class T>
+struct ListOf : std::false_type {};
+template <class T>
+struct ListOf<std::vector<T>> : std::true_type {};
+template <class T>
+struct MapOf : std::false_type {};
+template <class T>
+struct MapOf<std::map<std::string, T>> : std::true_type {};
+
+// --- writing
+
+template <class T>
+Json write_value(const T& value) {
+  if constexpr (HasTable<T>) {
+    Json json = Json::object();
+    const auto add = [&](const auto& field) {
+      Json member = write_value(value.*field.member);
+      if (field.omit_if_empty && member.empty()) return;
+      json[field.key] = field.null_if_empty && member == Json("") ? Json(nullptr) : std::move(member);
+    };
+    std::apply([&](const auto&... field) { (add(field), ...); }, Table<T>::fields);
+    return json;
+  } else if constexpr (Named<T>) {
+    return name_of(value);
+  } else if constexpr (OptionalOf<T>::value) {
+    return value ? write_value(*value) : Json(nullptr);
+  } else if constexpr (ListOf<T>::value) {
+    Json list = Json::array();
+    for (const auto& item : value) list.push_back(write_value(item));
+    return list;
+  } else if constexpr (MapOf<T>::value) {
+    Json json = Json::object();
+    for (const auto& [name, item] : value) json[name] = write_value(item);
+    return json;
+  } else {
+    return Json(value);
+  }
+}
+
+// --- reading: throws UsageError that names the key
+
+template <class T>
+T read_value(const Json& json, const std::string& path);
+
+template <class T>
+void read_fields(const Json& json, const std::string& path, T& value) {
+  const Fields fields(json, path);
+  const auto take = [&](const auto& field) {
+    using Member = std::remove_reference_t<decltype(value.*field.member)>;
+    const Json* found = fields.find(field.key);
+    constexpr bool may_lack = ListOf<Member>::value || MapOf<Member>::value;  // an absent list is empty
+    if (!field.required && (!found || found->is_null())) return;
+    if (may_lack && !found) return;
+    value.*field.member = read_value<Member>(fields.at(field.key), fields.path(field.key));
+  };
+  std::apply([&](const auto&... field) { (take(field), ...); }, Table<T>::fields);
+}
+
+template <class T>
+T read_value(const Json& json, const std::string& path) {
+  if constexpr (HasTable<T>) {
+    T value{};
+    read_fields(json, path, value);
+    return value;
+  } else if constexpr (Named<T>) {
+    const auto word = Fields::read<std::string>(json, path);
+    if (const auto value = parse_name<T>(word)) return *value;
+    throw UsageError(path + " is '" + word + "', not one of " + all_names<T>());
+  } else if constexpr (OptionalOf<T>::value) {
+    if (json.is_null()) return std::nullopt;
+    return read_value<typename T::value_type>(json, path);
+  } else if constexpr (ListOf<T>::value) {
+    if (!json.is_array()) throw UsageError(path + " is not an array");
+    T list;
+    for (size_t i = 0; i < json.size(); ++i)
+      list.push_back(read_value<typename T::value_type>(json[i], path + "[" + std::to_string(i) + "]"));
+    return list;
+  } else if constexpr (MapOf<T>::value) {
+    if (!json.is_object()) throw UsageError(path + " is not an object");
+    T values;
+    for (const auto& [name, item] : json.items())
+      values[name] = read_value<typename T::mapped_type>(item, path + "." + name);
+    return values;
+  } else {
+    return Fields::read<T>(json, path);
+  }
+}
+
+// --- the schema: every struct is a definition of its own
+
+inline void limit(Json& type, const NumberRange& range) {
+  const auto number = [](double value) {
+    return std::trunc(value) == value ? Json(static_cast<int64_t>(value)) : Json(value);
+  };
+  if (std::isfinite(range.least)) type[range.above_least ? "exclusiveMinimum" : "minimum"] = number(range.least);
+  if (std::isfinite(range.most)) type["maximum"] = number(range.most);
+}
+
+template <class T>
+Json schema_of(const NumberRange& range, Json& definitions);
+
+// Of the fields of a table; they may stand beside others.
+template <class T>
+Json schema_of_fields(Json& definitions) {
+  Json required = Json::array(), properties = Json::object();
+  const auto add = [&](const auto& field) {
+    using Member = std::remove_cvref_t<decltype(std::declval<T>().*field.member)>;
+    Json type = schema_of<Member>(field.limits, definitions);
+    if (field.null_if_empty) type["type"] = {"string", "null"};
+    // A number that is not finite is written as null.
+    if (std::is_floating_point_v<Member> && !field.required) type["type"] = {"number", "null"};
+    if (std::string_view(field.unit) != "-") type["unit"] = field.unit;
+    type["description"] = field.meaning;
+    properties[field.key] = std::move(type);
+    if (field.required) required.push_back(field.key);
+  };
+  std::apply([&](const auto&... field) { (add(field), ...); }, Table<T>::fields);
+  return {{"type", "object"}, {"required", std::move(required)}, {"properties", std::move(properties)}};
+}
+
+template <class T>
+Json schema_of(const NumberRange& range, Json& definitions) {
+  if constexpr (HasTable<T>) {
+    if (!definitions.contains(Table<T>::name)) {
+      definitions[Table<T>::name] = nullptr;  // keeps the order in which they are first named
+      definitions[Table<T>::name] = schema_of_fields<T>(definitions);
+    }
+    return {{"$ref", "#/$defs/" + std::string(Table<T>::name)}};
+  } else if constexpr (Named<T>) {
+    Json names = Json::array();
+    for (const std::string_view name : enum_names<T>) names.push_back(name);
+    return {{"enum", std::move(names)}};
+  } else if constexpr (OptionalOf<T>::value) {
+    Json type = schema_of<typename T::value_type>(range, definitions);
+    if (type.contains("type"))
+      type["type"] = {type["type"], "null"};
+    else
+      type = {{"oneOf", {{{"type", "null"}}, type}}};
+    return type;
+  } else if constexpr (ListOf<T>::value) {
+    return {{"type", "array"}, {"items", schema_of<typename T::value_type>(range, definitions)}};
+  } else if constexpr (MapOf<T>::value) {
+    return {{"type", "object"}, {"additionalProperties", schema_of<typename T::mapped_type>(range, definitions)}};
+  } else {
+    Json type = {{"type", std::is_same_v<T, std::string> ? "string"
+                          : std::is_same_v<T, bool>      ? "boolean"
+                          : std::is_floating_point_v<T>  ? "number"
+                                                         : "integer"}};
+    if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) limit(type, range);
+    if (std::is_same_v<T, std::string> && range.least > 0) type["minLength"] = static_cast<int64_t>(range.least);
+    return type;
+  }
+}
+
+}  // namespace dpbench

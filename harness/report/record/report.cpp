@@ -1,0 +1,76 @@
+#include "harness/report/record/report.h"
+
+#include <algorithm>
+
+#include "workloads/base/error.h"
+
+namespace dpbench {
+
+CaseIndex by_id(const Report& report) {
+  CaseIndex index;
+  for (const CaseRecord& record : report.cases) index.emplace(record.spec.id, &record);
+  return index;
+}
+
+std::vector<double> sample_step_ns(const LaunchRecord& launch) {
+  if (launch.ranks.empty()) return {};
+  size_t count = launch.ranks.front().samples_ns.size();
+  for (const RankRecord& rank : launch.ranks) count = std::min(count, rank.samples_ns.size());
+  std::vector<double> slowest(count, 0);
+  for (const RankRecord& rank : launch.ranks) {
+    if (count > 0) check(rank.steps_per_sample > 0, "a sample of no steps");
+    for (size_t i = 0; i < count; ++i)
+      slowest[i] =
+          std::max(slowest[i], static_cast<double>(rank.samples_ns[i]) / static_cast<double>(rank.steps_per_sample));
+  }
+  return slowest;
+}
+
+double rows_per_step(const CaseRecord& record) {
+  std::vector<double> rows;
+  for (const LaunchRecord& launch : record.launches)
+    if (!launch.ranks.empty() && launch.ranks.front().rows_per_step > 0)
+      rows.push_back(launch.ranks.front().rows_per_step);
+  return rows.empty() ? static_cast<double>(record.spec.global_batch()) : median(rows);
+}
+
+std::map<std::string, double> mean_phases_ns(const CaseRecord& record) {
+  std::map<std::string, double> sums;
+  double ranks = 0;
+  for (const LaunchRecord& launch : record.launches)
+    for (const RankRecord& rank : launch.ranks) {
+      for (const auto& [name, ns] : rank.phases_ns) sums[name] += ns;
+      ranks += rank.phases_ns.empty() ? 0 : 1;
+    }
+  for (auto& [name, ns] : sums) ns /= ranks;
+  return sums;
+}
+
+bool any_failed(const std::vector<CheckRow>& checks) {
+  return std::any_of(checks.begin(), checks.end(),
+                     [](const CheckRow& row) { return row.status == CheckStatus::failed; });
+}
+
+std::optional<std::string> unequal_parameters(const CaseRecord& record) {
+  for (const LaunchRecord& launch : record.launches)
+    for (const RankRecord& rank : launch.ranks)
+      if (rank.parameters_hash != launch.ranks.front().parameters_hash)
+        return "launch " + std::to_string(launch.index) + ": rank " + std::to_string(rank.rank) + " has " +
+               rank.parameters_hash + ", rank " + std::to_string(launch.ranks.front().rank) + " has " +
+               launch.ranks.front().parameters_hash;
+  return std::nullopt;
+}
+
+std::optional<CheckRow> failing_check(const CaseRecord& record) {
+  for (const CheckRow& row : record.checks)
+    if (row.status == CheckStatus::failed) return row;
+  const auto detail = unequal_parameters(record);
+  if (!detail) return std::nullopt;
+  return CheckRow{.name = "equal-parameters",
+                  .status = CheckStatus::failed,
+                  .compared = "parameters after timing, across ranks",
+                  .detail = *detail,
+                  .likely = "gradients were not reduced on every rank, or a rank skipped a step"};
+}
+
+}  // namespace dpbench

@@ -1,0 +1,193 @@
+#include "harness/report/record/save.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+std::string why() { return std::strerror(errno); }
+
+// Opens a directory for names relative to it, made with its parents if need be.
+int open_directory(const fs::path& path) {
+  std::error_code error;
+  if (fs::exists(path, error) && !fs::is_directory(path, error))
+    throw UsageError("results directory " + path.string() + " is a file: give a directory with --out");
+  fs::create_directories(path, error);
+  const int fd = error ? -1 : ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) return fd;
+  throw UsageError("results directory " + path.string() + " cannot be made or opened (" +
+                   (error ? error.message() : why()) + "): give a writable one with --out");
+}
+
+// What open_directory would have to make, the innermost first.
+std::vector<fs::path> missing_of(fs::path path) {
+  std::vector<fs::path> missing;
+  std::error_code ignored;
+  for (; !path.empty() && !fs::exists(path, ignored); path = path.parent_path()) missing.push_back(path);
+  return missing;
+}
+
+// The new text of a file lies in a file of this name until it is whole.
+std::string part_of(const std::string& name) { return "." + name + "." + std::to_string(::getpid()) + ".part"; }
+
+int open_part(int directory, const std::string& part, const std::string& what) {
+  ::unlinkat(directory, part.c_str(), 0);  // left by a process that died here
+  const int fd = ::openat(directory, part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (fd < 0) throw WriteError("cannot write " + what + ": " + why());
+  return fd;
+}
+
+bool is_utf8(const std::string& text) {
+  try {
+    Json(text).dump();
+    return true;
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void check_name(const std::string& name, const std::string& what) {
+  const auto refuse = [&](const std::string& reason) { throw UsageError(what + " " + reason); };
+  if (name.empty()) refuse("is empty");
+  if (name.size() > 128) refuse("is longer than 128 bytes");
+  if (!is_utf8(name)) refuse("is not UTF-8");
+  for (const char c : name)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) refuse("holds a control character");
+  if (name.find('/') != std::string::npos) refuse("'" + name + "' holds a '/': give a plain name");
+  if (name.front() == '-' || name.front() == '.') refuse("'" + name + "' begins with '" + name.front() + "'");
+}
+
+std::string run_id(std::chrono::system_clock::time_point now, const std::string& commit, const std::string& machine) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  char time[32];
+  std::strftime(time, sizeof time, "%Y%m%dT%H%M%SZ", &utc);
+  std::string id = std::string(time) + "-" + commit + "-" + machine;
+  for (char& c : id)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && !std::strchr("-_.+", c)) c = '_';
+  return id.substr(0, 120);
+}
+
+RunDirectory::RunDirectory(const fs::path& results, const std::string& id) : made_(missing_of(results)) {
+  check_name(id, "run id");
+  const Descriptor parent(open_directory(results));
+  for (int copy = 1; copy < 100; ++copy) {
+    char suffix[8] = "";
+    if (copy > 1) std::snprintf(suffix, sizeof suffix, "-%02d", copy);
+    id_ = id + suffix;
+    if (::mkdirat(parent.get(), id_.c_str(), 0777) == 0) break;
+    if (errno != EEXIST || copy == 99)
+      throw UsageError("cannot make a run directory in " + results.string() + " (" + why() +
+                       "): give a writable one with --out");
+  }
+  path_ = results / id_;
+  descriptor_ = ::openat(parent.get(), id_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (descriptor_ < 0) throw UsageError("cannot open " + path_.string() + ": " + why());
+}
+
+RunDirectory::~RunDirectory() { ::close(descriptor_); }
+
+void RunDirectory::drop() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+  for (const auto& directory : made_) ::rmdir(directory.c_str());  // refused where something is in it
+}
+
+void RunDirectory::save(const Report& report, bool force) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!force && now < next_) return;
+  save("run", to_json(report));
+  next_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+}
+
+void RunDirectory::save(const std::string& name, const Json& document) const {
+  write_whole(descriptor_, name + ".json", document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
+              (path_ / (name + ".json")).string());
+}
+
+bool write_all(int fd, const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count = ::write(fd, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    done += static_cast<size_t>(count);
+  }
+  return true;
+}
+
+void write_whole(int directory, const std::string& name, const std::string& text, const std::string& what) {
+  const std::string temporary = part_of(name);
+  try {
+    const Descriptor file(open_part(directory, temporary, what));
+    if (!write_all(file.get(), text) || ::fsync(file.get()) != 0)
+      throw WriteError("cannot write " + what + ": " + why());
+    if (::renameat(directory, temporary.c_str(), directory, name.c_str()) != 0 || ::fsync(directory) != 0)
+      throw WriteError("cannot write " + what + ": " + why());
+  } catch (const WriteError&) {
+    ::unlinkat(directory, temporary.c_str(), 0);
+    throw;
+  }
+}
+
+void check_writable(int directory, const std::string& name, const std::string& what) {
+  const std::string temporary = part_of(name);
+  const Descriptor file(open_part(directory, temporary, what));
+  ::unlinkat(directory, temporary.c_str(), 0);
+}
+
+void check_baseline_place(const fs::path& results, const std::string& name) {
+  check_name(name, "--save-baseline");
+  const fs::path directory = results / "baselines", file = directory / (name + ".json");
+  const auto refuse = [](const fs::path& path, const std::string& reason) {
+    throw UsageError("--save-baseline: " + path.string() + " " + reason + ": move it away, or give another --out");
+  };
+  std::error_code error;
+  if (!fs::exists(directory, error)) return;
+  if (!fs::is_directory(directory, error)) refuse(directory, "is a file");
+  if (::access(directory.c_str(), W_OK | X_OK) != 0) refuse(directory, "cannot be written (" + why() + ")");
+  if (fs::is_directory(file, error)) refuse(file, "is a directory");
+}
+
+fs::path save_baseline(const Report& report, const fs::path& results, const std::string& name) {
+  check_name(name, "baseline name");
+  const fs::path directory = results / "baselines";
+  const Descriptor baselines(open_directory(directory));
+  const fs::path path = directory / (name + ".json");
+  write_whole(baselines.get(), name + ".json",
+              to_json(report).dump(1, ' ', false, Json::error_handler_t::replace) + "\n", path.string());
+  return path;
+}
+
+}  // namespace dpbench

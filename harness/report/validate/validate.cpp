@@ -1,0 +1,80 @@
+#include "harness/report/validate/validate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "harness/report/figures/summarise.h"
+#include "harness/report/record/find_run.h"
+#include "harness/report/validate/schema.h"
+#include "harness/report/validate/shape_problems.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+// What is written is the shortest text that reads back as the same double: only arithmetic order may differ.
+// Differences of figures near 1 may be next to nothing.
+bool alike(const Json& a, const Json& b) {
+  if (!a.is_number() || !b.is_number()) return a == b;
+  const auto x = a.get<double>(), y = b.get<double>();
+  return std::abs(x - y) <= 1e-9 * std::max(std::abs(x), std::abs(y)) + 1e-12;
+}
+
+std::vector<std::string> disagreements(const Json& stored, CaseStatus status, const CaseRecord& again, bool older) {
+  std::vector<std::string> found;
+  if (status != again.status)
+    found.push_back("status is " + name_of(status) + " but its checks make it " + name_of(again.status));
+  const Json figures = figures_json(again);
+  for (const auto& [block, value] : figures.items())
+    compare_figures(block, stored.contains(block) ? &stored.at(block) : nullptr, value, older, found);
+  return found;
+}
+
+}  // namespace
+
+void compare_figures(const std::string& name, const Json* stored, const Json& again, bool older,
+                     std::vector<std::string>& found) {
+  if (!stored || stored->is_null()) {
+    if (!older && !again.is_null()) found.push_back(name + " does not follow from the samples");
+  } else if (again.is_object() && stored->is_object()) {
+    for (const auto& [key, value] : again.items())
+      compare_figures(name + "." + key, stored->contains(key) ? &stored->at(key) : nullptr, value, older, found);
+  } else if (!alike(*stored, again)) {
+    found.push_back(name + " does not follow from the samples");
+  }
+}
+
+std::optional<std::string> contradiction_of(const Report& report) {
+  std::set<std::string> ids;
+  for (const CaseRecord& record : report.cases) {
+    const std::string& id = record.spec.id;
+    if (record.status == CaseStatus::ok && failing_check(record)) return id + " is ok, but its checks make it wrong";
+    if (!ids.insert(id).second) return id + " stands there twice";
+  }
+  return std::nullopt;
+}
+
+Report read_sound_report(const std::filesystem::path& file) {
+  Report report = read_report(file);
+  if (const auto why = contradiction_of(report)) throw UsageError(file.string() + ": " + *why);
+  return report;
+}
+
+std::vector<std::string> problems_of(const Json& document) {
+  const Report report = report_from_json(document);
+  std::vector<std::string> problems = schema_problems(document, run_schema());
+  for (auto& text : shape_problems(report)) problems.push_back(std::move(text));
+  Report again = report;
+  summarise(again);
+  const bool older = document.at("schema_version").value("minor", 0) < report_minor_version;
+  for (size_t i = 0; i < report.cases.size(); ++i) {
+    const CaseRecord& record = report.cases[i];
+    for (const auto& text : shape_problems(report, record)) problems.push_back(record.spec.id + ": " + text);
+    for (const auto& text : disagreements(document.at("cases").at(i), record.status, again.cases[i], older))
+      problems.push_back(record.spec.id + ": " + text);
+  }
+  return problems;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,82 @@
+#include "harness/worker/catalogue_json.h"
+
+#include <exception>
+#include <string>
+
+#include "harness/worker/rank/cuda.h"
+#include "strategies/api/backend.h"
+#include "strategies/api/strategy.h"
+
+namespace dpbench {
+namespace {
+
+constexpr const char* gradient_names[] = {"gathered", "mean_of_means", "global_mean", "sum", "mean_of_active", "local"};
+constexpr const char* buffers_names[] = {"first_replica", "rank0", "local", "synchronised", "unchanged"};
+
+Json describe(const StrategyInfo& info) {
+  Json params = Json::array();
+  for (const ParamInfo& param : info.params)
+    params.push_back({{"name", param.name}, {"default", param.fallback}, {"summary", param.summary}});
+  return {{"name", info.name},
+          {"summary", info.summary},
+          {"parallelism", name_of(info.parallelism)},
+          {"gradient", gradient_names[static_cast<int>(info.gradient)]},
+          {"buffers", buffers_names[static_cast<int>(info.buffers)]},
+          {"cpu", info.cpu},
+          {"cuda", info.cuda},
+          {"params", params}};
+}
+
+// Null where the workload cannot say without more than a name, as one of a plug-in's that wants --data.
+Json samples_of(const WorkloadInfo& info) {
+  try {
+    return info.make({})->samples();
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+Json describe(const WorkloadInfo& info) {
+  return {{"name", info.name},         {"summary", info.summary},     {"scaling", name_of(info.scaling)},
+          {"batch", info.batch},       {"samples", samples_of(info)}, {"probe", info.probe},
+          {"thorough", info.thorough}, {"digits", info.digits}};
+}
+
+Json describe(const BackendInfo& info) {
+  return {{"name", info.name},
+          {"summary", info.summary},
+          {"cpu", info.cpu},
+          {"cuda", info.cuda},
+          {"threads", info.threads},
+          {"shares_device", info.shares_device},
+          {"cpu_preference", info.cpu_preference},
+          {"cuda_preference", info.cuda_preference},
+          {"shares_memory", info.shares_memory}};
+}
+
+template <class Info>
+Json describe_all(const Registry<Info>& registry) {
+  Json all = Json::array();
+  for (const Info& info : registry.all()) all.push_back(describe(info));
+  return all;
+}
+
+}  // namespace
+
+Json catalogue(bool with_cuda, size_t built_in) {
+  Json workloads = describe_all(workload_registry());
+  for (size_t i = 0; i < workloads.size(); ++i) workloads[i]["plugin"] = i >= built_in;
+  Json not_built = Json::array();
+  if (const std::string reason = with_cuda ? load_cuda() : ""; !reason.empty())
+    not_built.push_back({{"kind", "backend"}, {"name", "nccl"}, {"reason", reason}});
+  return {{"torch", DPBENCH_TEXT(TORCH_VERSION_MAJOR) "." DPBENCH_TEXT(TORCH_VERSION_MINOR) "." DPBENCH_TEXT(
+                        TORCH_VERSION_PATCH)},
+          {"cuda", DPBENCH_CUDA_BUILT},
+          {"nccl", DPBENCH_NCCL_BUILT},
+          {"strategies", describe_all(strategy_registry())},
+          {"workloads", workloads},
+          {"backends", describe_all(backend_registry())},
+          {"not_built", not_built}};
+}
+
+}  // namespace dpbench

@@ -1,0 +1,152 @@
+#include "harness/worker/check/check_case.h"
+
+#include <limits>
+
+#include <ATen/Context.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "harness/conform/evidence/exchange.h"
+#include "harness/conform/suite.h"
+#include "harness/report/record/report.h"
+#include "harness/report/text/first_line.h"
+#include "harness/worker/check/dump.h"
+#include "harness/worker/steps/case_setup.h"
+#include "harness/worker/steps/tensor_checks.h"
+
+namespace dpbench {
+namespace {
+
+// The first of each kind that this rank met.
+class Faults {
+ public:
+  static constexpr int64_t never = std::numeric_limits<int64_t>::max();
+
+  void see(const Scenario& scenario, const Evidence& evidence) {
+    std::string& kind = evidence.echo ? apart : threw;
+    if (!evidence.error.empty() && !evidence.refused && kind.empty())
+      kind = first_line(evidence.error) + place(scenario, ", step " + std::to_string(evidence.steps.size()));
+    const bool meant = scenario.poison || scenario.huge;
+    for (size_t step = 0; step < evidence.steps.size() && !meant && when == never; ++step)
+      look(scenario, evidence.steps[step], static_cast<int64_t>(step));
+    ++scenarios_;
+  }
+
+  std::string threw, apart, not_finite;
+  int64_t when = never;  // something was not finite: comparable between ranks, which all go through the same scenarios
+
+ private:
+  static std::string place(const Scenario& scenario, const std::string& step = "") {
+    return " (in the checks: scenario " + scenario.name + step + ")";
+  }
+
+  void look(const Scenario& scenario, const StepEvidence& seen, int64_t step) {
+    const auto found = first_not_finite(step, seen.loss, seen.gradients, seen.parameters);
+    if (!found) return;
+    when = (scenarios_ * 1'000'000 + step) * 3 + static_cast<int64_t>(found->of);
+    not_finite = found->text + place(scenario);
+  }
+
+  int64_t scenarios_ = 0;
+};
+
+// cuDNN may else sum in another order in each run, and the strategy would be blamed. The timed steps are left as torch
+// has them.
+class DeterministicCudnn {
+ public:
+  DeterministicCudnn() { at::globalContext().setDeterministicCuDNN(true); }
+  ~DeterministicCudnn() { at::globalContext().setDeterministicCuDNN(before_); }
+  DeterministicCudnn(const DeterministicCudnn&) = delete;
+  DeterministicCudnn& operator=(const DeterministicCudnn&) = delete;
+
+ private:
+  bool before_ = at::globalContext().deterministicCuDNN();
+};
+
+// Of the ranks that saw what is not finite the one that made it, the others had it from there; -1: nobody did.
+int first_rank(c10d::Store& store, const std::string& key, int rank, int world, int64_t when) {
+  int first = -1;
+  int64_t least = Faults::never;
+  const auto all = texts_of_ranks(store, key, rank, world, std::to_string(when));
+  for (size_t r = 0; r < all.size(); ++r)
+    if (const int64_t other = std::stoll(all[r]); other < least) least = other, first = static_cast<int>(r);
+  return std::stoi(from_rank0(store, key + ".first", rank, std::to_string(first)));
+}
+
+}  // namespace
+
+std::string checks_before_timing(const CaseSpec& spec) {
+  std::string names =
+      "output-shape|output-dtype|loss-finite|gradient-meaning|gradient-vs-baseline|ranks-agree-parameters|buffers|"
+      "gradient-replay|loss-falls";
+  if (spec.accumulate > 1) names += "|accumulation|accumulation-replay";
+  if (spec.clip_norm) names += "|clip|clip-replay";
+  return "^(" + names + ")$";
+}
+
+CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const Group& group, Pulse& pulse,
+                       const std::string& shared_dir) {
+  const DeterministicCudnn deterministic;
+  const StrategyInfo& strategy = strategy_registry().at(spec.strategy);
+  const bool ranks = strategy.parallelism == Parallelism::ranks, several = ranks && spec.world > 1;
+  static int calls = 0;  // the same on every rank: each call has keys of its own
+  const std::string prefix = "check" + std::to_string(calls++);
+  // Over the store: the group may be broken.
+  const auto rank0_says = [&](const std::string& key, bool mine) {
+    return several ? rank0_decides(*group.store(), prefix + key, group.rank(), mine) : mine;
+  };
+  const WorkloadOptions workload{.scale = spec.scale, .data_dir = spec.data_dir, .shared_dir = shared_dir};
+  Rows rows;  // one for each check: the worst of all seeds
+  std::optional<Dump> dump;
+  if (!options.dump.empty()) dump.emplace(options.dump, spec, group.rank());
+  Faults faults;
+  const auto see = [&](const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
+                       const Evidence& evidence) {
+    if (dump) dump->add(bench, scenario, clip_norm, evidence);
+    faults.see(scenario, evidence);
+    pulse.beat();
+  };
+  bool whole = true;
+  for (int seed = 0; seed < options.seeds && whole; ++seed) {
+    const uint64_t init = spec.seed + static_cast<uint64_t>(seed);
+    c10::intrusive_ptr<c10d::Store> store;
+    if (ranks) store = c10::make_intrusive<c10d::PrefixStore>(prefix + "." + std::to_string(seed), group.store());
+    const CheckRequest request{strategy,
+                               workload_registry().at(spec.workload),
+                               workload,
+                               group.rank(),
+                               spec.world,
+                               store,
+                               group.process_group(),
+                               group.devices(ranks ? 1 : spec.world, spec.oversubscribe),
+                               scalar_type(spec.dtype),
+                               spec.params,
+                               init,
+                               spec.world <= options.whole_worlds,
+                               options.filter,
+                               see};
+    for (CheckRow row : run_checks(request)) {
+      if (options.seeds > 1 && row.status == CheckStatus::failed)
+        row.detail += " (--seed " + std::to_string(init) + ")";
+      rows.add(row);
+    }
+    pulse.beat();
+    const CheckRow* completed = rows.find(Rows::completion);
+    const bool broken = completed && completed->status == CheckStatus::failed;
+    whole = rank0_says(".end" + std::to_string(seed), !broken);
+  }
+  if (dump) dump->finish();
+  const int first = several ? first_rank(*group.store(), prefix + ".finite", group.rank(), spec.world, faults.when)
+                    : faults.when == Faults::never ? -1
+                                                   : 0;
+  const bool sound = rank0_says(".right", !any_failed(rows.all())) && whole && first < 0;
+  CheckedCase checked{.rows = rows.all(), .group_whole = whole, .sound = sound};
+  if (!faults.threw.empty())
+    checked.failure = {FailureKind::failure, faults.threw};
+  else if (first == group.rank())
+    checked.failure = {FailureKind::nan, faults.not_finite};
+  else if (!faults.apart.empty())
+    checked.failure = {FailureKind::peer, faults.apart};
+  return checked;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,113 @@
+#include "harness/worker/check/dump.h"
+
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include <ATen/ATen.h>
+
+#include "workloads/data/tensor_file.h"
+
+namespace dpbench {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr char index_name[] = "index.json";
+
+// A case's id has slashes and colons, a folder's name does not.
+std::string folder_of(std::string id) {
+  for (char& c : id)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '-') c = '_';
+  return id;
+}
+
+std::string file_of(const std::string& folder, const Bench& bench, const Scenario& scenario, int rank, size_t step) {
+  return folder + "/" + scenario.name + "-seed" + std::to_string(bench.seed) + "-rank" + std::to_string(rank) +
+         "-step" + std::to_string(step) + ".safetensors";
+}
+
+void put(TensorFile& file, const std::string& name, const at::Tensor& tensor) {
+  if (tensor.defined()) file.tensors.emplace_back(name, tensor.contiguous());
+}
+
+void put(TensorFile& file, const std::string& group, const NamedTensors& tensors) {
+  for (const auto& [name, tensor] : tensors) put(file, group + "." + name, tensor);
+}
+
+TensorFile contents(const Bench& bench, const Scenario& scenario, const Evidence& evidence, size_t step) {
+  const StepEvidence& seen = evidence.steps[step];
+  const bool first = step == 0;
+  TensorFile file;
+  put(file, "parameters", first ? evidence.parameters : evidence.steps[step - 1].parameters);
+  put(file, "buffers", first ? evidence.buffers : evidence.steps[step - 1].buffers);
+  put(file, "state", first ? evidence.state : evidence.steps[step - 1].state);
+  for (size_t micro = 0; micro < seen.ids.size(); ++micro) {
+    const Batch batch =
+        batch_of(bench.workload, scenario, bench.layout, seen.ids[micro], evidence.rank, static_cast<int64_t>(step));
+    const std::string group = "batch." + std::to_string(micro) + ".";
+    put(file, group + "input", batch.input);
+    put(file, group + "target", batch.target);
+    put(file, group + "ids", batch.ids);
+  }
+  put(file, "output", seen.output);
+  put(file, "loss", seen.loss);
+  put(file, "gradients", seen.gradients);
+  put(file, "parameters_after", seen.parameters);
+  put(file, "buffers_after", seen.buffers);
+  return file;
+}
+
+Json read_index(const fs::path& path) {
+  if (!fs::exists(path)) return {{"format", "dpbench-dump-1"}, {"files", Json::array()}};
+  std::ifstream in(path);
+  return parse_json(std::string(std::istreambuf_iterator<char>(in), {}), path.string());
+}
+
+}  // namespace
+
+Dump::Dump(std::string directory, const CaseSpec& spec, int rank)
+    : directory_(std::move(directory)), spec_(spec), rank_(rank) {}
+
+void Dump::add(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
+               const Evidence& evidence) {
+  if (!evidence.error.empty() || scenario.learns) return;
+  const std::string folder = folder_of(spec_.id);
+  for (size_t step = 0; step < evidence.steps.size(); ++step) {
+    const fs::path path = fs::path(directory_) / file_of(folder, bench, scenario, rank_, step);
+    if (fs::exists(path)) return;
+    fs::create_directories(path.parent_path());
+    save_tensors(path.string(), contents(bench, scenario, evidence, step));
+    if (rank_ != 0) continue;
+    for (int rank = 0; rank < bench.layout.owners(); ++rank)
+      files_.push_back({{"file", file_of(folder, bench, scenario, rank, step)},
+                        {"case", spec_.id},
+                        {"strategy", spec_.strategy},
+                        {"workload", spec_.workload},
+                        {"world", spec_.world},
+                        {"ranks", bench.layout.owners()},
+                        {"scenario", scenario.name},
+                        {"dtype", name_of(scenario.dtype == at::kDouble ? Dtype::f64 : spec_.dtype)},
+                        {"accumulate", scenario.accumulate},
+                        {"clipped", scenario.clip},
+                        {"clip_norm", clip_norm ? Json(*clip_norm) : Json()},
+                        {"smooth", scenario.smooth},
+                        {"step_seed", bench.step_seed()},
+                        {"rank", rank},
+                        {"step", step}});
+  }
+}
+
+void Dump::finish() {
+  if (rank_ != 0 || files_.empty()) return;
+  const fs::path path = fs::path(directory_) / index_name, fresh = path.string() + ".new";
+  Json index = read_index(path);
+  for (Json& file : files_) index["files"].push_back(std::move(file));
+  std::ofstream out(fresh);
+  out << index.dump(1) << '\n';
+  out.close();
+  if (!out) throw std::runtime_error("--dump: " + fresh.string() + " could not be written");
+  fs::rename(fresh, path);
+}
+
+}  // namespace dpbench

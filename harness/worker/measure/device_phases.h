@@ -1,0 +1,37 @@
+// The parts of a step as a GPU's stream reached them: an event at each boundary, read when all is over.
+#pragma once
+
+#include <array>
+#include <deque>
+
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+
+#include "strategies/api/phases.h"
+
+namespace dpbench {
+
+class DevicePhases : public PhaseListener {
+ public:
+  explicit DevicePhases(c10::Device device) : device_(device) {}
+  void entered(Phase phase, Time) override { mark(static_cast<int>(phase)); }
+  void left(Time) override { mark(-1); }
+  void moved(Phase phase, Time from, Time until) override;
+  // Waits for the device.
+  std::array<double, phase_names.size()> total_ns();
+  // From the first boundary to the last. Waits for the device.
+  double all_ns();
+
+ private:
+  struct Mark {
+    int phase;
+    c10::Event event;
+  };
+  void mark(int phase);
+
+  c10::Device device_;
+  std::deque<Mark> marks_;
+  std::array<double, phase_names.size()> moved_ns_{};
+};
+
+}  // namespace dpbench

@@ -1,0 +1,237 @@
+#include "harness/worker/measure/profile_case.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "harness/report/export/trace.h"
+#include "harness/report/figures/spans.h"
+#include "harness/worker/measure/collective_watch.h"
+#include "harness/worker/measure/device_phases.h"
+#include "harness/worker/measure/flop_count.h"
+#include "harness/worker/measure/kineto_trace.h"
+
+namespace dpbench {
+namespace {
+
+using Time = Phases::Clock::time_point;
+constexpr int64_t steps_before = 5;  // past the reducer's new buckets; the machine is warm by now
+constexpr int64_t most_steps = 500, traced_steps = 5;
+constexpr int64_t short_epoch = 16;          // its steps may have fewer rows at the end
+constexpr size_t most_collectives = 200000;  // of all steps: more is not worth the memory
+
+int64_t ns_of(Time time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
+// When a step did nothing but communicate.
+class Blocked : public PhaseListener {
+ public:
+  void entered(Phase phase, Time now) override {
+    left(now);
+    communicating_ = phase == Phase::communication;
+    since_ = now;
+  }
+  void left(Time now) override {
+    if (communicating_) spans.push_back({ns_of(since_), ns_of(now)});
+    communicating_ = false;
+  }
+  void moved(Phase phase, Time from, Time until) override {
+    if (phase == Phase::communication) spans.push_back({ns_of(from), ns_of(until)});
+  }
+  Spans spans;
+
+ private:
+  bool communicating_ = false;
+  Time since_;
+};
+
+class Watched {
+ public:
+  Watched(const CaseSpec& spec, Setup setup, StepSource& source, const Group& group, Pulse& pulse)
+      : source_(source), group_(group), pulse_(pulse), device_(setup.devices.at(0)) {
+    // A replay makes its collectives without a call: there would be nothing to see, or of the first steps alone.
+    if (setup.group && !promised(strategy_registry().at(spec.strategy), setup.params).recorded) {
+      setup.group = wrapped_group(setup.group, device_.type(), [&](const auto& inner) {
+        return watch_ = c10::make_intrusive<CollectiveWatch>(inner, phases_, device_.is_cpu());
+      });
+    }
+    strategy_ = strategy_registry().at(spec.strategy).make(setup);
+  }
+
+  // Those that record, then so many; the mean operations of the last `counted`. With phases on: strategies may switch
+  // on clocks of their own.
+  std::optional<int64_t> warm_up(const std::vector<int64_t>& recording, int64_t steps, int64_t counted) {
+    StepFlop flop;
+    phases_.switch_on(true);
+    phases_.listen(&flop);
+    for (const int64_t number : recording) {
+      source_.prepare(number, 1);
+      step(number, &flop);
+    }
+    for (int64_t i = 0; i < steps; ++i) step(step_++, &flop);
+    phases_.listen(nullptr);
+    phases_.switch_on(false);
+    phases_.clear();
+    return flop.mean_of_last(counted);
+  }
+
+  // Fills times, collectives and the strategy's own figures.
+  void run(int64_t steps, RankRecord& record) {
+    Profile& profile = *record.profile;
+    DevicePhases on_device(device_);
+    phases_.switch_on(true);
+    phases_.listen(device_.is_cpu() ? static_cast<PhaseListener*>(&blocked_) : &on_device);
+    group_.barrier();
+    if (watch_) watch_->start();
+    for (int64_t i = 0; i < steps; ++i) begins_.push_back(ns_of(step(step_++)));
+    const int64_t end = ns_of(phases_.since());
+    phases_.listen(nullptr);
+    phases_.switch_on(false);
+    profile.steps = steps;
+    const double all_ns = device_.is_cpu() ? static_cast<double>(end - begins_.front()) : on_device.all_ns();
+    profile.step_ns = all_ns / static_cast<double>(steps);
+    const auto on_gpu = device_.is_cpu() ? std::array<double, phase_names.size()>{} : on_device.total_ns();
+    for (size_t i = 0; i < phase_names.size(); ++i)
+      if (const double ns = device_.is_cpu() ? static_cast<double>(phases_.total_ns()[i]) : on_gpu[i]; ns != 0)
+        record.phases_ns[std::string(phase_names[i])] = ns / static_cast<double>(steps);
+    if (watch_) describe_collectives(record);
+    profile.strategy_figures = strategy_->figures();
+  }
+
+  void trace(const std::string& stem) {
+    group_.barrier();
+    Trace trace(device_);
+    phases_.switch_on(true);
+    phases_.listen(&trace);
+    for (int64_t i = 0; i < traced_steps; ++i) step(step_++);
+    phases_.listen(nullptr);
+    trace.save(stem + ".rank" + std::to_string(group_.rank()) + ".json");
+  }
+
+  void finish() {
+    strategy_->finish();
+    group_.barrier();
+  }
+
+ private:
+  // When it began, by the clock of its parts: what they are measured against.
+  Time step(int64_t number, StepFlop* flop = nullptr) {
+    phases_.enter(Phase::data);
+    const Time begin = phases_.since();
+    const auto micro = source_.at(number);
+    if (flop) flop->begin();
+    strategy_->step(number, micro, phases_);
+    if (flop) flop->end(micro);
+    phases_.leave();
+    pulse_.step();
+    return begin;
+  }
+
+  void describe_collectives(RankRecord& record) {
+    Profile& profile = *record.profile;
+    const auto& seen = watch_->stop();
+    const auto steps = static_cast<double>(profile.steps);
+    int64_t bytes = 0;
+    for (const auto& one : seen) bytes += one.bytes;
+    profile.collectives_per_step = static_cast<double>(seen.size()) / steps;
+    profile.collective_bytes_per_step = static_cast<double>(bytes) / steps;
+    const bool timed = device_.is_cpu() &&
+                       std::all_of(seen.begin(), seen.end(), [](const auto& one) { return one.end.load() != Time{}; });
+    describe_each(seen, timed, profile);
+    const bool usable = timed && seen.size() <= most_collectives;
+    std::vector<Entered> entered;
+    if (usable)
+      for (const auto& one : seen) entered.push_back({{ns_of(one.start), ns_of(one.end)}, ns_of(one.start)});
+    const bool waits_known = find_last_entered(entered, usable);
+    if (!usable) return;
+    const Communication found = communication_of(entered, blocked_.spans);
+    profile.communication_ns = static_cast<double>(found.total_ns) / steps;
+    profile.exposed_ns = static_cast<double>(found.exposed_ns) / steps;
+    profile.hidden_ns = static_cast<double>(found.hidden_ns) / steps;
+    if (!waits_known) return;
+    profile.waiting_ns = static_cast<double>(found.waiting_ns) / steps;
+    auto& communication = record.phases_ns["communication"];
+    const double waited = std::min(*profile.waiting_ns, communication);
+    communication -= waited;
+    if (waited > 0) record.phases_ns["waiting"] += waited;
+  }
+
+  // Collective. Ranks of one host share a clock; all must know when, and have entered equally many.
+  bool find_last_entered(std::vector<Entered>& entered, bool usable) const {
+    if (!group_.one_host()) return false;
+    const auto count = static_cast<int64_t>(entered.size());
+    at::Tensor counts = at::tensor({count, -count, int64_t{!usable}}, at::kLong);
+    group_.most(counts);
+    const int64_t* found = counts.data_ptr<int64_t>();
+    if (found[0] != count || found[1] != -count || found[2] != 0) return false;
+    if (count == 0) return true;
+    at::Tensor starts = at::empty({count}, at::kLong);
+    for (int64_t i = 0; i < count; ++i) starts.data_ptr<int64_t>()[i] = entered[static_cast<size_t>(i)].span.from;
+    group_.most(starts);
+    for (int64_t i = 0; i < count; ++i) entered[static_cast<size_t>(i)].last_entered = starts.data_ptr<int64_t>()[i];
+    return true;
+  }
+
+  // The mean step, where all steps have the same collectives.
+  void describe_each(const std::deque<CollectiveWatch::Seen>& seen, bool timed, Profile& profile) const {
+    const auto steps = static_cast<size_t>(profile.steps), count = seen.size() / steps;
+    if (seen.size() % steps != 0) return;
+    std::vector<CollectiveRecord> each(count);
+    for (size_t i = 0; i < seen.size(); ++i) {
+      CollectiveRecord& mine = each[i % count];
+      const auto& one = seen[i];
+      const std::string phase(one.phase < 0 ? "" : phase_names[static_cast<size_t>(one.phase)]);
+      if (i < count) mine = {.op = one.op, .phase = phase, .bytes = one.bytes};
+      if (mine.op != one.op || mine.bytes != one.bytes) return;
+      if (!timed) continue;
+      const auto add = [&](std::optional<double>& sum, Time time) {
+        sum = sum.value_or(0) + static_cast<double>(ns_of(time) - begins_[i / count]) / static_cast<double>(steps);
+      };
+      add(mine.start_ns, one.start);
+      add(mine.end_ns, one.end);
+    }
+    profile.collectives = std::move(each);
+  }
+
+  StepSource& source_;
+  const Group& group_;
+  Pulse& pulse_;
+  at::Device device_;
+  Phases phases_;
+  Blocked blocked_;
+  c10::intrusive_ptr<CollectiveWatch> watch_;
+  std::unique_ptr<Strategy> strategy_;
+  int64_t step_ = 0;
+  std::vector<int64_t> begins_;
+};
+
+// Whole epochs where they are short, as the samples have.
+int64_t watched_steps(int64_t wanted, int64_t steps_per_epoch) {
+  const int64_t steps = std::min(wanted, most_steps);
+  return steps > steps_per_epoch && wanted % steps_per_epoch == 0 ? steps / steps_per_epoch * steps_per_epoch : steps;
+}
+
+}  // namespace
+
+void profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, const Sampling& sampling,
+                  const Group& group, Pulse& pulse, RankRecord& record) {
+  const int64_t steps = watched_steps(record.steps_per_sample, source.steps_per_epoch());
+  const int64_t counted_steps = source.steps_per_epoch() <= short_epoch ? source.steps_per_epoch() : 1;
+  source.prepare(0, steps_before + counted_steps + steps + traced_steps);
+  record.profile.emplace();
+  Watched watched(spec, setup, source, group, pulse);
+  record.profile->flop = watched.warm_up(recording_steps(spec, source), steps_before + counted_steps, counted_steps);
+  watched.run(steps, record);
+  if (!sampling.trace_dir.empty()) watched.trace(sampling.trace_dir + "/" + trace_stem(spec.id));
+  watched.finish();
+}
+
+}  // namespace dpbench

@@ -1,0 +1,24 @@
+// One case on one rank: workload, strategy, timing, profile.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/report/machine/gpu_watch.h"
+#include "harness/report/record/case.h"
+#include "harness/worker/rank/group.h"
+#include "harness/worker/rank/pulse.h"
+#include "harness/worker/steps/step_source.h"
+#include "strategies/api/strategy.h"
+
+namespace dpbench {
+
+// Warm-up, with the steps of recording_steps() in it, then samples: barriers around a sample, none inside, one clock
+// reading a step. Fills everything but the rank's hash, memory and profile.
+RankRecord time_steps(Strategy& strategy, StepSource& source, const std::vector<int64_t>& recording,
+                      const Sampling& sampling, const Group& group, Pulse& pulse, GpuWatch& gpus);
+
+RankRecord run_case(const CaseSpec& spec, const Sampling& sampling, const Group& group, Pulse& pulse,
+                    const std::string& shared_dir);
+
+}  // namespace dpbench

@@ -1,0 +1,52 @@
+#include "harness/worker/rank/cuda.h"
+
+#include <dlfcn.h>
+
+#include <array>
+
+#include <ATen/Context.h>
+
+#include "harness/report/machine/gpu_survey.h"
+
+namespace dpbench {
+namespace {
+
+// A function of what is loaded by now, and whether it succeeded; there is none without the CUDA library.
+template <class... Arguments>
+bool succeeded(const char* name, Arguments... arguments) {
+  auto* function = reinterpret_cast<int (*)(Arguments...)>(dlsym(RTLD_DEFAULT, name));
+  return function && function(arguments...) == 0;
+}
+
+}  // namespace
+
+std::string load_cuda() {
+#ifdef DPBENCH_CUDA_LIBRARY
+  if (!dlopen(DPBENCH_CUDA_LIBRARY, RTLD_NOW | RTLD_GLOBAL))
+    return std::string("its library cannot be loaded: ") + dlerror();
+  at::globalContext().setAllowTF32CuDNN(
+      false);  // torch lets convolutions use it unless told; here float32 is float32 unless asked
+  return "";
+#else
+  return DPBENCH_CUDA_REASON;
+#endif
+}
+
+std::map<std::string, std::string> loaded_versions() {
+  std::map<std::string, std::string> versions;
+  const auto text = [](int number) { return std::to_string(number); };
+  if (int packed = 0; succeeded("cudaRuntimeGetVersion", &packed)) versions["cuda_loaded"] = cuda_version(packed);
+  if (int packed = 0; succeeded("ncclGetVersion", &packed))
+    versions["nccl_loaded"] = text(packed / 10000) + "." + text(packed % 10000 / 100) + "." + text(packed % 100);
+  return versions;
+}
+
+std::vector<std::string> pci_buses(const std::vector<int>& gpus) {
+  std::vector<std::string> buses;
+  for (const int gpu : gpus)
+    if (std::array<char, 32> bus{}; succeeded("cudaDeviceGetPCIBusId", bus.data(), static_cast<int>(bus.size()), gpu))
+      buses.emplace_back(bus.data());
+  return buses;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,55 @@
+#include "harness/worker/rank/host_memory.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "harness/worker/rank/small_blocks.h"
+
+namespace dpbench {
+namespace {
+
+int64_t bare_bytes = 0, left_bytes = 0;
+
+int64_t status_bytes(const char* key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(key)) return std::stoll(line.substr(std::strlen(key))) * 1024;
+  return 0;
+}
+
+int64_t held_bytes() { return status_bytes("RssAnon:") + status_bytes("RssShmem:"); }
+
+}  // namespace
+
+void keep_freed_memory() {
+  for (const char* chosen : {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES"})
+    if (std::getenv(chosen)) return;
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_TOP_PAD, 16 << 20);
+  keep_small_blocks();
+}
+
+void note_bare_memory() {
+  malloc_trim(0);
+  bare_bytes = held_bytes();
+}
+
+void forget_peak_memory() {
+  malloc_trim(0);
+  left_bytes = std::max<int64_t>(held_bytes() - bare_bytes, 0);
+  std::ofstream("/proc/self/clear_refs") << "5";
+}
+
+int64_t peak_memory_bytes() { return status_bytes("VmHWM:"); }
+
+int64_t own_peak_memory_bytes() {
+  return std::max<int64_t>(peak_memory_bytes() - status_bytes("RssFile:") - left_bytes, 0);
+}
+
+}  // namespace dpbench

@@ -1,0 +1,84 @@
+#include "harness/worker/rank/pulse.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <stop_token>
+
+#include "workloads/base/error.h"
+#include "workloads/base/hash.h"
+
+namespace dpbench {
+namespace {
+
+// The end of a text is a part of it.
+uint64_t mixed(uint64_t hash, std::string_view text) { return fnv1a("\xff", fnv1a(text, hash)); }
+
+}  // namespace
+
+Pulse::Pulse(const std::string& file, int rank, int world) {
+  if (file.empty()) return;
+  const int descriptor = open(file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  struct stat info{};
+  if (descriptor < 0 || fstat(descriptor, &info) != 0)
+    throw UsageError("DPBENCH_PROGRESS='" + file + "' cannot be opened");
+  bytes_ = static_cast<size_t>(info.st_size);
+  if (bytes_ < sizeof(Progress) * static_cast<size_t>(rank + 1))
+    throw UsageError("DPBENCH_PROGRESS='" + file + "' has no place for rank " + std::to_string(rank));
+  mapping_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  close(descriptor);
+  check(mapping_ != MAP_FAILED, "cannot map " + file);
+  mine_ = static_cast<Progress*>(mapping_) + rank;
+  const auto ranks = static_cast<size_t>(world);
+  if (bytes_ >= ranks * (sizeof(Progress) + sizeof(CallLog)))  // else the front is older
+    log_ = reinterpret_cast<CallLog*>(static_cast<Progress*>(mapping_) + ranks) + rank;
+}
+
+void Pulse::follow(std::function<uint64_t()> collectives) {
+  follower_ = std::jthread([this, collectives = std::move(collectives)](const std::stop_token& stop) {
+    constexpr auto interval = std::chrono::milliseconds(50);
+    std::mutex mutex;
+    std::condition_variable_any wake;
+    std::unique_lock lock(mutex);
+    for (uint64_t known = 0; !wake.wait_for(lock, stop, interval, [] { return false; }) && !stop.stop_requested();) {
+      const uint64_t now = collectives();
+      mine_->beat.fetch_add(static_cast<int64_t>(now - known), std::memory_order_relaxed);
+      mine_->collectives.store(static_cast<int64_t>(now), std::memory_order_relaxed);
+      known = now;
+    }
+  });
+}
+
+// Whoever reads the slot meanwhile sees by its number that it is not whole: nothing may move ahead of the 0, nor behind
+// the number.
+void Pulse::note_call(uint64_t number, std::string_view call) {
+  const std::lock_guard lock(calls_mutex_);
+  ++calls_.count;
+  calls_.hash = mixed(calls_.hash, call);
+  CallSlot& slot = log_->slots[number % log_->slots.size()];
+  slot.number.store(0, std::memory_order_relaxed);
+  slot.hash.store(calls_.hash, std::memory_order_release);
+  put_text(slot, call);
+  slot.number.store(static_cast<int64_t>(number), std::memory_order_release);
+}
+
+Pulse::Calls Pulse::calls() const {
+  const std::lock_guard lock(calls_mutex_);
+  return calls_;
+}
+
+void Pulse::forget_calls() {
+  const std::lock_guard lock(calls_mutex_);
+  calls_ = {};
+}
+
+Pulse::~Pulse() {
+  follower_ = {};
+  if (mapping_) munmap(mapping_, bytes_);
+}
+
+}  // namespace dpbench

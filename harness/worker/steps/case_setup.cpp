@@ -1,0 +1,42 @@
+#include "harness/worker/steps/case_setup.h"
+
+#include <stdexcept>
+
+namespace dpbench {
+
+at::ScalarType scalar_type(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f32:
+      return at::kFloat;
+    case Dtype::f64:
+      return at::kDouble;
+    case Dtype::bf16:
+      return at::kBFloat16;
+  }
+  throw std::logic_error("a dtype without a name");
+}
+
+std::unique_ptr<Workload> workload_of(const CaseSpec& spec, const std::string& shared_dir) {
+  return workload_registry()
+      .at(spec.workload)
+      .make({.scale = spec.scale, .data_dir = spec.data_dir, .shared_dir = shared_dir});
+}
+
+std::vector<std::string> own_parameters(const CaseSpec& spec) {
+  const StrategyInfo& info = strategy_registry().at(spec.strategy);
+  return promised(info, Params(info.params, spec.params, spec.strategy)).own;
+}
+
+Setup setup_of(const CaseSpec& spec, const StrategyInfo& info, const Workload& workload, const Group& group) {
+  return {.workload = workload,
+          .devices = group.devices(info.parallelism == Parallelism::ranks ? 1 : spec.world, spec.oversubscribe),
+          .group = group.process_group(),
+          .init_seed = spec.seed,
+          .step_seed = spec.seed,
+          .dtype = scalar_type(spec.dtype),
+          .params = Params(info.params, spec.params, spec.strategy),
+          .accumulate = spec.accumulate,
+          .clip_norm = spec.clip_norm};
+}
+
+}  // namespace dpbench

@@ -1,0 +1,104 @@
+#include "harness/worker/steps/step_source.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
+
+#include <ATen/ATen.h>
+
+#include "workloads/data/sampler.h"
+
+namespace dpbench {
+namespace {
+
+constexpr int64_t keep_bytes = 1 << 20;  // an epoch of batches up to here is cut before timing
+// StrategyInfo::recorded: three steps of a shape that run as they are, and one that records.
+constexpr int64_t until_replayed = 4;
+
+// Row r, r + world, ... of the step's rows: the indices that DistributedSampler deals out.
+at::Tensor share(const at::Tensor& rows, int world, int rank) {
+  return rows.slice(0, rank, std::nullopt, world).contiguous();
+}
+
+}  // namespace
+
+StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const StrategyInfo& strategy, int rank,
+                       at::Device device)
+    : workload_(workload), ids_alone_(strategy.loads_rows) {
+  const bool ranks = strategy.parallelism == Parallelism::ranks;
+  const int64_t samples = workload.samples(), batch = spec.global_batch();
+  const int64_t least = (ranks ? spec.world : 1) * spec.accumulate;  // a row for every micro-batch of every rank
+  if (batch > samples)
+    throw UsageError("a global batch of " + std::to_string(batch) + " rows is more than " + spec.workload + " has (" +
+                     std::to_string(samples) + "); use a smaller --batch");
+  if (batch < least)
+    throw UsageError("a global batch of " + std::to_string(batch) + " rows leaves nothing for some of " +
+                     std::to_string(least) + " micro-batches; use a larger --batch or a smaller world");
+  const at::Tensor order = epoch_order(samples, spec.seed, /*epoch=*/0, /*shuffle=*/true);
+  int64_t row_bytes = 0;
+  for (int64_t from = 0; from < samples; from += batch) {
+    const int64_t rows = std::min(batch, samples - from);
+    // Weak scaling keeps every step alike; strong keeps the documents' shorter last batch where it has a row for all.
+    if (rows < batch && (spec.scaling == Scaling::weak || rows < least)) break;
+    const at::Tensor all = order.narrow(0, from, rows);
+    ids_.push_back((ranks ? share(all, spec.world, rank) : all).chunk(spec.accumulate));
+    global_rows_.push_back(rows);
+  }
+  prepare(0, 1);
+  for (const Batch& one : load(ids_[0]))
+    row_bytes += static_cast<int64_t>(one.input.nbytes() + one.target.nbytes() + one.ids.nbytes());
+  if (row_bytes * steps_per_epoch() > keep_bytes) return;
+  prepare(0, steps_per_epoch());
+  for (const auto& micros : ids_) cut_.push_back(load(micros));
+  if (strategy.parallelism != Parallelism::replicas) keep_on(device);  // replicas share out the rows of the host
+}
+
+// Rows that come again in every epoch: bringing them once is enough.
+void StepSource::keep_on(at::Device device) {
+  for (auto& micros : cut_)
+    for (Batch& batch : micros) batch = {batch.input.to(device), batch.target.to(device), batch.ids.to(device)};
+}
+
+void StepSource::prepare(int64_t first_step, int64_t count) const {
+  for (int64_t step = first_step; step < first_step + std::min(count, steps_per_epoch()); ++step)
+    for (const at::Tensor& ids : ids_[static_cast<size_t>(step % steps_per_epoch())]) workload_.prepare(ids);
+}
+
+std::vector<Batch> StepSource::load(const std::vector<at::Tensor>& micros) const {
+  std::vector<Batch> batches;
+  batches.reserve(micros.size());
+  for (const at::Tensor& ids : micros) batches.push_back(workload_.batch(ids));
+  return batches;
+}
+
+std::span<const Batch> StepSource::at(int64_t step) {
+  const auto index = static_cast<size_t>(step % steps_per_epoch());
+  if (!cut_.empty()) return cut_[index];
+  current_.clear();  // the next rows go where these were: memory that the caches still hold
+  if (!ids_alone_) {
+    current_ = load(ids_[index]);
+    return current_;
+  }
+  for (const at::Tensor& ids : ids_[index]) current_.push_back({{}, {}, ids});
+  return current_;
+}
+
+int64_t StepSource::rows(int64_t first_step, int64_t count) const {
+  int64_t rows = 0;
+  for (int64_t step = first_step; step < first_step + count; ++step)
+    rows += global_rows_[static_cast<size_t>(step % steps_per_epoch())];
+  return rows;
+}
+
+std::vector<int64_t> recording_steps(const CaseSpec& spec, const StepSource& source) {
+  const StrategyInfo& info = strategy_registry().at(spec.strategy);
+  if (!promised(info, Params(info.params, spec.params, spec.strategy)).recorded) return {};
+  std::vector<int64_t> steps;
+  std::set<int64_t> sizes;  // of all ranks together: each rank's own follow from them
+  for (int64_t step = 0; step < source.steps_per_epoch(); ++step)
+    if (sizes.insert(source.rows(step, 1)).second) steps.insert(steps.end(), until_replayed, step);
+  return steps;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,96 @@
+#include "harness/worker/train/epoch_checks.h"
+
+#include <cstdio>
+#include <string>
+
+#include <ATen/ATen.h>
+
+#include "harness/worker/steps/tensor_checks.h"
+
+namespace dpbench {
+namespace {
+
+constexpr int64_t rows_at_once = 500;
+
+}  // namespace
+
+Accuracy evaluate(Strategy& strategy, const Workload& workload, const Group& group, Pulse& pulse) {
+  group.broadcast(strategy.buffers());
+  const int64_t samples = workload.test_samples();
+  int64_t right = 0;
+  for (const at::Tensor& ids : at::arange(group.rank(), samples, group.world()).split(rows_at_once)) {
+    const Batch batch = workload.test_batch(ids.contiguous());
+    right += strategy.forward(batch).argmax(1).cpu().eq(batch.target).sum().item<int64_t>();
+    pulse.beat();
+  }
+  at::Tensor counted = at::tensor({right});
+  group.sum(counted);
+  return {.right = counted.item<int64_t>(), .rows = samples};
+}
+
+void EpochChecks::refuse_early() const {
+  if (!job_.options.evaluate && !job_.options.target_accuracy) return;
+  const int64_t rows = workload_.test_samples();
+  const bool classes = rows > 0 && [&] {
+    const at::Tensor target = workload_.test_batch(at::arange(1)).target;
+    return target.dim() == 1 && target.scalar_type() == at::kLong;
+  }();
+  if (!classes)
+    throw UsageError("--eval and --target-accuracy need test rows with classes, and " + job_.spec.workload +
+                     (rows > 0 ? " has no classes" : " has no test rows"));
+}
+
+bool EpochChecks::after_epoch(Strategy& strategy, TrainingState& state) {
+  const bool differ = ranks_differ(strategy, state.epoch - 1);
+  return reached_target(strategy, state) || differ;
+}
+
+// Parameters and optimizer state of all ranks, bit for bit.
+bool EpochChecks::ranks_differ(Strategy& strategy, int64_t epoch) {
+  if (job_.info.gradient == Gradient::local) return false;  // they differ until averaged, at the end at the latest
+  const auto texts =
+      job_.group.gather(fingerprint(strategy.parameters(), job_.own) + " " + fingerprint(strategy.state(), job_.own));
+  std::string unlike;
+  for (size_t rank = 1; rank < texts.size() && unlike.empty(); ++rank)
+    if (texts[rank] != texts[0])
+      unlike = "after epoch " + std::to_string(epoch) + " rank " + std::to_string(rank) +
+               " has other parameters or another optimizer state than rank 0";
+  if (job_.group.agree(!unlike.empty()) == 0) return false;
+  unequal_ = {.name = "equal-ranks",
+              .status = CheckStatus::failed,
+              .compared = "parameters and optimizer state across ranks, bit for bit",
+              .detail = unlike,
+              .likely = "gradients were not reduced on every rank, or a rank skipped a step"};
+  return true;
+}
+
+bool EpochChecks::reached_target(Strategy& strategy, TrainingState& state) {
+  const auto& target = job_.options.target_accuracy;
+  if (!job_.options.evaluate && !target) return false;
+  const Accuracy found = evaluate(strategy, workload_, job_.group, job_.pulse);
+  state.accuracy.push_back(found.share());
+  char text[96];
+  std::snprintf(text, sizeof text, "Accuracy: %.2f %% (%lld of %lld)", 100 * found.share(),
+                static_cast<long long>(found.right), static_cast<long long>(found.rows));
+  voice_.line(text);
+  if (!target || found.share() < *target) return false;
+  if (!time_to_accuracy_s_) time_to_accuracy_s_ = state.seconds;
+  return true;
+}
+
+std::vector<CheckRow> EpochChecks::rows(const TrainingState& state) const {
+  std::vector<CheckRow> rows;
+  if (unequal_) rows.push_back(*unequal_);
+  if (const auto& target = job_.options.target_accuracy) {
+    char text[96];
+    std::snprintf(text, sizeof text, "%.4f after %lld epochs, wanted %g", state.accuracy.back(),
+                  static_cast<long long>(state.epoch), *target);
+    rows.push_back({.name = "target-accuracy",
+                    .status = time_to_accuracy_s_ ? CheckStatus::passed : CheckStatus::failed,
+                    .compared = "part of the test rows named rightly",
+                    .detail = text});
+  }
+  return rows;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,80 @@
+#include "harness/worker/train/shapes.h"
+
+#include <algorithm>
+#include <map>
+
+#include <ATen/ATen.h>
+
+namespace dpbench {
+namespace {
+
+// Has the other model's own parameters, buffers and layers under their names, so that nobody else notices.
+class NotingModel : public Model {
+ public:
+  NotingModel(std::shared_ptr<Model> model, ShapeNotes& notes) : model_(std::move(model)), notes_(notes) {
+    for (const auto& item : model_->named_parameters(/*recurse=*/false))
+      register_parameter(item.key(), item.value(), item.value().requires_grad());
+    for (const auto& item : model_->named_buffers(/*recurse=*/false)) register_buffer(item.key(), item.value());
+    for (const auto& item : model_->named_children()) register_module(item.key(), item.value());
+  }
+
+  at::Tensor forward(const at::Tensor& input, const Context& context) override {
+    at::Tensor output = model_->forward(input, context);
+    if (model_->is_training()) notes_.add({context.ids.narrow(0, 0, 1), input.sizes().vec(), output.sizes().vec()});
+    return output;
+  }
+  void train(bool on) override {
+    Model::train(on);
+    model_->train(on);
+  }
+
+ private:
+  std::shared_ptr<Model> model_;
+  ShapeNotes& notes_;
+};
+
+class NotingWorkload : public Workload {
+ public:
+  NotingWorkload(const Workload& workload, ShapeNotes& notes) : workload_(workload), notes_(notes) {}
+  int64_t samples() const override { return workload_.samples(); }
+  std::shared_ptr<Model> model(uint64_t seed) const override {
+    return std::make_shared<NotingModel>(workload_.model(seed), notes_);
+  }
+  at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
+    return workload_.loss(output, target);
+  }
+  bool sum_loss() const override { return workload_.sum_loss(); }
+  OptimizerSpec optimizer() const override { return workload_.optimizer(); }
+  Batch batch(const at::Tensor& ids) const override { return workload_.batch(ids); }
+  void prepare(const at::Tensor& ids) const override { workload_.prepare(ids); }
+  int64_t test_samples() const override { return workload_.test_samples(); }
+  Batch test_batch(const at::Tensor& ids) const override { return workload_.test_batch(ids); }
+
+ private:
+  const Workload& workload_;
+  ShapeNotes& notes_;
+};
+
+}  // namespace
+
+void ShapeNotes::add(SeenShape seen) {
+  const std::lock_guard lock(mutex_);
+  seen_.push_back(std::move(seen));
+}
+
+std::vector<SeenShape> ShapeNotes::take(const at::Tensor& ids) {
+  std::map<int64_t, int64_t> places;
+  for (int64_t i = 0; i < ids.numel(); ++i) places.emplace(ids[i].item<int64_t>(), i);
+  const std::lock_guard lock(mutex_);
+  auto seen = std::exchange(seen_, {});
+  const auto place = [&](const SeenShape& one) { return places[one.first_id.item<int64_t>()]; };
+  std::stable_sort(seen.begin(), seen.end(),
+                   [&](const SeenShape& a, const SeenShape& b) { return place(a) < place(b); });
+  return seen;
+}
+
+std::unique_ptr<Workload> noting_workload(const Workload& workload, ShapeNotes& notes) {
+  return std::make_unique<NotingWorkload>(workload, notes);
+}
+
+}  // namespace dpbench

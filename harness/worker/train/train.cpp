@@ -1,0 +1,179 @@
+#include "harness/worker/train/train.h"
+
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <stdexcept>
+
+#include <ATen/ATen.h>
+
+#include "harness/worker/rank/host_memory.h"
+#include "harness/worker/steps/case_setup.h"
+#include "harness/worker/steps/tensor_checks.h"
+#include "harness/worker/train/epoch_checks.h"
+#include "harness/worker/train/shapes.h"
+#include "harness/worker/train/train_files.h"
+#include "harness/worker/train/train_lines.h"
+#include "harness/worker/train/train_source.h"
+#include "harness/worker/train/train_summary.h"
+#include "harness/worker/train/train_voice.h"
+
+namespace dpbench {
+namespace {
+
+std::string way_out(const StrategyInfo& recorded) {
+  std::string text;
+  for (const auto& [name, value] : recorded.settings.unrecorded)
+    text += "; use " + recorded.name + "." + name + "=" + value;
+  return text;
+}
+
+class Trainer {
+ public:
+  Trainer(const TrainJob& job, const std::string& shared_dir, const Say& say)
+      : job_(job),
+        plain_(workload_of(job.spec, shared_dir)),
+        noting_(job.options.show_shapes ? noting_workload(*plain_, notes_) : nullptr),
+        workload_(noting_ ? *noting_ : *plain_),
+        source_(workload_, job.spec, job.recipe, job.options.drop_last, job.group.rank()),
+        voice_(job.spec, job.group, say),
+        files_(job_, workload_, source_),
+        checks_(job_, workload_, voice_) {}
+
+  TrainResult run() {
+    refuse_early();
+    forget_peak_memory();
+    strategy_ = job_.info.make(setup_of(job_.spec, job_.info, workload_, job_.group));
+    if (auto resumed = files_.resume(*strategy_)) {
+      state_ = std::move(*resumed);
+      losses_ = state_.running[static_cast<size_t>(job_.group.rank())];
+    }
+    prepare();
+    voice_.greet(workload_);
+    while (state_.epoch < job_.epochs() && !over_) epoch();
+    require_finite(*strategy_, steps_done() - 1);  // the last loss was known before the last update
+    strategy_->finish();
+    if (job_.options.checkpoint_every > 0) files_.checkpoint(*strategy_, state_, losses_);
+    files_.save(*strategy_);
+    TrainResult result = summary_of(job_, tally_, source_, state_, phases_, checks_, *strategy_);
+    job_.group.barrier();  // nobody tears down what another still uses
+    return result;
+  }
+
+ private:
+  void refuse_early() const {
+    checks_.refuse_early();
+    if (job_.options.show_shapes &&
+        promised(job_.info, Params(job_.info.params, job_.spec.params, job_.info.name)).recorded)
+      throw UsageError("--show-shapes: a step that is replayed calls no model that could tell its shapes" +
+                       way_out(job_.info));
+    files_.refuse_early();
+  }
+
+  // Rows that have to be drawn or unpacked: every rank its share, before the clock runs.
+  void prepare() {
+    for (const at::Tensor& ids : at::arange(job_.group.rank(), workload_.samples(), job_.group.world()).split(1000)) {
+      workload_.prepare(ids.contiguous());
+      job_.pulse.beat();
+    }
+    job_.group.barrier();
+    source_.prepare();
+  }
+
+  int64_t steps_done() const { return state_.epoch * source_.steps_per_epoch() + state_.step; }
+
+  void epoch() {
+    source_.set_epoch(state_.epoch);
+    bool due = false;
+    while (state_.step < source_.steps_per_epoch()) {
+      step();
+      due = files_.due(steps_done());
+      if (due && state_.step < source_.steps_per_epoch()) files_.checkpoint(*strategy_, state_, losses_);
+    }
+    finish_epoch();
+    if (due && state_.epoch < job_.epochs() && !over_) files_.checkpoint(*strategy_, state_, losses_);
+  }
+
+  void step() {
+    using Clock = std::chrono::steady_clock;
+    const auto start = Clock::now();
+    phases_.enter(Phase::data);
+    const std::vector<Batch> micro = source_.at(state_.step);
+    const StepResult result = strategy_->step(steps_done(), micro, phases_);
+    const double loss = result.loss.item<double>();
+    phases_.leave();
+    if (!std::isfinite(loss))
+      throw std::domain_error("the loss of step " + std::to_string(steps_done()) + " (step " +
+                              std::to_string(state_.step) + " of epoch " + std::to_string(state_.epoch) + ") is " +
+                              python_float(loss));
+    losses_.push_back(loss);
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const int64_t rows = source_.rows(state_.step);
+    state_.seconds += seconds;
+    tally_.add(loss, rows, seconds);
+    ++state_.step;
+    job_.pulse.step();
+    if (job_.options.show_shapes) voice_.shapes(notes_, micro, result.output, rows);
+    if (voice_.progress_due()) voice_.progress(place());
+  }
+
+  TrainingPlace place() const {
+    const int64_t left = job_.epochs() * source_.steps_per_epoch() - steps_done();
+    return {.epoch = state_.epoch,
+            .epochs = job_.epochs(),
+            .step = state_.step,
+            .steps = source_.steps_per_epoch(),
+            .loss = tally_.last_loss,
+            .samples_per_s = static_cast<double>(tally_.rows) / tally_.seconds,
+            .left_s = static_cast<double>(left) * tally_.seconds / static_cast<double>(tally_.steps)};
+  }
+
+  // The sampler gives every rank as many rows in a step as the others, so the mean over ranks is that over rows.
+  void finish_epoch() {
+    const double world = job_.group.world(), steps = static_cast<double>(losses_.size());
+    std::vector<double> own = losses_;
+    own.push_back(std::accumulate(losses_.begin(), losses_.end(), 0.0));
+    at::Tensor all = at::tensor(own, at::TensorOptions(at::kDouble));
+    job_.group.sum(all);
+    const double total = all[-1].item<double>();
+    for (int64_t i = 0; i + 1 < all.numel(); ++i) state_.loss_curve.push_back(all[i].item<double>() / world);
+    const EpochLoss loss{state_.epoch, job_.epochs(), source_.steps_per_epoch(), total, total / (steps * world)};
+    state_.epoch_losses.push_back(voice_.epoch(loss, job_.options.show_shapes));
+    losses_.clear();
+    ++state_.epoch;
+    state_.step = 0;
+    over_ = checks_.after_epoch(*strategy_, state_);
+  }
+
+  const TrainJob& job_;
+  ShapeNotes notes_;
+  std::unique_ptr<Workload> plain_, noting_;
+  const Workload& workload_;
+  TrainSource source_;
+  TrainVoice voice_;
+  TrainFiles files_;
+  EpochChecks checks_;
+  std::unique_ptr<Strategy> strategy_;
+  Phases phases_{true};
+  TrainingState state_;
+  std::vector<double> losses_;  // of this rank, in this epoch
+  TrainTally tally_;
+  bool over_ = false;
+};
+
+}  // namespace
+
+TrainResult train_case(const CaseSpec& spec, const TrainOptions& options, const Group& group, Pulse& pulse,
+                       const std::string& shared_dir, const Say& say) {
+  const TrainJob job{.spec = spec,
+                     .options = options,
+                     .group = group,
+                     .pulse = pulse,
+                     .info = strategy_registry().at(spec.strategy),
+                     .own = own_parameters(spec),
+                     .recipe = workload_registry().at(spec.workload).recipe};
+  return Trainer(job, shared_dir, say).run();
+}
+
+}  // namespace dpbench

@@ -1,0 +1,111 @@
+#include "harness/worker/train/train_files.h"
+
+#include <string>
+
+#include <ATen/ATen.h>
+
+#include "harness/worker/train/train_lines.h"
+#include "workloads/data/tensor_file.h"
+
+namespace dpbench {
+namespace {
+
+// For a world other than the one that wrote it: each rank goes on with the mean over the ranks there were.
+void pool_running(TrainingState& state, int world) {
+  std::vector<double> mean(static_cast<size_t>(state.step), 0);
+  for (const auto& losses : state.running)
+    for (size_t i = 0; i < mean.size(); ++i) mean[i] += losses[i] / static_cast<double>(state.running.size());
+  state.running.assign(static_cast<size_t>(world), mean);
+}
+
+std::vector<std::vector<double>> rows_of(const at::Tensor& table) {
+  std::vector<std::vector<double>> rows;
+  for (int64_t i = 0; i < table.size(0); ++i) {
+    const at::Tensor row = table[i].contiguous();
+    rows.emplace_back(row.const_data_ptr<double>(), row.const_data_ptr<double>() + row.numel());
+  }
+  return rows;
+}
+
+}  // namespace
+
+void TrainFiles::refuse_early() const {
+  const TrainOptions& options = job_.options;
+  const bool stores = options.checkpoint_every > 0 || !options.resume.empty();
+  if (stores && (job_.info.gradient == Gradient::local || !job_.own.empty()))
+    throw UsageError("--checkpoint-every and --resume: each rank of " + job_.info.name +
+                     " has parameters and an optimizer of its own, and a checkpoint holds one of each");
+  if (!job_.leads()) return;
+  if (!options.save.empty()) require_writable(options.save, "--save");
+  if (options.checkpoint_every > 0) require_writable(options.checkpoint, "--checkpoint");
+}
+
+RunIdentity TrainFiles::identity() const {
+  const CaseSpec& spec = job_.spec;
+  return {{"workload", spec.workload},
+          {"scale", std::to_string(spec.scale)},
+          {"dtype", name_of(spec.dtype)},
+          {"samples", std::to_string(workload_.samples())},
+          {"data", spec.data_dir.empty() ? "drawn" : "files"},
+          {"seed", std::to_string(spec.seed)},
+          {"global_batch", std::to_string(source_.global_batch())},
+          {"accumulate", std::to_string(spec.accumulate)},
+          {"clip_norm", spec.clip_norm ? python_float(*spec.clip_norm) : "none"},
+          {"drop_last", job_.options.drop_last ? "yes" : "no"},
+          {"steps_per_epoch", std::to_string(source_.steps_per_epoch())}};
+}
+
+std::optional<TrainingState> TrainFiles::resume(Strategy& strategy) const {
+  const std::string& path = job_.options.resume;
+  if (path.empty()) return std::nullopt;
+  Checkpoint stored = load_checkpoint(path, identity(), source_.steps_per_epoch());
+  if (stored.state.epoch >= job_.epochs())
+    throw UsageError("--resume '" + path + "' has had all of " + std::to_string(job_.epochs()) +
+                     " epochs; give more --epochs");
+  settle(strategy);
+  try {
+    strategy.load(stored.snapshot);
+  } catch (const UsageError& error) {
+    throw UsageError("--resume '" + path + "': " + error.what());
+  }
+  const int world = job_.group.world();
+  if (stored.state.running.size() != static_cast<size_t>(world)) pool_running(stored.state, world);
+  return std::move(stored.state);
+}
+
+// A strategy's first step may round in another way than all later ones (c10d's Reducer multiplies gradients by 1/n
+// until they lie in its buckets, then divides by n). Take one step and discard it, so that a resumed run is bit for bit
+// the run that was not interrupted.
+void TrainFiles::settle(Strategy& strategy) const {
+  Phases unused;
+  strategy.step(0, source_.at(0), unused);
+  job_.pulse.beat();
+}
+
+bool TrainFiles::due(int64_t steps_done) const {
+  return job_.options.checkpoint_every > 0 && steps_done % job_.options.checkpoint_every == 0;
+}
+
+void TrainFiles::checkpoint(Strategy& strategy, const TrainingState& state, const std::vector<double>& losses) const {
+  at::Tensor running =
+      at::zeros({job_.group.world(), static_cast<int64_t>(losses.size())}, at::TensorOptions(at::kDouble));
+  if (!losses.empty()) {
+    running[job_.group.rank()] = at::tensor(losses, at::TensorOptions(at::kDouble));
+    job_.group.sum(running);
+  }
+  Checkpoint made{snapshot_of(strategy), state};
+  job_.pulse.beat();
+  if (!job_.leads()) return;
+  made.state.running = rows_of(running);
+  save_checkpoint(job_.options.checkpoint, identity(), made);
+  job_.pulse.beat();
+}
+
+void TrainFiles::save(Strategy& strategy) const {
+  if (job_.options.save.empty()) return;
+  TensorFile file{.tensors = strategy.parameters(), .metadata = {{"format", "pt"}}};
+  for (auto& named : strategy.buffers()) file.tensors.push_back(std::move(named));
+  if (job_.leads()) save_tensors(job_.options.save, file);
+}
+
+}  // namespace dpbench

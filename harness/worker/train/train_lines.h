@@ -1,0 +1,40 @@
+// What the documents' programs print, line by line. No torch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "workloads/base/kinds.h"
+
+namespace dpbench {
+
+struct Placement {
+  Device device = Device::cpu;
+  int world = 1;
+};
+
+// What an epoch cost, over all ranks.
+struct EpochLoss {
+  int64_t epoch = 0, epochs = 1, steps = 1;
+  double total = 0, mean = 0;  // the sum of the ranks' sums; the mean of the ranks' means
+};
+
+// The DataParallel tutorial: "Let's use 4 devices!"; nothing for one.
+std::vector<std::string> tutorial_greeting(const Placement& placement);
+// "In Model: input size [8, 5] output size [8, 2]"
+std::string in_model_line(std::span<const int64_t> input, std::span<const int64_t> output);
+std::string outside_line(std::span<const int64_t> input, std::span<const int64_t> output);
+
+// The memo: "  0: 1234.5678"
+std::string memo_line(const EpochLoss& loss);
+
+// The Keras guide: "Running on 8 GPUs", "x_train shape: (60000, 28, 28, 1)"; "Epoch 1/2, Loss: 0.25"
+std::vector<std::string> guide_greeting(const Placement& placement, int64_t samples, std::span<const int64_t> input);
+std::string guide_line(const EpochLoss& loss);
+
+// As Python prints a float: the shortest text that reads back as the same one.
+std::string python_float(double value);
+
+}  // namespace dpbench

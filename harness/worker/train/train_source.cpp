@@ -1,0 +1,42 @@
+#include "harness/worker/train/train_source.h"
+
+#include <algorithm>
+#include <string>
+
+#include <ATen/ATen.h>
+
+namespace dpbench {
+
+TrainSource::TrainSource(const Workload& workload, const CaseSpec& spec, const Recipe& recipe, bool drop_last, int rank)
+    : workload_(workload),
+      ranks_(spec.processes),
+      accumulate_(spec.accumulate),
+      // Where a global batch does not come out even, every rank has the larger share: all take as many steps.
+      local_batch_((spec.global_batch() + spec.processes - 1) / spec.processes),
+      sampler_({.samples = workload.samples(),
+                .world = spec.processes,
+                .rank = rank,
+                .shuffle = recipe.shuffle,
+                .seed = spec.seed,
+                .drop_last = drop_last}) {
+  steps_ = (sampler_.size() + (drop_last ? 0 : local_batch_ - 1)) / local_batch_;
+  if (steps_ == 0)
+    throw UsageError("--drop-last leaves no step of " + spec.workload + ": its " + std::to_string(workload.samples()) +
+                     " rows are fewer than a global batch of " + std::to_string(global_batch()) +
+                     "; use a smaller --batch");
+}
+
+at::Tensor TrainSource::ids(int64_t step) const {
+  const int64_t from = step * local_batch_;
+  return sampler_.indices().slice(0, from, std::min(from + local_batch_, sampler_.size()));
+}
+
+std::vector<Batch> TrainSource::at(int64_t step) const {
+  std::vector<Batch> micros;
+  for (const at::Tensor& part : ids(step).chunk(accumulate_)) micros.push_back(workload_.batch(part));
+  return micros;
+}
+
+int64_t TrainSource::rows(int64_t step) const { return ids(step).numel() * ranks_; }
+
+}  // namespace dpbench

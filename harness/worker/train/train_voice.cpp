@@ -1,0 +1,94 @@
+#include "harness/worker/train/train_voice.h"
+
+#include <map>
+#include <sstream>
+
+#include <ATen/ATen.h>
+
+namespace dpbench {
+
+struct Document {
+  std::vector<std::string> (*greeting)(const Placement& placement, const Workload& workload);
+  std::string (*epoch_line)(const EpochLoss& loss);
+  double EpochLoss::* printed;  // by the epoch's line
+  bool shapes_alone = false;    // the program that shows shapes prints no loss
+};
+
+namespace {
+
+const Document memo{.greeting = [](const Placement&, const Workload&) { return std::vector<std::string>{}; },
+                    .epoch_line = memo_line,
+                    .printed = &EpochLoss::total};
+const Document tutorial{
+    .greeting = [](const Placement& placement, const Workload&) { return tutorial_greeting(placement); },
+    .epoch_line = memo_line,
+    .printed = &EpochLoss::total,
+    .shapes_alone = true};
+const Document guide{.greeting =
+                         [](const Placement& placement, const Workload& workload) {
+                           return guide_greeting(placement, workload.samples(),
+                                                 workload.batch(at::arange(1)).input.sizes());
+                         },
+                     .epoch_line = guide_line,
+                     .printed = &EpochLoss::mean};
+
+// Workloads that are not named here print the memo's lines.
+const std::map<std::string, const Document*> documents = {{"convnet", &guide}, {"random-linear", &tutorial}};
+
+const Document& document_of(const std::string& workload) {
+  const auto found = documents.find(workload);
+  return found == documents.end() ? memo : *found->second;
+}
+
+}  // namespace
+
+TrainVoice::TrainVoice(const CaseSpec& spec, const Group& group, const Say& say)
+    : spec_(spec), group_(group), say_(say), document_(document_of(spec.workload)) {}
+
+void TrainVoice::line(const std::string& text) const {
+  if (speaks()) say_({{"event", "line"}, {"case", spec_.id}, {"text", text}});
+}
+
+void TrainVoice::greet(const Workload& workload) const {
+  for (const std::string& text : document_.greeting({spec_.device, spec_.world}, workload)) line(text);
+}
+
+double TrainVoice::epoch(const EpochLoss& loss, bool shapes_shown) const {
+  if (!shapes_shown || !document_.shapes_alone) line(document_.epoch_line(loss));
+  return loss.*document_.printed;
+}
+
+void TrainVoice::shapes(ShapeNotes& notes, const std::vector<Batch>& micro, const at::Tensor& output,
+                        int64_t rows) const {
+  std::vector<at::Tensor> ids;
+  for (const Batch& batch : micro) ids.push_back(batch.ids);
+  std::string mine;
+  for (const SeenShape& seen : notes.take(at::cat(ids))) mine += in_model_line(seen.input, seen.output) + "\n";
+  for (const std::string& of_rank : group_.gather(mine)) {
+    std::istringstream lines(of_rank);
+    for (std::string text; std::getline(lines, text);) line(text);
+  }
+  auto input = micro.front().input.sizes().vec(), result = output.sizes().vec();
+  input[0] = result[0] = rows;
+  line(outside_line(input, result));
+}
+
+bool TrainVoice::progress_due() {
+  if (!speaks() || Clock::now() < next_) return false;
+  next_ = Clock::now() + std::chrono::milliseconds(100);
+  return true;
+}
+
+void TrainVoice::progress(const TrainingPlace& place) const {
+  say_({{"event", "progress"},
+        {"case", spec_.id},
+        {"epoch", place.epoch},
+        {"epochs", place.epochs},
+        {"step", place.step},
+        {"steps", place.steps},
+        {"loss", place.loss},
+        {"samples_per_s", place.samples_per_s},
+        {"left_s", place.left_s}});
+}
+
+}  // namespace dpbench

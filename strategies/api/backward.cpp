@@ -1,0 +1,205 @@
+#include "strategies/api/backward.h"
+
+#include <algorithm>
+#include <optional>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <c10/util/SmallVector.h>
+#include <c10/util/flat_hash_map.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/input_buffer.h>
+
+#include "workloads/layers/own_node.h"
+
+namespace dpbench {
+namespace {
+
+using torch::autograd::AnomalyMode;
+using torch::autograd::Edge;
+using torch::autograd::edge_list;
+using torch::autograd::Engine;
+using torch::autograd::InputBuffer;
+using torch::autograd::Node;
+using torch::autograd::validate_outputs;
+using torch::autograd::variable_list;
+
+bool on_cpu(const Node& node) {
+  for (uint32_t i = 0; i < node.num_inputs(); ++i)
+    if (!node.input_metadata(i).device().is_cpu()) return false;
+  return true;
+}
+
+// All nodes that can be reached from one.
+class Walk {
+ public:
+  explicit Walk(Edge root) : root_(std::move(root)) {
+    task_of(*root_.function);
+    for (size_t i = 0; i < tasks_.size() && all_on_cpu_; ++i) {
+      tasks_[i].first_target = targets_.size();
+      for (const Edge& edge : tasks_[i].node->next_edges()) {
+        targets_.push_back(edge.is_valid() ? task_of(*edge.function) : 0);
+        if (edge.is_valid()) ++tasks_[targets_.back()].awaited;
+      }
+    }
+  }
+
+  bool all_on_cpu() const { return all_on_cpu_; }
+
+  // Once.
+  void run(at::Tensor slope) {
+    const at::NoGradGuard no_grad;
+    tasks_[0].inputs[root_.input_nr] = std::move(slope);
+    make_ready(0);
+    while (!ready_.empty()) {
+      Task& task = tasks_[ready_.top().second];
+      ready_.pop();
+      pass_on(task, outputs_of(*task.node, std::move(task.inputs)));
+    }
+  }
+
+ private:
+  using Ready = std::pair<uint64_t, size_t>;  // a node's number, and its task's
+  struct MadeEarlier {
+    bool operator()(const Ready& a, const Ready& b) const { return a.first < b.first; }
+  };
+  struct Task {
+    Node* node;
+    variable_list inputs;
+    size_t first_target = 0;  // a target for each of its edges
+    int awaited = 0;          // how many edges still have to bring something
+  };
+
+  size_t task_of(Node& node) {
+    const size_t known = find(node);
+    if (known == tasks_.size()) {
+      tasks_.push_back({&node, variable_list(node.num_inputs())});
+      all_on_cpu_ = all_on_cpu_ && on_cpu(node);
+      if (known >= few) numbers_.emplace(&node, known);
+    }
+    return known;
+  }
+
+  // Of the first few by looking at them: a step of 10 us would notice the tables of a map.
+  size_t find(const Node& node) const {
+    const size_t first = std::min(few, tasks_.size());
+    for (size_t i = 0; i < first; ++i)
+      if (tasks_[i].node == &node) return i;
+    const auto known = numbers_.find(&node);
+    return known == numbers_.end() ? tasks_.size() : known->second;
+  }
+
+  void make_ready(size_t task) { ready_.emplace(tasks_[task].node->sequence_nr(), task); }
+
+  static variable_list outputs_of(Node& node, variable_list inputs) {
+    for (const auto& hook : node.tensor_pre_hooks()) inputs = (*hook)(inputs);
+    for (const auto& [output, hook] : node.retains_grad_hooks()) inputs = (*hook)(inputs);
+    for (const auto& hook : node.pre_hooks()) inputs = (*hook)(inputs);
+    node.will_release_variables();
+    const bool hooked = !node.post_hooks().empty();
+    const variable_list seen = hooked ? inputs : variable_list{};
+    variable_list outputs = node(std::move(inputs));
+    validate_outputs(node.next_edges(), outputs,
+                     [&node](const std::string& what) { return node.name() + " returned an " + what; });
+    for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, seen);
+    node.release_variables();
+    return outputs;
+  }
+
+  void pass_on(const Task& task, variable_list outputs) {
+    const edge_list& edges = task.node->next_edges();
+    for (size_t i = 0; i < edges.size(); ++i) {
+      if (!edges[i].is_valid()) continue;
+      const size_t target = targets_[task.first_target + i];
+      add(tasks_[target].inputs[edges[i].input_nr], std::move(outputs[i]));
+      if (--tasks_[target].awaited == 0) make_ready(target);
+    }
+  }
+
+  // A second one by the engine's own rules: what may be added in place, and which of a dense and a sparse one to which.
+  static void add(at::Tensor& sum, at::Tensor&& more) {
+    if (!sum.defined() || !more.defined()) {
+      if (more.defined()) sum = std::move(more);
+      return;
+    }
+    InputBuffer buffer(1);
+    buffer.add(0, std::move(sum), std::nullopt, std::nullopt, nullptr);
+    buffer.add(0, std::move(more), std::nullopt, std::nullopt, nullptr);
+    sum = std::move(buffer.buffer[0]);
+  }
+
+  Edge root_;
+  static constexpr size_t few = 16;
+  c10::SmallVector<Task, few> tasks_;
+  c10::SmallVector<size_t, 2 * few> targets_;
+  ska::flat_hash_map<const Node*, size_t> numbers_;  // of the others
+  // The latest made first, before it what only accumulates. Of several that do, whichever the engine's heap, with no
+  // other rule, has first: ddp's buckets follow that order.
+  std::priority_queue<Ready, c10::SmallVector<Ready, few>, MadeEarlier> ready_;
+  bool all_on_cpu_ = true;
+};
+
+// A whole graph as one node of the engine's, for it to call when the slope is there.
+class WalkedNode : public Node {
+ public:
+  WalkedNode(Walk& walk, const at::Tensor& output) : walk_(walk) { add_input_metadata(output); }
+  variable_list apply(variable_list&& slope) override {
+    walk_.run(std::move(slope[0]));
+    return {};
+  }
+
+ private:
+  Walk& walk_;
+};
+
+Edge root_of(const at::Tensor& output) { return {output.grad_fn(), static_cast<uint32_t>(output.output_nr())}; }
+
+// Whether by_walk did the backward pass of this output's graph, which the engine has to do otherwise.
+template <class ByWalk>
+bool walked(const at::Tensor& output, const ByWalk& by_walk) {
+  if (!output.defined() || !output.is_cpu() || output.is_complex() || !output.grad_fn() || AnomalyMode::is_enabled())
+    return false;
+  Walk walk(root_of(output));
+  if (!walk.all_on_cpu()) return false;
+  by_walk(walk);
+  return true;
+}
+
+// The same for a loss: one number, whose slope is 1.
+template <class ByWalk>
+bool walked_loss(const at::Tensor& loss, const ByWalk& by_walk) {
+  return loss.defined() && loss.numel() == 1 && walked(loss, by_walk);
+}
+
+}  // namespace
+
+void backward(const at::Tensor& loss) {
+  if (!walked_loss(loss, [&](Walk& walk) { walk.run(at::ones_like(loss)); })) loss.backward();
+}
+
+void backward(const at::Tensor& output, const at::Tensor& slope) {
+  const auto by_walk = [&](Walk& walk) {
+    variable_list slopes{slope};
+    validate_outputs({root_of(output)}, slopes,
+                     [](const std::string& what) { return "backward() was given an " + what; });
+    walk.run(std::move(slopes[0]));
+  };
+  if (!walked(output, by_walk)) output.backward(slope);
+}
+
+void backward_with_callbacks(const at::Tensor& loss) {
+  const auto by_walk = [&](Walk& walk) {
+    const auto node = make_node<WalkedNode>(walk, loss);
+    Engine::get_default_engine().execute({Edge(node, 0)}, {at::ones_like(loss)}, /*keep_graph=*/false,
+                                         /*create_graph=*/false,
+                                         /*accumulate_grad=*/true);
+  };
+  if (!walked_loss(loss, by_walk)) loss.backward();
+}
+
+}  // namespace dpbench

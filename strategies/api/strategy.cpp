@@ -1,0 +1,109 @@
+#include "strategies/api/strategy.h"
+
+#include <utility>
+
+#include <ATen/ATen.h>
+
+namespace dpbench {
+
+namespace {
+
+// Like detach(), but a step of 10 us would notice a way through the dispatcher, and a new tensor where nobody else has
+// this one.
+at::Tensor without_graph(at::Tensor tensor) {
+  if (tensor.use_count() > 1) return tensor.tensor_data();
+  tensor.unsafeGetTensorImpl()->set_autograd_meta(nullptr);
+  return tensor;
+}
+
+}  // namespace
+
+void add_micro(StepResult& result, at::Tensor output, at::Tensor loss) {
+  output = without_graph(std::move(output));
+  loss = without_graph(std::move(loss));
+  const bool first = !result.output.defined();
+  result.output = first ? std::move(output) : at::cat({result.output, output});
+  result.loss = first ? std::move(loss) : result.loss + loss;
+}
+
+namespace {
+
+std::string form_of(const at::Tensor& tensor) {
+  std::string sizes;
+  for (const int64_t size : tensor.sizes()) sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
+  return std::string(at::toString(tensor.scalar_type())) + " [" + sizes + "]";
+}
+
+void require_loaded(const NamedTensors& mine, const NamedTensors& stored, const std::string& kind) {
+  for (const auto& [name, tensor] : mine)
+    if (!same_bits(tensor, *find(stored, name)))
+      throw Unavailable("this strategy cannot go on from a snapshot: " + kind + " '" + name +
+                        "' is only a copy (load() is not overridden)");
+}
+
+void require_interval(const StrategyInfo& info) {
+  if (info.gradient == Gradient::local && info.average_every < 1)
+    throw UsageError("strategy " + info.name + ": with Gradient::local, average_every must be 1 or more");
+}
+
+void require_complete(const StrategyInfo& info) {
+  if (!info.make) throw UsageError("strategy " + info.name + " is registered without a function to make it");
+  require_interval(info);
+  const Settings& settings = info.settings;
+  std::vector<ParamValues> used = {settings.small_buckets, settings.allow_unused, settings.allow_no_rows,
+                                   settings.short_interval, settings.unrecorded};
+  for (const Variant& variant : info.variants) used.push_back(variant.params);
+  for (const ParamValues& values : used) Params(info.params, values, "strategy " + info.name);
+}
+
+NamedTensors copies_of(NamedTensors named) {
+  for (auto& [name, tensor] : named)
+    tensor = tensor.detach().to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+  return named;
+}
+
+}  // namespace
+
+void Strategy::load_into(const NamedTensors& mine, const NamedTensors& stored, const std::string& kind) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : stored)
+    if (!find(mine, name)) throw UsageError("there is no " + kind + " '" + name + "' here to load one into");
+  for (const auto& [name, tensor] : mine) {
+    const at::Tensor* source = find(stored, name);
+    if (!source) throw UsageError(kind + " '" + name + "' is missing in what was to be loaded");
+    if (source->sizes() != tensor.sizes() || source->scalar_type() != tensor.scalar_type())
+      throw UsageError(kind + " '" + name + "' is " + form_of(tensor) + " and was stored as " + form_of(*source));
+    at::Tensor(tensor).copy_(*source);
+  }
+}
+
+void Strategy::load(const Snapshot& snapshot) {
+  load_into(parameters(), snapshot.parameters, "parameter");
+  load_into(buffers(), snapshot.buffers, "buffer");
+  load_into(state(), snapshot.state, "optimizer state");
+  require_loaded(parameters(), snapshot.parameters, "parameter");
+  require_loaded(buffers(), snapshot.buffers, "buffer");
+  require_loaded(state(), snapshot.state, "optimizer state");
+}
+
+Snapshot snapshot_of(Strategy& strategy) {
+  return {copies_of(strategy.parameters()), copies_of(strategy.buffers()), copies_of(strategy.state())};
+}
+
+StrategyInfo promised(StrategyInfo info, const Params& params) {
+  if (const auto promise = info.promise) promise(info, params);
+  require_interval(info);
+  return info;
+}
+
+Registry<StrategyInfo>& strategy_registry() {
+  static Registry<StrategyInfo> registry;
+  return registry;
+}
+
+RegisterStrategy::RegisterStrategy(StrategyInfo info) {
+  require_complete(info);
+  strategy_registry().add(std::move(info));
+}
+
+}  // namespace dpbench

@@ -1,0 +1,68 @@
+#include "strategies/comm/base/route.h"
+
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+Addresses resolve(const std::string& host) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_DGRAM;
+  if (getaddrinfo(host.c_str(), "1", &hints, &found) != 0) found = nullptr;
+  return {found, &freeaddrinfo};
+}
+
+// Connecting a datagram socket only picks the route; the kernel then says which address it would send from.
+std::string source_address(const addrinfo& target) {
+  const int fd = socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return {};
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  auto* address = reinterpret_cast<sockaddr*>(&own);
+  const bool routed = connect(fd, target.ai_addr, target.ai_addrlen) == 0 && getsockname(fd, address, &size) == 0;
+  close(fd);
+  char text[NI_MAXHOST];
+  if (!routed || getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) return {};
+  return text;
+}
+
+}  // namespace
+
+std::string address_towards_master() {
+  const char* master = std::getenv("MASTER_ADDR");
+  if (!master)
+    throw UsageError(
+        "MASTER_ADDR is not set: ranks on several hosts need it, or name an interface in GLOO_SOCKET_IFNAME");
+  const Addresses targets = resolve(master);
+  for (const addrinfo* target = targets.get(); target; target = target->ai_next)
+    if (auto address = source_address(*target); !address.empty()) return address;
+  throw UsageError(std::string("MASTER_ADDR=") + master + " cannot be reached: no route from this host");
+}
+
+std::string interface_of(const std::string& address) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owned(list, &freeifaddrs);
+  for (const ifaddrs* at = list; at; at = at->ifa_next) {
+    const int family = at->ifa_addr ? at->ifa_addr->sa_family : AF_UNSPEC;
+    if (family != AF_INET && family != AF_INET6) continue;
+    char text[NI_MAXHOST];
+    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    if (getnameinfo(at->ifa_addr, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0 && address == text)
+      return at->ifa_name;
+  }
+  return {};
+}
+
+}  // namespace dpbench

@@ -1,0 +1,96 @@
+#include "strategies/comm/hosts/side_channel.h"
+
+#include <exception>
+#include <future>
+#include <stdexcept>
+#include <thread>
+
+namespace dpbench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* gave_up_key = "gave-up";
+constexpr std::chrono::milliseconds poll_interval{5};
+constexpr std::chrono::seconds for_an_answer{2};
+
+std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+std::string reason_in(c10d::Store& store) { return store.check({gave_up_key}) ? store.get_to_str(gave_up_key) : ""; }
+
+}  // namespace
+
+// A store across a cable that was cut never answers, and cannot be asked with a time limit: so a thread of its own
+// asks. While it waits nobody else asks, or each would wait anew; when its answer comes after all, the store is back.
+std::optional<std::string> SideChannel::ask(Question question) {
+  if (*silent_) return {};
+  auto answer = std::make_shared<std::promise<std::string>>();
+  auto heard = answer->get_future();
+  std::thread([answer, store = store_, silent = silent_, question = std::move(question)] {
+    try {
+      answer->set_value(question(*store));
+    } catch (...) {
+      answer->set_exception(std::current_exception());
+    }
+    *silent = false;
+  }).detach();
+  try {
+    if (heard.wait_for(for_an_answer) == std::future_status::ready) return heard.get();
+  } catch (const std::exception&) {
+    return {};  // it went with its host, and says so at once
+  }
+  *silent_ = true;
+  if (heard.wait_for(Milliseconds{}) == std::future_status::ready) *silent_ = false;  // it came between the two
+  return {};
+}
+
+std::string SideChannel::give_up(const std::string& reason) {
+  return ask([reason](c10d::Store& store) {
+           const auto first = store.compareSet(gave_up_key, {}, bytes_of(reason));
+           return std::string(first.begin(), first.end());
+         })
+      .value_or(reason);
+}
+
+std::string SideChannel::reason(Milliseconds within) {
+  const auto end = Clock::now() + within;
+  for (;;) {
+    const auto why = ask(reason_in);
+    if (!why || !why->empty() || Clock::now() >= end) return why.value_or("");
+    std::this_thread::sleep_for(poll_interval);
+  }
+}
+
+bool SideChannel::note(const std::string& key) {
+  return ask([key](c10d::Store& store) {
+           store.set(key, std::vector<uint8_t>{});
+           return std::string();
+         })
+      .has_value();
+}
+
+void SideChannel::forget(const std::vector<std::string>& keys) {
+  ask([keys](c10d::Store& store) {
+    for (const auto& key : keys) store.deleteKey(key);
+    return std::string();
+  });
+}
+
+std::optional<bool> SideChannel::is_noted(const std::string& key) {
+  const auto answer = ask([key](c10d::Store& store) { return std::string(store.check({key}) ? "yes" : ""); });
+  return answer ? std::optional(*answer == "yes") : std::nullopt;
+}
+
+void SideChannel::set(const std::string& key, const std::string& value) { store_->set(key, bytes_of(value)); }
+
+bool SideChannel::wait_for(const std::string& key, Milliseconds limit) {
+  const auto end = Clock::now() + limit;
+  while (!store_->check({key})) {
+    if (const std::string why = reason_in(*store_); !why.empty()) throw std::runtime_error(why);
+    if (Clock::now() >= end) return false;
+    std::this_thread::sleep_for(poll_interval);
+  }
+  return true;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,209 @@
+#include "strategies/comm/shm/shm_backend.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace dpbench::shm {
+namespace {
+
+using c10d::OpType;
+
+constexpr size_t kSlotBytes = 1 << 20;
+constexpr size_t kAtOnce = 2 << 20;  // the most that a caller reduces itself while its peers wait for nothing else
+
+const at::Tensor& only(const std::vector<at::Tensor>& tensors) {
+  if (tensors.size() != 1)
+    throw std::invalid_argument("shm: takes one tensor a rank, not " + std::to_string(tensors.size()));
+  return tensors[0];
+}
+
+// The list of this rank, which has a tensor for each rank.
+const std::vector<at::Tensor>& one_each(const std::vector<std::vector<at::Tensor>>& lists, int world,
+                                        const char* what) {
+  if (lists.size() != 1)
+    throw std::invalid_argument(c10::str("shm: takes one list of ", what, "s a rank, not ", lists.size()));
+  if (static_cast<int>(lists[0].size()) != world)
+    throw std::invalid_argument(c10::str("shm: ", lists[0].size(), " ", what, "s for ", world, " ranks"));
+  return lists[0];
+}
+
+void require_pairs(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs) {
+  if (outputs.size() != inputs.size())
+    throw std::invalid_argument(c10::str("shm: ", outputs.size(), " outputs for ", inputs.size(), " inputs"));
+}
+
+size_t total_bytes(const std::vector<Job>& jobs) {
+  size_t bytes = 0;
+  for (const auto& job : jobs)
+    bytes += job.bytes() * std::max<size_t>(1, std::max(job.sends.size(), job.receives.size()));
+  return bytes;
+}
+
+// Equal shares of the first dimension's memory, one a rank.
+std::vector<at::Tensor> shares(const at::Tensor& whole, const at::Tensor& share, int world) {
+  if (whole.numel() != share.numel() * world || !whole.is_contiguous())
+    throw std::invalid_argument(c10::str("shm: a tensor of ", whole.sizes(), " does not hold ", world,
+                                         " contiguous shares of ", share.sizes()));
+  return whole.view({-1}).split(std::max<int64_t>(1, share.numel()));
+}
+
+}  // namespace
+
+ShmBackend::ShmBackend(const BackendSetup& setup, Home home, int first_rank)
+    : Backend(setup.rank, setup.world),
+      home_(home),
+      timeout_(setup.timeout),
+      group_(setup, home, kSlotBytes, first_rank) {}
+
+ShmBackend::~ShmBackend() { group_.leave(); }
+
+void ShmBackend::abort() { group_.leave(); }
+
+void ShmBackend::fail(const std::string& reason) {
+  try {
+    group_.fail(reason);
+  } catch (const std::exception&) {
+    // what it says to callers, this one knows
+  }
+}
+
+ShmBackend::WorkPtr ShmBackend::start(OpType type, std::vector<Job> jobs, Tensors outputs, Tensors inputs,
+                                      std::chrono::milliseconds timeout) {
+  if (jobs.empty()) throw std::invalid_argument("shm: takes at least one tensor");
+  const std::lock_guard lock(starting_);
+  auto work = c10::make_intrusive<CommWork>(rank_, type, ++calls_, std::move(outputs));
+  const bool at_once = queue_.idle() && total_bytes(jobs) <= kAtOnce;
+  Task task{std::move(jobs), std::move(inputs), timeout.count() > 0 ? timeout : timeout_, work};
+  if (at_once && done_at_once(task)) return work;
+  queue_.push([this, at_once, task = std::move(task)]() mutable { carry_out(task, at_once); });
+  return work;
+}
+
+// Begins a task, and finishes it too if the peers are there: else it is left to the thread, so that the caller can go
+// on.
+bool ShmBackend::done_at_once(Task& task) {
+  try {
+    collectives_.begin(task.jobs[0]);
+  } catch (...) {
+    task.work->fail(std::current_exception());
+    return true;
+  }
+  if (!group_.wait_briefly()) return false;
+  carry_out(task, true);
+  return true;
+}
+
+void ShmBackend::carry_out(Task& task, bool begun) {
+  try {
+    const auto deadline = Clock::now() + task.timeout;
+    for (const auto& job : task.jobs) {
+      if (!std::exchange(begun, false)) collectives_.begin(job);
+      collectives_.finish(job, deadline);
+    }
+  } catch (...) {
+    // A peer that is late may still be reducing where these tensors lie.
+    abandoned_.push_back(task.work->result());
+    return task.work->fail(std::current_exception());
+  }
+  task.work->succeed();
+}
+
+ShmBackend::WorkPtr ShmBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  return start(OpType::ALLREDUCE, {allreduce_job(only(tensors), options.reduceOp)}, tensors, {}, options.timeout);
+}
+
+ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  std::vector<Job> jobs;
+  for (const auto& tensor : tensors) jobs.push_back(allreduce_job(tensor, options.reduceOp));
+  return start(OpType::ALLREDUCE_COALESCED, std::move(jobs), tensors, {}, options.timeout);
+}
+
+ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  const int root = checked_root(options.rootRank, size_);
+  return start(OpType::REDUCE, {reduce_job(only(tensors), options.reduceOp, root, rank_)}, tensors, {},
+               options.timeout);
+}
+
+ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  const int root = checked_root(options.rootRank, size_);
+  return start(OpType::BROADCAST, {broadcast_job(only(tensors), root, rank_)}, tensors, {}, options.timeout);
+}
+
+ShmBackend::WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) {
+  const Tensors& all = one_each(outputs, size_, "output");
+  return start(OpType::ALLGATHER, {exchange_job(Kind::allgather, {only(inputs)}, all, -1)}, all, inputs,
+               options.timeout);
+}
+
+Job ShmBackend::gathered(const at::Tensor& output, const at::Tensor& input) const {
+  const auto flat = input.view({-1});
+  return exchange_job(Kind::allgather, {flat}, shares(output, input, size_), -1);
+}
+
+ShmBackend::WorkPtr ShmBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                const c10d::AllgatherOptions& options) {
+  return start(OpType::_ALLGATHER_BASE, {gathered(output, input)}, {output}, {input}, options.timeout);
+}
+
+ShmBackend::WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                const c10d::AllgatherOptions& options) {
+  std::vector<Job> jobs;
+  require_pairs(outputs, inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) jobs.push_back(gathered(outputs[i], inputs[i]));
+  return start(OpType::COALESCED, std::move(jobs), outputs, inputs, options.timeout);
+}
+
+ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                               const c10d::ReduceScatterOptions& options) {
+  const Tensors& all = one_each(inputs, size_, "input");
+  Job job = reduce_scatter_job(all, only(outputs), options.reduceOp);
+  return start(OpType::REDUCE_SCATTER, {std::move(job)}, outputs, all, options.timeout);
+}
+
+Job ShmBackend::reduce_scattered(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op) const {
+  return reduce_scatter_job(shares(input, output, size_), output.view({-1}), op);
+}
+
+ShmBackend::WorkPtr ShmBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                     const c10d::ReduceScatterOptions& options) {
+  Job job = reduce_scattered(output, input, options.reduceOp);
+  return start(OpType::_REDUCE_SCATTER_BASE, {std::move(job)}, {output}, {input}, options.timeout);
+}
+
+ShmBackend::WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                const c10d::ReduceScatterOptions& options) {
+  std::vector<Job> jobs;
+  require_pairs(outputs, inputs);
+  for (size_t i = 0; i < outputs.size(); ++i) jobs.push_back(reduce_scattered(outputs[i], inputs[i], options.reduceOp));
+  return start(OpType::COALESCED, std::move(jobs), outputs, inputs, options.timeout);
+}
+
+ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                       const c10d::GatherOptions& options) {
+  const int root = checked_root(options.rootRank, size_);
+  const Tensors all = rank_ == root ? one_each(outputs, size_, "output") : Tensors{};
+  return start(OpType::GATHER, {exchange_job(Kind::gather, {only(inputs)}, all, root)}, all, inputs, options.timeout);
+}
+
+ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                        const c10d::ScatterOptions& options) {
+  const int root = checked_root(options.rootRank, size_);
+  const Tensors all = rank_ == root ? one_each(inputs, size_, "input") : Tensors{};
+  Job job = exchange_job(Kind::scatter, all, {only(outputs)}, root);
+  std::vector<char*> from_root(size_, nullptr);
+  from_root.at(root) = job.receives[0];
+  job.receives = from_root;
+  return start(OpType::SCATTER, {std::move(job)}, outputs, all, options.timeout);
+}
+
+ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  one_each({outputs}, size_, "output"), one_each({inputs}, size_, "input");
+  return start(OpType::ALLTOALL, {exchange_job(Kind::alltoall, inputs, outputs, -1)}, outputs, inputs, options.timeout);
+}
+
+ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {
+  return start(OpType::BARRIER, {barrier_job()}, {}, {}, options.timeout);
+}
+
+}  // namespace dpbench::shm

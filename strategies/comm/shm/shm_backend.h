@@ -1,0 +1,86 @@
+// Our own c10d backend for the ranks of one host: collectives through shared memory.
+//
+// Each rank reduces a piece of its own, in the order of ranks, so that a result has the same bits on every rank and in
+// every run. A small collective whose peers are already there is done at once by the caller; any other by a thread of
+// the backend.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "strategies/comm/base/comm_work.h"
+#include "strategies/comm/shm/jobs.h"
+#include "workloads/base/work_queue.h"
+
+namespace dpbench::shm {
+
+class ShmBackend : public c10d::Backend {
+ public:
+  using Tensors = std::vector<at::Tensor>;
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  // first_rank: by what number the group's rank 0 is known outside it, for what is said of its ranks.
+  ShmBackend(const BackendSetup& setup, Home home, int first_rank = 0);
+  ~ShmBackend() override;
+
+  const std::string getBackendName() const override { return home_ == Home::threads ? "threads" : "shm"; }
+  void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return calls_; }
+
+  bool supportsTensorAlloc(c10::DeviceIndex index) override { return index < 0; }
+  at::Tensor allocateTensor(long count, at::TensorOptions options) override { return allocate_shared(count, options); }
+
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                         const c10d::ReduceScatterOptions& options) override;
+  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::ReduceScatterOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                          const c10d::ReduceScatterOptions& options) override;
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
+  WorkPtr barrier(const c10d::BarrierOptions& options) override;
+
+  void abort() override;
+  void shutdown() override { queue_.drain(); }
+  void fail(const std::string& reason);  // breaks the group for all ranks
+
+ private:
+  struct Task {
+    std::vector<Job> jobs;
+    Tensors held;  // inputs that must live as long
+    std::chrono::milliseconds timeout;
+    c10::intrusive_ptr<CommWork> work;
+  };
+  WorkPtr start(c10d::OpType type, std::vector<Job> jobs, Tensors outputs, Tensors inputs,
+                std::chrono::milliseconds timeout);
+  bool done_at_once(Task& task);
+  void carry_out(Task& task, bool begun);
+  Job gathered(const at::Tensor& output, const at::Tensor& input) const;
+  Job reduce_scattered(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op) const;
+
+  Home home_;
+  std::chrono::milliseconds timeout_;
+  HostGroup group_;
+  Collectives collectives_{group_};
+  std::mutex starting_;
+  std::vector<Tensors> abandoned_;  // what calls that failed were to fill
+  std::atomic<uint64_t> calls_{0};  // read by whoever watches the rank
+  WorkQueue queue_;                 // last: its thread ends before what it uses
+};
+
+}  // namespace dpbench::shm

@@ -1,0 +1,222 @@
+// "ddp": one process per rank, c10d::Reducer underneath: what DistributedDataParallel does around it, from C++.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "strategies/api/backward.h"
+#include "strategies/ddp/options.h"
+#include "strategies/ddp/ranks.h"
+#include "strategies/ddp/reduction.h"
+#include "strategies/graphs/recorded_steps.h"
+#include "strategies/parts/broadcast.h"
+#include "strategies/parts/same_model.h"
+#include "strategies/parts/sync_batch_norm.h"
+#include "strategies/parts/tf32.h"
+#include "strategies/parts/trained.h"
+
+namespace dpbench {
+namespace {
+
+// Recorded are only steps whose buckets lie where they stay, and have been reduced there once: the first step shows in
+// which order gradients get ready (of a static graph the second), the next begins with new buckets.
+std::unique_ptr<RecordedSteps> recorded_steps(const Setup& setup, const ddp::Options& options) {
+  check(setup.group != nullptr, "ddp needs a process group, in a world of 1 too");
+  if (!options.graph) return nullptr;
+  return std::make_unique<RecordedSteps>(recorder_for(setup, "ddp.graph=on"), setup.devices.at(0),
+                                         options.static_graph ? 3 : 2);
+}
+
+// What the ranks train together, and what ddp.ignore leaves to each of them.
+struct Ownership {
+  std::vector<Parameter> shared, own;
+
+  Ownership(const Replica& replica, const ddp::Options& options, const Setup& setup) {
+    const std::string ignore = "ddp.ignore=" + setup.params.text("ignore");
+    if (replica.trainable().empty()) throw std::runtime_error("ddp: no parameter of this model requires a gradient");
+    if (setup.clip_norm && !options.ignored.empty())
+      throw UsageError(ignore + " and --clip-norm do not go together: each rank would find another norm");
+    std::vector<std::string> left = options.ignored;
+    std::string names;
+    for (const Parameter& parameter : replica.trainable()) {
+      (std::erase(left, parameter.name) > 0 ? own : shared).push_back(parameter);
+      names += (names.empty() ? "" : ", ") + parameter.name;
+    }
+    if (!left.empty())
+      throw UsageError(ignore + ": the model has no parameter " + left[0] + " to train; it has: " + names);
+    if (shared.empty()) throw UsageError(ignore + " leaves no parameter to reduce");
+  }
+
+  bool is_own(const at::Tensor& tensor) const {
+    return std::any_of(own.begin(), own.end(), [&](const Parameter& mine) { return mine.tensor.is_same(tensor); });
+  }
+};
+
+class Ddp : public BuiltInStrategy {
+ public:
+  explicit Ddp(const Setup& setup)
+      : BuiltInStrategy(setup),
+        options_(ddp::options_of(setup.params)),
+        tf32_(options_.tf32, setup.devices.at(0), "ddp"),
+        group_(setup.group),
+        recorded_(recorded_steps(setup, options_)),
+        replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed),
+        ownership_(replica_, options_, setup),
+        buffers_(replica_.buffer_list()) {
+    replica_.use_onednn(options_.onednn, "ddp");
+    if (setup.clip_norm && options_.step_in_backward)
+      throw UsageError(
+          "ddp.step_in_backward=on and --clip-norm do not go together: the norm of all gradients is known "
+          "only when the last of them is reduced");
+    require_same_model(*group_, replica_);
+    reduction_.emplace(group_, ownership_.shared, options_, [this](const auto& parameters, const auto& gradients) {
+      apply_gradients(parameters, gradients);
+    });
+    broadcast_from(0, group_, sent_at_the_start());
+    if (options_.sync_batch_norm) synchronise_batch_norm(*replica_.shared_model(), group_, "ddp.sync_batch_norm=on");
+    train(replica_);
+  }
+
+  StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
+    if (micro.empty() && !options_.join)
+      throw std::runtime_error("ddp: this rank has no rows in step " + std::to_string(step) +
+                               "; --param ddp.join=on lets it go on without");
+    if (recorded_) {
+      if (group_->getSize() > 1) replayed_rows_.require_own(step, micro);
+      return recorded_->step(step, micro, replica_, phases, [this](std::span<const Batch> rows, Phases& parts) {
+        return take(/*step=*/0, rows, parts);
+      });
+    }
+    if (options_.join || options_.global_mean) {
+      phases.enter(Phase::communication);
+      rows_ = ddp::rows_of_ranks(*group_, micro, replica_.device());
+      if (ddp::total(rows_) == 0) return {};  // nobody has any
+    }
+    return take(step, micro, phases);
+  }
+
+  // Of a replay the reducer knows nothing.
+  std::map<std::string, std::vector<double>> figures() override {
+    if (recorded_) return {};
+    return reduction_->figures();
+  }
+
+  // A rank that is done before the others goes on reducing with them until none has rows.
+  void finish() override {
+    if (!options_.join) return;
+    Phases unwatched;
+    do step(0, {}, unwatched);
+    while (ddp::total(rows_) > 0);
+  }
+
+ private:
+  std::vector<at::Tensor> sent_at_the_start() const {
+    std::vector<at::Tensor> all;
+    for (const auto& [name, tensor] : replica_.parameters())
+      if (!ownership_.is_own(tensor)) all.push_back(tensor.detach());
+    for (const at::Tensor& buffer : buffers_) all.push_back(buffer);
+    return all;
+  }
+
+  void step_own_parameters(Phases& phases) {
+    phases.enter(Phase::optimizer);
+    std::vector<at::Tensor> parameters, gradients;
+    for (const auto& [name, tensor] : ownership_.own)
+      if (tensor.grad().defined()) parameters.push_back(tensor), gradients.push_back(tensor.grad());
+    apply_gradients(parameters, gradients);
+  }
+
+  StepResult take(int64_t step, std::span<const Batch> micro, Phases& phases) {
+    StepResult result;
+    replica_.clear_gradients();  // not zeroed: what is copied into a bucket is divided on the way, what lies there in a
+                                 // pass of its own
+    if (micro.empty()) take_part_without_rows(phases);
+    for (size_t k = 0; k < micro.size(); ++k) {
+      const bool last = k + 1 == micro.size();  // before the last micro-batch gradients only add up on each rank
+      accumulate(result, step, micro[k], micro.size(), last, phases);
+    }
+    if (!options_.step_in_backward)
+      apply_gradients(phases);
+    else
+      step_own_parameters(phases);
+    return result;
+  }
+
+  void accumulate(StepResult& result, int64_t step, const Batch& batch, size_t micros, bool last, Phases& phases) {
+    phases.enter(Phase::data);
+    const Batch mine = replica_.to_device(batch);
+    phases.enter(Phase::communication);
+    reduction_->before_forward(last);
+    broadcast_buffers(last);
+    phases.enter(Phase::forward);
+    at::Tensor output = replica_.forward(step, mine);
+    at::Tensor loss = loss_of(output, mine.target, micros);
+    phases.enter(Phase::backward);
+    reduction_->before_backward(output);
+    const double share = share_of(batch.rows(), micros);
+    backward_with_callbacks(share == 1 ? loss : loss * share);
+    reduction_->after_backward();
+    if (last) reduction_->charge_waiting(phases, replica_.device());
+    add_micro(result, std::move(output), std::move(loss));
+  }
+
+  void take_part_without_rows(Phases& phases) {
+    phases.enter(Phase::communication);
+    reduction_->without_rows_forward();
+    broadcast_buffers(/*last=*/true);
+    reduction_->without_rows_backward();
+  }
+
+  // What the reduction's mean over the initial world makes of a loss that is already divided by this rank's
+  // micro-batches is multiplied by this, so that the meaning asked for comes out.
+  double share_of(int64_t rows, size_t micros) const {
+    const auto world = static_cast<double>(group_->getSize());
+    if (options_.divide_by_active) return world / static_cast<double>(ddp::active_ranks(rows_));
+    if (!options_.global_mean) return 1;
+    if (workload_.sum_loss()) return world;
+    return static_cast<double>(rows) * static_cast<double>(micros) * world / static_cast<double>(ddp::total(rows_));
+  }
+
+  // As torch: a forward without synchronisation puts the broadcast off to the forward after the next synchronising one.
+  void broadcast_buffers(bool last) {
+    const bool due = buffers_due_;
+    buffers_due_ = last;
+    if (!due || !options_.broadcast_buffers || buffers_.empty()) return;
+    broadcast_from(ddp::first_active(rows_), group_, buffers_);
+  }
+
+  ddp::Options options_;
+  Tf32 tf32_;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  // Before all that is made on the recorder's stream. After the group: NCCL does not end while a graph has its
+  // collectives.
+  std::unique_ptr<RecordedSteps> recorded_;
+  Replica replica_;
+  Ownership ownership_;
+  bool buffers_due_ = true;
+  std::vector<at::Tensor> buffers_;
+  ddp::ReplayedRows replayed_rows_;
+  std::vector<int64_t> rows_;  // of each rank in this step, where that matters
+  std::optional<ddp::Reduction> reduction_;
+};
+
+const RegisterStrategy ddp_strategy{
+    {.name = "ddp",
+     .summary = "DistributedDataParallel: a process per rank, gradients averaged in buckets during backward",
+     .parallelism = Parallelism::ranks,
+     .gradient = Gradient::mean_of_means,
+     .buffers = Buffers::rank0,
+     .params = ddp::parameters(),
+     .settings = ddp::settings(),
+     .make = make<Ddp>,
+     .promise = ddp::promise,
+     .variants = ddp::variants()}};
+
+}  // namespace
+}  // namespace dpbench

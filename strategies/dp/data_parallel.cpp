@@ -1,0 +1,204 @@
+// "dp": one process, a replica per device. Replicas, their threads and flat buffers stay between steps. On the CPU all
+// replicas read the parameters of the first, unless the model writes to them or a link was asked for.
+#include "strategies/dp/data_parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "strategies/api/backward.h"
+#include "strategies/dp/links.h"
+#include "strategies/dp/pieces.h"
+#include "strategies/parts/pass.h"
+#include "strategies/parts/tf32.h"
+#include "strategies/parts/trained.h"
+
+namespace dpbench {
+namespace {
+
+// Null: nothing to count.
+struct CountDown {
+  std::atomic<int>* left;
+  ~CountDown() {
+    if (left) left->fetch_sub(1, std::memory_order_release);
+  }
+};
+
+class DataParallel : public BuiltInStrategy {
+ public:
+  DataParallel(const Setup& setup, const dp::MakeRecorder& recorder)
+      : BuiltInStrategy(setup),
+        tf32_(setup.params.flag("tf32"), setup.devices.at(0), "dp"),
+        threads_(static_cast<int>(setup.devices.size())),
+        link_(dp::link_between(setup.devices, setup.params.text("link"))) {
+    if (recorder) recorders_.emplace(setup.devices, recorder, threads_);
+    for (const at::Device& device : setup.devices) {
+      Replica& replica = replicas_.emplace_back(std::make_unique<dp::FlatReplica>(setup, device))->replica;
+      replica.use_onednn(setup.params.flag("onednn"), "dp");
+      passes_.push_back(recorders_ ? recorders_->pass_of(replica) : dp::plain_pass(replica));
+    }
+    watches_first_step_ = !link_ && !recorder && main().device().is_cpu();
+    train(main());
+  }
+
+  StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
+    StepResult result;
+    int most = 1;
+    const uint64_t before = watches_first_step_ ? replicas_[0]->bits_of_parameters() : 0;
+    for (size_t k = 0; k < micro.size(); ++k)
+      most = std::max(most, run(result, step, micro[k], micro.size(), k == 0, phases));
+    if (std::exchange(watches_first_step_, false)) read_one_set(before);
+    for (const auto& one : replicas_) one->require_unwritten();
+    phases.enter(Phase::communication);
+    dp::sum_gradients(replicas_, threads_, link_, most);
+    // Without a core for each there is nothing to win.
+    apply_gradients(phases, threads_.spins() > 0 ? most : 1, [&](const auto& share) { threads_.run(most, share); });
+    return result;
+  }
+
+ private:
+  const Replica& main() const { return replicas_[0]->replica; }
+
+  // On the CPU replicas need no copies of parameters that the model itself only reads, as this step has shown it does.
+  void read_one_set(uint64_t before) {
+    for (size_t i = 0; i < replicas_.size(); ++i) replicas_[i]->put_back(/*with_values=*/i == 0);
+    // Maybe without autograd's knowledge.
+    model_writes_ = model_writes_ || std::any_of(replicas_.begin(), replicas_.end(),
+                                                 [&](const auto& one) { return one->bits_of_parameters() != before; });
+    if (model_writes_) return;
+    for (size_t i = 1; i < replicas_.size(); ++i) replicas_[i]->read_from(*replicas_[0]);
+  }
+
+  // One forward and backward pass of all replicas; returns how many had rows.
+  int run(StepResult& result, int64_t step, const Batch& batch, size_t micros, bool first, Phases& phases) {
+    phases.enter(Phase::scatter);
+    if (replicas_[0]->put_back(/*with_values=*/true)) model_writes_ = true;
+    const bool resend = !first && model_writes();
+    const auto count = static_cast<int64_t>(replicas_.size());
+    dp::Pieces pieces(workload_, batch, count);
+    const int active = static_cast<int>(pieces.count());
+    std::vector<at::Tensor> outputs(pieces.count());
+    if (link_) dp::broadcast_state(*link_, replicas_, first || resend);
+    phases.enter(Phase::forward);
+    const auto now = [on = phases.on()] { return on ? Phases::Clock::now() : Phases::Clock::time_point{}; };
+    std::atomic<int> copying = link_ ? 0 : active - 1;
+    threads_.run(static_cast<int>(count), [&](int i) {
+      const auto index = static_cast<size_t>(i);
+      dp::FlatReplica& mine = *replicas_[index];
+      {
+        const bool copies = i > 0 && i < active && !link_;
+        const CountDown at_end{copies ? &copying : nullptr};  // whatever is thrown: replica 0 waits for it
+        if (first) mine.begin_step(/*several=*/micros > 1);
+        if (i >= active) return;
+        mine.begun = now();
+        if (i > 0) mine.put_back(/*with_values=*/false);
+        if (copies) mine.copy_from(*replicas_[0], resend);
+      }
+      mine.copied = now();
+      passes_[index]->load(step, pieces.take(index), first);
+      mine.loaded = now();
+      while (i == 0 && copying.load(std::memory_order_acquire) > 0) std::this_thread::yield();  // forward may write
+      if (!passes_[index]->records()) outputs[index] = passes_[index]->forward();
+      mine.done = now();
+    });
+    charge_slowest(active, phases);
+    dp::one_by_one_if_recorded(passes_, active, threads_, [&](size_t i) { outputs[i] = passes_[i]->forward(); });
+    phases.enter(Phase::backward);
+    const auto slopes = loss_slopes(result, outputs, pieces.target(), micros);
+    const auto backward = [&](size_t i) { passes_[i]->backward(slopes[i], /*only=*/micros == 1); };
+    threads_.run(active, [&](int i) {
+      if (const auto index = static_cast<size_t>(i); !passes_[index]->records()) backward(index);
+    });
+    dp::one_by_one_if_recorded(passes_, active, threads_, backward);
+    return active;
+  }
+
+  // Within a step main's parameters stay what they are, unless a forward pass writes to them: once one has, they go to
+  // the replicas before each.
+  bool model_writes() {
+    for (const auto& one : replicas_) model_writes_ = model_writes_ || one->written();
+    return model_writes_;
+  }
+
+  // Replicas got parameters and rows at the same time: what the last of them spent on it is what the step did.
+  void charge_slowest(int active, Phases& phases) const {
+    if (!phases.on() || !main().device().is_cpu()) return;  // a GPU's copies are only started by then
+    const auto later = [](const auto& a, const auto& b) { return a->done < b->done; };
+    const auto& last = *std::max_element(replicas_.begin(), replicas_.begin() + active, later);
+    phases.move(Phase::scatter, last->begun, last->copied);
+    phases.move(Phase::data, last->copied, last->loaded);
+  }
+
+  // One loss on the gathered output; its slope by each replica's output is where the replicas' backward passes begin.
+  std::vector<at::Tensor> loss_slopes(StepResult& result, const std::vector<at::Tensor>& outputs,
+                                      const at::Tensor& target, size_t micros) {
+    std::vector<at::Tensor> gathered;
+    std::vector<int64_t> rows;
+    for (const at::Tensor& output : outputs) {
+      gathered.push_back(output.to(main().device()));
+      rows.push_back(output.size(0));
+    }
+    at::Tensor output = at::cat(gathered).requires_grad_();
+    at::Tensor loss = loss_of(output, main().to_device({{}, target, {}}).target, micros);
+    dpbench::backward(loss);
+    const at::Tensor slopes = output.grad();
+    add_micro(result, std::move(output), std::move(loss));
+    return slopes.split_with_sizes(rows);
+  }
+
+  Tf32 tf32_;
+  std::optional<dp::PassRecorders> recorders_;  // before all that is made on their streams
+  dp::Replicas replicas_;
+  dp::Passes passes_;
+  ReplicaThreads threads_;
+  const ReplicaLink* link_;
+  bool watches_first_step_ = false;  // on the CPU: whether the model writes to its parameters
+  bool model_writes_ = false;        // it has, between the micro-batches of a step
+};
+
+std::unique_ptr<Strategy> plain_or_recorded(const Setup& setup) {
+  if (!setup.params.flag("graph")) return dp::make_data_parallel(setup, {});
+  if (!setup.devices.at(0).is_cuda())
+    throw UsageError("dp.graph=on needs GPUs: a CPU records no graphs; use dp.graph=off");
+  if (!step_recorder()) throw UsageError("dp.graph=on needs the CUDA library, which is not loaded; use dp.graph=off");
+  return dp::make_data_parallel(setup, step_recorder());
+}
+
+void promise_of_dp(StrategyInfo& info, const Params& params) {
+  info.same_graph = info.recorded = params.flag("graph");
+  if (info.recorded) info.cpu = false;
+  promise_onednn(info, params);
+}
+
+const RegisterStrategy dp_strategy{
+    {.name = "dp",
+     .summary = "DataParallel: one process, a replica per device, one loss on the gathered output",
+     .parallelism = Parallelism::replicas,
+     .gradient = Gradient::gathered,
+     .buffers = Buffers::first_replica,
+     .loads_rows = true,
+     .params = {{"link", "auto",
+                 "auto: NCCL moves one buffer of all state and one of all gradients where each replica has a GPU of "
+                 "its own, else each replica "
+                 "copies and adds its part; plain: such buffers, by copies and sums on any device"},
+                {"graph", "off",
+                 "on: each replica's forward pass and its backward pass are recorded as CUDA graphs and replayed"},
+                {"tf32", "off", "let a GPU multiply float32 with TF32's 10 bits"},
+                onednn_param()},
+     .settings = {.unrecorded = {{"graph", "off"}}},
+     .make = plain_or_recorded,
+     .promise = promise_of_dp,
+     .variants = {{"plain_link", {{"link", "plain"}}}, {"graph", {{"graph", "on"}}}, onednn_variant()}}};
+
+}  // namespace
+
+std::unique_ptr<Strategy> dp::make_data_parallel(const Setup& setup, const MakeRecorder& recorder) {
+  return std::make_unique<DataParallel>(setup, recorder);
+}
+
+}  // namespace dpbench

@@ -1,0 +1,45 @@
+#include "strategies/graphs/recorded.h"
+
+#include <span>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "strategies/graphs/recorded_steps.h"
+#include "strategies/parts/tf32.h"
+#include "strategies/parts/trained.h"
+
+namespace dpbench {
+namespace {
+
+class Recorded : public BuiltInStrategy {
+ public:
+  Recorded(const Setup& setup, std::unique_ptr<StepRecorder> recorder, bool tf32)
+      : BuiltInStrategy(setup),
+        tf32_(tf32, setup.devices.at(0), "gpu"),
+        steps_(std::move(recorder), setup.devices.at(0), /*eager_steps=*/1),
+        replica_(setup.workload, setup.devices.at(0), setup.dtype, setup.init_seed, setup.step_seed) {
+    train(replica_);
+  }
+
+  StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
+    return steps_.step(step, micro, replica_, phases, [this](std::span<const Batch> rows, Phases& parts) {
+      const StepResult result = passes(/*step=*/0, rows, parts);
+      apply_gradients(parts);
+      return result;
+    });
+  }
+
+ private:
+  Tf32 tf32_;
+  RecordedSteps steps_;  // before the replica, which is made on the recorder's stream
+  Replica replica_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> make_recorded(const Setup& setup, std::unique_ptr<StepRecorder> recorder, bool tf32) {
+  return std::make_unique<Recorded>(setup, std::move(recorder), tf32);
+}
+
+}  // namespace dpbench

@@ -1,0 +1,42 @@
+// One thread per replica, kept between steps. The caller works as replica 0.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace dpbench {
+
+class ReplicaThreads {
+ public:
+  explicit ReplicaThreads(int replicas);
+  ~ReplicaThreads();
+  ReplicaThreads(const ReplicaThreads&) = delete;
+  ReplicaThreads& operator=(const ReplicaThreads&) = delete;
+
+  // work(0) .. work(active - 1), each on its replica's thread, in the caller's gradient mode; returns when all are
+  // done. If some threw, throws what the lowest of them threw with its index in front.
+  void run(int active, const std::function<void(int)>& work);
+
+  // How often a thread that waits looks before it sleeps: never where there are more replicas than cores.
+  int spins() const { return spins_; }
+
+ private:
+  void serve(int replica);
+  void attempt(int replica);
+  void rethrow() const;
+
+  const int spins_;
+  const std::function<void(int)>* work_ = nullptr;
+  int active_ = 0;
+  bool grad_mode_ = true;
+  std::atomic<uint32_t> round_{0}, pending_{0};
+  std::atomic<bool> stop_{false};
+  std::vector<std::exception_ptr> errors_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace dpbench

@@ -1,0 +1,200 @@
+// Every registered strategy through the suite, on every registered workload: a new one is tested with nothing edited
+// here.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <sstream>
+#include <string>
+#include <tuple>
+
+#include "tests/conformance/threads.h"
+
+namespace dpbench {
+namespace {
+
+struct Case {
+  std::string strategy, workload;
+  int world;
+  Variant variant = {};
+  at::ScalarType dtype = at::kFloat;
+};
+
+void PrintTo(const Case& one, std::ostream* out) {
+  *out << one.strategy << (one.variant.name.empty() ? "" : "+") << one.variant.name << ' ' << one.workload << ' '
+       << one.world;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const auto& strategy : strategy_registry().all())
+    for (const auto& workload : workload_registry().all())
+      for (const int world : {1, 3}) {
+        const bool fits = strategy.cpu && (world == 1 || strategy.parallelism != Parallelism::single);
+        if (fits) all.push_back({strategy.name, workload.name, world});
+      }
+  return all;
+}
+
+// What its parameters make of a strategy, on the models where that can matter.
+std::vector<Case> variants() {
+  std::vector<Case> all;
+  for (const auto& strategy : strategy_registry().all())
+    for (const auto& variant : strategy.variants) {
+      const StrategyInfo with_it = promised(strategy, Params(strategy.params, variant.params, strategy.name));
+      if (!with_it.cpu) continue;  // scripts/gpu-check does those
+      if (with_it.buffers == Buffers::synchronised) {
+        for (const auto& [workload, world] :
+             {std::pair{"probe-batch-norm", 1}, {"probe-batch-norm", 3}, {"convnet", 3}})
+          all.push_back({strategy.name, workload, world, variant});  // all others are refused: they have no BatchNorm
+        continue;
+      }
+      if (with_it.onednn) {  // the probes' layers are too small for it, and are torch's own
+        for (const int world : {1, 3})
+          if (world == 1 || strategy.parallelism != Parallelism::single)
+            all.push_back({strategy.name, "mnist-mlp", world, variant});
+        continue;
+      }
+      for (const char* workload : {"probe-mlp-sgd", "probe-branch"})
+        all.push_back({strategy.name, workload, 1, variant});
+      for (const char* workload : {"probe-mlp", "probe-batch-norm", "probe-branch", "probe-unused", "probe-strided",
+                                   "probe-mixed", "probe-exact"})
+        all.push_back({strategy.name, workload, 3, variant});
+    }
+  return all;
+}
+
+// Autocast to bfloat16: what the working dtype judges, its rounding a thousand times larger.
+std::vector<Case> in_bfloat16() {
+  std::vector<Case> all;
+  for (const auto& strategy : strategy_registry().all())
+    for (const char* workload : {"probe-mlp", "probe-batch-norm"})
+      if (strategy.cpu)
+        all.push_back({strategy.name,
+                       workload,
+                       strategy.parallelism == Parallelism::single ? 1 : 3,
+                       {"autocast", {}},
+                       at::kBFloat16});
+  return all;
+}
+
+std::string name_of(const testing::TestParamInfo<Case>& info) {
+  const std::string variant = info.param.variant.name.empty() ? "" : "_" + info.param.variant.name;
+  std::string name = info.param.strategy + variant + "_" + info.param.workload + "_" + std::to_string(info.param.world);
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+}
+
+// "passed 3.1e-15 1e-12": read by scripts/studies/conformance-report from gtest's JSON.
+std::string recorded(const CheckRow& row) {
+  std::ostringstream text;
+  text << row.status;
+  if (row.error) text << ' ' << *row.error;
+  if (row.bound) text << ' ' << *row.bound;
+  return text.str();
+}
+
+std::string told(const CheckRow& row) {
+  return row.name + ": " + row.compared + "; " + row.detail + (row.likely.empty() ? "" : "; likely: " + row.likely);
+}
+
+class Conformance : public testing::TestWithParam<Case> {};
+
+TEST_P(Conformance, EveryCheckPasses) {
+  RecordProperty("case", GetParam().strategy + (GetParam().variant.name.empty() ? "" : "+") + GetParam().variant.name +
+                             " " + GetParam().workload + " " + std::to_string(GetParam().world));
+  const auto rows = check_in_threads({.strategy = strategy_registry().at(GetParam().strategy),
+                                      .workload = workload_registry().at(GetParam().workload),
+                                      .world = GetParam().world,
+                                      .dtype = GetParam().dtype,
+                                      .params = GetParam().variant.params,
+                                      .long_form = true});
+  size_t passed = 0;
+  for (const auto& row : rows) {
+    EXPECT_NE(row.status, CheckStatus::failed) << told(row);
+    RecordProperty("check " + row.name, recorded(row));
+    passed += row.status == CheckStatus::passed;
+  }
+  const bool left_out = rows.size() == 1 && rows[0].status == CheckStatus::skipped;
+  if (left_out) {
+    EXPECT_TRUE(GetParam().workload == "probe-branch" || rows[0].detail.find("find_unused") != std::string::npos)
+        << told(rows[0]);
+  } else {
+    EXPECT_GE(passed, GetParam().workload == "probe-unused" ? 1U : 12U) << "hardly anything was checked";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Registered, Conformance, testing::ValuesIn(cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Autocast, Conformance, testing::ValuesIn(in_bfloat16()), name_of);
+INSTANTIATE_TEST_SUITE_P(Variants, Conformance, testing::ValuesIn(variants()), name_of);
+
+// The worlds of the tutorials: with 8 devices a batch of 10 rows leaves three replicas without any.
+class Cut : public testing::TestWithParam<std::tuple<std::string, std::string, int>> {};
+
+TEST_P(Cut, IsThatOfTheTutorials) {
+  const auto& [name, link, world] = GetParam();
+  const auto params =
+      link.empty() ? std::map<std::string, std::string>{} : std::map<std::string, std::string>{{"link", link}};
+  const auto rows = check_in_threads({.strategy = strategy_registry().at(name),
+                                      .workload = workload_registry().at("probe-mlp-sgd"),
+                                      .world = world,
+                                      .params = params,
+                                      .filter = "chunk-tables"});
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].name, "chunk-tables");
+  EXPECT_EQ(rows[0].status, CheckStatus::passed) << told(rows[0]);
+}
+
+std::string name_of_cut(const testing::TestParamInfo<Cut::ParamType>& info) {
+  const auto& [name, link, world] = info.param;
+  return (name == "dp" ? "dp_" + link : "dp_upstream") + "_" + std::to_string(world);
+}
+
+const auto worlds_of_the_tutorials = testing::Values(1, 2, 3, 4, 8);
+INSTANTIATE_TEST_SUITE_P(Dp, Cut,
+                         testing::Combine(testing::Values("dp"), testing::Values("auto", "plain"),
+                                          worlds_of_the_tutorials),
+                         name_of_cut);
+INSTANTIATE_TEST_SUITE_P(DpUpstream, Cut,
+                         testing::Combine(testing::Values("dp-upstream"), testing::Values(""), worlds_of_the_tutorials),
+                         name_of_cut);
+
+// A model of the user's own, of which nobody said beforehand that it leaves parameters out.
+class StrangersModel : public testing::TestWithParam<const char*> {
+ protected:
+  static std::vector<CheckRow> checked(const std::map<std::string, std::string>& params) {
+    WorkloadInfo own = workload_registry().at(GetParam());
+    own.probe = false;
+    const StrategyInfo& ddp = strategy_registry().at("ddp");
+    return check_in_threads(
+        {.strategy = ddp, .workload = own, .params = params, .timeout = std::chrono::milliseconds(1500)});
+  }
+};
+
+TEST_P(StrangersModel, WithUnusedParametersIsNoMistakeOfTheStrategy) {
+  size_t passed = 0;
+  for (const auto& row : checked({})) {
+    EXPECT_NE(row.status, CheckStatus::failed) << told(row);
+    passed += row.status == CheckStatus::passed;
+  }
+  EXPECT_GE(passed, 20U);
+}
+
+TEST_P(StrangersModel, IsRefusedInWordsWhereTheyAreNotLookedFor) {
+  const auto rows = checked({{"find_unused", "off"}});
+  for (const auto& row : rows) EXPECT_NE(row.status, CheckStatus::failed) << told(row);
+  EXPECT_TRUE(std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.name == "unused-parameters"; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Registered, StrangersModel, testing::Values("probe-unused", "probe-branch"),
+                         [](const auto& one) {
+                           return std::string(one.param) == "probe-unused" ? "Unused" : "Branch";
+                         });
+
+TEST(ConformanceCases, CoverEveryStrategyAndWorkload) {
+  EXPECT_GE(strategy_registry().all().size(), 5U);
+  EXPECT_GE(cases().size(), workload_registry().all().size() * 4);
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,308 @@
+// The judges on evidence made by hand: what is right passes, and each single change is seen by the judge it concerns.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/evidence/exchange.h"
+#include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/judges/judges.h"
+#include "harness/conform/judging.h"
+#include "harness/conform/scenario/altered_workload.h"
+
+namespace dpbench {
+namespace {
+
+const Workload& workload() {
+  static const auto made = workload_registry().at("probe-mlp-sgd").make({});
+  return *made;
+}
+
+const StrategyInfo& declared() {
+  static const StrategyInfo info{.name = "by-hand", .summary = "", .make = {}};
+  return info;
+}
+
+class Judges : public testing::Test {
+ protected:
+  Judges()
+      : bench_{declared(), workload(), {Parallelism::ranks, 3, 4, workload().samples()}, 0, {}, {at::Device(at::kCPU)},
+               {},         1} {
+    scenario_.name = "even";
+    scenario_.gradient_check = "gradient-meaning";
+    scenario_.against_one_device = true;
+    scenario_.steps = 1;
+    Evidence start;
+    const auto model = first_model(bench_);
+    for (const auto& item : model->named_parameters())
+      start.parameters.emplace_back(item.key(), item.value().detach().to(at::kDouble));
+    start.steps.resize(1);
+    const Trial first = make_trial(bench_, scenario_, {}, {start, start, start});
+    const ExpectedStep& expected = first.expected[0];
+    for (int rank = 0; rank < 3; ++rank) ranks_.push_back(right(start, first.names, expected, rank));
+  }
+
+  // What a right strategy would have reported.
+  static Evidence right(Evidence evidence, const std::vector<std::string>& names, const ExpectedStep& expected,
+                        int rank) {
+    evidence.rank = rank;
+    StepEvidence& step = evidence.steps[0];
+    const Shard& mine = expected.shards[static_cast<size_t>(rank)];
+    step.output = mine.output, step.loss = mine.loss;
+    for (size_t p = 0; p < names.size(); ++p) {
+      step.gradients.emplace_back(names[p], expected.gradient[p].clone());
+      const double rate = workload().optimizer().learning_rate;
+      step.parameters.emplace_back(names[p], *find(evidence.parameters, names[p]) - rate * expected.gradient[p]);
+    }
+    return evidence;
+  }
+
+  Rows judged() {
+    const Trial trial = make_trial(bench_, scenario_, {}, ranks_);
+    Rows rows;
+    for (const Judge judge : {judge_start, judge_outputs, judge_gradients, judge_agreement, judge_optimizer})
+      judge(trial, rows);
+    return rows;
+  }
+
+  CheckRow row(const std::string& name) {
+    const Rows rows = judged();
+    const CheckRow* found = rows.find(name);
+    EXPECT_NE(found, nullptr) << name << " was never judged";
+    return found ? *found : CheckRow{.name = name, .status = CheckStatus::skipped};
+  }
+
+  StepEvidence& step(int rank) { return ranks_[static_cast<size_t>(rank)].steps[0]; }
+
+  Bench bench_;
+  Scenario scenario_;
+  std::vector<Evidence> ranks_;
+};
+
+TEST_F(Judges, PassWhatIsRight) {
+  size_t passed = 0;
+  const Rows rows = judged();
+  for (const auto& row : rows.all()) {
+    EXPECT_EQ(row.status, row.name == "ranks-agree-state" ? CheckStatus::skipped : CheckStatus::passed)
+        << row.name << " " << row.detail;
+    passed += row.status == CheckStatus::passed;
+  }
+  EXPECT_GE(passed, 10U);
+}
+
+TEST_F(Judges, NameTheParameterTheIndexAndBothNumbers) {
+  step(1).gradients[2].second[1][2] += 0.5;
+  const CheckRow found = row("gradient-meaning");
+  EXPECT_EQ(found.status, CheckStatus::failed);
+  for (const char* part : {"parameter w1", "index [1, 2]", "rank 1", "step 0", "expected", "found"})
+    EXPECT_NE(found.detail.find(part), std::string::npos) << part << " is not in: " << found.detail;
+  EXPECT_EQ(row("ranks-agree-gradients").status, CheckStatus::failed);
+}
+
+TEST_F(Judges, TellASumFromAMean) {
+  for (int rank = 0; rank < 3; ++rank)
+    for (auto& [name, gradient] : step(rank).gradients) gradient.mul_(3);
+  EXPECT_NE(row("gradient-meaning").likely.find("summed over 3"), std::string::npos) << row("gradient-meaning").likely;
+}
+
+// As large an error as either makes: the values tell which it was, or nothing does.
+TEST_F(Judges, TellFloat16FromBfloat16OrNameBoth) {
+  const auto wrong = [this](const std::function<at::Tensor(const at::Tensor&)>& change) {
+    const auto kept = ranks_;
+    for (int rank = 0; rank < 3; ++rank)
+      for (auto& [name, gradient] : step(rank).gradients) gradient = change(gradient);
+    const std::string likely = row("gradient-meaning").likely;
+    ranks_ = kept;
+    return likely;
+  };
+  EXPECT_EQ(wrong([](const at::Tensor& g) { return g.to(at::kHalf).to(at::kDouble); }),
+            "rounded to float16 on its way");
+  EXPECT_EQ(wrong([](const at::Tensor& g) { return g.to(at::kBFloat16).to(at::kDouble); }),
+            "rounded to bfloat16 on its way");
+  EXPECT_EQ(wrong([](const at::Tensor& g) {
+              return g * (1 + 1.5e-3 * (1 - 2 * at::arange(g.numel()).remainder(2)).view(g.sizes()).to(at::kDouble));
+            }),
+            "rounded to float16 or bfloat16 on its way");
+}
+
+TEST_F(Judges, SeeAnErrorOfOnePartInAThousandMillion) {
+  step(0).gradients[0].second.mul_(1 + 1e-9);
+  EXPECT_EQ(row("gradient-meaning").status, CheckStatus::failed);
+}
+
+TEST_F(Judges, LetRoundingPass) {
+  for (int rank = 0; rank < 3; ++rank) step(rank).gradients[0].second.mul_(1 + 1e-14);
+  EXPECT_EQ(row("gradient-meaning").status, CheckStatus::passed);
+}
+
+// One device's own error is infinite then, and the strategy's is as many times that: no number at all.
+TEST_F(Judges, DoNotTakeWhatIsNoNumberForAProof) {
+  const AlteredWorkload beyond(workload(), 1e300);
+  const Bench bench{declared(), beyond, bench_.layout, 0, {}, bench_.devices, {}, 1};
+  scenario_.smooth = true, scenario_.dtype = at::kFloat, scenario_.gradient_check = "gradient-accuracy";
+  for (auto& evidence : ranks_)
+    for (auto& [name, gradient] : evidence.steps[0].gradients) gradient = at::Tensor();
+  Rows rows;
+  judge_accuracy(make_trial(bench, scenario_, {}, ranks_), rows);
+  EXPECT_EQ(rows.find("gradient-accuracy")->status, CheckStatus::failed);
+}
+
+// The oracle repeats shards on the CPU, whose kernels round otherwise than a GPU's.
+TEST_F(Judges, HoldNoGpuAgainstTheCpusRounding) {
+  scenario_.dtype = at::kFloat, scenario_.gradient_check = "gradient-replay";
+  for (auto& evidence : ranks_)
+    for (auto* tensors : {&evidence.parameters, &evidence.steps[0].gradients})
+      for (auto& [name, tensor] : *tensors) tensor = tensor.to(at::kFloat) * (1 + 1e-5);
+  for (const auto& [device, status] :
+       {std::pair{at::Device(at::kCPU), CheckStatus::failed}, {at::Device(at::kCUDA, 0), CheckStatus::skipped}}) {
+    bench_.devices = {device};
+    Rows rows;
+    judge_replay(make_trial(bench_, scenario_, {}, ranks_), rows);
+    EXPECT_EQ(rows.find("gradient-replay")->status, status);
+  }
+}
+
+TEST_F(Judges, SeeAnUndefinedGradient) {
+  step(2).gradients[0].second = at::Tensor();
+  EXPECT_NE(row("gradient-meaning").detail.find("nothing was reported"), std::string::npos);
+}
+
+TEST_F(Judges, SeeOneBitThatDiffersBetweenRanks) {
+  at::Tensor& bias = step(2).parameters[1].second;
+  bias[0] = std::nextafter(bias[0].item<double>(), 1e9);
+  EXPECT_EQ(row("ranks-agree-parameters").status, CheckStatus::failed);
+  EXPECT_EQ(row("gradient-meaning").status, CheckStatus::passed);
+}
+
+TEST_F(Judges, DoNotPassReductionsThatNobodyCalls) {
+  Rows rows;
+  const Trial trial = make_trial(bench_, scenario_, {}, ranks_);
+  judge_collective_count(count_reductions(trial), trial, rows);
+  EXPECT_EQ(rows.find("collective-count")->status, CheckStatus::skipped);
+}
+
+TEST_F(Judges, DoNotPassOptimizerStateThatNobodyReports) {
+  EXPECT_EQ(row("ranks-agree-state").status, CheckStatus::skipped);
+  for (auto& evidence : ranks_) evidence.steps[0].state = {{"w0.momentum", at::ones({2})}};
+  EXPECT_EQ(row("ranks-agree-state").status, CheckStatus::passed);
+  ranks_[1].steps[0].state.clear();
+  EXPECT_EQ(row("ranks-agree-state").status, CheckStatus::failed);
+}
+
+TEST_F(Judges, SeeAStepOfAnotherSize) {
+  for (int rank = 0; rank < 3; ++rank) step(rank).parameters[0].second.add_(step(rank).gradients[0].second, -1e-6);
+  EXPECT_EQ(row("optimizer-replay").status, CheckStatus::failed);
+}
+
+TEST_F(Judges, SeeAnotherRanksLossAndOutput) {
+  std::swap(step(0).loss, step(1).loss);
+  std::swap(step(0).output, step(1).output);
+  EXPECT_EQ(row("loss-value").status, CheckStatus::failed);
+  EXPECT_EQ(row("output-value").status, CheckStatus::failed);
+  EXPECT_EQ(row("output-shape").status, CheckStatus::passed);
+}
+
+TEST_F(Judges, SeeAnOutputOfAnotherTypeUnderAutocastToo) {
+  scenario_.dtype = at::kBFloat16;
+  for (auto& evidence : ranks_) evidence.steps[0].output = evidence.steps[0].output.to(at::kFloat);
+  const auto said = [this](at::ScalarType type) {
+    step(2).output = step(2).output.to(type);
+    Rows rows;
+    judge_outputs(make_trial(bench_, scenario_, {}, ranks_), rows);
+    return rows.find("output-dtype")->detail;
+  };
+  EXPECT_EQ(said(at::kFloat), "");
+  EXPECT_EQ(said(at::kBFloat16), "expected Float, found BFloat16, rank 2, step 0, scenario even");
+  EXPECT_EQ(said(at::kDouble), "expected Float, found Double, rank 2, step 0, scenario even");
+}
+
+TEST_F(Judges, SeeALossThatIsNotFinite) {
+  step(1).loss = at::full({}, std::nan(""), at::kDouble);
+  EXPECT_EQ(row("loss-finite").status, CheckStatus::failed);
+}
+
+TEST_F(Judges, SeeWeightsThatWereNotBroadcast) {
+  ranks_[1].parameters[0].second = ranks_[1].parameters[0].second + 1;
+  EXPECT_NE(row("initial-broadcast").detail.find("rank 1"), std::string::npos);
+}
+
+TEST(Judging, SaysWhatAJudgeThrewWithoutTorchsBacktrace) {
+  Rows rows;
+  Judging judging(rows);
+  Scenario scenario;
+  scenario.name = "even";
+  judging.later(scenario, [] { TORCH_CHECK(false, "no such shape"); });
+  judging.finish();
+  ASSERT_NE(rows.find("run-completes"), nullptr);
+  EXPECT_EQ(rows.find("run-completes")->status, CheckStatus::failed);
+  EXPECT_EQ(rows.find("run-completes")->detail, "what was reported cannot be judged, scenario even: no such shape");
+}
+
+TEST(Evidence, SurvivesItsJourney) {
+  Evidence sent;
+  sent.rank = 2;
+  sent.error = "late";
+  sent.echo = true;
+  sent.parameters = {{"a", at::arange(6.0).view({2, 3})}, {"none", at::Tensor()}};
+  sent.steps.resize(2);
+  sent.steps[1].ids = {at::arange(3)};
+  sent.steps[1].collectives = {
+      {CollectiveOp::allreduce, ReduceKind::SUM, 48, true, {at::ones({2})}, {at::zeros({2}, at::kHalf)}}};
+  const auto pool = pool_of(sent);
+  std::vector<uint64_t> known = {pool.begin()->first};
+  const Evidence got = from_bytes(to_bytes(sent, known), pool);
+  EXPECT_EQ(got.rank, 2);
+  EXPECT_EQ(got.error, "late");
+  EXPECT_TRUE(got.echo);
+  EXPECT_TRUE(got.parameters[0].second.equal(sent.parameters[0].second));
+  EXPECT_FALSE(got.parameters[1].second.defined());
+  EXPECT_TRUE(got.steps[1].ids[0].equal(at::arange(3)));
+  EXPECT_EQ(got.steps[1].collectives[0].output[0].scalar_type(), at::kHalf);
+  const std::string whole = to_bytes(sent, {});
+  EXPECT_THROW(from_bytes(whole.substr(0, whole.size() / 2), {}), std::runtime_error);
+}
+
+TEST(Compare, TellsBitsApart) {
+  const at::Tensor zero = at::zeros({1}), minus = -at::zeros({1}), nan = at::full({1}, std::nan(""));
+  EXPECT_TRUE(same_bits(nan, nan.clone()));
+  EXPECT_FALSE(same_bits(zero, minus));
+  EXPECT_FALSE(same_bits(zero, zero.to(at::kDouble)));
+  EXPECT_FALSE(same_bits(zero, nan));
+}
+
+TEST(Compare, CallsWhatIsNotFiniteInfinitelyFar) {
+  const at::Tensor one = at::ones({2}), nan = at::full({2}, std::nan(""));
+  EXPECT_TRUE(std::isinf(relative_error(nan, one, 0)));
+  EXPECT_EQ(relative_error(nan, nan, 0), 0);
+  EXPECT_TRUE(std::isinf(largest_ratio(nan, one, one)));
+  EXPECT_DOUBLE_EQ(largest_ratio(one * 3, one, at::full({2}, 4.0)), 0.5);
+}
+
+TEST(Scenarios, GiveEachRankRowsOfItsOwn) {
+  const Layout layout{Parallelism::ranks, 3, 4, 211};
+  for (const auto& scenario : scenarios(layout, at::kFloat, true)) {
+    if (scenario.same_rows) continue;
+    std::set<int64_t> seen;
+    int64_t rows = 0;
+    for (int64_t step = 0; step < scenario.steps; ++step)
+      for (int rank = 0; rank < 3; ++rank)
+        for (const auto& ids : ids_of(scenario, layout, 5, step, rank)) {
+          rows += ids.numel();
+          for (int64_t i = 0; i < ids.numel(); ++i) seen.insert(ids[i].item<int64_t>());
+        }
+    EXPECT_EQ(static_cast<int64_t>(seen.size()), rows) << scenario.name;
+  }
+}
+
+TEST(Scenarios, CutAsTheDocumentsDo) {
+  using Sizes = std::vector<int64_t>;
+  EXPECT_EQ(chunk_sizes(30, 4), (Sizes{8, 8, 8, 6}));
+  EXPECT_EQ(chunk_sizes(10, 3), (Sizes{4, 4, 2}));
+  EXPECT_EQ(chunk_sizes(10, 8), (Sizes{2, 2, 2, 2, 2}));
+  EXPECT_EQ(chunk_sizes(30, 8), (Sizes{4, 4, 4, 4, 4, 4, 4, 2}));
+}
+
+}  // namespace
+}  // namespace dpbench

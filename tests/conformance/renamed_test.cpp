@@ -1,0 +1,112 @@
+// The suite knows strategies by what they register, not by names: under other names the same strategy is checked alike.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "tests/conformance/threads.h"
+
+namespace dpbench {
+namespace {
+
+ParamValues renamed(const ParamValues& values) {
+  ParamValues others;
+  for (const auto& [name, value] : values) others["own_" + name] = value;
+  return others;
+}
+
+Params original(const StrategyInfo& known, const Params& params) {
+  ParamValues values;
+  for (const ParamInfo& param : known.params) values[param.name] = params.text("own_" + param.name);
+  return {known.params, values, known.name};
+}
+
+StrategyInfo renamed(const StrategyInfo& known) {
+  StrategyInfo info = known;
+  info.name = "stranger";
+  for (ParamInfo& param : info.params) param.name = "own_" + param.name;
+  Settings& settings = info.settings;
+  for (ParamValues* values : {&settings.small_buckets, &settings.allow_unused, &settings.allow_no_rows,
+                              &settings.short_interval, &settings.unrecorded})
+    *values = renamed(*values);
+  info.promise = [known](StrategyInfo& promises, const Params& params) {
+    known.promise(promises, original(known, params));
+  };
+  info.make = [known](const Setup& setup) {
+    Setup own = setup;
+    own.params = original(known, setup.params);
+    return known.make(own);
+  };
+  return info;
+}
+
+class CountingBackend : public ForwardingBackend {
+ public:
+  CountingBackend(c10::intrusive_ptr<c10d::Backend> inner, std::atomic<int64_t>& calls)
+      : ForwardingBackend(std::move(inner)), calls_(calls) {}
+
+ protected:
+  WorkPtr around(Call call) override {
+    ++calls_;
+    return call.run();
+  }
+
+ private:
+  std::atomic<int64_t>& calls_;
+};
+
+// Name and status of each check, then the number of collectives, which smaller buckets raise.
+std::vector<std::string> checked(const StrategyInfo& strategy, const std::string& workload, const ParamValues& params) {
+  std::atomic<int64_t> calls = 0;
+  const Wrap count = [&](c10::intrusive_ptr<c10d::Backend> inner) -> c10::intrusive_ptr<c10d::Backend> {
+    return c10::make_intrusive<CountingBackend>(std::move(inner), calls);
+  };
+  std::vector<std::string> seen;
+  for (const CheckRow& row : check_in_threads({.strategy = strategy,
+                                               .workload = workload_registry().at(workload),
+                                               .params = params,
+                                               .long_form = true,
+                                               .wrap = count}))
+    seen.push_back(row.name + " " + row.status);
+  seen.push_back(std::to_string(calls) + " collectives");
+  return seen;
+}
+
+struct RenamedCase {
+  std::string strategy, workload;
+  ParamValues params = {};
+};
+
+TEST(RenamedStrategy, IsCheckedAsThoroughlyAsTheOriginal) {
+  for (const RenamedCase& one : {RenamedCase{"ddp", "probe-mlp-sgd"},
+                                 {"ddp", "probe-branch"},
+                                 {"ddp", "probe-unused"},
+                                 {"ddp", "probe-branch", {{"find_unused", "off"}}},
+                                 {"local-sgd", "probe-mlp"}}) {
+    const StrategyInfo& known = strategy_registry().at(one.strategy);
+    const auto seen = checked(known, one.workload, one.params);
+    EXPECT_GT(seen.size(), one.params.empty() ? 20U : 1U) << one.strategy << " on " << one.workload;
+    EXPECT_EQ(checked(renamed(known), one.workload, renamed(one.params)), seen)
+        << one.strategy << " on " << one.workload;
+  }
+}
+
+TEST(RenamedStrategy, IsCheckedLessWithoutItsSettings) {
+  struct Setting {
+    ParamValues Settings::* values;
+    RenamedCase of;
+  };
+  for (const auto& [values, of] : {Setting{&Settings::small_buckets, {"ddp", "probe-mlp-sgd"}},
+                                   {&Settings::allow_unused, {"ddp", "probe-branch"}},
+                                   {&Settings::allow_no_rows, {"ddp", "probe-mlp-sgd"}},
+                                   {&Settings::short_interval, {"local-sgd", "probe-mlp"}}}) {
+    StrategyInfo less = renamed(strategy_registry().at(of.strategy));
+    (less.settings.*values).clear();
+    EXPECT_NE(checked(less, of.workload, {}), checked(renamed(strategy_registry().at(of.strategy)), of.workload, {}))
+        << of.strategy << " on " << of.workload;
+  }
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,373 @@
+// Mistakes in what ddp can do besides the plain mean, in local SGD and in optimizers cut into pieces; and each done
+// right.
+#include <map>
+#include <mutex>
+
+#include <ATen/ATen.h>
+
+#include "tests/conformance/wrong_strategies/mutant.h"
+#include "workloads/base/error.h"
+#include "workloads/layers/batch_norm.h"
+
+namespace dpbench::wrong {
+namespace {
+
+using Promise = std::function<void(StrategyInfo&)>;
+using Change = std::function<void(Parts&)>;
+
+std::function<StrategyInfo()> promising(const Promise& promise, const Change& change) {
+  return [=] {
+    StrategyInfo info = with(change)();
+    promise(info);
+    return info;
+  };
+}
+
+// --- compression
+
+void in_half(StrategyInfo& info) { info.reduced_in = at::kHalf; }
+
+Change compressed(at::ScalarType type, double divisor_of_world) {
+  return [=](Parts& parts) {
+    parts.reduce = [=](Run& run, at::Tensor& flat, size_t) {
+      at::Tensor narrow = flat.to(type).div_(std::pow(run.world, divisor_of_world));
+      run.all_reduce(narrow);
+      flat.copy_(narrow);
+    };
+  };
+}
+
+// --- mean over all rows
+
+void over_all_rows(StrategyInfo& info) { info.gradient = Gradient::global_mean; }
+
+// rows, all: of this rank and of all ranks, in all micro-batches of the step.
+Change weighted(const std::function<double(Run&, double rows, double all)>& weight) {
+  return [=](Parts& parts) {
+    const auto seen = std::make_shared<std::map<int, double>>();
+    const auto guard = std::make_shared<std::mutex>();
+    const auto rows_of_rank = [=](Run& run) -> double& {
+      const std::lock_guard lock(*guard);
+      return (*seen)[run.rank];
+    };
+    parts.clear = [=, right = parts.clear](Run& run) {
+      right(run);
+      rows_of_rank(run) = 0;
+    };
+    parts.rows = [=](Run& run, const Batch& batch) {
+      rows_of_rank(run) += static_cast<double>(batch.rows());
+      run.parts.micro_scale = [rows = batch.rows()](Run&) { return static_cast<double>(rows); };
+      return batch;
+    };
+    parts.before_reduce = [=, right = parts.before_reduce](Run& run) {
+      const double mine = rows_of_rank(run);
+      at::Tensor all = at::full({1}, mine, at::kDouble);
+      run.all_reduce(all);
+      for (auto& leaf : run.leaves)
+        if (leaf.grad().defined()) leaf.mutable_grad().mul_(weight(run, mine, all.item<double>()) / mine);
+      right(run);
+    };
+  };
+}
+
+double share_of_rows(Run& run, double rows, double all) {
+  return run.workload.sum_loss() ? run.world : rows * run.world / all;
+}
+
+// --- synchronised BatchNorm
+
+void synchronised(StrategyInfo& info) {
+  info.buffers = Buffers::synchronised;
+  info.allows_no_rows = false;
+}
+
+using ReduceSums =
+    std::function<void(Run&, at::Tensor& sums, int call)>;  // calls of one layer: forward, backward, forward, ..
+
+Change norms_reducing(const ReduceSums& reduce) {
+  return [=](Parts& parts) {
+    parts.sync_buffers = [](Run&) {};
+    parts.start = [=, right = parts.start](Run& run) {
+      right(run);
+      for (const auto& module : run.model->modules())
+        if (const auto norm = std::dynamic_pointer_cast<BatchNorm>(module))
+          norm->set_reduce(
+              [=, &run, calls = std::make_shared<int>(0)](at::Tensor& sums) { reduce(run, sums, (*calls)++); });
+    };
+  };
+}
+
+void right_sums(Run& run, at::Tensor& sums, int) { run.all_reduce(sums); }
+
+// Each rank's mean and mean square count alike, however many rows they are of.
+void ranks_alike(Run& run, at::Tensor& sums, int call) {
+  if (call % 2 == 0) sums.div_(sums[-1].clone());
+  run.all_reduce(sums);
+  if (call % 2 == 0) sums.mul_(4);  // of as many rows as an even step has
+}
+
+// --- local SGD: an average after every second step
+
+void locally(StrategyInfo& info) {
+  info.gradient = Gradient::local;
+  info.buffers = Buffers::local;
+  info.average_every = 2;
+  info.allows_no_rows = false;
+}
+
+Change averaging(const std::function<void(Run&, at::Tensor& leaf)>& average) {
+  return [=](Parts& parts) {
+    parts.sync_buffers = [](Run&) {};
+    parts.before_reduce = [](Run& run) {
+      run.gradients.clear();
+      for (const auto& leaf : run.leaves) run.gradients.push_back(leaf.grad());
+    };
+    parts.reduce = [](Run&, at::Tensor&, size_t) {};
+    parts.update = [=, right = parts.update](Run& run) {
+      right(run);
+      if (run.step % 2 == 0) return;
+      for (auto& leaf : run.leaves) {
+        at::Tensor value = leaf.detach().contiguous();
+        average(run, value);
+        leaf.copy_(value);
+      }
+    };
+  };
+}
+
+void right_average(Run& run, at::Tensor& leaf) { run.all_reduce(leaf.div_(run.world)); }
+
+// --- an optimizer in pieces: what stays of a full step
+
+// Keeps the new values where `keep` says so of element i of n, and the old ones elsewhere.
+Change stepping_where(const std::function<bool(Run&, int64_t i, int64_t n)>& keep,
+                      std::vector<at::Tensor> Run::* kept) {
+  return [=](Parts& parts) {
+    parts.update = [=, right = parts.update](Run& run) {
+      std::vector<at::Tensor> before;
+      for (const auto& tensor : run.*kept) before.push_back(tensor.detach().clone());
+      right(run);
+      for (size_t t = 0; t < before.size(); ++t) {
+        const int64_t n = before[t].numel();
+        at::Tensor mask = at::empty({n}, at::kBool);
+        for (int64_t i = 0; i < n; ++i) mask.data_ptr<bool>()[i] = keep(run, i, n);
+        at::Tensor now = (run.*kept)[t].detach();
+        now.copy_(at::where(mask.view(now.sizes()), now, before[t]));
+      }
+    };
+  };
+}
+
+bool in_own_piece(Run& run, int64_t i, int64_t n) { return i * run.world / n == run.rank; }
+bool in_a_whole_piece(Run& run, int64_t i, int64_t n) { return i < n / run.world * run.world; }  // padding forgotten
+
+// --- buckets that hold what is unused
+
+// Leaves out a bucket where this says so; the right one asks whether any rank used something of it.
+Change leaving_out(const std::function<bool(Run&, const std::vector<size_t>& bucket)>& idle) {
+  return [=](Parts& parts) {
+    parts.buckets = [=, right = parts.buckets](Run& run) {
+      std::vector<std::vector<size_t>> kept;
+      for (const auto& bucket : right(run))
+        if (!idle(run, bucket)) kept.push_back(bucket);
+      return kept;
+    };
+  };
+}
+
+bool this_rank_used_none(Run& run, const std::vector<size_t>& bucket) {
+  for (const size_t i : bucket)
+    if (run.leaves[i].grad().defined()) return false;
+  return true;
+}
+
+// The last in the model that no rank used takes the whole bucket next to it along.
+bool next_to_what_is_unused(Run& run, const std::vector<size_t>& bucket) {
+  for (const size_t i : bucket)
+    if (i > 0 && !run.gradients[i - 1].defined()) return true;
+  return false;
+}
+
+// --- an optimizer within the backward pass
+
+void stepped_before_it_is_reduced(Parts& parts) {
+  parts.reduce = [right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {
+    if (bucket == 0)
+      for (size_t i = run.leaves.size(); i-- > 0;)
+        if (run.gradients[i].defined()) {
+          run.leaves[i].sub_(run.leaves[i].grad() * run.workload.optimizer().learning_rate);
+          break;
+        }
+    right(run, flat, bucket);
+  };
+}
+
+void last_bucket_never_stepped(Parts& parts) {
+  parts.update = [right = parts.update](Run& run) {
+    const at::Tensor first = run.gradients[0];
+    run.gradients[0] = at::Tensor();
+    right(run);
+    run.gradients[0] = first;
+  };
+}
+
+// --- a parameter that each rank keeps for itself: b1
+
+void own_b1(StrategyInfo& info) { info.own = {"b1"}; }
+
+bool is_b1(Run& run, size_t i) { return run.names[i] == "b1"; }
+
+void b1_kept(Parts& parts, bool at_the_start, bool in_steps) {
+  if (at_the_start)
+    parts.start = [](Run& run) {
+      for (const auto& item : run.model->named_parameters())
+        if (item.key() != "b1") run.broadcast(item.value().detach());
+    };
+  if (in_steps)
+    parts.buckets = [](Run& run) {
+      std::vector<std::vector<size_t>> result;
+      for (size_t i = 0; i < run.leaves.size(); ++i)
+        if (!is_b1(run, i) && run.gradients[i].defined()) result.push_back({i});
+      return result;
+    };
+  parts.start = [start = parts.start](Run& run) {
+    if (run.clip_norm) throw UsageError("each rank would find another norm");
+    start(run);
+  };
+}
+
+// --- gradients that are themselves in float16 and bfloat16
+
+Change reducing_halves(const std::function<void(Run&, at::Tensor& flat)>& reduce) {
+  return [=](Parts& parts) {
+    parts.reduce = [=, right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {
+      flat.scalar_type() == at::kHalf || flat.scalar_type() == at::kBFloat16 ? reduce(run, flat)
+                                                                             : right(run, flat, bucket);
+    };
+  };
+}
+
+// --- a static graph
+
+Change reducing_when(const std::function<bool(int64_t step)>& when) {
+  return [=](Parts& parts) {
+    parts.reduce = [=, right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {
+      if (when(run.step)) right(run, flat, bucket);
+    };
+  };
+}
+
+}  // namespace
+
+std::vector<Mutant> feature_mutants() {
+  const std::string norm = "probe-batch-norm", adam = "probe-mlp";
+  const Promise none = [](StrategyInfo&) {};
+  return {
+      {"hook-of-bfloat16-where-float16", "gradient-meaning", "rounded to bfloat16",
+       promising(in_half, compressed(at::kBFloat16, 1))},
+      {"hook-without-the-division", "gradient-meaning", "3 times", promising(in_half, compressed(at::kHalf, 0))},
+      {"hook-divides-and-so-does-the-reducer", "gradient-meaning", "once too often",
+       promising(in_half, compressed(at::kHalf, 2))},
+      {"hook-sums-before-the-division", "reduction-range", "divide before the reduction",
+       promising(in_half,
+                 [](Parts& parts) {
+                   parts.reduce = [](Run& run, at::Tensor& flat, size_t) {
+                     at::Tensor narrow = flat.to(at::kHalf);
+                     run.all_reduce(narrow);
+                     flat.copy_(narrow.div_(run.world));
+                   };
+                 })},
+      {"hook-not-announced", "gradient-meaning", "float16", promising(none, compressed(at::kHalf, 1))},
+      {"rows-weighed-but-not-by-the-world", "gradient-uneven", "once too often",
+       promising(over_all_rows, weighted([](Run&, double rows, double all) { return rows / all; }))},
+      {"rows-weighed-the-wrong-way-round", "gradient-uneven", "have the shares",
+       promising(over_all_rows, weighted([](Run& run, double rows, double all) { return all / run.world / rows; }))},
+      {"mean-of-all-where-of-the-active", "empty-shard", "0.666667 times",
+       promising([](StrategyInfo& info) { info.gradient = Gradient::mean_of_active; }, [](Parts&) {})},
+      {"statistics-of-its-own-rows", "output-value", "BatchNorm's statistics", promising(synchronised, [](Parts&) {}),
+       norm},
+      {"statistics-shared-in-the-forward-pass-alone", "gradient-meaning", "sums of the backward pass",
+       promising(synchronised, norms_reducing([](Run& run, at::Tensor& sums, int call) {
+                   if (call % 2 == 0) run.all_reduce(sums);
+                 })),
+       norm},
+      {"statistics-of-unlike-ranks-weighed-alike", "gradient-uneven", "BatchNorm's statistics",
+       promising(synchronised, norms_reducing(ranks_alike)), norm},
+      {"first-step-of-a-static-graph-not-reduced", "gradient-meaning", "not reduced",
+       promising(none, reducing_when([](int64_t step) { return step > 0; }))},
+      {"static-graph-reduced-only-once", "gradient-meaning", "not reduced",
+       promising(none, reducing_when([](int64_t step) { return step == 0; }))},
+      {"buffers-broadcast-where-each-has-its-own", "buffers", "overwritten",
+       promising([](StrategyInfo& info) { info.buffers = Buffers::local; }, [](Parts&) {}), norm},
+      {"buffers-averaged-where-each-has-its-own", "buffers", "mixed with another's",
+       promising([](StrategyInfo& info) { info.buffers = Buffers::local; },
+                 [](Parts& parts) {
+                   parts.sync_buffers = [](Run& run) {
+                     for (auto& item : run.model->named_buffers()) {
+                       if (!item.value().is_floating_point()) continue;
+                       run.all_reduce(item.value());
+                       item.value().div_(run.world);
+                     }
+                   };
+                 }),
+       norm},
+      {"bucket-left-out-that-another-rank-used", "run-completes", "different collectives",
+       promising(none, leaving_out(this_rank_used_none)), "probe-branch"},
+      {"bucket-left-out-for-a-neighbour", "gradient-meaning", "not reduced",
+       promising(none, leaving_out(next_to_what_is_unused)), "probe-unused"},
+      {"stepped-before-its-bucket-is-reduced", "ranks-agree-parameters", "stepped alone",
+       promising(none, stepped_before_it_is_reduced)},
+      {"last-bucket-never-stepped", "optimizer-replay", "not stepped", promising(none, last_bucket_never_stepped)},
+      {"own-parameter-sent-at-the-start", "initial-broadcast", "b1",
+       promising(own_b1, [](Parts& p) { b1_kept(p, false, true); })},
+      {"own-parameter-reduced", "gradient-meaning", "which is not the meaning declared",
+       promising(own_b1, [](Parts& p) { b1_kept(p, true, false); })},
+      {"float16-gradients-reduced-in-bfloat16", "gradient-replay", "rounded to bfloat16",
+       promising(none, reducing_halves([](Run& run, at::Tensor& flat) {
+                   at::Tensor narrow = flat.to(at::kBFloat16);
+                   run.all_reduce(narrow);
+                   flat.copy_(narrow.div_(run.world));
+                 })),
+       "probe-mixed"},
+      {"half-gradients-not-reduced", "gradient-replay", "own gradient",
+       promising(none, reducing_halves([](Run&, at::Tensor&) {})), "probe-mixed"},
+      {"never-averaged", "ranks-agree-parameters", "not averaged",
+       promising(locally, averaging([](Run&, at::Tensor&) {}))},
+      {"averaged-and-gradients-too", "gradient-meaning", "mean of the ranks' means",
+       promising(locally,
+                 [](Parts& parts) {
+                   const auto reduce = parts.reduce;
+                   averaging(right_average)(parts);
+                   parts.reduce = reduce;
+                 })},
+      {"average-without-the-last-rank", "optimizer-replay", "rank 2 was left out of the average",
+       promising(locally, averaging([](Run& run, at::Tensor& leaf) {
+                   if (run.rank == run.world - 1) leaf.zero_();
+                   run.all_reduce(leaf.div_(run.world - 1));
+                 }))},
+      {"averaged-a-step-late", "ranks-agree-parameters", "not averaged",
+       promising([](StrategyInfo& info) { locally(info), info.average_every = 3; }, averaging(right_average))},
+      {"piece-not-gathered", "ranks-agree-parameters", "stepped alone",
+       promising(none, stepping_where(in_own_piece, &Run::leaves))},
+      {"rest-of-the-last-piece-not-stepped", "optimizer-replay", "were not stepped",
+       promising(none, stepping_where(in_a_whole_piece, &Run::leaves))},
+      {"state-of-its-own-piece-alone", "ranks-agree-state", "restored another state",
+       promising(none, stepping_where(in_own_piece, &Run::momenta)), adam},
+  };
+}
+
+std::vector<Mutant> right_features() {
+  return {
+      {"compressed-to-float16", "", "", promising(in_half, compressed(at::kHalf, 1)), "probe-mlp"},
+      {"weighed-by-rows", "", "", promising(over_all_rows, weighted(share_of_rows))},
+      {"norms-over-all-ranks", "", "", promising(synchronised, norms_reducing(right_sums)), "probe-batch-norm"},
+      {"own-parameter-kept", "", "", promising(own_b1, [](Parts& p) { b1_kept(p, true, true); })},
+      {"half-gradients-divided-before-the-sum", "", "",
+       promising([](StrategyInfo&) {},
+                 reducing_halves([](Run& run, at::Tensor& flat) { run.all_reduce(flat.div_(run.world)); })),
+       "probe-mixed"},
+      {"averaged-every-second-step", "", "", promising(locally, averaging(right_average)), "probe-mlp"},
+  };
+}
+
+}  // namespace dpbench::wrong

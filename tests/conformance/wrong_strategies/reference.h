@@ -1,0 +1,66 @@
+// A plain data-parallel strategy, right as it stands, whose every part can be exchanged: what wrong strategies are made
+// of.
+#pragma once
+
+#include <functional>
+
+#include "strategies/api/strategy.h"
+
+namespace dpbench::wrong {
+
+struct Run;
+
+// Each member does one thing of a step. A wrong strategy replaces one of them.
+struct Parts {
+  std::function<void(Run&)> start;                // rank 0's parameters and buffers to all
+  std::function<void(Run&)> sync_buffers;         // rank 0's buffers to all, before a step
+  std::function<Batch(Run&, const Batch&)> rows;  // which rows this rank works on
+  std::function<void(Run&)> clear;                // gradients, before a step
+  std::function<double(Run&)> micro_scale;        // of the loss of each micro-batch
+  std::function<void(Run&)> after_micro;          // between micro-batches
+  std::function<void(Run&)> before_reduce;
+  std::function<std::vector<std::vector<size_t>>(Run&)> buckets;
+  std::function<void(Run&, at::Tensor&, size_t)> reduce;  // one bucket: in place, mean over ranks
+  std::function<void(Run&)> after_reduce;
+  std::function<void(Run&)> clip;
+  std::function<void(Run&)> update;  // the optimizer
+  std::function<void(Run&, StepResult&)> report;
+  std::function<at::Tensor(Run&, const Batch&)> evaluate;
+  std::function<NamedTensors(Run&)> reported_gradients;
+  std::function<void(Run&, Snapshot&)> before_load;  // what it goes on from
+  std::function<void(Run&)> finish;                  // after the last step
+  bool autocast = true;                              // where the working dtype is bfloat16
+};
+Parts right_parts();
+
+// All that the parts share.
+struct Run {
+  Run(const Setup& setup, Parts parts);
+
+  void all_reduce(at::Tensor& tensor, c10d::ReduceOp::RedOpType op = c10d::ReduceOp::SUM);
+  void broadcast(const at::Tensor& tensor, int from = 0);
+  at::Tensor flat(const std::vector<size_t>& bucket);
+  void unflat(const std::vector<size_t>& bucket, const at::Tensor& flat);
+  bool all_finite() const;  // the gradients
+
+  Parts parts;
+  const Workload& workload;
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  int rank = 0, world = 1;
+  at::ScalarType dtype;
+  uint64_t step_seed = 0;
+  std::optional<double> clip_norm;
+  double bucket_bytes = 0;
+  std::shared_ptr<Model> model;
+  std::vector<std::string> names;
+  std::vector<at::Tensor> leaves;     // trainable, each once
+  std::vector<at::Tensor> gradients;  // what the step works with; undefined: no rank used the parameter
+  std::vector<at::Tensor> momenta, variances, counts;
+  int64_t step = 0, micro = 0, micros = 1;
+  bool own_finite = true;  // this rank's gradient before it is reduced, where a wrong strategy goes by that
+};
+
+// A strategy of ranks under the name "reference".
+StrategyInfo strategy_of(Parts parts, Gradient gradient = Gradient::mean_of_means, Buffers buffers = Buffers::rank0);
+
+}  // namespace dpbench::wrong

@@ -1,0 +1,112 @@
+// The proof that the suite can fail: each wrong strategy is caught by the check that the table names, and what is only
+// another way to be right passes.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/conformance/wrong_strategies/mutant.h"
+#include "tests/conformance/wrong_strategies/samplers.h"
+
+namespace dpbench::wrong {
+namespace {
+
+std::vector<Mutant> all(bool equivalent) {
+  std::vector<Mutant> chosen;
+  for (const auto& list : {reduction_mutants(), step_mutants(), state_mutants(), replica_mutants(), backend_mutants(),
+                           feature_mutants(), late_mutants(), view_mutants(), right_features(), equivalents()})
+    for (const auto& mutant : list)
+      if (mutant.killed_by.empty() == equivalent) chosen.push_back(mutant);
+  return chosen;
+}
+
+std::string name_of(const testing::TestParamInfo<Mutant>& info) {
+  std::string name = info.param.name;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+}
+
+std::vector<CheckRow> checked(const Mutant& mutant) {
+  const StrategyInfo strategy = mutant.strategy();
+  return check_in_threads({.strategy = strategy,
+                           .workload = workload_registry().at(mutant.workload),
+                           .world = mutant.world,
+                           .dtype = mutant.dtype,
+                           .wrap = mutant.wrap,
+                           .timeout = std::chrono::milliseconds(1500)});
+}
+
+std::string failures(const std::vector<CheckRow>& rows) {
+  std::string text;
+  for (const auto& row : rows)
+    if (row.status == CheckStatus::failed) text += "\n  " + row.name + ": " + row.detail + "; likely: " + row.likely;
+  return text;
+}
+
+std::string summary(const std::vector<CheckRow>& rows) {
+  std::string text;
+  for (const auto& row : rows) text += "\n  " + row.name + " " + row.status + ": " + row.detail;
+  return text;
+}
+
+size_t passed(const std::vector<CheckRow>& rows) {
+  size_t count = 0;
+  for (const auto& row : rows) count += row.status == CheckStatus::passed;
+  return count;
+}
+
+class Wrong : public testing::TestWithParam<Mutant> {};
+
+TEST_P(Wrong, IsCaughtByTheNamedCheck) {
+  const auto rows = checked(GetParam());
+  const CheckRow* verdict = nullptr;
+  for (const auto& row : rows)
+    if (row.name == GetParam().killed_by) verdict = &row;
+  ASSERT_NE(verdict, nullptr) << "no such check ran" << summary(rows);
+  EXPECT_EQ(verdict->status, CheckStatus::failed) << failures(rows);
+  EXPECT_NE((verdict->detail + verdict->likely).find(GetParam().says), std::string::npos)
+      << "should say: " << GetParam().says << failures(rows);
+  EXPECT_FALSE(verdict->detail.empty());
+  RecordProperty("mutant", GetParam().name + " " + GetParam().workload + " " + GetParam().killed_by);
+  RecordProperty("verdict", verdict->likely.empty() ? verdict->detail : verdict->likely);
+}
+
+class Equivalent : public testing::TestWithParam<Mutant> {};
+
+TEST_P(Equivalent, PassesEveryCheck) {
+  const auto rows = checked(GetParam());
+  EXPECT_EQ(failures(rows), "");
+  EXPECT_GE(passed(rows), 15U) << summary(rows);
+}
+
+INSTANTIATE_TEST_SUITE_P(Mutants, Wrong, testing::ValuesIn(all(false)), name_of);
+INSTANTIATE_TEST_SUITE_P(Variants, Equivalent, testing::ValuesIn(all(true)), name_of);
+
+TEST(WrongSamplers, AreCaughtByTheNamedCheckAlone) {
+  for (const auto& [name, killed_by, says, deal] : wrong_samplers()) {
+    Rows rows;
+    judge_sampling(deal, rows);
+    if (const CheckRow* verdict = killed_by.empty() ? nullptr : rows.find(killed_by))
+      RecordProperty("sampler " + name,
+                     killed_by + " " + verdict->detail);  // read by scripts/studies/conformance-report
+    for (const auto& row : rows.all()) {
+      EXPECT_EQ(row.status, row.name == killed_by ? CheckStatus::failed : CheckStatus::passed)
+          << name << ": " << row.name << " " << row.detail;
+      EXPECT_TRUE(row.name != killed_by || row.detail.find(says) != std::string::npos) << name << ": " << row.detail;
+    }
+  }
+}
+
+TEST(WrongStrategies, AreManyAndHaveNamesOfTheirOwn) {
+  std::set<std::string> names;
+  for (const auto& mutant : all(false)) names.insert(mutant.name);
+  EXPECT_EQ(names.size(), all(false).size());
+  EXPECT_GE(names.size(), 40U);
+}
+
+TEST(WrongStrategies, AreEachLedToByWords) {
+  for (const auto& mutant : all(false)) EXPECT_NE(mutant.says, "") << mutant.name;
+}
+
+}  // namespace
+}  // namespace dpbench::wrong

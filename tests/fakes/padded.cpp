@@ -1,0 +1,67 @@
+// The single device, or ddp, slower by as many percent as the file's name says: libpadded-5.so spins after every step
+// for 5 % of the time it took. "padded" and "padded-ddp" are one name for all of them, so that two of them are two
+// builds of one case.
+#include <dlfcn.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include <ATen/ATen.h>
+
+#include "strategies/api/strategy.h"
+#include "tests/unit/around.h"
+
+namespace {
+
+using namespace dpbench;
+using Clock = std::chrono::steady_clock;
+
+double percent() {
+  Dl_info info{};
+  const bool known = dladdr(reinterpret_cast<void*>(&percent), &info) != 0 && info.dli_fname;
+  const std::string file = known ? info.dli_fname : "";
+  const size_t dash = file.rfind('-');
+  if (dash == std::string::npos) throw UsageError("padded: name the plug-in libpadded-PERCENT.so, it is " + file);
+  return std::atof(file.c_str() + dash + 1);
+}
+
+class Padded : public Around {
+ public:
+  explicit Padded(const Setup& setup, const char* around = "cpu")
+      : Around(with_defaults(around, setup)), share_(percent() / 100) {}
+
+  StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
+    const auto start = Clock::now();
+    const StepResult result = inner_->step(step, micro, phases);
+    const auto end = Clock::now();
+    const auto until = end + std::chrono::duration_cast<Clock::duration>((end - start) * share_);
+    while (Clock::now() < until) {
+    }
+    return result;
+  }
+
+ private:
+  double share_;
+};
+
+struct PaddedDdp : Padded {
+  explicit PaddedDdp(const Setup& setup) : Padded(setup, "ddp") {}
+};
+
+const RegisterStrategy padded{{.name = "padded",
+                               .summary = "the single device, slower by what its file's name says",
+                               .parallelism = Parallelism::single,
+                               .gradient = Gradient::gathered,
+                               .buffers = Buffers::first_replica,
+                               .cuda = false,
+                               .make = make<Padded>}};
+
+const RegisterStrategy padded_ddp{{.name = "padded-ddp",
+                                   .summary = "ddp, slower by what its file's name says",
+                                   .parallelism = Parallelism::ranks,
+                                   .gradient = Gradient::mean_of_means,
+                                   .buffers = Buffers::rank0,
+                                   .cuda = false,
+                                   .make = make<PaddedDdp>}};
+
+}  // namespace

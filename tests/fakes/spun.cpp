@@ -1,0 +1,110 @@
+// "spun": the single device, which spins by the monotonic clock after every step for as long as it is told. `copy` only
+// makes rows: the same case as often as it has values, for measuring the harness against itself. "late-ddp": ddp, of
+// which rank 1 alone spins. Both tell what their steps took without the spinning, by the same clock.
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include <ATen/ATen.h>
+
+#include "strategies/api/strategy.h"
+#include "tests/unit/around.h"
+
+namespace {
+
+using namespace dpbench;
+using Clock = std::chrono::steady_clock;
+
+// The last of many times.
+class Times {
+ public:
+  void add(Clock::duration time) {
+    ns_[count_++ % ns_.size()] = std::chrono::duration<double, std::nano>(time).count();
+  }
+  std::vector<double> middle() const {
+    std::vector<double> known(ns_.begin(), ns_.begin() + static_cast<int64_t>(std::min(count_, ns_.size())));
+    if (known.empty()) return {};
+    const auto half = known.begin() + static_cast<int64_t>(known.size() / 2);
+    std::nth_element(known.begin(), half, known.end());
+    return {*half};
+  }
+
+ private:
+  std::array<double, 300> ns_{};  // as many as measure_test takes
+  size_t count_ = 0;
+};
+
+struct Own {
+  Times step, again;
+};
+Own own_of_the_one_before;
+
+class Spun : public Around {
+ public:
+  explicit Spun(const Setup& setup, const char* around = "cpu")
+      : Around(with_defaults(around, setup)), spin_(setup.params.integer("spin_us")) {}
+  ~Spun() override { own_of_the_one_before = own_; }
+
+  StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
+    const auto begin = Clock::now();
+    StepResult result = inner_->step(step, micro, phases);
+    auto end = Clock::now();
+    own_.step.add(end - begin);
+    if (again_) {
+      result = inner_->step(step, micro, phases);
+      const auto ended = Clock::now();
+      own_.again.add(ended - end);
+      end = ended;
+    }
+    if (spin_.count() > 0)
+      for (const auto until = end + spin_; Clock::now() < until;) {
+      }
+    return result;
+  }
+
+  // Of the one before this: what is watched is made anew after the timed steps.
+  std::map<std::string, std::vector<double>> figures() override {
+    return {{"timed_step_ns", own_of_the_one_before.step.middle()},
+            {"timed_again_ns", own_of_the_one_before.again.middle()}};
+  }
+
+ protected:
+  std::chrono::microseconds spin_;
+  bool again_ = false;
+
+ private:
+  Own own_;
+};
+
+struct SpunAlone : Spun {
+  explicit SpunAlone(const Setup& setup) : Spun(setup) { again_ = setup.params.flag("again"); }
+};
+
+class LateDdp : public Spun {
+ public:
+  explicit LateDdp(const Setup& setup) : Spun(setup, "ddp") {
+    if (setup.group->getRank() != 1) spin_ = {};
+  }
+};
+
+const RegisterStrategy spun{{.name = "spun",
+                             .summary = "the single device, slower by a known time a step",
+                             .parallelism = Parallelism::single,
+                             .gradient = Gradient::gathered,
+                             .buffers = Buffers::first_replica,
+                             .cuda = false,
+                             .params = {{"spin_us", "0", "microseconds to spin after a step"},
+                                        {"again", "off", "a second step right after the first, before spinning"},
+                                        {"copy", "1", "nothing: another value is the same case again"}},
+                             .make = make<SpunAlone>}};
+
+const RegisterStrategy late_ddp{{.name = "late-ddp",
+                                 .summary = "ddp, of which rank 1 is late after every step",
+                                 .parallelism = Parallelism::ranks,
+                                 .gradient = Gradient::mean_of_means,
+                                 .buffers = Buffers::rank0,
+                                 .cuda = false,
+                                 .params = {{"spin_us", "0", "microseconds that rank 1 spins after a step"}},
+                                 .make = make<LateDdp>}};
+
+}  // namespace

@@ -1,0 +1,193 @@
+"""How runs end from outside: ranks that die, signals, a killed front, no room, no stdout; and what is left behind. Needs no torch: a fake
+worker answers.
+
+usage: cli_ends_test.py DPBENCH FAKE_WORKER
+"""
+
+import glob
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from fake_runs import DPBENCH, Runs, fault, main, processes_of, ranks_of
+
+
+class CliEnds(Runs):
+    def test_faults_exit_3_and_name_rank_and_cause(self):
+        for name, said in [("kill", "signal 9 (SIGKILL)"), ("exit7", "exit code 7"), ("exit0", "left early"), ("stop", "rank 1 is stopped"),
+                           ("echo", "signal 9"), ("nan", "not a number"), ("oom", "out of memory"), ("init-exit", "exit code 9")]:
+            with self.subTest(fault=name):
+                out = f"{self.directory}/{name}"
+                done = self.run_it("--out", out, *fault(f"none,{name}"), "-o", "json", code=3)
+                cases = {case["params"].get("fault", "none"): case for case in json.loads(done.stdout)["cases"]}
+                self.assertEqual(cases["none"]["status"], "ok", "the other cases still run")
+                self.assertEqual(cases[name]["status"], "failed")
+                self.assertIn(said, cases[name]["reason"])
+                self.assertIn(said, done.stderr)
+
+    def test_last_words_are_kept_without_escapes(self):
+        self.run_it(*fault("kill"), code=3)
+        (case,) = self.saved()["cases"]
+        self.assertIn("about to die", case["reason"])
+        (log,) = glob.glob(self.directory + "/results/*/logs/*/rank1.log")
+        with open(log, "rb") as file:
+            self.assertIn(b"\x1b[31m", file.read())
+
+    def test_a_flaky_case_passes_with_a_retry(self):
+        self.run_it(*fault("flaky"), code=3)
+        self.run_it(*fault("flaky"), "--retries", "1", "--out", "again")
+        (path,) = glob.glob(self.directory + "/again/*/run.json")
+        with open(path) as file:
+            (case,) = json.load(file)["cases"]
+        self.assertEqual(case["status"], "ok")
+        self.assertIn("exit code 4", " ".join(case["warnings"]))
+
+    def test_what_ranks_leave_behind_is_ended(self):
+        self.run_it(*fault("orphan"))
+
+    def test_signals_end_a_run_and_keep_its_report(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(signal=number):
+                out = f"{self.directory}/{number}"
+                process = self.start("--out", out, *fault("hang", "30"), "-o", "json")
+                self.wait_for_ranks(process, 2)
+                sent = time.monotonic()
+                process.send_signal(number)
+                text, _ = process.communicate(timeout=20)
+                self.assertLess(time.monotonic() - sent, 3 * (0.2 + 3))
+                self.assertEqual(process.returncode, 128 + number)
+                self.assertEqual(json.loads(text)["status"], "interrupted")
+                (path,) = glob.glob(out + "/*/run.json")
+                with open(path) as file:
+                    self.assertEqual(json.load(file)["cases"][0]["status"], "interrupted")
+
+    def test_a_second_interrupt_does_not_wait(self):
+        process = self.start(*fault("deaf-hang", "30"))
+        self.wait_for_ranks(process, 2)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+        sent = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        self.assertLess(time.monotonic() - sent, 3 * 0.2)
+        self.assertEqual(process.returncode, 130)
+
+    def test_killing_the_front_leaves_nothing_that_its_ranks_had_started(self):
+        process = self.start(*fault("orphan-hang", "30"))
+        self.wait_for_ranks(process, 3)  # one of them an orphan
+        process.kill()
+        process.communicate(timeout=20)
+        deadline = time.monotonic() + 3
+        while processes_of(self.directory) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertEqual(processes_of(self.directory), [], "processes are left")
+
+    def test_killing_the_front_leaves_no_rank_and_the_next_run_cleans_up(self):
+        self.variables["TMPDIR"] = self.directory
+        process = self.start(*fault("hang", "30"))
+        self.wait_for_ranks(process, 2)
+        mine = [path for parent in ("/dev/shm", self.directory) for path in glob.glob(f"{parent}/dpbench-{os.getuid()}-*")]
+        process.kill()
+        process.communicate(timeout=20)
+        deadline = time.monotonic() + 3
+        while processes_of(self.directory) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertEqual(processes_of(self.directory), [])
+        self.assertTrue(self.saved()["status"] == "interrupted")
+        self.assertTrue(mine)
+        self.run_it("--workload", "toy", "--quick", "--out", "again")
+        left = {path for path in mine if os.path.exists(path)}
+        # Runs of other people may live beside this one; ours is dead and must be gone.
+        self.assertTrue(len(left) < len(mine))
+
+    def test_a_hundred_killed_fronts_leave_no_rank(self):
+        """Half of them with stopped ranks, which hear of nothing."""
+        late = []
+        for trial in range(100):
+            out = f"{self.directory}/{trial}"
+            process = self.start("--out", out, *fault("hang", "30"), "-q")
+            self.wait_for_ranks(process, 2, settle=0)
+            if trial % 2:
+                for path in ranks_of(self.directory):
+                    os.kill(int(path.split("/")[2]), signal.SIGSTOP)
+            process.kill()
+            killed = time.monotonic()
+            process.communicate(timeout=20)
+            while processes_of(self.directory) and time.monotonic() < killed + 3 * 1:
+                time.sleep(0.01)
+            self.assertEqual(processes_of(self.directory), [], f"processes are left in trial {trial}")
+            late.append(time.monotonic() - killed)
+        print(f"100 killed fronts: the last process gone after {max(late):.2f} s at most", file=sys.stderr)
+
+    def open_files(self, soft, hard):
+        return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    def test_too_few_open_files_for_the_ranks_are_raised_or_named(self):
+        world = ("--strategy", "ddp", "--workload", "toy", "--cpus", "40", "--quick", "--no-baseline", "-q", "-o", "none")
+        self.run_it(*world, preexec_fn=self.open_files(50, 400))
+        shutil.rmtree(self.directory + "/results")
+        done = self.run_it(*world, code=2, preexec_fn=self.open_files(50, 100))
+        self.assertEqual(done.stderr, "dpbench: 40 ranks need 224 open files, and this process may have 100; raise the hard limit (ulimit -Hn), "
+                         "or ask for fewer ranks\n")
+        self.assertFalse(glob.glob(self.directory + "/results/*"))
+        self.run_it(*world, "-n", preexec_fn=self.open_files(50, 100))
+
+    def test_a_closed_stdout_is_exit_5_and_the_report_is_saved(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run([DPBENCH, "--workload", "toy", "--quick"], cwd=self.directory, env=self.variables, stdout=writer,
+                              stderr=subprocess.PIPE, timeout=60)
+        os.close(writer)
+        self.assertEqual(done.returncode, 5)
+        self.assertEqual(self.saved()["status"], "complete")
+
+    def test_a_full_stdout_is_exit_5(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([DPBENCH, "--help"], env=self.variables, stdout=full, stderr=subprocess.PIPE, timeout=60)
+        self.assertEqual(done.returncode, 5)
+
+    def test_a_run_whose_stdout_is_full_keeps_its_report(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([DPBENCH, "--workload", "toy", "--quick", "-o", "json"], cwd=self.directory, env=self.variables, stdout=full,
+                                  stderr=subprocess.PIPE, timeout=60)
+        self.assertEqual(done.returncode, 5)
+        self.assertEqual(self.saved()["status"], "complete")
+
+    def test_a_report_that_may_not_grow_is_exit_5_and_leaves_the_one_before_it(self):
+        """A limit on the size of files: a signal to whoever does not expect it, and a short write."""
+        self.run_it("--workload", "toy", "--quick", "-o", "none", "--save-baseline", "main")
+        baseline = self.directory + "/results/baselines/main.json"
+        with open(baseline, "rb") as file:
+            before = file.read()
+        small = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
+        done = self.run_it("--workload", "toy", "--quick", "-o", "json", "--save-baseline", "main", code=5, preexec_fn=small)
+        self.assertEqual(json.loads(done.stdout)["status"], "complete", "the figures still reach stdout")
+        self.assertIn("NOT saved", done.stderr)
+        with open(baseline, "rb") as file:
+            self.assertEqual(file.read(), before)
+        self.assertEqual(glob.glob(self.directory + "/results/*/*.part") + glob.glob(self.directory + "/results/.*"), [])
+
+    def test_no_descriptors_at_all_are_survived(self):
+        done = subprocess.run(["sh", "-c", f'exec "{DPBENCH}" --workload toy --quick <&- >&- 2>&-'], cwd=self.directory,
+                              env=self.variables, timeout=60)
+        self.assertEqual(done.returncode, 5)
+        self.assertEqual(self.saved()["status"], "complete")
+
+    def test_no_stdout_is_exit_5_wherever_something_is_to_be_said_on_it(self):
+        golden = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden/run-1.2.json")
+        for words, code in (("--help", 5), ("list", 5), ("env", 5), ("doctor", 5), ("-n --cpus 1", 5), (f"validate {golden}", 5),
+                            (f"compare {golden} {golden}", 5), (f"export {golden} --to csv", 5), ("check --workload toy --strategy cpu", 5),
+                            ("--workload toy --quick -o none", 0)):
+            with self.subTest(words=words):
+                done = subprocess.run(["sh", "-c", f'exec "{DPBENCH}" {words} >&-'], cwd=self.directory, env=self.variables, timeout=60,
+                                      stderr=subprocess.PIPE)
+                self.assertEqual(done.returncode, code, done.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""micro_test.py DPBENCH-MICRO: its table and JSON, that all ranks agree, and what it refuses."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "scripts/charts")]
+SHARES = {"allreduce": lambda n: 2 * (n - 1) / n, "reduce_scatter": lambda n: (n - 1) / n, "allgather": lambda n: (n - 1) / n,
+          "broadcast": lambda n: 1}
+COLLECTIVES = "--benchmark_filter=^(allreduce|reduce_scatter|allgather|broadcast)/"
+
+
+class Micro(unittest.TestCase):
+    def micro(self, *words, code=0):
+        done = subprocess.run([PROGRAM, *words], text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def test_bandwidths_are_those_of_nccl_tests(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "micro.json")
+            table = self.micro("--world", "1,3", "--max-bytes", "1KiB", "--factor", "16", COLLECTIVES, f"--benchmark_out={file}").stdout
+            with open(file, encoding="utf-8") as text:
+                document = json.load(text)
+            import data
+            sizes, _ = data.read_collectives(file)
+        seen = set()
+        for entry in document["benchmarks"]:
+            name, backend, world = entry["name"].split("/")[:3]
+            world = int(world.split(":")[1])
+            seen.add((name, backend, world))
+            self.assertEqual(entry["wrong"], 0)
+            self.assertAlmostEqual(entry["algbw_gb_s"], entry["bytes"] / entry["time_us"] * 1e-3, places=9)
+            self.assertAlmostEqual(entry["busbw_gb_s"], entry["algbw_gb_s"] * SHARES[name](world), places=9)
+        self.assertEqual(seen, {(name, f"backend:{backend}", world) for name in SHARES for backend in ("shm", "gloo") for world in (1, 3)})
+        self.assertEqual(set(sizes[1024]), {f"{backend}, world {world}" for backend in ("shm", "gloo") for world in (1, 3)})
+        self.assertIn("# allreduce/backend:shm/world:3\n", table)
+        self.assertRegex(table, r"\n +1024 +256 +float +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0\n")
+        self.assertRegex(table, r"\n +64 +16 +float +none +0 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0\n")
+        for name, redop in (("allgather", "none"), ("reduce_scatter", "sum")):  # as nccl-tests counts: a rank's part
+            block = table.split(f"# {name}/backend:shm/world:3\n")[1].split("\n\n")[0]
+            self.assertRegex(block, rf"\n +1020 +85 +float +{redop} +-1 ")
+        self.assertIn("# Avg bus bandwidth", table)
+
+    def test_sizes_go_up_to_256_mib_and_all_ranks_do_the_same_number_of_calls(self):
+        names = self.micro("--world", "2,3", "--benchmark_list_tests=true", COLLECTIVES).stdout.split()
+        sizes = {}
+        for name in names:
+            collective, backend, world, size, iterations = name.split("/")[:5]
+            size, iterations = int(size.removeprefix("bytes:")), int(iterations.removeprefix("iterations:"))
+            sizes.setdefault((collective, backend, world), []).append(size)
+            self.assertEqual(iterations, min(max((64 << 20) // size, 5), 200), "of the size alone")
+        self.assertEqual(len(sizes), 4 * 2 * 2)
+        for (collective, _, _), found in sizes.items():
+            least = 4 if collective in ("allreduce", "broadcast") else 16  # a part for each rank
+            self.assertEqual(found, [size for size in (4 << 2 * k for k in range(14)) if size >= least])
+            self.assertEqual(found[-1], 256 << 20)
+
+    def test_parts_around_collectives_are_measured(self):
+        found = json.loads(self.micro("--benchmark_filter=^(scatter|gather|replicate|sampler|batching|protocol|report_writing)/",
+                                      "--benchmark_format=json").stdout)["benchmarks"]
+        self.assertEqual([entry["name"].split("/")[0] for entry in found],
+                         ["scatter", "gather", "replicate", "sampler", "batching", "protocol", "report_writing", "report_writing"])
+
+    def test_mistakes_are_named_and_exit_2(self):
+        for words, said in ((("--backend", "foo"), "shm, gloo"), (("--worlds", "2"), "--worlds"), (("--world", "0"), "--world"),
+                            (("--min-bytes", "8", "--max-bytes", "4"), "--min-bytes"), (("--benchmark_nonsense",), "--benchmark_nonsense"),
+                            (("--benchmark_out=/proc/nope/x",), "'/proc/nope/x' cannot be written"),
+                            (("--benchmark_filter=nothing/at/all",), "no benchmark matches"),
+                            (("--benchmark_enable_random_interleaving=true",), "another order")):
+            with self.subTest(words=words):
+                self.assertIn(said, self.micro(*words, code=2).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

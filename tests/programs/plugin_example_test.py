@@ -1,0 +1,132 @@
+"""plugin_example_test.py BUILD: a stranger's strategies against the installed package; the right one passes, the wrong one fails."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = pathlib.Path(sys.argv.pop()).resolve()
+NUMBER = re.search(rb'ABI_MARK "(\d+) libtorch', (pathlib.Path(__file__).parents[2] / "workloads/api/plugin_abi.h").read_bytes())[1]
+SOURCES = [pathlib.Path(__file__).parents[1] / name for name in ("plugin_example", "fakes/plugin_parts")]
+
+
+def run(*command):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+
+
+class PluginExample(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        root = BUILD / "plugin_example"
+        shutil.rmtree(root, ignore_errors=True)
+        commands = [("cmake", "--install", BUILD, "--prefix", root / "installed")]
+        for source in SOURCES:
+            build = root / source.name
+            commands += [("cmake", "-S", source, "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={root / 'installed'}"),
+                         ("cmake", "--build", build)]
+        for command in commands:
+            result = run(*command)
+            if result.returncode:
+                raise AssertionError(f"{command}: exit code {result.returncode}\n{result.stdout}{result.stderr}")
+        cls.program = root / "installed/bin/dpbench"
+        cls.plugin = root / "plugin_example/libplugin_example.so"
+        cls.parts = root / "plugin_parts/libplugin_parts.so"
+
+    def check(self, strategy, workload="random-linear", *more, cpus="1,3"):
+        return run(self.program, "check", "--plugin", self.plugin, "--strategy", strategy, "--workload", workload,
+                   "--cpus", cpus, "-o", "json", *more)
+
+    def patched(self, old, new):
+        """A copy of the plug-in with some of its bytes changed, which must be there."""
+        self.assertEqual(len(old), len(new))
+        data = self.plugin.read_bytes()
+        self.assertIn(old, data)
+        copy = pathlib.Path(tempfile.mkdtemp(dir=self.plugin.parent)) / "libpatched.so"
+        self.addCleanup(shutil.rmtree, copy.parent)
+        copy.write_bytes(data.replace(old, new))
+        copy.chmod(0o755)
+        return copy
+
+    def refusal(self, plugin):
+        result = run(self.program, "check", "--plugin", plugin, "--strategy", "plain-average", "--dry-run")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        return result.stderr
+
+    def test_the_right_strategy_passes(self):
+        result = self.check("plain-average")
+        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
+        rows = [row for case in json.loads(result.stdout)["cases"] for row in case["checks"]]
+        self.assertGreater(sum(row["status"] == "passed" for row in rows), 20)
+
+    def test_the_wrong_strategy_is_named_with_its_mistake(self):
+        result = self.check("plain-sum")
+        self.assertEqual(result.returncode, 1, result.stderr + result.stdout)
+        self.assertIn("summed over 3", result.stdout)
+
+    def test_the_right_strategy_passes_with_adam_buffers_clipping_and_mixed_types(self):
+        workloads = ("probe-mlp", "probe-batch-norm", "probe-mixed")
+        result = self.check("plain-average", ",".join(workloads), cpus="3")
+        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
+        for case in json.loads(result.stdout)["cases"]:
+            passed = {row["name"] for row in case["checks"] if row["status"] == "passed"}
+            due = {"gradient-meaning", "optimizer-replay", "clip", "accumulation"} | ({"buffers"} if case["workload"] == "probe-batch-norm" else set())
+            self.assertLessEqual(due, passed, case["workload"])
+
+    def test_what_a_strategy_refuses_is_skipped_in_its_own_words(self):
+        result = self.check("ddp", "probe-mlp,probe-batch-norm", "--param", "ddp.sync_batch_norm=on", cpus="3")
+        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
+        rows = {"probe-mlp": [], "probe-batch-norm": []}
+        for case in json.loads(result.stdout)["cases"]:
+            rows[case["workload"]] += case["checks"]
+        self.assertEqual({row["status"] for row in rows["probe-mlp"]}, {"skipped"})
+        self.assertIn("ddp.sync_batch_norm=on", rows["probe-mlp"][0]["detail"])
+        self.assertIn("passed", {row["status"] for row in rows["probe-batch-norm"]})
+
+    def test_each_seed_is_checked(self):
+        dump = self.plugin.parent / "dump"
+        shutil.rmtree(dump, ignore_errors=True)
+        result = self.check("plain-average", "random-linear", "--seed", "5", "--seeds", "2", "--dump", dump, cpus="3")
+        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
+        names = [path.name for path in dump.rglob("*.safetensors")]
+        for seed in (5, 6):
+            self.assertTrue(any(f"seed{seed}-rank2" in name for name in names), names[:3])
+
+    def test_a_workload_and_a_backend_of_a_plugin_are_checked(self):
+        result = run(self.program, "check", "--plugin", self.parts, "--strategy", "ddp", "--workload", "own-curve",
+                     "--backend", "own-relay", "--cpus", "3", "-o", "json")
+        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
+        (case,) = json.loads(result.stdout)["cases"]
+        self.assertEqual((case["workload"], case["backend"]), ("own-curve", "own-relay"))
+        self.assertGreater(sum(row["status"] == "passed" for row in case["checks"]), 20)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can give files away")
+    def test_the_worker_itself_takes_no_plugin_of_another_user(self):
+        worker, copy = self.program.parent / "dpbench-worker", self.patched(b"", b"")
+        for given in (copy, copy.parent):
+            os.chown(given, 12345, 12345)
+            result = run(worker, "--catalogue", "--plugin", copy)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), result.stderr)
+            self.assertIn(f"{given} belongs to user 12345", result.stderr)
+            os.chown(given, 0, 0)
+        self.assertEqual(run(worker, "--catalogue", "--plugin", copy).returncode, 0)
+
+    def test_a_plugin_of_another_interface_is_refused(self):
+        other = b"0" * len(NUMBER)
+        said = self.refusal(self.patched(b"dpbench-plugin-abi " + NUMBER + b" ", b"dpbench-plugin-abi " + other + b" "))
+        self.assertIn(f"was built for 'dpbench-plugin-abi {other.decode()} ", said)
+        self.assertIn(f"this is 'dpbench-plugin-abi {NUMBER.decode()} ", said)
+
+    def test_a_plugin_of_another_libtorch_is_refused(self):
+        mark = re.search(rb"dpbench-plugin-abi \d+ libtorch (\d+)", self.plugin.read_bytes())
+        self.assertIn("libtorch 0", self.refusal(self.patched(mark[0], mark[0][: mark.start(1) - mark.start()] + b"0" * len(mark[1]))))
+
+    def test_a_library_that_is_no_plugin_is_refused(self):
+        self.assertIn("was not built against dpbench's headers", self.refusal(self.patched(b"dpbench-plugin-abi", b"another-plugin-abi")))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,127 @@
+"""project_command_test.py DPBENCH: `dpbench project` as a user calls it: every form says what it is, mistakes are one line, and the
+charts tell what was worked out from what was measured."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import sample_runs
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+sys.path[:0] = [str(pathlib.Path(__file__).parents[2] / "scripts/charts")]
+LINK = ("--link", "intra=450GB/s:2us,inter=50GB/s:10us", "--hosts", "8")
+
+
+class ProjectCommand(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="dpbench-project-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.run_file = self.put("run.json", sample_runs.scaled())
+
+    def put(self, name, content):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(content, file)
+        return path
+
+    def project(self, *words, code=0):
+        done = subprocess.run([PROGRAM, "project", *words], cwd=self.folder, text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def test_every_form_says_that_it_is_a_projection(self):
+        for form in ("table", "markdown"):
+            text = self.project("run.json", "--to", "8,64,512,4096", *LINK, "-o", form).stdout
+            self.assertIn("PROJECTION, not measured: ddp · mnist-mlp", text)
+            self.assertEqual(text.count(" projected"), 4)
+            self.assertEqual(text.count(" measured "), 3)
+        document = json.loads(self.project("run.json", "--to", "8,64", *LINK, "-o", "json").stdout)
+        self.assertEqual((document["schema"], document["projected"]), ("dpbench.projection", True))
+        self.assertEqual([(case["world"], case["projected"]) for case in document["series"][0]["cases"]], [(8, True), (64, True)])
+
+    def test_predicts_what_it_was_not_fitted_to(self):
+        self.put("run.json", sample_runs.scaled((1, 2, 3, 8)))
+        document = json.loads(self.project("run.json", "--from", "1,2,3", "--to", "8", "-o", "json").stdout)
+        (case,) = document["series"][0]["cases"]
+        self.assertEqual(case["measured_step_ns"], 17e6)
+        self.assertAlmostEqual(case["stats"]["step_time_ns"]["median"] / 17e6, 1, places=4)
+
+    def test_mistakes_are_one_line_that_says_what_is_needed(self):
+        self.put("two.json", sample_runs.scaled((1, 2)))
+        self.put("old.json", sample_runs.usual())
+        twice = sample_runs.scaled()
+        twice["cases"].append(twice["cases"][1])
+        self.put("twice.json", twice)
+        self.put("strong.json", self.strong(6))
+        for words, said in ((("run.json",), "--to"), (("two.json", "--to", "8"), "worlds 1, 2 alone"), (("absent.json", "--to", "8"), "absent"),
+                            (("old.json", "--to", "8"), "collectives"), (("run.json", "run.json", "--to", "8"), "one run"),
+                            (("run.json", "--to", "8", "--link", "intra=450:2us"), "has no unit"),
+                            (("run.json", "--to", "8", "--link", ""), "--link"), (("twice.json", "--to", "8"), "stands there twice"),
+                            (("strong.json", "--to", "8,16"), "a batch of 6 rows has too few for 8 ranks"),
+                            (("run.json", "--to", "8", "--link", "nvlink=450GB/s:2us"), "unknown link 'nvlink'"),
+                            (("run.json", "--to", "12", *LINK), "hosts of 8"), (("run.json", "--to", "8", "--hosts", "8"), "--link"),
+                            (("run.json", "--to", "8", *LINK[:2]), "--hosts N"), (("run.json", "--to", "0"), "--to"),
+                            (("run.json", "--to", "8", "--filter", "zero1"), "zero1"), (("run.json", "--to", "8", "--algorithm", "rings"), "rings"),
+                            (("run.json", "--to", "8", "--algorithm", "hierarchical"), "--hosts N"),
+                            (("run.json", "--from", "1,2", "--to", "8"), "need three")):
+            with self.subTest(words=words):
+                done = self.project(*words, code=2)
+                self.assertEqual(done.stdout, "")
+                self.assertIn(said, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def strong(self, batch):
+        """The same run as if it had been measured under strong scaling."""
+        run = sample_runs.scaled()
+        for case in run["cases"]:
+            case["id"] = case["id"].replace("/weak/b64/", f"/strong/b{batch}/")
+            case["scaling"], case["batch"] = "strong", batch
+        return run
+
+    def test_worlds_that_the_strategy_cannot_run_are_left_out(self):
+        self.put("strong.json", self.strong(6))
+        done = self.project("strong.json", "--to", "4,6,7", "-o", "json")
+        document = json.loads(done.stdout)
+        self.assertEqual([case["world"] for case in document["series"][0]["cases"]], [4, 6])
+        said = "ddp/mnist-mlp/cpu:7/shm/strong/b6/f32: a batch of 6 rows has too few for 7 ranks"
+        self.assertEqual(document["left_out"], [said])
+        self.assertIn(f"left out: {said}\n", done.stderr)
+
+    def test_no_interval_is_made_up_where_a_fitted_step_has_none(self):
+        run = sample_runs.scaled()
+        run["cases"][2]["stats"]["step_time_ns"] |= {"interval": "none", "ci95_low": None, "ci95_high": None}
+        self.put("run.json", run)
+        table = self.project("run.json", "--to", "8").stdout
+        self.assertRegex(table, r"8  projected +17\.00 +- ")
+        self.assertIn("no interval: a fitted world has a single sample a launch", table)
+        document = json.loads(self.project("run.json", "--to", "8", "-o", "json").stdout)["series"][0]
+        step = document["cases"][0]["stats"]["step_time_ns"]
+        self.assertEqual((step["ci95_low"], step["ci95_high"], step["interval"]), (None, None, "none"))
+        self.assertEqual([figure["ci95"] for figure in document["fit"].values() if isinstance(figure, dict)], [None] * 3)
+
+    def test_charts_hold_what_was_worked_out_apart(self):
+        import data
+        import tables
+        import words
+        self.put("run.json", sample_runs.scaled((1, 2, 3, 8)))
+        self.put("projection.json", json.loads(self.project("run.json", "--to", "8,64", "-o", "json").stdout))
+        runs = data.read_runs([self.run_file])
+        data.add_projection(runs, os.path.join(self.folder, "projection.json"))
+        cases = data.newest(runs)
+        data.label(cases)
+        self.assertEqual(sorted((case.world, case.projected, case.series) for case in cases if case.strategy == "ddp"),
+                         [(1, False, "ddp"), (2, False, "ddp"), (3, False, "ddp"), (8, False, "ddp"), (8, True, "ddp (projection)"),
+                          (64, True, "ddp (projection)")])
+        self.assertTrue(all(case.measured and case.rows_per_s for case in cases))
+        html = str(tables.cases(runs))
+        self.assertEqual(html.count(">projection<"), 2)
+        self.assertIn("of 3 launches", words.source(cases))
+        self.assertIn("nothing measured", words.source([case for case in cases if case.projected]))
+
+
+if __name__ == "__main__":
+    unittest.main()

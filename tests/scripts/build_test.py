@@ -1,0 +1,194 @@
+"""scripts/dpbench and scripts/build, on a toy in place of dpbench: what is run is never stale, and stdout is the program's. And what
+scripts/studies/build-times measures."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(__file__).parents[2]
+TOY = """cmake_minimum_required(VERSION 3.25)
+project(toy LANGUAGES CXX)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+add_executable(dpbench main.cpp)
+target_compile_definitions(dpbench PRIVATE TORCH="${DPBENCH_TORCH}")
+add_custom_target(programs DEPENDS dpbench)
+"""
+# Just enough for CMake's FindCUDAToolkit.
+MAIN = """#include <cstdio>
+int main(int argc, char** argv) {{ std::printf("{word} %s %s\\n", argc > 1 ? argv[1] : "", TORCH); return argc > 2 ? 3 : 0; }}
+"""
+
+
+class Build(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name).resolve()
+        (self.root / "scripts").mkdir()
+        for name in ("dpbench", "build", "setup"):
+            shutil.copy(SOURCE / "scripts" / name, self.root / "scripts")
+        shutil.copy(SOURCE / "CMakePresets.json", self.root)
+        (self.root / "CMakeLists.txt").write_text(TOY, encoding="utf-8")
+        self.write("first")
+
+    def write(self, word):
+        (self.root / "main.cpp").write_text(MAIN.format(word=word), encoding="utf-8")
+
+    def run_toy(self, *arguments, **environment):
+        return subprocess.run([self.root / "scripts/dpbench", *arguments], cwd="/", capture_output=True, text=True, check=False,
+                              env={**os.environ, "DPBENCH_TORCH": "", "DPBENCH_TORCH_VERSION": "", **environment})
+
+    def test_builds_runs_and_hands_the_exit_code_and_stdout_on(self):
+        result = self.run_toy("one", "two")
+        self.assertEqual((result.returncode, result.stdout), (3, "first one \n"), result.stderr)
+
+    def test_the_program_is_told_by_what_name_it_was_called(self):
+        main = '#include <cstdio>\n#include <cstdlib>\nint main() { std::puts(std::getenv("DPBENCH_CALLED")); }\n'
+        (self.root / "main.cpp").write_text(main, encoding="utf-8")
+        self.assertEqual(self.run_toy().stdout, f"{self.root}/scripts/dpbench\n")
+        tools = self.root / "tools"
+        tools.mkdir()
+        (tools / "dpbench").symlink_to("../scripts/dpbench")
+        env = {**os.environ, "DPBENCH_TORCH": "", "PATH": f"{tools}:{os.environ['PATH']}"}
+        for words, called in ((["dpbench"], "dpbench"), (["scripts/dpbench"], "scripts/dpbench")):
+            done = subprocess.run(["/bin/sh", "-c", *words], cwd=self.root, env=env, capture_output=True, text=True, check=False)
+            self.assertEqual(done.stdout, called + "\n", done.stderr)
+
+    def test_a_second_call_builds_nothing_and_a_changed_source_is_built(self):
+        for _ in range(2):
+            self.assertEqual(self.run_toy("x").stdout, "first x \n")
+        self.assertIn("no work to do", (self.root / "build/release/build.log").read_text(encoding="utf-8"))
+        self.write("second")
+        self.assertEqual(self.run_toy("x").stdout, "second x \n")
+
+    def test_another_libtorch_configures_anew_and_none_takes_it_back(self):
+        self.assertEqual(self.run_toy("x").stdout, "first x \n")
+        self.assertEqual(self.run_toy("x", DPBENCH_TORCH="some/torch").stdout, "first x /some/torch\n")
+        self.assertEqual(self.run_toy("x").stdout, "first x \n")
+
+    def test_packages_are_looked_for_again_where_another_needs_them(self):
+        tools = self.root / "tools"
+        tools.mkdir()
+        for script in (self.root / "scripts/setup", tools / "cmake", tools / "ninja"):
+            script.write_text(f'#!/bin/sh\necho "${{0##*/}} ${{DPBENCH_TORCH##*/}}" >>{self.root}/calls\n', encoding="utf-8")
+            script.chmod(0o755)
+        os.utime(self.root / "scripts/setup", (0, 0))  # older than any stamp
+        for torch in ("one", "two", "", "", "one"):  # one that is given spares pip
+            subprocess.run([self.root / "scripts/build", "release", "build/release", "programs"], check=True, stderr=subprocess.DEVNULL,
+                           env={**os.environ, "DPBENCH_TORCH": torch, "DPBENCH_TORCH_VERSION": "", "PATH": f"{tools}:{os.environ['PATH']}"})
+        calls = (self.root / "calls").read_text(encoding="utf-8").splitlines()
+        self.assertEqual([call for call in calls if call.startswith("setup")], ["setup one", "setup ", "setup one"])
+
+    def test_a_cuda_toolkit_that_comes_later_is_found_and_one_that_goes_is_forgotten(self):
+        toy = TOY.replace("LANGUAGES CXX)\n", "LANGUAGES CXX)\nfind_program(CUDA_NVCC nvcc)\n")
+        (self.root / "CMakeLists.txt").write_text(toy.replace("${DPBENCH_TORCH}", "${CUDA_NVCC}"), encoding="utf-8")
+        before = self.run_toy("x").stdout
+        nvcc = self.root / "toolkit/bin/nvcc"
+        nvcc.parent.mkdir(parents=True)
+        nvcc.write_text("#!/bin/sh\n", encoding="utf-8")
+        nvcc.chmod(0o755)
+        path = f"{nvcc.parent}:{os.environ['PATH']}"
+        for says in ("configuring", ""):
+            result = self.run_toy("x", PATH=path)
+            self.assertEqual(result.stdout, f"first x {nvcc}\n", result.stderr)
+            self.assertEqual("configuring" in result.stderr, bool(says), result.stderr)
+        self.assertEqual(self.run_toy("x").stdout, before)
+
+    def test_a_failed_build_exits_2_shows_the_error_and_runs_nothing(self):
+        self.run_toy()
+        self.write('" broken(')
+        result = self.run_toy()
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertIn("main.cpp:2", result.stderr)
+        self.assertIn("building failed", result.stderr)
+
+    def test_a_failed_configuration_exits_2_and_the_next_call_tries_again(self):
+        (self.root / "CMakeLists.txt").write_text("message(FATAL_ERROR no)", encoding="utf-8")
+        result = self.run_toy()
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertIn("configuring failed", result.stderr)
+        (self.root / "CMakeLists.txt").write_text(TOY, encoding="utf-8")
+        self.assertEqual(self.run_toy("x").stdout, "first x \n")
+
+    def test_a_link_to_the_script_works_from_anywhere(self):
+        link = self.root / "elsewhere"
+        link.symlink_to(self.root / "scripts/dpbench")
+        result = subprocess.run([link, "x"], cwd="/", capture_output=True, text=True, check=False)
+        self.assertEqual((result.returncode, result.stdout.split()[:2]), (0, ["first", "x"]), result.stderr)
+
+
+class RealProgram(unittest.TestCase):
+    """scripts/dpbench of this very tree, where it was built by it and nothing is left to build."""
+
+    def test_json_is_all_that_is_on_stdout(self):
+        build, asked = SOURCE / "build/release", {}
+        if (build / "asked").exists():
+            asked = dict(re.findall(r"(DPBENCH_TORCH\w*)=(\S*)", (build / "asked").read_text(encoding="utf-8")))
+        set_up = SOURCE / "build/set-up"
+        if not asked or not set_up.exists() or set_up.stat().st_mtime <= (SOURCE / "scripts/setup").stat().st_mtime:
+            self.skipTest("build/release is not of scripts/build")
+        left = subprocess.run(["ninja", "-n", "-C", build, "programs"], capture_output=True, text=True, check=False)
+        if "no work to do" not in left.stdout:
+            self.skipTest("build/release is not up to date")
+        words = ("--strategy", "cpu", "--workload", "random-linear", "--quick", "-o", "json")
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([SOURCE / "scripts/dpbench", *words], cwd=folder, env={**os.environ, **asked}, capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            read = subprocess.run([sys.executable, "-m", "json.tool"], input=done.stdout, capture_output=True, text=True, check=False)
+            self.assertEqual(read.returncode, 0, read.stderr)
+            self.assertEqual([case["status"] for case in json.loads(read.stdout)["cases"]], ["ok"])
+            self.assertEqual(os.listdir(folder), ["results"])
+
+
+class BuildTimes(unittest.TestCase):
+    """scripts/studies/build-times, on scripts that note how they were called and build nothing."""
+
+    def run_it(self, *files):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder).resolve()
+            note = f'#!/bin/sh\necho "${{0##*/}} $* cache=$CCACHE_DISABLE" >>{root}/calls\n'
+            sources = ("harness/a.cpp", "tests/b.cpp", "tests/c.cpp")
+            for name, text in {"scripts/dpbench": note, "build/release/bin/dpbench": "#!/bin/sh\n", "scripts/build": note + 'mkdir -p "$2"\n',
+                               **dict.fromkeys(sources, "")}.items():
+                path = root / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+                path.chmod(0o755)
+            (root / "scripts/studies").mkdir()
+            shutil.copy(SOURCE / "scripts/studies/build-times", root / "scripts/studies")
+            done = subprocess.run([root / "scripts/studies/build-times", *files], capture_output=True, text=True, check=False)
+            calls = (root / "calls").read_text(encoding="utf-8").splitlines() if (root / "calls").exists() else []
+        return done, calls
+
+    def test_tests_are_touched_in_a_fresh_folder_after_a_clean_build_of_all(self):
+        done, calls = self.run_it("harness/a.cpp", "tests/b.cpp", "tests/c.cpp")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([line.split(" | ")[0] for line in done.stdout.splitlines()[2:]],
+                         ["| a second call, nothing changed, adds", "| `harness/a.cpp` touched", "| a release build of all, configured anew",
+                          "| `tests/b.cpp` touched", "| `tests/c.cpp` touched"])
+        builds = [call.split() for call in calls if call.startswith("build ")]
+        self.assertEqual(len(builds), 3)
+        for _build, preset, folder, target, cache in builds:
+            self.assertEqual((preset, folder, target, cache), ("release", builds[0][2], "all", "cache=1"))
+        self.assertFalse(os.path.exists(os.path.dirname(builds[0][2])), "it goes again")
+
+    def test_without_tests_nothing_is_built_anew(self):
+        done, calls = self.run_it("harness/a.cpp")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([call for call in calls if call.startswith("build ")], [])
+        self.assertIn("no absent.cpp", self.run_it("absent.cpp")[0].stderr)
+
+    def test_the_files_it_takes_by_itself_are_there(self):
+        text = (SOURCE / "scripts/studies/build-times").read_text(encoding="utf-8")
+        files = re.findall(r'"([\w/]+\.cpp)"', text)
+        self.assertGreater(len([file for file in files if file.startswith("tests/")]), 1)
+        self.assertEqual([file for file in files if not (SOURCE / file).is_file()], [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,213 @@
+"""ci_test.py DPBENCH FAKE_WORKER: every command that stands in scripts/ci/ is run, as its runner would, in a repository of its own;
+dpbench is the real one, the builds are pretended."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import reports  # holds every report against its schema
+
+PROGRAM, WORKER = (os.path.abspath(word) for word in sys.argv[1:3])
+FILES = pathlib.Path(__file__).parents[2] / "scripts" / "ci"
+# In place of scripts/dpbench: "builds" a worker with the speed that its source tree says.
+SCRIPT = f"""#!/bin/sh
+set -eu
+root=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
+bin=$root/build/release/bin
+mkdir -p "$bin"
+cp "{os.path.dirname(WORKER)}/catalogue.json" "$bin"
+printf '#!/bin/sh\\nexport FAKE_FACTOR=%s\\nexec "{WORKER}" "$@"\\n' "$(cat "$root/factor")" > "$bin/dpbench-worker"
+chmod 755 "$bin/dpbench-worker"
+DPBENCH_WORKER="$bin/dpbench-worker" exec "{PROGRAM}" "$@"
+"""
+
+
+def commands(name):
+    """The shell scripts of a file, one a step, in order; what is marked as set-up of the runner is left out."""
+    lines = (FILES / name).read_text(encoding="utf-8").splitlines()
+    found = []
+    for at, line in enumerate(lines):
+        if match := re.match(r"( *)(?:- )?run: (.*)", line):
+            if match[2] != "|":
+                found.append(match[2])
+                continue
+            column = len(line) - len(line.lstrip(" -"))
+            block = []
+            for more in lines[at + 1:]:
+                if len(more) - len(more.lstrip()) <= column:
+                    break
+                block.append(more.strip())
+            found.append("\n".join(block))
+        elif re.match(r" *(before_)?script:$", line):
+            for more in lines[at + 1:]:
+                if not (item := re.match(r" +- (.*)", more)):
+                    break
+                found.append(item[1])
+    return [text for text in found if "# setup:" not in text]
+
+
+class Ci(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="dpbench-ci-")
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        origin, self.here = self.root / "origin", self.root / "checkout"
+        (origin / "scripts").mkdir(parents=True)
+        (origin / "scripts/dpbench").write_text(SCRIPT, encoding="utf-8")
+        (origin / "scripts/dpbench").chmod(0o755)
+        (origin / "factor").write_text("1", encoding="utf-8")
+        (origin / ".gitignore").write_text("build\nresults/2*\n", encoding="utf-8")
+        self.git(origin, "init", "-q", "-b", "main")
+        self.git(origin, "add", ".")
+        self.git(origin, "commit", "-q", "-m", "first")
+        self.git(self.root, "clone", "-q", "origin", "checkout")
+
+    def git(self, where, *words):
+        subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@x", *words], cwd=where, check=True, capture_output=True)
+
+    def run_all(self, name, noise="0.01", cores=None):
+        """The exit code of the first step that fails, else 0, and what was printed."""
+        summary = self.root / "summary.md"
+        variables = {**os.environ, "GITHUB_STEP_SUMMARY": str(summary), "GITHUB_BASE_REF": "main", "GITHUB_ACTIONS": "true",
+                     "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main", "FAKE_NOISE": noise}
+        printed = ""
+        steps = commands(name)
+        self.assertGreater(len(steps), 0)
+        for step in steps:
+            done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", step], cwd=self.here, env=variables, text=True, capture_output=True,
+                                  check=False, preexec_fn=cores and (lambda: os.sched_setaffinity(0, cores)))
+            printed += f"$ {step}\n{done.stdout}{done.stderr}"
+            if done.returncode:
+                break
+        return done.returncode, printed + (summary.read_text(encoding="utf-8") if summary.exists() else "")
+
+    def check(self, name, factor, expected, said, noise="0.01", cores=None):
+        (self.here / "factor").write_text(factor, encoding="utf-8")
+        code, printed = self.run_all(name, noise, cores)
+        self.assertEqual(code, expected, printed)
+        self.assertIn(said, printed)
+
+    def keep_baseline(self, cores=None):
+        self.check("keep-baseline.yml", "1", 0, "valid", cores=cores)
+        self.git(self.here, "checkout", "-q", "dpbench-baseline")
+
+    def test_an_equal_build_passes_on_github(self):
+        self.check("github.yml", "1", 0, "2 same. Gate: passed")
+
+    def test_a_slower_build_fails_on_github(self):
+        self.check("github.yml", "1.2", 1, "SLOWER")
+
+    def test_an_equal_build_passes_on_gitlab(self):
+        self.check("gitlab.yml", "1", 0, "2 same. Gate: passed")
+        self.assertTrue((self.here / "checks.xml").exists() and (self.here / "cases.xml").exists())
+
+    def test_a_slower_build_fails_on_gitlab(self):
+        self.check("gitlab.yml", "1.2", 1, "SLOWER")
+
+    def test_a_baseline_is_measured_committed_and_then_compared_with(self):
+        self.keep_baseline()
+        self.check("github.yml", "1", 0, "ratio-to-baseline:30%")
+
+    # Pairs differ by more than 15 %: the duel says nothing, what was stored does.
+    def test_a_build_of_four_times_the_time_is_red_on_a_noisy_machine(self):
+        for name in ("github.yml", "gitlab.yml"):
+            with self.subTest(name):
+                self.setUp()
+                self.keep_baseline()
+                self.check(name, "4", 1, "SLOWER", noise="0.25")
+
+    def test_what_is_merely_noisy_warns_on_gitlab_and_passes_on_github(self):
+        for name, code in (("github.yml", 0), ("gitlab.yml", 4)):
+            with self.subTest(name):
+                self.setUp()
+                self.keep_baseline()
+                self.check(name, "1", code, "above 15 % nothing is judged", noise="0.25")
+
+    def test_a_baseline_of_a_machine_with_other_cores_is_compared_with(self):
+        usable = sorted(os.sched_getaffinity(0))
+        if len(usable) < 2:
+            self.skipTest("one core only")
+        for name in ("github.yml", "gitlab.yml"):
+            with self.subTest(name):
+                self.setUp()
+                self.keep_baseline(usable[:2])
+                self.check(name, "1", 0, "ratio-to-baseline:30%", cores=usable[:1])
+
+    def test_every_example_is_run_here(self):
+        self.assertEqual({path.name for path in FILES.glob("*.yml")}, {"github.yml", "gitlab.yml", "keep-baseline.yml"})
+        for path in FILES.glob("*.yml"):
+            shell = [line for line in path.read_text(encoding="utf-8").splitlines() if re.search(r"\b(scripts/dpbench|git) ", line)]
+            run = "\n".join(commands(path.name)).splitlines()
+            self.assertEqual([line for line in shell if "# setup:" not in line and not any(command in line for command in run)], [])
+            self.assertTrue(run)
+
+
+# In place of build/release/bin/dpbench: the first run of the gate, the second, ... as `plan` says, a line each.
+GATED = f"""#!/bin/sh
+here=$(dirname -- "$0")
+if [ "$1" = run ]; then
+  echo >> "$here/runs"
+  export $(sed -n "$(wc -l < "$here/runs")p" "$here/plan")
+fi
+FAKE_NOISE=0.01 DPBENCH_WORKER="$here/dpbench-worker" exec "{PROGRAM}" "$@"
+"""
+
+
+class Gate(unittest.TestCase):
+    """scripts/ci/gate, the project's own: a slowdown is measured once more, anything else is not."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="dpbench-gate-")
+        self.addCleanup(folder.cleanup)
+        root = pathlib.Path(folder.name)
+        self.gate, self.bin, self.baseline = root / "scripts/ci/gate", root / "build/release/bin", root / "results/baselines/ci.json"
+        for path in (self.gate.parent, self.bin, self.baseline.parent):
+            path.mkdir(parents=True)
+        shutil.copy(FILES / "gate", self.gate)
+        catalogue = json.loads((pathlib.Path(WORKER).parent / "catalogue.json").read_text(encoding="utf-8"))
+        names = {"toy": "mnist-mlp", "strong-toy": "random-linear"}
+        catalogue["workloads"] = [one | {"name": names[one["name"]]} for one in catalogue["workloads"]]
+        ddp = next(one for one in catalogue["strategies"] if one["name"] == "ddp")
+        catalogue["strategies"].append(ddp | {"name": "dp", "parallelism": "replicas"})
+        (self.bin / "catalogue.json").write_text(json.dumps(catalogue), encoding="utf-8")
+        (self.bin / "dpbench-worker").write_text(f'#!/bin/sh\nexec "{WORKER}" "$@"\n', encoding="utf-8")
+        (self.bin / "dpbench-worker").chmod(0o755)
+        (self.bin / "dpbench").write_text(GATED, encoding="utf-8")
+        (self.bin / "dpbench").chmod(0o755)
+        self.run_gate("FAKE_FACTOR=1", words=["--record"])
+
+    def run_gate(self, *plan, words=(), code=0):
+        (self.bin / "plan").write_text("\n".join(plan) + "\n", encoding="utf-8")
+        (self.bin / "runs").write_text("", encoding="utf-8")
+        done = subprocess.run([self.gate, *words], text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.assertEqual(len((self.bin / "runs").read_text(encoding="utf-8")), len(plan), "runs")
+        return done
+
+    def test_an_equal_speed_passes_at_once(self):
+        self.assertIn("4 same. Gate: passed", self.run_gate("FAKE_FACTOR=1").stdout)
+
+    def test_a_slowdown_must_be_seen_twice(self):
+        self.assertIn("once more", self.run_gate("FAKE_FACTOR=2", "FAKE_FACTOR=1").stderr)
+        self.run_gate("FAKE_FACTOR=2", "FAKE_FACTOR=2", code=1)
+
+    def test_what_is_wrong_or_fails_in_any_run_is_red_though_the_next_would_pass(self):
+        for fault, code in (("wrong", 1), ("exit7", 3)):
+            with self.subTest(fault):
+                self.run_gate(f"FAKE_FAULT={fault}", code=code)
+                self.run_gate("FAKE_FACTOR=2", f"FAKE_FAULT={fault}", code=code)
+
+    def test_a_baseline_is_not_recorded_of_a_wrong_run(self):
+        before = self.baseline.read_bytes()
+        self.run_gate("FAKE_FAULT=wrong", words=["--record"], code=1)
+        self.assertEqual(self.baseline.read_bytes(), before)
+
+
+if shutil.which("git"):
+    unittest.main(argv=sys.argv[:1])
+sys.exit("git is needed")

@@ -1,0 +1,50 @@
+"""compare_apart_test.py DPBENCH: scripts/studies/compare-apart judges only runs that were begun far enough apart; the runs are made up."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import sample_runs
+
+DPBENCH = os.path.abspath(sys.argv.pop(1))
+SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/studies/compare-apart"
+# Two minutes apart, and then the same two hours later, a third slower.
+RUNS = (("20261122T020000Z", 1e6), ("20261122T020200Z", 1.01e6), ("20261122T040000Z", 1.33e6), ("20261122T040200Z", 1.34e6))
+
+
+def cases(step_ns):
+    return [sample_runs.case(name, step_ns=step_ns, launches=5, noise=0.002) for name in ("cpu", "dp")]
+
+
+class Apart(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="dpbench-apart-")
+        cls.addClassCleanup(cls.folder.cleanup)
+        for time, step_ns in RUNS:
+            run = f"{time}-a1b2c3d-2xEPYC-5f3a"
+            path = pathlib.Path(cls.folder.name, run, "run.json")
+            path.parent.mkdir()
+            path.write_text(json.dumps(sample_runs.report(cases(step_ns), run)), encoding="utf-8")
+
+    def judge(self, *words, code=0):
+        done = subprocess.run([SCRIPT, "judge", self.folder.name, "--dpbench", DPBENCH, "--only", "^cpu/", *words], text=True, capture_output=True, check=False)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def test_all_pairs_are_judged_unless_said_otherwise(self):
+        said = self.judge("--markdown").stdout
+        self.assertIn("| median:20% | 4 of 12 | 4 of 12 |", said)
+        self.assertIn("12 pairs at least 0 s apart", said)
+
+    def test_runs_of_one_group_are_left_out(self):
+        self.assertIn("| median:20% | 4 of 8 | 4 of 8 |", self.judge("--apart", "7000", "--markdown").stdout)
+
+    def test_none_so_far_apart_is_an_error(self):
+        self.assertIn("no two runs", self.judge("--apart", "86400", code=1).stderr)
+
+
+unittest.main(argv=sys.argv[:1])

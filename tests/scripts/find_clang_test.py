@@ -1,0 +1,55 @@
+"""scripts/find-clang, with a python3 whose pip only pretends: what is fetched once stays, and a failed fetch leaves nothing."""
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/find-clang"
+PYTHON = """#!/bin/sh
+[ "$1" != -c ] || exit 0
+echo "$*" >>"$CALLS"
+[ -z "$OFFLINE" ] || exit 1
+while [ "$1" != --target ]; do shift; done
+mkdir -p "$2/clang_tidy/data/bin"
+printf '#!/bin/sh\\necho tidy\\n' >"$2/clang_tidy/data/bin/clang-tidy"
+chmod +x "$2/clang_tidy/data/bin/clang-tidy"
+"""
+
+
+class FindClang(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.root)
+        python = self.root / "bin/python3"
+        python.parent.mkdir()
+        python.write_text(PYTHON, encoding="utf-8")
+        python.chmod(0o755)
+        self.cache = self.root / "cache/dpbench"
+
+    def find(self, *words, offline=""):
+        return subprocess.run([SCRIPT, *words], capture_output=True, text=True, check=False, env={
+            **os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}", "XDG_CACHE_HOME": str(self.root / "cache"),
+            "CALLS": str(self.root / "calls"), "OFFLINE": offline})
+
+    def test_a_program_is_fetched_once_in_its_pinned_version(self):
+        paths = {self.find("clang-tidy").stdout.strip() for _ in range(2)}
+        (path,) = paths
+        self.assertEqual(subprocess.check_output([path], text=True), "tidy\n")
+        (call,) = (self.root / "calls").read_text(encoding="utf-8").splitlines()
+        self.assertRegex(call, r"^-m pip install .* clang-tidy==\d+\.\d+\.\d+$")
+        self.assertEqual(len(list(self.cache.iterdir())), 1)
+
+    def test_a_failed_fetch_is_an_error_that_leaves_nothing(self):
+        done = self.find("clang-tidy", offline="1")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("pip could not fetch clang-tidy", done.stderr)
+        self.assertEqual(list(self.cache.iterdir()), [])
+
+    def test_another_name_is_refused(self):
+        self.assertEqual(self.find("clang-query").returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

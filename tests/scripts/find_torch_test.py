@@ -1,0 +1,213 @@
+"""scripts/find-torch: whose LibTorch is taken, and what is fetched."""
+import hashlib
+import importlib.machinery
+import importlib.util
+import io
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import zipfile
+from unittest import mock
+
+SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/find-torch"
+loader = importlib.machinery.SourceFileLoader("find_torch", str(SCRIPT))
+find_torch = importlib.util.module_from_spec(importlib.util.spec_from_loader("find_torch", loader))
+loader.exec_module(find_torch)
+
+PIP_DOWNLOAD = find_torch.pip_download
+HEADER = "#define TORCH_VERSION_MAJOR {}\n#define TORCH_VERSION_MINOR {}\n#define TORCH_VERSION_PATCH {}\n"
+
+
+def contents(version):
+    """The files that make a folder a LibTorch."""
+    return {"torch/include/torch/headeronly/version.h": HEADER.format(*version.split(".")), "torch/lib/libtorch_cpu.so": "x"}
+
+
+def make_torch(folder, version):
+    for name, text in contents(version).items():
+        path = pathlib.Path(folder, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return os.path.join(folder, "torch")
+
+
+def make_wheel(files):
+    wheel = io.BytesIO()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return wheel.getvalue()
+
+
+class FindTorch(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = folder.name
+        self.downloads = []
+        good = make_wheel({**contents("2.12.1"), "torch/nn/__init__.py": "", "torch-2.12.1.dist-info/METADATA": "pins"})
+        self.served = {"torch.whl": good, "cupti.whl": make_wheel({"nvidia/cu13/lib/libcupti.so.13": "x"})}
+        pins = [(name[:-4] + "==1", name, len(data), hashlib.sha256(data).hexdigest()) for name, data in self.served.items()]
+        environment = {"XDG_CACHE_HOME": self.root, "DPBENCH_TORCH": "", "DPBENCH_TORCH_VERSION": "2.12.1"}
+        for patch in (mock.patch.object(find_torch, "WHEELS", {"2.12.1": pins}),
+                      mock.patch.object(find_torch, "pip_download", self.serve),
+                      mock.patch.object(find_torch, "importable", lambda wanted: None),
+                      mock.patch.object(find_torch, "say", lambda text: None),
+                      mock.patch.dict(os.environ, environment)):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def serve(self, requirement, wheel, folder):
+        self.downloads.append(requirement)
+        pathlib.Path(folder, wheel).write_bytes(self.served[wheel])
+
+    def cached(self, *names):
+        return pathlib.Path(self.root, "dpbench", *names)
+
+    def test_the_named_one_comes_first_as_its_folder_the_one_above_or_an_environment(self):
+        folder = make_torch(os.path.join(self.root, "env/lib/python3.12/site-packages"), "2.11.0")
+        for path in (folder, os.path.dirname(folder), os.path.join(self.root, "env")):
+            with self.subTest(path=path), mock.patch.dict(os.environ, DPBENCH_TORCH=path):
+                self.assertEqual(find_torch.find(), folder)
+        self.assertEqual(self.downloads, [])
+
+    def test_a_named_one_that_is_none_or_of_another_version_is_refused_by_name(self):
+        old = make_torch(os.path.join(self.root, "old"), "2.10.0")
+        for path, word in ((old, "2.10.0"), (self.root, "holds no LibTorch")):
+            with self.subTest(path=path), mock.patch.dict(os.environ, DPBENCH_TORCH=path):
+                with self.assertRaisesRegex(find_torch.Refusal, word):
+                    find_torch.find()
+
+    def test_wheels_are_fetched_and_unpacked_once(self):
+        self.assertEqual(find_torch.find(), str(self.cached("torch-2.12.1/torch")))
+        self.assertEqual(find_torch.find(), str(self.cached("torch-2.12.1/torch")))
+        self.assertEqual(self.downloads, ["torch==1", "cupti==1"])
+        self.assertTrue(self.cached("torch-2.12.1/nvidia/cu13/lib/libcupti.so.13").exists())
+        self.assertTrue(self.cached("torch-2.12.1/torch-2.12.1.dist-info/METADATA").exists())
+        self.assertFalse(self.cached("torch-2.12.1/torch/nn").exists())
+
+    def test_a_finished_wheel_is_kept_and_a_damaged_one_fetched_again(self):
+        self.cached("wheels").mkdir(parents=True)
+        self.cached("wheels/torch.whl").write_bytes(self.served["torch.whl"])
+        self.cached("wheels/cupti.whl").write_bytes(self.served["cupti.whl"][:-1])
+        find_torch.find()
+        self.assertEqual(self.downloads, ["cupti==1"])
+
+    def test_what_is_not_the_pinned_wheel_is_refused_and_nothing_is_left(self):
+        self.served["torch.whl"] += b"altered"
+        with self.assertRaisesRegex(find_torch.Refusal, "torch.whl"):
+            find_torch.find()
+        self.assertFalse(self.cached("wheels/torch.whl").exists())
+        self.assertFalse(self.cached("torch-2.12.1").exists())
+
+    def test_an_interrupted_or_damaged_unpacking_is_done_again(self):
+        with mock.patch.object(zipfile.ZipFile, "extractall", side_effect=KeyboardInterrupt):
+            with self.assertRaises(KeyboardInterrupt):
+                find_torch.find()
+        self.assertFalse(self.cached("torch-2.12.1").exists())
+        find_torch.find()
+        self.cached("torch-2.12.1/torch/lib/libtorch_cpu.so").unlink()
+        find_torch.find()
+        self.assertTrue(self.cached("torch-2.12.1/torch/lib/libtorch_cpu.so").exists())
+
+    def python(self, name, line):
+        path = pathlib.Path(self.root, name)
+        path.write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+        path.chmod(0o755)
+        return str(path)
+
+    def test_pip_is_the_systems_where_this_python_has_none(self):
+        without = self.python("without", "exit 1")
+        system = self.python("system", f'[ "$1" = -c ] || echo "$*" >{self.root}/called')
+        for other, called in ((system, True), (without, False), ("/absent/python3", False)):
+            with self.subTest(other=other), mock.patch.object(find_torch, "SYSTEM_PYTHON", other), mock.patch.object(sys, "executable", without):
+                if called:
+                    PIP_DOWNLOAD("torch==1", "torch-1-cp312-cp312-linux_x86_64.whl", self.root)
+                    self.assertRegex(pathlib.Path(self.root, "called").read_text(encoding="utf-8"), "^-m pip download .* torch==1$")
+                else:
+                    self.assertRaisesRegex(find_torch.Refusal, "apt-get install python3-pip", PIP_DOWNLOAD, "torch==1", "t-cp312-any.whl", self.root)
+
+    def test_a_version_that_is_not_pinned_is_refused(self):
+        with mock.patch.dict(os.environ, DPBENCH_TORCH_VERSION="2.9.0"):
+            with self.assertRaisesRegex(find_torch.Refusal, "2.9.0"):
+                find_torch.find()
+
+
+class Impatient(threading.Event):
+    """Waits a hundredth of what it is told to, which is noted."""
+    asked = []
+
+    def wait(self, timeout=None):
+        self.asked.append(timeout)
+        return super().wait(timeout and timeout / 100)
+
+
+class Progress(unittest.TestCase):
+    def fetch(self, terminal):
+        """What is said while 1 and then 3 of 2 MB lie there, and how long it waited in between."""
+        said = io.StringIO()
+        said.isatty = lambda: terminal
+        Impatient.asked = []
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(sys, "stderr", said), mock.patch.object(find_torch.threading, "Event", Impatient):
+            with find_torch.progress("torch==1", folder, 2_000_000):
+                for size, shown in ((1_000_000, "1 of 2 MB"), (3_000_000, "2 of 2 MB")):
+                    os.makedirs(os.path.join(folder, "pip"), exist_ok=True)
+                    with open(os.path.join(folder, "pip/torch.whl"), "wb") as file:
+                        file.truncate(size)
+                    deadline = time.monotonic() + 10
+                    while shown not in said.getvalue() and time.monotonic() < deadline:
+                        time.sleep(0.01)
+        return said.getvalue(), set(Impatient.asked) - {None}
+
+    def test_on_a_terminal_one_line_moves_and_goes(self):
+        said, waited = self.fetch(terminal=True)
+        self.assertTrue(said.startswith("dpbench: fetching torch==1 (2 MB)\n"), said)
+        for shown in ("dpbench: fetching torch==1: 1 of 2 MB\r", "dpbench: fetching torch==1: 2 of 2 MB\r"):
+            self.assertIn(shown, said)
+        self.assertTrue(said.endswith("\r\033[K"), said)
+        self.assertEqual((said.count("\n"), waited), (1, {0.5}))
+
+    def test_elsewhere_it_is_a_line_every_ten_seconds(self):
+        said, waited = self.fetch(terminal=False)
+        for shown in ("dpbench: fetching torch==1: 1 of 2 MB\n", "dpbench: fetching torch==1: 2 of 2 MB\n"):
+            self.assertIn(shown, said)
+        self.assertNotIn("\r", said)
+        self.assertEqual(waited, {10})
+
+
+class Program(unittest.TestCase):
+    def run_script(self, **environment):
+        return subprocess.run([sys.executable, SCRIPT], env={**os.environ, "DPBENCH_TORCH_VERSION": "", **environment},
+                              capture_output=True, text=True, check=False)
+
+    def test_stdout_is_the_folder_alone(self):
+        with tempfile.TemporaryDirectory() as root:
+            folder = make_torch(root, "2.15.3")
+            result = self.run_script(DPBENCH_TORCH=root)
+            self.assertEqual((result.returncode, result.stdout, result.stderr), (0, folder + "\n", ""))
+
+    def test_an_importable_torch_of_a_supported_version_is_taken_and_another_is_not(self):
+        with tempfile.TemporaryDirectory() as root, tempfile.TemporaryDirectory() as cache:
+            folder = make_torch(root, "2.13.0")
+            pathlib.Path(folder, "__init__.py").touch()
+            cached = make_torch(os.path.join(cache, "dpbench/torch-2.11.0"), "2.11.0")
+            environment = {"DPBENCH_TORCH": "", "PYTHONPATH": root, "XDG_CACHE_HOME": cache}
+            self.assertEqual(self.run_script(**environment).stdout, folder + "\n")
+            make_torch(root, "2.16.0")
+            result = self.run_script(**environment)
+            self.assertEqual(result.stdout, cached + "\n")
+            self.assertIn("2.16.0", result.stderr)
+
+    def test_a_refusal_is_one_line_and_exit_code_2(self):
+        result = self.run_script(DPBENCH_TORCH="/nonexistent")
+        self.assertEqual((result.returncode, result.stdout, result.stderr.count("\n")), (2, "", 1))
+        self.assertIn("/nonexistent", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,255 @@
+"""scripts/gpu-check with programs that only pretend: what becomes of parts that pass, fail, hang or cannot run."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import unittest.mock
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/gpu"))
+import machine  # noqa: E402
+import parts  # noqa: E402
+import targets  # noqa: E402
+
+DPBENCH = """#!/bin/sh
+case "$*" in
+  "check --strategy dp "*) echo "a gradient is wrong" >&2; exit 1 ;;
+  *"--backend gloo"*) sleep 300 & echo $! > "$FAKE_PIDS"; wait ;;
+  *"--backend shm"*) echo "no shared memory here" >&2; exit 77 ;;
+  "run "*) echo '{"cases": []}' ;;
+esac
+echo "$LD_LIBRARY_PATH" > "$FAKE_PIDS.libraries"
+"""
+
+
+# A tool that runs what it is given, and says what FAKE_SANITIZER has for its --tool.
+SANITIZER = """#!/bin/sh
+tool=$2
+printf '%s\\n' "$FAKE_SANITIZER" | sed -n "s/^$tool //p"
+"""
+CLEAN = "memcheck ========= ERROR SUMMARY: 0 errors\nracecheck ========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"
+
+
+class Fixture(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "bin").mkdir()
+        self.program("bin/dpbench", DPBENCH)
+        self.program("bin/dpbench-worker", '#!/bin/sh\n[ "$1" = --catalogue ] && echo "{\\"fresh\\": 1}"\n')
+        self.out = self.folder / "out"
+
+    def program(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+
+    def gpu_check(self, *flags, code, gpu=False, says=""):
+        if gpu:
+            self.program("driver/nvidia-smi", "#!/bin/sh\n" + "echo Pretended GPU\n" * int(gpu))
+        path = f"{self.folder}/driver:" + ":".join(part for part in os.environ["PATH"].split(":")
+                                                   if not os.path.exists(part + "/nvidia-smi"))
+        done = subprocess.run([sys.executable, str(ROOT / "scripts/gpu-check"), "--programs", str(self.folder / "bin"), "--out",
+                               str(self.out), *flags], capture_output=True, text=True, check=False,
+                              env={**os.environ, "PATH": path, "FAKE_PIDS": str(self.folder / "pids"), "FAKE_SANITIZER": says})
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def parts(self):
+        summary = json.loads((self.out / "parts.json").read_text())
+        return {part["name"]: part for part in summary["parts"]}
+
+
+class WithoutGpu(Fixture):
+    @unittest.skipIf(machine.asked_of_the_driver()[0], "there is a GPU")
+    def test_every_part_is_skipped_with_the_reason(self):
+        done = self.gpu_check(code=77)
+        parts = self.parts()
+        self.assertGreater(len(parts), 10)
+        for part in parts.values():
+            self.assertEqual((part["status"], part["reason"]), ("skipped", "no NVIDIA driver (no nvidia-smi, no libcuda.so.1)"))
+            self.assertIn(f"| {part['name']} | skipped |", done.stdout)
+        self.assertEqual(done.stdout.strip(), (self.out / "README.md").read_text().strip())
+        self.assertNotIn("met |", done.stdout)
+
+    def test_a_driver_that_finds_nothing_is_no_gpu(self):
+        self.program("driver/nvidia-smi", "#!/bin/sh\necho 'No devices were found'; exit 6\n")
+        self.gpu_check("--part", "doctor", code=77)
+        self.assertIn("No devices were found", self.parts()["doctor"]["reason"])
+
+
+class Parts(Fixture):
+    NAMES = ("doctor", "check-dp", "check-ddp-gloo", "check-ddp-shm", "measure-graphs")
+
+    def test_one_that_fails_hangs_or_cannot_run_stops_no_other(self):
+        for flags in (["--rehearse"], []):
+            with self.subTest(flags=flags):
+                self.out = self.folder / ("out" + "".join(flags))
+                begin = time.monotonic()
+                self.gpu_check(*flags, "--limit", "1.5", "--part", *self.NAMES, code=1, gpu=not flags)
+                self.assertLess(time.monotonic() - begin, 100)  # the one that hangs would take 300
+                parts = self.parts()
+                self.assertEqual({name: parts[name]["status"] for name in self.NAMES},
+                                 {"doctor": "passed", "check-dp": "failed", "check-ddp-gloo": "timeout", "check-ddp-shm": "skipped",
+                                  "measure-graphs": "passed"})
+                self.assertIn("a gradient is wrong", parts["check-dp"]["reason"])
+                self.assertIn("1 s", parts["check-ddp-gloo"]["reason"].replace("2 s", "1 s"))
+                self.assertIn("no shared memory here", parts["check-ddp-shm"]["reason"])
+                self.assertTrue((self.out / "measure-graphs" / "convnet.out").exists())
+                self.assertEqual([one["label"] for one in parts["check-ddp-gloo"]["commands"]], ["2"] if flags else ["2", "4", "8"])
+
+    def test_what_a_part_started_ends_with_it(self):
+        self.gpu_check("--rehearse", "--limit", "1", "--part", "check-ddp-gloo", code=1)
+        pid = int((self.folder / "pids").read_text())
+        state = pathlib.Path(f"/proc/{pid}/stat")
+        self.assertTrue(not state.exists() or state.read_text().split()[2] == "Z")
+
+    def test_the_catalogue_is_written_anew_and_libraries_are_found(self):
+        self.gpu_check("--rehearse", "--part", "doctor", code=0)
+        self.assertEqual((self.folder / "bin/catalogue.json").read_text(), '{"fresh": 1}\n')
+        self.assertEqual((self.folder / "pids.libraries").read_text().split(":")[0].strip(), str(self.folder / "lib"))
+
+    def test_parts_of_one_gpu_see_the_first_alone_where_there_are_more(self):
+        self.program("bin/dpbench", '#!/bin/sh\necho "{}"\necho "${CUDA_VISIBLE_DEVICES-all}" >> "$FAKE_PIDS"\n')
+        for gpus, seen in ((1, {"check-dp": ["all"]}), (2, {"check-dp": ["0"], "check-dp-gpus": ["all", "all"], "doctor": ["all", "all"]})):
+            for part, shown in seen.items():
+                with self.subTest(gpus=gpus, part=part), unittest.mock.patch.dict(os.environ):
+                    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+                    self.out = self.folder / f"{gpus}{part}"
+                    (self.folder / "pids").unlink(missing_ok=True)
+                    self.gpu_check("--part", part, code=0, gpu=gpus)
+                    self.assertEqual((self.folder / "pids").read_text().split(), shown)
+        self.out = self.folder / "skipped"
+        self.gpu_check("--part", "check-dp-gpus", code=77, gpu=1)
+        self.assertEqual(self.parts()["check-dp-gpus"]["reason"], "it takes 2 GPUs, and here is 1")
+
+    def test_a_target_that_is_missed_is_a_failure_on_an_h200_alone(self):
+        slow = '{"cases": [%s]}' % ", ".join(
+            '{"workload": "mnist-mlp", "strategy": "%s", "status": "ok", "params": {}, "scale": 1, "dtype": "f32", "batch": 64,'
+            ' "stats": {"step_time_ns": {"median": %d}}}' % one for one in (("gpu", 4000000), ("ddp", 5000000)))
+        self.program("bin/dpbench", f"#!/bin/sh\necho '{slow}'\n")
+        for flags, code in ((["--part", "measure-ddp-1"], 1), (["--part", "measure-ddp-1", "--any-gpu"], 0)):
+            self.out = self.folder / f"out{code}"
+            self.assertIn("| missed |", self.gpu_check(*flags, code=code, gpu=True).stdout)
+
+    def test_what_cannot_start_is_a_failure_with_the_reason_and_not_a_lack_of_a_gpu(self):
+        missing = '{"not_built": [{"kind": "backend", "name": "nccl", "reason": "libcufile.so.0: not found"}]}'
+        for worker, reason in (("echo 'libtorch_cpu.so: cannot open' >&2; exit 127", "libtorch_cpu.so: cannot open"),
+                               (f"echo '{missing}'", "the CUDA library cannot be used: libcufile.so.0: not found"),
+                               ("echo nonsense", "wrote no JSON: nonsense")):
+            with self.subTest(worker=worker):
+                self.out = self.folder / reason[:3]
+                self.program("bin/dpbench-worker", f"#!/bin/sh\n{worker}\n")
+                self.gpu_check("--part", "doctor", "measure-graphs", code=1, gpu=True)
+                for part in self.parts().values():
+                    self.assertEqual(part["status"], "failed")
+                    self.assertIn(reason, part["reason"])
+
+    def test_programs_that_are_not_there_are_named(self):
+        (self.folder / "bin/dpbench").unlink()
+        self.gpu_check("--rehearse", "--part", "doctor", code=1)
+        self.assertIn("no dpbench in", self.parts()["doctor"]["reason"])
+
+    def test_the_sanitizer_must_say_that_it_saw_no_errors(self):
+        self.program("driver/compute-sanitizer", SANITIZER)
+        unseen = CLEAN.replace("ERROR SUMMARY: 0 errors", "Error: Target application terminated before first instrumented API call")
+        for says, reason in ((CLEAN, ""), ("", "memcheck-off: it did not say 'ERROR SUMMARY: 0 errors'"),
+                             (CLEAN.replace("0 errors\n", "2 errors\n"), "memcheck-off: ERROR SUMMARY: 2 errors"),
+                             (CLEAN + "\nmemcheck ========= ERROR SUMMARY: 1 error", "memcheck-off: ERROR SUMMARY: 1 error"),
+                             (CLEAN.replace("0 warnings", "3 warnings"), "racecheck-off: RACECHECK SUMMARY: 0 hazards displayed (0 errors, 3 warnings)"),
+                             (unseen, "terminated before first instrumented API call")):
+            with self.subTest(says=says):
+                self.out = self.folder / f"out{len(list(self.folder.iterdir()))}"
+                self.gpu_check("--part", "sanitizer", code=1 if reason else 0, gpu=True, says=says)
+                self.assertEqual(self.parts()["sanitizer"]["status"], "failed" if reason else "passed")
+                self.assertIn(reason, self.parts()["sanitizer"]["reason"])
+
+    def test_wrong_arguments_are_refused(self):
+        self.assertIn("no part 'nothing'", self.gpu_check("--part", "nothing", code=2).stderr)
+        self.out.mkdir()
+        self.assertIn("name a directory that can be made", self.gpu_check(code=2).stderr)
+
+    def test_parts_that_the_whole_time_does_not_reach_are_skipped(self):
+        self.gpu_check("--rehearse", "--budget", "1", "--part", "check-ddp-gloo", "check-ddp-shm", code=1)
+        parts = self.parts()
+        self.assertEqual(parts["check-ddp-gloo"]["status"], "timeout")
+        self.assertEqual((parts["check-ddp-shm"]["status"], parts["check-ddp-shm"]["reason"]),
+                         ("skipped", "the time of the whole run was spent (--budget)"))
+
+
+class Limits(unittest.TestCase):
+    def on_gpus(self, count=1):
+        with unittest.mock.patch.object(machine, "find_gpus", return_value={"gpus": ["Pretended"] * count}):
+            return machine.Machine(ROOT / "build", sys.executable, False, ROOT / "out")
+
+    def test_all_that_a_target_needs_comes_first_and_fits(self):
+        needed = {"measure-graphs", "peers", "measure-ddp-1", "measure-scales", *targets.CONFORMING}
+        spent_s = 0
+        for part in parts.all_parts(self.on_gpus(2)):
+            self.assertGreater(part.limit_s, 0)
+            spent_s += part.limit_s
+            needed.discard(part.name)
+            if not needed:
+                break
+        text = (ROOT / "scripts/gpu-check").read_text(encoding="utf-8")
+        budget_s = int(re.search(r"^BUDGET_S = (\d+)", text, re.MULTILINE).group(1))
+        self.assertEqual(needed, set())
+        self.assertLessEqual(spent_s, budget_s)
+        self.assertLess(budget_s, 8 * 60)
+
+    def test_recorded_passes_of_dp_are_checked_on_a_gpu_alone(self):
+        rehearsal = machine.Machine(ROOT / "build", sys.executable, True, ROOT / "out")
+        for place, labels in ((self.on_gpus(), ["dp", "graph"]), (rehearsal, ["dp"])):
+            (two,) = [part for part in parts.all_parts(place) if part.name == "check-dp-2"]
+            self.assertEqual([label for label, _ in two.commands], labels)
+            self.assertEqual(["dp.graph=on" in command for _, command in two.commands], [label == "graph" for label in labels])
+
+    SEVERAL = ("check-dp-gpus", "check-ddp-gpus", "collectives-gpus", "measure-gpus")
+
+    def test_nccl_between_gpus_is_tried_where_there_are_two(self):
+        unseen = {name: text for name, text in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+        for count, shown, enough in ((1, None, False), (2, None, True), (2, "3", False), (4, "1,3", True)):
+            with self.subTest(count=count, shown=shown), \
+                    unittest.mock.patch.dict(os.environ, unseen | ({"CUDA_VISIBLE_DEVICES": shown} if shown else {}), clear=True):
+                several = [part for part in parts.all_parts(self.on_gpus(count)) if part.gpus > 1 and part.name != "doctor"]
+                self.assertEqual([part.name for part in several], list(self.SEVERAL))
+                for part in several:  # where they are enough, what else is missing counts: this place has no programs
+                    self.assertEqual(part.lacks == "it takes 2 GPUs, and here is 1", not enough, part.lacks)
+        commands = [(part.name, command) for part in several for _, command in part.commands]
+        for name, command in commands:
+            if name != "collectives-gpus":
+                self.assertEqual(command[command.index("--gpus") + 1], "2")
+                self.assertNotIn("--oversubscribe", command)
+            if name == "check-dp-gpus":
+                self.assertIn("dp.link=auto,plain", command)
+            if name != "check-dp-gpus" and "dp" not in command:
+                self.assertEqual(command[command.index("--backend") + 1], "nccl")
+
+    def test_no_question_to_the_machine_waits_for_ever(self):
+        with tempfile.TemporaryDirectory() as folder:
+            hangs = pathlib.Path(folder) / "nvidia-smi"
+            hangs.write_text("#!/bin/sh\nexec sleep 300\n", encoding="utf-8")
+            hangs.chmod(0o755)
+            (pathlib.Path(folder) / "dpbench").symlink_to(hangs)
+            (pathlib.Path(folder) / "dpbench-worker").symlink_to(hangs)
+            with unittest.mock.patch.object(machine, "ASK_LIMIT_S", 0.3), \
+                    unittest.mock.patch.dict(os.environ, PATH=folder + ":" + os.environ["PATH"]):
+                begin = time.monotonic()
+                place = machine.Machine(pathlib.Path(folder), str(hangs), False, pathlib.Path(folder) / "out")
+                self.assertEqual((place.gpu, place.no_gpu, place.torch), (None, None, []))
+                self.assertEqual(place.broken, "nvidia-smi: no answer in 0.3 s")
+                self.assertEqual(machine.make_ready(place), "dpbench-worker cannot write its catalogue: no answer in 0.3 s")
+                self.assertLess(time.monotonic() - begin, 20)
+        for file in (ROOT / "scripts/gpu").glob("*.py"):
+            self.assertEqual(file.read_text(encoding="utf-8").count("subprocess.run("), 1 if file.name == "machine.py" else 0, file.name)
+
+
+if __name__ == "__main__":
+    unittest.main()

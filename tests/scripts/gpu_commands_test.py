@@ -1,0 +1,110 @@
+"""gpu_commands_test.py BUILD: scripts/gpu-check's commands for a GPU, put to the real programs; and what --pack packs of them."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import unittest.mock
+
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "scripts/gpu"))
+import machine  # noqa: E402
+import packing  # noqa: E402
+import parts  # noqa: E402
+
+# A driver with as many GPUs as are asked for, for the plan alone: what dpbench asks of NVML before it starts anything.
+NVML = r"""
+#include <stdlib.h>
+#include <string.h>
+int nvmlInit_v2(void) { return 0; }
+int nvmlShutdown(void) { return 0; }
+int nvmlDeviceGetCount_v2(unsigned* count) { *count = atoi(getenv("PRETENDED_GPUS")); return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) { *device = (void*)(1ul + index); return 0; }
+int nvmlDeviceGetName(void* device, char* name, unsigned size) { strncpy(name, "Pretended", size); return !device; }
+"""
+
+
+def on_two_gpus(out):
+    """All parts as on a machine with two GPUs and a torch."""
+    with unittest.mock.patch.object(machine, "find_gpus", return_value={"gpus": ["Pretended"] * 2}):
+        place = machine.Machine(BUILD / "bin", sys.executable, False, out)
+    return parts.all_parts(place)
+
+
+class Commands(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.commands = [(f"{part.name}/{label}", [str(word) for word in command], part.gpus) for part in on_two_gpus(self.folder / "out")
+                         for label, command in part.commands]
+
+    def of_dpbench(self):
+        found = []
+        for name, words, gpus in self.commands:
+            at = words.index(str(BUILD / "bin/dpbench")) if str(BUILD / "bin/dpbench") in words else None
+            if at is not None and words[at + 1] in ("run", "check"):
+                found.append((name, words[at:], gpus))
+        self.assertGreater(len(found), 25)
+        return found
+
+    @unittest.skipIf(machine.asked_of_the_driver()[0], "there is a GPU: they would run")
+    def test_each_says_that_there_is_no_gpu(self):
+        micro = [(name, words, gpus) for name, words, gpus in self.commands if words[0].endswith(machine.MICRO) and os.path.exists(words[0])]
+        self.assertTrue(micro or not (BUILD / "bin" / machine.MICRO).exists())
+        for name, words, _ in self.of_dpbench() + micro:
+            with self.subTest(name=name):
+                done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+                self.assertEqual(done.returncode, 77, done.stderr)
+
+    def test_each_is_planned_on_a_driver_that_pretends(self):
+        (self.folder / "nvml.c").write_text(NVML, encoding="utf-8")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", self.folder / "libnvidia-ml.so.1", self.folder / "nvml.c"], check=True, timeout=60)
+        catalogue = json.loads((BUILD / "bin/catalogue.json").read_text(encoding="utf-8"))
+        missing = {one["name"] for one in catalogue["not_built"]}
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(self.folder)}
+        for name, words, gpus in self.of_dpbench():
+            with self.subTest(name=name):
+                environment["PRETENDED_GPUS"] = str(gpus)  # that the part sees
+                form = [] if "-o" in words else ["-o", "json"]
+                done = subprocess.run([*words, *form, "--dry-run"], capture_output=True, text=True, check=False, timeout=60, env=environment)
+                if done.returncode == 77 and missing & set(words):
+                    continue  # the build lacks NCCL, and says so
+                self.assertEqual(done.returncode, 0, done.stderr)
+                cases = json.loads(done.stdout)["cases"]
+                self.assertTrue([case for case in cases if not case.get("skipped") and not case.get("reason")], done.stdout[:2000])
+
+
+class Pack(unittest.TestCase):
+    def test_a_packed_tree_has_all_that_the_commands_start_and_that_it_needs(self):
+        if not (BUILD / "lib/libdpbench_cuda.so").exists():
+            self.skipTest("built without a CUDA toolkit: there is nothing to pack")
+        with tempfile.TemporaryDirectory() as folder:
+            packed = pathlib.Path(folder) / "gpu"
+            packing.pack(BUILD, packed)
+            have = {str(path.relative_to(packed)) for path in packed.rglob("*") if path.is_file()}
+            started = {pathlib.Path(word).name for part in on_two_gpus(pathlib.Path(folder)) for _, command in part.commands
+                       for word in map(str, command) if word.startswith(str(BUILD / "bin"))}
+            started = {name for name in started if (BUILD / "bin" / name).exists()}
+            self.assertIn("dpbench", started)
+            self.assertLessEqual({"bin/" + name for name in started} | set(packing.OURS), have)
+            for program in sorted(have):
+                if not program.endswith(".json"):
+                    listed = subprocess.run(["objdump", "-p", packed / program], capture_output=True, text=True, check=True, timeout=60).stdout
+                    for library in re.findall(r"NEEDED +(\S+)", listed):
+                        self.assertTrue(packing.PRESENT.match(library) or library.startswith("ld-linux") or "lib/" + library in have,
+                                        f"{program} needs {library}")
+            self.assertLess(sum((packed / name).stat().st_size for name in have), 32 << 20)
+
+    def test_what_is_not_built_is_named_with_the_command(self):
+        with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(SystemExit, "bin/dpbench is not there; build it first: scripts/build"):
+            packing.pack(pathlib.Path(folder), pathlib.Path(folder) / "gpu")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,261 @@
+"""The page and what it shows of a report, without matplotlib: figures worked out by hand, escaping, what each status becomes."""
+import base64
+import hashlib
+import html.parser
+import json
+import pathlib
+import re
+import sys
+import tempfile
+import types
+import unittest
+
+CHARTS = pathlib.Path(__file__).parents[2] / "scripts/charts"
+sys.path[:0] = [str(CHARTS)]
+
+import data
+import markup
+import page
+import palette
+import sample_runs
+import svg
+import words
+
+
+def page_of(*reports, charts=()):
+    runs = [data.Run(data.cleaned(report)) for report in reports]
+    for run in runs:
+        data.label(run.cases)
+    return page.page(runs, list(charts), "0.1.0")
+
+
+def chart(**more):
+    return types.SimpleNamespace(**{"kind": "Throughput", "subject": "toy", "setting": "CPU · weak", "caption": "n = 3.", "marks": {"mark0": "ddp: 5"},
+                                    "drawing": "<svg></svg>"} | more)
+
+
+class Reader(html.parser.HTMLParser):
+    """Elements and their texts; complains where tags do not fit together."""
+
+    def __init__(self, source):
+        super().__init__()
+        self.open, self.elements, self.texts = [], [], []
+        self.feed(source)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag not in markup.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag, f"</{tag}>"
+
+    def handle_data(self, text):
+        if self.open[-1:] not in (["style"], ["script"]):
+            self.texts.append(text)
+
+    def all(self, tag, **wanted):
+        return [given for name, given in self.elements if name == tag and all(given.get(k) == v for k, v in wanted.items())]
+
+
+class Data(unittest.TestCase):
+    def case(self, **more):
+        return data.Case(data.Run(sample_runs.report([])), sample_runs.case(**more))
+
+    def test_a_sample_is_the_slowest_ranks_time_per_step(self):
+        case = self.case(strategy="ddp", world=2, launches=1, samples=2)
+        first, second = case.raw["launches"][0]["ranks"]
+        first["samples_ns"], second["samples_ns"] = [100, 400], [300, 200]
+        self.assertEqual(case.launches, [[30, 40]])
+
+    def test_the_fastest_end_of_a_step_is_the_high_end_of_throughput(self):
+        span = self.case(world=2, step_ns=1e6, noise=0.05).rows_per_s  # 0.9 to 1.1 ms
+        self.assertAlmostEqual(span.middle, 128e3)
+        self.assertAlmostEqual(span.low, 128e3 / 1.1)
+        self.assertAlmostEqual(span.high, 128e3 / 0.9)
+
+    def test_widths_of_a_ratio_add_up_in_squares(self):
+        ratio = data.Interval(10, 10 / 1.03, 10 * 1.03).over(data.Interval(5, 5 / 1.04, 5 * 1.04))
+        self.assertAlmostEqual(ratio.middle, 2)
+        self.assertAlmostEqual(ratio.high / 2, 1.0506, places=3)  # sqrt(3^2 + 4^2) = 5 %, of logs
+        self.assertAlmostEqual(2 / ratio.low, 1.0506, places=3)
+
+    def test_an_interval_that_just_misses_its_median_is_widened_to_it(self):
+        case = self.case()
+        case.summary |= {"median": 100.0, "ci95_low": 101.0, "ci95_high": 103.0}
+        self.assertEqual(case.step_ns, data.Interval(100, 100, 103))
+        case.summary |= {"ci95_low": None, "ci95_high": None}
+        self.assertEqual(case.step_ns, data.Interval(100, 100, 100))
+
+    def test_outliers_are_far_out_and_above(self):
+        self.assertEqual(data.outliers([100, 101, 99, 100, 150, 60]), [False] * 4 + [True, False])
+        self.assertEqual(data.outliers([100, 100, 100, 104]), [False] * 4)  # below 5 %
+
+    def test_the_newest_measurement_of_a_case_is_charted_and_a_failed_one_hides_none(self):
+        old, new, broken = sample_runs.usual(), sample_runs.usual(), sample_runs.usual()
+        for name, report in (("20261101T000000Z-a", old), ("20261102T000000Z-b", new), ("20261103T000000Z-c", broken)):
+            report["id"] = name
+        for case in broken["cases"]:
+            case |= {"status": "failed", "stats": {"step_time_ns": None}}
+        chosen = data.newest([data.Run(report) for report in (broken, new, old)])
+        self.assertEqual({case.run.id for case in chosen}, {"20261102T000000Z-b"})
+        self.assertEqual(len(chosen), len(new["cases"]))
+
+    def test_series_carry_backend_and_parameters_only_where_they_differ(self):
+        run = data.Run(sample_runs.report([sample_runs.case("ddp", world=2), sample_runs.case("ddp", world=2, backend="gloo"),
+                                           sample_runs.case("dp", params={"x": "1"}), sample_runs.case("dp", params={"x": "2"}),
+                                           sample_runs.case("cpu")]))
+        data.label(run.cases)
+        self.assertEqual([case.series for case in run.cases], ["ddp shm", "ddp gloo", "dp x=1", "dp x=2", "cpu"])
+
+    def test_cases_share_a_chart_only_where_all_else_is_equal(self):
+        made = [sample_runs.case("ddp", world=2), sample_runs.case("dp"), sample_runs.case("ddp", scaling="strong"),
+                sample_runs.case("ddp", dtype="f64"), sample_runs.case("ddp", batch=128), sample_runs.case("ddp", threads=2)]
+        sizes = [len(group) for group in data.groups(data.Run(sample_runs.report(made)).cases)]
+        self.assertEqual(sizes, [2, 1, 1, 1, 1])
+
+    def test_a_machine_is_told_by_its_gpus_and_cores(self):
+        report = sample_runs.usual()
+        report["env"]["gpus"] = [{"name": "H200"}, {"name": "H200"}]
+        self.assertEqual(data.Run(report).machine, "2 × H200 and 2 cores of AMD EPYC")
+        self.assertEqual(data.Run(report).time, "2026-11-21 06:30 UTC")
+
+    def test_collectives_are_read_by_size_and_repetition(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(sample_runs.collectives(), file)
+            file.flush()
+            sizes, _ = data.read_collectives(file.name)
+        self.assertEqual(sorted(sizes), [4, 4096, 407080, 4 << 20, 100_000_000])
+        self.assertEqual(set(sizes[4]), {"gloo", "shm", "memcpy"})
+        self.assertEqual(len(sizes[4]["gloo"]), 3)  # not the aggregate
+
+
+class Words(unittest.TestCase):
+    def test_figures_keep_their_digits(self):
+        self.assertEqual([words.significant(value) for value in (0, 1234.5, 0.012345, 99.96, 1e-9)], ["0", "1,230", "0.0123", "100", "1e-09"])
+        self.assertEqual([words.duration(ns) for ns in (5, 1500, 2.5e6, 3e9)], ["5 ns", "1.5 µs", "2.5 ms", "3 s"])
+        self.assertEqual([data.count(1, "launch"), data.count(2, "launch"), data.count(1200, "case")], ["1 launch", "2 launches", "1,200 cases"])
+
+
+class Markup(unittest.TestCase):
+    def test_text_is_escaped_and_markup_is_not(self):
+        self.assertEqual(markup.el("p", "<b>", markup.el("i", "&"), title='"x"'), '<p title="&quot;x&quot;">&lt;b&gt;<i>&amp;</i></p>')
+
+    def test_characters_that_reorder_or_control_a_line_go(self):
+        self.assertEqual(markup.text("a\u202eb\x1b[31m\x00\u2028c\nd\ud800"), "ab[31mc d")
+
+
+class Svg(unittest.TestCase):
+    SOURCE = ('<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="9pt" '
+              'viewBox="0 0 9 9"><title>t</title><metadata>x</metadata><defs><path id="m1" style="stroke: #1f2328"/></defs><g id="figure_1"><g id="mark0">'
+              '<use xlink:href="#m1" style="fill: #0a62c9; stroke: #123456"/></g><g clip-path="url(#m1)"/></g></svg>')
+
+    def test_a_chart_gets_ids_of_its_own_the_pages_colours_and_its_values(self):
+        made = svg.for_page(self.SOURCE, "c7", {"mark0": "ddp <b> & 5"}, "a \"chart\"")
+        self.assertIn('<path style="stroke: var(--ink)" id="c7-m1"', made)
+        self.assertIn('style="fill: var(--s1); stroke: #123456" href="#c7-m1"', made)
+        self.assertIn('clip-path="url(#c7-m1)"', made)
+        self.assertIn('data-tip="ddp &lt;b&gt; &amp; 5"', made)
+        self.assertNotIn("figure_1", made)
+        self.assertNotIn("metadata", made)
+        self.assertNotIn("title", made)
+        self.assertNotIn("width=", made)
+        self.assertIn("role=\"img\"", made)
+
+
+class Page(unittest.TestCase):
+    def test_one_file_that_needs_nothing(self):
+        made = page_of(sample_runs.usual(), charts=[chart()])
+        reader = Reader(made)
+        self.assertEqual(reader.all("link") + reader.all("img") + reader.all("iframe"), [])
+        self.assertNotIn("http://", made.replace("http://www.w3.org", ""))
+        self.assertNotIn("https://", made)
+        self.assertIn("default-src 'none'", made)
+
+    def test_every_link_has_its_place_and_every_id_is_one(self):
+        reader = Reader(page_of(sample_runs.troubled(), sample_runs.conformance(), charts=[chart(), chart(kind="Peak memory"), chart(setting="GPU · strong")]))
+        ids = [given["id"] for _, given in reader.elements if "id" in given]
+        self.assertEqual(len(ids), len(set(ids)))
+        for given in reader.all("a"):
+            self.assertIn(given["href"][1:], ids)
+        for given in reader.all("button"):
+            self.assertIn(given.get("aria-controls", ids[0]), ids)
+
+    def test_names_that_are_markup_are_shown_and_not_run(self):
+        made = page_of(sample_runs.hostile(), charts=[chart(kind="<script>", subject="<script>", caption="</style>", marks={"m": "<img>"})])
+        reader = Reader(made)
+        self.assertEqual(len(reader.all("script")), 1)  # the page's own
+        self.assertEqual(reader.all("img") + reader.all("h1")[1:], [])
+        self.assertIn("<script>document.title='run'</script>", "".join(reader.texts))
+        self.assertNotIn("\u202e", made)
+        self.assertNotIn("\x1b", made)
+        self.assertIn("@@MAIN@@", "".join(reader.texts))  # a name, not a place to fill in
+
+    def test_only_the_pages_own_script_may_run(self):
+        made = page_of(sample_runs.usual())
+        (script,) = re.findall("<script>(.*)</script>", made, re.DOTALL)
+        self.assertIn(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(), made)
+
+    def test_every_status_is_counted_and_told(self):
+        texts = " ".join(Reader(page_of(sample_runs.troubled())).texts)
+        for said in ("SIGKILL", "no GPU here", "Ctrl-C", "expected 1, found 2", "sum instead of mean", "A run was interrupted", "outliers"):
+            self.assertIn(said, texts)
+        tiles = re.findall(r'<li class="tile (\w+)"><b>(\d+)</b>', page_of(sample_runs.troubled()))
+        self.assertEqual(tiles, [("ok", "2"), ("wrong", "1"), ("failed", "1"), ("skipped", "1"), ("interrupted", "1"), ("passed", "1"), ("failed", "1")])
+
+    def test_a_case_that_is_not_ok_has_no_figures(self):
+        made = page_of(sample_runs.troubled())
+        (row,) = re.findall('<tr data-status="wrong">.*?</tr>', made)
+        self.assertEqual(re.findall('data-v="([^"]*)"', row), ["2.0"] + [""] * 9)
+
+    def test_the_table_has_a_row_a_case_with_numbers_to_sort_by(self):
+        reader = Reader(page_of(sample_runs.many(500)))
+        self.assertEqual(len(reader.all("tr", **{"data-status": "ok"})), 500)
+        made = page_of(sample_runs.report([sample_runs.case("cpu", step_ns=1.25e6)]))
+        self.assertIn('data-v="1250000.0">1.25 ms<', made)
+
+    def test_cases_that_were_only_checked_stand_in_the_matrix_alone(self):
+        made = page_of(sample_runs.conformance())
+        reader = Reader(made)
+        self.assertEqual(reader.all("table", id="cases-table"), [])
+        self.assertEqual(len(reader.all("table", **{"class": "matrix"})), 2)
+        self.assertIn("238 passed", made)
+
+    def test_a_red_cell_leads_to_expected_found_and_likely(self):
+        reader = Reader(page_of(sample_runs.conformance()))
+        (button,) = [given for given in reader.all("button") if "aria-controls" in given]
+        self.assertEqual(button["aria-expanded"], "false")
+        (row,) = reader.all("tr", id=button["aria-controls"])
+        self.assertIn("hidden", row)
+        texts = " ".join(reader.texts)
+        self.assertIn("n.1.weight[3], rank 1, step 2: expected 1, found 2", texts)
+        self.assertIn("sum instead of mean", texts)
+        self.assertIn("✗ 2/2", texts)
+
+    def test_no_checks_no_matrix_and_no_problems_no_section(self):
+        made = page_of(sample_runs.usual())
+        self.assertNotIn(">Conformance<", made)
+        self.assertNotIn(">Problems<", made)
+
+
+class Palette(unittest.TestCase):
+    def test_text_and_marks_stand_out_from_the_ground_in_light_and_dark(self):
+        def luminance(colour):
+            parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+            return sum(weight * (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4)
+                       for weight, part in zip((0.2126, 0.7152, 0.0722), parts))
+        for role, both in palette.ROLES.items():
+            for colour, ground in zip(both, palette.GROUND):
+                high, low = sorted((luminance(colour), luminance(ground)), reverse=True)
+                contrast = (high + 0.05) / (low + 0.05)
+                least = {"ground": 1, "grid": 1, "ink": 4.5, "muted": 4.5, "bad": 4.5}.get(role, 3)
+                self.assertGreaterEqual(contrast, least, f"{role} {colour} on {ground}")
+
+    def test_light_colours_are_told_apart(self):
+        self.assertEqual(len(set(palette.LIGHT.values())), len(palette.LIGHT))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,62 @@
+"""scripts/studies/prove-fresh with stand-ins for debootstrap, namespaces and the two commands: what it runs where, and what it writes."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/studies/prove-fresh"
+# unshare keeps its last word, the command, and runs it where the script would change its root to.
+STAND_INS = {"id": "echo 0", "sleep": ":", "chroot": ":", "unshare": 'for last; do :; done; cd "$root/root/dpbench" && eval "$last"',
+             "debootstrap": 'mkdir -p "$4/etc" "$4/root" "$4/usr/local/share/ca-certificates" && echo 12.15 >"$4/etc/debian_version"'}
+TOY = """#!/bin/sh
+[ "$1" != report ] || { [ ! -e mark ] || exit 9; touch "$4"; echo x >"$4"; exit; }
+echo a table
+echo 'dpbench: Saved results/a/run.json' >&2
+echo 'dpbench: Charts: scripts/dpbench report results/a --html report.html' >&2
+"""
+
+
+class ProveFresh(unittest.TestCase):
+    def run_it(self, toy=TOY):
+        with tempfile.TemporaryDirectory() as folder:
+            root, programs = pathlib.Path(folder, "tree"), pathlib.Path(folder, "programs")
+            files = {root / "scripts/setup": "#!/bin/sh\n", root / "scripts/dpbench": toy,
+                     root / "scripts/test": "#!/bin/sh\n[ ! -e report.html ] || exit 7\ntouch mark\necho '3 passed, 0 failed, 0 skipped'\n",
+                     **{programs / name: f"#!/bin/sh\n{line}\n" for name, line in STAND_INS.items()}}
+            for path, text in files.items():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+                path.chmod(0o755)
+            (root / "scripts/studies").mkdir()
+            shutil.copy(SCRIPT, root / "scripts/studies")
+            for words in (["init", "-q"], ["add", "."], ["-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "-m", "m"]):
+                subprocess.run(["git", *words], cwd=root, check=True)
+            done = subprocess.run([root / "scripts/studies/prove-fresh", "bookworm"], capture_output=True, text=True, check=False,
+                                  env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "TMPDIR": folder})
+            if "names no Debian mirror" in done.stderr:
+                self.skipTest("apt knows no Debian mirror here")
+            self.assertEqual(sorted(path.name for path in pathlib.Path(folder).iterdir()), ["programs", "tree"], "it cleans up")
+            return done, (root / "results/fresh/bookworm.md").read_text(encoding="utf-8")
+
+    def test_both_commands_and_the_one_for_charts_are_run_and_the_load_beside_them_is_written(self):
+        done, page = self.run_it()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = re.findall(r"^\| `(.*)` \| (\d+) \| 0 min \d\d s \| \d+\.\d \|$", page, re.M)
+        self.assertEqual(rows, [("scripts/dpbench", "0"), ("scripts/dpbench report results/a --html report.html", "0"), ("scripts/test", "0")])
+        self.assertRegex(page, r"(?m)^Other work kept \d+\.\d of the cores busy in the 10 s before\.$")
+        self.assertIn("$ scripts/dpbench\na table\n$ scripts/test\n3 passed, 0 failed, 0 skipped\n", page)
+
+    def test_charts_that_are_not_drawn_or_not_offered_are_a_failure(self):
+        for toy in (TOY.replace("touch", "exit 4; touch"), TOY.replace('echo x >"$4"', ":"), TOY.replace("Charts:", "None:")):
+            with self.subTest(toy=toy):
+                done, page = self.run_it(toy)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn("no charts were drawn", done.stderr)
+                self.assertIn("| `scripts/test` | 0 |", page)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,53 @@
+"""scripts/parts/tsan, on programs that pretend to be GoogleTest's: a pattern that no test matches is a failure."""
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/parts/tsan"
+# Lists a test unless the filter is the one that matches nothing; says how it was run.
+PROGRAM = """#!/bin/sh
+for word; do case $word in --gtest_filter=*) filter=${word#*=} ;; esac; done
+case $* in *--gtest_list_tests*) echo "Running main()"; [ "$filter" = "$RENAMED" ] || printf 'Suite.\\n  Name\\n' ;; *) echo "ran $filter" ;; esac
+"""
+PROGRAMS = ("comm_test", "comm_faults_test", "comm_lives_test", "comm_random_test", "strategies_test", "dp_test", "recorded_test", "launch_test",
+            "launch_loop_test")
+SCRIPTS = ("programs/cli", "faults/cli_ends", "programs/check_command")
+
+
+class Tsan(unittest.TestCase):
+    def run_it(self, renamed=""):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            files = {"scripts/build": "#!/bin/sh\n", **{f"build/tsan/bin/{name}": PROGRAM for name in PROGRAMS},
+                     **{f"tests/{name}_test.py": "" for name in SCRIPTS}}
+            for name, text in files.items():
+                path = root / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+                path.chmod(0o755)
+            (root / "scripts/parts").mkdir()
+            shutil.copy(SCRIPT, root / "scripts/parts")
+            return subprocess.run([root / "scripts/parts/tsan"], env={**os.environ, "RENAMED": renamed}, capture_output=True, text=True,
+                                  check=False)
+
+    def test_it_passes_where_every_pattern_matches(self):
+        done = self.run_it()
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.count("ran "), len(PROGRAMS))
+        self.assertIn("ran */threads:Groups.*\n", done.stdout)
+
+    def test_a_pattern_that_matches_nothing_fails_whatever_the_others_do(self):
+        for renamed, program in (("Groups.*", "comm_faults_test"), ("*RandomCollectives*/threads*", "comm_random_test"), ("Lists.*", "comm_lives_test"),
+                                 ("DpGraph.*", "dp_test"), ("PackedRows.*", "recorded_test")):
+            done = self.run_it(renamed)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn(f"-- {program}\nno test matches '{renamed}'\n", done.stdout)
+            self.assertEqual(done.stderr, f"tsan: failed: {program}\n")
+            self.assertEqual(done.stdout.count("ran "), len(PROGRAMS) - 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

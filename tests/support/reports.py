@@ -1,0 +1,50 @@
+"""import reports: from then on every report that dpbench leaves in a temporary folder is held against its schema before the folder goes; a
+test whose folder holds one that is not what the schema says fails. In the closed form, so that no key is forgotten in it."""
+import json
+import pathlib
+import re
+import subprocess
+import tempfile
+
+import check_schema
+
+HERE = pathlib.Path(__file__).resolve().parent
+RUN = re.compile(r"\d{8}T\d{6}Z-")  # what names of runs begin with
+
+
+def _written_by_dpbench(folder):
+    for path in sorted(pathlib.Path(folder).rglob("*.json")):
+        if (path.name in ("run.json", "duel.json") and RUN.match(path.parent.name)) or path.parent.name == "baselines":
+            yield path
+
+
+def _faults(path):
+    try:
+        name = json.loads(path.read_text(encoding="utf-8"))["schema"].removeprefix("dpbench.")
+    except PermissionError:
+        return []  # another user's
+    schema = HERE.parents[1] / f"results/schema/{name}-1.schema.json"
+    try:
+        return list(check_schema.faults_in([path], schema, closed=True))
+    except ImportError:  # the interpreter in PATH may be another than Debian's
+        done = subprocess.run(["/usr/bin/python3", HERE / "check_schema.py", "--closed", schema, path], text=True, capture_output=True, check=False)
+        return [done.stdout + done.stderr or "no jsonschema module: apt-get install python3-jsonschema"] if done.returncode else []
+
+
+def expect_valid(text):
+    """A report that dpbench printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / json.loads(text)["id"] / "run.json"
+        path.parent.mkdir()
+        path.write_text(text, encoding="utf-8")
+
+
+class _Folder(tempfile.TemporaryDirectory):
+    def cleanup(self):
+        faults = [fault for path in _written_by_dpbench(self.name) for fault in _faults(path)]
+        super().cleanup()
+        if faults:
+            raise AssertionError("\n".join(faults))
+
+
+tempfile.TemporaryDirectory = _Folder

@@ -1,0 +1,429 @@
+// What goes wrong between ranks ends soon, and every rank says the same: who, in which call, and why.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "tests/unit/comm/comm_ranks.h"
+
+namespace dpbench::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using Backend = c10::intrusive_ptr<c10d::Backend>;
+using Tensors = std::vector<at::Tensor>;
+using Clock = std::chrono::steady_clock;
+
+// Promised of an idle machine; tests allow three times that, and the start of the ranks besides.
+constexpr std::chrono::milliseconds kDifferenceIsTold = 3 * 1s, kDeathIsTold = 3 * 500ms;
+constexpr auto kDeathIsSeen = 1s;  // between the ranks of a host, from the strike itself
+constexpr auto kStart = 4s;
+
+c10::intrusive_ptr<c10d::Work> allreduce(const Backend& backend, const at::Tensor& tensor,
+                                         c10d::ReduceOp::RedOpType op = c10d::ReduceOp::SUM) {
+  Tensors list{tensor};
+  c10d::AllreduceOptions options;
+  options.reduceOp = op;
+  return backend->allreduce(list, options);
+}
+
+c10::intrusive_ptr<c10d::Work> broadcast(const Backend& backend, const at::Tensor& tensor, int root = 0) {
+  Tensors list{tensor};
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  return backend->broadcast(list, options);
+}
+
+void expect_all_say(const std::vector<std::string>& thrown, const std::vector<std::string>& parts) {
+  for (size_t r = 0; r < thrown.size(); ++r)
+    for (const auto& part : parts) EXPECT_TRUE(says(thrown[r], part)) << "rank " << r << " says: " << thrown[r];
+}
+
+struct Mismatch {
+  const char* name;
+  std::function<void(const Backend&)> usual, odd;
+  std::vector<std::string> words;
+};
+
+std::vector<Mismatch> mismatches() {
+  const auto floats = [](int64_t n) { return at::ones(n); };
+  return {
+      {"Operations",
+       [=](auto& b) { allreduce(b, floats(100))->wait(); },
+       [=](auto& b) { broadcast(b, floats(100))->wait(); },
+       {"allreduce of 100 Float (sum)", "broadcast of 100 Float with root 0"}},
+      {"Counts",
+       [=](auto& b) { allreduce(b, floats(4))->wait(); },
+       [=](auto& b) { allreduce(b, floats(2))->wait(); },
+       {"allreduce of 4 Float", "allreduce of 2 Float"}},
+      {"LargeCounts",
+       [=](auto& b) { allreduce(b, floats(1000000))->wait(); },
+       [=](auto& b) { allreduce(b, floats(50000))->wait(); },
+       {"1000000 Float", "50000 Float"}},
+      {"Types",
+       [=](auto& b) { allreduce(b, floats(8))->wait(); },
+       [=](auto& b) { allreduce(b, floats(8).to(at::kLong))->wait(); },
+       {"8 Float", "8 Long"}},
+      {"NarrowTypes",  // as long in bytes
+       [=](auto& b) { allreduce(b, floats(8).to(at::kHalf))->wait(); },
+       [=](auto& b) { allreduce(b, floats(8).to(at::kBFloat16))->wait(); },
+       {"8 Half", "8 BFloat16"}},
+      {"Reductions",
+       [=](auto& b) { allreduce(b, floats(8))->wait(); },
+       [=](auto& b) { allreduce(b, floats(8), c10d::ReduceOp::MAX)->wait(); },
+       {"(sum)", "(max)"}},
+      {"Roots",
+       [=](auto& b) { broadcast(b, floats(8), 0)->wait(); },
+       [=](auto& b) { broadcast(b, floats(8), 2)->wait(); },
+       {"root 0", "root 2"}},
+      {"Strides",
+       [=](auto& b) { allreduce(b, floats(6).view({2, 3}))->wait(); },
+       [=](auto& b) { allreduce(b, floats(6).view({2, 3}).t())->wait(); },
+       {"strides"}},
+      {"OneInTheMiddle",
+       [=](auto& b) {
+         for (int i = 0; i < 50; ++i) allreduce(b, floats(30))->wait();
+       },
+       [=](auto& b) {
+         for (int i = 0; i < 50; ++i) i == 20 ? b->barrier({})->wait() : allreduce(b, floats(30))->wait();
+       },
+       {"#22 allreduce", "#22 barrier"}},
+  };
+}
+
+struct Arm {
+  const char *name, *backend;
+  As as;
+  int per_host = 0;
+};
+void PrintTo(const Arm& arm, std::ostream* out) { *out << arm.name; }
+
+class Faults : public ::testing::TestWithParam<Arm> {
+ protected:
+  Team team(int world, std::chrono::milliseconds timeout = 20s) const {
+    return {.backend = GetParam().backend,
+            .as = GetParam().as,
+            .world = world,
+            .per_host = GetParam().per_host,
+            .timeout = timeout};
+  }
+};
+
+TEST_P(Faults, CallsThatDifferAreNamedOnAllRanks) {
+  for (const auto& mismatch : mismatches()) {
+    SCOPED_TRACE(mismatch.name);
+    const auto begin = Clock::now();
+    const auto thrown = run_ranks(
+        team(3), [&](const Backend& backend, int rank) { (rank == 1 ? mismatch.odd : mismatch.usual)(backend); });
+    auto words = mismatch.words;
+    words.insert(words.end(), {"ranks do not make the same call", "rank 1"});
+    expect_all_say(thrown, words);
+    EXPECT_LT(Clock::now() - begin, kStart + kDifferenceIsTold) << "at once, not at the time limit";
+  }
+}
+
+TEST_P(Faults, DataStayUntouchedWhenCallsDiffer) {
+  expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
+    const auto tensor = at::full(100000, rank + 1.0);
+    try {
+      rank == 0 ? allreduce(backend, tensor)->wait() : broadcast(backend, tensor)->wait();
+    } catch (const std::exception&) {
+      return require_equal(tensor, at::full(100000, rank + 1.0), "after the failure");
+    }
+    throw std::runtime_error("nothing was thrown");
+  });
+}
+
+TEST_P(Faults, ABrokenGroupStaysBroken) {
+  expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
+    std::string first, second;
+    try {
+      allreduce(backend, at::ones(3 + rank))->wait();
+    } catch (const std::exception& error) {
+      first = error.what();
+    }
+    try {
+      allreduce(backend, at::ones(3))->wait();
+    } catch (const std::exception& error) {
+      second = error.what();
+    }
+    if (first.empty() || first != second) throw std::runtime_error("first: " + first + "; then: " + second);
+  });
+}
+
+TEST_P(Faults, ANewGroupWorksAfterOneThatBroke) {
+  std::vector<BackendSetup> setups(3);
+  Team three = team(3);
+  three.adjust = [&](BackendSetup& setup) { setups[static_cast<size_t>(setup.rank)] = setup; };
+  expect_ranks_succeed(three, [&](const Backend& backend, int rank) {
+    bool broke = false;
+    try {
+      allreduce(backend, at::ones(rank == 1 ? 4 : 3))->wait();
+    } catch (const std::exception&) {
+      broke = true;
+    }
+    if (!broke) throw std::runtime_error("nothing broke");
+    BackendSetup again = setups[static_cast<size_t>(rank)];
+    again.store = c10::make_intrusive<c10d::PrefixStore>("again", again.store);
+    const Backend fresh = backend_registry().at(GetParam().backend).make(again);
+    for (int round = 1; round < 4; ++round) {
+      const at::Tensor sum = at::full({1000}, static_cast<float>(round * (rank + 1)));
+      allreduce(fresh, sum)->wait();
+      require_equal(sum, at::full({1000}, static_cast<float>(6 * round)), "the sum over the new group");
+    }
+  });
+}
+
+TEST_P(Faults, ARankThatDoesNotCallIsNamedAtTheTimeLimit) {
+  const auto begin = Clock::now();
+  const auto thrown = run_ranks(team(3, 300ms), [](const Backend& backend, int rank) {
+    allreduce(backend, at::ones(10))->wait();
+    if (rank == 1) std::this_thread::sleep_for(1s);
+    allreduce(backend, at::ones(11))->wait();
+  });
+  expect_all_say(thrown, {"waited in vain for rank 1", "#3 allreduce of 11 Float"});
+  if (GetParam().per_host == 0) expect_all_say(thrown, {"last seen in #2 allreduce of 10 Float"});
+  EXPECT_GE(Clock::now() - begin, 300ms);
+}
+
+TEST_P(Faults, TheTimeLimitOfACallRules) {
+  const auto begin = Clock::now();
+  const auto thrown = run_ranks(team(2), [](const Backend& backend, int rank) {
+    c10d::AllreduceOptions options;
+    options.timeout = 200ms;
+    Tensors tensors{at::ones(10)};
+    if (rank == 0) backend->allreduce(tensors, options)->wait();
+    if (rank == 1) std::this_thread::sleep_for(600ms);
+  });
+  EXPECT_TRUE(says(thrown[0], "waited in vain for rank 1")) << thrown[0];
+  EXPECT_LT(Clock::now() - begin, kStart + kDeathIsTold);
+}
+
+TEST_P(Faults, ARankThatNeverComesIsNamed) {
+  for (const int missing : {0, 1}) {
+    const auto thrown = run_ranks({.backend = GetParam().backend,
+                                   .as = GetParam().as,
+                                   .world = 3,
+                                   .per_host = GetParam().per_host,
+                                   .timeout = 300ms,
+                                   .adjust =
+                                       [=](BackendSetup& setup) {
+                                         if (setup.rank == missing) throw std::runtime_error("stays away");
+                                       }},
+                                  [](const Backend&, int) {});
+    for (int r = 0; r < 3; ++r) {
+      const std::string want = r == missing ? "stays away" : c10::str("waited in vain for rank ", missing);
+      EXPECT_TRUE(says(thrown[r], want)) << thrown[r];
+    }
+  }
+}
+
+TEST_P(Faults, ARankThatLeavesFailsThoseWhoWait) {
+  const auto begin = Clock::now();
+  const auto thrown = run_ranks(team(3), [](const Backend& backend, int rank) {
+    if (rank != 2) allreduce(backend, at::ones(10))->wait();
+  });
+  EXPECT_EQ(thrown[2], "");
+  for (int r : {0, 1}) EXPECT_TRUE(says(thrown[r], "rank 2") && says(thrown[r], "left the group while")) << thrown[r];
+  EXPECT_LT(Clock::now() - begin, kStart + kDeathIsTold);
+}
+
+TEST_P(Faults, AbortEndsTheOwnWait) {
+  const auto thrown = run_ranks(team(2), [](const Backend& backend, int rank) {
+    if (rank == 1) return std::this_thread::sleep_for(300ms);
+    const auto work = allreduce(backend, at::ones(10));
+    backend->abort();
+    work->wait();
+  });
+  EXPECT_TRUE(says(thrown[0], "rank 0") && says(thrown[0], "gave up #2 allreduce of 10 Float")) << thrown[0];
+}
+
+TEST_P(Faults, TheFutureCarriesTheReason) {
+  const auto thrown = run_ranks(team(2), [](const Backend& backend, int rank) {
+    auto future = allreduce(backend, at::ones(3 + rank))->getFuture();
+    future->wait();
+    if (future->hasError()) std::rethrow_exception(future->exception_ptr());
+  });
+  expect_all_say(thrown, {"ranks do not make the same call"});
+}
+
+TEST_P(Faults, TensorsThatCannotBeTakenAreRefusedWithoutTouchingThePeers) {
+  expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
+    const auto refuses = [&](const at::Tensor& tensor, const char* word,
+                             c10d::ReduceOp::RedOpType op = c10d::ReduceOp::SUM) {
+      try {
+        allreduce(backend, tensor, op);
+      } catch (const std::exception& error) {
+        if (says(error.what(), word)) return;
+        throw;
+      }
+      throw std::runtime_error(std::string("not refused: ") + word);
+    };
+    if (rank == 0) {
+      refuses(at::ones({4, 4}).slice(1, 0, 2), "without gaps");
+      refuses(at::ones(4).to(at::kBool), "cannot reduce tensors of Bool");
+      refuses(at::ones({2, 2}).to_sparse(), "sparse");
+      refuses(at::ones(4).to(at::kInt), "cannot reduce tensors of Int by avg", c10d::ReduceOp::AVG);
+      refuses(at::ones(4).to(at::kLong), "cannot reduce tensors of Long by avg", c10d::ReduceOp::AVG);
+      try {
+        broadcast(backend, at::ones(4), 2);
+        throw std::runtime_error("a root that is not there was not refused");
+      } catch (const std::invalid_argument& error) {
+        if (!says(error.what(), "rank 2 cannot be the root: there are 2 ranks")) throw;
+      }
+    }
+    const auto tensor = at::ones(5);
+    allreduce(backend, tensor)->wait();
+    require_equal(tensor, at::full(5, 2.0), "afterwards");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Faults,
+                         ::testing::Values(Arm{"threads", "threads", As::threads}, Arm{"shm", "shm", As::processes},
+                                           Arm{"hostsOfOne", "threads", As::threads, 1},
+                                           Arm{"hostsOfTwo", "shm", As::processes, 2}),
+                         [](const auto& arm) { return arm.param.name; });
+
+// Kills rank 2 of 4. How long after its last instruction the last of the others knew.
+std::chrono::nanoseconds until_a_death_is_known(int64_t count) {
+  const SharedNumbers<int64_t> known;  // when, by rank
+  const auto note = [&](int rank) { known[rank] = Clock::now().time_since_epoch() / 1ns; };
+  const auto thrown =
+      run_ranks({.backend = "shm", .as = As::processes, .world = 4}, [&](const Backend& backend, int rank) {
+        const auto tensor = at::zeros(count);
+        try {
+          for (int i = 0; i < 100; ++i) {
+            if (rank == 2 && i == 7) note(rank), raise(SIGKILL);
+            allreduce(backend, tensor)->wait();
+          }
+        } catch (const std::exception&) {
+          note(rank);
+          throw;
+        }
+      });
+  EXPECT_EQ(thrown[2], "ended by signal 9");
+  int64_t last = 0;
+  for (int r : {0, 1, 3}) {
+    EXPECT_TRUE(says(thrown[r], "rank 2 (pid ")) << thrown[r];
+    EXPECT_TRUE(says(thrown[r], "died while") && says(thrown[r], "#9 allreduce of " + std::to_string(count)))
+        << thrown[r];
+    last = std::max(last, known[r].load());
+  }
+  return std::chrono::nanoseconds(last - known[2]);
+}
+
+// A peer that sleeps looks around every 5 ms; the rest is the kernel's, which takes a process apart. On a busy machine
+// the best of three counts.
+TEST(Death, OfARankIsNoticedAndNamed) {
+  for (const int64_t count : {10, 3'000'000}) {
+    auto took = until_a_death_is_known(count);
+    for (int more = 0; more < 2 && took > kDeathIsSeen; ++more) took = std::min(took, until_a_death_is_known(count));
+    EXPECT_LT(took / 1ms, kDeathIsSeen / 1ms);
+  }
+}
+
+TEST(Death, OfAPeerIsAnErrorOverGlooAndNoSignal) {
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    const auto thrown =
+        run_ranks({.backend = "gloo", .as = As::processes, .world = 2}, [=](const Backend& backend, int rank) {
+          std::vector<c10::intrusive_ptr<c10d::Work>> works;
+          for (int i = 0; i < 40; ++i) {
+            if (rank == 1 && i == 3 + attempt) raise(SIGKILL);
+            works.push_back(broadcast(backend, at::zeros(300'000)));
+          }
+          for (const auto& work : works) work->wait();
+        });
+    EXPECT_EQ(thrown[1], "ended by signal 9");
+    EXPECT_FALSE(thrown[0].empty());
+    EXPECT_FALSE(says(thrown[0], "ended by signal")) << thrown[0];
+  }
+}
+
+TEST(Death, BeforeTheGroupIsCompleteIsNoticedToo) {
+  const auto begin = Clock::now();
+  const auto thrown = run_ranks({.backend = "shm",
+                                 .as = As::processes,
+                                 .world = 3,
+                                 .timeout = 400ms,
+                                 .adjust =
+                                     [](BackendSetup& setup) {
+                                       if (setup.rank == 1) raise(SIGKILL);
+                                     }},
+                                [](const Backend&, int) {});
+  EXPECT_TRUE(says(thrown[0], "rank 1 (not yet there)")) << thrown[0];
+  EXPECT_LT(Clock::now() - begin, kStart + kDeathIsTold);
+}
+
+TEST(Hosts, LearnAtOnceOfADeathOnAnother) {
+  for (const int killed : {3, 2, 0}) {  // 2 and 0 lead their hosts
+    SCOPED_TRACE(killed);
+    const auto begin = Clock::now();
+    auto thrown = run_ranks({.backend = "shm", .as = As::processes, .world = 4, .per_host = 2},
+                            [=](const Backend& backend, int rank) {
+                              for (int i = 0; i < 20; ++i) {
+                                if (rank == killed && i == 5) raise(SIGKILL);
+                                allreduce(backend, at::ones(1000))->wait();
+                              }
+                            });
+    EXPECT_EQ(thrown[killed], "ended by signal 9");
+    thrown.erase(thrown.begin() + killed);
+    expect_all_say(thrown, {c10::str("rank ", killed, " (pid "), "died while", "#7 allreduce of 1000 Float (sum)"});
+    EXPECT_EQ(thrown[0], thrown[1]) << "all give one reason";
+    EXPECT_EQ(thrown[0], thrown[2]) << "all give one reason";
+    EXPECT_LT(Clock::now() - begin, kStart + kDeathIsTold) << "long before the time limit of 20 s";
+  }
+}
+
+TEST(Hosts, NameTheRankThatIsLateOnAnotherHostAndNotItsLeader) {
+  const auto thrown = run_ranks({.backend = "shm", .as = As::processes, .world = 5, .per_host = 2, .timeout = 500ms},
+                                [](const Backend& backend, int rank) {
+                                  allreduce(backend, at::ones(10))->wait();
+                                  if (rank / 2 == 1) std::this_thread::sleep_for(200ms);  // so that others wait longer
+                                  if (rank == 3) std::this_thread::sleep_for(3s);
+                                  allreduce(backend, at::ones(11))->wait();
+                                });
+  expect_all_say(thrown, {"rank 2 (pid ", "waited in vain for rank 3 (pid ", "#3 allreduce of 11 Float"});
+}
+
+TEST(Hosts, ThatDoNotComeAreNamedByTheirLeader) {
+  const auto thrown = run_ranks({.backend = "threads",
+                                 .world = 4,
+                                 .per_host = 2,
+                                 .timeout = 300ms,
+                                 .adjust =
+                                     [](BackendSetup& setup) {
+                                       if (setup.rank >= 2) throw std::runtime_error("stays away");
+                                     }},
+                                [](const Backend&, int) {});
+  for (int r : {0, 1}) EXPECT_TRUE(says(thrown[r], "waited in vain for rank 2, the leader of its host")) << thrown[r];
+}
+
+size_t entries(const char* directory) {
+  const std::filesystem::directory_iterator begin(directory), end;
+  return std::distance(begin, end);
+}
+
+TEST(Groups, LeaveNoDescriptorsAndNoMappings) {
+  const auto once = [] {
+    expect_ranks_succeed({.backend = "threads", .world = 3}, [](const Backend& backend, int) {
+      const auto shared = backend->allocateTensor(50000, at::TensorOptions().dtype(at::kFloat));
+      allreduce(backend, shared.zero_())->wait();
+    });
+  };
+  once();
+  const size_t before = entries("/proc/self/fd");
+  for (int i = 0; i < 10; ++i) once();
+  EXPECT_EQ(entries("/proc/self/fd"), before);
+  std::ifstream maps("/proc/self/maps");
+  const std::string text((std::istreambuf_iterator<char>(maps)), {});
+  EXPECT_FALSE(says(text, "dpbench-"));
+}
+
+}  // namespace
+}  // namespace dpbench::testing

@@ -1,0 +1,137 @@
+// Collectives that the strategies here never call, and that somebody else's may: offered to the ranks of one host.
+#include "tests/unit/comm/comm_inputs.h"
+
+namespace dpbench::testing {
+namespace {
+
+class OfOneHost : public Collectives {
+ protected:
+  bool gloo() const { return GetParam().backend == std::string("gloo"); }
+};
+
+class OfShm : public Collectives {};  // Gloo has no alltoall of lists
+
+// What one rank has for another.
+at::Tensor sent(int from, int to, int64_t count, at::ScalarType dtype) { return input_of(from, count, dtype) + to; }
+
+TEST_P(OfOneHost, ReduceGivesTheRootTheResultAndTouchesNothingElse) {
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (const auto dtype : {at::kFloat, at::kBFloat16, at::kLong})
+      for (const auto op : {Op::SUM, Op::MAX, Op::AVG})
+        for (const int64_t count : kCounts) {
+          if (op == Op::AVG && (gloo() || !at::isFloatingType(dtype))) continue;
+          if (count > kLarge && (op != Op::SUM || dtype != at::kFloat)) continue;
+          c10d::ReduceOptions options;
+          options.reduceOp = op;
+          options.rootRank = count % world();
+          Tensors list{input_of(rank, count, dtype)};
+          backend->reduce(list, options)->wait();
+          if (rank == options.rootRank)
+            require_equal(list[0], reduced(all_inputs(world(), count, dtype), op, dtype), c10::str("reduce ", count));
+          else if (!gloo())
+            require_equal(list[0], input_of(rank, count, dtype), "what a rank gave");
+        }
+  });
+}
+
+TEST_P(OfOneHost, GatherGivesTheRootEveryRanksTensor) {
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (const auto dtype : {at::kFloat, at::kLong, at::kByte})
+      for (const int64_t count : kCounts) {
+        c10d::GatherOptions options;
+        options.rootRank = count % world();
+        Tensors inputs{input_of(rank, count, dtype)}, outputs;
+        for (int r = 0; r < world(); ++r) outputs.push_back(at::zeros(count, dtype));
+        std::vector<Tensors> lists;
+        if (rank == options.rootRank) lists.push_back(outputs);
+        backend->gather(lists, inputs, options)->wait();
+        for (int r = 0; rank == options.rootRank && r < world(); ++r)
+          require_equal(outputs[r], input_of(r, count, dtype), c10::str("gather ", count));
+      }
+  });
+}
+
+TEST_P(OfOneHost, ScatterGivesEachRankWhatTheRootHasForIt) {
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (const auto dtype : {at::kFloat, at::kLong, at::kByte})
+      for (const int64_t count : kCounts) {
+        c10d::ScatterOptions options;
+        const int root = static_cast<int>(options.rootRank = count % world());
+        Tensors outputs{at::zeros(count, dtype)}, inputs;
+        for (int r = 0; r < world(); ++r) inputs.push_back(sent(root, r, count, dtype));
+        std::vector<Tensors> lists;
+        if (rank == root) lists.push_back(inputs);
+        backend->scatter(outputs, lists, options)->wait();
+        require_equal(outputs[0], sent(root, rank, count, dtype), c10::str("scatter ", count));
+      }
+  });
+}
+
+TEST_P(OfShm, AlltoallGivesEachRankWhatEachHasForIt) {
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (const auto dtype : {at::kFloat, at::kLong, at::kByte})
+      for (const int64_t count : kCounts) {
+        Tensors inputs, outputs;
+        for (int r = 0; r < world(); ++r)
+          inputs.push_back(sent(rank, r, count, dtype)), outputs.push_back(at::zeros(count, dtype));
+        backend->alltoall(outputs, inputs, {})->wait();
+        for (int r = 0; r < world(); ++r)
+          require_equal(outputs[r], sent(r, rank, count, dtype), c10::str("alltoall ", count));
+      }
+  });
+}
+
+TEST_P(OfOneHost, ACoalescedCallGivesEachTensorItsOwnResult) {
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (const auto dtype : {at::kFloat, at::kLong}) {
+      Tensors sums, gathered, shares, mine, scattered;
+      for (const int64_t count : {1000, 3, 50021, 1, 97}) {
+        sums.push_back(input_of(rank, count, dtype)), mine.push_back(input_of(rank, count, dtype));
+        gathered.push_back(at::zeros(count * world(), dtype));
+        scattered.push_back(input_of(rank, count * world(), dtype)), shares.push_back(at::zeros(count, dtype));
+      }
+      backend->allreduce_coalesced(sums, {})->wait();
+      backend->allgather_into_tensor_coalesced(gathered, mine, {})->wait();
+      backend->reduce_scatter_tensor_coalesced(shares, scattered, {})->wait();
+      for (size_t i = 0; i < mine.size(); ++i) {
+        const int64_t count = mine[i].numel();
+        const auto all = all_inputs(world(), count, dtype);
+        require_equal(sums[i], all.sum(0).to(dtype), "allreduce_coalesced");
+        require_equal(gathered[i], all.flatten().to(dtype), "allgather_into_tensor_coalesced");
+        require_equal(shares[i], share_of_sum(world(), rank, count, dtype), "reduce_scatter_tensor_coalesced");
+      }
+    }
+  });
+}
+
+TEST(OfSeveralHosts, WhatIsNotOfferedIsRefusedAndTheRanksGoOn) {
+  expect_ranks_succeed({.backend = "shm", .as = As::processes, .world = 3, .per_host = 2},
+                       [](const Backend& backend, int) {
+                         Tensors list{at::ones(4)};
+                         try {
+                           backend->reduce(list, {})->wait();
+                           throw std::logic_error("reduce was taken");
+                         } catch (const c10::Error& error) {
+                           if (std::string(error.what()).find("shm does not support reduce") == std::string::npos)
+                             throw;
+                         }
+                         allreduce(backend, list[0])->wait();
+                         require_equal(list[0], at::full(4, 3.0), "afterwards");
+                       });
+}
+
+std::vector<Arm> arms_of(const std::vector<std::pair<const char*, As>>& backends) {
+  std::vector<Arm> all;
+  for (const int world : {1, 2, 3, 4, 7, 8})
+    for (const auto& [backend, as] : backends) all.push_back({backend, as, world});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, OfOneHost,
+    ::testing::ValuesIn(arms_of({{"threads", As::threads}, {"shm", As::processes}, {"gloo", As::processes}})), name_of);
+INSTANTIATE_TEST_SUITE_P(All, OfShm, ::testing::ValuesIn(arms_of({{"threads", As::threads}, {"shm", As::processes}})),
+                         name_of);
+
+}  // namespace
+}  // namespace dpbench::testing

@@ -1,0 +1,117 @@
+#include "tests/unit/comm/comm_ranks.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include <filesystem>
+#include <thread>
+
+#include "workloads/base/error.h"
+
+namespace dpbench::testing {
+namespace {
+
+using Store = c10::intrusive_ptr<c10d::Store>;
+
+// Hosts of per_host ranks each, the last one maybe of fewer.
+BackendSetup setup_of(const Team& team, const Store& store, int rank) {
+  const int per_host = team.per_host ? team.per_host : team.world, first = rank / per_host * per_host;
+  BackendSetup setup;
+  setup.store = store;
+  setup.rank = rank;
+  setup.world = team.world;
+  setup.local_rank = rank - first;
+  setup.local_world = std::min(per_host, team.world - first);
+  setup.timeout = team.timeout;
+  return setup;
+}
+
+std::string run_rank(const Team& team, const Store& store, int rank, const Body& body) try {
+  BackendSetup setup = setup_of(team, store, rank);
+  team.adjust(setup);
+  body(backend_registry().at(team.backend).make(setup), rank);
+  return {};
+} catch (const std::exception& error) {
+  return error.what();
+}
+
+std::vector<std::string> run_threads(const Team& team, const Body& body) {
+  const Store store = c10::make_intrusive<c10d::HashStore>();
+  std::vector<std::string> thrown(team.world);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < team.world; ++r) threads.emplace_back([&, r] { thrown[r] = run_rank(team, store, r, body); });
+  for (auto& thread : threads) thread.join();
+  return thrown;
+}
+
+struct Child {
+  pid_t pid;
+  int output;
+};
+
+// The child is the rank; it says through a pipe what it threw.
+Child fork_rank(const Team& team, const std::string& file, int rank, const Body& body) {
+  int ends[2];
+  check(pipe(ends) == 0, "no pipe");
+  const pid_t pid = fork();
+  check(pid >= 0, "no process");
+  if (pid > 0) return close(ends[1]), Child{pid, ends[0]};
+  at::set_num_threads(1);
+  const std::string thrown = run_rank(team, c10::make_intrusive<c10d::FileStore>(file, team.world), rank, body);
+  const auto written = write(ends[1], thrown.data(), thrown.size());
+  _exit(written == static_cast<ssize_t>(thrown.size()) ? 0 : 1);
+}
+
+std::string collect(const Child& child) {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t n; (n = read(child.output, buffer, sizeof buffer)) > 0;) text.append(buffer, n);
+  close(child.output);
+  int status = 0;
+  waitpid(child.pid, &status, 0);
+  if (WIFSIGNALED(status)) return "ended by signal " + std::to_string(WTERMSIG(status));
+  if (WEXITSTATUS(status) != 0) return "ended with exit code " + std::to_string(WEXITSTATUS(status));
+  return text;
+}
+
+std::vector<std::string> run_processes(const Team& team, const Body& body) {
+  std::string directory = std::filesystem::temp_directory_path() / "dpbench-ranks-XXXXXX";
+  check(mkdtemp(directory.data()) != nullptr, "no temporary directory");
+  std::vector<Child> children;
+  for (int r = 0; r < team.world; ++r) children.push_back(fork_rank(team, directory + "/store", r, body));
+  std::vector<std::string> thrown;
+  for (const auto& child : children) thrown.push_back(collect(child));
+  std::filesystem::remove_all(directory);
+  return thrown;
+}
+
+}  // namespace
+
+std::vector<std::string> run_ranks(const Team& team, const Body& body) {
+  setenv("MASTER_ADDR", "127.0.0.1", 0);  // what leads from one host to the others
+  // LibTorch's record of collectives keeps its groups in a map without a lock: several ranks of one process crash in
+  // it.
+  setenv("TORCH_FR_BUFFER_SIZE", "0", 0);
+  return team.as == As::threads ? run_threads(team, body) : run_processes(team, body);
+}
+
+void expect_ranks_succeed(const Team& team, const Body& body) {
+  const auto thrown = run_ranks(team, body);
+  for (int r = 0; r < team.world; ++r) EXPECT_EQ(thrown[r], "") << "rank " << r << " of " << team.world;
+}
+
+void require_equal(const at::Tensor& got, const at::Tensor& want, const std::string& what) {
+  if (got.scalar_type() == want.scalar_type() && at::equal(got, want)) return;
+  const auto differ = got.to(at::kDouble).ne(want.to(at::kDouble)).flatten().nonzero().flatten();
+  const int64_t at = differ.numel() > 0 ? differ[0].item<int64_t>() : 0;
+  throw std::runtime_error(c10::str(what, ": ", differ.numel(), " of ", got.numel(), " elements differ, the first is ",
+                                    at, ": got ", got.flatten()[at].item<double>(), ", want ",
+                                    want.flatten()[at].item<double>()));
+}
+
+}  // namespace dpbench::testing

@@ -1,0 +1,127 @@
+// What shm alone promises: sums in the order of ranks whatever way they are made, and no spinning where cores are
+// short.
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "strategies/comm/shm/host_group.h"
+#include "tests/unit/comm/comm_inputs.h"
+#include "tests/unit/own_cores.h"
+#include "workloads/base/cores.h"
+
+namespace dpbench::testing {
+namespace {
+
+class InRankOrder : public Collectives {};
+
+// Of very different sizes, with fractions: nearly every sum is rounded, and another order rounds otherwise.
+at::Tensor rough_input(int rank, int64_t count, at::ScalarType dtype) {
+  const auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(100 + rank));
+  const auto size = at::randint(0, 6, {count}, generator, at::kDouble);
+  return (at::randn({count}, generator, at::kDouble) * at::exp(size)).to(dtype);
+}
+
+// As a loop over the ranks would sum them: narrow types in float32, rounded once.
+at::Tensor plain_sum(const std::vector<int>& ranks, int64_t count, at::ScalarType dtype) {
+  const bool narrow = dtype == at::kBFloat16 || dtype == at::kHalf;
+  auto sum = rough_input(ranks[0], count, dtype).to(narrow ? at::kFloat : dtype);
+  for (size_t i = 1; i < ranks.size(); ++i) sum += rough_input(ranks[i], count, dtype).to(sum.scalar_type());
+  return sum.to(dtype);
+}
+
+// The same bits in every run and on every rank, up to 16 kB (where each rank sums for itself), beyond it (where each
+// sums a piece) and beyond two slots of 1 MiB, from memory of one's own and from shared memory, which is read in place.
+// The longest in one world only.
+TEST_P(InRankOrder, AllreduceRoundsAsAPlainLoopOverTheRanksDoes) {
+  std::vector<int> ranks(static_cast<size_t>(world()));
+  for (int r = 0; r < world(); ++r) ranks[static_cast<size_t>(r)] = r;
+  const std::vector<int> backwards(ranks.rbegin(), ranks.rend());
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf})
+      for (const int64_t count : {97, 4096, 4099, 50021, 300007, 1100003}) {
+        const bool is_long = count > (dtype == at::kFloat ? 300007 : kLarge);
+        if (is_long && world() != 3) continue;
+        if (count > 300007 && dtype == at::kDouble) continue;  // which fills three slots already
+        const auto mine = rough_input(rank, count, dtype), want = plain_sum(ranks, count, dtype);
+        if (dtype == at::kFloat && at::equal(plain_sum(backwards, count, dtype), want))
+          throw std::logic_error("these inputs do not tell one order from another");
+        for (int run = 0; run < 2; ++run)
+          for (const int placed : {0, 1, 2}) {
+            auto tensor = mine.clone();
+            if (rank % 2 < placed) tensor = backend->allocateTensor(count, tensor.options()).copy_(tensor);
+            allreduce(backend, tensor)->wait();
+            require_equal(tensor, want, c10::str("allreduce of ", count, " ", dtype, " placed ", placed, " run ", run));
+          }
+      }
+  });
+}
+
+TEST_P(InRankOrder, ReduceScatterRoundsInTheSameWay) {
+  std::vector<int> ranks(static_cast<size_t>(world()));
+  for (int r = 0; r < world(); ++r) ranks[static_cast<size_t>(r)] = r;
+  expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
+    for (const int64_t count : {97, 4099, 50021}) {
+      auto share = at::zeros(count), input = rough_input(rank, count * world(), at::kFloat);
+      backend->_reduce_scatter_base(share, input, {})->wait();
+      require_equal(share, plain_sum(ranks, count * world(), at::kFloat).narrow(0, rank * count, count),
+                    c10::str("reduce_scatter of ", count));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, InRankOrder,
+                         ::testing::Values(Arm{"threads", As::threads, 3}, Arm{"threads", As::threads, 4},
+                                           Arm{"shm", As::processes, 3}, Arm{"shm", As::processes, 4}),
+                         name_of);
+
+// Hosts sum for themselves before Gloo adds them up: other bits than in rank order, but no other ones on another rank
+// or in another run.
+TEST(AcrossHosts, SumsHaveTheSameBitsInEveryRunAndOnEveryRank) {
+  constexpr int world = 5, per_host = 2;
+  std::vector<std::vector<Tensors>> sums(2, std::vector<Tensors>(world));
+  for (auto& of_rank : sums)
+    expect_ranks_succeed({.backend = "threads", .as = As::threads, .world = world, .per_host = per_host},
+                         [&](const Backend& backend, int rank) {
+                           for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf})
+                             for (const int64_t count : {97, 4099, 300007}) {
+                               of_rank[rank].push_back(rough_input(rank, count, dtype));
+                               allreduce(backend, of_rank[rank].back())->wait();
+                             }
+                         });
+  const Tensors& first = sums[0][0];
+  ASSERT_EQ(first.size(), 12u);
+  EXPECT_FALSE(at::equal(first[2], plain_sum({0, 1, 2, 3, 4}, 300007, at::kFloat)))
+      << "these inputs do not tell one order from another";
+  for (size_t run = 0; run < 2; ++run)
+    for (size_t rank = 0; rank < world; ++rank)
+      for (size_t i = 0; i < first.size(); ++i)
+        EXPECT_TRUE(at::equal(sums[run][rank].at(i), first[i]))
+            << "sum " << i << " of rank " << rank << " in run " << run;
+}
+
+// The n-th core that this process may use, alone.
+std::vector<int> only_core(int n) { return {own_cores().at(static_cast<size_t>(n))}; }
+
+// Whether two processes find that they have too few cores, each on the cores that `cores` gives it.
+void expect_crowded(bool crowded, const std::function<std::vector<int>(int rank)>& cores) {
+  std::vector<BackendSetup> setups(2);
+  Team team{.backend = "shm", .as = As::processes, .world = 2};
+  team.adjust = [&](BackendSetup& setup) { setups[static_cast<size_t>(setup.rank)] = setup; };
+  expect_ranks_succeed(team, [&](const Backend&, int rank) {
+    BackendSetup setup = setups[static_cast<size_t>(rank)];
+    setup.store = c10::make_intrusive<c10d::PrefixStore>("pinned", setup.store);
+    const OnCores mine(cores(rank));
+    const shm::HostGroup group(setup, shm::Home::processes, 4096, 0);
+    if (group.crowded() != crowded)
+      throw std::runtime_error(crowded ? "two ranks share a core and spin" : "two cores seem too few for two ranks");
+  });
+}
+
+TEST(Cores, AreCountedAsTheRanksMayUseThem) {
+  expect_crowded(true, [](int) { return only_core(0); });
+  if (own_cores().size() < 2) GTEST_SKIP() << "one core";
+  expect_crowded(false, [](int rank) { return only_core(rank); });
+  expect_crowded(false, [](int) { return own_cores(); });
+}
+
+}  // namespace
+}  // namespace dpbench::testing

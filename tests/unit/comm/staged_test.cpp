@@ -1,0 +1,91 @@
+// Collectives by way of copies: with the CPU as the device that is staged, so that all but the pinning is tested
+// without a GPU.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "strategies/comm/base/staged.h"
+#include "tests/unit/comm/comm_ranks.h"
+
+namespace dpbench::testing {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+constexpr int kRanks = 3;
+constexpr int64_t kSizes[] = {1, 1000, 300007};  // done at once, in a slot, in pieces by the backend's thread
+
+void expect_staged(const Body& body) {
+  expect_ranks_succeed({.backend = "threads", .world = kRanks}, [&](const auto& backend, int rank) {
+    body(c10::make_intrusive<StagedBackend>(backend, at::kCPU), rank);
+  });
+}
+
+at::Tensor of_rank(int rank, int64_t count) { return at::arange(count, at::kDouble).remainder(97) + 100 * rank; }
+
+TEST(Staged, CollectivesGiveWhatTheHostsBackendGives) {
+  expect_staged([](const auto& backend, int rank) {
+    for (const int64_t count : kSizes) {
+      const at::Tensor sum = of_rank(0, count) + of_rank(1, count) + of_rank(2, count);
+      Tensors mine{of_rank(rank, count)};
+      backend->allreduce(mine, {})->wait();
+      require_equal(mine[0], sum, "allreduce");
+
+      mine = {of_rank(rank, count)};
+      c10d::BroadcastOptions from_last;
+      from_last.rootRank = kRanks - 1;
+      backend->broadcast(mine, from_last)->wait();
+      require_equal(mine[0], of_rank(kRanks - 1, count), "broadcast");
+
+      Tensors all;
+      for (int r = 0; r < kRanks; ++r) all.push_back(at::zeros({count}, at::kDouble));
+      std::vector<Tensors> lists{all};
+      mine = {of_rank(rank, count)};
+      backend->allgather(lists, mine, {})->wait();
+      for (int r = 0; r < kRanks; ++r) require_equal(lists[0][static_cast<size_t>(r)], of_rank(r, count), "allgather");
+
+      at::Tensor whole = at::zeros({kRanks * count}, at::kDouble), piece = at::zeros({count}, at::kDouble);
+      backend->_allgather_base(whole, mine[0], {})->wait();
+      require_equal(whole, at::cat({of_rank(0, count), of_rank(1, count), of_rank(2, count)}), "_allgather_base");
+      backend->_reduce_scatter_base(piece, whole, {})->wait();
+      require_equal(piece, of_rank(rank, count) * kRanks, "_reduce_scatter_base");
+      Tensors pieces{piece};
+      std::vector<Tensors> wholes{Tensors(kRanks, mine[0])};
+      backend->reduce_scatter(pieces, wholes, {})->wait();
+      require_equal(pieces[0], sum, "reduce_scatter");
+    }
+    backend->barrier({})->wait();
+  });
+}
+
+TEST(Staged, TheFutureHoldsTheOutputsWhenItIsDone) {
+  expect_staged([](const auto& backend, int rank) {
+    Tensors mine{of_rank(rank, 300007)};
+    const auto future = backend->allreduce(mine, {})->getFuture();
+    future->wait();
+    require_equal(future->value().toTensorVector().at(0), of_rank(0, 300007) + of_rank(1, 300007) + of_rank(2, 300007),
+                  "value");
+  });
+}
+
+TEST(Staged, WritesToParametersAndKeepsTheirLayout) {
+  expect_staged([](const auto& backend, int rank) {
+    at::Tensor parameter =
+        (at::arange(24, at::kDouble).view({2, 3, 2, 2}) + rank).contiguous(at::MemoryFormat::ChannelsLast);
+    parameter.requires_grad_();
+    Tensors list{parameter};
+    backend->broadcast(list, {})->wait();
+    require_equal(parameter.detach(), at::arange(24, at::kDouble).view({2, 3, 2, 2}), "parameter");
+  });
+}
+
+TEST(Staged, SaysWhatWentWrongOnTheHost) {
+  const auto said = run_ranks({.backend = "threads", .world = kRanks}, [](const auto& backend, int rank) {
+    const auto staged = c10::make_intrusive<StagedBackend>(backend, at::kCPU);
+    Tensors mine{at::ones({rank == 1 ? 7 : 5})};
+    staged->allreduce(mine, {})->wait();
+  });
+  for (const auto& text : said) EXPECT_NE(text.find("allreduce"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace dpbench::testing

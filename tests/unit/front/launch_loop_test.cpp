@@ -1,0 +1,338 @@
+// Launches, order, retries, noise and interruption, with a stand-in for the workers: no process, no clock.
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "harness/front/launch/exit_code.h"
+#include "harness/front/run/launch_loop.h"
+#include "harness/front/run/schedule.h"
+#include "harness/front/text/text.h"
+
+namespace dpbench {
+namespace {
+
+using Kind = CaseOutcome::Kind;
+
+CaseSpec spec_of(const std::string& strategy, int processes = 1) {
+  CaseSpec spec;
+  spec.strategy = strategy;
+  spec.workload = "toy";
+  spec.world = spec.processes = processes;
+  spec.backend = processes > 1 ? "shm" : "none";
+  spec.id = case_id(spec);
+  return spec;
+}
+
+std::string numbered(int i) { return std::string(1, static_cast<char>('a' + i)); }
+
+CaseOutcome good(int64_t ns = 1000000) {
+  RankRecord record;
+  record.steps_per_sample = 1;
+  record.samples_ns = {ns, ns, ns};
+  return {.kind = Kind::ran, .ranks = {record}};
+}
+
+CaseOutcome bad(const std::string& reason = "rank 1 was ended by signal 9") {
+  return {.kind = Kind::failed, .reason = reason};
+}
+
+class StandIn : public CaseRunner {
+ public:
+  CaseOutcome run(const CaseSpec& spec, const Json& command) override {
+    calls.push_back(spec.id);
+    commands.push_back(command);
+    return answer(spec, static_cast<int>(calls.size()));
+  }
+  std::vector<std::string> end_group() override { return ++groups, complaints; }
+  int pending_signal() override { return signal; }
+
+  std::function<CaseOutcome(const CaseSpec&, int)> answer = [](const CaseSpec&, int) { return good(); };
+  std::vector<std::string> calls, complaints;
+  std::vector<Json> commands;
+  int groups = 0, signal = 0;
+};
+
+class LaunchLoopTest : public testing::Test {
+ protected:
+  LaunchLoopTest() {
+    options_.launches = 2;
+    for (const auto& spec : {spec_of("cpu"), spec_of("dp"), spec_of("ddp", 2)})
+      report_.cases.emplace_back().spec = spec;
+  }
+
+  // More than is allowed, until the time of its further launches is used.
+  void let_dp_be_noisy() {
+    options_.max_noise_percent = 1;
+    options_.sampling.max_time_s = 0.05;
+    runner_.answer = [](const CaseSpec& spec, int) {
+      CaseOutcome outcome = good();
+      if (spec.strategy == "dp") outcome.ranks[0].samples_ns = {1000000, 2000000, 3000000};
+      return outcome;
+    };
+  }
+
+  LoopEnding run() {
+    ProgressLine progress(style_, false, static_cast<int>(report_.cases.size()), 0, options_.launches);
+    const auto tell = [](int launch) -> Json { return {{"launch", launch}}; };
+    return LaunchLoop(
+               options_, report_, report_.cases.size(), runner_, progress, tell, [&] { ++saves_; }, load_, 2)
+        .run();
+  }
+
+  CaseRecord& record(const std::string& strategy) {
+    return *std::find_if(report_.cases.begin(), report_.cases.end(),
+                         [&](const CaseRecord& one) { return one.spec.strategy == strategy; });
+  }
+
+  MeasuringOptions options_;
+  Report report_;
+  StandIn runner_;
+  LaunchLoop::Load load_;
+  int saves_ = 0;
+  ProgressStyle style_ = ProgressStyle::none;
+};
+
+TEST(Schedule, EveryCaseOnceAndThoseThatShareProcessesTogether) {
+  std::vector<CaseSpec> cases;
+  std::vector<size_t> which;
+  for (int i = 0; i < 12; ++i) cases.push_back(spec_of(numbered(i), 1 + i % 3)), which.push_back(i);
+  const auto order = launch_order(cases, which, 0, 1);
+  ASSERT_EQ(order.size(), 3u);
+  std::set<size_t> seen;
+  for (const auto& group : order)
+    for (const size_t index : group) {
+      EXPECT_TRUE(seen.insert(index).second);
+      EXPECT_EQ(cases[index].processes, cases[group[0]].processes);
+    }
+  EXPECT_EQ(seen.size(), 12u);
+}
+
+TEST(Schedule, TheOrderDependsOnTheLaunchAndTheSeedAlone) {
+  std::vector<CaseSpec> cases;
+  std::vector<size_t> which;
+  for (int i = 0; i < 12; ++i) cases.push_back(spec_of(numbered(i))), which.push_back(i);
+  EXPECT_EQ(launch_order(cases, which, 0, 1), launch_order(cases, which, 0, 1));
+  EXPECT_NE(launch_order(cases, which, 0, 1), launch_order(cases, which, 1, 1));
+  EXPECT_NE(launch_order(cases, which, 0, 1), launch_order(cases, which, 0, 2));
+}
+
+TEST_F(LaunchLoopTest, EveryCaseRunsInEveryLaunchOnFreshProcesses) {
+  run();
+  EXPECT_EQ(runner_.calls.size(), 6u);
+  EXPECT_EQ(runner_.groups, 4);
+  EXPECT_EQ(report_.status, RunStatus::complete);
+  EXPECT_EQ(saves_, 6);
+  for (const auto& one : report_.cases) {
+    EXPECT_EQ(one.status, CaseStatus::ok);
+    ASSERT_EQ(one.launches.size(), 2u);
+    EXPECT_EQ(one.launches[1].index, 1);
+    EXPECT_TRUE(one.step_time_ns);
+  }
+}
+
+TEST_F(LaunchLoopTest, WorkersAreToldTheLaunch) {
+  run();
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(runner_.commands[i]["launch"], i < 3 ? 0 : 1);
+}
+
+TEST_F(LaunchLoopTest, AnAnswerWithoutMeasurementsIsNoLaunch) {
+  runner_.answer = [](const CaseSpec&, int) {
+    return CaseOutcome{.checks = {{.name = "buffers", .status = CheckStatus::passed}}};
+  };
+  options_.launches = 1;
+  run();
+  EXPECT_EQ(record("cpu").status, CaseStatus::ok);
+  EXPECT_TRUE(record("cpu").launches.empty());
+}
+
+TEST_F(LaunchLoopTest, AFailedCaseIsNotRunAgainAndTheOthersGoOn) {
+  runner_.answer = [](const CaseSpec& spec, int) { return spec.strategy == "dp" ? bad() : good(); };
+  run();
+  EXPECT_EQ(std::count(runner_.calls.begin(), runner_.calls.end(), spec_of("dp").id), 1);
+  EXPECT_EQ(record("dp").status, CaseStatus::failed);
+  EXPECT_EQ(record("dp").reason, bad().reason);
+  EXPECT_EQ(record("ddp").status, CaseStatus::ok);
+  EXPECT_EQ(report_.status, RunStatus::complete);
+  EXPECT_EQ(exit_code(ending_of(report_)), 3);
+}
+
+TEST_F(LaunchLoopTest, ARetryThatWorksIsSaid) {
+  options_.retries = 1;
+  options_.launches = 1;
+  int failures = 0;
+  runner_.answer = [&](const CaseSpec& spec, int) {
+    return spec.strategy == "ddp" && failures++ == 0 ? bad() : good();
+  };
+  run();
+  EXPECT_EQ(record("ddp").status, CaseStatus::ok);
+  ASSERT_EQ(record("ddp").warnings.size(), 2u);
+  EXPECT_NE(record("ddp").warnings[0].find("signal 9"), std::string::npos);
+  EXPECT_NE(record("ddp").warnings[1].find("attempt 2"), std::string::npos);
+  EXPECT_TRUE(record("cpu").warnings.empty());
+}
+
+TEST_F(LaunchLoopTest, RetriesEnd) {
+  options_.retries = 2;
+  runner_.answer = [](const CaseSpec&, int) { return bad(); };
+  run();
+  EXPECT_EQ(runner_.calls.size(), 9u);
+  EXPECT_EQ(record("cpu").status, CaseStatus::failed);
+}
+
+TEST_F(LaunchLoopTest, AWrongCaseIsNotTimedAgain) {
+  runner_.answer = [](const CaseSpec& spec, int) {
+    CaseOutcome outcome = good();
+    if (spec.strategy == "dp") outcome.checks = {{.name = "gradient-vs-baseline", .status = CheckStatus::failed}};
+    return outcome;
+  };
+  run();
+  EXPECT_EQ(record("dp").status, CaseStatus::wrong);
+  EXPECT_EQ(record("dp").launches.size(), 1u);
+  EXPECT_EQ(exit_code(ending_of(report_)), 1);
+}
+
+TEST_F(LaunchLoopTest, AnInterruptionEndsTheRunAndKeepsWhatThereIs) {
+  runner_.answer = [](const CaseSpec&, int call) {
+    return call == 5 ? CaseOutcome{.kind = Kind::interrupted, .signal = 15} : good();
+  };
+  EXPECT_EQ(run().signal, 15);
+  EXPECT_EQ(runner_.calls.size(), 5u);
+  EXPECT_EQ(report_.status, RunStatus::interrupted);
+  size_t launches = 0;
+  for (const auto& one : report_.cases) launches += one.launches.size();
+  EXPECT_EQ(launches, 4u);
+}
+
+TEST_F(LaunchLoopTest, ASignalBetweenCasesIsSeen) {
+  runner_.signal = 2;
+  EXPECT_EQ(run().signal, 2);
+  EXPECT_TRUE(runner_.calls.empty());
+}
+
+TEST_F(LaunchLoopTest, AUsersMistakeStopsEverything) {
+  runner_.answer = [](const CaseSpec&, int) {
+    return CaseOutcome{.kind = Kind::usage, .reason = "images: magic number 7"};
+  };
+  EXPECT_EQ(run().usage, "images: magic number 7");
+  EXPECT_EQ(runner_.calls.size(), 1u);
+}
+
+TEST_F(LaunchLoopTest, WhatCannotRunHereIsSkipped) {
+  runner_.answer = [](const CaseSpec&, int) { return CaseOutcome{.kind = Kind::unavailable, .reason = "no GPU 3"}; };
+  run();
+  EXPECT_EQ(record("cpu").status, CaseStatus::skipped);
+  EXPECT_EQ(exit_code(ending_of(report_)), 77);
+}
+
+TEST_F(LaunchLoopTest, AGroupThatTwiceDoesNotStartIsGivenUpForThisLaunch) {
+  report_.cases.clear();
+  for (int i = 0; i < 6; ++i) report_.cases.emplace_back().spec = spec_of(numbered(i));
+  runner_.answer = [](const CaseSpec&, int) {
+    CaseOutcome outcome = bad("0 of 1 ranks joined");
+    outcome.never_started = true;
+    return outcome;
+  };
+  run();
+  EXPECT_EQ(runner_.calls.size(), 2u);
+  for (const auto& one : report_.cases) EXPECT_EQ(one.reason, "0 of 1 ranks joined");
+}
+
+TEST_F(LaunchLoopTest, NoisyCasesGetMoreLaunchesUntilTheirTimeIsUsed) {
+  let_dp_be_noisy();
+  run();
+  EXPECT_EQ(record("cpu").launches.size(), 2u);
+  EXPECT_GT(record("dp").launches.size(), 4u);
+  EXPECT_LT(record("dp").launches.size(), 20u);
+  ASSERT_EQ(record("dp").warnings.size(), 1u);
+  EXPECT_NE(record("dp").warnings[0].find("stopped at --max-time"), std::string::npos);
+}
+
+TEST_F(LaunchLoopTest, PlainProgressIsALineACaseWhenItsLastLaunchHasEnded) {
+  style_ = ProgressStyle::plain;
+  options_.launches = 3;
+  runner_.answer = [](const CaseSpec& spec, int) { return spec.strategy == "dp" ? bad() : good(); };
+  testing::internal::CaptureStderr();
+  run();
+  const auto lines = split(testing::internal::GetCapturedStderr(), '\n');
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_TRUE(lines[0].starts_with("1/3 · " + spec_of("dp").id + " · failed: rank 1")) << lines[0];
+  EXPECT_TRUE(lines[1].starts_with("2/3 · ")) << lines[1];
+  EXPECT_TRUE(lines[2].starts_with("3/3 · ")) << lines[2];
+}
+
+TEST_F(LaunchLoopTest, LaunchesAddedForNoiseAddNoLines) {
+  style_ = ProgressStyle::plain;
+  let_dp_be_noisy();
+  testing::internal::CaptureStderr();
+  run();
+  const auto lines = split(testing::internal::GetCapturedStderr(), '\n');
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_GT(record("dp").launches.size(), 4u);
+  EXPECT_TRUE(lines[2].starts_with("3/3 · " + spec_of("dp").id)) << lines[2];
+}
+
+TEST_F(LaunchLoopTest, ALimitThatOneSampleCannotBeJudgedByIsNamed) {
+  options_.launches = 1;
+  options_.max_noise_percent = 1;
+  options_.sampling.max_time_s = 0.0005;
+  runner_.answer = [](const CaseSpec&, int) {
+    CaseOutcome outcome = good();
+    outcome.ranks[0].samples_ns = {1000000};
+    return outcome;
+  };
+  run();
+  ASSERT_EQ(record("cpu").warnings.size(), 1u);
+  EXPECT_NE(record("cpu").warnings[0].find("was not judged"), std::string::npos);
+}
+
+// Launches of a second; others keep a core busy in the second one of dp alone.
+TEST_F(LaunchLoopTest, WorkOfOthersThatCameLaterIsAWarningOfTheCaseThatItMet) {
+  CpuTimes now;
+  load_ = [&] { return now; };
+  runner_.answer = [&](const CaseSpec& spec, int call) {
+    now.wall_s += 1, now.busy_s += 1, now.ours_s += 1;
+    if (spec.strategy == "dp" && call > 3) now.busy_s += 1;
+    return good();
+  };
+  run();
+  EXPECT_EQ(record("dp").warnings,
+            std::vector<std::string>{
+                "during 1 of 2 launches other programs took up to 1.0 of 2 cores: stop them, or expect noise"});
+  EXPECT_TRUE(record("cpu").warnings.empty());
+  EXPECT_TRUE(record("ddp").warnings.empty());
+}
+
+TEST_F(LaunchLoopTest, WhatEndsBadlyAfterwardsIsAWarning) {
+  runner_.complaints = {"rank 1 ended with exit code 5 after its last case"};
+  run();
+  size_t said = 0;
+  for (const auto& one : report_.cases) said += one.warnings.size();
+  EXPECT_EQ(said, 4u);
+}
+
+TEST(ExitCode, FollowsThePrecedence) {
+  const std::vector<std::pair<Ending, int>> table = {
+      {{.usage = true, .unsaved = true, .failed = true, .wrong = true, .inconclusive = true, .unavailable = true}, 2},
+      {{.unsaved = true, .failed = true, .wrong = true, .inconclusive = true, .unavailable = true}, 5},
+      {{.failed = true, .wrong = true, .inconclusive = true, .unavailable = true}, 3},
+      {{.wrong = true, .inconclusive = true, .unavailable = true}, 1},
+      {{.inconclusive = true, .unavailable = true}, 4},
+      {{.unavailable = true}, 77},
+      {{}, 0},
+      {{.usage = true, .signal = 2}, 130}};
+  for (const auto& [ending, code] : table) EXPECT_EQ(exit_code(ending), code);
+}
+
+TEST(ExitCode, OneRunnableCaseMakesSkippedOnesHarmless) {
+  Report report;
+  report.cases.resize(2);
+  report.cases[0].status = CaseStatus::skipped;
+  report.cases[1].status = CaseStatus::ok;
+  EXPECT_EQ(exit_code(ending_of(report)), 0);
+}
+
+}  // namespace
+}  // namespace dpbench

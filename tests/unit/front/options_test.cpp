@@ -1,0 +1,366 @@
+// What the command line means, and what it says about mistakes.
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "harness/front/cli/cli.h"
+#include "harness/front/commands/commands.h"
+#include "harness/front/text/text.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+Command parsed(const std::vector<std::string>& arguments) {
+  auto command = parse_command_line(commands(), arguments);
+  EXPECT_TRUE(std::holds_alternative<Command>(command)) << std::get<std::string>(command);
+  return std::get<Command>(std::move(command));
+}
+
+template <class Options = RunOptions>
+Options parse(const std::vector<std::string>& arguments) {
+  return std::any_cast<Options>(parsed(arguments).options);
+}
+
+std::string text_of(const std::vector<std::string>& arguments) {
+  return std::get<std::string>(parse_command_line(commands(), arguments));
+}
+
+std::vector<std::string> flags_of(const std::string& command) { return dpbench::flags_of(commands(), command); }
+
+std::string refusal(const std::vector<std::string>& arguments) {
+  try {
+    parse_command_line(commands(), arguments);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+void expect_says(const std::string& message, const std::vector<std::string>& words) {
+  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  for (const auto& word : words) EXPECT_NE(message.find(word), std::string::npos) << word << " in: " << message;
+}
+
+class Config : public testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(file_); }
+  std::string write(const std::string& text) {
+    std::ofstream(file_) << text;
+    return file_;
+  }
+  const std::string file_ = testing::TempDir() + "/dpbench_options_" + std::to_string(::getpid()) + ".toml";
+};
+
+TEST(Options, BareFlagsMeanRun) {
+  const RunOptions bare = parse({"--strategy", "cpu,ddp", "--cpus", "1,2"});
+  const RunOptions named = parse({"run", "--strategy", "cpu,ddp", "--cpus", "1,2"});
+  EXPECT_EQ(parsed({"--strategy", "cpu,ddp"}).name, "run");
+  EXPECT_EQ(parsed({"list"}).name, "list");
+  EXPECT_EQ(bare.what.strategies, (std::vector<std::string>{"cpu", "ddp"}));
+  EXPECT_EQ(bare.what.cpus, (std::vector<int>{1, 2}));
+  EXPECT_EQ(bare.what.strategies, named.what.strategies);
+}
+
+TEST(Options, NothingAskedForIsQuickAndSmall) {
+  for (const auto& arguments : {std::vector<std::string>{}, {"-o", "json", "--out", "there"}}) {
+    const RunOptions options = parse(arguments);
+    EXPECT_TRUE(options.quick);
+    EXPECT_EQ(options.what.default_worlds, (std::vector<int>{1, 2}));
+    EXPECT_EQ(options.launches, 1);
+    EXPECT_EQ(options.sampling.samples, 3);
+    EXPECT_EQ(options.sampling.min_sample_s, 0.05);
+  }
+  const RunOptions chosen = parse({"--strategy", "ddp"});
+  EXPECT_FALSE(chosen.quick);
+  EXPECT_TRUE(chosen.what.default_worlds.empty());
+  EXPECT_EQ(chosen.launches, 5);
+  EXPECT_EQ(chosen.sampling.samples, 10);
+  EXPECT_EQ(chosen.sampling.min_sample_s, 0.1);
+}
+
+TEST(Options, QuickYieldsToWhatIsSetByHand) {
+  const RunOptions options = parse({"--quick", "--launches", "4"});
+  EXPECT_EQ(options.launches, 4);
+  EXPECT_EQ(options.sampling.samples, 3);
+}
+
+TEST(Options, AllIsTheSameAsNamingNone) {
+  const auto named = [](const std::string& name) { return parse({"--strategy", name, "--workload", name}).what; };
+  EXPECT_EQ(named("x").strategies, std::vector<std::string>{"x"});
+  EXPECT_EQ(named("x").workloads, std::vector<std::string>{"x"});
+  EXPECT_EQ(named("all").strategies, parse({}).what.strategies);
+  EXPECT_EQ(named("all").workloads, parse({}).what.workloads);
+}
+
+TEST(Options, AllStandsAlone) {
+  expect_says(refusal({"--strategy", "all,x"}), {"--strategy all,x", "'x'", "use --strategy all"});
+  expect_says(refusal({"check", "--workload", "mnist-mlp", "--workload", "all"}),
+              {"--workload mnist-mlp,all", "'mnist-mlp'"});
+  EXPECT_TRUE(parse({"--workload", "all,all"}).what.workloads.empty());
+}
+
+TEST(Options, ReadsEveryKindOfValue) {
+  const RunOptions o = parse(
+      {"--gpus",      "1,8",     "--batch=32,64",      "--scaling", "strong", "--dtype", "f32,bf16", "--clip-norm",
+       "0.5",         "--param", "ddp.bucket_mb=1,25", "--param",   "mode=a", "--check", "off",      "--no-baseline",
+       "--timeout",   "2.5",     "--retries",          "2",         "-n",     "-q",      "-o",       "csv",
+       "--max-noise", "2"});
+  EXPECT_EQ(o.what.gpus, (std::vector<int>{1, 8}));
+  EXPECT_EQ(o.what.batches, (std::vector<int64_t>{32, 64}));
+  EXPECT_EQ(o.what.scaling, Scaling::strong);
+  EXPECT_EQ(o.what.dtypes, (std::vector<Dtype>{Dtype::f32, Dtype::bf16}));
+  EXPECT_EQ(o.what.clip_norm, 0.5);
+  EXPECT_EQ(o.what.params, (std::vector<std::string>{"ddp.bucket_mb=1,25", "mode=a"}));
+  EXPECT_FALSE(o.check);
+  EXPECT_FALSE(o.what.baseline);
+  EXPECT_EQ(o.timeout_s, 2.5);
+  EXPECT_EQ(o.retries, 2);
+  EXPECT_TRUE(o.dry_run && o.quiet);
+  EXPECT_EQ(o.output, Form::csv);
+  EXPECT_EQ(o.max_noise_percent, 2);
+}
+
+TEST(Options, CheckIsOnUnlessSwitchedOff) {
+  EXPECT_TRUE(parse({}).check);
+  EXPECT_EQ(config_json(parse({}))["check"], "auto");
+  EXPECT_EQ(config_json(parse({"--check", "off"}))["check"], "off");
+  expect_says(refusal({"--check", "maybe"}), {"--check", "maybe", "auto"});
+}
+
+TEST(Options, AWorldIsFromOneTo1024) {
+  for (const std::string world : {"0", "1025", "-1", "two", "", "1.5", "1e2", "nan"})
+    for (const std::string flag : {"--cpus", "--gpus"}) expect_says(refusal({flag, world}), {flag, "1 to 1024"});
+  EXPECT_EQ(parse({"--cpus", "1024"}).what.cpus, std::vector<int>{1024});
+}
+
+TEST(Options, AnUnknownFlagGetsTheNearestOne) {
+  expect_says(refusal({"--strateg", "cpu"}), {"--strateg", "'--strategy'"});
+  for (const auto& [typed, meant] : std::vector<std::pair<std::string, std::string>>{{"--strat", "'--strategy'"},
+                                                                                     {"--work", "'--workload'"},
+                                                                                     {"--batch-size", "'--batch'"},
+                                                                                     {"--output-dir", "'--out'"},
+                                                                                     {"--out-dir", "'--out'"},
+                                                                                     {"--data-dir", "'--data'"},
+                                                                                     {"--CPUS", "'--cpus'"},
+                                                                                     {"--gpu", "'--gpus'"}})
+    expect_says(refusal({typed, "x"}), {typed, "did you mean " + meant});
+  expect_says(refusal({"duel", "--strat", "x"}), {"'--strategy'"});
+  expect_says(refusal({"--wrld=2"}), {"--wrld"});
+  expect_says(refusal({"--cpus", "1", "2"}), {"'2'", "commas"});
+}
+
+TEST(Options, AnUnknownCommandGetsTheNearestOne) {
+  expect_says(refusal({"lst"}), {"'lst'", "'list'"});
+  expect_says(refusal({"help"}), {"unknown command 'help'", "see dpbench --help"});
+}
+
+TEST(Options, AWrongWordGetsTheNearestOne) {
+  expect_says(refusal({"--scaling", "stong"}), {"stong", "strong, weak", "'strong'"});
+  expect_says(refusal({"-o", "xml"}), {"xml", "table, json, csv, markdown, none"});
+  expect_says(refusal({"--dtype", "f16"}), {"f16", "f32, f64, bf16"});
+}
+
+TEST(Options, NumbersAreChecked) {
+  for (const auto& [flag, value] : std::vector<std::pair<std::string, std::string>>{{"--launches", "0"},
+                                                                                    {"--samples", "-3"},
+                                                                                    {"--timeout", "nan"},
+                                                                                    {"--timeout", "inf"},
+                                                                                    {"--clip-norm", "-1"},
+                                                                                    {"--batch", "0"},
+                                                                                    {"--seed", "-1"},
+                                                                                    {"--seed", "x"},
+                                                                                    {"--threads", "0"},
+                                                                                    {"--retries", "1.5"},
+                                                                                    {"--steps", "1e40"}})
+    expect_says(refusal({flag, value}), {flag, value});
+}
+
+TEST(Options, AnEmptyValueInAListIsRefusedWithTheWayOut) {
+  for (const auto& [flag, list, instead] :
+       std::vector<std::array<std::string, 3>>{{"--cpus", "2,,3", "write 2,3"},
+                                               {"--gpus", ",1", "write 1"},
+                                               {"--strategy", "ddp,,dp", "write ddp,dp"},
+                                               {"--workload", "convnet,", "write convnet"},
+                                               {"--batch", "16,,64", "write 16,64"},
+                                               {"--dtype", "f32,", "write f32"},
+                                               {"--backend", ",", "put values between its commas"}}) {
+    expect_says(refusal({flag, list}), {flag, "'" + list + "' has an empty value; " + instead});
+    expect_says(refusal({flag + "=" + list}), {flag, "'" + list + "'"});
+  }
+  expect_says(refusal({"compare", "a", "b", "--fail-on", "median:5%,"}), {"--fail-on", "write median:5%"});
+  expect_says(refusal({"project", "--to", "16,,32"}), {"--to", "write 16,32"});
+  expect_says(refusal({"--cpus", "2,x,3"}), {"--cpus", "'x'", "1 to 1024"});
+}
+
+TEST(Options, AListMayBeGivenInParts) {
+  EXPECT_EQ(parse({"--cpus", "1,2", "--cpus", "4"}).what.cpus, (std::vector<int>{1, 2, 4}));
+}
+
+TEST(Options, TheScaleIsTheWorkloads) {
+  EXPECT_EQ(parse({"--scale", "64"}).what.scale, 64);
+  expect_says(refusal({"--scale", "65"}), {"--scale", "'65'", "1 to 64"});
+}
+
+TEST(Options, CheckListsWhatItObeys) {
+  const std::set<std::string> obeyed = {
+      "--strategy", "--workload", "--gpus",   "--cpus",    "--dtype",    "--backend", "--param",
+      "--scale",    "--plugin",   "--filter", "--seed",    "--threads",  "--data",    "--oversubscribe",
+      "--seeds",    "--long",     "--junit",  "--dump",    "--timeout",  "--dry-run", "--launcher",
+      "--retries",  "--config",   "--quiet",  "--verbose", "--progress", "--output",  "--help"};
+  const auto listed = flags_of("check");
+  EXPECT_EQ(std::set<std::string>(listed.begin(), listed.end()), obeyed);
+  const std::string help = text_of({"check", "--help"});
+  for (const auto& flag : obeyed) EXPECT_NE(help.find(flag), std::string::npos) << flag;
+  for (const auto& flag : flags_of("run"))
+    if (!obeyed.contains(flag) && flag != "--version")
+      expect_says(refusal({"check", flag, "1"}), {"unknown flag", "dpbench check --help"});
+  EXPECT_NE(help.find("CPU devices [1,3 "), std::string::npos) << help;
+  const auto options = parse<CheckingOptions>({"check"});
+  EXPECT_EQ(options.what.default_worlds, (std::vector<int>{1, 3}));
+  EXPECT_TRUE(options.what.own_rows);
+  EXPECT_FALSE(parse({"run"}).what.own_rows);
+  EXPECT_TRUE(parse<TrainingOptions>({"train", "--workload", "mnist-mlp", "--strategy", "cpu"}).what.whole_epochs);
+  EXPECT_FALSE(parse({"run"}).what.whole_epochs);
+}
+
+TEST(Options, AnEmptyNameIsNotTakenForNone) {
+  for (const std::string flag : {"--data", "--out", "--save-baseline"}) {
+    expect_says(refusal({flag, ""}), {flag, "'' is no name"});
+    expect_says(refusal({flag + "=", "-n"}), {"'" + flag + "=' has no value"});
+  }
+  for (const std::string flag : {"--data", "--junit", "--dump"})
+    expect_says(refusal({"check", flag, ""}), {flag, "'' is no name"});
+  for (const std::string flag : {"--data", "--out", "--save", "--resume"})
+    expect_says(refusal({"train", "--workload", "w", "--strategy", "s", flag, ""}), {flag, "'' is no name"});
+  EXPECT_EQ(parse({"--filter", "a="}).what.filter, "a=");
+}
+
+TEST(Options, AFlagWithoutItsValueIsRefused) { expect_says(refusal({"--cpus"}), {"--cpus"}); }
+
+TEST(Options, ABadFilterIsRefused) { expect_says(refusal({"--filter", "ddp("}), {"--filter", "ddp("}); }
+
+TEST(Options, HelpTeachesFlagsExamplesAndExitCodes) {
+  const std::string help = text_of({"--help"});
+  for (const auto& flag : flags_of("run")) EXPECT_NE(help.find(flag), std::string::npos) << flag;
+  for (const auto& command : commands())
+    EXPECT_NE(help.find("\n  " + command.name + " "), std::string::npos) << command.name;
+  for (const std::string part : {"Usage:", "Examples:", "Exit codes:", "What to run:", " 4 inconclusive", "77"})
+    EXPECT_NE(help.find(part), std::string::npos) << part;
+  EXPECT_EQ(text_of({"run", "--help"}), help);
+}
+
+TEST(Options, HelpLinesFitATerminal) {
+  for (const auto& command : commands())
+    for (const auto& line : split(text_of({command.name, "--help"}), '\n'))
+      EXPECT_LE(display_width(line), 100u) << line;
+}
+
+TEST(Options, TheFirstScreenOfHelpTeachesFlags) {
+  for (const auto& words : std::vector<std::vector<std::string>>{{"--help"}, {"run", "--help"}}) {
+    auto lines = split(text_of(words), '\n');
+    lines.resize(24);
+    const std::string screen = "\n" + join(lines, "\n");
+    for (const std::string part :
+         {"benchmark and proof", "Usage: dpbench", "\n  dpbench --strategy ddp --gpus",
+          "\nWhat to run:", "\n  --strategy NAME,..", "strategies to run [all]", "\n  --workload NAME,..",
+          "\n  --gpus N,..", "\n  --cpus N,..", "[1,2 without a GPU]"})
+      EXPECT_NE(screen.find(part), std::string::npos) << part << " in:" << screen;
+  }
+}
+
+TEST(Options, VersionIsOneLine) { EXPECT_TRUE(text_of({"--version"}).starts_with("dpbench ")); }
+
+TEST_F(Config, GivesFlagsThatTheCommandLineOverrides) {
+  const auto file = write("strategy = [\"cpu\", \"ddp\"]\ncpus = [1, 2]\nlaunches = 7\nseed = 3\nbaseline = false\n");
+  EXPECT_NE(refusal({"--config", file}).find("baseline"), std::string::npos);
+  write("strategy = [\"cpu\", \"ddp\"]\ncpus = [1, 2]\nlaunches = 7\nseed = 3\nquick = true\n");
+  const RunOptions o = parse({"--config", file, "--launches", "2"});
+  EXPECT_EQ(o.what.strategies, (std::vector<std::string>{"cpu", "ddp"}));
+  EXPECT_EQ(o.what.cpus, (std::vector<int>{1, 2}));
+  EXPECT_EQ(o.launches, 2);
+  EXPECT_EQ(o.what.seed, 3u);
+  EXPECT_EQ(o.sampling.samples, 3);
+}
+
+TEST_F(Config, IsCheckedLikeTheCommandLine) {
+  expect_says(refusal({"--config", write("cpus = 0\n")}), {"1 to 1024"});
+  expect_says(refusal({"--config", write("stratgy = \"ddp\"\n")}), {file_, "unknown key 'stratgy'", "'strategy'"});
+  expect_says(refusal({"--config", write("cpus = [1,,2]\n")}), {"--cpus", "''"});
+  expect_says(refusal({"--config", write("cpus = \"1,,2\"\n")}), {"--cpus", "write 1,2"});
+  expect_says(refusal({"--config", file_ + ".absent"}), {"no such file"});
+  expect_says(refusal({"--config", write("# first\nquick\n")}), {"line 2", "'='"});
+  expect_says(refusal({"--config", write("strategy = [\"ddp\"\n")}), {"line 1", "one line"});
+  expect_says(refusal({"--config", write("seed = 1\nseed = 2\n")}), {"line 2", "'seed'", "twice"});
+  expect_says(refusal({"--config", write("seed = 1\n\xff\xfe\n")}), {"line 2", "text"});
+  expect_says(refusal({"--config", write(std::string("seed = 1\n\0\0\n", 12))}), {"line 2", "text"});
+  expect_says(refusal({"--config", write(std::string((1 << 20) + 1, '#'))}), {"1 MiB"});
+  expect_says(refusal({"--config", "/dev"}), {"/dev"});
+}
+
+TEST(Text, CleansWhatARankWrote) {
+  EXPECT_EQ(sanitised("\x1B[31mred\x1B[0m \x07\x80 né\xE2\x80\xAE!\xC2\x9B"), "red ? né!");
+  EXPECT_EQ(sanitised("\xED\xA0\x80"), "???");
+  EXPECT_EQ(one_line("a\nb\tc", 10), "a b c");
+  EXPECT_EQ(one_line("ééééé", 3), "éé…");
+}
+
+TEST(Text, SuggestsOnlyWhatIsNear) {
+  EXPECT_EQ(nearest("mnist_mlp", {"random-linear", "mnist-mlp"}), "mnist-mlp");
+  EXPECT_EQ(nearest("zzzzzz", {"random-linear", "mnist-mlp"}), "");
+  EXPECT_EQ(nearest("dpd", {"cpu", "gpu", "ddp"}), "ddp");
+  EXPECT_EQ(nearest("", {"cpu"}), "");
+}
+
+TEST(Text, SuggestsWhatANameBeginsWithOrHoldsAndMindsNoCapitals) {
+  const std::vector<std::string> workloads = {"random-linear", "mnist-mlp", "convnet", "all"};
+  for (const auto& [typed, meant] : std::vector<std::pair<std::string, std::string>>{{"mnist", "mnist-mlp"},
+                                                                                     {"conv", "convnet"},
+                                                                                     {"linear", "random-linear"},
+                                                                                     {"MNIST-MLP", "mnist-mlp"},
+                                                                                     {"mlp", "mnist-mlp"},
+                                                                                     {"al", "all"},
+                                                                                     {"convnets", "convnet"}})
+    EXPECT_EQ(nearest(typed, workloads), meant) << typed;
+  EXPECT_EQ(nearest("bucket", {"first_bucket_mb", "bucket_mb"}), "bucket_mb");
+  EXPECT_EQ(nearest("strat", {"strict", "strategy"}), "strategy");
+}
+
+TEST(Training, IsOneCaseOnceWithoutABaseline) {
+  const auto options =
+      parse<TrainingOptions>({"train", "--workload", "mnist-mlp", "--strategy", "ddp", "--cpus", "2", "--epochs", "3",
+                              "--save", "m", "--checkpoint-every", "100", "--target-accuracy", "0.95", "--eval"});
+  EXPECT_EQ(options.launches, 1);
+  EXPECT_FALSE(options.what.baseline);
+  EXPECT_EQ(options.training.epochs, 3);
+  EXPECT_EQ(options.training.checkpoint_every, 100);
+  EXPECT_EQ(options.training.target_accuracy, 0.95);
+  EXPECT_TRUE(options.training.evaluate);
+  EXPECT_FALSE(parse<TrainingOptions>({"train", "--workload", "w", "--strategy", "s"}).training.epochs)
+      << "the document's own";
+}
+
+TEST(Training, RefusesWhatContradictsItself) {
+  const std::vector<std::string> one = {"train", "--workload", "mnist-mlp", "--strategy", "dp"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), one.begin(), one.end());
+    return refusal(more);
+  };
+  expect_says(refusal({"train", "--strategy", "dp"}),
+              {"one --strategy and one --workload", "dpbench train --workload"});
+  expect_says(refusal({"train", "--workload", "all", "--strategy", "dp"}), {"one --strategy and one --workload"});
+  expect_says(with({"--checkpoint", "x"}), {"--checkpoint 'x'", "--checkpoint-every"});
+  for (const char* same : {"x", "./x"})
+    expect_says(with({"--save", "x", "--checkpoint", same, "--checkpoint-every", "1"}),
+                {"--save and --checkpoint", "'x'"});
+  expect_says(with({"--target-accuracy", "90"}), {"--target-accuracy", "'90'"});
+  expect_says(with({"--epochs", "0"}), {"--epochs", "'0'"});
+  expect_says(with({"--checkpoint-every", "0"}), {"--checkpoint-every", "'0'"});
+  expect_says(with({"--samples", "3"}), {"unknown flag '--samples'", "dpbench train --help"});
+}
+
+}  // namespace
+}  // namespace dpbench

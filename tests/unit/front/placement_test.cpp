@@ -1,0 +1,133 @@
+// What each launcher's variables mean.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "harness/front/launch/outside/placement.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+std::optional<Placement> placed(const Variables& variables, StartedBy choice = StartedBy::automatic) {
+  return find_placement(choice, [&](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+const Variables kTorchrun = {{"TORCHELASTIC_RUN_ID", "job"},
+                             {"TORCHELASTIC_RESTART_COUNT", "1"},
+                             {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                             {"RANK", "3"},
+                             {"WORLD_SIZE", "4"},
+                             {"LOCAL_RANK", "1"},
+                             {"LOCAL_WORLD_SIZE", "2"},
+                             {"GROUP_RANK", "1"},
+                             {"MASTER_ADDR", "n1"},
+                             {"MASTER_PORT", "29500"}};
+const Variables kSlurm = {{"SLURM_JOB_ID", "7"},
+                          {"SLURM_STEP_ID", "0"},
+                          {"SLURM_PROCID", "2"},
+                          {"SLURM_STEP_NUM_TASKS", "3"},
+                          {"SLURM_LOCALID", "0"},
+                          {"SLURM_NODEID", "1"},
+                          {"SLURM_STEP_TASKS_PER_NODE", "2,1"},
+                          {"SLURM_STEP_NODELIST", "n[3-4]"}};
+const Variables kMpi = {{"OMPI_COMM_WORLD_RANK", "1"},
+                        {"OMPI_COMM_WORLD_SIZE", "2"},
+                        {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                        {"PMIX_NAMESPACE", "123"}};
+
+TEST(Placement, WithoutALauncherThereIsNone) {
+  EXPECT_FALSE(placed({}));
+  EXPECT_FALSE(placed({{"RANK", "0"}, {"WORLD_SIZE", "2"}})) << "a stale pair of variables is no launcher";
+}
+
+TEST(Placement, OfTorchrunWhoseAgentServesTheStore) {
+  const auto p = placed(kTorchrun).value();
+  EXPECT_EQ(p.launcher, StartedBy::torchrun);
+  EXPECT_EQ(p.rank, 3);
+  EXPECT_EQ(p.world, 4);
+  EXPECT_EQ(p.local_rank, 1);
+  EXPECT_EQ(p.local_world, 2);
+  EXPECT_EQ(p.master_addr, "n1");
+  EXPECT_EQ(p.master_port, 29500);
+  EXPECT_TRUE(p.store_is_served);
+}
+
+TEST(Placement, ARestartOfTorchrunHasAnotherNonce) {
+  Variables again = kTorchrun;
+  again["TORCHELASTIC_RESTART_COUNT"] = "2";
+  EXPECT_NE(placed(kTorchrun)->nonce, placed(again)->nonce);
+}
+
+TEST(Placement, OfSlurmWithUnequalNodesAndAListOfHosts) {
+  const auto p = placed(kSlurm).value();
+  EXPECT_EQ(p.launcher, StartedBy::slurm);
+  EXPECT_EQ(p.rank, 2);
+  EXPECT_EQ(p.local_world, 1);
+  EXPECT_EQ(p.master_addr, "n3");
+  EXPECT_FALSE(p.store_is_served);
+}
+
+TEST(Placement, OfSlurmOnlyInsideAStep) {
+  Variables batch = kSlurm;
+  batch.erase("SLURM_STEP_ID");
+  EXPECT_FALSE(placed(batch));
+}
+
+TEST(Placement, AllRanksOfALaunchComputeTheSamePortAndAnotherLaunchAnother) {
+  Variables other = kMpi;
+  other["OMPI_COMM_WORLD_RANK"] = "0";
+  EXPECT_EQ(placed(kMpi)->master_port, placed(other)->master_port);
+  EXPECT_EQ(placed(kMpi)->master_addr, "127.0.0.1");
+  other["PMIX_NAMESPACE"] = "124";
+  EXPECT_NE(placed(kMpi)->master_port, placed(other)->master_port);
+}
+
+TEST(Placement, TheInnermostLauncherCounts) {
+  Variables nested = kSlurm;
+  nested.insert(kMpi.begin(), kMpi.end());
+  EXPECT_EQ(placed(nested)->launcher, StartedBy::mpi);
+  nested.insert(kTorchrun.begin(), kTorchrun.end());
+  EXPECT_EQ(placed(nested)->launcher, StartedBy::torchrun);
+  EXPECT_EQ(placed(nested, StartedBy::slurm)->launcher, StartedBy::slurm);
+  EXPECT_FALSE(placed(nested, StartedBy::self));
+}
+
+TEST(Placement, SeveralHostsOfMpirunNeedToBeToldTheMaster) {
+  Variables two = kMpi;
+  two["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
+  two["OMPI_COMM_WORLD_LOCAL_RANK"] = "0";
+  EXPECT_THROW(placed(two), UsageError);
+  two["MASTER_ADDR"] = "10.0.0.1";
+  EXPECT_EQ(placed(two)->master_addr, "10.0.0.1");
+}
+
+TEST(Placement, NumbersThatMakeNoSenseAreRefused) {
+  for (const char* wrong : {"", "4", "-1", "two", "1x"}) {
+    Variables bad = kTorchrun;
+    bad["RANK"] = wrong;
+    EXPECT_THROW(placed(bad), UsageError) << wrong;
+  }
+  Variables bad = kTorchrun;
+  bad["WORLD_SIZE"] = "1025";
+  EXPECT_THROW(placed(bad), UsageError);
+}
+
+TEST(Placement, ALauncherThatWasNamedMustBeThere) { EXPECT_THROW(placed(kMpi, StartedBy::slurm), UsageError); }
+
+TEST(Placement, FirstHostOfAList) {
+  EXPECT_EQ(first_host("n1"), "n1");
+  EXPECT_EQ(first_host("a,b[1-2]"), "a");
+  EXPECT_EQ(first_host("gpu[003-004,9],x"), "gpu003");
+  EXPECT_EQ(first_host("gpu[7,9]"), "gpu7");
+  EXPECT_EQ(first_host(""), "");
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,348 @@
+// Worlds, batches, devices and backends of a plan: what goes together, what is skipped, what is refused. No process, no
+// device.
+#include <set>
+
+#include "tests/unit/front/plan_parts.h"
+
+namespace dpbench {
+namespace {
+
+using namespace test;
+using Notes = std::map<std::string, std::string>;
+
+Selection launched(int world, int local) {
+  Selection what = ddp_on_mlp();
+  what.launched_by = "torchrun";
+  what.launched_world = world;
+  what.launched_local_world = local;
+  return what;
+}
+
+TEST(Plan, UnderALauncherTheWorldIsTheOneThatWasStarted) {
+  EXPECT_EQ(ids(make_plan(launched(3, 3), catalogue(), machine(8))),
+            (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:3/shm/weak/b64/f32"}));
+  Selection what = launched(2, 2);
+  what.cpus = {1, 2, 4};
+  const Plan plan = make_plan(what, catalogue(), machine(8));
+  EXPECT_EQ(ids(plan), (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
+  ASSERT_EQ(plan.skipped.size(), 2u);
+  EXPECT_EQ(plan.skipped[1].reason, "torchrun started 2 ranks, and a world of 4 needs 4");
+}
+
+TEST(Plan, UnderALauncherAnotherWorldIsRefusedWithBothNumbers) {
+  Selection what = launched(2, 2);
+  what.cpus = {4};
+  const std::string why = refusal<UsageError>(what, machine(8));
+  EXPECT_NE(why.find("--cpus 4"), std::string::npos) << why;
+  EXPECT_NE(why.find("torchrun started 2 ranks"), std::string::npos) << why;
+}
+
+TEST(Plan, UnderALauncherGpusAreCountedOnThisHost) {
+  Selection what = launched(16, 8);
+  what.gpus = {16};
+  EXPECT_EQ(ids(make_plan(what, catalogue(), machine(8, 8))).back(), "ddp/mnist-mlp/cuda:16/nccl/weak/b64/f32");
+  expect_says(refusal<Unavailable>(what, machine(8, 4)),
+              {"--gpus 16, 8 of them on this host: this machine has 4 GPUs"});
+}
+
+TEST(Plan, UnderALauncherOneProcessWithReplicasHasNoPlace) {
+  Selection what = launched(2, 2);
+  what.strategies = {"dp"};
+  EXPECT_NE(refusal<UsageError>(what, machine(8)).find("one process"), std::string::npos);
+}
+
+TEST(Plan, RepeatedWorldsAndNamesCollapse) {
+  Selection what = ddp_on_mlp();
+  what.strategies = {"ddp", "ddp"};
+  what.cpus = {2, 2, 1, 2};
+  EXPECT_EQ(make_plan(what, catalogue(), machine(4)).cases.size(), 3u);
+}
+
+TEST(Plan, WeakCountsRowsPerDeviceAndStrongRowsInAll) {
+  Selection what = ddp_on_mlp();
+  what.cpus = {4};
+  what.batches = {32};
+  EXPECT_EQ(make_plan(what, catalogue(), machine(4)).cases.back().global_batch(), 128);
+  what.scaling = Scaling::strong;
+  const Plan strong = make_plan(what, catalogue(), machine(4));
+  EXPECT_EQ(strong.cases.back().global_batch(), 32);
+  EXPECT_EQ(strong.cases.front().global_batch(), 32);
+}
+
+TEST(Plan, ABatchSmallerThanTheWorldIsRefusedUnderRanksOnly) {
+  Selection what = ddp_on_mlp();
+  what.scaling = Scaling::strong;
+  what.batches = {3};
+  what.cpus = {4};
+  expect_says(refusal<UsageError>(what, machine(2)), {"--batch 3", "world 4", "ddp", "--batch 4"});
+  what.strategies = {"dp"};
+  EXPECT_EQ(refusal<UsageError>(what, machine(2)), "accepted");
+}
+
+TEST(Plan, ABatchThatWasChosenIsNeverSkippedInSilence) {
+  Selection what;
+  what.workloads = {"mnist-mlp"};
+  what.scaling = Scaling::strong;
+  what.batches = {3};
+  what.cpus = {1, 4};
+  expect_says(refusal<UsageError>(what, machine(2)), {"--batch 3", "world 4"});
+}
+
+TEST(Plan, AWorkloadsOwnBatchThatIsTooSmallIsSkippedWithTheWayOn) {
+  Selection what;
+  what.cpus = {64};
+  const Plan plan = make_plan(what, catalogue(), machine(2));
+  ASSERT_EQ(plan.skipped.size(), 1u);
+  expect_says(plan.skipped[0].reason, {"ddp on random-linear", "--batch 64"});
+  what.strategies = {"ddp"};
+  what.workloads = {"random-linear"};
+  expect_says(refusal<UsageError>(what, machine(2)),
+              {"random-linear's own batch of 30 is smaller than the world 64", "--batch 64"});
+}
+
+TEST(Plan, WhatChoosesItsOwnRowsIsNotSkippedForABatch) {
+  Selection what;
+  what.cpus = {64};
+  what.own_rows = true;
+  EXPECT_TRUE(make_plan(what, catalogue(), machine(2)).skipped.empty());
+}
+
+Catalogue with_rows() {
+  Catalogue all = catalogue();
+  all.workloads[0].samples = 100;
+  all.workloads[1].samples = 60000;
+  all.workloads[1].digits = true;
+  return all;
+}
+
+TEST(Plan, MoreRowsInAStepThanThereAreAreRefusedOfAWorkloadThatWasNamed) {
+  Selection what;
+  what.workloads = {"mnist-mlp", "random-linear"};
+  what.scaling = Scaling::strong;
+  what.cpus = {2};
+  what.batches = {100};
+  EXPECT_EQ(refusal<UsageError>(what, machine(2), with_rows()), "accepted");
+  what.batches = {64, 200};
+  EXPECT_EQ(refusal<UsageError>(what, machine(2), with_rows()),
+            "a step of 200 rows (--batch) is more than random-linear has (100); use a smaller --batch");
+  what.whole_epochs = true;
+  EXPECT_EQ(refusal<UsageError>(what, machine(2), with_rows()), "accepted");
+}
+
+TEST(Plan, MoreRowsInAStepThanThereAreAreSkippedOfAWorkloadThatNobodyNamed) {
+  Selection what;
+  what.scaling = Scaling::strong;
+  what.cpus = {2};
+  what.batches = {200};
+  const Plan plan = make_plan(what, with_rows(), machine(2));
+  for (const auto& spec : plan.cases) EXPECT_EQ(spec.workload, "mnist-mlp") << spec.id;
+  ASSERT_FALSE(plan.skipped.empty());
+  for (const auto& [spec, reason] : plan.skipped) expect_says(reason, {"random-linear has (100)"});
+}
+
+TEST(Plan, DevicesThatTakeMoreRowsThanThereAreAreSkippedWhileOthersRun) {
+  Selection what = ddp_on_mlp();
+  what.cpus = {2, 1024};
+  const Plan plan = make_plan(what, with_rows(), machine(2));
+  EXPECT_EQ(ids(plan), (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
+  ASSERT_EQ(plan.skipped.size(), 1u);
+  EXPECT_EQ(plan.skipped[0].reason,
+            "a step of 65536 rows (64 on each of 1024 devices, --batch) is more than mnist-mlp has (60000); "
+            "use a smaller --batch or fewer devices");
+  what.cpus = {1024};
+  expect_says(refusal<UsageError>(what, machine(2), with_rows()), {"mnist-mlp has (60000)"});
+}
+
+TEST(Plan, TooFewRowsOfDataAreTheFaultOfTheData) {
+  Selection what = ddp_on_mlp();
+  what.cpus = {1};
+  what.data_dir = "/three";
+  Catalogue all = with_rows();
+  all.workloads[1].samples = 3;
+  EXPECT_EQ(refusal<UsageError>(what, machine(2), all),
+            "a step of 64 rows (--batch) is more than mnist-mlp has in --data /three (3); give it more rows, or use a "
+            "smaller --batch");
+}
+
+TEST(Plan, RowsThatTheCatalogueDoesNotTellAreNotJudged) {
+  Selection what = ddp_on_mlp();
+  what.batches = {1000000};
+  EXPECT_EQ(refusal<UsageError>(what, machine(2)), "accepted");
+  const Json workload = {{"name", "its-own"}, {"scaling", "weak"}, {"batch", 4}, {"samples", nullptr}};
+  const Json none = Json::array(), one = Json::array({workload});
+  const Json json = {
+      {"torch", "2.11.0"}, {"strategies", none}, {"workloads", one}, {"backends", none}, {"not_built", none}};
+  EXPECT_EQ(catalogue_from_json(json).workloads.at(0).samples, 0);
+}
+
+TEST(Plan, RowsOfAPluginsWorkloadAreJudgedOnlyAsTheyWereAskedFor) {
+  Selection what;
+  what.strategies = {"cpu"};
+  what.batches = {100000};
+  const auto judged = [&](const std::string& workload, int64_t scale, const std::string& data_dir, bool plugin) {
+    Catalogue all = with_rows();
+    for (auto& entry : all.workloads) entry.plugin = plugin;
+    what.workloads = {workload};
+    what.scale = scale;
+    what.data_dir = data_dir;
+    return refusal<UsageError>(what, machine(2), all) != "accepted";
+  };
+  for (const bool plugin : {false, true}) {
+    SCOPED_TRACE(plugin ? "a plug-in's" : "built in");
+    EXPECT_TRUE(judged("random-linear", 1, "", plugin));
+    EXPECT_EQ(judged("random-linear", 2, "", plugin), !plugin);
+    EXPECT_EQ(judged("random-linear", 1, "/some", plugin), !plugin);
+    EXPECT_TRUE(judged("mnist-mlp", 1, "/some", plugin)) << "the rows of its files were counted";
+    EXPECT_EQ(judged("mnist-mlp", 2, "/some", plugin), !plugin);
+  }
+}
+
+TEST(Plan, MicroBatchesNeedRows) {
+  Selection what = ddp_on_mlp();
+  what.cpus = {1};
+  what.batches = {4};
+  what.accumulate = 5;
+  expect_says(refusal<UsageError>(what, machine(2)), {"--accumulate 5", "--batch"});
+  what.accumulate = 4;
+  EXPECT_EQ(refusal<UsageError>(what, machine(2)), "accepted");
+}
+
+TEST(Plan, GpusThatAreNotHereNameTheWaysOn) {
+  Selection what = ddp_on_mlp();
+  what.gpus = {1, 2};
+  EXPECT_EQ(refusal<Unavailable>(what, machine(2)),
+            "--gpus 1,2: this machine has no GPU (no driver); the same on virtual CPU devices: --cpus 1,2");
+  EXPECT_EQ(refusal<Unavailable>(what, machine(2, 1)),
+            "--gpus 1,2: this machine has 1 GPU; use --cpus 1,2, or --oversubscribe to share them");
+}
+
+TEST(Plan, OversubscribedGpusGoOverABackendThatSharesThem) {
+  Selection what = ddp_on_mlp();
+  what.gpus = {1, 2};
+  what.oversubscribe = true;
+  const Plan plan = make_plan(what, catalogue(), machine(2, 1));
+  EXPECT_EQ(ids(plan), (Ids{"gpu/mnist-mlp/cuda:1/weak/b64/f32", "ddp/mnist-mlp/cuda:1/nccl/weak/b64/f32",
+                            "ddp/mnist-mlp/cuda:2/gloo/weak/b64/f32"}));
+  EXPECT_FALSE(plan.cases[1].oversubscribe);
+  EXPECT_TRUE(plan.cases[2].oversubscribe);
+  EXPECT_EQ(plan.notes,
+            (Notes{{"ddp/mnist-mlp/cuda:2/gloo/weak/b64/f32", "gloo: 2 ranks share 1 GPU, which nccl refuses"}}));
+  what.backends = {"gloo"};
+  EXPECT_TRUE(make_plan(what, catalogue(), machine(2, 1)).notes.empty())
+      << "what was asked for by name needs no reason";
+  what.backends = {"nccl"};
+  what.gpus = {2};
+  expect_says(refusal<UsageError>(what, machine(2, 1)), {"nccl", "share", "gloo"});
+}
+
+TEST(Plan, WhyAutoTakesNoNcclIsSaidOfTheRanksOfThisHost) {
+  Selection what = ddp_on_mlp();
+  what.gpus = {4, 8};
+  what.oversubscribe = true;
+  EXPECT_EQ(make_plan(what, catalogue(), machine(2, 4)).notes,
+            (Notes{{"ddp/mnist-mlp/cuda:8/gloo/weak/b64/f32", "gloo: 8 ranks share 4 GPUs, which nccl refuses"}}));
+  Selection across = launched(16, 8);
+  across.gpus = {16};
+  across.oversubscribe = true;
+  EXPECT_EQ(make_plan(across, catalogue(), machine(2, 4)).notes,
+            (Notes{{"ddp/mnist-mlp/cuda:16/gloo/weak/b64/f32", "gloo: 8 ranks share 4 GPUs, which nccl refuses"}}));
+}
+
+TEST(Plan, CpuRanksTakeSharedMemoryUnlessEveryHostHasButOne) {
+  struct Launch {
+    int world, here, hosts;
+    const char* backend;
+  };
+  // The second to last: one rank on this host, three on the other.
+  for (const Launch& one :
+       {Launch{4, 4, 1, "shm"}, {4, 2, 2, "shm"}, {1, 1, 1, "shm"}, {4, 1, 2, "shm"}, {4, 1, 4, "gloo"}}) {
+    Selection what = launched(one.world, one.here);
+    what.launched_hosts = one.hosts;
+    EXPECT_EQ(make_plan(what, catalogue(), machine(2)).cases.back().backend, one.backend)
+        << one.world << " ranks, " << one.here << " here, on " << one.hosts << " hosts";
+  }
+}
+
+TEST(Plan, WithoutGlooRanksOfOneRankHostsTakeSharedMemory) {
+  Catalogue without = catalogue();
+  without.backends.erase(without.backends.begin());
+  Selection what = launched(2, 1);
+  what.launched_hosts = 2;
+  EXPECT_EQ(make_plan(what, without, machine(2)).cases.back().backend, "shm");
+}
+
+TEST(Plan, ABackendIsAnAxis) {
+  Selection what = ddp_on_mlp();
+  what.cpus = {2};
+  what.backends = {"gloo", "shm"};
+  EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))),
+            (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:2/gloo/weak/b64/f32",
+                 "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
+}
+
+TEST(Plan, ABackendForOtherTensorsIsSkippedWithTheReason) {
+  Selection what = ddp_on_mlp();
+  what.cpus = {2};
+  what.backends = {"nccl", "gloo"};
+  const Plan plan = make_plan(what, catalogue(), machine(2));
+  ASSERT_EQ(plan.skipped.size(), 1u);
+  expect_says(plan.skipped[0].reason, {"nccl", "cpu"});
+  what.backends = {"nccl"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"nccl", "cpu"});
+}
+
+TEST(Plan, ABackendOfThreadsIsNotForRuns) {
+  Selection what = ddp_on_mlp();
+  what.backends = {"threads"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"threads", "tests"});
+}
+
+TEST(Plan, CheckingTakesProbesAndEveryBackendThatFits) {
+  Selection what;
+  what.strategies = {"ddp"};
+  what.default_worlds = {1, 3};
+  what.probes = what.every_backend = true;
+  what.baseline = false;
+  const Plan plan = make_plan(what, catalogue(), machine(2));
+  EXPECT_EQ(plan.cases.size(), 3u * 2u * 2u);
+  for (const auto& spec : plan.cases) EXPECT_TRUE(spec.backend == "gloo" || spec.backend == "shm") << spec.id;
+  EXPECT_EQ(plan.cases.back().workload, "probe");
+}
+
+TEST(Plan, SparingLeavesTheOtherBackendsToWhatCanTellThemApart) {
+  Catalogue known = catalogue();
+  known.workloads.push_back({"thorough-probe", "", Scaling::weak, 4, true, true});
+  Selection what;
+  what.strategies = {"ddp"};
+  what.default_worlds = {1, 3};
+  what.probes = what.every_backend = true;
+  what.whole_worlds = 0;
+  what.baseline = false;
+  const auto backends = [&](const std::string& workload, int world) {
+    std::set<std::string> names;
+    for (const auto& spec : make_plan(what, known, machine(2)).cases)
+      if (spec.workload == workload && spec.world == world) names.insert(spec.backend);
+    return names;
+  };
+  using Names = std::set<std::string>;
+  EXPECT_EQ(backends("mnist-mlp", 3), (Names{"gloo", "shm"}));
+  EXPECT_EQ(backends("thorough-probe", 3), (Names{"gloo", "shm"}));
+  EXPECT_EQ(backends("probe", 3), Names{"shm"});
+  for (const char* workload : {"mnist-mlp", "thorough-probe", "probe"}) EXPECT_EQ(backends(workload, 1), Names{"shm"});
+  what.whole_worlds = 1;
+  EXPECT_EQ(backends("probe", 1), (Names{"gloo", "shm"}));
+  EXPECT_EQ(backends("probe", 3), Names{"shm"});
+}
+
+TEST(Plan, WithoutSharedMemoryCpuRanksGoOverGloo) {
+  Catalogue without = catalogue();
+  without.backends.erase(without.backends.begin() + 1);
+  Selection what = ddp_on_mlp();
+  what.cpus = {2};
+  EXPECT_EQ(make_plan(what, without, machine(2)).cases.back().backend, "gloo");
+  without.backends.clear();
+  expect_says(refusal<Unavailable>(what, machine(2), without), {"no backend", "cpu"});
+}
+
+}  // namespace
+}  // namespace dpbench

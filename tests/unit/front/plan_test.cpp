@@ -1,0 +1,232 @@
+// Which cases are run, which are not, and what is refused. No process, no device.
+#include "tests/unit/front/plan_parts.h"
+
+namespace dpbench {
+namespace {
+
+using namespace test;
+
+TEST(Plan, NothingAskedForIsEverythingThatRunsHere) {
+  Selection what;
+  what.default_worlds = {1, 2};
+  EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))),
+            (Ids{"cpu/random-linear/cpu:1/strong/b30/f32", "dp/random-linear/cpu:1/strong/b30/f32",
+                 "dp/random-linear/cpu:2/strong/b30/f32", "ddp/random-linear/cpu:1/shm/strong/b30/f32",
+                 "ddp/random-linear/cpu:2/shm/strong/b30/f32", "cpu/mnist-mlp/cpu:1/weak/b64/f32",
+                 "dp/mnist-mlp/cpu:1/weak/b64/f32", "dp/mnist-mlp/cpu:2/weak/b64/f32",
+                 "ddp/mnist-mlp/cpu:1/shm/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
+}
+
+TEST(Plan, WithGpusNothingAskedForMeansThem) {
+  Selection what;
+  what.default_worlds = {1, 2};
+  what.workloads = {"mnist-mlp"};
+  EXPECT_EQ(
+      ids(make_plan(what, catalogue(), machine(8, 4))),
+      (Ids{"gpu/mnist-mlp/cuda:1/weak/b64/f32", "dp/mnist-mlp/cuda:1/weak/b64/f32", "dp/mnist-mlp/cuda:2/weak/b64/f32",
+           "ddp/mnist-mlp/cuda:1/nccl/weak/b64/f32", "ddp/mnist-mlp/cuda:2/nccl/weak/b64/f32"}));
+  EXPECT_EQ(make_plan(what, catalogue(), machine(8, 1)).cases.back().world, 1);
+  what.default_worlds.clear();
+  EXPECT_EQ(make_plan(what, catalogue(), machine(8, 4)).cases.back().world, 4);
+}
+
+TEST(Plan, TheBaselineComesFirstOfEachWorkloadOnce) {
+  Selection what = ddp_on_mlp();
+  what.strategies = {"ddp", "cpu"};
+  what.cpus = {2};
+  const Plan plan = make_plan(what, catalogue(), machine(4));
+  EXPECT_EQ(ids(plan), (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
+  EXPECT_TRUE(plan.cases[0].baseline);
+  EXPECT_FALSE(plan.cases[1].baseline);
+}
+
+TEST(Plan, NoBaselineOmitsTheAddedRowOnly) {
+  Selection what = ddp_on_mlp();
+  what.cpus = {2};
+  what.baseline = false;
+  EXPECT_EQ(ids(make_plan(what, catalogue(), machine(4))), Ids{"ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"});
+  what.strategies = {"cpu"};
+  EXPECT_EQ(make_plan(what, catalogue(), machine(4)).cases.size(), 1u);
+}
+
+TEST(Plan, ThreadsAreCoresOverTheLargestWorldInEveryRow) {
+  Selection what;
+  what.cpus = {1, 2, 3};
+  for (const auto& spec : make_plan(what, catalogue(), machine(8)).cases) EXPECT_EQ(spec.threads, 2) << spec.id;
+  EXPECT_EQ(make_plan(what, catalogue(), machine(2)).threads, 1);
+  what.filter = "cpu:[12]";
+  EXPECT_EQ(make_plan(what, catalogue(), machine(8)).threads, 4);
+  what.threads = 5;
+  EXPECT_EQ(make_plan(what, catalogue(), machine(8)).threads, 5);
+}
+
+TEST(Plan, OnlyRanksHaveProcessesAndABackend) {
+  Selection what;
+  what.workloads = {"mnist-mlp"};
+  what.cpus = {3};
+  for (const auto& spec : make_plan(what, catalogue(), machine(4)).cases) {
+    EXPECT_EQ(spec.processes, spec.strategy == "ddp" ? 3 : 1) << spec.id;
+    EXPECT_EQ(spec.backend, spec.strategy == "ddp" ? "shm" : "none") << spec.id;
+    EXPECT_EQ(spec.world, spec.strategy == "cpu" ? 1 : 3) << spec.id;
+  }
+}
+
+TEST(Plan, AutoTakesTheMostPreferredBackendOfTheDevice) {
+  Catalogue all = catalogue();
+  all.backends.push_back({.name = "own", .summary = "", .cuda = true, .cpu_preference = 30, .cuda_preference = 15});
+  const auto taken = [&](int cpus, int gpus, size_t gpus_here, int hosts = 1) {
+    Selection what = ddp_on_mlp();
+    if (cpus > 0) what.cpus = {cpus};
+    if (gpus > 0) what.gpus = {gpus};
+    what.oversubscribe = true;
+    if (hosts > 1) what.launched_world = hosts, what.launched_local_world = 1, what.launched_hosts = hosts;
+    const Plan plan = make_plan(what, all, machine(4, gpus_here));
+    const auto note = plan.notes.find(plan.cases.back().id);
+    return plan.cases.back().backend + (note == plan.notes.end() ? "" : " (" + note->second + ")");
+  };
+  EXPECT_EQ(taken(2, 0, 0), "own");
+  EXPECT_EQ(taken(0, 2, 2), "nccl");
+  EXPECT_EQ(taken(0, 2, 1), "own (own: 2 ranks share 1 GPU, which nccl refuses)");
+  all.backends.back().cuda_preference = 25;
+  EXPECT_EQ(taken(0, 2, 1), "own") << "no other was preferred";
+  all.backends.back().shares_memory = true;
+  EXPECT_EQ(taken(2, 0, 0, 2), "gloo") << "every host has one rank";
+  all.backends.back().cpu_preference = 0;
+  EXPECT_EQ(taken(2, 0, 0), "shm");
+}
+
+TEST(Plan, UnknownNamesGetTheNearestOne) {
+  Selection what;
+  what.strategies = {"ddpp"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"strategy", "ddpp", "'ddp'", "cpu, gpu, dp, ddp"});
+  what = {};
+  what.workloads = {"mnist_mlp"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"workload", "'mnist-mlp'"});
+  what = {};
+  what.backends = {"glo"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"backend", "'gloo'"});
+  what = {};
+  what.strategies = {"DDP"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"'DDP' (did you mean 'ddp'?); known: cpu, gpu, dp, ddp, all"});
+}
+
+TEST(Plan, NamesForTestsAreNotSuggestedAndThoseThatThisBuildLacksAre) {
+  Selection what;
+  what.workloads = {"MNIST"};
+  EXPECT_EQ(refusal<UsageError>(what, machine(2)),
+            "unknown workload 'MNIST' (did you mean 'mnist-mlp'?); known: random-linear, mnist-mlp, all");
+  what.workloads = {"prob"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"'probe'"});
+  what.workloads = {"al"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"'all'"});
+  what = {};
+  what.backends = {"MPI"};
+  EXPECT_EQ(refusal<UsageError>(what, machine(2)),
+            "unknown backend 'MPI' (did you mean 'mpi'?); known: gloo, shm, nccl, mpi, auto");
+}
+
+TEST(Plan, WhatThisBuildLacksIsUnavailableWithItsReason) {
+  Selection what;
+  what.backends = {"mpi"};
+  EXPECT_EQ(refusal<Unavailable>(what, machine(2)), "backend 'mpi' is not in this build: no MPI was found");
+  Catalogue all = catalogue();
+  all.cuda = "13.0";
+  all.not_built = {{"backend", "mpi", "its library cannot be loaded: libx.so.1: no such file"}};
+  EXPECT_EQ(refusal<Unavailable>(what, machine(2), all),
+            "backend 'mpi' is in this build, but its library cannot be loaded: libx.so.1: no such file");
+}
+
+TEST(Plan, ANamedStrategyWithoutItsDeviceIsSkippedAndSaid) {
+  Selection what;
+  what.strategies = {"cpu", "gpu"};
+  what.workloads = {"mnist-mlp"};
+  what.cpus = {1};
+  const Plan plan = make_plan(what, catalogue(), machine(2));
+  EXPECT_EQ(ids(plan), Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32"});
+  ASSERT_EQ(plan.skipped.size(), 1u);
+  expect_says(plan.skipped[0].reason, {"'gpu'", "no driver"});
+  what.strategies = {"gpu"};
+  EXPECT_EQ(refusal<Unavailable>(what, machine(2)),
+            "'gpu' needs a GPU and this machine has none (no driver); on the CPU: --strategy cpu --cpus 1");
+}
+
+TEST(Plan, ANamedSingleStrategyKeepsItsOwnDeviceBesideGpus) {
+  Selection what;
+  what.strategies = {"cpu", "gpu", "ddp"};
+  what.workloads = {"mnist-mlp"};
+  what.gpus = {2};
+  EXPECT_EQ(ids(make_plan(what, catalogue(), machine(8, 2))),
+            (Ids{"gpu/mnist-mlp/cuda:1/weak/b64/f32", "cpu/mnist-mlp/cpu:1/weak/b64/f32",
+                 "ddp/mnist-mlp/cuda:2/nccl/weak/b64/f32"}));
+}
+
+TEST(Plan, ParametersMultiplyAndDefaultsLeaveNoTrace) {
+  Selection what = ddp_on_mlp();
+  what.cpus = {1};
+  what.baseline = false;
+  what.params = {"ddp.bucket_mb=1,25", "overlap=on,off"};
+  EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))),
+            (Ids{"ddp/mnist-mlp/cpu:1/shm/weak/b64/f32/bucket_mb=1",
+                 "ddp/mnist-mlp/cpu:1/shm/weak/b64/f32/bucket_mb=1/overlap=off", "ddp/mnist-mlp/cpu:1/shm/weak/b64/f32",
+                 "ddp/mnist-mlp/cpu:1/shm/weak/b64/f32/overlap=off"}));
+  what.strategies = {"dp", "ddp"};
+  what.params = {"ddp.overlap=off"};
+  EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))).front(), "dp/mnist-mlp/cpu:1/weak/b64/f32");
+}
+
+TEST(Plan, TheBaselineWithAParameterIsHeldAgainstTheBaseline) {
+  Catalogue all = catalogue();
+  all.strategies[1].params = {{"graph", "off", ""}};
+  Selection what;
+  what.strategies = {"gpu"};
+  what.workloads = {"mnist-mlp"};
+  what.params = {"gpu.graph=off,on"};
+  const Plan plan = make_plan(what, all, machine(2, 1));
+  ASSERT_EQ(plan.cases.size(), 2u);
+  EXPECT_TRUE(plan.cases[0].params.empty() && plan.cases[0].baseline) << plan.cases[0].id;
+  EXPECT_TRUE(!plan.cases[1].params.empty() && !plan.cases[1].baseline) << plan.cases[1].id;
+}
+
+TEST(Plan, UnknownParametersAreRefused) {
+  Selection what = ddp_on_mlp();
+  what.params = {"ddp.buckt_mb=1"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"buckt_mb", "'bucket_mb'"});
+  what.strategies = {"dp", "ddp"};
+  what.params = {"bucket=1"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"'bucket'", "'bucket_mb'", "known: overlap, bucket_mb"});
+  what.strategies = {"ddp"};
+  what.params = {"dp.overlap=on"};
+  expect_says(refusal<UsageError>(what, machine(2)), {"'dp'", "chosen: ddp"});
+  for (const std::string text : {"bucket_mb", "=1", "bucket_mb=", "bucket_mb=1,,2", "bucket_mb=1,", "bucket_mb=a b"}) {
+    what.params = {text};
+    EXPECT_NE(refusal<UsageError>(what, machine(2)), "accepted") << text;
+  }
+}
+
+TEST(Plan, AFilterKeepsMatchesAndTheirBaselines) {
+  Selection what;
+  what.cpus = {1, 2};
+  what.filter = "^ddp/mnist.*cpu:2";
+  EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))),
+            (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
+  what.filter = "no such case";
+  expect_says(refusal<UsageError>(what, machine(2)), {"nothing matched", "no such case"});
+}
+
+TEST(Plan, ProbesRunOnlyWhenNamed) {
+  Selection what;
+  what.cpus = {1};
+  for (const auto& spec : make_plan(what, catalogue(), machine(2)).cases) EXPECT_NE(spec.workload, "probe");
+  what.workloads = {"probe"};
+  EXPECT_EQ(make_plan(what, catalogue(), machine(2)).cases[0].workload, "probe");
+}
+
+TEST(Plan, TooManyCasesAreRefused) {
+  Selection what = ddp_on_mlp();
+  for (int world = 1; world <= max_world; ++world) what.cpus.push_back(world);
+  what.batches = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  expect_says(refusal<UsageError>(what, machine(2)), {"10000"});
+}
+
+}  // namespace
+}  // namespace dpbench

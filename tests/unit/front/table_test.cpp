@@ -1,0 +1,209 @@
+// What people see: columns, missing figures, other forms, colours, progress.
+#include <gtest/gtest.h>
+
+#include "harness/front/plan/machine.h"
+#include "harness/front/run/progress.h"
+#include "harness/front/run/table.h"
+#include "harness/front/text/text.h"
+
+namespace dpbench {
+namespace {
+
+CaseRecord record(const std::string& strategy, const std::string& workload, int world, CaseStatus status) {
+  CaseRecord one;
+  one.spec.strategy = strategy;
+  one.spec.workload = workload;
+  one.spec.world = world;
+  one.spec.id = case_id(one.spec);
+  one.status = status;
+  return one;
+}
+
+// 2 ms a step, measured; the rest as it would be derived.
+Report report() {
+  Report all;
+  all.cases.push_back(record("cpu", "toy", 1, CaseStatus::ok));
+  CaseRecord& measured = all.cases.back();
+  measured.spec.baseline = true;
+  measured.step_time_ns = {
+      .median = 2e6, .ci95_low = 1.9e6, .ci95_high = 2.1e6, .interval = IntervalOver::launches, .n = 10, .launches = 5};
+  measured.derived = {
+      .samples_per_s = 32000, .speedup = 1, .efficiency = 1, .comm_fraction = std::nullopt, .noise = 0.0123};
+  measured.checks.push_back({.name = "output-shape", .status = CheckStatus::passed});
+  all.cases.push_back(record("ddp", "toy", 2, CaseStatus::failed));
+  all.cases.back().spec.backend = "shm";
+  all.cases.back().reason = "rank 1 was ended by signal 9\nits last words: \x1B[31mred|<b>";
+  all.cases.push_back(record("cpu", "other", 1, CaseStatus::skipped));
+  return all;
+}
+
+std::vector<std::string> words(const std::string& line) {
+  std::vector<std::string> all;
+  for (const auto& word : split(line, ' '))
+    if (!word.empty()) all.push_back(word);
+  return all;
+}
+
+TEST(Table, ShowsWhatWasMeasuredUnderItsTitles) {
+  const auto lines = split(report_table(report(), false), '\n');
+  ASSERT_GE(lines.size(), 7u);
+  EXPECT_TRUE(lines[0].starts_with("toy · CPU · weak scaling, 64 rows per device · f32"));
+  EXPECT_EQ(lines[1].substr(0, 8), "STRATEGY");
+  EXPECT_EQ(words(lines[2]), (std::vector<std::string>{"cpu", "1", "2.000", "5.0", "%", "32000", "1.00x", "100", "%",
+                                                       "-", "1.2", "%", "ok", "baseline"}));
+}
+
+TEST(Table, WhatIsMissingIsADash) {
+  const auto lines = split(report_table(report(), false), '\n');
+  const auto failed = words(lines[3]);
+  EXPECT_EQ(std::vector<std::string>(failed.begin(), failed.begin() + 10),
+            (std::vector<std::string>{"ddp", "2", "-", "-", "-", "-", "-", "-", "-", "failed"}));
+  EXPECT_EQ(report_table(report(), false).find("nan"), std::string::npos);
+}
+
+TEST(Table, EveryWorkloadHasItsOwnHeading) {
+  const std::string text = report_table(report(), false);
+  EXPECT_LT(text.find("toy · "), text.find("other · "));
+  EXPECT_NE(text.find("\n\nother · "), std::string::npos);
+}
+
+TEST(Table, RowsOfOneWorkloadStayTogetherWhereverTheyCome) {
+  Report all = report();
+  all.cases.push_back(record("dp", "toy", 2, CaseStatus::ok));
+  const std::string text = report_table(all, false);
+  EXPECT_LT(text.find("\ndp "), text.find("other · "));
+}
+
+TEST(Table, OnlyTheFirstLineOfAReasonAndNoEscapes) {
+  const std::string text = report_table(report(), false);
+  EXPECT_NE(text.find("rank 1 was ended by signal 9"), std::string::npos);
+  EXPECT_EQ(text.find("last words"), std::string::npos);
+  EXPECT_EQ(text.find('\x1B'), std::string::npos);
+}
+
+TEST(Table, ColumnsStayUnderTheirTitles) {
+  const auto lines = split(report_table(report(), false), '\n');
+  const size_t check = lines[1].substr(0, lines[1].find("CHECK")).size();
+  EXPECT_EQ(display_width(lines[1].substr(0, check)), display_width(lines[2].substr(0, lines[2].find("ok "))));
+}
+
+TEST(Table, ColoursOnlyTheCheckAndOnlyWhenAsked) {
+  const std::string text = report_table(report(), true);
+  EXPECT_NE(text.find("\x1B[32mok\x1B[0m"), std::string::npos);
+  EXPECT_NE(text.find("\x1B[31mfailed\x1B[0m"), std::string::npos);
+}
+
+TEST(Table, SmallAndLargeTimesKeepFourDigits) {
+  Report all = report();
+  const std::vector<std::pair<double, std::string>> table = {
+      {38.6e3, " 0.03860 "}, {24.5e6, " 24.50 "}, {1.2345e9, " 1234 "}, {1e3, " 0.001000 "}};
+  for (const auto& [ns, shown] : table) {
+    all.cases[0].step_time_ns->median = ns;
+    EXPECT_NE(report_table(all, false).find(shown), std::string::npos) << shown;
+  }
+}
+
+TEST(Table, SaysWhatSetsARowApart) {
+  Report all = report();
+  CaseRecord& ddp = all.cases[1];
+  ddp.spec.params = {{"bucket_mb", "1"}};
+  ddp.spec.scaling = Scaling::strong;
+  ddp.spec.batch = 63;
+  ddp.spec.processes = 2;
+  ddp.warnings = {"noise 5 % is above --max-noise 2 %"};
+  const std::string text = report_table(all, false);
+  for (const char* part : {"shm", "bucket_mb=1", "a row more", "! noise 5 %"})
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+}
+
+TEST(Markdown, EscapesWhatARankWrote) {
+  Report all = report();
+  all.cases[1].reason = "a|b <b> `c`";
+  const std::string text = report_markdown(all);
+  EXPECT_NE(text.find("a\\|b &lt;b> \\`c\\`"), std::string::npos);
+  EXPECT_NE(text.find("| STRATEGY | WORLD |"), std::string::npos);
+}
+
+TEST(Csv, HasARowACaseWithNothingForNothing) {
+  const auto lines = split(report_csv(report()), '\n');
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_TRUE(lines[0].starts_with("case,strategy,workload"));
+  EXPECT_NE(lines[1].find(",ok,2000000,1900000,2100000,32000,1,1,,0.0123,"), std::string::npos) << lines[1];
+  EXPECT_NE(lines[3].find(",skipped,,,,,,,,,0,"), std::string::npos) << lines[3];
+}
+
+TEST(Csv, QuotesCommasAndDisarmsFormulas) {
+  EXPECT_EQ(as_csv({{"a,b", "say \"x\"", "=cmd()", "-1.5", "-"}}), "\"a,b\",\"say \"\"x\"\"\",'=cmd(),-1.5,-\n");
+}
+
+TEST(PlanTable, ShowsCasesAndWhatIsSkippedWithItsReason) {
+  Plan plan;
+  plan.cases = {record("cpu", "toy", 1, CaseStatus::ok).spec, record("ddp", "toy", 2, CaseStatus::ok).spec};
+  plan.notes = {{plan.cases[1].id, "gloo: 2 ranks share 1 GPU, which nccl refuses"}};
+  plan.skipped = {{record("gpu", "toy", 1, CaseStatus::ok).spec, "no driver"}};
+  const auto rows = plan_rows(plan);
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[2].back(), "gloo: 2 ranks share 1 GPU, which nccl refuses");
+  EXPECT_EQ(rows[3].back(), "skipped: no driver");
+  EXPECT_EQ(plan_json(plan)["notes"][plan.cases[1].id], rows[2].back());
+  EXPECT_EQ(plan_json(plan)["skipped"][0]["reason"], "no driver");
+}
+
+TEST(Progress, MovesOnlyOnATerminalThatCan) {
+  MeasuringOptions options;
+  EXPECT_EQ(progress_style(options, true, "xterm"), ProgressStyle::moving);
+  EXPECT_EQ(progress_style(options, true, "dumb"), ProgressStyle::plain);
+  EXPECT_EQ(progress_style(options, true, nullptr), ProgressStyle::plain);
+  EXPECT_EQ(progress_style(options, false, "xterm"), ProgressStyle::plain);
+  options.progress = ProgressChoice::plain;
+  EXPECT_EQ(progress_style(options, true, "xterm"), ProgressStyle::plain);
+  options.quiet = true;
+  EXPECT_EQ(progress_style(options, true, "xterm"), ProgressStyle::none);
+}
+
+TEST(Progress, PlainIsALineACaseWithTheTimeLeft) {
+  testing::internal::CaptureStderr();
+  {
+    ProgressLine line(ProgressStyle::plain, false, 2, 100, 2);
+    line.begin("a", 100);
+    line.end("a", "1 ms a step", 105);
+    line.end("b", "3 ms a step", 108);
+    line.end("a", "2 ms a step", 115);
+    line.over("a", "2 ms a step", 115);
+    line.note("not without -v");
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "1/2 · a · 2 ms a step · about 5 s left\n");
+}
+
+TEST(Progress, ADurationIsShort) {
+  EXPECT_EQ(duration_text(8.4), "8 s");
+  EXPECT_EQ(duration_text(100), "1m40s");
+  EXPECT_EQ(duration_text(7500), "2h05m");
+}
+
+TEST(Machine, ReadsCgroupLimits) {
+  EXPECT_EQ(cores_of_cpu_max("150000 100000\n"), 2);
+  EXPECT_EQ(cores_of_cpu_max("50000 100000\n"), 1);
+  EXPECT_EQ(cores_of_cpu_max("max 100000\n"), 0);
+  EXPECT_EQ(cores_of_cpu_max("-1 100000\n"), 0);
+  EXPECT_EQ(cores_of_cpu_max(""), 0);
+}
+
+TEST(Machine, SeesTheGpusThatAreVisible) {
+  std::vector<GpuState> all(3);
+  for (int i = 0; i < 3; ++i) all[i].uuid = std::string("GPU-") + static_cast<char>('a' + i) + "0";
+  const auto seen = [&](const char* variable) {
+    std::string names;
+    for (const auto& gpu : visible_gpus(all, variable)) names += gpu.uuid[4];
+    return names;
+  };
+  EXPECT_EQ(seen(nullptr), "abc");
+  EXPECT_EQ(seen(""), "");
+  EXPECT_EQ(seen("2,0"), "ca");
+  EXPECT_EQ(seen("1,7,0"), "b");
+  EXPECT_EQ(seen("-1"), "");
+  EXPECT_EQ(seen("GPU-c"), "c");
+}
+
+}  // namespace
+}  // namespace dpbench

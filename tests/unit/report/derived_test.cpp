@@ -1,0 +1,289 @@
+// Spans of time and the figures worked out from a case, on data whose answers were worked out by hand.
+#include "harness/report/figures/derived.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/report/export/trace.h"
+#include "harness/report/figures/spans.h"
+#include "harness/report/figures/summarise.h"
+#include "tests/unit/report/sample_reports.h"
+
+namespace dpbench {
+namespace {
+
+using test::measured;
+using test::report_of;
+
+std::vector<std::pair<int64_t, int64_t>> pairs(const Spans& spans) {
+  std::vector<std::pair<int64_t, int64_t>> result;
+  for (const Span& span : spans) result.emplace_back(span.from, span.until);
+  return result;
+}
+
+TEST(Spans, AreMergedWhereTheyOverlapOrTouch) {
+  EXPECT_EQ(pairs(merged({{5, 7}, {0, 2}, {2, 3}, {6, 9}, {4, 4}})),
+            (std::vector<std::pair<int64_t, int64_t>>{{0, 3}, {5, 9}}));
+  EXPECT_EQ(length({{5, 7}, {0, 2}, {2, 3}, {6, 9}, {4, 4}}), 7);
+}
+
+TEST(Spans, HaveInCommonWhatBothCover) {
+  EXPECT_EQ(pairs(common({{0, 4}, {6, 10}}, {{3, 7}, {9, 20}})),
+            (std::vector<std::pair<int64_t, int64_t>>{{3, 4}, {6, 7}, {9, 10}}));
+  EXPECT_TRUE(common({{0, 4}}, {{4, 8}}).empty());
+}
+
+// Two buckets: the first (10 to 30) hides behind computing but for its end, the second (25 to 50) starts before the
+// last gradient at 28 and is waited for from then on. The other rank entered the second one at 35.
+TEST(Communication, IsExposedWhereNothingElseIsDone) {
+  const Communication found = communication_of({{{10, 30}, 12}, {{25, 50}, 35}}, {{28, 52}});
+  EXPECT_EQ(found.total_ns, 40);
+  EXPECT_EQ(found.exposed_ns, 22);
+  EXPECT_EQ(found.hidden_ns, 18);
+  EXPECT_EQ(found.waiting_ns, 7);
+}
+
+TEST(Communication, OfNoCollectivesIsNothing) {
+  const Communication found = communication_of({}, {{0, 10}});
+  EXPECT_EQ(found.total_ns, 0);
+  EXPECT_EQ(found.exposed_ns, 0);
+}
+
+// Amdahl's law backwards: with a serial fraction f the speed-up on p is 1 / (f + (1 - f) / p).
+TEST(KarpFlatt, GivesBackTheSerialFractionOfAmdahlsLaw) {
+  EXPECT_NEAR(karp_flatt(1 / (0.1 + 0.9 / 8), 8), 0.1, 1e-12);
+  EXPECT_NEAR(karp_flatt(4, 4), 0, 1e-12);
+  EXPECT_LT(karp_flatt(2.2, 2), 0);
+}
+
+Profile profile(double step_ns, double waiting_ns) {
+  return {.steps = 10,
+          .step_ns = step_ns,
+          .communication_ns = 400,
+          .exposed_ns = 100,
+          .hidden_ns = 300,
+          .waiting_ns = waiting_ns,
+          .flop = 5000};
+}
+
+TEST(PeakMemory, IsTheMiddleLaunchsOwnAndInOlderReportsTheMostOfAll) {
+  CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 10000);
+  for (size_t i = 0; i < 3; ++i)
+    for (RankRecord& rank : record.launches[i].ranks)
+      rank.peak_rss_bytes = static_cast<int64_t>(100 + 10 * i) + rank.rank;
+  const auto peak = [&] {
+    Report report = report_of({record});
+    summarise(report);
+    return report.cases[0].derived.peak_memory_bytes.value_or(0);
+  };
+  EXPECT_EQ(peak(), 121);
+  for (const auto& [launch, own] : std::vector<std::pair<size_t, int64_t>>{{0, 90}, {1, 50}, {2, 60}})
+    record.launches[launch].ranks[1].own_rss_bytes = own;
+  EXPECT_EQ(peak(), 60);
+  record.launches[0].ranks[0].peak_device_bytes = 7;
+  EXPECT_EQ(peak(), 7);
+}
+
+Report scaling_report() {
+  // Steps of 1000, 1250 and 1600 ns; weak scaling, 64 rows a device.
+  Report report = report_of({measured("cpu", 1, Scaling::weak, 64, 10000), measured("ddp", 1, Scaling::weak, 64, 12500),
+                             measured("ddp", 2, Scaling::weak, 64, 16000)});
+  report.cases[1].spec.backend = report.cases[2].spec.backend;
+  for (auto& launch : report.cases[2].launches)
+    for (auto& rank : launch.ranks) {
+      rank.profile = profile(2000, rank.rank == 0 ? 900 : 0);
+      rank.peak = Peak{.gemm_flop_per_s = 2e10, .triad_bytes_per_s = 1e10};
+      rank.phases_ns = {{"forward", 1500}, {"communication", 300}, {"waiting", 200}};
+    }
+  summarise(report);
+  return report;
+}
+
+TEST(Derived, NamesTheSpeedUpAgainstTheBaselineAndAgainstTheStrategysOwn) {
+  const Report report = scaling_report();
+  const Derived& two = report.cases[2].derived;
+  EXPECT_DOUBLE_EQ(*two.speedup, 2 * 1000.0 / 1600);
+  EXPECT_DOUBLE_EQ(*two.own_speedup, 2 * 1250.0 / 1600);
+  EXPECT_DOUBLE_EQ(*two.efficiency, 1000.0 / 1600);
+  EXPECT_DOUBLE_EQ(*two.own_efficiency, 1250.0 / 1600);
+  EXPECT_NEAR(*two.karp_flatt, (1 / 1.25 - 0.5) / 0.5, 1e-12);
+  EXPECT_NEAR(*two.own_karp_flatt, (1 / 1.5625 - 0.5) / 0.5, 1e-12);
+  EXPECT_FALSE(two.wrapper_cost);
+}
+
+TEST(Derived, TheWrapperCostsWhatItsWorldOfOneTakesLongerThanTheBaseline) {
+  const Report report = scaling_report();
+  EXPECT_DOUBLE_EQ(*report.cases[1].derived.wrapper_cost, 0.25);
+  EXPECT_FALSE(report.cases[0].derived.wrapper_cost);
+}
+
+TEST(Derived, CountsOperationsOfAllRanksAgainstThePeakOfAll) {
+  const Derived two = scaling_report().cases[2].derived;
+  EXPECT_DOUBLE_EQ(*two.flop_per_step, 10000);
+  EXPECT_DOUBLE_EQ(*two.flop_per_s, 10000 / 1600e-9);
+  EXPECT_DOUBLE_EQ(*two.peak_flop_per_s, 4e10);
+  EXPECT_DOUBLE_EQ(*two.flop_share, 10000 / 1600e-9 / 4e10);
+}
+
+TEST(Derived, ReplicasOfOneProcessShareItsPeakAmongThem) {
+  CaseRecord dp = measured("dp", 4, Scaling::weak, 64, 16000);
+  for (auto& launch : dp.launches) launch.ranks[0].peak = Peak{.gemm_flop_per_s = 1e10, .triad_bytes_per_s = 1e10};
+  Report report = report_of({dp});
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.peak_flop_per_s, 4e10);
+}
+
+TEST(Derived, CommunicationIsTheShareThatIsNotHidden) {
+  const Derived two = scaling_report().cases[2].derived;
+  EXPECT_DOUBLE_EQ(*two.comm_fraction, 0.25);
+  EXPECT_DOUBLE_EQ(*two.communication_ns, 400);
+  EXPECT_DOUBLE_EQ(*two.exposed_ns, 100);
+  EXPECT_DOUBLE_EQ(*two.overlap, 0.75);
+}
+
+GpuCounters gpu(const std::string& bus, std::optional<double> watts, int64_t readings, int64_t throttled) {
+  GpuCounters counters{.pci_bus = bus, .readings = readings, .mean_power_w = watts, .throttled_readings = throttled};
+  if (throttled > 0) counters.throttle_reasons = {"sw_power_cap"};
+  return counters;
+}
+
+// Two ranks with a GPU each; launches of 520 + 300, 500 + 300 and 400 + 300 W, 3 of 24 readings throttled.
+TEST(Derived, PowerIsThatOfAllGpusOfTheMiddleLaunch) {
+  CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 16000);
+  const double watts[] = {520, 500, 400};
+  for (size_t i = 0; i < 3; ++i) {
+    record.launches[i].ranks[0].gpus = {gpu("1B", watts[i], 4, i == 1 ? 3 : 0)};
+    record.launches[i].ranks[1].gpus = {gpu("1C", 300, 4, 0)};
+  }
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.gpu_power_w, 800);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.throttled_share, 0.125);
+  ASSERT_EQ(report.cases[0].notices.size(), 1u);
+  EXPECT_EQ(report.cases[0].notices[0],
+            "throttled in 12 % of the readings (rank 0's 1B; sw_power_cap): cool it, or raise its power limit "
+            "(nvidia-smi -pl)");
+}
+
+TEST(Derived, AGpuThatRanksShareIsCountedOnce) {
+  CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 16000);
+  record.spec.oversubscribe = true;
+  for (auto& launch : record.launches)
+    for (auto& rank : launch.ranks) rank.gpus = {gpu("1B", 500, 4, 0)};
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.gpu_power_w, 500);
+}
+
+// Four ranks share a GPU of either of two hosts, and both call theirs 1B.
+TEST(Derived, GpusOfTwoHostsAreTwoThoughTheirBusesHaveOneName) {
+  CaseRecord record = measured("ddp", 4, Scaling::weak, 64, 16000);
+  record.spec.oversubscribe = true;
+  for (auto& launch : record.launches)
+    for (auto& rank : launch.ranks) rank.gpus = {gpu("1B", rank.rank < 2 ? 500 : 300, 4, 0)};
+  Report report = report_of({record});
+  report.env["hosts"] = {{{"name", "a"}, {"ranks", {0, 1}}}, {{"name", "b"}, {"ranks", {2, 3}}}};
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.gpu_power_w, 800);
+  report.env["hosts"] = Json::array({1, Json{{"ranks", "all"}}, Json{{"ranks", {"x"}}}});
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.gpu_power_w, 500) << "hosts of no sense are none";
+}
+
+TEST(Derived, WithoutAGpuThereIsNoPowerAndNothingIsThrottled) {
+  CaseRecord with = measured("ddp", 1, Scaling::weak, 64, 16000);
+  with.launches[0].ranks[0].gpus = {gpu("1B", 500, 4, 1)};
+  Report report = report_of({with, measured("ddp", 1, Scaling::weak, 128, 16000)});
+  summarise(report);
+  EXPECT_TRUE(report.cases[0].derived.gpu_power_w && report.cases[0].derived.throttled_share);
+  EXPECT_TRUE(report.cases[1].derived.samples_per_s);
+  EXPECT_FALSE(report.cases[1].derived.gpu_power_w);
+  EXPECT_FALSE(report.cases[1].derived.throttled_share);
+}
+
+TEST(Derived, PowerThatNoDriverTellsIsUnknown) {
+  CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 16000);
+  record.launches[0].ranks[0].gpus = {gpu("1B", std::nullopt, 3, 0)};
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_FALSE(report.cases[0].derived.gpu_power_w);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.throttled_share, 0);
+  EXPECT_TRUE(report.cases[0].notices.empty());
+}
+
+TEST(Derived, OneSampleHasNoNoise) {
+  CaseRecord record = measured("cpu", 1, Scaling::weak, 64, std::vector<int64_t>{10000});
+  record.launches[0].ranks[0].samples_ns = {10000};
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_TRUE(report.cases[0].step_time_ns);
+  EXPECT_FALSE(report.cases[0].derived.noise);
+}
+
+TEST(Derived, WhatNobodyMeasuredStaysUnknown) {
+  const Derived one = scaling_report().cases[0].derived;
+  EXPECT_FALSE(one.flop_per_step);
+  EXPECT_FALSE(one.flop_share);
+  EXPECT_FALSE(one.overlap);
+  EXPECT_FALSE(one.skew);
+  EXPECT_FALSE(one.collectives_per_step);
+}
+
+// Rank 0 waits 900 of 2000 ns: it was busy for 1100, rank 1 for 2000.
+TEST(Straggler, IsWhoIsBusyWhileTheOthersWait) {
+  const Derived two = scaling_report().cases[2].derived;
+  EXPECT_NEAR(*two.skew, 2000.0 / 1100 - 1, 1e-12);
+  EXPECT_EQ(two.straggler, 1);
+}
+
+TEST(Straggler, IsNamedOnlyWhereItIsTheSameInEveryLaunchAndFarFromTheOthers) {
+  Report report = scaling_report();
+  auto& launch = report.cases[2].launches[0];
+  launch.ranks[0].profile = profile(2000, 0);
+  launch.ranks[1].profile = profile(2000, 900);
+  summarise(report);
+  EXPECT_FALSE(report.cases[2].derived.straggler);
+  EXPECT_TRUE(report.cases[2].derived.skew);
+  report = scaling_report();
+  for (auto& one : report.cases[2].launches) one.ranks[0].profile = profile(2000, 100);
+  summarise(report);
+  EXPECT_FALSE(report.cases[2].derived.straggler);
+}
+
+Json trace_of(int64_t pid, int64_t base, double ts) {
+  return {
+      {"baseTimeNanoseconds", base},
+      {"traceEvents",
+       {{{"ph", "X"}, {"cat", "cpu_op"}, {"name", "aten::mm"}, {"pid", pid}, {"tid", 7}, {"ts", ts}, {"dur", 2}},
+        {{"ph", "X"},
+         {"cat", "kernel"},
+         {"name", "gemm"},
+         {"pid", 0},
+         {"tid", 7},
+         {"ts", ts},
+         {"args", {{"stream", 7}}}},
+        {{"ph", "s"}, {"name", "ac2g"}, {"id", 5}, {"pid", pid}, {"tid", 7}, {"ts", ts}},
+        {{"ph", "M"}, {"name", "process_name"}, {"pid", pid}, {"tid", 0}, {"args", {{"name", "python"}}}},
+        {{"ph", "X"}, {"name", "PyTorch Profiler (0)"}, {"pid", "Spans"}, {"tid", "PyTorch Profiler"}, {"ts", ts}}}}};
+}
+
+TEST(Trace, OfAllRanksHasARowForEachAndOneClock) {
+  const Json merged = merged_trace({trace_of(4242, 1000000, 10), trace_of(4243, 3000000, 10)});
+  std::map<std::string, std::vector<Json>> named;
+  for (const Json& event : merged["traceEvents"]) named[event["name"]].push_back(event);
+  ASSERT_EQ(named["aten::mm"].size(), 2u);
+  EXPECT_NE(named["aten::mm"][0]["pid"], named["aten::mm"][1]["pid"]);
+  EXPECT_DOUBLE_EQ(named["aten::mm"][0]["ts"].get<double>(), 10);
+  EXPECT_DOUBLE_EQ(named["aten::mm"][1]["ts"].get<double>(), 2010);
+  EXPECT_NE(named["gemm"][0]["pid"], named["aten::mm"][0]["pid"]);
+  EXPECT_NE(named["ac2g"][0]["id"], named["ac2g"][1]["id"]);
+  EXPECT_TRUE(named["PyTorch Profiler (0)"].empty());
+  std::map<int64_t, std::string> rows;
+  for (const Json& event : named["process_name"]) rows[event["pid"].get<int64_t>()] = event["args"]["name"];
+  EXPECT_EQ(rows[named["aten::mm"][1]["pid"].get<int64_t>()], "rank 1");
+  EXPECT_EQ(rows[named["gemm"][1]["pid"].get<int64_t>()], "rank 1, GPU 0");
+}
+
+TEST(Trace, FilesHaveNamesWithoutSlashes) { EXPECT_EQ(trace_stem("ddp/a b/cpu:2/x=1"), "ddp_a_b_cpu_2_x=1"); }
+
+}  // namespace
+}  // namespace dpbench

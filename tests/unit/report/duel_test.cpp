@@ -1,0 +1,104 @@
+// The verdict of duel: its test, its looks, and how often it is right on traces that were recorded
+// (tests/traces/README.md).
+#include "harness/report/judge/duel.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "harness/report/stats/signed_rank.h"
+#include "harness/report/stats/stats.h"
+
+namespace dpbench {
+namespace {
+
+// scipy.stats.wilcoxon(x, alternative='greater', method='exact')
+TEST(SignedRank, AgreesWithScipyWhereItIsExact) {
+  const std::vector<double> x = {0.031, -0.012, 0.044, 0.027, 0.019, -0.003, 0.052, 0.008, 0.036, -0.021, 0.015, 0.024};
+  EXPECT_NEAR(signed_rank_p_above(x), 0.010498046875, 1e-15);
+}
+
+// All 2^13 signs counted, zeros left out.
+TEST(SignedRank, IsExactWithTiesAndZerosToo) {
+  const std::vector<double> x = {1, 1, -1, 2, 2, -2, 3, 3, 4, -4, 5, 0, 0, 6, 7};
+  EXPECT_NEAR(signed_rank_p_above(x), 0.0216064453125, 1e-15);
+}
+
+// scipy.stats.wilcoxon(x, alternative='greater', method='approx', correction=True)
+TEST(SignedRank, AgreesWithScipyWhereItIsNormal) {
+  std::vector<double> x;
+  for (int i = 0; i < 80; ++i) x.push_back(((i * 37) % 101 - 45) / 1000.0);
+  EXPECT_NEAR(signed_rank_p_above(x), 0.07230362815190532, 1e-12);
+}
+
+TEST(SignedRank, SaysNothingOfNothing) {
+  EXPECT_EQ(signed_rank_p_above({}), 1);
+  EXPECT_EQ(signed_rank_p_above(std::vector<double>{0, 0}), 1);
+  EXPECT_NEAR(signed_rank_p_above(std::vector<double>(20, 0.1)), std::pow(0.5, 20), 1e-18);
+}
+
+const DuelRule rule;
+
+// Around `level`, evenly from -spread to +spread.
+std::vector<double> spread_about(double level, double spread, int pairs = 20) {
+  std::vector<double> logs;
+  for (int i = 0; i < pairs; ++i) logs.push_back(level + spread * (2.0 * i / (pairs - 1) - 1));
+  return logs;
+}
+
+Verdict verdict(const std::vector<double>& logs, size_t cases = 1) { return duel_look(logs, 4, rule, cases).verdict; }
+
+TEST(DuelLook, HasFourVerdicts) {
+  EXPECT_EQ(verdict(spread_about(0, 0.02)), Verdict::same);
+  EXPECT_EQ(verdict(spread_about(0.05, 0.02)), Verdict::slower);
+  EXPECT_EQ(verdict(spread_about(-0.05, 0.02)), Verdict::faster);
+  EXPECT_EQ(verdict(spread_about(0.03, 0.12)), Verdict::unclear);
+}
+
+TEST(DuelLook, AChangeThatIsSureButSmallIsNone) {
+  EXPECT_EQ(verdict(spread_about(0.02, 0.005)), Verdict::same);
+  EXPECT_EQ(verdict(spread_about(-0.02, 0.005)), Verdict::same);
+  EXPECT_EQ(verdict(spread_about(0.03, 0.005)), Verdict::slower) << "above 2.5 %, though below 4.5 %";
+}
+
+TEST(DuelLook, SaysNothingAbove15PercentNoise) {
+  const DuelLook look = duel_look(spread_about(0.5, 0.25), 4, rule, 1);
+  EXPECT_GT(look.noise, 0.15);
+  EXPECT_LT(look.p_slower, rule.alpha);
+  EXPECT_EQ(look.verdict, Verdict::unclear);
+  EXPECT_NE(why_unclear(look, rule).find("above 15 %"), std::string::npos);
+  EXPECT_EQ(why_unclear(duel_look(spread_about(0.03, 0.12), 4, rule, 1), rule).find("above 15 %"), std::string::npos);
+}
+
+TEST(DuelLook, SaysNothingOfFewerThanFourLaunches) {
+  EXPECT_EQ(duel_look(spread_about(0.5, 0.02), 3, rule, 1).verdict, Verdict::unclear);
+  EXPECT_NE(why_unclear(duel_look(spread_about(0.5, 0.02), 3, rule, 1), rule).find("3 launches"), std::string::npos);
+}
+
+TEST(DuelLook, ManyCasesShareOneChanceOfAFalseAlarm) {
+  const auto logs = spread_about(0.028, 0.058);
+  EXPECT_EQ(verdict(logs, 1), Verdict::slower);
+  EXPECT_EQ(verdict(logs, 100), Verdict::unclear);
+}
+
+// Binomial(20, 1/2): at most 5 with 2.07 %, at most 6 with 5.8 %: between the 6th and the 15th.
+TEST(DuelLook, TheIntervalOfTheMedianIsBetweenOrderStatistics) {
+  std::vector<double> logs;
+  for (int i = 1; i <= 20; ++i) logs.push_back(i / 1000.0);
+  const DuelLook look = duel_look(logs, 4, rule, 1);
+  EXPECT_DOUBLE_EQ(look.change, 0.0105);
+  EXPECT_DOUBLE_EQ(look.low, 0.006);
+  EXPECT_DOUBLE_EQ(look.high, 0.015);
+}
+
+TEST(DuelRule, LooksFourTimes) {
+  EXPECT_EQ(next_look(rule, 0), 20);
+  EXPECT_EQ(next_look(rule, 20), 40);
+  EXPECT_EQ(next_look(rule, 80), 160);
+  EXPECT_EQ(next_look(rule, 160), 0);
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,286 @@
+#include "harness/report/record/report.h"
+#include "harness/report/figures/summarise.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/report/sample_reports.h"
+#include "workloads/base/error.h"
+
+namespace dpbench {
+namespace {
+
+using namespace test;
+
+TEST(Report, TheTimeOfASampleIsTheSlowestRanks) {
+  const LaunchRecord launch{.index = 0, .ranks = {rank_record(0, {100, 400}), rank_record(1, {300, 200})}};
+  EXPECT_EQ(sample_step_ns(launch), (std::vector<double>{30, 40}));
+}
+
+TEST(Report, ARankThatLostSamplesShortensTheLaunch) {
+  const LaunchRecord launch{.index = 0, .ranks = {rank_record(0, {100, 100, 100}), rank_record(1, {200})}};
+  EXPECT_EQ(sample_step_ns(launch), (std::vector<double>{20}));
+}
+
+// 64 rows in 1,000 ns a step on one device; 2 devices take 1,250 ns for 64 rows each: 128 / 1.25 against 64 / 1.
+TEST(Report, WeakScalingComparesSpeedAtTheBatchPerDevice) {
+  Report report =
+      report_of({measured("cpu", 1, Scaling::weak, 64, 10000), measured("ddp", 2, Scaling::weak, 64, 12500)});
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.samples_per_s, 64e6);
+  EXPECT_DOUBLE_EQ(*report.cases[1].derived.samples_per_s, 102.4e6);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.speedup, 1);
+  EXPECT_DOUBLE_EQ(*report.cases[1].derived.speedup, 1.6);
+  EXPECT_DOUBLE_EQ(*report.cases[1].derived.efficiency, 0.8);
+}
+
+// Batches of 30, 30, 30 and 10 rows are 25 a step.
+TEST(Report, SpeedCountsTheRowsThatWereThereWhereABatchIsShort) {
+  CaseRecord record = measured("cpu", 1, Scaling::strong, 30, 10000);
+  for (auto& launch : record.launches) launch.ranks[0].rows_per_step = 25;
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.samples_per_s, 25e6);
+}
+
+// The same 128 rows: 2,000 ns on one device, 1,250 ns on two. The row of 64 is another question's baseline.
+TEST(Report, StrongScalingComparesTimeAtTheSameGlobalBatch) {
+  Report report =
+      report_of({measured("cpu", 1, Scaling::strong, 64, 10000), measured("cpu", 1, Scaling::strong, 128, 20000),
+                 measured("ddp", 2, Scaling::strong, 128, 12500)});
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[2].derived.speedup, 1.6);
+  EXPECT_DOUBLE_EQ(*report.cases[2].derived.efficiency, 0.8);
+}
+
+TEST(Report, OnlyTheLikeCaseOfTheSameDeviceIsABaseline) {
+  const CaseRecord ddp = measured("ddp", 2, Scaling::weak, 64, 12500);
+  const auto speedup_against = [&](auto change) {
+    CaseRecord baseline = measured("cpu", 1, Scaling::weak, 64, 10000);
+    change(baseline);
+    Report report = report_of({baseline, ddp});
+    summarise(report);
+    return report.cases[1].derived.speedup;
+  };
+  EXPECT_TRUE(speedup_against([](CaseRecord&) {}).has_value());
+  EXPECT_FALSE(speedup_against([](CaseRecord& b) { b.spec.workload = "convnet"; }).has_value());
+  EXPECT_FALSE(speedup_against([](CaseRecord& b) { b.spec.batch = 32; }).has_value());
+  EXPECT_FALSE(speedup_against([](CaseRecord& b) { b.spec.dtype = Dtype::f64; }).has_value());
+  EXPECT_FALSE(speedup_against([](CaseRecord& b) { b.spec.scale = 2; }).has_value());
+  EXPECT_FALSE(speedup_against([](CaseRecord& b) { b.spec.threads = 2; }).has_value());
+  EXPECT_FALSE(speedup_against([](CaseRecord& b) { b.spec.baseline = false; }).has_value());
+  EXPECT_FALSE(
+      speedup_against([](CaseRecord& b) { b.spec.strategy = "gpu", b.spec.device = Device::cuda; }).has_value());
+  EXPECT_FALSE(speedup_against([](CaseRecord& b) { b.status = CaseStatus::wrong; }).has_value());
+}
+
+TEST(Report, ACaseThatFailedACheckGetsNoSpeed) {
+  CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 10000);
+  record.checks = {{.name = "output-shape", .status = CheckStatus::passed},
+                   {.name = "gradient-vs-baseline", .status = CheckStatus::failed, .detail = "n.1.weight"}};
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_EQ(report.cases[0].status, CaseStatus::wrong);
+  EXPECT_EQ(report.cases[0].reason, "check gradient-vs-baseline failed: n.1.weight");
+  EXPECT_FALSE(report.cases[0].step_time_ns.has_value());
+  EXPECT_FALSE(report.cases[0].derived.samples_per_s.has_value());
+  EXPECT_EQ(report.cases[0].launches.size(), 3u) << "what was measured is kept";
+}
+
+TEST(Report, ASkippedCheckIsNoFailure) {
+  CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 10000);
+  record.checks = {{.name = "loss-falls", .status = CheckStatus::skipped, .detail = "one step"}};
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_EQ(report.cases[0].status, CaseStatus::ok);
+}
+
+TEST(Report, RanksThatEndWithUnequalParametersAreWrong) {
+  CaseRecord record = measured("ddp", 3, Scaling::weak, 64, 10000);
+  record.launches[1].index = 1;
+  record.launches[1].ranks[2].parameters_hash = "other";
+  Report report = report_of({record});
+  summarise(report);
+  summarise(report);
+  EXPECT_EQ(report.cases[0].status, CaseStatus::wrong);
+  ASSERT_EQ(report.cases[0].checks.size(), 1u) << "said once, however often the report is summarised";
+  EXPECT_EQ(report.cases[0].checks[0].name, "equal-parameters");
+  EXPECT_EQ(report.cases[0].checks[0].detail, "launch 1: rank 2 has other, rank 0 has same");
+}
+
+TEST(Report, AFailedCaseStaysFailedWhateverItsChecksSay) {
+  CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 10000);
+  record.status = CaseStatus::failed;
+  record.checks = {{.name = "output-shape", .status = CheckStatus::failed}};
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_EQ(report.cases[0].status, CaseStatus::failed);
+  EXPECT_FALSE(report.cases[0].step_time_ns.has_value());
+}
+
+// Communication 30 of 100 ns in rank 0, 10 of 60 in rank 1: 40 of 160.
+TEST(Report, CommunicationIsItsShareOfAllPhases) {
+  CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 10000);
+  for (auto& launch : record.launches) {
+    launch.ranks[0].phases_ns = {{"forward", 70}, {"communication", 30}};
+    launch.ranks[1].phases_ns = {{"forward", 50}, {"communication", 10}};
+  }
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.comm_fraction, 0.25);
+  EXPECT_DOUBLE_EQ(mean_phases_ns(report.cases[0])["forward"], 60);
+}
+
+TEST(Report, NoPhasesMeanNoShareOfCommunication) {
+  Report report = report_of({measured("cpu", 1, Scaling::weak, 64, 10000)});
+  summarise(report);
+  EXPECT_FALSE(report.cases[0].derived.comm_fraction.has_value());
+}
+
+// Steps of 90, 100, 110 ns: the median distance from 100 is 10, times 1.4826, over 100.
+TEST(Report, NoiseIsTheSpreadOfTheSamplesInPartsOfTheMedian) {
+  CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 1000);
+  for (auto& launch : record.launches) launch.ranks[0].samples_ns = {900, 1000, 1100};
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.noise, 0.14826);
+}
+
+// Slowest rank's p99 of each launch: 50, 60, 90; the middle one is 60.
+TEST(Report, PercentilesAreOfSingleStepsOfTheSlowestRankInTheMiddleLaunch) {
+  CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 10000);
+  const int64_t p99[3][2] = {{50, 10}, {20, 60}, {90, 80}};
+  for (int launch = 0; launch < 3; ++launch)
+    for (int rank = 0; rank < 2; ++rank) record.launches[launch].ranks[rank].step_p99_ns = p99[launch][rank];
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_EQ(report.cases[0].step_time_ns->p99, 60);
+  EXPECT_EQ(report.cases[0].step_time_ns->p90, 1000) << "no rank said: of the samples";
+}
+
+CaseRecord of_launches(const std::vector<std::vector<int64_t>>& launches) {
+  CaseRecord record = measured("cpu", 1, Scaling::weak, 64, std::vector<int64_t>());
+  for (const auto& samples : launches)
+    record.launches.push_back({.index = static_cast<int>(record.launches.size()), .ranks = {rank_record(0, samples)}});
+  return record;
+}
+
+std::vector<std::string> notices(const std::vector<std::vector<int64_t>>& launches) {
+  Report report = report_of({of_launches(launches)});
+  summarise(report);
+  summarise(report);  // said once
+  return report.cases[0].notices;
+}
+
+TEST(Notices, QuietSamplesSayNothing) {
+  EXPECT_EQ(
+      notices(
+          {{1000, 1010, 990, 1005, 995, 1000}, {1002, 1012, 992, 1007, 997, 1002}, {1000, 1010, 990, 1005, 995, 1000}}),
+      std::vector<std::string>{});
+}
+
+TEST(Notices, OutliersAreCountedAndKept) {
+  const std::vector<std::vector<int64_t>> launches = {{1000, 1001, 999, 1500, 1000, 1001},
+                                                      {1000, 1001, 999, 1000, 1000, 1001}};
+  ASSERT_EQ(notices(launches).size(), 1u);
+  EXPECT_EQ(notices(launches)[0], "1 of 12 samples are outliers, up to 50 % above the median: other work was running");
+  EXPECT_TRUE(notices({{1000, 1001, 999, 1040, 1000, 1001}}).empty()) << "many sigmas, but 4 % matter to nobody";
+}
+
+TEST(Notices, ATrendIsToldWithItsDirection) {
+  const std::vector<int64_t> rising = {1000, 1010, 1020, 1030, 1040, 1050, 1060, 1070};
+  const std::vector<int64_t> falling(rising.rbegin(), rising.rend());
+  ASSERT_EQ(notices({rising, rising}).size(), 1u);
+  EXPECT_EQ(notices({rising, rising})[0], "samples get slower within a launch, by 4 %: throttling, or something grows");
+  EXPECT_EQ(notices({falling, falling}).at(0), "samples get faster within a launch, by 4 %: too little --warmup");
+  EXPECT_TRUE(notices({rising, falling}).empty());
+  EXPECT_TRUE(notices({{1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007}}).empty()) << "steady, but under 2 %";
+}
+
+TEST(Notices, TwoHeapsAreTold) {
+  const std::vector<int64_t> heaps = {1000, 1201, 1001, 1200, 999, 1199, 1002, 1001, 1200, 1000};
+  ASSERT_EQ(notices({heaps}).size(), 1u);
+  EXPECT_TRUE(notices({heaps})[0].starts_with("samples fall into two heaps, 20 % apart")) << notices({heaps})[0];
+  EXPECT_TRUE(notices({{1000, 1180, 1040, 1140, 1080, 1100, 1160, 1020, 1120, 1060}}).empty()) << "spread, but no gap";
+  EXPECT_TRUE(notices({{1000, 1031, 1001, 1030, 999, 1029, 1002, 1001, 1030, 1000}}).empty()) << "3 % apart";
+}
+
+TEST(Notices, LaunchesThatFallApartAreTold) {
+  const auto said = notices({{1000, 1001, 999}, {1200, 1201, 1199}, {1000, 1001, 999}});
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_TRUE(said[0].starts_with("launches differ by 20 %")) << said[0];
+  EXPECT_TRUE(notices({{1000, 1100, 900}, {1200, 1300, 1100}, {1000, 1100, 900}}).empty()) << "no more than samples do";
+}
+
+TEST(Report, ComesBackFromItsTextAsItWas) {
+  CaseRecord skipped;
+  skipped.spec.strategy = "gpu";
+  skipped.spec.workload = "convnet";
+  skipped.spec.id = "gpu/convnet";
+  skipped.status = CaseStatus::skipped;
+  skipped.reason = "no GPU";
+  CaseRecord good = measured("ddp", 2, Scaling::weak, 64, 12500);
+  good.checks = {
+      {.name = "output-shape", .status = CheckStatus::passed, .compared = "a with b", .error = 0.5, .bound = 1}};
+  good.warnings = {"hot"};
+  Report report = report_of({measured("cpu", 1, Scaling::weak, 64, 10000), good, skipped});
+  report.env = {{"fingerprint", "5f3a"}};
+  report.tool = {{"version", "0.1.0"}};
+  report.config = {{"samples", 3}};
+  summarise(report);
+  const Json json = to_json(report);
+  EXPECT_EQ(to_json(report_from_json(parse_json(json.dump(), "x"))).dump(), json.dump());
+  EXPECT_DOUBLE_EQ(json["cases"][1]["derived"]["speedup"].get<double>(), 1.6);
+  EXPECT_EQ(json["cases"][1]["id"], "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32");
+  EXPECT_TRUE(json["cases"][2]["stats"]["step_time_ns"].is_null());
+}
+
+TEST(Report, WritesNoIntervalWhereThereIsNone) {
+  CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 10000);
+  record.launches.resize(1);
+  record.launches[0].ranks[0].samples_ns.resize(1);
+  Report report = report_of({record});
+  summarise(report);
+  EXPECT_TRUE(to_json(report)["cases"][0]["stats"]["step_time_ns"]["ci95_low"].is_null());
+}
+
+std::string refusal(const Json& json) {
+  try {
+    report_from_json(json);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Report, RefusesWhatIsNotAReportOfThisMajorVersion) {
+  const Json good = to_json(report_of({measured("cpu", 1, Scaling::weak, 64, 10000)}));
+  ASSERT_EQ(refusal(good), "");
+  Json newer = good;
+  newer["schema_version"]["minor"] = 7;
+  newer["of_the_future"] = 1;
+  EXPECT_EQ(refusal(newer), "") << "a later minor version only adds";
+  newer["schema_version"]["major"] = 2;
+  EXPECT_NE(refusal(newer).find("schema version 2.7"), std::string::npos);
+  EXPECT_NE(refusal(Json{{"context", 1}, {"benchmarks", 2}}).find("not a report of dpbench"), std::string::npos);
+  EXPECT_NE(refusal(Json::array()), "");
+}
+
+TEST(Report, NamesThePathOfWhatIsWrong) {
+  const Json good = to_json(report_of({measured("cpu", 1, Scaling::weak, 64, 10000)}));
+  const auto with = [&](const char* pointer, const Json& value) {
+    Json json = good;
+    json[Json::json_pointer(pointer)] = value;
+    return refusal(json);
+  };
+  EXPECT_EQ(with("/cases/0/status", "fine"),
+            "report.cases[0].status is 'fine', not one of ok, wrong, failed, skipped, interrupted");
+  EXPECT_EQ(with("/cases/0/launches", 3), "report.cases[0].launches is not an array");
+  EXPECT_EQ(with("/cases/0/stats", nullptr), "report.cases[0].stats is not an object");
+  EXPECT_EQ(with("/cases", 3), "report.cases is not an array");
+  EXPECT_NE(with("/cases/0/launches/0/ranks/0/samples_ns/0", -1), "");
+  EXPECT_NE(with("/cases/0", nullptr), "");
+  EXPECT_NE(with("/env", 1), "");
+}
+
+}  // namespace
+}  // namespace dpbench

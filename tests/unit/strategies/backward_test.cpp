@@ -1,0 +1,314 @@
+// The strategies' own backward pass against torch's engine: the same bits, hooks, order and refusals.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/generated/Functions.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+
+#include <functional>
+
+#include "strategies/api/backward.h"
+#include "strategies/api/named_tensors.h"
+#include "workloads/api/workload.h"
+#include "workloads/layers/linear.h"
+
+namespace dpbench {
+namespace {
+
+using torch::autograd::AnomalyMode;
+using torch::autograd::AutogradContext;
+using torch::autograd::Engine;
+using torch::autograd::variable_list;
+using Pass = void (*)(const at::Tensor& loss);
+using Loss = std::function<at::Tensor()>;
+
+void torchs(const at::Tensor& loss) { loss.backward(); }
+
+bool same_bits_and_strides(const at::Tensor& a, const at::Tensor& b) {
+  return same_bits(a, b) && (!a.defined() || a.strides() == b.strides());
+}
+
+std::vector<at::Tensor> gradients(const std::vector<at::Tensor>& of, const Loss& loss, Pass pass) {
+  for (const at::Tensor& tensor : of) tensor.mutable_grad().reset();
+  pass(loss());
+  std::vector<at::Tensor> found;
+  for (const at::Tensor& tensor : of) found.push_back(tensor.grad());
+  return found;
+}
+
+void expect_torchs_bits(const std::vector<at::Tensor>& of, const Loss& loss, const std::string& what = "") {
+  const auto expected = gradients(of, loss, torchs);
+  for (const Pass pass : {Pass(backward), backward_with_callbacks}) {
+    const auto found = gradients(of, loss, pass);
+    for (size_t i = 0; i < of.size(); ++i)
+      EXPECT_TRUE(same_bits_and_strides(expected[i], found[i])) << what << ", tensor " << i;
+  }
+}
+
+at::Tensor some(at::IntArrayRef sizes, uint64_t seed) {
+  return at::randn(sizes, at::detail::createCPUGenerator(seed)).requires_grad_();
+}
+
+// Hands its input on and lets `seen` look at the way back.
+struct Seen : torch::autograd::Function<Seen> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const std::function<void()>* seen) {
+    context->saved_data["seen"] = reinterpret_cast<int64_t>(seen);
+    return input.clone();
+  }
+  static variable_list backward(AutogradContext* context, variable_list slopes) {
+    (*reinterpret_cast<const std::function<void()>*>(context->saved_data["seen"].toInt()))();
+    return {slopes[0], {}};
+  }
+};
+
+bool in_the_engine() { return torch::autograd::get_current_graph_task_id() != -1; }
+
+TEST(Backward, GivesTheBitsOfTorchsEngineForEveryWorkload) {
+  at::set_num_threads(1);
+  for (const WorkloadInfo& info : workload_registry().all()) {
+    const auto workload = info.make({});
+    const auto model = workload->model(3);
+    model->train();
+    const at::Tensor ids = at::arange(std::min<int64_t>(12, workload->samples()));
+    workload->prepare(ids);
+    const Batch batch = workload->batch(ids);
+    const auto loss = [&] { return workload->loss(model->forward(batch.input, {1, 0, batch.ids}), batch.target); };
+    expect_torchs_bits(model->parameters(), loss, info.name);
+  }
+}
+
+TEST(Backward, AddsWhatSeveralNodesBringInTheEnginesOrder) {
+  const at::Tensor x = some({64}, 1);
+  expect_torchs_bits({x}, [&] {
+    const at::Tensor y = x * 3;
+    return ((y * 1e8).sin() + y.exp() * 1e-3 + (y * 1e-8).cos() + y + y * x).sum();
+  });
+}
+
+TEST(Backward, KnowsANodeAgainHoweverLateItWasFound) {
+  const at::Tensor x = some({64}, 1);
+  expect_torchs_bits({x}, [&] {
+    const at::Tensor early = x * 3, late = early.exp();
+    at::Tensor above = late.sin() + late.cos() + late * late;
+    for (int i = 0; i < 40; ++i) above = above.tanh();
+    return above.sum();
+  });
+}
+
+TEST(Backward, SumsWhatWasBroadcast) {
+  const at::Tensor x = some({5, 4}, 1), row = some({4}, 2), one = some({}, 3);
+  expect_torchs_bits({x, row, one}, [&] { return ((x + row) * one).square().mean(); });
+}
+
+TEST(Backward, BringsNothingWhereNothingLeads) {
+  const at::Tensor x = some({4}, 1), unused = some({4}, 2), frozen = some({4}, 3).detach();
+  expect_torchs_bits({x, unused}, [&] { return (x * frozen).sum(); });
+  EXPECT_FALSE(unused.grad().defined());
+}
+
+TEST(Backward, AddsSparseGradientsAsTheEngineDoes) {
+  const at::Tensor table = some({6, 3}, 1), rows = at::tensor({1, 4, 1});
+  const auto loss = [&](bool dense) {
+    const at::Tensor found = at::embedding(table, rows, -1, false, /*sparse=*/true);
+    return dense ? found.sum() + table.sum() : found.square().sum() + found.sum();
+  };
+  for (const bool dense : {false, true}) {
+    const auto expected = gradients(
+                   {table}, [&] { return loss(dense); }, torchs),
+               found = gradients({table}, [&] { return loss(dense); }, backward);
+    EXPECT_EQ(expected[0].is_sparse(), found[0].is_sparse());
+    EXPECT_TRUE(same_bits_and_strides(expected[0].to_dense(), found[0].to_dense())) << dense;
+  }
+}
+
+TEST(Backward, AddsToGradientsThatAreThere) {
+  const at::Tensor x = some({4}, 1);
+  for (int pass = 0; pass < 2; ++pass) backward((x * x).sum());
+  EXPECT_TRUE(at::allclose(x.grad(), 4 * x.detach()));
+}
+
+TEST(Backward, BeginsWithASlope) {
+  const at::Tensor x = some({3, 4}, 1), slope = some({3, 4}, 2).detach();
+  x.tanh().backward(slope);
+  const at::Tensor expected = x.grad().clone();
+  x.mutable_grad().reset();
+  backward(x.tanh(), slope);
+  EXPECT_TRUE(same_bits_and_strides(expected, x.grad()));
+  EXPECT_THROW(backward(x.tanh(), at::ones({4})), c10::Error);  // which would do for all rows
+}
+
+// What hooks on tensors and nodes see, in which order.
+std::vector<std::string> hooks_called(Pass pass) {
+  std::vector<std::string> log;
+  const auto hook = [&](const std::string& name) {
+    return [&log, name](const at::Tensor& slope) {
+      log.push_back(name + " " + std::to_string(slope.sum().item<float>()));
+      return slope * 2;
+    };
+  };
+  const at::Tensor x = some({4}, 1), w = some({4}, 2);
+  at::Tensor y = x * w;
+  at::Tensor z = y.exp();
+  y.retain_grad();
+  x.register_hook(hook("x"));
+  y.register_hook(hook("y"));
+  z.register_hook(hook("z"));
+  z.grad_fn()->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+      [&](const variable_list& outputs, const variable_list& inputs) {
+        log.push_back("post " + std::to_string(inputs[0].sum().item<float>()));
+        return variable_list{outputs[0] * 3};
+      }));
+  pass((z + y).sum());
+  log.push_back("kept " + std::to_string(y.grad().sum().item<float>()));
+  log.push_back("w " + std::to_string(w.grad().sum().item<float>()));
+  return log;
+}
+
+TEST(Backward, CallsHooksWhereTheEngineDoes) {
+  const auto expected = hooks_called(torchs);
+  EXPECT_EQ(expected.size(), 6U);
+  EXPECT_EQ(hooks_called(backward), expected);
+  EXPECT_EQ(hooks_called(backward_with_callbacks), expected);
+}
+
+// As ddp's buckets see them.
+std::vector<std::string> leaves_in_order(Pass pass) {
+  std::vector<std::string> order;
+  const auto leaf = [&](const std::string& name, at::IntArrayRef sizes) {
+    const at::Tensor tensor = some(sizes, 1);
+    const auto node = torch::autograd::impl::grad_accumulator(tensor);
+    node->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+        [&order, name](const variable_list& outputs, const variable_list&) {
+          order.push_back(name);
+          return outputs;
+        }));
+    return std::pair(tensor, node);
+  };
+  const auto [w1, n1] = leaf("w1", {5, 4});
+  const auto [b1, n2] = leaf("b1", {5});
+  const auto [w2, n3] = leaf("w2", {3, 5});
+  const auto [b2, n4] = leaf("b2", {3});
+  const auto [scale, n5] = leaf("scale", {});
+  const at::Tensor x = some({2, 4}, 2).detach();
+  pass((linear(linear(x, w1, b1), w2, b2) * scale + b2 + scale).sum());
+  return order;
+}
+
+TEST(Backward, ReachesLeavesInTheEnginesOrder) {
+  const auto expected = leaves_in_order(torchs);
+  EXPECT_EQ(expected.size(), 5U);
+  EXPECT_EQ(leaves_in_order(backward), expected);
+  EXPECT_EQ(leaves_in_order(backward_with_callbacks), expected);
+}
+
+// A hook that looks at what its node keeps, which is not released yet.
+TEST(Backward, ReleasesANodeBehindItsHooks) {
+  for (const Pass pass : {Pass(torchs), Pass(backward), Pass(backward_with_callbacks)}) {
+    const at::Tensor x = some({4}, 1);
+    const at::Tensor y = x.exp();
+    auto* node = dynamic_cast<torch::autograd::generated::ExpBackward0*>(y.grad_fn().get());
+    ASSERT_NE(node, nullptr);
+    bool there = false;
+    node->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+        [&](const variable_list& outputs, const variable_list&) {
+          there = node->result_.unpack(y.grad_fn()).defined();
+          return outputs;
+        }));
+    pass(y.sum());
+    EXPECT_TRUE(there);
+  }
+}
+
+TEST(Backward, NeedsNoEngineOnTheCpu) {
+  int calls = 0;
+  bool inside = false;
+  const std::function<void()> look = [&] { ++calls, inside = in_the_engine(); };
+  const at::Tensor x = some({4}, 1);
+  const auto loss = [&] { return Seen::apply(x, &look).sum(); };
+  backward(loss());
+  EXPECT_FALSE(inside);
+  backward(Seen::apply(x, &look), at::ones({4}));
+  EXPECT_FALSE(inside);
+  backward_with_callbacks(loss());
+  EXPECT_TRUE(inside);
+  AnomalyMode::set_enabled(true, /*check_nan=*/false);
+  backward(loss());
+  AnomalyMode::set_enabled(false);
+  EXPECT_TRUE(inside);
+  EXPECT_EQ(calls, 4);
+}
+
+TEST(Backward, CallbacksComeWhenAllIsThere) {
+  const at::Tensor x = some({4}, 1);
+  bool called = false;
+  const std::function<void()> ask = [&] {
+    Engine::get_default_engine().queue_callback([&] { called = x.grad().defined(); });
+  };
+  backward_with_callbacks(Seen::apply(x, &ask).sum());
+  EXPECT_TRUE(called);
+  EXPECT_THROW(backward(Seen::apply(x, &ask).sum()), c10::Error);
+}
+
+TEST(Backward, ANodeMayMakeAPassOfItsOwn) {
+  const at::Tensor x = some({4}, 1), w = some({4}, 2);
+  for (const Pass inner : {Pass(torchs), Pass(backward)}) {
+    const std::function<void()> again = [&] {
+      const at::AutoGradMode grad(true);
+      inner((w * w).sum());
+    };
+    expect_torchs_bits({x, w}, [&] { return Seen::apply(x, &again).exp().sum(); });
+  }
+}
+
+TEST(Backward, NodesRunWithoutGradientsAndErrorsGoThrough) {
+  const at::Tensor x = some({4}, 1);
+  bool mode = true;
+  const std::function<void()> fail = [&] {
+    mode = at::GradMode::is_enabled();
+    throw std::invalid_argument("no");
+  };
+  EXPECT_THROW(backward(Seen::apply(x, &fail).sum()), std::invalid_argument);
+  EXPECT_FALSE(mode);
+  EXPECT_TRUE(at::GradMode::is_enabled());
+}
+
+TEST(Backward, ReleasesWhatTheGraphKept) {
+  const at::Tensor x = some({4}, 1);
+  for (const Pass pass : {Pass(backward), backward_with_callbacks}) {
+    const at::Tensor loss = (x * x).sum();
+    pass(loss);
+    try {
+      pass(loss);
+      FAIL() << "twice through a graph that was released";
+    } catch (const c10::Error& error) {
+      EXPECT_NE(std::string(error.what()).find("second time"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(Backward, RefusesWhatTheEngineRefuses) {
+  for (const Pass pass : {Pass(backward), backward_with_callbacks}) {
+    EXPECT_THROW(pass(some({4}, 1) * 2), c10::Error);  // several numbers and no slope
+    EXPECT_THROW(pass(at::ones({})), c10::Error);      // nothing behind it
+    EXPECT_THROW(pass(at::Tensor()), c10::Error);
+    EXPECT_THROW(pass(at::complex(some({}, 1), some({}, 2))), c10::Error);
+  }
+  const at::Tensor leaf = some({}, 1);
+  backward(leaf);
+  EXPECT_EQ(leaf.grad().item<float>(), 1);
+}
+
+TEST(Backward, GoesThroughALongGraph) {
+  const at::Tensor x = some({1}, 1);
+  at::Tensor y = x;
+  for (int i = 0; i < 50'000; ++i) y = y + 1;
+  backward(y.sum());
+  EXPECT_EQ(x.grad().item<float>(), 1);
+}
+
+}  // namespace
+}  // namespace dpbench

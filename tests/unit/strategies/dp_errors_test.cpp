@@ -1,0 +1,131 @@
+// What dp says and does where one of its replicas fails.
+#include <chrono>
+#include <functional>
+#include <future>
+#include <new>
+#include <stdexcept>
+#include <thread>
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/strategies/dp_steps.h"
+
+namespace dpbench {
+namespace {
+
+using dp_steps::made;
+using dp_steps::take;
+
+// A model of which the copy for replica 1 throws: in its forward pass, or while the gradient comes back through it.
+class Throwing : public Model {
+ public:
+  Throwing(bool throws, bool in_backward, std::function<void()> what)
+      : throws_(throws), in_backward_(in_backward), what_(std::move(what)) {
+    weight_ = register_parameter("weight", at::ones({2, 5}));
+  }
+  at::Tensor forward(const at::Tensor& input, const Context&) override {
+    if (throws_ && !in_backward_) what_();
+    const at::Tensor output = at::linear(input, weight_);
+    if (throws_ && in_backward_) output.register_hook([what = what_](const at::Tensor&) { what(); });
+    return output * 2;
+  }
+
+ private:
+  bool throws_, in_backward_;
+  std::function<void()> what_;
+  at::Tensor weight_;
+};
+
+class ThrowingRows : public Workload {
+ public:
+  ThrowingRows(bool in_backward, std::function<void()> what) : in_backward_(in_backward), what_(std::move(what)) {}
+  int64_t samples() const override { return 100; }
+  std::shared_ptr<Model> model(uint64_t) const override {
+    return std::make_shared<Throwing>(made_++ == 1, in_backward_, what_);
+  }
+  at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
+    return at::mse_loss(output, target);
+  }
+  OptimizerSpec optimizer() const override { return {}; }
+  Batch batch(const at::Tensor& ids) const override {
+    return {at::ones({ids.size(0), 5}), at::ones({ids.size(0), 2}), ids};
+  }
+
+ private:
+  bool in_backward_;
+  std::function<void()> what_;
+  mutable int made_ = 0;  // a replica's number is the order in which they are made
+};
+
+TEST(DpErrors, NameTheReplicaInWhoseForwardOrBackwardPassTheyWereThrown) {
+  for (const bool in_backward : {false, true}) {
+    const auto step = [&](const std::function<void()>& what) {
+      const ThrowingRows workload(in_backward, what);
+      take(*made("dp", workload, 3), workload, {{6}});
+      ADD_FAILURE() << "nothing was thrown";
+    };
+    try {
+      step([] { throw std::runtime_error("no luck"); });
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "replica 1: no luck");
+    }
+    try {
+      step([] { TORCH_CHECK(false, "of torch's own"); });
+    } catch (const c10::Error& error) {
+      const std::string what = error.what_without_backtrace();
+      EXPECT_NE(what.find("of torch's own"), std::string::npos) << what;
+      EXPECT_NE(what.find("in replica 1"), std::string::npos) << what;
+    }
+    try {
+      step([] { throw std::bad_alloc(); });
+    } catch (const std::bad_alloc& error) {
+      EXPECT_STREQ(error.what(), "replica 1: out of host memory");
+    }
+  }
+}
+
+// Of which the copy for replica 1 has a tensor whose writes are not counted: asking for their number throws.
+class Uncounted : public Model {
+ public:
+  explicit Uncounted(bool counted) {
+    weight_ = register_parameter("weight", at::ones({2, 5}));
+    const c10::InferenceMode uncounted(!counted);
+    register_parameter("mark", at::zeros({1}, at::kLong), /*requires_grad=*/false);
+  }
+  at::Tensor forward(const at::Tensor& input, const Context&) override { return at::linear(input, weight_); }
+
+ private:
+  at::Tensor weight_;
+};
+
+class UncountedRows : public ThrowingRows {
+ public:
+  UncountedRows() : ThrowingRows(false, {}) {}
+  std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<Uncounted>(made_++ != 1); }
+
+ private:
+  mutable int made_ = 0;
+};
+
+// Replica 0 waits for the others' copies before its forward pass: for one that never gets so far it must not wait for
+// ever.
+TEST(DpErrors, EndTheStepWhereAReplicaFailsBeforeItCopies) {
+  std::promise<std::string> said;
+  auto thrown = said.get_future();
+  std::thread([result = std::move(said)]() mutable {
+    const UncountedRows workload;
+    try {
+      take(*made("dp", workload, 3), workload, {{6, 6}});
+      result.set_value("nothing was thrown");
+    } catch (const std::exception& error) {
+      result.set_value(error.what());
+    }
+  }).detach();
+  ASSERT_EQ(thrown.wait_for(std::chrono::seconds(60)), std::future_status::ready) << "the step never ends";
+  EXPECT_NE(thrown.get().find("in replica 1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,40 @@
+// Strategies of one process, made for a test's own workload, and steps of theirs.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "strategies/api/strategy.h"
+
+namespace dpbench::dp_steps {
+
+inline std::unique_ptr<Strategy> made(const std::string& name, const Workload& workload, size_t devices,
+                                      const std::map<std::string, std::string>& params = {}) {
+  const StrategyInfo& info = strategy_registry().at(name);
+  return info.make({.workload = workload,
+                    .devices = std::vector<at::Device>(devices, at::Device(at::kCPU)),
+                    .group = {},
+                    .init_seed = 3,
+                    .step_seed = 4,
+                    .dtype = at::kDouble,
+                    .params = Params(info.params, params, name),
+                    .clip_norm = {}});
+}
+
+// One step after the other, each of micro-batches of so many rows.
+inline void take(Strategy& strategy, const Workload& workload, const std::vector<std::vector<int64_t>>& steps) {
+  Phases phases;
+  int64_t first = 0;
+  for (size_t step = 0; step < steps.size(); ++step) {
+    std::vector<Batch> micro;
+    for (const int64_t rows : steps[step])
+      micro.push_back(workload.batch(at::arange(first, first + rows))), first += rows;
+    strategy.step(static_cast<int64_t>(step), micro, phases);
+  }
+}
+
+}  // namespace dpbench::dp_steps

@@ -1,0 +1,277 @@
+// ddp.graph: the whole step of ddp recorded and replayed, with a stand-in for the recorder of a GPU. Ranks are threads.
+#include <algorithm>
+#include <atomic>
+#include <set>
+
+#include "harness/conform/evidence/forwarding_backend.h"
+#include "tests/conformance/threads.h"
+#include "tests/unit/strategies/cpu_recorder.h"
+#include "tests/unit/strategies/ddp_ranks.h"
+
+namespace dpbench {
+namespace {
+
+using namespace ddp_ranks;
+
+Given recorded_with(Given params) {
+  params["graph"] = "on";
+  return params;
+}
+
+struct Way {
+  std::string workload;
+  Given params = {};
+  std::vector<int64_t> rows = {8};  // of a rank, in the steps of an epoch
+  int64_t accumulate = 1;
+  std::optional<double> clip_norm = {};
+  int64_t eager = 2;  // of each shape
+};
+
+std::vector<Batch> rows_of_step(const Way& way, const Workload& workload, int rank, int64_t step) {
+  const int64_t rows = way.rows[static_cast<size_t>(step) % way.rows.size()];
+  std::vector<Batch> micro;
+  for (int64_t k = 0; k < way.accumulate; ++k)
+    micro.push_back(rows_of(workload, rank, way.accumulate * step + k, rows));
+  return micro;
+}
+
+void expect_alike(const NamedTensors& plain, const NamedTensors& recorded, int64_t step) {
+  ASSERT_EQ(plain.size(), recorded.size());
+  for (size_t i = 0; i < plain.size(); ++i) {
+    ASSERT_EQ(plain[i].second.defined(), recorded[i].second.defined()) << plain[i].first << ", step " << step;
+    if (!plain[i].second.defined()) continue;
+    EXPECT_TRUE(at::equal(plain[i].second, recorded[i].second)) << plain[i].first << ", step " << step;
+  }
+}
+
+// Losses, gradients and all that a step leaves behind, bit for bit, of the same steps without the recording.
+void expect_the_plain_steps(const Way& way) {
+  constexpr int64_t steps = 8;
+  const CpuRecorders recorders;
+  const auto workload = workload_registry().at(way.workload).make({});
+  expect_no_errors(on_ranks(2, [&](Rank& me) {
+    const auto plain = made("ddp", me, *workload, way.params, at::kFloat, way.clip_norm);
+    const auto recorded = made("ddp", me, *workload, recorded_with(way.params), at::kFloat, way.clip_norm);
+    RecorderCounts& counts = counts_of_this_rank();
+    counts.forget_gradients = [&] {
+      for (auto& [name, tensor] : recorded->parameters()) tensor.mutable_grad().reset();
+    };
+    for (int64_t step = 0; step < steps; ++step) {
+      const auto micro = rows_of_step(way, *workload, me.rank, step);
+      Phases phases;
+      const StepResult a = plain->step(step, micro, phases), b = recorded->step(step, micro, phases);
+      EXPECT_TRUE(at::equal(a.output, b.output)) << "step " << step;
+      EXPECT_TRUE(at::equal(a.loss, b.loss)) << "step " << step;
+      EXPECT_FALSE(b.output.requires_grad() || b.loss.requires_grad());
+      expect_alike(plain->gradients(), recorded->gradients(), step);
+      expect_alike(plain->parameters(), recorded->parameters(), step);
+      expect_alike(plain->buffers(), recorded->buffers(), step);
+      expect_alike(plain->state(), recorded->state(), step);
+    }
+    const auto shapes = static_cast<int64_t>(std::set<int64_t>(way.rows.begin(), way.rows.end()).size());
+    EXPECT_EQ(counts.recordings, shapes);
+    EXPECT_EQ(counts.replays, steps - shapes * way.eager);
+  }));
+}
+
+TEST(DdpRecorded, IsThePlainStepWithWhatCanBeRecorded) {
+  for (const Way& way :
+       std::vector<Way>{{.workload = "random-linear"},
+                        {.workload = "convnet"},
+                        {.workload = "convnet", .params = {{"sync_batch_norm", "on"}}},
+                        {.workload = "convnet", .params = {{"broadcast_buffers", "off"}}},
+                        {.workload = "convnet", .params = {{"static_graph", "on"}}, .eager = 3},
+                        {.workload = "mnist-mlp", .params = {{"gradient_as_bucket_view", "off"}}},
+                        {.workload = "mnist-mlp", .params = {{"bucket_mb", "0.05"}, {"first_bucket_mb", "0.01"}}},
+                        {.workload = "mnist-mlp", .params = {{"hook", "fp16"}}},
+                        {.workload = "mnist-mlp", .params = {{"ignore", "n.3.weight"}}}}) {
+    std::string params;
+    for (const auto& [name, value] : way.params) params += " " + name + "=" + value;
+    SCOPED_TRACE(way.workload + params);
+    expect_the_plain_steps(way);
+  }
+}
+
+TEST(DdpRecorded, AccumulatesAndClipsAsThePlainStepDoes) {
+  expect_the_plain_steps({.workload = "convnet", .accumulate = 2, .clip_norm = 0.01});
+  expect_the_plain_steps(
+      {.workload = "mnist-mlp", .params = {{"static_graph", "on"}}, .accumulate = 3, .clip_norm = 0.01, .eager = 3});
+}
+
+TEST(DdpRecorded, RecordsEachShapeOnceAndShowsTheGradientsOfTheLast) {
+  for (const char* views : {"on", "off"})
+    expect_the_plain_steps({.workload = "convnet", .params = {{"gradient_as_bucket_view", views}}, .rows = {8, 4}});
+}
+
+// Buckets move before the second step (of a static graph before the third): whoever recorded earlier would have the old
+// ones.
+TEST(DdpRecorded, ReducesInTheRebuiltBuckets) {
+  const CpuRecorders recorders;
+  const auto mlp = workload_registry().at("probe-mlp").make({});
+  for (const int64_t eager : {2, 3}) {
+    const Given params = {
+        {"bucket_mb", "0.0005"}, {"first_bucket_mb", "0.0002"}, {"static_graph", eager == 3 ? "on" : "off"}};
+    expect_no_errors(on_ranks(2, [&](Rank& me) {
+      const auto ddp = ddp_on(me, *mlp, recorded_with(params));
+      const Batch micro[] = {rows_of(*mlp, me.rank, 0)};
+      const std::vector<int64_t> rebuilt = {248, 576, 432};  // bytes, as DdpBuckets says
+      for (int64_t step = 0; step < 6; ++step) {
+        const auto bytes = reductions(me, *ddp, micro, step);
+        EXPECT_EQ(bytes == rebuilt, step + 1 >= eager) << "step " << step;
+        EXPECT_EQ(counts_of_this_rank().replays, std::max<int64_t>(0, step + 1 - eager));
+      }
+    }));
+  }
+}
+
+TEST(DdpRecorded, ChargesAReplayToTheGraphAlone) {
+  const CpuRecorders recorders;
+  expect_no_errors(on_ranks(2, [](Rank& me) {
+    const auto ddp = ddp_on(me, always(), recorded_with({}));
+    Phases phases(true);
+    for (int64_t step = 0; step < 6; ++step) {
+      if (step == 2) phases.clear();
+      const Batch micro[] = {rows_of(always(), me.rank, step)};
+      ddp->step(step, micro, phases);
+      phases.leave();
+    }
+    for (size_t i = 0; i < phase_names.size(); ++i) {
+      const auto phase = static_cast<Phase>(i);
+      EXPECT_EQ(phases.total_ns()[i] > 0, phase == Phase::data || phase == Phase::graph) << phase_names[i];
+    }
+    EXPECT_TRUE(ddp->figures().empty());
+  }));
+}
+
+TEST(DdpRecorded, RefusesRowsThatAnotherRankMayReplay) {
+  const CpuRecorders recorders;
+  const auto said = [](int world, int64_t then) {
+    return on_ranks(world, [&](Rank& me) {
+      const auto ddp = ddp_on(me, always(), recorded_with({}));
+      for (int64_t step = 0; step < 2; ++step) {
+        Phases phases;
+        const Batch micro[] = {rows_of(always(), me.rank, step, step == 0 ? 4 : then)};
+        ddp->step(step, micro, phases);
+      }
+    });
+  };
+  for (const int64_t then : {3, 5})
+    for (const auto& error : said(2, then))
+      EXPECT_NE(error.find("this rank has " + std::to_string(then) + " rows in step 1 and had 4 before"),
+                std::string::npos)
+          << error;
+  expect_no_errors(said(2, 2));
+  expect_no_errors(said(1, 3));
+}
+
+TEST(DdpRecorded, RefusesWhatCannotBeRecordedByName) {
+  const StrategyInfo& info = strategy_registry().at("ddp");
+  const auto refusal = [&](const Given& params) {
+    try {
+      promised(info, Params(info.params, recorded_with(params), "ddp"));
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing was refused");
+  };
+  for (const std::string name : {"find_unused", "join", "global_mean", "step_in_backward"}) {
+    const std::string text = refusal({{name, "on"}});
+    EXPECT_NE(text.find("ddp.graph=on and ddp." + name + "=on do not go together: "), std::string::npos) << text;
+  }
+  for (const Given& params :
+       std::vector<Given>{{}, {{"static_graph", "on"}}, {{"hook", "bf16"}}, {{"sync_batch_norm", "on"}}})
+    EXPECT_EQ(refusal(params), "nothing was refused");
+}
+
+TEST(DdpRecorded, NeedsGpusAndABackendThatCanBeRecorded) {
+  const auto said = [] { return on_ranks(1, [](Rank& me) { ddp_on(me, always(), recorded_with({})); })[0]; };
+  EXPECT_NE(said().find("ddp.graph=on needs GPUs"), std::string::npos) << said();
+  const CpuRecorders recorders([](c10::Device) -> std::unique_ptr<StepRecorder> {
+    return std::make_unique<CpuRecorder>(counts_of_this_rank(), /*takes_backends=*/false);
+  });
+  EXPECT_NE(said().find("ddp.graph=on and --backend threads do not go together"), std::string::npos) << said();
+}
+
+TEST(DdpRecorded, PromisesTheSameGraphOnGpusAlone) {
+  const StrategyInfo& info = strategy_registry().at("ddp");
+  const StrategyInfo plain = promised(info, Params(info.params, {}, "ddp"));
+  const StrategyInfo recorded = promised(info, Params(info.params, recorded_with({}), "ddp"));
+  EXPECT_TRUE(plain.cpu && !plain.recorded && !plain.same_graph);
+  EXPECT_TRUE(!recorded.cpu && recorded.cuda && recorded.recorded && recorded.same_graph);
+}
+
+std::vector<CheckRow> checked(const std::string& workload, const Given& params, int world = 3,
+                              const std::string& filter = "", const Wrap& wrap = {}) {
+  const CpuRecorders recorders;
+  return check_in_threads({.strategy = strategy_registry().at("ddp"),
+                           .workload = workload_registry().at(workload),
+                           .world = world,
+                           .params = recorded_with(params),
+                           .filter = filter,
+                           .wrap = wrap});
+}
+
+TEST(DdpRecorded, PassesEveryCheckWithAStandInForTheRecorder) {
+  const std::vector<std::pair<std::string, Given>> cases = {{"probe-mlp", {}},
+                                                            {"probe-mlp", {{"static_graph", "on"}}},
+                                                            {"probe-mlp", {{"hook", "fp16"}}},
+                                                            {"probe-batch-norm", {}},
+                                                            {"probe-batch-norm", {{"sync_batch_norm", "on"}}},
+                                                            {"probe-strided", {{"gradient_as_bucket_view", "off"}}},
+                                                            {"probe-mixed", {}},
+                                                            {"probe-exact", {}}};
+  for (const auto& [workload, params] : cases)
+    for (const int world : {1, 3}) {
+      size_t passed = 0;
+      for (const auto& row : checked(workload, params, world)) {
+        EXPECT_NE(row.status, CheckStatus::failed)
+            << workload << ' ' << world << ", " << row.name << ": " << row.detail;
+        passed += row.status == CheckStatus::passed;
+      }
+      EXPECT_GE(passed, 12U) << workload << ' ' << world;
+    }
+}
+
+TEST(DdpRecorded, OfAModelWithAnUnusedParameterIsRefusedInWordsThatNameIt) {
+  const auto rows = checked("probe-unused", {});
+  for (const auto& row : rows) EXPECT_NE(row.status, CheckStatus::failed) << row.name << ": " << row.detail;
+  const auto names_it = [](const CheckRow& row) {
+    return row.name == "unused-parameters" && row.status == CheckStatus::passed;
+  };
+  EXPECT_TRUE(std::any_of(rows.begin(), rows.end(), names_it));
+  for (const auto& row : checked("probe-unused", {{"static_graph", "on"}}))
+    EXPECT_NE(row.status, CheckStatus::failed) << row.name << ": " << row.detail;
+}
+
+// Counts what a recorded step calls beside its own collectives.
+class Listening : public ForwardingBackend {
+ public:
+  using ForwardingBackend::ForwardingBackend;
+  static inline std::atomic<int> its_own = 0, strange = 0;
+
+ protected:
+  WorkPtr around(Call call) override {
+    if (counts_of_this_rank().replaying)
+      ++(call.op == CollectiveOp::allreduce || call.op == CollectiveOp::broadcast ? its_own : strange);
+    return call.run();
+  }
+};
+
+TEST(DdpRecorded, IsCheckedWithoutAQuestionOfTheHostWhileItIsRecorded) {
+  const auto rows = checked("probe-batch-norm", {}, 3, "gradient-meaning", [](c10::intrusive_ptr<c10d::Backend> inner) {
+    return c10::make_intrusive<Listening>(inner);
+  });
+  EXPECT_FALSE(rows.empty());
+  EXPECT_GT(Listening::its_own, 0);
+  EXPECT_EQ(Listening::strange, 0);
+}
+
+TEST(DdpRecorded, IsNotCheckedWithCollectivesThatAreLate) {
+  const auto rows = checked("probe-mlp", {}, 3, "late-collectives");
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].status, CheckStatus::skipped);
+  EXPECT_NE(rows[0].detail.find("recorded step"), std::string::npos) << rows[0].detail;
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,450 @@
+// The built-in strategies against each other on a small model; what each promises in full is the conformance suite's.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "strategies/api/backend.h"
+#include "strategies/api/strategy.h"
+#include "strategies/parts/flat.h"
+#include "strategies/parts/optimizer.h"
+#include "strategies/parts/replica_threads.h"
+#include "tests/unit/own_cores.h"
+#include "workloads/base/cores.h"
+
+namespace dpbench {
+namespace {
+
+constexpr int64_t never = 1000;
+
+class TwoLayers : public Model {
+ public:
+  explicit TwoLayers(uint64_t seed, int64_t writes_from = never) : writes_from_(writes_from) {
+    auto generator = at::detail::createCPUGenerator(seed);
+    hidden_ = register_parameter("hidden", at::randn({7, 5}, generator));
+    out_ = register_parameter("out", at::randn({2, 7}, generator));
+    unused_ = register_parameter("unused", at::ones({3}));
+  }
+  at::Tensor forward(const at::Tensor& input, const Context& context) override {
+    if (context.step >= writes_from_) {
+      const at::NoGradGuard no_grad;
+      hidden_.mul_(0.5);
+    }
+    return at::linear(at::tanh(at::linear(input, hidden_)), out_);
+  }
+
+ private:
+  int64_t writes_from_;  // the first step in which it changes a parameter of its own
+  at::Tensor hidden_, out_, unused_;
+};
+
+class Toy : public Workload {
+ public:
+  explicit Toy(OptimizerSpec spec = {}, int64_t writes_from = never) : spec_(spec), writes_from_(writes_from) {
+    auto generator = at::detail::createCPUGenerator(11);
+    input_ = at::randn({100, 5}, generator);
+    target_ = at::randn({100, 2}, generator);
+  }
+  int64_t samples() const override { return 100; }
+  std::shared_ptr<Model> model(uint64_t seed) const override {
+    return ++made, std::make_shared<TwoLayers>(seed, writes_from_);
+  }
+  at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
+    return at::mse_loss(output, target);
+  }
+  OptimizerSpec optimizer() const override { return spec_; }
+  Batch batch(const at::Tensor& ids) const override {
+    return {input_.index_select(0, ids), target_.index_select(0, ids), ids};
+  }
+
+  mutable int made = 0;  // how many models
+
+ private:
+  OptimizerSpec spec_;
+  int64_t writes_from_;
+  at::Tensor input_, target_;
+};
+
+std::unique_ptr<Strategy> make_strategy(const std::string& name, const Workload& workload, size_t devices,
+                                        std::optional<double> clip = {}, uint64_t init_seed = 3) {
+  const StrategyInfo& info = strategy_registry().at(name);
+  return info.make({.workload = workload,
+                    .devices = std::vector<at::Device>(devices, at::Device(at::kCPU)),
+                    .group = {},
+                    .init_seed = init_seed,
+                    .step_seed = 4,
+                    .dtype = at::kDouble,
+                    .params = Params(info.params, {}, name),
+                    .clip_norm = clip});
+}
+
+// What three steps on 10 rows, cut into micro-batches, leave behind.
+std::vector<at::Tensor> parameters_after(Strategy& strategy, const Workload& workload, int64_t micros) {
+  Phases phases;
+  for (int64_t step = 0; step < 3; ++step) {
+    std::vector<Batch> batches;
+    for (const at::Tensor& ids : at::arange(10 * step, 10 * step + 10).chunk(micros))
+      batches.push_back(workload.batch(ids));
+    strategy.step(step, batches, phases);
+  }
+  std::vector<at::Tensor> parameters;
+  for (const auto& [name, tensor] : strategy.parameters()) parameters.push_back(tensor);
+  return parameters;
+}
+
+class Replicated : public testing::TestWithParam<std::tuple<std::string, size_t, int64_t>> {};
+
+TEST_P(Replicated, LeavesTheParametersOfOneDevice) {
+  const auto& [name, devices, micros] = GetParam();
+  for (const auto kind : {OptimizerSpec::Kind::sgd, OptimizerSpec::Kind::adam}) {
+    const Toy toy({.kind = kind, .learning_rate = 0.1});
+    const auto expected = parameters_after(*make_strategy("cpu", toy, 1), toy, micros);
+    const auto found = parameters_after(*make_strategy(name, toy, devices), toy, micros);
+    ASSERT_EQ(expected.size(), 3U);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-10, 1e-12)) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dp, Replicated,
+                         testing::Combine(testing::Values("dp", "dp-upstream"), testing::Values(1, 2, 3, 8),
+                                          testing::Values(1, 2)));
+
+std::string refusal_of(const StrategyInfo& info) {
+  try {
+    const RegisterStrategy registered(info);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "registered";
+}
+
+TEST(Registration, RefusesAStrategyThatCannotBeMade) {
+  EXPECT_EQ(refusal_of({.name = "unmade", .summary = ""}),
+            "strategy unmade is registered without a function to make it");
+  EXPECT_FALSE(strategy_registry().find("unmade"));
+}
+
+TEST(Registration, RefusesLocalGradientsWithoutAnInterval) {
+  StrategyInfo info{
+      .name = "endless", .summary = "", .gradient = Gradient::local, .make = strategy_registry().at("ddp").make};
+  EXPECT_EQ(refusal_of(info), "strategy endless: with Gradient::local, average_every must be 1 or more");
+  info.promise = [](StrategyInfo& promises, const Params&) { promises.average_every = 0; };
+  info.average_every = 2;
+  EXPECT_THROW(promised(info, {}), UsageError) << "a value of a parameter takes the interval away";
+}
+
+TEST(Registration, RefusesValuesOfParametersThatAreNotDeclared) {
+  StrategyInfo info{.name = "mute", .summary = "", .make = strategy_registry().at("ddp").make};
+  info.settings.small_buckets = {{"cap", "1"}};
+  EXPECT_EQ(refusal_of(info), "strategy mute has no parameter 'cap'");
+  info.settings = {};
+  info.variants = {{"large", {{"size", "2"}}}};
+  EXPECT_EQ(refusal_of(info), "strategy mute has no parameter 'size'");
+}
+
+TEST(Phases, TimeIsMovedOnlyOnce) {
+  using namespace std::chrono_literals;
+  Phases phases(true);
+  phases.enter(Phase::backward);
+  const auto begin = phases.since();
+  std::this_thread::sleep_for(5ms);
+  phases.move(Phase::communication, begin + 1ms, begin + 2ms);
+  phases.move(Phase::communication, begin + 3ms, begin + 4ms);
+  phases.move(Phase::communication, begin + 1500us, begin + 5ms);
+  phases.move(Phase::communication, begin + 1ms, begin + 5ms);
+  phases.leave();
+  const auto& ns = phases.total_ns();
+  EXPECT_EQ(ns[static_cast<size_t>(Phase::communication)], 4'000'000);
+  EXPECT_EQ(ns[static_cast<size_t>(Phase::backward)], (phases.since() - begin).count() - 4'000'000);
+}
+
+TEST(Gpu, RefusesTf32OnACpu) {
+  const Toy toy;
+  const StrategyInfo& gpu = strategy_registry().at("gpu");
+  const auto with = [&](const char* tf32) {
+    return gpu.make({.workload = toy,
+                     .devices = {at::kCPU},
+                     .group = {},
+                     .params = Params(gpu.params, {{"tf32", tf32}}, "gpu"),
+                     .clip_norm = {}});
+  };
+  EXPECT_NO_THROW(with("off"));
+  try {
+    with("on");
+    ADD_FAILURE() << "not refused";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "gpu.tf32=on needs a GPU: a CPU has no TF32");
+  }
+}
+
+// As upstream's data_parallel.
+TEST(DpUpstream, ClonesTheModelOnlyForSeveralDevices) {
+  const auto made_in_steps = [](size_t devices) {
+    const Toy toy;
+    const auto strategy = make_strategy("dp-upstream", toy, devices);
+    const int before = toy.made;
+    parameters_after(*strategy, toy, 1);
+    for (const auto& [name, gradient] : strategy->gradients()) EXPECT_EQ(gradient.defined(), name != "unused") << name;
+    return toy.made - before;
+  };
+  EXPECT_EQ(made_in_steps(1), 0);
+  EXPECT_EQ(made_in_steps(2), 3 * 2) << "three steps";
+}
+
+TEST(DataParallel, LeavesTheGradientOfAnUnusedParameterUndefined) {
+  const Toy toy;
+  const auto dp = make_strategy("dp", toy, 3);
+  parameters_after(*dp, toy, 1);
+  for (const auto& [name, gradient] : dp->gradients()) EXPECT_EQ(gradient.defined(), name != "unused") << name;
+}
+
+TEST(DataParallel, KeepsAReplicasWriteToItsParametersToItself) {
+  const Toy toy({.kind = OptimizerSpec::Kind::sgd, .learning_rate = 0.1}, /*writes_from=*/0);
+  const auto expected = parameters_after(*make_strategy("cpu", toy, 1), toy, 1);
+  const auto found = parameters_after(*make_strategy("dp", toy, 3), toy, 1);
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-10, 1e-12)) << i;
+}
+
+TEST(DataParallel, RefusesAWriteToParametersThatReplicasShare) {
+  const Toy toy({}, /*writes_from=*/2);
+  const auto dp = make_strategy("dp", toy, 3);
+  try {
+    parameters_after(*dp, toy, 1);
+    FAIL() << "replicas that read one set of parameters went on after a write to it";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("the model has written to a parameter"), std::string::npos)
+        << error.what();
+  }
+}
+
+// Three steps, a snapshot, three more; then another strategy set back to the snapshot takes the same three.
+void expect_same_after_loading(const std::function<std::unique_ptr<Strategy>(uint64_t seed)>& make,
+                               const Workload& workload) {
+  const auto first = make(3);
+  parameters_after(*first, workload, 1);
+  const Snapshot kept = snapshot_of(*first);
+  const auto expected = parameters_after(*first, workload, 1);
+  const auto second = make(8);
+  EXPECT_FALSE(at::equal(second->parameters()[0].second, kept.parameters[0].second)) << "nothing to load";
+  second->load(kept);
+  const auto found = parameters_after(*second, workload, 1);
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(found[i], expected[i])) << i;
+  const Snapshot a = snapshot_of(*first), b = snapshot_of(*second);
+  EXPECT_EQ(a.state.empty(), workload.optimizer().kind == OptimizerSpec::Kind::sgd);
+  for (size_t i = 0; i < a.state.size(); ++i)
+    EXPECT_TRUE(at::equal(a.state[i].second, b.state[i].second)) << a.state[i].first;
+}
+
+class Loaded : public testing::TestWithParam<std::string> {};
+
+TEST_P(Loaded, GoesOnWithTheSameBits) {
+  for (const auto kind : {OptimizerSpec::Kind::sgd, OptimizerSpec::Kind::adam}) {
+    const Toy toy({.kind = kind, .learning_rate = 0.1});
+    const size_t devices = GetParam() == "cpu" ? 1 : 3;
+    expect_same_after_loading([&](uint64_t seed) { return make_strategy(GetParam(), toy, devices, {}, seed); }, toy);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, Loaded, testing::Values("cpu", "dp", "dp-upstream"));
+
+TEST(Loading, KeepsTheRanksOfDdpTogether) {
+  const auto dense = workload_registry().at("convnet").make({});
+  constexpr int world = 2;
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const StrategyInfo& info = strategy_registry().at("ddp");
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank)
+    threads.emplace_back([&, rank] {
+      const auto group = make_process_group("threads", {.store = store,
+                                                        .rank = rank,
+                                                        .world = world,
+                                                        .local_rank = rank,
+                                                        .local_world = world,
+                                                        .device = at::kCPU,
+                                                        .directory = ""});
+      const auto make = [&](uint64_t seed) {
+        return info.make({.workload = *dense,
+                          .devices = {at::kCPU},
+                          .group = group,
+                          .init_seed = seed,
+                          .step_seed = 4,
+                          .dtype = at::kFloat,
+                          .params = Params(info.params, {}, "ddp"),
+                          .clip_norm = {}});
+      };
+      expect_same_after_loading(make, *dense);
+    });
+  for (auto& thread : threads) thread.join();
+}
+
+std::string refusal_of(Strategy& strategy, const Snapshot& snapshot) {
+  try {
+    strategy.load(snapshot);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(Loading, RefusesWhatDoesNotFitNamingIt) {
+  const Toy toy({.kind = OptimizerSpec::Kind::adam});
+  const auto cpu = make_strategy("cpu", toy, 1);
+  const Snapshot good = snapshot_of(*cpu);
+  EXPECT_EQ(refusal_of(*cpu, good), "nothing was refused");
+  Snapshot bad = good;
+  bad.parameters[1].second = at::zeros({3, 7}, at::kDouble);
+  EXPECT_EQ(refusal_of(*cpu, bad), "parameter 'out' is Double [2, 7] and was stored as Double [3, 7]");
+  bad = good;
+  bad.parameters[1].second = bad.parameters[1].second.to(at::kFloat);
+  EXPECT_EQ(refusal_of(*cpu, bad), "parameter 'out' is Double [2, 7] and was stored as Float [2, 7]");
+  bad = good;
+  bad.parameters.pop_back();
+  EXPECT_EQ(refusal_of(*cpu, bad), "parameter 'unused' is missing in what was to be loaded");
+  bad = good;
+  bad.buffers.emplace_back("mean", at::zeros({1}));
+  EXPECT_EQ(refusal_of(*cpu, bad), "there is no buffer 'mean' here to load one into");
+  bad = good;
+  bad.state.clear();
+  EXPECT_EQ(refusal_of(*cpu, bad), "optimizer state 'hidden.momentum' is missing in what was to be loaded");
+  bad = good;
+  bad.parameters[0].second.fill_(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(refusal_of(*cpu, bad), "nothing was refused") << "what is not a number is loaded as it is";
+}
+
+// Accessors that gather copies, as those of a strategy that shards its parameters.
+class Gathering : public Strategy {
+ public:
+  StepResult step(int64_t, std::span<const Batch>, Phases&) override { return {}; }
+  at::Tensor forward(const Batch&) override { return {}; }
+  NamedTensors parameters() override { return {{"w", at::zeros({2})}}; }
+  NamedTensors gradients() override { return {}; }
+  NamedTensors buffers() override { return {}; }
+  NamedTensors state() override { return {}; }
+};
+
+TEST(Loading, IsNeverLostInACopy) {
+  Gathering strategy;
+  EXPECT_THROW(strategy.load({.parameters = {{"w", at::ones({2})}}}), Unavailable);
+}
+
+TEST(Clipping, LimitsTheGlobalNormOfTheGradients) {
+  const Toy toy;
+  const auto cpu = make_strategy("cpu", toy, 1, 0.5);
+  parameters_after(*cpu, toy, 1);
+  double squares = 0;
+  for (const auto& [name, gradient] : cpu->gradients())
+    if (gradient.defined()) squares += gradient.pow(2).sum().item<double>();
+  EXPECT_NEAR(std::sqrt(squares), 0.5, 1e-5);
+}
+
+TEST(ReplicaThreads, NamesTheReplicaThatFailed) {
+  ReplicaThreads threads(4);
+  try {
+    threads.run(4, [](int i) {
+      if (i >= 2) throw std::runtime_error("no luck");
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "replica 2: no luck");
+  }
+  std::atomic<int> sum{0};
+  threads.run(3, [&](int i) { sum += i + 1; });
+  EXPECT_EQ(sum, 6);
+}
+
+TEST(DataParallel, KnowsItsLinksByName) {
+  const StrategyInfo& dp = strategy_registry().at("dp");
+  const auto workload = workload_registry().at("random-linear").make({});
+  const auto made = [&](const std::string& link) {
+    return dp.make({.workload = *workload,
+                    .devices = {at::kCPU, at::kCPU},
+                    .group = {},
+                    .params = Params(dp.params, {{"link", link}}, "dp"),
+                    .clip_norm = {}});
+  };
+  EXPECT_NO_THROW(made("auto"));
+  EXPECT_NO_THROW(made("plain"));
+  try {
+    made("nonsense");
+    FAIL() << "nothing was refused";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "dp.link=nonsense is none of: auto, plain");
+  }
+}
+
+// What becomes of an error goes by its type.
+TEST(ReplicaThreads, KeepTheTypeOfWhatWasThrown) {
+  ReplicaThreads threads(3);
+  const auto thrown = [&](const std::function<void()>& one) {
+    threads.run(3, [&](int i) {
+      if (i == 1) one();
+    });
+  };
+  try {
+    thrown([] { throw std::bad_alloc(); });
+    FAIL() << "nothing was thrown";
+  } catch (const std::bad_alloc& error) {
+    EXPECT_STREQ(error.what(), "replica 1: out of host memory");
+  }
+  EXPECT_THROW(thrown([] { throw UsageError("a value"); }), UsageError);
+  EXPECT_THROW(thrown([] { throw Unavailable("a device"); }), Unavailable);
+  EXPECT_THROW(thrown([] { TORCH_CHECK_WITH(OutOfMemoryError, false, "of a GPU"); }), c10::OutOfMemoryError);
+  try {
+    thrown([] { TORCH_CHECK(false, "of torch's own"); });
+    FAIL() << "nothing was thrown";
+  } catch (const c10::Error& error) {
+    EXPECT_NE(std::string(error.what_without_backtrace()).find("in replica 1"), std::string::npos)
+        << error.what_without_backtrace();
+  }
+}
+
+TEST(ReplicaThreads, CarryTheGradientModeOfTheCaller) {
+  ReplicaThreads threads(3);
+  std::atomic<int> enabled{0};
+  const auto count = [&](int) { enabled += at::GradMode::is_enabled(); };
+  threads.run(3, count);
+  EXPECT_EQ(enabled, 3);
+  const at::NoGradGuard no_grad;
+  threads.run(3, count);
+  EXPECT_EQ(enabled, 3);
+}
+
+TEST(ReplicaThreads, SpinOnlyWhereEachHasACore) {
+  const std::vector<int> cores = own_cores();
+  const auto count = static_cast<int>(cores.size());
+  ASSERT_GE(count, 1);
+  EXPECT_EQ(usable_cores(), count);
+  EXPECT_GT(ReplicaThreads(count).spins(), 0);
+  EXPECT_EQ(ReplicaThreads(count + 1).spins(), 0);
+  const OnCores one({cores.back()});
+  EXPECT_EQ(usable_cores(), 1);
+  EXPECT_GT(ReplicaThreads(1).spins(), 0);
+  ReplicaThreads crowded(3);
+  EXPECT_EQ(crowded.spins(), 0);
+  std::atomic<int> sum{0};
+  for (int i = 0; i < 50; ++i) crowded.run(3, [&](int replica) { sum += replica; });
+  EXPECT_EQ(sum, 50 * 3);
+}
+
+TEST(Flat, HoldsMixedTypesAndLayoutsInOneBufferEach) {
+  std::vector<at::Tensor> tensors = {
+      at::arange(6.0).view({2, 3}).to(at::kFloat), at::arange(4),
+      at::arange(24.0).to(at::kFloat).view({1, 2, 3, 4}).contiguous(at::MemoryFormat::ChannelsLast),
+      at::arange(6.0).to(at::kFloat).view({2, 3}).t()};
+  std::vector<at::Tensor> before;
+  for (const auto& tensor : tensors) before.push_back(tensor.clone());
+  Flat flat(tensors);
+  flat.adopt(tensors);
+  EXPECT_EQ(flat.buffers().size(), 2U);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    EXPECT_TRUE(tensors[i].equal(before[i]));
+    EXPECT_EQ(tensors[i].strides(), before[i].strides());
+    EXPECT_TRUE(tensors[i].is_alias_of(flat.views()[i]));
+  }
+}
+
+}  // namespace
+}  // namespace dpbench

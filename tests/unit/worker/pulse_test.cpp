@@ -1,0 +1,82 @@
+// What a rank leaves on the page of signs of life.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "harness/worker/rank/pulse.h"
+
+namespace dpbench {
+namespace {
+
+constexpr int kRanks = 2;
+
+// The page of two ranks, as a front makes it; an older one has no place for calls.
+class PulsePage : public testing::Test {
+ protected:
+  ~PulsePage() override {
+    if (mapped_) ::munmap(mapped_, bytes_);
+    std::filesystem::remove(file_);
+  }
+  void make(size_t bytes) {
+    bytes_ = bytes;
+    std::ofstream(file_).put('\0');
+    std::filesystem::resize_file(file_, bytes);
+    const int file = ::open(file_.c_str(), O_RDWR | O_CLOEXEC);
+    mapped_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    ::close(file);
+    ASSERT_NE(mapped_, MAP_FAILED);
+  }
+  const Progress& sign(int rank) const { return static_cast<const Progress*>(mapped_)[rank]; }
+  const CallLog& log(int rank) const { return reinterpret_cast<const CallLog*>(&sign(kRanks))[rank]; }
+
+  const std::string file_ = testing::TempDir() + "dpbench_pulse_" + std::to_string(::getpid());
+  size_t bytes_ = 0;
+  void* mapped_ = nullptr;
+};
+
+TEST_F(PulsePage, HoldsTheLatestCallsEachAtItsPlace) {
+  make(kRanks * (sizeof(Progress) + sizeof(CallLog)));
+  Pulse pulse(file_, 1, kRanks);
+  for (uint64_t number = 1; number <= 11; ++number)
+    pulse.note_call(number, "allreduce of " + std::to_string(number) + " Float (sum)");
+  pulse.note_call(12, std::string(200, 'x'));
+  const auto& slots = log(1).slots;
+  EXPECT_EQ(slots[11 % slots.size()].number.load(), 11);
+  EXPECT_EQ(text_of(slots[11 % slots.size()]), "allreduce of 11 Float (sum)");
+  EXPECT_EQ(text_of(slots[12 % slots.size()]), std::string(48, 'x')) << "cut to what fits";
+  EXPECT_EQ(slots[4].number.load(), 12) << "the oldest made room";
+  EXPECT_EQ(log(0).slots[3].number.load(), 0) << "another rank's";
+  EXPECT_EQ(slots[4].hash.load(), pulse.calls().hash);
+  EXPECT_EQ(pulse.calls().count, 12);
+}
+
+TEST_F(PulsePage, OfAnOlderFrontHasNoPlaceForCalls) {
+  make(kRanks * sizeof(Progress));
+  Pulse pulse(file_, 1, kRanks);
+  pulse.note_call(1, "barrier");
+  pulse.begin();
+  EXPECT_EQ(sign(1).beat.load(), 1);
+  EXPECT_EQ(pulse.calls().count, 1) << "what the answer tells is known all the same";
+}
+
+TEST(Pulse, HashesAreThoseOfTheWholeSequence) {
+  const auto hash_of = [](const std::vector<std::string>& calls) {
+    Pulse pulse("", 0);
+    pulse.note_call(1, "what the checks called");
+    pulse.forget_calls();
+    for (size_t i = 0; i < calls.size(); ++i) pulse.note_call(i, calls[i]);
+    return pulse.calls().hash;
+  };
+  EXPECT_EQ(hash_of({"barrier", "allreduce"}), hash_of({"barrier", "allreduce"}));
+  EXPECT_NE(hash_of({"barrier", "allreduce"}), hash_of({"allreduce", "barrier"}));
+  EXPECT_NE(hash_of({"barrier", "allreduce"}), hash_of({"allreduce"}));
+  EXPECT_NE(hash_of({"ab", "c"}), hash_of({"a", "bc"}));
+  EXPECT_EQ(hash_of({}), 0U);
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,273 @@
+// Whole training runs whose ranks are threads of this process, on the 20 rows of a small data set.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <functional>
+#include <thread>
+
+#include "harness/worker/train/epoch_checks.h"
+#include "harness/worker/train/train.h"
+#include "tests/unit/around.h"
+#include "tests/unit/workloads/idx_files.h"
+#include "workloads/data/sampler.h"
+
+namespace dpbench {
+namespace {
+
+CaseSpec case_of(const std::string& strategy, const std::string& workload, int ranks, const Mnist& files) {
+  CaseSpec spec;
+  spec.id = "case";
+  spec.strategy = strategy;
+  spec.workload = workload;
+  spec.world = spec.processes = ranks;
+  spec.backend = ranks == 1 ? "none" : "threads";
+  spec.batch = 8;
+  spec.scaling = Scaling::strong;
+  spec.data_dir = files.folder.text();
+  return spec;
+}
+
+void on_threads(int ranks, const std::function<void(const Group&, Pulse&)>& work) {
+  const Folder folder;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      Variables variables;
+      variables.rank = variables.local_rank = rank;
+      variables.world = variables.local_world = ranks;
+      variables.run_dir = folder.text();
+      variables.group = "group";
+      variables.backend = ranks == 1 ? "none" : "threads";
+      variables.device = Device::cpu;
+      const Group group(variables);
+      Pulse pulse("", rank);
+      work(group, pulse);
+    });
+  for (auto& thread : threads) thread.join();
+}
+
+using OptionsOf = std::function<TrainOptions(int rank)>;
+
+// What rank 0 found; the lines that it said go to `said`.
+TrainResult trained(const CaseSpec& spec, const OptionsOf& options_of, std::vector<std::string>* said = nullptr) {
+  TrainResult of_rank0;
+  on_threads(spec.processes, [&](const Group& group, Pulse& pulse) {
+    const auto say = [&](const Json& event) {
+      EXPECT_EQ(group.rank(), 0) << event;
+      if (said && event.at("event") == "line") said->push_back(event.at("text"));
+    };
+    const TrainOptions options = options_of(group.rank());
+    TrainResult result = train_case(spec, options, group, pulse, "", say);
+    if (group.rank() == 0) of_rank0 = std::move(result);
+  });
+  return of_rank0;
+}
+
+OptionsOf epochs(int64_t count) {
+  return [count](int) {
+    TrainOptions options;
+    options.epochs = count;
+    return options;
+  };
+}
+
+// ddp that `spoil` changes on rank 1 after every step.
+class Drifting : public Around {
+ public:
+  using Spoil = void (*)(Strategy& ddp);
+  Drifting(const Setup& setup, Spoil spoil)
+      : Around(strategy_registry().at("ddp").make(setup)), spoil_(setup.group->getRank() == 1 ? spoil : nullptr) {}
+  StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
+    StepResult result = inner_->step(step, micro, phases);
+    if (spoil_) spoil_(*inner_);
+    return result;
+  }
+
+ private:
+  Spoil spoil_;
+};
+
+template <Drifting::Spoil kSpoil>
+std::unique_ptr<Strategy> make_drifting(const Setup& setup) {
+  return std::make_unique<Drifting>(setup, kSpoil);
+}
+
+void move_a_parameter(Strategy& ddp) { ddp.parameters()[0].second.detach().add_(1e-6); }
+// Adam's count of steps, of a rate that the next steps round away: the parameters stay what they are for long.
+void move_the_state(Strategy& ddp) { ddp.state().back().second.add_(1e6); }
+
+const RegisterStrategy drifting{{.name = "drifting",
+                                 .summary = "ddp gone astray",
+                                 .params = strategy_registry().at("ddp").params,
+                                 .make = make_drifting<move_a_parameter>}};
+const RegisterStrategy forgetful{{.name = "forgetful",
+                                  .summary = "ddp whose optimizer goes astray",
+                                  .params = strategy_registry().at("ddp").params,
+                                  .make = make_drifting<move_the_state>}};
+
+const RegisterStrategy replayed{{.name = "replayed",
+                                 .summary = "says that its steps are replayed",
+                                 .parallelism = Parallelism::single,
+                                 .params = strategy_registry().at("cpu").params,
+                                 .make = [](const Setup& setup) { return strategy_registry().at("cpu").make(setup); },
+                                 .recorded = true}};
+
+TEST(Train, RefusesToShowShapesOfStepsThatAreReplayed) {
+  const Mnist files;
+  TrainOptions options;
+  options.epochs = 1;
+  options.show_shapes = true;
+  Variables alone;
+  alone.backend = "none";
+  alone.device = Device::cpu;
+  const Group group(alone);
+  Pulse pulse("", 0);
+  const auto train = [&](const char* strategy) {
+    return train_case(case_of(strategy, "mnist-mlp", 1, files), options, group, pulse, "", [](const Json&) {});
+  };
+  EXPECT_GT(train("cpu").training.steps, 0);
+  EXPECT_THROW(train("replayed"), UsageError);
+}
+
+TEST(Train, StopsWhenARankIsNoLongerLikeTheOthers) {
+  const Mnist files;
+  std::vector<std::string> said;
+  const TrainResult good = trained(case_of("ddp", "mnist-mlp", 2, files), epochs(3), &said);
+  EXPECT_TRUE(good.checks.empty());
+  EXPECT_EQ(good.training.steps, 9);
+  EXPECT_EQ(said.size(), 3u) << "three epochs";
+  const TrainResult astray = trained(case_of("drifting", "mnist-mlp", 2, files), epochs(3));
+  ASSERT_EQ(astray.checks.size(), 1u);
+  EXPECT_EQ(astray.checks[0].name, "equal-ranks");
+  EXPECT_EQ(astray.checks[0].status, CheckStatus::failed);
+  EXPECT_EQ(astray.checks[0].detail,
+            "after epoch 0 rank 1 has other parameters or another optimizer state than rank 0");
+  EXPECT_EQ(astray.training.steps, 3) << "no further epoch";
+}
+
+TEST(Train, StopsWhenOnlyARanksOptimizerIsUnlikeTheOthers) {
+  const Mnist files;
+  CaseSpec spec = case_of("forgetful", "convnet", 2, files);
+  spec.batch = 20;  // one step: the state moves after it, and no parameter has followed yet
+  const TrainResult astray = trained(spec, epochs(2));
+  ASSERT_EQ(astray.checks.size(), 1u);
+  EXPECT_EQ(astray.checks[0].name, "equal-ranks");
+  EXPECT_EQ(astray.training.steps, 1);
+  spec.strategy = "ddp";
+  EXPECT_TRUE(trained(spec, epochs(2)).checks.empty());
+}
+
+// Plain SGD by the memo's rate; the loss.
+double plain_step(Model& model, const at::Tensor& loss) {
+  model.zero_grad();
+  loss.backward();
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& parameter : model.parameters()) parameter.sub_(parameter.grad(), 1e-3);
+  return loss.item<double>();
+}
+
+// The memo's program in plain words: what its loss is in every step of two epochs, each in an order of its own.
+TEST(Train, FollowsAPlainLoopThroughTwoShuffledEpochs) {
+  const Mnist files;
+  const CaseSpec spec = case_of("cpu", "mnist-mlp", 1, files);
+  const auto workload = workload_registry().at("mnist-mlp").make({.data_dir = spec.data_dir});
+  workload->prepare(at::arange(20));
+  const auto model = workload->model(spec.seed);
+  std::vector<double> losses;
+  for (const int64_t epoch : {0, 1})
+    for (const at::Tensor& ids : epoch_order(20, spec.seed, epoch, /*shuffle=*/true).split(8)) {
+      const Batch batch = workload->batch(ids.contiguous());
+      const at::Tensor loss = workload->loss(model->forward(batch.input, {1, 0, batch.ids}), batch.target);
+      losses.push_back(plain_step(*model, loss));
+    }
+  const std::vector<double> curve = trained(spec, epochs(2)).training.loss_curve;
+  ASSERT_EQ(curve.size(), losses.size());
+  for (size_t i = 0; i < curve.size(); ++i) EXPECT_NEAR(curve[i], losses[i], 1e-6) << i;
+}
+
+// 20 rows on 3 ranks, 3 of each in a step: 9, 9, and a last step of 3, one of which the sampler gives twice.
+TEST(Train, SaysTheMeanOverTheRowsOfAllRanksOfAShortStepToo) {
+  const Mnist files;
+  const CaseSpec spec = case_of("ddp", "mnist-mlp", 3, files);
+  const auto workload = workload_registry().at("mnist-mlp").make({.data_dir = spec.data_dir});
+  workload->prepare(at::arange(20));
+  const auto model = workload->model(spec.seed);
+  model->to(at::kDouble);
+  std::vector<double> losses;
+  for (const int64_t epoch : {0, 1})
+    for (const int64_t step : {0, 1, 2}) {
+      std::vector<at::Tensor> ids;
+      for (int rank = 0; rank < 3; ++rank) {
+        DistributedSampler sampler({.samples = 20, .world = 3, .rank = rank, .seed = spec.seed});
+        sampler.set_epoch(epoch);
+        ids.push_back(sampler.indices().slice(0, 3 * step, std::min<int64_t>(3 * step + 3, sampler.size())));
+      }
+      const Batch batch = workload->batch(at::cat(ids));
+      const at::Tensor loss =
+          workload->loss(model->forward(batch.input.to(at::kDouble), {1, 0, batch.ids}), batch.target);
+      losses.push_back(plain_step(*model, loss));
+    }
+  const TrainingRecord training = trained(spec, epochs(2)).training;
+  ASSERT_EQ(training.loss_curve.size(), losses.size());
+  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(training.loss_curve[i], losses[i], 1e-6) << i;
+  for (size_t e = 0; e < 2; ++e)  // as the memo's program prints it: the sum over steps and ranks
+    EXPECT_NEAR(training.epoch_losses[e], 3 * (losses[3 * e] + losses[3 * e + 1] + losses[3 * e + 2]), 2e-5) << e;
+}
+
+// The guide's program divides by the count of steps, whatever the rows of each.
+TEST(Train, SaysTheMeanOverStepsWhereTheDocumentDoes) {
+  const Mnist files;
+  const TrainingRecord training = trained(case_of("ddp", "convnet", 2, files), epochs(1)).training;
+  ASSERT_EQ(training.loss_curve.size(), 3u) << "8, 8 and 4 rows";
+  EXPECT_DOUBLE_EQ(training.epoch_losses[0],
+                   (training.loss_curve[0] + training.loss_curve[1] + training.loss_curve[2]) / 3);
+}
+
+TEST(Train, ShufflesWhereTheDocumentDoes) {
+  EXPECT_TRUE(workload_registry().at("mnist-mlp").recipe.shuffle);
+  EXPECT_FALSE(workload_registry().at("convnet").recipe.shuffle);
+}
+
+TEST(Train, IsSavedByTheFirstRankAlone) {
+  const Mnist files;
+  const Folder out;
+  const auto path = [&](int rank) { return out / ("model" + std::to_string(rank)); };
+  trained(case_of("ddp", "mnist-mlp", 2, files), [&](int rank) {
+    TrainOptions options = epochs(1)(rank);
+    options.save = path(rank).string();
+    return options;
+  });
+  EXPECT_TRUE(fs::exists(path(0)));
+  EXPECT_FALSE(fs::exists(path(1)));
+}
+
+// Names every row rightly while its buffer is that of rank 0.
+class Knowing : public Strategy {
+ public:
+  explicit Knowing(int rank) : buffer_(at::full({1}, static_cast<double>(rank))) {}
+  StepResult step(int64_t, std::span<const Batch>, Phases&) override { return {}; }
+  at::Tensor forward(const Batch& mine) override {
+    return at::one_hot(buffer_.item<double>() == 0 ? mine.target : (mine.target + 1) % 10, 10);
+  }
+  NamedTensors parameters() override { return {}; }
+  NamedTensors gradients() override { return {}; }
+  NamedTensors buffers() override { return {{"buffer", buffer_}}; }
+  NamedTensors state() override { return {}; }
+
+ private:
+  at::Tensor buffer_;
+};
+
+TEST(Evaluation, CountsEachRowOnceWithTheFirstRanksBuffers) {
+  const Mnist files;
+  const auto workload = workload_registry().at("mnist-mlp").make({.data_dir = files.folder.text()});
+  on_threads(3, [&](const Group& group, Pulse& pulse) {
+    Knowing strategy(group.rank());
+    const Accuracy found = evaluate(strategy, *workload, group, pulse);
+    EXPECT_EQ(found.rows, 5);
+    EXPECT_EQ(found.right, 5) << "of 5 rows on 3 ranks, seen by rank " << group.rank();
+  });
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,304 @@
+// The worker's parts that need no front: the rows of a step, its variables, its fingerprints.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "harness/worker/catalogue_json.h"
+#include "harness/worker/measure/flop_count.h"
+#include "harness/worker/measure/profile_case.h"
+#include "harness/worker/rank/cuda.h"
+#include "harness/worker/rank/variables.h"
+#include "harness/worker/steps/step_source.h"
+#include "harness/worker/steps/tensor_checks.h"
+#include "strategies/api/backend.h"
+#include "tests/unit/strategies/cpu_recorder.h"
+
+namespace dpbench {
+namespace {
+
+std::vector<int64_t> ids_of(const at::Tensor& ids) {
+  return {ids.data_ptr<int64_t>(), ids.data_ptr<int64_t>() + ids.numel()};
+}
+
+std::unique_ptr<Workload> linear() { return workload_registry().at("random-linear").make({}); }
+
+const StrategyInfo single{.name = "one", .summary = "", .parallelism = Parallelism::single};
+const StrategyInfo ranks{.name = "ranks", .summary = "", .parallelism = Parallelism::ranks};
+const StrategyInfo replicas{
+    .name = "replicas", .summary = "", .parallelism = Parallelism::replicas, .loads_rows = true};
+
+CaseSpec strong(int world, int64_t batch) {
+  CaseSpec spec;
+  spec.workload = "random-linear";
+  spec.scaling = Scaling::strong;
+  spec.world = world;
+  spec.batch = batch;
+  return spec;
+}
+
+TEST(Finite, NamesTheFirstThatIsNone) {
+  const at::Tensor good = at::ones({2, 3}), nan = good.clone(), infinite = at::zeros({4}, at::kBFloat16);
+  nan[1][0] = std::nan("");
+  infinite[2] = -std::numeric_limits<double>::infinity();
+  const NamedTensors whole = {
+      {"a", good}, {"none", at::Tensor()}, {"empty", at::zeros({0})}, {"count", at::ones({2}, at::kLong)}};
+  EXPECT_EQ(first_not_finite(whole), std::nullopt);
+  NamedTensors some = whole;
+  some.insert(some.end(), {{"b", nan}, {"c", infinite}});
+  EXPECT_EQ(first_not_finite(some), "b is nan at index [1, 0]");
+  EXPECT_EQ(first_not_finite({{"c", infinite}}), "c is -inf at index [2]");
+  EXPECT_EQ(first_not_finite({{"t", nan.t()}}), "t is nan at index [0, 1]");
+}
+
+TEST(StepSource, CutsTheDocumentsBatches) {
+  const auto workload = linear();
+  StepSource source(*workload, strong(1, 30), single, 0);
+  ASSERT_EQ(source.steps_per_epoch(), 4);
+  std::vector<int64_t> rows;
+  for (int64_t step = 0; step < 4; ++step) rows.push_back(source.at(step)[0].rows());
+  EXPECT_EQ(rows, (std::vector<int64_t>{30, 30, 30, 10}));
+  EXPECT_EQ(source.rows(2, 3), 30 + 10 + 30);
+}
+
+TEST(StepSource, DealsEachRowOfAStepToOneRank) {
+  const auto workload = linear();
+  StepSource whole(*workload, strong(1, 30), single, 0);
+  for (int64_t step = 0; step < 4; ++step) {
+    const auto all = ids_of(whole.at(step)[0].ids);
+    std::multiset<int64_t> dealt;
+    std::vector<size_t> counts;
+    for (int rank = 0; rank < 4; ++rank) {
+      StepSource mine(*workload, strong(4, 30), ranks, rank);
+      const auto ids = ids_of(mine.at(step)[0].ids);
+      counts.push_back(ids.size());
+      dealt.insert(ids.begin(), ids.end());
+    }
+    EXPECT_EQ(dealt, std::multiset<int64_t>(all.begin(), all.end()));
+    EXPECT_EQ(counts, step < 3 ? (std::vector<size_t>{8, 8, 7, 7}) : (std::vector<size_t>{3, 3, 2, 2}));
+  }
+}
+
+// On the CPU a stand-in for a replay calls its collectives, and they would be seen; on a GPU those of the first steps
+// alone.
+TEST(Profile, OfRecordedStepsHasOnePartAndNoCollectives) {
+  const CpuRecorders recorders;
+  const StrategyInfo& ddp = strategy_registry().at("ddp");
+  const auto workload = linear();
+  CaseSpec spec = strong(1, 30);
+  spec.strategy = "ddp";
+  spec.params = {{"graph", "on"}};
+  StepSource source(*workload, spec, ddp, 0);
+  Variables variables;
+  variables.backend = "none";
+  const Group group(variables);
+  Pulse pulse("", 0);
+  const auto alone = make_process_group(
+      "threads", {.store = c10::make_intrusive<c10d::HashStore>(), .device = at::kCPU, .directory = {}});
+  RankRecord record;
+  record.steps_per_sample = 4;
+  const dpbench::Setup setup{.workload = *workload,
+                             .devices = {at::kCPU},
+                             .group = alone,
+                             .params = Params(ddp.params, spec.params, "ddp"),
+                             .clip_norm = {}};
+  profile_case(spec, setup, source, Sampling{}, group, pulse, record);
+  EXPECT_TRUE(record.phases_ns.contains("graph"));
+  EXPECT_FALSE(record.phases_ns.contains("backward"));
+  ASSERT_TRUE(record.profile);
+  EXPECT_EQ(record.profile->collectives_per_step, 0);
+  EXPECT_TRUE(record.profile->collectives.empty());
+  EXPECT_TRUE(record.profile->strategy_figures.empty());
+}
+
+TEST(StepSource, GivesEveryMicroBatchRows) {
+  const auto workload = linear();
+  CaseSpec spec = strong(2, 30);
+  spec.accumulate = 3;
+  StepSource source(*workload, spec, ranks, 1);
+  ASSERT_EQ(source.at(0).size(), 3U);
+  EXPECT_EQ(source.at(0)[0].rows(), 5);
+}
+
+TEST(StepSource, LeavesOutAShortBatchOfWeakScaling) {
+  const auto workload = linear();
+  CaseSpec spec = strong(2, 15);
+  spec.scaling = Scaling::weak;
+  StepSource source(*workload, spec, replicas, 0);
+  EXPECT_EQ(source.steps_per_epoch(), 3);
+  EXPECT_EQ(source.at(3)[0].rows(), 30);
+}
+
+TEST(StepSource, LeavesLoadingToAStrategyThatAsksForIt) {
+  const auto workload = workload_registry().at("mnist-mlp").make({});
+  CaseSpec spec = strong(2, 64);
+  spec.workload = "mnist-mlp";
+  StepSource whole(*workload, spec, single, 0), alone(*workload, spec, replicas, 0);
+  EXPECT_TRUE(whole.at(1)[0].input.defined());
+  EXPECT_FALSE(alone.at(1)[0].input.defined());
+  EXPECT_EQ(ids_of(alone.at(1)[0].ids), ids_of(whole.at(1)[0].ids));
+}
+
+// "meta" stands for a GPU.
+TEST(StepSource, KeepsASmallEpochOnTheDeviceOfAStrategyThatHasOne) {
+  const auto workload = linear();
+  for (const StrategyInfo& strategy : {single, ranks}) {
+    StepSource source(*workload, strong(1, 30), strategy, 0, at::kMeta);
+    for (const int64_t step : {0, 3, 4}) {
+      const Batch& batch = source.at(step)[0];
+      EXPECT_TRUE(batch.input.is_meta() && batch.target.is_meta() && batch.ids.is_meta())
+          << strategy.name << ", step " << step;
+      EXPECT_EQ(batch.rows(), step == 3 ? 10 : 30);
+    }
+  }
+  StepSource shared(*workload, strong(2, 30), replicas, 0, at::kMeta);
+  EXPECT_TRUE(shared.at(0)[0].input.is_cpu());
+}
+
+TEST(StepSource, LeavesALargeEpochOnTheHost) {
+  const auto workload = workload_registry().at("mnist-mlp").make({});
+  CaseSpec spec = strong(1, 64);
+  spec.workload = "mnist-mlp";
+  StepSource source(*workload, spec, single, 0, at::kMeta);
+  EXPECT_TRUE(source.at(1)[0].input.is_cpu());
+}
+
+TEST(StepSource, RefusesBatchesThatDoNotFit) {
+  const auto workload = linear();
+  EXPECT_THROW(StepSource(*workload, strong(1, 101), single, 0), UsageError);
+  EXPECT_THROW(StepSource(*workload, strong(8, 7), ranks, 0), UsageError);
+}
+
+class WorkerVariables : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const auto& [name, value] :
+         {std::pair{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"DPBENCH_FD", "5"}, {"DPBENCH_RUN_DIR", "/nowhere"}})
+      setenv(name, value, 1);
+  }
+  void TearDown() override {
+    for (const char* name : {"RANK", "WORLD_SIZE", "DPBENCH_FD", "DPBENCH_RUN_DIR"}) unsetenv(name);
+  }
+  std::string complaint(const char* name, const char* value) {
+    setenv(name, value, 1);
+    try {
+      read_variables();
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  }
+};
+
+TEST_F(WorkerVariables, AreReadAsTheLauncherSetThem) {
+  const Variables v = read_variables();
+  EXPECT_EQ(v.rank, 1);
+  EXPECT_EQ(v.local_rank, 1);
+  EXPECT_EQ(v.world, 2);
+  EXPECT_EQ(v.channel, 5);
+}
+
+TEST_F(WorkerVariables, NameTheOneThatIsWrong) {
+  EXPECT_EQ(complaint("RANK", "2"), "RANK='2' must be a whole number from 0 to 1");
+  EXPECT_EQ(complaint("RANK", "-1"), "RANK='-1' must be a whole number from 0 to 1");
+  EXPECT_EQ(complaint("WORLD_SIZE", "two"), "WORLD_SIZE='two' must be a whole number from 1 to 1024");
+}
+
+int64_t flop_of_a_step(const std::string& workload_name, int64_t rows, const char* onednn = "off") {
+  const auto workload = workload_registry().at(workload_name).make({});
+  const StrategyInfo& cpu = strategy_registry().at("cpu");
+  const auto strategy = cpu.make({.workload = *workload,
+                                  .devices = {at::kCPU},
+                                  .group = {},
+                                  .params = Params(cpu.params, {{"onednn", onednn}}, "cpu"),
+                                  .clip_norm = {}});
+  const Batch batch = workload->batch(at::arange(rows));
+  Phases phases;
+  const FlopCount count;
+  strategy->step(0, {&batch, 1}, phases);
+  return count.flop();
+}
+
+// Forward 784 -> 128 -> 10; backward both weights' gradients, and the first output's.
+TEST(FlopCount, OfTheMlpIsThatOfItsFiveProducts) {
+  for (const char* onednn : {"off", "on"})
+    EXPECT_EQ(flop_of_a_step("mnist-mlp", 64, onednn), 2 * 64 * (2 * (784 * 128 + 128 * 10) + 128 * 10)) << onednn;
+}
+
+TEST(FlopCount, OfOneLayerHasNoGradientOfTheInput) {
+  EXPECT_EQ(flop_of_a_step("random-linear", 30), 2 * 30 * (5 * 2) * 2);
+}
+
+// Places of the output x weights of each: 28x28 x 9*1*12, 12x12 x 36*12*24 (no padding: (28 - 6) / 2 + 1), 6x6 x
+// 36*24*32
+// ("same"). The first layer's input needs no gradient. Then 32 -> 256 -> 10, where both inputs do.
+TEST(FlopCount, OfTheConvnetCountsEveryPlaceOfEveryOutput) {
+  const int64_t first = 28 * 28 * 9 * 12, second = 12 * 12 * 36 * 12 * 24, third = 6 * 6 * 36 * 24 * 32,
+                dense = 32 * 256 + 256 * 10;
+  EXPECT_EQ(flop_of_a_step("convnet", 16), 2 * 16 * (2 * first + 3 * (second + third + dense)));
+}
+
+TEST(Catalogue, KnowsWhichWorkloadsReadTheFilesOfData) {
+  const Json known = catalogue();
+  std::vector<std::string> readers;
+  for (const auto& workload : known.at("workloads"))
+    if (workload.at("digits")) readers.push_back(workload.at("name"));
+  std::sort(readers.begin(), readers.end());
+  EXPECT_EQ(readers, (std::vector<std::string>{"convnet", "mnist-mlp"}));
+}
+
+TEST(Catalogue, KnowsHowManyRowsAWorkloadHasAtAnyScale) {
+  for (const auto& workload : catalogue().at("workloads")) {
+    const std::string name = workload.at("name");
+    for (const int64_t scale : {1, 2})
+      EXPECT_EQ(workload.at("samples"), workload_registry().at(name).make({.scale = scale})->samples()) << name;
+    EXPECT_EQ(workload.at("plugin"), false) << name;
+  }
+}
+
+TEST(Catalogue, KnowsWhichWorkloadsAreOfPlugins) {
+  const size_t all = workload_registry().all().size();
+  const Json known = catalogue(false, all - 1).at("workloads");
+  ASSERT_EQ(known.size(), all);
+  for (size_t i = 0; i < all; ++i) EXPECT_EQ(known[i].at("plugin"), i == all - 1) << known[i].at("name");
+}
+
+// LibTorch's own requirements keep the two alike: CUDA's major version, NCCL's minor.
+TEST(Cuda, SaysWhichLibrariesWereLoadedAndBuiltWith) {
+  const Json built = catalogue();  // loads them, where there are any
+  const auto loaded = loaded_versions();
+  if (!built.at("not_built").empty()) GTEST_SKIP() << built.at("not_built").dump();
+  EXPECT_EQ(loaded.at("cuda_loaded").substr(0, 3), built.at("cuda").get<std::string>().substr(0, 3));
+  EXPECT_EQ(loaded.at("nccl_loaded").substr(0, 4), built.at("nccl").get<std::string>().substr(0, 4));
+}
+
+// tests/fake_nvml pretends to be them where no real ones are loaded; LibTorch may have brought CUDA's runtime.
+TEST(Cuda, AsksTheLibrariesThatAreLoaded) {
+  const auto real = loaded_versions();
+  if (real.contains("nccl_loaded")) GTEST_SKIP() << "a real NCCL is loaded";
+  EXPECT_TRUE(pci_buses({4711}).empty()) << "there is no such GPU";
+  void* fake = dlopen(DPBENCH_FAKE_NVML, RTLD_NOW | RTLD_GLOBAL);
+  ASSERT_NE(fake, nullptr) << dlerror();
+  EXPECT_EQ(loaded_versions().at("nccl_loaded"), "2.28.9");
+  if (!real.contains("cuda_loaded")) {
+    EXPECT_EQ(loaded_versions().at("cuda_loaded"), "13.1");
+    EXPECT_EQ(pci_buses({2, 4711}), (std::vector<std::string>{"0000:1d:00.0"})) << "one that is not there is left out";
+  }
+  dlclose(fake);
+}
+
+TEST(Fingerprint, DiffersWithOneBitOfOneTensor) {
+  at::Tensor a = at::ones({3, 5}), b = a.clone();
+  EXPECT_EQ(fingerprint({{"a", a}}), fingerprint({{"a", b}}));
+  b.view(-1)[14] = std::nextafter(1.0F, 2.0F);
+  EXPECT_NE(fingerprint({{"a", a}}), fingerprint({{"a", b}}));
+  EXPECT_NE(fingerprint({{"a", a}}), fingerprint({{"b", a}}));
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,180 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "strategies/api/named_tensors.h"
+#include "workloads/base/hash.h"
+#include "workloads/layers/conv.h"
+#include "workloads/layers/dropout.h"
+#include "workloads/layers/linear.h"
+#include "workloads/layers/loss.h"
+#include "workloads/layers/recorded_step.h"
+
+namespace dpbench {
+namespace {
+
+TEST(Mix, MovesHalfOfTheBitsForEachBitOfItsInput) {
+  for (int in = 0; in < 32; ++in) {
+    int64_t flipped = 0;
+    for (uint32_t i = 0; i < 4096; ++i) flipped += std::popcount(mix32(i) ^ mix32(i ^ (1u << in)));
+    EXPECT_NEAR(static_cast<double>(flipped) / 4096, 16, 0.3) << "bit " << in;
+  }
+}
+
+// Python: torch.manual_seed(1); m = torch.nn.Linear(5, 2); m.weight.flatten(), m.bias
+TEST(Linear, StartsWithPythonsBits) {
+  const std::array<float, 10> weight{0x1.d7ed1ap-3f, -0x1.944164p-3f, -0x1.631ce8p-4f, 0x1.ade456p-3f, -0x1.af20cp-2f,
+                                     0x1.12a378p-2f, -0x1.78d84cp-4f, 0x1.d1f486p-3f,  0x1.fd4c8ap-5f, -0x1.c0954cp-5f};
+  const std::array<float, 2> bias{0x1.fc10eap-4f, 0x1.697614p-6f};
+  Linear layer(5, 2, Init::torch, own_generator(1));
+  const auto parameters = layer.named_parameters();
+  for (size_t i = 0; i < weight.size(); ++i)
+    EXPECT_EQ(parameters["weight"].flatten()[static_cast<int64_t>(i)].item<float>(), weight[i]) << i;
+  for (size_t i = 0; i < bias.size(); ++i)
+    EXPECT_EQ(parameters["bias"][static_cast<int64_t>(i)].item<float>(), bias[i]);
+}
+
+// Output, loss and all gradients of two layers with a ReLU between them, by these functions for a layer and the loss.
+template <class Layer, class Loss>
+std::vector<at::Tensor> both_passes(Layer layer, Loss loss, std::vector<at::Tensor> p, const at::Tensor& x,
+                                    const at::Tensor& labels) {
+  for (at::Tensor& tensor : p) tensor = tensor.clone().set_requires_grad(true);
+  const at::Tensor output = layer(layer(x, p[0], p[1]).relu_(), p[2], p[3]);
+  const at::Tensor mean = loss(output, labels);
+  mean.backward();
+  std::vector<at::Tensor> found{output.detach(), mean.detach()};
+  for (const at::Tensor& tensor : p) found.push_back(tensor.grad());
+  return found;
+}
+
+TEST(Linear, AndCrossEntropyHaveTheBitsOfTorchs) {
+  const auto torchs = [](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) { return at::linear(x, w, b); };
+  const auto torchs_loss = [](const at::Tensor& x, const at::Tensor& labels) {
+    return at::cross_entropy_loss(x, labels);
+  };
+  const auto generator = own_generator(5);
+  for (const auto type : {at::kFloat, at::kDouble})
+    for (const int64_t rows : {1, 7, 64, 256}) {
+      std::vector<at::Tensor> p;
+      for (const auto& shape : std::vector<std::vector<int64_t>>{{33, 50}, {33}, {10, 33}, {10}})
+        p.push_back(at::randn(shape, generator).to(type));
+      at::Tensor x = at::randn({rows, 50}, generator).to(type);
+      const at::Tensor labels = at::randint(0, 10, {rows}, generator, at::kLong);
+      for (const bool slope : {false, true}) {
+        x = x.detach().set_requires_grad(slope);
+        const auto expected = both_passes(torchs, torchs_loss, p, x, labels);
+        const at::Tensor input_gradient = x.grad();
+        x.mutable_grad().reset();
+        const auto found = both_passes(linear, cross_entropy, p, x, labels);
+        for (size_t i = 0; i < expected.size(); ++i)
+          EXPECT_TRUE(same_bits(found[i], expected[i]) && found[i].strides() == expected[i].strides())
+              << i << " of " << rows << " rows";
+        EXPECT_EQ(x.grad().defined(), slope);
+        EXPECT_TRUE(!slope || same_bits(x.grad(), input_gradient));
+      }
+    }
+}
+
+TEST(Linear, RefusesASecondBackwardPassAndAnInputWrittenSince) {
+  const at::Tensor w = at::ones({2, 3}).set_requires_grad(true), b = at::ones({2}).set_requires_grad(true),
+                   labels = at::ones({4}, at::kLong);
+  at::Tensor x = at::ones({4, 3});
+  const at::Tensor loss = cross_entropy(linear(x, w, b), labels);
+  loss.backward();
+  EXPECT_THROW(loss.backward(), c10::Error);
+  const at::Tensor other = cross_entropy(linear(x, w, b), labels);
+  x.add_(1);
+  EXPECT_THROW(other.backward(), c10::Error);
+}
+
+TEST(Conv, StartsWithinGlorotsBoundAndWithoutBias) {
+  Conv layer({.inputs = 12, .outputs = 24, .kernel = 6, .stride = 2, .bias = true}, Init::glorot, own_generator(3));
+  const double bound = std::sqrt(6.0 / (36 * (12 + 24)));
+  const auto parameters = layer.named_parameters();
+  EXPECT_LE(parameters["weight"].abs().max().item<double>(), bound);
+  EXPECT_GT(parameters["weight"].abs().max().item<double>(), 0.99 * bound);
+  EXPECT_NEAR(parameters["weight"].var().item<double>(), bound * bound / 3, 0.03 * bound * bound / 3);
+  EXPECT_EQ(parameters["bias"].abs().max().item<double>(), 0);
+}
+
+// --- Dropout
+
+Context at_step(int64_t step, const at::Tensor& ids, uint64_t seed = 7) { return {seed, step, ids}; }
+
+TEST(Dropout, DropsTheSameFeaturesHoweverRowsAreSharedOut) {
+  const Dropout dropout(0.5, 0);
+  const auto ids = at::randperm(60'000).slice(0, 0, 64);
+  const auto whole = dropout.forward(at::ones({64, 256}), at_step(3, ids));
+  for (int64_t world : {2, 3, 5})
+    for (int64_t rank = 0; rank < world; ++rank) {
+      const auto strided = ids.slice(0, rank, 64, world);
+      const auto part = dropout.forward(at::ones({strided.numel(), 256}), at_step(3, strided));
+      EXPECT_TRUE(same_bits(part, whole.slice(0, rank, 64, world)));
+    }
+}
+
+TEST(Dropout, MakesTheSameMaskByItsLoopAndByTensors) {
+  const auto ids = at::tensor({int64_t{0}, int64_t{1}, int64_t{59'999}, int64_t{1} << 31, (int64_t{1} << 40) + 17});
+  for (const double rate : {0.1, 0.5, 0.9}) {
+    const Dropout dropout(rate, 2);
+    const auto context = at_step(123'456'789'012, ids, 0xfedcba9876543210u);
+    EXPECT_TRUE(same_bits(dropout.mask_by_loop(context, 300),
+                          dropout.mask_by_tensors(context, 300, at::TensorOptions(at::kFloat))));
+  }
+}
+
+TEST(Dropout, MakesTheSameMaskFromAStepOnTheDevice) {
+  const auto ids = at::tensor({int64_t{0}, int64_t{59'999}, int64_t{1} << 31, (int64_t{1} << 40) + 17});
+  for (const uint64_t seed : {uint64_t{0}, uint64_t{7}, ~uint64_t{0}, uint64_t{0x8000000000000001}})
+    for (const int64_t step : {int64_t{0}, int64_t{1}, int64_t{123'456'789'012}})
+      for (const uint64_t layer : {uint64_t{0}, uint64_t{3}}) {
+        const Dropout dropout(0.5, layer);
+        const RecordedStep recorded(at::full({1}, step, at::kLong));
+        EXPECT_TRUE(same_bits(dropout.mask_by_loop(at_step(step, ids, seed), 300),
+                              dropout.mask(at_step(-1, ids, seed), 300, at::TensorOptions(at::kFloat))))
+            << seed << ' ' << step << ' ' << layer;
+      }
+}
+
+TEST(Dropout, ChangesWithSeedStepLayerSampleAndFeature) {
+  const auto ids = at::arange(64);
+  const auto mask = Dropout(0.5, 0).mask_by_loop(at_step(1, ids), 256);
+  const auto agreement = [&](const at::Tensor& other) { return mask.eq(other).to(at::kDouble).mean().item<double>(); };
+  EXPECT_NEAR(agreement(Dropout(0.5, 0).mask_by_loop(at_step(2, ids), 256)), 0.5, 0.02);
+  EXPECT_NEAR(agreement(Dropout(0.5, 1).mask_by_loop(at_step(1, ids), 256)), 0.5, 0.02);
+  EXPECT_NEAR(agreement(Dropout(0.5, 0).mask_by_loop(at_step(1, ids, 8), 256)), 0.5, 0.02);
+  EXPECT_NEAR(agreement(Dropout(0.5, 0).mask_by_loop(at_step(1, ids + 64), 256)), 0.5, 0.02);
+  EXPECT_NEAR(agreement(mask.roll(1, 1)), 0.5, 0.02);
+}
+
+TEST(Dropout, DropsItsShareAndKeepsTheMean) {
+  for (const double rate : {0.2, 0.5, 0.75}) {
+    const auto mask = Dropout(rate, 0).mask_by_loop(at_step(1, at::arange(1000)), 256);
+    EXPECT_NEAR(mask.eq(0).to(at::kDouble).mean().item<double>(), rate, 0.005);
+    EXPECT_FLOAT_EQ(mask.max().item<float>(), static_cast<float>(1 / (1 - rate)));
+  }
+}
+
+TEST(Dropout, LeavesItsInputAloneInEvaluation) {
+  Dropout dropout(0.5, 0);
+  dropout.eval();
+  const auto x = at::randn({4, 8});
+  EXPECT_TRUE(dropout.forward(x, {}).is_same(x));
+}
+
+TEST(Dropout, RefusesRowsWithoutIds) {
+  const Dropout dropout(0.5, 0);
+  EXPECT_THROW(dropout.forward(at::ones({4, 8}), {}), std::runtime_error);
+  EXPECT_THROW(dropout.forward(at::ones({4, 8}), at_step(0, at::arange(3))), std::runtime_error);
+}
+
+TEST(Dropout, LetsGradientsThroughWhereItKept) {
+  const Dropout dropout(0.5, 0);
+  const auto x = at::randn({4, 8}, at::kDouble).set_requires_grad(true);
+  dropout.forward(x, at_step(0, at::arange(4))).sum().backward();
+  EXPECT_TRUE(at::equal(x.grad(), dropout.mask_by_loop(at_step(0, at::arange(4)), 8).to(at::kDouble)));
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,23 @@
+#include "workloads/api/workload.h"
+
+#include "workloads/base/error.h"
+#include "workloads/base/limits.h"
+
+namespace dpbench {
+
+Batch Workload::test_batch(const at::Tensor&) const { throw UsageError("this workload has no test rows"); }
+
+int64_t checked_scale(const WorkloadOptions& options) {
+  if (options.scale >= 1 && options.scale <= kMaxScale) return options.scale;
+  throw UsageError("--scale " + std::to_string(options.scale) + ": allowed are 1 (the model as it is) to " +
+                   std::to_string(kMaxScale));
+}
+
+Registry<WorkloadInfo>& workload_registry() {
+  static Registry<WorkloadInfo> registry;
+  return registry;
+}
+
+RegisterWorkload::RegisterWorkload(WorkloadInfo info) { workload_registry().add(std::move(info)); }
+
+}  // namespace dpbench

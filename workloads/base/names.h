@@ -1,0 +1,69 @@
+// Enums with the words that users, files and messages have for them: one table of names beside each enum.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dpbench {
+
+// The names of an enum's values, in their order. Specialised beside the enum.
+template <class Enum>
+inline constexpr std::nullptr_t enum_names = nullptr;
+
+template <class Enum>
+concept Named = requires { enum_names<Enum>.size(); };
+
+template <Named Enum>
+constexpr std::string_view word_of(Enum value) {
+  return enum_names<Enum>[static_cast<size_t>(value)];
+}
+
+template <Named Enum>
+std::string name_of(Enum value) {
+  return std::string(word_of(value));
+}
+
+// In a text a value is its name.
+template <Named Enum>
+std::string operator+(const std::string& text, Enum value) {
+  return text + name_of(value);
+}
+template <Named Enum>
+std::string operator+(Enum value, const std::string& text) {
+  return name_of(value) + text;
+}
+
+template <Named Enum>
+std::ostream& operator<<(std::ostream& stream, Enum value) {
+  return stream << word_of(value);
+}
+
+// Nothing for a word that names no value.
+template <Named Enum>
+std::optional<Enum> parse_name(std::string_view word) {
+  const auto& names = enum_names<Enum>;
+  const auto found = std::find(names.begin(), names.end(), word);
+  if (found == names.end()) return std::nullopt;
+  return static_cast<Enum>(found - names.begin());
+}
+
+template <Named Enum>
+std::vector<std::string> names_list() {
+  return {enum_names<Enum>.begin(), enum_names<Enum>.end()};
+}
+
+// "a, b, c"; for a flag's help "a|b|c".
+template <Named Enum>
+std::string all_names(const std::string& separator = ", ") {
+  std::string all;
+  for (const std::string_view name : enum_names<Enum>) all += (all.empty() ? "" : separator) + std::string(name);
+  return all;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,41 @@
+// A table of named things that fills itself before main: one per kind (workloads, strategies, backends), all in
+// dpbench_core.
+#pragma once
+
+#include <deque>
+#include <stdexcept>
+#include <string>
+
+#include "workloads/base/error.h"
+
+namespace dpbench {
+
+template <class Info>
+class Registry {
+ public:
+  void add(Info info) {
+    if (find(info.name)) throw std::logic_error("'" + info.name + "' is registered twice");
+    entries_.push_back(std::move(info));
+  }
+
+  const Info* find(const std::string& name) const {
+    for (const auto& entry : entries_)
+      if (entry.name == name) return &entry;
+    return nullptr;
+  }
+
+  const Info& at(const std::string& name) const {
+    if (const Info* found = find(name)) return *found;
+    std::string known;
+    for (const auto& entry : entries_) known += (known.empty() ? "" : ", ") + entry.name;
+    throw UsageError("unknown name '" + name + "' (known: " + known + ")");
+  }
+
+  // A deque: entries never move, so references stay valid while plug-ins register more.
+  const std::deque<Info>& all() const { return entries_; }
+
+ private:
+  std::deque<Info> entries_;
+};
+
+}  // namespace dpbench
