@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "harness/front/cli/options.h"
 
@@ -18,8 +19,20 @@ namespace dpbench {
 class Run;
 class World;
 
-struct Command {
-  std::string name, summary;
+struct Example {
+  std::string arguments, meaning;
+};
+
+// What the help says of a command.
+struct CommandHelp {
+  std::string name;
+  std::string arguments;  // after the name in the usage line
+  std::string summary;
+  std::vector<Example> examples;
+  std::vector<int> exit_codes;  // besides 0, 2 and 5, which every command has
+};
+
+struct Command : CommandHelp {
   std::any options;  // its own struct; the functions below get it
   std::function<void(CLI::App& app, std::any& options)> add_flags;
   std::function<void(const CLI::App& app, std::any& options)> settle;  // what the flags mean together; may be empty
@@ -32,10 +45,8 @@ struct Command {
 };
 
 template <class Options>
-Command reading_command(const std::string& name, const std::string& summary, void (*add_flags)(CLI::App&, Options&),
-                        int (*read)(const Options&)) {
-  return {.name = name,
-          .summary = summary,
+Command reading_command(CommandHelp help, void (*add_flags)(CLI::App&, Options&), int (*read)(const Options&)) {
+  return {std::move(help),
           .options = Options(),
           .add_flags = [=](CLI::App& app, std::any& options) { add_flags(app, std::any_cast<Options&>(options)); },
           .settle = {},
@@ -44,10 +55,9 @@ Command reading_command(const std::string& name, const std::string& summary, voi
 
 // Own: a Run that is made of Options and a World*.
 template <class Options, class Own>
-Command measuring_command(const std::string& name, const std::string& summary, void (*add_flags)(CLI::App&, Options&),
+Command measuring_command(CommandHelp help, void (*add_flags)(CLI::App&, Options&),
                           void (*settle)(const CLI::App&, Options&)) {
-  return {.name = name,
-          .summary = summary,
+  return {std::move(help),
           .options = Options(),
           .add_flags = [=](CLI::App& app, std::any& options) { add_flags(app, std::any_cast<Options&>(options)); },
           .settle = [=](const CLI::App& app, std::any& options) { settle(app, std::any_cast<Options&>(options)); },
