@@ -12,6 +12,18 @@ foreach(program dpbench dpbench-worker dpbench-micro)
   endif()
 endforeach()
 install(DIRECTORY scripts/charts DESTINATION ${CMAKE_INSTALL_DATADIR}/dpbench PATTERN __pycache__ EXCLUDE)
+
+# The program itself prints its man page and its completions.
+set(pages man share/man/man1/dpbench.1 bash share/bash-completion/completions/dpbench
+          zsh share/zsh/site-functions/_dpbench fish share/fish/vendor_completions.d/dpbench.fish)
+while(pages)
+  list(POP_FRONT pages form file)
+  get_filename_component(folder ${file} DIRECTORY)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/${folder})
+  install(CODE "execute_process(COMMAND \"${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/dpbench\" help --as ${form}
+    OUTPUT_FILE \"${CMAKE_BINARY_DIR}/${file}\" COMMAND_ERROR_IS_FATAL ANY)")
+  install(FILES ${CMAKE_BINARY_DIR}/${file} DESTINATION ${folder})
+endwhile()
 if(NOT DPBENCH_TORCH_PARTS)
   return()
 endif()

@@ -170,7 +170,7 @@ class Gate(unittest.TestCase):
             path.mkdir(parents=True)
         shutil.copy(FILES / "gate", self.gate)
         catalogue = json.loads((pathlib.Path(WORKER).parent / "catalogue.json").read_text(encoding="utf-8"))
-        names = {"toy": "mnist-mlp", "strong-toy": "random-linear"}
+        names = {"toy": "mnist-mlp", "strong-toy": "convnet"}
         catalogue["workloads"] = [one | {"name": names[one["name"]]} for one in catalogue["workloads"]]
         ddp = next(one for one in catalogue["strategies"] if one["name"] == "ddp")
         catalogue["strategies"].append(ddp | {"name": "dp", "parallelism": "replicas"})

@@ -1,4 +1,4 @@
-// argv -> a command with its options.
+// Parses argv into a command with its options.
 #pragma once
 
 #include <string>
@@ -9,12 +9,9 @@
 
 namespace dpbench {
 
-// The command with the options that the user gave, or the text that --help or --version asks for. The first of
-// `commands` is the one that bare flags mean. Throws UsageError for everything that is wrong.
+// Returns the command with the user's options, or the text for --help or --version. Flags without a command belong to
+// the first of `commands`. Throws UsageError for invalid arguments.
 std::variant<Command, std::string> parse_command_line(const std::vector<Command>& commands,
                                                       const std::vector<std::string>& arguments);
-
-// Every flag of a command, as "--name".
-std::vector<std::string> flags_of(const std::vector<Command>& commands, const std::string& name);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// A command as the table of commands has it: its name, its flags and the options that they fill, and its work.
+// An entry in the table of commands: name, help, flags, the options they fill, and the work.
 #pragma once
 
 #include <any>
@@ -23,7 +23,6 @@ struct Example {
   std::string arguments, meaning;
 };
 
-// What the help says of a command.
 struct CommandHelp {
   std::string name;
   std::string arguments;  // after the name in the usage line
@@ -33,38 +32,45 @@ struct CommandHelp {
 };
 
 struct Command : CommandHelp {
-  std::any options;  // its own struct; the functions below get it
+  std::any options;  // the command's own struct, passed to the functions below
   std::function<void(CLI::App& app, std::any& options)> add_flags;
-  std::function<void(const CLI::App& app, std::any& options)> settle;  // what the flags mean together; may be empty
+  std::function<void(const CLI::App& app, std::any& options)>
+      settle;  // derives options from combinations of flags; may be empty
 
-  // Of a command that only reads: all of its work. Returns the exit code.
-  std::function<int(const std::any& options)> read{};
-  // Of a command that starts workers, on the ranks of an outside launcher where there is a world of them.
-  std::function<MeasuringOptions&(std::any& options)> measuring{};
-  std::function<std::unique_ptr<Run>(const std::any& options, World* world)> start{};
+  // Does all the work of a command that only reads; returns the exit code.
+  std::function<int(const std::any& options)> read;
+  // Set by commands that start workers. `world` holds the ranks of an outside launcher, or is null.
+  std::function<MeasuringOptions&(std::any& options)> measuring;
+  std::function<std::unique_ptr<Run>(const std::any& options, World* world)> start;
 };
 
 template <class Options>
-Command reading_command(CommandHelp help, void (*add_flags)(CLI::App&, Options&), int (*read)(const Options&)) {
-  return {std::move(help),
-          .options = Options(),
-          .add_flags = [=](CLI::App& app, std::any& options) { add_flags(app, std::any_cast<Options&>(options)); },
-          .settle = {},
-          .read = [=](const std::any& options) { return read(std::any_cast<const Options&>(options)); }};
+Command command_with(CommandHelp help, void (*add_flags)(CLI::App&, Options&)) {
+  Command command;
+  static_cast<CommandHelp&>(command) = std::move(help);
+  command.options = Options();
+  command.add_flags = [=](CLI::App& app, std::any& options) { add_flags(app, std::any_cast<Options&>(options)); };
+  return command;
 }
 
-// Own: a Run that is made of Options and a World*.
+template <class Options>
+Command reading_command(CommandHelp help, void (*add_flags)(CLI::App&, Options&), int (*read)(const Options&)) {
+  Command command = command_with(std::move(help), add_flags);
+  command.read = [=](const std::any& options) { return read(std::any_cast<const Options&>(options)); };
+  return command;
+}
+
+// Own: a Run with a constructor from Options and World*.
 template <class Options, class Own>
 Command measuring_command(CommandHelp help, void (*add_flags)(CLI::App&, Options&),
                           void (*settle)(const CLI::App&, Options&)) {
-  return {std::move(help),
-          .options = Options(),
-          .add_flags = [=](CLI::App& app, std::any& options) { add_flags(app, std::any_cast<Options&>(options)); },
-          .settle = [=](const CLI::App& app, std::any& options) { settle(app, std::any_cast<Options&>(options)); },
-          .measuring = [](std::any& options) -> MeasuringOptions& { return std::any_cast<Options&>(options); },
-          .start = [](const std::any& options, World* world) -> std::unique_ptr<Run> {
-            return std::make_unique<Own>(std::any_cast<const Options&>(options), world);
-          }};
+  Command command = command_with(std::move(help), add_flags);
+  command.settle = [=](const CLI::App& app, std::any& options) { settle(app, std::any_cast<Options&>(options)); };
+  command.measuring = [](std::any& options) -> MeasuringOptions& { return std::any_cast<Options&>(options); };
+  command.start = [](const std::any& options, World* world) -> std::unique_ptr<Run> {
+    return std::make_unique<Own>(std::any_cast<const Options&>(options), world);
+  };
+  return command;
 }
 
 }  // namespace dpbench

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uintmax_t largest_config = 1 << 20;
 
-// What CLI11 would take in silence: bytes that are no text, a list that never ends, a key twice.
+// Refuses inputs that CLI11 silently accepts: non-text bytes, unterminated lists, duplicate keys.
 void refuse_bad_text(const std::string& file) {
   const auto refuse = [&](size_t line, const std::string& why) {
     throw UsageError("--config '" + one_line(file, 200) + "', line " + std::to_string(line) + ": " + why);

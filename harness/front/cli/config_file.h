@@ -1,4 +1,4 @@
-// --config: what is wrong with the file before the command line's parser reads it.
+// Validates a --config file before CLI11 reads it.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace dpbench {
 
-// Throws UsageError with the file's line.
+// Throws UsageError with the offending line.
 void refuse_bad_config(const std::vector<std::string>& arguments);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// How flags are added: values by name, lists, groups of the help; and the flags that several reading commands have.
+// Helpers that add flags: enum values, lists, help groups; and the flags that several reading commands share.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace dpbench {
 
-// Puts flags into a group of the help, each with the form of its value.
+// Returns a function that assigns a flag's help group and value type.
 inline auto in_group(const char* group) {
   return [group](CLI::Option* option, const char* type) { option->group(group)->type_name(type); };
 }
@@ -25,8 +25,7 @@ std::vector<Enum> all_values() {
   return all;
 }
 
-// A flag whose values are names of an enum: all of them, or those allowed. Value: the enum, an optional of it, or a
-// bool.
+// Adds a flag whose values are an enum's names. `Value` is the enum, an optional of it, or bool.
 template <Named Enum, class Value>
 CLI::Option* add_named(CLI::App& app, const std::string& names, Value& value, const std::string& help,
                        const std::vector<Enum>& allowed = all_values<Enum>()) {
@@ -39,7 +38,7 @@ CLI::Option* add_named(CLI::App& app, const std::string& names, Value& value, co
   return app.add_option_function(names, take, help)->check(one_of(words))->type_name(join(words, "|"));
 }
 
-// One argument a flag, its commas between values. (CLI11's own lists drop an empty value in silence.)
+// Adds a flag with comma-separated values. (CLI11's own lists silently drop empty values.)
 template <class List>
 CLI::Option* add_values(CLI::App& app, const std::string& names, List& values, const std::string& help) {
   const std::function<void(const std::vector<std::string>&)> take = [&values](const std::vector<std::string>& given) {
@@ -55,10 +54,10 @@ CLI::Option* add_values(CLI::App& app, const std::string& names, List& values, c
 }
 
 inline CLI::Option* add_output(CLI::App& app, Form& output, const std::vector<Form>& forms) {
-  return add_named<Form>(app, "-o,--output", output, "form on stdout [table]", forms);
+  return add_named<Form>(app, "-o,--output", output, "format on stdout [table]", forms);
 }
 
-// Stored runs: each a file, a directory, latest, latest~N or the name of a baseline.
+// Stored runs. Each is a file, a directory, latest, latest~N or a baseline's name.
 struct StoredRuns {
   std::vector<std::string> runs;
   std::string results = "results";
@@ -66,7 +65,7 @@ struct StoredRuns {
 
 inline void add_runs(CLI::App& app, StoredRuns& stored, const std::string& help) {
   app.add_option("runs", stored.runs, help)->type_name("RUN");
-  app.add_option("--results", stored.results, "directory that 'latest' and baselines are looked for in [results]")
+  app.add_option("--results", stored.results, "directory of latest, latest~N and baselines [results]")
       ->type_name("DIR");
 }
 

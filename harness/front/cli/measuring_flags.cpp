@@ -16,50 +16,54 @@ namespace dpbench {
 namespace {
 
 void add_cases(CLI::App& app, Selection& what) {
-  const auto put = in_group("What to run");
-  put(add_values(app, "--strategy", what.strategies, "strategies to run [all]"), "NAME,..");
-  put(add_values(app, "--workload", what.workloads, "workloads to train [all]"), "NAME,..");
-  put(add_values(app, "--gpus", what.gpus, "worlds of so many GPUs [all there are]")
+  const auto add = in_group("What to run");
+  add(add_values(app, "--strategy", what.strategies, "strategies to run [all]"), "NAME,..");
+  add(add_values(app, "--workload", what.workloads, "workloads to train [all]"), "NAME,..");
+  add(add_values(app, "--gpus", what.gpus, "number of GPUs; each value is a world [all GPUs]")
           ->check(each(between(1, max_world))),
       "N,..");
-  put(add_values(app, "--cpus", what.cpus, "worlds of so many virtual CPU devices [1,2 without a GPU]")
+  add(add_values(app, "--cpus", what.cpus, "number of virtual CPU devices; each value is a world [1,2 without a GPU]")
           ->check(each(between(1, max_world))),
       "N,..");
-  put(add_values(app, "--dtype", what.dtypes, "precision; bf16 is autocast over float32 [f32]")
+  add(add_values(app, "--dtype", what.dtypes, "precision; bf16 is autocast over float32 [f32]")
           ->check(each(one_of(names_list<Dtype>()))),
       "f32|f64|bf16");
-  put(add_values(app, "--backend", what.backends, "what collectives run on [auto]"), "auto|NAME,..");
-  put(app.add_option("--param", what.params, "a strategy's parameter; several values are an axis; repeatable")
+  add(add_values(app, "--backend", what.backends, "library that carries the collectives [auto]"), "auto|NAME,..");
+  add(app.add_option("--param", what.params, "strategy parameter; each value is a case; repeatable")
           ->allow_extra_args(false),
       "[STRATEGY.]KEY=V,..");
-  put(app.add_option("--scale", what.scale, "makes the models wider and deeper [1]")->check(between(1, kMaxScale)),
+  add(app.add_option("--scale", what.scale, "make the models K times wider and deeper [1]")
+          ->check(between(1, kMaxScale)),
       "K");
-  put(app.add_option("--plugin", what.plugins, "library with strategies or workloads (it runs code); repeatable")
+  add(app.add_option("--plugin", what.plugins,
+                     "shared library with strategies or workloads (its code runs); repeatable")
           ->allow_extra_args(false),
       "FILE");
-  put(app.add_option("--filter", what.filter, "only cases whose id (check: checks whose name) matches")
+  add(app.add_option("--filter", what.filter, "run only cases with a matching id (check: checks with a matching name)")
           ->check(regular_expression()),
       "RE");
-  put(app.add_option("--seed", what.seed, "of models, dropout and the order of rows and cases [1]")
+  add(app.add_option("--seed", what.seed, "seed of models, dropout, sample order and case order [1]")
           ->check(between(0, 1e15)),
       "N");
-  put(app.add_option("--threads", what.threads, "of each replica [cores / largest world]")->check(between(1, 4096)),
+  add(app.add_option("--threads", what.threads, "threads of each replica [cores / largest world]")
+          ->check(between(1, 4096)),
       "N");
-  put(app.add_option("--data", what.data_dir, "MNIST's four IDX files [digits drawn by the program]")
+  add(app.add_option("--data", what.data_dir, "directory of MNIST's four IDX files [digits drawn by dpbench]")
           ->check(not_empty()),
       "DIR");
-  put(app.add_flag("--oversubscribe", what.oversubscribe, "rank r on GPU r mod count when there are too few"), "");
+  add(app.add_flag("--oversubscribe", what.oversubscribe, "let ranks share GPUs: rank r uses GPU r mod count"), "");
 }
 
-// What check chooses for itself: its scenarios have rows, micro-batches and limits of their own.
+// Flags that `check` lacks: its scenarios choose batches, micro-batches and clipping.
 void add_step(CLI::App& app, Selection& what) {
-  const auto put = in_group("What to run");
-  put(add_values(app, "--batch", what.batches, "rows per device (weak) or in all (strong) [the workload's]")
+  const auto add = in_group("What to run");
+  add(add_values(app, "--batch", what.batches, "samples per device (weak) or in total (strong) [the workload's]")
           ->check(each(between(1, 1 << 30))),
       "N,..");
-  add_named<Scaling>(app, "--scaling", what.scaling, "what --batch counts [the workload's]")->group("What to run");
-  put(app.add_option("--accumulate", what.accumulate, "micro-batches of a step [1]")->check(between(1, 65536)), "K");
-  put(app.add_option("--clip-norm", what.clip_norm, "limit on the gradient's global norm [none]")
+  add_named<Scaling>(app, "--scaling", what.scaling, "weak: --batch is per device; strong: in total [the workload's]")
+      ->group("What to run");
+  add(app.add_option("--accumulate", what.accumulate, "micro-batches per step [1]")->check(between(1, 65536)), "K");
+  add(app.add_option("--clip-norm", what.clip_norm, "clip the global norm of the gradient to X [off]")
           ->check(between(0, 1e30, true)),
       "X");
 }
@@ -74,145 +78,148 @@ void add_check_switch(CLI::App& app, MeasuringOptions& o, const std::string& hel
 }
 
 void add_sampling(CLI::App& app, MeasuringOptions& o) {
-  const auto put = in_group("Sampling");
-  put(app.add_flag("--quick", o.quick, "1 launch, 3 samples of 50 ms, 5 warm-up steps [if nothing is chosen]"), "");
-  put(app.add_option("--launches", o.launches, "fresh starts of every case, in random order [5]")
-          ->check(between(1, 1000)),
+  const auto add = in_group("Sampling");
+  add(app.add_flag("--quick", o.quick, "1 launch, 3 blocks of 50 ms, 5 warm-up steps [if no other flag is given]"), "");
+  add(app.add_option("--launches", o.launches, "process starts per case, in random order [5]")->check(between(1, 1000)),
       "N");
-  put(app.add_option("--samples", o.sampling.samples, "of a launch [10]")->check(between(1, 100000)), "N");
-  put(app.add_option("--steps", o.sampling.steps, "of a sample [as many as fill 0.1 s]")->check(between(1, 1e9)), "N");
-  put(app.add_option("--warmup", o.sampling.warmup, "steps before the first sample [20]")->check(between(0, 1e6)), "N");
-  put(app.add_option("--max-time", o.sampling.max_time_s, "seconds of sampling a case may take over its launches [60]")
+  add(app.add_option("--samples", o.sampling.samples, "timed blocks per launch [10]")->check(between(1, 100000)), "N");
+  add(app.add_option("--steps", o.sampling.steps, "steps per block [as many as take 0.1 s]")->check(between(1, 1e9)),
+      "N");
+  add(app.add_option("--warmup", o.sampling.warmup, "steps before the first block [20]")->check(between(0, 1e6)), "N");
+  add(app.add_option("--max-time", o.sampling.max_time_s,
+                     "limit on the timed seconds of a case, all launches together [60]")
           ->check(between(0.001, 1e6, true)),
       "S");
-  put(app.add_option("--max-noise", o.max_noise_percent, "adds launches until the noise is below, or --max-time [off]")
+  add(app.add_option("--max-noise", o.max_noise_percent,
+                     "add launches until noise is below PCT or --max-time is reached [off]")
           ->check(between(0.01, 1000, true)),
       "PCT");
-  put(app.add_flag("!--no-baseline", o.what.baseline, "leave out the single-device row of each workload"), "");
-  add_check_switch(app, o, "checks of every case before it is timed [auto]");
-  put(app.add_flag("--trace", o.trace, "also trace some untimed steps of each case, for Perfetto"), "");
+  add(app.add_flag("!--no-baseline", o.what.baseline, "leave out the single-device case of each workload"), "");
+  add_check_switch(app, o, "check every case before timing it [auto]");
+  add(app.add_flag("--trace", o.trace, "also trace a few untimed steps of each case, for Perfetto"), "");
 }
 
 void add_running(CLI::App& app, MeasuringOptions& o) {
-  const auto put = in_group("Running");
-  put(app.add_option("--timeout", o.timeout_s, "seconds without progress of any rank before a case is given up [30]")
+  const auto add = in_group("Running");
+  add(app.add_option("--timeout", o.timeout_s, "seconds without progress until a case fails [30]")
           ->check(between(0.1, 1e6, true)),
       "S");
-  put(app.add_flag("-n,--dry-run", o.dry_run, "print the plan and run nothing"), "");
+  add(app.add_flag("-n,--dry-run", o.dry_run, "print the plan, run nothing"), "");
 }
 
 void add_launcher(CLI::App& app, MeasuringOptions& o) {
-  add_named<StartedBy>(app, "--launcher", o.started_by,
-                       "who started this process as one rank of several [found by itself]")
+  add_named<StartedBy>(app, "--launcher", o.started_by, "launcher that started this process as a rank [detected]")
       ->group("Running");
 }
 
 void add_retries(CLI::App& app, MeasuringOptions& o) {
-  app.add_option("--retries", o.retries, "further attempts of a case that failed; the report says so [0]")
+  app.add_option("--retries", o.retries, "retries of a failed case; the report counts them [0]")
       ->check(between(0, 100))
       ->group("Running")
       ->type_name("N");
 }
 
 void add_directory(CLI::App& app, MeasuringOptions& o) {
-  app.add_option("--out", o.out_dir, "where run directories are made [results]")
+  app.add_option("--out", o.out_dir, "parent directory of run directories [results]")
       ->check(not_empty())
       ->group("Output")
       ->type_name("DIR");
 }
 
 void add_talk(CLI::App& app, MeasuringOptions& o) {
-  const auto put = in_group("Output");
-  put(app.add_flag("-q,--quiet", o.quiet, "nothing on stderr but errors"), "");
-  put(app.add_flag("-v,--verbose", o.verbose, "say on stderr what is started and why"), "");
-  add_named<ProgressChoice>(app, "--progress", o.progress, "on stderr: a moving line, or a line a case [auto]")
+  const auto add = in_group("Output");
+  add(app.add_flag("-q,--quiet", o.quiet, "print only errors on stderr"), "");
+  add(app.add_flag("-v,--verbose", o.verbose, "log on stderr each start and its reason"), "");
+  add_named<ProgressChoice>(app, "--progress", o.progress,
+                            "on stderr: a live line (auto) or one line per case (plain) [auto]")
       ->group("Output");
 }
 
 void add_checking(CLI::App& app, CheckingOptions& o) {
-  const auto put = in_group("Checking");
-  put(app.add_option("--seeds", o.seeds, "different seeds of every check [1]")->check(between(1, 10000)), "N");
-  put(app.add_flag("--long", o.long_form,
-                   "worlds 1 to 4, 7 and 8 rather than 1 and 3, up to 3 sparing nothing\n(results/README.md); at most "
-                   "10 minutes rather than one"),
+  const auto add = in_group("Checking");
+  add(app.add_option("--seeds", o.seeds, "seeds per check [1]")->check(between(1, 10000)), "N");
+  add(app.add_flag("--long", o.long_form,
+                   "worlds 1 to 4, 7 and 8 instead of 1 and 3, and every combination up\nto world 3; up to 10 minutes "
+                   "instead of one"),
       "");
-  put(app.add_option("--junit", o.junit, "also write the results as JUnit XML")->check(not_empty()), "FILE");
-  put(app.add_option("--dump", o.dump, "write weights, batches, gradients and outputs as safetensors")
+  add(app.add_option("--junit", o.junit, "also write results as JUnit XML")->check(not_empty()), "FILE");
+  add(app.add_option("--dump", o.dump, "write weights, batches, gradients and outputs as safetensors")
           ->check(not_empty()),
       "DIR");
 }
 
 void add_config(CLI::App& app) {
-  app.set_config("--config", "", "flags from a TOML file (strategy = [\"ddp\"]); the command line wins")
+  app.set_config("--config", "", "TOML file with flags (strategy = [\"ddp\"]); the command line wins")
       ->group("Running")
       ->type_name("FILE");
 }
 
 void add_dueling(CLI::App& app, DuelOptions& o) {
-  const auto put = in_group("Duel");
-  put(app.add_option("--base", o.base, "dpbench, its worker, or the directory of a build [this build]"), "PROGRAM|DIR");
-  put(app.add_option("--new", o.now, "the same for the build that is judged [this build]"), "PROGRAM|DIR");
-  put(app.add_option("--base-plugin", o.base_plugins, "plug-in of the base build alone; repeatable")
+  const auto add = in_group("Duel");
+  add(app.add_option("--base", o.base, "base build: dpbench, its worker or a build's directory [this build]"),
+      "PROGRAM|DIR");
+  add(app.add_option("--new", o.now, "new build, likewise [this build]"), "PROGRAM|DIR");
+  add(app.add_option("--base-plugin", o.base_plugins, "plug-in of the base build only; repeatable")
           ->allow_extra_args(false),
       "FILE");
-  put(app.add_option("--new-plugin", o.new_plugins, "plug-in of the new build alone; repeatable")
+  add(app.add_option("--new-plugin", o.new_plugins, "plug-in of the new build only; repeatable")
           ->allow_extra_args(false),
       "FILE");
-  put(app.add_flag("--strict", o.strict, "exit 4 when a case is unclear"), "");
+  add(app.add_flag("--strict", o.strict, "exit 4 if a case is unclear"), "");
 }
 
 void add_pairs(CLI::App& app, DuelOptions& o) {
-  const auto put = in_group("Sampling");
-  put(app.add_option("--pairs", o.pairs, "take exactly so many [until clear, at 20, 40, 80 or 160]")
+  const auto add = in_group("Sampling");
+  add(app.add_option("--pairs", o.pairs, "number of pairs [until clear, judged at 20, 40, 80 and 160]")
           ->check(between(10, 1e6)),
       "N");
-  put(app.add_option("--pairs-per-launch", o.pairs_per_launch, "then both builds are started afresh [5]")
+  add(app.add_option("--pairs-per-launch", o.pairs_per_launch, "pairs before both builds are restarted [5]")
           ->check(between(1, 1e6)),
       "N");
-  put(app.add_option("--min-time", o.sampling.min_sample_s, "seconds of a block at least [0.2]")
+  add(app.add_option("--min-time", o.sampling.min_sample_s, "minimum seconds per block [0.2]")
           ->check(between(0.001, 3600, true)),
       "S");
-  put(app.add_option("--steps", o.sampling.steps, "of a block [as many as --min-time takes]")->check(between(1, 1e9)),
+  add(app.add_option("--steps", o.sampling.steps, "steps per block [as many as --min-time takes]")
+          ->check(between(1, 1e9)),
       "N");
-  put(app.add_option("--warmup", o.sampling.warmup, "steps after each start [20]")->check(between(0, 1e6)), "N");
-  add_check_switch(app, o, "checks of both builds before they are timed [auto]");
+  add(app.add_option("--warmup", o.sampling.warmup, "warm-up steps after each start [20]")->check(between(0, 1e6)),
+      "N");
+  add_check_switch(app, o, "check both builds before timing [auto]");
 }
 
 void add_training(CLI::App& app, TrainingOptions& o) {
   TrainOptions& t = o.training;
-  const auto put = in_group("Training");
-  put(app.add_option("--epochs", t.epochs, "passes over the data [the document's: 2; random-linear 1]")
-          ->check(between(1, 1e6)),
-      "N");
-  put(app.add_flag("--show-shapes", t.show_shapes, "print the sizes that each replica's model gets and gives"), "");
-  put(app.add_flag("--drop-last", t.drop_last, "leave out the rows that fill no whole batch on every rank"), "");
-  put(app.add_flag("--eval", t.evaluate, "accuracy on the test rows after every epoch"), "");
-  put(app.add_option("--target-accuracy", t.target_accuracy,
-                     "stop once this part of the test rows is right; exit 1 if it never is")
+  const auto add = in_group("Training");
+  add(app.add_option("--epochs", t.epochs, "passes over the data [2; random-linear: 1]")->check(between(1, 1e6)), "N");
+  add(app.add_flag("--show-shapes", t.show_shapes, "print the input and output shapes of each replica's model"), "");
+  add(app.add_flag("--drop-last", t.drop_last, "drop the last samples if they do not fill a batch on every rank"), "");
+  add(app.add_flag("--eval", t.evaluate, "measure accuracy on the test samples after every epoch"), "");
+  add(app.add_option("--target-accuracy", t.target_accuracy,
+                     "stop when test accuracy reaches X (0 to 1); exit 1 if it never does")
           ->check(between(1e-9, 1, true)),
-      "0..1");
-  put(app.add_option("--save", t.save, "the trained model, as safetensors")->check(not_empty()), "FILE");
-  put(app.add_option("--checkpoint-every", t.checkpoint_every, "steps between checkpoints [never]")
+      "X");
+  add(app.add_option("--save", t.save, "save the trained model as safetensors")->check(not_empty()), "FILE");
+  add(app.add_option("--checkpoint-every", t.checkpoint_every, "write a checkpoint every STEPS steps [never]")
           ->check(between(1, 1e12)),
       "STEPS");
-  put(app.add_option("--checkpoint", t.checkpoint, "where they go [checkpoint.safetensors in the run's directory]")
+  add(app.add_option("--checkpoint", t.checkpoint, "checkpoint file [checkpoint.safetensors in the run's directory]")
           ->check(not_empty()),
       "FILE");
-  put(app.add_option("--resume", t.resume, "go on from a checkpoint, with the bits of a run that never stopped")
+  add(app.add_option("--resume", t.resume, "continue from a checkpoint, bit-identical to an uninterrupted run")
           ->check(not_empty()),
       "FILE");
 }
 
-// The flags that run has too choose one case here, not many.
+// `train` has run's flags, but they choose one case.
 void reword(CLI::App& app) {
   const auto say = [&](const char* flag, const char* help, const char* type) {
     app.get_option(flag)->description(help)->type_name(type);
   };
-  say("--strategy", "how to train; cpu and gpu are one device", "NAME");
-  say("--workload", "what to train", "NAME");
-  say("--gpus", "on so many GPUs [all there are]", "N");
-  say("--cpus", "on so many virtual CPU devices [all cores, where there is no GPU]", "N");
-  say("--batch", "rows per device (weak) or in all (strong) [the workload's]", "N");
+  say("--strategy", "strategy; cpu and gpu use one device", "NAME");
+  say("--workload", "workload to train", "NAME");
+  say("--gpus", "number of GPUs [all]", "N");
+  say("--cpus", "number of virtual CPU devices [all cores, without a GPU]", "N");
+  say("--batch", "samples per device (weak) or in total (strong) [the workload's]", "N");
   app.remove_option(app.get_option("--filter"));
 }
 
@@ -221,15 +228,15 @@ bool any_given(const CLI::App& app, const std::string& group) {
   return std::any_of(options.begin(), options.end(), [](const CLI::Option* option) { return option->count() > 0; });
 }
 
-constexpr const char* all = "all";  // stands for no names
+constexpr const char* all = "all";  // same as an empty list
 
-// No names mean all of them. A name beside it would not be looked at, and may be a wrong one.
+// Replaces "all" by the empty list. A name beside "all" is refused: it would be ignored, and might be misspelled.
 void settle_all(const std::string& flag, std::vector<std::string>& names) {
   if (std::find(names.begin(), names.end(), all) == names.end()) return;
   for (const auto& name : names)
     if (name != all)
-      throw UsageError(flag + " " + one_line(join(names, ","), 100) + ": all and '" + one_line(name, 60) +
-                       "' do not go together; use " + flag + " all, or names alone");
+      throw UsageError(flag + " " + one_line(join(names, ","), 100) + ": 'all' excludes '" + one_line(name, 60) +
+                       "'. Use " + flag + " all, or names only");
   names.clear();
 }
 
@@ -250,8 +257,8 @@ void add_run_flags(CLI::App& app, RunOptions& o) {
   add_config(app);
   add_directory(app, o);
   add_talk(app, o);
-  add_named<Color>(app, "--color", o.color, "NO_COLOR is obeyed [auto]")->group("Output");
-  app.add_option("--save-baseline", o.save_baseline, "also keep the report under this name, for compare")
+  add_named<Color>(app, "--color", o.color, "colors in tables; NO_COLOR is obeyed [auto]")->group("Output");
+  app.add_option("--save-baseline", o.save_baseline, "also save the report as baseline NAME, for compare")
       ->check(not_empty())
       ->group("Output")
       ->type_name("NAME");
@@ -267,8 +274,8 @@ void add_check_flags(CLI::App& app, CheckingOptions& o) {
   add_config(app);
   add_talk(app, o);
   add_output(app, o.output, all_values<Form>())->group("Output");
-  app.get_option("--gpus")->description("worlds of so many GPUs [1,3 as far as there are]");
-  app.get_option("--cpus")->description("worlds of so many virtual CPU devices [1,3 without a GPU]");
+  app.get_option("--gpus")->description("number of GPUs; each value is a world [1,3 if available]");
+  app.get_option("--cpus")->description("number of virtual CPU devices; each value is a world [1,3 without a GPU]");
 }
 
 void add_train_flags(CLI::App& app, TrainingOptions& o) {
@@ -293,7 +300,7 @@ void add_duel_flags(CLI::App& app, DuelOptions& o) {
   add_output(app, o.output, {Form::table, Form::markdown, Form::json, Form::none})->group("Output");
 }
 
-// --quick sets what was not set by hand; it is what bare `dpbench` means.
+// --quick fills in unset flags. Bare `dpbench` implies it.
 void settle_run(const CLI::App& app, RunOptions& o) {
   settle_selection(o.what);
   const bool chosen = any_given(app, "What to run") || any_given(app, "Sampling");
@@ -306,7 +313,7 @@ void settle_run(const CLI::App& app, RunOptions& o) {
   if (app.count("--warmup") == 0) o.sampling.warmup = 5;
 }
 
-// Checking is not sampling: one launch, no rows added, worlds in which order and sharing out can go wrong.
+// One launch, no baselines, and worlds in which order and distribution can go wrong.
 void settle_check(const CLI::App&, CheckingOptions& o) {
   o.launches = 1;
   o.what.baseline = false;
@@ -317,18 +324,18 @@ void settle_check(const CLI::App&, CheckingOptions& o) {
   settle_selection(o.what);
 }
 
-// Training is one case, once.
+// Training runs one case once.
 void settle_train(const CLI::App&, TrainingOptions& o) {
   o.launches = 1;
   o.what.baseline = false;
   o.what.one_place = o.what.whole_epochs = true;
   if (o.what.strategies.size() != 1 || o.what.workloads.size() != 1 || o.what.strategies[0] == all ||
       o.what.workloads[0] == all)
-    throw UsageError("train wants one --strategy and one --workload, as in: " +
+    throw UsageError("train needs one --strategy and one --workload, as in: " +
                      shell_command("train --workload mnist-mlp --strategy ddp --cpus 2"));
   if (!o.training.checkpoint.empty() && o.training.checkpoint_every == 0)
     throw UsageError("--checkpoint '" + one_line(o.training.checkpoint, 100) + "' needs --checkpoint-every STEPS");
-  // One that cannot be looked at is refused by the worker, which knows what it is for.
+  // The worker reports unreadable paths: it knows their purpose.
   const auto place = [](const std::string& file) {
     std::error_code failed;
     std::filesystem::path path = std::filesystem::absolute(file, failed);

@@ -1,4 +1,4 @@
-// The flags of the commands that start workers, and what they mean together.
+// Flags of the commands that start workers.
 #pragma once
 
 #include "harness/front/cli/options.h"
@@ -14,7 +14,7 @@ void add_check_flags(CLI::App& app, CheckingOptions& options);
 void add_train_flags(CLI::App& app, TrainingOptions& options);
 void add_duel_flags(CLI::App& app, DuelOptions& options);
 
-// Each throws UsageError for flags that contradict each other.
+// Derive options from combinations of flags. Throw UsageError for contradictory flags.
 void settle_run(const CLI::App& app, RunOptions& options);
 void settle_check(const CLI::App& app, CheckingOptions& options);
 void settle_train(const CLI::App& app, TrainingOptions& options);

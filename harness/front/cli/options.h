@@ -1,5 +1,5 @@
-// What the user asked for, read from the command line and --config, before anything is looked up: a struct for each
-// command that starts workers. The other commands have theirs in commands/.
+// Options of the commands that start workers, as given on the command line and in --config. Other commands define
+// theirs in commands/.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace dpbench {
 
 inline constexpr int max_world = 1024;
 
-// -o: what is written to stdout.
+// -o: format of stdout.
 enum class Form { table, json, csv, markdown, none };
 template <>
 inline constexpr auto enum_names<Form> = std::to_array<std::string_view>({"table", "json", "csv", "markdown", "none"});
@@ -24,25 +24,25 @@ enum class ProgressChoice { automatic, plain, none };
 template <>
 inline constexpr auto enum_names<ProgressChoice> = std::to_array<std::string_view>({"auto", "plain", "none"});
 
-// Who started this process: a launcher as one rank of several, or the user, for whom dpbench starts the ranks itself.
+// Launcher that started this process as a rank; `self` if dpbench starts the ranks.
 enum class StartedBy { automatic, self, torchrun, mpi, slurm, env };
 template <>
 inline constexpr auto enum_names<StartedBy> =
     std::to_array<std::string_view>({"auto", "self", "torchrun", "mpi", "slurm", "env"});
 
-// The words of a flag that is on unless it is switched off.
+// Values of a flag that is on by default.
 enum class Switch { off, automatic };
 template <>
 inline constexpr auto enum_names<Switch> = std::to_array<std::string_view>({"off", "auto"});
 
-// What to run. An empty list means all.
+// Cases to run. An empty list means all.
 struct Selection {
   std::vector<std::string> strategies, workloads, backends;
   std::vector<Dtype> dtypes;
   std::vector<std::string> params;  // "strategy.name=v1,v2" or "name=v1,v2"
-  std::vector<int> gpus, cpus;      // worlds; both empty: the machine's own
+  std::vector<int> gpus, cpus;      // worlds; both empty: chosen by the machine
   std::vector<int64_t> batches;
-  std::optional<Scaling> scaling;  // nothing: the workload's own
+  std::optional<Scaling> scaling;  // unset: the workload's
   int64_t scale = 1, accumulate = 1;
   std::optional<double> clip_norm;
   std::vector<std::string> plugins;
@@ -50,27 +50,26 @@ struct Selection {
   uint64_t seed = 1;
   int threads = 0;  // 0: cores / largest world
   bool oversubscribe = false;
-  std::vector<int> default_worlds;  // where neither gpus nor cpus is given; empty: the machine's own
-  bool probes = false;              // "all workloads" includes those made for checking alone
-  bool every_backend = false;       // no backend given means each that fits, not the best one
-  int whole_worlds = max_world;     // .. in larger worlds those besides the best one only where a backend can matter
-  bool own_rows = false;            // check: its scenarios choose the rows of a step, whatever a batch would be
-  bool whole_epochs = false;        // train: a batch larger than the data is a step of all of them
+  std::vector<int> default_worlds;  // used if gpus and cpus are empty; empty: chosen by the machine
+  bool probes = false;              // "all workloads" includes those made for checks only
+  bool every_backend = false;       // without --backend: each suitable one, not only the best
+  int whole_worlds = max_world;     // in larger worlds, only backends that can change results
+  bool own_rows = false;            // check: scenarios choose the samples of a step, not --batch
+  bool whole_epochs = false;        // train: a batch larger than the data is one step over all samples
   bool baseline = true;
-  bool one_place = false;  // neither gpus nor cpus given: all GPUs, else all cores
-  // The ranks that an outside launcher has started, in all and on this host, and on how many hosts; 0: none, the worlds
-  // are ours to choose.
+  bool one_place = false;  // without gpus and cpus: all GPUs, else all cores
+  // Ranks started by an outside launcher in total and on this host, and the number of hosts; 0: no launcher.
   int launched_world = 0, launched_local_world = 0, launched_hosts = 0;
   std::string launched_by;
 };
 
-// What the commands that start workers have in common.
+// Options shared by all commands that start workers.
 struct MeasuringOptions {
   std::vector<std::string> argv;
   Selection what;
   Sampling sampling;
   int launches = 5;
-  double max_noise_percent = 0;  // 0: never adds launches
+  double max_noise_percent = 0;  // 0: never add launches
   double timeout_s = 30;
   int retries = 0;
   bool quick = false, dry_run = false, trace = false;
@@ -80,38 +79,35 @@ struct MeasuringOptions {
   bool quiet = false, verbose = false;
   ProgressChoice progress = ProgressChoice::automatic;
   StartedBy started_by = StartedBy::automatic;
-  bool takes_ranks = true;  // can work with ranks that a launcher has started
+  bool takes_ranks = true;  // supports ranks started by a launcher
 };
 
 struct RunOptions : MeasuringOptions {
   Color color = Color::automatic;
-  std::string save_baseline;  // name to keep the report under
+  std::string save_baseline;  // baseline name
 };
 
-// Of `check`.
 struct CheckingOptions : MeasuringOptions {
   int seeds = 1;
   bool long_form = false;
-  std::string check_filter;  // on the names of checks
+  std::string check_filter;  // regular expression on check names
   std::string junit;
   std::string dump;  // directory for weights, batches, gradients and outputs
 };
 
-// Of `train`.
 struct TrainingOptions : MeasuringOptions {
-  TrainOptions training;  // the part that the workers are told
+  TrainOptions training;  // sent to the workers
 };
 
-// Two builds measured in turn.
 struct DuelOptions : MeasuringOptions {
-  std::string base, now;  // a program or a directory that holds one; empty: this build
+  std::string base, now;  // program or build directory; empty: this build
   std::vector<std::string> base_plugins, new_plugins;
   bool strict = false;
-  int pairs = 0;  // exactly so many; 0: until it is clear
+  int pairs = 0;  // 0: until clear
   int pairs_per_launch = 5;
 };
 
-// The config block of a report: the options as they were understood.
+// Returns the `config` block of a report.
 Json config_json(const MeasuringOptions& options);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// Checks of one value of a flag: each message names the value and what is allowed.
+// Validators of flag values. Their messages name the value and the allowed range.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace dpbench {
 
-// A number within [low, high]; never NaN, and whole unless `fractions`.
+// Accepts numbers within [low, high], integers only unless `fractions`; never NaN.
 CLI::Validator between(double low, double high, bool fractions = false);
 CLI::Validator one_of(std::vector<std::string> allowed);
 CLI::Validator regular_expression();
-// A variable of the shell that was never set is no way to leave a flag out.
+// Refuses an empty value, as from an unset shell variable.
 CLI::Validator not_empty();
 
-// Of lists whose values commas separate: each of them passes; none is empty unless it is the only one.
+// For comma-separated lists: `each` value passes; no value is empty unless it is the only one.
 CLI::Validator each(const CLI::Validator& value);
 CLI::Validator no_empty_value();
 

@@ -143,8 +143,13 @@ class CheckRun : public ReportRun {
 
 Command check_command() {
   return measuring_command<CheckingOptions, CheckRun>(
-      "check", "prove strategies right: their gradients, buffers and steps against the mathematics", add_check_flags,
-      settle_check);
+      {.name = "check",
+       .arguments = "[FLAGS]",
+       .summary = "prove that strategies are right: gradients, buffers and optimizer steps",
+       .examples = {{"check --strategy ddp --cpus 2", "every check with its error and bound"},
+                    {"check --plugin ./mine.so --strategy mine --junit checks.xml", ""}},
+       .exit_codes = {1, 3, 77, 128}},
+      add_check_flags, settle_check);
 }
 
 }  // namespace dpbench

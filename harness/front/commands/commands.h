@@ -13,6 +13,7 @@ Command doctor_command();
 Command duel_command();
 Command env_command();
 Command export_command();
+Command help_command();
 Command list_command();
 Command project_command();
 Command report_command();
@@ -23,9 +24,9 @@ Command validate_command();
 
 // In the order of the help; the first is what bare flags mean.
 inline std::vector<Command> commands() {
-  return {run_command(),    check_command(),    train_command(), list_command(),    doctor_command(),
-          env_command(),    compare_command(),  duel_command(),  project_command(), export_command(),
-          report_command(), validate_command(), schema_command()};
+  return {run_command(),    check_command(),    train_command(),  list_command(),    doctor_command(),
+          env_command(),    compare_command(),  duel_command(),   project_command(), export_command(),
+          report_command(), validate_command(), schema_command(), help_command()};
 }
 
 }  // namespace dpbench

@@ -114,7 +114,14 @@ int compare_runs(const CompareOptions& asked) {
 }  // namespace
 
 Command compare_command() {
-  return reading_command("compare", "judge one stored run against another: the gate", add_flags, compare_runs);
+  return reading_command(
+      {.name = "compare",
+       .arguments = "BASE NEW [FLAGS]",
+       .summary = "judge one stored run against another: the gate",
+       .examples = {{"compare main latest --fail-on median:5%", "exit 1 if a case is more than 5 % slower"},
+                    {"compare main latest --gate gate.json --strict", "limits per case; exit 4 if unclear"}},
+       .exit_codes = {1, 4}},
+      add_flags, compare_runs);
 }
 
 }  // namespace dpbench

@@ -180,9 +180,21 @@ int env(const EnvOptions& options) {
 }  // namespace
 
 Command doctor_command() {
-  return reading_command("doctor", "what is missing on this machine, and the command that mends it", add_flags, doctor);
+  return reading_command({.name = "doctor",
+                          .arguments = "",
+                          .summary = "report missing parts of this machine, with the commands that add them",
+                          .examples = {{"doctor", ""}, {"doctor && dpbench", "run only if nothing is missing"}},
+                          .exit_codes = {}},
+                         add_flags, doctor);
 }
 
-Command env_command() { return reading_command("env", "the machine as a report describes it", add_flags, env); }
+Command env_command() {
+  return reading_command({.name = "env",
+                          .arguments = "[FLAGS]",
+                          .summary = "print the machine as a report describes it",
+                          .examples = {{"env", ""}, {"env -o json", ""}},
+                          .exit_codes = {}},
+                         add_flags, env);
+}
 
 }  // namespace dpbench

@@ -134,8 +134,14 @@ class DuelRun : public Run {
 }  // namespace
 
 Command duel_command() {
-  return measuring_command<DuelOptions, DuelRun>("duel", "judge two builds by measuring them now, in turn",
-                                                 add_duel_flags, settle_duel);
+  return measuring_command<DuelOptions, DuelRun>(
+      {.name = "duel",
+       .arguments = "--base DIR|PROGRAM --new DIR|PROGRAM [FLAGS]",
+       .summary = "judge two builds by measuring them in turn",
+       .examples = {{"duel --base ../main --new . --strategy ddp --cpus 2", "exit 1 if . is slower than ../main"},
+                    {"duel --base-plugin old.so --new-plugin new.so --strategy mine", ""}},
+       .exit_codes = {1, 3, 4, 77, 128}},
+      add_duel_flags, settle_duel);
 }
 
 }  // namespace dpbench

@@ -163,7 +163,12 @@ int list(const ListOptions& options) {
 }  // namespace
 
 Command list_command() {
-  return reading_command("list", "strategies, workloads, backends, devices; `list ddp` shows one", add_flags, list);
+  return reading_command({.name = "list",
+                          .arguments = "[TOPIC] [FLAGS]",
+                          .summary = "list strategies, workloads, backends, devices; `list ddp` shows one",
+                          .examples = {{"list strategies", ""}, {"list ddp", "its parameters"}},
+                          .exit_codes = {}},
+                         add_flags, list);
 }
 
 }  // namespace dpbench

@@ -111,8 +111,14 @@ int project_run(const ProjectOptions& options) {
 }  // namespace
 
 Command project_command() {
-  return reading_command("project", "larger worlds, worked out from a stored run and never measured", add_flags,
-                         project_run);
+  return reading_command(
+      {.name = "project",
+       .arguments = "[RUN] --to N,.. [FLAGS]",
+       .summary = "extrapolate a stored run to larger worlds",
+       .examples = {{"project latest --to 8,64,512", "on the link that the run had"},
+                    {"project latest --to 64 --hosts 8 --link intra=450GB/s:2us,inter=50GB/s:10us", ""}},
+       .exit_codes = {}},
+      add_flags, project_run);
 }
 
 }  // namespace dpbench

@@ -124,7 +124,13 @@ int draw(const ReportOptions& asked) {
 }  // namespace
 
 Command report_command() {
-  return reading_command("report", "the page and the charts of stored runs", add_flags, draw);
+  return reading_command({.name = "report",
+                          .arguments = "[RUN..] [FLAGS]",
+                          .summary = "draw charts and a page of stored runs",
+                          .examples = {{"report latest --html report.html", "one page, no network needed"},
+                                       {"report latest --charts charts/", "each chart as SVG and PNG"}},
+                          .exit_codes = {}},
+                         add_flags, draw);
 }
 
 }  // namespace dpbench

@@ -117,8 +117,18 @@ class TimedRun : public ReportRun {
 }  // namespace
 
 Command run_command() {
-  return measuring_command<RunOptions, TimedRun>("run", "measure strategies (bare flags mean run)", add_run_flags,
-                                                 settle_run);
+  return measuring_command<RunOptions, TimedRun>(
+      {.name = "run",
+       .arguments = "[FLAGS]",
+       .summary = "measure strategies",
+       .examples = {{"", "all that this machine can run, worlds 1 and 2, quickly"},
+                    {"--strategy ddp --gpus 1,2,4,8", "scaling of one strategy over GPUs"},
+                    {"--strategy dp,ddp --cpus 1,2 --workload mnist-mlp --scaling strong --batch 512", ""},
+                    {"--strategy ddp --cpus 2 --param ddp.bucket_mb=1,25 -o markdown", ""},
+                    {"--plugin ./my_strategy.so --strategy mine --cpus 2", ""},
+                    {"report latest --html report.html", "charts and tables of the last run on one page"}},
+       .exit_codes = {1, 3, 77, 128}},
+      add_run_flags, settle_run);
 }
 
 }  // namespace dpbench

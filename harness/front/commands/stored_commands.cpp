@@ -111,16 +111,33 @@ int validate(const StoredRuns& options) {
 }  // namespace
 
 Command export_command() {
-  return reading_command("export", "a stored run in the form of another tool", add_flags, export_run);
+  return reading_command({.name = "export",
+                          .arguments = "[RUN] --to FORM",
+                          .summary = "convert a stored run to the format of another tool",
+                          .examples = {{"export latest --to csv > run.csv", "a table for a spreadsheet"},
+                                       {"export latest --to junit > junit.xml", "checks and cases for a CI page"}},
+                          .exit_codes = {}},
+                         add_flags, export_run);
 }
 
 Command schema_command() {
-  return reading_command("schema", "the JSON Schema of run.json or duel.json, or the glossary of their keys", add_flags,
-                         print_schema);
+  return reading_command({.name = "schema",
+                          .arguments = "[DOCUMENT]",
+                          .summary = "print the JSON Schema of run.json or duel.json, or the glossary of their keys",
+                          .examples = {{"schema run > run.schema.json", "run.json's schema"},
+                                       {"schema glossary", "each key with its unit and meaning"}},
+                          .exit_codes = {}},
+                         add_flags, print_schema);
 }
 
 Command validate_command() {
-  return reading_command("validate", "whether reports are whole and agree with themselves", add_flags, validate);
+  return reading_command({.name = "validate",
+                          .arguments = "FILE..",
+                          .summary = "check that reports are complete and consistent",
+                          .examples = {{"validate latest", "recompute every figure of the last run"},
+                                       {"validate results/*/run.json", "all stored runs"}},
+                          .exit_codes = {1}},
+                         add_flags, validate);
 }
 
 }  // namespace dpbench

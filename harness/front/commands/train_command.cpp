@@ -144,7 +144,12 @@ class TrainRun : public ReportRun {
 
 Command train_command() {
   return measuring_command<TrainingOptions, TrainRun>(
-      "train", "train as the documents' programs do: their data, their printed lines, their saved model",
+      {.name = "train",
+       .arguments = "--strategy NAME --workload NAME [FLAGS]",
+       .summary = "train one workload to the end: log lines, checkpoints, a saved model",
+       .examples = {{"train --strategy ddp --cpus 2 --workload mnist-mlp --save model.safetensors", ""},
+                    {"train --strategy cpu --workload convnet --epochs 4 --target-accuracy 0.97", ""}},
+       .exit_codes = {1, 3, 77, 128}},
       add_train_flags, settle_train);
 }
 
