@@ -24,7 +24,7 @@ void read_into(std::vector<RankCall>& calls, const CallSlot& slot) {
   const int64_t number = slot.number.load(std::memory_order_acquire);
   if (number == 0) return;
   const uint64_t hash = slot.hash.load(std::memory_order_acquire);
-  const std::string text = text_of(slot);
+  const std::string text = load_text(slot);
   if (slot.number.load(std::memory_order_relaxed) != number) return;
   calls.push_back({number, hash, one_line(text, sizeof slot.text)});
 }

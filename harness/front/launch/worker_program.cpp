@@ -66,7 +66,7 @@ Answer ask(const Program& program_without_output) {
 }
 
 Catalogue parse_catalogue(const std::string& text, const std::string& what) {
-  return said_of(what, [&] { return catalogue_from_json(parse_json(text, what)); });
+  return name_file_in_errors(what, [&] { return catalogue_from_json(parse_json(text, what)); });
 }
 
 fs::path catalogue_file(const fs::path& worker) { return worker.parent_path() / "catalogue.json"; }
