@@ -144,7 +144,7 @@ std::string all_tried(const CheckRequest& request) {
 void judge_raw_collectives(const CheckRequest& request, const std::string& key, Rows& rows) {
   const std::string compared =
       "what the backend makes of whole numbers in float32 and int64 with what they make, bit for bit";
-  const auto texts = texts_of_ranks(*request.store, key, request.rank, request.world, all_tried(request));
+  const auto texts = gather_texts(*request.store, key, request.rank, request.world, all_tried(request));
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     std::istringstream lines(texts[rank]);
     for (const RawCheck& check : raw_checks) {

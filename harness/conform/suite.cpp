@@ -148,7 +148,7 @@ class Suite {
     broken_ = verdicts_.broken();
     if (bench_.layout.owners() == 1) return;
     const auto key = "go/" + std::to_string(exchanges_++);
-    broken_ = rank0_decides(*request_.store, key, request_.rank, broken_);
+    broken_ = broadcast_decision(*request_.store, key, request_.rank, broken_);
   }
 
   void judge_beside_scenarios() {

@@ -153,7 +153,7 @@ int run_all(const CommandLine& line) {
 int main(int argc, char** argv) {
   try {
     const auto line = dpbench::micro::command_line(argc, argv);
-    dpbench::keep_freed_memory();  // as a worker does
+    dpbench::retain_freed_memory();  // as a worker does
     return line ? dpbench::micro::run_all(*line) : 0;
   } catch (const dpbench::UsageError& error) {
     std::cerr << "dpbench-micro: " << error.what() << '\n';

@@ -28,7 +28,7 @@
 namespace dpbench {
 namespace {
 
-// What went wrong, in the words of the protocol.
+// Converts the exception being handled to the protocol's "failed" event.
 Json failure_event(const std::string& case_id, int rank, const std::string& place) {
   const auto event = [&](FailureKind kind, const std::string& reason) -> Json {
     return {{"event", name_of(Event::failed)},
@@ -76,12 +76,12 @@ class CommandLoop {
     try {
       at::set_num_threads(variables_.threads);
       for (const std::string& plugin : variables_.plugins) load_plugin(plugin);
-      pulse_.beat();  // it has come, and waits for the others now
+      pulse_.beat();  // tells the front that this rank has started and now waits for its peers
       group_.emplace(variables_, [this](uint64_t number, std::string_view call) { pulse_.note_call(number, call); });
       if (const auto& joined = group_->process_group())
         pulse_.follow([backend = joined->getDefaultBackend()] { return backend->getSequenceNumberForGroup(); });
       group_->barrier();
-      note_bare_memory();
+      record_initial_memory();
       channel_.send({{"event", name_of(Event::ready)},
                      {"rank", variables_.rank},
                      {"pid", getpid()},
@@ -94,7 +94,7 @@ class CommandLoop {
         current = command->at("case").at("id").get<std::string>();
         channel_.send(carry_out(*command));
       }
-      return 0;  // the front is gone: so is the reason to be here
+      return 0;  // the front has exited
     } catch (...) {
       channel_.send(failure_event(current, variables_.rank, place()));
       return 3;
@@ -102,7 +102,7 @@ class CommandLoop {
   }
 
  private:
-  // How far this rank had come in what all call in turn.
+  // The last collective that this rank entered, for the failure message.
   std::string place() const {
     const auto& joined = group_ ? group_->process_group() : nullptr;
     return joined ? " (in or after collective #" +
@@ -146,7 +146,7 @@ class CommandLoop {
     return {{"count", made.count}, {"hash", made.hash}};
   }
 
-  // What is wrong gets no speed; where the checks broke the group, timing would hang.
+  // The answer for a case that failed its checks: a wrong strategy is not timed, and a broken group would hang.
   Json untimed(const CaseSpec& spec, const CheckedCase& checked) const {
     RankRecord nothing;
     nothing.rank = variables_.rank;
@@ -159,9 +159,9 @@ class CommandLoop {
   }
 
   Json trained(const CaseSpec& spec, const TrainOptions& options) {
-    const auto say = [&](const Json& event) { channel_.send(event); };
+    const auto send = [&](const Json& event) { channel_.send(event); };
     pulse_.forget_calls();
-    const TrainResult result = train_case(spec, options, *group_, pulse_, variables_.run_dir, say);
+    const TrainResult result = train_case(spec, options, *group_, pulse_, variables_.run_dir, send);
     return {{"event", name_of(Event::trained)},
             {"case", spec.id},
             {"record", to_json(result.record)},

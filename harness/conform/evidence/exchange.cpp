@@ -51,7 +51,7 @@ std::vector<Evidence> gather_evidence(c10d::Store& store, const std::string& key
   return all;
 }
 
-std::vector<std::string> texts_of_ranks(c10d::Store& store, const std::string& key, int rank, int world,
+std::vector<std::string> gather_texts(c10d::Store& store, const std::string& key, int rank, int world,
                                         const std::string& mine) {
   const auto from = [&](int r) { return key + "/" + std::to_string(r); };
   put(store, from(rank), mine);
@@ -60,13 +60,13 @@ std::vector<std::string> texts_of_ranks(c10d::Store& store, const std::string& k
   return all;
 }
 
-std::string from_rank0(c10d::Store& store, const std::string& key, int rank, const std::string& text) {
+std::string broadcast_text(c10d::Store& store, const std::string& key, int rank, const std::string& text) {
   if (rank == 0) put(store, key, text);
   return rank == 0 ? text : take(store, key);
 }
 
-bool rank0_decides(c10d::Store& store, const std::string& key, int rank, bool mine) {
-  return from_rank0(store, key, rank, mine ? "yes" : "no") == "yes";
+bool broadcast_decision(c10d::Store& store, const std::string& key, int rank, bool mine) {
+  return broadcast_text(store, key, rank, mine ? "yes" : "no") == "yes";
 }
 
 }  // namespace dpbench

@@ -15,11 +15,11 @@ std::vector<Evidence> gather_evidence(c10d::Store& store, const std::string& key
                                       const Evidence& mine);
 
 // Collective over the store. Every rank's text, on rank 0, in rank order; the others get an empty list.
-std::vector<std::string> texts_of_ranks(c10d::Store& store, const std::string& key, int rank, int world,
+std::vector<std::string> gather_texts(c10d::Store& store, const std::string& key, int rank, int world,
                                         const std::string& mine);
 
 // Rank 0's text, or what it decides, on every rank.
-std::string from_rank0(c10d::Store& store, const std::string& key, int rank, const std::string& text);
-bool rank0_decides(c10d::Store& store, const std::string& key, int rank, bool mine);
+std::string broadcast_text(c10d::Store& store, const std::string& key, int rank, const std::string& text);
+bool broadcast_decision(c10d::Store& store, const std::string& key, int rank, bool mine);
 
 }  // namespace dpbench

@@ -13,7 +13,7 @@
 namespace dpbench {
 namespace {
 
-// Found in the file's bytes, before any of its code runs.
+// Searches the file's bytes for the ABI mark, before any plug-in code runs.
 void check_abi(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
@@ -22,7 +22,7 @@ void check_abi(const std::string& file) {
   if (at == std::string::npos) throw UsageError("--plugin " + file + " was not built against dpbench's headers");
   const std::string found = bytes.substr(at, bytes.find('\0', at) - at);
   if (found != wanted)
-    throw UsageError("--plugin " + file + " was built for '" + found + "', this is '" + wanted + "'");
+    throw UsageError("--plugin " + file + " was built for '" + found + "', but this is '" + wanted + "'");
 }
 
 }  // namespace
