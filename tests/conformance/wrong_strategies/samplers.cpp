@@ -1,4 +1,4 @@
-// Wrong ways to deal samples out to ranks.
+// Wrong samplers: mistakes in dealing samples to ranks.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -32,13 +32,12 @@ std::vector<WrongSampler> wrong_samplers() {
        deal([](int64_t, int rank) { return every_third(padded(order(0)), rank); })},
       {"right-drop-last", "", "",
        dropping([=](int64_t epoch, int rank) { return every_third(all_but_one(order(epoch)), rank); })},
-      {"turned-by-the-epoch-not-shuffled", "epoch-order", "followed by the same one",
+      {"turned-by-the-epoch-not-shuffled", "epoch-order", "followed",
        deal([](int64_t epoch, int rank) { return every_third(padded(order(0).roll(epoch)), rank); })},
-      {"turned-by-a-share-each-epoch", "epoch-order", "followed by the same one", deal([](int64_t epoch, int rank) {
+      {"turned-by-a-share-each-epoch", "epoch-order", "followed", deal([](int64_t epoch, int rank) {
          return every_third(padded(order(0)), static_cast<int>((rank + epoch) % world));
        })},
-      {"drops-the-same-sample-always", "data-each-once", "dropped in every epoch, the first is 99",
-       dropping([](int64_t epoch, int rank) {
+      {"drops-the-same-sample-always", "data-each-once", "99", dropping([](int64_t epoch, int rank) {
          const auto few =
              at::randperm(samples - samples % world, at::detail::createCPUGenerator(static_cast<uint64_t>(epoch)));
          return every_third(few, rank);
