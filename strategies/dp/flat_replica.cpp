@@ -48,7 +48,7 @@ FlatReplica::FlatReplica(const Setup& setup, at::Device device)
       state(tensors),
       home_views(state.views()) {
   state.adopt(tensors);
-  flat_buffers = state.from(parameters.size());
+  flat_buffers = state.tail_from(parameters.size());
 }
 
 bool FlatReplica::restore_views(bool with_values) {

@@ -122,7 +122,7 @@ std::vector<Parameter> large_parameters(at::ScalarType type) {
 void match_layout(const at::Tensor& transposed) { transposed.mutable_grad() = transposed.grad().t().contiguous().t(); }
 
 // Runs the shares in reverse order, one after the other: no share may depend on an earlier one.
-Optimizer::AtOnce reverse_order(int parts, int* calls) {
+Optimizer::RunParallel reverse_order(int parts, int* calls) {
   return [=](const std::function<void(int)>& share) {
     ++*calls;
     for (int part = parts - 1; part >= 0; --part) share(part);
@@ -234,7 +234,7 @@ TEST(Shares, CoverEveryElementOnceInWholeVectors) {
       for (const int64_t size : sizes) total += size;
       for (int part = 0; part < parts; ++part) {
         int64_t mine = 0;
-        each_in_share(sizes, part, parts, [&](size_t i, int64_t from, int64_t to) {
+        for_each_in_share(sizes, part, parts, [&](size_t i, int64_t from, int64_t to) {
           EXPECT_TRUE(from % 64 == 0 && (to % 64 == 0 || to == sizes[i])) << from << ' ' << to;
           for (int64_t k = from; k < to; ++k) ++seen[i][static_cast<size_t>(k)];
           mine += to - from;

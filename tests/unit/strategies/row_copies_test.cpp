@@ -99,12 +99,12 @@ TEST_F(LoggedRowCopies, ReusePinnedMemoryOnlyAfterItsCopyAndAtMostOneRoundAhead)
   RowCopies copies(at::kMeta, at::kFloat);
   Log first;
   for (int call = 1; call <= 8; ++call) {
-    copies.bring(rows());
+    copies.upload(rows());
     const Log log = device.take();
     if (call == 1) first = log;
     EXPECT_EQ(log.size(), 5U) << "no wait expected";
   }
-  copies.bring(rows());
+  copies.upload(rows());
   const auto event = [&](size_t log) { return first.at(log).substr(0, first.at(log).rfind(' ')); };
   const std::string copied = event(1), asked = event(3);
   Log again = {"the host waits for " + copied, "wait for " + asked + " beside"};
