@@ -83,7 +83,7 @@ class Duel(unittest.TestCase):
     def test_noise_above_15_percent_is_unclear_and_says_why(self):
         builds = ("--base", self.build("a", noise=0.3), "--new", self.build("b", noise=0.3), *CASE, "--pairs-per-launch", "40")
         said = self.duel(*builds)
-        self.assertRegex(said.stdout, r" 160 .*unclear +pairs differ by \d\d\.\d %, above 15 % nothing is judged")
+        self.assertRegex(said.stdout, r" 160 .*unclear +pairs differ by \d\d\.\d %; above 15 % nothing is judged")
         self.duel(*builds, "--strict", code=4)
 
     def test_output_is_one_document_and_the_saved_one(self):

@@ -60,7 +60,7 @@ class ProjectCommand(unittest.TestCase):
         for words, said in ((("run.json",), "--to"), (("two.json", "--to", "8"), "worlds 1, 2 alone"), (("absent.json", "--to", "8"), "absent"),
                             (("old.json", "--to", "8"), "collectives"), (("run.json", "run.json", "--to", "8"), "one run"),
                             (("run.json", "--to", "8", "--link", "intra=450:2us"), "has no unit"),
-                            (("run.json", "--to", "8", "--link", ""), "--link"), (("twice.json", "--to", "8"), "stands there twice"),
+                            (("run.json", "--to", "8", "--link", ""), "--link"), (("twice.json", "--to", "8"), "appears twice"),
                             (("strong.json", "--to", "8,16"), "a batch of 6 rows has too few for 8 ranks"),
                             (("run.json", "--to", "8", "--link", "nvlink=450GB/s:2us"), "unknown link 'nvlink'"),
                             (("run.json", "--to", "12", *LINK), "hosts of 8"), (("run.json", "--to", "8", "--hosts", "8"), "--link"),

@@ -104,7 +104,7 @@ class Stored(unittest.TestCase):
         self.dpbench("compare", "latest~1", "latest", "--gate", gate, "--fail-on", "median:5%", code=2)
         self.dpbench("compare", "latest~1", "latest", "--gate", self.put("bad.json", "{"), code=2)
         typo = self.put("typo.json", {"fail_on": ["median:5%"], "cases": [{"match": "dpp/*", "fail_on": ["median:20%"]}]})
-        self.assertIn('"dpp/*" fits no case', self.dpbench("compare", "latest~1", "latest", "--gate", typo, code=2).stderr)
+        self.assertIn('"dpp/*" matches no case', self.dpbench("compare", "latest~1", "latest", "--gate", typo, code=2).stderr)
 
     def test_a_baseline_that_was_never_saved_is_a_note_unless_required(self):
         self.runs(1)
@@ -220,7 +220,7 @@ class Stored(unittest.TestCase):
         for forge, words in ((lambda cases: next(case for case in cases if case["status"] == "ok")["checks"].append(
                                  {"name": "x", "status": "failed", "compared": "", "error": None, "bound": None, "detail": "", "likely": ""}),
                               "is ok, but its checks make it wrong"),
-                             (lambda cases: cases.append(cases[0]), "stands there twice")):
+                             (lambda cases: cases.append(cases[0]), "appears twice")):
             forged = json.loads(json.dumps(golden))
             forge(forged["cases"])
             file = self.put("forged.json", forged)
@@ -239,7 +239,7 @@ class Stored(unittest.TestCase):
             forged = json.load(file)
         forged["cases"][1]["derived"]["speedup"] *= 2
         said = self.dpbench("validate", self.put("forged.json", forged), GOLDEN, code=1)
-        self.assertIn("derived.speedup does not follow from the samples", said.stderr)
+        self.assertIn("derived.speedup does not match the measurements", said.stderr)
         self.assertIn("valid", said.stdout)
         for case in forged["cases"]:
             for value in (case["stats"]["step_time_ns"], case["derived"]):

@@ -102,7 +102,7 @@ int project_run(const ProjectOptions& options) {
   if (runs.size() > 1) throw UsageError("project takes one run: " + shell_command("project RUN --to 8,64"));
   const ProjectionAsked asked = asked_of(options);
   const std::string run = runs.empty() ? "latest" : runs[0];
-  const Report report = read_sound_report(find_run(run, results));
+  const Report report = read_consistent_report(find_run(run, results));
   const Projection projection = project(report, asked);
   for (const auto& note : projection.left_out) std::cerr << "dpbench: left out: " << one_line(note, 400) << '\n';
   return exit_code({.unsaved = !print(output_of(projection, options.output))});

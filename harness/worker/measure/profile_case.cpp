@@ -147,7 +147,7 @@ class ProfiledCase {
                        std::all_of(seen.begin(), seen.end(), [](const auto& one) { return one.end.load() != Time{}; });
     describe_each(seen, timed, profile);
     const bool usable = timed && seen.size() <= max_collectives;
-    std::vector<Entered> entered;
+    std::vector<EnteredCollective> entered;
     if (usable)
       for (const auto& one : seen) entered.push_back({{ns_of(one.start), ns_of(one.end)}, ns_of(one.start)});
     const bool waits_known = find_last_entered(entered, usable);
@@ -166,7 +166,7 @@ class ProfiledCase {
 
   // Collective. Fills the time at which the last rank entered each collective. Returns false if the ranks are on
   // several hosts (no common clock), a rank has no times, or the numbers of collectives differ.
-  bool find_last_entered(std::vector<Entered>& entered, bool usable) const {
+  bool find_last_entered(std::vector<EnteredCollective>& entered, bool usable) const {
     if (!group_.one_host()) return false;
     const auto count = static_cast<int64_t>(entered.size());
     at::Tensor counts = at::tensor({count, -count, int64_t{!usable}}, at::kLong);
