@@ -247,7 +247,7 @@ std::vector<Mutant> backend_mutants() {
              replace([](ForwardingBackend&, at::Tensor& t, const auto& all) {
                t.copy_(all[0] * static_cast<double>(all.size()));
              }),
-             "rank 0"),
+             "rank 0's own"),
       broken(
           "backend-does-nothing", "gradient-meaning",
           replace([](ForwardingBackend&, at::Tensor& t, const auto& all) { t.mul_(static_cast<double>(all.size())); }),

@@ -17,7 +17,7 @@ namespace dpbench {
 namespace {
 
 using dp_steps::made;
-using dp_steps::take;
+using dp_steps::take_steps;
 
 // A model whose copy for replica 1 throws in its forward or its backward pass.
 class Throwing : public Model {
@@ -64,7 +64,7 @@ TEST(DpErrors, NameTheFailedReplicaInForwardAndBackwardPasses) {
   for (const bool in_backward : {false, true}) {
     const auto step = [&](const std::function<void()>& what) {
       const ThrowingWorkload workload(in_backward, what);
-      take(*made("dp", workload, 3), workload, {{6}});
+      take_steps(*made("dp", workload, 3), workload, {{6}});
       ADD_FAILURE() << "nothing was thrown";
     };
     try {
@@ -116,7 +116,7 @@ TEST(DpErrors, EndTheStepIfAReplicaFailsBeforeCopying) {
   std::thread([result = std::move(promised_error)]() mutable {
     const UnversionedWorkload workload;
     try {
-      take(*made("dp", workload, 3), workload, {{6, 6}});
+      take_steps(*made("dp", workload, 3), workload, {{6, 6}});
       result.set_value("nothing was thrown");
     } catch (const std::exception& error) {
       result.set_value(error.what());
