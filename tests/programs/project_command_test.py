@@ -61,7 +61,7 @@ class ProjectCommand(unittest.TestCase):
                             (("old.json", "--to", "8"), "collectives"), (("run.json", "run.json", "--to", "8"), "one run"),
                             (("run.json", "--to", "8", "--link", "intra=450:2us"), "has no unit"),
                             (("run.json", "--to", "8", "--link", ""), "--link"), (("twice.json", "--to", "8"), "appears twice"),
-                            (("strong.json", "--to", "8,16"), "a batch of 6 rows has too few for 8 ranks"),
+                            (("strong.json", "--to", "8,16"), "a batch of 6 samples is too small for 8 ranks"),
                             (("run.json", "--to", "8", "--link", "nvlink=450GB/s:2us"), "unknown link 'nvlink'"),
                             (("run.json", "--to", "12", *LINK), "hosts of 8"), (("run.json", "--to", "8", "--hosts", "8"), "--link"),
                             (("run.json", "--to", "8", *LINK[:2]), "--hosts N"), (("run.json", "--to", "0"), "--to"),
@@ -87,7 +87,7 @@ class ProjectCommand(unittest.TestCase):
         done = self.project("strong.json", "--to", "4,6,7", "-o", "json")
         document = json.loads(done.stdout)
         self.assertEqual([case["world"] for case in document["series"][0]["cases"]], [4, 6])
-        said = "ddp/mnist-mlp/cpu:7/shm/strong/b6/f32: a batch of 6 rows has too few for 7 ranks"
+        said = "ddp/mnist-mlp/cpu:7/shm/strong/b6/f32: a batch of 6 samples is too small for 7 ranks"
         self.assertEqual(document["left_out"], [said])
         self.assertIn(f"left out: {said}\n", done.stderr)
 
@@ -97,7 +97,7 @@ class ProjectCommand(unittest.TestCase):
         self.put("run.json", run)
         table = self.project("run.json", "--to", "8").stdout
         self.assertRegex(table, r"8  projected +17\.00 +- ")
-        self.assertIn("no interval: a fitted world has a single sample a launch", table)
+        self.assertIn("no interval: a fitted world has only one block per launch", table)
         document = json.loads(self.project("run.json", "--to", "8", "-o", "json").stdout)["series"][0]
         step = document["cases"][0]["stats"]["step_time_ns"]
         self.assertEqual((step["ci95_low"], step["ci95_high"], step["interval"]), (None, None, "none"))

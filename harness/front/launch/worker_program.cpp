@@ -142,7 +142,7 @@ fs::path checked_plugin(const std::string& file) {
   const fs::path path = fs::canonical(file, failed);
   if (failed || !fs::is_regular_file(path, failed)) throw UsageError(shown + ": no such file");
   if (path.string().find(':') != std::string::npos) throw UsageError(shown + ": its path must not hold a ':'");
-  if (const auto fault = fault_of_plugin(path)) throw UsageError(shown + ": " + text_of(*fault));
+  if (const auto fault = fault_of_plugin(path)) throw UsageError(shown + ": " + describe(*fault));
   return path;
 }
 

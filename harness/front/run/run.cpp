@@ -96,7 +96,7 @@ Run::Start ReportRun::begin() {
           .env = report_.env,
           .cases = prepared_.plan.cases.size(),
           .launches = options_.launches,
-          .warnings = unlike_hosts(report_.env)};
+          .warnings = host_differences(report_.env)};
 }
 
 bool ReportRun::measured() const {

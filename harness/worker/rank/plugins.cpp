@@ -30,7 +30,7 @@ void check_abi(const std::string& file) {
 void load_plugin(const std::string& file) {
   const std::filesystem::path path = file;
   if (!path.is_absolute()) throw UsageError("--plugin " + file + " must be an absolute path");
-  if (const auto fault = fault_of_plugin(path)) throw UsageError("--plugin " + file + ": " + text_of(*fault));
+  if (const auto fault = fault_of_plugin(path)) throw UsageError("--plugin " + file + ": " + describe(*fault));
   check_abi(file);
   if (!dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) throw UsageError("--plugin " + file + ": " + dlerror());
 }

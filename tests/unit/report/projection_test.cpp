@@ -130,7 +130,7 @@ TEST(Step, TellsFromWhichWorldOnNothingHidesAnyMore) {
 }
 
 TEST(Fit, TakesNothingBelowZero) {
-  const auto x = least_squares_above_0({{1, 0, 0}, {0, 1, 0}, {1, 1, 1}}, {2, -1, 4});
+  const auto x = nonnegative_least_squares({{1, 0, 0}, {0, 1, 0}, {1, 1, 1}}, {2, -1, 4});
   EXPECT_NEAR(x[0], 2, 1e-9);
   EXPECT_NEAR(x[1], 0, 1e-9);
   EXPECT_NEAR(x[2], 2, 1e-9);
@@ -236,7 +236,7 @@ TEST(Projection, LeavesOutWorldsWithoutARowForEachRank) {
   ASSERT_EQ(projection.series.at(0).worlds.size(), 1u);
   EXPECT_EQ(projection.series[0].worlds[0].spec.world, 3);
   ASSERT_EQ(projection.left_out.size(), 1u);
-  EXPECT_NE(projection.left_out[0].find("a batch of 6 rows has too few for 4 ranks of 2 micro-batches"),
+  EXPECT_NE(projection.left_out[0].find("a batch of 6 samples is too small for 4 ranks with 2 micro-batches"),
             std::string::npos);
 }
 
@@ -251,7 +251,7 @@ TEST(Projection, SaysWhatItIsEverywhere) {
   EXPECT_EQ(projection_rows(projection.series[0])[1][1], "measured");
 }
 
-std::string refused(const Report& report, const ProjectionAsked& asked) {
+std::string refused(const Report& report, const ProjectionRequest& asked) {
   try {
     project(report, asked);
   } catch (const UsageError& error) {
