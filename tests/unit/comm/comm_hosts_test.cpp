@@ -52,27 +52,27 @@ void wait_until(const std::function<bool()>& condition) {
 TEST(SideChannel, WorksAgainWhenTheStoreAnswersAgain) {
   const SharedStoreMode mode = new_store_mode();
   SideChannel side_channel(c10::make_intrusive<FaultyStore>(c10::make_intrusive<c10d::HashStore>(), mode));
-  EXPECT_TRUE(side_channel.note("here"));
+  EXPECT_TRUE(side_channel.set_flag("here"));
   *mode = StoreMode::keeps_waiting;
-  EXPECT_FALSE(side_channel.is_noted("here").has_value());
+  EXPECT_FALSE(side_channel.flag_is_set("here").has_value());
   const auto begin = Clock::now();
-  EXPECT_FALSE(side_channel.is_noted("here").has_value());
-  EXPECT_FALSE(side_channel.note("there"));
+  EXPECT_FALSE(side_channel.flag_is_set("here").has_value());
+  EXPECT_FALSE(side_channel.set_flag("there"));
   EXPECT_LT(Clock::now() - begin, 1s) << "each query waits the full limit";
   *mode = StoreMode::answers;
-  wait_until([&] { return side_channel.is_noted("here").has_value(); });
-  EXPECT_TRUE(side_channel.is_noted("here").value_or(false));
-  EXPECT_FALSE(side_channel.is_noted("there").value_or(true));
+  wait_until([&] { return side_channel.flag_is_set("here").has_value(); });
+  EXPECT_TRUE(side_channel.flag_is_set("here").value_or(false));
+  EXPECT_FALSE(side_channel.flag_is_set("there").value_or(true));
 }
 
 TEST(SideChannel, RetriesAStoreThatThrows) {
   const SharedStoreMode mode = new_store_mode();
   SideChannel side_channel(c10::make_intrusive<FaultyStore>(c10::make_intrusive<c10d::HashStore>(), mode));
   *mode = StoreMode::throws;
-  EXPECT_FALSE(side_channel.note("here"));
+  EXPECT_FALSE(side_channel.set_flag("here"));
   *mode = StoreMode::answers;
-  EXPECT_TRUE(side_channel.note("here"));
-  EXPECT_TRUE(side_channel.is_noted("here").value_or(false));
+  EXPECT_TRUE(side_channel.set_flag("here"));
+  EXPECT_TRUE(side_channel.flag_is_set("here").value_or(false));
 }
 
 void allreduce_within(const Backend& backend, std::chrono::milliseconds limit) {

@@ -23,7 +23,7 @@ class NoOpBackend : public c10d::Backend {
 class LoggedCalls : public ::testing::Test {
  protected:
   LoggedCalls() {
-    backend_->hear_calls([this](uint64_t, std::string_view call) {
+    backend_->log_calls([this](uint64_t, std::string_view call) {
       if (call == "barrier" && fails_) throw std::runtime_error("cannot log");
       calls_.emplace_back(call);
     });
