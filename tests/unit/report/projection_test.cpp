@@ -263,14 +263,14 @@ std::string refused(const Report& report, const ProjectionRequest& asked) {
 TEST(Projection, NeedsThreeWorlds) {
   Report report = scaled_run();
   report.cases.pop_back();
-  EXPECT_NE(refused(report, {.to = {8}}).find("worlds 1, 2 alone; computing, latency and bandwidth need three"),
+  EXPECT_NE(refused(report, {.to = {8}}).find("worlds 1, 2; a fit of computing, latency and bandwidth needs three"),
             std::string::npos);
   report.cases.push_back(report.cases.back());
-  EXPECT_NE(refused(report, {.to = {8}}).find("worlds 1, 2 alone"), std::string::npos) << "two rows are not two worlds";
+  EXPECT_NE(refused(report, {.to = {8}}).find("worlds 1, 2;"), std::string::npos) << "two rows are not two worlds";
   EXPECT_NE(refused(report, {.to = {8}, .filter = "zero1"}).find("no case matches --filter 'zero1'"),
             std::string::npos);
   EXPECT_NE(refused(scaled_run(), {.to = {12}, .network = parse_network("intra=1GB/s:1us,inter=1GB/s:1us", 8)})
-                .find("hosts of 8"),
+                .find("8 devices per host"),
             std::string::npos);
   for (CaseRecord& record : report.cases)
     for (LaunchRecord& launch : record.launches)
