@@ -6,7 +6,7 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t chunk_bytes = 4 << 20;  // a store's message is not made for more
+constexpr size_t chunk_bytes = 4 << 20;  // stores are not designed for larger values
 
 void put(c10d::Store& store, const std::string& key, const std::string& bytes) {
   const size_t chunks = (bytes.size() + chunk_bytes - 1) / chunk_bytes;
@@ -31,7 +31,7 @@ std::string packed(const TensorPool& pool) {
 std::vector<uint64_t> unpacked(const std::string& bytes) {
   std::vector<uint64_t> hashes(bytes.size() / sizeof(uint64_t));
   std::memcpy(hashes.data(), bytes.data(), bytes.size());
-  return hashes;  // sorted, as the pool was
+  return hashes;  // sorted, like the pool
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ std::vector<Evidence> gather_evidence(c10d::Store& store, const std::string& key
 }
 
 std::vector<std::string> gather_texts(c10d::Store& store, const std::string& key, int rank, int world,
-                                        const std::string& mine) {
+                                      const std::string& mine) {
   const auto from = [&](int r) { return key + "/" + std::to_string(r); };
   put(store, from(rank), mine);
   std::vector<std::string> all;

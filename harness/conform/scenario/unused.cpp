@@ -12,7 +12,7 @@
 namespace dpbench {
 namespace {
 
-// The names that forward and backward passes over these rows leave without a gradient.
+// Names of the parameters without a gradient after forward and backward passes over these samples.
 std::vector<std::string> left_out(const Bench& bench, const std::vector<at::Tensor>& passes, int64_t step) {
   const auto model = first_model(bench);
   for (const auto& ids : passes) {
@@ -31,12 +31,12 @@ std::vector<std::string> left_out(const Bench& bench, const std::vector<at::Tens
   return names;
 }
 
-// Those of one rank's step.
+// The same for all micro-batches of one rank's step.
 std::vector<std::string> left_out(const Bench& bench, const Scenario& scenario, int rank, int64_t step) {
   return left_out(bench, ids_of(scenario, bench.layout, bench.seed, step, rank), step);
 }
 
-// Scenarios alike in these see the same rows.
+// One scenario for each different choice of samples.
 std::vector<Scenario> with_rows_of_their_own(const Layout& layout) {
   std::vector<Scenario> chosen;
   std::set<std::tuple<Split, int64_t, bool>> seen;
@@ -48,9 +48,9 @@ std::vector<Scenario> with_rows_of_their_own(const Layout& layout) {
 
 }  // namespace
 
-// A model that throws will do so in the strategy's hands as well, where it is said which step it was.
+// Returns true if the model throws: the strategy's run will then throw too and report the step.
 bool all_used_at_first(const Bench& bench) try {
-  for (const Split rows : {Split::even, Split::uneven})  // of even ones the first ids have much in common
+  for (const Split rows : {Split::even, Split::uneven})  // the first ids of even batches are similar
     for (const int64_t step : {0, 1})
       for (int rank = 0; rank < bench.layout.world; ++rank)
         if (!left_out(bench, {.name = "look", .gradient_check = "", .rows = rows}, rank, step).empty()) return false;

@@ -65,7 +65,7 @@ class DeterministicCudnn {
 // Returns the rank that produced a non-finite value first, or -1 if all values are finite. Collective over the store.
 int first_non_finite_rank(c10d::Store& store, const std::string& key, int rank, int world, int64_t when) {
   int first = -1;
-  int64_t least = Faults::never;
+  int64_t least = Failures::never;
   const auto all = gather_texts(store, key, rank, world, std::to_string(when));
   for (size_t r = 0; r < all.size(); ++r)
     if (const int64_t position = std::stoll(all[r]); position < least) least = position, first = static_cast<int>(r);

@@ -154,7 +154,7 @@ std::vector<Mutant> reduction_mutants() {
          divided_by(run, flat, run.world - 1);
        })},
       {"with-the-next-rank-only", "gradient-meaning", "left out", reducing(average_with_next_rank)},
-      {"maximum-instead-of-sum", "gradient-meaning", "largest",
+      {"maximum-instead-of-sum", "gradient-meaning", "maximum",
        reducing([](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat, c10d::ReduceOp::MAX); })},
       {"last-element-not-reduced", "gradient-meaning", "[8, 5]", reducing(all_but_the_last_element)},
       {"reduced-in-float16", "gradient-meaning", "float16", reduced_in(at::kHalf)},

@@ -94,9 +94,9 @@ std::vector<Mutant> state_mutants() {
        }),
        norm},
       {"counter-turned-into-a-number", "initial-broadcast", " cast", with(cast_counters), norm},
-      {"stepped-twice", "optimizer-replay", "stepped twice",
+      {"stepped-twice", "optimizer-replay", "updated twice",
        updating([](Run& run, const auto& right) { right(run), right(run); })},
-      {"never-stepped", "optimizer-replay", "not stepped", updating([](Run&, const auto&) {})},
+      {"never-stepped", "optimizer-replay", "not updated", updating([](Run&, const auto&) {})},
       {"never-learns", "loss-falls", "not updated", updating([](Run&, const auto&) {})},
       {"rate-times-world", "optimizer-replay", "3 times as far",
        updating([](Run& run, const auto&) { plain_sgd(run, run.workload.optimizer().learning_rate * run.world); })},
@@ -133,7 +133,7 @@ std::vector<Mutant> state_mutants() {
          if (run.rank == 2 && run.step == 2) run.variances[0].mul_(1.01);
        }),
        adam},
-      {"tied-parameter-stepped-twice", "optimizer-replay", "stepped twice", updating([](Run& run, const auto& right) {
+      {"tied-parameter-stepped-twice", "optimizer-replay", "updated twice", updating([](Run& run, const auto& right) {
          right(run);
          for (size_t i = 1; i < run.leaves.size(); ++i) run.gradients[i] = at::Tensor();
          right(run);

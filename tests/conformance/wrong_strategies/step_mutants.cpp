@@ -206,18 +206,18 @@ std::vector<Mutant> step_mutants() {
       {"accumulation-divided-twice", "accumulation", "twice", with([](Parts& p) {
          p.micro_scale = [](Run& run) { return 1.0 / static_cast<double>(run.micros * run.micros); };
        })},
-      {"micro-batches-weighed-by-rows", "accumulation", "rows", with(weight_micro_batches_by_rows)},
+      {"micro-batches-weighed-by-rows", "accumulation", "weighted", with(weight_micro_batches_by_rows)},
       {"accumulation-divided-only-once-in-a-step", "two-backwards", "one micro-batch", with([](Parts& p) {
          p.micro_scale = [](Run& run) { return run.micro == 0 ? 1.0 : 1.0 / static_cast<double>(run.micros); };
        })},
       {"reduced-after-each-micro-batch", "collective-count", "found 9",
        with([](Parts& p) { p.after_micro = reduce_after_each_micro_batch; })},
-      {"clip-missing", "clip", "limited", with([](Parts& p) { p.clip = [](Run&) {}; })},
-      {"clip-always", "clip", "longer", with([](Parts& p) { p.clip = clip_always; })},
+      {"clip-missing", "clip", "not clipped", with([](Parts& p) { p.clip = [](Run&) {}; })},
+      {"clip-always", "clip", "scaled up", with([](Parts& p) { p.clip = clip_always; })},
       {"clip-before-the-reduction", "clip", "before", with(clip_before_reducing)},
       {"clip-each-parameter", "clip", "own norm", with([](Parts& p) { p.clip = clip_each_parameter; })},
       {"clip-by-value", "clip", "element", with([](Parts& p) { p.clip = clip_by_value; })},
-      {"clip-missing-in-float32", "clip-replay", "limited", in_float32(&Parts::clip, [](Run&) {})},
+      {"clip-missing-in-float32", "clip-replay", "not clipped", in_float32(&Parts::clip, [](Run&) {})},
       {"clip-before-the-reduction-in-float32", "clip-replay", "before", with([](Parts& p) {
          Parts wrong = p;
          clip_before_reducing(wrong);
