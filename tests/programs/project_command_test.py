@@ -59,23 +59,15 @@ class ProjectCommand(unittest.TestCase):
         self.put("strong.json", self.strong(6))
         for words, said in ((("run.json",), "--to"), (("two.json", "--to", "8"), "1, 2"), (("absent.json", "--to", "8"), "absent"),
                             (("old.json", "--to", "8"), "collectives"), (("run.json", "run.json", "--to", "8"), "one run"),
-<<<<<<< mine
-                            (("run.json", "--to", "8", "--link", "intra=450:2us"), "has no unit"),
-                            (("run.json", "--to", "8", "--link", ""), "--link"), (("twice.json", "--to", "8"), "appears twice"),
-                            (("strong.json", "--to", "8,16"), "a batch of 6 samples is too small for 8 ranks"),
-                            (("run.json", "--to", "8", "--link", "nvlink=450GB/s:2us"), "unknown link 'nvlink'"),
-                            (("run.json", "--to", "12", *LINK), "8 devices per host"), (("run.json", "--to", "8", "--hosts", "8"), "--link"),
-=======
                             (("run.json", "--to", "8", "--link", "intra=450:2us"), "450"),
                             (("run.json", "--to", "8", "--link", ""), "--link"), (("twice.json", "--to", "8"), "twice"),
                             (("strong.json", "--to", "8,16"), r"\b6\b.*\b8 ranks"),
                             (("run.json", "--to", "8", "--link", "nvlink=450GB/s:2us"), "'nvlink'"),
                             (("run.json", "--to", "12", *LINK), r"\b8\b"), (("run.json", "--to", "8", "--hosts", "8"), "--link"),
->>>>>>> theirs
-                            (("run.json", "--to", "8", *LINK[:2]), "--hosts N"), (("run.json", "--to", "0"), "--to"),
+                            (("run.json", "--to", "8", *LINK[:2]), "--hosts"), (("run.json", "--to", "0"), "--to"),
                             (("run.json", "--to", "8", "--filter", "zero1"), "zero1"), (("run.json", "--to", "8", "--algorithm", "rings"), "rings"),
-                            (("run.json", "--to", "8", "--algorithm", "hierarchical"), "--hosts N"),
-                            (("run.json", "--from", "1,2", "--to", "8"), "--to|three|1, 2")):
+                            (("run.json", "--to", "8", "--algorithm", "hierarchical"), "--hosts"),
+                            (("run.json", "--from", "1,2", "--to", "8"), "three")):
             with self.subTest(words=words):
                 done = self.project(*words, code=2)
                 self.assertEqual(done.stdout, "")
@@ -95,15 +87,9 @@ class ProjectCommand(unittest.TestCase):
         done = self.project("strong.json", "--to", "4,6,7", "-o", "json")
         document = json.loads(done.stdout)
         self.assertEqual([case["world"] for case in document["series"][0]["cases"]], [4, 6])
-<<<<<<< mine
-        said = "ddp/mnist-mlp/cpu:7/shm/strong/b6/f32: a batch of 6 samples is too small for 7 ranks"
-        self.assertEqual(document["left_out"], [said])
-        self.assertIn(f"left out: {said}\n", done.stderr)
-=======
         (entry,) = document["left_out"]
         self.assertRegex(entry, r"^ddp/mnist-mlp/cpu:7/shm/strong/b6/f32: .*\b6\b.*\b7 ranks")
         self.assertIn(entry, done.stderr)
->>>>>>> theirs
 
     def test_a_fitted_step_without_interval_gives_none(self):
         run = sample_runs.scaled()
@@ -111,11 +97,7 @@ class ProjectCommand(unittest.TestCase):
         self.put("run.json", run)
         table = self.project("run.json", "--to", "8").stdout
         self.assertRegex(table, r"8  projected +17\.00 +- ")
-<<<<<<< mine
-        self.assertIn("no interval: a fitted world has only one block per launch", table)
-=======
         self.assertIn("no interval", table)
->>>>>>> theirs
         document = json.loads(self.project("run.json", "--to", "8", "-o", "json").stdout)["series"][0]
         step = document["cases"][0]["stats"]["step_time_ns"]
         self.assertEqual((step["ci95_low"], step["ci95_high"], step["interval"]), (None, None, "none"))
