@@ -69,8 +69,8 @@ void clip_always(Run& run) {
 // Weights each micro-batch by its samples, in units of the first one's, and divides at the end. A single micro-batch
 // gives the right bits.
 void weight_micro_batches_by_rows(Parts& parts) {
-  const auto seen =
-      std::make_shared<std::map<int, std::pair<double, double>>>();  // samples of the first micro-batch and of all
+  // By rank: the samples of the first micro-batch and of all.
+  const auto seen = std::make_shared<std::map<int, std::pair<double, double>>>();
   const auto guard = std::make_shared<std::mutex>();
   parts.rows = [=](Run& run, const Batch& batch) {
     const std::lock_guard lock(*guard);

@@ -70,14 +70,13 @@ std::vector<Mutant> view_mutants() {
       {"views-of-what-is-unused", "unused-parameters", "zeros", after(zero_unused_views), "probe-unused"},
       in_bfloat16(
           {"autocast-ignored", "gradient-replay", "forward", with([](Parts& parts) { parts.autocast = false; })}),
-      in_bfloat16(
-          {"autocast-gradients-rounded-to-bfloat16", "gradient-meaning", "rounded to bfloat16", with([](Parts& parts) {
-             parts.reduce = [](Run& run, at::Tensor& flat, size_t) {
-               at::Tensor narrow = flat.to(at::kBFloat16);
-               run.all_reduce(narrow);
-               flat.copy_(narrow.div_(run.world));
-             };
-           })}),
+      in_bfloat16({"autocast-gradients-rounded-to-bfloat16", "gradient-meaning", "bfloat16", with([](Parts& parts) {
+                     parts.reduce = [](Run& run, at::Tensor& flat, size_t) {
+                       at::Tensor narrow = flat.to(at::kBFloat16);
+                       run.all_reduce(narrow);
+                       flat.copy_(narrow.div_(run.world));
+                     };
+                   })}),
       in_bfloat16({"autocast-output-left-in-bfloat16", "output-dtype", "found BFloat16", with([](Parts& parts) {
                      parts.report = [](Run& run, StepResult& result) {
                        if (run.dtype == at::kBFloat16) result.output = result.output.to(at::kBFloat16);

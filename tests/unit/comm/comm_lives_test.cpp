@@ -20,7 +20,7 @@ struct Arm {
 };
 void PrintTo(const Arm& arm, std::ostream* out) { *out << arm.name; }
 
-class Lives : public ::testing::TestWithParam<Arm> {
+class Lifetimes : public ::testing::TestWithParam<Arm> {
  protected:
   Team team() const {
     const Arm& arm = GetParam();
@@ -54,7 +54,7 @@ WorkPtr start_reduce_scatter(const Backend& backend, at::Tensor& share, int rank
 
 constexpr int64_t kShares[] = {1, 0, 5, 1021, 0, 70001, 300007};
 
-TEST_P(Lives, InputsAndWorksMayBeDestroyedBeforeTheResultsAreReady) {
+TEST_P(Lifetimes, InputsAndWorksMayBeDestroyedBeforeTheResultsAreReady) {
   const int world = GetParam().world;
   expect_ranks_succeed(team(), [=](const Backend& backend, int rank) {
     Tensors shares;
@@ -72,7 +72,7 @@ TEST_P(Lives, InputsAndWorksMayBeDestroyedBeforeTheResultsAreReady) {
   });
 }
 
-TEST_P(Lives, OutputsMayBeDestroyedToo) {
+TEST_P(Lifetimes, OutputsMayBeDestroyedToo) {
   const int world = GetParam().world;
   expect_ranks_succeed(team(), [=](const Backend& backend, int rank) {
     for (int call = 0; call < 42; ++call) {
@@ -83,7 +83,7 @@ TEST_P(Lives, OutputsMayBeDestroyedToo) {
   });
 }
 
-TEST_P(Lives, DestroyingABackendFailsPendingCalls) {
+TEST_P(Lifetimes, DestroyingABackendFailsPendingCalls) {
   const int world = GetParam().world;
   std::vector<BackendSetup> setups(static_cast<size_t>(world));
   Team all = team();
@@ -154,7 +154,7 @@ TEST(Lists, OfWrongLengthAreRejectedWithoutAffectingPeers) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Lives,
+INSTANTIATE_TEST_SUITE_P(All, Lifetimes,
                          ::testing::Values(Arm{"threads2", "threads", As::threads, 2},
                                            Arm{"threads3", "threads", As::threads, 3},
                                            Arm{"shm3", "shm", As::processes, 3}, Arm{"shm8", "shm", As::processes, 8},

@@ -179,8 +179,8 @@ class Checkpointed : public SecondLayerIf {
 void expect_checkpoints_reduced(int calls, const Given& params) {
   const Checkpointed workload(calls, true), plain(calls, false);
   expect_no_errors(on_ranks(2, [&](Rank& me) {
-    for (int64_t steps = 1; steps < 4;
-         ++steps) {  // the last step's gradient depends on the weights of all earlier steps
+    // The last step's gradient depends on the updates of all earlier steps.
+    for (int64_t steps = 1; steps < 4; ++steps) {
       const auto ddp = ddp_on(me, workload, params), other = ddp_on(me, plain, {});
       for (int64_t step = 0; step < steps; ++step) {
         one_step(*ddp, workload, me.rank, step);
