@@ -55,7 +55,7 @@ class Suite {
                     request.group, request.devices, params_of(request), request.seed} {}
 
   std::vector<CheckRow> run() {
-    if (announce_unused()) {
+    if (configure_unused()) {
       choose_scenarios();
       for (const auto& scenario : scenarios_)
         if (!broken_) run_scenario(scenario);
@@ -71,7 +71,7 @@ class Suite {
 
  private:
   // Sets the parameters for models with unused parameters. Returns false if the strategy cannot run the model at all.
-  bool announce_unused() {
+  bool configure_unused() {
     const UnusedPlan plan = plan_for_unused(bench_, request_.strategy, request_.workload.probe);
     if (!plan.not_runnable.empty())
       verdicts_.finish().skipped("unused-parameters", "a branch that only some ranks use", plan.not_runnable);

@@ -18,19 +18,21 @@
 namespace dpbench {
 namespace {
 
-std::string box_of(int rank, int64_t number) { return "box/" + std::to_string(rank) + "/" + std::to_string(number); }
+std::string message_key(int rank, int64_t number) {
+  return "box/" + std::to_string(rank) + "/" + std::to_string(number);
+}
 
-void put_into(c10d::Store& store, int rank, const std::string& text) {
+void send_to(c10d::Store& store, int rank, const std::string& text) {
   const int64_t number = store.add("count/" + std::to_string(rank), 1);
-  store.set(box_of(rank, number), std::vector<uint8_t>(text.begin(), text.end()));
+  store.set(message_key(rank, number), std::vector<uint8_t>(text.begin(), text.end()));
 }
 
 // Forwards messages from the store to the front until the process is killed with its parent, the front.
 void receive(c10d::Store& store, int rank, Channel& channel) {
-  constexpr std::chrono::hours for_ever{24 * 365};
+  constexpr std::chrono::hours forever{24 * 365};
   for (int64_t number = 1;; ++number) {
-    const std::string key = box_of(rank, number);
-    store.wait({key}, for_ever);
+    const std::string key = message_key(rank, number);
+    store.wait({key}, forever);
     const auto bytes = store.get(key);
     store.deleteKey(key);
     channel.send({{"message", parse_json(std::string(bytes.begin(), bytes.end()), "a message of another front")}});
@@ -77,7 +79,7 @@ int relay() {
       }
     });
     while (const auto order = channel.receive())
-      put_into(*sending, order->at("to").get<int>(), order->at("message").dump());
+      send_to(*sending, order->at("to").get<int>(), order->at("message").dump());
     _exit(0);
   } catch (const UsageError& error) {
     report_loss(channel, error.what(), 2);

@@ -92,7 +92,7 @@ class CommandLoop {
           return 0;
         }
         current = command->at("case").at("id").get<std::string>();
-        channel_.send(carry_out(*command));
+        channel_.send(execute(*command));
       }
       return 0;  // the front has exited
     } catch (...) {
@@ -110,19 +110,19 @@ class CommandLoop {
                   : "";
   }
 
-  Json carry_out(const Json& command) {
+  Json execute(const Json& command) {
     const CaseSpec spec = case_from_json(command.at("case"));
-    const Order what = order_of(command);
-    if (what != Order::block) pulse_.begin();
-    if (what != Order::block) release();
-    if (what == Order::check) {
-      const CheckedCase checked = check_case(spec, asked(command), *group_, pulse_, variables_.run_dir);
+    const Order order = order_of(command);
+    if (order != Order::block) pulse_.begin();
+    if (order != Order::block) release();
+    if (order == Order::check) {
+      const CheckedCase checked = check_case(spec, suite_options(command), *group_, pulse_, variables_.run_dir);
       return {{"event", name_of(Event::checked)},
               {"case", spec.id},
               {"checks", rows_of(checked.rows)},
               {"group_over", !checked.group_whole}};
     }
-    if (what == Order::train) return trained(spec, train_options_from_json(command.at("train")));
+    if (order == Order::train) return trained(spec, train_options_from_json(command.at("train")));
     Json checks = Json::array();
     if (command.at("check").get<bool>()) {
       const CheckedCase checked =
@@ -133,7 +133,7 @@ class CommandLoop {
     const Sampling sampling = sampling_from_json(command.at("sampling"));
     pulse_.forget_calls();
     const RankRecord record =
-        what == Order::run ? run_case(spec, sampling, *group_, pulse_, variables_.run_dir) : block(spec, sampling);
+        order == Order::run ? run_case(spec, sampling, *group_, pulse_, variables_.run_dir) : block(spec, sampling);
     return {{"event", name_of(Event::ran)},
             {"case", spec.id},
             {"record", to_json(record)},
@@ -171,17 +171,18 @@ class CommandLoop {
   }
 
   RankRecord block(const CaseSpec& spec, const Sampling& sampling) {
-    if (held_ && held_->case_id() != spec.id) release();
-    if (!held_) held_ = std::make_unique<BlockRun>(spec, sampling.warmup, *group_, pulse_, variables_.run_dir);
-    return held_->block(sampling);
+    if (block_run_ && block_run_->case_id() != spec.id) release();
+    if (!block_run_)
+      block_run_ = std::make_unique<BlockRun>(spec, sampling.warmup, *group_, pulse_, variables_.run_dir);
+    return block_run_->block(sampling);
   }
 
   void release() {
-    if (held_) held_->finish();
-    held_.reset();
+    if (block_run_) block_run_->finish();
+    block_run_.reset();
   }
 
-  static SuiteOptions asked(const Json& command) {
+  static SuiteOptions suite_options(const Json& command) {
     return {.filter = command.value("filter", ""),
             .seeds = command.value("seeds", 1),
             .whole_worlds = command.value("whole_worlds", 0),
@@ -198,7 +199,7 @@ class CommandLoop {
   Channel channel_;
   Pulse pulse_;
   std::optional<Group> group_;
-  std::unique_ptr<BlockRun> held_;
+  std::unique_ptr<BlockRun> block_run_;
 };
 
 }  // namespace

@@ -29,7 +29,7 @@ std::string first_change(const Evidence& rank) {
 
 // A strategy with local gradients may average the models in finish(). Returns the first parameter that is not the mean
 // over ranks.
-std::string first_that_is_no_mean(const Trial& trial) {
+std::string first_not_mean(const Trial& trial) {
   for (const auto& [name, tensor] : trial.ranks[0].steps.back().parameters) {
     at::Tensor mean = at::zeros_like(tensor, at::kDouble);
     double largest = 0;  // scale of the rounding error; the mean is too small if the ranks' values cancel
@@ -66,7 +66,7 @@ void judge_ending(const Trial& trial, Rows& rows) {
   for (const auto& evidence : trial.ranks)
     if (change.empty() && !evidence.steps.empty()) change = first_change(evidence);
   if (!change.empty() && trial.bench.strategy.gradient == Gradient::local)
-    change = trial.scenario.poison ? "" : first_that_is_no_mean(trial);  // non-finite values have no mean
+    change = trial.scenario.poison ? "" : first_not_mean(trial);  // non-finite values have no mean
   rows.judged("finish",
               "parameters, buffers and optimizer state after finish() with those after the last step, bit for bit",
               change.empty(), change + ", scenario " + trial.scenario.name,

@@ -191,7 +191,7 @@ bool weighted(const ExpectedStep& expected) {
 
 // True if the backward pass rounds differently from its replay: with weighted losses, or with float16 gradients and
 // accumulation, where dividing the loss moves more values below float16's normal range.
-bool passes_otherwise(const Trial& trial, const ExpectedStep& expected, int64_t step, int rank) {
+bool rounds_differently(const Trial& trial, const ExpectedStep& expected, int64_t step, int rank) {
   if (weighted(expected)) return true;
   if (trial.scenario.accumulate == 1) return false;
   for (size_t p = 0; p < trial.names.size(); ++p)
@@ -224,8 +224,8 @@ void judge_replay(const Trial& trial, Rows& rows) {
         "GPU kernels round differently from the CPU kernels of the replay; see gradient-accuracy instead");
   struct Known {
     Clipped clip;
-    bool otherwise;    // the pass rounds differently from its replay
-    double of_a_pass;  // relative bound for that difference
+    bool differs;             // the pass rounds differently from its replay
+    double difference_bound;  // relative bound for that difference
   };
   std::map<std::pair<int64_t, int>, Known> known;  // of (step, rank)
   const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
@@ -242,28 +242,29 @@ void judge_replay(const Trial& trial, Rows& rows) {
     const auto [entry, fresh] = known.try_emplace({step, rank});
     if (fresh)
       entry->second = {clipped(trial, gradient, coarsest(trial, step, rank, at::kDouble), bound_of),
-                       !narrow && passes_otherwise(trial, expected, step, rank),
+                       !narrow && rounds_differently(trial, expected, step, rank),
                        pass_bound(coarsest(trial, step, rank, trial.scenario.dtype)) * (trial.clip_norm ? 2 : 1)};
-    const auto& [clip, otherwise, of_a_pass] = entry->second;
+    const auto& [clip, differs, difference_bound] = entry->second;
     const auto [factor, slack] = clip;
-    if (otherwise)
-      return relative_error(found, gradient[p] * factor, floor_share * factor * norm(gradient)) / (of_a_pass + slack);
+    if (differs)
+      return relative_error(found, gradient[p] * factor, floor_share * factor * norm(gradient)) /
+             (difference_bound + slack);
     return largest_ratio(found, gradient[p] * factor, bound_of(p) * factor + gradient[p].abs() * (factor * slack));
   });
   row(trial, rows, trial.scenario.gradient_check,
       "gradient with each shard replayed in the same dtype and averaged in float64, in units of the rounding bound", 1,
       finding);
   if (!trial.workload().sum_loss() || trial.scenario.accumulate > 1 || trial.clip_norm)
-    return;  // sums are exact only otherwise
+    return;  // sums are not exact in these scenarios
   if (narrow)
-    return rows.skipped("gradient-exact", "bits of a gradient whose sums are exact in any order",
+    return rows.skipped("gradient-exact", "bits of a gradient with sums that are exact in any order",
                         "gradients are communicated in " + std::string(at::toString(*narrow)) + ", as requested");
   const auto exact = scan(trial, 0, [&](int64_t step, int rank, size_t p) {
     const at::Tensor found = trial.reported(step, p, rank);
     const at::Tensor& expected = trial.expected[static_cast<size_t>(step)].gradient_of(rank)[p];
     return found.defined() && same_bits(found, expected.to(found.scalar_type())) ? 0.0 : 1.0;
   });
-  row(trial, rows, "gradient-exact", "bits of a gradient whose sums are exact in any order", 0, exact);
+  row(trial, rows, "gradient-exact", "bits of a gradient with sums that are exact in any order", 0, exact);
 }
 
 void judge_accuracy(const Trial& trial, Rows& rows) {

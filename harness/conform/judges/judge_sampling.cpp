@@ -37,7 +37,7 @@ std::string wrong_shares(const Deal& deal, const std::vector<at::Tensor>& shares
   return "";
 }
 
-std::string whose(const Deal& deal) { return deal.whose.empty() ? "" : " (" + deal.whose + ")"; }
+std::string sampler_suffix(const Deal& deal) { return deal.sampler.empty() ? "" : " (" + deal.sampler + ")"; }
 
 // Counts samples with the same successor in both orders: about one after a shuffle, nearly all after a rotation.
 int64_t same_successors(const at::Tensor& one, const at::Tensor& other, int64_t samples) {
@@ -52,7 +52,7 @@ int64_t same_successors(const at::Tensor& one, const at::Tensor& other, int64_t 
 
 void judge_order(const Deal& deal, const std::vector<at::Tensor>& orders, Rows& rows) {
   const size_t epoch = orders.size() - 1;
-  const std::string compared = "the order of each epoch with that of every other" + whose(deal);
+  const std::string compared = "the order of each epoch with that of every other" + sampler_suffix(deal);
   for (size_t earlier = 0; earlier < epoch; ++earlier) {
     const auto between = "epochs " + std::to_string(earlier) + " and " + std::to_string(epoch);
     rows.judged("epoch-order", compared, !orders[epoch].equal(orders[earlier]), between + " have the same order",
@@ -71,7 +71,8 @@ void judge_what_is_dropped(const Deal& deal, const std::vector<at::Tensor>& orde
   for (const auto& order : orders) seen.index_fill_(0, order, true);
   const at::Tensor never = seen.logical_not().nonzero();
   rows.judged(
-      "data-each-once", "the shares of all ranks in an epoch with all samples" + whose(deal), never.numel() == 0,
+      "data-each-once", "the shares of all ranks in an epoch with all samples" + sampler_suffix(deal),
+      never.numel() == 0,
       [&] {
         return std::to_string(never.numel()) + " samples are dropped in every epoch, the first is " +
                std::to_string(never[0].item<int64_t>());
@@ -88,8 +89,8 @@ void judge_sampling(const Deal& deal, Rows& rows) {
     std::vector<at::Tensor> shares;
     for (int rank = 0; rank < deal.world; ++rank) shares.push_back(deal.ids(epoch, rank));
     const std::string why = wrong_shares(deal, shares);
-    rows.judged("data-each-once", "the shares of all ranks in an epoch with all samples" + whose(deal), why.empty(),
-                why + ", epoch " + std::to_string(epoch),
+    rows.judged("data-each-once", "the shares of all ranks in an epoch with all samples" + sampler_suffix(deal),
+                why.empty(), why + ", epoch " + std::to_string(epoch),
                 "ranks read the same samples, or samples are lost at the end");
     all_fair = all_fair && why.empty();
     orders.push_back(at::cat(shares));

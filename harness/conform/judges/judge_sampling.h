@@ -16,7 +16,7 @@ struct Deal {
   int world = 1;
   bool drop_last = false;  // false: padded to equal counts with as few repeated samples as possible
   std::function<at::Tensor(int64_t epoch, int rank)> ids;
-  std::string whose = {};  // the sampler's name, for messages
+  std::string sampler = {};  // the sampler's name, for messages
 };
 
 void judge_sampling(const Deal& deal, Rows& rows);  // data-each-once, epoch-order

@@ -52,7 +52,7 @@ class Exact : public Workload {
 };
 
 const RegisterWorkload exact{{.name = "probe-exact",
-                              .summary = "gradients whose sums are exact in any order",
+                              .summary = "gradients with sums that are exact in any order",
                               .scaling = Scaling::weak,
                               .batch = 1,
                               .make = [](const WorkloadOptions& options) { return std::make_unique<Exact>(options); },

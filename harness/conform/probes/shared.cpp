@@ -128,12 +128,12 @@ class Frozen : public Model {
 
 const RegisterWorkload tied{probe<Tied>("probe-tied", "one tensor under two names", {5}, 5, probe_adam())};
 const RegisterWorkload reused{probe<Reused>(
-    "probe-reused", "one layer called three times, computed again in the backward pass", {4}, 2, probe_sgd())};
-const RegisterWorkload unused{probe<Unused>("probe-unused", "a parameter that no row uses", {4}, 2, probe_adam())};
-const RegisterWorkload branch{
-    probe<Branch>("probe-branch", "a branch that only some ranks use, its weight twice", {4}, 2, probe_sgd())};
-const RegisterWorkload frozen{probe<Frozen>(
-    "probe-frozen", "a parameter that needs no gradient, and one that the loss leaves out", {4}, 2, probe_adam())};
+    "probe-reused", "one layer called three times, recomputed in the backward pass", {4}, 2, probe_sgd())};
+const RegisterWorkload unused{probe<Unused>("probe-unused", "a parameter that no sample uses", {4}, 2, probe_adam())};
+const RegisterWorkload branch{probe<Branch>(
+    "probe-branch", "a branch that only some ranks use, with its weight used twice", {4}, 2, probe_sgd())};
+const RegisterWorkload frozen{
+    probe<Frozen>("probe-frozen", "a frozen parameter, and one that does not affect the loss", {4}, 2, probe_adam())};
 
 }  // namespace
 }  // namespace dpbench::probes

@@ -26,7 +26,7 @@ std::string text_of(const ParamValues& values) {
 // One process needs no parameter for unused model parameters. But a recorded step cannot run if the graph changes.
 UnusedPlan plan_for_one_process(const Bench& bench, bool probe) {
   UnusedPlan plan;
-  if (!bench.strategy.same_graph || (!probe && all_used_at_first(bench)) || !graph_changes(bench)) return plan;
+  if (!bench.strategy.same_graph || (!probe && first_steps_use_all(bench)) || !graph_changes(bench)) return plan;
   plan.not_runnable =
       bench.strategy.name + " is configured to rely on the same graph in every step and on every replica";
   return plan;
@@ -52,7 +52,7 @@ std::optional<std::string> why_not_applicable(const Scenario& scenario, const St
 UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, bool probe) {
   const StrategyInfo& strategy = bench.strategy;
   if (strategy.parallelism != Parallelism::ranks) return plan_for_one_process(bench, probe);
-  if (!probe && all_used_at_first(bench)) return {};
+  if (!probe && first_steps_use_all(bench)) return {};
   UnusedPlan plan{.pattern = unused_pattern(bench)};
   if (plan.pattern.names.empty()) return plan;
   const bool on_some_ranks = plan.pattern.some_ranks;

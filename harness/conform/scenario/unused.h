@@ -16,7 +16,7 @@ struct UnusedPattern {
 UnusedPattern unused_pattern(const Bench& bench);
 
 // True if every parameter gets a gradient in the first steps of every rank. A quick test for large models.
-bool all_used_at_first(const Bench& bench);
+bool first_steps_use_all(const Bench& bench);
 
 // True if the set of used parameters differs between replicas, ranks or steps.
 bool graph_changes(const Bench& bench);

@@ -17,19 +17,19 @@ thread_local int inside = 0;  // depth of counted operations; nested ones are pa
 // FLOP of a[.., n, k] times b[.., k, m].
 int64_t product(const at::Tensor& a, const at::Tensor& b) { return 2 * a.numel() * b.size(-1); }
 
-int64_t places(const at::Tensor& output) { return output.numel() / output.size(1); }
+int64_t positions(const at::Tensor& output) { return output.numel() / output.size(1); }
 
 // Each weight is used once per output position.
 int64_t convolution_backward(Values in) {
   const auto mask = in[10].toBoolList();
   const int gradients = static_cast<int>(mask.get(0)) + static_cast<int>(mask.get(1));
-  return 2 * places(in[0].toTensor()) * in[2].toTensor().numel() * gradients;
+  return 2 * positions(in[0].toTensor()) * in[2].toTensor().numel() * gradients;
 }
 
 struct Operation {
   std::string_view name;
-  int64_t (*flop)(Values in);   // from the inputs, available when the operation begins
-  bool for_each_place = false;  // multiply by the number of output positions, available when it ends
+  int64_t (*flop)(Values in);  // from the inputs, available when the operation begins
+  bool per_position = false;   // multiply by the number of output positions, available when it ends
 };
 constexpr Operation operations[] = {
     {"aten::mm", [](Values in) { return product(in[0].toTensor(), in[1].toTensor()); }},
@@ -41,8 +41,8 @@ constexpr Operation operations[] = {
     {"aten::convolution_backward", convolution_backward},
 };
 
-struct Begun : at::ObserverContext {
-  explicit Begun(const Operation& of, int64_t count) : operation(of), flop(count) {}
+struct CountedCall : at::ObserverContext {
+  explicit CountedCall(const Operation& of, int64_t count) : operation(of), flop(count) {}
   const Operation& operation;
   int64_t flop;
 };
@@ -51,15 +51,15 @@ std::unique_ptr<at::ObserverContext> begin_counting(const at::RecordFunction& fu
   for (const Operation& one : operations)
     if (one.name == function.name()) {
       ++inside;
-      return std::make_unique<Begun>(one, one.flop(function.inputs()));
+      return std::make_unique<CountedCall>(one, one.flop(function.inputs()));
     }
   return nullptr;
 }
 
 void end_counting(const at::RecordFunction& function, at::ObserverContext* context) {
   if (!context || --inside > 0) return;
-  const auto& begun = static_cast<const Begun&>(*context);
-  flop_so_far += begun.operation.for_each_place ? begun.flop * places(function.outputs().at(0).toTensor()) : begun.flop;
+  const auto& call = static_cast<const CountedCall&>(*context);
+  flop_so_far += call.operation.per_position ? call.flop * positions(function.outputs().at(0).toTensor()) : call.flop;
 }
 
 }  // namespace

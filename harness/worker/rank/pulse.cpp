@@ -32,7 +32,7 @@ Pulse::Pulse(const std::string& file, int rank, int world) {
   mapping_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   close(descriptor);
   check(mapping_ != MAP_FAILED, "cannot map " + file);
-  mine_ = static_cast<Progress*>(mapping_) + rank;
+  progress_ = static_cast<Progress*>(mapping_) + rank;
   const auto ranks = static_cast<size_t>(world);
   if (bytes_ >= ranks * (sizeof(Progress) + sizeof(CallLog)))  // an older front has no call log
     log_ = reinterpret_cast<CallLog*>(static_cast<Progress*>(mapping_) + ranks) + rank;
@@ -46,8 +46,8 @@ void Pulse::follow(std::function<uint64_t()> collectives) {
     std::unique_lock lock(mutex);
     for (uint64_t known = 0; !wake.wait_for(lock, stop, interval, [] { return false; }) && !stop.stop_requested();) {
       const uint64_t now = collectives();
-      mine_->beat.fetch_add(static_cast<int64_t>(now - known), std::memory_order_relaxed);
-      mine_->collectives.store(static_cast<int64_t>(now), std::memory_order_relaxed);
+      progress_->beat.fetch_add(static_cast<int64_t>(now - known), std::memory_order_relaxed);
+      progress_->collectives.store(static_cast<int64_t>(now), std::memory_order_relaxed);
       known = now;
     }
   });

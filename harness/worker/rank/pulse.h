@@ -21,12 +21,12 @@ class Pulse {
   Pulse& operator=(const Pulse&) = delete;
 
   // Starts a case: resets its step counter.
-  void begin() { mine_->step.store(0, std::memory_order_relaxed), beat(); }
-  void step() { mine_->step.store(mine_->step.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  void begin() { progress_->step.store(0, std::memory_order_relaxed), beat(); }
+  void step() { progress_->step.store(progress_->step.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   // Polls `collectives` from a separate thread and beats when it has grown. Distinguishes a rank that waits in a
   // collective from one that never entered it.
   void follow(std::function<uint64_t()> collectives);
-  void beat() { mine_->beat.fetch_add(1, std::memory_order_relaxed); }
+  void beat() { progress_->beat.fetch_add(1, std::memory_order_relaxed); }
 
   // Logs the start of a collective. Thread-safe.
   void note_call(uint64_t number, std::string_view call);
@@ -41,10 +41,10 @@ class Pulse {
  private:
   void* mapping_ = nullptr;
   size_t bytes_ = 0;
-  Progress nowhere_;
-  CallLog log_nowhere_;
-  Progress* mine_ = &nowhere_;
-  CallLog* log_ = &log_nowhere_;
+  Progress unused_progress_;
+  CallLog unused_log_;
+  Progress* progress_ = &unused_progress_;
+  CallLog* log_ = &unused_log_;
   mutable std::mutex calls_mutex_;
   Calls calls_;
   std::jthread follower_;  // declared last: joined before the members it writes to are destroyed
