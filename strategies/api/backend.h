@@ -25,7 +25,8 @@ struct BackendSetup {
   at::Device device = at::kCPU;
   std::chrono::milliseconds timeout{30000};
   std::string directory;  // private to the run, on this host
-  // Cores of all ranks of this host, if each rank is pinned to its own. Helper threads of a backend may use all of them.
+  // Cores of all ranks of this host, if each rank is pinned to its own. Helper threads of a backend may use all of
+  // them.
   std::vector<int> cores = {};
   NoteCall note = {};  // only for backends that do not compare the ranks' calls themselves
 };
@@ -37,7 +38,7 @@ struct BackendInfo {
   bool threads = false;           // ranks are threads of one process; for tests
   // --backend auto picks the backend with the highest preference for the device; 0: never.
   int cpu_preference = 0, cuda_preference = 0;
-  bool shares_memory = false;  // auto picks another backend if every host has one rank
+  bool shares_memory = false;  // uses memory shared by a host's ranks; auto skips it if every host has one rank
   std::function<c10::intrusive_ptr<c10d::Backend>(const BackendSetup&)> make;
 };
 

@@ -138,8 +138,8 @@ class Walk {
   c10::SmallVector<Task, few> tasks_;
   c10::SmallVector<size_t, 2 * few> targets_;
   ska::flat_hash_map<const Node*, size_t> numbers_;  // task index of each node after the first few
-  // The node created last comes first, after AccumulateGrad nodes. Ties keep the heap order of the engine, because the
-  // order of ddp's buckets depends on it.
+  // AccumulateGrad nodes come first, then the most recently created node. Ties between AccumulateGrad nodes keep the
+  // order of the engine's heap, because the order of ddp's buckets depends on it.
   std::priority_queue<Ready, c10::SmallVector<Ready, few>, MadeEarlier> ready_;
   bool all_on_cpu_ = true;
 };

@@ -5,9 +5,9 @@
 
 namespace dpbench {
 
-// Equivalent to loss.backward(), bit for bit, but without the engine's start-up, queueing and shutdown cost, which
-// equals the compute time of a small graph. A graph that is entirely on the CPU runs on the calling thread, in the
-// engine's order and with all hooks. Other graphs, and all graphs under anomaly detection, use the engine.
+// Equivalent to loss.backward(), bit for bit, but without the overhead of torch's engine, which for a small graph is as
+// large as the computation. A graph that is entirely on the CPU runs on the calling thread, in the engine's order and
+// with all hooks. Other graphs, and all graphs under anomaly detection, use the engine.
 void backward(const at::Tensor& loss);
 // Equivalent to output.backward(slope).
 void backward(const at::Tensor& output, const at::Tensor& slope);

@@ -141,7 +141,7 @@ void Reduction::refuse_unused_parameters() {
 }
 
 // torch's timer uses the wall clock: a wait longer than the phase means that the clock jumped, so it is ignored. On a
-// GPU reading the timer would block the step, so the wait stays in the backward phase.
+// GPU, reading the timer would block the step, so the wait stays in the backward phase.
 void Reduction::charge_waiting(Phases& phases, at::Device device) {
   if (!phases.on()) return;
   const auto now = Phases::Clock::now();

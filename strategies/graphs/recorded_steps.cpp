@@ -25,7 +25,8 @@ std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string
     throw UsageError(option + ": " + error.what());
   }
   if (!setup.group) return recorder;
-  const std::string backend = setup.group->getBackend(device.type())->getBackendName();  // also if a watching backend wraps it
+  // A backend that wraps another for watching reports the inner name.
+  const std::string backend = setup.group->getBackend(device.type())->getBackendName();
   if (!recorder->takes_backend(backend))
     throw UsageError(option + " and --backend " + backend +
                      " cannot be combined: the backend runs collectives on the host, and only work of the device can " +

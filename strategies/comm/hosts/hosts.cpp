@@ -137,26 +137,26 @@ HostsBackend::WorkPtr HostsBackend::start(c10d::OpType type, const shm::Call& ca
   return work;
 }
 
-void HostsBackend::await(const WorkPtr& work, For whom) {
+void HostsBackend::await(const WorkPtr& work, WaitFor target) {
   const auto slice = std::min(check_interval, current_.limit / 4 + Milliseconds(1));
-  while (!done_within(*work, slice, whom)) {
+  while (!done_within(*work, slice, target)) {
     if (aborted_) throw_aborted();
     if (const std::string why = side_channel_.reason(); !why.empty()) throw std::runtime_error(why);
     if (leads()) flag_wait(waits_key(rank_, current_.number));
-    if (whom == For::other_hosts) flag_wait(ready_key(rank_, current_.number));
-    if (shm::Clock::now() >= current_.deadline) check_deadline(whom);
+    if (target == WaitFor::other_hosts) flag_wait(ready_key(rank_, current_.number));
+    if (shm::Clock::now() >= current_.deadline) check_deadline(target);
   }
 }
 
 // Called after the deadline. Throws if the wait is over. A host that has begun the call but lacks a rank gets a grace
 // period to report the rank. Waits within the own host time out by themselves and name the missing ranks.
-void HostsBackend::check_deadline(For whom) {
-  if (whom == For::own_host) return;
+void HostsBackend::check_deadline(WaitFor target) {
+  if (target == WaitFor::own_host) return;
   const auto over = shm::Clock::now() - current_.deadline;
   const auto is_ready = [&](int leader) {
     return side_channel_.flag_is_set(ready_key(leader, current_.number)).value_or(false);
   };
-  if (whom == For::leader && (over < 2 * reason_grace || !is_ready(hosts_[own_].first))) return;
+  if (target == WaitFor::leader && (over < 2 * reason_grace || !is_ready(hosts_[own_].first))) return;
   std::string late = late_hosts(/*begun=*/false);
   if (late.empty() && over < reason_grace) return;
   if (late.empty()) late = late_hosts(/*begun=*/true);
@@ -176,13 +176,13 @@ void HostsBackend::clear_old_waits() {
 }
 
 // Returns false if the work is still running after `time`.
-bool HostsBackend::done_within(c10d::Work& work, Milliseconds time, For whom) {
+bool HostsBackend::done_within(c10d::Work& work, Milliseconds time, WaitFor target) {
   try {
     return work.wait(time);
   } catch (const std::exception& error) {
     if (!work.isCompleted()) return false;
     if (!work.exception()) return true;
-    throw_failed_part(error.what(), whom);
+    throw_failed_part(error.what(), target);
   }
 }
 
@@ -191,8 +191,8 @@ void HostsBackend::throw_aborted() const {
 }
 
 // Throws the reason why a part of the current call failed with `error`.
-void HostsBackend::throw_failed_part(const std::string& error, For whom) {
-  const bool between_hosts = whom == For::other_hosts;
+void HostsBackend::throw_failed_part(const std::string& error, WaitFor target) {
+  const bool between_hosts = target == WaitFor::other_hosts;
   if (aborted_) throw_aborted();
   if (const std::string gone = between_hosts ? gone_leaders() : ""; !gone.empty())
     throw std::runtime_error(c10::str(gone, " left the group while rank ", rank_, " waited in ", call_name()));
@@ -204,7 +204,7 @@ void HostsBackend::throw_failed_part(const std::string& error, For whom) {
 }
 
 void HostsBackend::await(const std::vector<WorkPtr>& parts) {
-  for (const auto& part : parts) await(part, For::other_hosts);
+  for (const auto& part : parts) await(part, WaitFor::other_hosts);
 }
 
 // Returns the other hosts' leaders for which `is` holds, for example "rank 2 and rank 4".

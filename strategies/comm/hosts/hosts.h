@@ -61,7 +61,7 @@ class HostsBackend : public c10d::Backend {
     Milliseconds limit{};
     shm::Clock::time_point deadline = {};  // of all its steps
   };
-  enum class For { own_host, leader, other_hosts };  // target of a wait; a leader may itself wait for other hosts
+  enum class WaitFor { own_host, leader, other_hosts };  // target of a wait; a leader may itself wait for other hosts
   WorkPtr start(c10d::OpType type, const shm::Call& call, Milliseconds timeout, Tensors outputs,
                 std::function<void()> steps);
   void join(const BackendSetup& setup, shm::Home home);
@@ -72,12 +72,12 @@ class HostsBackend : public c10d::Backend {
   bool leads() const { return rank_ == hosts_[own_].first; }
 
   // Waits for a part of the current call. Throws if it fails, or if another host gives up.
-  void await(const WorkPtr& work, For whom);
+  void await(const WorkPtr& work, WaitFor target);
   void await(const std::vector<WorkPtr>& parts);
-  bool done_within(c10d::Work& work, Milliseconds time, For whom);
-  void check_deadline(For whom);
+  bool done_within(c10d::Work& work, Milliseconds time, WaitFor target);
+  void check_deadline(WaitFor target);
   [[noreturn]] void throw_aborted() const;
-  [[noreturn]] void throw_failed_part(const std::string& error, For whom);
+  [[noreturn]] void throw_failed_part(const std::string& error, WaitFor target);
   void flag_wait(const std::string& key);
   void clear_old_waits();
   template <class Is>

@@ -44,7 +44,7 @@ void HostsBackend::reduce_over(c10d::Backend& backend, const at::Tensor& flat, c
   c10d::AllreduceOptions options;
   options.reduceOp = op;
   options.timeout = padded_timeout();
-  await(backend.allreduce(list, options), &backend == leaders_.get() ? For::other_hosts : For::own_host);
+  await(backend.allreduce(list, options), &backend == leaders_.get() ? WaitFor::other_hosts : WaitFor::own_host);
 }
 
 HostsBackend::WorkPtr HostsBackend::broadcast_over(c10d::Backend& backend, const at::Tensor& flat, int root) const {
@@ -56,7 +56,7 @@ HostsBackend::WorkPtr HostsBackend::broadcast_over(c10d::Backend& backend, const
 }
 
 void HostsBackend::from_leader(const at::Tensor& flat) {
-  await(broadcast_over(*local_, flat, 0), leads() ? For::own_host : For::leader);
+  await(broadcast_over(*local_, flat, 0), leads() ? WaitFor::own_host : WaitFor::leader);
 }
 
 void HostsBackend::reduce_across_hosts(const at::Tensor& flat, const ReduceOp& op) {
@@ -72,8 +72,8 @@ void HostsBackend::reduce_across_hosts(const at::Tensor& flat, const ReduceOp& o
 
 void HostsBackend::broadcast_across_hosts(const at::Tensor& flat, int root) {
   const int source = host_of(root);
-  if (source == own_) await(broadcast_over(*local_, flat, root - hosts_[own_].first), For::own_host);
-  if (leads() && flat.numel() > 0) await(broadcast_over(*leaders_, flat, source), For::other_hosts);
+  if (source == own_) await(broadcast_over(*local_, flat, root - hosts_[own_].first), WaitFor::own_host);
+  if (leads() && flat.numel() > 0) await(broadcast_over(*leaders_, flat, source), WaitFor::other_hosts);
   if (source != own_) from_leader(flat);
 }
 
@@ -84,7 +84,7 @@ void HostsBackend::gather_across_hosts(const at::Tensor& whole, const at::Tensor
   auto own_part = part_of(hosts_[own_]), own_share = share;
   c10d::AllgatherOptions options;
   options.timeout = limit;
-  await(local_->_allgather_base(own_part, own_share, options), For::own_host);
+  await(local_->_allgather_base(own_part, own_share, options), WaitFor::own_host);
   std::vector<WorkPtr> parts;
   for (size_t host = 0; leads() && count > 0 && host < hosts_.size(); ++host)
     parts.push_back(broadcast_over(*leaders_, part_of(hosts_[host]), static_cast<int>(host)));
