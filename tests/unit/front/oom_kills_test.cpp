@@ -20,9 +20,9 @@ class OomKillsTest : public TempDirTest {
   std::string message_after(const std::string& groups, const fs::path& counter, const std::string& text) const {
     write("proc/7/cgroup", groups);
     const OomKills kills(7, root_);
-    EXPECT_EQ(kills.words(), "");
+    EXPECT_EQ(kills.reason(), "");
     write(counter, text);
-    return kills.words();
+    return kills.reason();
   }
 };
 
@@ -60,15 +60,15 @@ TEST_F(OomKillsTest, ReportsTheMachinesMemoryWithoutALimit) {
 }
 
 TEST_F(OomKillsTest, IgnoresEarlierKillsAndMissingCounters) {
-  EXPECT_EQ(OomKills(7, root_).words(), "");
+  EXPECT_EQ(OomKills(7, root_).reason(), "");
   write("proc/7/cgroup", "0::/\n:\n\n4:memory\n");
-  EXPECT_EQ(OomKills(7, root_).words(), "");
+  EXPECT_EQ(OomKills(7, root_).reason(), "");
   write("sys/fs/cgroup/memory.events", "oom_kill 0\n");
   OomKills kills(7, root_);
   write("sys/fs/cgroup/memory.events", "oom_kill 1\n");
-  EXPECT_NE(kills.words(), "");
-  kills.forget();
-  EXPECT_EQ(kills.words(), "");
+  EXPECT_NE(kills.reason(), "");
+  kills.reset();
+  EXPECT_EQ(kills.reason(), "");
 }
 
 }  // namespace
