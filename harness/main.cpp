@@ -1,4 +1,4 @@
-// The program dpbench: parse, prepare, plan, measure, report, exit.
+// Entry point of dpbench: parse, prepare, plan, measure, report, exit.
 #include <cstdlib>
 #include <string>
 #include <variant>
@@ -17,8 +17,8 @@
 namespace dpbench {
 namespace {
 
-// run, check, train and duel.
-int carry_out(Run& run) {
+// Runs the commands run, check, train and duel.
+int execute(Run& run) {
   run.prepare();
   run.plan();
   if (run.dry()) return exit_code(run.print_plan());
@@ -26,16 +26,16 @@ int carry_out(Run& run) {
   return exit_code(run.report());
 }
 
-// Under an outside launcher this process is one of several with the same command line, of which one speaks.
+// Under an outside launcher, several processes share this command line; only one of them prints.
 int measure(Command& command) {
   MeasuringOptions& options = command.measuring(command.options);
-  const auto start = [&](World* world) { return carry_out(*command.start(command.options, world)); };
+  const auto start = [&](World* world) { return execute(*command.start(command.options, world)); };
   const auto placement = find_placement(options.started_by);
   return placement ? run_launched(options, *placement, start) : start(nullptr);
 }
 
-// A command that only looks at the build, the machine or stored runs.
-int read(const Command& command) {
+// Runs a command that only inspects the build, the machine or stored runs. Ranks other than 0 do nothing.
+int inspect(const Command& command) {
   const auto placement = find_placement(StartedBy::automatic);
   return placement && placement->rank > 0 ? 0 : command.read(command.options);
 }
@@ -44,15 +44,15 @@ int dispatch(const std::vector<std::string>& arguments) {
   auto parsed = parse_command_line(commands(), arguments);
   if (const auto* text = std::get_if<std::string>(&parsed)) return exit_code({.unsaved = !print(*text)});
   auto& command = std::get<Command>(parsed);
-  return command.measuring ? measure(command) : read(command);
+  return command.measuring ? measure(command) : inspect(command);
 }
 
 }  // namespace
 }  // namespace dpbench
 
-int main(int count, char** words) {
+int main(int argc, char** argv) {
   dpbench::prepare_process();
-  const char* called = std::getenv("DPBENCH_CALLED");  // by a script that stands for this program
-  dpbench::set_program_name(called ? called : words[0]);
-  return dpbench::exit_code_of_command([&] { return dpbench::dispatch({words + 1, words + count}); });
+  const char* called = std::getenv("DPBENCH_CALLED");  // set by a wrapper script to its own name
+  dpbench::set_program_name(called ? called : argv[0]);
+  return dpbench::exit_code_of_command([&] { return dpbench::dispatch({argv + 1, argv + argc}); });
 }

@@ -1,7 +1,6 @@
-// "dp-upstream": the parts of torch::nn::parallel::data_parallel as LibTorch ships them (replicate + parallel_apply),
-// for an honest comparison: the whole model is cloned each step, BatchNorm statistics are never written back, replicas
-// run one after the other without OpenMP. Its scatter and gather exist for CUDA alone; chunk and cat stand in for them.
-// On one device it does nothing of this, but calls the model.
+// "dp-upstream": LibTorch's own replicate and parallel_apply from torch::nn::parallel::data_parallel, for comparison.
+// Clones the whole model in each step, never writes BatchNorm statistics back, and runs replicas one after the other
+// without OpenMP. chunk and cat replace the CUDA-only scatter and gather. On one device it calls the model directly.
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,7 +15,7 @@
 namespace dpbench {
 namespace {
 
-// What upstream's replicate asks of a module: clone() makes a deep copy on another device.
+// The module that upstream's replicate() needs: clone() makes a deep copy on another device.
 class Clonable : public torch::nn::Module {
  public:
   Clonable(const Workload& workload, std::shared_ptr<Model> model) : workload_(workload), model_(std::move(model)) {
@@ -56,7 +55,7 @@ class DpUpstream : public BuiltInStrategy {
         module_(std::make_shared<Clonable>(setup.workload, replica_.shared_model())) {
     if (setup.dtype == at::kBFloat16)
       throw Unavailable(
-          "dp-upstream: upstream's parallel_apply does not carry autocast to its threads; use f32 or f64");
+          "dp-upstream: upstream's parallel_apply does not propagate autocast to its threads. Use f32 or f64.");
     train(replica_);
   }
 
@@ -73,19 +72,19 @@ class DpUpstream : public BuiltInStrategy {
     phases.enter(Phase::scatter);
     const Batch here = replica_.to_device(batch);
     const at::Tensor output =
-        devices_.size() == 1 ? by_the_model(step, here, phases) : by_clones(step, batch.ids, here, phases);
+        devices_.size() == 1 ? forward_model(step, here, phases) : forward_clones(step, batch.ids, here, phases);
     const at::Tensor loss = loss_of(output, here.target, micros);
     phases.enter(Phase::backward);
     backward(loss);
     add_micro(result, output, loss);
   }
 
-  at::Tensor by_the_model(int64_t step, const Batch& here, Phases& phases) const {
+  at::Tensor forward_model(int64_t step, const Batch& here, Phases& phases) const {
     phases.enter(Phase::forward);
     return replica_.forward(step, here);
   }
 
-  at::Tensor by_clones(int64_t step, const at::Tensor& all_ids, const Batch& here, Phases& phases) {
+  at::Tensor forward_clones(int64_t step, const at::Tensor& all_ids, const Batch& here, Phases& phases) {
     const auto pieces = static_cast<int64_t>(devices_.size());
     const auto ids = all_ids.chunk(pieces);
     auto inputs = here.input.chunk(pieces);
@@ -100,7 +99,7 @@ class DpUpstream : public BuiltInStrategy {
     return at::cat(outputs);
   }
 
-  // Upstream's sum over replicas cannot take a gradient that one of them does not have, and says so in two ways.
+  // Upstream's ReduceAdd fails with one of two messages if a replica lacks a gradient.
   static void backward(const at::Tensor& loss) {
     try {
       loss.backward();
@@ -119,7 +118,7 @@ class DpUpstream : public BuiltInStrategy {
 
 const RegisterStrategy dp_upstream{
     {.name = "dp-upstream",
-     .summary = "LibTorch's own replicate and parallel_apply: on several devices the model is cloned each step",
+     .summary = "LibTorch's own replicate and parallel_apply: clones the model in each step on several devices",
      .parallelism = Parallelism::replicas,
      .gradient = Gradient::gathered,
      .buffers = Buffers::unchanged,

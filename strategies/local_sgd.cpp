@@ -1,4 +1,4 @@
-// "local-sgd": each rank trains on its own rows; after every few steps the ranks' parameters are averaged.
+// "local-sgd": each rank trains on its own samples; the ranks average their parameters every few steps.
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -32,20 +32,20 @@ class LocalSgd : public TrainedStrategy {
     if (micro.empty()) throw std::runtime_error("local-sgd: this rank has no rows in step " + std::to_string(step));
     const StepResult result = passes(step, micro, phases);
     apply_gradients(phases);
-    apart_ = true;
+    diverged_ = true;
     if ((step + 1) % every_ == 0) average(phases);
     return result;
   }
 
-  // What is left of a last, shorter interval: all ranks end with one model.
+  // Averages once more after an incomplete last interval, so that all ranks end with the same model.
   void finish() override {
-    Phases unwatched;
-    if (apart_) average(unwatched);
+    Phases untimed;
+    if (diverged_) average(untimed);
   }
 
  private:
   void average(Phases& phases) {
-    apart_ = false;
+    diverged_ = false;
     if (group_->getSize() == 1) return;
     const at::NoGradGuard no_grad;
     phases.enter(Phase::communication);
@@ -57,17 +57,17 @@ class LocalSgd : public TrainedStrategy {
 
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   int64_t every_;
-  bool apart_ = false;  // ranks have stepped since the last average
+  bool diverged_ = false;  // ranks have stepped since the last average
   Flat parameters_;
 };
 
 const RegisterStrategy local_sgd{
     {.name = "local-sgd",
-     .summary = "each rank steps with its own gradient; parameters are averaged after every few steps",
+     .summary = "each rank steps with its own gradient; parameters are averaged every few steps",
      .parallelism = Parallelism::ranks,
      .gradient = Gradient::local,
      .buffers = Buffers::local,
-     .params = {{"average_every", "8", "average the ranks' parameters after so many steps"}},
+     .params = {{"average_every", "8", "number of steps between two averages of the ranks' parameters"}},
      .settings = {.short_interval = {{"average_every", "2"}}},
      .make = make<LocalSgd>,
      .average_every = 8,

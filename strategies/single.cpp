@@ -1,4 +1,4 @@
-// "cpu" and "gpu": one device, the whole batch. The baselines that everything else is held against.
+// "cpu" and "gpu": the whole batch on one device. The baselines of all other strategies.
 #include <memory>
 #include <span>
 
@@ -56,8 +56,8 @@ const RegisterStrategy gpu{
      .gradient = Gradient::gathered,
      .buffers = Buffers::first_replica,
      .cpu = false,
-     .params = {{"graph", "off", "on: a step is recorded as a CUDA graph and replayed as a whole"},
-                {"tf32", "off", "let it multiply float32 with TF32's 10 bits"}},
+     .params = {{"graph", "off", "on: record each step as one CUDA graph and replay it"},
+                {"tf32", "off", "on: allow TF32 (10-bit mantissa) in float32 products"}},
      .settings = {.unrecorded = {{"graph", "off"}}},
      .make = make_gpu,
      .promise = [](StrategyInfo& info,

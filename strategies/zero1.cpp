@@ -1,6 +1,5 @@
-// "zero1": the optimizer's state in pieces, one a rank (ZeRO stage 1). Gradients are reduced into pieces, each rank
-// steps its own, and the parameters are gathered again. Piece r is the r-th part of all parameters laid end to end,
-// padded to the world.
+// "zero1": sharded optimizer state (ZeRO stage 1). Each step reduce-scatters the gradients, steps this rank's shard and
+// all-gathers the parameters. Shard r is the r-th part of all parameters, flattened and padded to the world size.
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -21,29 +20,29 @@
 namespace dpbench {
 namespace {
 
-// What one rank's piece has of one parameter.
+// The part of one parameter that lies in this rank's shard: offsets and element count.
 struct Slice {
   size_t parameter, buffer;
-  int64_t in_parameter, in_piece, count;
+  int64_t in_parameter, in_shard, count;
 };
 
-// Parameters and gradients end to end, a buffer a dtype: every rank has all of them, and steps its own piece.
-class Pieces {
+// Flat parameters and gradients, one buffer per dtype. Every rank holds all of them and steps its own shard.
+class Shards {
  public:
-  // The tensors live here from now on.
-  Pieces(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::vector<at::Tensor>& tensors)
+  // Makes `tensors` views of the flat buffers.
+  Shards(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::vector<at::Tensor>& tensors)
       : group_(std::move(group)),
         tensors_(tensors),
         parameters_(tensors, group_->getSize()),
         gradients_(tensors, group_->getSize()) {
     parameters_.adopt(tensors_);
     for (const at::Tensor& buffer : parameters_.buffers()) {
-      own_.push_back(piece_of(buffer).clone());
+      own_.push_back(shard_of(buffer).clone());
       own_.back().mutable_grad() = at::zeros_like(own_.back());
     }
   }
 
-  // This rank's, one a buffer, each with its gradient.
+  // This rank's shards, one per buffer, each with its gradient.
   const std::vector<at::Tensor>& own() const { return own_; }
 
   void clear_gradients() {
@@ -54,36 +53,35 @@ class Pieces {
   void reduce_gradients() {
     const double share = 1.0 / static_cast<double>(group_->getSize());
     for (size_t b = 0; b < own_.size(); ++b) {
-      at::Tensor buffer = gradients_.buffers()[b], piece = own_[b].grad();
+      at::Tensor buffer = gradients_.buffers()[b], shard = own_[b].grad();
       buffer.mul_(share);  // before the sum, as the Reducer does
-      reduce_scatter_flat(*group_, piece, buffer);
+      reduce_scatter_flat(*group_, shard, buffer);
     }
   }
 
-  // The norm of the whole gradient, of which each rank has a piece.
+  // Clips the norm of the whole gradient, summed over all ranks' shards.
   void clip(double limit) {
     at::Tensor squares = at::zeros({1}, own_[0].options().dtype(at::kDouble));
-    for (const at::Tensor& piece : own_) squares += piece.grad().to(at::kDouble).square().sum();
+    for (const at::Tensor& shard : own_) squares += shard.grad().to(at::kDouble).square().sum();
     std::vector<at::Tensor> sum = {squares};
     group_->allreduce(sum)->wait();
     const at::Tensor factor = (limit / (sum[0].sqrt() + 1e-6)).clamp_max(1.0);
-    for (at::Tensor& piece : own_) piece.mutable_grad().mul_(factor.to(piece.scalar_type()));
+    for (at::Tensor& shard : own_) shard.mutable_grad().mul_(factor.to(shard.scalar_type()));
   }
 
   void gather_parameters() { gather(parameters_, own_); }
-  void take_parameters() {
-    for (size_t b = 0; b < own_.size(); ++b) own_[b].copy_(piece_of(parameters_.buffers()[b]));
+  void copy_own_parameters() {
+    for (size_t b = 0; b < own_.size(); ++b) own_[b].copy_(shard_of(parameters_.buffers()[b]));
   }
 
-  // Gathers all ranks' pieces and cuts them into the shapes of the parameters.
-  std::vector<at::Tensor> whole(const std::vector<at::Tensor>& pieces) const {
+  // Gathers all ranks' shards and returns them in the shapes of the parameters.
+  std::vector<at::Tensor> gather_whole(const std::vector<at::Tensor>& shards) const {
     const Flat all(tensors_, group_->getSize());
-    gather(all, pieces);
+    gather(all, shards);
     return all.views();
   }
 
-  // Parameter by parameter, not the piece as one: a fused kernel rounds the rest of a tensor that fills no vector
-  // otherwise.
+  // One slice per parameter, not per shard: a fused kernel rounds a tensor's tail that fills no vector differently.
   std::vector<Slice> slices() const {
     std::vector<Slice> all;
     for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -97,7 +95,7 @@ class Pieces {
   }
 
  private:
-  at::Tensor piece_of(const at::Tensor& buffer) const {
+  at::Tensor shard_of(const at::Tensor& buffer) const {
     const int64_t size = buffer.numel() / group_->getSize();
     return buffer.narrow(0, group_->getRank() * size, size);
   }
@@ -108,10 +106,10 @@ class Pieces {
     return 0;
   }
 
-  void gather(const Flat& into, const std::vector<at::Tensor>& pieces) const {
-    for (size_t b = 0; b < pieces.size(); ++b) {
-      at::Tensor buffer = into.buffers()[b], piece = pieces[b];
-      allgather_flat(*group_, buffer, piece);
+  void gather(const Flat& into, const std::vector<at::Tensor>& shards) const {
+    for (size_t b = 0; b < shards.size(); ++b) {
+      at::Tensor buffer = into.buffers()[b], shard = shards[b];
+      allgather_flat(*group_, buffer, shard);
     }
   }
 
@@ -132,9 +130,9 @@ class Zero1 : public Strategy {
         buffers_(replica_.buffer_list()) {
     require_same_model(*group_, replica_);
     broadcast_from(0, group_, replica_.detached());
-    pieces_.emplace(group_, tensors_);
-    slices_ = pieces_->slices();
-    note_what_is_used();
+    shards_.emplace(group_, tensors_);
+    slices_ = shards_->slices();
+    track_used_parameters();
     optimizer_.emplace(workload_.optimizer(), slices_of_parameters());
   }
 
@@ -144,15 +142,15 @@ class Zero1 : public Strategy {
     phases.enter(Phase::communication);
     if (!buffers_.empty()) broadcast_from(0, group_, buffers_);
     const StepResult result = replica_.passes(workload_, step, micro, phases);
-    refuse_unused();
+    require_all_used();
     const at::NoGradGuard no_grad;
     phases.enter(Phase::communication);
-    pieces_->reduce_gradients();
-    if (clip_norm_) pieces_->clip(*clip_norm_);
+    shards_->reduce_gradients();
+    if (clip_norm_) shards_->clip(*clip_norm_);
     phases.enter(Phase::optimizer);
     optimizer_->step();
     phases.enter(Phase::communication);
-    pieces_->gather_parameters();
+    shards_->gather_parameters();
     return result;
   }
 
@@ -161,14 +159,14 @@ class Zero1 : public Strategy {
   NamedTensors buffers() override { return replica_.buffers(); }
   NamedTensors gradients() override {
     std::vector<at::Tensor> gradients;
-    for (const at::Tensor& piece : pieces_->own()) gradients.push_back(piece.grad());
-    return named(pieces_->whole(gradients), "");
+    for (const at::Tensor& shard : shards_->own()) gradients.push_back(shard.grad());
+    return named(shards_->gather_whole(gradients), "");
   }
   NamedTensors state() override {
     NamedTensors all;
     if (workload_.optimizer().kind != OptimizerSpec::Kind::adam) return all;
     for (const std::string slot : {"momentum", "variance"})
-      for (auto& one : named(pieces_->whole(state_pieces(slot)), "." + slot)) all.push_back(std::move(one));
+      for (auto& one : named(shards_->gather_whole(state_shards(slot)), "." + slot)) all.push_back(std::move(one));
     for (auto& one : named(step_counts().unbind(), ".step")) all.push_back(std::move(one));
     return all;
   }
@@ -177,16 +175,16 @@ class Zero1 : public Strategy {
     load_into(parameters(), snapshot.parameters, "parameter");
     load_into(buffers(), snapshot.buffers, "buffer");
     const at::NoGradGuard no_grad;
-    pieces_->take_parameters();
+    shards_->copy_own_parameters();
     const NamedTensors wanted = state();  // gathered copies
     load_into(wanted, snapshot.state, "optimizer state");
     for (const Slice& slice : slices_)
-      for (const auto& [name, value] : wanted) take_slice(slice, name, value);
+      for (const auto& [name, value] : wanted) load_slice(slice, name, value);
   }
 
  private:
-  // Gradients live in one buffer from the start, so a missing one shows only here.
-  void note_what_is_used() {
+  // Gradients are preallocated in one buffer, so a hook has to detect unused parameters.
+  void track_used_parameters() {
     used_.assign(tensors_.size(), false);
     for (size_t i = 0; i < tensors_.size(); ++i)
       tensors_[i].register_hook([this, i](const at::Tensor&) { used_[i] = true; });
@@ -195,16 +193,16 @@ class Zero1 : public Strategy {
   void clear_gradients() {
     const at::NoGradGuard no_grad;
     used_.assign(tensors_.size(), false);
-    pieces_->clear_gradients();
+    shards_->clear_gradients();
   }
 
-  void refuse_unused() const {
+  void require_all_used() const {
     std::string names;
     for (size_t i = 0; i < used_.size(); ++i)
       if (!used_[i]) names += (names.empty() ? "" : ", ") + name_of(i);
     if (!names.empty())
       throw std::runtime_error("zero1: this rank's loss did not use every parameter (unused: " + names +
-                               "); strategy ddp has find_unused for that");
+                               "). Use strategy ddp with --param ddp.find_unused=on.");
   }
 
   const std::string& name_of(size_t parameter) const { return replica_.trainable()[parameter].name; }
@@ -218,9 +216,9 @@ class Zero1 : public Strategy {
   std::vector<Parameter> slices_of_parameters() const {
     std::vector<Parameter> slices;
     for (const Slice& slice : slices_) {
-      const at::Tensor& piece = pieces_->own()[slice.buffer];
-      const at::Tensor mine = piece.narrow(0, slice.in_piece, slice.count);
-      mine.mutable_grad() = piece.grad().narrow(0, slice.in_piece, slice.count);
+      const at::Tensor& shard = shards_->own()[slice.buffer];
+      const at::Tensor mine = shard.narrow(0, slice.in_shard, slice.count);
+      mine.mutable_grad() = shard.grad().narrow(0, slice.in_shard, slice.count);
       slices.push_back({name_of(slice.parameter), mine});
     }
     return slices;
@@ -233,15 +231,15 @@ class Zero1 : public Strategy {
     return {};
   }
 
-  std::vector<at::Tensor> state_pieces(const std::string& slot) const {
-    std::vector<at::Tensor> pieces;
-    for (const at::Tensor& piece : pieces_->own()) pieces.push_back(at::zeros_like(piece));
+  std::vector<at::Tensor> state_shards(const std::string& slot) const {
+    std::vector<at::Tensor> shards;
+    for (const at::Tensor& shard : shards_->own()) shards.push_back(at::zeros_like(shard));
     for (const Slice& slice : slices_)
-      pieces[slice.buffer].narrow(0, slice.in_piece, slice.count).copy_(state_of(slice, slot));
-    return pieces;
+      shards[slice.buffer].narrow(0, slice.in_shard, slice.count).copy_(state_of(slice, slot));
+    return shards;
   }
 
-  // Of every parameter, from whoever has some of it.
+  // Collective. Returns the step count of every parameter, from the ranks that own a slice of it.
   at::Tensor step_counts() const {
     at::Tensor counts = at::zeros({static_cast<int64_t>(tensors_.size())},
                                   at::TensorOptions().dtype(at::kFloat).device(replica_.device()));
@@ -253,8 +251,8 @@ class Zero1 : public Strategy {
     return all[0];
   }
 
-  // In the order in which the parameter lies in its buffer, which its strides tell.
-  void take_slice(const Slice& slice, const std::string& name, const at::Tensor& value) const {
+  // Copies `value` in the memory order of the parameter, given by its strides.
+  void load_slice(const Slice& slice, const std::string& name, const at::Tensor& value) const {
     const std::string& parameter = name_of(slice.parameter);
     if (name == parameter + ".step") return void(state_of(slice, "step").copy_(value));
     for (const std::string slot : {"momentum", "variance"}) {
@@ -270,15 +268,15 @@ class Zero1 : public Strategy {
   Replica replica_;
   std::optional<double> clip_norm_;
   std::vector<at::Tensor> tensors_, buffers_;
-  std::optional<Pieces> pieces_;  // once the replica has rank 0's values
-  std::vector<Slice> slices_;     // of this rank's pieces
+  std::optional<Shards> shards_;  // created after the broadcast of rank 0's values
+  std::vector<Slice> slices_;     // of this rank's shards
   std::vector<bool> used_;
-  std::optional<Optimizer> optimizer_;  // its state is that of the slices alone
+  std::optional<Optimizer> optimizer_;  // holds state for the slices only
 };
 
 const RegisterStrategy zero1{
     {.name = "zero1",
-     .summary = "as ddp, with the optimizer's state in pieces: each rank steps its own (ZeRO stage 1)",
+     .summary = "ddp with sharded optimizer state: each rank steps its own shard (ZeRO stage 1)",
      .parallelism = Parallelism::ranks,
      .gradient = Gradient::mean_of_means,
      .buffers = Buffers::rank0,

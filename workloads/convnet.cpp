@@ -17,10 +17,10 @@ namespace {
 constexpr double norm_epsilon = 1e-3, norm_momentum = 0.01;  // Keras' defaults; its momentum is 0.99 of the old value
 constexpr double dropout_rate = 0.5;
 
-// Keras' "same" for the 6x6 kernel with stride 2 on 12x12: 6x6 out, 4 rows of padding, 2 on each side.
+// Keras' "same" padding for the 6x6 kernel with stride 2 on 12x12 (output 6x6): 4 rows, 2 on each side.
 constexpr int64_t large_k_padding = 2;
 
-// scale K: K times the filters and units, and K - 1 further 3x3 blocks after large_k.
+// Scale K multiplies filters and units by K and adds K - 1 3x3 convolutions after large_k.
 class Convnet : public Model {
  public:
   Convnet(uint64_t seed, int64_t scale, bool smooth) : smooth_(smooth) {
@@ -70,7 +70,7 @@ class ConvnetWorkload : public DigitsWorkload {
   std::shared_ptr<Model> model(uint64_t seed) const override {
     return std::make_shared<Convnet>(seed, scale_, smooth_);
   }
-  // Keras' Adam has epsilon 1e-7, but the guide trains with torch.optim.Adam.
+  // The guide trains with torch.optim.Adam, so epsilon is 1e-8, not Keras' 1e-7.
   OptimizerSpec optimizer() const override { return {.kind = OptimizerSpec::Kind::adam, .learning_rate = 1e-3}; }
 
  private:

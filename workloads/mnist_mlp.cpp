@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t hidden_units = 128;
 
-// The layers stand in "n" under the numbers they have in a Sequential of Flatten, Linear, ReLU, Linear: keys n.1, n.3,
-// ... scale K has K hidden layers of width 128 K.
+// Submodule "n" numbers the layers as Sequential(Flatten, Linear, ReLU, Linear) does: keys n.1, n.3, ...
+// Scale K has K hidden layers of width 128 K.
 class MnistMlp : public Model {
  public:
   MnistMlp(uint64_t seed, int64_t scale, bool smooth) : smooth_(smooth) {

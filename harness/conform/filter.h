@@ -1,4 +1,4 @@
-// Which checks were asked for, by name.
+// Selects checks by name.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace dpbench {
 
 class CheckFilter {
  public:
-  // An extended regular expression; empty: all. Throws UsageError for a text that is none.
+  // text: an extended regular expression; empty selects all. Throws UsageError if it is invalid.
   explicit CheckFilter(const std::string& text) try
       : all_(text.empty()), pattern_(text, std::regex::extended | std::regex::optimize) {
   } catch (const std::regex_error&) {

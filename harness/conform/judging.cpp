@@ -11,14 +11,14 @@ namespace dpbench {
 
 Judging::Judging(Rows& rows) : rows_(rows) {
   queue_.push(
-      [threads = at::get_num_threads()] { at::set_num_threads(threads); });  // a new thread would take all cores
+      [threads = at::get_num_threads()] { at::set_num_threads(threads); });  // a new thread defaults to all cores
 }
 
 void Judging::later(const Scenario& scenario, WorkQueue::Job judge) {
-  queue_.drain();  // the evidence of one scenario at a time is kept beside that of the next
+  queue_.drain();  // limits memory to the evidence of two scenarios
   queue_.push([this, &scenario, judge = std::move(judge)] {
-    const auto cannot = [&](const std::string& why) {
-      rows_.completed(false, "what was reported cannot be judged, scenario " + scenario.name + ": " + why);
+    const auto not_judged = [&](const std::string& why) {
+      rows_.completed(false, "the strategy's results cannot be judged, scenario " + scenario.name + ": " + why);
     };
     try {
       judge();
@@ -26,9 +26,9 @@ void Judging::later(const Scenario& scenario, WorkQueue::Job judge) {
       if (out_of_memory(error))
         failed_ = std::current_exception();
       else
-        cannot(message_of(error));
+        not_judged(message_of(error));
     } catch (...) {
-      cannot("an exception that is no std::exception");
+      not_judged("an exception that is not a std::exception");
     }
   });
 }

@@ -1,4 +1,4 @@
-// Judges one scenario after the other on a thread of its own, beside what the ranks do next.
+// Runs the judges on a separate thread, one scenario at a time, while the ranks run the next scenario.
 #pragma once
 
 #include <exception>
@@ -11,17 +11,17 @@ namespace dpbench {
 
 class Judging {
  public:
-  // `rows` is written to by that thread alone until finish() returns.
+  // Only the judging thread writes to `rows` until finish() returns.
   explicit Judging(Rows& rows);
-  // What a strategy reports may be what no judge expects: where `judge` throws, it is the strategy that failed.
+  // Queues `judge`. If it throws, run-completes fails: the strategy reported something that no judge can handle.
   void later(const Scenario& scenario, WorkQueue::Job judge);
-  // Waits. Throws what is no fault of the strategy: there was no memory.
+  // Waits for the queue. Rethrows out-of-memory errors, which are not the strategy's fault.
   void finish();
 
  private:
   Rows& rows_;
   std::exception_ptr failed_;
-  WorkQueue queue_;  // last: its thread ends before what it uses
+  WorkQueue queue_;  // declared last: its thread ends before the members it uses are destroyed
 };
 
 }  // namespace dpbench

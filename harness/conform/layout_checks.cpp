@@ -14,7 +14,7 @@
 namespace dpbench {
 namespace {
 
-// Each output row says which sample it is and with how many others it went through the model.
+// A model whose output rows contain the sample's id and the size of the batch that the model received.
 class Witness : public Model {
  public:
   Witness() : scale_(register_parameter("scale", at::ones({1}))) {}
@@ -47,7 +47,7 @@ std::string table(const std::vector<int64_t>& sizes) {
   return text;
 }
 
-// Rows that follow each other and name the same number came from one replica.
+// Recovers the batch size of each replica from the output's batch-size column.
 std::vector<int64_t> pieces_seen(const at::Tensor& output) {
   std::vector<int64_t> sizes;
   for (int64_t row = 0; row < output.size(0);) {
@@ -57,7 +57,8 @@ std::vector<int64_t> pieces_seen(const at::Tensor& output) {
   return sizes;
 }
 
-constexpr char pieces_compared[] = "pieces of 30 and of 10 rows, and their order";
+constexpr char pieces_compared[] =
+    "split of batches of 30 and 10 samples between replicas, and the order of the output";
 
 void judge_pieces_of_batches(const CheckRequest& request, Rows& rows) {
   const WitnessWorkload workload;
@@ -70,29 +71,29 @@ void judge_pieces_of_batches(const CheckRequest& request, Rows& rows) {
                              .clip_norm = {}});
   Phases phases;
   int64_t step = 0;
-  for (const int64_t batch : {30, 10}) {  // the documents' batches: 100 samples are 30, 30, 30 and 10
+  for (const int64_t batch : {30, 10}) {  // the tutorial's batches: 100 samples give 30, 30, 30 and 10
     const Batch micro[] = {workload.batch(at::arange(batch))};
     const at::Tensor output = strategy->step(step++, micro, phases).output.detach().to(at::kCPU);
     const auto expected = chunk_sizes(batch, request.world), found = pieces_seen(output);
     rows.judged("chunk-tables", pieces_compared, expected == found,
-                std::to_string(batch) + " rows: expected " + table(expected) + ", found " + table(found),
-                "not cut as torch.chunk cuts");
+                std::to_string(batch) + " samples: expected " + table(expected) + ", found " + table(found),
+                "the batch is not split like torch.chunk");
     rows.judged("chunk-tables", pieces_compared, output.select(1, 1).equal(at::arange(batch).to(output.scalar_type())),
-                std::to_string(batch) + " rows: the output's rows are in another order than the batch's",
-                "gathered in the order in which replicas finish");
+                std::to_string(batch) + " samples: the output is not in the order of the batch",
+                "outputs are gathered in the order in which replicas finish");
   }
 }
 
 }  // namespace
 
-// The witness is a workload of its own, which a strategy may refuse or not bear although it does the asked one well.
+// The strategy may refuse the witness workload, or fail on it, even if it handles the requested workload.
 void judge_layout(const CheckRequest& request, Rows& rows) {
   if (request.strategy.parallelism != Parallelism::replicas) return;
   const auto refused = [&](const std::exception& error) {
     rows.skipped("chunk-tables", pieces_compared, std::string("refused: ") + error.what());
   };
   const auto threw = [&](const std::string& why) {
-    rows.completed(false, "batches of 30 and of 10 rows for chunk-tables: " + why);
+    rows.completed(false, "batches of 30 and 10 samples for chunk-tables: " + why);
   };
   try {
     judge_pieces_of_batches(request, rows);
@@ -104,13 +105,13 @@ void judge_layout(const CheckRequest& request, Rows& rows) {
     if (out_of_memory(error)) throw;
     threw(message_of(error));
   } catch (...) {
-    threw("an exception that is no std::exception");
+    threw("an exception that is not a std::exception");
   }
 }
 
 void judge_sampler(const CheckRequest& request, Rows& rows) {
   if (request.strategy.parallelism != Parallelism::ranks) return;
-  constexpr int64_t samples = 211;  // a prime number: no world divides it
+  constexpr int64_t samples = 211;  // prime, so no world size divides it
   for (const bool drop_last : {false, true}) {
     const auto dealt = [&](int64_t epoch, int rank) {
       DistributedSampler sampler(
@@ -119,7 +120,7 @@ void judge_sampler(const CheckRequest& request, Rows& rows) {
       return sampler.indices();
     };
     judge_sampling(
-        {samples, request.world, drop_last, dealt, "dpbench's own DistributedSampler, whatever the strategy"}, rows);
+        {samples, request.world, drop_last, dealt, "dpbench's DistributedSampler, independent of the strategy"}, rows);
   }
 }
 

@@ -1,4 +1,5 @@
-// Where the rows go: how a process with several replicas cuts a batch, and what deals out the samples to ranks.
+// Checks of the distribution of samples: how a strategy splits a batch between replicas, and how the sampler assigns
+// samples to ranks.
 #pragma once
 
 #include <string>
@@ -11,10 +12,10 @@ namespace dpbench {
 inline const std::vector<std::string> layout_checks = {"chunk-tables"},
                                       sampler_checks = {"data-each-once", "epoch-order"};
 
-// Only for strategies of replicas.
+// A no-op unless the strategy runs replicas in one process.
 void judge_layout(const CheckRequest& request, Rows& rows);
 
-// Only for strategies of ranks; of the sampler that deals to all of them here.
+// Checks dpbench's DistributedSampler, which all strategies use. A no-op unless the strategy runs one replica per rank.
 void judge_sampler(const CheckRequest& request, Rows& rows);
 
 }  // namespace dpbench

@@ -15,10 +15,11 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t lengths_of_all[] = {1, 3001, 30001};  // of all ranks' parts together, about
+constexpr int64_t total_lengths[] = {1, 3001, 30001};  // approximate sum over all ranks
 constexpr int64_t largest_number = 50;
 
-// What one rank calls and what it should get, for numbers of one type and length.
+// Calls each collective on one rank with numbers of one type and length, and compares the result. Each call returns an
+// empty string or the first difference.
 class RawCalls {
  public:
   RawCalls(c10d::ProcessGroup& group, at::Device device, at::ScalarType type, int64_t length)
@@ -63,7 +64,7 @@ class RawCalls {
  private:
   using Tensors = std::vector<at::Tensor>;
 
-  // float32 holds their sums; int64 ones are so large that no floating-point type does, and odd.
+  // Sums are exact in float32. int64 numbers are odd and too large for any floating-point type.
   at::Tensor numbers(int rank, int64_t length) const {
     const at::Tensor small = (at::arange(length) * 7 + rank * 13).remainder(2 * largest_number + 1) - largest_number;
     const int64_t large = std::numeric_limits<int64_t>::max() / (largest_number * group_.getSize()) | 1;
@@ -88,8 +89,9 @@ class RawCalls {
   int64_t length_;
 };
 
-// c10d's own words for what a backend does not implement; said before anything is sent, so on every rank.
-bool says_it_has_none(const c10::Error& error) {
+// True if c10d reports that the backend does not implement the collective. It does so before communicating, hence on
+// every rank.
+bool is_unsupported(const c10::Error& error) {
   return std::string(error.what_without_backtrace()).find("does not support") != std::string::npos;
 }
 
@@ -107,28 +109,29 @@ std::string in_one_line(std::string text) {
   return text;
 }
 
-// What this rank found: nothing where all is right, "- why" where the backend has no such collective.
-std::string tried(const RawCheck& check, const CheckRequest& request) {
-  std::string found;  // the first; the other ranks may have found nothing, and go on
+// Returns this rank's result: empty if correct, "- why" if the backend does not support the collective, otherwise the
+// first difference.
+std::string run_check(const RawCheck& check, const CheckRequest& request) {
+  std::string found;  // continue after the first difference: other ranks may have none and expect this rank to call
   try {
     for (const auto type : {at::kFloat, at::kLong})
-      for (const int64_t length : lengths_of_all) {
+      for (const int64_t length : total_lengths) {
         const auto wrong =
             (RawCalls(*request.group, request.devices.at(0), type, length / request.world | 1).*check.call)();
         if (found.empty()) found = wrong;
       }
   } catch (const c10::Error& error) {
-    if (!says_it_has_none(error)) throw;
+    if (!is_unsupported(error)) throw;
     if (found.empty()) found = "- " + std::string(error.what_without_backtrace());
   }
   return found;
 }
 
-std::string all_tried(const CheckRequest& request) {
+std::string run_all_checks(const CheckRequest& request) {
   const at::NoGradGuard no_grad;
   std::string lines;
   try {
-    for (const RawCheck& check : raw_checks) lines += in_one_line(tried(check, request)) + "\n";
+    for (const RawCheck& check : raw_checks) lines += in_one_line(run_check(check, request)) + "\n";
   } catch (const c10::Error& error) {
     if (out_of_memory(error)) throw;
     lines += in_one_line(error.what_without_backtrace());
@@ -143,8 +146,8 @@ std::string all_tried(const CheckRequest& request) {
 
 void judge_raw_collectives(const CheckRequest& request, const std::string& key, Rows& rows) {
   const std::string compared =
-      "what the backend makes of whole numbers in float32 and int64 with what they make, bit for bit";
-  const auto texts = texts_of_ranks(*request.store, key, request.rank, request.world, all_tried(request));
+      "the backend's results on integers in float32 and int64 with the exact results, bit for bit";
+  const auto texts = gather_texts(*request.store, key, request.rank, request.world, run_all_checks(request));
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     std::istringstream lines(texts[rank]);
     for (const RawCheck& check : raw_checks) {
@@ -155,7 +158,7 @@ void judge_raw_collectives(const CheckRequest& request, const std::string& key, 
         rows.skipped(check.name, compared, found.substr(2));
       else
         rows.judged(check.name, compared, found.empty(), found + ", rank " + std::to_string(rank),
-                    "the backend's own mistake: no strategy had a part in it");
+                    "a bug of the backend: no strategy is involved");
     }
   }
 }

@@ -1,4 +1,4 @@
-// The backend by itself, without a strategy: collectives of whole numbers, which no order of summation can round.
+// Checks of the backend without a strategy: collectives of integers, which are exact in any order of summation.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace dpbench {
 inline const std::vector<std::string> raw_collective_checks = {"allreduce-exact", "broadcast-exact", "allgather-exact",
                                                                "reduce-scatter-exact"};
 
-// Only on the workload that is about exactness, for they say nothing of the strategy. Collective over group and store;
-// the rows are rank 0's. `key` is used once.
+// Run only with the exact probe: the result does not depend on the strategy. Collective over group and store; fills
+// rank 0's rows. `key` must be unique per call.
 void judge_raw_collectives(const CheckRequest& request, const std::string& key, Rows& rows);
 
 }  // namespace dpbench

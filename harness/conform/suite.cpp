@@ -9,8 +9,8 @@
 #include "harness/conform/layout_checks.h"
 #include "harness/conform/raw_collectives.h"
 #include "harness/conform/scenario/altered_workload.h"
+#include "harness/conform/scenario/applicability.h"
 #include "harness/conform/scenario/baseline.h"
-#include "harness/conform/scenario/possible.h"
 #include "harness/conform/verdicts.h"
 
 namespace dpbench {
@@ -18,7 +18,7 @@ namespace {
 
 WorkloadOptions options_of(const CheckRequest& request, bool smooth) {
   WorkloadOptions options = request.options;
-  if (request.workload.probe) options.scale = request.world;  // the exact probe is made for one world
+  if (request.workload.probe) options.scale = request.world;  // the exact probe is built for one world size
   options.smooth = smooth;
   return options;
 }
@@ -26,11 +26,11 @@ WorkloadOptions options_of(const CheckRequest& request, bool smooth) {
 Layout layout_of(const CheckRequest& request, const Workload& workload) {
   return {.parallelism = request.strategy.parallelism,
           .world = request.world,
-          .rows_per_rank = workload.sum_loss() ? 1 : 4,  // one: then the exact probe's gradients are powers of two
+          .rows_per_rank = workload.sum_loss() ? 1 : 4,  // 1 keeps the exact probe's gradients powers of two
           .samples = workload.samples()};
 }
 
-// The requested values, and an interval that shows within a scenario where none was requested.
+// The requested values; an unset interval (e.g. of averaging) is made short enough for a scenario.
 ParamValues params_of(const CheckRequest& request) {
   auto params = request.params;
   const ParamValues& interval = request.strategy.settings.short_interval;
@@ -38,7 +38,7 @@ ParamValues params_of(const CheckRequest& request) {
   return params;
 }
 
-// Takes the ranks through the scenarios, all together.
+// Runs the scenarios on all ranks in lockstep.
 class Suite {
  public:
   explicit Suite(const CheckRequest& request)
@@ -55,10 +55,10 @@ class Suite {
                     request.group, request.devices, params_of(request), request.seed} {}
 
   std::vector<CheckRow> run() {
-    if (announce_unused()) {
+    if (configure_unused()) {
       choose_scenarios();
       for (const auto& scenario : scenarios_)
-        if (!broken_) one(scenario);
+        if (!broken_) run_scenario(scenario);
       judge_beside_scenarios();
     }
     std::vector<CheckRow> chosen;
@@ -70,90 +70,92 @@ class Suite {
   }
 
  private:
-  // False: nothing can be run.
-  bool announce_unused() {
+  // Sets the parameters for models with unused parameters. Returns false if the strategy cannot run the model at all.
+  bool configure_unused() {
     const UnusedPlan plan = plan_for_unused(bench_, request_.strategy, request_.workload.probe);
-    if (!plan.impossible.empty())
-      verdicts_.finish().skipped("unused-parameters", "a branch that only some ranks use", plan.impossible);
+    if (!plan.not_runnable.empty())
+      verdicts_.finish().skipped("unused-parameters", "a branch that only some ranks use", plan.not_runnable);
     for (auto* params : {&bench_.params, &twin_bench_.params}) params->insert(plan.params.begin(), plan.params.end());
     verdicts_.may_refuse(plan.pattern.names);
-    return plan.impossible.empty();
+    return plan.not_runnable.empty();
   }
 
   void choose_scenarios() {
-    // Who asks for checks by name gets them.
+    // A filter selects costly scenarios too.
     const bool costly = request_.long_form || request_.workload.thorough || !filter_.takes_all();
     for (auto& scenario : scenarios(bench_.layout, request_.dtype, costly)) {
       if (scenario.huge && strategy_.reduced_in != at::kHalf) continue;
       if (!filter_.takes_any(checks_of(scenario))) continue;
-      if (request_.workload.probe) scenario.judged_from = 0;  // which costs next to nothing
+      if (request_.workload.probe) scenario.judged_from = 0;  // cheap for a small model
       scenario.losses_alone = scenario.learns && !filter_.takes(scenario.gradient_check);
       scenarios_.push_back(std::move(scenario));
     }
   }
 
-  void one(const Scenario& scenario) {
-    if (const auto why = not_possible(scenario, strategy_, *workload_, *twin_)) return verdicts_.skip(scenario, *why);
-    if (scenario.huge) return beyond_range(scenario);
-    carry_out(scenario.smooth ? twin_bench_ : bench_, scenario);
+  void run_scenario(const Scenario& scenario) {
+    if (const auto why = why_not_applicable(scenario, strategy_, *workload_, *twin_))
+      return verdicts_.skip(scenario, *why);
+    if (scenario.huge) return run_beyond_range(scenario);
+    run_on(scenario.smooth ? twin_bench_ : bench_, scenario);
   }
 
-  // Only where ranks' gradients are alike enough: each one's own must be within the range that their sum leaves.
-  void beyond_range(const Scenario& scenario) {
-    constexpr double most = 65504;  // of float16
+  // Scales the loss so that the sum of the ranks' gradients exceeds float16's range but each rank's own gradient does
+  // not. Skipped if the ranks' gradients are too unequal for that.
+  void run_beyond_range(const Scenario& scenario) {
+    constexpr double float16_max = 65504;
     const ExpectedStep first = first_step(bench_, scenario);
     double own = 0, sum = 0;
     for (const auto& shard : first.shards)
       for (const auto& gradient : shard.gradient) own = std::max(own, largest(gradient));
     for (const auto& gradient : combine(first.shards, std::vector<double>(first.shards.size(), 1)))
       sum = std::max(sum, largest(gradient));
-    const double factor = std::min(1.5 * most / sum, 0.9 * most / own);
-    if (!(factor * sum > 1.05 * most))
+    const double factor = std::min(1.5 * float16_max / sum, 0.9 * float16_max / own);
+    if (!(factor * sum > 1.05 * float16_max))
       return verdicts_.skip(scenario, "one rank's gradient is nearly as large as the sum of all");
     enlarged_.emplace(*workload_, factor);
     enlarged_bench_.emplace(Bench{strategy_, *enlarged_, bench_.layout, bench_.rank, bench_.group, bench_.devices,
                                   bench_.params, bench_.seed});
-    carry_out(*enlarged_bench_, scenario);
+    run_on(*enlarged_bench_, scenario);
   }
 
   static double largest(const at::Tensor& tensor) { return tensor.numel() ? tensor.abs().max().item<double>() : 0; }
 
-  void carry_out(const Bench& bench, const Scenario& scenario) {
+  void run_on(const Bench& bench, const Scenario& scenario) {
     const auto clip = clip_of(scenario);
-    auto evidence = driven(bench, scenario, clip);
+    auto evidence = drive_and_gather(bench, scenario, clip);
     if (request_.rank == 0) verdicts_.judge(bench, scenario, clip, std::move(evidence));
-    agree_to_go_on();
+    agree_to_continue();
     if (broken_ || !filter_.takes_any(scenario.repeat_checks)) return;
-    evidence = driven(bench, scenario, clip);
+    evidence = drive_and_gather(bench, scenario, clip);
     if (request_.rank == 0) verdicts_.judge_again(bench, scenario, std::move(evidence), baseline_of(bench, scenario));
-    agree_to_go_on();
+    agree_to_continue();
   }
 
-  // The same on every rank: the same arithmetic on the same model.
+  // Equal on every rank: every rank computes it from the same model.
   std::optional<double> clip_of(const Scenario& scenario) {
     if (scenario.clip == 0) return {};
     return norm(first_step(bench_, scenario).gradient) * scenario.clip;
   }
 
-  std::vector<Evidence> driven(const Bench& bench, const Scenario& scenario, std::optional<double> clip) {
-    const Evidence mine = drive(bench, scenario, clip);
-    if (request_.show) request_.show(bench, scenario, clip, mine);
-    if (bench.layout.owners() == 1) return {mine};
+  std::vector<Evidence> drive_and_gather(const Bench& bench, const Scenario& scenario, std::optional<double> clip) {
+    const Evidence own = drive(bench, scenario, clip);
+    if (request_.show) request_.show(bench, scenario, clip, own);
+    if (bench.layout.owners() == 1) return {own};
     return gather_evidence(*request_.store, "evidence/" + std::to_string(exchanges_++), request_.rank,
-                           bench.layout.owners(), mine);
+                           bench.layout.owners(), own);
   }
 
-  // Rank 0 decides whether the group can go on; the others hear of it.
-  void agree_to_go_on() {
+  // Broadcasts rank 0's decision whether the group is still usable.
+  void agree_to_continue() {
     broken_ = verdicts_.broken();
     if (bench_.layout.owners() == 1) return;
     const auto key = "go/" + std::to_string(exchanges_++);
-    broken_ = rank0_decides(*request_.store, key, request_.rank, broken_);
+    broken_ = broadcast_decision(*request_.store, key, request_.rank, broken_);
   }
 
   void judge_beside_scenarios() {
     Rows& rows = verdicts_.finish();
-    // It says nothing of the strategy: the one workload that is about exactness is enough.
+    // Raw collectives do not depend on the strategy, so the exact probe is enough.
     const bool backend = workload_->sum_loss() && bench_.layout.owners() > 1;
     if (!broken_ && backend && filter_.takes_any(raw_collective_checks))
       judge_raw_collectives(request_, "raw/" + std::to_string(exchanges_++), rows);
@@ -163,7 +165,7 @@ class Suite {
   }
 
   const CheckRequest& request_;
-  const StrategyInfo strategy_;  // with what the parameters' values change in its promises
+  const StrategyInfo strategy_;  // properties adjusted to the parameter values
   CheckFilter filter_;
   std::unique_ptr<Workload> workload_, twin_;
   Bench bench_, twin_bench_;
@@ -172,7 +174,7 @@ class Suite {
   std::vector<Scenario> scenarios_;
   int exchanges_ = 0;
   bool broken_ = false;
-  Verdicts verdicts_{filter_};  // last: its thread ends before what it judges
+  Verdicts verdicts_{filter_};  // declared last: its thread ends before the benches and scenarios are destroyed
 };
 
 }  // namespace

@@ -27,7 +27,7 @@ void Verdicts::judge_trial(const Bench& bench, const Scenario& scenario, std::op
     counted_ = count_reductions(trial);
   else if (scenario.counts_reductions && counted_)
     judge_collective_count(*counted_, trial, rows_);
-  // Of a large model these are gigabytes.
+  // Kept only if the scenario is repeated: the evidence of a large model takes gigabytes.
   if (filter_.takes_any(scenario.repeat_checks)) first_ = std::move(trial.ranks);
 }
 
@@ -40,13 +40,13 @@ void Verdicts::judge_again(const Bench& bench, const Scenario& scenario, std::ve
     judge_repeat(first, evidence, bench.strategy.repeatable, rows_);
     if (const auto type = bench.strategy.reduced_in)
       rows_.skipped("world-1-bits", "gradients and parameters of a world of 1 with the baseline's, bit for bit",
-                    "gradients travel in " + std::string(at::toString(*type)) + ", as asked");
+                    "gradients are communicated in " + std::string(at::toString(*type)) + ", as requested");
     else if (baseline)
       judge_same_bits_as_baseline(first[0], *baseline, rows_);
   });
 }
 
-// Did all ranks come to the end? Says why where they did not.
+// True if all ranks completed the scenario. Otherwise adds a row with the reason.
 bool Verdicts::fit_to_judge(const Scenario& scenario, const std::vector<Evidence>& evidence) {
   size_t refused = 0;
   for (const auto& one : evidence) refused += one.refused;
@@ -56,21 +56,21 @@ bool Verdicts::fit_to_judge(const Scenario& scenario, const std::vector<Evidence
     return false;
   }
   ++judged_;
-  bool whole = true;
+  bool completed = true;
   for (const auto& one : evidence) {
-    whole = whole && one.error.empty();
+    completed = completed && one.error.empty();
     broken_ = broken_ || one.interrupted || (one.refused && refused < evidence.size());
   }
-  if (!whole && refusal_names_the_unused(scenario, evidence)) return false;
-  const Evidence* cause = nullptr;  // of those that did not
+  if (!completed && refusal_names_the_unused(scenario, evidence)) return false;
+  const Evidence* cause = nullptr;  // the first failed rank; one that failed by itself is preferred
   for (const auto& one : evidence)
     if (!one.error.empty() && (!cause || (cause->echo && !one.echo))) cause = &one;
   const std::string why = cause ? place_of_error(*cause, scenario) + ": " + cause->error : "";
-  judging_.later(scenario, [this, whole, why] { rows_.completed(whole, why); });
-  return whole;
+  judging_.later(scenario, [this, completed, why] { rows_.completed(completed, why); });
+  return completed;
 }
 
-// The other right answer to a parameter that no rank uses: an error that names it.
+// An error that names the parameter is also a correct response to a parameter that no rank uses.
 bool Verdicts::refusal_names_the_unused(const Scenario& scenario, const std::vector<Evidence>& evidence) {
   if (unused_.empty()) return false;
   for (const auto& one : evidence)

@@ -1,4 +1,4 @@
-// What becomes of a scenario's evidence on rank 0: rows, judged on a thread of its own while the ranks go on.
+// Turns the evidence of scenarios into result rows on rank 0. Judges run on a separate thread while the ranks continue.
 #pragma once
 
 #include <optional>
@@ -15,21 +15,21 @@ class Verdicts {
  public:
   explicit Verdicts(const CheckFilter& filter) : filter_(filter) {}
 
-  // Parameters that the strategy may refuse by name.
+  // Unused parameters; the strategy may stop with an error that names one of them.
   void may_refuse(std::vector<std::string> unused) { unused_ = std::move(unused); }
 
   // Benches and scenarios must outlive finish().
   void skip(const Scenario& scenario, const std::string& why);
   void judge(const Bench& bench, const Scenario& scenario, std::optional<double> clip, std::vector<Evidence> evidence);
-  // A second run of the same. baseline: what a world of 1 must equal.
+  // Judges a second run of the same scenario. baseline: the single device's run that a world of 1 must equal.
   void judge_again(const Bench& bench, const Scenario& scenario, std::vector<Evidence> evidence,
                    std::optional<Evidence> baseline);
 
-  // The ranks have fallen apart: their group is of no more use.
+  // True if the ranks are out of step and their group is unusable.
   bool broken() const { return broken_; }
-  // Not every scenario was refused.
+  // True unless the strategy refused every scenario.
   bool saw_steps() const { return refused_ == 0 || judged_ > 0; }
-  // Waits for what is still being judged.
+  // Waits for the judges and returns the rows.
   Rows& finish();
 
  private:
@@ -43,9 +43,9 @@ class Verdicts {
   int refused_ = 0, judged_ = 0;
   bool broken_ = false;
   Rows rows_;
-  std::optional<ReductionCount> counted_;  // of a step without micro-batches
-  std::vector<Evidence> first_;            // of a scenario that is run again
-  Judging judging_{rows_};                 // last: its thread ends before what it uses
+  std::optional<ReductionCount> counted_;  // reductions of a step without micro-batches
+  std::vector<Evidence> first_;            // first run of a scenario that is repeated
+  Judging judging_{rows_};                 // declared last: its thread ends before the members it uses are destroyed
 };
 
 }  // namespace dpbench

@@ -1,5 +1,5 @@
-// Allreduce by each CPU backend, and what copying alone would cost: the arms alternate within one run, so that their
-// ratios hold on a noisy machine. Times are rank 0's, medians of one thread a rank.
+// Allreduce by each CPU backend, compared with a plain memcpy. The arms alternate within one run, so that their ratios
+// are reliable on a noisy machine. Times are medians on rank 0, with one thread per rank.
 #include <benchmark/benchmark.h>
 
 #include <ATen/ATen.h>
@@ -59,7 +59,7 @@ void run_arms(benchmark::State& state, Team& team, int world, int64_t bytes) {
   verify(shm, team.rank(), world, shared), copy.zero_();
   std::map<std::string, std::vector<double>> times;
   for ([[maybe_unused]] auto _ : state)
-    for (const auto& arm : arms) {  // all ranks have met and written their tensors, as a backward does
+    for (const auto& arm : arms) {  // every rank writes its tensor first, as a backward pass does
       arm.tensor.fill_(1);
       shm->barrier({})->wait();
       const auto begin = Clock::now();

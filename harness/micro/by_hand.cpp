@@ -1,6 +1,5 @@
-// What the harness costs: the same training once as a case of dpbench and once as a loop written by hand; and what the
-// workloads' own autograd nodes and the strategies' own walk through a graph save: that loop with LibTorch's functions
-// alone.
+// Overhead of the harness: the same training as a case of dpbench and as a hand-written loop. A third variant, that
+// loop with plain LibTorch functions, shows the gain from dpbench's own autograd nodes and backward pass.
 #include <chrono>
 #include <string>
 #include <vector>
@@ -34,8 +33,8 @@ at::Tensor own_dropout(const at::Tensor& input, const Context& context) {
   return layer.forward(input, context);
 }
 
-constexpr Functions ours{linear, cross_entropy, trained_norm, own_dropout, backward};
-constexpr Functions torchs{
+constexpr Functions own_functions{linear, cross_entropy, trained_norm, own_dropout, backward};
+constexpr Functions torch_functions{
     [](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) { return at::linear(x, w, b); },
     [](const at::Tensor& x, const at::Tensor& labels) { return at::cross_entropy_loss(x, labels); },
     [](const at::Tensor& x, const at::Tensor& bias, const RunningStatistics& running, double epsilon) {
@@ -45,7 +44,7 @@ constexpr Functions torchs{
     [](const at::Tensor& x, const Context&) { return at::dropout(x, dropout_rate, /*train=*/true); },
     [](const at::Tensor& loss) { loss.backward(); }};
 
-// In the order in which the model registers them.
+// In the model's registration order.
 struct ModelTensors {
   std::vector<at::Tensor> parameters, buffers;
 };
@@ -78,7 +77,7 @@ at::Tensor convnet_loss(const Functions& of, const ModelTensors& model, int64_t 
 
 using Loss = at::Tensor (*)(const Functions& of, const ModelTensors& model, int64_t step, const Batch& batch);
 
-// The loop that somebody would write for one model and one optimizer.
+// A training loop as a user would write it for one model and one optimizer.
 class ByHand {
  public:
   ByHand(const Workload& workload, Loss loss, const Functions& functions, StepSource& source)
@@ -121,17 +120,17 @@ class ByHand {
   StepSource& source_;
   OptimizerSpec spec_;
   ModelTensors tensors_;
-  std::vector<at::Tensor> momenta_, variances_, steps_;  // adam's
+  std::vector<at::Tensor> momenta_, variances_, steps_;  // only for Adam
   int64_t step_ = 0;
 };
 
 void run_by_hand(benchmark::State& state, const CaseSpec& spec, Loss loss, int64_t steps) {
-  CaseSteps harness(
-      spec);  // with and without phases the same parameters: where they lie in memory makes a difference of its own
-  ByHand with_torchs(harness.workload(), loss, torchs, harness.source()),
-      by_hand(harness.workload(), loss, ours, harness.source());
+  // The arms with and without phases share one instance, because the memory layout of the parameters affects the time.
+  CaseSteps harness(spec);
+  ByHand with_torch_functions(harness.workload(), loss, torch_functions, harness.source()),
+      by_hand(harness.workload(), loss, own_functions, harness.source());
   alternate(state,
-            {{"torchs", [&] { return with_torchs.block(steps); }},
+            {{"torchs", [&] { return with_torch_functions.block(steps); }},
              {"by_hand", [&] { return by_hand.block(steps); }},
              {"case", [&] { return harness.block(steps); }},
              {"phases", [&] { return harness.block(steps, /*phases=*/true); }}},

@@ -1,5 +1,4 @@
-// A step of random-linear call by call: how long the step takes up to each, and each kernel bare, without autograd
-// around it.
+// A step of random-linear, call by call: the time up to each call, and the time of each kernel without autograd.
 #include <chrono>
 #include <functional>
 #include <vector>

@@ -5,10 +5,10 @@
 namespace dpbench::micro {
 namespace {
 
-Variables no_others() {
-  Variables one;
-  one.backend = "none", one.device = Device::cpu;
-  return one;
+Variables single_rank() {
+  Variables variables;
+  variables.backend = "none", variables.device = Device::cpu;
+  return variables;
 }
 
 double median_of(std::vector<double> values) {
@@ -27,10 +27,10 @@ CaseSpec cpu_case(const std::string& workload, int64_t batch) {
 CaseSteps::CaseSteps(const CaseSpec& spec)
     : info_(strategy_registry().at(spec.strategy)),
       workload_(workload_of(spec, "")),
-      alone_(no_others()),
+      group_(single_rank()),
       source_(*workload_, spec, info_, 0),
-      strategy_(info_.make(setup_of(spec, info_, *workload_, alone_))),
-      timer_(*strategy_, source_, alone_, pulse_) {
+      strategy_(info_.make(setup_of(spec, info_, *workload_, group_))),
+      timer_(*strategy_, source_, group_, pulse_) {
   source_.prepare(0, source_.steps_per_epoch());
 }
 
@@ -45,7 +45,7 @@ void alternate(benchmark::State& state, std::vector<StepArm> arms, int64_t steps
   std::vector<std::vector<double>> ratios(arms.size());
   size_t first = 0;
   for ([[maybe_unused]] auto _ : state) {
-    for (size_t i = 0; i < arms.size(); ++i) {  // the order is a part of the machine's noise
+    for (size_t i = 0; i < arms.size(); ++i) {  // rotate the order, which affects the times
       StepArm& arm = arms[(first + i) % arms.size()];
       arm.us.push_back(static_cast<double>(arm.block()) / 1e3 / static_cast<double>(steps));
     }

@@ -1,4 +1,4 @@
-// The steps of a case with one CPU device, as its worker takes them, and arms measured in turn.
+// Runs the steps of a case with one CPU device as its worker does, and measures arms alternately.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -27,7 +27,7 @@ class CaseSteps {
  private:
   const StrategyInfo& info_;
   std::unique_ptr<Workload> workload_;
-  Group alone_;
+  Group group_;
   Pulse pulse_{"", 0};
   StepSource source_;
   std::unique_ptr<Strategy> strategy_;
@@ -37,15 +37,16 @@ class CaseSteps {
 
 struct StepArm {
   const char* name;
-  std::function<int64_t()> block;  // nanoseconds of `steps` steps
+  std::function<int64_t()> block;  // runs `steps` steps; returns nanoseconds
   std::vector<double> us = {};
 };
 
-// A block of each arm in turn, so that their ratios hold on a noisy machine. Counters: NAME_us, a step's median;
-// NAME/BEFORE, the median ratio of an arm to the one before it.
+// Runs a block of each arm in turn, so that their ratios are reliable on a noisy machine. Counters: NAME_us, the median
+// time per step; NAME/BEFORE, the median ratio of an arm to the one before it.
 void alternate(benchmark::State& state, std::vector<StepArm> arms, int64_t steps);
 
-// A benchmark of rank 0 alone. The others have it in their list, with as many iterations, and do nothing.
+// Registers a benchmark that only rank 0 runs. The other ranks register it with the same number of iterations and do
+// nothing.
 void add_steps(const Team& team, const std::string& name, int64_t blocks,
                const std::function<void(benchmark::State&)>& run);
 

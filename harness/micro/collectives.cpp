@@ -1,5 +1,5 @@
-// Collectives by backend, world and size: verified, then timed. Bandwidths as nccl-tests defines them: algorithm
-// bandwidth is size / time; bus bandwidth is that times what the busiest link must carry of each byte.
+// Collectives by backend, world and size: verified, then timed. Bandwidths as in nccl-tests: algorithm bandwidth is
+// size / time; bus bandwidth multiplies it by the fraction of the bytes that the busiest link carries.
 #include <benchmark/benchmark.h>
 
 #include <ATen/ATen.h>
@@ -20,31 +20,31 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 struct Buffers {
-  at::Tensor input, output;  // the same one where the collective works in place
+  at::Tensor input, output;  // the same tensor if the collective works in place
 };
 
-// A collective is a name and four functions of the world and `all`, the elements that `size` counts.
+// A collective. `all` is the number of elements that `size` counts.
 struct Collective {
   const char* name;
-  bool in_parts;  // a part of the tensor for each rank, all as large
+  bool in_parts;  // the tensor consists of equal parts, one per rank
   double (*bus_share)(double world);
   Buffers (*buffers)(int64_t all, int world, at::Device device);
   void (*call)(c10d::Backend& backend, Buffers& buffers);
   at::Tensor (*expected)(int64_t all, int world, int rank);
 };
 
-// What rank r holds at each place: distinct in both, and small enough for sums to be exact.
-at::Tensor given(int64_t count, int64_t from, int rank) {
+// Input of a rank: values differ by rank and position, and are small enough for exact sums.
+at::Tensor input_of(int64_t count, int64_t from, int rank) {
   return (at::arange(from, from + count, at::kLong).remainder_(61).add_(1)).mul_(rank + 1).to(at::kFloat);
 }
 
-at::Tensor sum_of_given(int64_t count, int64_t from, int world) {
-  return given(count, from, 0).mul_(world * (world + 1) / 2);
+at::Tensor sum_of_inputs(int64_t count, int64_t from, int world) {
+  return input_of(count, from, 0).mul_(world * (world + 1) / 2);
 }
 
 void finish(const c10::intrusive_ptr<c10d::Work>& work) { work->wait(); }
 
-// A call is over when its outputs are there: on a GPU, waiting for the work only orders the stream.
+// A call ends when its outputs are complete. On a GPU, work->wait() only orders the stream, so synchronize it.
 void call_and_wait(const Collective& collective, c10d::Backend& backend, Buffers& buffers) {
   collective.call(backend, buffers);
   const at::Device device = buffers.output.device();
@@ -61,13 +61,13 @@ const Collective collectives[] = {
        Tensors tensors{b.input};
        finish(backend.allreduce(tensors, {}));
      },
-     [](int64_t all, int world, int) { return sum_of_given(all, 0, world); }},
+     [](int64_t all, int world, int) { return sum_of_inputs(all, 0, world); }},
     {"reduce_scatter", true, [](double n) { return (n - 1) / n; },
      [](int64_t all, int world, at::Device device) {
        return Buffers{at::empty(all, device), at::empty(all / world, device)};
      },
      [](c10d::Backend& backend, Buffers& b) { finish(backend._reduce_scatter_base(b.output, b.input, {})); },
-     [](int64_t all, int world, int rank) { return sum_of_given(all / world, rank * (all / world), world); }},
+     [](int64_t all, int world, int rank) { return sum_of_inputs(all / world, rank * (all / world), world); }},
     {"allgather", true, [](double n) { return (n - 1) / n; },
      [](int64_t all, int world, at::Device device) {
        return Buffers{at::empty(all / world, device), at::empty(all, device)};
@@ -75,7 +75,7 @@ const Collective collectives[] = {
      [](c10d::Backend& backend, Buffers& b) { finish(backend._allgather_base(b.output, b.input, {})); },
      [](int64_t all, int world, int) {
        Tensors parts;
-       for (int rank = 0; rank < world; ++rank) parts.push_back(given(all / world, 0, rank));
+       for (int rank = 0; rank < world; ++rank) parts.push_back(input_of(all / world, 0, rank));
        return at::cat(parts);
      }},
     {"broadcast", false, [](double) { return 1.0; },
@@ -87,7 +87,7 @@ const Collective collectives[] = {
        Tensors tensors{b.input};
        finish(backend.broadcast(tensors, {}));
      },
-     [](int64_t all, int, int) { return given(all, 0, 0); }},
+     [](int64_t all, int, int) { return input_of(all, 0, 0); }},
 };
 
 struct Point {
@@ -97,26 +97,26 @@ struct Point {
   int64_t bytes;
 };
 
-// None where a rank would have nothing.
+// Returns the number of elements; 0 if the ranks' parts would be empty.
 int64_t elements_of(const Collective& collective, int world, int64_t bytes) {
   return collective.in_parts ? bytes / 4 / world * world : bytes / 4;
 }
 
-// A fixed number for a size, so that no rank takes another one.
+// Depends only on the size, so that all ranks use the same number.
 int64_t iterations_of(int64_t bytes) { return std::clamp<int64_t>((64 << 20) / bytes, 5, 200); }
 
-// How many elements came out wrong, over all ranks; above 0 too where the backend refuses the call.
-double wrong_elements(Team& team, const Point& point, Buffers& buffers, int64_t all, std::string& refusal) {
+// Returns the number of wrong elements over all ranks; also above 0, with `error` set, if the backend throws.
+double wrong_elements(Team& team, const Point& point, Buffers& buffers, int64_t all, std::string& error) {
   double wrong = 0;
   if (buffers.input.defined()) {
     const CommBackend backend = team.backend(point.backend, point.world);
-    buffers.input.copy_(given(buffers.input.numel(), 0, team.rank()));
+    buffers.input.copy_(input_of(buffers.input.numel(), 0, team.rank()));
     try {
       call_and_wait(*point.collective, *backend, buffers);
       const auto expected = point.collective->expected(all, point.world, team.rank()).to(team.device());
       wrong = buffers.output.ne(expected).sum().item<double>();
-    } catch (const c10::Error& error) {
-      refusal = error.what_without_backtrace();
+    } catch (const c10::Error& thrown) {
+      error = thrown.what_without_backtrace();
       wrong = 1;
     }
   }
@@ -127,17 +127,17 @@ void run_point(benchmark::State& state, Team& team, const Point& point) {
   const int64_t all = elements_of(*point.collective, point.world, point.bytes);
   const bool member = team.rank() < point.world;
   Buffers buffers = member ? point.collective->buffers(all, point.world, team.device()) : Buffers{};
-  std::string refusal;
-  if (const double wrong = wrong_elements(team, point, buffers, all, refusal); wrong > 0) {
+  std::string error;
+  if (const double wrong = wrong_elements(team, point, buffers, all, error); wrong > 0) {
     team.failed = true;
-    if (refusal.empty()) refusal = std::to_string(static_cast<int64_t>(wrong)) + " wrong elements";
-    return state.SkipWithError(refusal.c_str());
+    if (error.empty()) error = std::to_string(static_cast<int64_t>(wrong)) + " wrong elements";
+    return state.SkipWithError(error.c_str());
   }
   if (member) {
-    buffers.input.zero_();  // so that sums of sums stay small
+    buffers.input.zero_();  // repeated allreduces would overflow nonzero values
     for (int i = 0; i < 3; ++i) call_and_wait(*point.collective, *team.backend(point.backend, point.world), buffers);
   }
-  team.meet();
+  team.barrier();
   using Clock = std::chrono::steady_clock;
   std::vector<double> seconds;
   const CommBackend backend = member ? team.backend(point.backend, point.world) : nullptr;
@@ -147,9 +147,9 @@ void run_point(benchmark::State& state, Team& team, const Point& point) {
     seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     state.SetIterationTime(seconds.back());
   }
-  double mine = 0;
-  for (const double one : seconds) mine += one / static_cast<double>(seconds.size());
-  const double mean = team.sum(member ? mine : 0) / point.world;
+  double own_mean = 0;
+  for (const double one : seconds) own_mean += one / static_cast<double>(seconds.size());
+  const double mean = team.sum(member ? own_mean : 0) / point.world;
   std::nth_element(seconds.begin(), seconds.begin() + static_cast<ptrdiff_t>(seconds.size() / 2), seconds.end());
   const double size = static_cast<double>(all) * 4;
   state.counters["bytes"] = size;
@@ -162,7 +162,7 @@ void run_point(benchmark::State& state, Team& team, const Point& point) {
 
 }  // namespace
 
-void add_collectives(Team& team, const MicroAsked& asked) {
+void add_collectives(Team& team, const MicroOptions& asked) {
   for (const std::string& backend : asked.backends)
     for (const int world : asked.worlds)
       for (const Collective& collective : collectives)

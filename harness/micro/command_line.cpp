@@ -10,8 +10,9 @@
 namespace dpbench::micro {
 namespace {
 
-void settle(CommandLine& line) {
-  // Into this process, so that the ranks have it: loading asks no driver, which no fork would survive.
+void check_and_complete(CommandLine& line) {
+  // Load CUDA before forking, so that all ranks inherit it. Loading does not initialise the driver, which would break
+  // in a forked process.
   if (line.asked.cuda)
     if (const std::string reason = load_cuda(); !reason.empty()) throw Unavailable("--device cuda: " + reason);
   std::vector<std::string> known;
@@ -22,12 +23,13 @@ void settle(CommandLine& line) {
     std::string all;
     for (const auto& one : known) all += (all.empty() ? "" : ", ") + one;
     if (std::find(known.begin(), known.end(), name) == known.end())
-      throw UsageError("--backend: '" + name.substr(0, 40) + "' is not one that takes " +
-                       (line.asked.cuda ? "CUDA" : "CPU") + " tensors from processes (" + all + ")");
+      throw UsageError("--backend '" + name.substr(0, 40) + "': no backend of this name takes " +
+                       (line.asked.cuda ? "CUDA" : "CPU") + " tensors from processes. Use one of " + all);
   }
   if (line.asked.least_bytes > line.asked.most_bytes) throw UsageError("--min-bytes is above --max-bytes");
   if (line.has("--benchmark_enable_random_interleaving"))
-    throw UsageError("--benchmark_enable_random_interleaving: every rank would take another order");
+    throw UsageError(
+        "--benchmark_enable_random_interleaving: not supported, because each rank would use a different order");
 }
 
 }  // namespace
@@ -40,17 +42,18 @@ std::optional<CommandLine> command_line(int argc, char** argv) {
     (word.starts_with("--benchmark_") ? line.passed_on : ours).push_back(word);
   }
   CLI::App app(
-      "Collectives by backend, world and size, and the parts around them. Flags of Google Benchmark are passed on:\n"
+      "Measures collectives by backend, world and size, and the code around them. Flags of Google Benchmark are passed "
+      "on:\n"
       "--benchmark_filter=REGEX, --benchmark_format=json, --benchmark_out=FILE, --benchmark_repetitions=N, ...");
   app.name("dpbench-micro");
-  MicroAsked& asked = line.asked;
-  app.add_option("--world", asked.worlds, "worlds, a process a rank [2]")
+  MicroOptions& asked = line.asked;
+  app.add_option("--world", asked.worlds, "numbers of ranks, one process each [2]")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::Range(1, 64));
-  app.add_option("--device", "where the tensors are; on GPUs, collectives alone [cpu]")
+  app.add_option("--device", "device of the tensors; cuda: only the collectives [cpu]")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--backend", asked.backends, "[all that take the device's tensors]")
+  app.add_option("--backend", asked.backends, "backends [all that take tensors of the device]")
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_option("--min-bytes", asked.least_bytes, "smallest size [4]")
@@ -59,7 +62,7 @@ std::optional<CommandLine> command_line(int argc, char** argv) {
   app.add_option("--max-bytes", asked.most_bytes, "largest size [256MiB]")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(4, 1 << 30));
-  app.add_option("--factor", asked.factor, "between sizes [4]")->check(CLI::Range(2, 1024));
+  app.add_option("--factor", asked.factor, "factor between sizes [4]")->check(CLI::Range(2, 1024));
   try {
     app.parse(ours);
     asked.cuda = app.count("--device") > 0 && app["--device"]->as<std::string>() == "cuda";
@@ -69,7 +72,7 @@ std::optional<CommandLine> command_line(int argc, char** argv) {
   } catch (const CLI::Error& error) {
     throw UsageError(error.what());
   }
-  settle(line);
+  check_and_complete(line);
   return line;
 }
 

@@ -1,4 +1,4 @@
-// What dpbench-micro is asked for.
+// The command line of dpbench-micro.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace dpbench::micro {
 
 struct CommandLine {
-  MicroAsked asked{};
+  MicroOptions asked{};
   std::vector<std::string> passed_on{};  // to Google Benchmark
 
   bool has(const std::string& start) const {
@@ -19,7 +19,7 @@ struct CommandLine {
   }
 };
 
-// Nothing: --help was asked for and printed. Throws UsageError and Unavailable.
+// Parses the command line. Returns nullopt after printing --help. Throws UsageError and Unavailable.
 std::optional<CommandLine> command_line(int argc, char** argv);
 
 }  // namespace dpbench::micro

@@ -1,5 +1,5 @@
-// How far a step is from what cannot be left out: its matrix products and convolutions, called bare, in turn with the
-// case itself.
+// Lower bound of a step: its matrix products and convolutions without anything around them, measured alternately with
+// the case itself.
 #include <array>
 #include <chrono>
 #include <functional>
@@ -15,7 +15,8 @@ namespace {
 
 using Calls = std::vector<std::function<void()>>;
 
-// Of a fully connected layer: y = x w', the weight's gradient, and the input's where a layer before it wants it.
+// Adds the products of a fully connected layer: y = x w', the weight gradient and, if a previous layer needs it, the
+// input gradient.
 void add_linear(Calls& calls, int64_t rows, int64_t inputs, int64_t outputs, bool input_gradient) {
   const auto x = at::rand({rows, inputs}), w = at::rand({outputs, inputs}), y = at::rand({rows, outputs});
   auto out = at::empty_like(y), dw = at::empty_like(w), dx = at::empty_like(x);
@@ -29,8 +30,8 @@ struct Convolution {
   bool bias;
 };
 
-// Both passes of a convolution of x; what it gives, in the layout that LibTorch gives it, to be the next one's x. The
-// gradient has that layout as well, so that nothing but the convolution is done.
+// Adds both passes of a convolution of x. Returns its output, the next layer's x, in the layout that LibTorch chose.
+// The gradient has the same layout, so that no conversion is timed.
 at::Tensor add_convolution(Calls& calls, const at::Tensor& x, const Convolution& shape, bool input_gradient) {
   const auto w = at::rand({shape.outputs, x.size(1), shape.kernel, shape.kernel});
   const auto b = shape.bias ? at::rand({shape.outputs}) : at::Tensor();

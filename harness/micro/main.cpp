@@ -34,12 +34,12 @@
 namespace dpbench::micro {
 namespace {
 
-class Silent : public benchmark::BenchmarkReporter {
+class SilentReporter : public benchmark::BenchmarkReporter {
   bool ReportContext(const Context&) override { return true; }
   void ReportRuns(const std::vector<Run>&) override {}
 };
 
-// Google Benchmark would exit 1, which says that a collective is wrong.
+// Checks --benchmark_out early: Google Benchmark would exit with code 1, which here means a wrong collective.
 void require_writable(const CommandLine& line) {
   constexpr std::string_view flag = "--benchmark_out=";
   for (const std::string& word : line.passed_on)
@@ -49,7 +49,7 @@ void require_writable(const CommandLine& line) {
                          "' cannot be written: " + std::strerror(errno));
 }
 
-// Rank 0 alone writes files.
+// Initializes Google Benchmark. Only rank 0 writes files.
 void initialize(const CommandLine& line, int rank) {
   static std::vector<std::string> words{"dpbench-micro"};  // the library keeps a pointer to its name
   for (const std::string& word : line.passed_on)
@@ -59,10 +59,10 @@ void initialize(const CommandLine& line, int rank) {
   int count = static_cast<int>(pointers.size());
   pointers.push_back(nullptr);
   benchmark::Initialize(&count, pointers.data());
-  if (count > 1) throw UsageError("Google Benchmark does not know " + std::string(pointers[1]));
+  if (count > 1) throw UsageError("unknown flag of Google Benchmark: " + std::string(pointers[1]));
 }
 
-void describe(const MicroAsked& asked) {
+void add_context(const MicroOptions& asked) {
   std::string worlds;
   for (const int world : asked.worlds) worlds += (worlds.empty() ? "" : ", ") + std::to_string(world);
   benchmark::AddCustomContext("world", worlds);
@@ -71,33 +71,35 @@ void describe(const MicroAsked& asked) {
   benchmark::AddCustomContext("commit", built_commit());
 }
 
-// A rank's own, in turn: several share a GPU where their backend can. Asked by a rank alone, since this starts CUDA.
-at::Device device_of(const MicroAsked& asked, int rank) {
+// Returns the device of a rank; GPUs are assigned in turn, and ranks share one if their backend allows it. Called only
+// after the fork, because it initialises CUDA.
+at::Device device_of(const MicroOptions& asked, int rank) {
   if (!asked.cuda) return at::kCPU;
   const auto gpus = static_cast<int>(torch::cuda::device_count());
-  if (gpus == 0) throw Unavailable("--device cuda: this machine has no GPU; --device cpu measures the same on cores");
+  if (gpus == 0) throw Unavailable("--device cuda: this machine has no GPU. Use --device cpu");
   for (const int world : asked.worlds)
     for (const std::string& name : asked.backends)
       if (world > gpus && !backend_registry().at(name).shares_device)
-        throw UsageError("--world " + std::to_string(world) + ": " + name + " wants a GPU for each rank, and there " +
-                         (gpus == 1 ? "is 1" : "are " + std::to_string(gpus)) + "; name others with --backend");
+        throw UsageError("--world " + std::to_string(world) + ": " + name +
+                         " needs a GPU for each rank, and this machine has " + std::to_string(gpus) +
+                         ". Use another --backend");
   return {at::kCUDA, static_cast<c10::DeviceIndex>(rank % gpus)};
 }
 
-void add_all(Team& team, const MicroAsked& asked) {
+void add_all(Team& team, const MicroOptions& asked) {
   add_collectives(team, asked);
-  if (asked.cuda) return;  // the rest is work of cores
-  const auto asked_for = [&](const char* name) {
+  if (asked.cuda) return;  // the rest runs on the CPU
+  const auto has_backend = [&](const char* name) {
     return std::find(asked.backends.begin(), asked.backends.end(), name) != asked.backends.end();
   };
-  if (asked_for("shm") && asked_for("gloo")) add_arms(team, asked.worlds.front());
+  if (has_backend("shm") && has_backend("gloo")) add_arms(team, asked.worlds.front());
   add_parts(team);
   add_by_hand(team);
   add_limit(team);
   add_calls(team);
 }
 
-// The exit code of a rank. What is not right on one ends all: they have the same list.
+// Runs a rank and returns its exit code. All ranks run the same list, so an error on one ends all.
 int run_rank(const CommandLine& line, int rank, int ranks, const std::string& file) {
   try {
     initialize(line, rank);
@@ -106,8 +108,8 @@ int run_rank(const CommandLine& line, int rank, int ranks, const std::string& fi
     const c10::OptionalDeviceGuard guard(device.is_cuda() ? std::optional(device) : std::nullopt);
     Team team(rank, ranks, file, device);
     add_all(team, line.asked);
-    describe(line.asked);
-    Silent silent;
+    add_context(line.asked);
+    SilentReporter silent;
     size_t ran = 0;
     if (rank > 0)
       ran = benchmark::RunSpecifiedBenchmarks(&silent);
@@ -115,7 +117,7 @@ int run_rank(const CommandLine& line, int rank, int ranks, const std::string& fi
       ran = benchmark::RunSpecifiedBenchmarks();
     else
       ran = benchmark::RunSpecifiedBenchmarks(table_reporter(std::cout).get());
-    team.meet();
+    team.barrier();
     if (ran == 0) throw UsageError("no benchmark matches --benchmark_filter");
     return team.failed ? 1 : 0;
   } catch (const UsageError& error) {
@@ -135,7 +137,7 @@ int run_all(const CommandLine& line) {
   const bool lists = line.has("--benchmark_list_tests");
   const int ranks = lists ? 1 : *std::max_element(line.asked.worlds.begin(), line.asked.worlds.end());
   std::string folder = std::filesystem::temp_directory_path() / "dpbench-micro-XXXXXX";
-  if (!mkdtemp(folder.data())) throw UsageError("no temporary directory can be made; TMPDIR names another place");
+  if (!mkdtemp(folder.data())) throw UsageError("cannot create a temporary directory. Set TMPDIR to a writable one");
   for (int rank = 1; rank < ranks; ++rank)
     if (fork() == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -153,7 +155,7 @@ int run_all(const CommandLine& line) {
 int main(int argc, char** argv) {
   try {
     const auto line = dpbench::micro::command_line(argc, argv);
-    dpbench::keep_freed_memory();  // as a worker does
+    dpbench::retain_freed_memory();  // as a worker does
     return line ? dpbench::micro::run_all(*line) : 0;
   } catch (const dpbench::UsageError& error) {
     std::cerr << "dpbench-micro: " << error.what() << '\n';

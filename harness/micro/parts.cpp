@@ -1,5 +1,5 @@
-// What dpbench does around collectives: cutting and joining batches, copying models, dealing rows out, its protocol and
-// its reports. Rank 0 alone; the numbers of iterations are fixed, as the other ranks have the same list.
+// The work of dpbench around collectives: splitting and joining batches, copying models, distributing samples, protocol
+// and reports. Only rank 0 works; the numbers of iterations are fixed because the other ranks run the same list.
 #include <benchmark/benchmark.h>
 
 #include <ATen/ATen.h>
@@ -58,7 +58,7 @@ std::function<void()> sampler() {
   };
 }
 
-// The batches of an epoch one after another, as training asks for them: rows come from all over the data set.
+// Fetches the batches of a shuffled epoch one after another, as training does.
 std::function<void()> batching() {
   const std::shared_ptr<Workload> workload = workload_registry().at("mnist-mlp").make({});
   const auto batches = epoch_order(workload->samples(), /*seed=*/0, /*epoch=*/0, /*shuffle=*/true).split(64);
@@ -83,7 +83,7 @@ std::function<void()> protocol() {
   };
 }
 
-// Cases of so many launches of 4 ranks, written and synced.
+// Writes and syncs a report with `cases` cases of `launches` launches with 4 ranks.
 std::function<void()> report_writing(int cases, int launches) {
   Report report;
   report.id = "micro";
@@ -96,9 +96,9 @@ std::function<void()> report_writing(int cases, int launches) {
     report.cases.push_back(record);
   }
   std::string folder = std::filesystem::temp_directory_path() / "dpbench-micro-report-XXXXXX";
-  if (!mkdtemp(folder.data())) throw std::runtime_error("no temporary directory for a report");
-  const std::shared_ptr<RunDirectory> directory(new RunDirectory(folder, "run"), [folder](RunDirectory* gone) {
-    delete gone;
+  if (!mkdtemp(folder.data())) throw std::runtime_error("cannot create a temporary directory for a report");
+  const std::shared_ptr<RunDirectory> directory(new RunDirectory(folder, "run"), [folder](RunDirectory* run) {
+    delete run;
     std::filesystem::remove_all(folder);
   });
   return [=] { directory->save(report, /*force=*/true); };

@@ -1,4 +1,4 @@
-// Results as the users of nccl-tests know them: a block for each collective, backend and world, a line for each size.
+// Prints results in the format of nccl-tests: a table for each collective, backend and world, a line for each size.
 #pragma once
 
 #include <iosfwd>

@@ -25,13 +25,13 @@ Team::Team(int rank, int ranks, const std::string& file, at::Device device)
 }
 
 CommBackend Team::backend(const std::string& name, int world) {
-  CommBackend& found = made_[{name, world}];
+  CommBackend& found = backends_[{name, world}];
   if (!found) found = make_backend(name, store_, rank_, world, device_);
   return found;
 }
 
-double Team::sum(double mine) {
-  std::vector<at::Tensor> tensors{at::full({1}, mine, at::kDouble)};
+double Team::sum(double value) {
+  std::vector<at::Tensor> tensors{at::full({1}, value, at::kDouble)};
   control_->allreduce(tensors, {})->wait();
   return tensors[0].item<double>();
 }

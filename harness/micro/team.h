@@ -1,5 +1,5 @@
-// The ranks of the micro-benchmarks: one process each, forked once for the largest world; every rank goes through the
-// same list with the same numbers of iterations.
+// The ranks of the micro-benchmarks: one process each, forked once for the largest world. Every rank runs the same list
+// with the same numbers of iterations.
 #pragma once
 
 #include <map>
@@ -12,9 +12,9 @@ namespace dpbench::micro {
 
 using CommBackend = c10::intrusive_ptr<c10d::Backend>;
 
-struct MicroAsked {
+struct MicroOptions {
   std::vector<int> worlds{2};
-  std::vector<std::string> backends{};  // none: all that take the device's tensors
+  std::vector<std::string> backends{};  // empty: all that take tensors of the device
   bool cuda = false;
   int64_t least_bytes = 4, most_bytes = 256 << 20, factor = 4;
 };
@@ -23,30 +23,32 @@ class Team {
  public:
   Team(int rank, int ranks, const std::string& file, at::Device device);
 
-  bool failed = false;  // something was wrong, on all ranks alike
+  bool failed = false;  // a collective failed or gave wrong results; equal on all ranks
 
   int rank() const { return rank_; }
-  at::Device device() const { return device_; }  // where this rank's tensors are
-  // This rank's backend in the world of the first so many ranks, made when first asked for (by all of them).
+  at::Device device() const { return device_; }  // of this rank's tensors
+  // Returns this rank's backend in the world of the first `world` ranks. The first call creates it; all those ranks
+  // must make it.
   CommBackend backend(const std::string& name, int world);
-  // All ranks, members or not of the world that is measured.
-  void meet() { sum(0); }
-  double sum(double mine);  // over all ranks; the same everywhere
+  // Both involve all ranks, even those outside the measured world.
+  void barrier() { sum(0); }
+  double sum(double value);  // returns the sum on every rank
 
  private:
   int rank_, ranks_;
   at::Device device_;
   c10::intrusive_ptr<c10d::Store> store_;
   CommBackend control_;
-  std::map<std::pair<std::string, int>, CommBackend> made_;
+  std::map<std::pair<std::string, int>, CommBackend> backends_;
 };
 
-// Each adds its benchmarks to Google Benchmark's list.
-void add_collectives(Team& team, const MicroAsked& asked);
-void add_arms(Team& team, int world);  // backends and copying in turn
-void add_parts(Team& team);            // by rank 0 alone
-void add_by_hand(const Team& team);    // likewise
-void add_limit(const Team& team);      // likewise
-void add_calls(const Team& team);      // likewise
+// Each function registers its benchmarks with Google Benchmark.
+void add_collectives(Team& team, const MicroOptions& asked);
+void add_arms(Team& team, int world);
+// The following run on rank 0 only.
+void add_parts(Team& team);
+void add_by_hand(const Team& team);
+void add_limit(const Team& team);
+void add_calls(const Team& team);
 
 }  // namespace dpbench::micro

@@ -27,7 +27,7 @@ Json describe(const StrategyInfo& info) {
           {"params", params}};
 }
 
-// Null where the workload cannot say without more than a name, as one of a plug-in's that wants --data.
+// Null if the workload cannot be constructed from its name alone, e.g. a plug-in workload that needs --data.
 Json samples_of(const WorkloadInfo& info) {
   try {
     return info.make({})->samples();

@@ -1,4 +1,5 @@
-// What exists, for the front, which knows no torch: strategies, workloads, backends, their parameters.
+// The catalogue of strategies, workloads, backends and their parameters. The front reads it because it does not link
+// torch.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +9,8 @@
 
 namespace dpbench {
 
-// with_cuda false: what is in CUDA's library is left out, and it is not loaded. Workloads beyond the first `built_in`
-// are of plug-ins.
+// Returns the catalogue as JSON. with_cuda = false: the CUDA library is not loaded and its entries are missing.
+// Workloads after the first `built_in` are marked as plug-ins.
 Json catalogue(bool with_cuda = true, size_t built_in = SIZE_MAX);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// dpbench-worker: one rank of a launch. Started by dpbench; by hand only for --catalogue.
+// dpbench-worker: one rank of a launch. Started by dpbench; run it by hand only for --catalogue.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -48,14 +48,14 @@ int run(const std::vector<std::string>& arguments) {
   if (const auto mode = arguments.empty() ? modes.end() : modes.find(arguments[0]); mode != modes.end())
     return mode->second(arguments);
   if (!arguments.empty())
-    throw UsageError("usage: dpbench-worker --catalogue [--plugin FILE]... [--no-cuda]; otherwise dpbench starts it");
-  keep_freed_memory();
+    throw UsageError("usage: dpbench-worker --catalogue [--plugin FILE]... [--no-cuda]. For ranks, use dpbench.");
+  retain_freed_memory();
   const Variables variables = read_variables();
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // never outlive the front; had it died before, its end of the channel is closed
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // never outlive the front; if it died earlier, the channel is already closed
   if (variables.device == Device::cuda)
     if (const std::string reason = load_cuda(); !reason.empty()) throw Unavailable("no CUDA: " + reason);
   const int code = serve(variables);
-  // Nothing of ours is left to end; LibTorch's own statics would take a tenth of a second of every group's end.
+  // Skip LibTorch's static destructors: they would add 0.1 s to the end of every group.
   std::fflush(nullptr);
   std::_Exit(code);
 }

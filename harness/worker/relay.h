@@ -1,10 +1,10 @@
-// dpbench-worker --relay: carries messages between the fronts that an outside launcher has started, over the store
-// where their ranks meet. A process beside the workers: it takes no part in what is measured, and outlives them.
+// dpbench-worker --relay: forwards messages between the fronts started by an external launcher, over the rendezvous
+// store. It runs as a separate process, takes no part in the measurement, and outlives the workers.
 //
-//   front -> relay   {"to":R,"message":{..}}      R: the rank whose front gets it
-//   relay -> front   {"up":true}                  the store has been reached
-//                    {"message":{..}}             from a front, in the order in which that one sent
-//                    {"lost":"why","usage":false} the store is gone, or was never there; usage: by the user's mistake
+//   front -> relay   {"to":R,"message":{..}}      R: the rank of the receiving front
+//   relay -> front   {"up":true}                  the relay has connected to the store
+//                    {"message":{..}}             from another front; messages of one sender keep their order
+//                    {"lost":"why","usage":false} the store is unreachable; usage: true if it is a user error
 #pragma once
 
 namespace dpbench {

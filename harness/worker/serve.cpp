@@ -28,7 +28,7 @@
 namespace dpbench {
 namespace {
 
-// What went wrong, in the words of the protocol.
+// Converts the exception being handled to the protocol's "failed" event.
 Json failure_event(const std::string& case_id, int rank, const std::string& place) {
   const auto event = [&](FailureKind kind, const std::string& reason) -> Json {
     return {{"event", name_of(Event::failed)},
@@ -76,12 +76,12 @@ class CommandLoop {
     try {
       at::set_num_threads(variables_.threads);
       for (const std::string& plugin : variables_.plugins) load_plugin(plugin);
-      pulse_.beat();  // it has come, and waits for the others now
+      pulse_.beat();  // tells the front that this rank has started and now waits for its peers
       group_.emplace(variables_, [this](uint64_t number, std::string_view call) { pulse_.note_call(number, call); });
       if (const auto& joined = group_->process_group())
         pulse_.follow([backend = joined->getDefaultBackend()] { return backend->getSequenceNumberForGroup(); });
       group_->barrier();
-      note_bare_memory();
+      record_initial_memory();
       channel_.send({{"event", name_of(Event::ready)},
                      {"rank", variables_.rank},
                      {"pid", getpid()},
@@ -92,9 +92,9 @@ class CommandLoop {
           return 0;
         }
         current = command->at("case").at("id").get<std::string>();
-        channel_.send(carry_out(*command));
+        channel_.send(execute(*command));
       }
-      return 0;  // the front is gone: so is the reason to be here
+      return 0;  // the front has exited
     } catch (...) {
       channel_.send(failure_event(current, variables_.rank, place()));
       return 3;
@@ -102,7 +102,7 @@ class CommandLoop {
   }
 
  private:
-  // How far this rank had come in what all call in turn.
+  // The last collective that this rank entered, for the failure message.
   std::string place() const {
     const auto& joined = group_ ? group_->process_group() : nullptr;
     return joined ? " (in or after collective #" +
@@ -110,19 +110,19 @@ class CommandLoop {
                   : "";
   }
 
-  Json carry_out(const Json& command) {
+  Json execute(const Json& command) {
     const CaseSpec spec = case_from_json(command.at("case"));
-    const Order what = order_of(command);
-    if (what != Order::block) pulse_.begin();
-    if (what != Order::block) release();
-    if (what == Order::check) {
-      const CheckedCase checked = check_case(spec, asked(command), *group_, pulse_, variables_.run_dir);
+    const Order order = order_of(command);
+    if (order != Order::block) pulse_.begin();
+    if (order != Order::block) release();
+    if (order == Order::check) {
+      const CheckedCase checked = check_case(spec, suite_options(command), *group_, pulse_, variables_.run_dir);
       return {{"event", name_of(Event::checked)},
               {"case", spec.id},
               {"checks", rows_of(checked.rows)},
               {"group_over", !checked.group_whole}};
     }
-    if (what == Order::train) return trained(spec, train_options_from_json(command.at("train")));
+    if (order == Order::train) return trained(spec, train_options_from_json(command.at("train")));
     Json checks = Json::array();
     if (command.at("check").get<bool>()) {
       const CheckedCase checked =
@@ -133,7 +133,7 @@ class CommandLoop {
     const Sampling sampling = sampling_from_json(command.at("sampling"));
     pulse_.forget_calls();
     const RankRecord record =
-        what == Order::run ? run_case(spec, sampling, *group_, pulse_, variables_.run_dir) : block(spec, sampling);
+        order == Order::run ? run_case(spec, sampling, *group_, pulse_, variables_.run_dir) : block(spec, sampling);
     return {{"event", name_of(Event::ran)},
             {"case", spec.id},
             {"record", to_json(record)},
@@ -146,7 +146,7 @@ class CommandLoop {
     return {{"count", made.count}, {"hash", made.hash}};
   }
 
-  // What is wrong gets no speed; where the checks broke the group, timing would hang.
+  // The answer for a case that failed its checks: a wrong strategy is not timed, and a broken group would hang.
   Json untimed(const CaseSpec& spec, const CheckedCase& checked) const {
     RankRecord nothing;
     nothing.rank = variables_.rank;
@@ -159,9 +159,9 @@ class CommandLoop {
   }
 
   Json trained(const CaseSpec& spec, const TrainOptions& options) {
-    const auto say = [&](const Json& event) { channel_.send(event); };
+    const auto send = [&](const Json& event) { channel_.send(event); };
     pulse_.forget_calls();
-    const TrainResult result = train_case(spec, options, *group_, pulse_, variables_.run_dir, say);
+    const TrainResult result = train_case(spec, options, *group_, pulse_, variables_.run_dir, send);
     return {{"event", name_of(Event::trained)},
             {"case", spec.id},
             {"record", to_json(result.record)},
@@ -171,17 +171,18 @@ class CommandLoop {
   }
 
   RankRecord block(const CaseSpec& spec, const Sampling& sampling) {
-    if (held_ && held_->case_id() != spec.id) release();
-    if (!held_) held_ = std::make_unique<BlockRun>(spec, sampling.warmup, *group_, pulse_, variables_.run_dir);
-    return held_->block(sampling);
+    if (block_run_ && block_run_->case_id() != spec.id) release();
+    if (!block_run_)
+      block_run_ = std::make_unique<BlockRun>(spec, sampling.warmup, *group_, pulse_, variables_.run_dir);
+    return block_run_->block(sampling);
   }
 
   void release() {
-    if (held_) held_->finish();
-    held_.reset();
+    if (block_run_) block_run_->finish();
+    block_run_.reset();
   }
 
-  static SuiteOptions asked(const Json& command) {
+  static SuiteOptions suite_options(const Json& command) {
     return {.filter = command.value("filter", ""),
             .seeds = command.value("seeds", 1),
             .whole_worlds = command.value("whole_worlds", 0),
@@ -198,7 +199,7 @@ class CommandLoop {
   Channel channel_;
   Pulse pulse_;
   std::optional<Group> group_;
-  std::unique_ptr<BlockRun> held_;
+  std::unique_ptr<BlockRun> block_run_;
 };
 
 }  // namespace

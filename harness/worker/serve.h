@@ -1,11 +1,11 @@
-// The life of a worker: meets the other ranks, does what the front asks, case after case.
+// The worker's main loop: joins the process group, then executes the front's commands until "quit".
 #pragma once
 
 #include "harness/worker/rank/variables.h"
 
 namespace dpbench {
 
-// Returns the exit code: 0 after "quit", 3 after a failed case (the group is of no more use).
+// Returns the exit code: 0 after "quit", 3 after a failed case. A failed case leaves the process group unusable.
 int serve(const Variables& variables);
 
 }  // namespace dpbench

@@ -35,7 +35,7 @@ bool on_cpu(const Node& node) {
   return true;
 }
 
-// All nodes that can be reached from one.
+// The nodes reachable from a root.
 class Walk {
  public:
   explicit Walk(Edge root) : root_(std::move(root)) {
@@ -51,7 +51,7 @@ class Walk {
 
   bool all_on_cpu() const { return all_on_cpu_; }
 
-  // Once.
+  // Call once.
   void run(at::Tensor slope) {
     const at::NoGradGuard no_grad;
     tasks_[0].inputs[root_.input_nr] = std::move(slope);
@@ -64,15 +64,15 @@ class Walk {
   }
 
  private:
-  using Ready = std::pair<uint64_t, size_t>;  // a node's number, and its task's
+  using Ready = std::pair<uint64_t, size_t>;  // a node's sequence number and its task index
   struct MadeEarlier {
     bool operator()(const Ready& a, const Ready& b) const { return a.first < b.first; }
   };
   struct Task {
     Node* node;
     variable_list inputs;
-    size_t first_target = 0;  // a target for each of its edges
-    int awaited = 0;          // how many edges still have to bring something
+    size_t first_target = 0;  // index of its first edge in targets_
+    int awaited = 0;          // incoming edges that have not delivered yet
   };
 
   size_t task_of(Node& node) {
@@ -85,7 +85,7 @@ class Walk {
     return known;
   }
 
-  // Of the first few by looking at them: a step of 10 us would notice the tables of a map.
+  // Linear search over the first few nodes: a map would cost a measurable part of a 10 us step.
   size_t find(const Node& node) const {
     const size_t first = std::min(few, tasks_.size());
     for (size_t i = 0; i < first; ++i)
@@ -121,7 +121,7 @@ class Walk {
     }
   }
 
-  // A second one by the engine's own rules: what may be added in place, and which of a dense and a sparse one to which.
+  // Accumulates by the engine's own rules for in-place and mixed dense and sparse addition.
   static void add(at::Tensor& sum, at::Tensor&& more) {
     if (!sum.defined() || !more.defined()) {
       if (more.defined()) sum = std::move(more);
@@ -137,14 +137,14 @@ class Walk {
   static constexpr size_t few = 16;
   c10::SmallVector<Task, few> tasks_;
   c10::SmallVector<size_t, 2 * few> targets_;
-  ska::flat_hash_map<const Node*, size_t> numbers_;  // of the others
-  // The latest made first, before it what only accumulates. Of several that do, whichever the engine's heap, with no
-  // other rule, has first: ddp's buckets follow that order.
+  ska::flat_hash_map<const Node*, size_t> numbers_;  // task index of each node after the first few
+  // AccumulateGrad nodes come first, then the most recently created node. Ties between AccumulateGrad nodes keep the
+  // order of the engine's heap, because the order of ddp's buckets depends on it.
   std::priority_queue<Ready, c10::SmallVector<Ready, few>, MadeEarlier> ready_;
   bool all_on_cpu_ = true;
 };
 
-// A whole graph as one node of the engine's, for it to call when the slope is there.
+// Runs a whole graph as one engine node.
 class WalkedNode : public Node {
  public:
   WalkedNode(Walk& walk, const at::Tensor& output) : walk_(walk) { add_input_metadata(output); }
@@ -159,7 +159,7 @@ class WalkedNode : public Node {
 
 Edge root_of(const at::Tensor& output) { return {output.grad_fn(), static_cast<uint32_t>(output.output_nr())}; }
 
-// Whether by_walk did the backward pass of this output's graph, which the engine has to do otherwise.
+// True if by_walk ran the backward pass of this output's graph; false if the engine has to run it.
 template <class ByWalk>
 bool walked(const at::Tensor& output, const ByWalk& by_walk) {
   if (!output.defined() || !output.is_cpu() || output.is_complex() || !output.grad_fn() || AnomalyMode::is_enabled())
@@ -170,7 +170,7 @@ bool walked(const at::Tensor& output, const ByWalk& by_walk) {
   return true;
 }
 
-// The same for a loss: one number, whose slope is 1.
+// walked() for a scalar loss.
 template <class ByWalk>
 bool walked_loss(const at::Tensor& loss, const ByWalk& by_walk) {
   return loss.defined() && loss.numel() == 1 && walked(loss, by_walk);

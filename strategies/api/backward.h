@@ -5,15 +5,14 @@
 
 namespace dpbench {
 
-// loss.backward(), with its bits: the gradients of all that the loss was made of are added to where they belong.
-// Torch's engine takes as long to begin, to queue and to end as a small graph's own work does. Where all of a graph is
-// on the CPU its nodes are called here instead, in the engine's order, with their hooks; else, and under anomaly
-// detection, the engine does it.
+// Equivalent to loss.backward(), bit for bit, but without the overhead of torch's engine, which for a small graph is as
+// large as the computation. A graph that is entirely on the CPU runs on the calling thread, in the engine's order and
+// with all hooks. Other graphs, and all graphs under anomaly detection, use the engine.
 void backward(const at::Tensor& loss);
-// output.backward(slope).
+// Equivalent to output.backward(slope).
 void backward(const at::Tensor& output, const at::Tensor& slope);
-// The same for a graph whose hooks ask the engine to call them when the pass ends, as c10d's Reducer does: as one node
-// of the engine's.
+// backward(loss) for graphs with hooks that queue engine callbacks, as c10d's Reducer does. The engine runs the whole
+// graph as one node.
 void backward_with_callbacks(const at::Tensor& loss);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// Tensors by name, and whether two have the same bits.
+// Tensors by name, and bitwise comparison.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@ namespace dpbench {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-// Null: there is none of this name.
+// Returns null if no tensor has this name.
 const at::Tensor* find(const NamedTensors& tensors, const std::string& name);
 
-// Of the same shape, type and bits, on any devices; NaN equals NaN whatever its payload, and 0 is not -0.
+// True if both tensors have the same shape, dtype and bits, on any devices. All NaNs are equal; 0 differs from -0.
 bool same_bits(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// What a strategy lets its user set: --param ddp.bucket_mb=25. Values travel as text and are read where they are used.
+// Parameters of a strategy, set by --param ddp.bucket_mb=25. Values are stored as text and parsed on access.
 #pragma once
 
 #include <map>
@@ -16,8 +16,8 @@ using ParamValues = std::map<std::string, std::string>;
 class Params {
  public:
   Params() = default;
-  // given: only names that `known` declares; everything else gets its default. Throws UsageError naming what is
-  // allowed.
+  // Parameters missing from `given` get their defaults. Throws UsageError with the known names if `given` has an unknown
+  // one.
   Params(const std::vector<ParamInfo>& known, const ParamValues& given, const std::string& owner);
 
   const std::string& text(const std::string& name) const;

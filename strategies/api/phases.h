@@ -1,4 +1,4 @@
-// Where the time of a step goes. A strategy says which part it enters; what follows is charged to it until the next.
+// Phase timing of a step. A strategy calls enter(); the time until the next call is charged to that phase.
 #pragma once
 
 #include <algorithm>
@@ -10,19 +10,19 @@
 
 namespace dpbench {
 
-// graph: a recorded step, which cannot be taken apart.
+// graph: replay of a recorded step, which cannot be split into phases.
 enum class Phase { data, scatter, forward, backward, communication, optimizer, waiting, graph };
 inline constexpr std::array<std::string_view, 8> phase_names = {"data",          "scatter",   "forward", "backward",
                                                                 "communication", "optimizer", "waiting", "graph"};
 
-// Who is told of every part as it goes by, in an untimed repeat.
+// Receives every phase change, in an untimed repeat.
 class PhaseListener {
  public:
   using Time = std::chrono::steady_clock::time_point;
   virtual ~PhaseListener() = default;
   virtual void entered(Phase, Time) {}
   virtual void left(Time) {}
-  // Found out later: this time inside another part belongs to `phase`.
+  // Reattributes time inside an earlier phase to this one.
   virtual void moved(Phase, Time /*from*/, Time /*to*/) {}
 };
 
@@ -44,8 +44,8 @@ class Phases {
     begin(now, -1);
     if (listener_) listener_->left(now);
   }
-  // Time that passed in the present part but belongs to `to`: communication that a backward pass waited for. What lies
-  // before the present part began is left where it is, and what was moved before is not moved again.
+  // Reattributes time in the current phase to `to`, for example communication that a backward pass waited for. Time
+  // before the current phase and time already moved are unaffected.
   void move(Phase to, Clock::time_point from, Clock::time_point until) {
     from = std::max(from, since_);
     if (!on_ || current_ < 0 || current_ == static_cast<int>(to) || until <= from) return;
@@ -59,7 +59,7 @@ class Phases {
     moved_.insert(std::lower_bound(moved_.begin(), moved_.end(), from, later), {from, until});
   }
   bool on() const { return on_; }
-  Clock::time_point since() const { return since_; }  // the last border between two parts
+  Clock::time_point since() const { return since_; }  // start of the current phase
   int current() const { return current_; }            // a Phase; -1: none
   void switch_on(bool on) { on_ = on; }
   void listen(PhaseListener* listener) { listener_ = listener; }
@@ -88,7 +88,7 @@ class Phases {
   bool on_;
   int current_ = -1;
   Clock::time_point since_;
-  std::vector<Span> moved_;  // of the present part, by their beginning
+  std::vector<Span> moved_;  // in the current phase, sorted by start
   PhaseListener* listener_ = nullptr;
   std::array<int64_t, phase_names.size()> total_ns_{};
 };

@@ -1,5 +1,5 @@
-// A base class for strategies that train one copy of the model in each process, on its first device: it has the model,
-// both passes, the optimizer and the accessors. A strategy adds what the ranks do with their gradients.
+// Base class for strategies that train one copy of the model per process, on its first device. Provides the model, both
+// passes, the optimizer and the accessors. A strategy adds the exchange of gradients between ranks.
 #pragma once
 
 #include <memory>
@@ -20,15 +20,15 @@ class TrainedStrategy : public Strategy {
   NamedTensors state() override;
 
  protected:
-  // Collective where the setup has a group: every rank starts with rank 0's parameters and buffers. Throws where the
-  // ranks' models differ in a name, shape or type.
+  // Collective if the setup has a group: broadcasts rank 0's parameters and buffers. Throws if the ranks' models differ
+  // in a name, shape or dtype.
   explicit TrainedStrategy(const Setup& setup);
 
-  // Each trained tensor once. Its .grad() is undefined where no pass used it.
+  // Each trained tensor once, tied or not. .grad() is undefined if no pass used the tensor.
   const std::vector<at::Tensor>& trainable() const;
-  // Clears the gradients, then takes both passes over every micro-batch. Throws where this rank has no rows.
+  // Clears the gradients, then runs both passes over every micro-batch. Throws if this rank has no samples.
   StepResult passes(int64_t step, std::span<const Batch> micro, Phases& phases);
-  // Limits the norm of all gradients to Setup::clip_norm, then steps the optimizer.
+  // Clips the global gradient norm to Setup::clip_norm, then steps the optimizer.
   void apply_gradients(Phases& phases);
 
   struct Insides;  // not part of the interface

@@ -1,4 +1,4 @@
-// "gloo": PyTorch's own CPU backend over TCP. On one host it listens on loopback alone.
+// "gloo": PyTorch's own CPU backend over TCP. On a single host it listens only on loopback.
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using Milliseconds = std::chrono::milliseconds;
 using Gloo = LoggingBackend<c10d::ProcessGroupGloo>;
 using Devices = decltype(Gloo::Options::devices);
 
-// GLOO_SOCKET_IFNAME rules; else loopback within one host, and the address that leads to the master across hosts.
+// GLOO_SOCKET_IFNAME takes precedence; else loopback on a single host, and the address towards the master across hosts.
 Devices devices_for(const BackendSetup& setup) {
   Devices devices;
   if (const char* names = std::getenv("GLOO_SOCKET_IFNAME")) {
@@ -38,44 +38,43 @@ Devices devices_for(const BackendSetup& setup) {
   return devices;
 }
 
-// Gloo writes to sockets whose other end may have gone: as an error that names the peer, not as this process's own
-// death.
-void let_closed_sockets_be_errors() {
+// Ignores SIGPIPE, so that a write to a closed socket is an error with the peer's name and does not kill this process.
+void ignore_sigpipe() {
   struct sigaction now{};
   if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
 }
 
-// Every rank sends its number to every other.
-void hear_from_all(Gloo& gloo, Milliseconds limit) {
+// Exchanges rank numbers between all ranks. Throws if a connection leads elsewhere.
+void verify_connections(Gloo& gloo, Milliseconds limit) {
   at::Tensor sent = at::full({gloo.getSize()}, gloo.getRank(), at::kLong);
-  at::Tensor heard = at::full({gloo.getSize()}, -1, at::kLong);
+  at::Tensor received = at::full({gloo.getSize()}, -1, at::kLong);
   std::vector<int64_t> even;
   c10d::AllToAllOptions options;
   options.timeout = limit;
-  gloo.alltoall_base(heard, sent, even, even, options)->wait();
-  if (!heard.equal(at::arange(gloo.getSize())))
-    throw std::runtime_error("gloo: somebody else answers in place of a rank");
+  gloo.alltoall_base(received, sent, even, even, options)->wait();
+  if (!received.equal(at::arange(gloo.getSize())))
+    throw std::runtime_error("gloo: a connection leads to another process than the expected rank");
 }
 
-// Whether all ranks say so: over the store, for their connections may be what is wrong.
-bool all_say(const BackendSetup& setup, c10d::Store& store, bool mine, Milliseconds limit) {
+// True if `connected` is true on all ranks. Uses the store, because the connections may be broken.
+bool all_connected(const BackendSetup& setup, c10d::Store& store, bool connected, Milliseconds limit) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < setup.world; ++rank) keys.push_back("heard-all/" + std::to_string(rank));
-  store.set(keys.at(static_cast<size_t>(setup.rank)), mine ? "yes" : "no");
+  store.set(keys.at(static_cast<size_t>(setup.rank)), connected ? "yes" : "no");
   store.wait(keys, limit);
   return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) { return store.get_to_str(key) == "yes"; });
 }
 
-// Gloo knows who connects by a number counted from 0: while the ranks connect, a stranger's zeros can take the place of
-// one, which nobody notices before something is awaited from there. Then all connect anew, at other ports, within what
-// is left of the time limit: a rank that went missing between two attempts is waited for no longer than one that never
-// came.
+// Gloo identifies incoming connections by a number counted from 0, so a foreign connection that sends zeros while the
+// ranks connect can take a rank's place unnoticed. Therefore each attempt verifies the connections, and all ranks
+// reconnect on other ports if one fails. All attempts share one time limit, so a rank that disappears between attempts
+// is not waited for longer than one that never came.
 c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
   constexpr int attempts = 6;
-  // Its threads sleep most of the time: a rank's own thread, on the same core, would only make them wait when they are
-  // woken.
-  const OnCores where_it_works(setup.cores);
-  let_closed_sockets_be_errors();
+  // Gloo's threads mostly sleep. Let them use the cores of all ranks, so that they need not wait for a rank's own
+  // thread.
+  const OnCores all_cores(setup.cores);
+  ignore_sigpipe();
   const auto until = Clock::now() + setup.timeout;
   const auto spent = [&] { return until - Clock::now() < Milliseconds(1); };
   const auto left = [&] {
@@ -90,18 +89,18 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
     std::exception_ptr failed;
     try {
       gloo = c10::make_intrusive<Gloo>(store, setup.rank, setup.world, options);
-      if (setup.world > 1) hear_from_all(*gloo, std::min(left(), limit));
+      if (setup.world > 1) verify_connections(*gloo, std::min(left(), limit));
     } catch (const std::exception&) {
       failed = std::current_exception();
     }
     const bool last = number == attempts || spent();
     if (failed && last) std::rethrow_exception(failed);
-    if (all_say(setup, *store, !failed, left())) {
-      gloo->setTimeout(setup.timeout);  // of each collective from now on
-      gloo->hear_calls(setup.note);
+    if (all_connected(setup, *store, !failed, left())) {
+      gloo->setTimeout(setup.timeout);  // for each collective from now on
+      gloo->log_calls(setup.note);
       return gloo;
     }
-    if (last) throw std::runtime_error("gloo: another rank did not hear from all");
+    if (last) throw std::runtime_error("gloo: another rank could not connect to all ranks");
   }
 }
 

@@ -1,4 +1,4 @@
-// "nccl": PyTorch's own GPU backend, bound to its rank's device. Part of dpbench_cuda alone.
+// "nccl": PyTorch's own GPU backend, bound to its rank's device. Part of dpbench_cuda only.
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include <cstdlib>
@@ -11,11 +11,11 @@
 namespace dpbench {
 namespace {
 
-// ProcessGroupNCCL wants to be told to go: shutting down is collective, so after an error it is aborted instead.
+// Shuts ProcessGroupNCCL down explicitly, as it requires. Shutdown is collective, so after an error it aborts instead.
 class Nccl : public LoggingBackend<c10d::ProcessGroupNCCL> {
  public:
   using LoggingBackend::LoggingBackend;
-  // As PyTorch leaves it unless told otherwise: that buckets may lie in shared memory is meant for our own backend.
+  // PyTorch's default. DDP_DISABLE_COMM_MEM=0, which would change it, is meant only for our shm backend.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return false; }
   ~Nccl() override {
     try {
@@ -27,8 +27,8 @@ class Nccl : public LoggingBackend<c10d::ProcessGroupNCCL> {
 };
 
 c10::intrusive_ptr<c10d::Backend> make_nccl(const BackendSetup& setup) {
-  if (!setup.device.is_cuda()) throw UsageError("backend 'nccl' takes CUDA devices only; use --backend auto");
-  // Its bootstrap would listen on every interface. "=": this name exactly, not all that begin with it.
+  if (!setup.device.is_cuda()) throw UsageError("backend 'nccl' takes CUDA devices only. Use --backend auto.");
+  // NCCL's bootstrap would listen on every interface. "=" means an exact name, not a prefix.
   if (!getenv("NCCL_SOCKET_IFNAME")) {
     const bool one_host = setup.local_world == setup.world;
     const std::string name = one_host ? "lo" : interface_of(address_towards_master());
@@ -38,14 +38,13 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const BackendSetup& setup) {
   options->timeout = setup.timeout;
   auto backend = c10::make_intrusive<Nccl>(setup.store, setup.rank, setup.world, options);
   backend->setBoundDeviceId(setup.device);
-  backend->eagerConnectSingleDevice(
-      setup.device);  // a peer that does not come is found out here, not in the first step
-  backend->hear_calls(setup.note);
+  backend->eagerConnectSingleDevice(setup.device);  // detects a missing peer here, not in the first step
+  backend->log_calls(setup.note);
   return backend;
 }
 
 const RegisterBackend nccl{{.name = "nccl",
-                            .summary = "PyTorch's NCCL, a GPU for each rank",
+                            .summary = "PyTorch's NCCL, one GPU per rank",
                             .cpu = false,
                             .cuda = true,
                             .shares_device = false,

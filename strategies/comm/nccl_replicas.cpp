@@ -1,4 +1,4 @@
-// NCCL among the GPUs of one process. Part of dpbench_cuda alone.
+// NCCL between the GPUs of one process. Part of dpbench_cuda only.
 #include <vector>
 
 #include <torch/csrc/cuda/nccl.h>

@@ -1,4 +1,4 @@
-// "shm" and "threads": our shared-memory backend, with Gloo between the hosts where there are several.
+// "shm" and "threads": our shared-memory backend, with Gloo between hosts if there are several.
 #include <cstdlib>
 
 #include "strategies/comm/base/staged.h"
@@ -8,9 +8,9 @@
 namespace dpbench {
 namespace {
 
-// The Reducer asks a backend for the memory of its buckets only with this variable at 0; PyTorch's default is 1. Set
-// while the library is loaded: later, another thread may be reading the environment.
-[[maybe_unused]] const int buckets_lie_in_shared_memory = setenv("DDP_DISABLE_COMM_MEM", "0", 0);
+// The Reducer allocates its buckets through the backend only if this variable is 0; PyTorch's default is 1. Set while
+// the library is loaded: later, another thread may be reading the environment.
+[[maybe_unused]] const int buckets_in_shared_memory = setenv("DDP_DISABLE_COMM_MEM", "0", 0);
 
 template <shm::Home kHome>
 c10::intrusive_ptr<c10d::Backend> make_shm(const BackendSetup& setup) {
@@ -30,7 +30,7 @@ const RegisterBackend processes{{.name = "shm",
                                  .shares_memory = true,
                                  .make = make_shm<shm::Home::processes>}};
 const RegisterBackend threads{{.name = "threads",
-                               .summary = "shm's code among the threads of one process, for tests",
+                               .summary = "the code of shm between threads of one process, for tests",
                                .threads = true,
                                .make = make_shm<shm::Home::threads>}};
 

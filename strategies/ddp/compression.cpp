@@ -6,7 +6,7 @@
 
 namespace dpbench::ddp {
 
-// Divided before it is summed: float16 ends at 65504, and a sum of ranks would overflow long before their mean.
+// Divides before the sum: the float16 maximum is 65504, so a sum over ranks would overflow long before the mean.
 c10::intrusive_ptr<c10::ivalue::Future> CompressionHook::runHook(c10d::GradBucket& bucket) {
   at::Tensor wide = bucket.getBuffer();
   std::vector<at::Tensor> narrow = {wide.to(type_.value_or(wide.scalar_type())).div_(state_->getSize())};

@@ -1,4 +1,4 @@
-// The hook that sends gradients in a narrower type (float16 or bfloat16), or as they are.
+// The communication hook that reduces gradients in float16, bfloat16 or their own dtype.
 #pragma once
 
 #include <optional>

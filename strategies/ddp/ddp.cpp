@@ -1,4 +1,4 @@
-// "ddp": one process per rank, c10d::Reducer underneath: what DistributedDataParallel does around it, from C++.
+// "ddp": DistributedDataParallel in C++, one process per rank, on c10d::Reducer.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -24,16 +24,16 @@
 namespace dpbench {
 namespace {
 
-// Recorded are only steps whose buckets lie where they stay, and have been reduced there once: the first step shows in
-// which order gradients get ready (of a static graph the second), the next begins with new buckets.
+// Record a step only after the Reducer has rebuilt its buckets and reduced them once. The first step (the second of a
+// static graph) shows the order in which gradients become ready; the next one rebuilds the buckets.
 std::unique_ptr<RecordedSteps> recorded_steps(const Setup& setup, const ddp::Options& options) {
-  check(setup.group != nullptr, "ddp needs a process group, in a world of 1 too");
+  check(setup.group != nullptr, "ddp needs a process group, even in a world of 1");
   if (!options.graph) return nullptr;
   return std::make_unique<RecordedSteps>(recorder_for(setup, "ddp.graph=on"), setup.devices.at(0),
                                          options.static_graph ? 3 : 2);
 }
 
-// What the ranks train together, and what ddp.ignore leaves to each of them.
+// Splits the parameters into those shared by all ranks and those that ddp.ignore keeps local to each rank.
 struct Ownership {
   std::vector<Parameter> shared, own;
 
@@ -41,15 +41,15 @@ struct Ownership {
     const std::string ignore = "ddp.ignore=" + setup.params.text("ignore");
     if (replica.trainable().empty()) throw std::runtime_error("ddp: no parameter of this model requires a gradient");
     if (setup.clip_norm && !options.ignored.empty())
-      throw UsageError(ignore + " and --clip-norm do not go together: each rank would find another norm");
-    std::vector<std::string> left = options.ignored;
+      throw UsageError(ignore + " and --clip-norm cannot be combined: each rank would compute a different norm");
+    std::vector<std::string> unmatched = options.ignored;
     std::string names;
     for (const Parameter& parameter : replica.trainable()) {
-      (std::erase(left, parameter.name) > 0 ? own : shared).push_back(parameter);
+      (std::erase(unmatched, parameter.name) > 0 ? own : shared).push_back(parameter);
       names += (names.empty() ? "" : ", ") + parameter.name;
     }
-    if (!left.empty())
-      throw UsageError(ignore + ": the model has no parameter " + left[0] + " to train; it has: " + names);
+    if (!unmatched.empty())
+      throw UsageError(ignore + ": the model has no parameter " + unmatched[0] + " to train; it has: " + names);
     if (shared.empty()) throw UsageError(ignore + " leaves no parameter to reduce");
   }
 
@@ -72,13 +72,13 @@ class Ddp : public BuiltInStrategy {
     replica_.use_onednn(options_.onednn, "ddp");
     if (setup.clip_norm && options_.step_in_backward)
       throw UsageError(
-          "ddp.step_in_backward=on and --clip-norm do not go together: the norm of all gradients is known "
-          "only when the last of them is reduced");
+          "ddp.step_in_backward=on and --clip-norm cannot be combined: the gradient norm is known only after the last "
+          "gradient is reduced");
     require_same_model(*group_, replica_);
     reduction_.emplace(group_, ownership_.shared, options_, [this](const auto& parameters, const auto& gradients) {
       apply_gradients(parameters, gradients);
     });
-    broadcast_from(0, group_, sent_at_the_start());
+    broadcast_from(0, group_, initial_broadcast());
     if (options_.sync_batch_norm) synchronise_batch_norm(*replica_.shared_model(), group_, "ddp.sync_batch_norm=on");
     train(replica_);
   }
@@ -86,37 +86,37 @@ class Ddp : public BuiltInStrategy {
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     if (micro.empty() && !options_.join)
       throw std::runtime_error("ddp: this rank has no rows in step " + std::to_string(step) +
-                               "; --param ddp.join=on lets it go on without");
+                               ". Use --param ddp.join=on.");
     if (recorded_) {
-      if (group_->getSize() > 1) replayed_rows_.require_own(step, micro);
+      if (group_->getSize() > 1) replayed_rows_.require_unambiguous(step, micro);
       return recorded_->step(step, micro, replica_, phases, [this](std::span<const Batch> rows, Phases& parts) {
-        return take(/*step=*/0, rows, parts);
+        return run_step(/*step=*/0, rows, parts);
       });
     }
     if (options_.join || options_.global_mean) {
       phases.enter(Phase::communication);
       rows_ = ddp::rows_of_ranks(*group_, micro, replica_.device());
-      if (ddp::total(rows_) == 0) return {};  // nobody has any
+      if (ddp::total(rows_) == 0) return {};
     }
-    return take(step, micro, phases);
+    return run_step(step, micro, phases);
   }
 
-  // Of a replay the reducer knows nothing.
+  // Empty for recorded steps: the Reducer does not see replays.
   std::map<std::string, std::vector<double>> figures() override {
     if (recorded_) return {};
     return reduction_->figures();
   }
 
-  // A rank that is done before the others goes on reducing with them until none has rows.
+  // With join, keeps reducing with the other ranks until none has samples left.
   void finish() override {
     if (!options_.join) return;
-    Phases unwatched;
-    do step(0, {}, unwatched);
+    Phases untimed;
+    do step(0, {}, untimed);
     while (ddp::total(rows_) > 0);
   }
 
  private:
-  std::vector<at::Tensor> sent_at_the_start() const {
+  std::vector<at::Tensor> initial_broadcast() const {
     std::vector<at::Tensor> all;
     for (const auto& [name, tensor] : replica_.parameters())
       if (!ownership_.is_own(tensor)) all.push_back(tensor.detach());
@@ -132,13 +132,14 @@ class Ddp : public BuiltInStrategy {
     apply_gradients(parameters, gradients);
   }
 
-  StepResult take(int64_t step, std::span<const Batch> micro, Phases& phases) {
+  StepResult run_step(int64_t step, std::span<const Batch> micro, Phases& phases) {
     StepResult result;
-    replica_.clear_gradients();  // not zeroed: what is copied into a bucket is divided on the way, what lies there in a
-                                 // pass of its own
-    if (micro.empty()) take_part_without_rows(phases);
+    // Cleared, not zeroed: the Reducer divides a gradient while copying it into a bucket, but divides a gradient that
+    // is already there in a separate pass.
+    replica_.clear_gradients();
+    if (micro.empty()) reduce_without_rows(phases);
     for (size_t k = 0; k < micro.size(); ++k) {
-      const bool last = k + 1 == micro.size();  // before the last micro-batch gradients only add up on each rank
+      const bool last = k + 1 == micro.size();  // earlier micro-batches only accumulate gradients on each rank
       accumulate(result, step, micro[k], micro.size(), last, phases);
     }
     if (!options_.step_in_backward)
@@ -159,23 +160,23 @@ class Ddp : public BuiltInStrategy {
     at::Tensor loss = loss_of(output, mine.target, micros);
     phases.enter(Phase::backward);
     reduction_->before_backward(output);
-    const double share = share_of(batch.rows(), micros);
-    backward_with_callbacks(share == 1 ? loss : loss * share);
+    const double weight = loss_weight(batch.rows(), micros);
+    backward_with_callbacks(weight == 1 ? loss : loss * weight);
     reduction_->after_backward();
     if (last) reduction_->charge_waiting(phases, replica_.device());
     add_micro(result, std::move(output), std::move(loss));
   }
 
-  void take_part_without_rows(Phases& phases) {
+  void reduce_without_rows(Phases& phases) {
     phases.enter(Phase::communication);
     reduction_->without_rows_forward();
     broadcast_buffers(/*last=*/true);
     reduction_->without_rows_backward();
   }
 
-  // What the reduction's mean over the initial world makes of a loss that is already divided by this rank's
-  // micro-batches is multiplied by this, so that the meaning asked for comes out.
-  double share_of(int64_t rows, size_t micros) const {
+  // Returns the factor of a micro-batch's loss that turns the reduction's mean over the initial world into the
+  // configured gradient. The loss is already divided by this rank's number of micro-batches.
+  double loss_weight(int64_t rows, size_t micros) const {
     const auto world = static_cast<double>(group_->getSize());
     if (options_.divide_by_active) return world / static_cast<double>(ddp::active_ranks(rows_));
     if (!options_.global_mean) return 1;
@@ -183,7 +184,8 @@ class Ddp : public BuiltInStrategy {
     return static_cast<double>(rows) * static_cast<double>(micros) * world / static_cast<double>(ddp::total(rows_));
   }
 
-  // As torch: a forward without synchronisation puts the broadcast off to the forward after the next synchronising one.
+  // As in torch, a forward without synchronisation delays the broadcast until the forward after the next synchronising
+  // one.
   void broadcast_buffers(bool last) {
     const bool due = buffers_due_;
     buffers_due_ = last;
@@ -194,21 +196,21 @@ class Ddp : public BuiltInStrategy {
   ddp::Options options_;
   Tf32 tf32_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  // Before all that is made on the recorder's stream. After the group: NCCL does not end while a graph has its
-  // collectives.
+  // Must precede all members made on the recorder's stream, and follow the group: NCCL cannot shut down while a graph
+  // holds its collectives.
   std::unique_ptr<RecordedSteps> recorded_;
   Replica replica_;
   Ownership ownership_;
   bool buffers_due_ = true;
   std::vector<at::Tensor> buffers_;
   ddp::ReplayedRows replayed_rows_;
-  std::vector<int64_t> rows_;  // of each rank in this step, where that matters
+  std::vector<int64_t> rows_;  // samples of each rank in this step; only with join or global_mean
   std::optional<ddp::Reduction> reduction_;
 };
 
 const RegisterStrategy ddp_strategy{
     {.name = "ddp",
-     .summary = "DistributedDataParallel: a process per rank, gradients averaged in buckets during backward",
+     .summary = "DistributedDataParallel: one process per rank, gradients averaged in buckets during backward",
      .parallelism = Parallelism::ranks,
      .gradient = Gradient::mean_of_means,
      .buffers = Buffers::rank0,

@@ -10,23 +10,23 @@ namespace {
 
 constexpr double mebibyte = 1024 * 1024;
 
-// One of a few words; the message says which.
-size_t chosen(const Params& params, const std::string& name, const std::vector<std::string>& words,
-              const std::string& more = "") {
+// Returns the index of the parameter's value in `words`. Throws UsageError with all words and `note`.
+size_t index_of_choice(const Params& params, const std::string& name, const std::vector<std::string>& words,
+                       const std::string& note = "") {
   const std::string& value = params.text(name);
   std::string known;
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] == value) return i;
     known += (i ? ", " : "") + words[i];
   }
-  throw UsageError("ddp." + name + "=" + value + " is none of: " + known + more);
+  throw UsageError("ddp." + name + "=" + value + " must be one of: " + known + note);
 }
 
 void refuse_together(bool both, const std::string& names, const std::string& why) {
-  if (both) throw UsageError(names + " do not go together: " + why);
+  if (both) throw UsageError(names + " cannot be combined: " + why);
 }
 
-void read_caps(const Params& params, Options& options) {
+void read_bucket_caps(const Params& params, Options& options) {
   const double bucket = params.number("bucket_mb"), first = std::min(bucket, params.number("first_bucket_mb"));
   if (!(first > 0)) throw UsageError("ddp.bucket_mb and ddp.first_bucket_mb must be above 0");
   options.bucket_bytes = static_cast<int64_t>(bucket * mebibyte);
@@ -41,94 +41,93 @@ std::vector<std::string> names_in(const std::string& list) {
   return names;
 }
 
-// A recorded step reads nothing of the host that changes, and asks the device nothing.
-void refuse_what_cannot_be_recorded(const Options& options) {
+// A recorded step must not depend on changing host state or read results back from the device.
+void refuse_unrecordable(const Options& options) {
   if (!options.graph) return;
   refuse_together(options.find_unused, "ddp.graph=on and ddp.find_unused=on",
-                  "what a step does not use is looked for by the host in every step");
-  refuse_together(options.join, "ddp.graph=on and ddp.join=on", "the host asks in every step which ranks have rows");
+                  "the host searches for unused parameters in every step");
+  refuse_together(options.join, "ddp.graph=on and ddp.join=on", "the host checks in every step which ranks have rows");
   refuse_together(options.global_mean, "ddp.graph=on and ddp.global_mean=on",
-                  "the host asks in every step how many rows each rank has");
+                  "the host counts the rows of all ranks in every step");
   refuse_together(options.step_in_backward, "ddp.graph=on and ddp.step_in_backward=on",
-                  "several buckets are stepped at once, on streams that the reduction picks");
+                  "buckets are stepped concurrently, on streams chosen by the reduction");
 }
 
-void refuse_what_contradicts(const Options& options, const Params& params) {
+void refuse_contradictions(const Options& options, const Params& params) {
   if (params.text("clip") != "after")
     throw UsageError("ddp.clip=" + params.text("clip") +
-                     " is refused: the limit of --clip-norm holds for the reduced gradient; each rank's own, clipped "
-                     "before the reduction, would not have the declared meaning. It has: after");
+                     " is not supported: --clip-norm limits the reduced gradient. Clipping each rank's gradient before "
+                     "the reduction would change the declared gradient. Use ddp.clip=after.");
   refuse_together(options.join && options.static_graph, "ddp.join=on and ddp.static_graph=on",
                   "a rank without rows has no backward pass to learn the graph from");
   refuse_together(options.join && options.sync_batch_norm, "ddp.join=on and ddp.sync_batch_norm=on",
                   "a rank without rows does not take part in the statistics");
   refuse_together(options.skip_unused && !options.find_unused, "ddp.skip_unused=on and ddp.find_unused=off",
-                  "without the search nothing is known to be unused");
+                  "skip_unused needs the search for unused parameters");
   refuse_together(options.skip_unused && options.join, "ddp.skip_unused=on and ddp.join=on",
-                  "a rank without rows cannot tell what the others use");
+                  "a rank without rows does not know which parameters the others use");
   refuse_together(options.step_in_backward && options.find_unused, "ddp.step_in_backward=on and ddp.find_unused=on",
-                  "a bucket is stepped before it is known which of its parameters no rank used");
+                  "a bucket is stepped before its unused parameters are known");
   refuse_together(options.step_in_backward && options.join, "ddp.step_in_backward=on and ddp.join=on",
                   "a rank without rows has no backward pass to step in");
   const std::string ignored = "ddp.ignore=" + params.text("ignore");
   refuse_together(!options.ignored.empty() && options.join, ignored + " and ddp.join=on",
-                  "a rank without rows has no gradient for a parameter of its own");
+                  "a rank without rows has no gradient for an ignored parameter");
   refuse_together(!options.ignored.empty() && options.global_mean, ignored + " and ddp.global_mean=on",
-                  "the loss is weighed for a mean that such a parameter has no part in");
+                  "the loss is weighted for a mean over ranks, but ignored parameters are not reduced");
   refuse_together(options.divide_by_active && !options.join, "ddp.join_divisor=active and ddp.join=off",
                   "without join every rank must have rows");
   refuse_together(options.divide_by_active && options.global_mean, "ddp.join_divisor=active and ddp.global_mean=on",
-                  "the mean over all rows already gives a rank without rows no weight");
-  refuse_what_cannot_be_recorded(options);
+                  "the mean over all rows already gives a rank without rows zero weight");
+  refuse_unrecordable(options);
 }
 
 }  // namespace
 
 Options options_of(const Params& params) {
   Options options;
-  read_caps(params, options);
+  read_bucket_caps(params, options);
   options.broadcast_buffers = params.flag("broadcast_buffers");
   options.bucket_views = params.flag("gradient_as_bucket_view");
   options.find_unused = params.flag("find_unused");
   options.skip_unused = params.flag("skip_unused");
   options.static_graph = params.flag("static_graph");
   const std::optional<at::ScalarType> hooks[] = {std::nullopt, at::kHalf, at::kBFloat16};
-  options.compression = hooks[chosen(params, "hook", {"none", "fp16", "bf16"}, " (the Reducer takes one hook)")];
+  options.compression =
+      hooks[index_of_choice(params, "hook", {"none", "fp16", "bf16"}, " (the Reducer takes one hook)")];
   options.global_mean = params.flag("global_mean");
   options.sync_batch_norm = params.flag("sync_batch_norm");
   options.join = params.flag("join");
-  options.divide_by_active = chosen(params, "join_divisor", {"initial", "active"}) == 1;
+  options.divide_by_active = index_of_choice(params, "join_divisor", {"initial", "active"}) == 1;
   options.step_in_backward = params.flag("step_in_backward");
   options.ignored = names_in(params.text("ignore"));
   options.tf32 = params.flag("tf32");
   options.graph = params.flag("graph");
   options.onednn = params.flag("onednn");
-  refuse_what_contradicts(options, params);
+  refuse_contradictions(options, params);
   return options;
 }
 
 std::vector<ParamInfo> parameters() {
-  return {
-      {"bucket_mb", "25", "cap of a bucket in MiB"},
-      {"first_bucket_mb", "1", "cap of the first bucket in MiB, never above bucket_mb"},
-      {"broadcast_buffers", "on", "rank 0's buffers are sent to all before each forward"},
-      {"gradient_as_bucket_view", "on", "gradients live in their buckets: what is reduced there is not copied back"},
-      {"find_unused", "off", "look through the graph for parameters that a step does not use"},
-      {"skip_unused", "off",
-       "with find_unused, leave out buckets that nobody uses: all ranks must use the same parameters"},
-      {"static_graph", "off", "the first step shows the graph of all: what is unused, what is used how often"},
-      {"hook", "none", "compress gradients to fp16 or bf16 for the reduction, divided before they are summed"},
-      {"global_mean", "off", "the mean over all ranks' rows, also where ranks have unlike numbers of them"},
-      {"sync_batch_norm", "off", "BatchNorm's statistics are those of all ranks' rows"},
-      {"join", "off", "a rank may run out of rows: it goes on reducing with the others, adding zeros"},
-      {"join_divisor", "initial", "with join, divide by the initial world or by the active ranks"},
-      {"step_in_backward", "off",
-       "step a bucket's parameters as soon as it is reduced, while the backward pass goes on"},
-      {"ignore", "none", "parameters that stay each rank's own, neither sent nor reduced: NAME+NAME.."},
-      {"clip", "after", "--clip-norm limits the reduced gradient; anything else is refused"},
-      {"tf32", "off", "let a GPU multiply float32 with TF32's 10 bits"},
-      {"graph", "off", "on: a step is recorded as a CUDA graph, its reductions over NCCL too, and replayed as a whole"},
-      onednn_param()};
+  return {{"bucket_mb", "25", "maximum size of a bucket in MiB"},
+          {"first_bucket_mb", "1", "maximum size of the first bucket in MiB, at most bucket_mb"},
+          {"broadcast_buffers", "on", "broadcast rank 0's buffers before each forward pass"},
+          {"gradient_as_bucket_view", "on", "gradients are views of their buckets, so they are not copied back"},
+          {"find_unused", "off", "search the graph for unused parameters in every step"},
+          {"skip_unused", "off",
+           "with find_unused, skip buckets that no rank uses; all ranks must use the same parameters"},
+          {"static_graph", "off", "every step has the graph of the first: learn unused and reused parameters once"},
+          {"hook", "none", "compress gradients to fp16 or bf16 for the reduction, divided before they are summed"},
+          {"global_mean", "off", "mean over all ranks' rows, even if ranks have different numbers of rows"},
+          {"sync_batch_norm", "off", "BatchNorm statistics over all ranks' rows"},
+          {"join", "off", "a rank may run out of rows: it keeps reducing with the others, contributing zeros"},
+          {"join_divisor", "initial", "with join, divide by the initial world or by the active ranks"},
+          {"step_in_backward", "off", "step a bucket's parameters as soon as it is reduced, during the backward pass"},
+          {"ignore", "none", "parameters local to each rank, neither broadcast nor reduced: NAME+NAME.."},
+          {"clip", "after", "--clip-norm limits the reduced gradient; no other value is supported"},
+          {"tf32", "off", "on: allow TF32 (10-bit mantissa) in float32 products on a GPU"},
+          {"graph", "off", "on: record each step, including its NCCL reductions, as one CUDA graph and replay it"},
+          onednn_param()};
 }
 
 Settings settings() {

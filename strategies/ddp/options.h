@@ -1,4 +1,4 @@
-// What ddp lets its user set, read once; and what it promises with those values.
+// The parameters of ddp, parsed once, and their effect on its StrategyInfo.
 #pragma once
 
 #include <optional>
@@ -13,15 +13,15 @@ struct Options {
   int64_t bucket_bytes = 0, first_bucket_bytes = 0;
   bool broadcast_buffers = true, bucket_views = true;
   bool find_unused = false, skip_unused = false, static_graph = false;
-  std::optional<at::ScalarType> compression = {};  // of the hook
+  std::optional<at::ScalarType> compression = {};  // gradient dtype of the hook
   bool global_mean = false, sync_batch_norm = false;
   bool join = false, divide_by_active = false;
   bool step_in_backward = false;
-  std::vector<std::string> ignored = {};  // parameters that stay each rank's own
+  std::vector<std::string> ignored = {};  // parameters local to each rank
   bool tf32 = false, graph = false, onednn = false;
 };
 
-// Throws UsageError, naming the parameter, for a value that is none or for two that do not go together.
+// Throws UsageError with the parameter's name for an invalid value or for values that cannot be combined.
 Options options_of(const Params& params);
 
 std::vector<ParamInfo> parameters();

@@ -31,16 +31,16 @@ int first_active(const std::vector<int64_t>& rows) {
   return found == rows.end() ? 0 : static_cast<int>(found - rows.begin());
 }
 
-void ReplayedRows::require_own(int64_t step, std::span<const Batch> micro) {
+void ReplayedRows::require_unambiguous(int64_t step, std::span<const Batch> micro) {
   int64_t rows = 0;
   for (const Batch& batch : micro) rows += batch.rows();
   if (!counts_.insert(rows).second) return;
   for (const int64_t other : {rows - 1, rows + 1})
     if (counts_.contains(other))
-      throw std::runtime_error(
-          "ddp.graph=on: this rank has " + std::to_string(rows) + " rows in step " + std::to_string(step) +
-          " and had " + std::to_string(other) + " before; another rank may have as many as before and would " +
-          "replay what this one does not: use a --batch that leaves a rest of other size, or ddp.graph=off");
+      throw std::runtime_error("ddp.graph=on: this rank has " + std::to_string(rows) + " rows in step " +
+                               std::to_string(step) + " and had " + std::to_string(other) +
+                               " before. Another rank may replay a step that this rank records. " +
+                               "Use a --batch that leaves a different remainder, or ddp.graph=off.");
 }
 
 }  // namespace dpbench::ddp

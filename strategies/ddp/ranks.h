@@ -1,5 +1,4 @@
-// How many rows every rank has in a step, and what follows from it: who takes part, and how much each one's loss
-// counts.
+// The number of samples of every rank in a step.
 #pragma once
 
 #include <set>
@@ -10,22 +9,23 @@
 
 namespace dpbench::ddp {
 
-// rows[r]: of rank r, all its micro-batches together. Collective: one small allreduce.
+// Collective (one small allreduce). Returns the samples of each rank, summed over its micro-batches.
 std::vector<int64_t> rows_of_ranks(c10d::ProcessGroup& group, std::span<const Batch> micro, at::Device device);
 
 int64_t total(const std::vector<int64_t>& rows);
 int64_t active_ranks(const std::vector<int64_t>& rows);
-int first_active(const std::vector<int64_t>& rows);  // 0 if none is
+int first_active(const std::vector<int64_t>& rows);  // 0 if no rank is active
 
-// NCCL's ranks must record and replay together. The rows of a step are dealt out in turn: where this rank's are one
-// more or fewer than in another step, another rank's may be as many as there.
+// Detects steps that some ranks would record while others replay, which NCCL does not allow. Samples are dealt out in
+// turn, so ranks differ by at most one: if this rank's count differs by one from an earlier step's, another rank may
+// have the same count in both.
 class ReplayedRows {
  public:
-  // Throws where another rank may replay a step that this one does not.
-  void require_own(int64_t step, std::span<const Batch> micro);
+  // Throws if another rank may replay a step that this rank records.
+  void require_unambiguous(int64_t step, std::span<const Batch> micro);
 
  private:
-  std::set<int64_t> counts_;  // that this rank had in a step
+  std::set<int64_t> counts_;  // sample counts of this rank's steps so far
 };
 
 }  // namespace dpbench::ddp

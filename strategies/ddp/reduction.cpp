@@ -16,14 +16,14 @@
 namespace dpbench::ddp {
 namespace {
 
-// torch's message gives the numbers of the parameters after "did not receive grad for rank N:".
+// Returns the parameter indices that torch's message lists after "did not receive grad for rank N:".
 std::string unused_numbers(const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
   const size_t at = text.find(": ", std::min(text.find("did not receive grad"), text.size()));
   return at == std::string::npos ? "" : text.substr(at + 2);
 }
 
-// Names of ours, and torch's for the same.
+// Our metric names and torch's.
 constexpr std::pair<const char*, const char*> logged_times[] = {
     {"reducer_forward_ns", "forward_compute_time"},
     {"reducer_backward_compute_ns", "backward_compute_time"},
@@ -66,8 +66,8 @@ Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::ve
     : parameters_(parameters), options_(options), group_(std::move(group)) {
   const auto tensors = tensors_of(parameters_);
   c10d::verify_params_across_processes(group_, tensors, std::nullopt);
-  // One bucket per dtype until the first backward has shown the order in which gradients get ready. Without that order
-  // (parameters may go unused) the caps hold from the start.
+  // One bucket per dtype until the first backward pass shows the order in which gradients become ready. If parameters
+  // may be unused, that order is not reliable and the caps apply from the start.
   std::vector<size_t> limits = {std::numeric_limits<size_t>::max()};
   if (options_.find_unused && !options_.static_graph)
     limits = {static_cast<size_t>(options_.first_bucket_bytes), static_cast<size_t>(options_.bucket_bytes)};
@@ -80,7 +80,7 @@ Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::ve
       options_.bucket_views, names, options_.first_bucket_bytes,
       /*skip_all_reduce_unused_params=*/options_.skip_unused, /*use_python_reducer=*/false, std::vector<int64_t>{});
   if (options_.graph) reducer_->stop_clock();
-  logger_ = std::make_shared<c10d::Logger>(reducer_);  // must live: the reducer dereferences it unchecked
+  logger_ = std::make_shared<c10d::Logger>(reducer_);  // must stay alive: the Reducer dereferences it unchecked
   reducer_->set_logger(logger_);
   logger_->set_construction_data_and_log("dpbench", {}, -1, options_.broadcast_buffers, options_.sync_batch_norm,
                                          options_.static_graph);
@@ -94,36 +94,36 @@ Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::ve
 void Reduction::register_hook(const SteppingHook::Step& step) {
   if (!options_.compression && !options_.step_in_backward) return;
   std::unique_ptr<c10d::CommHookInterface> hook = std::make_unique<CompressionHook>(group_, options_.compression);
-  if (options_.step_in_backward)  // what is reduced before the last micro-batch is not all yet
+  if (options_.step_in_backward)  // gradients are complete only in the last micro-batch
     hook = std::make_unique<SteppingHook>(std::move(hook), [this, step](const auto& parameters, const auto& gradients) {
       if (last_) step(parameters, gradients);
     });
   reducer_->register_comm_hook(std::move(hook));
 }
 
-// Until a second pass is reduced the Reducer takes all that it sees for the first pass of a static graph: the first two
-// are reduced wherever they stand, which is as right and only costs more.
+// The Reducer treats every pass before the second reduced one as the first pass of a static graph. So the first two
+// passes are always reduced, which costs time but is correct.
 void Reduction::before_forward(bool last) {
   last_ = last;
-  sync_ = last || (options_.static_graph && passes_ < 2);
+  sync_ = last || (options_.static_graph && reduced_passes_ < 2);
   if (sync_) reducer_->prepare_for_forward();
   reducer_->rebuild_buckets();
 }
 
 void Reduction::before_backward(const at::Tensor& output) {
   if (!sync_) return;
-  std::vector<at::Tensor> searched;  // through the graph, for what it does not reach
+  std::vector<at::Tensor> searched;  // outputs; parameters that their graph does not reach are unused
   if (options_.find_unused && !options_.static_graph) searched.push_back(output);
   reducer_->prepare_for_backward(searched);
 }
 
 void Reduction::after_backward() {
   if (!sync_) return;
-  if (passes_++ == 0 && options_.static_graph) return reducer_->delay_all_reduce();  // now that it has seen it all
+  if (reduced_passes_++ == 0 && options_.static_graph) return reducer_->delay_all_reduce();
   refuse_unused_parameters();
 }
 
-// A bucket that waits for such a parameter was never reduced: this step's gradients are this rank's own.
+// A bucket with an unused parameter was never reduced, so its gradients are this rank's own.
 void Reduction::refuse_unused_parameters() {
   try {
     reducer_->check_finalized();
@@ -133,26 +133,26 @@ void Reduction::refuse_unused_parameters() {
     for (size_t index = 0; numbers >> index;)
       if (index < parameters_.size()) names += (names.empty() ? "" : ", ") + parameters_[index].name;
     throw std::runtime_error("ddp: this rank's loss did not use every parameter (unused: " + names +
-                             "), so buckets that wait for them were not reduced" +
+                             "), so their buckets were not reduced. " +
                              (options_.static_graph
-                                  ? "; with ddp.static_graph=on every step must use what the first one used"
-                                  : "; --param ddp.find_unused=on looks for them"));
+                                  ? "With ddp.static_graph=on every step must use the same parameters as the first."
+                                  : "Use --param ddp.find_unused=on."));
   }
 }
 
-// torch takes the time from the wall clock: where that jumped, it is longer than the part itself, and nothing is known.
-// On a GPU the clock's answer would hold up the step: there the wait stays in the backward part.
+// torch's timer uses the wall clock: a wait longer than the phase means that the clock jumped, so it is ignored. On a
+// GPU, reading the timer would block the step, so the wait stays in the backward phase.
 void Reduction::charge_waiting(Phases& phases, at::Device device) {
   if (!phases.on()) return;
   const auto now = Phases::Clock::now();
   const auto waited = timed_ && device.is_cpu() ? reducer_->after_computing() : std::chrono::nanoseconds(0);
   if (waited < now - phases.since()) phases.move(Phase::communication, now - waited, now);
-  if (!timed_) reducer_->set_ddp_runtime_logging_sample_rate(1);  // of itself it runs in each 100th pass
+  if (!timed_) reducer_->set_ddp_runtime_logging_sample_rate(1);  // torch's default is every 100th pass
   timed_ = true;
 }
 
-// With find_unused the others tell each other which parameters they used; this rank used none.
-at::Tensor Reduction::used_by_anyone() {
+// With find_unused the ranks exchange the parameters they used; this rank used none.
+at::Tensor Reduction::used_on_any_rank() {
   std::vector<at::Tensor> used = {at::zeros_like(reducer_->get_local_used_map_on_device())};
   group_->allreduce(used)->wait();
   return used[0].cpu();
@@ -162,14 +162,14 @@ void Reduction::without_rows_backward() {
   const at::NoGradGuard no_grad;
   auto buckets = reducer_->get_grad_buckets(/*return_zero_tensors=*/true);
   for (auto& bucket : buckets) reducer_->run_comm_hook(bucket)->waitAndThrow();
-  const at::Tensor used = options_.find_unused ? used_by_anyone() : at::Tensor();
+  const at::Tensor used = options_.find_unused ? used_on_any_rank() : at::Tensor();
   for (const auto& bucket : buckets) {
     const auto reduced = bucket.getGradients();
     const auto parameters = bucket.getParameters();
     for (size_t i = 0; i < reduced.size(); ++i) {
       const auto mine = std::find_if(parameters_.begin(), parameters_.end(),
                                      [&](const Parameter& known) { return known.tensor.is_same(parameters[i]); });
-      check(mine != parameters_.end(), "ddp: a bucket holds a parameter that the model has not");
+      check(mine != parameters_.end(), "ddp: a bucket holds a parameter that is not in the model");
       if (used.defined() && used[mine - parameters_.begin()].item<int>() == 0) continue;
       at::Tensor& gradient = at::Tensor(parameters[i]).mutable_grad();
       const at::Tensor whole = in_layout_of(parameters[i], reduced[i]);

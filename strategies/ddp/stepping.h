@@ -1,4 +1,4 @@
-// The hook that steps a bucket's parameters as soon as the bucket is reduced, while the backward pass goes on.
+// The communication hook that steps a bucket's parameters as soon as the bucket is reduced, during the backward pass.
 #pragma once
 
 #include <functional>
@@ -9,12 +9,12 @@
 
 namespace dpbench::ddp {
 
-// A gradient as the Reducer lays it out in its bucket; GradBucket itself knows sizes alone.
+// Returns a bucket's gradient with the strides that the Reducer uses; GradBucket itself knows only sizes.
 at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& piece);
 
 class SteppingHook : public c10d::CommHookInterface {
  public:
-  // May be called from a thread of the backend, for several buckets at the same time.
+  // May be called from backend threads, for several buckets concurrently.
   using Step = std::function<void(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients)>;
 
   SteppingHook(std::unique_ptr<c10d::CommHookInterface> reduce, Step step)

@@ -1,5 +1,5 @@
-// "dp": one process, a replica per device. Replicas, their threads and flat buffers stay between steps. On the CPU all
-// replicas read the parameters of the first, unless the model writes to them or a link was asked for.
+// "dp": one process with one replica per device. Replicas, their threads and flat buffers persist between steps. On the
+// CPU all replicas share the parameters of the first, unless the model writes to them or dp.link is set.
 #include "strategies/dp/data_parallel.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 namespace dpbench {
 namespace {
 
-// Null: nothing to count.
+// Decrements a counter at the end of the scope, also after an exception. No-op if null.
 struct CountDown {
   std::atomic<int>* left;
   ~CountDown() {
@@ -48,36 +48,37 @@ class DataParallel : public BuiltInStrategy {
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     StepResult result;
-    int most = 1;
-    const uint64_t before = watches_first_step_ ? replicas_[0]->bits_of_parameters() : 0;
+    int max_active = 1;
+    const uint64_t before = watches_first_step_ ? replicas_[0]->parameters_hash() : 0;
     for (size_t k = 0; k < micro.size(); ++k)
-      most = std::max(most, run(result, step, micro[k], micro.size(), k == 0, phases));
-    if (std::exchange(watches_first_step_, false)) read_one_set(before);
+      max_active = std::max(max_active, run(result, step, micro[k], micro.size(), k == 0, phases));
+    if (std::exchange(watches_first_step_, false)) share_parameters(before);
     for (const auto& one : replicas_) one->require_unwritten();
     phases.enter(Phase::communication);
-    dp::sum_gradients(replicas_, threads_, link_, most);
-    // Without a core for each there is nothing to win.
-    apply_gradients(phases, threads_.spins() > 0 ? most : 1, [&](const auto& share) { threads_.run(most, share); });
+    dp::sum_gradients(replicas_, threads_, link_, max_active);
+    // Parallel stepping pays off only if every replica has a core.
+    apply_gradients(phases, threads_.spins() > 0 ? max_active : 1,
+                    [&](const auto& share) { threads_.run(max_active, share); });
     return result;
   }
 
  private:
   const Replica& main() const { return replicas_[0]->replica; }
 
-  // On the CPU replicas need no copies of parameters that the model itself only reads, as this step has shown it does.
-  void read_one_set(uint64_t before) {
-    for (size_t i = 0; i < replicas_.size(); ++i) replicas_[i]->put_back(/*with_values=*/i == 0);
-    // Maybe without autograd's knowledge.
+  // On the CPU, lets all replicas share the first replica's parameters if the model did not write to them in this step.
+  void share_parameters(uint64_t before) {
+    for (size_t i = 0; i < replicas_.size(); ++i) replicas_[i]->restore_views(/*with_values=*/i == 0);
+    // Compare hashes too: a write may bypass autograd's version counter.
     model_writes_ = model_writes_ || std::any_of(replicas_.begin(), replicas_.end(),
-                                                 [&](const auto& one) { return one->bits_of_parameters() != before; });
+                                                 [&](const auto& one) { return one->parameters_hash() != before; });
     if (model_writes_) return;
-    for (size_t i = 1; i < replicas_.size(); ++i) replicas_[i]->read_from(*replicas_[0]);
+    for (size_t i = 1; i < replicas_.size(); ++i) replicas_[i]->share_parameters_of(*replicas_[0]);
   }
 
-  // One forward and backward pass of all replicas; returns how many had rows.
+  // Runs one forward and backward pass on all replicas. Returns the number of replicas that had samples.
   int run(StepResult& result, int64_t step, const Batch& batch, size_t micros, bool first, Phases& phases) {
     phases.enter(Phase::scatter);
-    if (replicas_[0]->put_back(/*with_values=*/true)) model_writes_ = true;
+    if (replicas_[0]->restore_views(/*with_values=*/true)) model_writes_ = true;
     const bool resend = !first && model_writes();
     const auto count = static_cast<int64_t>(replicas_.size());
     dp::Pieces pieces(workload_, batch, count);
@@ -92,40 +93,41 @@ class DataParallel : public BuiltInStrategy {
       dp::FlatReplica& mine = *replicas_[index];
       {
         const bool copies = i > 0 && i < active && !link_;
-        const CountDown at_end{copies ? &copying : nullptr};  // whatever is thrown: replica 0 waits for it
+        const CountDown at_end{copies ? &copying : nullptr};  // replica 0 waits for the count, even after an exception
         if (first) mine.begin_step(/*several=*/micros > 1);
         if (i >= active) return;
         mine.begun = now();
-        if (i > 0) mine.put_back(/*with_values=*/false);
+        if (i > 0) mine.restore_views(/*with_values=*/false);
         if (copies) mine.copy_from(*replicas_[0], resend);
       }
       mine.copied = now();
       passes_[index]->load(step, pieces.take(index), first);
       mine.loaded = now();
-      while (i == 0 && copying.load(std::memory_order_acquire) > 0) std::this_thread::yield();  // forward may write
+      while (i == 0 && copying.load(std::memory_order_acquire) > 0)
+        std::this_thread::yield();  // forward may write to the source
       if (!passes_[index]->records()) outputs[index] = passes_[index]->forward();
       mine.done = now();
     });
     charge_slowest(active, phases);
-    dp::one_by_one_if_recorded(passes_, active, threads_, [&](size_t i) { outputs[i] = passes_[i]->forward(); });
+    dp::run_recording_passes(passes_, active, threads_, [&](size_t i) { outputs[i] = passes_[i]->forward(); });
     phases.enter(Phase::backward);
     const auto slopes = loss_slopes(result, outputs, pieces.target(), micros);
-    const auto backward = [&](size_t i) { passes_[i]->backward(slopes[i], /*only=*/micros == 1); };
+    const auto backward = [&](size_t i) { passes_[i]->backward(slopes[i], /*only_pass=*/micros == 1); };
     threads_.run(active, [&](int i) {
       if (const auto index = static_cast<size_t>(i); !passes_[index]->records()) backward(index);
     });
-    dp::one_by_one_if_recorded(passes_, active, threads_, backward);
+    dp::run_recording_passes(passes_, active, threads_, backward);
     return active;
   }
 
-  // Within a step main's parameters stay what they are, unless a forward pass writes to them: once one has, they go to
-  // the replicas before each.
+  // True if a forward pass has written to parameters. They are then sent to the replicas before every pass, not only
+  // once per step.
   bool model_writes() {
-    for (const auto& one : replicas_) model_writes_ = model_writes_ || one->written();
+    for (const auto& one : replicas_) model_writes_ = model_writes_ || one->parameters_written();
     return model_writes_;
   }
 
-  // Replicas got parameters and rows at the same time: what the last of them spent on it is what the step did.
+  // Replicas copy parameters and load samples in parallel, so the last replica to finish determines the phase times.
   void charge_slowest(int active, Phases& phases) const {
     if (!phases.on() || !main().device().is_cpu()) return;  // a GPU's copies are only started by then
     const auto later = [](const auto& a, const auto& b) { return a->done < b->done; };
@@ -134,7 +136,7 @@ class DataParallel : public BuiltInStrategy {
     phases.move(Phase::data, last->copied, last->loaded);
   }
 
-  // One loss on the gathered output; its slope by each replica's output is where the replicas' backward passes begin.
+  // Computes one loss on the gathered output. Returns its gradient with respect to each replica's output.
   std::vector<at::Tensor> loss_slopes(StepResult& result, const std::vector<at::Tensor>& outputs,
                                       const at::Tensor& target, size_t micros) {
     std::vector<at::Tensor> gathered;
@@ -152,20 +154,20 @@ class DataParallel : public BuiltInStrategy {
   }
 
   Tf32 tf32_;
-  std::optional<dp::PassRecorders> recorders_;  // before all that is made on their streams
+  std::optional<dp::PassRecorders> recorders_;  // must precede all members made on the recorders' streams
   dp::Replicas replicas_;
   dp::Passes passes_;
   ReplicaThreads threads_;
   const ReplicaLink* link_;
-  bool watches_first_step_ = false;  // on the CPU: whether the model writes to its parameters
-  bool model_writes_ = false;        // it has, between the micro-batches of a step
+  bool watches_first_step_ = false;  // on the CPU: the next step detects writes to parameters
+  bool model_writes_ = false;        // the model has written to its parameters
 };
 
 std::unique_ptr<Strategy> plain_or_recorded(const Setup& setup) {
   if (!setup.params.flag("graph")) return dp::make_data_parallel(setup, {});
   if (!setup.devices.at(0).is_cuda())
-    throw UsageError("dp.graph=on needs GPUs: a CPU records no graphs; use dp.graph=off");
-  if (!step_recorder()) throw UsageError("dp.graph=on needs the CUDA library, which is not loaded; use dp.graph=off");
+    throw UsageError("dp.graph=on needs GPUs: a CPU has no graphs. Use dp.graph=off.");
+  if (!step_recorder()) throw UsageError("dp.graph=on needs the CUDA library, which is not loaded. Use dp.graph=off.");
   return dp::make_data_parallel(setup, step_recorder());
 }
 
@@ -177,18 +179,18 @@ void promise_of_dp(StrategyInfo& info, const Params& params) {
 
 const RegisterStrategy dp_strategy{
     {.name = "dp",
-     .summary = "DataParallel: one process, a replica per device, one loss on the gathered output",
+     .summary = "DataParallel: one process, one replica per device, one loss on the gathered output",
      .parallelism = Parallelism::replicas,
      .gradient = Gradient::gathered,
      .buffers = Buffers::first_replica,
      .loads_rows = true,
      .params = {{"link", "auto",
-                 "auto: NCCL moves one buffer of all state and one of all gradients where each replica has a GPU of "
-                 "its own, else each replica "
-                 "copies and adds its part; plain: such buffers, by copies and sums on any device"},
+                 "auto: if each replica has its own GPU, NCCL moves all state as one buffer and all gradients as "
+                 "another, else each replica copies and adds its part; plain: the same two buffers, by copies and sums "
+                 "on any device"},
                 {"graph", "off",
-                 "on: each replica's forward pass and its backward pass are recorded as CUDA graphs and replayed"},
-                {"tf32", "off", "let a GPU multiply float32 with TF32's 10 bits"},
+                 "on: record each replica's forward pass and backward pass as CUDA graphs and replay them"},
+                {"tf32", "off", "on: allow TF32 (10-bit mantissa) in float32 products on a GPU"},
                 onednn_param()},
      .settings = {.unrecorded = {{"graph", "off"}}},
      .make = plain_or_recorded,

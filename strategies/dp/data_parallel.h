@@ -1,4 +1,4 @@
-// dp, with what its replicas' passes are recorded by.
+// The factory of dp, with the recorder as an argument.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace dpbench::dp {
 
-// recorder: called once for each device; null where nothing is recorded.
+// recorder: called once per device; null if passes are not recorded.
 std::unique_ptr<Strategy> make_data_parallel(const Setup& setup, const MakeRecorder& recorder);
 
 }  // namespace dpbench::dp

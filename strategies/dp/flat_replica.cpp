@@ -12,7 +12,7 @@
 namespace dpbench::dp {
 namespace {
 
-// Once each: a tied tensor has one place.
+// Returns each tensor once; tied tensors share one place.
 std::vector<at::Tensor> unique_of(const NamedTensors& named) {
   std::vector<at::Tensor> unique;
   for (const auto& [name, tensor] : named)
@@ -28,16 +28,16 @@ std::vector<at::Tensor> state_of(const Replica& replica) {
   return all;
 }
 
-bool alike(const at::Tensor& a, const at::Tensor& b) {
+bool same_form(const at::Tensor& a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes();
 }
 
-bool lies_in(const at::Tensor& tensor, const at::Tensor& place) {
-  return tensor.const_data_ptr() == place.const_data_ptr() && alike(tensor, place) &&
-         tensor.strides() == place.strides();
+bool is_same_view(const at::Tensor& tensor, const at::Tensor& home) {
+  return tensor.const_data_ptr() == home.const_data_ptr() && same_form(tensor, home) &&
+         tensor.strides() == home.strides();
 }
 
-std::string described(const at::Tensor& tensor) { return c10::str(tensor.scalar_type(), " ", tensor.sizes()); }
+std::string form_of(const at::Tensor& tensor) { return c10::str(tensor.scalar_type(), " ", tensor.sizes()); }
 
 }  // namespace
 
@@ -46,23 +46,23 @@ FlatReplica::FlatReplica(const Setup& setup, at::Device device)
       parameters(unique_of(replica.parameters())),
       tensors(state_of(replica)),
       state(tensors),
-      places(state.views()) {
+      home_views(state.views()) {
   state.adopt(tensors);
-  behind_parameters = state.from(parameters.size());
+  flat_buffers = state.tail_from(parameters.size());
 }
 
-bool FlatReplica::put_back(bool with_values) {
+bool FlatReplica::restore_views(bool with_values) {
   const at::NoGradGuard no_grad;
   bool parameter = false;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const at::Tensor &tensor = tensors[i], &place = places[i];
-    if (lies_in(tensor, place)) continue;
-    if (with_values && !alike(tensor, place))
-      throw std::runtime_error("dp: the model has put " + described(tensor) + " into " + name_of(tensor) +
-                               ", which was " + described(place) +
-                               ": replicas that stay from step to step keep its shape and type");
-    if (with_values) place.copy_(tensor);
-    tensor.set_data(place);
+    const at::Tensor &tensor = tensors[i], &home = home_views[i];
+    if (is_same_view(tensor, home)) continue;
+    if (with_values && !same_form(tensor, home))
+      throw std::runtime_error("dp: the model replaced " + name_of(tensor) + " (" + form_of(home) + ") by " +
+                               form_of(tensor) +
+                               ". Replicas persist between steps, so shape and type must not change.");
+    if (with_values) home.copy_(tensor);
+    tensor.set_data(home);
     parameter = parameter || i < parameters.size();
   }
   return parameter;
@@ -78,21 +78,21 @@ std::string FlatReplica::name_of(const at::Tensor& tensor) const {
 void FlatReplica::begin_step(bool several) {
   replica.clear_gradients();
   up_to_date = false;
-  if (several) note_versions();
+  if (several) save_versions();
 }
 
 void FlatReplica::copy_from(const FlatReplica& main, bool parameters_again) {
-  const bool with_parameters = !reads_main && (!up_to_date || parameters_again);
-  const auto& mine = state_in_pieces(with_parameters);
-  const auto& theirs = main.state_in_pieces(with_parameters);
+  const bool with_parameters = !shares_main && (!up_to_date || parameters_again);
+  const auto& mine = flat_state(with_parameters);
+  const auto& theirs = main.flat_state(with_parameters);
   for (size_t i = 0; i < mine.size(); ++i) mine[i].copy_(theirs[i], /*non_blocking=*/true);
   up_to_date = true;
 }
 
-uint64_t FlatReplica::bits_of_parameters() const {
+uint64_t FlatReplica::parameters_hash() const {
   uint64_t hash = 0;
   for (const at::Tensor& parameter : parameters) {
-    const auto* const bytes = static_cast<const char*>(parameter.const_data_ptr());  // dense, as all views of a Flat
+    const auto* const bytes = static_cast<const char*>(parameter.const_data_ptr());  // dense, like all views of a Flat
     for (size_t at = 0; at < parameter.nbytes(); at += sizeof hash) {
       uint64_t word = 0;
       std::memcpy(&word, bytes + at, std::min(sizeof word, parameter.nbytes() - at));
@@ -102,41 +102,41 @@ uint64_t FlatReplica::bits_of_parameters() const {
   return hash;
 }
 
-void FlatReplica::read_from(const FlatReplica& main) {
-  for (size_t i = 0; i < parameters.size(); ++i) parameters[i].set_data(places[i] = main.state.views()[i]);
-  note_versions();
-  reads_main = true;
+void FlatReplica::share_parameters_of(const FlatReplica& main) {
+  for (size_t i = 0; i < parameters.size(); ++i) parameters[i].set_data(home_views[i] = main.state.views()[i]);
+  save_versions();
+  shares_main = true;
 }
 
-void FlatReplica::note_versions() {
+void FlatReplica::save_versions() {
   versions.clear();
   for (const at::Tensor& parameter : parameters) versions.push_back(parameter._version());
 }
 
-bool FlatReplica::written() const {
+bool FlatReplica::parameters_written() const {
   for (size_t i = 0; i < versions.size(); ++i)
     if (parameters[i]._version() != versions[i]) return true;
   return false;
 }
 
 void FlatReplica::require_unwritten() const {
-  if (reads_main && written())
+  if (shares_main && parameters_written())
     throw std::runtime_error(
-        "dp: the model has written to a parameter of its own, and had not done so in its first step: "
-        "replicas on the CPU then read one set of parameters");
+        "dp: the model has written to a parameter of its own, but not in its first step. After that step replicas on "
+        "the CPU share one set of parameters.");
 }
 
 void FlatReplica::pack_gradients() {
   if (!gradients) gradients.emplace(tensors_of(replica.trainable()));
-  std::vector<at::Tensor> places, there;
+  std::vector<at::Tensor> targets, sources;
   for (size_t i = 0; i < replica.trainable().size(); ++i) {
-    at::Tensor place = gradients->views()[i];
+    at::Tensor target = gradients->views()[i];
     if (const at::Tensor& gradient = gradient_of(i); gradient.defined())
-      places.push_back(place), there.push_back(gradient);
+      targets.push_back(target), sources.push_back(gradient);
     else
-      place.zero_();
+      target.zero_();
   }
-  if (!places.empty()) at::_foreach_copy_(places, there, /*non_blocking=*/true);
+  if (!targets.empty()) at::_foreach_copy_(targets, sources, /*non_blocking=*/true);
 }
 
 }  // namespace dpbench::dp

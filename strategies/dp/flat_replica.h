@@ -1,5 +1,5 @@
-// A replica whose state lies in one buffer per dtype: its parameters, behind them its buffers. Its gradients too while
-// a link sums them.
+// A replica with its state in one flat buffer per dtype: parameters first, then buffers. Gradients are packed the same
+// way for a link.
 #pragma once
 
 #include <memory>
@@ -15,42 +15,42 @@ namespace dpbench::dp {
 struct FlatReplica {
   FlatReplica(const Setup& setup, at::Device device);
 
-  // The state as one piece per dtype: all of it, or what is no parameter.
-  const std::vector<at::Tensor>& state_in_pieces(bool with_parameters) const {
-    return with_parameters ? state.buffers() : behind_parameters;
+  // Returns the flat state, one tensor per dtype: all of it, or only the buffers.
+  const std::vector<at::Tensor>& flat_state(bool with_parameters) const {
+    return with_parameters ? state.buffers() : flat_buffers;
   }
-  // What the model itself has put elsewhere, by set_data(), lies here again; with its values, or without them where
-  // main's are to come. Whether a parameter was among it. Throws where values have another shape or type than their
-  // place.
-  bool put_back(bool with_values);
-  // several: micro-batches, between which it matters whether the model writes to parameters.
+  // Tensors that the model replaced through set_data() become views of the flat state again. Keeps their new values if
+  // `with_values`, else leaves the values for a copy from main. Returns true if a parameter was replaced. Throws if a
+  // new value has another shape or dtype.
+  bool restore_views(bool with_values);
+  // several: the step has several micro-batches, so writes of the model to parameters must be detected between them.
   void begin_step(bool several);
-  // Parameters only where it has not got this step's yet, or is told so; never where it reads main's own.
+  // Copies buffers, and parameters once per step or if `parameters_again`; never parameters shared with main.
   void copy_from(const FlatReplica& main, bool parameters_again);
 
-  uint64_t bits_of_parameters() const;  // a hash: the same for the same values
-  void read_from(const FlatReplica& main);
-  bool written() const;  // the model to a parameter, since versions were noted
-  // Throws where it reads main's and the model has written to them.
+  uint64_t parameters_hash() const;
+  void share_parameters_of(const FlatReplica& main);
+  bool parameters_written() const;  // by the model, since save_versions()
+  // Throws if parameters are shared with main and the model has written to them.
   void require_unwritten() const;
 
-  // Where there is none, zeros: the sum wants every place filled.
+  // Packs the gradients into one buffer per dtype, with zeros for undefined ones.
   void pack_gradients();
   at::Tensor& gradient_of(size_t parameter) const { return replica.trainable()[parameter].tensor.mutable_grad(); }
 
   Replica replica;
-  std::vector<at::Tensor> parameters, tensors;  // tensors: behind the parameters, the buffers
+  std::vector<at::Tensor> parameters, tensors;  // tensors: the parameters, then the buffers
   Flat state;
-  std::vector<at::Tensor> places;  // of the tensors: in `state`, or main's for the parameters that it reads
-  std::vector<at::Tensor> behind_parameters;
-  bool reads_main = false;
-  bool up_to_date = false;        // it has main's parameters of this step
-  std::vector<int64_t> versions;  // of the parameters, where they were noted
+  std::vector<at::Tensor> home_views;  // of `tensors`: in `state`, or in main's for shared parameters
+  std::vector<at::Tensor> flat_buffers;
+  bool shares_main = false;
+  bool up_to_date = false;        // has main's parameters of this step
+  std::vector<int64_t> versions;  // saved version counters of the parameters
   std::optional<Flat> gradients;
   Phases::Clock::time_point begun, copied, loaded, done;  // of the last forward pass, while phases are on
 
  private:
-  void note_versions();
+  void save_versions();
   std::string name_of(const at::Tensor& tensor) const;
 };
 

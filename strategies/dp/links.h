@@ -1,4 +1,4 @@
-// How state and gradients get from replica to replica: by a link as one buffer each, or by copies and sums.
+// Transfers of state and gradients between replicas: through a link, as one flat buffer each, or by copies and sums.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace dpbench::dp {
 
-// Null: replicas copy and add for themselves. asked: the value of dp.link.
-const ReplicaLink* link_between(const std::vector<at::Device>& devices, const std::string& asked);
+// Returns the link for these devices, or null if replicas copy and add by themselves. option: the value of dp.link.
+const ReplicaLink* link_between(const std::vector<at::Device>& devices, const std::string& option);
 
-// The first replica's to all others.
+// Broadcasts the first replica's state to the others.
 void broadcast_state(const ReplicaLink& link, const Replicas& replicas, bool with_parameters);
 
-// All gradients, summed in replica 0. active: how many replicas had rows in this step. Each replica's thread packs its
-// own for the link, or without one adds its part.
+// Sums all gradients in replica 0. active: the number of replicas with samples in this step. Each replica's thread
+// packs its gradients for the link, or adds its share of all elements if there is no link.
 void sum_gradients(const Replicas& replicas, ReplicaThreads& threads, const ReplicaLink* link, int active);
 
 }  // namespace dpbench::dp

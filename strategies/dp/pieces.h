@@ -1,4 +1,5 @@
-// A global batch cut for the replicas as torch.chunk cuts it. Rows that did not come with it are got by each replica.
+// A global batch split between replicas as torch.chunk splits it. If the batch has only ids, each replica loads its own
+// samples.
 #pragma once
 
 #include <vector>
@@ -12,9 +13,9 @@ class Pieces {
   Pieces(const Workload& workload, const Batch& batch, int64_t replicas);
 
   size_t count() const { return ids_.size(); }  // may be fewer than replicas
-  // Without a target. Each replica its own, at the same time as the others.
+  // Returns a replica's piece, without a target. Safe to call concurrently for different replicas.
   Batch take(size_t replica);
-  // When all have been taken.
+  // Call after all pieces have been taken.
   at::Tensor target() const;
 
  private:

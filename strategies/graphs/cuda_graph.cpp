@@ -1,4 +1,4 @@
-// Steps as CUDA graphs. Part of dpbench_cuda alone.
+// Steps recorded as CUDA graphs. Part of dpbench_cuda only.
 #include <exception>
 #include <functional>
 #include <memory>
@@ -16,18 +16,18 @@
 namespace dpbench {
 namespace {
 
-// Memory taken while recording belongs to the graph's own pool and is given back with the graph.
+// Memory allocated while recording belongs to the graph's private pool and is freed with the graph.
 class CudaGraph : public StepGraph {
  public:
   explicit CudaGraph(const std::function<void()>& body) {
-    c10::cuda::device_synchronize();  // nothing that came before may end up inside
-    // Thread-local: what other threads of the process ask of CUDA (a watchdog's queries) must not spoil the recording.
-    // The backward pass' thread launches on this stream and is recorded all the same.
+    c10::cuda::device_synchronize();  // earlier work must not be captured
+    // Thread-local mode: CUDA calls of other threads, such as a watchdog's queries, must not invalidate the capture.
+    // Kernels that the backward thread launches on this stream are captured too.
     graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
     try {
       body();
     } catch (...) {
-      end_what_failed();
+      end_failed_capture();
       throw;
     }
     graph_.capture_end();
@@ -36,20 +36,20 @@ class CudaGraph : public StepGraph {
   void replay() override { graph_.replay(); }
 
  private:
-  // The first error is the one to tell.
-  void end_what_failed() noexcept {
+  // Warns instead of throwing, so that the original error is the one reported.
+  void end_failed_capture() noexcept {
     try {
       graph_.capture_end();
     } catch (const std::exception& error) {
-      TORCH_WARN("a recording that failed could not be ended: ", error.what());
+      TORCH_WARN("a failed CUDA graph capture could not be ended: ", error.what());
     }
   }
 
   at::cuda::CUDAGraph graph_;
 };
 
-// The current stream is changed for good, not in each step: the harness' events and copies then lie on it as well, in
-// order, and nothing has to wait for another stream. The current device is not: a process may have a recorder for each.
+// Sets the current stream for its whole lifetime, so that the harness' events and copies use the same stream and no
+// cross-stream waits are needed. Leaves the current device alone: a process may have one recorder per device.
 class CudaRecorder : public StepRecorder {
  public:
   explicit CudaRecorder(c10::Device device) : before_(c10::cuda::getCurrentCUDAStream(device.index())) {
@@ -59,7 +59,7 @@ class CudaRecorder : public StepRecorder {
   ~CudaRecorder() override {
     try {
       const c10::cuda::CUDAGuard guard(before_.device());
-      c10::cuda::device_synchronize();  // what is freed after this may be used on the stream of before
+      c10::cuda::device_synchronize();  // memory freed after this may be reused on the previous stream
     } catch (const std::exception& error) {
       TORCH_WARN("the GPU ended with an error: ", error.what());
     }
@@ -68,8 +68,8 @@ class CudaRecorder : public StepRecorder {
   CudaRecorder(const CudaRecorder&) = delete;
   CudaRecorder& operator=(const CudaRecorder&) = delete;
 
-  // Its collectives are kernels on streams that wait for this one: they become part of the graph. The others' are the
-  // host's.
+  // NCCL collectives are kernels on streams that wait for this one, so they are captured. Other backends run on the
+  // host.
   bool takes_backend(const std::string& name) const override { return name == "nccl"; }
   std::unique_ptr<StepGraph> record(const std::function<void()>& body) override {
     const c10::cuda::CUDAGuard guard(before_.device());
@@ -82,11 +82,11 @@ class CudaRecorder : public StepRecorder {
 
 std::unique_ptr<StepRecorder> make_recorder(c10::Device device) {
   if (!device.is_cuda())
-    throw UsageError("a step on " + device.str() + " cannot be recorded: CUDA graphs are for GPUs; leave graph off");
+    throw UsageError("a step on " + device.str() + " cannot be recorded: CUDA graphs need a GPU. Use graph=off.");
   return std::make_unique<CudaRecorder>(device);
 }
 
-[[maybe_unused]] const bool offered_graphs = (step_recorder() = make_recorder) != nullptr;
+[[maybe_unused]] const bool registered_graphs = (step_recorder() = make_recorder) != nullptr;
 
 }  // namespace
 }  // namespace dpbench

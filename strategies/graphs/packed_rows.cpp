@@ -24,7 +24,7 @@ PackedRows::PackedRows(std::span<const Batch> like, at::Device device, at::Scala
 void PackedRows::load(std::span<const Batch> micro) {
   const std::vector<at::Tensor> rows = rows_in(micro);
   if (RowCopies::all_on_host(rows)) {
-    memory_.copy_(copies_.bring(rows), /*non_blocking=*/true);
+    memory_.copy_(copies_.upload(rows), /*non_blocking=*/true);
     return;
   }
   for (size_t i = 0; i < rows.size(); ++i) places_[i].copy_(rows[i], /*non_blocking=*/true);

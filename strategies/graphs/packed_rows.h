@@ -1,4 +1,4 @@
-// The rows of a step in one piece of a device's memory that stays: filled by one copy, read by a recorded step.
+// The samples of a step at a fixed device address: filled by one copy, read by a recorded step.
 #pragma once
 
 #include <span>
@@ -11,11 +11,11 @@ namespace dpbench {
 
 class PackedRows {
  public:
-  // For micro-batches of these shapes; floating point is kept as `storage`.
+  // Allocates memory for micro-batches of these shapes. Floating-point tensors are stored as `storage`.
   PackedRows(std::span<const Batch> like, at::Device device, at::ScalarType storage);
 
-  // In the order of the current stream, so that nothing is overwritten that is still read. Rows of the host are on
-  // their way to the device before that stream gets here; rows of the device are copied there.
+  // Copies in stream order, so that samples still being read are not overwritten. The transfer of host samples starts
+  // before the current stream reaches this point; device samples are copied on the device.
   void load(std::span<const Batch> micro);
   // Inputs, targets and ids, on the device.
   const std::vector<Batch>& micro() const { return micro_; }
@@ -23,8 +23,8 @@ class PackedRows {
  private:
   RowCopies copies_;
   at::Tensor memory_;
-  std::vector<at::Tensor> places_;  // in it, batch after batch
-  std::vector<Batch> micro_;        // the same
+  std::vector<at::Tensor> places_;  // views of memory_, batch by batch
+  std::vector<Batch> micro_;        // the same views
 };
 
 }  // namespace dpbench

@@ -1,5 +1,5 @@
-// One device whose steps are recorded: the first of a shape runs as it is, the second is recorded, from then on it is
-// replayed.
+// A single-device strategy that records its steps: the first step of a shape runs eagerly, the second is recorded, later
+// ones are replayed.
 #pragma once
 
 #include <memory>

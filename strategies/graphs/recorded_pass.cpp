@@ -1,5 +1,5 @@
-// A pass as two graphs, since between them lies the loss of all replicas. They read rows and the slope of the output
-// from places that stay, and write the output and gradients to such.
+// A pass as two graphs: the loss of all replicas is computed between forward and backward. The graphs read samples and
+// the output's gradient from fixed addresses, and write the output and the parameters' gradients to fixed addresses.
 #include "strategies/graphs/recorded_pass.h"
 
 #include <optional>
@@ -20,51 +20,51 @@ class RecordedPass : public Pass {
  public:
   RecordedPass(const Replica& replica, StepRecorder& recorder) : replica_(replica), recorder_(recorder) {}
 
-  // A replica needs no target: in its place the step's number travels with the rows.
+  // A replica needs no target, so its place carries the step number.
   void load(int64_t step, const Batch& rows, bool first_of_step) override {
     if (first_of_step) ++steps_;
     const Batch all{rows.input, at::full({1}, step, at::kLong), rows.ids};
     const std::span<const Batch> one(&all, 1);
-    const auto [found, first] = kinds_.try_emplace(shape_of(rows.input));
-    kind_ = &found->second;
-    if (first) kind_->met = steps_, kind_->rows.emplace(one, replica_.device(), replica_.storage());
-    kind_->rows->load(one);
-    how_ = kind_->met == steps_ ? How::plain : kind_->backward ? How::replayed : How::recorded;
+    const auto [found, first] = shapes_.try_emplace(shape_of(rows.input));
+    current_ = &found->second;
+    if (first) current_->first_step = steps_, current_->rows.emplace(one, replica_.device(), replica_.storage());
+    current_->rows->load(one);
+    mode_ = current_->first_step == steps_ ? Mode::eager : current_->backward ? Mode::replaying : Mode::recording;
   }
 
-  bool records() const override { return how_ == How::recorded; }
+  bool records() const override { return mode_ == Mode::recording; }
 
   at::Tensor forward() override {
-    Kind& kind = *kind_;
-    const auto compute = [this, &kind] {
-      const Batch& rows = kind.rows->micro().front();
+    ShapeState& state = *current_;
+    const auto compute = [this, &state] {
+      const Batch& rows = state.rows->micro().front();
       const RecordedStep number(rows.target);
-      kind.live = replica_.forward(/*step=*/0, rows);
-      kind.output = kind.live.detach();
+      state.live_output = replica_.forward(/*step=*/0, rows);
+      state.output = state.live_output.detach();
     };
-    if (how_ == How::recorded) kind.forward = recorder_.record(compute);
-    how_ == How::plain ? compute() : kind.forward->replay();
-    return kind.output;
+    if (mode_ == Mode::recording) state.forward = recorder_.record(compute);
+    mode_ == Mode::eager ? compute() : state.forward->replay();
+    return state.output;
   }
 
-  void backward(const at::Tensor& slope, bool only) override {
-    Kind& kind = *kind_;
-    if (how_ == How::plain)
-      return torch::autograd::backward({std::exchange(kind.live, {})}, {slope.to(replica_.device())});
-    if (!kind.slope.defined()) kind.slope = at::empty(kind.output.sizes(), kind.output.options());
-    kind.slope.copy_(slope, /*non_blocking=*/true);
+  void backward(const at::Tensor& slope, bool only_pass) override {
+    ShapeState& state = *current_;
+    if (mode_ == Mode::eager)
+      return torch::autograd::backward({std::exchange(state.live_output, {})}, {slope.to(replica_.device())});
+    if (!state.slope.defined()) state.slope = at::empty(state.output.sizes(), state.output.options());
+    state.slope.copy_(slope, /*non_blocking=*/true);
     const std::vector<at::Tensor> earlier = take_gradients();
-    if (how_ == How::recorded)
-      kind.backward = recorder_.record([this, &kind] {
-        torch::autograd::backward({std::exchange(kind.live, {})}, {kind.slope});
-        kind.gradients = take_gradients();
+    if (mode_ == Mode::recording)
+      state.backward = recorder_.record([this, &state] {
+        torch::autograd::backward({std::exchange(state.live_output, {})}, {state.slope});
+        state.gradients = take_gradients();
       });
-    kind.backward->replay();
-    give_gradients(earlier, kind.gradients, only);
+    state.backward->replay();
+    add_gradients(earlier, state.gradients, only_pass);
   }
 
  private:
-  enum class How { plain, recorded, replayed };
+  enum class Mode { eager, recording, replaying };
   using Shape = std::vector<int64_t>;
 
   static Shape shape_of(const at::Tensor& input) {
@@ -73,17 +73,17 @@ class RecordedPass : public Pass {
     return shape;
   }
 
-  // Passes of one shape.
-  struct Kind {
-    int64_t met = 0;  // in which step
+  // The buffers and graphs of one input shape.
+  struct ShapeState {
+    int64_t first_step = 0;
     std::optional<PackedRows> rows = {};
-    at::Tensor live = {};  // the output with autograd's graph: until its backward pass has run, or is recorded
+    at::Tensor live_output = {};  // with its autograd graph, until the backward pass has run or is recorded
     at::Tensor output = {}, slope = {};
     std::vector<at::Tensor> gradients = {};
     std::unique_ptr<StepGraph> forward = {}, backward = {};
   };
 
-  // The next backward pass then writes instead of adding.
+  // Removes and returns the gradients, so that the next backward pass writes instead of adding.
   std::vector<at::Tensor> take_gradients() const {
     std::vector<at::Tensor> taken;
     for (const Parameter& parameter : replica_.trainable())
@@ -91,8 +91,10 @@ class RecordedPass : public Pass {
     return taken;
   }
 
-  // A recording's gradients lie where its next replay writes: only a step's one pass may leave them there.
-  void give_gradients(const std::vector<at::Tensor>& earlier, const std::vector<at::Tensor>& more, bool only) const {
+  // Sets each gradient to `earlier` plus `more`. The next replay overwrites `more`, so they may be used without a copy
+  // only if no other pass of the step follows.
+  void add_gradients(const std::vector<at::Tensor>& earlier, const std::vector<at::Tensor>& more,
+                     bool only_pass) const {
     const at::NoGradGuard no_grad;
     std::vector<at::Tensor> sums, added;
     for (size_t i = 0; i < more.size(); ++i) {
@@ -102,7 +104,7 @@ class RecordedPass : public Pass {
       if (gradient.defined())
         sums.push_back(gradient), added.push_back(more[i]);
       else
-        gradient = only ? more[i] : more[i].clone();
+        gradient = only_pass ? more[i] : more[i].clone();
     }
     if (!sums.empty()) at::_foreach_add_(sums, added);
   }
@@ -110,9 +112,9 @@ class RecordedPass : public Pass {
   const Replica& replica_;
   StepRecorder& recorder_;
   int64_t steps_ = 0;
-  std::map<Shape, Kind> kinds_;
-  Kind* kind_ = nullptr;  // of the rows loaded last
-  How how_ = How::plain;
+  std::map<Shape, ShapeState> shapes_;
+  ShapeState* current_ = nullptr;  // of the samples loaded last
+  Mode mode_ = Mode::eager;
 };
 
 }  // namespace

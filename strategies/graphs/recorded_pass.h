@@ -1,4 +1,4 @@
-// A replica's pass, recorded as two graphs, and the recorders of all replicas.
+// A replica's pass recorded as two graphs, and the recorders of all replicas.
 #pragma once
 
 #include <functional>
@@ -11,17 +11,17 @@
 
 namespace dpbench::dp {
 
-// In the first step of a shape they run as they are, in the second they are recorded as two graphs, from then on
-// replayed.
+// Returns a pass that runs eagerly in the first step of a shape, is recorded as two graphs in the second, and is
+// replayed from then on.
 std::unique_ptr<Pass> recorded_pass(const Replica& replica, StepRecorder& recorder);
 
 using MakeRecorder = std::function<std::unique_ptr<StepRecorder>(at::Device device)>;
 
-// A recorder for each device, which its replicas share.
+// One recorder per device, shared by the device's replicas.
 class PassRecorders {
  public:
-  // threads: one for each device, from now on on the recorders' streams, as the calling thread is. Otherwise work that
-  // one thread gives a device would not come after another's.
+  // threads: one per device. Moves them to the recorders' streams, as the calling thread, so that work from different
+  // threads stays ordered.
   PassRecorders(const std::vector<at::Device>& devices, const MakeRecorder& make, ReplicaThreads& threads);
 
   std::unique_ptr<Pass> pass_of(const Replica& replica) {

@@ -14,21 +14,23 @@ MakeStepRecorder& step_recorder() {
   return make;
 }
 
-std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string& asked) {
-  if (!step_recorder()) throw UsageError(asked + " needs GPUs and the CUDA library, which is not loaded; leave it off");
+std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string& option) {
+  if (!step_recorder())
+    throw UsageError(option + " needs GPUs and the CUDA library, which is not loaded. Leave the option off.");
   const at::Device device = setup.devices.at(0);
   std::unique_ptr<StepRecorder> recorder;
   try {
     recorder = step_recorder()(device);
   } catch (const UsageError& error) {
-    throw UsageError(asked + ": " + error.what());
+    throw UsageError(option + ": " + error.what());
   }
   if (!setup.group) return recorder;
-  const std::string backend = setup.group->getBackend(device.type())->getBackendName();  // also of one that is watched
+  // A backend that wraps another for watching reports the inner name.
+  const std::string backend = setup.group->getBackend(device.type())->getBackendName();
   if (!recorder->takes_backend(backend))
-    throw UsageError(asked + " and --backend " + backend +
-                     " do not go together: its collectives are the host's work, and only the " +
-                     "device's can be recorded; use nccl, or leave it off");
+    throw UsageError(option + " and --backend " + backend +
+                     " cannot be combined: the backend runs collectives on the host, and only work of the device can " +
+                     "be recorded. Use --backend nccl, or leave the option off.");
   return recorder;
 }
 
@@ -51,41 +53,41 @@ RecordedSteps::Shape RecordedSteps::shape_of(std::span<const Batch> micro) {
 StepResult RecordedSteps::step(int64_t step, std::span<const Batch> micro, const Replica& replica, Phases& phases,
                                const Body& body) {
   phases.enter(Phase::data);
-  const auto [found, first] = kinds_.try_emplace(shape_of(micro));
-  Kind& kind = found->second;
-  if (first) kind.rows.emplace(micro, replica.device(), replica.storage());
-  kind.rows->load(micro);
+  const auto [found, first] = shapes_.try_emplace(shape_of(micro));
+  ShapeState& state = found->second;
+  if (first) state.rows.emplace(micro, replica.device(), replica.storage());
+  state.rows->load(micro);
   if (std::exchange(next_step_, step + 1) != step) step_.fill_(step);
-  if (kind.eager < eager_steps_) {
-    ++kind.eager;
-    take(kind, replica, phases, body);
-    return kind.result;
+  if (state.eager < eager_steps_) {
+    ++state.eager;
+    run(state, replica, phases, body);
+    return state.result;
   }
-  if (!kind.graph) {
-    kind.graph = recorder_->record([this, &kind, &replica, body] {
+  if (!state.graph) {
+    state.graph = recorder_->record([this, &state, &replica, body] {
       Phases none;
-      take(kind, replica, none, body);
+      run(state, replica, none, body);
     });
   }
   phases.enter(Phase::graph);
-  kind.graph->replay();
-  show_gradients(kind, replica);
-  return kind.result;
+  state.graph->replay();
+  set_gradients(state, replica);
+  return state.result;
 }
 
-void RecordedSteps::take(Kind& kind, const Replica& replica, Phases& phases, const Body& body) {
+void RecordedSteps::run(ShapeState& state, const Replica& replica, Phases& phases, const Body& body) {
   const RecordedStep number(step_);
-  const StepResult result = body(kind.rows->micro(), phases);
+  const StepResult result = body(state.rows->micro(), phases);
   step_.add_(1);
-  // Without what autograd hangs on them: a parameter's node remembers the stream of its first use.
-  kind.result = {result.output.detach(), result.loss.detach()};
-  kind.gradients.clear();
-  for (const auto& [name, tensor] : replica.trainable()) kind.gradients.push_back(tensor.grad());
+  // Detached to release the autograd graph: a parameter's node remembers the stream of its first use.
+  state.result = {result.output.detach(), result.loss.detach()};
+  state.gradients.clear();
+  for (const auto& [name, tensor] : replica.trainable()) state.gradients.push_back(tensor.grad());
 }
 
-// A replay writes the gradients of its own recording; the parameters may have those of another.
-void RecordedSteps::show_gradients(const Kind& kind, const Replica& replica) {
-  for (size_t i = 0; i < kind.gradients.size(); ++i) replica.trainable()[i].tensor.mutable_grad() = kind.gradients[i];
+// A replay writes the gradients of its own recording; the parameters may still point to another recording's.
+void RecordedSteps::set_gradients(const ShapeState& state, const Replica& replica) {
+  for (size_t i = 0; i < state.gradients.size(); ++i) replica.trainable()[i].tensor.mutable_grad() = state.gradients[i];
 }
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// One rank's values into the tensors of all, coalesced as torch's DDP does it.
+// Broadcasts one rank's values into the tensors of all ranks, coalesced as in torch's DDP.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// What LibTorch's supported versions call by different names.
+// Functions that have different names in the supported LibTorch versions.
 #pragma once
 
 #include <torch/version.h>
@@ -6,7 +6,7 @@
 
 namespace dpbench {
 
-// Every rank's equally large piece of the sum over ranks.
+// Reduce-scatter: each rank gets an equal piece of the sum over ranks.
 inline void reduce_scatter_flat(c10d::ProcessGroup& group, at::Tensor& piece, at::Tensor& whole) {
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
   group._reduce_scatter_base(piece, whole)->wait();

@@ -7,7 +7,7 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t aligned_to = 16;  // elements: every view starts on a full vector register
+constexpr int64_t aligned_to = 16;  // elements, so that every view is aligned to a vector register
 
 int64_t padded(int64_t numel) { return (numel + aligned_to - 1) / aligned_to * aligned_to; }
 
@@ -44,7 +44,7 @@ void Flat::adopt(const std::vector<at::Tensor>& tensors) {
   }
 }
 
-std::vector<at::Tensor> Flat::from(size_t tensor) const {
+std::vector<at::Tensor> Flat::tail_from(size_t tensor) const {
   std::vector<at::Tensor> parts;
   for (const at::Tensor& buffer : buffers_)
     for (size_t i = tensor; i < views_.size(); ++i) {

@@ -17,10 +17,10 @@ std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters) {
 
 namespace {
 
-// The fused kernels take a gradient's memory as it comes: a backward pass leaves it as its parameter's, whoever puts
-// another there may not.
-at::Tensor laid_as(const at::Tensor& parameter, const at::Tensor& gradient) {
-  if (!gradient.defined() || gradient.layout() != at::kStrided || lie_alike(parameter, gradient)) return gradient;
+// The fused kernels ignore strides. A backward pass gives a gradient its parameter's layout; a gradient assigned by
+// other code may need a copy.
+at::Tensor with_layout_of(const at::Tensor& parameter, const at::Tensor& gradient) {
+  if (!gradient.defined() || gradient.layout() != at::kStrided || same_layout(parameter, gradient)) return gradient;
   return at::empty_like(parameter).copy_(gradient);
 }
 
@@ -32,7 +32,7 @@ struct Optimizer::Lists {
 
 Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter> parameters)
     : spec_(spec), parameters_(std::move(parameters)) {
-  // Parameters of one kind stand together, so that one fused call takes each run of them.
+  // Sorted by dtype, so that one fused call takes all parameters of a dtype.
   std::stable_sort(parameters_.begin(), parameters_.end(), [](const Parameter& a, const Parameter& b) {
     return a.tensor.scalar_type() < b.tensor.scalar_type();
   });
@@ -40,7 +40,8 @@ Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter> parameter
     for (const auto& [name, tensor] : parameters_)
       slots_.push_back({at::zeros_like(tensor), at::zeros_like(tensor),
                         at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(tensor.device()))});
-  whole_ = grouped([](const at::Tensor& parameter) { return parameter; });  // any gradient: step() puts the real ones
+  all_lists_ =
+      grouped([](const at::Tensor& parameter) { return parameter; });  // placeholder gradients; step() sets them
 }
 
 Optimizer::~Optimizer() = default;
@@ -55,7 +56,7 @@ std::vector<Optimizer::Lists> Optimizer::grouped(const GradientOf& gradient_of) 
       groups.emplace_back();
     Lists& lists = groups.back();
     lists.parameters.push_back(parameter);
-    lists.gradients.push_back(laid_as(parameter, gradient));
+    lists.gradients.push_back(with_layout_of(parameter, gradient));
     if (slots_.empty()) continue;
     lists.momenta.push_back(slots_[i].momentum);
     lists.variances.push_back(slots_[i].variance);
@@ -66,33 +67,33 @@ std::vector<Optimizer::Lists> Optimizer::grouped(const GradientOf& gradient_of) 
 
 void Optimizer::step() { step_in_shares(1, {}); }
 
-void Optimizer::step_in_shares(int parts, const AtOnce& at_once) {
+void Optimizer::step_in_shares(int parts, const RunParallel& run_parallel) {
   const at::NoGradGuard no_grad;
-  // From step to step nothing but the gradients changes. Where one is missing, the lists are others.
+  // The cached lists are valid unless a gradient is missing: only the gradients change between steps.
   const bool all = take_gradients();
-  if (all && parts > 1 && can_be_shared()) {
-    for (Lists& lists : whole_)
+  if (all && parts > 1 && can_be_split()) {
+    for (Lists& lists : all_lists_)
       if (!lists.steps.empty()) at::_foreach_add_(lists.steps, 1);
-    at_once([&](int part) { step_share(part, parts); });
+    run_parallel([&](int part) { step_share(part, parts); });
   } else if (all) {
-    step(whole_);
+    step(all_lists_);
   }
   release_gradients();
-  if (!all) step_those_with_gradients();
+  if (!all) step_available();
 }
 
 void Optimizer::release_gradients() {
-  for (Lists& lists : whole_)
-    for (at::Tensor& gradient : lists.gradients) gradient.reset();  // the next backward pass gets its memory back
+  for (Lists& lists : all_lists_)
+    for (at::Tensor& gradient : lists.gradients) gradient.reset();  // lets the next backward pass reuse the memory
 }
 
-bool Optimizer::can_be_shared() const {
-  constexpr int64_t worth_it = 1 << 14;  // handing over takes as long as stepping so many elements
+bool Optimizer::can_be_split() const {
+  constexpr int64_t worth_it = 1 << 14;  // break-even: waking the threads costs as much as stepping these elements
   int64_t total = 0;
-  for (const Lists& lists : whole_)
+  for (const Lists& lists : all_lists_)
     for (size_t i = 0; i < lists.parameters.size(); ++i) {
       const at::Tensor& parameter = lists.parameters[i];
-      // What adds float16 and bfloat16 does not keep to whole vectors when it shares out a tensor itself.
+      // For float16 and bfloat16 the add kernel's own parallel split is not vector-aligned, so the bits would differ.
       if (!parameter.is_cpu() || at::isReducedFloatingType(parameter.scalar_type()) ||
           !parameter.is_non_overlapping_and_dense() || lists.gradients[i].layout() != at::kStrided)
         return false;
@@ -103,11 +104,11 @@ bool Optimizer::can_be_shared() const {
 
 void Optimizer::step_share(int part, int parts) {
   const at::NoGradGuard no_grad;
-  for (const Lists& lists : whole_) {
+  for (const Lists& lists : all_lists_) {
     std::vector<int64_t> sizes;
     for (const at::Tensor& parameter : lists.parameters) sizes.push_back(parameter.numel());
     Lists share;
-    each_in_share(sizes, part, parts, [&](size_t i, int64_t from, int64_t to) {
+    for_each_in_share(sizes, part, parts, [&](size_t i, int64_t from, int64_t to) {
       share.parameters.push_back(range_of(lists.parameters[i], from, to));
       share.gradients.push_back(range_of(lists.gradients[i], from, to));
       if (lists.steps.empty()) return;
@@ -120,15 +121,15 @@ void Optimizer::step_share(int part, int parts) {
 }
 
 bool Optimizer::take_gradients() {
-  for (Lists& lists : whole_)
+  for (Lists& lists : all_lists_)
     for (size_t i = 0; i < lists.parameters.size(); ++i) {
-      lists.gradients[i] = laid_as(lists.parameters[i], lists.parameters[i].grad());
+      lists.gradients[i] = with_layout_of(lists.parameters[i], lists.parameters[i].grad());
       if (!lists.gradients[i].defined()) return false;
     }
   return true;
 }
 
-void Optimizer::step_those_with_gradients() {
+void Optimizer::step_available() {
   auto groups = grouped([](const at::Tensor& parameter) { return parameter.grad(); });
   step(groups);
 }
@@ -153,7 +154,8 @@ void Optimizer::step(std::vector<Lists>& groups) {
 
 void Optimizer::update(Lists& lists) const { spec_.kind == OptimizerSpec::Kind::sgd ? sgd(lists) : adam(lists); }
 
-// The fused kernel of torch 2.11's CPU leaves float16 and bfloat16 as they are, but for what fills no vector.
+// torch 2.11's fused CPU kernel updates only the tail of float16 and bfloat16 tensors that fills no vector, so it is
+// not used for them.
 void Optimizer::sgd(Lists& lists) const {
   if (lists.parameters[0].is_cpu() && at::isReducedFloatingType(lists.parameters[0].scalar_type()))
     return at::_foreach_add_(lists.parameters, lists.gradients, -spec_.learning_rate);

@@ -1,4 +1,4 @@
-// The optimizers of the workloads, on torch's fused kernels. What torch::optim computes, without its per-tensor loop.
+// The optimizers of the workloads, on torch's fused kernels. Same results as torch::optim without its per-tensor loop.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace dpbench {
 
-// A trainable parameter under the first name it was registered by (a tied one is listed once).
+// A trainable parameter and its first registered name. A tied parameter is listed once.
 struct Parameter {
   std::string name;
   at::Tensor tensor;
@@ -22,30 +22,30 @@ class Optimizer {
   Optimizer(const OptimizerSpec& spec, std::vector<Parameter> parameters);
   ~Optimizer();
 
-  // Applies the parameters' gradients; one without a gradient is left alone, its state too.
+  // Applies the parameters' gradients. Skips parameters without a gradient and their state.
   void step();
-  // The same on the CPU by several threads, each a share of all elements: at_once calls its argument with 0 .. parts -
-  // 1, at the same time. One alone where there is little to share, or what cannot be: 16-bit numbers.
-  using AtOnce = std::function<void(const std::function<void(int part)>& share)>;
-  void step_in_shares(int parts, const AtOnce& at_once);
-  // These parameters alone, with these gradients. Other parameters may be stepped at the same time.
+  // step() on several CPU threads, each with an equal share of all elements. `run_parallel` calls its argument
+  // concurrently with 0 .. parts - 1. Uses one thread if there are few elements or they cannot be split (16-bit types).
+  using RunParallel = std::function<void(const std::function<void(int part)>& share)>;
+  void step_in_shares(int parts, const RunParallel& run_parallel);
+  // Steps only these parameters, with these gradients. Other parameters may be stepped concurrently.
   void step(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients);
-  // "<parameter>.momentum", ".variance", ".step" of adam; nothing for plain sgd.
+  // Returns "<parameter>.momentum", ".variance" and ".step" for adam; nothing for sgd.
   NamedTensors state() const;
 
  private:
-  struct Lists;  // what one fused call takes: parameters of one dtype on one device
+  struct Lists;  // arguments of one fused call: parameters of one dtype on one device
   void update(Lists& lists) const;
   void sgd(Lists& lists) const;
   void adam(Lists& lists) const;
-  bool can_be_shared() const;
+  bool can_be_split() const;
   void step_share(int part, int parts);
   void release_gradients();
   using GradientOf = std::function<at::Tensor(const at::Tensor& parameter)>;
   std::vector<Lists> grouped(const GradientOf& gradient_of);
   void step(std::vector<Lists>& groups);
-  bool take_gradients();  // into whole_; false: one is missing
-  void step_those_with_gradients();
+  bool take_gradients();  // into all_lists_; false if one is missing
+  void step_available();
 
   struct Slot {
     at::Tensor momentum, variance, step;
@@ -53,10 +53,10 @@ class Optimizer {
   OptimizerSpec spec_;
   std::vector<Parameter> parameters_;
   std::vector<Slot> slots_;
-  std::vector<Lists> whole_;  // all parameters
+  std::vector<Lists> all_lists_;  // all parameters
 };
 
-// Scales all gradients so that their global L2 norm is at most `limit`; like torch's clip_grad_norm_, without a host
+// Scales all gradients so that their global L2 norm is at most `limit`, like torch's clip_grad_norm_ but without a host
 // sync.
 void clip_gradients(const std::vector<Parameter>& parameters, double limit);
 

@@ -36,8 +36,8 @@ class PlainPass : public Pass {
 
 std::unique_ptr<Pass> plain_pass(const Replica& replica) { return std::make_unique<PlainPass>(replica); }
 
-void one_by_one_if_recorded(const Passes& passes, int active, ReplicaThreads& threads,
-                            const std::function<void(size_t)>& work) {
+void run_recording_passes(const Passes& passes, int active, ReplicaThreads& threads,
+                          const std::function<void(size_t)>& work) {
   for (int i = 0; i < active; ++i)
     if (const auto index = static_cast<size_t>(i); passes[index]->records())
       threads.run(active, [&](int thread) {

@@ -15,7 +15,7 @@
 namespace dpbench {
 namespace {
 
-// Module::to(dtype) would turn counters among the buffers into floating point as well.
+// Unlike Module::to(dtype), leaves integer buffers such as counters alone.
 void cast_floating(Model& model, at::ScalarType type) {
   const auto cast = [&](const auto& tensors) {
     for (at::Tensor tensor : tensors)
@@ -47,13 +47,13 @@ Replica::Replica(const Workload& workload, at::Device device, at::ScalarType dty
 }
 
 ParamInfo onednn_param() {
-  return {"onednn", "off", "on: oneDNN makes large float32 products of linear layers on the CPU, with other bits"};
+  return {"onednn", "off", "on: use oneDNN for large float32 products of linear layers on the CPU; the bits differ"};
 }
 Variant onednn_variant() { return {"onednn", {{"onednn", "on"}}}; }
 void promise_onednn(StrategyInfo& info, const Params& params) { info.onednn = params.flag("onednn"); }
 
 void Replica::use_onednn(bool on, const std::string& owner) {
-  if (on && !device_.is_cpu()) throw UsageError(owner + ".onednn=on needs CPU devices: a GPU's products are cuBLAS'");
+  if (on && !device_.is_cpu()) throw UsageError(owner + ".onednn=on needs CPU devices: a GPU uses cuBLAS");
   if (on) onednn_product(at::zeros({1, 1}), at::zeros({1, 1}));
   onednn_ = on;
 }
@@ -72,7 +72,7 @@ Batch Replica::to_device(const Batch& batch) const {
 }
 
 at::Tensor Replica::forward(int64_t step, const Batch& batch) const {
-  // What a model makes on "cuda" without an index belongs on this replica's device.
+  // Tensors that the model creates on "cuda" without an index must be on this replica's device.
   const c10::OptionalDeviceGuard guard(device_.is_cuda() ? std::optional(device_) : std::nullopt);
   const Autocast autocast(autocast_, device_.type());
   const OneDnnProducts products(onednn_);
@@ -94,7 +94,7 @@ StepResult Replica::passes(const Workload& workload, int64_t step, std::span<con
     Batch moved;
     const bool stays = device_.is_cpu() && is_stored(batch.input) && is_stored(batch.target);
     if (!stays) moved = to_device(batch);
-    const Batch& mine = stays ? batch : moved;  // a step of 10 us would notice a copy of its pointers
+    const Batch& mine = stays ? batch : moved;  // avoids a Batch copy, measurable in a 10 us step
     phases.enter(Phase::forward);
     at::Tensor output = forward(step, mine);
     at::Tensor loss = micro_loss(workload, output, mine.target, micro.size());
@@ -126,7 +126,7 @@ std::vector<at::Tensor> Replica::detached() const {
 }
 
 std::vector<at::Tensor> Replica::buffer_list() const {
-  return model_->buffers();  // the model's own: what a forward pass puts into one by set_data() is seen
+  return model_->buffers();  // the model's own tensors, so that set_data() in a forward pass is seen
 }
 
 void Replica::clear_gradients() const {

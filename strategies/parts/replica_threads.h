@@ -17,11 +17,11 @@ class ReplicaThreads {
   ReplicaThreads(const ReplicaThreads&) = delete;
   ReplicaThreads& operator=(const ReplicaThreads&) = delete;
 
-  // work(0) .. work(active - 1), each on its replica's thread, in the caller's gradient mode; returns when all are
-  // done. If some threw, throws what the lowest of them threw with its index in front.
+  // Calls work(0) .. work(active - 1), each on its replica's thread and in the caller's gradient mode, and waits for
+  // all. Rethrows the exception of the lowest replica that failed, prefixed with its index.
   void run(int active, const std::function<void(int)>& work);
 
-  // How often a thread that waits looks before it sleeps: never where there are more replicas than cores.
+  // Number of spins of a waiting thread before it sleeps; 0 if there are more replicas than cores.
   int spins() const { return spins_; }
 
  private:

@@ -1,5 +1,5 @@
-// Rows on their way from the host to a device: through pinned memory that stays, over a stream of their own, so that
-// the next step's travel while this one computes.
+// Host-to-device copies of samples through a ring of pinned buffers, on a separate stream, so that they overlap with
+// the computation of the previous step.
 #pragma once
 
 #include <optional>
@@ -11,43 +11,43 @@
 
 namespace dpbench {
 
-// For one thread at a time.
+// Not thread-safe.
 class RowCopies {
  public:
-  // Floating point arrives as `storage`.
+  // Floating-point tensors are cast to `storage`.
   RowCopies(at::Device device, at::ScalarType storage);
 
-  // These tensors on the device, as if the current stream had made them. Those of the host come together in one copy;
-  // one that is there already, in its type, is given back as it is.
+  // Returns the tensors on the device, ready for use on the current stream. Host tensors are transferred in one copy;
+  // tensors already on the device with the right dtype are returned unchanged.
   std::vector<at::Tensor> to_device(const std::vector<at::Tensor>& rows);
 
-  // The same in two parts, for who wants the memory as a whole. All of them must lie on the host. The host waits only
-  // where it is more than a round of the ring ahead of the device.
-  at::Tensor bring(const std::vector<at::Tensor>& rows);
-  // Tensors like these as they lie in memory that was brought; an undefined one stays so.
+  // Uploads host tensors in one copy and returns the packed device memory. The host waits only if it is more than one
+  // round of the ring ahead of the device.
+  at::Tensor upload(const std::vector<at::Tensor>& rows);
+  // Returns views of uploaded memory, shaped like these tensors. Undefined tensors stay undefined.
   std::vector<at::Tensor> views_of(const at::Tensor& memory, const std::vector<at::Tensor>& like) const;
-  int64_t bytes_of(const std::vector<at::Tensor>& like) const { return places_of(like).back(); }
+  int64_t bytes_of(const std::vector<at::Tensor>& like) const { return offsets_of(like).back(); }
 
   static bool all_on_host(const std::vector<at::Tensor>& rows);
 
  private:
   struct Slot {
-    explicit Slot(at::DeviceType type) : copied(type), asked(type) {}
+    explicit Slot(at::DeviceType type) : copied(type), requested(type) {}
     at::Tensor host;
-    c10::Event copied;  // on the stream of the copies: the memory may be filled again
-    c10::Event asked;   // on the stream that computes: it was here when the rows were asked for
+    c10::Event copied;     // on the copy stream: the host buffer may be reused
+    c10::Event requested;  // on the compute stream: its position at the last use of this slot
   };
-  at::ScalarType kept_as(const at::Tensor& tensor) const;
-  // Where each begins, and at the end the bytes of all.
-  std::vector<int64_t> places_of(const std::vector<at::Tensor>& like) const;
+  at::ScalarType stored_type(const at::Tensor& tensor) const;
+  // Returns the byte offset of each tensor, then the total size.
+  std::vector<int64_t> offsets_of(const std::vector<at::Tensor>& like) const;
   Slot& next_slot(int64_t bytes);
-  at::Tensor sent(Slot& slot, int64_t bytes) const;
+  at::Tensor copy_to_device(Slot& slot, int64_t bytes) const;
 
   at::Device device_;
   at::ScalarType storage_;
-  std::optional<c10::Stream> stream_;  // none on the CPU
+  std::optional<c10::Stream> stream_;  // the copy stream; none on the CPU
   std::vector<Slot> ring_;
-  int64_t room_ = -1;  // of each slot
+  int64_t slot_bytes_ = -1;
   size_t calls_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Whether all ranks have made the same model, asked before anything of it is sent.
+// Checks that all ranks have built the same model, before any of it is sent.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -7,8 +7,8 @@
 
 namespace dpbench {
 
-// Throws where a parameter or buffer of this rank has another name, shape or type than rank 0's, or is trained by one
-// of the two alone: which, and both forms.
+// Throws if a parameter or buffer of this rank differs from rank 0's in name, shape, dtype or requires_grad. The
+// message gives both.
 void require_same_model(c10d::ProcessGroup& group, const Replica& replica);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// BatchNorm over the rows of all ranks: what torch's SyncBatchNorm is to BatchNorm.
+// BatchNorm over the samples of all ranks, like torch's SyncBatchNorm.
 #pragma once
 
 #include <string>
@@ -9,10 +9,9 @@
 
 namespace dpbench {
 
-// Every BatchNorm layer of the model then reduces its sums over the group, in forward and in backward. Throws
-// UsageError, beginning with what asked for it, where there is none or one of torch's own, whose sums nobody can
-// reduce.
+// Makes every BatchNorm layer of the model reduce its sums over the group, in forward and backward. Throws UsageError,
+// prefixed with `option`, if the model has no BatchNorm layer or one of torch's own, which cannot be synchronised.
 void synchronise_batch_norm(Model& model, const c10::intrusive_ptr<c10d::ProcessGroup>& group,
-                            const std::string& asked);
+                            const std::string& option);
 
 }  // namespace dpbench

@@ -1,5 +1,5 @@
-// TF32 for as long as this lives: a GPU then multiplies float32 with 10 bits of mantissa. The switch is the process'
-// own.
+// Enables TF32 for its lifetime: GPUs then compute float32 products with a 10-bit mantissa. The setting is
+// process-wide.
 #pragma once
 
 #include <string>

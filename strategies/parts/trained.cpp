@@ -54,10 +54,10 @@ void TrainedStrategy::apply_gradients(Phases& phases) {
   insides_->optimizer->step();
 }
 
-void BuiltInStrategy::apply_gradients(Phases& phases, int replicas, const Optimizer::AtOnce& at_once) {
+void BuiltInStrategy::apply_gradients(Phases& phases, int replicas, const Optimizer::RunParallel& run_parallel) {
   phases.enter(Phase::optimizer);
   insides_->clip();
-  insides_->optimizer->step_in_shares(replicas, at_once);
+  insides_->optimizer->step_in_shares(replicas, run_parallel);
 }
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// What the built-in strategies have in common: one replica that counts, and the optimizer that steps it.
+// Common code of the built-in strategies: the main replica and the optimizer that steps it.
 #pragma once
 
 #include <memory>
@@ -18,30 +18,30 @@ struct TrainedStrategy::Insides {
 
   const Workload& workload;
   std::optional<double> clip_norm;
-  std::unique_ptr<Replica> own = {};  // null where the strategy makes its replicas itself
+  std::unique_ptr<Replica> own = {};  // null if the strategy makes its own replicas
   const Replica* main = nullptr;
   std::vector<at::Tensor> trainable = {};
   std::optional<Optimizer> optimizer = {};
 };
 
-// For a strategy that makes its replicas itself.
+// Base class for strategies that make their own replicas.
 class BuiltInStrategy : public TrainedStrategy {
  protected:
   explicit BuiltInStrategy(const Setup& setup)
       : TrainedStrategy(std::make_unique<Insides>(setup)), workload_(setup.workload) {}
 
-  // Once in the constructor, when the replica has the values it starts from.
+  // Call once in the constructor, after the replica has its initial values.
   void train(const Replica& main) { insides_->train(main); }
 
-  // The loss of one of `micros` micro-batches.
+  // Returns the loss of one of `micros` micro-batches, divided by their number.
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, size_t micros) const {
     return micro_loss(workload_, output, target, micros);
   }
 
   using TrainedStrategy::apply_gradients;
-  // The same by the threads of several replicas.
-  void apply_gradients(Phases& phases, int replicas, const Optimizer::AtOnce& at_once);
-  // These parameters alone, with these gradients; no others, and no limit on the norm of all.
+  // apply_gradients() on the threads of several replicas.
+  void apply_gradients(Phases& phases, int replicas, const Optimizer::RunParallel& run_parallel);
+  // Steps only these parameters, with these gradients, without clipping.
   void apply_gradients(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients) {
     insides_->optimizer->step(parameters, gradients);
   }

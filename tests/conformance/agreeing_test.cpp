@@ -1,11 +1,12 @@
-// Ranks that call different collectives are told apart before anything is exchanged, over backends that would not
-// notice.
+// AgreeingBackend reports ranks that call different collectives before any data is exchanged, over backends that would
+// not detect it.
 #include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
 
 #include "harness/conform/evidence/agreeing_backend.h"
 #include "tests/unit/comm/comm_ranks.h"
+#include "tests/unit/mentions.h"
 
 namespace dpbench::testing {
 namespace {
@@ -16,8 +17,8 @@ class Agreeing : public ::testing::TestWithParam<const char*> {
  protected:
   using RankBody = std::function<void(AgreeingBackend& backend, int rank)>;
 
-  // What each rank threw, over processes of its own.
-  std::vector<std::string> thrown(const RankBody& body) const {
+  // Runs `body` on three processes. Returns each rank's error.
+  std::vector<std::string> errors_of(const RankBody& body) const {
     const Team team{.backend = GetParam(), .as = As::processes, .world = 3};
     return run_ranks(team, [&](const Backend& backend, int rank) {
       AgreeingBackend agreeing(backend, at::kCPU, "even");
@@ -28,42 +29,42 @@ class Agreeing : public ::testing::TestWithParam<const char*> {
 
   static void reduce(AgreeingBackend& backend, int64_t count, at::ScalarType dtype = at::kFloat,
                      c10d::ReduceOp::RedOpType op = c10d::ReduceOp::SUM) {
-    std::vector<at::Tensor> box = {at::ones({count}, dtype)};
+    std::vector<at::Tensor> list = {at::ones({count}, dtype)};
     c10d::AllreduceOptions options;
     options.reduceOp = op;
-    backend.allreduce(box, options)->wait();
+    backend.allreduce(list, options)->wait();
   }
 
   static void broadcast(AgreeingBackend& backend, int root) {
-    std::vector<at::Tensor> box = {at::ones({4})};
+    std::vector<at::Tensor> list = {at::ones({4})};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    backend.broadcast(box, options)->wait();
+    backend.broadcast(list, options)->wait();
   }
 
-  // Forty at once, the last of another size.
+  // Forty calls at once, the last of another size.
   static void reduce_many(AgreeingBackend& backend, int64_t last) {
     std::vector<at::Tensor> all(40, at::ones({4}));
     all.back() = at::ones({last});
     backend.allreduce_coalesced(all, {})->wait();
   }
 
-  // Every rank says it, with what rank 0 and rank 1 did.
+  // Expects every rank's error to name the calls of rank 0 and rank 1.
   void expect_named(const RankBody& body, const std::string& rank0, const std::string& rank1) const {
-    const auto all = thrown(body);
+    const auto all = errors_of(body);
     for (const auto& text : all)
-      EXPECT_NE(text.find("rank 0 \"even: " + rank0 + "\", rank 1 \"even: " + rank1 + "\""), std::string::npos) << text;
+      EXPECT_TRUE(mentions(text, {"rank 0 \"even: " + rank0 + "\"", "rank 1 \"even: " + rank1 + "\""}));
   }
 };
 
-TEST_P(Agreeing, LikeCallsPass) {
-  for (const auto& text : thrown([](AgreeingBackend& backend, int) {
+TEST_P(Agreeing, EqualCallsPass) {
+  for (const auto& text : errors_of([](AgreeingBackend& backend, int) {
          for (int step = 0; step < 3; ++step) backend.begin_step(step), reduce(backend, 4), reduce(backend, 7);
        }))
     EXPECT_EQ(text, "");
 }
 
-TEST_P(Agreeing, ACallOfTheSameShapeThatOneRankSkipsIsNamed) {
+TEST_P(Agreeing, ACallSkippedByOneRankIsNamed) {
   expect_named(
       [](AgreeingBackend& backend, int rank) {
         for (int step = 0; step < 3; ++step) {
@@ -74,49 +75,46 @@ TEST_P(Agreeing, ACallOfTheSameShapeThatOneRankSkipsIsNamed) {
       "step 1, call 0: allreduce (sum) of 4 Float", "step 2, call 0: allreduce (sum) of 4 Float");
 }
 
-TEST_P(Agreeing, TheLastCallSkippedIsNamedToo) {
-  const auto all = thrown([](AgreeingBackend& backend, int rank) {
+TEST_P(Agreeing, ASkippedLastCallIsNamedToo) {
+  const auto all = errors_of([](AgreeingBackend& backend, int rank) {
     backend.begin_step(0);
     if (rank != 1) reduce(backend, 4);
   });
   EXPECT_EQ(all[1], "");
-  for (const int rank : {0, 2})
-    EXPECT_NE(all[rank].find("rank 1 \"even: all steps done\""), std::string::npos) << all[rank];
+  for (const int rank : {0, 2}) EXPECT_TRUE(mentions(all[rank], {"rank 1", "all steps done"}));
 }
 
-TEST_P(Agreeing, CallsThatDifferAreNamed) {
-  const auto differ = [&](const RankBody& other, const std::string& named) {
-    expect_named([&](AgreeingBackend& backend, int rank) { rank == 1 ? other(backend, rank) : reduce(backend, 4); },
+TEST_P(Agreeing, DifferingCallsAreNamed) {
+  const auto expect_difference = [&](const RankBody& body, const std::string& named) {
+    expect_named([&](AgreeingBackend& backend, int rank) { rank == 1 ? body(backend, rank) : reduce(backend, 4); },
                  "set-up, call 0: allreduce (sum) of 4 Float", "set-up, call 0: " + named);
   };
-  differ([](AgreeingBackend& backend, int) { reduce(backend, 2); }, "allreduce (sum) of 2 Float");
-  differ([](AgreeingBackend& backend, int) { reduce(backend, 4, at::kDouble); }, "allreduce (sum) of 4 Double");
-  differ([](AgreeingBackend& backend, int) { reduce(backend, 4, at::kFloat, c10d::ReduceOp::MAX); },
-         "allreduce (max) of 4 Float");
-  differ([](AgreeingBackend& backend, int) { reduce(backend, 4, at::kFloat, c10d::ReduceOp::PRODUCT); },
-         "allreduce (product) of 4 Float");
-  differ([](AgreeingBackend& backend, int) { broadcast(backend, 0); }, "broadcast of 4 Float with root 0");
+  expect_difference([](AgreeingBackend& backend, int) { reduce(backend, 2); }, "allreduce (sum) of 2 Float");
+  expect_difference([](AgreeingBackend& backend, int) { reduce(backend, 4, at::kDouble); },
+                    "allreduce (sum) of 4 Double");
+  expect_difference([](AgreeingBackend& backend, int) { reduce(backend, 4, at::kFloat, c10d::ReduceOp::MAX); },
+                    "allreduce (max) of 4 Float");
+  expect_difference([](AgreeingBackend& backend, int) { reduce(backend, 4, at::kFloat, c10d::ReduceOp::PRODUCT); },
+                    "allreduce (product) of 4 Float");
+  expect_difference([](AgreeingBackend& backend, int) { broadcast(backend, 0); }, "broadcast of 4 Float with root 0");
 }
 
-TEST_P(Agreeing, RootsThatDifferAreNamed) {
+TEST_P(Agreeing, DifferingRootsAreNamed) {
   expect_named([](AgreeingBackend& backend, int rank) { broadcast(backend, rank == 1 ? 1 : 0); },
                "set-up, call 0: broadcast of 4 Float with root 0", "set-up, call 0: broadcast of 4 Float with root 1");
 }
 
-TEST_P(Agreeing, CallsThatDifferFarBeyondWhatIsShownAreNamed) {
-  for (const auto& text : thrown([](AgreeingBackend& backend, int rank) { reduce_many(backend, rank == 1 ? 5 : 4); })) {
-    EXPECT_NE(
-        text.find(
-            "the ranks call different collectives: rank 0 \"even: set-up, call 0: allreduce (sum) of 4 Float, 4 "),
-        std::string::npos)
-        << text;
-    EXPECT_NE(text.find(".. #"), std::string::npos) << text;
+TEST_P(Agreeing, CallsThatDifferBeyondTheShownPartAreNamed) {
+  for (const auto& text :
+       errors_of([](AgreeingBackend& backend, int rank) { reduce_many(backend, rank == 1 ? 5 : 4); })) {
+    EXPECT_TRUE(mentions(text, {"rank 0 \"even: set-up, call 0: allreduce (sum) of 4 Float, 4 ", ".. #"}));
   }
-  for (const auto& text : thrown([](AgreeingBackend& backend, int) { reduce_many(backend, 4); })) EXPECT_EQ(text, "");
+  for (const auto& text : errors_of([](AgreeingBackend& backend, int) { reduce_many(backend, 4); }))
+    EXPECT_EQ(text, "");
 }
 
-TEST_P(Agreeing, ARankThatGaveUpIsNamedByThoseWhoWouldWait) {
-  const auto all = thrown([](AgreeingBackend& backend, int rank) {
+TEST_P(Agreeing, ARankThatGaveUpIsNamedByWaitingRanks) {
+  const auto all = errors_of([](AgreeingBackend& backend, int rank) {
     if (rank == 1) {
       backend.finish("gave up: no more");
       throw std::runtime_error("no more");
@@ -124,7 +122,7 @@ TEST_P(Agreeing, ARankThatGaveUpIsNamedByThoseWhoWouldWait) {
     reduce(backend, 4);
   });
   EXPECT_EQ(all[1], "no more");
-  for (const int rank : {0, 2}) EXPECT_NE(all[rank].find("gave up: no more"), std::string::npos) << all[rank];
+  for (const int rank : {0, 2}) EXPECT_TRUE(mentions(all[rank], {"gave up: no more"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, Agreeing, ::testing::Values("gloo", "shm"),

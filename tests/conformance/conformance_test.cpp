@@ -1,5 +1,4 @@
-// Every registered strategy through the suite, on every registered workload: a new one is tested with nothing edited
-// here.
+// Runs the suite on every registered strategy and workload. New ones are tested without changes here.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -35,20 +34,20 @@ std::vector<Case> cases() {
   return all;
 }
 
-// What its parameters make of a strategy, on the models where that can matter.
+// Each declared variant of a strategy's parameters, on the models that can show a difference.
 std::vector<Case> variants() {
   std::vector<Case> all;
   for (const auto& strategy : strategy_registry().all())
     for (const auto& variant : strategy.variants) {
-      const StrategyInfo with_it = promised(strategy, Params(strategy.params, variant.params, strategy.name));
-      if (!with_it.cpu) continue;  // scripts/gpu-check does those
-      if (with_it.buffers == Buffers::synchronised) {
+      const StrategyInfo promises = promised(strategy, Params(strategy.params, variant.params, strategy.name));
+      if (!promises.cpu) continue;  // scripts/gpu-check covers these
+      if (promises.buffers == Buffers::synchronised) {
         for (const auto& [workload, world] :
              {std::pair{"probe-batch-norm", 1}, {"probe-batch-norm", 3}, {"convnet", 3}})
-          all.push_back({strategy.name, workload, world, variant});  // all others are refused: they have no BatchNorm
+          all.push_back({strategy.name, workload, world, variant});  // others have no BatchNorm and are rejected
         continue;
       }
-      if (with_it.onednn) {  // the probes' layers are too small for it, and are torch's own
+      if (promises.onednn) {  // the probes' layers are too small, and are torch's own
         for (const int world : {1, 3})
           if (world == 1 || strategy.parallelism != Parallelism::single)
             all.push_back({strategy.name, "mnist-mlp", world, variant});
@@ -63,7 +62,7 @@ std::vector<Case> variants() {
   return all;
 }
 
-// Autocast to bfloat16: what the working dtype judges, its rounding a thousand times larger.
+// Autocast to bfloat16: checks in the working dtype, with rounding a thousand times larger.
 std::vector<Case> in_bfloat16() {
   std::vector<Case> all;
   for (const auto& strategy : strategy_registry().all())
@@ -85,7 +84,7 @@ std::string name_of(const testing::TestParamInfo<Case>& info) {
   return name;
 }
 
-// "passed 3.1e-15 1e-12": read by scripts/studies/conformance-report from gtest's JSON.
+// Returns e.g. "passed 3.1e-15 1e-12", which scripts/studies/conformance-report reads from gtest's JSON.
 std::string recorded(const CheckRow& row) {
   std::ostringstream text;
   text << row.status;
@@ -94,7 +93,7 @@ std::string recorded(const CheckRow& row) {
   return text.str();
 }
 
-std::string told(const CheckRow& row) {
+std::string message_of(const CheckRow& row) {
   return row.name + ": " + row.compared + "; " + row.detail + (row.likely.empty() ? "" : "; likely: " + row.likely);
 }
 
@@ -111,16 +110,16 @@ TEST_P(Conformance, EveryCheckPasses) {
                                       .long_form = true});
   size_t passed = 0;
   for (const auto& row : rows) {
-    EXPECT_NE(row.status, CheckStatus::failed) << told(row);
+    EXPECT_NE(row.status, CheckStatus::failed) << message_of(row);
     RecordProperty("check " + row.name, recorded(row));
     passed += row.status == CheckStatus::passed;
   }
-  const bool left_out = rows.size() == 1 && rows[0].status == CheckStatus::skipped;
-  if (left_out) {
+  const bool skipped = rows.size() == 1 && rows[0].status == CheckStatus::skipped;
+  if (skipped) {
     EXPECT_TRUE(GetParam().workload == "probe-branch" || rows[0].detail.find("find_unused") != std::string::npos)
-        << told(rows[0]);
+        << message_of(rows[0]);
   } else {
-    EXPECT_GE(passed, GetParam().workload == "probe-unused" ? 1U : 12U) << "hardly anything was checked";
+    EXPECT_GE(passed, GetParam().workload == "probe-unused" ? 1U : 12U) << "too few checks ran";
   }
 }
 
@@ -128,10 +127,10 @@ INSTANTIATE_TEST_SUITE_P(Registered, Conformance, testing::ValuesIn(cases()), na
 INSTANTIATE_TEST_SUITE_P(Autocast, Conformance, testing::ValuesIn(in_bfloat16()), name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, Conformance, testing::ValuesIn(variants()), name_of);
 
-// The worlds of the tutorials: with 8 devices a batch of 10 rows leaves three replicas without any.
-class Cut : public testing::TestWithParam<std::tuple<std::string, std::string, int>> {};
+// The tutorials' worlds. With 8 devices a batch of 10 samples leaves three replicas without samples.
+class Pieces : public testing::TestWithParam<std::tuple<std::string, std::string, int>> {};
 
-TEST_P(Cut, IsThatOfTheTutorials) {
+TEST_P(Pieces, MatchesTheTutorials) {
   const auto& [name, link, world] = GetParam();
   const auto params =
       link.empty() ? std::map<std::string, std::string>{} : std::map<std::string, std::string>{{"link", link}};
@@ -142,25 +141,25 @@ TEST_P(Cut, IsThatOfTheTutorials) {
                                       .filter = "chunk-tables"});
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].name, "chunk-tables");
-  EXPECT_EQ(rows[0].status, CheckStatus::passed) << told(rows[0]);
+  EXPECT_EQ(rows[0].status, CheckStatus::passed) << message_of(rows[0]);
 }
 
-std::string name_of_cut(const testing::TestParamInfo<Cut::ParamType>& info) {
+std::string name_of_pieces(const testing::TestParamInfo<Pieces::ParamType>& info) {
   const auto& [name, link, world] = info.param;
   return (name == "dp" ? "dp_" + link : "dp_upstream") + "_" + std::to_string(world);
 }
 
 const auto worlds_of_the_tutorials = testing::Values(1, 2, 3, 4, 8);
-INSTANTIATE_TEST_SUITE_P(Dp, Cut,
+INSTANTIATE_TEST_SUITE_P(Dp, Pieces,
                          testing::Combine(testing::Values("dp"), testing::Values("auto", "plain"),
                                           worlds_of_the_tutorials),
-                         name_of_cut);
-INSTANTIATE_TEST_SUITE_P(DpUpstream, Cut,
+                         name_of_pieces);
+INSTANTIATE_TEST_SUITE_P(DpUpstream, Pieces,
                          testing::Combine(testing::Values("dp-upstream"), testing::Values(""), worlds_of_the_tutorials),
-                         name_of_cut);
+                         name_of_pieces);
 
-// A model of the user's own, of which nobody said beforehand that it leaves parameters out.
-class StrangersModel : public testing::TestWithParam<const char*> {
+// A user's own model whose unused parameters are not declared.
+class UserModel : public testing::TestWithParam<const char*> {
  protected:
   static std::vector<CheckRow> checked(const std::map<std::string, std::string>& params) {
     WorkloadInfo own = workload_registry().at(GetParam());
@@ -171,25 +170,24 @@ class StrangersModel : public testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(StrangersModel, WithUnusedParametersIsNoMistakeOfTheStrategy) {
+TEST_P(UserModel, WithUnusedParametersPassesEveryCheck) {
   size_t passed = 0;
   for (const auto& row : checked({})) {
-    EXPECT_NE(row.status, CheckStatus::failed) << told(row);
+    EXPECT_NE(row.status, CheckStatus::failed) << message_of(row);
     passed += row.status == CheckStatus::passed;
   }
   EXPECT_GE(passed, 20U);
 }
 
-TEST_P(StrangersModel, IsRefusedInWordsWhereTheyAreNotLookedFor) {
+TEST_P(UserModel, IsRejectedWithAMessageIfFindUnusedIsOff) {
   const auto rows = checked({{"find_unused", "off"}});
-  for (const auto& row : rows) EXPECT_NE(row.status, CheckStatus::failed) << told(row);
+  for (const auto& row : rows) EXPECT_NE(row.status, CheckStatus::failed) << message_of(row);
   EXPECT_TRUE(std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.name == "unused-parameters"; }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Registered, StrangersModel, testing::Values("probe-unused", "probe-branch"),
-                         [](const auto& one) {
-                           return std::string(one.param) == "probe-unused" ? "Unused" : "Branch";
-                         });
+INSTANTIATE_TEST_SUITE_P(Registered, UserModel, testing::Values("probe-unused", "probe-branch"), [](const auto& one) {
+  return std::string(one.param) == "probe-unused" ? "Unused" : "Branch";
+});
 
 TEST(ConformanceCases, CoverEveryStrategyAndWorkload) {
   EXPECT_GE(strategy_registry().all().size(), 5U);

@@ -1,4 +1,4 @@
-// The suite knows strategies by what they register, not by names: under other names the same strategy is checked alike.
+// The suite knows strategies by their registration, not their names: a renamed strategy gets the same checks.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -16,27 +16,27 @@ ParamValues renamed(const ParamValues& values) {
   return others;
 }
 
-Params original(const StrategyInfo& known, const Params& params) {
+Params original(const StrategyInfo& info_of_original, const Params& params) {
   ParamValues values;
-  for (const ParamInfo& param : known.params) values[param.name] = params.text("own_" + param.name);
-  return {known.params, values, known.name};
+  for (const ParamInfo& param : info_of_original.params) values[param.name] = params.text("own_" + param.name);
+  return {info_of_original.params, values, info_of_original.name};
 }
 
-StrategyInfo renamed(const StrategyInfo& known) {
-  StrategyInfo info = known;
+StrategyInfo renamed(const StrategyInfo& info_of_original) {
+  StrategyInfo info = info_of_original;
   info.name = "stranger";
   for (ParamInfo& param : info.params) param.name = "own_" + param.name;
   Settings& settings = info.settings;
   for (ParamValues* values : {&settings.small_buckets, &settings.allow_unused, &settings.allow_no_rows,
                               &settings.short_interval, &settings.unrecorded})
     *values = renamed(*values);
-  info.promise = [known](StrategyInfo& promises, const Params& params) {
-    known.promise(promises, original(known, params));
+  info.promise = [info_of_original](StrategyInfo& promises, const Params& params) {
+    info_of_original.promise(promises, original(info_of_original, params));
   };
-  info.make = [known](const Setup& setup) {
+  info.make = [info_of_original](const Setup& setup) {
     Setup own = setup;
-    own.params = original(known, setup.params);
-    return known.make(own);
+    own.params = original(info_of_original, setup.params);
+    return info_of_original.make(own);
   };
   return info;
 }
@@ -56,7 +56,7 @@ class CountingBackend : public ForwardingBackend {
   std::atomic<int64_t>& calls_;
 };
 
-// Name and status of each check, then the number of collectives, which smaller buckets raise.
+// Returns name and status of each check, then the number of collectives, which grows with smaller buckets.
 std::vector<std::string> checked(const StrategyInfo& strategy, const std::string& workload, const ParamValues& params) {
   std::atomic<int64_t> calls = 0;
   const Wrap count = [&](c10::intrusive_ptr<c10d::Backend> inner) -> c10::intrusive_ptr<c10d::Backend> {
@@ -78,21 +78,21 @@ struct RenamedCase {
   ParamValues params = {};
 };
 
-TEST(RenamedStrategy, IsCheckedAsThoroughlyAsTheOriginal) {
-  for (const RenamedCase& one : {RenamedCase{"ddp", "probe-mlp-sgd"},
-                                 {"ddp", "probe-branch"},
-                                 {"ddp", "probe-unused"},
-                                 {"ddp", "probe-branch", {{"find_unused", "off"}}},
-                                 {"local-sgd", "probe-mlp"}}) {
-    const StrategyInfo& known = strategy_registry().at(one.strategy);
-    const auto seen = checked(known, one.workload, one.params);
-    EXPECT_GT(seen.size(), one.params.empty() ? 20U : 1U) << one.strategy << " on " << one.workload;
-    EXPECT_EQ(checked(renamed(known), one.workload, renamed(one.params)), seen)
-        << one.strategy << " on " << one.workload;
+TEST(RenamedStrategy, GetsTheSameChecksAsTheOriginal) {
+  for (const RenamedCase& test_case : {RenamedCase{"ddp", "probe-mlp-sgd"},
+                                       {"ddp", "probe-branch"},
+                                       {"ddp", "probe-unused"},
+                                       {"ddp", "probe-branch", {{"find_unused", "off"}}},
+                                       {"local-sgd", "probe-mlp"}}) {
+    const StrategyInfo& info_of_original = strategy_registry().at(test_case.strategy);
+    const auto seen = checked(info_of_original, test_case.workload, test_case.params);
+    EXPECT_GT(seen.size(), test_case.params.empty() ? 20U : 1U) << test_case.strategy << " on " << test_case.workload;
+    EXPECT_EQ(checked(renamed(info_of_original), test_case.workload, renamed(test_case.params)), seen)
+        << test_case.strategy << " on " << test_case.workload;
   }
 }
 
-TEST(RenamedStrategy, IsCheckedLessWithoutItsSettings) {
+TEST(RenamedStrategy, GetsFewerChecksWithoutItsSettings) {
   struct Setting {
     ParamValues Settings::* values;
     RenamedCase of;

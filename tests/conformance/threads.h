@@ -1,4 +1,4 @@
-// A case's suite in this process: its ranks are threads over a backend that allows it.
+// Runs a case's suite in this process, with ranks as threads over a backend that supports them.
 #pragma once
 
 #include "harness/conform/evidence/forwarding_backend.h"
@@ -16,7 +16,7 @@ struct ThreadsRequest {
   bool long_form = false;
   std::string filter = {};
   std::string backend = "threads";
-  Wrap wrap = {};  // a wrong backend around the right one
+  Wrap wrap = {};  // wraps the backend in a wrong one
   std::chrono::milliseconds timeout{5000};
 };
 

@@ -1,5 +1,4 @@
-// The proof that the suite can fail: each wrong strategy is caught by the check that the table names, and what is only
-// another way to be right passes.
+// Proof that the suite can fail: the named check catches each wrong strategy, and right alternatives pass.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -64,8 +63,8 @@ TEST_P(Wrong, IsCaughtByTheNamedCheck) {
     if (row.name == GetParam().killed_by) verdict = &row;
   ASSERT_NE(verdict, nullptr) << "no such check ran" << summary(rows);
   EXPECT_EQ(verdict->status, CheckStatus::failed) << failures(rows);
-  EXPECT_NE((verdict->detail + verdict->likely).find(GetParam().says), std::string::npos)
-      << "should say: " << GetParam().says << failures(rows);
+  EXPECT_NE((verdict->detail + verdict->likely).find(GetParam().key_term), std::string::npos)
+      << "should mention: " << GetParam().key_term << failures(rows);
   EXPECT_FALSE(verdict->detail.empty());
   RecordProperty("mutant", GetParam().name + " " + GetParam().workload + " " + GetParam().killed_by);
   RecordProperty("verdict", verdict->likely.empty() ? verdict->detail : verdict->likely);
@@ -83,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Mutants, Wrong, testing::ValuesIn(all(false)), name_of)
 INSTANTIATE_TEST_SUITE_P(Variants, Equivalent, testing::ValuesIn(all(true)), name_of);
 
 TEST(WrongSamplers, AreCaughtByTheNamedCheckAlone) {
-  for (const auto& [name, killed_by, says, deal] : wrong_samplers()) {
+  for (const auto& [name, killed_by, key_term, deal] : wrong_samplers()) {
     Rows rows;
     judge_sampling(deal, rows);
     if (const CheckRow* verdict = killed_by.empty() ? nullptr : rows.find(killed_by))
@@ -92,20 +91,21 @@ TEST(WrongSamplers, AreCaughtByTheNamedCheckAlone) {
     for (const auto& row : rows.all()) {
       EXPECT_EQ(row.status, row.name == killed_by ? CheckStatus::failed : CheckStatus::passed)
           << name << ": " << row.name << " " << row.detail;
-      EXPECT_TRUE(row.name != killed_by || row.detail.find(says) != std::string::npos) << name << ": " << row.detail;
+      EXPECT_TRUE(row.name != killed_by || row.detail.find(key_term) != std::string::npos)
+          << name << ": " << row.detail;
     }
   }
 }
 
-TEST(WrongStrategies, AreManyAndHaveNamesOfTheirOwn) {
+TEST(WrongStrategies, AreManyWithDistinctNames) {
   std::set<std::string> names;
   for (const auto& mutant : all(false)) names.insert(mutant.name);
   EXPECT_EQ(names.size(), all(false).size());
   EXPECT_GE(names.size(), 40U);
 }
 
-TEST(WrongStrategies, AreEachLedToByWords) {
-  for (const auto& mutant : all(false)) EXPECT_NE(mutant.says, "") << mutant.name;
+TEST(WrongStrategies, EachHaveAKeyTerm) {
+  for (const auto& mutant : all(false)) EXPECT_NE(mutant.key_term, "") << mutant.name;
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
-// A driver that pretends, with a CUDA runtime and NCCL: three GPUs, two of them joined by NVLinks; its figures move
-// with every reading. FAKE_NVML=switch: all are joined through switches; FAKE_NVML=bare: only what every driver has
-// ever known.
+// A fake NVML driver, CUDA runtime and NCCL: three GPUs, two of them joined by NVLink; readings change with every call.
+// FAKE_NVML=switch: all GPUs are joined through switches. FAKE_NVML=bare: only the functions that every driver has.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -8,8 +7,8 @@
 namespace {
 
 bool mode(const char* name) {
-  const char* asked = std::getenv("FAKE_NVML");
-  return asked && std::strcmp(asked, name) == 0;
+  const char* value_set = std::getenv("FAKE_NVML");
+  return value_set && std::strcmp(value_set, name) == 0;
 }
 unsigned long long number_of(void* device) { return reinterpret_cast<unsigned long long>(device) - 1; }
 void* device_of(unsigned long long number) { return reinterpret_cast<void*>(number + 1); }
@@ -23,7 +22,7 @@ void put_bus(Pci* pci, unsigned long long number) {
   std::snprintf(pci->bus_id, sizeof pci->bus_id, "00000000:%02llX:00.0", 0x1b + number);
 }
 
-int times_energy = 0, times_power = 0, times_clock = 0, times_reasons = 0;
+int energy_readings = 0, power_readings = 0, clock_readings = 0, reason_readings = 0;
 
 template <class T>
 int put(T* where, T value) {
@@ -40,7 +39,7 @@ int ncclGetVersion(int* version) { return put(version, 22809); }
 int cudaDeviceGetPCIBusId(char* bus, int size, int device) {
   return device < 3 ? std::snprintf(bus, static_cast<size_t>(size), "0000:%02x:00.0", 0x1b + device), 0 : 101;
 }
-int nvmlInit_v2() { return times_energy = times_power = times_clock = times_reasons = 0; }
+int nvmlInit_v2() { return energy_readings = power_readings = clock_readings = reason_readings = 0; }
 int nvmlShutdown() { return 0; }
 int nvmlDeviceGetCount_v2(unsigned* count) { return put(count, 3u); }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) { return put(device, device_of(index)); }
@@ -62,25 +61,26 @@ int nvmlDeviceGetPciInfo_v3(void* device, Pci* pci) {
 }
 int nvmlDeviceGetClockInfo(void*, unsigned which, unsigned* mhz) {
   if (mode("bare")) return not_supported;
-  return put(mhz, which == 2 ? 2619u : times_clock++ % 2 ? 1200u : 1980u);  // memory; SM
+  return put(mhz, which == 2 ? 2619u : clock_readings++ % 2 ? 1200u : 1980u);  // memory; SM
 }
 int nvmlDeviceGetMaxClockInfo(void*, unsigned, unsigned* mhz) { return mode("bare") ? not_supported : put(mhz, 1980u); }
 int nvmlDeviceGetTemperature(void*, unsigned, unsigned* degrees) { return put(degrees, 61u); }
 int nvmlDeviceGetPowerManagementLimit(void*, unsigned* milliwatts) { return put(milliwatts, 700000u); }
 int nvmlDeviceGetPowerUsage(void*, unsigned* milliwatts) {
-  return mode("bare") ? not_supported : put(milliwatts, 300000u + 1000u * static_cast<unsigned>(times_power++));
+  return mode("bare") ? not_supported : put(milliwatts, 300000u + 1000u * static_cast<unsigned>(power_readings++));
 }
 int nvmlDeviceGetTotalEnergyConsumption(void*, unsigned long long* millijoules) {
-  return mode("bare") ? not_supported : put(millijoules, 1000000ull + 50000ull * static_cast<unsigned>(times_energy++));
+  return mode("bare") ? not_supported
+                      : put(millijoules, 1000000ull + 50000ull * static_cast<unsigned>(energy_readings++));
 }
 int nvmlDeviceGetMaxPcieLinkGeneration(void*, unsigned* generation) { return put(generation, 5u); }
 int nvmlDeviceGetMaxPcieLinkWidth(void*, unsigned* lanes) { return put(lanes, 16u); }
 int nvmlDeviceGetEccMode(void*, unsigned* now, unsigned* pending) { return put(now, 1u), put(pending, 1u); }
 int nvmlDeviceGetMigMode(void*, unsigned*, unsigned*) { return not_supported; }
-// Idle at first; then slowed by power, then by heat, and so on.
+// Cycles through idle, slowed by power, slowed by heat, and back.
 int nvmlDeviceGetCurrentClocksThrottleReasons(void*, unsigned long long* reasons) {
-  constexpr unsigned long long turns[] = {0x1, 0x4, 0x60, 0x2};
-  return put(reasons, turns[times_reasons++ % 4]);
+  constexpr unsigned long long cycle[] = {0x1, 0x4, 0x60, 0x2};
+  return put(reasons, cycle[reason_readings++ % 4]);
 }
 int nvmlDeviceGetNvLinkState(void* device, unsigned link, unsigned* active) {
   if (mode("bare") || link >= 18) return not_supported;

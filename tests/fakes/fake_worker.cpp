@@ -1,4 +1,4 @@
-// A worker without torch that speaks the protocol and misbehaves on request: --param fault=NAME and --param rank=N.
+// A worker without torch that speaks the protocol and fails on request: --param fault=NAME and --param rank=N.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -51,7 +51,7 @@ std::string variable(const char* name) {
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-// A process of its own session, which nobody knows of.
+// Starts a process in its own session, unknown to the front.
 void leave_orphan() {
   if (::fork() != 0) return;
   ::setsid();
@@ -72,8 +72,8 @@ class Rank {
     std::string line;
     while (read_line(line)) {
       const Json command = parse_json(line, "a command");
-      if (command.at("do") == "quit") return deaf_ ? forever() : 0;
-      obey(command);
+      if (command.at("do") == "quit") return ignores_quit_ ? forever() : 0;
+      execute(command);
     }
     return 0;
   }
@@ -88,28 +88,28 @@ class Rank {
     return false;
   }
 
-  void say(const Json& message) { say_raw(message.dump() + "\n"); }
-  void say_raw(const std::string& text) {
+  void send(const Json& message) { send_raw(message.dump() + "\n"); }
+  void send_raw(const std::string& text) {
     if (::send(fd_, text.data(), text.size(), MSG_NOSIGNAL) < 0) std::exit(0);
   }
 
-  void obey(const Json& command) {
-    if (command.at("do") == "block" && !variable("FAKE_OLD").empty())  // a worker from before duel
+  void execute(const Json& command) {
+    if (command.at("do") == "block" && !variable("FAKE_OLD").empty())  // a worker older than duel
       return fail(case_from_json(command.at("case")), "failure", "unknown command of the front: block");
     const CaseSpec spec = case_from_json(command.at("case"));
-    const bool mine = !spec.params.contains("rank") ? rank_ == 0 : std::stoi(spec.params.at("rank")) == rank_;
+    const bool this_rank = !spec.params.contains("rank") ? rank_ == 0 : std::stoi(spec.params.at("rank")) == rank_;
     fault_ = spec.params.contains("fault") ? spec.params.at("fault") : "none";
     if (const std::string fault = variable("FAKE_FAULT"); !fault.empty() && !spec.baseline) fault_ = fault;
-    if (fault_ == "init-hang" && mine) forever();
-    if (fault_ == "init-exit" && mine) std::_Exit(9);
-    if (!greeted_)
-      say({{"event", "ready"},
-           {"rank", rank_},
-           {"pid", ::getpid()},
-           {"versions", {{"cuda_loaded", "13.1"}, {"nccl_loaded", "2.28.10"}}}});
-    greeted_ = true;
+    if (fault_ == "init-hang" && this_rank) forever();
+    if (fault_ == "init-exit" && this_rank) std::_Exit(9);
+    if (!ready_sent_)
+      send({{"event", "ready"},
+            {"rank", rank_},
+            {"pid", ::getpid()},
+            {"versions", {{"cuda_loaded", "13.1"}, {"nccl_loaded", "2.28.10"}}}});
+    ready_sent_ = true;
     step(3);
-    if (mine)
+    if (this_rank)
       misbehave(spec);
     else if (fault_ == "echo")
       fail(spec, "failure", "Connection reset by peer");
@@ -128,7 +128,7 @@ class Rank {
   }
 
   void fail(const CaseSpec& spec, const std::string& kind, const std::string& reason) {
-    say({{"event", "failed"}, {"case", spec.id}, {"rank", rank_}, {"kind", kind}, {"reason", reason}});
+    send({{"event", "failed"}, {"case", spec.id}, {"rank", rank_}, {"kind", kind}, {"reason", reason}});
     forever();
   }
 
@@ -141,7 +141,7 @@ class Rank {
          }},
         {"segv",
          [] {
-           ::signal(SIGSEGV, SIG_DFL);  // a sanitizer would catch it
+           ::signal(SIGSEGV, SIG_DFL);  // bypasses the sanitizer's handler
            ::raise(SIGSEGV);
          }},
         {"abort", [] { std::abort(); }},
@@ -151,17 +151,17 @@ class Rank {
         {"stop", [] { ::raise(SIGSTOP); }},
         {"nonsense",
          [this] {
-           say_raw("{\"event\": \"ran\", \x01\n");
+           send_raw("{\"event\": \"ran\", \x01\n");
            forever();
          }},
         {"other-case",
          [this] {
-           say({{"event", "ran"}, {"case", "another"}});
+           send({{"event", "ran"}, {"case", "another"}});
            forever();
          }},
         {"flood",
          [this] {
-           while (true) say_raw(std::string(1 << 16, 'x'));
+           while (true) send_raw(std::string(1 << 16, 'x'));
          }},
         {"chatter",
          [] {
@@ -185,7 +185,7 @@ class Rank {
         {"deaf",
          [this] {
            ::signal(SIGTERM, SIG_IGN);
-           deaf_ = true;
+           ignores_quit_ = true;
          }},
         {"deaf-hang", [this] { ::signal(SIGTERM, SIG_IGN), forever(); }},
         {"flaky",
@@ -201,8 +201,8 @@ class Rank {
     if (const auto fault = faults.find(fault_); fault != faults.end()) fault->second();
   }
 
-  // Two checks; --filter is taken as a part of the name.
-  void say_checked(const CaseSpec& spec, const Json& command) {
+  // Reports two checks; --filter is matched as a substring.
+  void send_checks(const CaseSpec& spec, const Json& command) {
     Json rows = Json::array();
     const std::string filter = command.at("filter");
     for (const std::string name : {"gradient-vs-baseline", "buffers"})
@@ -215,16 +215,16 @@ class Rank {
                      .bound = 1e-7,
                      .detail = "whole up to " + std::to_string(command.at("whole_worlds").get<int>()),
                      .likely = fault_ == "wrong" ? "not broadcast" : ""}));
-    say({{"event", "checked"}, {"case", spec.id}, {"checks", rows}});
+    send({{"event", "checked"}, {"case", spec.id}, {"checks", rows}});
   }
 
   void answer(const CaseSpec& spec, const Json& command) {
-    if (command.at("do") == "check") return say_checked(spec, command);
+    if (command.at("do") == "check") return send_checks(spec, command);
     RankRecord record;
     record.steps_per_sample = 10;
     const int samples = command.at("do") == "block" ? 1 : command.at("sampling").value("samples", 3);
     for (int i = 0; i < samples; ++i)
-      record.samples_ns.push_back(std::llround(pretended_speed(spec) * 10 * 1000000 * (spec.world + 1) / 2));
+      record.samples_ns.push_back(std::llround(fake_slowdown(spec) * 10 * 1000000 * (spec.world + 1) / 2));
     record.parameters_hash = fault_ == "unequal" ? std::to_string(rank_) : "same";
     record.first_loss = record.last_loss = 1;
     Json checks = Json::array();
@@ -235,11 +235,11 @@ class Rank {
                                         .compared = "a with b"}));
     if (untimed) record = RankRecord();
     record.rank = rank_;
-    say({{"event", "ran"}, {"case", spec.id}, {"record", to_json(record)}, {"checks", checks}, {"untimed", untimed}});
+    send({{"event", "ran"}, {"case", spec.id}, {"record", to_json(record)}, {"checks", checks}, {"untimed", untimed}});
   }
 
-  // FAKE_FACTOR, which leaves the baseline as it is, and FAKE_NOISE as the standard deviation of a sample's logarithm.
-  double pretended_speed(const CaseSpec& spec) {
+  // Speed factor: FAKE_FACTOR, except for the baseline, times lognormal noise of standard deviation FAKE_NOISE.
+  double fake_slowdown(const CaseSpec& spec) {
     const std::string factor = spec.baseline ? "" : variable("FAKE_FACTOR"), noise = variable("FAKE_NOISE");
     const double spread = noise.empty() ? 0 : std::stod(noise) * normal_(random_);
     return (factor.empty() ? 1 : std::stod(factor)) * std::exp(spread);
@@ -249,7 +249,7 @@ class Rank {
   std::normal_distribution<double> normal_;
   int rank_, fd_;
   Progress* progress_ = nullptr;
-  bool greeted_ = false, deaf_ = false;
+  bool ready_sent_ = false, ignores_quit_ = false;
   std::string fault_;
 };
 

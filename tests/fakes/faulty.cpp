@@ -1,6 +1,6 @@
-// "faulty-ddp" and "faulty-dp": the real ones, until one rank does at one step what FAULT names. --param fault=..
-// rank=.. step=.. The rank that DPBENCH_NEVER_JOINS names stays in loading this. Where DPBENCH_STRUCK names a file,
-// each strike is a line of it: the time (CLOCK_MONOTONIC, in nanoseconds) and the process.
+// "faulty-ddp" and "faulty-dp": the real strategies until one rank performs FAULT at one step. --param fault=.. rank=..
+// step=.. The rank named by DPBENCH_NEVER_JOINS blocks while loading this plug-in. Each fault appends a line to the
+// file DPBENCH_STRUCK: CLOCK_MONOTONIC in nanoseconds and the process id.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +27,7 @@ namespace {
 
 using Fault = void (*)(const Setup& setup);
 
-void note_strike() {
+void record_strike() {
   const char* file = std::getenv("DPBENCH_STRUCK");
   std::FILE* out = file ? std::fopen(file, "a") : nullptr;
   if (!out) return;
@@ -37,32 +37,32 @@ void note_strike() {
   std::fclose(out);
 }
 
-[[noreturn]] void wait_for_ever() {
+[[noreturn]] void block_forever() {
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
 const bool joins = [] {
   const char *never = std::getenv("DPBENCH_NEVER_JOINS"), *rank = std::getenv("RANK");
   if (!never || !rank || std::string(never) != rank) return true;
-  note_strike();
-  wait_for_ever();
+  record_strike();
+  block_forever();
 }();
 
-// More than there is, as a batch that is too large would ask for.
-void hoard(const Setup&) {
+// Allocates more memory than the limit, like a batch that is too large.
+void allocate_too_much(const Setup&) {
   rlimit limit{};
   limit.rlim_cur = limit.rlim_max = rlim_t{1} << 35;
   setrlimit(RLIMIT_AS, &limit);
   at::empty({int64_t{1} << 36}, at::kByte);
 }
 
-// Up to a limit of the control group; 8 GiB are enough for a test.
+// Fills memory up to the control group's limit; 8 GiB suffice for a test.
 void fill_memory(const Setup&) {
   std::vector<std::string> all;
   while (all.size() < 512) all.emplace_back(size_t{16} << 20, 'x');
 }
 
-void a_collective_more(const Setup& setup) {
+void call_extra_collective(const Setup& setup) {
   std::vector<at::Tensor> box = {at::zeros({3})};
   setup.group->broadcast(box)->wait();
 }
@@ -77,80 +77,81 @@ const std::map<std::string, Fault> faults = {
     {"throw", [](const Setup&) { throw std::runtime_error("the strategy's own words"); }},
     {"memory", [](const Setup&) { throw std::bad_alloc(); }},
     {"replica-memory", [](const Setup&) { throw OutOfHostMemory("replica 1"); }},
-    {"hoard", hoard},
+    {"hoard", allocate_too_much},
     {"fill", fill_memory},
     {"spin",
      [](const Setup&) {
        for (volatile bool on = true; on;) {
        }
      }},
-    {"sleep", [](const Setup&) { wait_for_ever(); }},
-    {"other-collective", a_collective_more},
+    {"sleep", [](const Setup&) { block_forever(); }},
+    {"other-collective", call_extra_collective},
 };
 
-// What one element becomes after the step, in a parameter or in a gradient that has been used.
-struct Spoiling {
+// Overwrites one element of a parameter or of a used gradient after the step.
+struct Corruption {
   bool gradient;
   float value;
 };
-const std::map<std::string, Spoiling> spoilings = {{"nan-weight", {false, std::numeric_limits<float>::quiet_NaN()}},
-                                                   {"inf-gradient", {true, std::numeric_limits<float>::infinity()}},
-                                                   {"wrong-gradient", {true, 3}},
-                                                   {"drift", {false, 1}}};
+const std::map<std::string, Corruption> corruptions = {{"nan-weight", {false, std::numeric_limits<float>::quiet_NaN()}},
+                                                       {"inf-gradient", {true, std::numeric_limits<float>::infinity()}},
+                                                       {"wrong-gradient", {true, 3}},
+                                                       {"drift", {false, 1}}};
 
-struct Opened : torch::nn::Module {
-  static constexpr auto parameters = &Opened::parameters_;
+struct OpenModule : torch::nn::Module {
+  static constexpr auto parameters = &OpenModule::parameters_;
 };
 
-void turn_round(torch::nn::Module& layer) {
-  auto& ordered = layer.*Opened::parameters;
+void reverse_order(torch::nn::Module& layer) {
+  auto& ordered = layer.*OpenModule::parameters;
   const auto items = ordered.items();
   ordered.clear();
   for (auto item = items.rbegin(); item != items.rend(); ++item) ordered.insert(item->key(), item->value());
 }
 
-void alter(Model& model, const std::string& fault) {
+void alter_model(Model& model, const std::string& fault) {
   const auto parameters = model.parameters();
   const auto replace = [&](const at::Tensor& value) { at::Tensor(parameters.front()).set_data(value); };
   if (fault == "more-parameters")
     model.register_parameter("one_more", at::zeros({3}));
   else if (fault == "other-order")
-    turn_round(*model.children().at(0));
+    reverse_order(*model.children().at(0));
   else if (fault == "other-shape")
     replace(at::zeros({3, 3}));
   else if (fault == "other-dtype")
     replace(parameters.front().detach().to(at::kDouble));
   else
     return;
-  note_strike();
+  record_strike();
 }
 
-// Models that are others on one rank; "unused": all have a parameter more, which one rank's loss leaves out.
+// A workload whose model differs on one rank. "unused": all ranks have an extra parameter; one rank's loss leaves it
+// out.
 class FaultyWorkload : public AlteredWorkload {
  public:
-  FaultyWorkload(const Workload& inner, const std::string& fault, bool mine)
+  FaultyWorkload(const Workload& inner, const std::string& fault, bool this_rank)
       : AlteredWorkload(inner,
-                        [this, fault, mine](Model& model) {
+                        [this, fault, this_rank](Model& model) {
                           if (fault == "unused") extra_ = model.register_parameter("extra", at::zeros({3}));
-                          if (mine) alter(model, fault);
+                          if (this_rank) alter_model(model, fault);
                         }),
-        mine_(mine) {}
+        this_rank_(this_rank) {}
 
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
     const at::Tensor whole = AlteredWorkload::loss(output, target);
-    if (extra_.defined() && mine_) note_strike();
-    return extra_.defined() && !mine_ ? whole + 0 * extra_.sum() : whole;
+    if (extra_.defined() && this_rank_) record_strike();
+    return extra_.defined() && !this_rank_ ? whole + 0 * extra_.sum() : whole;
   }
 
  private:
   at::Tensor extra_;
-  bool mine_;
+  bool this_rank_;
 };
 
-// What ranks put together is altered before they get it.
+// Alters the result of a reduction before the ranks receive it.
 using Alteration = void (*)(const at::Tensor& reduced, int ranks);
 const std::map<std::string, Alteration> alterations = {
-    {"sum", [](const at::Tensor& reduced, int ranks) { reduced.mul_(ranks); }},  // where ddp asks for the mean
+    {"sum", [](const at::Tensor& reduced, int ranks) { reduced.mul_(ranks); }},  // ddp asks for the mean
     {"narrow", [](const at::Tensor& reduced, int) {
        if (reduced.scalar_type() == at::kFloat) reduced.copy_(reduced.to(at::kHalf));
      }}};
@@ -188,9 +189,9 @@ class Faulty : public Around {
       : setup_(setup),
         fault_(setup.params.text("fault")),
         step_(setup.params.integer("step")),
-        mine_((setup.group ? setup.group->getRank() : 0) == setup.params.integer("rank")),
-        workload_(setup.workload, fault_, mine_) {
-    if (mine_ && step_ == -1) strike();
+        this_rank_((setup.group ? setup.group->getRank() : 0) == setup.params.integer("rank")),
+        workload_(setup.workload, fault_, this_rank_) {
+    if (this_rank_ && step_ == -1) strike();
     inner_ = real.make({.workload = workload_,
                         .devices = setup.devices,
                         .group = group_of(setup, fault_),
@@ -203,39 +204,39 @@ class Faulty : public Around {
   }
 
   ~Faulty() override {
-    if (mine_ && step_ == -3) strike();
-    inner_.reset();  // before the workload that it reads
+    if (this_rank_ && step_ == -3) strike();
+    inner_.reset();  // before the workload it refers to
   }
 
   void finish() override {
-    if (mine_ && step_ == -2) strike();
+    if (this_rank_ && step_ == -2) strike();
     inner_->finish();
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
-    const bool now = mine_ && step == step_;
+    const bool now = this_rank_ && step == step_;
     if (now) strike();
     if (now && fault_ == "skip") return last_;
-    if (mine_ && fault_ == "crawl") std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    if (mine_ && fault_ == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (this_rank_ && fault_ == "crawl") std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (this_rank_ && fault_ == "slow") std::this_thread::sleep_for(std::chrono::milliseconds(2));
     last_ = inner_->step(step, fault_ == "last-micro" ? micro.last(std::min<size_t>(micro.size(), 1)) : micro, phases);
-    if (now && fault_ == "nan") poison();
-    if (const auto found = spoilings.find(fault_); now && found != spoilings.end()) spoil(found->second);
+    if (now && fault_ == "nan") fill_with_nan();
+    if (const auto found = corruptions.find(fault_); now && found != corruptions.end()) corrupt(found->second);
     return last_;
   }
 
  private:
   void strike() const {
-    note_strike();
+    record_strike();
     if (const auto found = faults.find(fault_); found != faults.end()) found->second(setup_);
   }
-  // Element 7 of the first.
-  void spoil(const Spoiling& spoiling) {
+  // Overwrites element 7 of the first tensor.
+  void corrupt(const Corruption& corruption) {
     const at::NoGradGuard no_grad;
-    const NamedTensors tensors = spoiling.gradient ? inner_->gradients() : inner_->parameters();
-    tensors.at(0).second.detach().view(-1)[7].fill_(spoiling.value);
+    const NamedTensors tensors = corruption.gradient ? inner_->gradients() : inner_->parameters();
+    tensors.at(0).second.detach().view(-1)[7].fill_(corruption.value);
   }
-  void poison() {
+  void fill_with_nan() {
     const at::NoGradGuard no_grad;
     for (auto& [name, tensor] : inner_->parameters())
       at::Tensor(tensor).fill_(std::numeric_limits<double>::quiet_NaN());
@@ -244,7 +245,7 @@ class Faulty : public Around {
   Setup setup_;
   std::string fault_;
   int64_t step_;
-  bool mine_;
+  bool this_rank_;
   FaultyWorkload workload_;
   StepResult last_;
 };
@@ -252,10 +253,10 @@ class Faulty : public Around {
 StrategyInfo faulty(const std::string& name) {
   StrategyInfo info = strategy_registry().at(name);
   info.name = "faulty-" + name;
-  info.params = {{"fault", "none", "what goes wrong"},
-                 {"rank", "1", "where"},
-                 {"step", "7", "when; -1 before the first, -2 when all are done, -3 when it is destroyed"}};
-  info.settings = {};  // of parameters that it does not have
+  info.params = {{"fault", "none", "fault to inject"},
+                 {"rank", "1", "rank that fails"},
+                 {"step", "7", "when; -1 before the first, -2 in finish(), -3 in the destructor"}};
+  info.settings = {};  // it lacks those parameters
   info.promise = nullptr;
   info.variants.clear();
   info.make = [name](const Setup& setup) { return std::make_unique<Faulty>(setup, strategy_registry().at(name)); };

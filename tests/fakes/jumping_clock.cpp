@@ -1,4 +1,4 @@
-// Preloaded: the wall clock jumps an hour forth and back with every reading; the clocks that only go forward do not.
+// Preloaded library: the wall clock jumps an hour back and forth with every reading; monotonic clocks do not.
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
-// The single device, or ddp, slower by as many percent as the file's name says: libpadded-5.so spins after every step
-// for 5 % of the time it took. "padded" and "padded-ddp" are one name for all of them, so that two of them are two
-// builds of one case.
+// Strategies slowed by the percentage in the file's name: libpadded-5.so spins after every step for 5 % of its time.
+// "padded" is the single device and "padded-ddp" is ddp. All files register the same names, so two files are two builds
+// of one case.
 #include <dlfcn.h>
 
 #include <chrono>
@@ -21,7 +21,7 @@ double percent() {
   const bool known = dladdr(reinterpret_cast<void*>(&percent), &info) != 0 && info.dli_fname;
   const std::string file = known ? info.dli_fname : "";
   const size_t dash = file.rfind('-');
-  if (dash == std::string::npos) throw UsageError("padded: name the plug-in libpadded-PERCENT.so, it is " + file);
+  if (dash == std::string::npos) throw UsageError("padded: name the plug-in libpadded-PERCENT.so, not " + file);
   return std::atof(file.c_str() + dash + 1);
 }
 
@@ -49,7 +49,7 @@ struct PaddedDdp : Padded {
 };
 
 const RegisterStrategy padded{{.name = "padded",
-                               .summary = "the single device, slower by what its file's name says",
+                               .summary = "the single device, slower by the percentage in its file's name",
                                .parallelism = Parallelism::single,
                                .gradient = Gradient::gathered,
                                .buffers = Buffers::first_replica,
@@ -57,7 +57,7 @@ const RegisterStrategy padded{{.name = "padded",
                                .make = make<Padded>}};
 
 const RegisterStrategy padded_ddp{{.name = "padded-ddp",
-                                   .summary = "ddp, slower by what its file's name says",
+                                   .summary = "ddp, slower by the percentage in its file's name",
                                    .parallelism = Parallelism::ranks,
                                    .gradient = Gradient::mean_of_means,
                                    .buffers = Buffers::rank0,

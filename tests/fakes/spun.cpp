@@ -1,6 +1,6 @@
-// "spun": the single device, which spins by the monotonic clock after every step for as long as it is told. `copy` only
-// makes rows: the same case as often as it has values, for measuring the harness against itself. "late-ddp": ddp, of
-// which rank 1 alone spins. Both tell what their steps took without the spinning, by the same clock.
+// "spun": the single device, which spins on the monotonic clock for spin_us after every step. Different values of
+// `copy` make identical cases, to measure the harness against itself. "late-ddp": ddp with only rank 1 spinning. Both
+// report their step times without the spinning, by the same clock.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -15,13 +15,13 @@ namespace {
 using namespace dpbench;
 using Clock = std::chrono::steady_clock;
 
-// The last of many times.
+// Ring buffer of the latest times.
 class Times {
  public:
   void add(Clock::duration time) {
     ns_[count_++ % ns_.size()] = std::chrono::duration<double, std::nano>(time).count();
   }
-  std::vector<double> middle() const {
+  std::vector<double> median() const {
     std::vector<double> known(ns_.begin(), ns_.begin() + static_cast<int64_t>(std::min(count_, ns_.size())));
     if (known.empty()) return {};
     const auto half = known.begin() + static_cast<int64_t>(known.size() / 2);
@@ -34,26 +34,26 @@ class Times {
   size_t count_ = 0;
 };
 
-struct Own {
+struct StepTimes {
   Times step, again;
 };
-Own own_of_the_one_before;
+StepTimes times_of_previous;
 
 class Spun : public Around {
  public:
   explicit Spun(const Setup& setup, const char* around = "cpu")
       : Around(with_defaults(around, setup)), spin_(setup.params.integer("spin_us")) {}
-  ~Spun() override { own_of_the_one_before = own_; }
+  ~Spun() override { times_of_previous = times_; }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     const auto begin = Clock::now();
     StepResult result = inner_->step(step, micro, phases);
     auto end = Clock::now();
-    own_.step.add(end - begin);
+    times_.step.add(end - begin);
     if (again_) {
       result = inner_->step(step, micro, phases);
       const auto ended = Clock::now();
-      own_.again.add(ended - end);
+      times_.again.add(ended - end);
       end = ended;
     }
     if (spin_.count() > 0)
@@ -62,10 +62,9 @@ class Spun : public Around {
     return result;
   }
 
-  // Of the one before this: what is watched is made anew after the timed steps.
+  // Figures of the previous instance: a new one is made for observation after the timed steps.
   std::map<std::string, std::vector<double>> figures() override {
-    return {{"timed_step_ns", own_of_the_one_before.step.middle()},
-            {"timed_again_ns", own_of_the_one_before.again.middle()}};
+    return {{"timed_step_ns", times_of_previous.step.median()}, {"timed_again_ns", times_of_previous.again.median()}};
   }
 
  protected:
@@ -73,7 +72,7 @@ class Spun : public Around {
   bool again_ = false;
 
  private:
-  Own own_;
+  StepTimes times_;
 };
 
 struct SpunAlone : Spun {
@@ -94,12 +93,12 @@ const RegisterStrategy spun{{.name = "spun",
                              .buffers = Buffers::first_replica,
                              .cuda = false,
                              .params = {{"spin_us", "0", "microseconds to spin after a step"},
-                                        {"again", "off", "a second step right after the first, before spinning"},
-                                        {"copy", "1", "nothing: another value is the same case again"}},
+                                        {"again", "off", "a second step directly after the first, before spinning"},
+                                        {"copy", "1", "no effect: other values repeat the case"}},
                              .make = make<SpunAlone>}};
 
 const RegisterStrategy late_ddp{{.name = "late-ddp",
-                                 .summary = "ddp, of which rank 1 is late after every step",
+                                 .summary = "ddp with rank 1 late after every step",
                                  .parallelism = Parallelism::ranks,
                                  .gradient = Gradient::mean_of_means,
                                  .buffers = Buffers::rank0,

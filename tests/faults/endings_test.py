@@ -1,5 +1,4 @@
-"""What is left and who may listen, with the real worker: every process killed at once, clocks that jump, garbage sent to whatever port
-is open, runs side by side, more ranks than anybody has cores.
+"""Leftovers and listening ports, with the real worker: all processes killed at once, clocks that jump, garbage sent to open ports, concurrent runs, more ranks than cores.
 
 usage: endings_test.py DPBENCH PLUGIN CLOCK
 """
@@ -14,11 +13,11 @@ import time
 import unittest
 
 import leftovers
-import reports  # holds every report against its schema
+import reports  # validates every report against its schema
 from strangers import Strangers
 
 DPBENCH, PLUGIN, CLOCK = (os.path.abspath(path) for path in sys.argv[1:4])
-SLACK = 60  # for a machine that is busy with other things
+SLACK = 60  # for a machine that is busy with other work
 
 
 class Endings(unittest.TestCase):
@@ -45,7 +44,7 @@ class Endings(unittest.TestCase):
         return process
 
     def start_long(self, backend, ranks=2):
-        """A run that is timing steps, for half a minute or until it is killed."""
+        """Starts a run that times steps for up to half a minute."""
         of_dp = backend == "none"
         process = self.start("--strategy", "dp" if of_dp else "ddp", "--cpus", str(ranks), *(() if of_dp else ("--backend", backend)), "--launches",
                              "1", "--samples", "10", "--steps", "100000", "--max-time", "30")
@@ -54,7 +53,7 @@ class Endings(unittest.TestCase):
         return process
 
     def steps_have_begun(self):
-        """The counters of steps that ranks keep where the front can read them."""
+        """True if a rank's step counter, which the front reads too, is not zero."""
         mine = {leftovers.directory_of(pid) for pid in leftovers.ranks_of(self.mark)}
         return any(any(leftovers.read(path + "/progress")[:8]) for path in mine)
 
@@ -67,7 +66,7 @@ class Endings(unittest.TestCase):
         self.assertEqual(leftovers.of_dead_runs() - self.dead, set())
         self.assertEqual(leftovers.others_in_shared_memory() - self.segments, set())
 
-    def test_everything_killed_at_once_is_cleaned_by_the_next_start(self):
+    def test_the_next_start_cleans_up_after_everything_was_killed_at_once(self):
         for backend in ("shm", "gloo"):
             with self.subTest(backend=backend):
                 before = leftovers.of_dead_runs()
@@ -80,8 +79,8 @@ class Endings(unittest.TestCase):
                     os.kill(pid, signal.SIGKILL)
                 process.communicate(timeout=SLACK)
                 self.assertTrue(leftovers.wait_until(lambda: not any(pid in leftovers.processes_of(self.mark) for pid in victims), 3))
-                self.assertTrue(leftovers.of_dead_runs() - before, "a directory of a dead run was there to be cleaned")
-                self.assertEqual(self.finished(live)["status"], "complete", "the run beside it lost nothing")
+                self.assertTrue(leftovers.of_dead_runs() - before, "no directory of a dead run to clean")
+                self.assertEqual(self.finished(live)["status"], "complete", "the concurrent run is unaffected")
                 self.finished(self.start("--strategy", "cpu", "--cpus", "1", "--quick", "--out", out + "-next"))
                 self.assert_nothing_left()
 
@@ -101,7 +100,7 @@ class Endings(unittest.TestCase):
         self.assert_nothing_left()
 
     def test_a_front_killed_while_its_ranks_load_leaves_none(self):
-        """Loading LibTorch takes longer than the second that they would have."""
+        """Loading LibTorch takes longer than the second that ranks have to end."""
         for _ in range(5):
             process = self.start("--strategy", "ddp", "--cpus", "3", "--backend", "gloo", "--quick")
             self.assertTrue(leftovers.wait_until(lambda: len(leftovers.ranks_of(self.mark)) == 3, SLACK))
@@ -109,25 +108,25 @@ class Endings(unittest.TestCase):
             process.wait()
             self.assertTrue(leftovers.wait_until(lambda: not leftovers.processes_of(self.mark), 0.2), "ranks are left")
 
-    def test_nobody_from_outside_can_connect(self):
+    def test_no_port_listens_outside_loopback(self):
         for backend in ("shm", "gloo"):
             with self.subTest(backend=backend):
                 process = self.start_long(backend)
                 seen = leftovers.listeners_of(leftovers.processes_of(self.mark))
                 self.assertEqual([place for place in seen if not leftovers.is_loopback(place[0])], [])
-                self.assertEqual(bool(seen), backend == "gloo", "over shm nothing listens at all")
+                self.assertEqual(bool(seen), backend == "gloo", "shm opens no port")
                 process.terminate()
                 process.communicate(timeout=SLACK)
                 self.assertEqual(process.returncode, 128 + signal.SIGTERM)
 
-    def test_ranks_are_told_to_stay_on_loopback(self):
-        """What LibTorch's own parts would otherwise choose by the host's name."""
+    def test_ranks_get_the_loopback_interface(self):
+        """LibTorch would otherwise choose an interface by the host's name."""
         names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
         for backend in ("shm", "gloo"):
             with self.subTest(backend=backend):
                 process = self.start_long(backend)
-                told = [leftovers.variables_of(pid) for pid in leftovers.ranks_of(self.mark)]
-                self.assertEqual([[one.get(name) for name in names] for one in told], [["lo", "lo"]] * len(told))
+                variables = [leftovers.variables_of(pid) for pid in leftovers.ranks_of(self.mark)]
+                self.assertEqual([[one.get(name) for name in names] for one in variables], [["lo", "lo"]] * len(variables))
                 process.terminate()
                 process.communicate(timeout=SLACK)
 
@@ -142,14 +141,14 @@ class Endings(unittest.TestCase):
         self.assertEqual(disturbed["status"], "ok")
         self.assertEqual(hashes[0], hashes[1])
 
-    def test_who_takes_a_ranks_place_while_gloo_connects_is_found_out(self):
-        """Its handshake is a number counted from 0: zeros are the first rank's."""
+    def test_an_impostor_while_gloo_connects_is_detected(self):
+        """Gloo's handshake is a number counted from 0: zeros claim the first rank's place."""
         for _ in range(5):
             with Strangers(self.mark, every=0.001, words=[bytes(64)]):
                 (case,) = self.finished(self.start("--strategy", "ddp", "--cpus", "4", "--backend", "gloo", "--quick", "--timeout", "20"))["cases"]
             self.assertEqual(case["status"], "ok")
 
-    def test_signals_end_a_run_in_time_and_keep_its_report(self):
+    def test_signals_end_a_run_in_time_and_save_its_report(self):
         for backend, number in (("shm", signal.SIGINT), ("gloo", signal.SIGTERM), ("none", signal.SIGHUP)):
             with self.subTest(backend=backend):
                 process = self.start_long(backend)
@@ -172,7 +171,7 @@ class Endings(unittest.TestCase):
         self.assertEqual(self.finished(process, 130)["status"], "interrupted")
         self.assertLess(time.monotonic() - sent, 3 * 0.2)
 
-    def test_a_wall_clock_that_jumps_changes_no_figure(self):
+    def test_a_jumping_wall_clock_changes_no_figure(self):
         process = self.start("--strategy", "ddp", "--cpus", "2", "--quick", variables={"LD_PRELOAD": CLOCK})
         (case,) = self.finished(process)["cases"]
         self.assertEqual(case["status"], "ok")
@@ -180,13 +179,13 @@ class Endings(unittest.TestCase):
             for rank in launch["ranks"]:
                 self.assertTrue(all(0 < sample < 60e9 for sample in rank["samples_ns"]), rank["samples_ns"])
 
-    def test_memory_that_is_not_there_is_named(self):
+    def test_out_of_memory_is_named_with_its_size(self):
         process = self.start("--plugin", PLUGIN, "--strategy", "faulty-ddp", "--cpus", "2", "--quick", "--param", "fault=hoard")
         (case,) = self.finished(process, code=3)["cases"]
         self.assertRegex(case["reason"], r"out of memory: rank 1.* \d+ bytes")
         self.assert_nothing_left()
 
-    def test_four_runs_side_by_side_in_one_directory(self):
+    def test_four_concurrent_runs_in_one_directory(self):
         runs = [self.start("--strategy", "ddp", "--cpus", "2", "--quick", "--check", "auto") for _ in range(4)]
         ids = set()
         for run in runs:
@@ -198,7 +197,7 @@ class Endings(unittest.TestCase):
         self.assertEqual(len(ids), 4)
         self.assert_nothing_left()
 
-    def test_a_world_of_64_ranks_is_right(self):
+    def test_a_world_of_64_ranks_passes_its_checks(self):
         for backend in ("shm", "gloo"):
             with self.subTest(backend=backend):
                 report = self.finished(self.start("--strategy", "ddp", "--cpus", "64", "--batch", "1", "--scaling", "weak", "--backend",

@@ -1,4 +1,4 @@
-"""Several hosts: two network namespaces joined by a cable, ranks in both.
+"""Several hosts: two network namespaces joined by a virtual cable, with ranks in both.
 
 usage: hosts_live.py DPBENCH      (as root)
 """
@@ -12,14 +12,14 @@ import time
 import unittest
 
 import leftovers
-import reports  # holds every report against its schema
+import reports  # validates every report against its schema
 from two_hosts import ADDRESSES, TwoHosts
 
 DPBENCH = os.path.abspath(sys.argv[1])
 SLACK = 60
-TIMEOUT, SILENT, AFTER = 8, 10, 12  # --timeout; when a front that says nothing is given up; what may pass after both
+TIMEOUT, SILENT, AFTER = 8, 10, 12  # --timeout; silence after which a front is given up; time allowed after both
 CASE = ["--strategy", "ddp", "--quick", "--check", "off"]
-ON_THE_WIRE = 1514 / 1448  # a full Ethernet frame for its payload of TCP
+ON_THE_WIRE = 1514 / 1448  # Ethernet frame size over TCP payload
 
 
 class Hosts(unittest.TestCase):
@@ -59,7 +59,7 @@ class Hosts(unittest.TestCase):
     def processes(self):
         return leftovers.processes_of(f"HOSTS_LIVE={self.out}")
 
-    def test_one_and_two_ranks_each_over_gloo_over_shm_within_and_over_what_auto_takes(self):
+    def test_gloo_shm_and_auto_with_one_and_two_ranks_a_host(self):
         for each, auto in ((1, "gloo"), (2, "shm")):
             for flags, backend in ((["--backend", "gloo"], "gloo"), (["--backend", "shm"], "shm"), ([], auto)):
                 with self.subTest(each=each, flags=flags):
@@ -67,19 +67,19 @@ class Hosts(unittest.TestCase):
                     self.assertEqual([host["ranks"] for host in report["env"]["hosts"]], [list(range(each)), list(range(each, 2 * each))])
                     self.assertEqual([case["backend"] for case in report["cases"] if case["strategy"] == "ddp"], [backend])
 
-    def test_it_is_right(self):
+    def test_the_checks_pass(self):
         for backend in ("gloo", "shm"):
             report = self.measured(["check", "--strategy", "ddp", "--workload", "random-linear,mnist-mlp", "--backend", backend], 2, timeout=60)
             rows = [row["status"] for case in report["cases"] for row in case["checks"]]
             self.assertGreater(rows.count("passed"), 40)
             self.assertEqual(rows.count("failed"), 0)
 
-    def test_the_rate_of_the_cable_shows(self):
+    def test_the_cables_rate_limits_the_step(self):
         flags = [*CASE, "--workload", "mnist-mlp", "--scale", "8", "--backend", "gloo", "--warmup", "3", "--steps", "1", "--samples", "5"]
         self.hosts.rate("100mbit")
         report = self.measured(flags, 1)
         (case,) = [case for case in report["cases"] if case["strategy"] == "ddp"]
-        bytes_reduced = case["derived"]["collective_bytes_per_step"]  # between two ranks all of them cross, both ways at once
+        bytes_reduced = case["derived"]["collective_bytes_per_step"]  # all of them cross the cable between two ranks, both ways at once
         alone = self.step_ms(report, "cpu")
         took = self.step_ms(report) - alone
         expected = bytes_reduced * ON_THE_WIRE * 8 / 100e6 * 1e3
@@ -87,7 +87,7 @@ class Hosts(unittest.TestCase):
               f"needs {alone:.1f} ms")
         self.assertLess(abs(took / expected - 1), 0.15)
 
-    def test_a_projection_from_one_host_says_what_the_cable_gives(self):
+    def test_a_projection_from_one_host_matches_the_cable(self):
         flags = [*CASE, "--workload", "mnist-mlp", "--scale", "8", "--backend", "gloo", "--warmup", "3", "--steps", "1", "--samples", "5"]
         subprocess.run([DPBENCH, *flags, "--cpus", "1,2,3", "--out", self.out + "/one", "-q", "-o", "none"], check=True)
         self.hosts.rate("100mbit")
@@ -99,7 +99,7 @@ class Hosts(unittest.TestCase):
         print(f"\n100 Mbit/s: a step of {measured:.0f} ms, projected from one host {projected:.0f} ms")
         self.assertLess(abs(projected / measured - 1), 0.25)
 
-    def test_a_cable_that_is_cut_ends_the_run_and_names_the_peer(self):
+    def test_a_cut_cable_ends_the_run_and_names_the_peer(self):
         for backend in ("gloo", "shm"):
             with self.subTest(backend=backend):
                 started = self.start(["--strategy", "ddp", "--workload", "random-linear", "--backend", backend, "--launches", "200", "--no-baseline",
@@ -121,7 +121,7 @@ class Hosts(unittest.TestCase):
                 os.rename(self.out + "/results", self.out + "/" + backend)
                 self.hosts.cable("up")
 
-    def test_it_listens_towards_the_master_alone(self):
+    def test_ports_listen_on_the_link_to_the_master_only(self):
         started = self.start(["--strategy", "ddp", "--workload", "random-linear", "--backend", "gloo", "--launches", "200", "--no-baseline"], 1)
         time.sleep(6)
         seen = set()

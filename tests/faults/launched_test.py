@@ -1,4 +1,4 @@
-"""Ranks that someone else has started, by their variables alone: rank 0 leads, the others follow, and whoever fails is named.
+"""Ranks started by a launcher, known only by their environment variables: rank 0 leads, the others follow, and a failing rank is named.
 
 usage: launched_test.py DPBENCH PLUGIN
 """
@@ -16,15 +16,15 @@ import time
 import unittest
 
 import leftovers
-import reports  # holds every report against its schema
+import reports  # validates every report against its schema
 from strangers import Strangers
 
 DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
 TIMEOUT = 5
-SILENT = 10  # a front that says nothing for so long is given up
-SLACK = 40  # for a machine that is busy with other things
-# Seconds from a fault until the run has ended and nothing of it is left, as promised of an idle machine; tests allow three times that, and waits
-# that are meant (--timeout, SILENT) once.
+SILENT = 10  # a front silent for this long is given up
+SLACK = 40  # for a machine that is busy with other work
+# Seconds from a fault until the run has ended without leftovers, as promised on an idle machine. Tests allow TIMES
+# that, and intended waits (--timeout, SILENT) once.
 DIED, REFUSED, MISSING = 0.5 + 2, 1, 1 + 2
 TIMES = 3
 CASE = ["--strategy", "ddp", "--workload", "random-linear", "--quick", "--check", "off"]
@@ -73,11 +73,11 @@ class Launched(unittest.TestCase):
         self.assertTrue(leftovers.wait_until(lambda: not leftovers.processes_of(mark), SLACK), leftovers.processes_of(mark))
 
     def in_time(self, since, promised, waited=0):
-        """Call it when everybody has ended."""
+        """Call it after all processes have ended."""
         self.assertLess(time.monotonic() - since, waited + TIMES * promised)
 
     def failed(self, fault, words, waited=0, started=None):
-        """Two ranks, one of which does it; waited: seconds that must pass before anybody can know."""
+        """Two ranks, one of which fails. waited: seconds before anyone can detect it."""
         marks = self.out + "/struck"
         started = started or self.start([*FAULT, *fault], DPBENCH_STRUCK=marks)
         got, ends = self.finish(started)
@@ -104,7 +104,7 @@ class Launched(unittest.TestCase):
         self.nothing_left()
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one core")
-    def test_ranks_run_on_cores_of_their_own_with_as_many_threads_by_whoever_they_are_started(self):
+    def test_ranks_get_their_own_cores_and_as_many_threads_with_any_launcher(self):
         flags = [*CASE, "--no-baseline", "--cpus", "2", "--backend", "shm"]
         alone = {name: text for name, text in os.environ.items() if name != "RANK"}
         for way in ("front", "env"):
@@ -115,7 +115,7 @@ class Launched(unittest.TestCase):
                 while started[0].poll() is None:
                     for pid in leftovers.ranks_of(f"LAUNCHED_TEST={self.out}"):
                         rank = leftovers.variables_of(pid)
-                        if "DPBENCH_THREADS" in rank:  # a launcher's front has a relay beside it, too
+                        if "DPBENCH_THREADS" in rank:  # a launcher's front also has a relay next to it
                             with contextlib.suppress(ProcessLookupError):
                                 cores[rank["RANK"]] = os.sched_getaffinity(pid)
                     time.sleep(0.01)
@@ -140,36 +140,36 @@ class Launched(unittest.TestCase):
     def test_the_others_wait_while_rank_0_measures_alone(self):
         flags = ["--strategy", "ddp", "--workload", "mnist-mlp", "--launches", "1", "--samples", "200", "--check", "off", "--backend", "shm", "-o", "json"]
         start = time.monotonic()
-        codes, ends = self.finish(self.start(flags, timeout=30), seconds=200)  # the baseline alone takes longer than a silence may last
+        codes, ends = self.finish(self.start(flags, timeout=30), seconds=200)  # the baseline alone takes longer than the silence limit
         self.assertEqual(codes, [0, 0], ends)
         self.assertGreater(time.monotonic() - start, 2 * SILENT)
 
-    def test_a_world_that_differs_is_refused_with_both_numbers(self):
+    def test_a_differing_world_is_rejected_with_both_numbers(self):
         began = time.monotonic()
         codes, ends = self.launch([*CASE, "--cpus", "4"])
         self.in_time(began, REFUSED)
         self.assertEqual(codes, [2, 2])
-        self.assertRegex(ends[0][1], "--cpus 4, but env started 2 ranks")
+        self.assertRegex(ends[0][1], r"--cpus 4\b.*\benv\b.* 2 ranks")
         self.assertFalse(os.path.exists(self.out + "/results"))
 
-    def test_other_worlds_of_a_list_are_skipped_with_the_reason(self):
+    def test_other_worlds_of_a_list_are_skipped_with_a_reason(self):
         codes, ends = self.launch([*CASE, "--cpus", "2,3", "--backend", "shm", "-o", "json"])
         self.assertEqual(codes, [0, 0], ends)
         cases = {case["world"]: case for case in json.loads(ends[0][0])["cases"] if case["strategy"] == "ddp"}
         self.assertEqual((cases[2]["status"], cases[3]["status"]), ("ok", "skipped"))
-        self.assertRegex(cases[3]["reason"], "env started 2 ranks, and a world of 3 needs 3")
+        self.assertRegex(cases[3]["reason"], r"\benv\b.* 2 ranks.* 3")
 
-    def test_dp_is_one_process(self):
+    def test_dp_is_rejected_as_a_single_process(self):
         codes, ends = self.launch(["--strategy", "dp", "--cpus", "2", "--workload", "random-linear"])
         self.assertEqual(codes, [2, 2])
-        self.assertRegex(ends[0][1], "'dp' is one process")
+        self.assertRegex(ends[0][1], "'dp'")
 
-    def test_a_duel_starts_its_own_ranks(self):
+    def test_a_duel_needs_the_self_launcher(self):
         codes, ends = self.launch(["duel", "--base", DPBENCH])
         self.assertEqual(codes, [2, 2])
         self.assertRegex(ends[0][1], "--launcher self")
 
-    def test_self_does_not_look_at_the_variables(self):
+    def test_the_self_launcher_ignores_the_variables(self):
         (one,) = self.start([*CASE, "--launcher", "self", "--cpus", "1", "--backend", "shm"], ranks=[1])
         codes, ends = self.finish([one])
         self.assertEqual(codes, [0], ends)
@@ -180,44 +180,44 @@ class Launched(unittest.TestCase):
         self.assertIn("ddp/random-linear/cpu:2", ends[0][0])
         self.assertEqual(ends[1][0], "")
 
-    def test_variables_that_make_no_sense(self):
+    def test_invalid_variables_are_named(self):
         for name, value in (("RANK", "two"), ("LOCAL_RANK", "5"), ("MASTER_PORT", "99999")):
             with self.subTest(name=name):
                 began = time.monotonic()
                 codes, ends = self.launch(CASE, world=2, ranks=[0], **{name: value})
                 self.in_time(began, REFUSED)
                 self.assertEqual(codes, [2])
-                self.assertRegex(ends[0][1], f"{name}='{value}' must be a whole number")
+                self.assertRegex(ends[0][1], f"{name}='{value}'")
 
-    def test_a_worker_that_leaves(self):
+    def test_a_worker_that_exits(self):
         error = self.out + "/error"
         fault = ["--param", "fault=exit-7", "--backend", "gloo"]
-        self.failed(fault, r"rank 1 ended with exit code 7 at step \d+",
+        self.failed(fault, r"rank 1 .*exit code 7.* step \d+",
                     started=self.start([*FAULT, *fault], DPBENCH_STRUCK=self.out + "/struck", TORCHELASTIC_ERROR_FILE=error))
         with open(error, encoding="utf-8") as file:
             self.assertRegex(json.load(file)["message"]["message"], "exit code 7|rank 1|onnection")
 
     def test_a_worker_that_is_killed_or_stopped(self):
-        self.failed(["--param", "fault=kill", "--backend", "shm"], r"^rank 1 was ended by signal 9")
+        self.failed(["--param", "fault=kill", "--backend", "shm"], r"^rank 1 .*signal 9")
         self.out += "/second"
         os.mkdir(self.out)
-        self.failed(["--param", "fault=stop", "--backend", "shm"], r"rank 1 is stopped", waited=TIMEOUT)
+        self.failed(["--param", "fault=stop", "--backend", "shm"], r"rank 1 .*stopped", waited=TIMEOUT)
 
-    def test_a_worker_is_named_with_its_host_where_there_are_several(self):
-        """Two nodes by the launcher's word, on this machine."""
+    def test_a_worker_is_named_with_its_host_if_there_are_several(self):
+        """Two nodes according to the launcher's variables, on this machine."""
         host = socket.gethostname()
-        for fault, words, waited in (("kill", "was ended by signal 9", 0), ("throw", "failed: the strategy's own words", 0), ("stop", "is stopped", TIMEOUT)):
+        for fault, words, waited in (("kill", "signal 9", 0), ("throw", "the strategy's own words", 0), ("stop", "stopped", TIMEOUT)):
             with self.subTest(fault=fault):
                 self.out += "/" + fault
                 os.mkdir(self.out)
                 flags = [*FAULT, "--param", "fault=" + fault, "--backend", "gloo"]
                 started = [self.start(flags, ranks=[rank], DPBENCH_STRUCK=self.out + "/struck", GROUP_RANK=str(rank), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")[0]
                            for rank in (0, 1)]
-                self.failed([], f"rank 1 on {host} {words}", waited, started)
+                self.failed([], f"rank 1 on {host} .*{words}", waited, started)
                 self.assertEqual([one["ranks"] for one in self.report()["env"]["hosts"]], [[0], [1]])
 
-    def test_auto_takes_gloo_where_every_host_has_one_rank_else_shm(self):
-        """Hosts by the launcher's word, on this machine."""
+    def test_auto_takes_gloo_with_one_rank_a_host_else_shm(self):
+        """Hosts according to the launcher's variables, on this machine."""
         for hosts, backend in (([1, 1], "gloo"), ([1, 2], "shm")):
             with self.subTest(hosts=hosts):
                 places = [(host, local) for host, ranks in enumerate(hosts) for local in range(ranks)]
@@ -234,7 +234,7 @@ class Launched(unittest.TestCase):
         codes, ends = self.launch(CASE, world=3, ranks=[0, 1])
         self.in_time(began, MISSING, TIMEOUT)
         self.assertEqual(codes, [3, 3], ends)
-        self.assertRegex(ends[0][1], r"2 of 3 ranks came within 5 s .*missing 2")
+        self.assertRegex(ends[0][1], r"2 of 3 ranks.* 5 s.*missing 2")
         self.nothing_left()
 
     def test_a_rank_0_that_never_starts(self):
@@ -242,7 +242,7 @@ class Launched(unittest.TestCase):
         codes, ends = self.launch(CASE, ranks=[1])
         self.in_time(began, MISSING, TIMEOUT)
         self.assertEqual(codes, [3], ends)
-        self.assertRegex(ends[0][1], "rank 1 on .*(nobody answered at|rank 0 at) 127.0.0.1")
+        self.assertRegex(ends[0][1], "rank 1 on .* 127.0.0.1")
         self.nothing_left()
 
     def long_run(self):
@@ -253,7 +253,7 @@ class Launched(unittest.TestCase):
         time.sleep(2)
         return started
 
-    def test_the_store_listens_at_the_masters_address_alone(self):
+    def test_the_store_listens_at_the_masters_address_only(self):
         started = self.long_run()
         listeners = leftovers.listeners_of(leftovers.processes_of(f"LAUNCHED_TEST={self.out}"))
         self.assertEqual({address for address, port in listeners if port == self.port}, {"127.0.0.1"})
@@ -264,7 +264,7 @@ class Launched(unittest.TestCase):
         self.assertEqual(self.report()["status"], "interrupted")
         self.nothing_left()
 
-    def test_one_that_is_told_to_end_ends_all(self):
+    def test_sigterm_to_one_front_ends_all(self):
         started = self.long_run()
         started[1].send_signal(signal.SIGTERM)
         codes, ends = self.finish(started)
@@ -272,7 +272,7 @@ class Launched(unittest.TestCase):
         self.assertEqual(self.report()["status"], "interrupted")
         self.nothing_left()
 
-    def test_a_front_that_is_killed(self):
+    def test_a_killed_front(self):
         started = self.long_run()
         struck = time.monotonic()
         started[1].kill()
@@ -280,9 +280,9 @@ class Launched(unittest.TestCase):
         self.nothing_left()
         self.in_time(struck, DIED, SILENT)
         self.assertEqual(codes[0], 3, ends)
-        self.assertRegex(self.report()["cases"][0]["reason"], r"rank 1 (has not been heard of for 10 s|\(pid \d+\) died)")
+        self.assertRegex(self.report()["cases"][0]["reason"], r"rank 1 (.*10 s|\(pid \d+\) died)")
 
-    def test_a_rank_0_that_is_killed(self):
+    def test_a_killed_rank_0(self):
         started = self.long_run()
         struck = time.monotonic()
         started[0].kill()
@@ -292,30 +292,30 @@ class Launched(unittest.TestCase):
         self.assertEqual(codes, [-9, 3], ends)
         self.assertRegex(ends[1][1], "rank 1 on ")
 
-    def test_a_rank_that_two_processes_claim(self):
+    def test_a_rank_claimed_by_two_processes(self):
         began = time.monotonic()
         started = self.start(CASE, world=2, ranks=[0, 1, 1])
-        self.assertTrue(leftovers.wait_until(lambda: any(one.poll() is not None for one in started[1:]), SLACK), "nobody was refused")
+        self.assertTrue(leftovers.wait_until(lambda: any(one.poll() is not None for one in started[1:]), SLACK), "neither was rejected")
         self.in_time(began, REFUSED)
         codes, ends = self.finish(started)
         self.assertEqual((codes[0], sorted(codes[1:])), (0, [0, 2]), ends)
         (said,) = [end[1] for code, end in zip(codes, ends) if code == 2]
-        self.assertRegex(said, "RANK=1: another process has been this rank of the launch")
+        self.assertRegex(said, "RANK=1")
         self.nothing_left()
 
-    def test_who_does_not_know_the_nonce_is_not_let_in(self):
+    def test_a_rank_without_the_nonce_is_rejected(self):
         started = self.start(CASE, ranks=[0]) + self.start(CASE, ranks=[1], DPBENCH_NONCE="guessed")
         codes, ends = self.finish(started)
         self.assertEqual(codes, [3, 3], ends)
-        self.assertRegex(ends[0][1], r"1 of 2 ranks came within 5 s .*missing 1")
+        self.assertRegex(ends[0][1], r"1 of 2 ranks.* 5 s.*missing 1")
         self.nothing_left()
 
-    def test_a_rank_loads_what_its_own_command_line_names_and_nothing_else(self):
-        told = [*FAULT, "--param", "fault=none", "--backend", "shm"]
-        started = self.start(told, ranks=[0]) + self.start([word for word in told if word not in ("--plugin", PLUGIN)], ranks=[1])
+    def test_a_rank_loads_only_the_plugins_of_its_own_command_line(self):
+        flags = [*FAULT, "--param", "fault=none", "--backend", "shm"]
+        started = self.start(flags, ranks=[0]) + self.start([word for word in flags if word not in ("--plugin", PLUGIN)], ranks=[1])
         codes, ends = self.finish(started)
         self.assertEqual(codes, [2, 2], ends)
-        self.assertIn("unknown name 'faulty-ddp'", ends[0][1])
+        self.assertIn("'faulty-ddp'", ends[0][1])
         self.nothing_left()
 
     def hashes(self):
@@ -329,8 +329,8 @@ class Launched(unittest.TestCase):
         alone = self.hashes()
         with Strangers(f"LAUNCHED_TEST={self.out}") as strangers:
             self.assertEqual(self.hashes(), alone)
-        self.assertGreater(strangers.heard.get(self.port, 0), 10, "the store was spoken to")
-        self.assertGreater(len(strangers.heard), 2, "and every rank")
+        self.assertGreater(strangers.heard.get(self.port, 0), 10, "connections to the store")
+        self.assertGreater(len(strangers.heard), 2, "connections to every rank")
         self.nothing_left()
 
     def test_a_port_in_use(self):
@@ -343,7 +343,7 @@ class Launched(unittest.TestCase):
             self.assertEqual(codes, [2], ends)
             codes, ends = self.launch(CASE)
         self.assertEqual(codes[0], 2, ends)
-        self.assertRegex(ends[0][1], f"cannot listen at 127.0.0.1:{self.port}.*MASTER_PORT")
+        self.assertRegex(ends[0][1], f"127.0.0.1:{self.port}.*MASTER_PORT")
         self.nothing_left()
 
 

@@ -1,5 +1,5 @@
-// The smallest data-parallel strategy: both passes, an allreduce of each gradient, a step of the optimizer.
-// "plain-average" divides by the number of ranks as it promises; "plain-sum" promises the same and does not.
+// The smallest data-parallel strategy: forward and backward pass, an all-reduce of each gradient, an optimizer step.
+// "plain-average" divides by the number of ranks as promised; "plain-sum" promises the same but does not divide.
 #include <ATen/ATen.h>
 
 #include "strategies/api/trained.h"
@@ -30,7 +30,7 @@ class Plain : public TrainedStrategy {
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
 };
 
-// Buffers::local: the running statistics of BatchNorm stay each rank's own.
+// Buffers::local: each rank keeps its own BatchNorm statistics.
 const RegisterStrategy right{{.name = "plain-average",
                               .summary = "an allreduce for each gradient",
                               .buffers = Buffers::local,

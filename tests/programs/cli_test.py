@@ -1,4 +1,4 @@
-"""The program from outside: exit codes, what goes to stdout, what is refused. Needs no torch: a fake worker answers.
+"""The program from outside: exit codes, stdout, rejected input. Needs no torch: a fake worker answers.
 
 usage: cli_test.py DPBENCH FAKE_WORKER
 """
@@ -27,13 +27,13 @@ class Cli(Runs):
         self.assertIn("STRATEGY  WORLD", done.stdout)
         self.assertIn("run.json", done.stderr)
         (run,) = glob.glob(self.directory + "/results/*")
-        self.assertTrue(done.stderr.endswith(f": Charts: {shlex.quote(DPBENCH)} report results/{os.path.basename(run)} --html report.html\n"), done.stderr)
+        self.assertTrue(done.stderr.endswith(f" {shlex.quote(DPBENCH)} report results/{os.path.basename(run)} --html report.html\n"), done.stderr)
         report = self.saved()
         self.assertEqual(report["status"], "complete")
         self.assertEqual({case["world"] for case in report["cases"]}, {1, 2})
         self.assertTrue(report["config"]["quick"])
 
-    def test_the_command_for_charts_can_be_copied_whatever_program_and_folder_are_called(self):
+    def test_the_suggested_report_command_is_quoted_for_the_shell(self):
         self.variables["DPBENCH_CALLED"] = "scripts of/dpbench"
         done = self.run_it("--workload", "toy", "--quick", "-o", "none", "--out", "it's $here")
         words = shlex.split(done.stderr.rpartition("Charts: ")[2])
@@ -45,29 +45,29 @@ class Cli(Runs):
         done = self.run_it("-o", "json", "--workload", "toy", "--quick")
         self.assertEqual(json.loads(done.stdout), self.saved())
 
-    def test_csv_on_stdout_has_a_row_a_case(self):
+    def test_csv_on_stdout_has_a_row_per_case(self):
         rows = list(csv.DictReader(io.StringIO(self.run_it("-o", "csv", "--workload", "toy", "--quick", "--cpus", "1,2").stdout)))
         self.assertEqual([row["strategy"] for row in rows], ["cpu", "ddp", "ddp"])
 
-    def test_none_prints_nothing_and_quiet_says_nothing(self):
+    def test_output_none_and_quiet_print_nothing(self):
         done = self.run_it("-o", "none", "-q", "--workload", "toy", "--quick")
         self.assertEqual((done.stdout, done.stderr), ("", ""))
         self.assertEqual(self.saved()["status"], "complete")
 
-    def test_versions_are_those_of_the_build_and_those_that_the_workers_loaded(self):
+    def test_versions_are_those_of_the_build_and_those_loaded_by_workers(self):
         versions = {"torch": "2.11.0", "cuda": "13.0", "nccl": "2.28.9"}
         self.assertEqual(json.loads(self.run_it("env", "-o", "json").stdout)["versions"],
                          versions | {"cuda_loaded": None, "nccl_loaded": None})
         self.run_it("--workload", "toy", "--quick")
         self.assertEqual(self.saved()["env"]["versions"], versions | {"cuda_loaded": "13.1", "nccl_loaded": "2.28.10"})
 
-    def test_a_dry_run_runs_and_writes_nothing(self):
+    def test_a_dry_run_writes_nothing(self):
         self.variables["DPBENCH_WORKER"] = WORKER
         done = self.run_it("-n", "-o", "json", "--cpus", "1,2")
         self.assertEqual(len(json.loads(done.stdout)["cases"]), 6)
         self.assertEqual(os.listdir(self.directory), [])
 
-    def test_a_configuration_file_does_what_flags_do(self):
+    def test_a_configuration_file_works_like_flags(self):
         with open(self.directory + "/ci.toml", "w") as file:
             file.write('strategy = ["ddp"]\nworkload = "toy"\ncpus = [2]\nquick = true\n')
         self.run_it("--config", "ci.toml")
@@ -76,29 +76,29 @@ class Cli(Runs):
     def test_mistakes_are_one_line_and_exit_2(self):
         os.makedirs(self.directory + "/other")
         open(self.directory + "/file", "w").close()
-        for words, said in [(["--strategy", "dpd"], "'ddp'"), (["--workload", "toi"], "'toy'"), (["--backend", "shn"], "'shm'"),
+        for words, message in [(["--strategy", "dpd"], "'ddp'"), (["--workload", "toi"], "'toy'"), (["--backend", "shn"], "'shm'"),
                             (["--strategy", "all,x"], "'x'"), (["--workload", "all,x"], "'x'"),
                             (["--stratgy", "ddp"], "'--strategy'"), (["--cpus", "0"], "1 to 1024"), (["--cpus", "1025"], "1 to 1024"),
                             (["--strategy", "ddp", "--scaling", "strong", "--batch", "2", "--cpus", "3"], "--batch 2"),
-                            (["--filter", "nothing-like-it"], "nothing matched"), (["--data", "absent"], "absent: no such directory"),
-                            (["--data", "file"], "file: not a directory"),
+                            (["--filter", "nothing-like-it"], "--filter"), (["--data", "absent"], "absent"),
+                            (["--data", "file"], "file"),
                             (["--config", "absent.toml"], "absent.toml"), (["--out", "file"], "file"), (["--out", "file/below"], "file"),
                             (["--data", ""], "--data"), (["--out", ""], "--out"),
-                            (["--plugin", "x.so"], "./x.so"), (["--plugin", "./x.so"], "no such file"),
-                            (["frobnicate"], "commands"), (["help"], "--help"), (["list", "dpp"], "'ddp'"), (["list", "TOY"], "'toy'")]:
+                            (["--plugin", "x.so"], "./x.so"), (["--plugin", "./x.so"], "./x.so"),
+                            (["frobnicate"], "frobnicate"), (["help"], "--help"), (["list", "dpp"], "'ddp'"), (["list", "TOY"], "'toy'")]:
             with self.subTest(words=words):
-                self.assertIn(said, self.refused(*words))
+                self.assertIn(message, self.refused(*words))
 
-    def test_bad_files_of_data_are_found_before_anything_runs(self):
+    def test_bad_data_files_are_rejected_before_anything_runs(self):
         data, images = self.directory + "/mnist", bytes(2 * 28 * 28)
         sound = {f"{part}-{kind}": rows for part in ("train", "t10k") for kind, rows in
                  (("images-idx3-ubyte", struct.pack(">IIII", 0x803, 2, 28, 28) + images), ("labels-idx1-ubyte", struct.pack(">II", 0x801, 2) + b"\0\1"))}
-        for file, bad, said in (("t10k-labels-idx1-ubyte", None, "no t10k-labels-idx1-ubyte"),
-                                ("train-images-idx3-ubyte", sound["train-images-idx3-ubyte"][:-1], "expected 1567 in a file of 1583"),
-                                ("t10k-images-idx3-ubyte", sound["t10k-labels-idx1-ubyte"], "holds 10 bytes"),
-                                ("train-labels-idx1-ubyte", sound["train-images-idx3-ubyte"], "magic number 0x00000803"),
-                                ("train-labels-idx1-ubyte", sound["train-labels-idx1-ubyte"][:-1] + b"\n", "label 10 at row 1")):
-            with self.subTest(file=file, said=said):
+        for file, bad, message in (("t10k-labels-idx1-ubyte", None, "t10k-labels-idx1-ubyte"),
+                                ("train-images-idx3-ubyte", sound["train-images-idx3-ubyte"][:-1], r"\b1567\b.*\b1583\b"),
+                                ("t10k-images-idx3-ubyte", sound["t10k-labels-idx1-ubyte"], r"\b10 bytes"),
+                                ("train-labels-idx1-ubyte", sound["train-images-idx3-ubyte"], "0x00000803"),
+                                ("train-labels-idx1-ubyte", sound["train-labels-idx1-ubyte"][:-1] + b"\n", r"\b10\b.* 1\b")):
+            with self.subTest(file=file, message=message):
                 shutil.rmtree(data, ignore_errors=True)
                 os.mkdir(data)
                 for name, rows in (sound | {file: bad}).items():
@@ -108,23 +108,23 @@ class Cli(Runs):
                 for words in ([], ["check"], ["--dry-run"]):
                     refusal = self.refused(*words, "--data", data)
                     self.assertIn(f"{data}/{file}" if bad else data, refusal)
-                    self.assertIn(said, refusal)
-                    self.assertIn("leave --data out for drawn digits", refusal)
-                self.run_it("--data", data, "--workload", "toy", "--dry-run")  # which reads none of them
+                    self.assertRegex(refusal, message)
+                    self.assertIn("--data", refusal)
+                self.run_it("--data", data, "--workload", "toy", "--dry-run")  # the toy workload reads no files
         for name, rows in sound.items():
             with open(f"{data}/{name}", "wb") as out:
                 out.write(rows)
-        self.assertIn("skipped: a step of 30 rows", self.run_it("--data", data, "--dry-run").stdout)  # and the other workload runs
-        said = self.refused("--data", data, "--workload", "strong-toy")
-        self.assertIn(f"more than strong-toy has in --data {data} (2); give it more rows", said)
+        self.assertRegex(self.run_it("--data", data, "--dry-run").stdout, r"skipped: .*\b30\b")  # the other workload runs
+        message = self.refused("--data", data, "--workload", "strong-toy")
+        self.assertRegex(message, rf"strong-toy.*--data {re.escape(data)}.*\b2\b")
 
-    def test_more_rows_in_a_step_than_there_are_are_known_before_anything_runs(self):
-        said = self.refused("--batch", "200", "--workload", "toy,strong-toy", "--scaling", "strong", "--strategy", "cpu", "--quick")
-        self.assertIn("strong-toy has (100)", said)
+    def test_a_step_larger_than_the_data_set_is_rejected_before_anything_runs(self):
+        message = self.refused("--batch", "200", "--workload", "toy,strong-toy", "--scaling", "strong", "--strategy", "cpu", "--quick")
+        self.assertRegex(message, r"strong-toy.*\b100\b")
         done = self.run_it("--batch", "200", "--scaling", "strong", "--strategy", "cpu", "--quick", "-o", "json")
         self.assertEqual({case["workload"]: case["status"] for case in json.loads(done.stdout)["cases"]}, {"toy": "ok", "strong-toy": "skipped"})
 
-    def test_commands_that_are_suggested_begin_as_this_one_did(self):
+    def test_suggested_commands_use_the_name_of_this_program(self):
         for words, suggested in ((["--cpuz", "1"], "--help"), (["project"], "project latest --to"), (["report"], "report latest --html"),
                                  (["validate"], "validate FILE"), (["train"], "train --workload")):
             with self.subTest(words=words):
@@ -133,13 +133,13 @@ class Cli(Runs):
                 self.variables["DPBENCH_CALLED"] = "scripts/dpbench"
                 self.assertIn(f" scripts/dpbench {suggested}", self.refused(*words))
 
-    def test_missing_gpus_exit_77_and_name_the_way_on(self):
-        self.assertIn("--gpus 1,2: this", self.refused("--gpus", "1,2", code=77))
+    def test_missing_gpus_exit_77_and_name_alternatives(self):
+        self.assertIn("--gpus 1,2", self.refused("--gpus", "1,2", code=77))
         self.assertIn("--cpus 1,2", self.refused("--gpus", "1,2", code=77))
         self.assertIn("--strategy cpu", self.refused("--strategy", "gpu", "--cpus", "1", code=77))
-        self.assertIn("backend 'nccl' is in this build, but this is a fake", self.refused("--backend", "nccl", code=77))
+        self.assertRegex(self.refused("--backend", "nccl", code=77), "'nccl'.*this is a fake")
 
-    def test_a_cuda_library_that_could_not_be_loaded_is_looked_for_again_where_there_is_a_gpu(self):
+    def test_a_cuda_library_that_failed_to_load_is_probed_again_if_there_is_a_gpu(self):
         worker = self.directory + "/dpbench-worker"
         with open(os.path.join(os.path.dirname(WORKER), "catalogue.json"), encoding="utf-8") as file:
             written = json.load(file)
@@ -159,13 +159,13 @@ class Cli(Runs):
                 self.variables["LD_LIBRARY_PATH"] = nvml
                 self.assertIn("this is a fake" if code else "", self.run_it(*plan, code=code).stderr)
 
-    def test_a_worker_is_asked_about_cudas_library_only_where_there_is_a_gpu(self):
+    def test_a_worker_probes_the_cuda_library_only_if_there_is_a_gpu(self):
         worker, beside = self.directory + "/dpbench-worker", os.path.join(os.path.dirname(WORKER), "catalogue.json")
         shutil.copy(beside, self.directory)
         with open(worker, "w", encoding="utf-8") as file:
             file.write(f'#!/bin/sh\necho "$*" >>{self.directory}/asked\n{shlex.quote(WORKER)} "$@"\n')
         os.chmod(worker, 0o755)
-        for name in ("libnvidia-ml.so.1", "mine.so"):  # the first: no driver
+        for name in ("libnvidia-ml.so.1", "mine.so"):  # the first one is not a driver
             open(f"{self.directory}/{name}", "w").close()
         self.variables.update(DPBENCH_WORKER=worker)
         plugin = f"--catalogue --plugin {os.path.realpath(self.directory)}/mine.so"
@@ -174,30 +174,30 @@ class Cli(Runs):
             for command, asked in ((["doctor"], "--catalogue"), (["list", "backends", "--plugin", "./mine.so"], plugin)):
                 with self.subTest(nvml=nvml, command=command):
                     done = subprocess.run([DPBENCH, *command], cwd=self.directory, env=self.variables, capture_output=True, text=True, timeout=60, check=False)
-                    self.assertIn("this is a fake", done.stdout, "without asking it is what was found when the worker was built")
+                    self.assertIn("this is a fake", done.stdout, "without probing, the catalogue of the build applies")
                     with open(self.directory + "/asked", encoding="utf-8") as file:
                         self.assertEqual(file.read(), asked + words + "\n")
                     os.remove(self.directory + "/asked")
 
-    def test_without_a_gpu_a_plugin_needs_no_written_catalogue(self):
+    def test_without_a_gpu_a_plugin_needs_no_catalogue_file(self):
         worker = self.directory + "/dpbench-worker"
         with open(worker, "w", encoding="utf-8") as file:
             file.write(f'#!/bin/sh\nexec {shlex.quote(WORKER)} "$@"\n')
         os.chmod(worker, 0o755)
-        for name in ("libnvidia-ml.so.1", "mine.so"):  # the first: no driver
+        for name in ("libnvidia-ml.so.1", "mine.so"):  # the first one is not a driver
             open(f"{self.directory}/{name}", "w").close()
         self.variables.update(DPBENCH_WORKER=worker, LD_LIBRARY_PATH=self.directory)
         done = self.run_it("list", "backends", "--plugin", "./mine.so")
-        self.assertIn("not asked for: no GPU here", done.stdout)
-        self.assertIn("catalogue.json: build dpbench-worker again", self.refused("list", "backends"))
+        self.assertIn("no GPU", done.stdout)
+        self.assertIn("catalogue.json", self.refused("list", "backends"))
 
-    def test_a_plugin_that_others_can_change_is_refused(self):
+    def test_a_plugin_writable_by_others_is_rejected(self):
         path = self.directory + "/x.so"
         open(path, "w").close()
         os.chmod(path, 0o666)
-        self.assertIn("others may write", self.refused("--plugin", "./x.so"))
+        self.assertIn("x.so", self.refused("--plugin", "./x.so"))
 
-    def test_a_plugin_in_a_folder_that_others_can_change_is_refused(self):
+    def test_a_plugin_in_a_folder_writable_by_others_is_rejected(self):
         folder = self.directory + "/shared"
         os.makedirs(folder)
         path = folder + "/x.so"
@@ -205,15 +205,15 @@ class Cli(Runs):
         os.chmod(path, 0o644)
         for mode in (0o777, 0o775, 0o757):
             os.chmod(folder, mode)
-            said = self.refused("--plugin", "./shared/x.so")
-            self.assertIn(f"others may write {os.path.realpath(folder)}", said)
-            self.assertIn("chmod go-w", said)
-        for mode in (0o755, 0o1777):  # in the second, as in /tmp, nobody may replace what is another's
+            message = self.refused("--plugin", "./shared/x.so")
+            self.assertIn(os.path.realpath(folder), message)
+            self.assertIn("chmod go-w", message)
+        for mode in (0o755, 0o1777):  # with the sticky bit, as in /tmp, users cannot replace each other's files
             os.chmod(folder, mode)
             self.run_it("--plugin", "./shared/x.so", "-n")
 
-    @unittest.skipUnless(os.geteuid() == 0, "only root can give files away")
-    def test_a_plugin_of_another_user_is_refused(self):
+    @unittest.skipUnless(os.geteuid() == 0, "only root can change a file's owner")
+    def test_a_plugin_of_another_user_is_rejected(self):
         folder = self.directory + "/theirs"
         os.mkdir(folder, 0o755)
         path = folder + "/x.so"
@@ -221,64 +221,63 @@ class Cli(Runs):
             os.chmod(path, 0o644)
         for given in (path, folder):
             os.chown(given, 12345, 12345)
-            said = self.refused("--plugin", "./theirs/x.so")
-            self.assertIn(f"{os.path.realpath(given)} belongs to user 12345", said)
-            self.assertIn("copy the file into a folder of your own", said)
+            message = self.refused("--plugin", "./theirs/x.so")
+            self.assertRegex(message, rf"{re.escape(os.path.realpath(given))} .*\b12345\b")
             os.chown(given, 0, 0)
         self.run_it("--plugin", "./theirs/x.so", "-n")
 
-    def test_a_plugin_is_asked_for_its_catalogue(self):
+    def test_the_worker_reads_a_plugins_catalogue(self):
         open(self.directory + "/mine.so", "w").close()
         open(self.directory + "/broken.so", "w").close()
         self.run_it("--plugin", "./mine.so", "-n")
         self.assertIn("cannot load it", self.refused("--plugin", "./broken.so"))
 
-    def test_a_users_mistake_seen_by_the_worker_leaves_nothing(self):
+    def test_a_usage_error_found_by_the_worker_leaves_no_files(self):
         self.assertIn("fault 'usage' is no fault", self.refused("-q", *fault("usage")))
         self.refused("-q", *fault("usage"), "--out", "deep/er")
-        self.assertEqual(os.listdir(self.directory), [], "a results directory was made for nothing")
+        self.assertEqual(os.listdir(self.directory), [], "an empty results directory was left")
         os.mkdir(self.directory + "/results")
         self.refused("-q", *fault("usage"))
-        self.assertEqual(os.listdir(self.directory), ["results"], "one that was there stays")
+        self.assertEqual(os.listdir(self.directory), ["results"], "an existing directory stays")
 
-    def test_more_threads_than_cores_are_a_warning_of_the_cases_that_have_them(self):
+    def test_more_threads_than_cores_warn_in_the_affected_cases(self):
         cores = len(os.sched_getaffinity(0))
         report = json.loads(self.run_it("--workload", "toy", "--strategy", "ddp", "--cpus", f"1,{cores + 1}", "--threads", "1", "--quick", "-o",
                                         "json").stdout)
         for case in report["cases"]:
-            said = [text for text in case["warnings"] if "take turns" in text]
-            self.assertEqual(len(said), 1 if case["world"] > cores else 0, case["id"])
-            if said:
-                self.assertRegex(said[0], rf"^{cores + 1} replicas of 1 threads share \d+ cores: .* use fewer --cpus or --threads$")
+            message = [text for text in case["warnings"] if "--threads" in text]
+            self.assertEqual(len(message), 1 if case["world"] > cores else 0, case["id"])
+            if message:
+                self.assertRegex(message[0], rf"^{cores + 1} replicas .*\b{cores} cores.*--cpus")
 
-    def test_work_of_others_during_a_launch_is_a_warning_of_its_case(self):
+    def test_other_cpu_load_during_a_launch_warns_in_its_case(self):
         other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
         self.addCleanup(other.wait)
         self.addCleanup(other.kill)
         report = json.loads(self.run_it(*fault("slow"), "--launches", "2", "-o", "json").stdout)
         (case,) = report["cases"]
-        self.assertRegex("\n".join(case["warnings"]), r"(?m)^during 2 of 2 launches other programs took up to \d+\.\d of \d+ cores: stop them")
+        self.assertRegex("\n".join(case["warnings"]), r"(?m)2 of 2 launches.* \d+\.\d of \d+ cores")
 
     def test_a_failed_check_exits_1(self):
         self.run_it("--param", "ddp.fault=wrong", "--param", "ddp.rank=0", "--strategy", "ddp", "--workload", "toy", "--cpus", "2", "--quick", code=1)
 
-    def test_samples_and_checks_are_asked_for_as_the_flags_say(self):
+    def test_samples_and_checks_follow_the_flags(self):
         report = json.loads(self.run_it("--workload", "toy", "--strategy", "cpu", "--launches", "2", "--samples", "4", "-o", "json").stdout)
         (case,) = report["cases"]
         self.assertEqual([len(launch["ranks"][0]["samples_ns"]) for launch in case["launches"]], [4, 4])
-        self.assertEqual([check["name"] for check in case["checks"]], ["gradient-vs-baseline"], "in the first launch alone")
+        self.assertEqual([check["name"] for check in case["checks"]], ["gradient-vs-baseline"], "in the first launch only")
         report = json.loads(self.run_it("--workload", "toy", "--strategy", "cpu", "--quick", "--check", "off", "-o", "json").stdout)
         self.assertEqual(report["cases"][0]["checks"], [])
 
-    def test_a_million_brackets_are_refused_at_once(self):
+    def test_a_million_brackets_are_rejected_at_once(self):
         with open(self.directory + "/deep.json", "w") as file:
             file.write("[" * 1000000)
         began = time.monotonic()
-        self.assertIn("nested deeper", self.refused("validate", "deep.json"))
-        self.assertIn("nested deeper", self.refused("compare", "deep.json", "deep.json"))
+        self.assertRegex(self.refused("validate", "deep.json"), r"deep\.json.*\b64\b")
+        self.assertRegex(self.refused("compare", "deep.json", "deep.json"), r"deep\.json.*\b64\b")
         self.assertLess(time.monotonic() - began, 2 * 3 * 1)
 
-    def test_runs_side_by_side_get_directories_of_their_own(self):
+    def test_concurrent_runs_get_their_own_directories(self):
         runs = [self.start("--workload", "toy", "--quick", "-o", "none") for _ in range(4)]
         for run in runs:
             run.communicate(timeout=60)
@@ -289,7 +288,7 @@ class Cli(Runs):
             with open(path) as file:
                 self.assertEqual(json.load(file)["status"], "complete")
 
-    def test_a_terminal_gets_one_moving_line_and_colours(self):
+    def test_a_terminal_gets_a_progress_line_and_colours(self):
         self.variables["TERM"] = "xterm"
         for no_color, coloured in (("", True), ("1", False)):
             self.variables["NO_COLOR"] = no_color
@@ -307,24 +306,24 @@ class Cli(Runs):
             self.assertIn(b"\r\x1b[K", text)
             self.assertEqual(b"\x1b[32mok" in text, coloured)
 
-    def test_plain_progress_is_a_line_a_case(self):
+    def test_plain_progress_prints_a_line_per_case(self):
         done = self.run_it("--workload", "toy", "--quick", "--cpus", "2")
         self.assertEqual(len(re.findall(r"^\d/2 · ", done.stderr, re.M)), 2, done.stderr)
         self.assertNotIn("\x1b", done.stderr)
         done = self.run_it("--workload", "toy", "--strategy", "ddp", "--cpus", "2", "--launches", "2", "--samples", "2")
         self.assertEqual(re.findall(r"^(\d/\d) · ", done.stderr, re.M), ["1/2", "2/2"], done.stderr)
 
-    def test_list_shows_what_there_is(self):
+    def test_list_shows_names_parameters_and_reasons(self):
         self.assertIn("ddp", self.run_it("list").stdout)
         self.assertIn("DEFAULT", self.run_it("list", "ddp").stdout)
-        self.assertIn("--accumulate", self.run_it("list", "ddp").stdout)  # what it can do by flags and not by parameters
+        self.assertIn("--accumulate", self.run_it("list", "ddp").stdout)  # a capability with a flag, not a parameter
         self.assertIn("this is a fake", self.run_it("list", "backends").stdout)
         everything = json.loads(self.run_it("list", "-o", "json").stdout)
         self.assertEqual([entry["name"] for entry in everything["strategies"]], ["cpu", "gpu", "ddp"])
         self.assertEqual(json.loads(self.run_it("list", "toy", "-o", "json").stdout)["batch"], 8)
         self.refused("list", "toi", "-o", "json")
 
-    def test_doctor_names_what_is_missing(self):
+    def test_doctor_names_a_missing_library_and_a_missing_worker(self):
         self.run_it("doctor")
         broken = self.directory + "/broken-worker"
         with open(broken, "w") as file:
@@ -336,37 +335,39 @@ class Cli(Runs):
         self.assertIn("scripts/dpbench", self.run_it("doctor", code=2).stdout)
         self.assertIn("DPBENCH_WORKER", self.refused("--cpus", "1"))
 
-    def test_doctor_gives_commands(self):
+    def test_doctor_prints_commands(self):
         self.variables["LD_LIBRARY_PATH"] = self.directory
-        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # no driver
-        said = {check["what"]: check for check in json.loads(self.run_it("doctor", "-o", "json").stdout)}
-        self.assertIn(f"{shlex.quote(DPBENCH)} --strategy ddp --cpus 2", said["GPUs"]["remedy"])
-        self.assertEqual(said["backend nccl"]["found"], "in this build, but this is a fake")
-        self.assertEqual(said["backend nccl"]["remedy"], "python3 -m venv torch && torch/bin/pip install torch==2.11.0 && "
+        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # not a driver
+        message = {check["what"]: check for check in json.loads(self.run_it("doctor", "-o", "json").stdout)}
+        self.assertIn(f"{shlex.quote(DPBENCH)} --strategy ddp --cpus 2", message["GPUs"]["remedy"])
+        self.assertIn("this is a fake", message["backend nccl"]["found"])
+        self.assertEqual(message["backend nccl"]["remedy"], "python3 -m venv torch && torch/bin/pip install torch==2.11.0 && "
                          "DPBENCH_TORCH=torch scripts/dpbench doctor")
 
-    def test_doctor_looks_where_a_run_would_write(self):
+    def test_doctor_checks_the_results_directory(self):
         found = lambda code: {check["what"]: check for check in json.loads(self.run_it("doctor", "-o", "json", code=code).stdout)}["results directory"]
-        self.assertEqual(found(0)["found"], "working directory can be written")
+        self.assertIn("working directory", found(0)["found"])
         os.mkdir(self.directory + "/results")
-        self.assertEqual(found(0)["found"], "results can be written")
+        self.assertIn("results", found(0)["found"])
         os.rmdir(self.directory + "/results")
         open(self.directory + "/results", "w").close()
-        self.assertEqual((found(2)["state"], found(2)["found"]), ("MISSING", "results is a file"))
-        self.assertIn("results is a file", self.refused("--quick"))
+        status = found(2)
+        self.assertEqual(status["state"], "MISSING")
+        self.assertIn("results", status["found"])
+        self.assertIn("results", self.refused("--quick"))
 
-    def test_env_tells_people_of_lists_in_a_line_and_of_what_there_is_not(self):
-        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # no driver
+    def test_env_prints_lists_in_one_line_and_names_what_is_missing(self):
+        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # not a driver
         self.variables["LD_LIBRARY_PATH"] = self.directory
-        said = self.run_it("env").stdout
-        self.assertRegex(said, r"(?m)^cpu/usable +\S")
-        self.assertRegex(said, r"(?m)^cpu/flags +\w+ \w+")
-        self.assertNotIn("cpu/flags/", said)
-        self.assertRegex(said, r"(?m)^gpus +none \(no NVIDIA driver\)$")
-        self.assertRegex(said, r"(?m)^versions/cuda +13\.0 \(in this build, but this is a fake\)$")
-        self.assertRegex(said, r"(?m)^versions/torch +2\.11\.0$")
+        message = self.run_it("env").stdout
+        self.assertRegex(message, r"(?m)^cpu/usable +\S")
+        self.assertRegex(message, r"(?m)^cpu/flags +\w+ \w+")
+        self.assertNotIn("cpu/flags/", message)
+        self.assertRegex(message, r"(?m)^gpus +none\b")
+        self.assertRegex(message, r"(?m)^versions/cuda +13\.0 \(.*this is a fake\)$")
+        self.assertRegex(message, r"(?m)^versions/torch +2\.11\.0$")
 
-    def test_env_is_json_when_asked(self):
+    def test_env_prints_json_on_request(self):
         self.assertIn("fingerprint", json.loads(self.run_it("env", "-o", "json").stdout))
 
 

@@ -1,4 +1,4 @@
-"""consumer_test.py BUILD: installs a build, moves it elsewhere, and uses it as a stranger's project would."""
+"""consumer_test.py BUILD: installs a build, moves it elsewhere, and uses it from a third-party project."""
 import pathlib
 import shutil
 import subprocess
@@ -30,7 +30,7 @@ class Consumer(unittest.TestCase):
         run("cmake", "--build", build)
         self.assertIn("consumer: ", run(build / "consumer"))
 
-    def test_another_minor_version_is_not_taken(self):
+    def test_another_minor_version_is_rejected(self):
         project = self.root / "newer"
         project.mkdir()
         text = (SOURCE / "CMakeLists.txt").read_text(encoding="utf-8").replace("dpbench 0.1", "dpbench 0.2")
@@ -43,7 +43,7 @@ class Consumer(unittest.TestCase):
         self.assertRegex(run(program, "--version"), r"\d+\.\d+\.\d+")
         self.assertIn("mnist-mlp", run(program, "list"))
 
-    def test_a_build_of_scripts_dpbench_which_lacks_dpbench_micro_can_be_installed(self):
+    def test_a_build_without_dpbench_micro_can_be_installed(self):
         script = (BUILD / "cmake_install.cmake").read_text(encoding="utf-8")
         if "/bin/dpbench-micro" not in script:
             self.skipTest("dpbench-micro is not built here")
@@ -52,7 +52,7 @@ class Consumer(unittest.TestCase):
         run("cmake", f"-DCMAKE_INSTALL_PREFIX={prefix}", "-P", without)
         self.assertIn("mnist-mlp", run(prefix / "bin/dpbench", "list"))
 
-    def test_the_installed_report_finds_the_scripts_that_draw(self):
+    def test_the_installed_report_command_finds_the_chart_scripts(self):
         golden = pathlib.Path(__file__).parents[1] / "golden/run-1.0.json"
         words = run("env", "-C", self.root, "DPBENCH_PYTHON=echo", self.prefix / "bin/dpbench", "report", golden, "--html", "x.html").split()
         self.assertEqual(pathlib.Path(words[1]), self.prefix / "share/dpbench/charts/report.py")

@@ -1,4 +1,4 @@
-"""Where the threads of a run may work, with the real worker: a rank's own on its share of the cores, those of gloo on the shares of all.
+"""CPU affinity of a run's threads, with the real worker: a rank's own threads use its share of the cores, gloo's threads use all shares.
 
 usage: cores_test.py DPBENCH
 """
@@ -17,15 +17,15 @@ SLACK = 60
 
 
 def affinities(pid):
-    """Of each of its threads, the first of which began as the process."""
+    """Returns the affinity of each of its threads, the main thread first."""
     tasks = sorted(int(os.path.basename(path)) for path in glob.glob(f"/proc/{pid}/task/*"))
     return [frozenset(os.sched_getaffinity(task)) for task in tasks]
 
 
-@unittest.skipIf(len(CORES) < 2, "one core is not shared out")
+@unittest.skipIf(len(CORES) < 2, "needs two cores")
 class Cores(unittest.TestCase):
     def threads_of(self, backend):
-        """{rank: the cores of each of its threads} in the middle of a run."""
+        """Returns {rank: affinities of its threads} in the middle of a run."""
         with tempfile.TemporaryDirectory(prefix="dpbench-cores-") as folder:
             mark = f"DPBENCH_CORES_TEST={folder}"
             command = [DPBENCH, "--strategy", "ddp", "--cpus", "2", "--threads", "1", "--backend", backend, "--workload", "random-linear", "--no-baseline",
@@ -40,7 +40,7 @@ class Cores(unittest.TestCase):
                 finally:
                     run.kill()
 
-    def test_ranks_have_shares_and_the_threads_of_gloo_have_all(self):
+    def test_ranks_get_shares_and_gloos_threads_get_all_cores(self):
         ranks = self.threads_of("gloo")
         shares = [ranks[rank][0] for rank in (0, 1)]
         self.assertEqual([len(share) for share in shares], [len(CORES) // 2] * 2)
@@ -49,7 +49,7 @@ class Cores(unittest.TestCase):
             self.assertIn(frozenset(CORES), ranks[rank][1:])
             self.assertLessEqual(set(ranks[rank]), {share, frozenset(CORES)})
 
-    def test_threads_that_compute_keep_to_the_share(self):
+    def test_computing_threads_stay_on_their_ranks_share(self):
         for own in self.threads_of("shm").values():
             self.assertEqual(set(own), {own[0]})
             self.assertEqual(len(own[0]), len(CORES) // 2)

@@ -1,5 +1,4 @@
-"""cpu_only_test.py BUILD: what is built for every machine needs nothing of CUDA's, which most machines lack; where there is a
-toolkit, the library that does is built."""
+"""cpu_only_test.py BUILD: the portable part of a build does not depend on CUDA, which most machines lack. If a toolkit is present, the CUDA library is built."""
 import json
 import os
 import pathlib
@@ -25,17 +24,17 @@ def headers_by_object():
     return objects
 
 
-def said_by(*command):
+def output_of(*command):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def needs(name):
-    """The libraries that a built file asks the loader for."""
-    return re.findall(r"\(NEEDED\).*\[(.*)\]", said_by("readelf", "-d", os.path.join(BUILD, name)))
+    """Returns the libraries that a built file needs (DT_NEEDED)."""
+    return re.findall(r"\(NEEDED\).*\[(.*)\]", output_of("readelf", "-d", os.path.join(BUILD, name)))
 
 
 def places_of(names, listing):
-    """{name: its path} as ldd lists them, or where the wheels that torch loads by itself lie beside it."""
+    """Returns {name: path} from ldd's listing, or from the wheels next to torch, which it loads itself."""
     found = re.findall(r"^\s*(?:\S+ => )?(/\S+)", listing, re.MULTILINE)
     places = {os.path.basename(path): path for path in found}
     for torch in [path for path in found if os.path.basename(path).startswith("libtorch")]:
@@ -45,13 +44,13 @@ def places_of(names, listing):
 
 
 def symbols(path, which):
-    """{name: its kind}, without versions."""
-    lines = [line.split() for line in said_by("nm", "-D", which, path).splitlines()]
+    """Returns {name: kind}, without versions."""
+    lines = [line.split() for line in output_of("nm", "-D", which, path).splitlines()]
     return {words[-1].split("@")[0]: words[-2] for words in lines}
 
 
 def loaded_by(*words):
-    """What the front and all whom it starts ask the loader for, loaded or not."""
+    """Returns all libraries that the front and its child processes try to load."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([os.path.join(os.path.abspath(BUILD), "bin/dpbench"), *words], cwd=folder, stdout=subprocess.DEVNULL, check=False,
                        env={**os.environ, "LD_DEBUG": "files", "LD_DEBUG_OUTPUT": folder + "/loaded"})
@@ -60,25 +59,25 @@ def loaded_by(*words):
 
 
 class CpuOnly(unittest.TestCase):
-    def test_on_the_cpu_nobody_asks_for_cudas_libraries(self):
+    def test_cpu_runs_do_not_load_cuda_libraries(self):
         commands = [("--strategy", "cpu,ddp", "--cpus", "2", "--workload", "random-linear", "--quick", "-o", "none")]
         devices = subprocess.run([os.path.join(BUILD, "bin/dpbench"), "list", "devices", "-o", "json"], capture_output=True, check=True).stdout
-        if not json.loads(devices)["gpus"]:  # with a GPU the worker is asked what its library can do
+        if not json.loads(devices)["gpus"]:  # with a GPU the worker probes its CUDA library
             commands += [("doctor",), ("list", "backends", "--plugin", os.path.join(os.path.abspath(BUILD), "lib/libfaulty.so"))]
         for words in commands:
             with self.subTest(words=words):
                 asked = {os.path.basename(name) for name in loaded_by(*words)}
                 self.assertIn("libdpbench_core.so", asked, "no worker was started")
-                # libtorch_cpu itself brings CUDA's runtime and CUPTI along.
+                # libtorch_cpu itself loads CUDA's runtime and CUPTI.
                 self.assertEqual({name for name in asked if re.match(r"lib(dpbench_cuda|torch_cuda|c10_cuda|nccl|cublas|cudnn)", name)}, set())
 
-    def test_of_torch_the_core_needs_two_libraries_and_the_front_none(self):
+    def test_the_core_needs_two_torch_libraries_and_the_front_none(self):
         torch = re.compile("torch|c10|cuda|nccl|cublas|cudnn")
         for name, wanted in (("lib/libdpbench_core.so", ["libc10.so", "libtorch_cpu.so"]), ("bin/dpbench", [])):
             self.assertEqual(sorted(filter(torch.search, needs(name))), wanted, name)
         self.assertLessEqual({library for library in needs("bin/dpbench-worker") if torch.search(library)}, {"libc10.so", "libtorch_cpu.so"})
 
-    def test_the_cuda_library_is_built_exactly_where_there_are_a_toolkit_and_an_nccl_that_fit(self):
+    def test_the_cuda_library_is_built_if_a_matching_toolkit_and_nccl_are_present(self):
         places = ["/usr/local/cuda", os.path.dirname(os.path.dirname(os.path.realpath(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc")))]
         toolkit = any(os.path.exists(place + "/bin/nvcc") for place in places)
         nccl = any(os.path.exists(place + "/include/nccl.h") for place in [*places, "/usr"])
@@ -94,13 +93,13 @@ class CpuOnly(unittest.TestCase):
         if built:
             self.assertIn("libtorch_cuda.so", needs("lib/libdpbench_cuda.so"))
 
-    def test_the_cuda_library_lacks_no_symbol(self):
+    def test_the_cuda_library_has_no_unresolved_symbol(self):
         library = os.path.join(BUILD, "lib/libdpbench_cuda.so")
         if not os.path.exists(library):
             self.skipTest("built without a CUDA toolkit")
-        # Most machines cannot load it: all that torch's own libraries need would have to be there. What it asks of whom is known all the same.
+        # Most machines cannot load the library, which needs all of torch's own. Its symbols can be checked anyway.
         needed = needs("lib/libdpbench_cuda.so")
-        places = places_of(needed, said_by("ldd", library))
+        places = places_of(needed, output_of("ldd", library))
         if len(places) < len(needed):
             self.skipTest("not on this machine: " + ", ".join(sorted(set(needed) - set(places))))
         offered = {name for path in places.values() for name in symbols(path, "--defined-only")}
@@ -108,7 +107,7 @@ class CpuOnly(unittest.TestCase):
         self.assertGreater(len(wanted), 50)
         self.assertEqual(sorted(wanted - offered), [])
 
-    def test_a_library_that_ldd_misses_is_looked_for_beside_torch(self):
+    def test_libraries_that_ldd_misses_are_searched_next_to_torch(self):
         with tempfile.TemporaryDirectory() as folder:
             beside = pathlib.Path(folder, "nvidia/cu13/lib/libcudart.so.13")
             beside.parent.mkdir(parents=True)
@@ -117,17 +116,17 @@ class CpuOnly(unittest.TestCase):
             self.assertEqual(places_of(["libtorch_cuda.so", "libcudart.so.13", "libnone.so"], listing),
                              {"libtorch_cuda.so": f"{folder}/torch/lib/libtorch_cuda.so", "libcudart.so.13": str(beside)})
 
-    def test_a_symbol_that_nobody_has_ends_the_link_of_the_cuda_library(self):
+    def test_the_cuda_library_is_linked_with_z_defs(self):
         with open(os.path.join(BUILD, "build.ninja"), encoding="utf-8") as file:
             links = re.findall(r"^build lib/libdpbench_cuda\.so:.*\n(?:  .*\n)*?  LINK_FLAGS = (.*)", file.read(), re.MULTILINE)
         for flags in links:
             self.assertIn("-Wl,-z,defs", flags.split())
         self.assertEqual(len(links), int(os.path.exists(os.path.join(BUILD, "lib/libdpbench_cuda.so"))))
 
-    def test_only_the_cuda_library_reads_headers_of_cuda(self):
+    def test_only_the_cuda_library_includes_cuda_headers(self):
         objects = headers_by_object()
         core = [name for name in objects if "dpbench_core.dir" in name]
-        self.assertGreater(len(core), 5, "no objects of dpbench_core are known to ninja")
+        self.assertGreater(len(core), 5, "ninja knows no objects of dpbench_core")
         for name, headers in objects.items():
             if "dpbench_cuda.dir" in name or not os.path.exists(os.path.join(BUILD, name)):
                 continue

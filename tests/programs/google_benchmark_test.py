@@ -1,5 +1,5 @@
-"""google_benchmark_test.py DPBENCH: Google Benchmark's own compare.py, as Debian packages it, reads our export. Skipped (77) where it or scipy, which it
-needs, is not installed: scripts/test google-benchmark brings both."""
+"""google_benchmark_test.py DPBENCH: Google Benchmark's compare.py, as Debian packages it, reads our export. Skipped (77) if it or scipy, which it
+needs, is not installed: scripts/test google-benchmark installs both."""
 import json
 import os
 import pathlib
@@ -34,12 +34,12 @@ class GoogleBenchmark(unittest.TestCase):
     def compare(self, *words):
         return subprocess.run([PYTHON, "-B", COMPARE, "--no-color", *words], text=True, stdout=subprocess.PIPE, check=True).stdout
 
-    def test_a_case_that_got_slower_is_seen_by_it(self):
+    def test_compare_py_shows_a_slower_case(self):
         said = self.compare("benchmarks", self.base, self.new)
         self.assertRegex(said, r"(?m)^ddp:shm.*/mnist-mlp/.* \+0\.06[0-9]* ")
         self.assertRegex(said, r"(?m)^cpu/mnist-mlp/.* \+0\.0000 ")
 
-    def test_it_compares_two_strategies_within_one_file(self):
+    def test_compare_py_compares_two_strategies_in_one_file(self):
         self.assertIn("OVERALL_GEOMEAN", self.compare("filters", self.base, "^cpu/", "^ddp:[^/]*/"))
 
 

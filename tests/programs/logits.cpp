@@ -1,5 +1,5 @@
-// logits WORKLOAD MODEL OUT: loads a saved model and writes 64 rows ("input") and what it makes of them ("output"), for
-// other programs to compare.
+// logits WORKLOAD MODEL OUT: loads a saved model and writes 64 samples ("input") and the model's output ("output"), for
+// comparison with other programs.
 #include <cstdio>
 
 #include <torch/torch.h>

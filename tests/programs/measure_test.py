@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""measure_test.py DPBENCH SPUN_PLUGIN FAULTY_PLUGIN: what a run says of itself, measured with the real worker."""
+"""measure_test.py DPBENCH SPUN_PLUGIN FAULTY_PLUGIN: figures that a run reports about itself, measured with the real worker."""
 import json
 import os
 import pathlib
@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-import reports  # holds every report against its schema
+import reports  # validates every report against its schema
 
 DPBENCH, SPUN, FAULTY = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1)
 
@@ -29,8 +29,9 @@ def by_strategy(report, strategy, **fields):
 
 
 class Slowness(unittest.TestCase):
-    # The step inside takes longer after a millisecond of spinning, too (results/README.md), as the plug-in's own clock says.
-    def test_a_millisecond_more_is_measured_as_one(self):
+    # The wrapped step itself slows down after a millisecond of spinning (results/README.md), so its own time is
+    # subtracted.
+    def test_an_extra_millisecond_is_measured_as_one(self):
         report = run("--plugin", SPUN, "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline",
                      "--launches", "3", "--steps", "1", "--samples", "300", "--check", "off",
                      "--param", "spun.spin_us=0,1000", strategy="spun")
@@ -52,11 +53,11 @@ class Parts(unittest.TestCase):
             parts = sum(case["phases"]["mean_step_ns"].values())
             self.assertAlmostEqual(parts / case["phases"]["watched_step_ns"], 1, delta=0.03, msg=case["id"])
 
-    def test_the_allreduce_of_a_bucket_hides_behind_the_gradients_of_the_next(self):
+    def test_a_buckets_allreduce_overlaps_the_next_buckets_gradients(self):
         case = by_strategy(self.report, "ddp", world=2)
         self.assertGreater(case["derived"]["overlap"], 0)
         hidden = [rank["profile"]["hidden_ns"] for rank in case["launches"][0]["ranks"]]
-        self.assertGreater(max(hidden), 0)  # the last to come may find all done at once
+        self.assertGreater(max(hidden), 0)  # the last rank to arrive may find everything done
 
     def test_ddp_exposes_communication_and_names_its_buckets(self):
         case = by_strategy(self.report, "ddp", world=2)
@@ -69,19 +70,19 @@ class Parts(unittest.TestCase):
             self.assertGreater(len(buckets), 1)
             for one in buckets:
                 self.assertLess(one["start_ns"], one["end_ns"])
-                self.assertLess(one["start_ns"], profile["step_ns"])  # its end is noted by a thread that may get a core late
+                self.assertLess(one["start_ns"], profile["step_ns"])  # end_ns comes from a thread that may be scheduled late
 
-    def test_dp_tells_the_copies_to_its_replicas(self):
+    def test_dp_reports_the_scatter_to_its_replicas(self):
         self.assertGreater(by_strategy(self.report, "dp", world=2)["phases"]["mean_step_ns"]["scatter"], 0)
 
-    def test_operations_do_not_depend_on_the_strategy(self):
+    def test_flop_counts_do_not_depend_on_the_strategy(self):
         counts = {case["derived"]["flop_per_step"] / case["world"] for case in self.report["cases"]}
         self.assertEqual(len(counts), 1)
 
-    def test_achieved_operations_stay_below_the_peak(self):
+    def test_achieved_flops_stay_near_or_below_the_peak(self):
         for case in self.report["cases"]:
             self.assertGreater(case["derived"]["flop_share"], 0)
-            self.assertLess(case["derived"]["flop_share"], 1.5, case["id"])  # both are measured, beside other tests
+            self.assertLess(case["derived"]["flop_share"], 1.5, case["id"])  # both are measured next to other tests
 
 
 class Peak(unittest.TestCase):
@@ -90,7 +91,7 @@ class Peak(unittest.TestCase):
                      "off", *flags, strategy="dp,ddp", cores=cores)
         return {(case["strategy"], case["world"]): case["derived"]["peak_flop_per_s"] is not None for case in report["cases"]}
 
-    def test_is_unknown_where_replicas_share_the_cores_that_they_may_use(self):
+    def test_is_unknown_if_replicas_share_cores(self):
         usable = sorted(os.sched_getaffinity(0))
         two = {("dp", 2), ("ddp", 2)}
         for flags, cores in ((("--threads", "1"), usable[:1]), (("--threads", "2"), usable[:2])):
@@ -101,7 +102,7 @@ class Peak(unittest.TestCase):
 
 
 class Memory(unittest.TestCase):
-    def test_a_cases_own_does_not_depend_on_what_ran_before_it(self):
+    def test_a_cases_own_memory_does_not_depend_on_earlier_cases(self):
         flags = ("--cpus", "1", "--threads", "1", "--launches", "4", "--samples", "1", "--steps", "3")
         report = run("--workload", "random-linear,convnet", *flags, strategy="cpu")
         ranks = {case["workload"]: [launch["ranks"][0] for launch in case["launches"]] for case in report["cases"]}
@@ -133,7 +134,7 @@ class PartsOfEveryStrategy(unittest.TestCase):
 
 
 class Axes(unittest.TestCase):
-    def test_a_list_of_batches_is_a_case_for_each_with_its_own_baseline(self):
+    def test_a_list_of_batches_gives_a_case_each_with_its_own_baseline(self):
         for scaling, global_batch in (("strong", 1), ("weak", 2)):
             report = run("--workload", "mnist-mlp", "--cpus", "2", "--batch", "16,64,256", "--scaling", scaling, "--launches", "1", "--samples",
                          "1", "--steps", "2", "--threads", "1", "--check", "off", strategy="ddp")
@@ -146,7 +147,7 @@ class Axes(unittest.TestCase):
 
 
 class Traces(unittest.TestCase):
-    def test_hold_a_row_for_every_rank_with_our_phases(self):
+    def test_contain_every_rank_and_our_phases(self):
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([DPBENCH, "--out", out, "-o", "json", "-q", "--strategy", "ddp", "--workload", "mnist-mlp",
                                    "--cpus", "2", "--no-baseline", "--launches", "1", "--samples", "1", "--trace"],
@@ -164,19 +165,20 @@ class Traces(unittest.TestCase):
 
 
 class Stragglers(unittest.TestCase):
-    def test_the_rank_that_sleeps_is_named(self):
+    def test_a_sleeping_rank_is_named(self):
         report = run("--plugin", FAULTY, "--workload", "random-linear", "--cpus", "2", "--no-baseline", "--launches", "1",
                      "--samples", "2", "--steps", "4", "--check", "off", "--param", "faulty-ddp.fault=crawl", strategy="faulty-ddp")
         case = by_strategy(report, "faulty-ddp")
         self.assertEqual(case["status"], "ok")
         self.assertEqual(case["derived"]["straggler"], 1)
-        self.assertGreater(case["derived"]["skew"], 9, "more than ten times slower: 20 ms beside a tenth of one")
+        self.assertGreater(case["derived"]["skew"], 9, "more than ten times slower: 20 ms against 0.1 ms")
         self.assertTrue(any("rank 1" in notice for notice in case["notices"]), case["notices"])
 
 
 class Samples(unittest.TestCase):
-    # Rank 1 alone spins, after its step: in a warm-up of two steps rank 0 sees none of it, and would want hundreds of steps a sample.
-    def test_all_ranks_take_as_many_steps_as_rank_0_says(self):
+    # Only rank 1 spins, after its step. During a warm-up of two steps rank 0 cannot see it and would choose hundreds of
+    # steps per sample.
+    def test_all_ranks_take_rank_0s_number_of_steps(self):
         report = run("--plugin", SPUN, "--workload", "mnist-mlp", "--cpus", "2", "--threads", "1", "--no-baseline", "--launches", "1", "--samples",
                      "1", "--warmup", "2", "--check", "off", "--timeout", "20", "--param", "late-ddp.spin_us=10000",
                      strategy="late-ddp")
@@ -187,22 +189,22 @@ class Samples(unittest.TestCase):
 
 
 class Limits(unittest.TestCase):
-    def test_a_time_limit_shorter_than_a_step_leaves_one_sample_and_says_so(self):
+    def test_a_time_limit_below_one_step_gives_one_sample_and_a_warning(self):
         report = run("--workload", "random-linear", "--cpus", "1", "--threads", "1", "--launches", "1", "--max-time", "0.001", strategy="cpu")
         case = by_strategy(report, "cpu")
         self.assertEqual(case["stats"]["step_time_ns"]["n"], 1)
         self.assertTrue(any("--max-time" in text for text in case["warnings"] + case["launches"][0]["ranks"][0]["warnings"]))
 
-    def test_a_time_limit_of_a_fifteenth_of_a_step_leaves_a_row_with_its_reason(self):
+    def test_a_time_limit_of_a_fifteenth_of_a_step_gives_a_row_with_a_notice(self):
         report = run("--plugin", SPUN, "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline", "--check", "off",
                      "--warmup", "1", "--max-time", "0.01", "--launches", "2", "--param", "spun.spin_us=150000", strategy="spun")
         case = by_strategy(report, "spun")
         time = case["stats"]["step_time_ns"]
         self.assertEqual((case["status"], time["n"], time["interval"]), ("ok", 2, "none"))
         self.assertGreater(time["median"], 150e6)
-        self.assertTrue(any("stopped by --max-time after 1 of" in text for text in case["notices"]), case["notices"])
+        self.assertTrue(any("--max-time" in text and " 1 of" in text for text in case["notices"]), case["notices"])
 
-    def test_a_noise_limit_that_cannot_be_met_is_named(self):
+    def test_an_unreachable_noise_limit_is_named(self):
         report = run("--workload", "random-linear", "--cpus", "1", "--threads", "1", "--launches", "1", "--max-noise", "0.01", "--max-time",
                      "0.5", strategy="cpu")
         self.assertTrue(any("--max-noise" in text for text in by_strategy(report, "cpu")["warnings"]))

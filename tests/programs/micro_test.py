@@ -1,4 +1,4 @@
-"""micro_test.py DPBENCH-MICRO: its table and JSON, that all ranks agree, and what it refuses."""
+"""micro_test.py DPBENCH-MICRO: its table and JSON, agreement of all ranks, and rejected flags."""
 import json
 import os
 import pathlib
@@ -20,7 +20,7 @@ class Micro(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
-    def test_bandwidths_are_those_of_nccl_tests(self):
+    def test_bandwidths_follow_nccl_tests(self):
         with tempfile.TemporaryDirectory() as folder:
             file = os.path.join(folder, "micro.json")
             table = self.micro("--world", "1,3", "--max-bytes", "1KiB", "--factor", "16", COLLECTIVES, f"--benchmark_out={file}").stdout
@@ -41,26 +41,26 @@ class Micro(unittest.TestCase):
         self.assertIn("# allreduce/backend:shm/world:3\n", table)
         self.assertRegex(table, r"\n +1024 +256 +float +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0\n")
         self.assertRegex(table, r"\n +64 +16 +float +none +0 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0\n")
-        for name, redop in (("allgather", "none"), ("reduce_scatter", "sum")):  # as nccl-tests counts: a rank's part
+        for name, redop in (("allgather", "none"), ("reduce_scatter", "sum")):  # nccl-tests counts a rank's part
             block = table.split(f"# {name}/backend:shm/world:3\n")[1].split("\n\n")[0]
             self.assertRegex(block, rf"\n +1020 +85 +float +{redop} +-1 ")
         self.assertIn("# Avg bus bandwidth", table)
 
-    def test_sizes_go_up_to_256_mib_and_all_ranks_do_the_same_number_of_calls(self):
+    def test_sizes_reach_256_mib_and_iterations_depend_on_the_size_only(self):
         names = self.micro("--world", "2,3", "--benchmark_list_tests=true", COLLECTIVES).stdout.split()
         sizes = {}
         for name in names:
             collective, backend, world, size, iterations = name.split("/")[:5]
             size, iterations = int(size.removeprefix("bytes:")), int(iterations.removeprefix("iterations:"))
             sizes.setdefault((collective, backend, world), []).append(size)
-            self.assertEqual(iterations, min(max((64 << 20) // size, 5), 200), "of the size alone")
+            self.assertEqual(iterations, min(max((64 << 20) // size, 5), 200), "depends on the size only")
         self.assertEqual(len(sizes), 4 * 2 * 2)
         for (collective, _, _), found in sizes.items():
-            least = 4 if collective in ("allreduce", "broadcast") else 16  # a part for each rank
+            least = 4 if collective in ("allreduce", "broadcast") else 16  # one part per rank
             self.assertEqual(found, [size for size in (4 << 2 * k for k in range(14)) if size >= least])
             self.assertEqual(found[-1], 256 << 20)
 
-    def test_parts_around_collectives_are_measured(self):
+    def test_benchmarks_besides_collectives_run(self):
         found = json.loads(self.micro("--benchmark_filter=^(scatter|gather|replicate|sampler|batching|protocol|report_writing)/",
                                       "--benchmark_format=json").stdout)["benchmarks"]
         self.assertEqual([entry["name"].split("/")[0] for entry in found],
@@ -69,9 +69,9 @@ class Micro(unittest.TestCase):
     def test_mistakes_are_named_and_exit_2(self):
         for words, said in ((("--backend", "foo"), "shm, gloo"), (("--worlds", "2"), "--worlds"), (("--world", "0"), "--world"),
                             (("--min-bytes", "8", "--max-bytes", "4"), "--min-bytes"), (("--benchmark_nonsense",), "--benchmark_nonsense"),
-                            (("--benchmark_out=/proc/nope/x",), "'/proc/nope/x' cannot be written"),
-                            (("--benchmark_filter=nothing/at/all",), "no benchmark matches"),
-                            (("--benchmark_enable_random_interleaving=true",), "another order")):
+                            (("--benchmark_out=/proc/nope/x",), "'/proc/nope/x'"),
+                            (("--benchmark_filter=nothing/at/all",), "--benchmark_filter"),
+                            (("--benchmark_enable_random_interleaving=true",), "--benchmark_enable_random_interleaving")):
             with self.subTest(words=words):
                 self.assertIn(said, self.micro(*words, code=2).stderr)
 

@@ -1,6 +1,6 @@
-"""The plug-in interface's number is raised by hand: workloads/api/plugin_abi.h keeps beside it what the headers were when somebody last looked.
+"""The plug-in interface's version is raised by hand: workloads/api/plugin_abi.h stores a hash of the headers at the last review.
 
-The headers: those of the interface, and all that these include of ours. Nothing else is installed (scripts/cmake/Install.cmake).
+The headers: those of the interface, and all of ours that they include. Nothing else is installed (scripts/cmake/Install.cmake).
 """
 import hashlib
 import pathlib
@@ -8,19 +8,19 @@ import re
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ABI = ROOT / "workloads/api/plugin_abi.h"  # itself not counted
+ABI = ROOT / "workloads/api/plugin_abi.h"  # not part of the hash
 INTERFACE = ("strategies/api", "workloads/api")
 INSTALLED = (*INTERFACE, "workloads/base")
 
 
 def bare(text):
-    """Without comments and blank space."""
+    """Removes comments and white space."""
     tokens = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/|\s+', re.DOTALL)
     return tokens.sub(lambda found: found[1] or "", text)
 
 
 def interface(root):
-    """Path: bare text."""
+    """Returns {path: bare text}."""
     found, todo = {}, [path.relative_to(root).as_posix() for folder in INTERFACE for path in (root / folder).glob("*.h") if path.name != ABI.name]
     while todo:
         name = todo.pop()
@@ -36,14 +36,14 @@ def digest(headers):
 
 
 class PluginAbi(unittest.TestCase):
-    def test_the_number_was_thought_of_when_a_header_changed(self):
-        kept = re.search(r"// Headers of this number: (\w+)", ABI.read_text(encoding="utf-8"))[1]
+    def test_the_version_was_reviewed_when_a_header_changed(self):
+        kept = re.search(r"// Headers[^:\n]*: (\w+)", ABI.read_text(encoding="utf-8"))[1]
         now = digest(interface(ROOT))
-        self.assertEqual(now, kept, "\nA header that plug-ins are built with has changed. If a plug-in built before would not survive it (a type's members, "
-                         "their order or\ntypes, a virtual function, a signature or the meaning of one): raise the number in workloads/api/plugin_abi.h. Then, in "
-                         f"either case,\nput the new hash there: {now}")
+        self.assertEqual(now, kept, "\nA header of the plug-in interface has changed. If existing plug-ins would break (a type's members, their order or types,\n"
+                         "a virtual function, a signature or its meaning): raise the number in workloads/api/plugin_abi.h. In either case,\n"
+                         f"put the new hash there: {now}")
 
-    def test_what_counts_is_there_and_installed(self):
+    def test_every_header_of_the_interface_is_hashed_and_installed(self):
         headers = interface(ROOT)
         for name in ("strategies/api/strategy.h", "strategies/api/trained.h", "strategies/api/backend.h", "workloads/api/workload.h", "workloads/base/registry.h"):
             self.assertIn(name, headers)
@@ -51,7 +51,7 @@ class PluginAbi(unittest.TestCase):
         installed = (ROOT / "scripts/cmake/Install.cmake").read_text(encoding="utf-8")
         self.assertIn(f"foreach(folder {' '.join(INSTALLED)})", installed)
 
-    def test_a_member_counts_and_a_comment_does_not(self):
+    def test_members_change_the_hash_and_comments_do_not(self):
         self.assertEqual(bare('struct A {  // why\n  int a;  /* two\n lines */\n};\n'), bare("struct A { int a; };"))
         self.assertNotEqual(bare("struct A { int a; };"), bare("struct A { int a, b; };"))
         self.assertEqual(bare('f("a // b  c");'), 'f("a // b  c");')

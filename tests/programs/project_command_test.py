@@ -1,5 +1,5 @@
-"""project_command_test.py DPBENCH: `dpbench project` as a user calls it: every form says what it is, mistakes are one line, and the
-charts tell what was worked out from what was measured."""
+"""project_command_test.py DPBENCH: `dpbench project` from outside: every format is marked as a projection, errors are one line, and charts
+distinguish projected from measured cases."""
 import json
 import os
 import pathlib
@@ -33,49 +33,49 @@ class ProjectCommand(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
-    def test_every_form_says_that_it_is_a_projection(self):
+    def test_every_format_is_marked_as_a_projection(self):
         for form in ("table", "markdown"):
             text = self.project("run.json", "--to", "8,64,512,4096", *LINK, "-o", form).stdout
-            self.assertIn("PROJECTION, not measured: ddp · mnist-mlp", text)
+            self.assertIn("PROJECTION", text)
             self.assertEqual(text.count(" projected"), 4)
             self.assertEqual(text.count(" measured "), 3)
         document = json.loads(self.project("run.json", "--to", "8,64", *LINK, "-o", "json").stdout)
         self.assertEqual((document["schema"], document["projected"]), ("dpbench.projection", True))
         self.assertEqual([(case["world"], case["projected"]) for case in document["series"][0]["cases"]], [(8, True), (64, True)])
 
-    def test_predicts_what_it_was_not_fitted_to(self):
+    def test_predicts_a_world_left_out_of_the_fit(self):
         self.put("run.json", sample_runs.scaled((1, 2, 3, 8)))
         document = json.loads(self.project("run.json", "--from", "1,2,3", "--to", "8", "-o", "json").stdout)
         (case,) = document["series"][0]["cases"]
         self.assertEqual(case["measured_step_ns"], 17e6)
         self.assertAlmostEqual(case["stats"]["step_time_ns"]["median"] / 17e6, 1, places=4)
 
-    def test_mistakes_are_one_line_that_says_what_is_needed(self):
+    def test_mistakes_are_one_line_with_the_value_or_flag(self):
         self.put("two.json", sample_runs.scaled((1, 2)))
         self.put("old.json", sample_runs.usual())
         twice = sample_runs.scaled()
         twice["cases"].append(twice["cases"][1])
         self.put("twice.json", twice)
         self.put("strong.json", self.strong(6))
-        for words, said in ((("run.json",), "--to"), (("two.json", "--to", "8"), "worlds 1, 2 alone"), (("absent.json", "--to", "8"), "absent"),
+        for words, said in ((("run.json",), "--to"), (("two.json", "--to", "8"), "1, 2"), (("absent.json", "--to", "8"), "absent"),
                             (("old.json", "--to", "8"), "collectives"), (("run.json", "run.json", "--to", "8"), "one run"),
-                            (("run.json", "--to", "8", "--link", "intra=450:2us"), "has no unit"),
-                            (("run.json", "--to", "8", "--link", ""), "--link"), (("twice.json", "--to", "8"), "stands there twice"),
-                            (("strong.json", "--to", "8,16"), "a batch of 6 rows has too few for 8 ranks"),
-                            (("run.json", "--to", "8", "--link", "nvlink=450GB/s:2us"), "unknown link 'nvlink'"),
-                            (("run.json", "--to", "12", *LINK), "hosts of 8"), (("run.json", "--to", "8", "--hosts", "8"), "--link"),
-                            (("run.json", "--to", "8", *LINK[:2]), "--hosts N"), (("run.json", "--to", "0"), "--to"),
+                            (("run.json", "--to", "8", "--link", "intra=450:2us"), "450"),
+                            (("run.json", "--to", "8", "--link", ""), "--link"), (("twice.json", "--to", "8"), "twice"),
+                            (("strong.json", "--to", "8,16"), r"\b6\b.*\b8 ranks"),
+                            (("run.json", "--to", "8", "--link", "nvlink=450GB/s:2us"), "'nvlink'"),
+                            (("run.json", "--to", "12", *LINK), r"\b8\b"), (("run.json", "--to", "8", "--hosts", "8"), "--link"),
+                            (("run.json", "--to", "8", *LINK[:2]), "--hosts"), (("run.json", "--to", "0"), "--to"),
                             (("run.json", "--to", "8", "--filter", "zero1"), "zero1"), (("run.json", "--to", "8", "--algorithm", "rings"), "rings"),
-                            (("run.json", "--to", "8", "--algorithm", "hierarchical"), "--hosts N"),
-                            (("run.json", "--from", "1,2", "--to", "8"), "need three")):
+                            (("run.json", "--to", "8", "--algorithm", "hierarchical"), "--hosts"),
+                            (("run.json", "--from", "1,2", "--to", "8"), "three")):
             with self.subTest(words=words):
                 done = self.project(*words, code=2)
                 self.assertEqual(done.stdout, "")
-                self.assertIn(said, done.stderr)
+                self.assertRegex(done.stderr, said)
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
     def strong(self, batch):
-        """The same run as if it had been measured under strong scaling."""
+        """The same run as if measured under strong scaling."""
         run = sample_runs.scaled()
         for case in run["cases"]:
             case["id"] = case["id"].replace("/weak/b64/", f"/strong/b{batch}/")
@@ -87,23 +87,23 @@ class ProjectCommand(unittest.TestCase):
         done = self.project("strong.json", "--to", "4,6,7", "-o", "json")
         document = json.loads(done.stdout)
         self.assertEqual([case["world"] for case in document["series"][0]["cases"]], [4, 6])
-        said = "ddp/mnist-mlp/cpu:7/shm/strong/b6/f32: a batch of 6 rows has too few for 7 ranks"
-        self.assertEqual(document["left_out"], [said])
-        self.assertIn(f"left out: {said}\n", done.stderr)
+        (entry,) = document["left_out"]
+        self.assertRegex(entry, r"^ddp/mnist-mlp/cpu:7/shm/strong/b6/f32: .*\b6\b.*\b7 ranks")
+        self.assertIn(entry, done.stderr)
 
-    def test_no_interval_is_made_up_where_a_fitted_step_has_none(self):
+    def test_a_fitted_step_without_interval_gives_none(self):
         run = sample_runs.scaled()
         run["cases"][2]["stats"]["step_time_ns"] |= {"interval": "none", "ci95_low": None, "ci95_high": None}
         self.put("run.json", run)
         table = self.project("run.json", "--to", "8").stdout
         self.assertRegex(table, r"8  projected +17\.00 +- ")
-        self.assertIn("no interval: a fitted world has a single sample a launch", table)
+        self.assertIn("no interval", table)
         document = json.loads(self.project("run.json", "--to", "8", "-o", "json").stdout)["series"][0]
         step = document["cases"][0]["stats"]["step_time_ns"]
         self.assertEqual((step["ci95_low"], step["ci95_high"], step["interval"]), (None, None, "none"))
         self.assertEqual([figure["ci95"] for figure in document["fit"].values() if isinstance(figure, dict)], [None] * 3)
 
-    def test_charts_hold_what_was_worked_out_apart(self):
+    def test_charts_keep_projected_cases_apart(self):
         import data
         import tables
         import words

@@ -1,5 +1,4 @@
-"""stored_test.py DPBENCH GOLDEN FAKE_WORKER: compare, export and validate as a user calls them, on reports made from the golden
-file and on those of a run."""
+"""stored_test.py DPBENCH GOLDEN FAKE_WORKER: compare, export and validate from outside, on reports derived from the golden file and on reports of a run."""
 import copy
 import csv
 import io
@@ -13,7 +12,7 @@ import time
 import unittest
 import xml.etree.ElementTree as xml
 
-import reports  # holds every report against its schema
+import reports  # validates every report against its schema
 
 PROGRAM, GOLDEN, WORKER = (os.path.abspath(word) for word in sys.argv[1:4])
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -21,7 +20,7 @@ LEVELS = (0.99, 1.0, 1.01, 1.0, 1.002)  # of five launches
 
 
 def report(ddp_factor=1.0, run="20261121T063057Z-a1b2c3d-2xEPYC-5f3a"):
-    """The golden report's ok cases with five launches each; ddp's times multiplied."""
+    """Returns the golden report's ok cases with five launches each, ddp's times multiplied by ddp_factor."""
     with open(GOLDEN, encoding="utf-8") as file:
         made = json.load(file)
     made["id"], made["status"] = run, "complete"
@@ -64,32 +63,32 @@ class Stored(unittest.TestCase):
         self.put("results/20261121T063057Z-a-m/run.json", report())
         self.put("results/20261121T073057Z-b-m/run.json", report(factor))
 
-    def test_a_run_as_fast_as_before_passes(self):
+    def test_an_equally_fast_run_passes(self):
         self.runs(1.001)
-        said = self.dpbench("compare", "latest~1", "latest")
-        self.assertIn("2 same. Gate: passed", said.stdout)
+        message = self.dpbench("compare", "latest~1", "latest")
+        self.assertRegex(message.stdout, "2 same.*passed")
 
-    def test_a_slower_run_turns_red(self):
+    def test_a_slower_run_fails_the_gate(self):
         self.runs(1.1)
-        said = self.dpbench("compare", "latest~1", "latest", code=1)
-        self.assertRegex(said.stdout, r"ddp/.*\+10\.0 % .*SLOWER")
-        self.assertIn("1 worse, 1 same. Gate: FAILED", said.stdout)
+        message = self.dpbench("compare", "latest~1", "latest", code=1)
+        self.assertRegex(message.stdout, r"ddp/.*\+10\.0 % .*SLOWER")
+        self.assertRegex(message.stdout, "1 worse, 1 same.*FAILED")
         self.dpbench("compare", "latest~1", "latest", "--fail-on", "median:20%")
         self.dpbench("compare", "latest~1", "latest", "--fail-on", "ratio-to-baseline:5%", code=1)
 
-    def test_an_unclear_run_is_exit_4_only_when_strict(self):
+    def test_an_unclear_run_is_exit_4_only_with_strict(self):
         self.runs(1.045)
         self.assertIn("inconclusive", self.dpbench("compare", "latest~1", "latest").stdout)
         self.dpbench("compare", "latest~1", "latest", "--strict", code=4)
 
     def test_output_is_one_document(self):
         self.runs(1.1)
-        said = self.dpbench("compare", "latest~1", "latest", "-o", "json", code=1)
-        self.assertEqual(json.loads(said.stdout)["gate"], "failed")
-        said = self.dpbench("compare", "latest~1", "latest", "-o", "markdown", code=1)
-        self.assertTrue(said.stdout.startswith("| CASE |"), said.stdout)
+        message = self.dpbench("compare", "latest~1", "latest", "-o", "json", code=1)
+        self.assertEqual(json.loads(message.stdout)["gate"], "failed")
+        message = self.dpbench("compare", "latest~1", "latest", "-o", "markdown", code=1)
+        self.assertTrue(message.stdout.startswith("| CASE |"), message.stdout)
 
-    def test_annotations_go_to_stderr_and_only_where_wanted(self):
+    def test_annotations_go_to_stderr_and_only_on_request(self):
         self.runs(1.1)
         gate = ("compare", "latest~1", "latest")
         self.assertIn("::error title=dpbench SLOWER::ddp", self.dpbench(*gate, code=1, GITHUB_ACTIONS="true").stderr)
@@ -97,16 +96,16 @@ class Stored(unittest.TestCase):
         self.assertIn("::error", self.dpbench(*gate, "--annotations", "github", code=1).stderr)
         self.assertNotIn("::error", self.dpbench(*gate, "--annotations", "none", code=1, GITHUB_ACTIONS="true").stderr)
 
-    def test_a_gate_file_rules_case_by_case(self):
+    def test_a_gate_file_sets_limits_per_case(self):
         self.runs(1.1)
         gate = self.put("gate.json", {"fail_on": ["median:5%"], "cases": [{"match": "ddp/*", "fail_on": ["median:20%"]}]})
         self.dpbench("compare", "latest~1", "latest", "--gate", gate)
         self.dpbench("compare", "latest~1", "latest", "--gate", gate, "--fail-on", "median:5%", code=2)
         self.dpbench("compare", "latest~1", "latest", "--gate", self.put("bad.json", "{"), code=2)
         typo = self.put("typo.json", {"fail_on": ["median:5%"], "cases": [{"match": "dpp/*", "fail_on": ["median:20%"]}]})
-        self.assertIn('"dpp/*" fits no case', self.dpbench("compare", "latest~1", "latest", "--gate", typo, code=2).stderr)
+        self.assertIn('"dpp/*"', self.dpbench("compare", "latest~1", "latest", "--gate", typo, code=2).stderr)
 
-    def test_a_baseline_that_was_never_saved_is_a_note_unless_required(self):
+    def test_a_missing_baseline_is_a_note_unless_required(self):
         self.runs(1)
         self.assertIn("--save-baseline main", self.dpbench("compare", "main", "latest").stderr)
         self.dpbench("compare", "main", "latest", "--require-baseline", code=2)
@@ -115,11 +114,11 @@ class Stored(unittest.TestCase):
         self.put("results/baselines/main.json", report(0.8))
         self.dpbench("compare", "main", "latest", code=1)
 
-    def test_unlike_machines_are_refused_by_name(self):
+    def test_different_machines_are_rejected_naming_the_field(self):
         other = report()
         other["env"]["cpu"]["model"] = "Other CPU"
         base, new = self.put("base.json", report()), self.put("new.json", other)
-        self.assertIn("cpu.model is AMD EPYC in the base run, Other CPU in the new one", self.dpbench("compare", base, new, code=2).stderr)
+        self.assertRegex(self.dpbench("compare", base, new, code=2).stderr, r"cpu\.model.*AMD EPYC.*Other CPU")
         self.dpbench("compare", base, new, "--allow-env-diff")
         self.dpbench("compare", base, new, "--fail-on", "ratio-to-baseline:5%")
 
@@ -147,20 +146,20 @@ class Stored(unittest.TestCase):
                       ("export", base), ("export", base, "--to", "pdf"), ("validate",), ("validate", "absent.json")):
             self.dpbench(*words, code=2)
 
-    def test_a_file_above_512_mib_is_refused_at_once(self):
+    def test_a_file_above_512_mib_is_rejected_at_once(self):
         base, huge = self.put("base.json", report()), self.put("huge.json", "")
         os.truncate(huge, (512 << 20) + 1)
         for words in (("compare", base, huge), ("export", huge, "--to", "csv"), ("validate", huge)):
             began = time.monotonic()
-            self.assertIn("huge.json is larger than 512 MiB", self.dpbench(*words, code=2).stderr)
+            self.assertRegex(self.dpbench(*words, code=2).stderr, r"huge\.json.*512 MiB")
             self.assertLess(time.monotonic() - began, 5)
 
     def test_hostile_documents_of_512_mib_take_at_most_3_gib(self):
         size = 512 << 20
         base, file = self.put("base.json", report()), os.path.join(self.folder.name, "hostile.json")
-        # Empty texts take most for each of their bytes.
-        for name, text, said in (("texts", b"[" + b'"",' * (size // 3 - 1) + b"1]", "would take more than 1024 MiB"),
-                                 ("deep", b"[" * size, "nested deeper than 64"), ("text", b'["' + b"x" * (size - 4) + b'"]', "is not an object")):
+        # Empty strings take the most memory per byte.
+        for name, text, message in (("texts", b"[" + b'"",' * (size // 3 - 1) + b"1]", "1024 MiB"),
+                                 ("deep", b"[" * size, "64"), ("text", b'["' + b"x" * (size - 4) + b'"]', "object")):
             with self.subTest(name):
                 with open(file, "wb") as out:
                     out.write(text)
@@ -169,27 +168,28 @@ class Stored(unittest.TestCase):
                                           check=False)
                     self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
                     self.assertRegex(done.stderr, r"^dpbench: .*hostile.json: .*\n$")
-                    self.assertIn(said, done.stderr)
+                    self.assertIn(message, done.stderr)
 
-    # 72 bytes each by the count: a little less than it refuses. A second report of that size comes when the first has been made smaller.
-    def test_the_largest_documents_that_are_read_take_at_most_3_gib_two_of_them_too(self):
+    # Each empty string counts as 72 bytes: slightly below the limit. A second report of that size is read after the
+    # first has been reduced.
+    def test_the_largest_accepted_documents_take_at_most_3_gib_even_two_of_them(self):
         file = self.put("large.json", json.dumps(report() | {"config": {"x": 0}}).replace('"x": 0', '"x": [' + '"",' * 14_500_000 + "1]"))
         for words in (("compare", file, file), ("validate", file)):
             process = subprocess.Popen([PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
-            self.assertIn(process.returncode, (0, 1), "it was read")
+            self.assertIn(process.returncode, (0, 1), "the document is read")
             self.assertLess(usage.ru_maxrss, 3 << 20)
             self.assertGreater(usage.ru_maxrss, 1 << 20)
 
-    def test_less_memory_than_a_report_takes_is_one_line(self):
+    def test_too_little_memory_for_a_report_is_one_line(self):
         big = report() | {"config": {"x": [list(range(1000))] * 10000}}
         file = self.put("big.json", big)
         done = subprocess.run(["sh", "-c", 'ulimit -v 150000; exec "$@"', "sh", PROGRAM, "validate", file], text=True, capture_output=True, check=False)
         self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
-        self.assertIn("big.json: there is not enough memory to read it", done.stderr)
+        self.assertRegex(done.stderr, r"big\.json.*memory")
 
-    def test_hostile_text_reaches_no_terminal_and_no_table(self):
+    def test_hostile_text_does_not_reach_terminals_or_tables(self):
         hostile = report()
         hostile["cases"][1]["id"] = "ddp/\x1b[31m|<b>\u202e\n::error::"
         file, base = self.put("hostile.json", hostile), self.put("base.json", report())
@@ -205,7 +205,7 @@ class Stored(unittest.TestCase):
             case["id"] += "/x=1"
         self.dpbench("compare", self.put("a.json", report()), self.put("b.json", other), code=2)
 
-    def test_exports_are_read_by_their_readers(self):
+    def test_exports_parse_as_their_formats(self):
         file = self.put("run.json", report())
         self.assertEqual(len(json.loads(self.dpbench("export", file, "--to", "gbench").stdout)["benchmarks"]), 10)
         self.assertEqual(xml.fromstring(self.dpbench("export", GOLDEN, "--to", "junit").stdout).get("failures"), "1")
@@ -213,43 +213,43 @@ class Stored(unittest.TestCase):
         self.assertEqual([row["status"] for row in rows], ["ok", "ok", "wrong", "failed", "skipped", "interrupted"])
         self.assertIn("| STRATEGY |", self.dpbench("export", file, "--to", "markdown").stdout)
 
-    def test_a_report_that_denies_its_own_checks_is_not_compared(self):
+    def test_a_report_that_contradicts_its_own_checks_is_not_compared(self):
         with open(GOLDEN, encoding="utf-8") as file:
             golden = json.load(file)
         good = self.put("good.json", golden)
         for forge, words in ((lambda cases: next(case for case in cases if case["status"] == "ok")["checks"].append(
                                  {"name": "x", "status": "failed", "compared": "", "error": None, "bound": None, "detail": "", "likely": ""}),
-                              "is ok, but its checks make it wrong"),
-                             (lambda cases: cases.append(cases[0]), "stands there twice")):
+                              "wrong"),
+                             (lambda cases: cases.append(cases[0]), "twice")):
             forged = json.loads(json.dumps(golden))
             forge(forged["cases"])
             file = self.put("forged.json", forged)
             for words_of in ((good, file), (file, good)):
                 self.assertIn(words, self.dpbench("compare", *words_of, code=2).stderr)
 
-    def test_an_environment_of_other_types_is_exported(self):
+    def test_an_environment_with_wrong_types_is_exported(self):
         with open(GOLDEN, encoding="utf-8") as file:
             hostile = json.load(file)
         hostile["env"]["cpu"].update({"usable": "x", "max_mhz": {}})
         self.assertIn('"num_cpus": 1', self.dpbench("export", self.put("hostile.json", hostile), "--to", "gbench").stdout)
 
-    def test_validate_works_the_figures_out_again(self):
-        self.assertIn("valid, 6 cases", self.dpbench("validate", GOLDEN).stdout)
+    def test_validate_recomputes_the_figures(self):
+        self.assertRegex(self.dpbench("validate", GOLDEN).stdout, "valid.*6 cases")
         with open(GOLDEN, encoding="utf-8") as file:
             forged = json.load(file)
         forged["cases"][1]["derived"]["speedup"] *= 2
-        said = self.dpbench("validate", self.put("forged.json", forged), GOLDEN, code=1)
-        self.assertIn("derived.speedup does not follow from the samples", said.stderr)
-        self.assertIn("valid", said.stdout)
+        message = self.dpbench("validate", self.put("forged.json", forged), GOLDEN, code=1)
+        self.assertIn("derived.speedup", message.stderr)
+        self.assertIn("valid", message.stdout)
         for case in forged["cases"]:
             for value in (case["stats"]["step_time_ns"], case["derived"]):
                 for name in value or {}:
                     value[name] = 1.2345e-3 if isinstance(value[name], float) else value[name]
-        said = self.dpbench("validate", self.put("forged.json", forged), code=1).stderr.splitlines()
-        self.assertEqual(len(said), 11, said)
-        self.assertRegex(said[-1], r"forged.json: and \d+ more$")
+        message = self.dpbench("validate", self.put("forged.json", forged), code=1).stderr.splitlines()
+        self.assertEqual(len(message), 11, message)
+        self.assertRegex(message[-1], r"forged\.json: .*\d+ more")
 
-    def test_a_run_is_valid_by_schema_and_by_itself_and_is_kept_as_a_baseline(self):
+    def test_a_run_matches_its_schema_and_can_be_saved_as_a_baseline(self):
         run = ("--cpus", "1,2", "--workload", "toy", "--launches", "4", "--samples", "3", "--warmup", "0", "-o", "none", "-q")
         self.dpbench(*run, "--save-baseline", "main", DPBENCH_WORKER=WORKER)
         self.dpbench(*run, DPBENCH_WORKER=WORKER)
@@ -266,19 +266,19 @@ class Stored(unittest.TestCase):
         self.assertIn("Gate:", self.dpbench("compare", "main", "latest", "--fail-on", "median:99%").stdout)
         self.dpbench(*run, "--save-baseline", "../main", code=2, DPBENCH_WORKER=WORKER)
 
-    def test_a_run_with_a_wrong_or_failed_case_is_no_baseline_and_leaves_the_one_before_it(self):
+    def test_a_run_with_a_wrong_or_failed_case_does_not_replace_the_baseline(self):
         run = ("--strategy", "ddp", "--cpus", "2", "--workload", "toy", "--launches", "4", "--samples", "3", "--warmup", "0", "-o", "none", "-q",
                "--save-baseline", "main")
         self.dpbench(*run, DPBENCH_WORKER=WORKER)
         (kept,) = pathlib.Path(self.folder.name, "results/baselines").iterdir()
         before = kept.read_bytes()
         for fault, code, word in (("wrong", 1, "wrong"), ("exit7", 3, "failed")):
-            said = self.dpbench(*run, "--param", f"ddp.fault=none,{fault}", code=code, DPBENCH_WORKER=WORKER).stderr
-            self.assertRegex(said, rf"(?m)^dpbench: not kept as baseline 'main': ddp/toy\S+fault={fault} is {word}, .*--filter$")
-            self.assertEqual(said.count("not kept"), 1)
+            message = self.dpbench(*run, "--param", f"ddp.fault=none,{fault}", code=code, DPBENCH_WORKER=WORKER).stderr
+            self.assertRegex(message, rf"(?m)^dpbench: .*'main'.*ddp/toy\S+fault={fault} .*{word}.*--filter")
+            self.assertEqual(message.count("'main'"), 1)
         self.assertEqual(kept.read_bytes(), before)
 
-    def test_a_closed_stdout_is_said_by_the_exit_code(self):
+    def test_a_full_stdout_is_exit_5(self):
         with open("/dev/full", "w", encoding="utf-8") as full:
             done = subprocess.run([PROGRAM, "export", GOLDEN, "--to", "csv"], stdout=full, stderr=subprocess.PIPE, check=False)
         self.assertEqual(done.returncode, 5)

@@ -1,4 +1,4 @@
-// What a plug-in must have been built for: the mark that every file including an interface carries.
+// The ABI mark of plug-ins. Every object file that includes an interface header carries it; the loader compares it.
 #pragma once
 
 #include <torch/headeronly/version.h>
@@ -9,7 +9,7 @@
 
 namespace dpbench {
 
-// The interfaces' own number first: it grows with every change that an old plug-in would not survive.
+// The first number is the interface version. Raise it with every change that breaks plug-ins already built.
 // Headers of this number: 921000d3e11a15d0 (tests/programs/plugin_abi_test.py)
 [[gnu::used]] inline const char plugin_abi[] =
     DPBENCH_ABI_MARK "13 libtorch " DPBENCH_TEXT(TORCH_VERSION_MAJOR) "." DPBENCH_TEXT(TORCH_VERSION_MINOR);

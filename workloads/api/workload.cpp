@@ -5,11 +5,11 @@
 
 namespace dpbench {
 
-Batch Workload::test_batch(const at::Tensor&) const { throw UsageError("this workload has no test rows"); }
+Batch Workload::test_batch(const at::Tensor&) const { throw UsageError("this workload has no test samples"); }
 
 int64_t checked_scale(const WorkloadOptions& options) {
   if (options.scale >= 1 && options.scale <= kMaxScale) return options.scale;
-  throw UsageError("--scale " + std::to_string(options.scale) + ": allowed are 1 (the model as it is) to " +
+  throw UsageError("--scale " + std::to_string(options.scale) + ": must be 1 (the original model) to " +
                    std::to_string(kMaxScale));
 }
 

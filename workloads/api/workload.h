@@ -1,4 +1,4 @@
-// What is trained: a model, its data, its loss. Knows nothing of ranks, devices or time.
+// The workload interface: a model, its data and its loss. Independent of ranks, devices and timing.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ namespace dpbench {
 
 struct Batch {
   at::Tensor input, target;
-  at::Tensor ids;  // int64: which samples these rows are
+  at::Tensor ids;  // int64: the sample id of each row
   int64_t rows() const { return ids.size(0); }
 };
 
-// All that a forward pass may depend on besides its rows: so a dropout mask is the same however rows are shared out.
+// Everything a forward pass may depend on besides its samples. A dropout mask is therefore the same for every sharding.
 struct Context {
   uint64_t seed = 0;
   int64_t step = 0;
@@ -43,47 +43,47 @@ class Workload {
  public:
   virtual ~Workload() = default;
   virtual int64_t samples() const = 0;
-  // Pure: a generator of its own, so the same seed gives the same bits in any process and thread.
+  // Pure: uses its own generator, so the same seed gives the same bits in any process and thread.
   virtual std::shared_ptr<Model> model(uint64_t seed) const = 0;
-  // The mean over the rows of the output, unless the workload says otherwise with sum_loss().
+  // The mean over the samples, or their sum if sum_loss() is true.
   virtual at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const = 0;
   virtual bool sum_loss() const { return false; }
   virtual OptimizerSpec optimizer() const = 0;
-  // Pure: the same ids are the same rows in any process and thread, two at once included, as with loss(). CPU tensors,
-  // floating point in float32.
+  // Pure and thread-safe, as is loss(): the same ids give the same samples in any process and thread. Returns CPU
+  // tensors, floating point in float32.
   virtual Batch batch(const at::Tensor& ids) const = 0;
-  // Makes the rows of these ids quick to get (drawn, decompressed, shared by the host's ranks). Never timed.
+  // Generates or decompresses these samples ahead of batch(), shared by the ranks of a host. Never timed.
   virtual void prepare(const at::Tensor& /*ids*/) const {}
-  // The rows kept apart for evaluation: none by default.
+  // Number of samples reserved for evaluation.
   virtual int64_t test_samples() const { return 0; }
   virtual Batch test_batch(const at::Tensor& ids) const;
 };
 
 struct WorkloadOptions {
-  int64_t scale = 1;            // width and depth of the model, 1 = as in the documents
-  bool smooth = false;          // softplus for ReLU: the twin that the oracle judges where a kink would flip
-  std::string data_dir = {};    // four IDX files; empty = drawn digits
-  std::string shared_dir = {};  // directory private to the run where ranks of a host share rows; empty = own memory
+  int64_t scale = 1;            // width and depth of the model; 1 is the original
+  bool smooth = false;          // softplus instead of ReLU, for checks that ReLU's kink would upset
+  std::string data_dir = {};    // directory of the four IDX files; empty: drawn digits
+  std::string shared_dir = {};  // per-run directory where ranks of a host share samples; empty: private memory
 };
 
-// Throws UsageError where --scale is not one that every workload accepts.
+// Returns --scale. Throws UsageError if it is out of range.
 int64_t checked_scale(const WorkloadOptions& options);
 
-// How `train` runs the workload unless it is told otherwise.
+// Defaults of `train` for the workload.
 struct Recipe {
   int64_t epochs = 2;
-  bool shuffle = true;  // anew in every epoch
+  bool shuffle = true;  // once per epoch
 };
 
 struct WorkloadInfo {
   std::string name, summary;
-  Scaling scaling = Scaling::weak;  // what the documents do
-  int64_t batch = 64;               // strong: the global batch, weak: rows per device
+  Scaling scaling = Scaling::weak;  // as in the original program
+  int64_t batch = 64;               // strong: the global batch; weak: samples per device
   std::function<std::unique_ptr<Workload>(const WorkloadOptions&)> make;
-  bool probe = false;     // made for the conformance suite alone: `run` does not list it
-  bool thorough = false;  // a probe that the short form of the suite spares nothing: every backend, every scenario
+  bool probe = false;     // used by the conformance suite only; `run` does not list it
+  bool thorough = false;  // a probe that runs on every backend and in every scenario even in the short suite
   Recipe recipe = {};
-  bool digits = false;  // reads --data's IDX files, which are then looked at before anything runs
+  bool digits = false;  // reads the IDX files of --data, which are checked before anything runs
 };
 
 Registry<WorkloadInfo>& workload_registry();

@@ -1,4 +1,4 @@
-// Which cores of this machine a thread may run on. Knows no torch.
+// CPU affinity of threads. No torch dependency.
 #pragma once
 
 #include <sched.h>
@@ -7,14 +7,14 @@
 
 namespace dpbench {
 
-// How many this thread may run on; where that cannot be told, all that there could be.
+// Returns the number of cores this thread may run on, or CPU_SETSIZE if the kernel does not say.
 inline int usable_cores() {
   cpu_set_t cores;
   return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : CPU_SETSIZE;
 }
 
-// While this lives, this thread runs on these cores only; threads and programs that it starts meanwhile inherit them
-// and keep them. Empty: nothing changes.
+// Pins the current thread to `cores` for the lifetime of the object. Threads and processes started meanwhile inherit
+// the affinity and keep it. No-op if `cores` is empty.
 class OnCores {
  public:
   explicit OnCores(const std::vector<int>& cores) : changed_(!cores.empty()) {

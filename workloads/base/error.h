@@ -1,4 +1,4 @@
-// Errors: the one header that every part of the project may include. Knows no torch.
+// Error types, available to every part of the project. No torch dependency.
 #pragma once
 
 #include <new>
@@ -8,19 +8,19 @@
 
 namespace dpbench {
 
-// A mistake in what the user asked for or handed in: the message names the value and the way out. Exit code 2.
+// A mistake in the user's command line or files. The message names the value and the remedy. Exit code 2.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// What was asked for cannot run on this machine (no GPU, backend not built): exit code 77.
+// The request cannot run on this machine (no GPU, backend not built). Exit code 77.
 class Unavailable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Memory of the host that could not be had, and who wanted it: for whoever handles errors by their type still that.
+// std::bad_alloc that names the component that ran out of host memory.
 class OutOfHostMemory : public std::bad_alloc {
  public:
   explicit OutOfHostMemory(const std::string& who) : what_(who + ": out of host memory") {}
@@ -30,7 +30,7 @@ class OutOfHostMemory : public std::bad_alloc {
   std::string what_;
 };
 
-// An invariant of ours: its failure is a bug or a failed case, never the user's mistake.
+// Checks an internal invariant. A failure is a bug or a failed case, never a user error.
 inline void check(bool ok, const std::string& message, std::source_location where = std::source_location::current()) {
   if (ok) return;
   throw std::runtime_error(message + " (" + where.file_name() + ":" + std::to_string(where.line()) + ")");

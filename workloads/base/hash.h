@@ -1,5 +1,4 @@
-// Counter-based randomness (the same number for the same key wherever and whenever it is asked for), and FNV-1a hashes.
-// Knows no torch.
+// Counter-based random numbers (the same key always gives the same number) and FNV-1a hashes. No torch dependency.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,7 @@ constexpr uint64_t mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// 32 bits wide, for inner loops. The factors are below 2^31, so that int64 tensors can do the same without overflow.
+// 32-bit variant for inner loops. The factors are below 2^31 so that int64 tensors can compute it without overflow.
 inline constexpr uint32_t mix32_first = 0x71262edb, mix32_second = 0x60c9e7cf;
 constexpr uint32_t mix32(uint32_t x) {
   x = (x ^ (x >> 16)) * mix32_first;
@@ -27,15 +26,15 @@ constexpr uint32_t mix32(uint32_t x) {
   return x ^ (x >> 16);
 }
 
-// FNV-1a (Fowler, Noll, Vo), of 64 bits. `hash`: of what came before.
+// 64-bit FNV-1a (Fowler, Noll, Vo). Pass the previous `hash` to continue.
 inline constexpr uint64_t fnv1a_start = 0xcbf29ce484222325u, fnv1a_prime = 0x100000001b3u;
 constexpr uint64_t fnv1a(std::string_view text, uint64_t hash = fnv1a_start) {
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * fnv1a_prime;
   return hash;
 }
 
-// The same over words of eight bytes, for tensors: the last one is filled up with zeros, and a shift brings high bits
-// down, which a product alone never does.
+// FNV-1a over 8-byte words, for tensors. Pads the last word with zeros. The shift carries high bits down, which the
+// multiplication alone never does.
 inline uint64_t fnv1a_words(const void* data, size_t bytes, uint64_t hash = fnv1a_start) {
   const auto* from = static_cast<const unsigned char*>(data);
   const auto mix = [&](size_t size) {

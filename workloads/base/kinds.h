@@ -1,4 +1,4 @@
-// The axes of a case that are chosen from a few words. Knows no torch.
+// Enumerated axes of a case. No torch dependency.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ enum class Device { cpu, cuda };
 template <>
 inline constexpr auto enum_names<Device> = std::to_array<std::string_view>({"cpu", "cuda"});
 
-// strong: a case's batch is the global one; weak: that of each device.
+// strong: the batch is global; weak: the batch is per device.
 enum class Scaling { strong, weak };
 template <>
 inline constexpr auto enum_names<Scaling> = std::to_array<std::string_view>({"strong", "weak"});
@@ -22,7 +22,7 @@ enum class Dtype { f32, f64, bf16 };
 template <>
 inline constexpr auto enum_names<Dtype> = std::to_array<std::string_view>({"f32", "f64", "bf16"});
 
-// How a strategy shares a model out: one device, replicas in one process, a process for each rank.
+// single: one device; replicas: several devices in one process; ranks: one process per rank.
 enum class Parallelism { single, replicas, ranks };
 template <>
 inline constexpr auto enum_names<Parallelism> = std::to_array<std::string_view>({"single", "replicas", "ranks"});

@@ -1,4 +1,4 @@
-// Enums with the words that users, files and messages have for them: one table of names beside each enum.
+// Enum names for users, files and messages: one table of names beside each enum.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace dpbench {
 
-// The names of an enum's values, in their order. Specialised beside the enum.
+// Names of an enum's values, in declaration order. Specialised beside the enum.
 template <class Enum>
 inline constexpr std::nullptr_t enum_names = nullptr;
 
@@ -29,7 +29,7 @@ std::string name_of(Enum value) {
   return std::string(word_of(value));
 }
 
-// In a text a value is its name.
+// Appending a value to a string appends its name.
 template <Named Enum>
 std::string operator+(const std::string& text, Enum value) {
   return text + name_of(value);
@@ -44,7 +44,7 @@ std::ostream& operator<<(std::ostream& stream, Enum value) {
   return stream << word_of(value);
 }
 
-// Nothing for a word that names no value.
+// Returns nullopt for an unknown name.
 template <Named Enum>
 std::optional<Enum> parse_name(std::string_view word) {
   const auto& names = enum_names<Enum>;
@@ -58,7 +58,7 @@ std::vector<std::string> names_list() {
   return {enum_names<Enum>.begin(), enum_names<Enum>.end()};
 }
 
-// "a, b, c"; for a flag's help "a|b|c".
+// Returns all names joined by `separator`: "a, b, c", or "a|b|c" for a flag's help.
 template <Named Enum>
 std::string all_names(const std::string& separator = ", ") {
   std::string all;

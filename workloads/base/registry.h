@@ -1,5 +1,5 @@
-// A table of named things that fills itself before main: one per kind (workloads, strategies, backends), all in
-// dpbench_core.
+// A table of named entries, filled by static initialisers before main. One per kind (workloads, strategies, backends),
+// all in dpbench_core.
 #pragma once
 
 #include <deque>
@@ -31,7 +31,7 @@ class Registry {
     throw UsageError("unknown name '" + name + "' (known: " + known + ")");
   }
 
-  // A deque: entries never move, so references stay valid while plug-ins register more.
+  // Entries never move, so references stay valid while plug-ins register more.
   const std::deque<Info>& all() const { return entries_; }
 
  private:

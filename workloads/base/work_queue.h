@@ -1,4 +1,4 @@
-// Jobs carried out one after another on a thread of their own, which is started with the first of them. Knows no torch.
+// Runs jobs in order on a dedicated thread, started with the first job. No torch dependency.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ class WorkQueue {
  public:
   using Job = std::function<void()>;  // must not throw
 
-  ~WorkQueue();  // carries out what is still queued
+  ~WorkQueue();  // runs the jobs still queued
   void push(Job job);
   bool idle() const { return unfinished_.load(std::memory_order_acquire) == 0; }
   void drain();

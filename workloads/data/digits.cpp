@@ -35,8 +35,7 @@ ImageSet open_set(const WorkloadOptions& options, const DigitSet& set) {
                         });
 }
 
-constexpr size_t fetched_ahead =
-    64;  // rows, 50 kB: the memory then works on as many lines at once as the core can ask for
+constexpr size_t prefetch_distance = 64;  // images, 50 kB: as many outstanding cache misses as the core supports
 
 std::span<const int64_t> span_of(const at::Tensor& ids) {
   return {ids.const_data_ptr<int64_t>(), static_cast<size_t>(ids.numel())};
@@ -52,9 +51,9 @@ Batch images_to_batch(const ImageSet& set, const at::Tensor& ids, PixelRange ran
   auto target = at::empty({ids.numel()}, at::kLong);
   auto* pixels = input.data_ptr<float>();
   auto* labels = target.data_ptr<int64_t>();
-  for (size_t i = 0; i < std::min(fetched_ahead, rows.size()); ++i) set.fetch(rows[i]);
+  for (size_t i = 0; i < std::min(prefetch_distance, rows.size()); ++i) set.prefetch(rows[i]);
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (i + fetched_ahead < rows.size()) set.fetch(rows[i + fetched_ahead]);
+    if (i + prefetch_distance < rows.size()) set.prefetch(rows[i + prefetch_distance]);
     convert_pixels(set.pixels(rows[i]), image_bytes, range, pixels);
     pixels += image_bytes;
     *labels++ = set.label(rows[i]);

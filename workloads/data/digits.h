@@ -1,5 +1,4 @@
-// What the workloads on MNIST share: its rows (from --data, or drawn), their pixels as floats, and the loss over ten
-// classes.
+// Base of the MNIST workloads: samples (from --data, or drawn), pixel conversion, and the loss over ten classes.
 #pragma once
 
 #include "workloads/api/workload.h"
@@ -10,7 +9,7 @@ namespace dpbench {
 
 inline constexpr int64_t digit_classes = 10;
 
-// [ids, 1, 28, 28] in float32 and the labels in int64.
+// Returns images [ids, 1, 28, 28] in float32 and labels [ids] in int64.
 Batch images_to_batch(const ImageSet& set, const at::Tensor& ids, PixelRange range);
 
 class DigitsWorkload : public Workload {

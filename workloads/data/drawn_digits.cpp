@@ -12,10 +12,10 @@
 namespace dpbench {
 namespace {
 
-// The strokes of the ten digits, as a pen would draw them in a box of 100 x 100 with y downwards.
+// Pen strokes of the ten digits in a 100 x 100 box, y downwards.
 struct GlyphPoint {
   int8_t x, y;
-  bool lift = false;  // the pen comes down here instead of drawing from the point before
+  bool lift = false;  // starts a new stroke here
 };
 
 using Strokes = std::vector<GlyphPoint>;
@@ -46,10 +46,10 @@ const std::array<std::array<Strokes, 2>, 10> glyphs{{
 }};
 // clang-format on
 
-// Two hands write each digit a little differently: variant 0 or 1.
+// Each digit has two variants.
 std::span<const GlyphPoint> glyph(int digit, int variant) { return glyphs[digit][variant]; }
 
-constexpr int padded_side = 32;  // of a row in the drawing, so that loops over it have a round length
+constexpr int padded_side = 32;  // row length of a drawing, a multiple of the vector width
 using Drawing = std::array<std::array<float, padded_side>, image_side>;
 
 struct Point {
@@ -60,7 +60,7 @@ class Random {
  public:
   explicit Random(uint64_t key) : key_(key) {}
   uint64_t bits() { return mix64(key_ + ++count_); }
-  // Evenly in [low, high).
+  // Uniform in [low, high).
   float between(float low, float high) {
     return low + (high - low) * static_cast<float>(bits() >> 40) * (1.0f / (1 << 24));
   }
@@ -69,10 +69,10 @@ class Random {
   uint64_t key_, count_ = 0;
 };
 
-// How one row is written: the box of 100 x 100 to pixels.
+// Handwriting of one sample: maps the 100 x 100 box to pixels.
 struct Hand {
   Point scale, shift;
-  float slant, turn, wobble;  // turn in radians, small: sine and cosine by their first terms
+  float slant, turn, wobble;  // turn in radians; small, so sine and cosine are short series
 
   explicit Hand(Random& random)
       : scale{random.between(0.10f, 0.15f), random.between(0.16f, 0.21f)},
@@ -90,13 +90,13 @@ struct Hand {
   }
 };
 
-// The pixels from first to last - 1 that a line from a to b reaches, of so many.
+// Returns the pixel range [first, last) covered by a line from a to b, clamped to `count` pixels.
 std::pair<int, int> reached(float a, float b, float reach, int count) {
   const int first = static_cast<int>(std::min(a, b) - reach), last = static_cast<int>(std::max(a, b) + reach) + 1;
   return {std::clamp(first, 0, count), std::clamp(last, 0, count)};
 }
 
-// Puts a line of this half width on the drawing: full ink up to one pixel inside its edge, then falling to nothing.
+// Draws a line: full ink up to one pixel inside its edge, fading to nothing at the edge.
 void draw_line(Drawing& drawing, Point from, Point to, float half_width) {
   const float reach = half_width + 0.5f, inner = reach - 1;
   const float fall = 1 / (reach * reach - inner * inner);
@@ -107,7 +107,7 @@ void draw_line(Drawing& drawing, Point from, Point to, float half_width) {
   for (int row = top; row < bottom; ++row) {
     const float py = static_cast<float>(row) - from.y;
     for (int four = left / 4; four * 4 < right; ++four)
-      for (int column = four * 4; column < four * 4 + 4; ++column) {  // of fixed length: becomes one vector
+      for (int column = four * 4; column < four * 4 + 4; ++column) {  // fixed length: vectorises
         const float px = static_cast<float>(column) - from.x;
         float along = (px * dx + py * dy) * per_length;
         along = along < 0 ? 0 : along;
@@ -130,7 +130,7 @@ void draw_glyph(Drawing& drawing, int digit, Random& random) {
   }
 }
 
-// A stray stroke somewhere, as from a neighbouring word.
+// Adds a stray stroke at a random place.
 void draw_clutter(Drawing& drawing, Random& random) {
   const float side = image_side;
   const Point from{random.between(0, side), random.between(0, side)};
@@ -158,8 +158,8 @@ void to_pixels(const Drawing& drawing, Random& random, std::span<uint8_t> pixels
 
 uint8_t drawn_label(uint64_t seed, int64_t index) {
   std::array<uint8_t, 10> digits{0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
-  uint64_t choice = mix64(mix64(seed) + static_cast<uint64_t>(index / 10));
-  for (int left = 10; left > 1; choice /= left--) std::swap(digits[left - 1], digits[choice % left]);
+  uint64_t random = mix64(mix64(seed) + static_cast<uint64_t>(index / 10));
+  for (int left = 10; left > 1; random /= left--) std::swap(digits[left - 1], digits[random % left]);
   return digits[index % 10];
 }
 

@@ -1,4 +1,4 @@
-// Handwriting of the program's own: 28x28 digits made from (seed, index) alone, to stand in for MNIST.
+// Synthetic 28x28 handwritten digits, a pure function of (seed, index). The default stand-in for MNIST.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace dpbench {
 
-// Every ten rows in a row hold each digit once, in an order of their own.
+// Returns the label of a sample. Each group of ten consecutive samples holds every digit once, in random order.
 uint8_t drawn_label(uint64_t seed, int64_t index);
 
-// Ink on a dark ground, as in MNIST: 0 is empty. Shift, size, slant, turn, pen, ink and noise differ from row to row.
+// Draws a sample; 0 is background, as in MNIST. Shift, size, slant, turn, pen, ink and noise vary per sample.
 void draw_digit(uint64_t seed, int64_t index, std::span<uint8_t> pixels);
 
 }  // namespace dpbench

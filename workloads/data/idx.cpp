@@ -16,9 +16,9 @@
 namespace dpbench {
 namespace {
 
-constexpr uint32_t unsigned_bytes = 0x0800;     // the type in IDX's magic number; the dimensions are its last byte
-constexpr int64_t most_gzip_gives = 1032;       // bytes out of one byte in: the limit of deflate (zlib's documentation)
-constexpr int64_t most_read_at_once = 1 << 30;  // gzread counts in unsigned and answers in int
+constexpr uint32_t unsigned_bytes = 0x0800;  // type code in IDX's magic number; the last byte counts the dimensions
+constexpr int64_t max_gzip_ratio = 1032;     // limit of deflate (zlib's documentation)
+constexpr int64_t max_read_bytes = 1 << 30;  // gzread takes an unsigned length and returns an int
 
 gzFile handle(void* file) { return static_cast<gzFile>(file); }
 
@@ -38,13 +38,13 @@ std::string text(const std::vector<int64_t>& sizes) {
   return out;
 }
 
-// zlib's words for what went wrong, without the name that it gives a descriptor ("<fd:3>: "); empty: nothing did.
-std::string fault_of_gzip(void* file) {
+// Returns zlib's error message without its descriptor prefix ("<fd:3>: "), or "" if there is no error.
+std::string gzip_error(void* file) {
   int error = Z_OK;
-  const std::string said = gzerror(handle(file), &error);
+  const std::string message = gzerror(handle(file), &error);
   if (error == Z_OK) return "";
-  const size_t name = said.starts_with("<fd:") ? said.find(">: ") : std::string::npos;
-  return name == std::string::npos ? said : said.substr(name + 3);
+  const size_t name = message.starts_with("<fd:") ? message.find(">: ") : std::string::npos;
+  return name == std::string::npos ? message : message.substr(name + 3);
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ void IdxFile::fail(const std::string& found, const std::string& expected) const 
 }
 
 IdxFile::IdxFile(const std::string& path, size_t dimensions) : path_(path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would block here for ever
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: opening a FIFO would block
   if (fd < 0) fail(std::string("cannot be opened (") + std::strerror(errno) + ")", "a readable IDX file");
   struct stat status{};
   const bool regular = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
@@ -76,7 +76,7 @@ void IdxFile::read_header(size_t dimensions) {
   const auto bytes = static_cast<int64_t>(4 + 4 * dimensions);
   const uint32_t expected = unsigned_bytes + static_cast<uint32_t>(dimensions);
   const int64_t got = read_some(header.data(), std::min(bytes, static_cast<int64_t>(header.size())));
-  if (got < bytes) require_sound();  // of a small file all is unpacked at once
+  if (got < bytes) require_sound();  // a small file is decompressed whole, so damage shows here
   if (got < bytes) fail("holds " + std::to_string(got) + " bytes", "a header of " + std::to_string(bytes));
   const uint32_t magic = big_endian(header.data());
   if (magic != expected)
@@ -93,7 +93,7 @@ void IdxFile::read_header(size_t dimensions) {
 void IdxFile::check_size(int64_t file_bytes) {
   const auto header = static_cast<int64_t>(4 + 4 * sizes_.size());
   const bool plain = gzdirect(handle(file_.get())) != 0;
-  const int64_t most = plain ? file_bytes - header : file_bytes * most_gzip_gives;
+  const int64_t most = plain ? file_bytes - header : file_bytes * max_gzip_ratio;
   const std::string found = "header announces " + text(sizes_) + " bytes";
   if (bytes_ < 0 || bytes_ > most || (plain && bytes_ != most))
     fail(found, (plain ? "" : "at most ") + std::to_string(most) + " in a file of " + std::to_string(file_bytes));
@@ -102,7 +102,7 @@ void IdxFile::check_size(int64_t file_bytes) {
 int64_t IdxFile::read_some(void* out, int64_t bytes) {
   int64_t done = 0;
   while (done < bytes) {
-    const auto want = static_cast<unsigned>(std::min(bytes - done, most_read_at_once));
+    const auto want = static_cast<unsigned>(std::min(bytes - done, max_read_bytes));
     const int got = gzread(handle(file_.get()), static_cast<uint8_t*>(out) + done, want);
     if (got <= 0) break;
     done += got;
@@ -126,7 +126,7 @@ void IdxFile::skim() {
 
 void IdxFile::require_end(int64_t got) {
   if (got < bytes_) {
-    const std::string why = fault_of_gzip(file_.get());
+    const std::string why = gzip_error(file_.get());
     fail("ends after " + std::to_string(got) + " bytes of data" + (why.empty() ? "" : " (" + why + ")"),
          std::to_string(bytes_) + " (" + text(sizes_) + ")");
   }
@@ -137,7 +137,7 @@ void IdxFile::require_end(int64_t got) {
 }
 
 void IdxFile::require_sound() const {
-  if (const std::string why = fault_of_gzip(file_.get()); !why.empty())
+  if (const std::string why = gzip_error(file_.get()); !why.empty())
     fail("is damaged (" + why + ")", "a whole gzip file");
 }
 

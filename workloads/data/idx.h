@@ -1,4 +1,4 @@
-// A file in MNIST's IDX format, plain or gzip. Nothing is believed before it was compared with the size of the file.
+// A file in MNIST's IDX format, plain or gzip. Header values are checked against the file size before use.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ namespace dpbench {
 
 class IdxFile {
  public:
-  // Opens the file and checks its header: unsigned bytes in this many dimensions. Throws UsageError.
+  // Throws UsageError unless the file holds unsigned bytes in `dimensions` dimensions.
   IdxFile(const std::string& path, size_t dimensions);
 
   const std::string& path() const { return path_; }
   const std::vector<int64_t>& sizes() const { return sizes_; }
   int64_t bytes() const { return bytes_; }
 
-  // Reads all that follows the header, once; out holds bytes(). Throws UsageError when the file ends early or goes on.
+  // Reads the data; call once. `out` holds bytes(). Throws UsageError if the file is shorter or longer.
   void read(std::span<uint8_t> out);
-  // The same without keeping it. A plain file's size has said all.
+  // Checks as read() does, without keeping the data. No-op for a plain file: its size has been checked.
   void skim();
 
  private:

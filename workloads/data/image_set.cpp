@@ -16,12 +16,12 @@ namespace dpbench {
 namespace {
 
 enum State : uint8_t { untouched, being_made, ready };
-constexpr const char* either_way_out = "; fetch them again, or leave --data out for drawn digits";
-constexpr auto patience = std::chrono::milliseconds(20);  // with a rank that claimed a row: it may have died
+constexpr const char* fetch_hint = "; fetch them again, or leave --data out for drawn digits";
+constexpr auto claim_timeout = std::chrono::milliseconds(20);  // a rank that claimed an image may have died
 
 std::atomic_ref<uint8_t> state_of(uint8_t* states, int64_t row) { return std::atomic_ref<uint8_t>(states[row]); }
 
-// The name that one pair of files has among those who share a directory.
+// Returns a file name for the shared directory, unique per pair of IDX files.
 std::string shared_name(const std::string& path) {
   uint64_t hash = 0;
   for (const char c : std::filesystem::weakly_canonical(path).string()) hash = mix64(hash ^ static_cast<uint8_t>(c));
@@ -32,18 +32,18 @@ void check_labels(std::span<const uint8_t> labels, const std::string& path) {
   const auto wrong = std::ranges::find_if(labels, [](uint8_t label) { return label > 9; });
   if (wrong == labels.end()) return;
   throw UsageError(path + ": label " + std::to_string(*wrong) + " at row " + std::to_string(wrong - labels.begin()) +
-                   ", expected 0 to 9" + either_way_out);
+                   ", expected 0 to 9" + fetch_hint);
 }
 
 void check_pair(const IdxFile& images, const IdxFile& labels) {
   const auto& sizes = images.sizes();
   if (sizes[1] != image_side || sizes[2] != image_side)
     throw UsageError(images.path() + ": images of " + std::to_string(sizes[1]) + " x " + std::to_string(sizes[2]) +
-                     ", expected 28 x 28" + either_way_out);
+                     ", expected 28 x 28" + fetch_hint);
   if (sizes[0] != labels.sizes()[0] || sizes[0] == 0)
     throw UsageError(labels.path() + ": " + std::to_string(labels.sizes()[0]) + " labels for the " +
                      std::to_string(sizes[0]) + " images of " + images.path() +
-                     ", expected equally many, at least one" + either_way_out);
+                     ", expected equally many, at least one" + fetch_hint);
 }
 
 }  // namespace
@@ -98,11 +98,11 @@ void ImageSet::ensure(std::span<const int64_t> ids) const {
     else if (state == being_made)
       claimed_by_others.push_back(id);
   }
-  const auto limit = std::chrono::steady_clock::now() + patience;
+  const auto limit = std::chrono::steady_clock::now() + claim_timeout;
   for (const int64_t id : claimed_by_others) {
     while (state_of(states_, id).load(std::memory_order_acquire) != ready && std::chrono::steady_clock::now() < limit)
       std::this_thread::yield();
-    // Its maker is gone or very slow. The bytes are the same whoever writes them.
+    // The claiming rank died or is very slow. Writing the image twice is safe: the bytes are the same.
     if (state_of(states_, id).load(std::memory_order_acquire) != ready) make_row(id);
   }
 }

@@ -49,7 +49,7 @@ void Mapping::reserve(size_t offset, size_t bytes) const {
   if (errno != EOPNOTSUPP) fail("no room for " + std::to_string(bytes) + " bytes in", path_);
 }
 
-// A file description of its own, so that threads of one process exclude each other as well.
+// Opens the file again: flock() excludes threads of one process only through separate file descriptions.
 Mapping::Lock::Lock(const Mapping& mapping) : fd_(-1) {
   if (mapping.fd_ < 0) return;
   fd_ = open(mapping.path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);

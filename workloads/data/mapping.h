@@ -1,4 +1,4 @@
-// Memory that starts as zeros and that all processes of a run on this host see, when it has a directory to share.
+// Zero-initialised memory, shared by all processes of a run on this host if they have a shared directory.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@ namespace dpbench {
 
 class Mapping {
  public:
-  // directory empty: memory of this process alone. Otherwise the file `name` in it, created by whoever comes first.
+  // Maps the file `name` in `directory`, created by the first process. An empty directory gives private memory.
   Mapping(const std::string& directory, const std::string& name, size_t bytes);
   ~Mapping();
   Mapping(const Mapping&) = delete;
@@ -16,10 +16,10 @@ class Mapping {
 
   std::byte* data() const { return data_; }
 
-  // Makes sure that the file system has room for these bytes, so that writing them cannot end in SIGBUS.
+  // Allocates file system space for the range, so that writing cannot raise SIGBUS.
   void reserve(size_t offset, size_t bytes) const;
 
-  // Held by one process or thread at a time, given back by the kernel when a process dies.
+  // Exclusive among processes and threads. The kernel releases it when the process dies.
   class Lock {
    public:
     explicit Lock(const Mapping& mapping);

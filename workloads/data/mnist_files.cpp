@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As unpacked by hand, as torchvision lays them out, with or without gzip.
+// Layouts of a plain download and of torchvision, with or without gzip.
 constexpr std::array folders = {"", "raw", "MNIST/raw"};
 constexpr std::array separators = {"-", "."};
 constexpr std::array endings = {"", ".gz"};
@@ -29,8 +29,8 @@ std::string find(const fs::path& directory, const std::string& set, const std::s
                    "(plain or .gz); leave --data out for drawn digits");
 }
 
-// What keeps it from being a directory to look into; empty: nothing.
-std::string fault_of_directory(const fs::path& path) {
+// Returns the reason why `path` is not a readable directory, or "" if it is one.
+std::string directory_error(const fs::path& path) {
   std::error_code failed;
   const fs::file_status status = fs::status(path, failed);
   if (status.type() == fs::file_type::not_found) return "no such directory";
@@ -41,8 +41,8 @@ std::string fault_of_directory(const fs::path& path) {
 }  // namespace
 
 void require_data_directory(const std::string& directory) {
-  if (const std::string fault = fault_of_directory(directory); !fault.empty())
-    throw UsageError("--data " + directory + ": " + fault + ", expected one with the four IDX files of MNIST; " +
+  if (const std::string error = directory_error(directory); !error.empty())
+    throw UsageError("--data " + directory + ": " + error + ", expected one with the four IDX files of MNIST; " +
                      "leave --data out for drawn digits");
 }
 
@@ -56,7 +56,7 @@ int64_t require_mnist(const std::string& directory) {
   const MnistFiles files = find_mnist(directory);
   const int64_t rows = ImageSet::require(files.train_images, files.train_labels);
   const int64_t test_rows = ImageSet::require(files.test_images, files.test_labels);
-  if (test_rows > rows)  // a part of either is welcome
+  if (test_rows > rows)  // subsets are allowed, swapped files are not
     throw UsageError(files.test_images + ": " + std::to_string(test_rows) + " images to test with, more than the " +
                      std::to_string(rows) + " to train on in " + files.train_images +
                      "; swap the files, or leave --data out for drawn digits");

@@ -1,4 +1,4 @@
-// The four files of MNIST in a directory, under the names and endings that they commonly have.
+// Finds the four files of MNIST in a directory under their common names.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@ struct MnistFiles {
   std::string train_images, train_labels, test_images, test_labels;
 };
 
-// Throws UsageError unless it is a directory that can be looked at, whatever it holds.
+// Throws UsageError unless `directory` is a readable directory. Does not look at its files.
 void require_data_directory(const std::string& directory);
 
-// Throws UsageError naming the file that is missing and what was looked for.
+// Throws UsageError naming the first missing file.
 MnistFiles find_mnist(const std::string& directory);
 
-// Throws UsageError unless the four are there, whole, and fit together. Returns how many rows there are to train on.
+// Throws UsageError unless the four files are present, intact and match. Returns the number of training samples.
 int64_t require_mnist(const std::string& directory);
 
 }  // namespace dpbench

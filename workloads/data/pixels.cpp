@@ -3,14 +3,14 @@
 namespace dpbench {
 namespace {
 
-// value = pixel * high + pixel * low. 1/255 in two parts, the first short enough to make its product exact: so the sum
-// is rounded once, as pixel / 255 is, without the price of dividing.
+// value = pixel * high + pixel * low, with 1/255 split in two parts. The first product is exact, so the sum is rounded
+// once, as pixel / 255 is, without a division.
 struct PixelFactor {
   float high, low;
 };
 constexpr PixelFactor unit_factor{0x1.01p-8f, 0x1.010102p-24f}, byte_factor{1, 0};
 
-// The same sums, in the registers of whoever it is put into.
+// Inlined into each function below, so it compiles for that function's instruction set.
 [[gnu::always_inline]] inline void convert(const uint8_t* pixels, int64_t count, PixelRange range, float* out) {
   const PixelFactor factor = range == PixelRange::unit ? unit_factor : byte_factor;
   for (int64_t i = 0; i < count; ++i) {
@@ -19,7 +19,7 @@ constexpr PixelFactor unit_factor{0x1.01p-8f, 0x1.010102p-24f}, byte_factor{1, 0
   }
 }
 
-void convert_anywhere(const uint8_t* pixels, int64_t count, PixelRange range, float* out) {
+void convert_generic(const uint8_t* pixels, int64_t count, PixelRange range, float* out) {
   convert(pixels, count, range, out);
 }
 
@@ -33,21 +33,21 @@ void convert_anywhere(const uint8_t* pixels, int64_t count, PixelRange range, fl
 }
 #endif
 
-std::vector<ConvertPixels> those_that_run() {
+std::vector<ConvertPixels> supported_converters() {
   std::vector<ConvertPixels> found;
 #ifdef __x86_64__
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
     found.push_back(convert_avx512);
   if (__builtin_cpu_supports("avx2")) found.push_back(convert_avx2);
 #endif
-  found.push_back(convert_anywhere);
+  found.push_back(convert_generic);
   return found;
 }
 
 }  // namespace
 
 const std::vector<ConvertPixels>& pixel_converters() {
-  static const std::vector<ConvertPixels> found = those_that_run();
+  static const std::vector<ConvertPixels> found = supported_converters();
   return found;
 }
 

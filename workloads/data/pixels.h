@@ -1,4 +1,4 @@
-// Bytes of an image as the floating point numbers that a model reads. Knows no torch.
+// Conversion of image bytes to float32. No torch dependency.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,11 @@
 
 namespace dpbench {
 
-enum class PixelRange { unit, bytes };  // 0 to 1, 0 to 255
+enum class PixelRange { unit, bytes };  // [0, 1], [0, 255]
 
-// Each of `count` bytes, for `unit` divided by 255 and rounded once: the very bits of torchvision's ToTensor.
+// Converts `count` bytes. `unit` divides by 255 and rounds once: the bits of torchvision's ToTensor.
 using ConvertPixels = void (*)(const uint8_t* pixels, int64_t count, PixelRange range, float* out);
-// All that this processor can run give the same bits; the first is the fastest.
+// Returns the implementations this processor supports, fastest first. All give the same bits.
 const std::vector<ConvertPixels>& pixel_converters();
 inline void convert_pixels(const uint8_t* pixels, int64_t count, PixelRange range, float* out) {
   pixel_converters()[0](pixels, count, range, out);

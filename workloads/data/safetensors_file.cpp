@@ -27,7 +27,7 @@ bool read_at(int fd, uint64_t offset, std::span<std::byte> to) {
   return true;
 }
 
-// A new file beside the one it will replace, gone again unless it was kept.
+// A temporary file beside its target. commit() renames it to the target; otherwise the destructor removes it.
 class Draft {
  public:
   explicit Draft(const std::string& path) : path_(path), name_(path + ".XXXXXX") {
@@ -38,7 +38,7 @@ class Draft {
   }
   ~Draft() {
     if (fd_ >= 0) ::close(fd_);
-    if (!kept_) ::unlink(name_.c_str());
+    if (!committed_) ::unlink(name_.c_str());
   }
   Draft(const Draft&) = delete;
   Draft& operator=(const Draft&) = delete;
@@ -52,15 +52,15 @@ class Draft {
     }
   }
 
-  void keep() {
+  void commit() {
     const mode_t mask = ::umask(0);
     ::umask(mask);
     if (::fchmod(fd_, 0666 & ~mask) != 0 || ::fsync(fd_) != 0 || ::rename(name_.c_str(), path_.c_str()) != 0) fail();
-    kept_ = true;
+    committed_ = true;
     const std::string folder = std::filesystem::path(path_).parent_path();
     const int directory = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0) return;
-    ::fsync(directory);  // the name too must survive a power cut
+    ::fsync(directory);  // the rename too must survive a power cut
     ::close(directory);
   }
 
@@ -69,13 +69,13 @@ class Draft {
 
   std::string path_, name_;
   int fd_ = -1;
-  bool kept_ = false;
+  bool committed_ = false;
 };
 
 }  // namespace
 
 SafetensorsFile::SafetensorsFile(const std::string& path, const std::string& what) : what_(what + " '" + path + "'") {
-  // Without O_NONBLOCK opening a FIFO would wait for its writer.
+  // O_NONBLOCK: opening a FIFO would wait for its writer.
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0) throw UsageError(what_ + ": " + std::strerror(errno));
   try {
@@ -87,7 +87,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path, const std::string& wha
       throw UsageError(what_ + " has " + std::to_string(size) + " bytes: too short for a safetensors file");
     uint64_t length = 0;
     for (size_t i = prefix.size(); i-- > 0;) length = length << 8 | std::to_integer<uint64_t>(prefix[i]);
-    if (length > safetensors_header_most)
+    if (length > safetensors_max_header)
       throw UsageError(what_ + " announces a header of " + std::to_string(length) +
                        " bytes: more than the 100 MiB allowed");
     if (length > size - prefix.size())
@@ -107,26 +107,27 @@ SafetensorsFile::SafetensorsFile(const std::string& path, const std::string& wha
 SafetensorsFile::~SafetensorsFile() { ::close(fd_); }
 
 void SafetensorsFile::read(const StoredTensor& tensor, std::span<std::byte> to) const {
-  check(to.size() == tensor.end - tensor.begin, "room for another tensor");
+  check(to.size() == tensor.end - tensor.begin, "the buffer does not have the tensor's size");
   if (!read_at(fd_, data_at_ + tensor.begin, to)) throw UsageError(what_ + " was cut short while it was read");
 }
 
 void write_safetensors(const std::string& path, const SafetensorsHeader& header,
                        const std::vector<std::span<const std::byte>>& bytes) {
-  check(bytes.size() == header.tensors.size(), "bytes for every tensor");
+  check(bytes.size() == header.tensors.size(), "one span of bytes is needed per tensor");
   for (size_t i = 0; i < bytes.size(); ++i)
-    check(bytes[i].size() == header.tensors[i].end - header.tensors[i].begin, "bytes of another tensor");
+    check(bytes[i].size() == header.tensors[i].end - header.tensors[i].begin,
+          "the bytes do not have the tensor's size");
   const std::string text = format_safetensors(header);
   Draft draft(path);
   draft.write(std::as_bytes(std::span(text)));
   for (const auto& piece : bytes) draft.write(piece);
-  draft.keep();
+  draft.commit();
 }
 
 void require_writable(const std::string& path, const std::string& what) {
   struct stat info{};
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
-    throw UsageError(what + " '" + path + "' is there and is not a regular file");
+    throw UsageError(what + " '" + path + "' exists and is not a regular file");
   try {
     Draft{path};
   } catch (const FileError& error) {

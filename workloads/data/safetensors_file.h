@@ -1,4 +1,4 @@
-// Safetensors on disk: read piece by piece from an open file, written whole or not at all. No torch.
+// Safetensors files: tensors are read one at a time, files are written atomically. No torch dependency.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace dpbench {
 
 class SafetensorsFile {
  public:
-  // what: the flag that named the file, for messages. Throws UsageError for all that is wrong with it.
+  // what: the flag that named the file, for messages. Throws UsageError if the file is missing or malformed.
   SafetensorsFile(const std::string& path, const std::string& what);
   ~SafetensorsFile();
   SafetensorsFile(const SafetensorsFile&) = delete;
   SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   const SafetensorsHeader& header() const { return header_; }
-  // to: exactly the tensor's bytes.
+  // to: must have exactly the tensor's size.
   void read(const StoredTensor& tensor, std::span<std::byte> to) const;
 
  private:
@@ -30,18 +30,17 @@ class SafetensorsFile {
   SafetensorsHeader header_;
 };
 
-// A file could not be written (no room, no right); what stood there before is untouched.
+// A file could not be written (disk full, no permission). An existing file is left untouched.
 class FileError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Replaces path in one rename, synced. The bytes belong to header.tensors, which have their places, in their order.
+// Replaces `path` by fsync and rename. bytes[i] belongs to header.tensors[i], which must have its offsets.
 void write_safetensors(const std::string& path, const SafetensorsHeader& header,
                        const std::vector<std::span<const std::byte>>& bytes);
 
-// Throws UsageError when a file of this name could not be written now: before hours of work, not after. Leaves no
-// trace.
+// Throws UsageError if `path` cannot be written, so that a long run fails at its start. Leaves no file behind.
 void require_writable(const std::string& path, const std::string& what);
 
 }  // namespace dpbench

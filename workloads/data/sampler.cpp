@@ -15,7 +15,7 @@ at::Tensor epoch_order(int64_t samples, uint64_t seed, int64_t epoch, bool shuff
 
 DistributedSampler::DistributedSampler(const SamplerOptions& options) : options_(options) {
   check(options.samples >= 1 && options.world >= 1, "a sampler needs samples and at least one rank");
-  check(options.rank >= 0 && options.rank < options.world, "a sampler's rank lies in 0 .. world - 1");
+  check(options.rank >= 0 && options.rank < options.world, "a sampler's rank must be in 0 .. world - 1");
   set_epoch(0);
 }
 
@@ -24,7 +24,7 @@ void DistributedSampler::set_epoch(int64_t epoch) {
   auto order = epoch_order(samples, seed, epoch, shuffle);
   const int64_t each = drop_last ? samples / world : (samples + world - 1) / world;
   const int64_t times =
-      (each * world + samples - 1) / samples;  // over 1: the order wraps, several times for a tiny set
+      (each * world + samples - 1) / samples;  // above 1, padding repeats the order, several times for a tiny set
   if (times > 1) order = order.repeat({times});
   indices_ = order.slice(0, 0, each * world).slice(0, rank, each * world, world).contiguous();
 }

@@ -36,7 +36,7 @@ std::string stored_name(at::ScalarType type) {
 at::ScalarType type_named(const std::string& name) {
   for (const auto& [known, type] : stored_types)
     if (known == name) return type;
-  throw std::logic_error("a dtype that the header's reader let through: " + name);
+  throw std::logic_error("the header parser accepted an unknown dtype: " + name);
 }
 
 std::span<std::byte> memory_of(const at::Tensor& tensor) {

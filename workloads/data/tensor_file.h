@@ -1,4 +1,4 @@
-// Named tensors to and from safetensors files.
+// Saves and loads named tensors as safetensors files.
 #pragma once
 
 #include <map>
@@ -16,13 +16,14 @@ struct TensorFile {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   std::map<std::string, std::string> metadata;
 
-  // Undefined when there is none of that name.
+  // Returns an undefined tensor if there is none of that name.
   at::Tensor find(const std::string& name) const;
 };
 
-// Undefined tensors are left out. Throws FileError when it cannot be written.
+// Skips undefined tensors. Throws FileError if the file cannot be written.
 void save_tensors(const std::string& path, const TensorFile& file);
-// CPU tensors of their own memory. what: the flag that named the file. Throws UsageError for all that is wrong with it.
+// Returns CPU tensors that own their memory. what: the flag that named the file. Throws UsageError if the file is
+// missing or malformed.
 TensorFile load_tensors(const std::string& path, const std::string& what);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// ReLU, or softplus in a model's smooth twin.
+// ReLU, or softplus for smooth models.
 #pragma once
 
 #include <ATen/ops/relu.h>
@@ -6,7 +6,7 @@
 
 namespace dpbench {
 
-// In place: no layer here needs its output again for its backward pass.
+// ReLU works in place: no layer here needs the unactivated output in its backward pass.
 inline at::Tensor activate(at::Tensor x, bool smooth) { return smooth ? at::softplus(x) : x.relu_(); }
 
 }  // namespace dpbench

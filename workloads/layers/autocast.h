@@ -1,4 +1,4 @@
-// bfloat16 by autocast over float32 parameters, as long as it lives. Thread-local: set it where the pass runs.
+// Enables bfloat16 autocast for its lifetime. Thread-local: construct it on the thread that runs the pass.
 #pragma once
 
 #include <ATen/autocast_mode.h>

@@ -26,14 +26,15 @@ std::vector<int64_t> all_but_channels(const at::Tensor& x) {
   return dims;
 }
 
-// A float64 vector in the dtype of x, shaped to broadcast over it.
+// Returns `vector` in the dtype of x, shaped to broadcast over its channels.
 at::Tensor per_channel(const at::Tensor& vector, const at::Tensor& x) {
   std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
   shape[1] = vector.numel();
   return vector.to(x.scalar_type()).view(shape);
 }
 
-// {sum, sum of squares} of each channel, then the count. By way of the local mean and variance: stable in float32 too.
+// Returns sums, then sums of squares of each channel, then the count. Computed from the local mean and variance to stay
+// stable in float32.
 at::Tensor moments(const at::Tensor& x) {
   const int64_t channels = x.size(1);
   const auto options = x.options().dtype(at::kDouble);
@@ -45,7 +46,7 @@ at::Tensor moments(const at::Tensor& x) {
   return at::cat({mean * count, (var + mean * mean) * count, at::full({1}, count, options)});
 }
 
-// Outputs: the normalised rows; then the mean, biased variance and count of the whole batch, in float64.
+// Returns the normalised samples, then mean, biased variance and count of the global batch in float64.
 struct Synchronised : torch::autograd::Function<Synchronised> {
   static variable_list forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& bias,
                                double epsilon, const HookPtr& hook) {

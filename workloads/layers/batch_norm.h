@@ -1,4 +1,4 @@
-// BatchNorm over channels with a bias and no weight at all (Keras' scale=False). A strategy may make it span ranks.
+// BatchNorm over channels with a bias and no weight (Keras' scale=False). A strategy may synchronise it across ranks.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@ namespace dpbench {
 
 class BatchNorm : public torch::nn::Module {
  public:
-  // Adds up, in place and over all who share a batch, a vector of float64 on the layer's device. Called once in a
-  // training forward and once in its backward, by a share without rows too.
+  // Sums a float64 vector on the layer's device in place, over all ranks or replicas that share a batch. Called once in
+  // a training forward pass and once in its backward pass, even for an empty shard.
   using Reduce = std::function<void(at::Tensor& sums)>;
   struct Hook : torch::CustomClassHolder {
     explicit Hook(Reduce r) : reduce(std::move(r)) {}
@@ -22,7 +22,7 @@ class BatchNorm : public torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& input);
 
-  // With it the statistics are those of the whole batch however it is shared out; an empty function takes it away.
+  // Makes the statistics those of the global batch. An empty function turns this off.
   void set_reduce(Reduce reduce);
 
  private:

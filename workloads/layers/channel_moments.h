@@ -1,5 +1,5 @@
-// The moments of each channel of a batch of images, added up in the very order in which torch does, several channels at
-// a time: its own loop waits for each sum before it adds the next number. Knows no torch.
+// Mean and sum of squared deviations of each channel of a batch of images. Adds in torch's order, but several channels
+// at a time, which hides the latency of the dependent additions. No torch dependency.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ struct Images {
   int64_t rows, channels, places;
 };
 
-// Of the channels from begin to before end: their means, and the sums of the squares of what differs from these.
+// Computes the means of channels [begin, end) and the sums of squared deviations from them.
 using ChannelMoments = void (*)(const Images& images, int64_t begin, int64_t end, float* means, float* square_sums);
-// All that this processor can run give the same bits; the first is the fastest.
+// Returns the implementations this processor supports, fastest first. All give the same bits.
 const std::vector<ChannelMoments>& channel_moments();
 
 }  // namespace dpbench

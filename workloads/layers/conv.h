@@ -1,4 +1,4 @@
-// A 2-d convolution with a square kernel that does not touch the global generator.
+// A 2-d convolution with a square kernel. Leaves the global generator untouched.
 #pragma once
 
 #include <array>

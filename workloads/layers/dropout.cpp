@@ -12,7 +12,7 @@
 namespace dpbench {
 namespace {
 
-constexpr uint32_t feature_stride = 0x1e3779b1;  // odd and below 2^31, as the factors of mix32
+constexpr uint32_t feature_stride = 0x1e3779b1;  // odd and below 2^31, like the factors of mix32
 constexpr int64_t low32 = 0xffffffff;
 
 uint32_t row_key(uint64_t key, int64_t id) {
@@ -28,7 +28,7 @@ void fill_row(float* row, int64_t features, uint32_t key, int32_t threshold, flo
   }
 }
 
-// mix64 on int64 tensors: they add and multiply modulo 2^64, but shift the sign in.
+// mix64 on int64 tensors. They add and multiply modulo 2^64, but their right shift extends the sign.
 at::Tensor mix64(at::Tensor x) {
   const auto shifted = [](const at::Tensor& bits, int64_t by) {
     return bits.__rshift__(by).bitwise_and_((int64_t{1} << (64 - by)) - 1);
@@ -46,7 +46,7 @@ at::Tensor mix32(at::Tensor x) {
   return x.bitwise_xor(x.__rshift__(16));
 }
 
-// low, high: the halves of the step's key, numbers or tensors of one element.
+// low, high: halves of the step's key, scalars or one-element tensors.
 template <class Half>
 at::Tensor row_keys(const at::Tensor& ids, const Half& low, const Half& high) {
   const auto upper = ids.__rshift__(32).bitwise_and_(low32);
@@ -62,13 +62,12 @@ at::Tensor& RecordedStep::current() {
 
 Dropout::Dropout(double rate, uint64_t layer)
     : layer_(layer), threshold_(static_cast<int32_t>(std::lround(rate * (1 << 24)))), factor_(1 / (1 - rate)) {
-  check(rate >= 0 && rate < 1, "a dropout rate lies in [0, 1)");
+  check(rate >= 0 && rate < 1, "a dropout rate must be in [0, 1)");
 }
 
 at::Tensor Dropout::forward(const at::Tensor& input, const Context& context) const {
   if (!is_training() || threshold_ == 0) return input;
-  check(context.ids.defined() && context.ids.numel() == input.size(0),
-        "dropout needs the sample id of each of its rows");
+  check(context.ids.defined() && context.ids.numel() == input.size(0), "dropout needs one sample id per row");
   const int64_t features = input.numel() / std::max<int64_t>(input.size(0), 1);
   return input * mask(context, features, input.options()).view(input.sizes());
 }

@@ -1,4 +1,4 @@
-// Dropout whose mask depends on (seed, step, layer, sample id, feature) alone: the same however rows are shared out.
+// Dropout with a mask that depends only on (seed, step, layer, sample id, feature): the same for every sharding.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -9,26 +9,25 @@ namespace dpbench {
 
 class Dropout : public torch::nn::Module {
  public:
-  // layer: tells the dropout layers of one model apart. 0 <= rate < 1 is the share of features set to zero.
+  // rate: share of features set to zero, in [0, 1). layer: number of this dropout layer, unique in its model.
   Dropout(double rate, uint64_t layer);
 
-  // input: a row for each of context.ids. Returned as it is in evaluation mode.
+  // input: one row per entry of context.ids. Returned unchanged in evaluation mode.
   at::Tensor forward(const at::Tensor& input, const Context& context) const;
 
-  // [ids, features] of 0 and 1/(1-rate). The loop for a CPU and the tensor operations for other devices agree bit for
-  // bit.
+  // Returns [ids, features] of 0 and 1/(1-rate). The CPU loop and the tensor operations give the same bits.
   at::Tensor mask(const Context& context, int64_t features, const at::TensorOptions& options) const;
   at::Tensor mask_by_loop(const Context& context, int64_t features) const;
   at::Tensor mask_by_tensors(const Context& context, int64_t features, const at::TensorOptions& options) const;
 
  private:
   uint64_t key(const Context& context) const;
-  // A key for each row, from the number of the step that the context holds or from RecordedStep's on the device.
+  // Return one key per row, from the context's step number or from RecordedStep's on the device.
   at::Tensor keyed(const Context& context, const at::Tensor& ids) const;
   at::Tensor keyed_on_device(const Context& context, const at::Tensor& ids) const;
 
   uint64_t layer_;
-  int32_t threshold_;  // of 24 random bits: below it a feature is dropped
+  int32_t threshold_;  // a feature is dropped if 24 random bits are below it
   double factor_;
 };
 

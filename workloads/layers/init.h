@@ -1,4 +1,4 @@
-// Initial values from a generator of the caller's own: the same seed gives the same bits in any process and thread.
+// Parameter initialisation from an explicit generator: the same seed gives the same bits in any process and thread.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ enum class Init {
 
 at::Generator own_generator(uint64_t seed);
 
-// The first dimension of a shape is the outputs, the second the inputs, the rest the kernel.
+// Shapes are [outputs, inputs, kernel...].
 at::Tensor init_weight(at::IntArrayRef shape, Init init, const at::Generator& generator);
 at::Tensor init_bias(at::IntArrayRef weight_shape, Init init, const at::Generator& generator);
 

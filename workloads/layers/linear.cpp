@@ -21,12 +21,12 @@ struct LinearNode : torch::autograd::Node {
     refuse_second_derivative(*this);
     const at::AutoDispatchBelowADInplaceOrView below;
     const at::Tensor dy = std::move(gradients[0]);
-    torch::autograd::variable_list found(3);
-    if (!dy.defined()) return found;
-    if (task_should_compute_output(0)) found[0] = product(dy, weight.unpack());
-    if (task_should_compute_output(1)) found[1] = product(dy.t(), input.unpack());
-    if (task_should_compute_output(2)) found[2] = dy.sum(0);
-    return found;
+    torch::autograd::variable_list results(3);
+    if (!dy.defined()) return results;
+    if (task_should_compute_output(0)) results[0] = product(dy, weight.unpack());
+    if (task_should_compute_output(1)) results[1] = product(dy.t(), input.unpack());
+    if (task_should_compute_output(2)) results[2] = dy.sum(0);
+    return results;
   }
   void release_variables() override {
     input.reset_data();

@@ -1,4 +1,4 @@
-// A fully connected layer that does not touch the global generator, as constructing torch::nn::Linear would.
+// A fully connected layer. Unlike torch::nn::Linear, construction leaves the global generator untouched.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -7,7 +7,7 @@
 
 namespace dpbench {
 
-// at::linear, with its bits unless OneDnnProducts live: one autograd node where torch has three.
+// at::linear as one autograd node instead of three. Gives the same bits unless OneDnnProducts is on.
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
 
 class Linear : public torch::nn::Module {

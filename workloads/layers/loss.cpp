@@ -15,7 +15,7 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t no_class = -100;  // torch's label of rows that do not count
+constexpr int64_t ignore_index = -100;  // torch's default: samples with this label do not count
 
 struct CrossEntropyNode : torch::autograd::Node {
   torch::autograd::SavedVariable logarithms, labels, total_weight;
@@ -27,7 +27,7 @@ struct CrossEntropyNode : torch::autograd::Node {
     if (!dy.defined()) return torch::autograd::variable_list(1);
     const at::Tensor known = logarithms.unpack();
     const at::Tensor slope =
-        at::nll_loss_backward(dy, known, labels.unpack(), {}, at::Reduction::Mean, no_class, total_weight.unpack());
+        at::nll_loss_backward(dy, known, labels.unpack(), {}, at::Reduction::Mean, ignore_index, total_weight.unpack());
     return {at::_log_softmax_backward_data(slope, known, 1, known.scalar_type())};
   }
   void release_variables() override {
@@ -58,7 +58,7 @@ at::Tensor cross_entropy(const at::Tensor& output, const at::Tensor& labels) {
   {
     const at::AutoDispatchBelowADInplaceOrView below;
     logarithms = at::_log_softmax(logits, 1, /*half_to_float=*/false);
-    std::tie(loss, total_weight) = at::nll_loss_forward(logarithms, labels, {}, at::Reduction::Mean, no_class);
+    std::tie(loss, total_weight) = at::nll_loss_forward(logarithms, labels, {}, at::Reduction::Mean, ignore_index);
   }
   const auto node = make_node<CrossEntropyNode>();
   node->set_next_edges(torch::autograd::collect_next_edges(logits));

@@ -1,4 +1,4 @@
-// Losses: the mean over the rows. What autocast left in half a word is widened first.
+// Losses: the mean over the samples. Outputs that autocast left in 16 bits are converted to float32 first.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,12 +1,12 @@
-// Large float32 products on the CPU by oneDNN, which LibTorch brings along for convolutions: where its BLAS leaves the
-// widest instructions of a processor unused, in half the time. It adds up in another order, so the bits are others.
+// Large float32 matrix products on the CPU through oneDNN, which LibTorch bundles for convolutions. Twice as fast where
+// LibTorch's BLAS does not use the processor's widest instructions. The summation order and so the bits differ.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace dpbench {
 
-// For layers that are called on this thread while it lives.
+// Switches layers called on this thread to oneDNN (or back) for its lifetime.
 class OneDnnProducts {
  public:
   explicit OneDnnProducts(bool on);
@@ -14,15 +14,15 @@ class OneDnnProducts {
   OneDnnProducts(const OneDnnProducts&) = delete;
   OneDnnProducts& operator=(const OneDnnProducts&) = delete;
 
-  // Whether a product of so many multiplications is theirs: calling oneDNN costs what a small one does.
+  // True if oneDNN should compute this product. For a small one, the call overhead outweighs the gain.
   static bool take(const at::Tensor& input, int64_t multiplications);
 
  private:
   bool before_;
 };
 
-// input [n, k] times the transpose of weight [m, k], and bias, if there is one, added to each row. Throws UsageError
-// where this LibTorch has no oneDNN.
+// Returns input [n, k] times the transpose of weight [m, k], plus bias if defined. Throws UsageError if this LibTorch
+// has no oneDNN.
 at::Tensor onednn_product(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias = {});
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// Autograd nodes of our own around the very kernels that torch's would call: the same bits with fewer nodes and views.
+// Custom autograd nodes that call the same kernels as torch's: the same bits with fewer nodes and views.
 #pragma once
 
 #include <memory>
@@ -22,13 +22,13 @@ auto make_node(Arguments&&... arguments) {
 #endif
 }
 
-// In apply(): what is done there is not recorded, so a derivative of it would silently lack a part.
+// Call it in apply(). Its operations are not recorded, so a second derivative would silently be incomplete.
 inline void refuse_second_derivative(const torch::autograd::Node& node) {
   TORCH_CHECK(!at::GradMode::is_enabled(), node.name(),
               " has no second derivative: backward() with create_graph needs torch's own layers");
 }
 
-// Elsewhere torch's own are taken: they cast under autocast, and a GPU is rarely kept waiting by nodes.
+// False under autocast, where torch's nodes cast, and on a GPU, where node overhead rarely matters.
 inline bool plain_on_cpu(const at::Tensor& input) {
   return at::GradMode::is_enabled() && input.is_cpu() && input.is_contiguous() &&
          !at::autocast::is_autocast_enabled(at::kCPU);

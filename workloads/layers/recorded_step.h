@@ -1,4 +1,4 @@
-// The number of a step that is recorded once and replayed for many: read from the device by layers that depend on it.
+// Step number of a recorded step, which is replayed for many steps. Layers read it from the device.
 #pragma once
 
 #include <utility>
@@ -9,13 +9,13 @@ namespace dpbench {
 
 class RecordedStep {
  public:
-  // number: one int64 on the device. Forward passes of this thread go by it, not by Context::step, while this lives.
+  // number: one int64 on the device. Replaces Context::step in this thread's forward passes for the object's lifetime.
   explicit RecordedStep(at::Tensor number) : outer_(std::exchange(current(), std::move(number))) {}
   ~RecordedStep() { current() = std::move(outer_); }
   RecordedStep(const RecordedStep&) = delete;
   RecordedStep& operator=(const RecordedStep&) = delete;
 
-  // Undefined outside of recorded steps.
+  // Undefined outside recorded steps.
   static const at::Tensor& number() { return current(); }
 
  private:

@@ -27,14 +27,14 @@ struct TrainedNormNode : torch::autograd::Node {
     refuse_second_derivative(*this);
     const at::AutoDispatchBelowADInplaceOrView below;
     const at::Tensor dy = std::move(gradients[0]);
-    torch::autograd::variable_list found(2);
-    if (!dy.defined()) return found;
-    const std::array<bool, 3> wanted{task_should_compute_output(0), false, task_should_compute_output(1)};
-    at::Tensor of_weight;
-    std::tie(found[0], of_weight, found[1]) =
+    torch::autograd::variable_list results(2);
+    if (!dy.defined()) return results;
+    const std::array<bool, 3> needed{task_should_compute_output(0), false, task_should_compute_output(1)};
+    at::Tensor weight_gradient;
+    std::tie(results[0], weight_gradient, results[1]) =
         at::native_batch_norm_backward(dy, input.unpack(), {}, {}, {}, mean.unpack(), inverse.unpack(),
-                                       /*train=*/true, epsilon, wanted);
-    return found;
+                                       /*train=*/true, epsilon, needed);
+    return results;
   }
   void release_variables() override {
     input.reset_data();
@@ -44,9 +44,8 @@ struct TrainedNormNode : torch::autograd::Node {
   std::string name() const override { return "TrainedNormBackward"; }
 };
 
-// One thread of ours against so many of torch's, which share the channels out: with more, torch's loop is the faster
-// one.
-constexpr int most_threads = 2;
+// Our loop is single-threaded; torch splits the channels over its threads. With more threads, torch's loop is faster.
+constexpr int max_threads = 2;
 
 bool is_vector(const at::Tensor& tensor, int64_t channels) {
   return tensor.is_cpu() && tensor.is_contiguous() && tensor.scalar_type() == at::kFloat && tensor.numel() == channels;
@@ -65,7 +64,7 @@ Moments moments_of(const at::Tensor& input, const at::Tensor& like) {
   return found;
 }
 
-// One over the deviation of each channel; type by type what torch computes.
+// Updates the running statistics and returns 1 / standard deviation of each channel. Uses torch's type in each step.
 at::Tensor update(const RunningStatistics& running, const Moments& moments, int64_t values, double epsilon) {
   at::Tensor inverse = at::empty_like(running.mean);
   const float *means = moments.mean.const_data_ptr<float>(), *square_sums = moments.square_sum.const_data_ptr<float>();
@@ -88,11 +87,11 @@ at::Tensor trained_norm(const at::Tensor& input, const at::Tensor& bias, const R
                         double epsilon) {
   const int64_t channels = input.dim() < 2 ? 0 : input.size(1);
   const bool images =
-      input.dim() > 2 && input.numel() > input.size(0) * channels;  // torch adds up single places in another order
-  const bool taken = images && plain_on_cpu(input) && input.scalar_type() == at::kFloat && bias.requires_grad() &&
-                     is_vector(bias, channels) && is_vector(running.mean, channels) &&
-                     is_vector(running.var, channels) && at::get_num_threads() <= most_threads;
-  if (!taken)
+      input.dim() > 2 && input.numel() > input.size(0) * channels;  // torch sums 1x1 images in another order
+  const bool supported = images && plain_on_cpu(input) && input.scalar_type() == at::kFloat && bias.requires_grad() &&
+                         is_vector(bias, channels) && is_vector(running.mean, channels) &&
+                         is_vector(running.var, channels) && at::get_num_threads() <= max_threads;
+  if (!supported)
     return at::batch_norm(input, {}, bias, running.mean, running.var, /*training=*/true, running.momentum, epsilon,
                           /*cudnn_enabled=*/true);
   at::Tensor output, mean, inverse;
@@ -101,8 +100,8 @@ at::Tensor trained_norm(const at::Tensor& input, const at::Tensor& bias, const R
     const Moments moments = moments_of(input, running.mean);
     mean = moments.mean;
     inverse = update(running, moments, input.numel() / channels, epsilon);
-    // The rest by torch's own kernel, as if it evaluated: with a variance of 1, whose root changes nothing, it does
-    // what it does in training.
+    // Normalise with torch's evaluation kernel. With `inverse` as the weight and a variance of 1 it computes the same
+    // as in training.
     output = std::get<0>(at::native_batch_norm(input, inverse, bias, mean, at::ones_like(mean), /*training=*/false,
                                                /*momentum=*/0, /*eps=*/0));
   }

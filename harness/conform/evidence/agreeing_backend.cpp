@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t fingerprint_bytes = 192;
 
-// The same on every rank. Only one rank has the inputs of a scatter, the outputs of a gather.
+// Describes a call; equal on every rank. Scatter is described by its outputs because only the root has inputs.
 std::string shape_of_call(CollectiveOp op, ReduceKind reduction, const ForwardingBackend::Tensors& input,
                           const ForwardingBackend::Tensors& output, int64_t root) {
   std::string text = name_of(op);
@@ -29,13 +29,13 @@ std::string shape_of_call(CollectiveOp op, ReduceKind reduction, const Forwardin
   return root < 0 ? text : text + " with root " + std::to_string(root);
 }
 
-// What does not fit (a model's parameters in one call, say) is told apart by its hash.
+// Shortens a long text (e.g. all parameters of a model in one call) and appends its hash.
 std::string fitting(const std::string& text) {
-  constexpr size_t most = fingerprint_bytes - 1;
-  if (text.size() <= most) return text;
+  constexpr size_t limit = fingerprint_bytes - 1;
+  if (text.size() <= limit) return text;
   char hash[24];
   const int length = std::snprintf(hash, sizeof hash, ".. #%016zx", std::hash<std::string>()(text));
-  return text.substr(0, most - static_cast<size_t>(length)) + hash;
+  return text.substr(0, limit - static_cast<size_t>(length)) + hash;
 }
 
 }  // namespace
@@ -49,12 +49,12 @@ void AgreeingBackend::begin_step(int64_t step) {
 }
 
 void AgreeingBackend::finish(const std::string& how) {
-  if (apart_) return;
-  apart_ = true;
+  if (diverged_) return;
+  diverged_ = true;
   try {
     exchange(run_ + ": " + how);
   } catch (const std::exception&) {
-    // those whom it should reach have left
+    // the other ranks have already left
   }
 }
 
@@ -67,12 +67,12 @@ ForwardingBackend::WorkPtr AgreeingBackend::around(Call call) {
 }
 
 void AgreeingBackend::agree(const std::string& mine) {
-  if (apart_) throw std::runtime_error("the ranks have called different collectives before");
-  apart_ = true;  // unless all goes well
+  if (diverged_) throw std::runtime_error("the ranks called different collectives earlier");
+  diverged_ = true;  // stays true if the exchange throws
   const auto all = exchange(mine);
   const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& text) { return text != all[0]; });
-  apart_ = other != all.end();
-  if (apart_)
+  diverged_ = other != all.end();
+  if (diverged_)
     throw std::runtime_error("the ranks call different collectives: rank 0 \"" + all[0] + "\", rank " +
                              std::to_string(other - all.begin()) + " \"" + *other + "\"");
 }

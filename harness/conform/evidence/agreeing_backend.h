@@ -1,6 +1,5 @@
-// Before each collective the ranks tell each other which one they are about to call, and refuse when one of them calls
-// another: some backends (Gloo) return success and wrong numbers then. For the verification pass; nothing is timed
-// through it.
+// Compares the collectives of all ranks before each call and throws if they differ. Some backends (Gloo) return success
+// and wrong numbers in that case. Used in the conformance suite only, never while timing.
 #pragma once
 
 #include <string>
@@ -12,17 +11,17 @@ namespace dpbench {
 
 class AgreeingBackend : public ForwardingBackend {
  public:
-  // run: what this use of the group is called, the same on every rank.
+  // run: name of this run for messages, equal on every rank.
   AgreeingBackend(c10::intrusive_ptr<c10d::Backend> inner, at::Device device, std::string run);
 
   // Collectives from now on belong to this step.
   void begin_step(int64_t step);
-  // This rank will call nothing more: those who still wait for it learn so at once. Does nothing where the ranks have
-  // fallen apart before, and throws nothing.
+  // Announces that this rank makes no more calls, so that waiting ranks fail at once. A no-op if the ranks have already
+  // diverged. Does not throw.
   void finish(const std::string& how);
-  // The ranks have called different things, or one of them nothing more: what this rank's calls throw now is an echo of
-  // that.
-  bool apart() const { return apart_; }
+  // True if the ranks called different collectives or one of them has finished. Later errors of this rank are
+  // consequences.
+  bool diverged() const { return diverged_; }
 
  protected:
   WorkPtr around(Call call) override;
@@ -34,7 +33,7 @@ class AgreeingBackend : public ForwardingBackend {
   at::Device device_;
   std::string run_;
   int64_t step_ = -1, call_ = 0;
-  bool apart_ = false;
+  bool diverged_ = false;
 };
 
 }  // namespace dpbench

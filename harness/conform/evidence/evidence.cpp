@@ -17,7 +17,7 @@ at::Tensor plain(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU)
 template <class T>
 constexpr bool is_plain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 
-// One visitor for both directions: what is written and what is read cannot drift apart.
+// One visitor for reading and writing keeps both in the same order.
 template <class Archive>
 void visit(Archive& archive, Collective& collective) {
   archive(collective.op), archive(collective.reduction), archive(collective.bytes), archive(collective.floating);
@@ -27,8 +27,8 @@ void visit(Archive& archive, Collective& collective) {
 template <class Archive>
 void visit(Archive& archive, StepEvidence& step) {
   archive(step.ids), archive(step.output), archive(step.loss), archive(step.gradients), archive(step.parameters);
-  archive(step.buffers), archive(step.state), archive(step.collectives), archive(step.touched);
-  archive(step.laid_out);
+  archive(step.buffers), archive(step.state), archive(step.collectives), archive(step.modified_input);
+  archive(step.wrong_strides);
 }
 
 template <class Archive>
@@ -153,7 +153,7 @@ class Reader {
   size_t at_ = 0;
 };
 
-// Visits every tensor of the evidence.
+// Collects every tensor of the evidence.
 struct Collector {
   TensorPool pool;
   template <class T>
@@ -202,7 +202,7 @@ Evidence from_bytes(const std::string& bytes, const TensorPool& pool) {
   Reader reader(bytes, pool);
   Evidence evidence;
   reader(evidence);
-  check(reader.at_end(), "evidence is damaged: something is left over");
+  check(reader.at_end(), "evidence is damaged: it has extra bytes at the end");
   return evidence;
 }
 

@@ -1,4 +1,4 @@
-// What one rank saw while it drove a strategy: facts alone, no opinion. The judges read nothing else.
+// The evidence that one rank collects while it drives a strategy. Judges use only this.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace dpbench {
 
-// One collective that a step called. Tensors are kept only where the scenario captures them.
+// A collective called by a step. Tensors are kept only if the scenario captures them.
 struct Collective {
   CollectiveOp op = CollectiveOp::allreduce;
   ReduceKind reduction = ReduceKind::UNUSED;
@@ -21,24 +21,24 @@ struct Collective {
 
   bool reduces() const { return reduction != ReduceKind::UNUSED; }
   bool averages() const { return reduction == ReduceKind::AVG; }
-  bool sums() const { return averages() || reduction == ReduceKind::SUM; }  // then maybe divides
+  bool sums() const { return averages() || reduction == ReduceKind::SUM; }  // sum or mean
 };
 
 struct StepEvidence {
-  std::vector<at::Tensor> ids;  // of each micro-batch that this rank was given
+  std::vector<at::Tensor> ids;  // sample ids of each micro-batch of this rank
   at::Tensor output, loss;
   NamedTensors gradients, parameters, buffers, state;  // as the strategy reports them after the step
   std::vector<Collective> collectives;
-  std::string touched;   // which of its rows the step wrote to
-  std::string laid_out;  // the first gradient that does not lie as torch lays out a parameter's .grad, and how it does
+  std::string modified_input;  // the first input tensor that the step modified
+  std::string wrong_strides;   // the first gradient without the strides that torch gives a parameter's .grad
 };
 
-// forward() on some rows, and what it gave.
+// A call of forward() and its result.
 struct Evaluation {
-  int64_t step = 0;  // after this one
+  int64_t step = 0;  // the preceding step
   at::Tensor ids, output;
-  int64_t collectives = 0;  // while it did so: it must not need the others
-  NamedTensors buffers;     // afterwards
+  int64_t collectives = 0;  // number of collectives called; must be 0, since one rank may evaluate alone
+  NamedTensors buffers;     // after the call
 };
 
 struct Evidence {
@@ -47,14 +47,14 @@ struct Evidence {
   std::vector<StepEvidence> steps;
   std::vector<Evaluation> evaluations;
   NamedTensors last_parameters, last_buffers, last_state;  // after finish()
-  std::string error;                                       // what() of an exception that ended the drive early
-  bool refused = false;      // ... and it was a UsageError: the strategy does not offer this
-  bool interrupted = false;  // ... and other ranks may be left waiting: the group is of no more use
-  bool echo = false;         // ... because another rank gave up or called something else: not the cause
+  std::string error;                                       // message of the exception that ended the scenario early
+  bool refused = false;      // the error is a UsageError or Unavailable: the strategy does not support this
+  bool interrupted = false;  // other ranks may still be waiting, so the group is unusable
+  bool echo = false;         // the error is a consequence of another rank's failure
 };
 
-// Content-addressed: tensors whose hash stands in `known` travel as that hash alone, so that ranks which agree with
-// rank 0 send next to nothing.
+// Content-addressed serialization: a tensor with its hash in `known` is sent as the hash only, so ranks that agree with
+// rank 0 send little data.
 using TensorPool = std::map<uint64_t, at::Tensor>;
 uint64_t content_hash(const at::Tensor& tensor);
 TensorPool pool_of(const Evidence& evidence);

@@ -1,4 +1,4 @@
-// What an exception says.
+// Messages and kinds of exceptions.
 #pragma once
 
 #include <exception>
@@ -9,13 +9,13 @@
 
 namespace dpbench {
 
-// Without the backtrace that torch's carry.
+// The message of an exception, without torch's backtrace.
 inline std::string message_of(const std::exception& error) {
   const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
   return of_torch ? of_torch->what_without_backtrace() : error.what();
 }
 
-// Whether it is that memory is not there: of a device or of the host, by whichever allocator.
+// True for out-of-memory errors of the host or a device, from any allocator.
 inline bool out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const c10::OutOfMemoryError*>(&error)) return true;
   return dynamic_cast<const c10::Error*>(&error) &&

@@ -6,16 +6,16 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t chunk_bytes = 4 << 20;  // a store's message is not made for more
+constexpr size_t chunk_bytes = 4 << 20;  // stores are not designed for larger values
 
-void put(c10d::Store& store, const std::string& key, const std::string& bytes) {
+void write_chunks(c10d::Store& store, const std::string& key, const std::string& bytes) {
   const size_t chunks = (bytes.size() + chunk_bytes - 1) / chunk_bytes;
   store.set(key, std::to_string(chunks));
   for (size_t i = 0; i < chunks; ++i)
     store.set(key + "/" + std::to_string(i), bytes.substr(i * chunk_bytes, chunk_bytes));
 }
 
-std::string take(c10d::Store& store, const std::string& key) {
+std::string read_chunks(c10d::Store& store, const std::string& key) {
   const size_t chunks = std::stoul(store.get_to_str(key));
   std::string bytes;
   for (size_t i = 0; i < chunks; ++i) bytes += store.get_to_str(key + "/" + std::to_string(i));
@@ -31,7 +31,7 @@ std::string packed(const TensorPool& pool) {
 std::vector<uint64_t> unpacked(const std::string& bytes) {
   std::vector<uint64_t> hashes(bytes.size() / sizeof(uint64_t));
   std::memcpy(hashes.data(), bytes.data(), bytes.size());
-  return hashes;  // sorted, as the pool was
+  return hashes;  // sorted, like the pool
 }
 
 }  // namespace
@@ -41,32 +41,32 @@ std::vector<Evidence> gather_evidence(c10d::Store& store, const std::string& key
   if (world == 1) return {mine};
   const auto from = [&](int r) { return key + "/" + std::to_string(r); };
   if (rank != 0) {
-    put(store, from(rank), to_bytes(mine, unpacked(take(store, from(0)))));
+    write_chunks(store, from(rank), to_bytes(mine, unpacked(read_chunks(store, from(0)))));
     return {};
   }
   const TensorPool pool = pool_of(mine);
-  put(store, from(0), packed(pool));
+  write_chunks(store, from(0), packed(pool));
   std::vector<Evidence> all = {mine};
-  for (int r = 1; r < world; ++r) all.push_back(from_bytes(take(store, from(r)), pool));
+  for (int r = 1; r < world; ++r) all.push_back(from_bytes(read_chunks(store, from(r)), pool));
   return all;
 }
 
-std::vector<std::string> texts_of_ranks(c10d::Store& store, const std::string& key, int rank, int world,
-                                        const std::string& mine) {
+std::vector<std::string> gather_texts(c10d::Store& store, const std::string& key, int rank, int world,
+                                      const std::string& mine) {
   const auto from = [&](int r) { return key + "/" + std::to_string(r); };
-  put(store, from(rank), mine);
+  write_chunks(store, from(rank), mine);
   std::vector<std::string> all;
-  for (int r = 0; r < world && rank == 0; ++r) all.push_back(take(store, from(r)));
+  for (int r = 0; r < world && rank == 0; ++r) all.push_back(read_chunks(store, from(r)));
   return all;
 }
 
-std::string from_rank0(c10d::Store& store, const std::string& key, int rank, const std::string& text) {
-  if (rank == 0) put(store, key, text);
-  return rank == 0 ? text : take(store, key);
+std::string broadcast_text(c10d::Store& store, const std::string& key, int rank, const std::string& text) {
+  if (rank == 0) write_chunks(store, key, text);
+  return rank == 0 ? text : read_chunks(store, key);
 }
 
-bool rank0_decides(c10d::Store& store, const std::string& key, int rank, bool mine) {
-  return from_rank0(store, key, rank, mine ? "yes" : "no") == "yes";
+bool broadcast_decision(c10d::Store& store, const std::string& key, int rank, bool mine) {
+  return broadcast_text(store, key, rank, mine ? "yes" : "no") == "yes";
 }
 
 }  // namespace dpbench

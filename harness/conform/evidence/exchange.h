@@ -1,4 +1,4 @@
-// How rank 0 gets to see what every rank saw: over the store, never over the backend that is on trial.
+// Exchanges evidence between ranks over the store, never over the backend under test.
 #pragma once
 
 #include <string>
@@ -10,16 +10,17 @@
 
 namespace dpbench {
 
-// Collective over the store. Rank 0 gets all, in rank order; the others get an empty list. `key` is used once.
+// Collective over the store. Returns all evidence in rank order on rank 0, an empty list elsewhere. `key` must be
+// unique per call.
 std::vector<Evidence> gather_evidence(c10d::Store& store, const std::string& key, int rank, int world,
                                       const Evidence& mine);
 
-// Collective over the store. Every rank's text, on rank 0, in rank order; the others get an empty list.
-std::vector<std::string> texts_of_ranks(c10d::Store& store, const std::string& key, int rank, int world,
-                                        const std::string& mine);
+// Collective over the store. Returns every rank's text in rank order on rank 0, an empty list elsewhere.
+std::vector<std::string> gather_texts(c10d::Store& store, const std::string& key, int rank, int world,
+                                      const std::string& mine);
 
-// Rank 0's text, or what it decides, on every rank.
-std::string from_rank0(c10d::Store& store, const std::string& key, int rank, const std::string& text);
-bool rank0_decides(c10d::Store& store, const std::string& key, int rank, bool mine);
+// Return rank 0's text or decision on every rank.
+std::string broadcast_text(c10d::Store& store, const std::string& key, int rank, const std::string& text);
+bool broadcast_decision(c10d::Store& store, const std::string& key, int rank, bool mine);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// A c10d backend that hands every collective on to another one, through a single place where it can be watched.
+// A c10d backend that forwards every collective to another one through a single overridable function.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ enum class CollectiveOp {
   barrier
 };
 const char* name_of(CollectiveOp op);
-using ReduceKind = c10d::ReduceOp::RedOpType;  // UNUSED where nothing is reduced
+using ReduceKind = c10d::ReduceOp::RedOpType;  // UNUSED for collectives without a reduction
 
 class ForwardingBackend : public c10d::Backend {
  public:
@@ -36,7 +36,7 @@ class ForwardingBackend : public c10d::Backend {
 
   const std::string getBackendName() const override { return inner_->getBackendName(); }
   void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }
-  // Buckets lie where they do without us: what is watched or checked is what is timed.
+  // Forward allocation too, so that buckets are placed as without the wrapper.
   bool supportsTensorAlloc(c10::DeviceIndex index) override { return inner_->supportsTensorAlloc(index); }
   at::Tensor allocateTensor(long count, at::TensorOptions options) override {
     return inner_->allocateTensor(count, options);
@@ -59,20 +59,20 @@ class ForwardingBackend : public c10d::Backend {
   void shutdown() override { inner_->shutdown(); }
 
  protected:
-  // run() may be called once, at any time and in any thread: it owns what it needs.
+  // run() may be called once, at any time and on any thread: it owns its arguments.
   struct Call {
     CollectiveOp op;
     ReduceKind reduction;
     Tensors input, output;
     std::function<WorkPtr()> run;
-    int64_t root = -1;  // -1: of an operation that has none
+    int64_t root = -1;  // -1: the operation has no root
   };
   virtual WorkPtr around(Call call) { return call.run(); }
 
   c10::intrusive_ptr<c10d::Backend> inner_;
 };
 
-// The same group with its backend wrapped: `wrap` makes the wrapper of the one it is given.
+// Returns a copy of the group with its backend replaced by wrap(backend).
 using Wrap = std::function<c10::intrusive_ptr<c10d::Backend>(c10::intrusive_ptr<c10d::Backend>)>;
 c10::intrusive_ptr<c10d::ProcessGroup> wrapped_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                                      at::DeviceType device, const Wrap& wrap);

@@ -32,7 +32,7 @@ std::string first_difference(const at::Tensor& found, const at::Tensor& expected
   if (found.sizes() != expected.sizes())
     return "expected shape " + c10::str(expected.sizes()) + ", found " + c10::str(found.sizes());
   if (at::isIntegralType(found.scalar_type(), /*includeBool=*/true) && found.scalar_type() == expected.scalar_type()) {
-    const at::Tensor places = found.ne(expected).flatten().nonzero();  // in float64 large numbers could be equal
+    const at::Tensor places = found.ne(expected).flatten().nonzero();  // large integers may collide in float64
     if (places.numel() == 0) return "no element";
     const auto flat = places[0].item<int64_t>();
     return index_text(flat, found.sizes()) + ", expected " + std::to_string(expected.flatten()[flat].item<int64_t>()) +

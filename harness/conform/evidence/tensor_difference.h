@@ -1,4 +1,4 @@
-// Measures of difference, and the words for where one is.
+// Measures and descriptions of the difference between tensors.
 #pragma once
 
 #include <optional>
@@ -9,24 +9,25 @@
 
 namespace dpbench {
 
-// |found - expected| in the L2 norm over max(|expected|, floor). Non-finite where the other is not: infinite.
+// |found - expected| in the L2 norm, divided by max(|expected|, floor). Infinite if only one of an element pair is
+// finite.
 double relative_error(const at::Tensor& found, const at::Tensor& expected, double floor);
 
-// "index [3, 1], expected 0.25, found 0.75" at the first element that is off by more than half of the largest
+// Returns e.g. "index [3, 1], expected 0.25, found 0.75" for the first element with at least half of the largest
 // difference.
 std::string first_difference(const at::Tensor& found, const at::Tensor& expected);
 
-// "index [3, 1]": of the element that is number `flat` in the order of memory.
+// Returns e.g. "index [3, 1]" for the row-major element number `flat`.
 std::string index_text(int64_t flat, at::IntArrayRef sizes);
 
-// Largest of |found - expected| / bound over the elements; bound 0 and a difference: infinite.
+// Largest |found - expected| / bound over the elements; infinite for a difference where the bound is 0.
 double largest_ratio(const at::Tensor& found, const at::Tensor& expected, const at::Tensor& bound);
 
 double unit_roundoff(at::ScalarType type);
 double smallest_subnormal(at::ScalarType type);
 double gamma(double terms, double u);  // k u / (1 - k u)
 
-// By how much, relative to its norm, what a pass through a model gives may differ where other kernels compute it.
+// Bound for the relative difference of a model pass computed by different kernels.
 double pass_bound(at::ScalarType type);
 at::ScalarType coarser(at::ScalarType a, at::ScalarType b);
 

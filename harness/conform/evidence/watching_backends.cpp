@@ -9,7 +9,7 @@
 namespace dpbench {
 namespace {
 
-constexpr std::chrono::milliseconds delay{2};  // longer than any honest strategy's next read after a missing wait
+constexpr std::chrono::milliseconds delay{2};  // longer than a strategy takes to read a result without waiting
 
 int64_t bytes_of(const ForwardingBackend::Tensors& tensors) {
   int64_t bytes = 0;

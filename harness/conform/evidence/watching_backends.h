@@ -1,4 +1,4 @@
-// Two ways to watch a strategy's collectives: write them down, or let them finish late.
+// Backends that observe a strategy's collectives: one records them, one delays them.
 #pragma once
 
 #include <condition_variable>
@@ -17,7 +17,7 @@ class RecordingBackend : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
 
-  // Starts a new record. keep: inputs and outputs of reductions too, which makes each of them wait for its end.
+  // Starts a new record. keep: also copy inputs and outputs of reductions, which makes each reduction blocking.
   void start(bool keep);
   std::vector<Collective> stop();
 
@@ -30,8 +30,8 @@ class RecordingBackend : public ForwardingBackend {
   std::vector<Collective> record_;
 };
 
-// Each collective starts only after a delay, in a thread of its own and in order: whoever uses a result without having
-// waited for it always reads the old value, not only now and then.
+// Starts each collective after a delay, in order, on a separate thread. A strategy that uses a result without waiting
+// then always reads the old value.
 class LateBackend : public ForwardingBackend {
  public:
   explicit LateBackend(c10::intrusive_ptr<c10d::Backend> inner);

@@ -1,4 +1,4 @@
-// What a step must leave alone, and what is left when all is over.
+// Checks that steps do not modify their input and that finish() does not change the model.
 #include <algorithm>
 #include <string>
 
@@ -27,11 +27,12 @@ std::string first_change(const Evidence& rank) {
   return "";
 }
 
-// Ranks that trained apart may end with one model: the mean of all.
-std::string first_that_is_no_mean(const Trial& trial) {
+// A strategy with local gradients may average the models in finish(). Returns the first parameter that is not the mean
+// over ranks.
+std::string first_not_mean(const Trial& trial) {
   for (const auto& [name, tensor] : trial.ranks[0].steps.back().parameters) {
     at::Tensor mean = at::zeros_like(tensor, at::kDouble);
-    double largest = 0;  // where ranks cancel each other, the mean's own size says nothing of what rounding does
+    double largest = 0;  // scale of the rounding error; the mean is too small if the ranks' values cancel
     for (const auto& rank : trial.ranks)
       if (const at::Tensor* mine = find(rank.steps.back().parameters, name)) {
         mean += mine->to(at::kDouble) / trial.world();
@@ -41,7 +42,7 @@ std::string first_that_is_no_mean(const Trial& trial) {
       const at::Tensor* now = find(rank.last_parameters, name);
       const double bound = gamma(trial.world() + 1, unit_roundoff(tensor.scalar_type()));
       if (!now || !(relative_error(*now, mean, largest) <= bound))
-        return name + " is neither as it was nor the mean over all ranks, " +
+        return name + " is neither unchanged nor the mean over all ranks, " +
                first_difference(now ? *now : at::Tensor(), mean) + ", rank " + std::to_string(rank.rank);
     }
   }
@@ -53,11 +54,11 @@ std::string first_that_is_no_mean(const Trial& trial) {
 void judge_rows(const Trial& trial, Rows& rows) {
   for (const auto& evidence : trial.ranks)
     for (size_t step = 0; step < evidence.steps.size(); ++step)
-      rows.judged("rows-untouched", "a step's rows, which may be views of the data set, before and after it",
-                  evidence.steps[step].touched.empty(),
-                  evidence.steps[step].touched + " changed, rank " + std::to_string(evidence.rank) + ", step " +
+      rows.judged("rows-untouched", "a step's samples, which may be views of the data set, before and after the step",
+                  evidence.steps[step].modified_input.empty(),
+                  evidence.steps[step].modified_input + " changed, rank " + std::to_string(evidence.rank) + ", step " +
                       std::to_string(step) + ", scenario " + trial.scenario.name,
-                  "the strategy works in the memory of rows that are not its own");
+                  "the strategy modifies its input in place");
 }
 
 void judge_ending(const Trial& trial, Rows& rows) {
@@ -65,10 +66,11 @@ void judge_ending(const Trial& trial, Rows& rows) {
   for (const auto& evidence : trial.ranks)
     if (change.empty() && !evidence.steps.empty()) change = first_change(evidence);
   if (!change.empty() && trial.bench.strategy.gradient == Gradient::local)
-    change = trial.scenario.poison ? "" : first_that_is_no_mean(trial);  // what is not finite has no mean
+    change = trial.scenario.poison ? "" : first_not_mean(trial);  // non-finite values have no mean
   rows.judged("finish",
               "parameters, buffers and optimizer state after finish() with those after the last step, bit for bit",
-              change.empty(), change + ", scenario " + trial.scenario.name, "finish() steps once more, or mixes ranks");
+              change.empty(), change + ", scenario " + trial.scenario.name,
+              "finish() takes another step, or mixes the ranks' values");
 }
 
 }  // namespace dpbench

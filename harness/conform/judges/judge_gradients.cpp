@@ -1,4 +1,4 @@
-// Gradients against the oracle: in float64 against the mathematics, in the working dtype against a repetition of each
+// Compares gradients with the oracle: in float64 with the exact result, in the working dtype with a replay of each
 // shard.
 #include <algorithm>
 #include <cmath>
@@ -16,9 +16,9 @@
 namespace dpbench {
 namespace {
 
-constexpr double floor_share = 1e-3;    // of the global norm: below it a tensor's own norm says nothing
-constexpr double allowed_factor = 8;    // of one device's own rounding error, on smooth models
-constexpr double by_definition = 1e-9;  // closer than this, two meanings are the same one
+constexpr double floor_share = 1e-3;    // relative errors use at least this fraction of the global norm
+constexpr double allowed_factor = 8;    // allowed multiple of one device's rounding error on smooth models
+constexpr double by_definition = 1e-9;  // gradient semantics closer than this are considered equal
 
 struct Finding {
   double error = 0;
@@ -34,8 +34,8 @@ std::string place(const Trial& trial, const Finding& finding, const at::Tensor& 
          std::to_string(finding.rank) + ", step " + std::to_string(finding.step) + ", scenario " + trial.scenario.name;
 }
 
-// Calls measure(step, rank, parameter) wherever a gradient is due; keeps the largest error and the first place above
-// bound.
+// Calls measure(step, rank, parameter) for every expected gradient. Keeps the largest error and the first place above
+// the bound.
 template <class Measure>
 Finding scan(const Trial& trial, double bound, Measure measure) {
   Finding finding;
@@ -46,10 +46,10 @@ Finding scan(const Trial& trial, double bound, Measure measure) {
         if (!trial.expected[static_cast<size_t>(step)].used[p]) continue;
         if (rank > 0 && trial.expected[static_cast<size_t>(step)].own.empty() &&
             trial.reported(step, p, rank).is_same(trial.reported(step, p)))
-          continue;  // as rank 0's
+          continue;  // identical to rank 0's
         const double measured = measure(step, rank, p);
         const double error =
-            std::isnan(measured) ? std::numeric_limits<double>::infinity() : measured;  // no number is no proof
+            std::isnan(measured) ? std::numeric_limits<double>::infinity() : measured;  // NaN must fail
         finding.error = std::max(finding.error, error);
         if (!(error <= bound)) wrong.push_back(p);
       }
@@ -58,7 +58,7 @@ Finding scan(const Trial& trial, double bound, Measure measure) {
   return finding;
 }
 
-// What torch's clip_grad_norm_ multiplies by, and the same without its 1e-6.
+// The factor of torch's clip_grad_norm_, and the same without its 1e-6.
 std::vector<double> clip_factors(const Trial& trial, const std::vector<at::Tensor>& gradient) {
   if (!trial.clip_norm) return {1};
   const double size = norm(gradient);
@@ -76,21 +76,21 @@ void row(const Trial& trial, Rows& rows, const std::string& name, const std::str
                 likely_mistake(trial, finding.step, finding.rank, finding.wrong));
 }
 
-// What rounding may do to each element where `type` is what gradients are summed in; 1 more for the type they come
-// from.
+// Bound for the rounding error of each element if gradients are summed in `type`. more: further roundings, by default
+// one for the gradient's own dtype.
 at::Tensor rounding_bound(const ExpectedStep& expected, int rank, size_t p, at::ScalarType type, double more = 1) {
   at::Tensor sizes = at::zeros_like(expected.gradient[p]);
   double terms = 0;
   for (size_t i = 0; i < expected.shards.size(); ++i) {
-    if (expected.alone[p] && expected.shards[i].replica != rank) continue;
+    if (expected.unreduced[p] && expected.shards[i].replica != rank) continue;
     sizes += expected.shards[i].gradient[p].to(at::kDouble).abs() *
-             (expected.shares[i] * (expected.alone[p] ? expected.alone_share : 1));
+             (expected.shares[i] * (expected.unreduced[p] ? expected.unreduced_share : 1));
     ++terms;
   }
   return sizes * gamma(terms + more, unit_roundoff(type)) + terms * smallest_subnormal(type);
 }
 
-// A gradient went through all layers behind its own, whatever type they are of.
+// The coarsest dtype of the reported gradients: a gradient passes through the layers after its own, in their dtypes.
 at::ScalarType coarsest(const Trial& trial, int64_t step, int rank, at::ScalarType type) {
   for (size_t p = 0; p < trial.names.size(); ++p)
     if (const at::Tensor found = trial.reported(step, p, rank); found.defined())
@@ -98,17 +98,17 @@ at::ScalarType coarsest(const Trial& trial, int64_t step, int rank, at::ScalarTy
   return type;
 }
 
-// What clipping multiplies by, and the share of it by which rounding may have changed that.
+// The clipping factor and the relative rounding error that it may have.
 struct Clipped {
   double factor = 1, slack = 0;
 };
 
-// bound_of(p): what the gradient that arrived may be off by. type: the coarsest of the gradients.
+// bound_of(p): bound for the error of the reduced gradient. type: the coarsest dtype of the gradients.
 template <class BoundOf>
 Clipped clipped(const Trial& trial, const std::vector<at::Tensor>& gradient, at::ScalarType type,
                 const BoundOf& bound_of) {
   if (!trial.clip_norm) return {};
-  constexpr double roots = 4;  // a sum of n squares rounds by about the root of n
+  constexpr double roots = 4;  // the rounding error of a sum of n squares grows with the square root of n
   double count = 0;
   std::vector<at::Tensor> bounds;
   for (size_t p = 0; p < gradient.size(); ++p)
@@ -122,20 +122,20 @@ Clipped clipped(const Trial& trial, const std::vector<at::Tensor>& gradient, at:
   return {clip_factors(trial, gradient).front(), slack};
 }
 
-// Where gradients travel in a narrower type. Clipping multiplies by the norm of what arrived.
+// For gradients that are communicated in a narrower dtype. Clipping uses the norm of the received gradients.
 void judge_compressed(const Trial& trial, at::ScalarType type, Rows& rows) {
   const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
-    // What is not sent at all is not rounded to be sent.
+    // Parameters that are not reduced are not rounded to the narrower dtype.
     const auto bound_of = [&](size_t q) {
-      return rounding_bound(expected, rank, q, expected.alone[q] ? at::kFloat : type, 2);
+      return rounding_bound(expected, rank, q, expected.unreduced[q] ? at::kFloat : type, 2);
     };
     const auto [factor, slack] = clipped(trial, expected.gradient, at::kDouble, bound_of);
     return largest_ratio(trial.reported(step, p, rank), expected.gradient_of(rank)[p] * factor,
                          bound_of(p) * factor + expected.gradient[p].abs() * (factor * slack));
   });
   row(trial, rows, trial.scenario.gradient_check,
-      "gradient with the float64 oracle of its declared meaning, in units of the rounding bound of " +
+      "gradient with the float64 oracle of the declared semantics, in units of the rounding bound of " +
           std::string(at::toString(type)),
       1, finding);
 }
@@ -156,12 +156,12 @@ void judge_meaning(const Trial& trial, Rows& rows) {
       best = std::min(best, relative_error(trial.reported(step, p, rank), gradient[p] * factor, floor));
     return best;
   });
-  row(trial, rows, trial.scenario.gradient_check, "gradient with the float64 oracle of its declared meaning",
+  row(trial, rows, trial.scenario.gradient_check, "gradient with the float64 oracle of the declared semantics",
       exact_bound, finding);
 }
 
 void judge_against_one_device(const Trial& trial, Rows& rows) {
-  const std::string compared = "gradient with one device's, same rows, largest relative difference";
+  const std::string compared = "gradient with one device's for the same samples, largest relative difference";
   const bool narrow = trial.bench.strategy.reduced_in.has_value();
   double apart = 0;
   std::vector<double> floors;
@@ -176,21 +176,22 @@ void judge_against_one_device(const Trial& trial, Rows& rows) {
   });
   if (apart < by_definition && !narrow) return row(trial, rows, "gradient-vs-baseline", compared, exact_bound, finding);
   rows.skipped("gradient-vs-baseline", compared,
-               narrow ? "shown, not judged: gradients travel in a narrower type, as asked"
-                      : "shown, not judged: what this strategy promises differs here by " + short_number(apart) +
-                            " (a layer couples rows, or the loss is not a mean)",
+               narrow ? "shown, not judged: gradients are communicated in a narrower dtype, as requested"
+                      : "shown, not judged: the strategy's declared semantics differ here by " + short_number(apart) +
+                            " (a layer couples samples, or the loss is not a mean)",
                finding.error);
 }
 
-// Are ranks' losses weighted each in its own way? Then a backward pass rounds otherwise than that of its shard alone.
+// True if the ranks' losses have different weights: backward passes then round differently from their replay.
 bool weighted(const ExpectedStep& expected) {
   for (const double share : expected.shares)
     if (share != expected.shares.front()) return true;
   return false;
 }
 
-// Float16 rounds what is below its range, and halving a loss brings more of a backward pass there.
-bool passes_otherwise(const Trial& trial, const ExpectedStep& expected, int64_t step, int rank) {
+// True if the backward pass rounds differently from its replay: with weighted losses, or with float16 gradients and
+// accumulation, where dividing the loss moves more values below float16's normal range.
+bool rounds_differently(const Trial& trial, const ExpectedStep& expected, int64_t step, int rank) {
   if (weighted(expected)) return true;
   if (trial.scenario.accumulate == 1) return false;
   for (size_t p = 0; p < trial.names.size(); ++p)
@@ -215,16 +216,16 @@ void judge_replay(const Trial& trial, Rows& rows) {
     return;
   const auto narrow = trial.bench.strategy.reduced_in;
   if (trial.bench.strategy.buffers == Buffers::synchronised)
-    return rows.skipped(trial.scenario.gradient_check, "gradient with each shard repeated in the same dtype",
-                        "a shard alone does not repeat what ranks that share BatchNorm's statistics compute");
-  if (!trial.bench.devices.front().is_cpu() && !trial.workload().sum_loss())  // exact sums are the same on any device
+    return rows.skipped(trial.scenario.gradient_check, "gradient with each shard replayed in the same dtype",
+                        "with shared BatchNorm statistics a shard cannot be replayed by itself");
+  if (!trial.bench.devices.front().is_cpu() && !trial.workload().sum_loss())  // exact sums are equal on any device
     return rows.skipped(
-        trial.scenario.gradient_check, "gradient with each shard repeated in the same dtype",
-        "a GPU's kernels round otherwise than the CPU's that repeat the shards: gradient-accuracy judges there");
+        trial.scenario.gradient_check, "gradient with each shard replayed in the same dtype",
+        "GPU kernels round differently from the CPU kernels of the replay; see gradient-accuracy instead");
   struct Known {
     Clipped clip;
-    bool otherwise;    // the whole pass rounds otherwise than its repetition
-    double of_a_pass;  // by so much
+    bool differs;             // the pass rounds differently from its replay
+    double difference_bound;  // relative bound for that difference
   };
   std::map<std::pair<int64_t, int>, Known> known;  // of (step, rank)
   const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
@@ -235,35 +236,35 @@ void judge_replay(const Trial& trial, Rows& rows) {
     const auto bound_of = [&](size_t q) {
       const at::Tensor its = trial.reported(step, q, rank);
       const auto type = its.defined() ? its.scalar_type() : at::kFloat;
-      const double more =
-          (narrow ? 2 : 1) + (trial.clip_norm ? 2 : 0);  // the factor is rounded to the type, and what it makes
+      const double more = (narrow ? 2 : 1) + (trial.clip_norm ? 2 : 0);  // clipping rounds its factor and the product
       return rounding_bound(expected, rank, q, narrow ? coarser(*narrow, type) : type, more);
     };
     const auto [entry, fresh] = known.try_emplace({step, rank});
     if (fresh)
       entry->second = {clipped(trial, gradient, coarsest(trial, step, rank, at::kDouble), bound_of),
-                       !narrow && passes_otherwise(trial, expected, step, rank),
+                       !narrow && rounds_differently(trial, expected, step, rank),
                        pass_bound(coarsest(trial, step, rank, trial.scenario.dtype)) * (trial.clip_norm ? 2 : 1)};
-    const auto& [clip, otherwise, of_a_pass] = entry->second;
+    const auto& [clip, differs, difference_bound] = entry->second;
     const auto [factor, slack] = clip;
-    if (otherwise)
-      return relative_error(found, gradient[p] * factor, floor_share * factor * norm(gradient)) / (of_a_pass + slack);
+    if (differs)
+      return relative_error(found, gradient[p] * factor, floor_share * factor * norm(gradient)) /
+             (difference_bound + slack);
     return largest_ratio(found, gradient[p] * factor, bound_of(p) * factor + gradient[p].abs() * (factor * slack));
   });
   row(trial, rows, trial.scenario.gradient_check,
-      "gradient with each shard repeated in the same dtype and averaged in float64, in units of the rounding bound", 1,
+      "gradient with each shard replayed in the same dtype and averaged in float64, in units of the rounding bound", 1,
       finding);
   if (!trial.workload().sum_loss() || trial.scenario.accumulate > 1 || trial.clip_norm)
-    return;  // else sums are not exact
+    return;  // sums are not exact in these scenarios
   if (narrow)
-    return rows.skipped("gradient-exact", "bits of a gradient whose sums are exact in any order",
-                        "gradients travel in " + std::string(at::toString(*narrow)) + ", as asked");
+    return rows.skipped("gradient-exact", "bits of a gradient with sums that are exact in any order",
+                        "gradients are communicated in " + std::string(at::toString(*narrow)) + ", as requested");
   const auto exact = scan(trial, 0, [&](int64_t step, int rank, size_t p) {
     const at::Tensor found = trial.reported(step, p, rank);
     const at::Tensor& expected = trial.expected[static_cast<size_t>(step)].gradient_of(rank)[p];
     return found.defined() && same_bits(found, expected.to(found.scalar_type())) ? 0.0 : 1.0;
   });
-  row(trial, rows, "gradient-exact", "bits of a gradient whose sums are exact in any order", 0, exact);
+  row(trial, rows, "gradient-exact", "bits of a gradient with sums that are exact in any order", 0, exact);
 }
 
 void judge_accuracy(const Trial& trial, Rows& rows) {
@@ -285,13 +286,13 @@ void judge_strides(const Trial& trial, Rows& rows) {
     for (size_t step = 0; step < evidence.steps.size(); ++step)
       rows.judged(
           "gradient-layout",
-          "strides of each gradient with its parameter's where that is dense, else row by row, as torch promises",
-          evidence.steps[step].laid_out.empty(),
+          "strides of each gradient with torch's contract: its parameter's if those are dense, else row-major",
+          evidence.steps[step].wrong_strides.empty(),
           [&] {
-            return "parameter " + evidence.steps[step].laid_out + ", rank " + std::to_string(evidence.rank) +
+            return "parameter " + evidence.steps[step].wrong_strides + ", rank " + std::to_string(evidence.rank) +
                    ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
           },
-          "right numbers that a kernel which goes by memory, as a fused optimizer does, takes for those of other "
+          "the values are right, but kernels that work in memory order (e.g. fused optimizers) assign them to other "
           "elements");
 }
 

@@ -1,4 +1,4 @@
-// What a step and an evaluation give back: shapes, dtypes, values, losses.
+// Checks the results of steps and evaluations: shapes, dtypes, values, losses.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -16,7 +16,7 @@ std::string place_in(const Trial& trial, size_t rank, size_t step) {
   return ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
 }
 
-// The rows of this rank, micro-batch by micro-batch; of one process those of all its replicas.
+// The output of this rank, micro-batch by micro-batch; for one process that of all its replicas.
 at::Tensor expected_output(const Trial& trial, const ExpectedStep& step, int rank) {
   std::vector<at::Tensor> outputs;
   for (const auto& shard : step.shards)
@@ -24,7 +24,7 @@ at::Tensor expected_output(const Trial& trial, const ExpectedStep& step, int ran
   return outputs.empty() ? at::Tensor() : at::cat(outputs);
 }
 
-// The mean over micro-batches of each one's loss.
+// The mean loss over micro-batches.
 at::Tensor expected_loss(const Trial& trial, const ExpectedStep& step, int rank) {
   at::Tensor sum;
   const bool coupled = trial.bench.strategy.gradient == Gradient::gathered;
@@ -37,13 +37,12 @@ at::Tensor expected_loss(const Trial& trial, const ExpectedStep& step, int rank)
   return sum.defined() ? sum / static_cast<double>(trial.scenario.accumulate) : sum;
 }
 
-// Autocast computes in bfloat16; what it gives back is float32, as the parameters are.
+// Autocast computes in bfloat16 but returns float32, the dtype of the parameters.
 at::ScalarType due_dtype(const Trial& trial) {
   return trial.scenario.dtype == at::kBFloat16 ? at::kFloat : trial.scenario.dtype;
 }
 
-// A value of a forward pass is held against the oracle in float64, else against the same pass repeated in the same
-// dtype.
+// How to judge a value of a forward pass: in float64 against the oracle, otherwise against a replay in the same dtype.
 struct Value {
   bool judged;
   std::string suffix, with;
@@ -52,50 +51,50 @@ struct Value {
 
 Value value_of(const Trial& trial) {
   if (trial.scenario.dtype == at::kDouble) return {true, "", " with the float64 oracle", exact_bound};
-  // Not where a GPU's kernels round otherwise than the CPU's that repeat the pass.
+  // Not on a GPU: its kernels round differently from the CPU kernels of the replay.
   const bool judged = trial.bench.devices.front().is_cpu() && !trial.scenario.poison && !trial.scenario.smooth;
   at::ScalarType type = trial.scenario.dtype;
   for (const auto& [name, parameter] : trial.ranks[0].parameters)
     if (parameter.is_floating_point()) type = coarser(type, parameter.scalar_type());
-  return {judged, "-replay", " with the same pass repeated in the same dtype", pass_bound(type)};
+  return {judged, "-replay", " with the same pass replayed in the same dtype", pass_bound(type)};
 }
 
 std::string output_mistake(const Trial& trial, const at::Tensor& found, const at::Tensor& expected, double bound) {
   const auto sorted = [](const at::Tensor& tensor) { return std::get<0>(tensor.to(at::kDouble).flatten().sort()); };
-  if (relative_error(sorted(found), sorted(expected), 0) <= bound) return "rows in another order";
+  if (relative_error(sorted(found), sorted(expected), 0) <= bound) return "samples in the wrong order";
   if (bound > exact_bound && relative_error(found, expected, 0) <= unit_roundoff(at::kBFloat16))
-    return "computed in a narrower type, or rounded to one";
+    return "computed in or rounded to a narrower dtype";
   if (trial.bench.strategy.buffers == Buffers::synchronised)
-    return "BatchNorm's statistics are not those over all ranks' rows";
-  return "another rank's or replica's rows, another model, mask or mode";
+    return "BatchNorm's statistics do not cover the samples of all ranks";
+  return "samples of another rank or replica, or the wrong model, dropout mask or mode";
 }
 
 std::string loss_mistake(const Trial& trial, double found, double expected, double bound) {
   const auto micro = static_cast<double>(trial.scenario.accumulate);
   if (micro > 1 && std::abs(found - micro * expected) <= 1e3 * bound * std::abs(found))
-    return "summed over the micro-batches, not their mean";
-  return "another rank's loss, of other targets, or not the mean over its rows";
+    return "summed over the micro-batches, not averaged";
+  return "another rank's loss, wrong targets, or not the mean over this rank's samples";
 }
 
 void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
   const StepEvidence& seen = trial.ranks[rank].steps[step];
   const auto where = place_in(trial, rank, step);
   const at::Tensor output = expected_output(trial, trial.expected[step], static_cast<int>(rank));
-  if (!output.defined()) return;  // this rank had no rows
+  if (!output.defined()) return;  // this rank had no samples
   const bool shaped = seen.output.defined() && seen.output.sizes() == output.sizes();
-  rows.judged("output-shape", "rows of this rank by the width of the model's output", shaped,
+  rows.judged("output-shape", "this rank's number of samples by the width of the model's output", shaped,
               "expected " + c10::str(output.sizes()) + ", found " +
                   (seen.output.defined() ? c10::str(seen.output.sizes()) : std::string("nothing")) + where);
   if (!shaped) return;
-  rows.judged("output-dtype", "the output's type with the one asked for, which is float32 under autocast",
+  rows.judged("output-dtype", "the output's dtype with the requested one (float32 under autocast)",
               seen.output.scalar_type() == due_dtype(trial),
               "expected " + c10::str(due_dtype(trial)) + ", found " + c10::str(seen.output.scalar_type()) + where);
   const bool scalar = seen.loss.defined() && seen.loss.numel() == 1;
   rows.judged(
-      "loss-finite", "one finite number a step", scalar && std::isfinite(seen.loss.item<double>()),
+      "loss-finite", "one finite number per step", scalar && std::isfinite(seen.loss.item<double>()),
       (scalar ? "found " + short_number(seen.loss.item<double>()) : std::string("found no single number")) + where);
   const auto [judged, suffix, with, bound] = value_of(trial);
-  // What ranks sum for shared statistics rounds as their mean is large, which no bound of ours knows.
+  // The rounding error of synchronised statistics grows with their mean and has no simple bound.
   const bool shared = trial.bench.strategy.buffers == Buffers::synchronised;
   if (!judged || !scalar || (shared && trial.scenario.dtype != at::kDouble)) return;
   const auto row_of = [&, &suffix = suffix](const char* name) {
@@ -106,12 +105,12 @@ void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
       [&] { return first_difference(seen.output, output) + where; },
       [&, bound = bound] { return output_mistake(trial, seen.output, output, bound); });
   const at::Tensor loss = expected_loss(trial, trial.expected[step], static_cast<int>(rank));
-  // A small difference of large numbers, as a cross-entropy may be, rounds as they do.
+  // A cross-entropy may be a small difference of large numbers, so its rounding error scales with the outputs.
   const double floor =
       suffix.empty() ? 0 : norm({output}) / std::sqrt(static_cast<double>(std::max<int64_t>(output.size(0), 1)));
   rows.measured(
-      row_of("loss"), "loss of this rank's rows" + with, relative_error(seen.loss.reshape({}), loss.reshape({}), floor),
-      bound,
+      row_of("loss"), "loss of this rank's samples" + with,
+      relative_error(seen.loss.reshape({}), loss.reshape({}), floor), bound,
       "expected " + short_number(loss.item<double>()) + ", found " + short_number(seen.loss.item<double>()) + where,
       loss_mistake(trial, seen.loss.item<double>(), loss.item<double>(), bound));
 }
@@ -129,8 +128,8 @@ void judge_evaluation(const Trial& trial, Rows& rows) {
   const auto [judged, suffix, with, bound] = value_of(trial);
   if (!judged || trial.expected.empty()) return;
   Oracle oracle(trial.workload(), trial.scenario.dtype, trial.bench.step_seed(), 1, trial.bench.strategy.onednn);
-  const std::string compared = "forward() of one rank alone: no collective, nothing changed",
-                    value = "forward() of one rank alone" + with;
+  const std::string compared = "forward() on one rank alone: no collective, no state changed",
+                    value = "forward() on one rank alone" + with;
   for (const auto& evidence : trial.ranks)
     for (const auto& evaluation : evidence.evaluations) {
       const StepEvidence& last = evidence.steps[static_cast<size_t>(evaluation.step)];
@@ -143,12 +142,12 @@ void judge_evaluation(const Trial& trial, Rows& rows) {
           [&, bound = bound] {
             const bool rounded =
                 bound > exact_bound && relative_error(evaluation.output, expected, 0) <= unit_roundoff(at::kBFloat16);
-            return rounded ? "computed in a narrower type, or rounded to one"
+            return rounded ? "computed in or rounded to a narrower dtype"
                            : "evaluated in training mode, or with another rank's statistics";
           });
       rows.judged("evaluation", compared, evaluation.collectives == 0,
                   std::to_string(evaluation.collectives) + " collectives were called" + where,
-                  "one rank alone would wait for ever");
+                  "one rank alone would wait forever");
       for (const auto& [name, buffer] : last.buffers) {
         const at::Tensor* after = find(evaluation.buffers, name);
         rows.judged("evaluation", compared, after && same_bits(*after, buffer), "buffer " + name + " changed" + where,

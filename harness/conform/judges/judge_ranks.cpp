@@ -1,4 +1,4 @@
-// What must be the same on every rank, to the bit; and what ended before its time.
+// Checks that ranks, repeated runs, and a world of 1 agree bit for bit.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -24,7 +24,7 @@ std::string first_mismatch(const NamedTensors& found, const NamedTensors& expect
 
 using StepMember = NamedTensors StepEvidence::*;
 
-// What each rank keeps for itself is left out: the parameter `name`, and its "name.slot" of the optimizer's.
+// Removes the parameters that are not synchronized between ranks, and their optimizer state "name.slot".
 NamedTensors shared(const Trial& trial, const NamedTensors& tensors) {
   const auto& own = trial.bench.strategy.own;
   NamedTensors rest;
@@ -48,7 +48,7 @@ void judge_field(const Trial& trial, Rows& rows, const std::string& name, const 
   }
 }
 
-// Of rank 0's model; of `rank`'s own what each keeps for itself.
+// The initial state of rank 0's model, but with the unsynchronized parameters of `rank`.
 NamedTensors model_state(const Bench& bench, int rank, at::ScalarType dtype, bool buffers) {
   const auto model = first_model(bench), mine = bench.workload.model(bench.init_seed(rank));
   for (auto& item : model->named_parameters())
@@ -64,20 +64,19 @@ NamedTensors model_state(const Bench& bench, int rank, at::ScalarType dtype, boo
   return result;
 }
 
-// All ranks together: one that goes by its own gradient would part from the others.
+// All ranks must skip the step. A rank that decides by its own gradient would diverge from the others.
 void judge_skipped(const Trial& trial, int64_t step, Rows& rows) {
   for (const Evidence& evidence : trial.ranks) {
     const StepEvidence &before = evidence.steps[static_cast<size_t>(step - 1)],
                        &after = evidence.steps[static_cast<size_t>(step)];
     std::string changed = first_mismatch(after.parameters, before.parameters);
     if (changed.empty()) changed = first_mismatch(after.state, before.state);
-    rows.judged(
-        "non-finite-skipped",
-        "parameters and optimizer state after a step whose gradient is not finite with those before it, bit for bit",
-        changed.empty(),
-        changed + ", rank " + std::to_string(evidence.rank) + ", step " + std::to_string(step) + ", scenario " +
-            trial.scenario.name,
-        "the step is applied, or each rank decides by its own gradient");
+    rows.judged("non-finite-skipped",
+                "parameters and optimizer state before and after a step with a non-finite gradient, bit for bit",
+                changed.empty(),
+                changed + ", rank " + std::to_string(evidence.rank) + ", step " + std::to_string(step) + ", scenario " +
+                    trial.scenario.name,
+                "the step was applied, or each rank decides by its own gradient");
   }
 }
 
@@ -92,9 +91,8 @@ void judge_start(const Trial& trial, Rows& rows) {
       difference = first_mismatch(evidence.buffers, model_state(trial.bench, evidence.rank, dtype, true));
     rows.judged("initial-broadcast", compared, difference.empty(),
                 difference + ", rank " + std::to_string(evidence.rank) + ", scenario " + trial.scenario.name,
-                evidence.rank == 0
-                    ? "the seed was not used, a tensor was cast that must not be, or mixed with other ranks'"
-                    : "rank 0's state was not broadcast at construction");
+                evidence.rank == 0 ? "the seed was not used, or a tensor was wrongly cast or mixed with another rank's"
+                                   : "rank 0's state was not broadcast at construction");
   }
 }
 
@@ -104,18 +102,18 @@ void judge_agreement(const Trial& trial, Rows& rows) {
     return judge_field(trial, rows, "ranks-agree-parameters", "averaged parameters", &StepEvidence::parameters,
                        "not averaged, or not on every rank", trial.bench.strategy.average_every);
   judge_field(trial, rows, "ranks-agree-gradients", "gradients", &StepEvidence::gradients,
-              "not reduced on every rank, or each sums in another order");
+              "not reduced on every rank, or ranks sum in different orders");
   judge_field(trial, rows, "ranks-agree-parameters", "parameters", &StepEvidence::parameters,
-              "a rank stepped alone, or began with other parameters");
+              "a rank updated its parameters alone, or started with other parameters");
   const auto has_state = [](const Evidence& evidence) {
     return std::any_of(evidence.steps.begin(), evidence.steps.end(),
                        [](const auto& step) { return !step.state.empty(); });
   };
   if (std::none_of(trial.ranks.begin(), trial.ranks.end(), has_state))
     return rows.skipped("ranks-agree-state", "optimizer state of every rank with rank 0's, bit for bit",
-                        "no rank reports any: there is nothing to compare");
+                        "no rank reports any optimizer state");
   judge_field(trial, rows, "ranks-agree-state", "optimizer state", &StepEvidence::state,
-              "a rank stepped alone, or restored another state");
+              "a rank updated its state alone, or restored another state");
 }
 
 void judge_poison(const Trial& trial, Rows& rows) {
@@ -132,27 +130,28 @@ void judge_poison(const Trial& trial, Rows& rows) {
       const bool reached =
           found.defined() && !due.isfinite().logical_not().logical_and(found.isfinite()).any().item<bool>();
       rows.judged(
-          "non-finite", "NaN or infinity from one rank's row reaches every rank's gradient", reached,
+          "non-finite", "NaN or infinity in one rank's sample reaches every rank's gradient", reached,
           [&] {
             return "parameter " + trial.names[p] + ", " + first_difference(found, due) + ", rank " +
                    std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
           },
-          due.isnan().any().item<bool>() ? "NaN is masked before the reduction, or this rank's part is not in it"
-                                         : "infinity is masked before the reduction, or this rank's part is not in it");
+          due.isnan().any().item<bool>()
+              ? "NaN is masked before the reduction, or this rank's gradient is not reduced"
+              : "infinity is masked before the reduction, or this rank's gradient is not reduced");
     }
   if (any && trial.bench.strategy.skips_non_finite) judge_skipped(trial, step, rows);
 }
 
 void judge_repeat(const std::vector<Evidence>& first, const std::vector<Evidence>& second, bool promised, Rows& rows) {
   const std::string compared = "gradients, parameters and state of two runs, bit for bit";
-  if (!promised) return rows.skipped("run-to-run", compared, "the strategy does not promise it");
+  if (!promised) return rows.skipped("run-to-run", compared, "the strategy does not promise reproducible runs");
   for (size_t rank = 0; rank < first.size(); ++rank)
     for (size_t step = 0; step < first[rank].steps.size(); ++step)
       for (const StepMember field : {&StepEvidence::gradients, &StepEvidence::parameters, &StepEvidence::state}) {
         const auto difference = first_mismatch(second[rank].steps[step].*field, first[rank].steps[step].*field);
         rows.judged("run-to-run", compared, difference.empty(),
                     difference + ", rank " + std::to_string(rank) + ", step " + std::to_string(step),
-                    "sums in the order of arrival, or reads what another thread writes");
+                    "sums in order of arrival, or has a data race");
       }
 }
 
@@ -162,7 +161,7 @@ void judge_same_bits_as_baseline(const Evidence& found, const Evidence& baseline
     for (const StepMember field : {&StepEvidence::gradients, &StepEvidence::parameters}) {
       const auto difference = first_mismatch(found.steps[step].*field, baseline.steps[step].*field);
       rows.judged("world-1-bits", compared, difference.empty(), difference + ", step " + std::to_string(step),
-                  "another kernel, another order, or another scale than the baseline's");
+                  "uses other kernels, another order, or another scale than the baseline");
     }
 }
 

@@ -1,4 +1,4 @@
-// The collectives themselves: what each reduction made of the inputs that all ranks gave it, and how many there were.
+// Checks the collectives: the result of each reduction against the inputs of all ranks, and the number of reductions.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -14,11 +14,11 @@ namespace dpbench {
 namespace {
 
 struct Reduction {
-  std::vector<at::Tensor> inputs, outputs;  // of each rank
+  std::vector<at::Tensor> inputs, outputs;  // one per rank
   bool average;
 };
 
-// gamma of R + 1 terms: whoever averages may divide before or after the sum.
+// The largest error in units of gamma(R + 1): R terms and a division before or after the sum.
 double ratio_to_bound(const Reduction& reduction, const at::Tensor& output) {
   const auto terms = static_cast<double>(reduction.inputs.size());
   at::Tensor sum = at::zeros_like(output, at::kDouble), sizes = at::zeros_like(sum);
@@ -34,16 +34,16 @@ std::string likely_of_backend(const Reduction& reduction, const at::Tensor& outp
   for (const auto& input : reduction.inputs) sum += input.to(at::kDouble);
   const auto terms = static_cast<double>(reduction.inputs.size());
   const auto is = [&](const at::Tensor& other) { return relative_error(output, other, 0) < 1e-5; };
-  if (!reduction.average && is(sum / terms)) return "the backend averaged where a sum was asked for";
-  if (reduction.average && is(sum)) return "the backend summed where a mean was asked for";
+  if (!reduction.average && is(sum / terms)) return "the backend averaged where a sum was requested";
+  if (reduction.average && is(sum)) return "the backend summed where a mean was requested";
   for (size_t r = 0; r < reduction.inputs.size(); ++r)
     if (is((sum - reduction.inputs[r].to(at::kDouble)) / (reduction.average ? terms : 1)))
       return "the backend lost the part of rank " + std::to_string(r);
   const at::Tensor due = reduction.average ? sum / terms : sum;
   for (const auto type : {at::kHalf, at::kBFloat16})
     if (largest_ratio(output, due, due.abs() * (4 * unit_roundoff(type)) + smallest_subnormal(type)) <= 1)
-      return std::string("the backend rounded to ") + at::toString(type) + " on the way";
-  return "the backend lost, repeated or delivered late a part: " + first_difference(output, due);
+      return std::string("the backend rounded to ") + at::toString(type);
+  return "the backend lost a part, added it twice, or delivered it late: " + first_difference(output, due);
 }
 
 std::string mismatch_of_lists(const Trial& trial, size_t step) {
@@ -53,14 +53,14 @@ std::string mismatch_of_lists(const Trial& trial, size_t step) {
     for (size_t i = 0; i < std::max(first.size(), mine.size()); ++i)
       if (i >= first.size() || i >= mine.size() || mine[i].op != first[i].op || mine[i].bytes != first[i].bytes)
         return "collective " + std::to_string(i) + " of rank " + std::to_string(evidence.rank) +
-               " is not that of rank 0";
+               " differs from rank 0's";
   }
   return "";
 }
 
-constexpr char sums_compared[] = "each reduction with the exact sum of what the ranks put in, in units of rounding";
+constexpr char sums_compared[] = "each reduction with the exact sum of the ranks' inputs, in units of rounding";
 
-// By how much ranks multiply before they sum, as premul_sum does, is not written down; a maximum rounds nothing.
+// True for sums and means. Others are skipped: the factor of a premul_sum is not recorded, and a maximum is exact.
 bool judged_as_a_sum(const Collective& collective, Rows& rows) {
   if (collective.sums()) return true;
   rows.skipped("reduction", sums_compared,
@@ -78,11 +78,11 @@ void judge_one(const Reduction& reduction, const std::string& where, Rows& rows)
         "reduction-agrees", "the result of each allreduce on every rank, bit for bit",
         same_bits(output, reduction.outputs[0]),
         [&] { return first_difference(output, reduction.outputs[0]) + where + ", rank " + std::to_string(rank); },
-        "each rank sums in another order");
+        "ranks sum in different orders");
   }
 }
 
-// Of a reduce one rank has the sum, the others what they like. Which one is not written down: the one nearest to it.
+// Only the root of a reduce has the sum. The root is not recorded, so the rank closest to the sum is judged.
 void judge_at_the_root(const Reduction& reduction, const std::string& where, Rows& rows) {
   size_t root = 0;
   double least = std::numeric_limits<double>::infinity();
@@ -93,7 +93,7 @@ void judge_at_the_root(const Reduction& reduction, const std::string& where, Row
                 [&] { return likely_of_backend(reduction, reduction.outputs[root]); });
 }
 
-// Of a reduce_scatter each rank has the piece of its own number alone.
+// Rank r of a reduce_scatter has piece r only.
 void judge_pieces(const Trial& trial, size_t step, size_t i, Rows& rows) {
   const auto collective = [&](size_t rank) -> const Collective& {
     return trial.ranks[rank].steps[step].collectives[i];
@@ -101,7 +101,7 @@ void judge_pieces(const Trial& trial, size_t step, size_t i, Rows& rows) {
   const size_t world = trial.ranks.size();
   if (!judged_as_a_sum(collective(0), rows)) return;
   if (collective(0).input.size() != 1 || collective(0).output.size() != 1)
-    return rows.skipped("reduction", sums_compared, "a reduce_scatter of a list of tensors is not taken apart");
+    return rows.skipped("reduction", sums_compared, "a reduce_scatter of a list of tensors is not supported");
   for (size_t rank = 0; rank < world; ++rank) {
     Reduction reduction{{}, {collective(rank).output[0].flatten()}, collective(0).averages()};
     const int64_t size = reduction.outputs[0].numel();
@@ -123,7 +123,7 @@ void judge_reductions(const Trial& trial, Rows& rows) {
     const auto mismatch = mismatch_of_lists(trial, step);
     rows.judged("collective-order", "the same collectives in the same order on every rank", mismatch.empty(),
                 mismatch + ", step " + std::to_string(step),
-                "a rank skips a collective, or calls them in another order");
+                "a rank skips a collective, or calls collectives in another order");
     if (!mismatch.empty()) return;
     const auto& first = trial.ranks[0].steps[step].collectives;
     for (size_t i = 0; i < first.size(); ++i) {
@@ -152,14 +152,13 @@ ReductionCount count_reductions(const Trial& trial) {
 }
 
 void judge_collective_count(const ReductionCount& once, const Trial& accumulated, Rows& rows) {
-  const char compared[] = "reductions of a step with micro-batches as many as of one without";
+  const char compared[] = "number of reductions of a step with micro-batches with that of a step without";
   if (accumulated.bench.strategy.buffers == Buffers::synchronised)
-    return rows.skipped("collective-count", compared, "BatchNorm reduces in every forward and backward pass as well");
+    return rows.skipped("collective-count", compared, "BatchNorm also reduces in every forward and backward pass");
   if (accumulated.ranks.size() < 2) return;
   const ReductionCount found = count_reductions(accumulated);
   const auto micro = accumulated.scenario.accumulate;
-  if (once.count == 0 && found.count == 0)
-    return rows.skipped("collective-count", compared, "no reduction was called: there is nothing to count");
+  if (once.count == 0 && found.count == 0) return rows.skipped("collective-count", compared, "no reduction was called");
   rows.judged("collective-count", compared, found == once,
               "expected " + std::to_string(once.count) + " reductions of " + std::to_string(once.bytes) +
                   " bytes, found " + std::to_string(found.count) + " of " + std::to_string(found.bytes) + " with " +

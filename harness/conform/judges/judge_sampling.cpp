@@ -10,8 +10,8 @@ namespace {
 
 constexpr int64_t epochs = 4;
 
-// Why one epoch's shares are not a fair deal; empty if they are.
-std::string unfair(const Deal& deal, const std::vector<at::Tensor>& shares) {
+// Returns the first error in one epoch's assignment of samples to ranks; empty if it is correct.
+std::string wrong_shares(const Deal& deal, const std::vector<at::Tensor>& shares) {
   const int64_t each = deal.drop_last ? deal.samples / deal.world : (deal.samples + deal.world - 1) / deal.world;
   std::vector<int64_t> counts(static_cast<size_t>(deal.samples), 0);
   for (size_t rank = 0; rank < shares.size(); ++rank) {
@@ -30,17 +30,17 @@ std::string unfair(const Deal& deal, const std::vector<at::Tensor>& shares) {
   const int64_t may_miss = deal.drop_last ? deal.samples - total : 0;
   const auto often = std::max_element(counts.begin(), counts.end());
   if (*often > most)
-    return "sample " + std::to_string(often - counts.begin()) + " is dealt " + std::to_string(*often) + " times";
+    return "sample " + std::to_string(often - counts.begin()) + " is assigned " + std::to_string(*often) + " times";
   if (missing > may_miss)
-    return std::to_string(missing) + " samples are not dealt, the first is " +
+    return std::to_string(missing) + " samples are not assigned, the first is " +
            std::to_string(std::find(counts.begin(), counts.end(), 0) - counts.begin());
   return "";
 }
 
-std::string whose(const Deal& deal) { return deal.whose.empty() ? "" : " (" + deal.whose + ")"; }
+std::string sampler_suffix(const Deal& deal) { return deal.sampler.empty() ? "" : " (" + deal.sampler + ")"; }
 
-// How many samples are followed by the same one in both orders: a shuffle leaves about one, a rotation nearly all.
-int64_t followed_alike(const at::Tensor& one, const at::Tensor& other, int64_t samples) {
+// Counts samples with the same successor in both orders: about one after a shuffle, nearly all after a rotation.
+int64_t same_successors(const at::Tensor& one, const at::Tensor& other, int64_t samples) {
   const auto followers = [samples](const at::Tensor& order) {
     at::Tensor next = at::full({samples}, -1, at::kLong);
     next.index_put_({order.narrow(0, 0, order.numel() - 1)}, order.narrow(0, 1, order.numel() - 1));
@@ -52,31 +52,32 @@ int64_t followed_alike(const at::Tensor& one, const at::Tensor& other, int64_t s
 
 void judge_order(const Deal& deal, const std::vector<at::Tensor>& orders, Rows& rows) {
   const size_t epoch = orders.size() - 1;
-  const std::string compared = "the order of each epoch with that of every other" + whose(deal);
+  const std::string compared = "the order of each epoch with that of every other" + sampler_suffix(deal);
   for (size_t earlier = 0; earlier < epoch; ++earlier) {
     const auto between = "epochs " + std::to_string(earlier) + " and " + std::to_string(epoch);
     rows.judged("epoch-order", compared, !orders[epoch].equal(orders[earlier]), between + " have the same order",
                 "the epoch is not passed on to the sampler");
-    const int64_t count = followed_alike(orders[earlier], orders[epoch], deal.samples);
+    const int64_t count = same_successors(orders[earlier], orders[epoch], deal.samples);
     rows.judged("epoch-order", compared, count <= deal.samples / 4,
                 "in " + between + " " + std::to_string(count) + " of " + std::to_string(deal.samples) +
                     " samples are followed by the same one",
-                "the order is turned or cut, not shuffled again");
+                "the order is rotated or cut, not reshuffled");
   }
 }
 
-// What is dropped must be other samples in some epoch, or nobody ever sees them.
+// Dropped samples must change between epochs; otherwise some samples are never used.
 void judge_what_is_dropped(const Deal& deal, const std::vector<at::Tensor>& orders, Rows& rows) {
   at::Tensor seen = at::zeros({deal.samples}, at::kBool);
   for (const auto& order : orders) seen.index_fill_(0, order, true);
   const at::Tensor never = seen.logical_not().nonzero();
   rows.judged(
-      "data-each-once", "the shares of all ranks in an epoch with all samples" + whose(deal), never.numel() == 0,
+      "data-each-once", "the shares of all ranks in an epoch with all samples" + sampler_suffix(deal),
+      never.numel() == 0,
       [&] {
         return std::to_string(never.numel()) + " samples are dropped in every epoch, the first is " +
                std::to_string(never[0].item<int64_t>());
       },
-      "dropped before the shuffle: never trained on");
+      "samples are dropped before the shuffle and never trained on");
 }
 
 }  // namespace
@@ -87,9 +88,10 @@ void judge_sampling(const Deal& deal, Rows& rows) {
   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
     std::vector<at::Tensor> shares;
     for (int rank = 0; rank < deal.world; ++rank) shares.push_back(deal.ids(epoch, rank));
-    const std::string why = unfair(deal, shares);
-    rows.judged("data-each-once", "the shares of all ranks in an epoch with all samples" + whose(deal), why.empty(),
-                why + ", epoch " + std::to_string(epoch), "ranks read the same rows, or rows are lost at the end");
+    const std::string why = wrong_shares(deal, shares);
+    rows.judged("data-each-once", "the shares of all ranks in an epoch with all samples" + sampler_suffix(deal),
+                why.empty(), why + ", epoch " + std::to_string(epoch),
+                "ranks read the same samples, or samples are lost at the end");
     all_fair = all_fair && why.empty();
     orders.push_back(at::cat(shares));
     if (all_fair) judge_order(deal, orders, rows);

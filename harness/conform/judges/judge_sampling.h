@@ -1,4 +1,5 @@
-// Is every sample dealt out, once, and in another order each epoch? For any sampler: all it has to offer is a function.
+// Checks that a sampler assigns every sample exactly once per epoch, in a different order each epoch. The sampler is
+// any function from epoch and rank to sample ids.
 #pragma once
 
 #include <functional>
@@ -13,9 +14,9 @@ namespace dpbench {
 struct Deal {
   int64_t samples = 0;
   int world = 1;
-  bool drop_last = false;  // else padded to equal counts by repeating as few samples as that takes
+  bool drop_last = false;  // false: padded to equal counts with as few repeated samples as possible
   std::function<at::Tensor(int64_t epoch, int rank)> ids;
-  std::string whose = {};  // the sampler's name, for the rows
+  std::string sampler = {};  // the sampler's name, for messages
 };
 
 void judge_sampling(const Deal& deal, Rows& rows);  // data-each-once, epoch-order

@@ -1,4 +1,4 @@
-// What a step leaves behind: buffers, the optimizer's work, parameters that must not move.
+// Checks the state after a step: buffers, optimizer updates, unused and frozen parameters.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -11,17 +11,16 @@
 namespace dpbench {
 namespace {
 
-// An Adam step divides a sum of k terms by the root of another: its own rounding is some dozens of u of the learning
-// rate.
+// Adam divides a sum by the root of another; the rounding error is a few dozen units of the learning rate.
 constexpr double adam_roundings = 64;
-// Statistics are means over a few dozen numbers, which threads may sum in another order than the oracle.
+// Statistics are means over a few dozen numbers; the order of summation may differ from the oracle's.
 constexpr double working_roundings = 32;
 
 std::string at_place(const Trial& trial, int rank, int64_t step) {
   return ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
 }
 
-// Where nothing is cloned, the one replica's are the model's own.
+// With one replica the model is not cloned, so its buffers change.
 Buffers meant(const Trial& trial) {
   const Buffers promised = trial.bench.strategy.buffers;
   return promised == Buffers::unchanged && trial.world() == 1 ? Buffers::first_replica : promised;
@@ -43,44 +42,44 @@ std::string buffers_mistake(const Trial& trial, int rank, size_t step, const std
                             const at::Tensor& found) {
   const at::Tensor* before = find(trial.buffers_before(static_cast<int64_t>(step), rank), name);
   if (before && same_bits(*before, found))
-    return "not changed by a step: still in evaluation mode, or not written back";
+    return "unchanged after a step: the model is in evaluation mode, or buffers are not written back";
   switch (meant(trial)) {
     case Buffers::unchanged:
-      return "changed where nothing may change them";
+      return "changed, but the strategy declares them unchanged";
     case Buffers::local:
-      return "this rank's own were overwritten or mixed with another's";
+      return "this rank's buffers were overwritten or mixed with another's";
     case Buffers::synchronised:
-      return "not those of all ranks' rows";
+      return "statistics do not cover the samples of all ranks";
     case Buffers::first_replica:
-      return "statistics not written back, or of another replica's rows";
+      return "statistics not written back, or of another replica's samples";
     default:
       break;
   }
-  return rank == 0 ? "statistics not written back, or of other rows"
+  return rank == 0 ? "statistics not written back, or of other samples"
                    : "rank 0's buffers were not broadcast before the forward pass";
 }
 
 std::string buffers_meaning(Buffers buffers) {
   switch (buffers) {
     case Buffers::unchanged:
-      return "as they were at the start";
+      return "unchanged since the start";
     case Buffers::rank0:
-      return "rank 0's before the step, then this rank's own rows";
+      return "rank 0's before the step, updated with this rank's samples";
     case Buffers::local:
       return "this rank's own";
     case Buffers::first_replica:
-      return "those of the first replica's rows";
+      return "updated with the first replica's samples";
     default:
-      return "those of the whole batch";
+      return "updated with the whole batch";
   }
 }
 
-// One parameter's optimizer, replayed in float64 on the gradients that the strategy reported.
+// Replays one parameter's optimizer in float64 on the reported gradients.
 struct Replay {
   at::Tensor momentum, variance;
   int64_t steps = 0;
 
-  // By how much the parameter should move; `slack` is what rounding in the parameter's dtype may add.
+  // Returns the expected change of the parameter and the bound for rounding in the parameter's dtype.
   std::pair<at::Tensor, at::Tensor> step(const OptimizerSpec& spec, const at::Tensor& gradient, double u) {
     const at::Tensor g = gradient.to(at::kDouble);
     if (spec.kind == OptimizerSpec::Kind::sgd) return {-spec.learning_rate * g, g.abs() * (2 * u * spec.learning_rate)};
@@ -97,8 +96,7 @@ struct Moved {
   at::Tensor expected, slack;
 };
 
-// Rank 0's optimizer stands for all ranks', which agree; where each rank steps with a gradient of its own, every
-// rank's.
+// Replays rank 0's optimizer, since ranks agree; if ranks have their own gradients, every rank's optimizer.
 class OptimizerJudge {
  public:
   OptimizerJudge(const Trial& trial, Rows& rows)
@@ -153,12 +151,13 @@ class OptimizerJudge {
     return {expected, rounding + expected.abs() * (4 * u) + smallest_subnormal(before->scalar_type())};
   }
 
-  // averaged: what each rank had before that; empty where nothing was.
+  // averaged: each rank's parameters before averaging; empty in steps without averaging.
   void judge(int rank, size_t p, int64_t step, const Moved& move, const std::vector<Moved>& averaged) {
     const at::Tensor* before = named(trial_.parameters_before(step, rank), p);
     const at::Tensor* found =
         named(trial_.ranks[static_cast<size_t>(rank)].steps[static_cast<size_t>(step)].parameters, p);
-    if (!before || !found || !move.expected.defined()) return;  // judge_agreement and judge_start say what is missing
+    if (!before || !found || !move.expected.defined())
+      return;  // judge_agreement and judge_start report missing parameters
     const at::Tensor& after = *found;
     const at::Tensor& expected = move.expected;
     rows_.measured(
@@ -177,22 +176,21 @@ class OptimizerJudge {
 
   static std::string likely(const at::Tensor& gradient, const at::Tensor& before, const at::Tensor& after,
                             const at::Tensor& expected) {
-    if (!gradient.defined()) return "a parameter without a gradient was stepped";
-    if (same_bits(before, after)) return "not stepped at all: the optimizer does not see this parameter";
+    if (!gradient.defined()) return "a parameter without a gradient was updated";
+    if (same_bits(before, after)) return "not updated: the optimizer does not see this parameter";
     const at::Tensor way = after.to(at::kDouble) - before.to(at::kDouble), due = expected - before.to(at::kDouble);
     const at::Tensor still = way.eq(0).logical_and(due.ne(0)), moved = still.logical_not();
     if (still.any().item<bool>() && relative_error(way.masked_select(moved), due.masked_select(moved), 0) < 1e-3)
       return std::to_string(still.sum().item<int64_t>()) + " of " + std::to_string(due.numel()) +
-             " elements were not stepped: a piece was left out";
+             " elements were not updated: a piece was left out";
     const double size = due.square().sum().item<double>(),
                  ratio = size > 0 ? (way * due).sum().item<double>() / size : 0;
     if (size == 0 || !(relative_error(way, due * ratio, 0) < 1e-3))
-      return "stepped more than once, with another gradient than the one reported, with other settings, or from "
-             "another state";
+      return "updated more than once, or with another gradient than the reported one, other settings or another state";
     const std::string far =
-        "went " + short_number(std::round(ratio * 1e4) / 1e4) + " times as far as the reported gradient says: ";
-    if (ratio < 0) return far + "in the wrong direction";
-    return far + (std::abs(ratio - 2) < 1e-3 ? "stepped twice" : "another gradient, or another learning rate");
+        "moved " + short_number(std::round(ratio * 1e4) / 1e4) + " times as far as the reported gradient implies: ";
+    if (ratio < 0) return far + "wrong direction";
+    return far + (std::abs(ratio - 2) < 1e-3 ? "updated twice" : "another gradient or learning rate was used");
   }
 
   static std::string likely_of_average(const std::vector<Moved>& moves, const at::Tensor& after) {
@@ -218,11 +216,12 @@ class OptimizerJudge {
 void judge_buffers(const Trial& trial, Rows& rows) {
   if (trial.scenario.poison || trial.scenario.smooth) return;
   const bool exact = trial.scenario.dtype == at::kDouble;
-  // The ranks' sums of squares round as their mean is large, which no bound of ours knows: judged in float64 alone.
+  // The rounding error of synchronised statistics grows with their mean and has no simple bound: judged in float64
+  // only.
   if (!exact && trial.bench.strategy.buffers == Buffers::synchronised) return;
   if (!exact && !trial.bench.devices.front().is_cpu())
     return rows.skipped("buffers-replay", "buffers after a step in the working dtype",
-                        "a GPU's kernels round otherwise than the CPU's that repeat the shards");
+                        "GPU kernels round differently from the CPU kernels of the replay");
   const std::string check = exact ? "buffers" : "buffers-replay";
   const std::string compared = (exact ? "buffers after a step: " : "buffers after a step in the working dtype: ") +
                                buffers_meaning(meant(trial));
@@ -237,7 +236,7 @@ void judge_buffers(const Trial& trial, Rows& rows) {
         };
         const bool typed = found && found->scalar_type() == expected.scalar_type();
         if (!typed)
-          rows.judged(check, compared, false, where, "missing, or cast to another type");
+          rows.judged(check, compared, false, where, "missing, or cast to another dtype");
         else
           rows.measured(check, compared, relative_error(*found, expected, 0), bound, where,
                         [&, &buffer = name] { return buffers_mistake(trial, evidence.rank, step, buffer, *found); });
@@ -254,7 +253,7 @@ void judge_unused(const Trial& trial, Rows& rows) {
   if (trial.scenario.poison) return;
   const auto model = first_model(trial.bench);
   const auto first = static_cast<size_t>(trial.scenario.judged_from);
-  std::vector<bool> ever(trial.names.size(), first > 0);  // in steps that nobody looked at
+  std::vector<bool> ever(trial.names.size(), first > 0);  // used in an earlier step; assumed for steps not judged
   for (size_t step = first; step < trial.expected.size(); ++step)
     for (const auto& evidence : trial.ranks) {
       const auto where = at_place(trial, evidence.rank, static_cast<int64_t>(step));
@@ -264,15 +263,15 @@ void judge_unused(const Trial& trial, Rows& rows) {
         const at::Tensor found = trial.reported(static_cast<int64_t>(step), p, evidence.rank);
         const bool nothing = !found.defined() || (ever[p] && !found.any().item<bool>());
         rows.judged("unused-parameters", "no gradient for a parameter that no rank used", nothing,
-                    "parameter " + trial.names[p] + " has a gradient" + where, "an old gradient, or one of zeros");
+                    "parameter " + trial.names[p] + " has a gradient" + where, "a stale gradient, or zeros");
       }
       for (const auto& item : model->named_parameters()) {
         if (item.value().requires_grad()) continue;
         const at::Tensor* before = find(evidence.parameters, item.key());
         const at::Tensor* after = find(evidence.steps[step].parameters, item.key());
-        rows.judged("frozen-parameters", "a parameter that needs no gradient stays as it is",
+        rows.judged("frozen-parameters", "a parameter that requires no gradient does not change",
                     before && after && same_bits(*before, *after), "parameter " + item.key() + where,
-                    "the optimizer steps every parameter, frozen ones too");
+                    "the optimizer also updates frozen parameters");
       }
     }
 }

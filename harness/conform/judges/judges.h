@@ -1,4 +1,4 @@
-// The judges: pure functions from a trial to rows. None of them runs a strategy.
+// The judges: pure functions that add rows for a trial. They do not run the strategy.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@ namespace dpbench {
 
 using Judge = void (*)(const Trial& trial, Rows& rows);
 
-// How far a float64 result may lie from the oracle: 15 times the worst measured of right strategies (6.6e-14).
+// Allowed relative error of a float64 result: 15 times the largest error measured for correct strategies (6.6e-14).
 inline constexpr double exact_bound = 1e-12;
 
 // output-shape, output-dtype, loss-finite; output-value, loss-value; output-replay, loss-replay
@@ -31,20 +31,20 @@ void judge_learning(const Trial& trial, Rows& rows);    // loss-falls
 void judge_rows(const Trial& trial, Rows& rows);        // rows-untouched
 void judge_ending(const Trial& trial, Rows& rows);      // finish
 
-// In the order in which a trial is judged.
+// In order of execution.
 inline constexpr Judge judges[] = {judge_start,      judge_outputs,   judge_gradients, judge_replay,
                                    judge_accuracy,   judge_strides,   judge_unused,    judge_agreement,
                                    judge_buffers,    judge_optimizer, judge_poison,    judge_evaluation,
                                    judge_reductions, judge_learning,  judge_rows,      judge_ending};
 
-// The reductions of floating-point numbers in a trial's last step.
+// The floating-point reductions in a trial's last step.
 struct ReductionCount {
   int64_t count = 0, bytes = 0;
   bool operator==(const ReductionCount&) const = default;
 };
 ReductionCount count_reductions(const Trial& trial);
 
-// Of two runs that differ in one thing.
+// Judges that compare two runs.
 void judge_collective_count(const ReductionCount& once, const Trial& accumulated, Rows& rows);  // collective-count
 void judge_repeat(const std::vector<Evidence>& first, const std::vector<Evidence>& second, bool promised,
                   Rows& rows);                                                                  // run-to-run

@@ -15,7 +15,7 @@ double used_up(const CheckRow& row) {
   return *row.bound > 0 ? *row.error / *row.bound : *row.error;
 }
 
-// The first failure is kept: what fails later is often its consequence.
+// Keeps the first failure: later ones are often its consequences.
 bool replaces(const CheckRow& fresh, const CheckRow& known) {
   if (severity(fresh) != severity(known)) return severity(fresh) > severity(known);
   return fresh.status != CheckStatus::failed && used_up(fresh) > used_up(known);
@@ -24,15 +24,15 @@ bool replaces(const CheckRow& fresh, const CheckRow& known) {
 }  // namespace
 
 void Rows::measured(const std::string& name, const std::string& compared, double error, double bound,
-                    const Words& where, const Words& likely) {
+                    const LazyText& where, const LazyText& likely) {
   const bool ok = error <= bound;
-  const auto shown = std::isfinite(error) ? std::optional(error) : std::nullopt;  // JSON knows no infinity
+  const auto shown = std::isfinite(error) ? std::optional(error) : std::nullopt;  // JSON has no infinity
   add({name, ok ? CheckStatus::passed : CheckStatus::failed, compared, shown, bound, ok ? "" : where(),
        ok ? "" : likely()});
 }
 
-void Rows::judged(const std::string& name, const std::string& compared, bool ok, const Words& where,
-                  const Words& likely) {
+void Rows::judged(const std::string& name, const std::string& compared, bool ok, const LazyText& where,
+                  const LazyText& likely) {
   add({name, ok ? CheckStatus::passed : CheckStatus::failed, compared, {}, {}, ok ? "" : where(), ok ? "" : likely()});
 }
 
@@ -41,7 +41,7 @@ void Rows::skipped(const std::string& name, const std::string& compared, const s
   add({name, CheckStatus::skipped, compared, error, {}, why, ""});
 }
 
-void Rows::completed(bool ok, const Words& where) {
+void Rows::completed(bool ok, const LazyText& where) {
   judged(completion, "every step on every rank, without an exception", ok, where);
 }
 

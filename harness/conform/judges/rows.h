@@ -1,4 +1,4 @@
-// The verdicts of a case while they are gathered: one row a check, the worst of all the trials that it saw.
+// Collects the verdicts of a case: one row per check, the worst over all trials.
 #pragma once
 
 #include <functional>
@@ -11,14 +11,14 @@
 
 namespace dpbench {
 
-// A text, or what makes one: most checks pass and need none.
-class Words {
+// A text or a function that creates it. Lazy because most checks pass and need no text.
+class LazyText {
  public:
-  Words(const char* text) : make_([text] { return std::string(text); }) {}
-  Words(std::string text) : make_([text = std::move(text)] { return text; }) {}
+  LazyText(const char* text) : make_([text] { return std::string(text); }) {}
+  LazyText(std::string text) : make_([text = std::move(text)] { return text; }) {}
   template <class Make>
     requires std::is_invocable_r_v<std::string, Make>
-  Words(Make make) : make_(std::move(make)) {}
+  LazyText(Make make) : make_(std::move(make)) {}
   std::string operator()() const { return make_(); }
 
  private:
@@ -27,19 +27,19 @@ class Words {
 
 class Rows {
  public:
-  // The name of the row of completed().
+  // Name of the check recorded by completed().
   static constexpr char completion[] = "run-completes";
 
-  // An error within its bound passes. `where` and `likely` are asked only when it does not.
-  void measured(const std::string& name, const std::string& compared, double error, double bound, const Words& where,
-                const Words& likely = "");
-  void judged(const std::string& name, const std::string& compared, bool ok, const Words& where,
-              const Words& likely = "");
-  // Measured and shown, or not done at all: the reason stands in the row.
+  // Passes if error <= bound. `where` and `likely` are evaluated only on failure.
+  void measured(const std::string& name, const std::string& compared, double error, double bound, const LazyText& where,
+                const LazyText& likely = "");
+  void judged(const std::string& name, const std::string& compared, bool ok, const LazyText& where,
+              const LazyText& likely = "");
+  // Records a skipped check with its reason, and the error if it was measured but not judged.
   void skipped(const std::string& name, const std::string& compared, const std::string& why,
                std::optional<double> error = {});
-  // Whether all ranks took all steps without an exception.
-  void completed(bool ok, const Words& where);
+  // Records whether all ranks completed all steps without an exception.
+  void completed(bool ok, const LazyText& where);
   void add(const CheckRow& row);
 
   const std::vector<CheckRow>& all() const { return rows_; }

@@ -13,13 +13,14 @@ namespace {
 
 using Gradients = std::vector<at::Tensor>;
 
-struct Case {
+// A wrong gradient of one rank and step.
+struct WrongGradient {
   const Trial& trial;
   const ExpectedStep& expected;
   int64_t step;
   int rank;
   std::vector<size_t> wrong;
-  Gradients found;  // by parameter, only the wrong ones filled
+  Gradients found;  // by parameter; only the wrong ones are set
   double tolerance;
 
   bool alike(const Gradients& some, const Gradients& others) const {
@@ -28,8 +29,8 @@ struct Case {
     return true;
   }
   bool looks_like(const Gradients& candidate) const { return !candidate.empty() && alike(found, candidate); }
-  // A mistake that would leave the gradients as they should be explains nothing. What is expected here is not clipped
-  // yet.
+  // True if `candidate` matches and differs from the expected gradient. Without the second condition a bug with no
+  // effect would match. With clipping it does not apply: `expected` is not clipped.
   bool explained_by(const Gradients& candidate) const {
     return looks_like(candidate) && (trial.clip_norm || !alike(candidate, expected.gradient));
   }
@@ -38,7 +39,7 @@ struct Case {
     for (const auto& gradient : gradients) result.push_back(gradient * factor);
     return result;
   }
-  // The sum of those shards alone that `keep` lets through, each with its share times `factor`.
+  // The sum over the shards selected by `keep`, with their shares times `factor`.
   template <class Keep>
   Gradients only(Keep keep, double factor) const {
     std::vector<double> shares = expected.shares;
@@ -54,19 +55,20 @@ struct Signature {
 
 std::string ratio_text(double ratio) { return short_number(ratio) + " times what they should be"; }
 
-// Factors by which a gradient is off when something is divided or multiplied once too often.
+// Factors caused by one division or multiplication too many.
 std::vector<std::pair<double, std::string>> known_factors(const Trial& trial) {
   const double world = trial.world(), micro = static_cast<double>(trial.scenario.accumulate);
-  std::vector<std::pair<double, std::string>> factors = {{0, "never reduced into place, or zeroed after the backward"}};
+  std::vector<std::pair<double, std::string>> factors = {
+      {0, "never written back after the reduction, or zeroed after the backward pass"}};
   if (world > 1) {
     factors.emplace_back(world, "summed over " + short_number(world) + " ranks or replicas, not averaged");
     factors.emplace_back(1 / world, "averaged over " + short_number(world) + " ranks or replicas once too often");
   }
   if (micro > 1) {
     factors.emplace_back(micro, "not divided by the " + short_number(micro) + " micro-batches");
-    factors.emplace_back(1 / micro, "divided by the micro-batches twice");
+    factors.emplace_back(1 / micro, "divided by the number of micro-batches twice");
     factors.emplace_back(2 - 1 / micro, "one micro-batch was not divided by their number");
-  } else if (world > 1) {  // among micro-batches these factors have other reasons
+  } else if (world > 1) {  // with micro-batches these factors have other causes
     factors.emplace_back(world / (world - 1), "divided by one rank too few");
     factors.emplace_back(world / (world + 1), "divided by one rank too many");
   }
@@ -75,7 +77,7 @@ std::vector<std::pair<double, std::string>> known_factors(const Trial& trial) {
   return factors;
 }
 
-std::string by_factor(const Case& c) {
+std::string by_factor(const WrongGradient& c) {
   double products = 0, squares = 0;
   for (const size_t p : c.wrong) {
     products += (c.found[p] * c.expected.gradient[p]).sum().item<double>();
@@ -91,21 +93,22 @@ std::string by_factor(const Case& c) {
   }
   if (!c.looks_like(c.scaled(c.expected.gradient, ratio))) return "";
   const double size = norm(c.expected.gradient);
-  if (c.trial.clip_norm && std::abs(ratio - 1) < 10 * c.tolerance) return "the norm was not limited";
-  if (c.trial.clip_norm && ratio > 1) return "made longer, up to a limit that was not reached";
-  if (c.trial.clip_norm && ratio * size < *c.trial.clip_norm) return "clipped more than asked: before the reduction?";
+  if (c.trial.clip_norm && std::abs(ratio - 1) < 10 * c.tolerance) return "the gradient was not clipped";
+  if (c.trial.clip_norm && ratio > 1) return "scaled up to the limit although the norm was below it";
+  if (c.trial.clip_norm && ratio * size < *c.trial.clip_norm)
+    return "clipped below the limit, perhaps before the reduction";
   return std::abs(ratio - 1) < 0.01 ? "" : "gradients are " + ratio_text(ratio);
 }
 
-bool same_on_all_ranks(const Case& c) {
+bool same_on_all_ranks(const WrongGradient& c) {
   for (int rank = 1; rank < static_cast<int>(c.trial.ranks.size()); ++rank)
     for (const size_t p : c.wrong)
       if (!same_bits(c.trial.reported(c.step, p, rank), c.trial.reported(c.step, p))) return false;
   return true;
 }
 
-// Did all ranks, or the one process, make the outputs that they should? Then the mistake lies behind them.
-bool same_forward_pass(const Case& c) {
+// True if all outputs are correct, so the bug is after the forward pass.
+bool same_forward_pass(const WrongGradient& c) {
   for (const auto& evidence : c.trial.ranks) {
     std::vector<at::Tensor> outputs;
     for (const auto& shard : c.expected.shards)
@@ -116,8 +119,8 @@ bool same_forward_pass(const Case& c) {
   return true;
 }
 
-// Each micro-batch weighed by its rows: of its own rank, or of all where one loss is taken over them.
-Gradients by_rows(const Case& c) {
+// The gradient if each micro-batch is weighted by its number of samples, per rank or, for gathered losses, over all.
+Gradients by_rows(const WrongGradient& c) {
   const bool gathered = c.trial.bench.strategy.gradient == Gradient::gathered;
   const auto rows_where = [&](const auto& counts) {
     double rows = 0;
@@ -137,8 +140,8 @@ Gradients by_rows(const Case& c) {
   return combine(c.expected.shards, shares);
 }
 
-// Each rank's own gradient; empty where they are not those of ranks.
-std::vector<Gradients> of_each_rank(const Case& c) {
+// Each rank's own gradient; empty for strategies without ranks.
+std::vector<Gradients> of_each_rank(const WrongGradient& c) {
   std::vector<Gradients> result;
   if (c.trial.bench.layout.parallelism != Parallelism::ranks) return result;
   for (int r = 0; r < c.trial.world(); ++r)
@@ -154,7 +157,7 @@ Gradients largest_of(const std::vector<Gradients>& ranks) {
   return largest;
 }
 
-std::vector<Signature> clip_signatures(const Case& c) {
+std::vector<Signature> clip_signatures(const WrongGradient& c) {
   if (!c.trial.clip_norm) return {};
   const double limit = *c.trial.clip_norm;
   const auto limited = [&](const Gradients& gradients, double size) {
@@ -171,13 +174,13 @@ std::vector<Signature> clip_signatures(const Case& c) {
     for (size_t p = 0; p < part.size(); ++p)
       mean.size() <= p ? mean.push_back(part[p]) : void(mean[p] = mean[p] + part[p]);
   }
-  return {{"the norm was not limited", c.expected.gradient},
-          {"each parameter was limited by its own norm", each},
-          {"each element was limited, not the norm", values},
-          {"each rank's gradient was limited before the reduction", mean}};
+  return {{"the gradient was not clipped", c.expected.gradient},
+          {"each parameter was clipped by its own norm", each},
+          {"each element was clipped instead of the norm", values},
+          {"each rank's gradient was clipped before the reduction", mean}};
 }
 
-std::vector<Signature> shard_signatures(const Case& c) {
+std::vector<Signature> shard_signatures(const WrongGradient& c) {
   const double world = c.trial.world();
   const int64_t last = c.trial.scenario.accumulate - 1;
   std::vector<Signature> list;
@@ -185,7 +188,7 @@ std::vector<Signature> shard_signatures(const Case& c) {
     list.push_back({"this rank's own gradient: not reduced",
                     c.only([&](const Shard& shard) { return shard.replica == c.rank; }, world)});
   list.push_back({same_forward_pass(c) ? "rank 0's own gradient: broadcast, not reduced"
-                                       : "the gradient of rank 0's rows: every rank reads the same ones",
+                                       : "the gradient of rank 0's samples: every rank reads the same samples",
                   c.only([](const Shard& shard) { return shard.replica == 0; }, world)});
   for (int r = 0; r < c.trial.world() && world > 1; ++r) {
     const auto others = [r](const Shard& shard) { return shard.replica != r; };
@@ -193,37 +196,37 @@ std::vector<Signature> shard_signatures(const Case& c) {
     list.push_back({"the part of rank or replica " + name + " is missing", c.only(others, 1)});
     list.push_back({"rank " + name + " was left out of the mean", c.only(others, world / (world - 1))});
     list.push_back(
-        {"the part of replica " + name + " alone", c.only([r](const Shard& s) { return s.replica == r; }, 1)});
+        {"the part of replica " + name + " only", c.only([r](const Shard& s) { return s.replica == r; }, 1)});
   }
-  list.push_back({"the largest of the ranks' gradients, not their mean", largest_of(of_each_rank(c))});
+  list.push_back({"the maximum of the ranks' gradients instead of their mean", largest_of(of_each_rank(c))});
   if (last == 0) return list;
-  list.push_back({"each micro-batch was weighed by its rows", by_rows(c)});
+  list.push_back({"each micro-batch was weighted by its samples", by_rows(c)});
   const auto of_last = [last](const Shard& shard) { return shard.micro == last; };
   const auto micro = static_cast<double>(last + 1);
-  list.push_back({"the last micro-batch alone: it overwrote the others", c.only(of_last, 1)});
-  list.push_back({"the last micro-batch alone: it overwrote the others, undivided", c.only(of_last, micro)});
-  list.push_back({"the first micro-batch alone", c.only([](const Shard& s) { return s.micro == 0; }, 1)});
+  list.push_back({"the last micro-batch only: it overwrote the others", c.only(of_last, 1)});
+  list.push_back({"the last micro-batch only, undivided: it overwrote the others", c.only(of_last, micro)});
+  list.push_back({"the first micro-batch only", c.only([](const Shard& s) { return s.micro == 0; }, 1)});
   return list;
 }
 
-std::vector<Signature> meaning_signatures(const Case& c) {
+std::vector<Signature> meaning_signatures(const WrongGradient& c) {
   const Trial& trial = c.trial;
   std::vector<Signature> list;
   const std::pair<Gradient, const char*> meanings[] = {
       {Gradient::mean_of_means, "the mean of the ranks' means"},
-      {Gradient::global_mean, "the mean over all rows"},
-      {Gradient::mean_of_active, "the mean of the means of ranks with rows"},
+      {Gradient::global_mean, "the mean over all samples"},
+      {Gradient::mean_of_active, "the mean of the means of ranks with samples"},
       {Gradient::sum, "the sum of the ranks' gradients"}};
   for (const auto& [meaning, name] : meanings) {
     if (meaning == trial.bench.strategy.gradient || trial.bench.strategy.gradient == Gradient::gathered) continue;
-    list.push_back({std::string(name) + ", which is not the meaning declared",
+    list.push_back({std::string(name) + ", which is not the declared semantics",
                     combine(c.expected.shards, shares(c.expected.shards, meaning, trial.world(),
                                                       trial.scenario.accumulate, trial.workload().sum_loss()))});
   }
   if (!c.expected.whole.empty())
-    list.push_back({"what one device makes of the whole batch, which is not the meaning declared", c.expected.whole});
+    list.push_back({"one device's gradient of the whole batch, which is not the declared semantics", c.expected.whole});
   if (trial.bench.strategy.gradient != Gradient::gathered) return list;
-  std::vector<double> shares = c.expected.shares;  // of parts of one loss over all rows of a micro-batch
+  std::vector<double> shares = c.expected.shares;  // declared: one loss over all samples of a micro-batch
   for (size_t i = 0; i < shares.size(); ++i) {
     double rows = 0, pieces = 0;
     for (const auto& shard : c.expected.shards)
@@ -231,11 +234,11 @@ std::vector<Signature> meaning_signatures(const Case& c) {
     shares[i] *= rows / (pieces * static_cast<double>(c.expected.shards[i].rows));
   }
   list.push_back(
-      {"the mean of a loss for each replica, not one loss over all rows", combine(c.expected.shards, shares)});
+      {"the mean of a loss for each replica, not one loss over all samples", combine(c.expected.shards, shares)});
   return list;
 }
 
-std::vector<Signature> time_signatures(const Case& c) {
+std::vector<Signature> time_signatures(const WrongGradient& c) {
   if (c.step == 0) return {};
   const ExpectedStep& before_it = c.trial.expected[static_cast<size_t>(c.step - 1)];
   const auto& earlier = before_it.gradient;
@@ -252,19 +255,19 @@ std::vector<Signature> time_signatures(const Case& c) {
     kept.push_back(before.defined() ? c.expected.gradient[p] + before.to(at::kDouble) : c.expected.gradient[p]);
     still.push_back(before.defined() ? before.to(at::kDouble) : at::zeros_like(c.expected.gradient[p]));
   }
-  return {{"the step before is still in it: gradients were not zeroed", kept},
-          {"the step before of all replicas but the first is still in it: theirs were not zeroed", replicas},
+  return {{"the gradient of the step before was added: gradients were not zeroed", kept},
+          {"the gradient of the step before was added: replicas other than the first were not zeroed", replicas},
           {"the gradient of the step before: one step late", earlier},
           {"the gradient of the step before: nothing new was written", still}};
 }
 
-at::Tensor joined(const Case& c, const Gradients& gradients) {
+at::Tensor joined(const WrongGradient& c, const Gradients& gradients) {
   std::vector<at::Tensor> parts;
   for (const size_t p : c.wrong) parts.push_back(gradients[p].flatten());
   return at::cat(parts);
 }
 
-bool permuted(const Case& c) {
+bool permuted(const WrongGradient& c) {
   const at::Tensor found = std::get<0>(joined(c, c.found).sort()),
                    due = std::get<0>(joined(c, c.expected.gradient).sort());
   return relative_error(found, due, 1e-300) <= c.tolerance;
@@ -277,8 +280,8 @@ std::string listed(const std::vector<double>& numbers) {
   return text;
 }
 
-// Is it a sum of the shards' gradients all the same, only with other shares than they are due?
-std::string by_shares(const Case& c) {
+// Tests whether the gradient is a linear combination of the shards' gradients with unexpected shares.
+std::string by_shares(const WrongGradient& c) {
   const auto count = static_cast<int64_t>(c.expected.shards.size());
   const at::Tensor found = joined(c, c.found);
   if (c.trial.scenario.dtype != at::kDouble || count < 2 || found.numel() < 2 * count) return "";
@@ -290,24 +293,24 @@ std::string by_shares(const Case& c) {
   std::vector<double> seen(shares.data_ptr<double>(), shares.data_ptr<double>() + count);
   const bool as_due = std::equal(seen.begin(), seen.end(), c.expected.shares.begin(),
                                  [](double a, double b) { return std::abs(a - b) < 1e-6; });
-  if (as_due) return "the combination of all ranks, where each rank's own was due";  // else they would be as expected
+  if (as_due) return "the combination of all ranks instead of each rank's own gradient";
   const auto mine = [&](size_t i) { return c.expected.shards[i].replica == c.rank; };
   bool partly = c.trial.world() > 1 && c.trial.bench.layout.owners() > 1;
   for (size_t i = 0; i < seen.size(); ++i) partly = partly && mine(i) == (seen[i] > c.expected.shares[i] * (1 + 1e-6));
   return std::string(partly ? "only a part of it is reduced, the rest is this rank's own: " : "") + "the parts of " +
          (c.trial.scenario.accumulate > 1 ? "ranks' micro-batches" : "ranks or replicas") + " have the shares " +
-         listed(seen) + " where " + listed(c.expected.shares) + " are due";
+         listed(seen) + ", expected " + listed(c.expected.shares);
 }
 
-std::string by_statistics(const Case& c) {
+std::string by_statistics(const WrongGradient& c) {
   const bool forward = same_forward_pass(c);
   if (c.trial.bench.strategy.buffers == Buffers::synchronised)
-    return forward ? "BatchNorm's sums of the backward pass are not those over all ranks' rows"
-                   : "BatchNorm's statistics are not those over all ranks' rows";
-  return forward ? "" : "the forward pass is another one already: other rows, parameters, masks or statistics";
+    return forward ? "BatchNorm's sums of the backward pass do not cover the samples of all ranks"
+                   : "BatchNorm's statistics do not cover the samples of all ranks";
+  return forward ? "" : "the forward pass already differs: other samples, parameters, dropout masks or statistics";
 }
 
-std::string extent(const Case& c) {
+std::string extent(const WrongGradient& c) {
   if (c.wrong.size() == c.expected.gradient.size()) return "";
   std::string names;
   for (size_t i = 0; i < c.wrong.size() && i < 3; ++i) names += (i ? ", " : "") + c.trial.names[c.wrong[i]];
@@ -315,20 +318,20 @@ std::string extent(const Case& c) {
          " parameters: " + names + (c.wrong.size() > 3 ? ", ..." : "") + ": one bucket?)";
 }
 
-std::string mistake_of(const Case& c) {
+std::string mistake_of(const WrongGradient& c) {
   for (const size_t p : c.wrong) {
-    if (!c.found[p].defined()) return "a parameter that had a gradient was reported to have none";
+    if (!c.found[p].defined()) return "no gradient was reported for a parameter that has one";
     if (c.found[p].isfinite().all().item<bool>()) continue;
     if (c.trial.scenario.huge)
-      return "the sum left the range of the type that gradients travel in: divide before the reduction";
-    return "not finite where the oracle is";
+      return "the sum exceeded the range of the dtype in which gradients are communicated: divide before the reduction";
+    return "not finite, but the oracle is";
   }
   if (auto text = by_factor(c); !text.empty()) return text;
   for (const auto& list : {clip_signatures(c), shard_signatures(c), meaning_signatures(c), time_signatures(c)})
     for (const auto& [mistake, gradients] : list)
       if (c.explained_by(gradients)) return mistake;
   if (auto text = rounded_to_narrow_dtype(c.trial, c.expected, c.wrong, c.found); !text.empty()) return text;
-  if (permuted(c)) return "the right numbers in another order";
+  if (permuted(c)) return "the right values in the wrong order";
   if (auto text = by_shares(c); !text.empty()) return text;
   return by_statistics(c);
 }
@@ -338,16 +341,16 @@ std::string mistake_of(const Case& c) {
 std::string likely_mistake(const Trial& trial, int64_t step, int rank, const std::vector<size_t>& wrong) {
   ExpectedStep expected = trial.expected[static_cast<size_t>(step)];
   expected.gradient = expected.gradient_of(rank);
-  Case c{trial,
-         expected,
-         step,
-         rank,
-         {},
-         Gradients(expected.gradient.size()),
-         trial.scenario.dtype == at::kDouble ? 1e-10 : 1e-4};
+  WrongGradient c{trial,
+                  expected,
+                  step,
+                  rank,
+                  {},
+                  Gradients(expected.gradient.size()),
+                  trial.scenario.dtype == at::kDouble ? 1e-10 : 1e-4};
   if (const auto narrow = trial.bench.strategy.reduced_in) c.tolerance = 8 * unit_roundoff(*narrow);
   for (const size_t p : wrong) {
-    // A gradient that is zero up to rounding, as that of a bias before BatchNorm, has no direction to compare.
+    // Skip gradients that are zero up to rounding, e.g. of a bias before BatchNorm: they have no direction.
     if (expected.gradient[p].norm().item<double>() < 1e-9 * norm(expected.gradient) && wrong.size() > 1) continue;
     c.wrong.push_back(p);
     const at::Tensor found = trial.reported(step, p, rank);

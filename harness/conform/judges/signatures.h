@@ -1,4 +1,4 @@
-// Which known mistake a wrong gradient looks like: each mistake leaves a signature that can be worked out and compared.
+// Finds the likely cause of a wrong gradient by comparing it with the gradients that known bugs would produce.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace dpbench {
 
-// `wrong`: the parameters whose gradients are off. Empty when nothing known looks like them.
+// wrong: indices of the parameters with wrong gradients. Returns an empty string if no known bug matches.
 std::string likely_mistake(const Trial& trial, int64_t step, int rank, const std::vector<size_t>& wrong);
 
 }  // namespace dpbench

@@ -18,14 +18,12 @@ struct Narrowing {
   const std::vector<size_t>& wrong;
   const Gradients& found;
 
-  // The sum of what each rank has added up, rounded to `type` after those of its micro-batches that `rounds` lets
-  // through.
+  // The sum of the ranks' accumulated gradients, each rounded to `type` after every micro-batch accepted by `rounds`.
   template <class Rounds>
   Gradients of_rounded_parts(at::ScalarType type, Rounds rounds) const {
     double due = 0;
     for (const double share : expected.shares) due += share;
-    const double undivided =
-        trial.world() / due;  // what a rank has is divided by the world, if at all, only to be sent
+    const double undivided = trial.world() / due;  // ranks divide by the world size only when communicating
     Gradients sum;
     for (const auto& gradient : expected.gradient) sum.push_back(at::zeros_like(gradient));
     for (int rank = 0; rank < trial.world(); ++rank)
@@ -42,9 +40,9 @@ struct Narrowing {
     return sum;
   }
 
-  // How far what was found is from what `type` makes of the mean, of ranks' parts, or of what is added to between
-  // micro-batches.
-  double apart_from_rounded(at::ScalarType type) const {
+  // The smallest difference between the found gradient and three candidates: the mean rounded to `type`, each rank's
+  // gradient rounded, or the accumulated gradient rounded between micro-batches.
+  double distance_to_rounded(at::ScalarType type) const {
     const int64_t last = trial.scenario.accumulate - 1;
     std::vector<Gradients> candidates = {{}, of_rounded_parts(type, [=](int64_t micro) { return micro == last; })};
     for (const auto& gradient : expected.gradient) candidates[0].push_back(gradient.to(type).to(at::kDouble));
@@ -58,9 +56,9 @@ struct Narrowing {
     return least;
   }
 
-  // bfloat16 that only a part went through errs as little as float16: which one it was, its values must tell.
+  // The error alone is ambiguous if only a part was rounded to bfloat16, so compare the values.
   std::string float16_or_bfloat16() const {
-    const double as_half = apart_from_rounded(at::kHalf), as_brain = apart_from_rounded(at::kBFloat16);
+    const double as_half = distance_to_rounded(at::kHalf), as_brain = distance_to_rounded(at::kBFloat16);
     if (as_half <= as_brain / 2) return "float16";
     return as_brain <= as_half / 2 ? "bfloat16" : "float16 or bfloat16";
   }

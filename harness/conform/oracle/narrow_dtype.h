@@ -1,4 +1,4 @@
-// Whether a wrong gradient is the right one rounded to a narrower type on its way, and to which.
+// Detects a wrong gradient that is the correct one rounded to a narrower dtype.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace dpbench {
 
-// "rounded to float16 on its way"; empty where it is not. `found`: by parameter, in float64, those of `wrong` at least.
+// Returns e.g. "rounded to float16 on its way", or an empty string. found: gradients by parameter in float64; only
+// those in `wrong` are read.
 std::string rounded_to_narrow_dtype(const Trial& trial, const ExpectedStep& expected, const std::vector<size_t>& wrong,
                                     const std::vector<at::Tensor>& found);
 

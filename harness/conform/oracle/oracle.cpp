@@ -13,7 +13,7 @@
 namespace dpbench {
 namespace {
 
-// Each tensor once, under the first of its names.
+// Trainable parameters; each tensor once, under its first name.
 std::vector<std::pair<std::string, at::Tensor>> trainable(const Model& model) {
   std::vector<std::pair<std::string, at::Tensor>> unique;
   for (const auto& item : model.named_parameters()) {
@@ -34,7 +34,7 @@ void load(Model& model, const NamedTensors& parameters, const NamedTensors& buff
   fill(model.named_buffers(), buffers);
 }
 
-// Module::to(dtype) would turn counters into floating point as well.
+// Converts to float64. Module::to(dtype) would convert integer counters too.
 void widen(Model& model) {
   for (auto& item : model.named_parameters())
     if (item.value().is_floating_point()) item.value().set_data(item.value().to(at::kDouble));

@@ -1,5 +1,5 @@
-// What the mathematics says: the gradient of every shard on one device, at the state the strategy itself had, and what
-// the shards' gradients make together under the meaning that a strategy declares.
+// Computes the expected results: the gradient of every shard on one device, from the strategy's own state before the
+// step, and their combination according to the gradient semantics that the strategy declares.
 #pragma once
 
 #include <memory>
@@ -11,33 +11,33 @@
 
 namespace dpbench {
 
-// The rows that one model replica sees at once: a rank's micro-batch, or one replica's piece of it.
+// The samples of one forward pass of a replica: a rank's micro-batch, or one replica's piece of it.
 struct Shard {
-  int replica = 0;  // rank, or number of the piece
+  int replica = 0;  // rank, or index of the piece
   int64_t micro = 0;
   int64_t rows = 0;
-  std::vector<at::Tensor> gradient;  // of this shard's own loss (gathered: its part of the whole), by parameter
-  at::Tensor output, loss;           // loss: its own (gathered: that of the whole micro-batch)
+  std::vector<at::Tensor> gradient;  // gradient of this shard's loss (gathered: its part of the total), by parameter
+  at::Tensor output, loss;           // loss: of this shard (gathered: of the whole micro-batch)
 };
 
-// What ties the rows of different replicas together: nothing, one loss over all outputs, or the forward pass itself.
+// How samples of different replicas are coupled: not at all, by one loss over all outputs, or in the forward pass.
 enum class Coupling { none, loss, batch };
 
 class Oracle {
  public:
-  // onednn: as the replicas', which were told so; of float32 alone.
+  // onednn: use oneDNN for float32 matrix products, as the strategy's replicas do.
   Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_seed, int replicas, bool onednn);
 
-  // micro[k][r]: what replica r gets of micro-batch k; r without rows: an empty Batch. Every replica starts from
-  // `parameters[r]` (or the only ones) and `buffers[r]`, and keeps what it makes of these.
+  // Computes all shards of a step. micro[k][r]: replica r's part of micro-batch k, or an empty Batch. Replica r starts
+  // from parameters[r] (or the only entry) and buffers[r], and keeps its updated buffers.
   std::vector<Shard> shards(int64_t step, const std::vector<std::vector<Batch>>& micro, Coupling coupling,
                             const std::vector<NamedTensors>& parameters, const std::vector<NamedTensors>& buffers);
-  // Of replica r after the last call of shards().
+  // Buffers of a replica after the last call of shards().
   NamedTensors buffers(int replica) const;
   at::Tensor evaluate(const Batch& batch, const NamedTensors& parameters, const NamedTensors& buffers);
 
-  const std::vector<std::string>& names() const { return names_; }  // of what can have a gradient, each tensor once
-  const std::vector<bool>& used() const { return used_; }           // had a gradient in some shard of the last call
+  const std::vector<std::string>& names() const { return names_; }  // trainable parameters, each tensor once
+  const std::vector<bool>& used() const { return used_; }           // has a gradient in a shard of the last call
   at::ScalarType dtype() const { return dtype_; }
 
  private:
@@ -56,7 +56,7 @@ class Oracle {
   std::vector<bool> used_;
 };
 
-// A row of the shares that `meaning` gives each shard: the combined gradient is the sum of share * gradient.
+// Returns the weight of each shard under `meaning`: the combined gradient is the sum of share * gradient.
 std::vector<double> shares(const std::vector<Shard>& shards, Gradient meaning, int world, int64_t accumulate,
                            bool sum_loss);
 std::vector<at::Tensor> combine(const std::vector<Shard>& shards, const std::vector<double>& shares);

@@ -32,7 +32,7 @@ MicroBatches micro_batches(const Bench& bench, const Scenario& scenario, int64_t
   return micro;
 }
 
-// All rows of a micro-batch as one: what a single device would get.
+// Concatenates the parts of each micro-batch: the batches of a single device.
 MicroBatches joined(const MicroBatches& micro) {
   MicroBatches result;
   for (const auto& parts : micro) {
@@ -55,7 +55,7 @@ std::vector<std::vector<std::string>> aliases_of(const Model& model, const std::
   return result;
 }
 
-// Whose buffers each replica starts a step with, by what the strategy declares.
+// The buffers with which each replica starts a step, according to the strategy's buffer semantics.
 std::vector<NamedTensors> buffers_at_start(const Trial& trial, int64_t step) {
   std::vector<NamedTensors> result;
   for (int r = 0; r < trial.world(); ++r)
@@ -99,8 +99,8 @@ class Expectation {
                              trial_.workload().sum_loss());
     expected.gradient = combine(expected.shards, expected.shares);
     for (const auto& name : oracle_.names())
-      expected.alone.push_back(strategy.gradient == Gradient::local || is_in(strategy.own, name));
-    if (strategy.gradient != Gradient::local) expected.alone_share = trial_.world();
+      expected.unreduced.push_back(strategy.gradient == Gradient::local || is_in(strategy.own, name));
+    if (strategy.gradient != Gradient::local) expected.unreduced_share = trial_.world();
     for (int r = 0; local && r < trial_.world(); ++r) expected.own.push_back(of_rank(expected, r));
     for (int r = 0; r < trial_.world(); ++r) expected.buffers.push_back(oracle_.buffers(r));
     if (!exact_) return expected;
@@ -120,7 +120,7 @@ class Expectation {
         shards.push_back(expected.shards[i]), shares.push_back(expected.shares[i]);
     auto gradient = combine(shards, shares);
     for (size_t p = 0; p < gradient.size(); ++p)
-      gradient[p] = expected.alone[p] ? gradient[p] * expected.alone_share : expected.gradient[p];
+      gradient[p] = expected.unreduced[p] ? gradient[p] * expected.unreduced_share : expected.gradient[p];
     return gradient;
   }
 

@@ -1,5 +1,4 @@
-// A probe whose rows depend on each other: BatchNorm, with a counter among its buffers that is no floating point
-// number.
+// A probe with coupled samples: BatchNorm, plus an integer counter among its buffers.
 #include <memory>
 
 #include "harness/conform/probes/probe.h"

@@ -1,5 +1,4 @@
-// Dense probes: several layers, a hundred tiny parameters, one parameter far larger than a bucket beside one of no
-// elements.
+// Dense probes: several layers; a hundred tiny parameters; a parameter larger than a bucket next to an empty one.
 #include <memory>
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
-// A linear model with a sum loss whose gradients no order of summation can round: every rank's is the world's size
-// times a power of two, so that fl(1/R) times it is a power of two again (for every R up to 40, in float32 as in
-// float64).
+// A linear model with a sum loss. Its gradients are exact in any order of summation: each rank's gradient is the world
+// size R times a power of two, so that multiplying by fl(1/R) gives a power of two for every R up to 40, in float32 and
+// float64.
 #include <memory>
 
 #include "harness/conform/probes/probe.h"
@@ -27,7 +27,7 @@ class Linear : public Model {
 
 class Exact : public Workload {
  public:
-  // scale: the world that it is made for.
+  // options.scale: the world size.
   explicit Exact(const WorkloadOptions& options) {
     input_ = at::empty({row_count, features + 1});
     auto values = input_.accessor<float, 2>();
@@ -52,7 +52,7 @@ class Exact : public Workload {
 };
 
 const RegisterWorkload exact{{.name = "probe-exact",
-                              .summary = "gradients whose sums are exact in any order",
+                              .summary = "gradients with sums that are exact in any order",
                               .scaling = Scaling::weak,
                               .batch = 1,
                               .make = [](const WorkloadOptions& options) { return std::make_unique<Exact>(options); },

@@ -1,4 +1,4 @@
-// Probes of tensors that are not contiguous float32: other strides, channels_last, several dtypes in one model.
+// Probes with parameters that are not contiguous float32: transposed, channels_last, mixed dtypes.
 #include "harness/conform/probes/probe.h"
 
 namespace dpbench::probes {
@@ -21,8 +21,8 @@ class Strided : public Model {
   at::Tensor kernel_, turned_, bias_;
 };
 
-// Under float32 one layer stays in float64, one in bfloat16 and one in float16, and so do their gradients while they
-// are reduced. Buckets may hold one dtype only.
+// One layer each in float64, bfloat16 and float16, next to float32; gradients are reduced in their layer's dtype. A
+// bucket may hold only one dtype.
 class Mixed : public Model {
  public:
   explicit Mixed(uint64_t seed) {

@@ -1,4 +1,4 @@
-// Small models, each made to catch one kind of mistake. All are smooth, so rounding cannot flip a kink.
+// Small models, each designed to catch one kind of bug. All are smooth, so rounding cannot cross a kink.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace dpbench::probes {
 
-// Learnable rows: the target is a fixed smooth function of the input. Columns of the output beyond the target's are
-// left out of the loss.
+// A learnable data set: the target is a fixed smooth function of the input. Output columns beyond the target's width do
+// not contribute to the loss.
 class Probe : public Workload {
  public:
   using MakeModel = std::shared_ptr<Model> (*)(uint64_t seed);
@@ -43,7 +43,7 @@ class Probe : public Workload {
   at::Tensor input_, target_;
 };
 
-// Tensors of its own generator: the same seed gives the same bits in any thread.
+// Draws tensors from its own generator: the same seed gives the same bits on any thread.
 class Seeded {
  public:
   explicit Seeded(uint64_t seed) : generator_(at::detail::createCPUGenerator(seed)) {}

@@ -1,5 +1,5 @@
-// Probes of parameters with an unusual life: shared, used twice, computed twice, never used, used by some rows only,
-// frozen, left out of the loss.
+// Probes with unusual parameters: shared, used several times, recomputed, unused, used by some samples only, frozen, or
+// without effect on the loss.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -9,7 +9,7 @@
 namespace dpbench::probes {
 namespace {
 
-// One tensor under two names: whoever counts parameters by name reduces and steps it twice.
+// One tensor under two names: a strategy that iterates over names reduces and updates it twice.
 class Tied : public Model {
  public:
   explicit Tied(uint64_t seed) {
@@ -26,7 +26,7 @@ class Tied : public Model {
   at::Tensor table_, bias_;
 };
 
-// Activation checkpointing: a layer that keeps its input alone and computes the rest again in the backward pass.
+// Activation checkpointing: saves only the layer's input and recomputes the rest in the backward pass.
 struct Recomputed : torch::autograd::Function<Recomputed> {
   using Layer = at::Tensor (*)(const at::Tensor& input, const at::Tensor& weight);
 
@@ -37,7 +37,7 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
     return layer(input, weight);
   }
 
-  // In the weight's type, whatever autocast made of the input: the gradient goes back in the types it came in.
+  // Recomputes in the weight's dtype even under autocast; returns gradients in the dtypes of the saved tensors.
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
     const auto layer = reinterpret_cast<Layer>(context->saved_data["layer"].toInt());
@@ -51,7 +51,7 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
   }
 };
 
-// Its layer is checkpointed: what is between its calls is computed again in the backward pass.
+// One checkpointed layer that is called three times.
 class Reused : public Model {
  public:
   explicit Reused(uint64_t seed) {
@@ -71,7 +71,7 @@ class Reused : public Model {
   at::Tensor layer_, out_;
 };
 
-// What no row uses has two names: it must still be told once that it is ready.
+// An unused parameter with two names: DDP must mark it as ready exactly once.
 class Unused : public Model {
  public:
   explicit Unused(uint64_t seed) {
@@ -88,7 +88,7 @@ class Unused : public Model {
   at::Tensor first_, out_;
 };
 
-// Which branch runs depends on the rows: in most steps some ranks take it and others do not.
+// A branch that depends on the samples: in most steps some ranks take it and others do not.
 class Branch : public Model {
  public:
   explicit Branch(uint64_t seed) {
@@ -128,12 +128,12 @@ class Frozen : public Model {
 
 const RegisterWorkload tied{probe<Tied>("probe-tied", "one tensor under two names", {5}, 5, probe_adam())};
 const RegisterWorkload reused{probe<Reused>(
-    "probe-reused", "one layer called three times, computed again in the backward pass", {4}, 2, probe_sgd())};
-const RegisterWorkload unused{probe<Unused>("probe-unused", "a parameter that no row uses", {4}, 2, probe_adam())};
-const RegisterWorkload branch{
-    probe<Branch>("probe-branch", "a branch that only some ranks use, its weight twice", {4}, 2, probe_sgd())};
-const RegisterWorkload frozen{probe<Frozen>(
-    "probe-frozen", "a parameter that needs no gradient, and one that the loss leaves out", {4}, 2, probe_adam())};
+    "probe-reused", "one layer called three times, recomputed in the backward pass", {4}, 2, probe_sgd())};
+const RegisterWorkload unused{probe<Unused>("probe-unused", "a parameter that no sample uses", {4}, 2, probe_adam())};
+const RegisterWorkload branch{probe<Branch>(
+    "probe-branch", "a branch that only some ranks use, with its weight used twice", {4}, 2, probe_sgd())};
+const RegisterWorkload frozen{
+    probe<Frozen>("probe-frozen", "a frozen parameter, and one that does not affect the loss", {4}, 2, probe_adam())};
 
 }  // namespace
 }  // namespace dpbench::probes

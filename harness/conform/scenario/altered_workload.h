@@ -1,4 +1,4 @@
-// A workload whose models are changed after they are made (other buffers on each rank), or whose loss is multiplied.
+// Wraps a workload: modifies its models after construction (e.g. different buffers on each rank) or scales its loss.
 #pragma once
 
 #include <functional>

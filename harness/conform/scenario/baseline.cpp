@@ -7,7 +7,7 @@ StrategyInfo with(const StrategyInfo& info, const ParamValues& params) {
   return promised(info, Params(info.params, params, info.name));
 }
 
-// The parameters of a baseline with which its products are the strategy's.
+// Returns the baseline parameters that make it compute matrix products with the same library (oneDNN) as the strategy.
 ParamValues same_products(const StrategyInfo& baseline, const StrategyInfo& strategy) {
   for (const Variant& variant : baseline.variants)
     if (strategy.onednn && with(baseline, variant.params).onednn) return variant.params;

@@ -1,4 +1,4 @@
-// The single device's own run of a scenario.
+// Runs a scenario on a single device.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,8 @@
 
 namespace dpbench {
 
-// What a world of 1 must equal bit for bit; nothing for a larger world, or for a strategy that need not.
+// Returns the run that a world of 1 must equal bit for bit; nullopt for a larger world or a strategy without this
+// requirement.
 std::optional<Evidence> baseline_of(const Bench& bench, const Scenario& scenario);
 
 }  // namespace dpbench

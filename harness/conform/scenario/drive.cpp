@@ -28,9 +28,9 @@ at::Tensor snapshot(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.detach().to(at::kCPU, tensor.scalar_type(), false, /*copy=*/true) : at::Tensor();
 }
 
-// Without this a missing broadcast of buffers could not be seen: they would be equal anyway. Whole numbers may be
-// indices: they are left alone where every rank keeps its own.
-void unsettle_buffers(Model& model, int rank, Buffers meaning) {
+// Makes buffers differ between ranks so that a missing broadcast is detected. Integer buffers may be indices, so they
+// are left unchanged if every rank keeps its own.
+void perturb_buffers(Model& model, int rank, Buffers meaning) {
   const at::NoGradGuard no_grad;
   for (auto& item : model.named_buffers()) {
     at::Tensor& buffer = item.value();
@@ -46,7 +46,7 @@ Batch copy_of(const Batch& batch) {
   return {copy(batch.input), copy(batch.target), copy(batch.ids)};
 }
 
-std::string first_touched(const std::vector<Batch>& before, const std::vector<Batch>& after) {
+std::string first_modified(const std::vector<Batch>& before, const std::vector<Batch>& after) {
   for (size_t k = 0; k < before.size(); ++k) {
     const auto of_micro = " of micro-batch " + std::to_string(k);
     if (!same_bits(before[k].input, after[k].input)) return "input" + of_micro;
@@ -56,8 +56,8 @@ std::string first_touched(const std::vector<Batch>& before, const std::vector<Ba
   return "";
 }
 
-// torch promises of .grad that it has its parameter's strides where these are dense, and else lies row by row.
-std::string first_laid_out_otherwise(const NamedTensors& gradients, const NamedTensors& parameters) {
+// torch's contract for .grad: the parameter's strides if those are dense, otherwise row-major contiguous.
+std::string first_wrong_strides(const NamedTensors& gradients, const NamedTensors& parameters) {
   for (const auto& [name, gradient] : gradients) {
     const at::Tensor* parameter = find(parameters, name);
     if (!parameter || !gradient.defined() || gradient.layout() != at::kStrided) continue;
@@ -87,30 +87,30 @@ class Driver {
       evidence_.error = error.what();
       evidence_.refused = true;
     } catch (const std::exception& error) {
-      if (out_of_memory(error)) leave();
-      give_up(message_of(error));
+      if (out_of_memory(error)) abort_run();
+      record_failure(message_of(error));
     }
     if (agreeing_) agreeing_->finish(evidence_.error.empty() ? "all steps done" : "gave up: " + evidence_.error);
     return std::move(evidence_);
   }
 
  private:
-  // For what says nothing of the strategy: not a check has failed but the run.
-  [[noreturn]] void leave() {
+  // Rethrows out-of-memory errors: the run fails, not a check of the strategy.
+  [[noreturn]] void abort_run() {
     if (agreeing_) agreeing_->finish("gave up: out of memory");
     throw;
   }
 
-  void give_up(const std::string& why) {
+  void record_failure(const std::string& why) {
     evidence_.error = why;
     evidence_.interrupted = bench_.layout.owners() > 1;
-    evidence_.echo = agreeing_ && agreeing_->apart();
+    evidence_.echo = agreeing_ && agreeing_->diverged();
   }
 
   void wrap_group() {
     group_ = wrapped_group(bench_.group, bench_.devices.at(0).type(), [&](c10::intrusive_ptr<c10d::Backend> inner) {
-      // Late collectives start in a thread of their own, at a step that nobody knows: their order is not compared. Nor
-      // is that of recorded ones: while they are recorded nobody may wait for an answer.
+      // The order of calls is not compared for late collectives, which start on another thread at an unknown step, nor
+      // for recorded steps, which must not block while they are recorded.
       if (scenario_.late) {
         inner = c10::make_intrusive<LateBackend>(inner);
       } else if (!bench_.strategy.recorded) {
@@ -124,7 +124,7 @@ class Driver {
 
   ParamValues params() const {
     const Settings& settings = bench_.strategy.settings;
-    ParamValues given = bench_.params;  // a value from the user stays
+    ParamValues given = bench_.params;  // insert() below keeps the user's values
     if (scenario_.small_buckets) given.insert(settings.small_buckets.begin(), settings.small_buckets.end());
     if (scenario_.rows == Split::few) given.insert(settings.allow_no_rows.begin(), settings.allow_no_rows.end());
     return given;
@@ -143,8 +143,8 @@ class Driver {
   }
 
   void drive() {
-    const AlteredWorkload workload(
-        bench_.workload, [&](Model& model) { unsettle_buffers(model, bench_.rank, bench_.strategy.buffers); });
+    const AlteredWorkload workload(bench_.workload,
+                                   [&](Model& model) { perturb_buffers(model, bench_.rank, bench_.strategy.buffers); });
     auto strategy = make(workload);
     if (!scenario_.losses_alone) {
       evidence_.parameters = snapshot(strategy->parameters());
@@ -185,7 +185,7 @@ class Driver {
     const StepResult result = strategy.step(step, micro, phases);
     if (recorder_) seen.collectives = recorder_->stop();
     seen.loss = snapshot(result.loss);
-    seen.touched = first_touched(given, micro);
+    seen.modified_input = first_modified(given, micro);
     if (!scenario_.losses_alone) copy_all(strategy, result.output, seen);
     evidence_.steps.push_back(std::move(seen));
   }
@@ -193,14 +193,14 @@ class Driver {
   static void copy_all(Strategy& strategy, const at::Tensor& output, StepEvidence& seen) {
     seen.output = snapshot(output);
     const NamedTensors gradients = strategy.gradients(), parameters = strategy.parameters();
-    seen.laid_out = first_laid_out_otherwise(gradients, parameters);
+    seen.wrong_strides = first_wrong_strides(gradients, parameters);
     seen.gradients = snapshot(gradients);
     seen.parameters = snapshot(parameters);
     seen.buffers = snapshot(strategy.buffers());
     seen.state = snapshot(strategy.state());
   }
 
-  // Other rows than those trained on; each rank its own, and one rank alone must be able to.
+  // Evaluates different samples on each rank: evaluation must work on one rank alone.
   void evaluate(Strategy& strategy, int64_t step) {
     Evaluation seen{.step = step,
                     .ids = at::arange(3).add(bench_.rank).remainder(bench_.layout.samples),
@@ -237,11 +237,11 @@ Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout&
                int owner, int64_t step) {
   Batch batch = workload.batch(ids);
   if (!scenario.poison || poisoned(scenario, layout) != std::pair(owner, step)) return batch;
-  // Infinity in one element of the target makes infinite gradients; in the input it would mostly make NaN of them.
+  // Infinity in the target gives infinite gradients; in the input it would mostly give NaN.
   const bool of_target = std::isinf(*scenario.poison) && batch.target.is_floating_point() && !workload.sum_loss();
-  at::Tensor& spoilt = of_target ? batch.target : batch.input;
-  spoilt = spoilt.clone();
-  (of_target ? spoilt.select(0, 0).flatten()[0] : spoilt.select(0, 0)).fill_(*scenario.poison);
+  at::Tensor& poisoned_tensor = of_target ? batch.target : batch.input;
+  poisoned_tensor = poisoned_tensor.clone();
+  (of_target ? poisoned_tensor.select(0, 0).flatten()[0] : poisoned_tensor.select(0, 0)).fill_(*scenario.poison);
   return batch;
 }
 

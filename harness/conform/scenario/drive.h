@@ -1,4 +1,4 @@
-// Takes a strategy through a scenario on this rank and writes down what it saw.
+// Runs a strategy through a scenario on this rank and records the evidence.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@
 
 namespace dpbench {
 
-// What one rank brings along: the same for every scenario of a case.
+// One rank's setup, shared by all scenarios of a case.
 struct Bench {
-  const StrategyInfo& strategy;  // with what params change in its promises
+  const StrategyInfo& strategy;  // properties adjusted to `params`
   const Workload& workload;
   Layout layout;
   int rank = 0;
-  c10::intrusive_ptr<c10d::ProcessGroup> group;  // only for a strategy of ranks
+  c10::intrusive_ptr<c10d::ProcessGroup> group;  // null unless the strategy uses ranks
   std::vector<at::Device> devices;
   ParamValues params;
   uint64_t seed = 1;
@@ -28,14 +28,14 @@ struct Bench {
 
 Evidence drive(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm);
 
-// "rank 1, step 2, scenario even": where the drive ended early.
+// Returns e.g. "rank 1, step 2, scenario even": the place at which the scenario ended early.
 std::string place_of_error(const Evidence& evidence, const Scenario& scenario);
 
-// Micro-batch `micro` of a step as its owner gets it, poison included.
+// Returns the batch of these sample ids as its owner receives it, poison included.
 Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout& layout, const at::Tensor& ids,
                int owner, int64_t step);
 
-// The model that rank 0 begins with, which must then be everyone's.
+// Returns rank 0's initial model, which all ranks must start with.
 std::shared_ptr<Model> first_model(const Bench& bench);
 
 }  // namespace dpbench

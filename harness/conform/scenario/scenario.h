@@ -1,4 +1,5 @@
-// What a strategy is put through: one row of a table each. Pure: every rank works out the same rows without a word.
+// The scenarios that a strategy is tested with. Everything here is a pure function, so all ranks compute the same
+// batches without communication.
 #pragma once
 
 #include <map>
@@ -11,36 +12,36 @@
 
 namespace dpbench {
 
-enum class Split { even, uneven, few };  // few: from the second step on fewer rows than replicas, so some have none
+enum class Split { even, uneven, few };  // few: fewer samples than replicas from the second step on, so some get none
 
 struct Scenario {
   std::string name;
-  std::string gradient_check;  // the name of the row that judges its gradients
+  std::string gradient_check;  // name of the check of its gradients
   std::vector<std::string> further_checks = {};
-  std::vector<std::string> repeat_checks = {};  // those of a second run of the same; empty: there is none
+  std::vector<std::string> repeat_checks = {};  // checks of a second run; empty: no second run
   at::ScalarType dtype = at::kDouble;
   Split rows = Split::even;
   int64_t accumulate = 1;
   int64_t steps = 3;
-  int64_t judged_from = 0;  // the oracle works out no gradients, outputs and buffers of the steps before
-  bool same_rows = false;   // every step, and every micro-batch of it, sees the same rows; else the last has fewer
-  double clip = 0;          // at so many times the norm that the first gradient has; 0: not at all
-  std::optional<double> poison = {};  // what stands in one row of one rank in the last step
-  bool huge = false;                  // gradients whose sum over ranks float16 cannot hold; it can hold their mean
-  bool late = false;                  // collectives finish late
+  int64_t judged_from = 0;            // first step with gradients, outputs and buffers from the oracle
+  bool same_rows = false;             // every micro-batch has the same samples; otherwise the last one is smaller
+  double clip = 0;                    // clip to this multiple of the first gradient's norm; 0: no clipping
+  std::optional<double> poison = {};  // this value replaces one sample of one rank in the last step
+  bool huge = false;                  // the sum of the ranks' gradients exceeds float16's range, their mean does not
+  bool late = false;                  // collectives start after a delay
   bool learns = false;                // the loss must fall
-  bool losses_alone = false;       // nothing else of it is asked for: of what the steps make only their losses are kept
-  bool counts_reductions = false;  // of the last step; with micro-batches they are compared with those of one without
-  bool keep_reductions = false;    // inputs and outputs of the reductions go into the evidence
-  bool small_buckets = false;      // where the strategy has a parameter for it
-  bool smooth = false;             // on the workload's smooth twin
-  bool reload = false;             // destroyed after the second step and made again from what it reported
-  bool against_one_device = false;  // the gradient of all rows on one device is worked out as well
-  bool evaluates_between = false;   // after the first step as well as after the last
-  bool costly = false;              // in the short form only on workloads where it can tell more than on others
+  bool losses_alone = false;          // only losses are checked, so nothing else is kept as evidence
+  bool counts_reductions = false;     // count the last step's reductions; micro-batches must not add any
+  bool keep_reductions = false;       // keep inputs and outputs of the reductions as evidence
+  bool small_buckets = false;         // use small buckets if the strategy has a parameter for them
+  bool smooth = false;                // run the workload's smooth twin
+  bool reload = false;  // after the second step, destroy the strategy and restore it from its reported state
+  bool against_one_device = false;  // also compare with the gradient of all samples on one device
+  bool evaluates_between = false;   // evaluate after the first step too, not only after the last
+  bool costly = false;              // the short form of `check` runs it on thorough workloads only
 };
 
-// Where the rows go: the ranks of a strategy of ranks, or the replicas of a process that gets them all.
+// How samples are distributed: over the ranks, or within one process over its replicas.
 struct Layout {
   Parallelism parallelism = Parallelism::ranks;
   int world = 1;
@@ -50,20 +51,20 @@ struct Layout {
   int owners() const { return parallelism == Parallelism::ranks ? world : 1; }
 };
 
-// Those that make sense there; costly: the costly ones too.
+// Returns the scenarios that apply to a layout. costly: include costly ones.
 std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bool costly);
 
-// The names of all checks that it can be judged by.
+// Names of all checks of a scenario.
 std::vector<std::string> checks_of(const Scenario& scenario);
 
-// The sample ids of each micro-batch of a step that `owner` (a rank, or 0 for one process) is given. Maybe none.
+// Returns the sample ids of each micro-batch of a step for `owner` (a rank, or 0 for one process). May be empty.
 std::vector<at::Tensor> ids_of(const Scenario& scenario, const Layout& layout, uint64_t seed, int64_t step, int owner);
 
-// How many rows each of `replicas` gets of a batch: pieces of ceil(rows / replicas), the last shorter, maybe fewer
-// pieces.
+// Splits a batch like torch.chunk: pieces of ceil(rows / replicas) samples, a shorter last one, possibly fewer pieces
+// than replicas.
 std::vector<int64_t> chunk_sizes(int64_t rows, int replicas);
 
-// Which (owner, step) a poisoned scenario poisons.
+// The (owner, step) that gets the poisoned sample.
 std::pair<int, int64_t> poisoned(const Scenario& scenario, const Layout& layout);
 
 }  // namespace dpbench

@@ -12,8 +12,8 @@
 namespace dpbench {
 namespace {
 
-// The names that forward and backward passes over these rows leave without a gradient.
-std::vector<std::string> left_out(const Bench& bench, const std::vector<at::Tensor>& passes, int64_t step) {
+// Names of the parameters without a gradient after forward and backward passes over these samples.
+std::vector<std::string> unused_names(const Bench& bench, const std::vector<at::Tensor>& passes, int64_t step) {
   const auto model = first_model(bench);
   for (const auto& ids : passes) {
     const Batch batch = bench.workload.batch(ids);
@@ -31,13 +31,13 @@ std::vector<std::string> left_out(const Bench& bench, const std::vector<at::Tens
   return names;
 }
 
-// Those of one rank's step.
-std::vector<std::string> left_out(const Bench& bench, const Scenario& scenario, int rank, int64_t step) {
-  return left_out(bench, ids_of(scenario, bench.layout, bench.seed, step, rank), step);
+// The same for all micro-batches of one rank's step.
+std::vector<std::string> unused_names(const Bench& bench, const Scenario& scenario, int rank, int64_t step) {
+  return unused_names(bench, ids_of(scenario, bench.layout, bench.seed, step, rank), step);
 }
 
-// Scenarios alike in these see the same rows.
-std::vector<Scenario> with_rows_of_their_own(const Layout& layout) {
+// One scenario for each different choice of samples.
+std::vector<Scenario> with_distinct_samples(const Layout& layout) {
   std::vector<Scenario> chosen;
   std::set<std::tuple<Split, int64_t, bool>> seen;
   for (auto& scenario : scenarios(layout, at::kFloat, true))
@@ -48,12 +48,13 @@ std::vector<Scenario> with_rows_of_their_own(const Layout& layout) {
 
 }  // namespace
 
-// A model that throws will do so in the strategy's hands as well, where it is said which step it was.
-bool all_used_at_first(const Bench& bench) try {
-  for (const Split rows : {Split::even, Split::uneven})  // of even ones the first ids have much in common
+// Returns true if the model throws: the strategy's run will then throw too and report the step.
+bool first_steps_use_all(const Bench& bench) try {
+  for (const Split rows : {Split::even, Split::uneven})  // the first ids of even batches are similar
     for (const int64_t step : {0, 1})
       for (int rank = 0; rank < bench.layout.world; ++rank)
-        if (!left_out(bench, {.name = "look", .gradient_check = "", .rows = rows}, rank, step).empty()) return false;
+        if (!unused_names(bench, {.name = "look", .gradient_check = "", .rows = rows}, rank, step).empty())
+          return false;
   return true;
 } catch (const std::exception&) {
   return true;
@@ -61,14 +62,14 @@ bool all_used_at_first(const Bench& bench) try {
 
 UnusedPattern unused_pattern(const Bench& bench) {
   UnusedPattern pattern;
-  for (const auto& scenario : with_rows_of_their_own(bench.layout)) {
+  for (const auto& scenario : with_distinct_samples(bench.layout)) {
     for (int64_t step = 0; step < 4; ++step) {
       std::map<std::string, int> counts;
       int ranks = 0;  // with rows
       for (int rank = 0; rank < bench.layout.world; ++rank) {
         if (ids_of(scenario, bench.layout, bench.seed, step, rank).empty()) continue;
         ++ranks;
-        for (const auto& name : left_out(bench, scenario, rank, step)) ++counts[name];
+        for (const auto& name : unused_names(bench, scenario, rank, step)) ++counts[name];
       }
       for (const auto& [name, count] : counts) {
         if (std::find(pattern.names.begin(), pattern.names.end(), name) == pattern.names.end())
@@ -83,12 +84,12 @@ UnusedPattern unused_pattern(const Bench& bench) {
 bool graph_changes(const Bench& bench) {
   const bool ranks = bench.strategy.parallelism == Parallelism::ranks;
   std::optional<std::vector<std::string>> before;
-  for (const auto& scenario : with_rows_of_their_own(bench.layout))
+  for (const auto& scenario : with_distinct_samples(bench.layout))
     for (int64_t step = 0; step < 4; ++step)
       for (int owner = 0; owner < (ranks ? bench.layout.world : 1); ++owner)
         for (const auto& ids : ids_of(scenario, bench.layout, bench.seed, step, owner))
           for (const auto& piece : ids.split_with_sizes(chunk_sizes(ids.size(0), ranks ? 1 : bench.layout.world))) {
-            const auto names = left_out(bench, std::vector<at::Tensor>{piece}, step);
+            const auto names = unused_names(bench, std::vector<at::Tensor>{piece}, step);
             if (before && *before != names) return true;
             before = names;
           }

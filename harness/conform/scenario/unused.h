@@ -1,4 +1,4 @@
-// Which parameters of a model go unused, on all ranks or on some: worked out before a strategy sees the model.
+// Finds parameters that a model does not use on some or all ranks, before the strategy runs the model.
 #pragma once
 
 #include <string>
@@ -10,16 +10,15 @@ namespace dpbench {
 
 struct UnusedPattern {
   std::vector<std::string> names;  // unused by at least one rank in some step
-  bool some_ranks = false;         // ... while another rank used it
+  bool some_ranks = false;         // another rank uses one of them in the same step
 };
 
 UnusedPattern unused_pattern(const Bench& bench);
 
-// A look at the first rows alone, of a model that is not small: do they give every parameter a gradient, on each rank
-// and in each step?
-bool all_used_at_first(const Bench& bench);
+// True if every parameter gets a gradient in the first steps of every rank. A quick test for large models.
+bool first_steps_use_all(const Bench& bench);
 
-// Does one replica's or rank's pass use other parameters than another's, or than an earlier one?
+// True if the set of used parameters differs between replicas, ranks or steps.
 bool graph_changes(const Bench& bench);
 
 }  // namespace dpbench

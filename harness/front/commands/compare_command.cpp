@@ -100,8 +100,8 @@ int compare_runs(const CompareOptions& asked) {
     return 0;
   }
   const auto before = find_run(runs[0], results);
-  auto base = std::async(how_to_read(before, now), read_sound_report, before);
-  const Report newer = read_sound_report(now);
+  auto base = std::async(how_to_read(before, now), read_consistent_report, before);
+  const Report newer = read_consistent_report(now);
   const Comparison comparison = compare(base.get(), newer, gate, asked.allow_env_diff);
   for (const auto& note : compare_notes(comparison)) std::cerr << "dpbench: " << sanitised(note) << '\n';
   if (annotates(asked.annotations))

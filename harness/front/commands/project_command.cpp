@@ -64,11 +64,11 @@ void add_flags(CLI::App& app, ProjectOptions& o) {
   add_output(app, o.output, {Form::table, Form::markdown, Form::json});
 }
 
-ProjectionAsked asked_of(const ProjectOptions& options) {
+ProjectionRequest asked_of(const ProjectOptions& options) {
   if (options.to.empty())
     throw UsageError("project needs --to N,..: the worlds to work out, as in: " +
                      shell_command("project latest --to 8,64,512"));
-  ProjectionAsked asked{
+  ProjectionRequest asked{
       .to = options.to, .algorithm = options.algorithm, .from = options.from, .filter = options.filter};
   if (!options.link.empty())
     asked.network = parse_network(options.link, options.hosts);
@@ -100,9 +100,9 @@ std::string output_of(const Projection& projection, Form form) {
 int project_run(const ProjectOptions& options) {
   const auto& [runs, results] = options.stored;
   if (runs.size() > 1) throw UsageError("project takes one run: " + shell_command("project RUN --to 8,64"));
-  const ProjectionAsked asked = asked_of(options);
+  const ProjectionRequest asked = asked_of(options);
   const std::string run = runs.empty() ? "latest" : runs[0];
-  const Report report = read_sound_report(find_run(run, results));
+  const Report report = read_consistent_report(find_run(run, results));
   const Projection projection = project(report, asked);
   for (const auto& note : projection.left_out) std::cerr << "dpbench: left out: " << one_line(note, 400) << '\n';
   return exit_code({.unsaved = !print(output_of(projection, options.output))});

@@ -32,7 +32,7 @@ class TimedRun : public ReportRun {
   TimedRun(const RunOptions& options, World* world) : ReportRun(options, world, "run"), asked_(options) {}
 
   void prepare() override {
-    if (!asked_.save_baseline.empty()) check_baseline_place(asked_.out_dir, asked_.save_baseline);
+    if (!asked_.save_baseline.empty()) check_baseline_path(asked_.out_dir, asked_.save_baseline);
     Run::prepare();
   }
 

@@ -94,7 +94,7 @@ int validate(const StoredRuns& options) {
   for (const auto& run : options.runs) {
     const auto file = find_run(run, options.results);
     const Json document = read_document(file);
-    const auto problems = said_of(file, [&] { return problems_in(document); });
+    const auto problems = name_file_in_errors(file, [&] { return problems_in(document); });
     const auto say = [&](const std::string& what) {
       std::cerr << "dpbench: " << one_line(file.string() + ": " + what, 1000) << '\n';
     };

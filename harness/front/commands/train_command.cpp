@@ -103,7 +103,7 @@ class TrainRun : public ReportRun {
     if (outcome.kind == CaseOutcome::Kind::usage) return {.usage = outcome.reason};
     const int signal = outcome.signal;
     unwritten_ = outcome.unwritten || !listener.printed();
-    note_versions(report_.env, outcome.versions);
+    set_loaded_versions(report_.env, outcome.versions);
     record(report_.cases[0], std::move(outcome));
     if (!signal) report_.status = RunStatus::complete;
     summarise(report_);

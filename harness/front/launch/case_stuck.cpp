@@ -1,4 +1,4 @@
-// Of CaseWatch: who is behind where nothing moves any more, and whether the ranks call different things.
+// The part of CaseWatch that diagnoses hangs: finds the rank that is behind, and mismatched collectives.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -32,8 +32,9 @@ std::string CaseWatch::different_calls() const {
   return dpbench::different_calls(states, names);
 }
 
-// All have answered: a backend that gives wrong numbers instead of an error has let them get there.
-std::string CaseWatch::different_calls_in_all() const {
+// Compares the collectives after all ranks have answered. Some backends return wrong numbers for mismatched collectives
+// instead of an error.
+std::string CaseWatch::different_calls_at_end() const {
   const Rank& first = ranks_.front();
   const auto other = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
     return rank.calls != first.calls || rank.calls_hash != first.calls_hash;
@@ -46,8 +47,8 @@ std::string CaseWatch::different_calls_in_all() const {
   return differ + ", " + std::to_string(first.calls) + " and " + std::to_string(other->calls);
 }
 
-// Whether nobody is behind the others: then nobody is to blame alone.
-bool CaseWatch::side_by_side() const {
+// True if all ranks stopped at the same point, so no single rank is at fault.
+bool CaseWatch::all_at_same_point() const {
   const RankState& first = ranks_.front().state;
   return ranks_.size() > 1 && first.collectives > 0 && std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
            const RankState& state = rank.state;
@@ -56,7 +57,8 @@ bool CaseWatch::side_by_side() const {
          });
 }
 
-// Whoever is behind never entered what the others wait in: as in "; in or after collective #7: rank 0, 2; #6: rank 1".
+// Lists the ranks by their latest collective, for example "; in or after collective #7: rank 0, 2; #6: rank 1". A rank
+// that is behind never entered the collective in which the others wait.
 std::string CaseWatch::last_collectives() const {
   std::map<int64_t, std::vector<int>, std::greater<>> ranks_at;
   for (int i = 0; i < static_cast<int>(ranks_.size()); ++i) ranks_at[ranks_[i].state.collectives].push_back(i);
@@ -66,7 +68,7 @@ std::string CaseWatch::last_collectives() const {
     std::vector<std::string> names;
     for (const int rank : ranks) names.push_back(number_and_host(rank));
     text += (text.empty() ? "; in or after collective #" : "; #") + std::to_string(number) + ": " +
-            listed_ranks(names) + call_in_words(ranks_[ranks.front()].state, number);
+            listed_ranks(names) + describe_call(ranks_[ranks.front()].state, number);
   }
   return text;
 }
@@ -79,7 +81,7 @@ CaseOutcome CaseWatch::hung() const {
     const RankState& state = ranks_[rank].state;
     return std::tuple(!state.stopped, ranks_[rank].ready, state.step, state.beat);
   };
-  // Whoever waits for the missing ones is not ready either, but has shown that it came.
+  // Ranks that wait for a missing one are not ready either, but they have sent a heartbeat.
   const bool some_silent =
       std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.ready && rank.state.beat == 0; });
   for (int i = 0; i < static_cast<int>(ranks_.size()); ++i) {
@@ -88,7 +90,7 @@ CaseOutcome CaseWatch::hung() const {
   }
   const bool stopped = ranks_[stuck].state.stopped;
   const std::string differ = stopped || !missing.empty() ? "" : different_calls();
-  const bool nobody = !stopped && missing.empty() && (!differ.empty() || side_by_side());
+  const bool nobody = !stopped && missing.empty() && (!differ.empty() || all_at_same_point());
   outcome.culprit = nobody ? -1 : stuck;
   const std::string who = name_of(stuck), step = " at step " + std::to_string(ranks_[stuck].state.step);
   const std::string since = "no rank made progress for " + seconds(timeout_s_) + " (--timeout): ";

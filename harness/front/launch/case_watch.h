@@ -1,5 +1,5 @@
-// Judges one case while it runs, from what its ranks say and how they end. Pure: the clock and the processes are the
-// caller's.
+// Determines the outcome of one running case from the messages and exits of its ranks. Pure: the caller supplies the
+// clock and the processes.
 #pragma once
 
 #include <functional>
@@ -17,41 +17,42 @@ struct CaseOutcome {
   enum class Kind { ran, failed, usage, unavailable, interrupted };
   Kind kind = Kind::ran;
   std::string reason{};
-  int culprit = -1;            // the rank that failed first, -1: none alone
-  bool unexplained = false;    // the culprit died without a word: its last output may say why
-  bool unwritten = false;      // a file that was asked for could not be written
-  bool never_started = false;  // failed before every rank had said that it was ready
-  bool group_over = false;     // it ran, but its checks broke the group: nothing was measured, and it is of no more use
-  int signal = 0;              // interrupted by
+  int culprit = -1;            // the rank that failed first; -1: no single rank
+  bool unexplained = false;    // the culprit died without a message; its last output may explain why
+  bool unwritten = false;      // a requested file could not be written
+  bool never_started = false;  // failed before every rank was ready
+  bool group_over = false;     // it ran, but its checks broke the group: nothing was measured, start a new group
+  int signal = 0;              // the signal that interrupted the case
   std::vector<RankRecord> ranks{};
   std::vector<CheckRow> checks{};
   std::optional<TrainingRecord> training{};
-  std::map<std::string, std::string> versions{};  // of what the workers loaded, by the keys of env.versions
+  std::map<std::string, std::string> versions{};  // of the libraries loaded by the workers; keys as in env.versions
 };
 
 class CaseWatch : public RankEvents {
  public:
-  // What rank 0 says while a case goes on: "line" and "progress".
-  using Hear = std::function<void(const Json& event)>;
+  // Receives rank 0's "line" and "progress" events while the case runs.
+  using EventHandler = std::function<void(const Json& event)>;
 
-  // answer: the event that ends the case well. ready: the ranks have said so in an
-  // earlier case. hear: nothing but the answer is expected without it. hosts: of each rank; empty where all share one.
-  CaseWatch(std::string case_id, Event answer, int ranks, double timeout_s, bool ready, double now, Hear hear = {},
-            std::vector<std::string> hosts = {});
+  // `answer` is the event that completes the case. `ready` is true if the ranks became ready in an earlier case.
+  // Without a handler only the answer is accepted. `hosts` has the host of each rank; it is empty if all ranks share
+  // one.
+  CaseWatch(std::string case_id, Event answer, int ranks, double timeout_s, bool ready, double now,
+            EventHandler handler = {}, std::vector<std::string> hosts = {});
 
   void on_line(int rank, const std::string& line, double now) override;
-  void on_offence(int rank, const std::string& what, double now) override;
+  void on_offence(int rank, const std::string& offence, double now) override;
   void on_death(int rank, int wait_status, double now, const std::string& why = {}) override;
   void on_states(const std::vector<RankState>& states, double now) override;
 
-  // Nothing while it is still running. Later calls are the same.
+  // Returns nothing while the case is running. Once there is a verdict it does not change.
   std::optional<CaseOutcome> verdict(double now) const;
   bool all_ready() const;
 
  private:
-  // How well a sign of failure explains the others that come with it.
+  // How well a symptom explains a failure. The lowest weight is reported as the cause.
   enum class Weight { cause, end, echo };
-  struct Sign {
+  struct Symptom {
     int rank;
     Weight weight;
     double at;
@@ -62,34 +63,34 @@ class CaseWatch : public RankEvents {
     bool ready = false, answered = false, dead = false;
     RankState state;
     RankRecord record;
-    int64_t calls = 0;  // of its backend in the whole case, as it answered,
+    int64_t calls = 0;  // calls of its backend in the whole case, from its answer
     uint64_t calls_hash = 0;
   };
 
   std::string number_and_host(int rank) const;
   std::string name_of(int rank) const;
-  void on_nonsense(int rank, const std::string& what, double now);
+  void on_protocol_error(int rank, const std::string& error, double now);
   void on_event(int rank, const Json& message, double now);
   void on_answer(int rank, const Json& message, double now);
   void on_failure(int rank, const Json& failure, double now);
-  void add_sign(int rank, Weight weight, double now, FailureKind kind, const std::string& text);
-  bool signed_by(int rank) const;
-  bool everyone_settled() const;
+  void add_symptom(int rank, Weight weight, double now, FailureKind kind, const std::string& text);
+  bool has_symptom(int rank) const;
+  bool all_settled() const;
   CaseOutcome failed() const;
   CaseOutcome hung() const;
   std::string different_calls() const;
-  std::string different_calls_in_all() const;
-  bool side_by_side() const;
+  std::string different_calls_at_end() const;
+  bool all_at_same_point() const;
   std::string last_collectives() const;
   CaseOutcome finished() const;
 
   std::string case_id_;
   Event answer_;
   double timeout_s_, last_advance_;
-  Hear hear_;
+  EventHandler on_event_from_rank0_;
   std::vector<std::string> hosts_;
   std::vector<Rank> ranks_;
-  std::vector<Sign> signs_;
+  std::vector<Symptom> symptoms_;
   bool group_over_ = false, timed_ = true;
   std::vector<CheckRow> checks_;
   std::optional<TrainingRecord> training_;

@@ -1,4 +1,4 @@
-// How a run ended, as one number. The table is part of what dpbench promises.
+// Maps the end of a run to an exit code. The table is part of dpbench's documented interface.
 #pragma once
 
 #include "harness/report/record/report.h"
@@ -6,21 +6,21 @@
 namespace dpbench {
 
 struct Ending {
-  bool usage = false;         // found before anything ran
+  bool usage = false;         // usage error, found before anything ran
   bool unsaved = false;       // the report or the output could not be written
   bool failed = false;        // a case failed
   bool wrong = false;         // a check failed
   bool inconclusive = false;  // with --strict
-  bool unavailable = false;   // nothing of what was asked for can run here
+  bool unavailable = false;   // no requested case can run here
   int signal = 0;
 };
 
 inline constexpr int exit_usage = 2, exit_unavailable = 77;
 
-// A signal before all else: 128 + N. Then 2 > 5 > 3 > 1 > 4 > 77 > 0.
+// A signal N takes precedence and gives 128 + N. The order of the others is 2 > 5 > 3 > 1 > 4 > 77 > 0.
 int exit_code(const Ending& ending);
 
-// What the cases of a report say about its ending.
+// Derives the ending from the status of the report's cases.
 Ending ending_of(const Report& report);
 
 }  // namespace dpbench

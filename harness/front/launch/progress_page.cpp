@@ -19,12 +19,12 @@ namespace {
 static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free,
               "processes share these counters");
 
-// Nothing while it is being written.
+// Appends the slot's call, unless the rank is writing to the slot.
 void read_into(std::vector<RankCall>& calls, const CallSlot& slot) {
   const int64_t number = slot.number.load(std::memory_order_acquire);
   if (number == 0) return;
   const uint64_t hash = slot.hash.load(std::memory_order_acquire);
-  const std::string text = text_of(slot);
+  const std::string text = load_text(slot);
   if (slot.number.load(std::memory_order_relaxed) != number) return;
   calls.push_back({number, hash, one_line(text, sizeof slot.text)});
 }
@@ -35,11 +35,11 @@ ProgressPage::ProgressPage(const std::filesystem::path& file, int ranks)
     : file_(file), bytes_((sizeof(Progress) + sizeof(CallLog)) * ranks) {
   const Fd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   void* mapped = MAP_FAILED;
-  // Allocated now: a full file system is an error here instead of a SIGBUS in a rank.
+  // Allocate the blocks now, so a full file system is an error here instead of a SIGBUS in a rank.
   if (fd && ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes_)) == 0)
     mapped = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (mapped == MAP_FAILED)
-    throw UsageError("cannot write " + file.string() + ": " + std::strerror(errno) + "; set TMPDIR");
+    throw UsageError("cannot write " + file.string() + ": " + std::strerror(errno) + ". Set TMPDIR");
   page_ = static_cast<Progress*>(mapped);
   logs_ = reinterpret_cast<const CallLog*>(page_ + ranks);
 }

@@ -1,5 +1,5 @@
-// The page on which ranks leave their signs of life: a file of `Progress`, one a rank, then of `CallLog`, that both
-// sides map.
+// Shared memory in which ranks publish their progress. The mapped file holds one `Progress` per rank, then one
+// `CallLog` per rank.
 #pragma once
 
 #include <filesystem>

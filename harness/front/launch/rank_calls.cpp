@@ -9,15 +9,15 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t named_ranks = 8;
+constexpr size_t max_named_ranks = 8;
 
 struct CallOfRank {
   size_t rank;
   const RankCall* call;
 };
 
-// By what they call, in the order of the ranks.
-std::string each_in_words(const std::vector<CallOfRank>& calls, const std::vector<std::string>& names) {
+// Groups the ranks by their call, in rank order. Returns an empty string if all calls have the same text.
+std::string describe_calls(const std::vector<CallOfRank>& calls, const std::vector<std::string>& names) {
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
   for (const CallOfRank& one : calls) {
     const auto same =
@@ -34,10 +34,11 @@ std::string each_in_words(const std::vector<CallOfRank>& calls, const std::vecto
 }  // namespace
 
 std::string listed_ranks(const std::vector<std::string>& names) {
-  return names.size() > named_ranks ? std::to_string(names.size()) + " ranks" : "rank " + join(names);
+  return names.size() > max_named_ranks ? std::to_string(names.size()) + " ranks" : "rank " + join(names);
 }
 
-// Ranks may be some calls apart: what counts is the first number of which two ranks still know what they called.
+// Ranks may be several calls apart and remember only their latest ones. Compares each call number that several ranks
+// still remember, the lowest first.
 std::string different_calls(const std::vector<const RankState*>& states, const std::vector<std::string>& names) {
   std::map<int64_t, std::vector<CallOfRank>> by_number;
   for (size_t rank = 0; rank < states.size(); ++rank)
@@ -46,14 +47,14 @@ std::string different_calls(const std::vector<const RankState*>& states, const s
     const uint64_t hash = calls.front().call->hash;
     if (std::all_of(calls.begin(), calls.end(), [&](const CallOfRank& one) { return one.call->hash == hash; }))
       continue;
-    const std::string words = each_in_words(calls, names), at = "#" + std::to_string(number);
+    const std::string words = describe_calls(calls, names), at = "#" + std::to_string(number);
     return words.empty() ? "ranks have called different collectives before " + at
                          : "ranks call different collectives (" + at + "): " + words;
   }
   return "";
 }
 
-std::string call_in_words(const RankState& state, int64_t number) {
+std::string describe_call(const RankState& state, int64_t number) {
   for (const RankCall& call : state.calls)
     if (call.number == number) return " (" + call.text + ")";
   return "";

@@ -1,4 +1,4 @@
-// What ranks say of their latest collectives, compared: some backends (Gloo, NCCL) do not notice that these differ.
+// Compares the latest collectives of the ranks. Some backends (Gloo, NCCL) do not detect mismatched collectives.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace dpbench {
 
-// As in "rank 0, 2", or "62 ranks".
+// Returns for example "rank 0, 2", or "62 ranks" if there are many.
 std::string listed_ranks(const std::vector<std::string>& names);
 
-// As in "ranks call different collectives (#7): rank 0 allreduce of 12 Float (sum), rank 1 broadcast of 3 Float with
-// root 0"; empty where the ranks are not known to differ. names: of the ranks, with their hosts.
+// Returns for example "ranks call different collectives (#7): rank 0 allreduce of 12 Float (sum), rank 1 broadcast of 3
+// Float with root 0"; empty if no mismatch is known. `names` has the number and host of each rank.
 std::string different_calls(const std::vector<const RankState*>& states, const std::vector<std::string>& names);
 
-// As in " (allreduce of 12 Float (sum))": the call of that number; empty where it is not known.
-std::string call_in_words(const RankState& state, int64_t number);
+// Returns the call with that number, for example " (allreduce of 12 Float (sum))"; empty if it is not known.
+std::string describe_call(const RankState& state, int64_t number);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// A group of ranks as whoever runs cases on it sees it, wherever its processes are; and what happens to them.
+// Interface to a group of ranks, local or remote, and to the events of its ranks.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ struct GroupSpec {
   std::string backend;
   Device device = Device::cpu;
   int processes = 1, threads = 1;
-  std::string nonce = {};  // the group gives itself one, or has its launch's
+  std::string nonce = {};  // set by the group: a random one, or the one of the outside launcher
 };
 
-// A collective that a rank has begun.
+// A collective that a rank has entered.
 struct RankCall {
   int64_t number = 0;
-  uint64_t hash = 0;  // of it and all before it
+  uint64_t hash = 0;  // of this call and all earlier ones
   std::string text = {};
 
   bool operator==(const RankCall&) const = default;
@@ -29,8 +29,8 @@ struct RankCall {
 struct RankState {
   int64_t step = 0, beat = 0;
   bool stopped = false;              // by SIGSTOP or a debugger
-  int64_t collectives = 0;           // that it has entered since it started; 0: not known
-  std::vector<RankCall> calls = {};  // its latest, in no order; none where its backend compares them itself
+  int64_t collectives = 0;           // entered since the rank started; 0: not known
+  std::vector<RankCall> calls = {};  // the latest ones, unordered; empty if the backend itself detects mismatches
 
   bool operator==(const RankState&) const = default;
 };
@@ -39,9 +39,9 @@ class RankEvents {
  public:
   virtual ~RankEvents() = default;
   virtual void on_line(int rank, const std::string& line, double now) = 0;
-  // It did what no rank may do, as in "printed more than 64 MiB".
-  virtual void on_offence(int rank, const std::string& what, double now) = 0;
-  // why: what is known besides the status, as in "killed by the control group's limit of 4096 bytes".
+  // A rank misbehaved, for example "printed more than 64 MiB".
+  virtual void on_offence(int rank, const std::string& offence, double now) = 0;
+  // `why` adds to the status, for example "killed by the control group's limit of 4096 bytes".
   virtual void on_death(int rank, int wait_status, double now, const std::string& why = {}) = 0;
   virtual void on_states(const std::vector<RankState>& states, double now) = 0;
 };
@@ -49,16 +49,16 @@ class RankEvents {
 class RankGroup {
  public:
   virtual ~RankGroup() = default;
-  // To every rank.
+  // Sends to every rank.
   virtual void send(const Json& message) = 0;
-  // Hands on what has happened, waiting at most so long; true when a signal for us has come.
+  // Waits for events at most this long and delivers them. Returns true if this process has a pending signal.
   virtual bool wait(RankEvents& events, const Signals& signals, int milliseconds) = 0;
-  // Asks them to quit and waits; whoever stays is killed. What ended badly, in words.
+  // Asks the ranks to quit and kills those that do not. Returns a message for each problem.
   virtual std::vector<std::string> quit(const Signals& signals) = 0;
-  // TERM, and KILL soon after (at once when another signal comes).
+  // Sends TERM, then KILL after a short wait, which another signal to this process cuts short.
   virtual void kill(const Signals& signals) = 0;
-  // The end of what a rank printed, fit to be shown.
-  virtual std::string last_words(int rank) const = 0;
+  // Returns the end of a rank's output, safe to print.
+  virtual std::string log_tail(int rank) const = 0;
   virtual const GroupSpec& spec() const = 0;
 };
 

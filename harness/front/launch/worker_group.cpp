@@ -21,11 +21,11 @@ namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t longest_line = 64u << 20;
-constexpr char mark_variable[] = "DPBENCH_KEPT_BY";  // in the environment of ranks and of all that they start
+constexpr size_t max_line_bytes = 64u << 20;
+constexpr char reaper_variable[] = "DPBENCH_KEPT_BY";  // in the environment of ranks and their children
 constexpr double quit_seconds = 5, quit_seconds_per_rank = 0.25, term_seconds = 0.5, kill_seconds = 5;
 
-std::string random_number() {
+std::string random_hex() {
   std::array<unsigned char, 16> bytes{};
   check(::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()), "getrandom failed");
   std::string hex;
@@ -33,7 +33,8 @@ std::string random_number() {
   return hex;
 }
 
-// Rank r's equal share of the cores; all of them where there are fewer cores than ranks.
+// Returns the rank's equal share of the cores. Empty (all cores) for a single rank or if there are fewer cores than
+// ranks.
 std::vector<int> share(const std::vector<int>& cpus, int rank, int ranks) {
   const size_t each = cpus.size() / static_cast<size_t>(ranks);
   if (ranks == 1 || each == 0) return {};
@@ -41,8 +42,8 @@ std::vector<int> share(const std::vector<int>& cpus, int rank, int ranks) {
   return {first, first + static_cast<ptrdiff_t>(each)};
 }
 
-// One host's ranks meet in a file; those of several where the launcher's variables say.
-Seat seat_here(int rank, const GroupSpec& spec, const Scratch& scratch) {
+// Returns the seat of a rank that dpbench itself starts. Its rendezvous is a file in the scratch directory.
+Seat local_seat(int rank, const GroupSpec& spec, const Scratch& scratch) {
   return {.rank = rank,
           .local_rank = rank,
           .local_world = spec.processes,
@@ -52,7 +53,7 @@ Seat seat_here(int rank, const GroupSpec& spec, const Scratch& scratch) {
 
 std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpec& spec, const WorkerSettings& settings,
                                                 const ProgressPage& page, const std::string& mark) {
-  // Later than ours, so that the rank that is stuck is named before those that wait for it complain.
+  // Longer than this process's timeout, so the stuck rank is identified before the ranks waiting for it time out.
   const auto timeout = static_cast<int64_t>(settings.timeout_s) + 10;
   const std::string threads = std::to_string(spec.threads);
   std::string cores;
@@ -67,7 +68,7 @@ std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpe
                                             {"DPBENCH_STORE", seat.store},
                                             {"DPBENCH_GROUP", spec.name},
                                             {"DPBENCH_NONCE", spec.nonce},
-                                            {mark_variable, mark},
+                                            {reaper_variable, mark},
                                             {"DPBENCH_BACKEND", spec.backend},
                                             {"DPBENCH_DEVICE", name_of(spec.device)},
                                             {"DPBENCH_THREADS", threads},
@@ -77,7 +78,7 @@ std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpe
                                             {"DPBENCH_CORES", cores},
                                             {"OMP_NUM_THREADS", threads}};
   if (!seat.master.empty()) all["MASTER_ADDR"] = seat.master;
-  // Nothing on one host needs to listen beyond it; who sets these knows why.
+  // On a single host, restrict the backends to the loopback interface unless the user has set these variables.
   if (seat.local_world < seat.world) return all;
   for (const char* name : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"})
     if (!std::getenv(name)) all[name] = "lo";
@@ -92,24 +93,24 @@ bool is_stopped(pid_t pid) {
   return name_end != std::string::npos && (text[name_end + 2] == 'T' || text[name_end + 2] == 't');
 }
 
-// Ranks of all groups that have not been waited for.
-std::set<pid_t>& living_ranks() {
+// Children of this process that have not been reaped: ranks of all groups, reapers and relays.
+std::set<pid_t>& known_children() {
   static std::set<pid_t> pids;
   return pids;
 }
 
-// Children of ours that no group started: what dead ranks left behind.
+// Returns the children that this process did not start: orphans of dead ranks.
 std::vector<pid_t> adopted() {
   std::ifstream file("/proc/self/task/" + std::to_string(::getpid()) + "/children");
   std::vector<pid_t> pids;
   for (pid_t pid; file >> pid;)
-    if (!living_ranks().contains(pid)) pids.push_back(pid);
+    if (!known_children().contains(pid)) pids.push_back(pid);
   return pids;
 }
 
 }  // namespace
 
-void keep_child(pid_t pid) { living_ranks().insert(pid); }
+void register_child(pid_t pid) { known_children().insert(pid); }
 
 double monotonic_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -118,20 +119,20 @@ double monotonic_seconds() {
 WorkerGroup::WorkerGroup(const GroupSpec& spec, const WorkerSettings& settings, const Scratch& scratch,
                          const std::optional<Seat>& seat)
     : spec_(spec),
-      mark_(random_number()),
-      reaper_(std::string(mark_variable) + "=" + mark_),
+      mark_(random_hex()),
+      reaper_(std::string(reaper_variable) + "=" + mark_),
       logs_(settings.logs / spec.name),
       page_(scratch.path() / "progress", spec.processes),
       ranks_(seat ? 1 : static_cast<size_t>(spec.processes)) {
-  keep_child(reaper_.pid());
-  spec_.nonce = seat ? seat->nonce : random_number();
+  register_child(reaper_.pid());
+  spec_.nonce = seat ? seat->nonce : random_hex();
   std::error_code failed;
   fs::create_directories(logs_, failed);
-  if (failed == std::errc::no_space_on_device) {  // the report's own failure to be written says so
+  if (failed == std::errc::no_space_on_device) {  // saving the report will fail too, and report it
     logs_ = scratch.path() / "logs" / spec.name;
     fs::create_directories(logs_, failed);
   }
-  if (failed) throw UsageError("cannot make " + logs_.string() + ": " + failed.message());
+  if (failed) throw UsageError("cannot create " + logs_.string() + ": " + failed.message());
   try {
     for (size_t i = 0; i < ranks_.size(); ++i) {
       ranks_[i].number = seat ? seat->rank : static_cast<int>(i);
@@ -147,17 +148,17 @@ WorkerGroup::WorkerGroup(const GroupSpec& spec, const WorkerSettings& settings, 
 WorkerGroup::~WorkerGroup() {
   signal_all(SIGKILL);
   await_deaths(kill_seconds, nullptr);
-  end_adopted();
-  living_ranks().erase(reaper_.pid());
+  kill_adopted();
+  known_children().erase(reaper_.pid());
   for (const Rank& rank : ranks_) rank.log.tidy();
   std::error_code ignored;
-  fs::remove(logs_, ignored);  // only when it is empty
+  fs::remove(logs_, ignored);  // succeeds only if the folder is empty
 }
 
 void WorkerGroup::start(Rank& rank, const WorkerSettings& settings, const Scratch& scratch,
                         const std::optional<Seat>& given) {
-  const Seat seat = given ? *given : seat_here(rank.number, spec_, scratch);
-  rank.dead = true;  // until it lives
+  const Seat seat = given ? *given : local_seat(rank.number, spec_, scratch);
+  rank.dead = true;  // until spawn() succeeds
   rank.log = RankLog(logs_, rank.number);
   const Fd log = rank.log.open();
   std::array<int, 2> pair{};
@@ -173,39 +174,40 @@ void WorkerGroup::start(Rank& rank, const WorkerSettings& settings, const Scratc
                       .channel = theirs.get()});
   rank.oom_kills = OomKills(rank.child.pid);
   rank.dead = false;
-  living_ranks().insert(rank.child.pid);
+  known_children().insert(rank.child.pid);
 }
 
 void WorkerGroup::send(const Json& message) {
   const std::string line = message.dump() + "\n";
   for (auto& rank : ranks_) {
-    rank.oom_kills.forget();  // those of others before this case
-    // A short line always fits an empty socket; one that takes none is dead or stuck, and will be seen to be.
+    rank.oom_kills.reset();  // ignore kills before this case
+    // A short line always fits into an empty socket. A full socket means a dead or stuck rank, which is detected
+    // elsewhere.
     [[maybe_unused]] const auto sent = ::send(rank.socket.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }
 
-bool WorkerGroup::wait(RankEvents& events, const Signals& signals, int milliseconds, int also) {
-  std::vector<pollfd> polled = {{signals.descriptor(), POLLIN, 0}, {also, POLLIN, 0}};
+bool WorkerGroup::wait(RankEvents& events, const Signals& signals, int milliseconds, int extra) {
+  std::vector<pollfd> polled = {{signals.descriptor(), POLLIN, 0}, {extra, POLLIN, 0}};
   constexpr size_t first_rank = 2;
-  std::vector<Rank*> whose;
+  std::vector<Rank*> polled_ranks;
   for (Rank& rank : ranks_) {
     if (rank.dead) continue;
     polled.push_back({rank.socket.get(), POLLIN, 0});
     polled.push_back({rank.child.pidfd.get(), POLLIN, 0});
-    whose.push_back(&rank);
+    polled_ranks.push_back(&rank);
   }
   if (::poll(polled.data(), polled.size(), milliseconds) > 0) {
-    for (size_t i = 0; i < whose.size(); ++i)
-      if (polled[first_rank + 2 * i].revents) read_socket(*whose[i], events);
+    for (size_t i = 0; i < polled_ranks.size(); ++i)
+      if (polled[first_rank + 2 * i].revents) read_socket(*polled_ranks[i], events);
     watch_states(events);
-    for (size_t i = 0; i < whose.size(); ++i)
+    for (size_t i = 0; i < polled_ranks.size(); ++i)
       if (polled[first_rank + 1 + 2 * i].revents) {
-        read_socket(*whose[i], events);  // what it said last
-        note_death(*whose[i]);
-        const bool killed = WIFSIGNALED(whose[i]->status) && WTERMSIG(whose[i]->status) == SIGKILL;
-        events.on_death(whose[i]->number, whose[i]->status, monotonic_seconds(),
-                        killed ? whose[i]->oom_kills.words() : "");
+        read_socket(*polled_ranks[i], events);  // its last messages
+        reap(*polled_ranks[i]);
+        const bool killed = WIFSIGNALED(polled_ranks[i]->status) && WTERMSIG(polled_ranks[i]->status) == SIGKILL;
+        events.on_death(polled_ranks[i]->number, polled_ranks[i]->status, monotonic_seconds(),
+                        killed ? polled_ranks[i]->oom_kills.reason() : "");
       }
   } else {
     watch_states(events);
@@ -215,7 +217,7 @@ bool WorkerGroup::wait(RankEvents& events, const Signals& signals, int milliseco
 
 void WorkerGroup::read_socket(Rank& rank, RankEvents& events) {
   std::array<char, 65536> buffer;
-  // Bounded: one that never stops talking must not keep us from the others.
+  // Bounded, so that a rank that sends without end cannot starve the others.
   for (int turn = 0; turn < 256; ++turn) {
     const ssize_t got = ::recv(rank.socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (got <= 0) break;
@@ -225,7 +227,7 @@ void WorkerGroup::read_socket(Rank& rank, RankEvents& events) {
   for (size_t end; (end = rank.unread.find('\n', begin)) != std::string::npos; begin = end + 1)
     events.on_line(rank.number, rank.unread.substr(begin, end - begin), monotonic_seconds());
   rank.unread.erase(0, begin);
-  if (rank.unread.size() <= longest_line) return;
+  if (rank.unread.size() <= max_line_bytes) return;
   rank.unread.clear();
   events.on_offence(rank.number, "sent a line of more than 64 MiB", monotonic_seconds());
 }
@@ -244,11 +246,11 @@ void WorkerGroup::watch_states(RankEvents& events) {
       events.on_offence(rank.number, "printed more than 64 MiB, see its log", monotonic_seconds());
 }
 
-void WorkerGroup::note_death(Rank& rank) {
-  ::kill(-rank.child.pid, SIGKILL);  // what it started: the group's number is ours until the next line
+void WorkerGroup::reap(Rank& rank) {
+  ::kill(-rank.child.pid, SIGKILL);  // its children; the process group id cannot be reused before waitpid()
   ::waitpid(rank.child.pid, &rank.status, 0);
   rank.dead = true;
-  living_ranks().erase(rank.child.pid);
+  known_children().erase(rank.child.pid);
 }
 
 bool WorkerGroup::all_dead() const {
@@ -259,13 +261,13 @@ bool WorkerGroup::await_deaths(double seconds, const Signals* signals) {
   const double until = monotonic_seconds() + seconds;
   while (!all_dead()) {
     std::vector<pollfd> polled = {{signals ? signals->descriptor() : -1, POLLIN, 0}};
-    std::vector<Rank*> whose;
+    std::vector<Rank*> polled_ranks;
     for (Rank& rank : ranks_)
-      if (!rank.dead) polled.push_back({rank.child.pidfd.get(), POLLIN, 0}), whose.push_back(&rank);
+      if (!rank.dead) polled.push_back({rank.child.pidfd.get(), POLLIN, 0}), polled_ranks.push_back(&rank);
     const double left = until - monotonic_seconds();
     if (left <= 0 || ::poll(polled.data(), polled.size(), static_cast<int>(left * 1000) + 1) < 0) return false;
-    for (size_t i = 0; i < whose.size(); ++i)
-      if (polled[1 + i].revents) note_death(*whose[i]);
+    for (size_t i = 0; i < polled_ranks.size(); ++i)
+      if (polled[1 + i].revents) reap(*polled_ranks[i]);
     if (polled[0].revents) return all_dead();
   }
   return true;
@@ -279,15 +281,15 @@ void WorkerGroup::signal_all(int signal) {
 std::vector<std::string> WorkerGroup::quit(const Signals& signals) {
   send({{"do", "quit"}});
   const bool left = await_deaths(quit_seconds + quit_seconds_per_rank * spec_.processes, &signals);
-  std::vector<std::string> stayed, complaints;
+  std::vector<std::string> still_running, complaints;
   for (const Rank& rank : ranks_) {
     const std::string number = std::to_string(rank.number);
     if (!rank.dead)
-      stayed.push_back(number);
+      still_running.push_back(number);
     else if (rank.status != 0)
-      complaints.push_back("rank " + number + " ended with " + ending(rank.status) + " after its last case");
+      complaints.push_back("rank " + number + " ended with " + describe_exit(rank.status) + " after its last case");
   }
-  if (!stayed.empty()) complaints.push_back("rank " + join(stayed) + " did not leave when asked to");
+  if (!still_running.empty()) complaints.push_back("rank " + join(still_running) + " did not quit when asked to");
   if (!left) kill(signals);
   return complaints;
 }
@@ -299,8 +301,7 @@ void WorkerGroup::kill(const Signals& signals) {
   await_deaths(kill_seconds, nullptr);
 }
 
-// What ranks started and left behind in other process groups.
-void WorkerGroup::end_adopted() {
+void WorkerGroup::kill_adopted() {
   const double until = monotonic_seconds() + kill_seconds;
   for (auto left = adopted(); !left.empty() && monotonic_seconds() < until; left = adopted()) {
     for (const pid_t pid : left) ::kill(pid, SIGKILL);
@@ -309,8 +310,8 @@ void WorkerGroup::end_adopted() {
   }
 }
 
-std::string WorkerGroup::last_words(int rank) const {
-  return ranks_[ranks_.size() == 1 ? 0 : static_cast<size_t>(rank)].log.last_words();
+std::string WorkerGroup::log_tail(int rank) const {
+  return ranks_[ranks_.size() == 1 ? 0 : static_cast<size_t>(rank)].log.tail();
 }
 
 }  // namespace dpbench

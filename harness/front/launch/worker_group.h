@@ -1,4 +1,4 @@
-// The processes of one group of ranks: started together, spoken to over a socket each, ended together.
+// A group of local rank processes. They start and end together; each has a socket for messages.
 #pragma once
 
 #include <filesystem>
@@ -18,26 +18,26 @@ namespace dpbench {
 
 class World;
 
-// The one rank of a group that this process starts, when a launcher has started us as one of several.
+// The single rank that this process starts under an outside launcher.
 struct Seat {
   int rank = 0, local_rank = 0, local_world = 1, world = 1;
   std::string directory = {};          // shared by the ranks of this host
-  std::string store = {}, nonce = {};  // where the ranks of all hosts meet
-  std::string master = {};             // an address of rank 0's host
+  std::string store = {}, nonce = {};  // rendezvous of the ranks of all hosts
+  std::string master = {};             // address of rank 0's host
 };
 
 struct WorkerSettings {
   std::string program;
   std::vector<std::string> plugins;
-  std::vector<int> cpus;  // shared out among the ranks
+  std::vector<int> cpus;  // divided among the ranks
   double timeout_s = 30;
-  std::filesystem::path logs;  // a folder a group goes below it
-  World* world = nullptr;      // the ranks that an outside launcher has started; null: all ranks are ours to start
+  std::filesystem::path logs;  // each group creates a folder in it
+  World* world = nullptr;      // the ranks started by an outside launcher; null: this process starts all ranks
 };
 
 class WorkerGroup : public RankGroup {
  public:
-  // seat: start this rank alone.
+  // Starts all ranks, or only the one of `seat`.
   WorkerGroup(const GroupSpec& spec, const WorkerSettings& settings, const Scratch& scratch,
               const std::optional<Seat>& seat = std::nullopt);
   ~WorkerGroup() override;
@@ -48,11 +48,11 @@ class WorkerGroup : public RankGroup {
   bool wait(RankEvents& events, const Signals& signals, int milliseconds) override {
     return wait(events, signals, milliseconds, -1);
   }
-  // Returns early when there is something to read from `also`.
-  bool wait(RankEvents& events, const Signals& signals, int milliseconds, int also);
+  // Also returns early when the descriptor `extra` becomes readable.
+  bool wait(RankEvents& events, const Signals& signals, int milliseconds, int extra);
   std::vector<std::string> quit(const Signals& signals) override;
   void kill(const Signals& signals) override;
-  std::string last_words(int rank) const override;
+  std::string log_tail(int rank) const override;
   const GroupSpec& spec() const override { return spec_; }
 
  private:
@@ -69,13 +69,13 @@ class WorkerGroup : public RankGroup {
 
   void start(Rank& rank, const WorkerSettings& settings, const Scratch& scratch, const std::optional<Seat>& given);
   static void read_socket(Rank& rank, RankEvents& events);
-  static void note_death(Rank& rank);
+  static void reap(Rank& rank);  // also kills the processes that the rank started
   void watch_states(RankEvents& events);
   bool all_dead() const;
-  // True when all are dead in time.
+  // Returns true if all ranks died within the time.
   bool await_deaths(double seconds, const Signals* signals);
   void signal_all(int signal);
-  void end_adopted();
+  void kill_adopted();  // processes that ranks left behind in other process groups
 
   GroupSpec spec_;
   std::string mark_;
@@ -86,7 +86,7 @@ class WorkerGroup : public RankGroup {
   std::vector<RankState> states_;  // as last seen
 };
 
-// A child of ours that is no rank: the end of a group leaves it alone.
-void keep_child(pid_t pid);
+// Protects a child of this process from kill_adopted().
+void register_child(pid_t pid);
 
 }  // namespace dpbench

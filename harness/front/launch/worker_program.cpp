@@ -26,7 +26,7 @@ namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr size_t largest_catalogue = 4 << 20;
+constexpr size_t max_catalogue_bytes = 4 << 20;
 constexpr int catalogue_seconds = 60;
 
 struct Answer {
@@ -40,8 +40,8 @@ std::array<Fd, 2> pipe_pair() {
   return {Fd(ends[0]), Fd(ends[1])};
 }
 
-// All it prints on stdout and stderr, read until it ends, for a minute at most.
-Answer ask(const Program& program_without_output) {
+// Runs a program and captures its stdout. Kills it after a minute, or if it prints too much.
+Answer run_and_capture(const Program& program_without_output) {
   auto [ours, theirs] = pipe_pair();
   Program program = program_without_output;
   program.output = theirs.get();
@@ -50,7 +50,7 @@ Answer ask(const Program& program_without_output) {
   Answer answer;
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(catalogue_seconds);
   std::array<char, 65536> buffer;
-  while (answer.output.size() < largest_catalogue) {
+  while (answer.output.size() < max_catalogue_bytes) {
     pollfd polled{ours.get(), POLLIN, 0};
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count();
@@ -60,21 +60,21 @@ Answer ask(const Program& program_without_output) {
     answer.output.append(buffer.data(), static_cast<size_t>(got));
   }
   pollfd ended{child.pidfd.get(), POLLIN, 0};
-  if (::poll(&ended, 1, 2000) <= 0 || answer.output.size() >= largest_catalogue) ::kill(-child.pid, SIGKILL);
+  if (::poll(&ended, 1, 2000) <= 0 || answer.output.size() >= max_catalogue_bytes) ::kill(-child.pid, SIGKILL);
   ::waitpid(child.pid, &answer.status, 0);
   return answer;
 }
 
 Catalogue parse_catalogue(const std::string& text, const std::string& what) {
-  return said_of(what, [&] { return catalogue_from_json(parse_json(text, what)); });
+  return name_file_in_errors(what, [&] { return catalogue_from_json(parse_json(text, what)); });
 }
 
 fs::path catalogue_file(const fs::path& worker) { return worker.parent_path() / "catalogue.json"; }
 
-Catalogue written_catalogue(const fs::path& worker) {
+Catalogue read_catalogue_file(const fs::path& worker) {
   const fs::path file = catalogue_file(worker);
   std::ifstream in(file);
-  if (!in) throw UsageError("no " + file.string() + ": build dpbench-worker again");
+  if (!in) throw UsageError("no " + file.string() + ". Build dpbench-worker again");
   std::ostringstream text;
   text << in.rdbuf();
   return parse_catalogue(text.str(), file.string());
@@ -82,16 +82,16 @@ Catalogue written_catalogue(const fs::path& worker) {
 
 bool has_gpu() { return !survey_gpus().accelerators.gpus.empty(); }
 
-// A worker that was told not to load CUDA's library knows nothing of what is in it: that stands as it was found when
-// the worker was built.
+// A worker started with --no-cuda cannot list the entries of the CUDA library. Takes them from the catalogue written at
+// build time.
 Catalogue with_cuda_as_built(const Catalogue& asked, const fs::path& worker) {
   Json all = asked.document;
   if (::access(catalogue_file(worker).c_str(), R_OK) != 0) {
     all["not_built"] = Json::array();
-    all["not_built"].push_back({{"kind", "backend"}, {"name", "nccl"}, {"reason", "not asked for: no GPU here"}});
+    all["not_built"].push_back({{"kind", "backend"}, {"name", "nccl"}, {"reason", "not loaded: no GPU here"}});
     return catalogue_from_json(all);
   }
-  const Catalogue written = written_catalogue(worker);
+  const Catalogue written = read_catalogue_file(worker);
   for (const Json& backend : written.document.at("backends"))
     if (!backend.at("cpu").get<bool>() && !find_entry(asked.backends, backend.at("name")))
       all["backends"].push_back(backend);
@@ -99,7 +99,7 @@ Catalogue with_cuda_as_built(const Catalogue& asked, const fs::path& worker) {
   return catalogue_from_json(all);
 }
 
-fs::path first_program(const std::vector<fs::path>& places, const std::string& what) {
+fs::path find_program(const std::vector<fs::path>& places, const std::string& what) {
   std::vector<std::string> tried;
   for (const auto& place : places) {
     if (::access(place.c_str(), X_OK) == 0 && !fs::is_directory(place)) return fs::canonical(place);
@@ -118,7 +118,7 @@ fs::path find_worker() {
     const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
     places = {here / "dpbench-worker", here / "../libexec/dpbench/dpbench-worker"};
   }
-  return first_program(places, "; build it, or name it with DPBENCH_WORKER");
+  return find_program(places, ". Build it, or set DPBENCH_WORKER");
 }
 
 fs::path worker_of_build(const std::string& build) {
@@ -129,35 +129,33 @@ fs::path worker_of_build(const std::string& build) {
   const fs::path name = "dpbench-worker", built = fs::path("build/release/bin") / name,
                  installed = fs::path("libexec/dpbench") / name;
   if (fs::is_directory(status))
-    return first_program({given / name, given / "bin" / name, given / installed, given / built}, "; build it");
-  if (given.filename() == name) return first_program({given}, ": it cannot be run");
+    return find_program({given / name, given / "bin" / name, given / installed, given / built}, ". Build it");
+  if (given.filename() == name) return find_program({given}, " that can be executed");
   const fs::path here = fs::canonical(given).parent_path();
-  return first_program({here / name, here / ".." / installed, here / ".." / built}, "; build it");
+  return find_program({here / name, here / ".." / installed, here / ".." / built}, ". Build it");
 }
 
 fs::path checked_plugin(const std::string& file) {
   const std::string shown = "--plugin '" + one_line(file, 200) + "'";
-  if (file.find('/') == std::string::npos) throw UsageError(shown + ": give it as a path, ./" + one_line(file, 200));
+  if (file.find('/') == std::string::npos) throw UsageError(shown + ": not a path. Use ./" + one_line(file, 200));
   std::error_code failed;
   const fs::path path = fs::canonical(file, failed);
   if (failed || !fs::is_regular_file(path, failed)) throw UsageError(shown + ": no such file");
-  if (path.string().find(':') != std::string::npos) throw UsageError(shown + ": its path must not hold a ':'");
-  if (const auto fault = fault_of_plugin(path)) throw UsageError(shown + ": " + text_of(*fault));
+  if (path.string().find(':') != std::string::npos) throw UsageError(shown + ": the path must not contain ':'");
+  if (const auto fault = fault_of_plugin(path)) throw UsageError(shown + ": " + describe(*fault));
   return path;
 }
 
-Catalogue asked_catalogue(const fs::path& worker, const std::vector<std::string>& plugins) {
+Catalogue query_catalogue(const fs::path& worker, const std::vector<std::string>& plugins) {
   Program program{.path = worker, .arguments = {"--catalogue"}, .variables = {}, .cpus = {}};
   for (const auto& plugin : plugins) program.arguments.insert(program.arguments.end(), {"--plugin", plugin});
-  const Fd errors(
-      ::memfd_create("dpbench-catalogue", MFD_CLOEXEC));  // wants no directory: doctor asks where there is none
+  const Fd errors(::memfd_create("dpbench-catalogue", MFD_CLOEXEC));  // works without any writable directory
   check(static_cast<bool>(errors), "memfd_create failed");
   program.errors = errors.get();
   const bool gpu = has_gpu();
-  if (!gpu)
-    program.arguments.emplace_back(
-        "--no-cuda");  // last: a worker from before does not know it, and looks at pairs alone
-  const Answer answer = ask(program);
+  // Must come last: older workers read arguments in pairs and ignore this one.
+  if (!gpu) program.arguments.emplace_back("--no-cuda");
+  const Answer answer = run_and_capture(program);
   if (answer.status == 0) {
     const Catalogue asked = parse_catalogue(answer.output, "the worker's catalogue");
     return gpu ? asked : with_cuda_as_built(asked, worker);
@@ -167,15 +165,15 @@ Catalogue asked_catalogue(const fs::path& worker, const std::vector<std::string>
   const std::string why = one_line(std::string(said.data(), static_cast<size_t>(size)), 300);
   throw UsageError(
       (plugins.empty() ? std::string("the worker does not start") : "--plugin: the worker could not load it") + " (" +
-      ending(answer.status) + "): " + why);
+      describe_exit(answer.status) + "): " + why);
 }
 
 Catalogue load_catalogue(const fs::path& worker, const std::vector<std::string>& plugins) {
-  if (!plugins.empty()) return asked_catalogue(worker, plugins);
-  const Catalogue written = written_catalogue(worker);
-  // A CUDA library that could not be loaded where this was written may be by now: with a GPU here the worker is asked.
-  const bool unsure = !written.cuda.empty() && !written.not_built.empty();
-  return unsure && has_gpu() ? asked_catalogue(worker, {}) : written;
+  if (!plugins.empty()) return query_catalogue(worker, plugins);
+  const Catalogue written = read_catalogue_file(worker);
+  // A CUDA library that could not be loaded at build time may load now, so query the worker if there is a GPU.
+  const bool may_be_stale = !written.cuda.empty() && !written.not_built.empty();
+  return may_be_stale && has_gpu() ? query_catalogue(worker, {}) : written;
 }
 
 }  // namespace dpbench

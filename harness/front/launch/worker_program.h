@@ -1,4 +1,4 @@
-// Where dpbench-worker is, and what it says it can do.
+// Locates dpbench-worker and loads its catalogue.
 #pragma once
 
 #include <filesystem>
@@ -9,22 +9,24 @@
 
 namespace dpbench {
 
-// DPBENCH_WORKER, else beside this program, else ../libexec/dpbench. Throws UsageError where there is none.
+// Returns $DPBENCH_WORKER, or the worker next to this program or in ../libexec/dpbench. Throws UsageError if there is
+// none.
 std::filesystem::path find_worker();
 
-// The worker of another build: its dpbench or dpbench-worker, or the directory it was built in, installed in or checked
-// out in. Throws UsageError naming where it was looked for.
+// Returns the worker of another build. `build` is its dpbench or dpbench-worker, its build or install directory, or its
+// checkout. Throws UsageError with the paths tried.
 std::filesystem::path worker_of_build(const std::string& build);
 
-// Absolute; refused unless it is a file named with a '/' that nobody else can change. Throws UsageError.
+// Returns the absolute path of a plug-in. Throws UsageError unless `file` contains a '/' and is a regular file that no
+// other user can change.
 std::filesystem::path checked_plugin(const std::string& file);
 
-// Starts the worker to ask it: proves that it finds its libraries, those of CUDA only where there is a GPU. Throws
-// UsageError with what it said.
-Catalogue asked_catalogue(const std::filesystem::path& worker, const std::vector<std::string>& plugins);
+// Starts the worker and queries its catalogue. This also proves that the worker finds its libraries; the CUDA libraries
+// are loaded only if there is a GPU. Throws UsageError with the worker's output.
+Catalogue query_catalogue(const std::filesystem::path& worker, const std::vector<std::string>& plugins);
 
-// catalogue.json beside the worker; with plug-ins the worker itself is asked, as only it can load them, and where the
-// file may be out of date.
+// Reads catalogue.json next to the worker. Queries the worker instead if there are plug-ins, which only the worker can
+// load, or if the file may be stale.
 Catalogue load_catalogue(const std::filesystem::path& worker, const std::vector<std::string>& plugins);
 
 }  // namespace dpbench

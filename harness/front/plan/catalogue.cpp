@@ -9,7 +9,7 @@ template <Named Enum>
 Enum value_of(const Json& json, const char* key) {
   const auto word = json.at(key).get<std::string>();
   if (const auto value = parse_name<Enum>(word)) return *value;
-  throw UsageError("this is no catalogue of a dpbench worker: " + std::string(key) + " '" + word + "' is none of " +
+  throw UsageError("not a catalogue of a dpbench worker: " + std::string(key) + " '" + word + "' is none of " +
                    all_names<Enum>());
 }
 
@@ -77,7 +77,7 @@ Catalogue catalogue_from_json(const Json& json) {
             .not_built = all_of(json, "not_built", not_built_from),
             .document = json};
   } catch (const Json::exception& error) {
-    throw UsageError(std::string("this is no catalogue of a dpbench worker: ") + error.what());
+    throw UsageError(std::string("not a catalogue of a dpbench worker: ") + error.what());
   }
 }
 

@@ -1,4 +1,4 @@
-// What this build can do: strategies, workloads and backends as catalogue.json beside the worker lists them.
+// The strategies, workloads and backends of this build, as listed in catalogue.json next to the worker.
 #pragma once
 
 #include <cstdint>
@@ -29,17 +29,17 @@ struct WorkloadEntry {
   Scaling scaling = Scaling::weak;
   int64_t batch = 0;
   bool probe = false;
-  bool thorough = false;  // where the short form of check leaves nothing out
+  bool thorough = false;  // checked in full even by the short form of `check`
   bool digits = false;    // reads the files of --data
-  int64_t samples = 0;    // rows of an epoch, at scale 1 and without --data; 0: not known before a worker has made it
-  bool plugin = false;    // its rows may be others with --scale or --data
+  int64_t samples = 0;  // per epoch, at scale 1 and without --data; 0: known only once a worker has built the workload
+  bool plugin = false;  // its sample count may depend on --scale and --data
 };
 
 struct BackendEntry {
   std::string name, summary;
   bool cpu = true, cuda = false, shares_device = true, threads = false;
   int cpu_preference = 0, cuda_preference = 0;  // --backend auto takes the highest; 0: never
-  bool shares_memory = false;                   // between ranks of a host
+  bool shares_memory = false;                   // its ranks on one host communicate through shared memory
 
   bool takes(Device device) const { return device == Device::cuda ? cuda : cpu; }
   int preference(Device device) const { return device == Device::cuda ? cuda_preference : cpu_preference; }
@@ -50,12 +50,12 @@ struct NotBuilt {
 };
 
 struct Catalogue {
-  std::string torch, cuda, nccl;  // built with; empty: without
+  std::string torch, cuda, nccl;  // versions of the build; empty: built without it
   std::vector<StrategyEntry> strategies;
   std::vector<WorkloadEntry> workloads;
   std::vector<BackendEntry> backends;
   std::vector<NotBuilt> not_built;
-  Json document;  // all of it, as the worker wrote it
+  Json document;  // the complete catalogue as written by the worker
 };
 
 // Throws UsageError when the text is not a catalogue.
@@ -63,10 +63,11 @@ Catalogue catalogue_from_json(const Json& json);
 
 Versions versions_of(const Catalogue& catalogue);
 
-// Why it cannot be used: what was built and cannot be loaded is in the build all the same.
+// Returns the reason that an entry cannot be used. A library that was built but cannot be loaded counts as part of the
+// build.
 std::string why_missing(const Catalogue& catalogue, const NotBuilt& missing);
 
-// The entry of that name, or null.
+// Returns the entry called `name`, or null.
 template <class Entry>
 const Entry* find_entry(const std::vector<Entry>& entries, const std::string& name) {
   for (const auto& entry : entries)
@@ -81,7 +82,7 @@ std::vector<std::string> names_of(const std::vector<Entry>& entries) {
   return names;
 }
 
-// What is not made for checks or tests alone; that is taken where it is named, and never suggested.
+// False for entries that exist only for checks or tests: they can be chosen by name but are never suggested.
 inline bool is_for_users(const StrategyEntry&) { return true; }
 inline bool is_for_users(const WorkloadEntry& workload) { return !workload.probe; }
 inline bool is_for_users(const BackendEntry& backend) { return !backend.threads; }

@@ -16,38 +16,40 @@ const StrategyEntry* baseline_on(Device device, const Catalogue& catalogue) {
 
 class Expansion {
  public:
-  Expansion(const Selection& what, const Catalogue& catalogue, const Choice& choice,
-            const std::function<void(Row)>& take)
-      : what_(what), catalogue_(catalogue), choice_(choice), take_(take) {}
+  Expansion(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,
+            const std::function<void(Row)>& emit)
+      : selection_(selection), catalogue_(catalogue), resolved_(resolved), emit_(emit) {}
 
   void add_workload(const WorkloadEntry& workload) {
-    const auto batches = what_.batches.empty() ? std::vector<int64_t>{workload.batch} : without_repeats(what_.batches);
-    const auto dtypes = what_.dtypes.empty() ? std::vector<Dtype>{Dtype::f32} : without_repeats(what_.dtypes);
+    const auto batches =
+        selection_.batches.empty() ? std::vector<int64_t>{workload.batch} : without_repeats(selection_.batches);
+    const auto dtypes = selection_.dtypes.empty() ? std::vector<Dtype>{Dtype::f32} : without_repeats(selection_.dtypes);
     for (const int64_t batch : batches)
       for (const Dtype dtype : dtypes) {
         const Row base{.spec = {.id = "",
                                 .strategy = "",
                                 .workload = workload.name,
-                                .scaling = what_.scaling.value_or(workload.scaling),
+                                .scaling = selection_.scaling.value_or(workload.scaling),
                                 .batch = batch,
                                 .dtype = dtype,
                                 .params = {},
-                                .scale = what_.scale,
-                                .accumulate = what_.accumulate,
-                                .clip_norm = what_.clip_norm,
-                                .seed = what_.seed,
-                                .data_dir = what_.data_dir},
+                                .scale = selection_.scale,
+                                .accumulate = selection_.accumulate,
+                                .clip_norm = selection_.clip_norm,
+                                .seed = selection_.seed,
+                                .data_dir = selection_.data_dir},
                        .workload = &workload};
         add_baselines(base);
-        for (const StrategyEntry* strategy : choice_.strategies) add_strategy(base, *strategy);
+        for (const StrategyEntry* strategy : resolved_.strategies) add_strategy(base, *strategy);
       }
   }
 
  private:
   void add_baselines(const Row& base) {
-    if (!what_.baseline) return;
+    if (!selection_.baseline) return;
     for (const Device device : {Device::cuda, Device::cpu}) {
-      const bool used = std::ranges::any_of(choice_.places, [&](const Place& place) { return place.device == device; });
+      const bool used =
+          std::ranges::any_of(resolved_.places, [&](const Place& place) { return place.device == device; });
       if (const StrategyEntry* strategy = baseline_on(device, catalogue_); used && strategy)
         add_row(base, *strategy, {device, 1}, {}, "none", true);
     }
@@ -55,22 +57,22 @@ class Expansion {
 
   void add_strategy(const Row& base, const StrategyEntry& strategy) {
     for (const auto& place : places_of(strategy))
-      for (const auto& params : combinations(choice_.axes, strategy))
+      for (const auto& params : combinations(resolved_.axes, strategy))
         for (const auto& backend : backends_of(strategy, place, *base.workload))
           add_row(base, strategy, place, params, backend, false);
   }
 
-  // A strategy named by the user that runs on none of the chosen devices is refused on its own device, unless it is a
-  // single one: that always has its device.
+  // A strategy named by the user that runs on none of the chosen devices gets its own device, and settle_backend()
+  // refuses it there. A single-device strategy then runs with a world of 1.
   std::vector<Place> places_of(const StrategyEntry& strategy) const {
     const bool single = strategy.parallelism == Parallelism::single;
     std::vector<Place> places;
-    for (const auto& place : choice_.places)
+    for (const auto& place : resolved_.places)
       if (strategy.runs_on(place.device)) places.push_back({place.device, single ? 1 : place.world});
-    if (!places.empty() || what_.strategies.empty()) return places;
+    if (!places.empty() || selection_.strategies.empty()) return places;
     const Device device = strategy.cuda ? Device::cuda : Device::cpu;
     if (single) return {{device, 1}};
-    places = choice_.places;
+    places = resolved_.places;
     for (auto& place : places) place.device = device;
     return places;
   }
@@ -78,15 +80,15 @@ class Expansion {
   std::vector<std::string> backends_of(const StrategyEntry& strategy, const Place& place,
                                        const WorkloadEntry& workload) const {
     if (strategy.parallelism != Parallelism::ranks) return {"none"};
-    if (!what_.every_backend || !what_.backends.empty()) return choice_.backends;
-    if (place.world > what_.whole_worlds && !backend_matters(place, workload)) return choice_.backends;
+    if (!selection_.every_backend || !selection_.backends.empty()) return resolved_.backends;
+    if (place.world > selection_.whole_worlds && !backend_matters(place, workload)) return resolved_.backends;
     std::vector<std::string> fitting;
     for (const auto& backend : catalogue_.backends)
       if (backend.takes(place.device) && !backend.threads) fitting.push_back(backend.name);
-    return fitting.empty() ? choice_.backends : fitting;
+    return fitting.empty() ? resolved_.backends : fitting;
   }
 
-  // To the workloads, and to probes made of what a backend does; never to a rank alone.
+  // True if results can depend on the backend: several ranks, and not a probe that leaves out communication.
   static bool backend_matters(const Place& place, const WorkloadEntry& workload) {
     return place.world > 1 && (!workload.probe || workload.thorough);
   }
@@ -102,23 +104,23 @@ class Expansion {
     spec.processes = strategy.parallelism == Parallelism::ranks ? place.world : 1;
     spec.params = params;
     spec.backend = backend;
-    // The same strategy with other parameters is compared with it.
+    // With other parameters the same strategy is an ordinary case.
     spec.baseline = &strategy == baseline_on(place.device, catalogue_) && params.empty();
-    take_(std::move(row));
+    emit_(std::move(row));
   }
 
-  const Selection& what_;
+  const Selection& selection_;
   const Catalogue& catalogue_;
-  const Choice& choice_;
-  const std::function<void(Row)>& take_;
+  const ResolvedSelection& resolved_;
+  const std::function<void(Row)>& emit_;
 };
 
 }  // namespace
 
-void expand(const Selection& what, const Catalogue& catalogue, const Choice& choice,
-            const std::function<void(Row)>& take) {
-  Expansion expansion(what, catalogue, choice, take);
-  for (const WorkloadEntry* workload : choice.workloads) expansion.add_workload(*workload);
+void expand(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,
+            const std::function<void(Row)>& emit) {
+  Expansion expansion(selection, catalogue, resolved, emit);
+  for (const WorkloadEntry* workload : resolved.workloads) expansion.add_workload(*workload);
 }
 
 }  // namespace dpbench

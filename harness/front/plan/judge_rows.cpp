@@ -7,73 +7,76 @@
 namespace dpbench {
 namespace {
 
-// Under a launcher the ranks are there already: no more, no fewer.
-void judge_launch(Row& row, const Selection& what) {
-  const int started = what.launched_world;
-  if (started == 0 || !row.why_not.empty()) return;
+// An outside launcher has already fixed the number of ranks.
+void judge_launch(Row& row, const Selection& selection) {
+  const int started = selection.launched_world;
+  if (started == 0 || !row.skip_reason.empty()) return;
   const std::string world = std::to_string(row.spec.world);
   if (row.strategy->parallelism == Parallelism::ranks && row.spec.world != started)
-    row.why_not = what.launched_by + " started " + std::to_string(started) + " ranks, and a world of " + world +
-                  " needs " + world;
+    row.skip_reason = "a world of " + world + " needs " + world + " ranks; " + selection.launched_by + " started " +
+                      std::to_string(started);
   if (row.strategy->parallelism == Parallelism::replicas && row.spec.world > 1)
-    row.why_not = "'" + row.strategy->name + "' is one process with " + world + " replicas: run it without " +
-                  what.launched_by + ", or with --launcher self";
+    row.skip_reason = "'" + row.strategy->name + "' runs " + world + " replicas in one process. Run it without " +
+                      selection.launched_by + ", or with --launcher self";
 }
 
-// What the catalogue tells of a built-in workload stands for every scale, and for --data where it reads none.
-bool tells_rows(const WorkloadEntry& workload, const CaseSpec& spec) {
-  const bool other_data = !spec.data_dir.empty() && !workload.digits;  // the rows of digits' files were counted
+// True if the catalogue's sample count applies to this case. A built-in workload's count holds for every scale, and
+// with
+// --data for the digits workloads, which have counted the samples of those files.
+bool knows_sample_count(const WorkloadEntry& workload, const CaseSpec& spec) {
+  const bool other_data = !spec.data_dir.empty() && !workload.digits;
   return workload.samples != 0 && !(workload.plugin && (spec.scale != 1 || other_data));
 }
 
-// Why a rank has too few rows in a step; empty: it has enough.
-std::string too_few(const Row& row, const Selection& what) {
+// Returns an error message if some rank gets too few samples in a step, otherwise an empty string.
+std::string too_few_samples(const Row& row, const Selection& selection) {
   const CaseSpec& spec = row.spec;
-  const std::string who = spec.strategy + " on " + spec.workload, rows = std::to_string(spec.batch);
-  const std::string batch = what.batches.empty() ? spec.workload + "'s own batch of " + rows : "--batch " + rows;
+  const std::string name = spec.strategy + " on " + spec.workload, samples = std::to_string(spec.batch);
+  const std::string batch =
+      selection.batches.empty() ? spec.workload + "'s default batch of " + samples : "--batch " + samples;
   const int64_t fewest =
       row.strategy->parallelism == Parallelism::ranks ? spec.global_batch() / spec.world : spec.global_batch();
   if (fewest == 0)
-    return batch + " is smaller than the world " + std::to_string(spec.world) + ": " + who +
-           " needs a row for each rank; use --batch " + std::to_string(spec.world) + " or more, or fewer devices";
+    return batch + " is smaller than the world " + std::to_string(spec.world) + ": " + name +
+           " needs a sample for each rank. Use --batch " + std::to_string(spec.world) + " or more, or fewer devices";
   if (fewest < spec.accumulate)
-    return "--accumulate " + std::to_string(spec.accumulate) + ": " + who + " has only " + std::to_string(fewest) +
-           " rows in a step of a rank; use a larger --batch";
+    return "--accumulate " + std::to_string(spec.accumulate) + ": " + name + " has only " + std::to_string(fewest) +
+           " samples per rank and step. Use a larger --batch";
   return "";
 }
 
-// Why a step has more rows than there are; empty: it has not.
-std::string too_many(const Row& row, const Selection& what) {
+// Returns an error message if a step needs more samples than the workload has, otherwise an empty string.
+std::string too_many_samples(const Row& row, const Selection& selection) {
   const CaseSpec& spec = row.spec;
   const WorkloadEntry& workload = *row.workload;
-  const int64_t rows = spec.global_batch();
-  if (what.whole_epochs || !tells_rows(workload, spec) || rows <= workload.samples) return "";
-  const bool several = spec.scaling == Scaling::weak && spec.world > 1,
-             given = workload.digits && !spec.data_dir.empty();
-  const std::string each =
-      several ? std::to_string(spec.batch) + " on each of " + std::to_string(spec.world) + " devices, " : "";
-  return "a step of " + std::to_string(rows) + " rows (" + each + "--batch) is more than " + spec.workload + " has" +
-         (given ? " in --data " + one_line(spec.data_dir, 200) : "") + " (" + std::to_string(workload.samples) + "); " +
-         (given ? "give it more rows, or " : "") + "use a smaller --batch" + (several ? " or fewer devices" : "");
+  const int64_t needed = spec.global_batch();
+  if (selection.whole_epochs || !knows_sample_count(workload, spec) || needed <= workload.samples) return "";
+  const bool per_device = spec.scaling == Scaling::weak && spec.world > 1,
+             from_files = workload.digits && !spec.data_dir.empty();
+  const std::string share =
+      per_device ? std::to_string(spec.batch) + " on each of " + std::to_string(spec.world) + " devices, " : "";
+  return "a step needs " + std::to_string(needed) + " samples (" + share + "--batch) and " + spec.workload + " has " +
+         std::to_string(workload.samples) + (from_files ? " in --data " + one_line(spec.data_dir, 200) : "") + ". " +
+         (from_files ? "Add samples, or use" : "Use") + " a smaller --batch" + (per_device ? " or fewer devices" : "");
 }
 
-// A batch that the user chose is refused; one that is a workload's own is skipped, and so is one too large for a
-// workload that nobody named.
-void judge_batch(Row& row, const Selection& what) {
-  if (what.own_rows) return;
-  std::string why = too_few(row, what);
-  if (!why.empty() && !what.batches.empty()) throw UsageError(why);
-  if (why.empty()) why = too_many(row, what);
-  if (!row.why_not.empty()) return;
-  if (!why.empty() && !what.batches.empty() && !what.workloads.empty()) throw UsageError(why);
-  row.why_not = why;
+// Throws UsageError for a bad --batch. Only skips the row if the batch is the workload's default, or if it is too large
+// for a workload that the user did not name.
+void judge_batch(Row& row, const Selection& selection) {
+  if (selection.own_rows) return;
+  std::string why = too_few_samples(row, selection);
+  if (!why.empty() && !selection.batches.empty()) throw UsageError(why);
+  if (why.empty()) why = too_many_samples(row, selection);
+  if (!row.skip_reason.empty()) return;
+  if (!why.empty() && !selection.batches.empty() && !selection.workloads.empty()) throw UsageError(why);
+  row.skip_reason = why;
 }
 
 }  // namespace
 
-void judge(Row& row, const Selection& what) {
-  judge_launch(row, what);
-  judge_batch(row, what);
+void judge(Row& row, const Selection& selection) {
+  judge_launch(row, selection);
+  judge_batch(row, selection);
 }
 
 }  // namespace dpbench

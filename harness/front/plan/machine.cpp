@@ -22,27 +22,27 @@ std::vector<int> affinity() {
   return cpus;
 }
 
-std::string text_of(const std::string& path) {
+std::string read_text(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
 }
 
-// The limit of this process's cgroup or the nearest one above it (version 2), else that of version 1.
+// Returns the tightest core limit of this process's cgroup and its ancestors (v2), or the v1 limit; 0 means no limit.
 int cgroup_cores() {
   std::string group;
-  for (const auto& line : split(text_of("/proc/self/cgroup"), '\n'))
+  for (const auto& line : split(read_text("/proc/self/cgroup"), '\n'))
     if (line.starts_with("0::")) group = line.substr(3);
   int fewest = 0;
   for (std::string at = group; !group.empty(); at = at.substr(0, at.rfind('/'))) {
-    const int cores = cores_of_cpu_max(text_of("/sys/fs/cgroup" + at + "/cpu.max"));
+    const int cores = cores_of_cpu_max(read_text("/sys/fs/cgroup" + at + "/cpu.max"));
     if (cores > 0) fewest = fewest == 0 ? cores : std::min(fewest, cores);
     if (at.empty() || at == "/") break;
   }
   if (fewest > 0) return fewest;
-  return cores_of_cpu_max(text_of("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") + " " +
-                          text_of("/sys/fs/cgroup/cpu/cpu.cfs_period_us"));
+  return cores_of_cpu_max(read_text("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") + " " +
+                          read_text("/sys/fs/cgroup/cpu/cpu.cfs_period_us"));
 }
 
 }  // namespace

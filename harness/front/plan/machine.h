@@ -1,4 +1,4 @@
-// The machine as the plan needs it. GPUs are asked for through NVML, so that CUDA is never started here.
+// Cores and GPUs of this machine. GPUs are queried through NVML, so CUDA is never initialised in this process.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 namespace dpbench {
 
 struct Machine {
-  int cores = 1;               // this process may use: its affinity and its cgroup's limit
-  std::vector<int> cpus;       // ids of the affinity
-  std::vector<GpuState> gpus;  // in the order CUDA numbers them here
-  std::string no_gpu_reason;   // set when there are none
+  int cores = 1;               // usable by this process, from its affinity and its cgroup limit
+  std::vector<int> cpus;       // ids in the affinity mask
+  std::vector<GpuState> gpus;  // in CUDA's device order
+  std::string no_gpu_reason;   // set if `gpus` is empty
 };
 
 Machine detect_machine(const Accelerators& accelerators, const std::string& no_gpu_reason);
 
-// Cores of a cgroup limit such as "150000 100000" (cpu.max), rounded up; 0: no limit.
+// Returns the cores of a cgroup limit like "150000 100000" (cpu.max), rounded up; 0 means no limit.
 int cores_of_cpu_max(const std::string& text);
-// The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order: numbers or UUID prefixes, ending at the first that is
-// unknown.
+// Returns the GPUs listed in CUDA_VISIBLE_DEVICES, in its order. Entries are numbers or UUID prefixes; as in CUDA, the
+// list ends at the first unknown entry.
 std::vector<GpuState> visible_gpus(const std::vector<GpuState>& all, const char* variable);
 
 }  // namespace dpbench

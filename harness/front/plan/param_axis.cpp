@@ -9,7 +9,7 @@
 namespace dpbench {
 namespace {
 
-bool acceptable(const std::string& value) {
+bool is_valid(const std::string& value) {
   return !value.empty() && value.size() <= 64 && sanitised(value) == value &&
          value.find_first_of(" \n\t/") == std::string::npos;
 }
@@ -24,8 +24,8 @@ ParamAxis parse_axis(const std::string& text) {
     axis.strategy = axis.name.substr(0, dot);
     axis.name = axis.name.substr(dot + 1);
   }
-  if (axis.values.empty() || !std::all_of(axis.values.begin(), axis.values.end(), acceptable))
-    throw UsageError(shown + ": every value is 1 to 64 printable characters without space or '/'");
+  if (axis.values.empty() || !std::all_of(axis.values.begin(), axis.values.end(), is_valid))
+    throw UsageError(shown + ": values must be 1 to 64 printable characters without space or '/'");
   return axis;
 }
 
@@ -41,7 +41,7 @@ void refuse_unknown(const ParamAxis& axis, const std::vector<const StrategyEntry
     if (axis.strategy.empty() || axis.strategy == strategy->name)
       for (const auto& param : strategy->params) params.push_back(param.name);
   }
-  params = without_repeats(params);  // several strategies have some
+  params = without_repeats(params);  // strategies can share parameter names
   const bool owner_known = axis.strategy.empty() || std::count(strategies.begin(), strategies.end(), axis.strategy) > 0;
   if (!owner_known)
     throw UsageError("--param " + axis.strategy + "." + axis.name + ": no strategy '" + axis.strategy + "' is chosen" +
@@ -67,16 +67,16 @@ std::vector<ParamValues> combinations(const std::vector<ParamAxis>& axes, const 
   for (const auto& axis : axes) {
     if (!applies(axis, strategy)) continue;
     const std::string& fallback = find_entry(strategy.params, axis.name)->fallback;
-    std::vector<ParamValues> wider;
+    std::vector<ParamValues> expanded;
     for (const auto& values : all)
       for (const auto& value : axis.values) {
-        wider.push_back(values);
+        expanded.push_back(values);
         if (value == fallback)
-          wider.back().erase(axis.name);
+          expanded.back().erase(axis.name);
         else
-          wider.back()[axis.name] = value;
+          expanded.back()[axis.name] = value;
       }
-    all = std::move(wider);
+    all = std::move(expanded);
   }
   return all;
 }

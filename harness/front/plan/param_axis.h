@@ -1,4 +1,4 @@
-// --param: what one strategy is run with. Several values of a parameter are an axis; axes multiply.
+// Parses --param. Each parameter with several values is an axis; a strategy runs with every combination of its axes.
 #pragma once
 
 #include <map>
@@ -17,11 +17,11 @@ struct ParamAxis {
   std::vector<std::string> values;
 };
 
-// Throws UsageError for a text that is not [STRATEGY.]NAME=V,.. or a name that none of the chosen strategies has.
+// Throws UsageError if a text is not [STRATEGY.]NAME=V,.. or names a parameter that no chosen strategy has.
 std::vector<ParamAxis> parse_params(const std::vector<std::string>& texts,
                                     const std::vector<const StrategyEntry*>& chosen);
 
-// Every combination for one strategy, defaults left out; at least the empty one.
+// Returns every combination for one strategy, without the parameters at their default; at least the empty combination.
 std::vector<ParamValues> combinations(const std::vector<ParamAxis>& axes, const StrategyEntry& strategy);
 
 }  // namespace dpbench

@@ -10,52 +10,53 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t most_cases = 10000;
+constexpr size_t max_cases = 10000;
 
-// Rows in the order in which they came, one for each id.
+// Rows in insertion order, one for each id.
 class Rows {
  public:
   void add(Row row) {
-    const auto [known, is_new] = places_.try_emplace(row.spec.id, rows_.size());
+    const auto [known, is_new] = index_by_id_.try_emplace(row.spec.id, rows_.size());
     if (!is_new) {
       rows_[known->second].added &= row.added;
       return;
     }
     rows_.push_back(std::move(row));
-    if (rows_.size() > most_cases)
-      throw UsageError("this makes more than " + std::to_string(most_cases) + " cases; choose fewer values");
+    if (rows_.size() > max_cases)
+      throw UsageError("the selection has more than " + std::to_string(max_cases) + " cases. Choose fewer values");
   }
   const std::vector<Row>& all() const { return rows_; }
 
  private:
   std::vector<Row> rows_;
-  std::map<std::string, size_t> places_;  // by id
+  std::map<std::string, size_t> index_by_id_;
 };
 
-void refuse_nothing(const std::vector<Row>& rows, const Selection& what) {
+// Throws UsageError or Unavailable unless at least one row that the user asked for can run.
+void require_runnable(const std::vector<Row>& rows, const Selection& selection) {
   if (rows.empty())
-    throw UsageError("nothing matched" + (what.filter.empty() ? "" : " --filter '" + what.filter + "'") +
-                     "; --dry-run without it shows every case");
+    throw UsageError("nothing matched" + (selection.filter.empty() ? "" : " --filter '" + selection.filter + "'") +
+                     ". --dry-run without --filter lists every case");
   const Row* refused = nullptr;
   for (const auto& row : rows) {
-    if (!row.added && row.why_not.empty()) return;
-    if (!refused && !row.why_not.empty()) refused = &row;
+    if (!row.added && row.skip_reason.empty()) return;
+    if (!refused && !row.skip_reason.empty()) refused = &row;
   }
   if (!refused) return;
-  if (refused->unavailable) throw Unavailable(refused->why_not);
-  throw UsageError(refused->why_not);
+  if (refused->unavailable) throw Unavailable(refused->skip_reason);
+  throw UsageError(refused->skip_reason);
 }
 
-Plan plan_of(const std::vector<Row>& rows, const Selection& what, const Machine& machine) {
+Plan plan_of(const std::vector<Row>& rows, const Selection& selection, const Machine& machine) {
   Plan plan;
   int largest = 1;
   for (const auto& row : rows)
-    if (row.why_not.empty()) largest = std::max(largest, row.spec.world);
-  plan.threads = what.threads > 0 ? what.threads : std::max(1, machine.cores / largest);
+    if (row.skip_reason.empty()) largest = std::max(largest, row.spec.world);
+  plan.threads = selection.threads > 0 ? selection.threads : std::max(1, machine.cores / largest);
   for (auto row : rows) {
     row.spec.threads = plan.threads;
-    if (!row.why_not.empty()) {
-      plan.skipped.push_back({row.spec, row.why_not});
+    if (!row.skip_reason.empty()) {
+      plan.skipped.push_back({row.spec, row.skip_reason});
       continue;
     }
     plan.cases.push_back(row.spec);
@@ -66,44 +67,44 @@ Plan plan_of(const std::vector<Row>& rows, const Selection& what, const Machine&
 
 }  // namespace
 
-Choice choose(const Selection& what, const Catalogue& catalogue, const Machine& machine) {
-  Choice choice{.strategies = chosen_strategies(what, catalogue),
-                .workloads = chosen_workloads(what, catalogue),
-                .places = chosen_places(what, machine),
-                .backends = chosen_backends(what, catalogue),
-                .axes = {}};
-  choice.axes = parse_params(what.params, choice.strategies);
-  return choice;
+ResolvedSelection resolve(const Selection& selection, const Catalogue& catalogue, const Machine& machine) {
+  ResolvedSelection resolved{.strategies = chosen_strategies(selection, catalogue),
+                             .workloads = chosen_workloads(selection, catalogue),
+                             .places = chosen_places(selection, machine),
+                             .backends = chosen_backends(selection, catalogue),
+                             .axes = {}};
+  resolved.axes = parse_params(selection.params, resolved.strategies);
+  return resolved;
 }
 
-// A baseline stays as long as a row that it is there for does.
-std::vector<Row> filtered(const std::vector<Row>& rows, const Selection& what) {
-  if (what.filter.empty()) return rows;
-  const std::regex wanted(what.filter);
-  const auto matches = [&](const Row& row) { return std::regex_search(row.spec.id, wanted); };
-  const auto serves = [&](const Row& row) {
-    return what.baseline && row.spec.baseline && std::ranges::any_of(rows, [&](const Row& other) {
+// A baseline is kept as long as a matching row is compared with it.
+std::vector<Row> filtered(const std::vector<Row>& rows, const Selection& selection) {
+  if (selection.filter.empty()) return rows;
+  const std::regex pattern(selection.filter);
+  const auto matches = [&](const Row& row) { return std::regex_search(row.spec.id, pattern); };
+  const auto is_needed_baseline = [&](const Row& row) {
+    return selection.baseline && row.spec.baseline && std::ranges::any_of(rows, [&](const Row& other) {
              return matches(other) && same_setting(row.spec, other.spec, {.strategy = true, .world = true});
            });
   };
-  std::vector<Row> left;
+  std::vector<Row> kept;
   for (const auto& row : rows)
-    if (matches(row) || serves(row)) left.push_back(row);
-  return left;
+    if (matches(row) || is_needed_baseline(row)) kept.push_back(row);
+  return kept;
 }
 
-Plan make_plan(const Selection& what, const Catalogue& catalogue, const Machine& machine) {
-  const Choice choice = choose(what, catalogue, machine);
+Plan make_plan(const Selection& selection, const Catalogue& catalogue, const Machine& machine) {
+  const ResolvedSelection resolved = resolve(selection, catalogue, machine);
   Rows rows;
-  expand(what, catalogue, choice, [&](Row row) {
-    settle_backend(row, what, catalogue, machine);
-    judge(row, what);
+  expand(selection, catalogue, resolved, [&](Row row) {
+    settle_backend(row, selection, catalogue, machine);
+    judge(row, selection);
     row.spec.id = case_id(row.spec);
     rows.add(std::move(row));
   });
-  const std::vector<Row> left = filtered(rows.all(), what);
-  refuse_nothing(left, what);
-  return plan_of(left, what, machine);
+  const std::vector<Row> kept = filtered(rows.all(), selection);
+  require_runnable(kept, selection);
+  return plan_of(kept, selection, machine);
 }
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// Options x catalogue x machine -> cases. Pure: nothing is run, asked or read.
+// Options x catalogue x machine -> cases. Pure: starts no process, reads no file.
 #pragma once
 
 #include <map>
@@ -18,13 +18,13 @@ struct SkippedCase {
 };
 
 struct Plan {
-  std::vector<CaseSpec> cases;               // in the order of the table: per workload the baseline first
-  std::vector<SkippedCase> skipped;          // asked for by name, impossible here
-  std::map<std::string, std::string> notes;  // by id: why `auto` did not take the best backend
-  int threads = 1;                           // of each replica, the same in every row
+  std::vector<CaseSpec> cases;               // in table order; each workload's baselines come first
+  std::vector<SkippedCase> skipped;          // cases that cannot run here
+  std::map<std::string, std::string> notes;  // by id: the reason that `auto` did not take the preferred backend
+  int threads = 1;                           // per replica, the same for all cases
 };
 
-// Throws UsageError for names and numbers that cannot be, Unavailable for devices or backends that are not here.
-Plan make_plan(const Selection& what, const Catalogue& catalogue, const Machine& machine);
+// Throws UsageError for unknown names and impossible numbers, Unavailable for missing devices or backends.
+Plan make_plan(const Selection& selection, const Catalogue& catalogue, const Machine& machine);
 
 }  // namespace dpbench

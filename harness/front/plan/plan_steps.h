@@ -1,4 +1,4 @@
-// The steps from a selection to a plan, each of them pure: choose, expand, settle the backend, judge, filter.
+// The steps from a selection to a plan, all pure: resolve, expand, settle the backend, judge, filter.
 #pragma once
 
 #include <functional>
@@ -14,40 +14,40 @@
 
 namespace dpbench {
 
-// The names and devices of a selection, found in the catalogue and on the machine.
-struct Choice {
+// A selection with its names looked up in the catalogue and its devices on the machine.
+struct ResolvedSelection {
   std::vector<const StrategyEntry*> strategies;
   std::vector<const WorkloadEntry*> workloads;
   std::vector<Place> places;
-  std::vector<std::string> backends;  // "auto": the best one
+  std::vector<std::string> backends;  // "auto": the most preferred one
   std::vector<ParamAxis> axes;
 };
 
-// A case before it is known whether it can run.
+// A candidate for a case; it may turn out to be impossible.
 struct Row {
   CaseSpec spec;
   const StrategyEntry* strategy = nullptr;
   const WorkloadEntry* workload = nullptr;
-  std::string why_not = {};  // empty: it can run
-  std::string note = {};     // why `auto` did not take the best backend
-  bool unavailable = false;  // why_not: this machine or build lacks something
-  bool added = false;        // a baseline that nobody asked for by name
+  std::string skip_reason = {};  // empty: it can run
+  std::string note = {};         // the reason that `auto` did not take the preferred backend
+  bool unavailable = false;      // skipped because this machine or build lacks something
+  bool added = false;            // a baseline that the user did not name
 };
 
-Choice choose(const Selection& what, const Catalogue& catalogue, const Machine& machine);
+ResolvedSelection resolve(const Selection& selection, const Catalogue& catalogue, const Machine& machine);
 
-// Hands out every combination of the choice, in the order of the table: per workload the baselines first. The same case
-// may come twice.
-void expand(const Selection& what, const Catalogue& catalogue, const Choice& choice,
-            const std::function<void(Row)>& take);
+// Passes every combination of the resolved selection to `emit`, in table order: each workload's baselines come first.
+// The same case may be emitted twice.
+void expand(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,
+            const std::function<void(Row)>& emit);
 
-// Replaces "auto" by a backend, and refuses a device or a backend that this row cannot have.
-void settle_backend(Row& row, const Selection& what, const Catalogue& catalogue, const Machine& machine);
+// Replaces "auto" with a backend. Sets `skip_reason` if the row cannot use its device or backend.
+void settle_backend(Row& row, const Selection& selection, const Catalogue& catalogue, const Machine& machine);
 
-// Refuses what cannot run under this launcher or with this batch. Throws UsageError for a batch that the user chose.
-void judge(Row& row, const Selection& what);
+// Sets `skip_reason` if the row cannot run under this launcher or with this batch. Throws UsageError for a bad --batch.
+void judge(Row& row, const Selection& selection);
 
-// The rows that match --filter, and the baselines that they are compared with.
-std::vector<Row> filtered(const std::vector<Row>& rows, const Selection& what);
+// Returns the rows that match --filter and their baselines.
+std::vector<Row> filtered(const std::vector<Row>& rows, const Selection& selection);
 
 }  // namespace dpbench

@@ -6,7 +6,7 @@
 namespace dpbench {
 namespace {
 
-// any: the name that stands for what there is.
+// `any` is the wildcard name that this kind accepts ("all", "auto").
 template <class Entry>
 [[noreturn]] void refuse_name(const std::string& kind, const std::string& name, const std::vector<Entry>& entries,
                               const std::string& any, const Catalogue& catalogue) {
@@ -40,71 +40,73 @@ std::string numbers_of(const std::vector<int>& worlds) {
   return join(numbers, ",");
 }
 
-void refuse_missing_gpus(const Selection& what, const Machine& machine) {
-  if (what.gpus.empty()) return;
-  const bool launched = what.launched_world > 0;
-  const int most = launched ? what.launched_local_world : *std::max_element(what.gpus.begin(), what.gpus.end());
-  const std::string worlds = numbers_of(what.gpus), cpus = "--cpus " + worlds;
+void refuse_missing_gpus(const Selection& selection, const Machine& machine) {
+  if (selection.gpus.empty()) return;
+  const bool launched = selection.launched_world > 0;
+  const int most =
+      launched ? selection.launched_local_world : *std::max_element(selection.gpus.begin(), selection.gpus.end());
+  const std::string worlds = numbers_of(selection.gpus), cpus = "--cpus " + worlds;
   const std::string asked =
       "--gpus " + worlds + (launched ? ", " + std::to_string(most) + " of them on this host" : "");
   if (machine.gpus.empty())
     throw Unavailable(asked + ": this machine has no GPU (" + machine.no_gpu_reason +
-                      "); the same on virtual CPU devices: " + cpus);
-  if (static_cast<size_t>(most) > machine.gpus.size() && !what.oversubscribe)
-    throw Unavailable(asked + ": this machine has " + count_of(machine.gpus.size()) + "; use " + cpus +
-                      ", or --oversubscribe to share them");
+                      "). Use virtual CPU devices: " + cpus);
+  if (static_cast<size_t>(most) > machine.gpus.size() && !selection.oversubscribe)
+    throw Unavailable(asked + ": this machine has " + count_of(machine.gpus.size()) + ". Use " + cpus +
+                      ", or --oversubscribe to share GPUs");
 }
 
-// One of the worlds asked for must be the one that was started; the plan skips the others.
-void refuse_other_world(const Selection& what) {
-  if (what.launched_world == 0 || (what.gpus.empty() && what.cpus.empty())) return;
-  const auto& asked = what.gpus.empty() ? what.cpus : what.gpus;
-  if (std::find(asked.begin(), asked.end(), what.launched_world) != asked.end()) return;
-  const std::string flag = what.gpus.empty() ? "--cpus " : "--gpus ", started = std::to_string(what.launched_world);
-  throw UsageError(flag + numbers_of(asked) + ", but " + what.launched_by + " started " + started +
-                   (what.launched_world == 1 ? " rank" : " ranks") + ": use " + flag + started +
-                   ", or start as many, or --launcher self");
+// Throws UsageError unless the requested worlds include the launched one. The plan skips the others.
+void refuse_other_world(const Selection& selection) {
+  if (selection.launched_world == 0 || (selection.gpus.empty() && selection.cpus.empty())) return;
+  const auto& asked = selection.gpus.empty() ? selection.cpus : selection.gpus;
+  if (std::find(asked.begin(), asked.end(), selection.launched_world) != asked.end()) return;
+  const std::string flag = selection.gpus.empty() ? "--cpus " : "--gpus ",
+                    started = std::to_string(selection.launched_world);
+  throw UsageError(flag + numbers_of(asked) + ", but " + selection.launched_by + " started " + started +
+                   (selection.launched_world == 1 ? " rank" : " ranks") + ". Use " + flag + started + ", launch " +
+                   numbers_of(asked) + " ranks, or use --launcher self");
 }
 
 }  // namespace
 
 std::string count_of(size_t gpus) { return gpus == 1 ? "1 GPU" : std::to_string(gpus) + " GPUs"; }
 
-std::vector<const StrategyEntry*> chosen_strategies(const Selection& what, const Catalogue& catalogue) {
-  auto found = chosen("strategy", what.strategies, catalogue.strategies, catalogue);
-  if (what.strategies.empty())
+std::vector<const StrategyEntry*> chosen_strategies(const Selection& selection, const Catalogue& catalogue) {
+  auto found = chosen("strategy", selection.strategies, catalogue.strategies, catalogue);
+  if (selection.strategies.empty())
     for (const auto& entry : catalogue.strategies) found.push_back(&entry);
   return found;
 }
 
-std::vector<const WorkloadEntry*> chosen_workloads(const Selection& what, const Catalogue& catalogue) {
-  auto found = chosen("workload", what.workloads, catalogue.workloads, catalogue);
-  if (what.workloads.empty())
+std::vector<const WorkloadEntry*> chosen_workloads(const Selection& selection, const Catalogue& catalogue) {
+  auto found = chosen("workload", selection.workloads, catalogue.workloads, catalogue);
+  if (selection.workloads.empty())
     for (const auto& entry : catalogue.workloads)
-      if (!entry.probe || what.probes) found.push_back(&entry);
+      if (!entry.probe || selection.probes) found.push_back(&entry);
   return found;
 }
 
-std::vector<std::string> chosen_backends(const Selection& what, const Catalogue& catalogue) {
-  if (what.backends.empty()) return {auto_backend};
-  for (const auto& name : what.backends)
+std::vector<std::string> chosen_backends(const Selection& selection, const Catalogue& catalogue) {
+  if (selection.backends.empty()) return {auto_backend};
+  for (const auto& name : selection.backends)
     if (name != auto_backend && !find_entry(catalogue.backends, name))
       refuse_name("backend", name, catalogue.backends, auto_backend, catalogue);
-  return without_repeats(what.backends);
+  return without_repeats(selection.backends);
 }
 
-std::vector<Place> chosen_places(const Selection& what, const Machine& machine) {
-  refuse_missing_gpus(what, machine);
-  refuse_other_world(what);
+std::vector<Place> chosen_places(const Selection& selection, const Machine& machine) {
+  refuse_missing_gpus(selection, machine);
+  refuse_other_world(selection);
   std::vector<Place> places;
-  for (const int world : without_repeats(what.gpus)) places.push_back({Device::cuda, world});
-  for (const int world : without_repeats(what.cpus)) places.push_back({Device::cpu, world});
+  for (const int world : without_repeats(selection.gpus)) places.push_back({Device::cuda, world});
+  for (const int world : without_repeats(selection.cpus)) places.push_back({Device::cpu, world});
   if (!places.empty()) return places;
   const int gpus = static_cast<int>(machine.gpus.size());
-  if (what.launched_world > 0) return {{gpus > 0 ? Device::cuda : Device::cpu, what.launched_world}};
-  if (gpus > 0 && what.default_worlds.empty()) return {{Device::cuda, gpus}};
-  if (what.one_place) return {{Device::cpu, std::max(1, machine.cores)}};
-  for (const int world : what.default_worlds.empty() ? std::vector<int>{1, 2} : what.default_worlds)
+  if (selection.launched_world > 0) return {{gpus > 0 ? Device::cuda : Device::cpu, selection.launched_world}};
+  if (gpus > 0 && selection.default_worlds.empty()) return {{Device::cuda, gpus}};
+  if (selection.one_place) return {{Device::cpu, std::max(1, machine.cores)}};
+  for (const int world : selection.default_worlds.empty() ? std::vector<int>{1, 2} : selection.default_worlds)
     if (gpus == 0 || world <= gpus) places.push_back({gpus > 0 ? Device::cuda : Device::cpu, world});
   return places;
 }

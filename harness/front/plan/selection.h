@@ -1,4 +1,4 @@
-// Names and devices that the user chose, found in the catalogue and on the machine.
+// Looks up the names of a selection in the catalogue and its devices on the machine.
 #pragma once
 
 #include <algorithm>
@@ -26,14 +26,14 @@ std::vector<T> without_repeats(const std::vector<T>& values) {
   return once;
 }
 
-// Each throws UsageError for an unknown name (nearest suggested) and Unavailable for one that this build lacks.
-std::vector<const StrategyEntry*> chosen_strategies(const Selection& what, const Catalogue& catalogue);
-std::vector<const WorkloadEntry*> chosen_workloads(const Selection& what, const Catalogue& catalogue);
-std::vector<std::string> chosen_backends(const Selection& what, const Catalogue& catalogue);
+// Each throws UsageError for an unknown name (with a suggestion) and Unavailable for one that this build lacks.
+std::vector<const StrategyEntry*> chosen_strategies(const Selection& selection, const Catalogue& catalogue);
+std::vector<const WorkloadEntry*> chosen_workloads(const Selection& selection, const Catalogue& catalogue);
+std::vector<std::string> chosen_backends(const Selection& selection, const Catalogue& catalogue);
 
 std::string count_of(size_t gpus);  // "1 GPU", "2 GPUs"
 
-// Throws Unavailable for GPUs that are not here, naming the ways on.
-std::vector<Place> chosen_places(const Selection& what, const Machine& machine);
+// Throws Unavailable if requested GPUs are missing, with the flags to use instead.
+std::vector<Place> chosen_places(const Selection& selection, const Machine& machine);
 
 }  // namespace dpbench

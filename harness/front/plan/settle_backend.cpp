@@ -5,13 +5,13 @@
 namespace dpbench {
 namespace {
 
-// Those of a case's replicas that are on this host.
-int here_of(const CaseSpec& spec, const Selection& what) {
-  return what.launched_world > 0 ? what.launched_local_world : spec.world;
+// Returns the number of a case's replicas on this host.
+int local_replicas(const CaseSpec& spec, const Selection& selection) {
+  return selection.launched_world > 0 ? selection.launched_local_world : spec.world;
 }
 
-// Of a strategy that runs on GPUs alone: another that shares a model out in the same way.
-std::string way_without_gpu(const Row& row, const Catalogue& catalogue) {
+// Suggests a CPU strategy of the same parallelism in place of a GPU-only strategy.
+std::string cpu_alternative(const Row& row, const Catalogue& catalogue) {
   for (const auto& other : catalogue.strategies)
     if (other.parallelism == row.strategy->parallelism && other.runs_on(Device::cpu))
       return "; on the CPU: --strategy " + other.name + " --cpus " + std::to_string(row.spec.world);
@@ -20,17 +20,18 @@ std::string way_without_gpu(const Row& row, const Catalogue& catalogue) {
 
 void refuse_gpu(Row& row, const Catalogue& catalogue, const Machine& machine) {
   row.unavailable = true;
-  row.why_not = "'" + row.spec.strategy + "' needs a GPU and this machine has none (" + machine.no_gpu_reason + ")" +
-                way_without_gpu(row, catalogue);
+  row.skip_reason = "'" + row.spec.strategy + "' needs a GPU and this machine has none (" + machine.no_gpu_reason +
+                    ")" + cpu_alternative(row, catalogue);
   if (row.spec.backend == auto_backend) row.spec.backend = no_backend;
 }
 
-// shared: by ranks that share a GPU. Null if this build has none. Memory of a host is of no use where every host has
-// one rank: that backend comes last then.
-const BackendEntry* preferred_backend(Device device, bool shared, const Selection& what, const Catalogue& catalogue) {
-  const bool one_rank_a_host = what.launched_hosts > 1 && what.launched_hosts == what.launched_world;
+// Returns null if this build has no suitable backend. `shared` requires a backend whose ranks can share a GPU. With one
+// rank per host, shared-memory backends come last.
+const BackendEntry* preferred_backend(Device device, bool shared, const Selection& selection,
+                                      const Catalogue& catalogue) {
+  const bool one_rank_per_host = selection.launched_hosts > 1 && selection.launched_hosts == selection.launched_world;
   const auto order = [&](const BackendEntry& entry) {
-    return std::pair(!(one_rank_a_host && entry.shares_memory), entry.preference(device));
+    return std::pair(!(one_rank_per_host && entry.shares_memory), entry.preference(device));
   };
   const BackendEntry* best = nullptr;
   for (const auto& entry : catalogue.backends) {
@@ -42,31 +43,34 @@ const BackendEntry* preferred_backend(Device device, bool shared, const Selectio
 
 }  // namespace
 
-void settle_backend(Row& row, const Selection& what, const Catalogue& catalogue, const Machine& machine) {
+void settle_backend(Row& row, const Selection& selection, const Catalogue& catalogue, const Machine& machine) {
   CaseSpec& spec = row.spec;
-  const int here = here_of(spec, what);
+  const int here = local_replicas(spec, selection);
   spec.oversubscribe = spec.device == Device::cuda && static_cast<size_t>(here) > machine.gpus.size();
   if (spec.device == Device::cuda && machine.gpus.empty()) return refuse_gpu(row, catalogue, machine);
   if (row.strategy->parallelism != Parallelism::ranks) return;
-  const BackendEntry *preferred = preferred_backend(spec.device, /*shared=*/false, what, catalogue),
-                     *able = spec.oversubscribe ? preferred_backend(spec.device, /*shared=*/true, what, catalogue)
-                                                : preferred;
+  const BackendEntry *preferred = preferred_backend(spec.device, /*shared=*/false, selection, catalogue),
+                     *usable = spec.oversubscribe
+                                   ? preferred_backend(spec.device, /*shared=*/true, selection, catalogue)
+                                   : preferred;
   const bool automatic = spec.backend == auto_backend;
-  if (automatic) spec.backend = able ? able->name : no_backend;
+  if (automatic) spec.backend = usable ? usable->name : no_backend;
   const BackendEntry* backend = find_entry(catalogue.backends, spec.backend);
   if (!backend) {
-    row.why_not = std::string("no backend of this build carries ") + spec.device + " tensors between so many ranks";
+    row.skip_reason =
+        std::string("no backend of this build supports ") + spec.device + " tensors for this number of ranks";
     row.unavailable = true;
   } else if (backend->threads) {
-    row.why_not = "backend '" + backend->name + "' joins threads of one process: it is for tests alone";
+    row.skip_reason = "backend '" + backend->name + "' connects threads of one process and is for tests only";
   } else if (!backend->takes(spec.device)) {
-    row.why_not = "backend '" + backend->name + "' takes no " + spec.device + " tensors; use --backend auto";
+    row.skip_reason =
+        "backend '" + backend->name + "' does not support " + spec.device + " tensors. Use --backend auto";
   } else if (spec.oversubscribe && !backend->shares_device) {
-    row.why_not = "backend '" + backend->name + "' lets no two ranks share a GPU; use " +
-                  (able ? "--backend " + able->name + " or " : "") + "fewer --gpus";
-  } else if (automatic && able != preferred) {
-    row.note = able->name + ": " + std::to_string(here) + " ranks share " + count_of(machine.gpus.size()) + ", which " +
-               preferred->name + " refuses";
+    row.skip_reason = "backend '" + backend->name + "' does not let ranks share a GPU. Use " +
+                      (usable ? "--backend " + usable->name + " or " : "") + "fewer --gpus";
+  } else if (automatic && usable != preferred) {
+    row.note = usable->name + ": " + std::to_string(here) + " ranks share " + count_of(machine.gpus.size()) + ", and " +
+               preferred->name + " does not support that";
   }
 }
 

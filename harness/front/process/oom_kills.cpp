@@ -7,7 +7,7 @@ namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t no_limit = int64_t{1} << 60;  // v1 writes its largest number of pages
+constexpr int64_t no_limit = int64_t{1} << 60;  // v1 reports "no limit" as its largest page count
 
 struct Version {
   const char *mount, *counter, *limit;
@@ -15,7 +15,8 @@ struct Version {
 constexpr Version first_version = {"sys/fs/cgroup/memory", "memory.oom_control", "memory.limit_in_bytes"},
                   second_version = {"sys/fs/cgroup", "memory.events", "memory.max"};
 
-// Of `group` or the closest above it that counts: what /proc names may lie outside what can be seen here.
+// Returns the counter file of `group` or its closest ancestor that has one. In a container, /proc can name a group that
+// is not visible under the mount.
 fs::path counter_of(const fs::path& mount, fs::path group, const char* name) {
   std::error_code ignored;
   for (;; group = group.parent_path()) {
@@ -26,7 +27,7 @@ fs::path counter_of(const fs::path& mount, fs::path group, const char* name) {
   }
 }
 
-// Of the group itself, or of the closest above it that has one.
+// Returns the memory limit of `group` or of its closest ancestor that has one.
 int64_t limit_of(fs::path group, const char* name) {
   for (std::string text; !group.filename().empty(); group = group.parent_path()) {
     if (!(std::ifstream(group / name) >> text)) break;
@@ -38,7 +39,7 @@ int64_t limit_of(fs::path group, const char* name) {
 
 }  // namespace
 
-// Lines of /proc/PID/cgroup: "4:memory:/a/b" of the first version, "0::/a/b" of the second.
+// Lines of /proc/PID/cgroup are "4:memory:/a/b" in v1 and "0::/a/b" in v2.
 OomKills::OomKills(pid_t pid, const fs::path& root) {
   std::ifstream file(root / "proc" / std::to_string(pid) / "cgroup");
   for (std::string line; std::getline(file, line);) {
@@ -52,12 +53,12 @@ OomKills::OomKills(pid_t pid, const fs::path& root) {
     if (found.empty()) continue;
     counter_ = found;
     limit_ = version.limit;
-    if (first) break;  // where both are mounted, it has the memory
+    if (first) break;  // if both versions are mounted, v1 controls the memory
   }
-  forget();
+  reset();
 }
 
-void OomKills::forget() { before_ = count(); }
+void OomKills::reset() { before_ = count(); }
 
 int64_t OomKills::count() const {
   std::ifstream file(counter_);
@@ -67,10 +68,10 @@ int64_t OomKills::count() const {
   return 0;
 }
 
-std::string OomKills::words() const {
+std::string OomKills::reason() const {
   if (count() <= before_) return "";
   const int64_t limit = limit_of(counter_.parent_path(), limit_);
-  if (limit == no_limit) return "killed by the kernel, which had no memory left";
+  if (limit == no_limit) return "killed by the kernel: no memory left";
   return "killed by the control group's limit of " + std::to_string(limit) + " bytes";
 }
 

@@ -1,5 +1,5 @@
-// Was a process killed because its control group (v1 or v2), or the machine, ran out of memory? All else that is seen
-// of it is signal 9.
+// Detects that the kernel killed a process because its control group (v1 or v2) or the machine ran out of memory. The
+// exit status alone shows only signal 9.
 #pragma once
 
 #include <sys/types.h>
@@ -13,20 +13,20 @@ namespace dpbench {
 class OomKills {
  public:
   OomKills() = default;
-  // root: below which /proc and /sys/fs/cgroup are; another one in tests.
+  // `root` is the parent of /proc and /sys/fs/cgroup; tests pass another directory.
   explicit OomKills(pid_t pid, const std::filesystem::path& root = "/");
 
-  // Kills count from now on.
-  void forget();
-  // "killed by the control group's limit of 4096 bytes" when the kernel has killed for memory since; empty when not, or
-  // when nobody counts.
-  std::string words() const;
+  // Ignores all kills so far.
+  void reset();
+  // Returns for example "killed by the control group's limit of 4096 bytes". Empty if there was no out-of-memory kill
+  // since the last reset, or no counter is available.
+  std::string reason() const;
 
  private:
   int64_t count() const;
 
-  std::filesystem::path counter_;  // empty: unknown
-  const char* limit_ = "";         // the name of the file beside it
+  std::filesystem::path counter_;  // empty: not available
+  const char* limit_ = "";         // name of the limit file in the same directory
   int64_t before_ = 0;
 };
 

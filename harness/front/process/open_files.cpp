@@ -9,8 +9,8 @@
 namespace dpbench {
 namespace {
 
-// Ours for each rank are a socket and a pidfd, of two groups at once in a duel; a rank's for each other one are a
-// connection or a pidfd. The rest is for libraries and reports.
+// For each rank this process holds a socket and a pidfd, doubled in a duel, which runs two groups at once. A rank holds
+// a connection or a pidfd for each peer. The rest is for libraries and reports.
 constexpr rlim_t files_per_rank = 4, other_files = 64;
 
 }  // namespace
@@ -20,8 +20,8 @@ void require_open_files(int ranks) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
   throw UsageError(std::to_string(ranks) + " ranks need " + std::to_string(needed) +
-                   " open files, and this process may have " + std::to_string(limit.rlim_cur) +
-                   "; raise the hard limit (ulimit -Hn), or ask for fewer ranks");
+                   " open files; this process is limited to " + std::to_string(limit.rlim_cur) +
+                   ". Raise the hard limit (ulimit -Hn), or use fewer ranks");
 }
 
 }  // namespace dpbench

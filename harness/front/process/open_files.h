@@ -1,10 +1,10 @@
-// The limit on open files (ulimit -n) that this process and its ranks live under.
+// Checks the limit on open files (ulimit -n) of this process and its ranks.
 #pragma once
 
 namespace dpbench {
 
-// Throws UsageError where it is below what a group of so many ranks needs; prepare_process() has raised it as far as
-// it goes.
+// Throws UsageError if the limit is too low for a group of `ranks` ranks. prepare_process() must have raised the soft
+// limit before.
 void require_open_files(int ranks);
 
 }  // namespace dpbench

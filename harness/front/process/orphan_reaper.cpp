@@ -16,7 +16,7 @@
 namespace dpbench {
 namespace {
 
-constexpr int most_rounds = 200, pause_milliseconds = 10;
+constexpr int max_rounds = 200, round_milliseconds = 10;
 
 bool has_in_environment(const std::filesystem::path& process, const std::string& mark) {
   std::ifstream file(process / "environ", std::ios::binary);
@@ -25,8 +25,9 @@ bool has_in_environment(const std::filesystem::path& process, const std::string&
   return false;
 }
 
-// Whether there was one; a dead one that nobody has waited for has no environment any more.
-bool end_all(const std::string& mark) {
+// Kills every process that has `mark` in its environment. Returns true if it found one; zombies have no environment and
+// are not counted.
+bool kill_marked(const std::string& mark) {
   bool found = false;
   std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", failed)) {
@@ -38,17 +39,18 @@ bool end_all(const std::string& mark) {
   return found;
 }
 
-[[noreturn]] void keep(int line, const std::string& mark) {
-  ::setsid();  // no Ctrl-C, no hang-up
+// The reaper process: waits until the parent exits, then kills the marked processes unless the parent said goodbye.
+[[noreturn]] void wait_and_reap(int line, const std::string& mark) {
+  ::setsid();  // the terminal's Ctrl-C and hang-up no longer reach it
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_IGN);
-  // Nothing of ours may be held open by it: locks, a reader's end of stdout.
+  // Close all inherited descriptors; otherwise it would keep locks held and pipes open.
   const int nothing = ::open("/dev/null", O_RDWR);
   for (int standard = 0; standard < 3; ++standard) ::dup2(nothing, standard);
   ::close_range(3, static_cast<unsigned>(line) - 1, 0);
   ::close_range(static_cast<unsigned>(line) + 1, ~0u, 0);
   char good_bye = 0;
   if (::read(line, &good_bye, 1) == 1) ::_exit(0);
-  for (int round = 0; round < most_rounds && end_all(mark); ++round) ::poll(nullptr, 0, pause_milliseconds);
+  for (int round = 0; round < max_rounds && kill_marked(mark); ++round) ::poll(nullptr, 0, round_milliseconds);
   ::_exit(0);
 }
 
@@ -63,7 +65,7 @@ OrphanReaper::OrphanReaper(const std::string& mark) {
   check(pid_ >= 0, "fork failed");
   if (pid_ == 0) {
     ::close(ends[1]);
-    keep(ends[0], mark);
+    wait_and_reap(ends[0], mark);
   }
 }
 

@@ -1,5 +1,5 @@
-// A helper process that kills the children of our ranks after this process was killed. The ranks die with their parent,
-// their children do not.
+// Helper process that kills the ranks' children after this process was killed. The ranks die with their parent; their
+// children do not.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,7 @@ namespace dpbench {
 
 class OrphanReaper {
  public:
-  // mark: NAME=VALUE that only the processes to be ended have in their environment.
+  // `mark` is a NAME=VALUE that only the processes to kill have in their environment.
   explicit OrphanReaper(const std::string& mark);
   ~OrphanReaper();
   OrphanReaper(const OrphanReaper&) = delete;
@@ -21,7 +21,7 @@ class OrphanReaper {
   pid_t pid() const { return pid_; }
 
  private:
-  Fd line_;  // its end is ours
+  Fd line_;  // pipe to the helper; the helper acts when this end closes
   pid_t pid_ = -1;
 };
 

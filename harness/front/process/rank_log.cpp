@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr uintmax_t longest_log = 64u << 20;
-constexpr size_t last_words_bytes = 64u << 10, last_words_lines = 12, last_words_length = 2000;
+constexpr size_t max_tail_bytes_read = 64u << 10, max_tail_lines = 12, max_tail_length = 2000;
 
 }  // namespace
 
@@ -33,17 +33,17 @@ bool RankLog::flooded() const {
   return fs::file_size(path_, failed) > longest_log && !failed;
 }
 
-std::string RankLog::last_words() const {
+std::string RankLog::tail() const {
   std::ifstream file(path_, std::ios::binary | std::ios::ate);
   const auto size = static_cast<size_t>(std::max<std::streamoff>(file.tellg(), 0));
-  std::string text(std::min(size, last_words_bytes), '\0');
+  std::string text(std::min(size, max_tail_bytes_read), '\0');
   file.seekg(static_cast<std::streamoff>(size - text.size()));
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text = sanitised(text);
   while (!text.empty() && text.back() == '\n') text.pop_back();
   size_t begin = text.size();
-  for (size_t lines = 0; begin > 0 && lines < last_words_lines && text.size() - begin < last_words_length; --begin)
-    if (text[begin - 1] == '\n' && ++lines == last_words_lines) break;
+  for (size_t lines = 0; begin > 0 && lines < max_tail_lines && text.size() - begin < max_tail_length; --begin)
+    if (text[begin - 1] == '\n' && ++lines == max_tail_lines) break;
   return sanitised(text.substr(begin));
 }
 

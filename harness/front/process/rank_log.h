@@ -1,4 +1,4 @@
-// What a rank prints: a file of its own.
+// Log file with the output of one rank.
 #pragma once
 
 #include <filesystem>
@@ -13,12 +13,12 @@ class RankLog {
   RankLog() = default;
   RankLog(const std::filesystem::path& folder, int rank);
 
-  // Throws UsageError; the file must be new. On a full disk what the rank prints is lost.
+  // Creates the file. Throws UsageError if it exists or cannot be created. On a full disk the output is discarded.
   Fd open() const;
   bool flooded() const;
-  // Its end, without control characters.
-  std::string last_words() const;
-  // Dropped when it is empty, cut when it is a flood.
+  // Returns the last lines without control characters.
+  std::string tail() const;
+  // Removes an empty log and truncates a flooded one.
   void tidy() const;
 
  private:

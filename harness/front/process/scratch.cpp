@@ -15,10 +15,10 @@ namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr uint64_t wanted_bytes =
-    256u << 20;  // containers often have 64 MiB of shared memory, and a full one kills ranks
+// Containers often have only 64 MiB of shared memory; a full /dev/shm kills ranks.
+constexpr uint64_t wanted_bytes = 256u << 20;
 
-constexpr char unfinished_prefix[] = ".new-";  // before a directory's name until it is locked
+constexpr char unfinished_prefix[] = ".new-";  // precedes a directory's name until it is locked
 
 std::string prefix() { return "dpbench-" + std::to_string(::getuid()) + "-"; }
 
@@ -32,7 +32,7 @@ Fd open_directory(const fs::path& path) {
 
 bool lock_now(const Fd& directory) { return ::flock(directory.get(), LOCK_EX | LOCK_NB) == 0; }
 
-bool roomy(const fs::path& parent) {
+bool has_room(const fs::path& parent) {
   struct statvfs space{};
   return ::access(parent.c_str(), W_OK | X_OK) == 0 && ::statvfs(parent.c_str(), &space) == 0 &&
          uint64_t{space.f_bavail} * space.f_frsize >= wanted_bytes;
@@ -40,10 +40,10 @@ bool roomy(const fs::path& parent) {
 
 fs::path chosen_parent(const std::vector<fs::path>& parents) {
   for (const auto& parent : parents)
-    if (roomy(parent)) return parent;
+    if (has_room(parent)) return parent;
   for (const auto& parent : parents)
     if (::access(parent.c_str(), W_OK | X_OK) == 0) return parent;
-  throw UsageError("no directory for a run's private files can be written; set TMPDIR");
+  throw UsageError("no writable directory for a run's private files. Set TMPDIR");
 }
 
 }  // namespace
@@ -79,18 +79,18 @@ int Scratch::clean(const fs::path& parent) {
 Scratch::Scratch(const std::vector<fs::path>& parents) {
   for (const auto& parent : parents) clean(parent);
   const fs::path parent = chosen_parent(parents);
-  for (int tries = 1000; !make_in(parent);)  // dozens were lost in a row where four started all the time
+  for (int tries = 1000; !make_in(parent);)  // runs that start at the same time can remove it dozens of times in a row
     if (--tries == 0)
       throw UsageError("cannot keep a private directory " + path_.string() + ": " + std::strerror(errno) +
-                       "; set TMPDIR");
+                       ". Set TMPDIR");
 }
 
-// Renamed once it is locked: what bears its name is alive or dead. One that is not yet locked may be taken for dead,
-// and is then made anew.
+// The directory gets its final name only once it is locked, so a named one without a lock is a leftover. Another run
+// can remove it before it is locked; the caller then tries again.
 bool Scratch::make_in(const fs::path& parent) {
   std::string fresh = (parent / (unfinished_prefix + prefix() + "XXXXXX")).string();
   if (!::mkdtemp(fresh.data()))
-    throw UsageError("cannot make a private directory " + fresh + ": " + std::strerror(errno) + "; set TMPDIR");
+    throw UsageError("cannot create a private directory " + fresh + ": " + std::strerror(errno) + ". Set TMPDIR");
   path_ = parent / fs::path(fresh).filename().string().substr(std::strlen(unfinished_prefix));
   lock_ = open_directory(fresh);
   if (lock_ && lock_now(lock_) && ::rename(fresh.c_str(), path_.c_str()) == 0) return true;

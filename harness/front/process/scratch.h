@@ -1,6 +1,6 @@
-// The private directory of a run on this host: rendezvous file, progress page, segments, shared rows. Mode 0700, in
-// shared memory where there is room, gone when the run is. A lock on it, held while its owner lives, tells leftovers
-// apart.
+// The private directory of a run on this host: rendezvous file, progress page, shared memory segments, shared samples.
+// Its mode is 0700, it is in /dev/shm if there is room, and it is removed at the end of the run. The owner holds a lock
+// on it, so leftovers of dead runs can be recognised.
 #pragma once
 
 #include <filesystem>
@@ -13,24 +13,24 @@ namespace dpbench {
 
 class Scratch {
  public:
-  // Removes what dead runs of this user left behind, then makes a new one. `parents`: in order of preference.
+  // Removes the leftovers of this user's dead runs, then creates a directory. `parents` is in order of preference.
   explicit Scratch(const std::vector<std::filesystem::path>& parents = usual_parents());
   ~Scratch();
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  // Drops what a finished group left: the rendezvous file, and all names that begin with the group's.
+  // Removes the files of a finished group: the rendezvous file and all files named with the group's prefix.
   void forget_group(const std::string& group) const;
 
   static std::vector<std::filesystem::path> usual_parents();
-  // Whether such a directory of ours is there: what another process names may be anything.
+  // True if `path` is a scratch directory of this user. Paths received from other processes must be checked.
   static bool is_private(const std::filesystem::path& path);
-  // Leftovers of dead runs removed from one parent; how many.
+  // Removes the leftovers of dead runs from one parent. Returns the number removed.
   static int clean(const std::filesystem::path& parent);
 
  private:
-  bool make_in(const std::filesystem::path& parent);  // false: somebody took it for a leftover
+  bool make_in(const std::filesystem::path& parent);  // false: another run took it for a leftover and removed it
 
   std::filesystem::path path_;
   Fd lock_;

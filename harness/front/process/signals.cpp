@@ -28,8 +28,8 @@ int Signals::take() const {
 }
 
 void prepare_process() {
-  // What is closed is opened again, or the next file would get its number; a closed stdout as one that cannot be
-  // written.
+  // Reopen closed standard descriptors, or the next file would get their number. A closed stdout becomes unwritable, so
+  // that printing fails.
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR);
   rlimit files{};
@@ -39,7 +39,7 @@ void prepare_process() {
   }
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what a rank leaves behind becomes ours to end
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans of a rank become children of this process, which kills them
 }
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// INT, TERM and HUP as something that can be polled for, and the states of a process that outlives its terminal.
+// Pollable INT, TERM and HUP, and the process-wide settings that make dpbench robust against closed streams.
 #pragma once
 
 #include "harness/front/process/fd.h"
@@ -7,21 +7,21 @@ namespace dpbench {
 
 class Signals {
  public:
-  // Blocks them in this thread; children start with none blocked.
+  // Blocks these signals in this thread; spawned children start with none blocked.
   Signals();
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
   int descriptor() const { return fd_.get(); }
-  // The next one that has come, 0 if none has. Never waits.
+  // Returns the next pending signal, 0 if there is none. Never blocks.
   int take() const;
 
  private:
   Fd fd_;
 };
 
-// Before anything else: descriptors 0 to 2 exist, and a closed stdout or pipe or a full disk is an error instead of a
-// death.
+// Must be called first in main(). Afterwards descriptors 0 to 2 are open, and a closed stdout or pipe or a file size
+// limit causes an error instead of a fatal signal.
 void prepare_process();
 
 }  // namespace dpbench

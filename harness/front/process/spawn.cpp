@@ -20,22 +20,22 @@ namespace {
 
 constexpr int channel_descriptor = 3;
 
-// The child's half, between fork and exec. Returns why it could not go on, as errno says it.
-class Birth {
+// The child's side between fork and exec. run() returns only on failure, with the errno.
+class ChildSetup {
  public:
-  Birth(const Program& program, char* const* words, char* const* variables)
-      : program_(program), words_(words), variables_(variables), parent_(::getpid()) {}
+  ChildSetup(const Program& program, char* const* argv, char* const* variables)
+      : program_(program), argv_(argv), variables_(variables), parent_(::getpid()) {}
 
   int run() const {
     if (::setpgid(0, 0) != 0) return errno;
-    // Holds across exec: from its first instant on it cannot outlive us, while it still loads its libraries too.
+    // Survives exec, so the child cannot outlive this process even while it is still loading its libraries.
     if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return errno;
     if (::getppid() != parent_) ::_exit(127);
     if (!connect(-1, STDIN_FILENO, O_RDONLY) || !connect(program_.output, STDOUT_FILENO, O_WRONLY) ||
         !connect(program_.errors, STDERR_FILENO, O_WRONLY) || !pass_channel())
       return errno;
-    signals_as_fresh();
-    ::execve(program_.path.c_str(), words_, variables_);
+    reset_signals();
+    ::execve(program_.path.c_str(), argv_, variables_);
     return errno;
   }
 
@@ -45,7 +45,7 @@ class Birth {
     return from >= 0 && ::dup2(from, to) == to;
   }
 
-  // Descriptor 3 stays open across exec, nothing beyond it does.
+  // Descriptor 3 stays open across exec; all higher ones are closed.
   bool pass_channel() const {
     if (program_.channel == channel_descriptor && ::fcntl(channel_descriptor, F_SETFD, 0) != 0) return false;
     if (program_.channel >= 0 && ::dup2(program_.channel, channel_descriptor) != channel_descriptor) return false;
@@ -55,7 +55,7 @@ class Birth {
     return true;
   }
 
-  static void signals_as_fresh() {
+  static void reset_signals() {
     for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
     sigset_t none;
     sigemptyset(&none);
@@ -63,21 +63,22 @@ class Birth {
   }
 
   const Program& program_;
-  char* const* words_;
+  char* const* argv_;
   char* const* variables_;
   pid_t parent_;
 };
 
-// A pipe that exec closes: what comes through it is why there was no exec.
-struct Complaint {
+// A pipe that a successful exec closes. A failing child writes its errno into it.
+struct ExecErrorPipe {
   Fd reader, writer;
 
-  Complaint() {
+  ExecErrorPipe() {
     std::array<int, 2> ends{};
     check(::pipe2(ends.data(), O_CLOEXEC) == 0, "pipe failed");
     reader = Fd(ends[0]);
     const Fd low(ends[1]);
-    writer = Fd(::fcntl(low.get(), F_DUPFD_CLOEXEC, channel_descriptor + 1));  // out of the way of what the child gets
+    writer =
+        Fd(::fcntl(low.get(), F_DUPFD_CLOEXEC, channel_descriptor + 1));  // above the descriptors passed to the child
     check(static_cast<bool>(writer), "fcntl failed");
   }
 };
@@ -102,24 +103,24 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 }  // namespace
 
 Child spawn(const Program& program) {
-  std::vector<std::string> words = {program.path};
-  words.insert(words.end(), program.arguments.begin(), program.arguments.end());
+  std::vector<std::string> argv = {program.path};
+  argv.insert(argv.end(), program.arguments.begin(), program.arguments.end());
   std::vector<std::string> variables = environment_with(program.variables);
-  const std::vector<char*> word_pointers = pointers_to(words), variable_pointers = pointers_to(variables);
-  const Birth birth(program, word_pointers.data(), variable_pointers.data());
+  const std::vector<char*> argv_pointers = pointers_to(argv), variable_pointers = pointers_to(variables);
+  const ChildSetup setup(program, argv_pointers.data(), variable_pointers.data());
   const OnCores pinned(program.cpus);
-  Complaint complaint;
+  ExecErrorPipe error_pipe;
   Child child;
   child.pid = ::fork();
   check(child.pid >= 0, "fork failed");
   if (child.pid == 0) {
-    const int why = birth.run();
-    [[maybe_unused]] const auto sent = ::write(complaint.writer.get(), &why, sizeof why);
+    const int error = setup.run();
+    [[maybe_unused]] const auto sent = ::write(error_pipe.writer.get(), &error, sizeof error);
     ::_exit(127);
   }
-  complaint.writer = Fd();
+  error_pipe.writer = Fd();
   int failed = 0;
-  while (::read(complaint.reader.get(), &failed, sizeof failed) < 0 && errno == EINTR) {
+  while (::read(error_pipe.reader.get(), &failed, sizeof failed) < 0 && errno == EINTR) {
   }
   if (failed) {
     ::waitpid(child.pid, nullptr, 0);
@@ -130,7 +131,7 @@ Child spawn(const Program& program) {
   return child;
 }
 
-std::string ending(int wait_status) {
+std::string describe_exit(int wait_status) {
   if (WIFEXITED(wait_status)) return "exit code " + std::to_string(WEXITSTATUS(wait_status));
   const int signal = WTERMSIG(wait_status);
   const char* name = ::sigabbrev_np(signal);

@@ -126,7 +126,7 @@ std::optional<int64_t> DuelLoop::block(bool of_base, bool check, DuelCase& mine)
   outcome.signal = runner.pending_signal();
   if (outcome.signal == 0)
     outcome = runner.run(mine.spec, {{"do", name_of(Order::block)}, {"sampling", to_json(sampling)}, {"check", check}});
-  if (of_base) note_versions(report_.env, outcome.versions);
+  if (of_base) set_loaded_versions(report_.env, outcome.versions);
   auto& checks = of_base ? mine.base_checks : mine.new_checks;
   checks.insert(checks.end(), outcome.checks.begin(), outcome.checks.end());
   if (outcome.kind != CaseOutcome::Kind::ran) return fail(of_base, mine, outcome), std::nullopt;

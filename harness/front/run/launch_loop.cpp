@@ -143,7 +143,7 @@ CaseOutcome LaunchLoop::attempt(int index, size_t which) {
 bool LaunchLoop::record(int index, size_t which, CaseOutcome outcome) {
   CaseRecord& mine = report_.cases[which];
   mine.checks.insert(mine.checks.end(), outcome.checks.begin(), outcome.checks.end());
-  note_versions(report_.env, outcome.versions);
+  set_loaded_versions(report_.env, outcome.versions);
   switch (outcome.kind) {
     case CaseOutcome::Kind::interrupted:
       ending_.signal = outcome.signal;

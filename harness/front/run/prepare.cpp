@@ -81,7 +81,7 @@ Report new_report(const Prepared& prepared) {
   for (const auto& spec : prepared.plan.cases) {
     CaseRecord& record = report.cases.emplace_back();
     record.spec = spec;
-    record.warnings = unlike_hosts(report.env);
+    record.warnings = host_differences(report.env);
     if (const auto note = prepared.plan.notes.find(spec.id); note != prepared.plan.notes.end())
       record.warnings.push_back(note->second);
     if (spec.device == Device::cpu && spec.world * spec.threads > prepared.machine.cores)

@@ -35,7 +35,7 @@ void Run::measure() {
   if (directory_)  // only folders that are empty
     for (const char* logs : {"logs/base", "logs/new", "logs"}) fs::remove(directory_->path() / logs, ignored);
   if (ended_.usage.empty() || measured()) return;
-  if (directory_) directory_->drop();
+  if (directory_) directory_->remove();
   throw UsageError(one_line(ended_.usage, 500));
 }
 
@@ -96,7 +96,7 @@ Run::Start ReportRun::begin() {
           .env = report_.env,
           .cases = prepared_.plan.cases.size(),
           .launches = options_.launches,
-          .warnings = unlike_hosts(report_.env)};
+          .warnings = host_differences(report_.env)};
 }
 
 bool ReportRun::measured() const {

@@ -9,13 +9,13 @@
 
 namespace dpbench {
 
-// flag: what the user gave it with. A working directory that is gone is the user's to mend: UsageError.
+// `flag` names the origin of the path in the message. Throws UsageError if the working directory no longer exists.
 inline std::filesystem::path absolute_path(const std::string& flag, const std::string& path) {
   std::error_code failed;
-  const std::filesystem::path whole = std::filesystem::absolute(path, failed);
-  if (!failed) return whole;
+  const std::filesystem::path resolved = std::filesystem::absolute(path, failed);
+  if (!failed) return resolved;
   throw UsageError(flag + " '" + one_line(path, 200) + "': the working directory is gone (" + failed.message() +
-                   "); change to another one");
+                   "). Change to another directory.");
 }
 
 }  // namespace dpbench

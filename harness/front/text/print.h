@@ -1,4 +1,4 @@
-// Output of a command: data on stdout, colour where the stream takes it.
+// Writes a command's data to stdout and decides when output is coloured.
 #pragma once
 
 #include <array>
@@ -8,14 +8,14 @@
 
 namespace dpbench {
 
-// Writes data to stdout; false when it did not all get there (closed pipe, full disk).
+// Writes data to stdout. Returns false if some of it could not be written (closed pipe, full disk).
 bool print(const std::string& text);
 
 enum class Color { automatic, always, never };
 template <>
 inline constexpr auto enum_names<Color> = std::to_array<std::string_view>({"auto", "always", "never"});
 
-// Whether text on this stream may be coloured: --color, NO_COLOR, a terminal that is not "dumb".
+// True if text on this stream may be coloured, given --color, NO_COLOR and TERM.
 bool coloured(Color color, int descriptor);
 
 }  // namespace dpbench

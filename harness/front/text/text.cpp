@@ -9,9 +9,9 @@
 namespace dpbench {
 namespace {
 
-bool continues(unsigned char byte) { return (byte & 0xC0) == 0x80; }
+bool is_continuation(unsigned char byte) { return (byte & 0xC0) == 0x80; }
 
-// Bytes of the well-formed character at the start of `text`, 0 if there is none.
+// Returns the length in bytes of the well-formed UTF-8 character at the start of `text`, 0 if there is none.
 size_t character_length(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   if (first < 0x80) return 1;
@@ -21,7 +21,7 @@ size_t character_length(std::string_view text) {
                                                         : 0;
   if (length == 0 || text.size() < length) return 0;
   for (size_t i = 1; i < length; ++i)
-    if (!continues(static_cast<unsigned char>(text[i]))) return 0;
+    if (!is_continuation(static_cast<unsigned char>(text[i]))) return 0;
   const auto second = static_cast<unsigned char>(text[1]);
   const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
   const bool outside =
@@ -29,8 +29,8 @@ size_t character_length(std::string_view text) {
   return overlong || outside ? 0 : length;
 }
 
-// C1 controls, and the marks that turn the direction of the text after them.
-bool harmful(std::string_view character) {
+// True for control characters (except newline and tab) and text-direction marks.
+bool is_unprintable(std::string_view character) {
   if (character.size() == 1) {
     const char c = character[0];
     return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7F;
@@ -42,7 +42,8 @@ bool harmful(std::string_view character) {
          (second == 0x81 && third >= 0xA6 && third <= 0xA9);
 }
 
-// Length of the escape sequence at the start of `text` (ESC [ ... letter, or ESC and one more), 0 if none is there.
+// Returns the length of the escape sequence at the start of `text` (ESC [ ... letter, or ESC and one more byte), 0 if
+// there is none.
 size_t escape_length(std::string_view text) {
   if (text[0] != '\x1B') return 0;
   if (text.size() < 2 || text[1] != '[') return std::min<size_t>(text.size(), 2);
@@ -51,7 +52,7 @@ size_t escape_length(std::string_view text) {
   return std::min(end + 1, text.size());
 }
 
-// Insertions, deletions, replacements and swaps of neighbours, each counting one.
+// Damerau-Levenshtein distance: insertions, deletions, replacements and swaps of neighbours, each of cost one.
 size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i)
@@ -67,21 +68,21 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return cost[a.size()][b.size()];
 }
 
-// As it is compared: neither a flag's dashes nor capitals tell names apart.
-std::string plain_letters(const std::string& name) {
+// Returns the name in lower case without leading dashes: the form in which names are compared.
+std::string normalized(const std::string& name) {
   std::string plain = name.substr(std::min(name.find_first_not_of('-'), name.size()));
   std::transform(plain.begin(), plain.end(), plain.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return plain;
 }
 
-// How near two names are, the least first; nothing: they are not. A beginning says as much as one wrong letter, a part,
-// or a name and more, says more than two.
-std::optional<size_t> rank_of(const std::string& typed, const std::string& meant, size_t edits) {
-  constexpr size_t fewest = 3;  // letters that say which name is meant
-  if (edits > 1 && typed.size() >= fewest && meant.starts_with(typed)) return 2;
-  if (edits > 1 && typed.size() >= fewest && meant.find(typed) != std::string::npos) return 3;
-  if (edits > 1 && meant.size() >= fewest && typed.starts_with(meant)) return 3;
+// Returns a penalty, smaller for better matches, or nothing if the names do not match. A matching prefix costs as much
+// as one edit; a matching substring, or a known name with extra letters, costs less than two edits.
+std::optional<size_t> match_penalty(const std::string& typed, const std::string& meant, size_t edits) {
+  constexpr size_t min_letters = 3;  // shorter fragments match too many names
+  if (edits > 1 && typed.size() >= min_letters && meant.starts_with(typed)) return 2;
+  if (edits > 1 && typed.size() >= min_letters && meant.find(typed) != std::string::npos) return 3;
+  if (edits > 1 && meant.size() >= min_letters && typed.starts_with(meant)) return 3;
   const bool few = edits <= std::max<size_t>(2, typed.size() / 3) && edits < std::max(typed.size(), meant.size());
   return few ? std::optional(2 * edits) : std::nullopt;
 }
@@ -105,7 +106,7 @@ std::vector<std::string> comma_values(const std::string& list) { return split(li
 
 size_t display_width(std::string_view text) {
   return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return !continues(static_cast<unsigned char>(c)); }));
+      std::count_if(text.begin(), text.end(), [](char c) { return !is_continuation(static_cast<unsigned char>(c)); }));
 }
 
 std::string sanitised(std::string_view text) {
@@ -120,7 +121,7 @@ std::string sanitised(std::string_view text) {
     const std::string_view character = text.substr(0, std::max<size_t>(length, 1));
     if (length == 0)
       clean += '?';
-    else if (!harmful(character))
+    else if (!is_unprintable(character))
       clean += character;
     text.remove_prefix(character.size());
   }
@@ -134,21 +135,21 @@ std::string one_line(std::string_view text, size_t limit) {
   size_t bytes = 0;
   for (size_t shown = 0; shown + 1 < limit; ++shown) do
       ++bytes;
-    while (bytes < line.size() && continues(static_cast<unsigned char>(line[bytes])));
+    while (bytes < line.size() && is_continuation(static_cast<unsigned char>(line[bytes])));
   return line.substr(0, bytes) + "…";
 }
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
   if (word.size() > 100) return "";
-  const std::string typed = plain_letters(word);
+  const std::string typed = normalized(word);
   const std::string* best = nullptr;
   std::pair<size_t, size_t> smallest;
   for (const auto& name : known) {
-    const std::string meant = plain_letters(name);
+    const std::string meant = normalized(name);
     const size_t edits = edit_distance(typed, meant);
-    const std::optional<size_t> rank = rank_of(typed, meant, edits);
-    if (!rank || (best && smallest <= std::pair(*rank, edits))) continue;
-    smallest = {*rank, edits};
+    const std::optional<size_t> penalty = match_penalty(typed, meant, edits);
+    if (!penalty || (best && smallest <= std::pair(*penalty, edits))) continue;
+    smallest = {*penalty, edits};
     best = &name;
   }
   return best ? *best : "";

@@ -1,4 +1,4 @@
-// Text for people: joining, widths as a terminal counts them, and the cleaning of what others wrote.
+// Text helpers: joining, splitting, terminal widths, sanitising untrusted text, and suggestions for mistyped names.
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,20 @@ namespace dpbench {
 
 std::string join(const std::vector<std::string>& words, const std::string& between = ", ");
 std::vector<std::string> split(const std::string& text, char at);
-std::vector<std::string> comma_values(const std::string& list);  // empty ones too, also after the last comma
+std::vector<std::string> comma_values(const std::string& list);  // keeps empty values, also after the last comma
 
-// Columns taken by valid UTF-8.
+// Returns the number of terminal columns that valid UTF-8 text takes.
 size_t display_width(std::string_view text);
 
-// Valid UTF-8 without control, escape or text-direction characters (tab and newline stay): safe to print or to store.
+// Returns valid UTF-8 without control, escape or text-direction characters (tab and newline stay), safe to print or
+// store.
 std::string sanitised(std::string_view text);
-// The same on one line, cut to `limit` characters.
+// Returns the sanitised text on one line, cut to `limit` characters.
 std::string one_line(std::string_view text, size_t limit);
 
-// The known name nearest to a mistyped one: by its letters, or what it begins with, or a part of it; empty when none is
-// near.
+// Returns the known name closest to a mistyped one, by edit distance, prefix or substring; empty if none is close.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
-// " (did you mean 'x'?)" or nothing.
+// Returns " (did you mean 'x'?)", or an empty string if no known name is close.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
 
 }  // namespace dpbench

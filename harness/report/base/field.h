@@ -1,5 +1,5 @@
-// Tables of fields: what a struct of a report holds, each field with its key, unit and meaning. Writing, reading, the
-// JSON Schema, its range checks and the glossary all come from the table (codec.h).
+// Field tables: the members of a report struct, each with its key, unit and meaning. Writing, reading, the JSON Schema,
+// range checks and the glossary are all generated from these tables (codec.h).
 #pragma once
 
 #include <limits>
@@ -7,10 +7,10 @@
 
 namespace dpbench {
 
-// Of a number, and of each number in a list or map; of a text its length.
+// Allowed range of a number, of each number in a list or map, or of the length of a string.
 struct NumberRange {
   double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
-  bool above_least = false;  // least itself is not allowed
+  bool above_least = false;  // excludes `least` itself
 };
 namespace range {
 inline constexpr NumberRange any{}, not_negative{.least = 0}, positive{.least = 1}, share{.least = 0, .most = 1},
@@ -20,37 +20,37 @@ inline constexpr NumberRange any{}, not_negative{.least = 0}, positive{.least = 
 template <class T, class Member>
 struct Field {
   const char* key;
-  const char* unit;  // "-": a name, a text or a list of them
+  const char* unit;  // "-": no unit (names, strings, objects and lists of them)
   Member T::* member;
   const char* meaning;
   NumberRange limits = range::any;
-  bool required = true;        // else an absent key, or null, reads as the member's default
-  bool null_if_empty = false;  // of a text
-  bool omit_if_empty = false;  // of a list
+  bool required = true;        // if false, an absent or null key leaves the member's default
+  bool null_if_empty = false;  // strings only: "" is written as null
+  bool omit_if_empty = false;  // lists only
 };
 
-// A key that older reports lack, or that not every report has.
+// An optional key: older reports lack it, or not every report has it.
 template <class T, class Member>
 constexpr Field<T, Member> later(Field<T, Member> field) {
   field.required = false;
   return field;
 }
 
-// A text that is written as null when there is none.
+// A string that is written as null when empty.
 template <class T, class Member>
 constexpr Field<T, Member> text_or_null(Field<T, Member> field) {
   field.null_if_empty = true;
   return later(field);
 }
 
-// A list that is left out when it is empty.
+// A list that is omitted when empty.
 template <class T, class Member>
 constexpr Field<T, Member> unless_empty(Field<T, Member> field) {
   field.omit_if_empty = true;
   return later(field);
 }
 
-// Specialised beside each struct: `name` in the schema, and `fields`, a tuple in the order in which they are written.
+// Specialised beside each struct. Members: `name`, used in the schema, and `fields`, a tuple in writing order.
 template <class T>
 struct Table;
 

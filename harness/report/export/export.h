@@ -1,4 +1,4 @@
-// A report in the formats of other tools.
+// Exports a report to the formats of other tools.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace dpbench {
 
-// Google Benchmark's JSON, as its compare.py reads it. One entry a launch (its median): the unit that compare.py's U
-// test may treat as independent. Only cases that are ok.
+// Returns Google Benchmark's JSON for its compare.py. Each launch becomes one entry, its median, because the U test of
+// compare.py needs independent values. Only ok cases are exported.
 std::string gbench_json(const Report& report);
 
-// JUnit XML: a test for every check of every case, and one for a case that ran without any.
+// Returns JUnit XML: one test for each check of each case, and one for a case without checks.
 std::string junit_xml(const Report& report);
 
 }  // namespace dpbench

@@ -6,8 +6,8 @@
 namespace dpbench {
 namespace {
 
-// All that a strategy was given comes first, as one word: `compare.py filters FILE '^dp/' '^ddp:shm/'` then compares
-// strategies within one file.
+// The name begins with the strategy, its backend and its parameters as one word, so that
+// `compare.py filters FILE '^dp/' '^ddp:shm/'` compares strategies within one file.
 std::string benchmark_name(const CaseSpec& spec) {
   std::string name = spec.strategy;
   if (spec.backend != no_backend) name += ":" + spec.backend;

@@ -8,7 +8,7 @@
 namespace dpbench {
 namespace {
 
-// XML 1.0 has no way to write most control characters: they become '?'.
+// XML 1.0 cannot represent most control characters; they become '?'.
 std::string escaped(const std::string& text) {
   std::string xml;
   for (const char c : text) {
@@ -65,7 +65,7 @@ std::string message_of(const CheckRow& row) {
   return text;
 }
 
-// How the case itself went is a test of its own, unless its checks say it all.
+// Returns a test for each check, plus a test "run" if the case did not end normally or has no checks.
 std::vector<Test> tests_of(const CaseRecord& record) {
   std::vector<Test> tests;
   for (const CheckRow& row : record.checks)

@@ -7,22 +7,22 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t most_rows = 1000;          // of one rank: itself and its GPUs
-constexpr int64_t flow_ids = 1'000'000'000;  // arrows' numbers must differ between ranks
+constexpr int64_t rows_per_rank = 1000;               // rows of the trace viewer: the rank itself and its GPUs
+constexpr int64_t flow_ids_per_rank = 1'000'000'000;  // ids of flow arrows must differ between ranks
 
-// Kineto counts GPUs as processes 0, 1, ..; the other number is the rank's own process.
+// Assigns trace viewer rows. Kineto gives GPUs the process numbers 0, 1, ...; any other number is the rank's process.
 class RankRows {
  public:
   explicit RankRows(int rank) : rank_(rank) {}
   int64_t row(int64_t pid, bool device) {
-    if (!device) return rank_ * most_rows;
-    const int64_t row = rank_ * most_rows + 1 + pid % (most_rows - 1);
+    if (!device) return rank_ * rows_per_rank;
+    const int64_t row = rank_ * rows_per_rank + 1 + pid % (rows_per_rank - 1);
     devices_[row] = pid;
     return row;
   }
   void name_all(Json& events) const {
     const std::string name = "rank " + std::to_string(rank_);
-    name_one(events, rank_ * most_rows, name);
+    name_one(events, rank_ * rows_per_rank, name);
     for (const auto& [row, device] : devices_) name_one(events, row, name + ", GPU " + std::to_string(device));
   }
 
@@ -60,19 +60,19 @@ Json merged_trace(const std::vector<Json>& ranks) {
   const auto base_of = [](const Json& trace) { return trace.value("baseTimeNanoseconds", int64_t{0}); };
   for (size_t i = 0; i < ranks.size(); ++i) {
     RankRows rows(static_cast<int>(i));
-    const double later_us = static_cast<double>(base_of(ranks[i]) - base_of(ranks[0])) * 1e-3;
+    const double offset_us = static_cast<double>(base_of(ranks[i]) - base_of(ranks[0])) * 1e-3;
     Fields(ranks[i], "trace of rank " + std::to_string(i))
         .each("traceEvents", [&](const Json& event, const std::string&) {
-          // Rows get names of ours; Kineto's own spans ("Spans", "Traces") are no process.
+          // Skip Kineto's row names, which are replaced, and its own spans ("Spans", "Traces"), which have no process.
           if (!event.contains("pid") || !event["pid"].is_number_integer()) return;
           const bool process_meta = event.value("ph", "") == "M" && event.value("name", "") != "thread_name";
           if (process_meta) return;
-          Json mine = event;
-          mine["pid"] = rows.row(event["pid"].get<int64_t>(), on_device(event));
-          if (mine.contains("ts") && mine["ts"].is_number()) mine["ts"] = mine["ts"].get<double>() + later_us;
-          if (mine.contains("id") && mine["id"].is_number_integer())
-            mine["id"] = mine["id"].get<int64_t>() + static_cast<int64_t>(i) * flow_ids;
-          events.push_back(std::move(mine));
+          Json moved = event;
+          moved["pid"] = rows.row(event["pid"].get<int64_t>(), on_device(event));
+          if (moved.contains("ts") && moved["ts"].is_number()) moved["ts"] = moved["ts"].get<double>() + offset_us;
+          if (moved.contains("id") && moved["id"].is_number_integer())
+            moved["id"] = moved["id"].get<int64_t>() + static_cast<int64_t>(i) * flow_ids_per_rank;
+          events.push_back(std::move(moved));
         });
     rows.name_all(events);
   }

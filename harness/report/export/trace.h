@@ -1,4 +1,4 @@
-// One trace of all ranks, as Perfetto and chrome://tracing open it, from each rank's own.
+// Merges the ranks' traces into one for Perfetto and chrome://tracing.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace dpbench {
 
-// What the files of a case begin with; a rank's own is this and ".rank0.json".
+// Returns the common prefix of a case's trace files. Rank 0's file adds ".rank0.json".
 std::string trace_stem(const std::string& case_id);
 
-// ranks[i]: Chrome's JSON as Kineto writes it for rank i. A process a rank; its GPUs' streams beside it.
+// ranks[i]: the Chrome trace that Kineto wrote for rank i. Each rank becomes a process, followed by its GPUs.
 Json merged_trace(const std::vector<Json>& ranks);
 
 }  // namespace dpbench

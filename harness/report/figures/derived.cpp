@@ -26,8 +26,8 @@ std::optional<double> comm_fraction(const CaseRecord& record) {
   return (phases.at("communication") + (waiting == phases.end() ? 0 : waiting->second)) / total;
 }
 
-// Host memory: the middle launch's, for other launches' processes ran other cases before. Before 1.4 no rank told its
-// own.
+// Host memory is the median over launches, as the processes of other launches may have run other cases before. Reports
+// before 1.4 have no own_rss_bytes.
 std::optional<int64_t> peak_memory_bytes(const CaseRecord& record) {
   int64_t device = 0, resident = 0;
   std::vector<double> own;
@@ -44,7 +44,7 @@ std::optional<int64_t> peak_memory_bytes(const CaseRecord& record) {
   return peak > 0 ? std::optional(peak) : std::nullopt;
 }
 
-// Mean over the ranks of all launches that know it.
+// Mean over the ranks of all launches that have the value.
 template <class Get>
 std::optional<double> mean_of_profiles(const CaseRecord& record, Get get) {
   double sum = 0, n = 0;
@@ -69,7 +69,7 @@ void derive_communication(CaseRecord& record) {
   d.collective_bytes_per_step = mean_of_profiles(record, known(&Profile::collective_bytes_per_step));
 }
 
-// Of all ranks together, in the first launch that knows it of every rank.
+// Sum over all ranks, from the first launch in which every rank has the value.
 template <class Get>
 std::optional<double> sum_over_ranks(const CaseRecord& record, Get get) {
   for (const LaunchRecord& launch : record.launches) {
@@ -101,7 +101,8 @@ void derive_flop(CaseRecord& record) {
   if (d.flop_per_s && d.peak_flop_per_s && *d.peak_flop_per_s > 0) d.flop_share = *d.flop_per_s / *d.peak_flop_per_s;
 }
 
-// Power: a launch's GPUs together, the middle launch. Hosts of one kind number their GPUs alike.
+// Power is the sum over a launch's GPUs, then the median over launches. A GPU is identified by host and PCI bus id, as
+// identical hosts number their GPUs alike.
 void derive_gpus(CaseRecord& record, const HostOfRank& hosts) {
   std::vector<double> launches_w;
   int64_t readings = 0, throttled = 0;
@@ -112,7 +113,7 @@ void derive_gpus(CaseRecord& record, const HostOfRank& hosts) {
       for (const GpuCounters& gpu : rank.gpus) {
         const auto host = hosts.find(rank.rank);
         const std::pair which(host == hosts.end() ? 0 : host->second, gpu.pci_bus);
-        if (record.spec.oversubscribe && !seen.insert(which).second) continue;  // ranks share it
+        if (record.spec.oversubscribe && !seen.insert(which).second) continue;  // a GPU shared by ranks counts once
         if (gpu.mean_power_w) watts = watts.value_or(0) + *gpu.mean_power_w;
         readings += gpu.readings;
         throttled += gpu.throttled_readings;

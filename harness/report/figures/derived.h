@@ -1,4 +1,4 @@
-// Figures worked out from a case's measurements; formulas and sources in results/README.md.
+// Figures derived from a case's measurements; formulas and sources are in results/README.md.
 #pragma once
 
 #include <map>
@@ -8,27 +8,27 @@
 
 namespace dpbench {
 
-// Which host each rank ran on, by the env block; a rank that it does not name ran on the one host that there was.
+// Maps each rank to its host, from the env block. A run on a single host may leave ranks out.
 using HostOfRank = std::map<int, size_t>;
 HostOfRank hosts_of_ranks(const Json& env);
 
-// From the case alone: it has step_time_ns.
+// Fills the figures that depend on the case alone. Requires step_time_ns.
 void derive(CaseRecord& record, const HostOfRank& hosts);
-// From other rows of the report: speed-ups. After derive() of all.
+// Fills the speed-ups, which depend on other cases. Call it after derive() of all cases.
 void derive_speedups(Report& report);
 
-// The row of the same strategy, parameters and backend in a world of one: the same global batch (strong) or batch per
-// device (weak).
+// Returns the case with world 1 and the same strategy, parameters, backend and batch (global for strong scaling, per
+// device for weak), or null.
 const CaseRecord* own_world_1_of(const Report& report, const CaseSpec& spec);
 
-// A. H. Karp and H. P. Flatt's serial fraction; below 0 where a speed-up is more than linear.
+// The serial fraction of A. H. Karp and H. P. Flatt; below 0 for a superlinear speed-up.
 double karp_flatt(double speedup, int world);
 
 struct Straggler {
-  double skew = 0;          // the busiest rank's time without waiting / the middle of the others', -1
-  std::optional<int> rank;  // the same one in all launches, and far from the others
+  double skew = 0;          // step time without waiting: busiest rank / median of the others - 1
+  std::optional<int> rank;  // set if the same rank is far slower than the others in all launches
 };
-// Nothing for a single rank, or where waiting is unknown.
+// Returns nullopt for a single rank, or if waiting times are unknown.
 std::optional<Straggler> straggler_of(const CaseRecord& record);
 
 }  // namespace dpbench

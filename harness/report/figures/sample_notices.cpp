@@ -11,13 +11,13 @@ namespace {
 
 using Launches = std::vector<std::vector<double>>;
 
-// Both must be passed: many sigmas of the launch's own spread, and enough of the median to matter.
+// An outlier or trend must exceed both limits: sigmas of the launch's own spread, and a share of the median.
 constexpr double outlier_sigmas = 10, outlier_share = 0.05;
 constexpr double trend_sigmas = 3, trend_share = 0.02;
 constexpr double apart_share = 0.10, apart_times_noise = 3;
 
-// Two heaps: both of a fifth of the samples at least, and between them a gap that is wide beside each.
-constexpr double heap_share = 0.2, gap_sigmas = 6, gap_share = 0.05;
+// Two clusters: each has at least a fifth of the blocks, and the gap between them is wide relative to both.
+constexpr double cluster_share = 0.2, gap_sigmas = 6, gap_share = 0.05;
 
 std::string percent(double share) {
   char text[32];
@@ -39,11 +39,11 @@ std::optional<std::string> outliers(const Launches& launches) {
     all += launch.size();
   }
   if (found == 0) return std::nullopt;
-  return std::to_string(found) + " of " + std::to_string(all) + " samples are outliers, up to " + percent(worst) +
+  return std::to_string(found) + " of " + std::to_string(all) + " blocks are outliers, up to " + percent(worst) +
          " above the median: other work was running";
 }
 
-// Mann and Kendall: +1 for every later sample that is larger, -1 for every smaller one.
+// Mann-Kendall test: each pair of blocks counts +1 if the later one is slower, -1 if it is faster.
 std::optional<std::string> trend(const Launches& launches) {
   double score = 0, variance = 0;
   std::vector<double> changes;
@@ -59,11 +59,11 @@ std::optional<std::string> trend(const Launches& launches) {
   if (changes.empty() || std::abs(score) <= trend_sigmas * std::sqrt(variance)) return std::nullopt;
   const double change = median(changes);
   if (std::abs(change) < trend_share) return std::nullopt;
-  return change > 0 ? "samples get slower within a launch, by " + percent(change) + ": throttling, or something grows"
-                    : "samples get faster within a launch, by " + percent(-change) + ": too little --warmup";
+  return change > 0 ? "blocks get slower within a launch, by " + percent(change) + ": throttling, or something grows"
+                    : "blocks get faster within a launch, by " + percent(-change) + ": too little --warmup";
 }
 
-std::optional<std::string> falling_apart(const Launches& launches) {
+std::optional<std::string> launch_spread(const Launches& launches) {
   const auto medians = launch_medians(launches);
   if (medians.size() < 3) return std::nullopt;
   std::vector<double> inside;
@@ -72,23 +72,23 @@ std::optional<std::string> falling_apart(const Launches& launches) {
   const double range = *most / *least - 1;
   if (range < apart_share || range < apart_times_noise * median(inside)) return std::nullopt;
   return "launches differ by " + percent(range) +
-         ", far more than the samples of one: only more launches narrow the interval";
+         ", far more than the blocks within one: only more launches narrow the interval";
 }
 
-std::optional<std::string> two_heaps(const Launches& launches) {
+std::optional<std::string> two_clusters(const Launches& launches) {
   std::vector<double> all;
   for (const auto& launch : launches) all.insert(all.end(), launch.begin(), launch.end());
   std::sort(all.begin(), all.end());
-  const auto least = static_cast<size_t>(std::ceil(heap_share * static_cast<double>(all.size())));
+  const auto least = static_cast<size_t>(std::ceil(cluster_share * static_cast<double>(all.size())));
   if (all.size() < 10) return std::nullopt;
-  size_t cut = least;  // the first of the upper heap
+  size_t cut = least;  // start of the upper cluster
   for (size_t i = least; i + least <= all.size(); ++i)
     if (all[i] - all[i - 1] > all[cut] - all[cut - 1]) cut = i;
   const std::span<const double> values(all), low = values.first(cut), high = values.subspan(cut);
   const double gap = high.front() - low.back(), spread = mad_to_sigma * std::max(mad(low), mad(high));
   if (gap <= gap_sigmas * spread || gap <= gap_share * median(low)) return std::nullopt;
-  return "samples fall into two heaps, " + percent(median(high) / median(low) - 1) +
-         " apart: something is switched now and then (a clock, where a thread runs, another process)";
+  return "blocks fall into two clusters, " + percent(median(high) / median(low) - 1) +
+         " apart: something switches now and then (a clock, a thread's core, another process)";
 }
 
 std::optional<std::string> straggling(const CaseRecord& record) {
@@ -97,7 +97,7 @@ std::optional<std::string> straggling(const CaseRecord& record) {
          percent(*record.derived.skew) + " longer than the others, which wait for it";
 }
 
-// GPUs that something slowed down while samples were taken.
+// Names the GPUs that were throttled during the measurement.
 std::optional<std::string> throttling(const CaseRecord& record) {
   std::vector<std::string> gpus, reasons;
   const auto add_new = [](std::vector<std::string>& list, const std::string& text) {
@@ -115,17 +115,17 @@ std::optional<std::string> throttling(const CaseRecord& record) {
   for (const std::string& reason : reasons) why += (why.empty() ? "" : ", ") + reason;
   return "throttled in " + percent(record.derived.throttled_share.value_or(0)) + " of the readings (" + gpus.front() +
          (gpus.size() > 1 ? " and " + std::to_string(gpus.size() - 1) + " more" : "") + "; " + why +
-         "): cool it, or raise its power limit (nvidia-smi -pl)";
+         "): cool the GPU, or raise its power limit (nvidia-smi -pl)";
 }
 
-// What a rank itself noticed, once.
-std::vector<std::string> said_by_ranks(const CaseRecord& record) {
-  std::vector<std::string> said;
+// Warnings of all ranks, without duplicates.
+std::vector<std::string> rank_warnings(const CaseRecord& record) {
+  std::vector<std::string> warnings;
   for (const LaunchRecord& launch : record.launches)
     for (const RankRecord& rank : launch.ranks)
       for (const std::string& text : rank.warnings)
-        if (std::find(said.begin(), said.end(), text) == said.end()) said.push_back(text);
-  return said;
+        if (std::find(warnings.begin(), warnings.end(), text) == warnings.end()) warnings.push_back(text);
+  return warnings;
 }
 
 }  // namespace
@@ -135,15 +135,15 @@ std::vector<std::string> notices_of(const CaseRecord& record) {
   for (const LaunchRecord& launch : record.launches)
     if (auto samples = sample_step_ns(launch); !samples.empty()) launches.push_back(std::move(samples));
   std::vector<std::string> notices;
-  const auto heaps = two_heaps(launches);
-  if (heaps) notices.push_back(*heaps);
-  for (const auto look : {outliers, trend, falling_apart}) {
-    if (look == outliers && heaps) continue;  // the smaller heap
-    if (auto said = look(launches)) notices.push_back(std::move(*said));
+  const auto clusters = two_clusters(launches);
+  if (clusters) notices.push_back(*clusters);
+  for (const auto detect : {outliers, trend, launch_spread}) {
+    if (detect == outliers && clusters) continue;  // the outliers are the smaller cluster
+    if (auto notice = detect(launches)) notices.push_back(std::move(*notice));
   }
-  if (auto said = straggling(record)) notices.push_back(std::move(*said));
-  if (auto said = throttling(record)) notices.push_back(std::move(*said));
-  for (auto& text : said_by_ranks(record)) notices.push_back(std::move(text));
+  if (auto notice = straggling(record)) notices.push_back(std::move(*notice));
+  if (auto notice = throttling(record)) notices.push_back(std::move(*notice));
+  for (auto& text : rank_warnings(record)) notices.push_back(std::move(text));
   return notices;
 }
 

@@ -1,4 +1,4 @@
-// What the samples of a case say about how they were taken. Nothing is dropped because of it.
+// Diagnoses the quality of a case's measurements. Notices only inform: no measurement is dropped because of them.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace dpbench {
 
-// Outliers, a trend within launches, launches that fall apart: one line each, with what to do.
+// Returns one line, with a likely cause or remedy, for each finding: outliers, a trend within launches, launches that
+// differ, two clusters, a straggler, throttled GPUs; then the ranks' own warnings.
 std::vector<std::string> notices_of(const CaseRecord& record);
 
 }  // namespace dpbench

@@ -33,17 +33,17 @@ Spans common(const Spans& a, const Spans& b) {
   return result;
 }
 
-Communication communication_of(const std::vector<Entered>& collectives, const Spans& blocked) {
-  Spans under_way, alone;
-  for (const Entered& one : collectives) {
-    under_way.push_back(one.span);
-    alone.push_back({one.span.from, std::min(one.span.until, one.last_entered)});
+Communication communication_of(const std::vector<EnteredCollective>& collectives, const Spans& blocked) {
+  Spans in_progress, before_last_rank;
+  for (const EnteredCollective& collective : collectives) {
+    in_progress.push_back(collective.span);
+    before_last_rank.push_back({collective.span.from, std::min(collective.span.until, collective.last_entered)});
   }
   Communication result;
-  result.total_ns = length(under_way);
-  result.exposed_ns = length(common(under_way, blocked));
+  result.total_ns = length(in_progress);
+  result.exposed_ns = length(common(in_progress, blocked));
   result.hidden_ns = result.total_ns - result.exposed_ns;
-  result.waiting_ns = length(common(alone, blocked));
+  result.waiting_ns = length(common(before_last_rank, blocked));
   return result;
 }
 

@@ -1,4 +1,4 @@
-// Arithmetic on spans of time: what was under way, what hid behind what, who waited for whom.
+// Arithmetic on time spans: total communication, its overlap with computation, and waiting for other ranks.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@ struct Span {
 };
 using Spans = std::vector<Span>;
 
-// In order, without overlaps and empty ones.
+// Sorts the spans, merges overlapping ones and drops empty ones.
 Spans merged(Spans spans);
-int64_t length(const Spans& spans);  // of what they cover together
-Spans common(const Spans& a, const Spans& b);
+int64_t length(const Spans& spans);            // of the union
+Spans common(const Spans& a, const Spans& b);  // intersection
 
-// A collective on one rank: under way from the moment this rank entered it.
-struct Entered {
-  Span span;
+// A collective as one rank sees it.
+struct EnteredCollective {
+  Span span;                 // begins when this rank enters it
   int64_t last_entered = 0;  // when the last rank entered it
 };
 
 struct Communication {
-  int64_t total_ns = 0;    // at least one collective was under way
-  int64_t exposed_ns = 0;  // this rank did nothing else meanwhile
-  int64_t hidden_ns = 0;   // total without what was exposed
-  int64_t waiting_ns = 0;  // exposed, and a rank had not yet entered the collective under way
+  int64_t total_ns = 0;    // at least one collective was in progress
+  int64_t exposed_ns = 0;  // part of total_ns in which this rank did nothing else
+  int64_t hidden_ns = 0;   // total_ns - exposed_ns
+  int64_t waiting_ns = 0;  // part of exposed_ns in which another rank had not yet entered the collective
 };
-// blocked: when the strategy did nothing but communicate.
-Communication communication_of(const std::vector<Entered>& collectives, const Spans& blocked);
+// blocked: spans in which the strategy did nothing but communicate.
+Communication communication_of(const std::vector<EnteredCollective>& collectives, const Spans& blocked);
 
 }  // namespace dpbench

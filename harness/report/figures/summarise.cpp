@@ -10,7 +10,7 @@
 namespace dpbench {
 namespace {
 
-// Each launch's slowest rank, then the middle launch: percentiles of single steps, as the ranks read their clocks.
+// A percentile of single step times: the slowest rank of each launch, then the median over launches.
 std::optional<double> slowest_rank_percentile(const CaseRecord& record, int64_t RankRecord::* percentile) {
   std::vector<double> slowest;
   for (const LaunchRecord& launch : record.launches) {

@@ -1,16 +1,16 @@
-// Status, statistics and derived figures of every case, worked out from its measurements.
+// Computes the status, statistics and derived figures of every case from its measurements.
 #pragma once
 
 #include "harness/report/record/report.h"
 
 namespace dpbench {
 
-// The measured row that speed-ups are relative to: same workload, dtype, threads, ...; the same global batch (strong)
-// or batch per device (weak).
+// Returns the measured baseline for the speed-ups of `spec`, or null. It has the same workload, dtype, threads, ... and
+// the same batch (global for strong scaling, per device for weak).
 const CaseRecord* baseline_of(const Report& report, const CaseSpec& spec);
 
-// Turns ok into wrong where a check failed or ranks ended with unequal parameters; fills step_time_ns, derived and
-// notices of every case that is ok, the speed-ups from the baseline's row. May be called after every case.
+// Sets the status of an ok case to wrong if a check failed or its ranks ended with unequal parameters. Fills
+// step_time_ns, derived and notices of every ok case. May be called after every case.
 void summarise(Report& report);
 
 }  // namespace dpbench

@@ -9,13 +9,13 @@
 namespace dpbench {
 namespace {
 
-// What may be the very thing that is compared: said, never refused.
-const std::vector<std::string> told_fields = {"/versions/torch", "/versions/cuda",     "/versions/nccl",
-                                              "/os/kernel",      "/os/libc",           "/os/container",
-                                              "/cpu/microcode",  "/memory/total_bytes"};
+// Differences in these fields are reported but never refused: they may be the change under test.
+const std::vector<std::string> reported_fields = {"/versions/torch", "/versions/cuda",     "/versions/nccl",
+                                                  "/os/kernel",      "/os/libc",           "/os/container",
+                                                  "/cpu/microcode",  "/memory/total_bytes"};
 
 // "/gpus/*/name" -> gpus.name
-std::string spoken(const std::string& pointer) {
+std::string dotted_name(const std::string& pointer) {
   std::string name;
   for (size_t i = 1; i < pointer.size(); ++i) {
     if (pointer.compare(i, 2, "*/") == 0)
@@ -35,7 +35,7 @@ void add_differences(const Json& base, const Json& now, const std::vector<std::s
                      std::vector<Difference>& all) {
   for (const std::string& field : fields) {
     const Json before = field_of(base, field), after = field_of(now, field);
-    if (before != after) all.push_back({spoken(field), shown(before), shown(after)});
+    if (before != after) all.push_back({dotted_name(field), shown(before), shown(after)});
   }
 }
 
@@ -48,7 +48,7 @@ std::string sentence(const std::vector<Difference>& differences) {
   return text;
 }
 
-Json how_run(const CaseSpec& spec) {
+Json run_settings(const CaseSpec& spec) {
   return {{"threads", spec.threads},
           {"processes", spec.processes},
           {"clip_norm", spec.clip_norm ? Json(*spec.clip_norm) : Json(nullptr)},
@@ -58,33 +58,33 @@ Json how_run(const CaseSpec& spec) {
 
 }  // namespace
 
-void refuse_unlike_machines(const Report& base, const Report& now) {
+void require_equal_machines(const Report& base, const Report& now) {
   std::vector<Difference> differences;
   add_differences(base.env, now.env, comparable_fields(), differences);
   if (differences.empty()) return;
-  throw UsageError("unlike machines: " + sentence(differences) +
-                   " (--fail-on ratio-to-baseline:5% holds across machines; --allow-env-diff compares all the same)");
+  throw UsageError("the machines differ: " + sentence(differences) +
+                   ". Use --fail-on ratio-to-baseline:5%, which works across machines, or --allow-env-diff");
 }
 
-void refuse_unlike_cases(const Report& base, const Report& now) {
+void require_equal_settings(const Report& base, const Report& now) {
   const CaseIndex known = by_id(base);
   for (const CaseRecord& record : now.cases) {
     const auto found = known.find(record.spec.id);
     if (found == known.end()) continue;
-    const Json was = how_run(found->second->spec), is = how_run(record.spec);
+    const Json before = run_settings(found->second->spec), after = run_settings(record.spec);
     std::vector<Difference> differences;
-    for (const auto& [key, value] : was.items())
-      if (value != is[key]) differences.push_back({key, shown(value), shown(is[key])});
+    for (const auto& [key, value] : before.items())
+      if (value != after[key]) differences.push_back({key, shown(value), shown(after[key])});
     if (!differences.empty())
-      throw UsageError("unlike configurations of " + record.spec.id + ": " + sentence(differences) +
-                       " (give both runs the same flags, --threads too; --allow-env-diff compares all the same)");
+      throw UsageError("the settings of " + record.spec.id + " differ: " + sentence(differences) +
+                       ". Use the same flags for both runs, including --threads, or --allow-env-diff");
   }
 }
 
 std::vector<Difference> differences_of(const Report& base, const Report& now) {
   std::vector<Difference> differences;
   add_differences(base.env, now.env, comparable_fields(), differences);
-  add_differences(base.env, now.env, told_fields, differences);
+  add_differences(base.env, now.env, reported_fields, differences);
   const Json before = {{"dpbench", base.tool}}, after = {{"dpbench", now.tool}};
   add_differences(before, after, {"/dpbench/version", "/dpbench/commit", "/dpbench/compiler", "/dpbench/build_type"},
                   differences);

@@ -1,4 +1,4 @@
-// When two runs may not be compared, and what else differs between them.
+// Decides if two runs are comparable and lists the differences between them.
 #pragma once
 
 #include <vector>
@@ -7,11 +7,12 @@
 
 namespace dpbench {
 
-// Throws UsageError naming the fields of env (comparable_fields) that differ.
-void refuse_unlike_machines(const Report& base, const Report& now);
-// Throws UsageError naming what differs in how a case of both runs was run: threads, clipping, kind of data.
-void refuse_unlike_cases(const Report& base, const Report& now);
-// What differs in machine, software and dpbench: to be told beside the verdicts.
+// Throws a UsageError that names the differing env fields, if any of comparable_fields differs.
+void require_equal_machines(const Report& base, const Report& now);
+// Throws a UsageError that names the differences if a case of both runs was run with different settings: threads,
+// clipping, kind of data, ...
+void require_equal_settings(const Report& base, const Report& now);
+// Returns the differences in machine, software and dpbench, to be printed with the verdicts.
 std::vector<Difference> differences_of(const Report& base, const Report& now);
 
 }  // namespace dpbench

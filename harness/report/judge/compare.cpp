@@ -19,7 +19,7 @@ int64_t fewest_launches(const Figure& figure) {
   return fewest;
 }
 
-// A ratio of the baseline to itself is 1 by definition: nothing to judge.
+// False for the ratio of the baseline to itself, which is always 1.
 bool applies(const Rule& rule, const CaseSpec& spec) { return !(rule.metric->within_one_run && spec.baseline); }
 
 class Comparer {
@@ -43,12 +43,12 @@ class Comparer {
     const std::string& id = now.spec.id;
     const auto found = base_cases_.find(id);
     const CaseRecord* base = found == base_cases_.end() ? nullptr : found->second;
-    if (now.bad())  // whatever it was before
+    if (now.bad())  // regardless of the base run
       result_.broken.push_back({id, why(now)});
     else if (!base)
       result_.added.push_back({id, name_of(now.status)});
     else if (!now.ok() && !base->ok())
-      result_.unmeasured.push_back({id, "in neither run: " + why(now)});
+      result_.unmeasured.push_back({id, "not measured in either run: " + why(now)});
     else if (!now.ok())
       result_.unmeasured.push_back({id, "new run: " + why(now)});
     else if (!base->ok())
@@ -66,17 +66,18 @@ class Comparer {
                                                      "a measured launch in the " + (before ? "new" : "base") + " run"});
       return;
     }
-    if (!counted_alike(*rule.metric, base, now)) {
+    if (!comparable_figures(*rule.metric, base, now)) {
       result_.unmeasured.push_back(
-          {now.spec.id, "a report before schema 1.4 counts memory otherwise: measure the base run anew"});
+          {now.spec.id, "reports before schema 1.4 count memory differently: measure the base run again"});
       return;
     }
-    Judgement made{.case_id = now.spec.id, .rule = rule, .base = before->value, .now = after->value, .change = {}};
-    made.change = change_between(*rule.metric, *before, *after);
-    made.base_launches = fewest_launches(*before);
-    made.new_launches = fewest_launches(*after);
-    made.verdict = verdict_of(made.change, rule.limit, std::min(made.base_launches, made.new_launches));
-    result_.judged.push_back(std::move(made));
+    Judgement judgement{.case_id = now.spec.id, .rule = rule, .base = before->value, .now = after->value, .change = {}};
+    judgement.change = change_between(*rule.metric, *before, *after);
+    judgement.base_launches = fewest_launches(*before);
+    judgement.new_launches = fewest_launches(*after);
+    judgement.verdict =
+        verdict_of(judgement.change, rule.limit, std::min(judgement.base_launches, judgement.new_launches));
+    result_.judged.push_back(std::move(judgement));
   }
 
   const Report &base_, &now_;
@@ -93,29 +94,30 @@ std::vector<std::string> common_ids(const Report& base, const Report& now) {
   return ids;
 }
 
-// Every rule that applies to a case in both runs may be judged across machines.
-bool holds_across_machines(const std::vector<std::string>& ids, const Gate& gate) {
+// True if every rule for a case of both runs can be judged across machines.
+bool works_across_machines(const std::vector<std::string>& ids, const Gate& gate) {
   return std::all_of(ids.begin(), ids.end(), [&](const std::string& id) {
     const auto& rules = gate.rules_for(id);
     return std::all_of(rules.begin(), rules.end(), [](const Rule& rule) { return rule.metric->within_one_run; });
   });
 }
 
-// Those of which every case has an earlier pattern. Throws where one fits no case at all.
+// Returns the patterns that never decide because earlier patterns match all their cases. Throws UsageError if a pattern
+// matches no case at all.
 std::vector<std::string> unused_patterns(const Report& base, const Report& now, const Gate& gate) {
   std::vector<std::string> unused;
   for (size_t i = 0; i < gate.special.size(); ++i) {
-    bool fits = false, decides = false;
+    bool matches = false, decides = false;
     for (const Report* report : {&base, &now})
       for (const CaseRecord& record : report->cases) {
-        fits |= gate.special[i].fits(record.spec.id);
+        matches |= gate.special[i].matches(record.spec.id);
         decides |= gate.special_for(record.spec.id) == &gate.special[i];
       }
     const std::string& pattern = gate.special[i].cases;
-    if (!fits)
+    if (!matches)
       throw UsageError(
-          "the gate file's \"match\": \"" + pattern + "\" fits no case of " + base.id + " or " + now.id +
-          " (a * also crosses /; ids are as in: " + (now.cases.empty() ? base : now).cases.front().spec.id + ")");
+          "the gate file's \"match\": \"" + pattern + "\" matches no case of " + base.id + " or " + now.id +
+          ". A * also matches /. Example of an id: " + (now.cases.empty() ? base : now).cases.front().spec.id);
     if (!decides) unused.push_back(pattern);
   }
   return unused;
@@ -128,15 +130,15 @@ size_t Comparison::count(Verdict verdict) const {
       std::count_if(judged.begin(), judged.end(), [&](const Judgement& j) { return j.verdict == verdict; }));
 }
 
-Comparison compare(const Report& base, const Report& now, const Gate& gate, bool unlike_machines) {
+Comparison compare(const Report& base, const Report& now, const Gate& gate, bool allow_differences) {
   const auto ids = common_ids(base, now);
   if (ids.empty())
     throw UsageError("nothing to compare: no case of " + now.id + " (" + std::to_string(now.cases.size()) + ") is in " +
                      base.id + " (" + std::to_string(base.cases.size()) + ")");
   const auto unused = unused_patterns(base, now, gate);
-  if (!unlike_machines) {
-    if (!holds_across_machines(ids, gate)) refuse_unlike_machines(base, now);
-    refuse_unlike_cases(base, now);
+  if (!allow_differences) {
+    if (!works_across_machines(ids, gate)) require_equal_machines(base, now);
+    require_equal_settings(base, now);
   }
   Comparison result = Comparer(base, now, gate).run();
   if (result.judged.empty() && result.broken.empty())

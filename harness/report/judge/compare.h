@@ -1,4 +1,4 @@
-// Judges one stored run against another: the gate.
+// Compares two stored runs and applies the gate.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ struct Judgement {
   Verdict verdict = Verdict::unclear;
 };
 
-// A case that got no verdict, and why.
-struct Mention {
+// A case without a verdict, and the reason.
+struct Unjudged {
   std::string case_id, why;
 };
 
@@ -30,20 +30,20 @@ struct Difference {
 struct Comparison {
   std::string base_id, new_id;
   std::vector<Judgement> judged;
-  std::vector<Mention> broken;      // wrong or failed in the new run: the gate fails
-  std::vector<Mention> unmeasured;  // in both, but not to be judged: counts as unclear
-  std::vector<Mention> added, gone;
-  std::vector<std::string> unused;      // patterns of the gate file that others precede for every case they fit
-  std::vector<Difference> differences;  // of machine or software, that did not lead to a refusal
+  std::vector<Unjudged> broken;      // wrong or failed in the new run: the gate fails
+  std::vector<Unjudged> unmeasured;  // in both runs but impossible to judge: counts as unclear
+  std::vector<Unjudged> added, gone;
+  std::vector<std::string> unused;      // patterns of the gate file that never decide: earlier ones match their cases
+  std::vector<Difference> differences;  // accepted differences of machine or software
 
   size_t count(Verdict verdict) const;
   bool failed() const { return !broken.empty() || count(Verdict::slower) > 0; }
   bool inconclusive() const { return !unmeasured.empty() || count(Verdict::unclear) > 0; }
 };
 
-// Throws UsageError where the runs have no case in common or where machines or configurations are unlike, naming the
-// fields; unlike_machines lets these through. Also where a pattern of the gate fits no case of either run: it would
-// rule nothing, and be taken for a rule. Metrics taken within one run never need like machines.
-Comparison compare(const Report& base, const Report& now, const Gate& gate, bool unlike_machines = false);
+// Judges the cases of both runs. Throws UsageError if the runs have no case in common, if a pattern of the gate matches
+// no case of either run, or if nothing can be judged. Unless allow_differences is set, also throws UsageError, naming
+// the fields, if the machines or settings differ. Metrics taken within one run never need equal machines.
+Comparison compare(const Report& base, const Report& now, const Gate& gate, bool allow_differences = false);
 
 }  // namespace dpbench

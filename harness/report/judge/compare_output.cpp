@@ -17,7 +17,8 @@ std::string figure(const Metric& metric, double value) {
   return number("%.4g ", value * metric.display_scale) + metric.display_unit;
 }
 
-// In the metric's own direction: +7.2 for a time or a throughput that rose by 7.2 %; points as they are.
+// The change in the metric's own direction: +7.2 for a time or a throughput that rose by 7.2 %. Points are not
+// converted.
 double shown_change(const Metric& metric, double change) {
   const double own = metric.larger_is_worse ? change : -change;
   return metric.in_points ? own : 100 * std::expm1(own);
@@ -59,12 +60,12 @@ std::string why_unclear(const Judgement& j) {
   if (fewest < launches_to_judge)
     return std::to_string(fewest) + (fewest == 1 ? " launch" : " launches") + ", at least " +
            std::to_string(launches_to_judge) + " are needed";
-  return "the interval holds the limit: more launches, or less noise";
+  return "the interval contains the limit. Use more launches, or reduce the noise";
 }
 
-Json mentions_json(const std::vector<Mention>& mentions) {
+Json unjudged_json(const std::vector<Unjudged>& cases) {
   Json list = Json::array();
-  for (const Mention& m : mentions) list.push_back({{"case", m.case_id}, {"why", m.why}});
+  for (const Unjudged& m : cases) list.push_back({{"case", m.case_id}, {"why", m.why}});
   return list;
 }
 
@@ -88,7 +89,7 @@ Json judgement_json(const Judgement& j) {
           {"failed", j.verdict == Verdict::slower}};
 }
 
-// GitHub reads these characters of a workflow command as its own.
+// Escapes the characters with a special meaning in GitHub's workflow commands.
 std::string command_text(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
@@ -117,8 +118,8 @@ std::vector<std::vector<std::string>> compare_rows(const Comparison& comparison)
     rows.push_back({j.case_id, j.rule.text, figure(*j.rule.metric, j.base), figure(*j.rule.metric, j.now),
                     number("%+.1f", shown_change(*j.rule.metric, j.change.estimate)) + unit_of(*j.rule.metric),
                     interval_text(j), verdict_word(j), why_unclear(j)});
-  const auto add = [&](const std::vector<Mention>& mentions, const char* verdict) {
-    for (const Mention& m : mentions) rows.push_back({m.case_id, "-", "-", "-", "-", "-", verdict, m.why});
+  const auto add = [&](const std::vector<Unjudged>& cases, const char* verdict) {
+    for (const Unjudged& m : cases) rows.push_back({m.case_id, "-", "-", "-", "-", "-", verdict, m.why});
   };
   add(comparison.broken, "FAILED");
   add(comparison.unmeasured, "unclear");
@@ -140,10 +141,10 @@ Json compare_json(const Comparison& comparison) {
                    : comparison.inconclusive() ? "inconclusive"
                                                : "passed"},
           {"judged", std::move(judged)},
-          {"broken", mentions_json(comparison.broken)},
-          {"unmeasured", mentions_json(comparison.unmeasured)},
-          {"added", mentions_json(comparison.added)},
-          {"gone", mentions_json(comparison.gone)},
+          {"broken", unjudged_json(comparison.broken)},
+          {"unmeasured", unjudged_json(comparison.unmeasured)},
+          {"added", unjudged_json(comparison.added)},
+          {"gone", unjudged_json(comparison.gone)},
           {"differences", std::move(differences)}};
 }
 
@@ -168,7 +169,8 @@ std::string compare_summary(const Comparison& comparison) {
 std::vector<std::string> compare_notes(const Comparison& comparison) {
   std::vector<std::string> notes;
   for (const std::string& pattern : comparison.unused)
-    notes.push_back("the gate file's \"match\": \"" + pattern + "\" rules nothing: others before it fit all its cases");
+    notes.push_back("the gate file's \"match\": \"" + pattern +
+                    "\" has no effect: earlier patterns match all its cases");
   for (const Difference& d : comparison.differences) notes.push_back(d.field + ": " + d.base + " -> " + d.now);
   return notes;
 }
@@ -184,8 +186,8 @@ std::vector<std::string> github_annotations(const Comparison& comparison) {
         j.case_id + " " + number("%+.1f", shown_change(*j.rule.metric, j.change.estimate)) + unit_of(*j.rule.metric) +
             " " + interval_text(j) + ", rule " + j.rule.text);
   }
-  for (const Mention& m : comparison.broken) add("error", "FAILED", m.case_id + ": " + m.why);
-  for (const Mention& m : comparison.unmeasured) add("warning", "unclear", m.case_id + ": " + m.why);
+  for (const Unjudged& m : comparison.broken) add("error", "FAILED", m.case_id + ": " + m.why);
+  for (const Unjudged& m : comparison.unmeasured) add("warning", "unclear", m.case_id + ": " + m.why);
   return lines;
 }
 

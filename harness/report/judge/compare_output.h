@@ -1,4 +1,4 @@
-// A comparison for people, for machines and for GitHub's pages.
+// Prints a comparison as a table, as JSON and as GitHub annotations.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace dpbench {
 
-// Title row first, then a row for every judgement and every case without one.
+// Returns the title row, then a row for each judgement and each case without one.
 std::vector<std::vector<std::string>> compare_rows(const Comparison& comparison);
-const std::vector<bool>& compare_columns_right();  // which of them are numbers
+const std::vector<bool>& compare_columns_right();  // true for right-aligned (numeric) columns
 
 Json compare_json(const Comparison& comparison);
 
 // "1 slower, 1 unclear, 18 same of 20. Gate: FAILED"
 std::string compare_summary(const Comparison& comparison);
-// What differs, who is new or gone: one line each.
+// Returns a line for each unused pattern of the gate file and for each difference.
 std::vector<std::string> compare_notes(const Comparison& comparison);
-// Workflow commands that GitHub shows on a pull request: ::error and ::warning lines.
+// Returns workflow commands that GitHub shows on a pull request: ::error and ::warning lines.
 std::vector<std::string> github_annotations(const Comparison& comparison);
 
 }  // namespace dpbench

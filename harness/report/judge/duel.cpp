@@ -9,24 +9,24 @@
 namespace dpbench {
 namespace {
 
-// p that the values lie above `level`, or below it.
+// One-sided p-value of the values being above `level`, or below it if sign is -1.
 double p_above(std::span<const double> values, double level, double sign = 1) {
   std::vector<double> shifted;
   for (const double value : values) shifted.push_back(sign * (value - level));
   return signed_rank_p_above(shifted);
 }
 
-// Between order statistics that enclose the median in at least 95 % of samples from any distribution.
+// Interval between two order statistics that contains the median with at least 95 % confidence, for any distribution.
 Interval median_interval(std::span<const double> values) {
   std::vector<double> sorted(values.begin(), values.end());
   std::sort(sorted.begin(), sorted.end());
   const auto n = static_cast<double>(sorted.size());
-  const auto chance = [&](double k) {  // that k of n fall below the median
+  const auto probability = [&](double k) {  // of k of n values below the median
     return std::exp(std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) - n * std::log(2.0));
   };
   size_t outside = 0;
-  double tail = chance(0);
-  while (tail <= 0.025 && 2 * (outside + 1) < sorted.size()) tail += chance(static_cast<double>(++outside));
+  double tail = probability(0);
+  while (tail <= 0.025 && 2 * (outside + 1) < sorted.size()) tail += probability(static_cast<double>(++outside));
   const size_t cut = outside > 0 ? outside - 1 : 0;
   return {sorted[cut], sorted[sorted.size() - 1 - cut]};
 }
@@ -60,16 +60,16 @@ DuelLook duel_look(std::span<const double> log_ratios, int launches, const DuelR
 std::string why_unclear(const DuelLook& look, const DuelRule& rule) {
   char text[160];
   if (look.launches < launches_to_judge)
-    std::snprintf(text, sizeof text, "%d launches, at least %d are needed: a smaller --pairs-per-launch", look.launches,
-                  static_cast<int>(launches_to_judge));
+    std::snprintf(text, sizeof text, "%d launches, at least %d are needed. Use a smaller --pairs-per-launch",
+                  look.launches, static_cast<int>(launches_to_judge));
   else if (look.noise > rule.most_noise)
     std::snprintf(
         text, sizeof text,
-        "pairs differ by %.1f %%, above %.0f %% nothing is judged: a calmer machine, or longer blocks (--min-time)",
+        "pairs differ by %.1f %%; above %.0f %% nothing is judged. Use a quieter machine or longer blocks (--min-time)",
         100 * look.noise, 100 * rule.most_noise);
   else
     std::snprintf(text, sizeof text,
-                  "not clear after %d pairs with a noise of %.1f %%: a calmer machine, or longer blocks (--min-time)",
+                  "unclear after %d pairs with %.1f %% noise. Use a quieter machine or longer blocks (--min-time)",
                   look.pairs, 100 * look.noise);
   return text;
 }

@@ -1,4 +1,5 @@
-// Judges two builds from pairs of blocks measured in turn: four verdicts, looked for at 20, 40, 80 and 160 pairs.
+// Judges two builds from pairs of blocks measured alternately. A case is judged after 20, 40, 80 and 160 pairs; each of
+// these interim analyses is a "look".
 #pragma once
 
 #include <span>
@@ -11,32 +12,33 @@ namespace dpbench {
 
 struct DuelRule {
   std::vector<int> looks = {20, 40, 80, 160};  // pairs
-  double alpha = 0.0025;                       // of a look and a case: divided by the number of cases
-  double least = 0.025;                        // a smaller change is none
-  double same_within = 0.045;                  // surely less than this is the same
-  double most_noise = 0.15;                    // of pairs: beyond it nothing is said
+  double alpha = 0.0025;                       // significance level of a look; divided by the number of cases
+  double least = 0.025;                        // smaller changes are never slower or faster
+  double same_within = 0.045;                  // a change significantly smaller than this is "same"
+  double most_noise = 0.15;                    // with noisier pairs, the verdict is unclear
 };
 
-// What the pairs taken so far say.
+// The result of one look.
 struct DuelLook {
   int pairs = 0;
-  int launches = 0;                   // that they came from
+  int launches = 0;                   // launches that measured the pairs
   double change = 0;                  // median of log(new / base)
-  double low = 0, high = 0;           // of the median: at least 95 %, whatever the distribution
-  double noise = 0;                   // of a pair: robust standard deviation of the log ratio
-  double p_slower = 1, p_faster = 1;  // one-sided, of no change
-  double p_same = 1;                  // of a change of same_within or more, either way
+  double low = 0, high = 0;           // interval of the median: at least 95 %, for any distribution
+  double noise = 0;                   // robust standard deviation of a pair's log ratio
+  double p_slower = 1, p_faster = 1;  // one-sided p-values; null hypothesis: no change
+  double p_same = 1;                  // p-value; null hypothesis: a change of at least same_within, either way
   Verdict verdict = Verdict::unclear;
 };
 
-// log_ratios: log(new / base) of every pair, from so many starts of both builds: fewer than launches_to_judge say
-// nothing, for what one start does to all its pairs is no difference of the builds. cases: how many are judged with it.
+// Judges the pairs. log_ratios: log(new / base) of each pair. launches: starts of both builds; with fewer than
+// launches_to_judge the verdict is unclear, because a start may affect all its pairs alike. cases: number of cases
+// judged in the same duel.
 DuelLook duel_look(std::span<const double> log_ratios, int launches, const DuelRule& rule, size_t cases);
 
-// Why a duel that ends with this look is unclear, and what to do.
+// Returns the reason why a duel that ends with this look is unclear, and a remedy.
 std::string why_unclear(const DuelLook& look, const DuelRule& rule);
 
-// At which number of pairs the next look is; 0: there is none after so many.
+// Returns the number of pairs of the next look after `pairs`, or 0 after the last.
 int next_look(const DuelRule& rule, int pairs);
 
 }  // namespace dpbench

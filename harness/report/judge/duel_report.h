@@ -1,4 +1,4 @@
-// duel.json: two builds measured in turn, and what was made of it.
+// The report of a duel, duel.json: two builds measured alternately, and the verdicts.
 #pragma once
 
 #include <array>
@@ -25,12 +25,14 @@ struct Table<DuelPair> {
   using P = DuelPair;
   static constexpr const char* name = "pair";
   static constexpr std::tuple fields{
-      Field{"first", "-", &P::first, "the build that was measured first"},
-      Field{"base_ns", "ns", &P::base_ns, "of a block of steps_per_block steps, the slowest rank's", range::positive},
-      Field{"new_ns", "ns", &P::new_ns, "likewise", range::positive}};
+      Field{"first", "-", &P::first, "build measured first"},
+      Field{"base_ns", "ns", &P::base_ns, "duration of the base build's block of steps_per_block steps, slowest rank",
+            range::positive},
+      Field{"new_ns", "ns", &P::new_ns, "duration of the new build's block of steps_per_block steps, slowest rank",
+            range::positive}};
 };
 
-// wrong: the new build. unmeasured: the base is wrong.
+// wrong: a check of the new build failed. unmeasured: a check of the base build failed.
 enum class DuelStatus { ok, wrong, unmeasured, failed, skipped, interrupted };
 template <>
 inline constexpr auto enum_names<DuelStatus> =
@@ -39,10 +41,10 @@ inline constexpr auto enum_names<DuelStatus> =
 struct DuelCase {
   CaseSpec spec;
   DuelStatus status = DuelStatus::interrupted;
-  std::string reason = {};  // why it is not ok, or why it is unclear
+  std::string reason = {};  // why the status is not ok, or why the verdict is unclear
   int64_t steps_per_block = 0;
-  std::vector<std::vector<DuelPair>> launches = {};  // fresh processes of both builds each
-  DuelLook look = {};                                // the last one
+  std::vector<std::vector<DuelPair>> launches = {};  // each with new processes of both builds
+  DuelLook look = {};                                // the last look
   std::vector<CheckRow> base_checks = {}, new_checks = {};
   std::vector<std::string> warnings = {};
 
@@ -59,9 +61,9 @@ template <>
 struct Table<DuelBuild> {
   using B = DuelBuild;
   static constexpr const char* name = "build";
-  static constexpr std::tuple fields{Field{"worker", "-", &B::worker, "program that its ranks ran", range::not_empty},
-                                     Field{"torch", "-", &B::torch, "version that it was built with", range::not_empty},
-                                     Field{"plugins", "-", &B::plugins, "libraries that it loaded"}};
+  static constexpr std::tuple fields{Field{"worker", "-", &B::worker, "worker program of the build", range::not_empty},
+                                     Field{"torch", "-", &B::torch, "LibTorch version of the build", range::not_empty},
+                                     Field{"plugins", "-", &B::plugins, "plug-ins that the build loaded"}};
 };
 
 inline constexpr int duel_minor_version = 1;
@@ -69,14 +71,15 @@ inline constexpr int duel_minor_version = 1;
 struct DuelReport {
   std::string id;
   RunStatus status = RunStatus::interrupted;
-  int64_t order_seed = 0;  // of which build comes first in a pair, and of the order of cases; 0: not known (before 1.1)
+  // Random seed for the order of builds within pairs and of cases; 0: unknown (before 1.1).
+  int64_t order_seed = 0;
   Json tool = Json::object(), env = Json::object(), config = Json::object();
   DuelBuild base, now;
   DuelRule rule;
   std::vector<DuelCase> cases;
-  std::vector<std::string> added, gone;  // ids that one of the builds alone has
+  std::vector<std::string> added, gone;  // ids of the cases that only one build has
 
-  size_t count(Verdict verdict) const;  // of the cases that are ok
+  size_t count(Verdict verdict) const;  // ok cases only
   size_t count(DuelStatus wanted) const;
   bool inconclusive() const {
     return count(Verdict::unclear) + count(DuelStatus::skipped) + count(DuelStatus::unmeasured) +
@@ -88,9 +91,10 @@ struct DuelReport {
 std::vector<double> log_ratios(const DuelCase& record);
 
 Json to_json(const DuelReport& report);
-// Title row first; which of the columns are numbers; "1 slower, 3 same of 4. Gate: FAILED".
+// Table: the title row, then the cases; duel_columns_right() is true for right-aligned (numeric) columns.
 std::vector<std::vector<std::string>> duel_rows(const DuelReport& report);
 const std::vector<bool>& duel_columns_right();
+// Returns e.g. "1 slower, 3 same of 4. Gate: FAILED".
 std::string duel_summary(const DuelReport& report);
 
 }  // namespace dpbench

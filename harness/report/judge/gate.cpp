@@ -25,7 +25,7 @@ std::string known_metrics() {
   return names;
 }
 
-// A fall of a share is a larger step in logs than a rise of the same share.
+// The limit in logs. A decrease by some share is larger in logs than an increase by the same share.
 double log_limit(const Metric& metric, double share) {
   return metric.larger_is_worse ? std::log1p(share) : -std::log1p(-share);
 }
@@ -40,14 +40,14 @@ std::vector<Rule> parse_rules(const std::vector<std::string>& texts) {
 }
 
 std::vector<std::string> texts_of(const Fields& fields) {
-  fields.at("fail_on");  // a forgotten list is not an empty one
+  fields.at("fail_on");  // required: a missing list is a mistake, an empty one is not
   return list_of<std::string>(fields, "fail_on");
 }
 
 void allow_only(const Json& json, const std::vector<std::string>& keys, const std::string& path) {
   for (const auto& [key, value] : json.items())
     if (std::find(keys.begin(), keys.end(), key) == keys.end())
-      throw UsageError(path + " has no key '" + key + "' (it has: " + keys[0] + ", " + keys[1] + ")");
+      throw UsageError(path + " has the unknown key '" + key + "'. Known keys: " + keys[0] + ", " + keys[1]);
 }
 
 }  // namespace
@@ -55,22 +55,24 @@ void allow_only(const Json& json, const std::vector<std::string>& keys, const st
 Rule parse_rule(const std::string& text) {
   const size_t colon = text.find(':');
   const Metric* metric = find_metric(text.substr(0, colon));
-  if (!metric) throw UsageError("--fail-on '" + text + "': the figure is one of " + known_metrics());
+  if (!metric) throw UsageError("--fail-on '" + text + "': unknown figure. Use one of " + known_metrics());
   const std::string example = std::string(metric->name) + (metric->in_points ? ":3 (percentage points)" : ":5%");
   const std::string limit = colon == std::string::npos ? "" : text.substr(colon + 1);
   double number = 0;
   const auto [end, error] = std::from_chars(limit.data(), limit.data() + limit.size(), number);
   const std::string unit(end, limit.data() + limit.size());
   const bool sound = error == std::errc{} && unit == (metric->in_points ? "" : "%") && number > 0 && number < 100;
-  if (!sound) throw UsageError("--fail-on '" + text + "': write a limit above 0 and below 100, as in " + example);
+  if (!sound) throw UsageError("--fail-on '" + text + "': the limit must be above 0 and below 100, as in " + example);
   return {metric, text, metric->in_points ? number : log_limit(*metric, number / 100)};
 }
 
-bool Gate::Special::fits(const std::string& case_id) const { return ::fnmatch(cases.c_str(), case_id.c_str(), 0) == 0; }
+bool Gate::Special::matches(const std::string& case_id) const {
+  return ::fnmatch(cases.c_str(), case_id.c_str(), 0) == 0;
+}
 
 const Gate::Special* Gate::special_for(const std::string& case_id) const {
   const auto found =
-      std::find_if(special.begin(), special.end(), [&](const Special& entry) { return entry.fits(case_id); });
+      std::find_if(special.begin(), special.end(), [&](const Special& entry) { return entry.matches(case_id); });
   return found == special.end() ? nullptr : &*found;
 }
 

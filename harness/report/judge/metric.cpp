@@ -36,20 +36,20 @@ double launch_memory(const LaunchRecord& launch) {
   return own > 0 ? own : largest(launch, &RankRecord::peak_rss_bytes);
 }
 
-// value = factor x the product of exp(mean of the logs) to the power of their coefficient
+// A figure is factor * product over parts of exp(coefficient * mean of logs).
 struct Part {
   double coefficient;
   Logs logs;
 };
 
 std::optional<Figure> figure(double factor, const std::vector<Part>& parts) {
-  Figure made{.value = factor, .terms = {}};
+  Figure result{.value = factor, .terms = {}};
   for (const auto& [coefficient, logs] : parts) {
     if (logs.empty()) return std::nullopt;
-    made.terms.push_back({coefficient, moments(logs)});
-    made.value *= std::exp(coefficient * made.terms.back().moments.mean);
+    result.terms.push_back({coefficient, moments(logs)});
+    result.value *= std::exp(coefficient * result.terms.back().moments.mean);
   }
-  return made;
+  return result;
 }
 
 std::optional<Figure> median_figure(const Report&, const CaseRecord& r) {
@@ -117,18 +117,18 @@ std::optional<Figure> figure_of(const Metric& metric, const Report& report, cons
   return entries()[static_cast<size_t>(&metric - metrics().data())].figure(report, record);
 }
 
-bool counted_alike(const Metric& metric, const CaseRecord& base, const CaseRecord& now) {
-  const auto is_newer = [](const CaseRecord& record) {
+bool comparable_figures(const Metric& metric, const CaseRecord& base, const CaseRecord& now) {
+  const auto has_own_memory = [](const CaseRecord& record) {
     return std::any_of(record.launches.begin(), record.launches.end(), [](const LaunchRecord& launch) {
       return largest(launch, &RankRecord::own_rss_bytes) > 0 || largest(launch, &RankRecord::peak_device_bytes) > 0;
     });
   };
-  return find_metric("peak-memory") != &metric || is_newer(base) == is_newer(now);
+  return find_metric("peak-memory") != &metric || has_own_memory(base) == has_own_memory(now);
 }
 
 Change change_between(const Metric& metric, const Figure& base, const Figure& now) {
   const double sign = metric.larger_is_worse ? 1 : -1;
-  // In points each log counts as much as the figure itself is large (the delta method).
+  // In points, a log is weighted by the figure itself (delta method).
   const auto weight = [&](const Figure& figure) { return metric.in_points ? 100 * figure.value : 1; };
   std::vector<Term> terms;
   for (const Figure* figure : {&base, &now})

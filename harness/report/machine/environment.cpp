@@ -16,7 +16,7 @@
 namespace dpbench {
 namespace {
 
-// Variables that change how fast or how a run goes; never paths or anything that could hold a secret.
+// Variables that affect speed or behaviour of a run. No paths, and nothing that could hold a secret.
 constexpr std::array kept_variables = {"CUDA_DEVICE_MAX_CONNECTIONS",
                                        "CUDA_DEVICE_ORDER",
                                        "CUDA_LAUNCH_BLOCKING",
@@ -80,15 +80,15 @@ constexpr std::array kept_variables = {"CUDA_DEVICE_MAX_CONNECTIONS",
                                        "ONEDNN_MAX_CPU_ISA",
                                        "ATEN_CPU_CAPABILITY"};
 
-// In the order of kept_variables, which fingerprints depend on.
-Json kept(const std::map<std::string, std::string>& variables) {
+// Keeps the order of kept_variables: the fingerprint depends on it.
+Json kept_of(const std::map<std::string, std::string>& variables) {
   Json json = Json::object();
   for (const char* name : kept_variables)
     if (const auto found = variables.find(name); found != variables.end()) json[name] = found->second;
   return json;
 }
 
-// Letters, digits and single dashes: what may stand in a directory's name.
+// Reduces a text to letters, digits and single dashes, for use in a directory name.
 std::string as_word(const std::string& text) {
   std::string word;
   for (const char c : text) {
@@ -134,7 +134,7 @@ Json environment(const Sources& sources, const Accelerators& accelerators, const
                                   .gpu_links = accelerators.links,
                                   .driver = {accelerators.driver, accelerators.cuda_driver},
                                   .versions = versions});
-  env["variables"] = kept(sources.variables);
+  env["variables"] = kept_of(sources.variables);
   env["fingerprint"] = fingerprint(env);
   return env;
 }
@@ -143,7 +143,7 @@ EnvBlock read_env(const Json& env) { return read_value<EnvBlock>(env, "env"); }
 Json to_json(const LaunchedHost& host) { return write_value(host); }
 LaunchedHost launched_host_from_json(const Json& json) { return read_value<LaunchedHost>(json, "host"); }
 
-void note_versions(Json& env, const std::map<std::string, std::string>& loaded) {
+void set_loaded_versions(Json& env, const std::map<std::string, std::string>& loaded) {
   for (const auto& [name, version] : loaded)
     if (env["versions"].contains(name)) env["versions"][name] = version;
 }
@@ -186,7 +186,7 @@ std::string machine_label(const Json& env) {
   return count + "x" + (name.empty() ? "cpu" : name) + "-" + fingerprint(env).substr(0, 4);
 }
 
-std::vector<std::string> unlike_hosts(const Json& env) {
+std::vector<std::string> host_differences(const Json& env) {
   std::vector<std::string> warnings;
   const Json hosts = env.value("hosts", Json::array());
   for (const Json& host : hosts) {
@@ -196,7 +196,7 @@ std::vector<std::string> unlike_hosts(const Json& env) {
       if (const Json first = hosts[0].value(field, Json()), other = host.value(field, Json()); first != other)
         differs += std::string(differs.empty() ? "" : "; ") + field + " " + first.dump() + " and " + other.dump();
     warnings.push_back("the hosts " + hosts[0].at("name").get<std::string>() + " and " +
-                       host.at("name").get<std::string>() + " are unlike (" +
+                       host.at("name").get<std::string>() + " differ (" +
                        (differs.empty() ? "system, driver or clocks" : differs) +
                        "): the slowest sets the time of every step");
   }
@@ -204,10 +204,11 @@ std::vector<std::string> unlike_hosts(const Json& env) {
 }
 
 std::vector<std::string> environment_warnings(const Json& env) {
-  std::vector<std::string> warnings = unlike_hosts(env);
+  std::vector<std::string> warnings = host_differences(env);
   const Json governor = field_of(env, "/cpu/governor");
   if (governor.is_string() && governor != "performance")
-    warnings.push_back("CPU governor is " + governor.get<std::string>() + ": cpupower frequency-set -g performance");
+    warnings.push_back("CPU governor is " + governor.get<std::string>() +
+                       ": run cpupower frequency-set -g performance");
   const Json load = field_of(env, "/load/minutes_1"), usable = field_of(env, "/cpu/usable");
   if (load.is_number() && usable.is_number() && load.get<double>() > 0.5 * usable.get<double>())
     warnings.push_back("other work is running (load " + load.dump() + " on " + usable.dump() +
@@ -215,7 +216,7 @@ std::vector<std::string> environment_warnings(const Json& env) {
   const Json limit = field_of(env, "/limits/cpus");
   if (limit.is_number() && usable.is_number() && limit.get<double>() < usable.get<double>())
     warnings.push_back("a cgroup limits this to " + limit.dump() + " of " + usable.dump() +
-                       " cores: threads will be stopped in mid-step; raise the limit or pin with taskset");
+                       " cores: threads will be throttled in mid-step; raise the limit or pin with taskset");
   for (const Json& gpu : env.value("gpus", Json::array()))
     if (gpu.value("throttled", Json()) == true)
       warnings.push_back(gpu["name"].get<std::string>() + " is throttled: let it cool");

@@ -1,4 +1,4 @@
-// Fills the env block of a report from /proc, /sys and variables, and compares two of them.
+// Fills the env block of a report from /proc, /sys and environment variables. Compares env blocks.
 #pragma once
 
 #include <filesystem>
@@ -15,10 +15,10 @@ namespace dpbench {
 struct Accelerators {
   std::vector<GpuState> gpus;
   std::string driver{}, cuda_driver{};
-  std::vector<std::vector<std::string>> links{};  // [i][j]: how GPU i reaches GPU j: NV18, PIX, SYS, ...
+  std::vector<std::vector<std::string>> links{};  // [i][j]: connection of GPU i to GPU j: NV18, PIX, SYS, ...
 };
 
-// Where facts are read from: this machine, or a test's own tree.
+// Sources of the facts: this machine, or a test's directory tree.
 struct Sources {
   std::filesystem::path root = "/";
   std::vector<int> affinity{};
@@ -26,28 +26,28 @@ struct Sources {
 };
 Sources this_machine();
 
-// With its fingerprint: of all that makes speeds comparable (comparable_fields), nothing that changes by itself.
+// Returns the env block with its fingerprint, a hash of comparable_fields.
 Json environment(const Sources& sources, const Accelerators& accelerators, const Versions& versions);
 
 EnvBlock read_env(const Json& env);
 Json to_json(const LaunchedHost& host);
 LaunchedHost launched_host_from_json(const Json& json);
 
-// What the workers loaded, by the keys of env.versions.
-void note_versions(Json& env, const std::map<std::string, std::string>& loaded);
+// Stores the library versions that the workers loaded; the keys are those of env.versions.
+void set_loaded_versions(Json& env, const std::map<std::string, std::string>& loaded);
 
-// JSON pointers into env that must be equal for two runs to be compared.
+// JSON pointers to the fields of env that must be equal for two runs to be comparable.
 const std::vector<std::string>& comparable_fields();
-// The value at a pointer; null where there is none; "/gpus/*/name" is the list of all.
+// Returns the value at a pointer, or null. "/gpus/*/name" returns the list of all names.
 Json field_of(const Json& env, const std::string& field);
 std::string fingerprint(const Json& env);
 
-// "2xAMD-EPYC-5f3a", "8xH200-5f3a": the machine's part of a run's id.
+// Returns the machine's part of a run id: "2xAMD-EPYC-5f3a", "8xH200-5f3a".
 std::string machine_label(const Json& env);
 
-// What will make the figures noisy, each with what to do about it.
+// Returns the conditions that will make the figures noisy, with remedies.
 std::vector<std::string> environment_warnings(const Json& env);
-// Of hosts that a launcher's ranks run on: which is unlike the first, and in what.
-std::vector<std::string> unlike_hosts(const Json& env);
+// Returns a warning for each host of an external launcher that differs from the first, with the differences.
+std::vector<std::string> host_differences(const Json& env);
 
 }  // namespace dpbench

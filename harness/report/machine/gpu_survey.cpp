@@ -16,10 +16,10 @@ struct Memory {
   unsigned long long total, free, used;
 };
 
-constexpr unsigned most_nvlinks = 64;  // NVML refuses numbers that there are not
+constexpr unsigned most_nvlinks = 64;  // NVML rejects link numbers that do not exist
 constexpr int nvlink_to_a_switch = 2;
 
-// Active NVLinks by the bus id at their other end; those that end at a switch, which joins all GPUs, as "switch".
+// Number of active NVLinks by the bus id of their other end, or by "switch": an NVSwitch joins all GPUs.
 using Nvlinks = std::map<std::string, int>;
 
 std::optional<bool> on_off(const Nvml& nvml, const char* name, Nvml::Device device) {
@@ -34,35 +34,36 @@ std::optional<int> as_int(std::optional<unsigned> value) {
 GpuState state_of(const Nvml& nvml, Nvml::Device device) {
   GpuState gpu;
   const auto number = [&](const char* name, auto... which) {
-    return as_int(nvml.told<unsigned>(name, device, which...));
+    return as_int(nvml.query<unsigned>(name, device, which...));
   };
   gpu.name = nvml.text("nvmlDeviceGetName", device);
   gpu.uuid = nvml.text("nvmlDeviceGetUUID", device);
   gpu.pci_bus = nvml.bus_of(device);
-  if (const auto memory = nvml.told<Memory>("nvmlDeviceGetMemoryInfo", device))
+  if (const auto memory = nvml.query<Memory>("nvmlDeviceGetMemoryInfo", device))
     gpu.memory_bytes = static_cast<int64_t>(memory->total);
   gpu.sm_clock_mhz = number("nvmlDeviceGetClockInfo", nvml_sm_clock);
   gpu.max_sm_clock_mhz = number("nvmlDeviceGetMaxClockInfo", nvml_sm_clock);
   gpu.memory_clock_mhz = number("nvmlDeviceGetClockInfo", nvml_memory_clock);
   gpu.temperature_c = number("nvmlDeviceGetTemperature", nvml_gpu_temperature);
   if (const auto milliwatts = number("nvmlDeviceGetPowerManagementLimit")) gpu.power_limit_w = *milliwatts / 1000;
-  gpu.pcie_generation = number("nvmlDeviceGetMaxPcieLinkGeneration");  // an idle link falls back to a slower one
+  gpu.pcie_generation =
+      number("nvmlDeviceGetMaxPcieLinkGeneration");  // the maximum: an idle link runs at a lower generation
   gpu.pcie_lanes = number("nvmlDeviceGetMaxPcieLinkWidth");
   gpu.ecc = on_off(nvml, "nvmlDeviceGetEccMode", device);
   gpu.mig = on_off(nvml, "nvmlDeviceGetMigMode", device);
-  if (const auto reasons = nvml.told<unsigned long long>("nvmlDeviceGetCurrentClocksThrottleReasons", device))
-    gpu.throttled = !slowing_reasons(*reasons).empty();
+  if (const auto reasons = nvml.query<unsigned long long>("nvmlDeviceGetCurrentClocksThrottleReasons", device))
+    gpu.throttled = !throttle_reasons(*reasons).empty();
   return gpu;
 }
 
 Nvlinks nvlinks_of(const Nvml& nvml, Nvml::Device device) {
   Nvlinks links;
   for (unsigned link = 0; link < most_nvlinks; ++link) {
-    const auto active = nvml.told<unsigned>("nvmlDeviceGetNvLinkState", device, link);
+    const auto active = nvml.query<unsigned>("nvmlDeviceGetNvLinkState", device, link);
     if (!active) break;
     if (*active == 0) continue;
-    const auto kind = nvml.told<int>("nvmlDeviceGetNvLinkRemoteDeviceType", device, link);
-    const auto remote = nvml.told<NvmlPci>("nvmlDeviceGetNvLinkRemotePciInfo_v2", device, link);
+    const auto kind = nvml.query<int>("nvmlDeviceGetNvLinkRemoteDeviceType", device, link);
+    const auto remote = nvml.query<NvmlPci>("nvmlDeviceGetNvLinkRemotePciInfo_v2", device, link);
     if (kind == nvlink_to_a_switch)
       ++links["switch"];
     else if (remote)
@@ -71,16 +72,16 @@ Nvlinks nvlinks_of(const Nvml& nvml, Nvml::Device device) {
   return links;
 }
 
-// How many NVLinks join two GPUs, directly or through switches.
+// Returns the number of NVLinks between two GPUs, directly or through switches.
 int nvlinks_between(const Nvlinks& from, const Nvlinks& to, const std::string& bus_of_to) {
   if (const auto direct = from.find(bus_of_to); direct != from.end() && !bus_of_to.empty()) return direct->second;
   const auto a = from.find("switch"), b = to.find("switch");
   return a == from.end() || b == to.end() ? 0 : std::min(a->second, b->second);
 }
 
-// The nearest thing on PCIe that two GPUs have in common, in the words of `nvidia-smi topo`.
+// Returns the closest common PCIe level of two GPUs, as `nvidia-smi topo` names it.
 std::string pcie_between(const Nvml& nvml, Nvml::Device a, Nvml::Device b) {
-  const auto level = nvml.told<int>("nvmlDeviceGetTopologyCommonAncestor", a, b);
+  const auto level = nvml.query<int>("nvmlDeviceGetTopologyCommonAncestor", a, b);
   if (!level) return "?";
   return *level < 10   ? "PSB"
          : *level < 20 ? "PIX"
@@ -125,7 +126,7 @@ GpuSurvey survey_gpus() {
   if (std::array<char, 96> driver{};
       nvml.call("nvmlSystemGetDriverVersion", driver.data(), static_cast<unsigned>(driver.size())))
     found.driver = driver.data();
-  if (const auto cuda = nvml.told<int>("nvmlSystemGetCudaDriverVersion_v2")) found.cuda_driver = cuda_version(*cuda);
+  if (const auto cuda = nvml.query<int>("nvmlSystemGetCudaDriverVersion_v2")) found.cuda_driver = cuda_version(*cuda);
   if (devices.empty()) survey.why_none = "the NVIDIA driver lists no GPU";
   return survey;
 }

@@ -1,4 +1,4 @@
-// GPUs as the driver's management library tells them; without it there are none.
+// Lists the GPUs through NVML, the driver's management library. Without NVML the list is empty.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@ namespace dpbench {
 
 struct GpuSurvey {
   Accelerators accelerators;
-  std::string why_none;  // "no NVIDIA driver"
+  std::string why_none;  // reason for an empty list, e.g. "no NVIDIA driver"
 };
 
 GpuSurvey survey_gpus();
 
-// 13000, as CUDA packs it: "13.0".
+// Converts CUDA's packed version: 13000 is "13.0".
 std::string cuda_version(int packed);
 
 }  // namespace dpbench

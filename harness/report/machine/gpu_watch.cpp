@@ -18,14 +18,14 @@ GpuWatch::GpuWatch(const std::vector<std::string>& pci_buses) {
   for (const std::string& bus : pci_buses) {
     const auto device = nvml_->at_bus(bus);
     if (!device) continue;
-    const std::string known_as = nvml_->bus_of(*device);  // as in env.gpus: CUDA writes it shorter
+    const std::string known_as = nvml_->bus_of(*device);  // NVML's form, as in env.gpus; CUDA's is shorter
     watched_.push_back(
         {.device = *device, .counters = {.pci_bus = known_as.empty() ? bus : known_as}, .energy_at_start_mj = {}});
   }
 }
 
 std::optional<unsigned long long> GpuWatch::energy_mj(const Watched& one) const {
-  return nvml_->told<unsigned long long>("nvmlDeviceGetTotalEnergyConsumption", one.device);
+  return nvml_->query<unsigned long long>("nvmlDeviceGetTotalEnergyConsumption", one.device);
 }
 
 void GpuWatch::start() {
@@ -43,16 +43,16 @@ void GpuWatch::read(Watched& one, double seconds) const {
   ++c.readings;
   if (const auto energy = energy_mj(one); energy && one.energy_at_start_mj && seconds > 0)
     c.mean_power_w = static_cast<double>(*energy - *one.energy_at_start_mj) * 1e-3 / seconds;
-  if (const auto milliwatts = nvml_->told<unsigned>("nvmlDeviceGetPowerUsage", one.device))
+  if (const auto milliwatts = nvml_->query<unsigned>("nvmlDeviceGetPowerUsage", one.device))
     c.most_power_w = std::max(c.most_power_w.value_or(0), *milliwatts * 1e-3);
-  const auto clock = nvml_->told<unsigned>("nvmlDeviceGetClockInfo", one.device, nvml_sm_clock);
+  const auto clock = nvml_->query<unsigned>("nvmlDeviceGetClockInfo", one.device, nvml_sm_clock);
   keep_least(c.least_sm_clock_mhz, clock);
   if (clock) c.mean_sm_clock_mhz = (one.sm_clock_sum_mhz += *clock) / static_cast<double>(c.readings);
-  keep_least(c.least_memory_clock_mhz, nvml_->told<unsigned>("nvmlDeviceGetClockInfo", one.device, nvml_memory_clock));
-  if (const auto heat = nvml_->told<unsigned>("nvmlDeviceGetTemperature", one.device, nvml_gpu_temperature))
+  keep_least(c.least_memory_clock_mhz, nvml_->query<unsigned>("nvmlDeviceGetClockInfo", one.device, nvml_memory_clock));
+  if (const auto heat = nvml_->query<unsigned>("nvmlDeviceGetTemperature", one.device, nvml_gpu_temperature))
     c.most_temperature_c = std::max<int64_t>(c.most_temperature_c.value_or(*heat), *heat);
-  const auto reasons = slowing_reasons(
-      nvml_->told<unsigned long long>("nvmlDeviceGetCurrentClocksThrottleReasons", one.device).value_or(0));
+  const auto reasons = dpbench::throttle_reasons(
+      nvml_->query<unsigned long long>("nvmlDeviceGetCurrentClocksThrottleReasons", one.device).value_or(0));
   c.throttled_readings += !reasons.empty();
   for (const auto& reason : reasons)
     if (std::find(c.throttle_reasons.begin(), c.throttle_reasons.end(), reason) == c.throttle_reasons.end())

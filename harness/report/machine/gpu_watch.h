@@ -1,4 +1,4 @@
-// What a launch's GPUs did while its samples were taken: read after each sample, never inside one.
+// Reads the counters of a launch's GPUs after each block, never inside one.
 #pragma once
 
 #include <chrono>
@@ -13,11 +13,11 @@ namespace dpbench {
 
 class GpuWatch {
  public:
-  // Bus ids as CUDA tells them; one that NVML does not know is left out.
+  // pci_buses: bus ids in CUDA's form. Ids unknown to NVML are ignored.
   explicit GpuWatch(const std::vector<std::string>& pci_buses);
-  // Right before the first sample.
+  // Call right before the first block.
   void start();
-  // Right after each.
+  // Call right after each block.
   void read();
   std::vector<GpuCounters> counters() const;
 

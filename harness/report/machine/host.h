@@ -1,4 +1,4 @@
-// The host's part of the env block, each from the files below Sources::root.
+// The host's parts of the env block, read from the files below Sources::root.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@ namespace dpbench {
 CpuBlock cpu_block(const Sources& sources);
 MemoryBlock memory_block(const Sources& sources);
 OsBlock os_block(const Sources& sources);
-LimitsBlock limits_block(const Sources& sources);             // of the cgroup: what a container may use
-std::optional<LoadBlock> load_block(const Sources& sources);  // when the run began
+LimitsBlock limits_block(const Sources& sources);             // cgroup limits, as in a container
+std::optional<LoadBlock> load_block(const Sources& sources);  // at the start of the run
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// Reading the small text files of /proc and /sys.
+// Reads the small text files of /proc and /sys.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 namespace dpbench {
 
-// The text without its last newline; nothing where the file cannot be read.
+// Returns the text without trailing newlines, or nullopt if the file cannot be read.
 std::optional<std::string> read_small(const std::filesystem::path& path);
-// The value of the first "key : value" line.
+// Returns the value of the first "key : value" line.
 std::optional<std::string> line_value(const std::string& text, const std::string& key);
 // 32K -> 32768
 std::optional<int64_t> bytes_of_size(const std::string& text);

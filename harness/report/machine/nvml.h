@@ -1,5 +1,5 @@
-// NVIDIA's management library, opened at run time: the few parts of its stable C interface that are used here. Its own
-// header comes with the CUDA toolkit alone.
+// NVML, NVIDIA's management library, loaded at run time. Declares the used parts of its stable C interface, because its
+// header comes only with the CUDA toolkit.
 #pragma once
 
 #include <dlfcn.h>
@@ -25,16 +25,16 @@ class Nvml {
   std::vector<Device> devices() const;
   std::optional<Device> at_bus(const std::string& pci_bus) const;
 
-  // Whether it succeeded; an absent function is a failed call.
+  // Calls a function by name. Returns true on success; a missing function counts as a failure.
   template <class... Arguments>
   bool call(const char* name, Arguments... arguments) const {
     if (!library_) return false;
     auto* function = reinterpret_cast<int (*)(Arguments...)>(::dlsym(library_, name));
     return function && function(arguments...) == 0;
   }
-  // A figure that a call with these arguments writes through its last one; empty: not told.
+  // Calls a function that returns a value through a pointer as its last argument. Returns nullopt on failure.
   template <class Value, class... Arguments>
-  std::optional<Value> told(const char* name, Arguments... arguments) const {
+  std::optional<Value> query(const char* name, Arguments... arguments) const {
     Value value{};
     return call(name, arguments..., &value) ? std::optional(value) : std::nullopt;
   }
@@ -54,7 +54,8 @@ struct NvmlPci {
   std::array<char, 32> bus_id;
 };
 
-// What slows a GPU down just now, in NVML's words: sw_power_cap, hw_slowdown, ... Idling is none of it.
-std::vector<std::string> slowing_reasons(unsigned long long bits);
+// Decodes NVML's bit mask into the active throttle reasons, as NVML names them: sw_power_cap, hw_slowdown, ... Idle is
+// not one of them.
+std::vector<std::string> throttle_reasons(unsigned long long bits);
 
 }  // namespace dpbench

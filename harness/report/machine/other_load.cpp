@@ -16,10 +16,10 @@ namespace fs = std::filesystem;
 
 struct ProcessTimes {
   int parent = 0;
-  double ticks = 0;  // its own, and those of its children that have ended and been waited for
+  double ticks = 0;  // including its children that have ended and were waited for
 };
 
-// proc(5): "pid (name) state ppid ...", utime to cstime are fields 14 to 17; a name may hold anything.
+// proc(5): "pid (name) state ppid ..."; fields 14 to 17 are utime to cstime. A name may contain any character.
 std::optional<ProcessTimes> process_times(const fs::path& file) {
   const std::string text = read_small(file).value_or("");
   const size_t name_end = text.rfind(')');
@@ -58,7 +58,7 @@ bool descends(int pid, int ancestor, const std::map<int, ProcessTimes>& all) {
   return false;
 }
 
-// "cpu3 user nice system idle iowait irq softirq steal ..."; guests' time is in user's.
+// Format: "cpu3 user nice system idle iowait irq softirq steal ..."; user includes guest time.
 void add_cores(const std::string& stat, const std::vector<int>& cpus, double ticks_per_s, CpuTimes& times) {
   std::istringstream lines(stat);
   for (std::string line; std::getline(lines, line);) {
@@ -73,8 +73,8 @@ void add_cores(const std::string& stat, const std::vector<int>& cpus, double tic
   }
 }
 
-// A quarter of a core, or on a large machine a twentieth of them: less is daemons, and the grain of the kernel's
-// clocks.
+// Threshold in cores: a quarter of a core, or 5 % of a large machine. Anything below is daemons and the resolution of
+// the kernel's clocks.
 double least_load(int cores) { return std::max(0.25, 0.05 * cores); }
 
 constexpr double least_wall_s = 0.2;  // 20 ticks

@@ -1,4 +1,4 @@
-// How many cores others keep busy while a run measures: the busy time of the cores less that of our own processes.
+// Measures the load of other programs during a run: the busy time of the cores minus that of our own processes.
 #pragma once
 
 #include <filesystem>
@@ -8,25 +8,24 @@
 
 namespace dpbench {
 
-// Seconds of processor time since some beginning, of the cores that we may use.
+// CPU time of the usable cores, in seconds since an arbitrary start.
 struct CpuTimes {
   double wall_s = 0;
-  double busy_s = 0;    // of all programs
-  double stolen_s = 0;  // a virtual machine's cores had to wait for their host
-  double ours_s = 0;    // a process with all it started, those that have ended too
+  double busy_s = 0;    // all programs
+  double stolen_s = 0;  // steal time: the cores of a virtual machine waited for the host
+  double ours_s = 0;    // our process and its descendants, including ended ones
 };
 
-// Of the files below root: proc/stat, and proc/PID/stat of `pid` and its descendants. Nothing where they cannot be
-// read.
+// Reads proc/stat, and proc/PID/stat of `pid` and its descendants, below root. Returns nullopt if they cannot be read.
 std::optional<CpuTimes> cpu_times(int pid, const std::vector<int>& cpus, double wall_s,
                                   const std::filesystem::path& root = "/");
 
-// Of one case: which launches others disturbed, and the most that they took.
+// Tracks the launches of one case that other programs disturbed, and the highest load.
 class OtherLoad {
  public:
   explicit OtherLoad(int cores = 0) : cores_(cores) {}
   void add(const CpuTimes& before, const CpuTimes& after);
-  // Empty where no launch was disturbed.
+  // Returns an empty string if no launch was disturbed.
   std::string warning() const;
 
  private:

@@ -16,7 +16,7 @@ std::string name_of_user(uid_t user) {
 
 std::optional<PluginFault> fault_of_plugin(const std::filesystem::path& file) {
   using Kind = PluginFault::Kind;
-  for (const auto& path : {file, file.parent_path()}) {  // who may write the folder may replace the file
+  for (const auto& path : {file, file.parent_path()}) {  // a writable folder allows the file to be replaced
     struct stat state{};
     if (::stat(path.c_str(), &state) != 0) return PluginFault{Kind::missing, path};
     if (state.st_uid != 0 && state.st_uid != ::geteuid()) return PluginFault{Kind::of_another_user, path, state.st_uid};
@@ -27,11 +27,11 @@ std::optional<PluginFault> fault_of_plugin(const std::filesystem::path& file) {
   return std::nullopt;
 }
 
-std::string text_of(const PluginFault& fault) {
+std::string describe(const PluginFault& fault) {
   const std::string path = fault.path.string();
   switch (fault.kind) {
     case PluginFault::Kind::missing:
-      return "cannot look at " + path;
+      return "cannot access " + path;
     case PluginFault::Kind::of_another_user:
       return "refused because " + path + " belongs to user " + name_of_user(fault.owner) +
              "; copy the file into a folder of your own, or chown both to yourself or root";

@@ -1,5 +1,5 @@
-// Whose plug-ins may be loaded: one runs code as this user, so nobody but this user and root may change it or put
-// another in its place.
+// Decides if a plug-in may be loaded. It runs as this user, so only this user and root may be able to change or replace
+// it.
 #pragma once
 
 #include <sys/types.h>
@@ -16,11 +16,12 @@ struct PluginFault {
   uid_t owner = 0;
 };
 
-// Nothing: it may be loaded. By the mode, or because it is theirs: an owner may always change the mode. A folder in
-// which nobody may replace the files of others, such as /tmp, will do. The front and the worker ask, each for itself.
+// Returns nullopt if the plug-in may be loaded. The file and its folder must belong to this user or root, since an
+// owner can always change the mode, and must not be writable by others. A sticky folder such as /tmp is accepted. Both
+// the front and the worker check this.
 std::optional<PluginFault> fault_of_plugin(const std::filesystem::path& file);
 
-// "refused because ..., and what to do", to stand behind the flag.
-std::string text_of(const PluginFault& fault);
+// Returns "refused because ..." with a remedy, to follow the name of the flag.
+std::string describe(const PluginFault& fault);
 
 }  // namespace dpbench

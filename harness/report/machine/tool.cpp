@@ -9,8 +9,8 @@
 namespace dpbench {
 namespace {
 
-// The first line that a command prints, empty if it fails.
-std::string first_line_said_by(const char* command) {
+// Returns the first line of a command's output, or an empty string on failure.
+std::string first_output_line(const char* command) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command, "re"), ::pclose);
   std::array<char, 128> line{};
   if (!pipe || !std::fgets(line.data(), line.size(), pipe.get())) return "";
@@ -26,7 +26,7 @@ std::string version() { return DPBENCH_VERSION; }
 std::string built_commit() { return DPBENCH_COMMIT; }
 
 Json tool_block(const std::vector<std::string>& argv) {
-  const std::string here = first_line_said_by("git describe --always --dirty --abbrev=7 --exclude='*' 2>/dev/null");
+  const std::string here = first_output_line("git describe --always --dirty --abbrev=7 --exclude='*' 2>/dev/null");
   return {{"name", "dpbench"},
           {"version", version()},
           {"commit", built_commit()},

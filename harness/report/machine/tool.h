@@ -1,4 +1,4 @@
-// The tool block of a report: which dpbench this is and where it was called.
+// The tool block of a report: the version of dpbench and its command line.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 namespace dpbench {
 
 std::string version();       // 0.1.0
-std::string built_commit();  // of dpbench's own source, "a1b2c3d" or "a1b2c3d-dirty"; "unknown" outside git
+std::string built_commit();  // of dpbench's sources: "a1b2c3d", "a1b2c3d-dirty", or "unknown" outside git
 
-// Version, commit and compiler of this dpbench, commit of the working directory (null outside git), argv.
+// Returns version, commit and compiler of dpbench, the commit of the working directory (null outside git), and argv.
 Json tool_block(const std::vector<std::string>& argv);
-// The commit that a run's id carries: the working directory's, else dpbench's own.
+// Returns the commit for the run id: the working directory's, else dpbench's own.
 std::string run_commit(const Json& tool);
 
 }  // namespace dpbench

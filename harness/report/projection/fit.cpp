@@ -8,11 +8,11 @@ namespace dpbench {
 namespace {
 
 constexpr int most_rounds = 30;
-constexpr double no_limit = 1e30;  // bytes a second, of a link whose bytes cost nothing
+constexpr double no_limit = 1e30;  // bytes per second of a link with unlimited bandwidth
 
 using Row = std::array<double, 3>;
 
-// x of the columns in `set` (others 0) by the normal equations; false where they do not determine it.
+// Solves for the columns in `set` (the others are 0) by the normal equations. Returns false if they are singular.
 bool solve(const std::vector<Row>& rows, const std::vector<double>& goal, unsigned set, Row& x) {
   std::vector<int> used;
   for (int i = 0; i < 3; ++i)
@@ -50,30 +50,30 @@ double squares(const std::vector<Row>& rows, const std::vector<double>& goal, co
   return sum;
 }
 
-// The step is the longest of several ways through it: computing up to the moment when bucket i is handed over, then it
-// and all after it (row i), or computing alone (the last row). Each way is linear in computing, latency and seconds per
-// byte.
-std::vector<Row> ways_through(const StepShape& shape, Algorithm algorithm, int world) {
+// The step time is the length of the longest of several paths: computing until bucket i is ready, then reducing it and
+// all later buckets (row i), or computing only (the last row). Each length is linear in computing time, latency and
+// seconds per byte.
+std::vector<Row> critical_paths(const StepShape& shape, Algorithm algorithm, int world) {
   const auto& traffic = shape.traffic;
   const double k = shape.computing(world), copying = shape.copying(world);
-  Terms stopping, beside;
+  Terms blocking, overlapped;
   for (const Traffic& one : traffic)
-    if (!one.hides) stopping = stopping + terms_of(one.op, algorithm, world, one.bytes);
-  std::vector<Row> ways(traffic.size() + 1, Row{k, stopping.messages, stopping.bytes * copying});
+    if (!one.hides) blocking = blocking + terms_of(one.op, algorithm, world, one.bytes);
+  std::vector<Row> paths(traffic.size() + 1, Row{k, blocking.messages, blocking.bytes * copying});
   for (size_t i = traffic.size(); i-- > 0;) {
-    if (!traffic[i].hides) continue;  // no way of its own
-    beside = beside + terms_of(traffic[i].op, algorithm, world, traffic[i].bytes);
-    ways[i] = {k * (traffic[i].ready + 1 - shape.backward_end), stopping.messages + beside.messages,
-               (stopping.bytes + beside.bytes) * copying};
+    if (!traffic[i].hides) continue;  // has no path of its own
+    overlapped = overlapped + terms_of(traffic[i].op, algorithm, world, traffic[i].bytes);
+    paths[i] = {k * (traffic[i].ready + 1 - shape.backward_end), blocking.messages + overlapped.messages,
+                (blocking.bytes + overlapped.bytes) * copying};
   }
-  return ways;
+  return paths;
 }
 
-size_t longest(const std::vector<Row>& ways, const Row& x) {
+size_t longest(const std::vector<Row>& paths, const Row& x) {
   const auto length = [&](const Row& row) { return row[0] * x[0] + row[1] * x[1] + row[2] * x[2]; };
-  size_t best = ways.size() - 1;
-  for (size_t i = 0; i < ways.size(); ++i)
-    if (length(ways[i]) > length(ways[best])) best = i;
+  size_t best = paths.size() - 1;
+  for (size_t i = 0; i < paths.size(); ++i)
+    if (length(paths[i]) > length(paths[best])) best = i;
   return best;
 }
 
@@ -88,35 +88,35 @@ double error_of(const StepShape& shape, Algorithm algorithm, const std::vector<W
   return std::sqrt(sum / static_cast<double>(times.size()));
 }
 
-// From the way that every world is first taken to go, until the ways stay the same.
+// Fits iteratively: starts with path `first` for every world and repeats until the longest paths no longer change.
 Fit fit_from(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times,
-             const std::vector<std::vector<Row>>& ways, size_t first) {
-  std::vector<size_t> taken(times.size(), first);
+             const std::vector<std::vector<Row>>& paths, size_t first) {
+  std::vector<size_t> current(times.size(), first);
   Fit best{.error = std::numeric_limits<double>::infinity()};
   for (int round = 0; round < most_rounds; ++round) {
     std::vector<Row> rows;
     for (size_t i = 0; i < times.size(); ++i) {
-      Row row = ways[i][taken[i]];
-      row[1] *= 1e-6, row[2] *= 1e-9;  // in microseconds and GB, so that no column is much larger than another
+      Row row = paths[i][current[i]];
+      row[1] *= 1e-6, row[2] *= 1e-9;  // scaled to microseconds and GB, so that the columns have similar magnitudes
       for (double& value : row) value /= times[i].step_s;
       rows.push_back(row);
     }
-    Row x = least_squares_above_0(rows, std::vector<double>(times.size(), 1));
+    Row x = nonnegative_least_squares(rows, std::vector<double>(times.size(), 1));
     x[1] *= 1e-6, x[2] *= 1e-9;
     Fit fit = fit_of(x);
     fit.error = error_of(shape, algorithm, times, fit);
     if (fit.error < best.error) best = fit;
     std::vector<size_t> next;
-    for (const auto& of_world : ways) next.push_back(longest(of_world, x));
-    if (next == taken) break;
-    taken = next;
+    for (const auto& of_world : paths) next.push_back(longest(of_world, x));
+    if (next == current) break;
+    current = next;
   }
   return best;
 }
 
 }  // namespace
 
-std::array<double, 3> least_squares_above_0(const std::vector<Row>& rows, const std::vector<double>& goal) {
+std::array<double, 3> nonnegative_least_squares(const std::vector<Row>& rows, const std::vector<double>& goal) {
   Row best{};
   double least = squares(rows, goal, best);
   for (unsigned set = 1; set < 8; ++set) {
@@ -133,12 +133,12 @@ Network Fit::network() const {
 }
 
 Fit fit_steps(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times) {
-  std::vector<std::vector<Row>> ways;
-  for (const auto& time : times) ways.push_back(ways_through(shape, algorithm, time.world));
+  std::vector<std::vector<Row>> paths;
+  for (const auto& time : times) paths.push_back(critical_paths(shape, algorithm, time.world));
   Fit best{.error = std::numeric_limits<double>::infinity()};
   const size_t number = shape.traffic.size();
   for (const size_t first : {number > 0 ? number - 1 : 0, size_t{0}, number}) {
-    const Fit fit = fit_from(shape, algorithm, times, ways, first);
+    const Fit fit = fit_from(shape, algorithm, times, paths, first);
     if (fit.error < best.error) best = fit;
   }
   return best;

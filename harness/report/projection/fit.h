@@ -1,4 +1,4 @@
-// Latency, bandwidth and computing from the step times of several worlds.
+// Fits computing time, latency and bandwidth to the step times of several worlds.
 #pragma once
 
 #include <array>
@@ -10,11 +10,11 @@
 namespace dpbench {
 
 struct Fit {
-  double compute_s = 0;         // of a step alone
-  double latency_s = 0;         // of a message
-  double seconds_per_byte = 0;  // 0: no world is slower for its bytes
-  double error = 0;             // root of the mean squared relative error over the worlds
-  Network network() const;      // one link everywhere
+  double compute_s = 0;         // computing time of a step in world 1
+  double latency_s = 0;         // per message
+  double seconds_per_byte = 0;  // 0: unlimited bandwidth
+  double error = 0;             // root mean square of the relative errors over the worlds
+  Network network() const;      // the same link between all devices
 };
 
 struct WorldTime {
@@ -22,11 +22,11 @@ struct WorldTime {
   double step_s = 0;
 };
 
-// The least squares of relative errors, with nothing below 0. Three worlds or more.
+// Minimises the squared relative errors, with all parameters >= 0. Needs three worlds or more.
 Fit fit_steps(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times);
 
-// min |A x - b| over x >= 0, by trying every set of columns that may be above 0.
-std::array<double, 3> least_squares_above_0(const std::vector<std::array<double, 3>>& rows,
-                                            const std::vector<double>& goal);
+// Minimises |A x - b| over x >= 0 by trying every set of nonzero columns.
+std::array<double, 3> nonnegative_least_squares(const std::vector<std::array<double, 3>>& rows,
+                                                const std::vector<double>& goal);
 
 }  // namespace dpbench

@@ -51,13 +51,13 @@ Link parse_link(const std::string& part, const std::string& text) {
 
 int levels(int n) { return n < 2 ? 0 : static_cast<int>(std::ceil(std::log2(n))); }
 
-// Every step of a ring waits for its slowest link.
+// Each step of a ring takes as long as its slowest link.
 double ring_seconds(const Terms& terms, int world, const Network& network) {
   if (network.hosts_of(world) < 2) return terms.seconds(network.intra);
   return std::max(terms.seconds(network.intra), terms.seconds(network.inter));
 }
 
-// A tree within each host, and one over the hosts.
+// A tree within each host, and a tree across the hosts.
 double tree_seconds(const Terms& terms, int world, const Network& network) {
   const int hosts = network.hosts_of(world);
   if (hosts < 2) return terms.seconds(network.intra);
@@ -74,14 +74,14 @@ double hierarchical_seconds(int world, double bytes, const Network& network) {
          terms_of("allreduce", Algorithm::ring, hosts, bytes / inside).seconds(network.inter);
 }
 
-// How data travels: from one rank to all; once around a ring; there and back, as an allreduce.
-enum class Shape { from_one, half_ring, there_and_back };
+// Communication pattern: one rank to all; once around a ring; an allreduce (reduce, then distribute).
+enum class Pattern { from_one, half_ring, allreduce };
 
-Shape shape_of(const std::string& op) {
-  static const std::map<std::string, Shape> shapes = {
-      {"broadcast", Shape::from_one}, {"reduce_scatter", Shape::half_ring}, {"allgather", Shape::half_ring}};
-  const auto found = shapes.find(op);
-  return found == shapes.end() ? Shape::there_and_back : found->second;
+Pattern pattern_of(const std::string& op) {
+  static const std::map<std::string, Pattern> patterns = {
+      {"broadcast", Pattern::from_one}, {"reduce_scatter", Pattern::half_ring}, {"allgather", Pattern::half_ring}};
+  const auto found = patterns.find(op);
+  return found == patterns.end() ? Pattern::allreduce : found->second;
 }
 
 }  // namespace
@@ -101,7 +101,8 @@ Network parse_network(const std::string& text, int host_size) {
   }
   const auto &intra = links["intra"], &inter = links["inter"];
   if (!intra) refuse(text, "intra is missing");
-  if (inter && host_size <= 0) throw UsageError("--link has inter: --hosts N says how many devices a host has");
+  if (inter && host_size <= 0)
+    throw UsageError("--link has inter, but --hosts is missing. Use --hosts N, with N devices per host");
   if (!inter && host_size > 0)
     throw UsageError("--hosts " + std::to_string(host_size) + ": --link lacks inter; " + link_form);
   return {*intra, inter.value_or(*intra), host_size};
@@ -109,10 +110,10 @@ Network parse_network(const std::string& text, int host_size) {
 
 Terms terms_of(const std::string& op, Algorithm algorithm, int world, double bytes) {
   if (world < 2) return {};
-  const Shape shape = shape_of(op);
+  const Pattern pattern = pattern_of(op);
   const double n = world, depth = levels(world);
-  if (shape == Shape::from_one) return {depth, bytes};
-  if (shape == Shape::half_ring) return {n - 1, (n - 1) / n * bytes};
+  if (pattern == Pattern::from_one) return {depth, bytes};
+  if (pattern == Pattern::half_ring) return {n - 1, (n - 1) / n * bytes};
   if (algorithm == Algorithm::tree) return {2 * depth, 2 * bytes};
   return {2 * (n - 1), 2 * (n - 1) / n * bytes};
 }
@@ -120,9 +121,9 @@ Terms terms_of(const std::string& op, Algorithm algorithm, int world, double byt
 double collective_seconds(const std::string& op, Algorithm algorithm, int world, double bytes, const Network& network) {
   if (world < 2) return 0;
   const Terms terms = terms_of(op, algorithm, world, bytes);
-  const Shape shape = shape_of(op);
-  if (shape == Shape::from_one) return tree_seconds(terms, world, network);
-  if (shape == Shape::half_ring) return ring_seconds(terms, world, network);
+  const Pattern pattern = pattern_of(op);
+  if (pattern == Pattern::from_one) return tree_seconds(terms, world, network);
+  if (pattern == Pattern::half_ring) return ring_seconds(terms, world, network);
   if (algorithm == Algorithm::hierarchical) return hierarchical_seconds(world, bytes, network);
   return algorithm == Algorithm::tree ? tree_seconds(terms, world, network) : ring_seconds(terms, world, network);
 }

@@ -16,10 +16,10 @@ namespace dpbench {
 namespace {
 
 constexpr int draws = 400;
-constexpr size_t worlds_needed = 3;  // computing, latency and bandwidth
+constexpr size_t worlds_needed = 3;  // three parameters: computing, latency and bandwidth
 constexpr double normal_95 = 1.959964;
 
-using Series = std::vector<const CaseRecord*>;  // by world
+using Series = std::vector<const CaseRecord*>;  // sorted by world
 
 std::vector<Series> series_of(const Report& report, const std::string& filter) {
   const std::regex wanted(filter);
@@ -41,7 +41,8 @@ std::vector<Series> series_of(const Report& report, const std::string& filter) {
   return found;
 }
 
-const RankRecord* watched_rank(const CaseRecord& record) {
+// Returns the first rank with recorded collectives, or null.
+const RankRecord* profiled_rank(const CaseRecord& record) {
   for (const LaunchRecord& launch : record.launches)
     for (const RankRecord& rank : launch.ranks)
       if (rank.profile && !rank.profile->collectives.empty()) return &rank;
@@ -55,26 +56,26 @@ Series measured_of(const Series& all) {
   return measured;
 }
 
-bool was_watched(const CaseRecord& record) {
+bool was_profiled(const CaseRecord& record) {
   return !record.launches.empty() && !record.launches[0].ranks.empty() && record.launches[0].ranks[0].profile;
 }
 
-// Why nothing can be fitted to these measured worlds; empty where it can.
+// Returns the reason why these worlds cannot be fitted; empty if they can.
 std::string reason_against(const Series& measured) {
   const auto any = [&](auto has) { return std::any_of(measured.begin(), measured.end(), has); };
-  if (any([](const CaseRecord* r) { return was_watched(*r); }) &&
-      !any([](const CaseRecord* r) { return watched_rank(*r); }))
-    return "its steps do not have the same collectives, or none";
+  if (any([](const CaseRecord* r) { return was_profiled(*r); }) &&
+      !any([](const CaseRecord* r) { return profiled_rank(*r); }))
+    return "its steps do not have the same collectives, or have none";
   std::set<int> worlds;
   for (const CaseRecord* record : measured) worlds.insert(record->spec.world);
   if (worlds.size() < worlds_needed) {
     std::string have;
     for (const int world : worlds) have += (have.empty() ? "" : ", ") + std::to_string(world);
-    return (have.empty() ? "has no measured world" : "was measured in worlds " + have + " alone") +
-           std::string("; computing, latency and bandwidth need three");
+    return (have.empty() ? "has no measured world" : "was measured only in worlds " + have) +
+           std::string("; a fit of computing, latency and bandwidth needs three");
   }
-  return any([](const CaseRecord* r) { return watched_rank(*r); }) ? ""
-                                                                   : "has no record of its collectives: run it again";
+  return any([](const CaseRecord* r) { return profiled_rank(*r); }) ? ""
+                                                                    : "has no record of its collectives: run it again";
 }
 
 double share_of(const std::map<std::string, double>& phases, const std::string& name) {
@@ -82,7 +83,7 @@ double share_of(const std::map<std::string, double>& phases, const std::string& 
   return found == phases.end() ? 0 : found->second;
 }
 
-// Of computing, so without communication and waiting.
+// Returns the time of all phases except communication and waiting.
 double computing_of(const std::map<std::string, double>& phases) {
   static const std::set<std::string> between_ranks = {"communication", "waiting"};
   double sum = 0;
@@ -91,14 +92,14 @@ double computing_of(const std::map<std::string, double>& phases) {
   return sum;
 }
 
-// Behind computation: the reductions of a backward pass.
+// True for collectives that overlap with computation: the reductions of the backward pass.
 bool hides(const CollectiveRecord& one) { return one.phase == "backward"; }
 
 double whole_bytes(const CollectiveRecord& one, int world) {
   return static_cast<double>(one.bytes) * (one.op == "allgather" ? world : 1);
 }
 
-// Buckets become ready as their bytes are computed, where no clock told when.
+// Estimates when a bucket is ready if no start time was recorded: in proportion to the bytes of gradients computed.
 double ready_by_bytes(const std::map<std::string, double>& phases, double part) {
   const double before = share_of(phases, "data") + share_of(phases, "scatter") + share_of(phases, "forward");
   return (before + part * share_of(phases, "backward")) / computing_of(phases);
@@ -114,7 +115,7 @@ std::vector<Traffic> traffic_of(const RankRecord& rank, int world, double backwa
     Traffic item{.op = one.op, .bytes = whole_bytes(one, world), .hides = hides(one)};
     if (item.hides) {
       so_far += item.bytes;
-      const bool timed = one.start_ns && world == 1;  // in larger worlds, a start tells of waiting too
+      const bool timed = one.start_ns && world == 1;  // in larger worlds, the start includes waiting
       item.ready = timed ? (*one.start_ns - blocked) / computing : ready_by_bytes(rank.phases_ns, so_far / all);
       item.ready = std::clamp(item.ready, 0.0, backward_end);
     } else if (one.start_ns && one.end_ns) {
@@ -141,8 +142,9 @@ std::vector<WorldTime> times_of(const Series& one) {
   return times;
 }
 
-// The fit again and again, to step times drawn from their intervals (log-normal); none where one has no interval.
-std::vector<Fit> drawn_fits(const Series& one, const StepShape& shape, Algorithm algorithm) {
+// Parametric bootstrap: fits to step times drawn from their intervals (log-normal). Empty if a step time has no
+// interval.
+std::vector<Fit> bootstrap_fits(const Series& one, const StepShape& shape, Algorithm algorithm) {
   std::mt19937_64 random(1);
   std::normal_distribution<double> normal;
   std::vector<Fit> fits;
@@ -163,8 +165,8 @@ Interval95 band_of(const std::vector<Fit>& fits, double middle, Get get) {
   return Band{std::min(middle, quantile(values, 0.025)), std::max(middle, quantile(values, 0.975))};
 }
 
-// What a fit says of a world: on its own network, or on the one that was asked for, with a core for each device.
-StepTime predicted(const StepShape& shape, const Fit& fit, int world, const ProjectionAsked& asked) {
+// Predicts the step time of a world: on the fitted network, or on the requested one with separate cores per device.
+StepTime predicted(const StepShape& shape, const Fit& fit, int world, const ProjectionRequest& asked) {
   if (!asked.network)
     return step_time(shape, fit.compute_s, world, fit.network(), asked.algorithm.value_or(Algorithm::ring));
   StepShape apart = shape;
@@ -173,7 +175,7 @@ StepTime predicted(const StepShape& shape, const Fit& fit, int world, const Proj
 }
 
 ProjectedWorld project_world(const Report& report, const ProjectedSeries& series, const std::vector<Fit>& fits,
-                             int world, const ProjectionAsked& asked) {
+                             int world, const ProjectionRequest& asked) {
   ProjectedWorld result{.spec = series.spec, .time = predicted(series.shape, series.fit, world, asked)};
   result.spec.world = world;
   result.spec.processes = world;
@@ -189,11 +191,11 @@ ProjectedWorld project_world(const Report& report, const ProjectedSeries& series
   return result;
 }
 
-// Why the strategy cannot run in this world; empty where it can.
+// Returns the reason why the strategy cannot run in this world; empty if it can.
 std::string reason_against(const CaseSpec& spec, int world) {
   if (spec.scaling != Scaling::strong || spec.batch / world >= spec.accumulate) return "";
-  return "a batch of " + std::to_string(spec.batch) + " rows has too few for " + std::to_string(world) + " ranks" +
-         (spec.accumulate > 1 ? " of " + std::to_string(spec.accumulate) + " micro-batches" : "");
+  return "a batch of " + std::to_string(spec.batch) + " samples is too small for " + std::to_string(world) + " ranks" +
+         (spec.accumulate > 1 ? " with " + std::to_string(spec.accumulate) + " micro-batches" : "");
 }
 
 std::string id_in(CaseSpec spec, int world) {
@@ -216,12 +218,12 @@ void compare_with_measured(ProjectedSeries& series, const Series& measured, cons
         world.measured_s = record->step_time_ns->median * 1e-9;
 }
 
-ProjectedSeries project_series(const Report& report, const Series& one, int cores, const ProjectionAsked& asked,
+ProjectedSeries project_series(const Report& report, const Series& one, int cores, const ProjectionRequest& asked,
                                std::vector<std::string>& left_out) {
   ProjectedSeries series{.spec = one[0]->spec, .shape = shape_of(one, cores)};
   const Algorithm algorithm = asked.algorithm == Algorithm::tree ? Algorithm::tree : Algorithm::ring;
   series.fit = fit_steps(series.shape, algorithm, times_of(one));
-  const auto fits = drawn_fits(one, series.shape, algorithm);
+  const auto fits = bootstrap_fits(one, series.shape, algorithm);
   series.compute_s = band_of(fits, series.fit.compute_s, [](const Fit& f) { return f.compute_s; });
   series.latency_s = band_of(fits, series.fit.latency_s, [](const Fit& f) { return f.latency_s; });
   series.seconds_per_byte = band_of(fits, series.fit.seconds_per_byte, [](const Fit& f) { return f.seconds_per_byte; });
@@ -244,12 +246,12 @@ ProjectedSeries project_series(const Report& report, const Series& one, int core
   return series;
 }
 
-void require_worlds(const ProjectionAsked& asked) {
+void require_worlds(const ProjectionRequest& asked) {
   for (const int world : asked.to) {
     const int size = asked.network ? asked.network->host_size : 0;
     if (size > 0 && world > size && world % size != 0)
-      throw UsageError("--to " + std::to_string(world) + ": not a whole number of hosts of " + std::to_string(size) +
-                       " devices (--hosts)");
+      throw UsageError("--to " + std::to_string(world) + ": must be a multiple of the " + std::to_string(size) +
+                       " devices per host (--hosts)");
   }
 }
 
@@ -269,7 +271,7 @@ StepShape shape_of(const std::vector<const CaseRecord*>& worlds, int cores) {
   shape.threads = spec.threads;
   shape.cores = spec.device == Device::cpu ? cores : 0;
   for (const CaseRecord* record : worlds) {
-    const RankRecord* rank = watched_rank(*record);
+    const RankRecord* rank = profiled_rank(*record);
     if (!rank || computing_of(rank->phases_ns) <= 0) continue;
     const double after = share_of(rank->phases_ns, "optimizer") / computing_of(rank->phases_ns);
     shape.backward_end = 1 - after;
@@ -280,7 +282,7 @@ StepShape shape_of(const std::vector<const CaseRecord*>& worlds, int cores) {
   return shape;
 }
 
-Projection project(const Report& report, const ProjectionAsked& asked) {
+Projection project(const Report& report, const ProjectionRequest& asked) {
   require_worlds(asked);
   Projection projection{.run = report.id, .asked = asked};
   bool any_fitted = false;
@@ -299,11 +301,12 @@ Projection project(const Report& report, const ProjectionAsked& asked) {
   if (!projection.series.empty()) return projection;
   std::string text = any_fitted ? "nothing to project" : "nothing to project from";
   if (projection.left_out.empty())
-    text +=
-        asked.filter.empty() ? ": the run holds baselines alone" : ": no case matches --filter '" + asked.filter + "'";
+    text += asked.filter.empty() ? ": the run contains only baselines"
+                                 : ": no case matches --filter '" + asked.filter + "'";
   for (size_t i = 0; i < std::min<size_t>(projection.left_out.size(), 4); ++i)
     text += (i == 0 ? ": " : "; ") + projection.left_out[i];
-  throw UsageError(text + (any_fitted ? "" : " (as in: " + shell_command("run --strategy ddp --cpus 1,2,3") + ")"));
+  throw UsageError(
+      text + (any_fitted ? "" : ". Example of a suitable run: " + shell_command("run --strategy ddp --cpus 1,2,3")));
 }
 
 }  // namespace dpbench

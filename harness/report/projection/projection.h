@@ -1,4 +1,4 @@
-// Worlds that were not measured, worked out from those that were. Never a measurement: everything made here says so.
+// Projects step times to worlds that were not measured, from those that were. All output is marked as a projection.
 #pragma once
 
 #include <optional>
@@ -10,27 +10,28 @@
 
 namespace dpbench {
 
-struct ProjectionAsked {
-  std::vector<int> to{};                 // worlds
-  std::optional<Network> network{};      // none: the fitted link, on this machine's cores
-  std::optional<Algorithm> algorithm{};  // of allreduces; none: the one with the shortest step (fitted: the ring)
-  std::vector<int> from{};               // the worlds to fit; none: all that were measured
-  std::string filter{};                  // only cases whose id matches
+struct ProjectionRequest {
+  std::vector<int> to{};                 // worlds to project
+  std::optional<Network> network{};      // if unset: the fitted link, on this machine's cores
+  std::optional<Algorithm> algorithm{};  // of allreduces; if unset: the fastest (ring on the fitted link)
+  std::vector<int> from{};               // worlds to fit; empty: all measured worlds
+  std::string filter{};                  // regular expression for the ids of cases
 };
 
 struct Band {
   double low = 0, high = 0;
 };
-using Interval95 = std::optional<Band>;  // of the fit alone; none where a fitted step has no interval itself
+// 95 % interval of the fit only. Unset if a fitted step time has no interval.
+using Interval95 = std::optional<Band>;
 
 struct ProjectedWorld {
   CaseSpec spec{};
   StepTime time{};
-  std::optional<double> measured_s{};  // where that world was measured and not fitted, on its own network
+  std::optional<double> measured_s{};  // set if the world was measured but not fitted; only on the fitted network
   Interval95 step_s{};
   double samples_per_s = 0;
-  double own_efficiency = 0;           // against the fitted world of one
-  std::optional<double> efficiency{};  // against the baseline's row
+  double own_efficiency = 0;           // relative to the fitted world 1
+  std::optional<double> efficiency{};  // relative to the baseline
 };
 
 struct FittedWorld {
@@ -39,11 +40,11 @@ struct FittedWorld {
 };
 
 struct ProjectedSeries {
-  CaseSpec spec{};  // of its smallest world
+  CaseSpec spec{};  // of the smallest world
   StepShape shape{};
   Fit fit{};
   Interval95 compute_s{}, latency_s{}, seconds_per_byte{};
-  bool separable = true;  // latency from bandwidth: not where devices that share cores copy in turn
+  bool separable = true;  // latency and bandwidth; false if devices share cores and copy in turn
   std::vector<FittedWorld> fitted{};
   std::vector<ProjectedWorld> worlds{};
   std::optional<int> first_exposed{};
@@ -51,23 +52,23 @@ struct ProjectedSeries {
 
 struct Projection {
   std::string run{};
-  ProjectionAsked asked{};
+  ProjectionRequest asked{};
   std::vector<ProjectedSeries> series{};
-  std::vector<std::string> left_out{};  // which cases or worlds, and why
+  std::vector<std::string> left_out{};  // cases or worlds that were left out, with reasons
 };
 
-// The collectives of a step and where in it they begin, from the smallest world that recorded them. Empty traffic where
-// none did.
+// Returns the collectives of a step and their start times, from the smallest world that recorded them. The traffic is
+// empty if none did.
 StepShape shape_of(const std::vector<const CaseRecord*>& worlds, int cores);
 
-// Throws UsageError where no case can be fitted, naming what is needed.
-Projection project(const Report& report, const ProjectionAsked& asked);
+// Throws a UsageError that names the missing measurements if no case can be fitted.
+Projection project(const Report& report, const ProjectionRequest& asked);
 
-// Title row first. A row for every world that was fitted, then for every one that was worked out.
+// Returns the title row, then a row for each fitted and each projected world.
 std::vector<std::vector<std::string>> projection_rows(const ProjectedSeries& series);
 const std::vector<bool>& projection_columns_right();
 std::string projection_heading(const ProjectedSeries& series);
-std::vector<std::string> projection_remarks(const ProjectedSeries& series);  // what was fitted, what it rests on
+std::vector<std::string> projection_remarks(const ProjectedSeries& series);  // the fit and its limitations
 Json to_json(const Projection& projection);
 
 }  // namespace dpbench

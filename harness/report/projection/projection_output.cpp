@@ -1,4 +1,4 @@
-// A projection for people and for machines. The word stands in every one of them.
+// Prints a projection as a table and as JSON. Each output is marked as a projection.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -41,7 +41,7 @@ Json band(const Interval95& band) { return band ? Json{band->low, band->high} : 
 
 Json in_ns(double seconds) { return seconds * 1e9; }
 
-// "2.8 to 3.1", "-" where nothing is known of it.
+// Returns e.g. "2.8 to 3.1", or "-" if unknown.
 template <class Text>
 std::string span_text(const Interval95& band, Text text) {
   return band ? text(band->low) + " to " + text(band->high) : "-";
@@ -56,7 +56,8 @@ Json parameters_json(const ProjectedSeries& s) {
           {"relative_error", s.fit.error}};
 }
 
-// A case as a report has it, so that charts can draw it beside measured ones; it has no launches and says what it is.
+// A case in the format of run.json, so that charts can draw it next to measured ones. It has no launches and is marked
+// as projected.
 Json case_json(const ProjectedWorld& world) {
   Json json = to_json(world.spec);
   json["projected"] = true;
@@ -148,7 +149,7 @@ std::vector<std::string> projection_remarks(const ProjectedSeries& s) {
           " a step, " + text_of("%.4g MB", bytes * 1e-6)};
   if (!s.compute_s)
     all.push_back(
-        "no interval: a fitted world has a single sample a launch and fewer than 3 launches; more of either give one");
+        "no interval: a fitted world has only one block per launch and fewer than 3 launches. Use more of either");
   if (!s.separable)
     all.push_back(
         "these devices share cores and copy in turn: latency and bandwidth cannot be told apart, only their sum");

@@ -6,7 +6,7 @@
 namespace dpbench {
 namespace {
 
-// The time of a collective in this world.
+// Returns the time of a collective in this world.
 double seconds_of(const StepShape& shape, const Traffic& one, Algorithm algorithm, int world, const Network& network) {
   Network shared = network;
   shared.intra.bytes_per_s /= shape.copying(world);
@@ -65,7 +65,7 @@ std::optional<int> first_exposed_world(const StepShape& shape, double compute_s,
       good = world;
       continue;
     }
-    int exposed = world;  // hidden up to good, and not there
+    int exposed = world;  // binary search: hidden at `good`, exposed here
     for (int middle; (middle = whole(good + (exposed - good) / 2)) > good;) (hidden(middle) ? good : exposed) = middle;
     return exposed;
   }

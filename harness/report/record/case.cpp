@@ -14,13 +14,13 @@ std::string case_id(const CaseSpec& spec) {
   return id;
 }
 
-bool same_setting(const CaseSpec& one, const CaseSpec& other, Except except) {
-  const auto question = [](const CaseSpec& s) {
+bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_differ) {
+  const auto common = [](const CaseSpec& s) {
     return std::tie(s.workload, s.device, s.batch, s.dtype, s.scale, s.accumulate, s.clip_norm, s.data_dir, s.threads);
   };
-  const auto answer = [](const CaseSpec& s) { return std::tie(s.strategy, s.params, s.backend, s.scaling); };
-  return question(one) == question(other) && (except.strategy || answer(one) == answer(other)) &&
-         (except.world || one.world == other.world);
+  const auto strategy = [](const CaseSpec& s) { return std::tie(s.strategy, s.params, s.backend, s.scaling); };
+  return common(one) == common(other) && (may_differ.strategy || strategy(one) == strategy(other)) &&
+         (may_differ.world || one.world == other.world);
 }
 
 }  // namespace dpbench

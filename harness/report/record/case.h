@@ -1,4 +1,4 @@
-// One case = one row of a report: strategy x workload x device x world x backend x scaling x dtype x batch x params.
+// A case is one row of a report: strategy x workload x device x world x backend x scaling x dtype x batch x params.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace dpbench {
 
-inline constexpr const char* no_backend = "none";  // of a case of one process
+inline constexpr const char* no_backend = "none";  // for a case with one process
 
 struct CaseSpec {
   std::string id{}, strategy{}, workload{};
@@ -43,39 +43,46 @@ struct Table<CaseSpec> {
   using S = CaseSpec;
   static constexpr const char* name = "case";
   static constexpr std::tuple fields{
-      Field{"id", "-", &S::id, "unique in a report; made of the other fields", range::not_empty},
-      Field{"strategy", "-", &S::strategy, "how a step is shared out", range::not_empty},
-      Field{"workload", "-", &S::workload, "what is trained", range::not_empty},
-      Field{"device", "-", &S::device, "cpu: virtual devices, each some cores"},
-      Field{"world", "replicas", &S::world, "copies of the model", range::positive},
-      Field{"processes", "processes", &S::processes, "world for a strategy of ranks, else 1", range::positive},
-      Field{"backend", "-", &S::backend, "of the collectives; none for one process", range::not_empty},
-      Field{"scaling", "-", &S::scaling, "strong: batch is the global one; weak: that of each device"},
-      Field{"batch", "samples", &S::batch, "of a step (strong) or of a device (weak)", range::positive},
-      Field{"dtype", "-", &S::dtype, "bf16 is autocast over float32 parameters"},
-      Field{"params", "-", &S::params, "the strategy's parameters that are not at their default"},
-      later(Field{"scale", "factor", &S::scale, "width and depth of the model", range::positive}),
-      later(Field{"accumulate", "micro-batches", &S::accumulate, "of a step", range::positive}),
-      later(Field{"clip_norm", "norm", &S::clip_norm, "limit on the norm of all gradients; null: none",
+      Field{"id", "-", &S::id, "identifier of the case, unique in a report; composed of the other fields",
+            range::not_empty},
+      Field{"strategy", "-", &S::strategy, "parallelism strategy", range::not_empty},
+      Field{"workload", "-", &S::workload, "model and data that are trained", range::not_empty},
+      Field{"device", "-", &S::device, "device type; cpu: each virtual device is a set of cores"},
+      Field{"world", "replicas", &S::world, "number of replicas (copies of the model)", range::positive},
+      Field{"processes", "processes", &S::processes,
+            "number of processes: world if the strategy runs one rank per replica, else 1", range::positive},
+      Field{"backend", "-", &S::backend, "backend of the collectives; none for one process", range::not_empty},
+      Field{"scaling", "-", &S::scaling, "strong: batch is the global batch; weak: batch is per device"},
+      Field{"batch", "samples", &S::batch, "batch size: global (strong scaling) or per device (weak scaling)",
+            range::positive},
+      Field{"dtype", "-", &S::dtype, "floating-point type; bf16 is autocast with float32 parameters"},
+      Field{"params", "-", &S::params, "strategy parameters that differ from their defaults"},
+      later(Field{"scale", "factor", &S::scale, "factor on the model's width and depth", range::positive}),
+      later(
+          Field{"accumulate", "micro-batches", &S::accumulate, "micro-batches accumulated per step", range::positive}),
+      later(Field{"clip_norm", "norm", &S::clip_norm, "gradient clipping limit on the global norm; null: no clipping",
                   range::above_zero}),
-      later(Field{"seed", "number", &S::seed, "of models, dropout and the order of samples and cases",
+      later(Field{"seed", "number", &S::seed,
+                  "random seed for model initialisation, dropout and the order of samples and cases",
                   range::not_negative}),
-      later(Field{"data_dir", "-", &S::data_dir, "empty: drawn digits"}),
-      later(Field{"threads", "threads", &S::threads, "of each replica", range::positive}),
-      later(Field{"oversubscribe", "-", &S::oversubscribe, "rank r runs on GPU r mod count"}),
-      later(Field{"baseline", "-", &S::baseline, "added for comparison"})};
+      later(Field{"data_dir", "-", &S::data_dir, "directory of the data set; empty: the built-in drawn digits"}),
+      later(Field{"threads", "threads", &S::threads, "threads per replica", range::positive}),
+      later(Field{"oversubscribe", "-", &S::oversubscribe,
+                  "ranks may share GPUs: rank r runs on GPU r mod (number of GPUs)"}),
+      later(Field{"baseline", "-", &S::baseline, "this case is the baseline of other cases"})};
 };
 
-// "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32" then "/name=value" for every parameter, scale, accumulation that is not the
-// default.
+// Returns e.g. "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32", followed by "/name=value" for each parameter, scale or
+// accumulation that differs from its default.
 std::string case_id(const CaseSpec& spec);
 
-// What two cases may differ in. Batches are equal: the global ones under strong scaling, each device's under weak.
-struct Except {
-  bool strategy = false;  // its parameters, backend and scaling too: a case and the baseline
+// Fields in which two cases may differ. `batch` must always be equal, whether it is global or per device.
+struct MayDiffer {
+  bool strategy = false;  // with its parameters, backend and scaling: a case and its baseline
   bool world = false;
 };
-bool same_setting(const CaseSpec& one, const CaseSpec& other, Except except);
+// True if the two cases are equal in every measured setting except those in `may_differ`.
+bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_differ);
 
 struct Sampling {
   int64_t warmup = 20;
@@ -91,16 +98,17 @@ struct Table<Sampling> {
   using S = Sampling;
   static constexpr const char* name = "sampling";
   static constexpr std::tuple fields{
-      Field{"warmup", "steps", &S::warmup, "before the first block; four more of each size where steps are recorded"},
-      Field{"samples", "blocks", &S::samples, "of a launch, at most"},
-      Field{"steps", "steps", &S::steps, "of a block; 0: as many as min_sample_s takes, agreed by rank 0"},
-      Field{"min_sample_s", "s", &S::min_sample_s, "least length of a block"},
-      Field{"max_time_s", "s", &S::max_time_s, "of all blocks of a case, over its launches"},
-      later(Field{"measure_peak", "-", &S::measure_peak, "also measure what the machine can do at most"}),
-      later(Field{"trace_dir", "-", &S::trace_dir, "where ranks write traces to; empty: none"})};
+      Field{"warmup", "steps", &S::warmup,
+            "warm-up steps before the first block; four more for each batch size if steps are recorded"},
+      Field{"samples", "blocks", &S::samples, "maximum number of blocks per launch"},
+      Field{"steps", "steps", &S::steps, "steps per block; 0: enough to last min_sample_s, decided by rank 0"},
+      Field{"min_sample_s", "s", &S::min_sample_s, "minimum duration of a block"},
+      Field{"max_time_s", "s", &S::max_time_s, "time limit for all blocks of a case, over all launches"},
+      later(Field{"measure_peak", "-", &S::measure_peak, "also measure the machine's peak compute and memory rates"}),
+      later(Field{"trace_dir", "-", &S::trace_dir, "directory for the ranks' traces; empty: no traces"})};
 };
 
-// What one rank measured in one launch.
+// Measurements of one rank in one launch.
 struct RankRecord {
   int rank = 0, threads = 1;
   int64_t steps_per_sample = 0;
@@ -122,31 +130,37 @@ struct Table<RankRecord> {
   using R = RankRecord;
   static constexpr const char* name = "rank";
   static constexpr std::tuple fields{
-      Field{"rank", "rank", &R::rank, "which process", range::not_negative},
-      later(Field{"threads", "threads", &R::threads, "of each replica", range::positive}),
-      Field{"steps_per_sample", "steps", &R::steps_per_sample, "of a block", range::not_negative},
+      Field{"rank", "rank", &R::rank, "rank of the process", range::not_negative},
+      later(Field{"threads", "threads", &R::threads, "threads per replica", range::positive}),
+      Field{"steps_per_sample", "steps", &R::steps_per_sample, "steps per block", range::not_negative},
       later(Field{"rows_per_step", "samples", &R::rows_per_step,
-                  "of all ranks together, mean over a block; 0: not known", range::not_negative}),
-      Field{"samples_ns", "ns", &R::samples_ns, "each block of steps_per_sample steps", range::positive},
-      later(Field{"step_p50_ns", "ns", &R::step_p50_ns, "of single steps, host clock", range::not_negative}),
-      later(Field{"step_p90_ns", "ns", &R::step_p90_ns, "likewise", range::not_negative}),
-      later(Field{"step_p99_ns", "ns", &R::step_p99_ns, "likewise", range::not_negative}),
-      Field{"phases_ns", "ns", &R::phases_ns, "by phase, mean of a watched step"},
-      later(Field{"peak_rss_bytes", "bytes", &R::peak_rss_bytes, "of the process", range::not_negative}),
-      later(Field{"own_rss_bytes", "bytes", &R::own_rss_bytes,
-                  "of it, without pages of files and what earlier cases left; since 1.4; 0: not known",
+                  "training samples per step, over all ranks, mean over a block; 0: unknown", range::not_negative}),
+      Field{"samples_ns", "ns", &R::samples_ns, "duration of each block; a block has steps_per_sample steps",
+            range::positive},
+      later(Field{"step_p50_ns", "ns", &R::step_p50_ns, "median of single step times, by the host clock",
                   range::not_negative}),
-      later(Field{"peak_device_bytes", "bytes", &R::peak_device_bytes, "allocated on a GPU; 0 on the CPU",
+      later(Field{"step_p90_ns", "ns", &R::step_p90_ns, "90th percentile of single step times, by the host clock",
+                  range::not_negative}),
+      later(Field{"step_p99_ns", "ns", &R::step_p99_ns, "99th percentile of single step times, by the host clock",
+                  range::not_negative}),
+      Field{"phases_ns", "ns", &R::phases_ns, "time of each phase, mean over the profiled steps"},
+      later(Field{"peak_rss_bytes", "bytes", &R::peak_rss_bytes, "peak resident memory of the process",
+                  range::not_negative}),
+      later(Field{"own_rss_bytes", "bytes", &R::own_rss_bytes,
+                  "the part of peak_rss_bytes due to this case, without file pages; since 1.4; 0: unknown",
+                  range::not_negative}),
+      later(Field{"peak_device_bytes", "bytes", &R::peak_device_bytes, "peak memory allocated on a GPU; 0 on the CPU",
                   range::not_negative}),
       later(Field{"peak_device_reserved_bytes", "bytes", &R::peak_device_reserved_bytes,
-                  "reserved by the allocator on a GPU; 0 on the CPU", range::not_negative}),
-      later(Field{"first_loss", "loss", &R::first_loss, "of the first step; null: not finite"}),
-      later(Field{"last_loss", "loss", &R::last_loss, "of the last step; null: not finite"}),
-      later(Field{"parameters_hash", "-", &R::parameters_hash, "after timing; must be equal on all ranks"}),
-      later(Field{"profile", "-", &R::profile, "of an untimed, watched repeat; since 1.2"}),
-      later(Field{"peak", "-", &R::peak, "what the machine can do; in the first launch; since 1.2"}),
-      later(Field{"gpus", "-", &R::gpus, "those that this rank used; since 1.3"}),
-      later(Field{"warnings", "-", &R::warnings, "what the rank noticed"})};
+                  "peak memory reserved by the GPU allocator; 0 on the CPU", range::not_negative}),
+      later(Field{"first_loss", "loss", &R::first_loss, "loss of the first step; null: not finite"}),
+      later(Field{"last_loss", "loss", &R::last_loss, "loss of the last step; null: not finite"}),
+      later(Field{"parameters_hash", "-", &R::parameters_hash,
+                  "hash of the parameters after timing; must be equal on all ranks"}),
+      later(Field{"profile", "-", &R::profile, "profile of extra, untimed steps; since 1.2"}),
+      later(Field{"peak", "-", &R::peak, "peak rates of the machine, measured in the first launch; since 1.2"}),
+      later(Field{"gpus", "-", &R::gpus, "GPUs that this rank used; since 1.3"}),
+      later(Field{"warnings", "-", &R::warnings, "warnings of this rank"})};
 };
 
 struct LaunchRecord {
@@ -159,8 +173,8 @@ struct Table<LaunchRecord> {
   using L = LaunchRecord;
   static constexpr const char* name = "launch";
   static constexpr std::tuple fields{
-      Field{"index", "number", &L::index, "in the order of launches", range::not_negative},
-      Field{"ranks", "-", &L::ranks, "each of its processes"}};
+      Field{"index", "number", &L::index, "position of the launch, from 0", range::not_negative},
+      Field{"ranks", "-", &L::ranks, "record of each rank"}};
 };
 
 enum class CheckStatus { passed, failed, skipped };
@@ -180,14 +194,15 @@ struct Table<CheckRow> {
   using C = CheckRow;
   static constexpr const char* name = "check";
   static constexpr std::tuple fields{
-      Field{"name", "-", &C::name, "what a user greps for: gradient-vs-baseline, output-shape, ...", range::not_empty},
-      Field{"status", "-", &C::status, "passed: error <= bound"},
-      later(Field{"compared", "-", &C::compared, "what with what, in a few words"}),
-      later(Field{"error", "of the check", &C::error, "as compared says; null: not of that kind, or not finite"}),
-      later(Field{"bound", "of the check", &C::bound, "what the error may be at most"}),
+      Field{"name", "-", &C::name, "name of the check: gradient-vs-baseline, output-shape, ...", range::not_empty},
+      Field{"status", "-", &C::status, "result of the check; passed: error <= bound"},
+      later(Field{"compared", "-", &C::compared, "the two quantities compared, in a few words"}),
+      later(Field{"error", "of the check", &C::error,
+                  "difference between the two quantities; null: not applicable or not finite"}),
+      later(Field{"bound", "of the check", &C::bound, "largest allowed error"}),
       later(Field{"detail", "-", &C::detail,
-                  "failed: parameter, index, rank, step, expected, found; skipped: the reason"}),
-      later(Field{"likely", "-", &C::likely, "failed: the mistake it looks like, if known"})};
+                  "failed: parameter, index, rank, step, expected and actual value; skipped: the reason"}),
+      later(Field{"likely", "-", &C::likely, "failed: likely cause, if known"})};
 };
 
 }  // namespace dpbench

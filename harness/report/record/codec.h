@@ -1,4 +1,4 @@
-// What is made of a table of fields: JSON, the struct again, its JSON Schema.
+// Generates from a field table: the JSON writer, the JSON reader and the JSON Schema.
 #pragma once
 
 #include <cmath>
@@ -59,7 +59,7 @@ Json write_value(const T& value) {
   }
 }
 
-// --- reading: throws UsageError that names the key
+// --- reading: throws a UsageError that names the key
 
 template <class T>
 T read_value(const Json& json, const std::string& path);
@@ -70,9 +70,9 @@ void read_fields(const Json& json, const std::string& path, T& value) {
   const auto take = [&](const auto& field) {
     using Member = std::remove_reference_t<decltype(value.*field.member)>;
     const Json* found = fields.find(field.key);
-    constexpr bool may_lack = ListOf<Member>::value || MapOf<Member>::value;  // an absent list is empty
+    constexpr bool may_be_absent = ListOf<Member>::value || MapOf<Member>::value;  // an absent list is empty
     if (!field.required && (!found || found->is_null())) return;
-    if (may_lack && !found) return;
+    if (may_be_absent && !found) return;
     value.*field.member = read_value<Member>(fields.at(field.key), fields.path(field.key));
   };
   std::apply([&](const auto&... field) { (take(field), ...); }, Table<T>::fields);
@@ -108,7 +108,7 @@ T read_value(const Json& json, const std::string& path) {
   }
 }
 
-// --- the schema: every struct is a definition of its own
+// --- schema: each struct becomes one definition
 
 inline void limit(Json& type, const NumberRange& range) {
   const auto number = [](double value) {
@@ -121,7 +121,7 @@ inline void limit(Json& type, const NumberRange& range) {
 template <class T>
 Json schema_of(const NumberRange& range, Json& definitions);
 
-// Of the fields of a table; they may stand beside others.
+// Schema of a table's fields. The caller may add properties of its own.
 template <class T>
 Json schema_of_fields(Json& definitions) {
   Json required = Json::array(), properties = Json::object();
@@ -129,7 +129,7 @@ Json schema_of_fields(Json& definitions) {
     using Member = std::remove_cvref_t<decltype(std::declval<T>().*field.member)>;
     Json type = schema_of<Member>(field.limits, definitions);
     if (field.null_if_empty) type["type"] = {"string", "null"};
-    // A number that is not finite is written as null.
+    // Non-finite numbers are written as null.
     if (std::is_floating_point_v<Member> && !field.required) type["type"] = {"number", "null"};
     if (std::string_view(field.unit) != "-") type["unit"] = field.unit;
     type["description"] = field.meaning;
@@ -144,7 +144,7 @@ template <class T>
 Json schema_of(const NumberRange& range, Json& definitions) {
   if constexpr (HasTable<T>) {
     if (!definitions.contains(Table<T>::name)) {
-      definitions[Table<T>::name] = nullptr;  // keeps the order in which they are first named
+      definitions[Table<T>::name] = nullptr;  // reserves its position: definitions are listed in order of first use
       definitions[Table<T>::name] = schema_of_fields<T>(definitions);
     }
     return {{"$ref", "#/$defs/" + std::string(Table<T>::name)}};

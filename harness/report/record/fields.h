@@ -1,4 +1,4 @@
-// Typed reading of a JSON object: every error names the file and the path of the key. Unknown keys are ignored.
+// Typed reading of a JSON object. Every error names the file and the path of the key. Unknown keys are ignored.
 #pragma once
 
 #include <cmath>
@@ -31,7 +31,7 @@ class Fields {
   T get(const char* key) const {
     return read<T>(at(key), path(key));
   }
-  // Null is written for "not known": reads as absent.
+  // Returns nullopt if the key is absent or null; null stands for an unknown value.
   template <class T>
   std::optional<T> maybe(const char* key) const {
     const Json* value = find(key);
@@ -42,7 +42,7 @@ class Fields {
   T get_or(const char* key, T fallback) const {
     return maybe<T>(key).value_or(std::move(fallback));
   }
-  // Calls use(item, its path) for every item of an array; none where the key is absent.
+  // Calls use(item, path) for each item of an array. An absent key counts as an empty array.
   template <class Use>
   void each(const char* key, Use use) const {
     const Json* list = find(key);
@@ -50,7 +50,7 @@ class Fields {
     if (!list->is_array()) throw UsageError(path(key) + " is not an array");
     for (size_t i = 0; i < list->size(); ++i) use((*list)[i], path(key) + "[" + std::to_string(i) + "]");
   }
-  // Calls use(name, value, its path) for every member of an object.
+  // Calls use(name, value, path) for each member of an object.
   template <class Use>
   void each_member(const char* key, Use use) const {
     const Json* members = find(key);
@@ -64,7 +64,7 @@ class Fields {
   static T read(const Json& value, const std::string& path) {
     if constexpr (std::is_same_v<T, std::string>) {
       if (value.is_string()) return value.get<std::string>();
-      throw UsageError(path + " is not a text");
+      throw UsageError(path + " is not a string");
     } else if constexpr (std::is_same_v<T, bool>) {
       if (value.is_boolean()) return value.get<bool>();
       throw UsageError(path + " is neither true nor false");

@@ -21,7 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t report_max_bytes = size_t{512} << 20;
-// Of the document. What is made of it, and that written out again for validate, take as much each: 3 GiB in all.
+// Limit for the parsed document. The Report built from it and the copy that `validate` writes take as much each: 3 GiB
+// in all.
 constexpr size_t report_max_memory = size_t{1} << 30;
 
 constexpr size_t run_time_length = std::string_view("20261121T063057Z").size();
@@ -31,7 +32,7 @@ bool is_file(const fs::path& path) {
   return fs::exists(path, error) && !fs::is_directory(path, error);
 }
 
-// By the second in their names; those of one second by when they were written, then by what else the name says.
+// Returns the runs in chronological order: by the time in their names, then by modification time, then by name.
 std::vector<fs::path> runs_in(const fs::path& results) {
   std::vector<std::tuple<std::string, fs::file_time_type, fs::path>> runs;
   std::error_code error;
@@ -47,20 +48,20 @@ std::vector<fs::path> runs_in(const fs::path& results) {
   return paths;
 }
 
-// 0 for "latest", N for "latest~N", nothing for anything else.
-std::optional<size_t> age(const std::string& run) {
+// Returns 0 for "latest", N for "latest~N", nullopt for anything else.
+std::optional<size_t> runs_back(const std::string& run) {
   if (run == "latest") return 0;
   if (!run.starts_with("latest~")) return std::nullopt;
-  size_t age = 0;
+  size_t count = 0;
   const char* end = run.data() + run.size();
-  const auto [stop, error] = std::from_chars(run.data() + std::strlen("latest~"), end, age);
-  if (error != std::errc{} || stop != end) throw UsageError(run + ": write latest~1 for the run before the latest");
-  return age;
+  const auto [stop, error] = std::from_chars(run.data() + std::strlen("latest~"), end, count);
+  if (error != std::errc{} || stop != end) throw UsageError(run + ": not a run. latest~1 is the run before the latest");
+  return count;
 }
 
-fs::path latest(const fs::path& results, size_t age, const std::string& run) {
+fs::path latest(const fs::path& results, size_t back, const std::string& run) {
   const auto runs = runs_in(results);
-  if (age < runs.size()) return runs[runs.size() - 1 - age] / "run.json";
+  if (back < runs.size()) return runs[runs.size() - 1 - back] / "run.json";
   throw UsageError(run + ": there are " + std::to_string(runs.size()) + " runs in " + results.string());
 }
 
@@ -72,25 +73,25 @@ bool is_run_name(const std::string& name) {
 }
 
 fs::path find_run(const std::string& run, const fs::path& results) {
-  if (run.empty()) throw UsageError("a run has no name: give a run.json, a directory of results or 'latest'");
-  if (const auto steps = age(run)) return latest(results, *steps, run);
+  if (run.empty()) throw UsageError("the name of the run is empty. Use a run.json, a results directory or 'latest'");
+  if (const auto back = runs_back(run)) return latest(results, *back, run);
   const bool plain = run.find('/') == std::string::npos;
   fs::path baseline = results / "baselines" / (run + ".json");
   const bool saved = plain && is_file(baseline);
   std::error_code error;
   if (saved && fs::exists(run, error))
-    throw UsageError("'" + run + "' is a saved baseline and a path here: write ./" + run + " or " + baseline.string());
+    throw UsageError("'" + run + "' is both a saved baseline and a local path. Use ./" + run + " or " + baseline.string());
   if (saved) return baseline;
   if (is_file(run)) return run;
   if (is_file(fs::path(run) / "run.json")) return fs::path(run) / "run.json";
   if (fs::is_directory(run, error)) return latest(run, 0, run);
   if (plain && is_file(results / run / "run.json")) return results / run / "run.json";
-  throw UsageError("no run '" + run + "': neither a file, a directory, nor a baseline in " +
+  throw UsageError("run '" + run + "' not found: no such file or directory, and no such baseline in " +
                    (results / "baselines").string());
 }
 
 bool is_unsaved_baseline(const std::string& run, const fs::path& results) {
-  if (run.empty() || run.find('/') != std::string::npos || run.ends_with(".json") || age(run)) return false;
+  if (run.empty() || run.find('/') != std::string::npos || run.ends_with(".json") || runs_back(run)) return false;
   std::error_code error;
   return !fs::exists(run, error) && !is_file(results / "baselines" / (run + ".json")) &&
          !is_file(results / run / "run.json");
@@ -112,7 +113,7 @@ std::string read_text(const fs::path& path, size_t max_bytes) {
   std::vector<char> piece(size_t{1} << 20);
   while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())), file.gcount() > 0) {
     text.append(piece.data(), static_cast<size_t>(file.gcount()));
-    refuse_above(text.size());  // it may grow, or have no size
+    refuse_above(text.size());  // the file may grow, or be a pipe without a size
   }
   if (file.bad()) throw UsageError("cannot read " + path.string() + ": " + std::strerror(errno));
   return text;
@@ -122,14 +123,14 @@ Json read_document(const fs::path& path) try {
   const std::string text = read_text(path, report_max_bytes);
   JsonLimits limits;
   limits.memory = report_max_memory;
-  return said_of(path, [&] { return parse_json(text, "the text", limits); });
+  return name_file_in_errors(path, [&] { return parse_json(text, "the text", limits); });
 } catch (const std::bad_alloc&) {
-  throw UsageError(path.string() + ": there is not enough memory to read it");
+  throw UsageError(path.string() + ": not enough memory to read it");
 }
 
 Report read_report(const fs::path& path) {
   const Json document = read_document(path);
-  return said_of(path, [&] { return report_from_json(document); });
+  return name_file_in_errors(path, [&] { return report_from_json(document); });
 }
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// What a command's RUN means, and reading it.
+// Resolves a command's RUN argument to a file and reads it.
 #pragma once
 
 #include <filesystem>
@@ -9,22 +9,23 @@
 
 namespace dpbench {
 
-// run: a report's file, a run's directory, a results directory (its latest run, by the time in its name), "latest",
-// "latest~N" or the name of a baseline saved in results. Throws UsageError naming what was looked for.
+// Returns the path of a report. `run` is a report file, a run directory, a results directory (meaning its latest run,
+// by the time in its name), "latest", "latest~N" or the name of a baseline saved in `results`. Throws UsageError if
+// there is no such run.
 std::filesystem::path find_run(const std::string& run, const std::filesystem::path& results);
 
-// A plain name that is neither a saved baseline nor anything else: a base that was never saved.
+// True if `run` is a plain name that matches no baseline, run or path: presumably a baseline not saved yet.
 bool is_unsaved_baseline(const std::string& run, const std::filesystem::path& results);
 
-// A whole file of at most max_bytes. Throws UsageError.
+// Reads a whole file of at most max_bytes. Throws UsageError.
 std::string read_text(const std::filesystem::path& path, size_t max_bytes);
 
-// A run's name begins with its UTC time: 20261121T063057Z-
+// True if the name begins with a UTC time, as a run's does: 20261121T063057Z-
 bool is_run_name(const std::string& name);
 
-// What `read` gives; what it refuses is said of this file.
+// Returns read(). Adds the file's name to any UsageError it throws.
 template <class Read>
-auto said_of(const std::filesystem::path& file, Read read) {
+auto name_file_in_errors(const std::filesystem::path& file, Read read) {
   try {
     return read();
   } catch (const UsageError& error) {
@@ -32,9 +33,9 @@ auto said_of(const std::filesystem::path& file, Read read) {
   }
 }
 
-// Parses a report's file as JSON. Throws UsageError naming the file.
+// Parses a report file as JSON. Throws a UsageError that names the file.
 Json read_document(const std::filesystem::path& path);
-// And checks it.
+// Likewise, and converts it to a Report, checking its fields.
 Report read_report(const std::filesystem::path& path);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// Of one GPU of a launch: readings after each block. A figure that NVML does not tell is empty.
+// NVML counters of one GPU in one launch, read after each block. A figure that NVML does not provide is empty.
 #pragma once
 
 #include <cstdint>
@@ -25,18 +25,18 @@ struct Table<GpuCounters> {
   using G = GpuCounters;
   static constexpr const char* name = "gpu_counters";
   static constexpr std::tuple fields{
-      Field{"pci_bus", "-", &G::pci_bus, "where it sits", range::not_empty},
-      Field{"readings", "readings", &G::readings, "after each block", range::not_negative},
-      later(Field{"mean_power_w", "W", &G::mean_power_w, "from the energy since the first block began",
+      Field{"pci_bus", "-", &G::pci_bus, "PCI bus id of the GPU", range::not_empty},
+      Field{"readings", "readings", &G::readings, "number of readings; one after each block", range::not_negative},
+      later(Field{"mean_power_w", "W", &G::mean_power_w, "mean power, from the energy used since the first block began",
                   range::not_negative}),
-      later(Field{"most_power_w", "W", &G::most_power_w, "as read", range::not_negative}),
-      later(Field{"mean_sm_clock_mhz", "MHz", &G::mean_sm_clock_mhz, "as read", range::not_negative}),
-      later(Field{"least_sm_clock_mhz", "MHz", &G::least_sm_clock_mhz, "as read", range::not_negative}),
-      later(Field{"least_memory_clock_mhz", "MHz", &G::least_memory_clock_mhz, "as read", range::not_negative}),
-      later(Field{"most_temperature_c", "°C", &G::most_temperature_c, "as read", range::not_negative}),
-      Field{"throttled_readings", "readings", &G::throttled_readings, "in which its clocks were held down",
+      later(Field{"most_power_w", "W", &G::most_power_w, "highest power read", range::not_negative}),
+      later(Field{"mean_sm_clock_mhz", "MHz", &G::mean_sm_clock_mhz, "mean SM clock read", range::not_negative}),
+      later(Field{"least_sm_clock_mhz", "MHz", &G::least_sm_clock_mhz, "lowest SM clock read", range::not_negative}),
+      later(Field{"least_memory_clock_mhz", "MHz", &G::least_memory_clock_mhz, "lowest memory clock read", range::not_negative}),
+      later(Field{"most_temperature_c", "°C", &G::most_temperature_c, "highest temperature read", range::not_negative}),
+      Field{"throttled_readings", "readings", &G::throttled_readings, "number of readings with throttled clocks",
             range::not_negative},
-      Field{"throttle_reasons", "-", &G::throttle_reasons, "all that were seen, in NVML's words", range::not_empty}};
+      Field{"throttle_reasons", "-", &G::throttle_reasons, "all throttle reasons seen, as NVML names them", range::not_empty}};
 };
 
 }  // namespace dpbench

@@ -11,7 +11,7 @@
 namespace dpbench {
 namespace {
 
-std::string place(const std::string& text, size_t byte) {
+std::string line_and_column(const std::string& text, size_t byte) {
   const size_t end = std::min(byte, text.size());
   size_t line = 1, column = 1;
   for (size_t i = 0; i + 1 < end; ++i) {
@@ -21,17 +21,17 @@ std::string place(const std::string& text, size_t byte) {
   return "line " + std::to_string(line) + ", column " + std::to_string(column);
 }
 
-// Builds the document as it is read, so that a hostile one is refused before it is whole.
+// Builds the document while reading, so a hostile one is rejected before it is complete.
 class StrictReader : public nlohmann::json_sax<Json> {
  public:
-  // Fills root.
+  // The document is written to `root`.
   StrictReader(const JsonLimits& limits, Json& root) : limits_(limits), root_(root) {}
-  bool null() override { return put(nullptr); }
-  bool boolean(bool value) override { return put(value); }
-  bool number_integer(int64_t value) override { return put(value); }
-  bool number_unsigned(uint64_t value) override { return put(value); }
-  bool number_float(double value, const std::string&) override { return put(value); }
-  bool string(std::string& value) override { return put(std::move(value)); }
+  bool null() override { return add_scalar(nullptr); }
+  bool boolean(bool value) override { return add_scalar(value); }
+  bool number_integer(int64_t value) override { return add_scalar(value); }
+  bool number_unsigned(uint64_t value) override { return add_scalar(value); }
+  bool number_float(double value, const std::string&) override { return add_scalar(value); }
+  bool string(std::string& value) override { return add_scalar(std::move(value)); }
   bool binary(Json::binary_t&) override { return refuse("holds binary data"); }
   bool start_object(size_t) override { return open(Json::object()); }
   bool start_array(size_t) override { return open(Json::array()); }
@@ -42,7 +42,7 @@ class StrictReader : public nlohmann::json_sax<Json> {
     if (open_.back().value->size() >= limits_.keys)
       return refuse("holds an object of more than " + std::to_string(limits_.keys) + " keys");
     key_ = std::move(value);
-    return counted(3 * sizeof(std::string) / 2 + key_.size());
+    return charge(3 * sizeof(std::string) / 2 + key_.size());
   }
   bool parse_error(size_t byte, const std::string&, const nlohmann::detail::exception&) override {
     byte_ = byte;
@@ -55,7 +55,7 @@ class StrictReader : public nlohmann::json_sax<Json> {
  private:
   struct Level {
     Json* value;
-    std::unordered_set<std::string> keys;  // of a large object: a small one is looked through faster
+    std::unordered_set<std::string> keys;  // for large objects only: a linear search of a small one is faster
 
     bool has(const std::string& key) {
       const auto& members = value->get_ref<const Json::object_t&>();
@@ -79,23 +79,24 @@ class StrictReader : public nlohmann::json_sax<Json> {
       items.push_back(std::move(value));
       return &items.back();
     }
-    // Straight to the end: ordered_json's own insertion searches all keys, quadratic in a hostile object.
+    // Appends directly: ordered_json's own insertion searches all keys, which is quadratic in a hostile object.
     auto& members = parent.get_ref<Json::object_t&>();
     members.emplace_back(std::move(key_), std::move(value));
     return &members.back().second;
   }
-  // About what it takes: the value itself, and half as much again for the room that lists keep ahead.
-  static size_t taken_by(const Json& value) {
-    constexpr size_t own = 3 * sizeof(Json) / 2, block = 48;  // a list's, an object's or a text's beside it
+  // Estimates the memory of a value: its own size, plus half as much again for the spare capacity of lists.
+  static size_t memory_of(const Json& value) {
+    constexpr size_t own = 3 * sizeof(Json) / 2, block = 48;  // block: heap block of a list, an object or a string
     if (value.is_string()) return own + block + value.get_ref<const std::string&>().size();
     return value.is_structured() ? own + block : own;
   }
-  bool put(Json value) {
-    const size_t bytes = taken_by(value);
+  bool add_scalar(Json value) {
+    const size_t bytes = memory_of(value);
     add(std::move(value));
-    return counted(bytes);
+    return charge(bytes);
   }
-  bool counted(size_t bytes) {
+  // Adds to the memory used; refuses the document once the limit is exceeded.
+  bool charge(size_t bytes) {
     memory_ += bytes;
     return memory_ <= limits_.memory ||
            refuse("would take more than " + std::to_string(limits_.memory >> 20) + " MiB of memory");
@@ -103,9 +104,9 @@ class StrictReader : public nlohmann::json_sax<Json> {
   bool open(Json value) {
     if (open_.size() == limits_.depth)
       return refuse("is nested deeper than " + std::to_string(limits_.depth) + " levels");
-    const size_t bytes = taken_by(value);
+    const size_t bytes = memory_of(value);
     open_.push_back({add(std::move(value)), {}});
-    return counted(bytes);
+    return charge(bytes);
   }
   bool close() {
     open_.pop_back();
@@ -130,10 +131,10 @@ Json parse_json(const std::string& text, const std::string& what, const JsonLimi
   try {
     if (Json::sax_parse(text, &reader)) return std::move(*root);
   } catch (const std::bad_alloc&) {
-    (void)root.release();  // taking it apart would need memory, too
+    (void)root.release();  // leak it: destroying a document allocates memory, too
     throw;
   }
-  const std::string where = reader.byte_ ? " (" + place(text, reader.byte_) + ")" : "";
+  const std::string where = reader.byte_ ? " (" + line_and_column(text, reader.byte_) + ")" : "";
   throw UsageError(what + " " + reader.refused_ + where);
 }
 

@@ -18,7 +18,7 @@ Json to_json(const TrainingRecord& record) { return write_value(record); }
 CaseSpec case_from_json(const Json& json) {
   const auto spec = read_value<CaseSpec>(json, "case");
   if (spec.world < 1 || spec.processes < 1 || spec.batch < 1)
-    throw UsageError("case " + spec.id + ": world, processes and batch are at least 1");
+    throw UsageError("case " + spec.id + ": world, processes and batch must be at least 1");
   return spec;
 }
 
@@ -26,7 +26,7 @@ void require_times(const RankRecord& record) {
   if (record.samples_ns.empty()) return;
   if (record.steps_per_sample < 1) throw UsageError("record.steps_per_sample is below 1");
   for (const int64_t sample : record.samples_ns)
-    if (sample < 1) throw UsageError("record.samples_ns holds " + std::to_string(sample) + ": a time is at least 1 ns");
+    if (sample < 1) throw UsageError("record.samples_ns holds " + std::to_string(sample) + "; a time must be at least 1 ns");
 }
 
 RankRecord rank_record_from_json(const Json& json) {
@@ -40,13 +40,13 @@ CheckRow check_row_from_json(const Json& json) { return read_value<CheckRow>(jso
 TrainOptions train_options_from_json(const Json& json) { return read_value<TrainOptions>(json, "train"); }
 TrainingRecord training_record_from_json(const Json& json) { return read_value<TrainingRecord>(json, "training"); }
 
-void put_text(CallSlot& slot, std::string_view text) {
+void store_text(CallSlot& slot, std::string_view text) {
   std::array<uint64_t, CallSlot::words> words{};
   std::memcpy(words.data(), text.data(), std::min(text.size(), sizeof words));
   for (size_t i = 0; i < words.size(); ++i) slot.text[i].store(words[i], std::memory_order_release);
 }
 
-std::string text_of(const CallSlot& slot) {
+std::string load_text(const CallSlot& slot) {
   std::array<uint64_t, CallSlot::words> words{};
   for (size_t i = 0; i < words.size(); ++i) words[i] = slot.text[i].load(std::memory_order_acquire);
   const char* text = reinterpret_cast<const char*>(words.data());

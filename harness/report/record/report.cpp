@@ -18,7 +18,7 @@ std::vector<double> sample_step_ns(const LaunchRecord& launch) {
   for (const RankRecord& rank : launch.ranks) count = std::min(count, rank.samples_ns.size());
   std::vector<double> slowest(count, 0);
   for (const RankRecord& rank : launch.ranks) {
-    if (count > 0) check(rank.steps_per_sample > 0, "a sample of no steps");
+    if (count > 0) check(rank.steps_per_sample > 0, "a block needs at least one step");
     for (size_t i = 0; i < count; ++i)
       slowest[i] =
           std::max(slowest[i], static_cast<double>(rank.samples_ns[i]) / static_cast<double>(rank.steps_per_sample));

@@ -18,7 +18,7 @@ std::vector<LaunchRecord> launches_from_json(const Json& json, const std::string
   return launches;
 }
 
-// The mean watched step over the ranks of all launches: what the phases add up to.
+// Mean time of a profiled step over the ranks of all launches; the phases add up to it.
 std::optional<double> mean_watched_step_ns(const CaseRecord& record) {
   double sum = 0, n = 0;
   for (const LaunchRecord& launch : record.launches)
@@ -27,7 +27,7 @@ std::optional<double> mean_watched_step_ns(const CaseRecord& record) {
   return n > 0 ? std::optional(sum / n) : std::nullopt;
 }
 
-// The case's own fields stand beside its results: one flat row.
+// One flat object: the fields of the case and its results.
 Json case_json(const CaseRecord& record) {
   Json json = write_value(record.spec);
   json["status"] = write_value(record.status);
@@ -67,18 +67,18 @@ CaseRecord case_record_from_json(const Json& json, const std::string& path) {
   return record;
 }
 
-// Version 1.0 marked no baselines: the single devices were known by their names.
+// Version 1.0 did not mark baselines; they are recognised by the strategy names "cpu" and "gpu".
 void mark_baseline(CaseSpec& spec) { spec.baseline = spec.strategy == (spec.device == Device::cuda ? "gpu" : "cpu"); }
 
 void require_version(const Fields& report) {
   if (report.get_or<std::string>("schema", "") != run_document)
-    throw UsageError("not a report of dpbench: its \"schema\" is not \"dpbench.run\"");
+    throw UsageError("not a report of dpbench: \"schema\" is not \"dpbench.run\"");
   const Fields version(report.at("schema_version"), report.path("schema_version"));
   const int major = version.get<int>("major");
   if (major != major_version)
-    throw UsageError("report of schema version " + std::to_string(major) + "." +
-                     std::to_string(version.get<int>("minor")) + ": this dpbench reads version " +
-                     std::to_string(major_version) + " (use the dpbench that wrote it)");
+    throw UsageError("the report has schema version " + std::to_string(major) + "." +
+                     std::to_string(version.get<int>("minor")) + ". This dpbench reads version " +
+                     std::to_string(major_version) + ". Use the dpbench that wrote the report");
 }
 
 }  // namespace
@@ -110,7 +110,7 @@ Report report_from_json(const Json& json) {
   report.env = fields.at("env");
   report.config = fields.at("config");
   if (!report.tool.is_object() || !report.env.is_object() || !report.config.is_object())
-    throw UsageError("report.tool, report.env and report.config are objects");
+    throw UsageError("report.tool, report.env and report.config must be objects");
   if (!fields.at("cases").is_array()) throw UsageError("report.cases is not an array");
   const int minor = Fields(fields.at("schema_version"), fields.path("schema_version")).get<int>("minor");
   fields.each("cases", [&](const Json& record, const std::string& path) {

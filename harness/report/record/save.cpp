@@ -33,35 +33,35 @@ class Descriptor {
   int fd_;
 };
 
-std::string why() { return std::strerror(errno); }
+std::string errno_text() { return std::strerror(errno); }
 
-// Opens a directory for names relative to it, made with its parents if need be.
+// Opens a directory for use with the *at calls, creating it and its parents if needed.
 int open_directory(const fs::path& path) {
   std::error_code error;
   if (fs::exists(path, error) && !fs::is_directory(path, error))
-    throw UsageError("results directory " + path.string() + " is a file: give a directory with --out");
+    throw UsageError("results directory " + path.string() + " is a file. Use --out with a directory");
   fs::create_directories(path, error);
   const int fd = error ? -1 : ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0) return fd;
-  throw UsageError("results directory " + path.string() + " cannot be made or opened (" +
-                   (error ? error.message() : why()) + "): give a writable one with --out");
+  throw UsageError("results directory " + path.string() + " cannot be created or opened (" +
+                   (error ? error.message() : errno_text()) + "). Use --out with a writable one");
 }
 
-// What open_directory would have to make, the innermost first.
-std::vector<fs::path> missing_of(fs::path path) {
+// Returns the directories that open_directory would create, innermost first.
+std::vector<fs::path> missing_directories(fs::path path) {
   std::vector<fs::path> missing;
   std::error_code ignored;
   for (; !path.empty() && !fs::exists(path, ignored); path = path.parent_path()) missing.push_back(path);
   return missing;
 }
 
-// The new text of a file lies in a file of this name until it is whole.
-std::string part_of(const std::string& name) { return "." + name + "." + std::to_string(::getpid()) + ".part"; }
+// Name of the temporary file that holds a file's new text until it is complete.
+std::string temporary_name(const std::string& name) { return "." + name + "." + std::to_string(::getpid()) + ".part"; }
 
-int open_part(int directory, const std::string& part, const std::string& what) {
-  ::unlinkat(directory, part.c_str(), 0);  // left by a process that died here
-  const int fd = ::openat(directory, part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (fd < 0) throw WriteError("cannot write " + what + ": " + why());
+int open_temporary(int directory, const std::string& name, const std::string& what) {
+  ::unlinkat(directory, name.c_str(), 0);  // left over from a process that died here
+  const int fd = ::openat(directory, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (fd < 0) throw WriteError("cannot write " + what + ": " + errno_text());
   return fd;
 }
 
@@ -80,10 +80,10 @@ void check_name(const std::string& name, const std::string& what) {
   const auto refuse = [&](const std::string& reason) { throw UsageError(what + " " + reason); };
   if (name.empty()) refuse("is empty");
   if (name.size() > 128) refuse("is longer than 128 bytes");
-  if (!is_utf8(name)) refuse("is not UTF-8");
+  if (!is_utf8(name)) refuse("is not valid UTF-8");
   for (const char c : name)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) refuse("holds a control character");
-  if (name.find('/') != std::string::npos) refuse("'" + name + "' holds a '/': give a plain name");
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) refuse("contains a control character");
+  if (name.find('/') != std::string::npos) refuse("'" + name + "' contains a '/'. Use a plain name");
   if (name.front() == '-' || name.front() == '.') refuse("'" + name + "' begins with '" + name.front() + "'");
 }
 
@@ -99,7 +99,7 @@ std::string run_id(std::chrono::system_clock::time_point now, const std::string&
   return id.substr(0, 120);
 }
 
-RunDirectory::RunDirectory(const fs::path& results, const std::string& id) : made_(missing_of(results)) {
+RunDirectory::RunDirectory(const fs::path& results, const std::string& id) : created_(missing_directories(results)) {
   check_name(id, "run id");
   const Descriptor parent(open_directory(results));
   for (int copy = 1; copy < 100; ++copy) {
@@ -108,27 +108,27 @@ RunDirectory::RunDirectory(const fs::path& results, const std::string& id) : mad
     id_ = id + suffix;
     if (::mkdirat(parent.get(), id_.c_str(), 0777) == 0) break;
     if (errno != EEXIST || copy == 99)
-      throw UsageError("cannot make a run directory in " + results.string() + " (" + why() +
-                       "): give a writable one with --out");
+      throw UsageError("cannot create a run directory in " + results.string() + " (" + errno_text() +
+                       "). Use --out with a writable directory");
   }
   path_ = results / id_;
   descriptor_ = ::openat(parent.get(), id_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (descriptor_ < 0) throw UsageError("cannot open " + path_.string() + ": " + why());
+  if (descriptor_ < 0) throw UsageError("cannot open " + path_.string() + ": " + errno_text());
 }
 
 RunDirectory::~RunDirectory() { ::close(descriptor_); }
 
-void RunDirectory::drop() {
+void RunDirectory::remove() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
-  for (const auto& directory : made_) ::rmdir(directory.c_str());  // refused where something is in it
+  for (const auto& directory : created_) ::rmdir(directory.c_str());  // fails, as intended, if not empty
 }
 
 void RunDirectory::save(const Report& report, bool force) {
   const auto now = std::chrono::steady_clock::now();
-  if (!force && now < next_) return;
+  if (!force && now < next_save_) return;
   save("run", to_json(report));
-  next_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  next_save_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
 }
 
 void RunDirectory::save(const std::string& name, const Json& document) const {
@@ -148,13 +148,13 @@ bool write_all(int fd, const std::string& text) {
 }
 
 void write_whole(int directory, const std::string& name, const std::string& text, const std::string& what) {
-  const std::string temporary = part_of(name);
+  const std::string temporary = temporary_name(name);
   try {
-    const Descriptor file(open_part(directory, temporary, what));
+    const Descriptor file(open_temporary(directory, temporary, what));
     if (!write_all(file.get(), text) || ::fsync(file.get()) != 0)
-      throw WriteError("cannot write " + what + ": " + why());
+      throw WriteError("cannot write " + what + ": " + errno_text());
     if (::renameat(directory, temporary.c_str(), directory, name.c_str()) != 0 || ::fsync(directory) != 0)
-      throw WriteError("cannot write " + what + ": " + why());
+      throw WriteError("cannot write " + what + ": " + errno_text());
   } catch (const WriteError&) {
     ::unlinkat(directory, temporary.c_str(), 0);
     throw;
@@ -162,21 +162,21 @@ void write_whole(int directory, const std::string& name, const std::string& text
 }
 
 void check_writable(int directory, const std::string& name, const std::string& what) {
-  const std::string temporary = part_of(name);
-  const Descriptor file(open_part(directory, temporary, what));
+  const std::string temporary = temporary_name(name);
+  const Descriptor file(open_temporary(directory, temporary, what));
   ::unlinkat(directory, temporary.c_str(), 0);
 }
 
-void check_baseline_place(const fs::path& results, const std::string& name) {
+void check_baseline_path(const fs::path& results, const std::string& name) {
   check_name(name, "--save-baseline");
   const fs::path directory = results / "baselines", file = directory / (name + ".json");
   const auto refuse = [](const fs::path& path, const std::string& reason) {
-    throw UsageError("--save-baseline: " + path.string() + " " + reason + ": move it away, or give another --out");
+    throw UsageError("--save-baseline: " + path.string() + " " + reason + ". Move it away or use another --out");
   };
   std::error_code error;
   if (!fs::exists(directory, error)) return;
   if (!fs::is_directory(directory, error)) refuse(directory, "is a file");
-  if (::access(directory.c_str(), W_OK | X_OK) != 0) refuse(directory, "cannot be written (" + why() + ")");
+  if (::access(directory.c_str(), W_OK | X_OK) != 0) refuse(directory, "cannot be written (" + errno_text() + ")");
   if (fs::is_directory(file, error)) refuse(file, "is a directory");
 }
 

@@ -1,4 +1,4 @@
-// A training run: what is asked of the workers, and what came of it.
+// A training run: the options sent to the workers, and its results.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,15 @@ struct Table<TrainOptions> {
   using T = TrainOptions;
   static constexpr const char* name = "train_options";
   static constexpr std::tuple fields{
-      Field{"epochs", "epochs", &T::epochs, "null: as many as the workload's document has"},
-      Field{"drop_last", "-", &T::drop_last, "leave out a last batch that is not full"},
-      Field{"show_shapes", "-", &T::show_shapes, "print shapes"},
-      Field{"evaluate", "-", &T::evaluate, "accuracy on the test samples after every epoch"},
-      Field{"target_accuracy", "share", &T::target_accuracy, "training ends once it is reached"},
+      Field{"epochs", "epochs", &T::epochs, "number of epochs; null: the workload's default"},
+      Field{"drop_last", "-", &T::drop_last, "drop the last batch of an epoch if it is not full"},
+      Field{"show_shapes", "-", &T::show_shapes, "print the shapes of the tensors"},
+      Field{"evaluate", "-", &T::evaluate, "compute the accuracy on the test samples after every epoch"},
+      Field{"target_accuracy", "share", &T::target_accuracy, "accuracy at which training ends"},
       text_or_null(Field{"save", "-", &T::save, "file for the trained model"}),
-      text_or_null(Field{"resume", "-", &T::resume, "checkpoint to go on from"}),
+      text_or_null(Field{"resume", "-", &T::resume, "checkpoint to resume from"}),
       text_or_null(Field{"checkpoint", "-", &T::checkpoint, "file for checkpoints"}),
-      Field{"checkpoint_every", "steps", &T::checkpoint_every, "0: never"}};
+      Field{"checkpoint_every", "steps", &T::checkpoint_every, "interval between checkpoints; 0: never"}};
 };
 
 struct TrainingRecord {
@@ -48,19 +48,19 @@ struct Table<TrainingRecord> {
   using T = TrainingRecord;
   static constexpr const char* name = "training";
   static constexpr std::tuple fields{
-      Field{"epochs", "epochs", &T::epochs, "as planned", range::positive},
-      Field{"steps_per_epoch", "steps", &T::steps_per_epoch, "as planned", range::positive},
-      Field{"steps", "steps", &T::steps, "taken, those before a resumption too", range::not_negative},
-      Field{"resumed_at", "step", &T::resumed_at, "the number of this run's first step", range::not_negative},
-      Field{"seconds", "s", &T::seconds, "in steps and their data, before a resumption too", range::not_negative},
-      Field{"samples_per_s", "samples / s", &T::samples_per_s, "of this run; null when it had no step",
+      Field{"epochs", "epochs", &T::epochs, "planned number of epochs", range::positive},
+      Field{"steps_per_epoch", "steps", &T::steps_per_epoch, "planned steps per epoch", range::positive},
+      Field{"steps", "steps", &T::steps, "steps taken, including those before a resume", range::not_negative},
+      Field{"resumed_at", "step", &T::resumed_at, "number of this run's first step", range::not_negative},
+      Field{"seconds", "s", &T::seconds, "time spent in steps and on their data, including the time before a resume", range::not_negative},
+      Field{"samples_per_s", "samples / s", &T::samples_per_s, "throughput of this run; null if it had no step",
             range::above_zero},
-      Field{"data_fraction", "share", &T::data_fraction, "of this run's time spent on fetching data", range::share},
-      Field{"epoch_losses", "loss", &T::epoch_losses, "as printed: sums over ranks, or means"},
-      Field{"loss_curve", "loss", &T::loss_curve, "of every step, the mean over ranks"},
-      Field{"accuracy", "share", &T::accuracy, "after every epoch, when evaluated", range::share},
-      Field{"target_accuracy", "share", &T::target_accuracy, "null: not asked for", range::above_zero},
-      Field{"time_to_accuracy_s", "s", &T::time_to_accuracy_s, "of training; null: not reached"}};
+      Field{"data_fraction", "share", &T::data_fraction, "fraction of this run's time spent fetching data", range::share},
+      Field{"epoch_losses", "loss", &T::epoch_losses, "loss of each epoch as printed: a sum or a mean over ranks"},
+      Field{"loss_curve", "loss", &T::loss_curve, "loss of each step, mean over ranks"},
+      Field{"accuracy", "share", &T::accuracy, "accuracy on the test samples after each epoch, if evaluated", range::share},
+      Field{"target_accuracy", "share", &T::target_accuracy, "accuracy at which training ends; null: none set", range::above_zero},
+      Field{"time_to_accuracy_s", "s", &T::time_to_accuracy_s, "training time until target_accuracy was reached; null: not reached"}};
 };
 
 }  // namespace dpbench

@@ -10,9 +10,9 @@ namespace {
 constexpr size_t exact_up_to = 50;
 
 struct Ranked {
-  std::vector<int> doubled;  // twice the rank of every difference: whole numbers also where ranks are shared
-  int above = 0;             // twice the sum of the ranks of those above 0
-  double ties = 0;           // sum of t^3 - t over groups of t equal sizes
+  std::vector<int> doubled;  // twice the rank of each difference, so that shared ranks stay integers
+  int above = 0;             // twice the rank sum of the positive differences
+  double ties = 0;           // sum of t^3 - t over groups of t equal magnitudes
 };
 
 Ranked rank(std::span<const double> differences) {
@@ -32,11 +32,12 @@ Ranked rank(std::span<const double> differences) {
   return ranked;
 }
 
-// Over all 2^n ways to give the ranks a sign: built up rank by rank.
+// Exact p-value over all 2^n sign assignments, built up one rank at a time.
 double exact(const Ranked& ranked) {
   int total = 0;
   for (const int r : ranked.doubled) total += r;
-  std::vector<double> share(static_cast<size_t>(total) + 1, 0);  // of the ways, by the doubled sum of ranks above 0
+  // share[s]: fraction of the sign assignments whose doubled positive rank sum is s.
+  std::vector<double> share(static_cast<size_t>(total) + 1, 0);
   share[0] = 1;
   int reached = 0;
   for (const int r : ranked.doubled) {

@@ -1,12 +1,13 @@
-// Wilcoxon's signed-rank test: whether paired differences lie above zero, whatever their distribution's tails.
+// Wilcoxon's signed-rank test: are paired differences above zero? Robust against heavy tails.
 #pragma once
 
 #include <span>
 
 namespace dpbench {
 
-// The probability of ranks this high if the differences were symmetric about 0: small means they lie above it. Zeros
-// say nothing and are left out; equal sizes share their rank. Exact for 50 differences or fewer, normal beyond.
+// Returns the one-sided p-value: the probability of a positive rank sum this high if the differences were symmetric
+// about 0. Zeros are dropped; equal magnitudes share their rank. Exact for up to 50 differences, else a normal
+// approximation.
 double signed_rank_p_above(std::span<const double> differences);
 
 }  // namespace dpbench

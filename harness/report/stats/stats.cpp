@@ -21,11 +21,11 @@ std::vector<double> pooled(const std::vector<std::vector<double>>& samples) {
 
 double median_of_medians(const std::vector<std::vector<double>>& samples) { return median(launch_medians(samples)); }
 
-// A draw below n that is the same on every standard library, unlike uniform_int_distribution.
+// Returns a random index below n. Unlike uniform_int_distribution, the result is the same on every standard library.
 size_t below(std::mt19937_64& generator, size_t n) { return static_cast<size_t>(generator() % n); }
 
-// Percentile bootstrap of the median of launch medians, each launch resampled by itself. Not BCa: its jackknife is
-// not valid for a median.
+// Percentile bootstrap of the median of launch medians, resampling within each launch. BCa is not used because its
+// jackknife is invalid for a median.
 Interval bootstrap_interval(const std::vector<std::vector<double>>& samples) {
   std::mt19937_64 generator(0x64706265);
   std::vector<double> medians(resamples);
@@ -41,7 +41,7 @@ Interval bootstrap_interval(const std::vector<std::vector<double>>& samples) {
 }  // namespace
 
 double quantile(std::span<const double> values, double q) {
-  check(!values.empty(), "a quantile of nothing");
+  check(!values.empty(), "a quantile needs at least one value");
   std::vector<double> sorted(values.begin(), values.end());
   std::sort(sorted.begin(), sorted.end());
   const double position = q * static_cast<double>(sorted.size() - 1);
@@ -64,7 +64,7 @@ double students_t_quantile(double probability, double degrees) {
 }
 
 Moments moments(std::span<const double> values) {
-  check(!values.empty(), "the mean of nothing");
+  check(!values.empty(), "a mean needs at least one value");
   double sum = 0, squares = 0;
   for (const double value : values) sum += value;
   const auto n = static_cast<double>(values.size());

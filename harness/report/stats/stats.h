@@ -1,4 +1,4 @@
-// Statistics as pure functions. Figures in the units of their input.
+// Statistics as pure functions. Results have the unit of the input.
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@
 namespace dpbench {
 
 double median(std::span<const double> values);
-double quantile(std::span<const double> values, double q);  // linear between order statistics, as numpy
+double quantile(std::span<const double> values, double q);  // linear interpolation between order statistics, as in numpy
 double mad(std::span<const double> values);                 // median absolute deviation, unscaled
 
-inline constexpr double mad_to_sigma = 1.4826;  // of a normal distribution: 1 / quantile(0.75)
+inline constexpr double mad_to_sigma = 1.4826;  // for a normal distribution: 1 / quantile(0.75)
 
 struct Moments {
   double mean = 0, variance = 0;  // unbiased; 0 for one value
@@ -30,11 +30,11 @@ struct Interval {
   double low = 0, high = 0;
 };
 double students_t_quantile(double probability, double degrees);
-// 95 % for the geometric mean: Student's t on the logs. Values above 0, at least two.
+// 95 % interval of the geometric mean: Student's t on the logs. Needs at least two values, all above 0.
 Interval log_t_interval(std::span<const double> values);
 
-// The level that an interval covers. launches: Student's t on the logs of launch medians. samples: a bootstrap, the
-// launches taken as given. none: one sample a launch.
+// The variation that an interval covers. launches: Student's t on the logs of launch medians. samples: a bootstrap
+// over the blocks, with the launches fixed. none: no interval, because each launch has only one block.
 enum class IntervalOver { launches, samples, none };
 template <>
 inline constexpr auto enum_names<IntervalOver> = std::to_array<std::string_view>({"launches", "samples", "none"});
@@ -53,21 +53,21 @@ struct Table<Summary> {
   using S = Summary;
   static constexpr const char* name = "summary";
   static constexpr std::tuple fields{
-      Field{"median", "ns", &S::median, "of the launches' medians", range::above_zero},
-      Field{"ci95_low", "ns", &S::ci95_low, "lower end of the 95 % interval", range::above_zero},
-      Field{"ci95_high", "ns", &S::ci95_high, "upper end of the 95 % interval", range::above_zero},
-      Field{"interval", "-", &S::interval, "the level that the interval covers"},
-      Field{"p90", "ns", &S::p90, "of single steps: each launch's slowest rank, the middle launch", range::above_zero},
-      Field{"p99", "ns", &S::p99, "likewise", range::above_zero},
-      Field{"mad", "ns", &S::mad, "median absolute deviation of all blocks, unscaled", range::not_negative},
-      Field{"n", "blocks", &S::n, "of all launches", range::positive},
-      Field{"launches", "launches", &S::launches, "that have blocks", range::positive}};
+      Field{"median", "ns", &S::median, "median over launches of each launch's median step time", range::above_zero},
+      Field{"ci95_low", "ns", &S::ci95_low, "lower bound of the median's 95 % confidence interval", range::above_zero},
+      Field{"ci95_high", "ns", &S::ci95_high, "upper bound of the median's 95 % confidence interval", range::above_zero},
+      Field{"interval", "-", &S::interval, "variation that the interval covers: between launches, between samples (blocks) only, or none (no interval)"},
+      Field{"p90", "ns", &S::p90, "90th percentile of single step times: slowest rank of each launch, median over launches", range::above_zero},
+      Field{"p99", "ns", &S::p99, "99th percentile of single step times, taken the same way", range::above_zero},
+      Field{"mad", "ns", &S::mad, "median absolute deviation of the step times of all blocks, unscaled", range::not_negative},
+      Field{"n", "blocks", &S::n, "number of blocks in all launches", range::positive},
+      Field{"launches", "launches", &S::launches, "number of launches with at least one block", range::positive}};
 };
 
-// The median of every launch that has samples.
+// Returns the median of each launch that has samples.
 std::vector<double> launch_medians(const std::vector<std::vector<double>>& samples);
-// samples[launch][sample]. With 3 launches or more the interval is over launches, else over the samples of the launches
-// there are.
+// Summarises samples[launch][block]. With 3 or more launches the interval covers launches, else only the blocks within
+// the given launches.
 Summary summarise_samples(const std::vector<std::vector<double>>& samples);
 
 }  // namespace dpbench

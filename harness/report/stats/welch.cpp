@@ -19,7 +19,7 @@ Change welch_change(double estimate, std::span<const Term> terms) {
     variance += part;
     spread += part * part / (n - 1);
   }
-  if (!(spread > 0)) return {estimate, estimate, estimate};  // nothing varies: a count of bytes
+  if (!(spread > 0)) return {estimate, estimate, estimate};  // no variance, e.g. a byte count
   const double half = students_t_quantile(0.975, variance * variance / spread) * std::sqrt(variance);
   return {estimate, estimate - half, estimate + half};
 }

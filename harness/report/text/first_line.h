@@ -1,4 +1,4 @@
-// What comes first is for the report; what is below it, a backtrace say, for the log.
+// The report keeps only the first line of an error text; the rest, such as a backtrace, goes to the log.
 #pragma once
 
 #include <string>

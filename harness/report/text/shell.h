@@ -1,17 +1,17 @@
-// Commands to be copied into a shell.
+// Shell commands printed for the user to copy.
 #pragma once
 
 #include <string>
 
 namespace dpbench {
 
-// The name by which this program was called. Until it is set, or where it is empty: dpbench.
+// Sets the name under which this program was called. The default, also for an empty name, is "dpbench".
 void set_program_name(const std::string& name);
 
-// This program with these arguments.
+// Returns the command that runs this program with these arguments.
 std::string shell_command(const std::string& arguments);
 
-// A text as one word of a shell, quoted where it must be.
+// Returns the text as one shell word, quoted if necessary.
 std::string shell_word(const std::string& text);
 
 }  // namespace dpbench

@@ -37,7 +37,7 @@ DuelCase duel_case(const Json& json, const std::string& path) {
     auto& pairs = record.launches.emplace_back();
     pairs = read_value<std::vector<DuelPair>>(Fields(launch, at).at("pairs"), at + ".pairs");
     for (const DuelPair& pair : pairs)
-      if (pair.base_ns < 1 || pair.new_ns < 1) throw UsageError(at + ".pairs holds a time below 1 ns");
+      if (pair.base_ns < 1 || pair.new_ns < 1) throw UsageError(at + ".pairs contains a time below 1 ns");
   });
   take("base_checks", record.base_checks);
   take("new_checks", record.new_checks);
@@ -47,15 +47,16 @@ DuelCase duel_case(const Json& json, const std::string& path) {
 
 std::vector<std::string> shape_of(const DuelReport& report, const DuelCase& record) {
   std::vector<std::string> found;
-  const auto unless = [&](bool holds, const std::string& otherwise) {
-    if (!holds) found.push_back(otherwise);
+  const auto require = [&](bool holds, const std::string& problem) {
+    if (!holds) found.push_back(problem);
   };
-  unless(record.spec.id == case_id(record.spec), "by its own fields its id is " + case_id(record.spec));
-  unless(!record.ok() || record.steps_per_block > 0, "a block of no steps");
-  unless(report.status != RunStatus::complete || record.status != DuelStatus::interrupted,
-         "interrupted in a complete run");
+  require(record.spec.id == case_id(record.spec),
+          "the id does not match the fields, which make " + case_id(record.spec));
+  require(!record.ok() || record.steps_per_block > 0, "steps_per_block is not above 0");
+  require(report.status != RunStatus::complete || record.status != DuelStatus::interrupted,
+          "status is interrupted in a complete run");
   const bool fault = any_failed(record.base_checks) || any_failed(record.new_checks);
-  unless(!record.ok() || !fault, "it is ok, but a check of it failed");
+  require(!record.ok() || !fault, "status is ok, but a check failed");
   return found;
 }
 
@@ -63,10 +64,11 @@ std::vector<std::string> shape_of(const DuelReport& report, const DuelCase& reco
 
 DuelReport duel_from_json(const Json& document) {
   const Fields fields(document, "duel");
-  if (fields.get_or<std::string>("schema", "") != duel_document) throw UsageError("not a duel's report");
+  if (fields.get_or<std::string>("schema", "") != duel_document)
+    throw UsageError("not a duel's report: \"schema\" is not \"dpbench.duel\"");
   const int major = Fields(fields.at("schema_version"), "duel.schema_version").get<int>("major");
   if (major != 1)
-    throw UsageError("a duel's report of major version " + std::to_string(major) + ": this dpbench reads 1");
+    throw UsageError("the duel's report has major version " + std::to_string(major) + ". This dpbench reads version 1");
   DuelReport report;
   report.id = fields.get<std::string>("id");
   report.status = read_value<RunStatus>(fields.at("status"), "duel.status");
@@ -90,16 +92,17 @@ std::vector<std::string> duel_problems_of(const Json& document) {
   const DuelReport report = duel_from_json(document);
   const Json again = to_json(report);
   std::vector<std::string> problems = schema_problems(document, duel_schema());
-  if (!is_run_name(report.id)) problems.push_back("its id '" + report.id + "' is no run's");
+  if (!is_run_name(report.id))
+    problems.push_back("the id '" + report.id + "' is not of the form <UTC time>-<commit>-<machine>");
   if (document.value("gate", "") != again.at("gate").get<std::string>())
-    problems.push_back("gate does not follow from the verdicts");
+    problems.push_back("gate does not match the verdicts");
   if (report.order_seed < 1 && document.at("schema_version").value("minor", 0) >= 1)
     problems.push_back("order_seed is missing or below 1");
   std::set<std::string> ids;
   for (size_t i = 0; i < report.cases.size(); ++i) {
     const DuelCase& record = report.cases[i];
     auto found = shape_of(report, record);
-    if (!ids.insert(record.spec.id).second) found.push_back("the id stands there twice");
+    if (!ids.insert(record.spec.id).second) found.push_back("the id appears twice");
     const Json& stored = document.at("cases").at(i);
     for (const char* key : {"look", "verdict"})
       if (record.ok())

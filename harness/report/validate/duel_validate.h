@@ -1,4 +1,4 @@
-// Reading a duel.json, and whether it agrees with itself.
+// Reads a duel.json and checks its consistency.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace dpbench {
 
-// Throws UsageError where it is no duel's report of this major version.
+// Throws UsageError if the document is not a duel report of this major version.
 DuelReport duel_from_json(const Json& document);
-// Each problem names its case: looks and verdicts are worked out again from the pairs.
+// Returns the inconsistencies, each with its case. Looks and verdicts are recomputed from the pairs.
 std::vector<std::string> duel_problems_of(const Json& document);
 
 }  // namespace dpbench

@@ -11,22 +11,22 @@
 namespace dpbench {
 namespace {
 
-// The shapes that no table has: how the tables' structs stand together in a document.
+// Parts of the schemas that no field table describes: the structure of the documents.
 constexpr const char* run_skeleton = R"json({
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "$id": "urn:dpbench:schema:run-1",
-  "title": "A report of dpbench, major version 1",
-  "description": "run.json. What is not known is null. Minor versions only add keys: readers ignore those they do not know.",
+  "title": "dpbench report, major version 1",
+  "description": "run.json. Unknown values are null. Minor versions only add keys; readers ignore unknown keys.",
   "type": "object",
   "required": ["schema", "schema_version", "id", "status", "tool", "env", "config", "cases"],
   "properties": {
     "schema": {"const": "dpbench.run"},
     "schema_version": {"$ref": "#/$defs/schema_version"},
-    "id": {"type": "string", "minLength": 1, "description": "<UTC time>-<commit>-<machine>: the name of the run's directory"},
-    "status": {"enum": [], "description": "interrupted until all planned cases were tried"},
+    "id": {"type": "string", "minLength": 1, "description": "name of the run's directory: <UTC time>-<commit>-<machine>"},
+    "status": {"enum": [], "description": "complete once every planned case was tried, else interrupted"},
     "tool": {"$ref": "#/$defs/tool"},
     "env": {"$ref": "#/$defs/env"},
-    "config": {"type": "object", "additionalProperties": true, "description": "the options as they were resolved, by the names of flags"},
+    "config": {"type": "object", "additionalProperties": true, "description": "resolved options, by flag name"},
     "cases": {"type": "array", "items": {"$ref": "#/$defs/case"}}
   },
   "$defs": {}
@@ -37,51 +37,51 @@ constexpr const char* shared_definitions = R"json({
     "type": "object",
     "required": ["major", "minor"],
     "properties": {
-      "major": {"const": 1, "description": "a reader accepts its own"},
-      "minor": {"type": "integer", "minimum": 0, "description": "a minor version only adds keys"}
+      "major": {"const": 1, "description": "readers accept only their own major version"},
+      "minor": {"type": "integer", "minimum": 0, "description": "minor versions only add keys"}
     }
   },
   "tool": {
     "type": "object",
     "required": ["name", "version", "commit", "argv"],
     "properties": {
-      "name": {"const": "dpbench", "description": "the program"},
-      "version": {"type": "string", "minLength": 1, "description": "of the program"},
-      "commit": {"type": "string", "minLength": 1, "description": "of dpbench's own sources"},
-      "compiler": {"type": "string", "description": "that built it"},
-      "build_type": {"type": "string", "description": "of CMake"},
-      "directory_commit": {"type": ["string", "null"], "description": "of the repository that dpbench was called in"},
-      "argv": {"type": "array", "items": {"type": "string"}, "description": "words of the command line"}
+      "name": {"const": "dpbench", "description": "name of the program"},
+      "version": {"type": "string", "minLength": 1, "description": "version of dpbench"},
+      "commit": {"type": "string", "minLength": 1, "description": "commit of dpbench's sources"},
+      "compiler": {"type": "string", "description": "compiler that built dpbench"},
+      "build_type": {"type": "string", "description": "CMake build type"},
+      "directory_commit": {"type": ["string", "null"], "description": "commit of the repository in the working directory; null: none"},
+      "argv": {"type": "array", "items": {"type": "string"}, "description": "arguments of the command line"}
     }
   }
 })json";
 
-// What stands in a case of run.json beside the fields of its specification.
+// Results of a case of run.json, next to the fields of CaseSpec.
 constexpr const char* case_results = R"json({
-  "status": {"enum": [], "description": "wrong: a check failed"},
-  "reason": {"type": "string", "description": "why it is not ok"},
-  "checks": {"type": "array", "items": {"$ref": "#/$defs/check"}, "description": "of its mathematics"},
+  "status": {"enum": [], "description": "result of the case; wrong: a check failed"},
+  "reason": {"type": "string", "description": "why the status is not ok"},
+  "checks": {"type": "array", "items": {"$ref": "#/$defs/check"}, "description": "conformance checks of the case"},
   "stats": {
     "type": "object",
     "required": ["step_time_ns"],
-    "properties": {"step_time_ns": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/summary"}], "description": "null for a case without a speed"}}
+    "properties": {"step_time_ns": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/summary"}], "description": "statistics of the step time; null if the case was not timed"}}
   },
   "phases": {
     "type": "object",
     "required": ["mean_step_ns"],
     "properties": {
-      "mean_step_ns": {"type": "object", "additionalProperties": {"type": "number"}, "unit": "ns", "description": "by phase: mean over the ranks of all launches"},
-      "watched_step_ns": {"type": ["number", "null"], "exclusiveMinimum": 0, "unit": "ns", "description": "what they add up to; since 1.2"}
+      "mean_step_ns": {"type": "object", "additionalProperties": {"type": "number"}, "unit": "ns", "description": "mean time of each phase over the ranks of all launches"},
+      "watched_step_ns": {"type": ["number", "null"], "exclusiveMinimum": 0, "unit": "ns", "description": "mean time of a profiled step; the phases add up to it; since 1.2"}
     }
   },
   "derived": {"$ref": "#/$defs/derived"},
   "training": {"$ref": "#/$defs/training"},
-  "warnings": {"type": "array", "items": {"type": "string"}, "description": "what was noticed while it ran"},
-  "notices": {"type": "array", "items": {"type": "string"}, "description": "what its samples say: outliers, trends"},
-  "launches": {"type": "array", "items": {"$ref": "#/$defs/launch"}, "description": "fresh starts of its processes"}
+  "warnings": {"type": "array", "items": {"type": "string"}, "description": "warnings raised while the case ran"},
+  "notices": {"type": "array", "items": {"type": "string"}, "description": "findings in the measurements: outliers, trends"},
+  "launches": {"type": "array", "items": {"$ref": "#/$defs/launch"}, "description": "launches of the case, each with new processes"}
 })json";
 
-// A case with a speed has no failed check, one that is not ok has no speed.
+// An ok case has no failed check; a case that is not ok has no step time.
 constexpr const char* case_rule = R"json([{
   "if": {"properties": {"status": {"const": "ok"}}},
   "then": {"properties": {"checks": {"items": {"properties": {"status": {"enum": ["passed", "skipped"]}}}}}},
@@ -91,8 +91,8 @@ constexpr const char* case_rule = R"json([{
 constexpr const char* duel_skeleton = R"json({
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "$id": "urn:dpbench:schema:duel-1",
-  "title": "A duel of two builds, major version 1",
-  "description": "duel.json. What is not known is null. Minor versions only add keys: readers ignore those they do not know.",
+  "title": "dpbench duel of two builds, major version 1",
+  "description": "duel.json. Unknown values are null. Minor versions only add keys; readers ignore unknown keys.",
   "type": "object",
   "required": ["schema", "schema_version", "id", "status", "gate", "tool", "env", "config", "rule", "base", "new", "cases"],
   "properties": {
@@ -100,7 +100,7 @@ constexpr const char* duel_skeleton = R"json({
     "schema_version": {"$ref": "#/$defs/schema_version"},
     "id": {"type": "string", "minLength": 1},
     "status": {"enum": []},
-    "order_seed": {"type": ["integer", "null"], "minimum": 1, "description": "of which build comes first in a pair, and of the order of cases; since 1.1"},
+    "order_seed": {"type": ["integer", "null"], "minimum": 1, "description": "random seed for the order of builds within pairs and of cases; since 1.1"},
     "gate": {"enum": ["passed", "failed", "inconclusive"]},
     "tool": {"$ref": "#/$defs/tool"},
     "env": {"$ref": "#/$defs/env"},
@@ -110,35 +110,35 @@ constexpr const char* duel_skeleton = R"json({
       "required": ["looks", "alpha", "least_percent", "same_within_percent", "most_noise_percent"],
       "properties": {
         "looks": {"type": "array", "items": {"type": "integer", "minimum": 1}, "description": "numbers of pairs at which a case is judged"},
-        "alpha": {"type": "number", "exclusiveMinimum": 0, "description": "of a look; divided by the number of cases"},
-        "least_percent": {"type": "number", "exclusiveMinimum": 0, "description": "a smaller change is none"},
-        "same_within_percent": {"type": "number", "exclusiveMinimum": 0, "description": "surely less than this is the same"},
-        "most_noise_percent": {"type": "number", "exclusiveMinimum": 0, "description": "of pairs: beyond it nothing is judged"}
+        "alpha": {"type": "number", "exclusiveMinimum": 0, "description": "significance level of a look; divided by the number of cases"},
+        "least_percent": {"type": "number", "exclusiveMinimum": 0, "description": "smaller changes are never slower or faster"},
+        "same_within_percent": {"type": "number", "exclusiveMinimum": 0, "description": "a change significantly smaller than this is same"},
+        "most_noise_percent": {"type": "number", "exclusiveMinimum": 0, "description": "with noisier pairs, the verdict is unclear"}
       }
     },
     "base": {"$ref": "#/$defs/build"},
     "new": {"$ref": "#/$defs/build"},
     "cases": {"type": "array", "items": {"$ref": "#/$defs/case"}},
-    "added": {"type": "array", "items": {"type": "string"}, "description": "cases of the new build alone"},
-    "gone": {"type": "array", "items": {"type": "string"}, "description": "cases of the base build alone"}
+    "added": {"type": "array", "items": {"type": "string"}, "description": "cases that only the new build has"},
+    "gone": {"type": "array", "items": {"type": "string"}, "description": "cases that only the base build has"}
   },
   "$defs": {}
 })json";
 
 constexpr const char* duel_results = R"json({
-  "status": {"enum": [], "description": "wrong: the new build; unmeasured: the base build is wrong"},
-  "reason": {"type": ["string", "null"], "description": "why it is not ok, or why it is unclear"},
-  "verdict": {"enum": [], "description": "of a case that is ok, else null"},
+  "status": {"enum": [], "description": "wrong: a check of the new build failed; unmeasured: a check of the base build failed"},
+  "reason": {"type": ["string", "null"], "description": "why the status is not ok, or why the verdict is unclear"},
+  "verdict": {"enum": [], "description": "verdict on the new build; null if the status is not ok"},
   "look": {
     "type": ["object", "null"],
     "required": ["pairs", "change_percent", "ci95_low_percent", "ci95_high_percent", "noise_percent", "p_slower", "p_faster", "p_same"],
     "properties": {
       "pairs": {"type": "integer", "minimum": 1},
-      "launches": {"type": "integer", "minimum": 1, "description": "that the pairs came from"},
-      "change_percent": {"type": "number", "description": "median of new / base"},
+      "launches": {"type": "integer", "minimum": 1, "description": "launches that measured the pairs"},
+      "change_percent": {"type": "number", "description": "median of new / base - 1, in percent"},
       "ci95_low_percent": {"type": "number"},
       "ci95_high_percent": {"type": "number"},
-      "noise_percent": {"type": "number", "minimum": 0, "description": "of a pair: 1.4826 mad of log(new / base)"},
+      "noise_percent": {"type": "number", "minimum": 0, "description": "1.4826 * median absolute deviation of the pairs' log(new / base), in percent"},
       "p_slower": {"type": "number", "minimum": 0, "maximum": 1.000001},
       "p_faster": {"type": "number", "minimum": 0, "maximum": 1.000001},
       "p_same": {"type": "number", "minimum": 0, "maximum": 1.000001}
@@ -147,7 +147,7 @@ constexpr const char* duel_results = R"json({
   "steps_per_block": {"type": "integer", "minimum": 0},
   "launches": {
     "type": "array",
-    "description": "fresh processes of both builds each",
+    "description": "launches, each with new processes of both builds",
     "items": {
       "type": "object",
       "required": ["pairs"],
@@ -160,12 +160,12 @@ constexpr const char* duel_results = R"json({
 })json";
 
 template <Named Enum>
-Json words() {
+Json enum_values() {
   Json unused;
   return schema_of<Enum>(range::any, unused)["enum"];
 }
 
-// The fields of a specification, then the results of a case.
+// Schema of a case: the fields of CaseSpec, then the results.
 Json case_definition(const char* results, const std::vector<std::string>& required, Json& definitions) {
   Json schema = schema_of_fields<CaseSpec>(definitions);
   schema["properties"].update(Json::parse(results));
@@ -175,7 +175,7 @@ Json case_definition(const char* results, const std::vector<std::string>& requir
 
 Json skeleton_of(const char* skeleton) {
   Json schema = Json::parse(skeleton), &definitions = schema["$defs"];
-  schema["properties"]["status"]["enum"] = words<RunStatus>();
+  schema["properties"]["status"]["enum"] = enum_values<RunStatus>();
   definitions = Json::parse(shared_definitions);
   schema_of<EnvBlock>(range::any, definitions);
   definitions["env"]["properties"]["fingerprint"]["pattern"] = "^[0-9a-f]{8}$";
@@ -188,7 +188,7 @@ Json run_schema() {
   Json schema = skeleton_of(run_skeleton), &definitions = schema["$defs"];
   definitions["case"] = case_definition(
       case_results, {"status", "reason", "checks", "stats", "phases", "derived", "warnings", "launches"}, definitions);
-  definitions["case"]["properties"]["status"]["enum"] = words<CaseStatus>();
+  definitions["case"]["properties"]["status"]["enum"] = enum_values<CaseStatus>();
   definitions["case"]["allOf"] = Json::parse(case_rule);
   schema_of<CheckRow>(range::any, definitions);
   schema_of<Summary>(range::any, definitions);
@@ -202,8 +202,8 @@ Json duel_schema() {
   Json schema = skeleton_of(duel_skeleton), &definitions = schema["$defs"];
   definitions["case"] =
       case_definition(duel_results, {"status", "verdict", "look", "steps_per_block", "launches"}, definitions);
-  definitions["case"]["properties"]["status"]["enum"] = words<DuelStatus>();
-  Json& verdict = definitions["case"]["properties"]["verdict"]["enum"] = words<Verdict>();
+  definitions["case"]["properties"]["status"]["enum"] = enum_values<DuelStatus>();
+  Json& verdict = definitions["case"]["properties"]["verdict"]["enum"] = enum_values<Verdict>();
   verdict.push_back(nullptr);
   schema_of<DuelPair>(range::any, definitions);
   schema_of<CheckRow>(range::any, definitions);
@@ -223,12 +223,12 @@ class Checker {
     if (const auto either = schema.find("oneOf"); either != schema.end())
       return value.is_null() ? void() : visit(value, either->at(1), path);
     if (const auto type = schema.find("type"); type != schema.end() && !has_type(value, *type))
-      return say(path, value, "not " + type_text(*type));
+      return report(path, value, "not " + type_text(*type));
     if (const auto constant = schema.find("const"); constant != schema.end() && value != *constant)
-      return say(path, value, "not " + constant->dump());
+      return report(path, value, "not " + constant->dump());
     if (const auto names = schema.find("enum");
         names != schema.end() && std::find(names->begin(), names->end(), value) == names->end())
-      return say(path, value, "not one of " + names->dump());
+      return report(path, value, "not one of " + names->dump());
     if (value.is_number()) number(value, schema, path);
     if (value.is_string()) text(value, schema, path);
     if (value.is_array() && schema.contains("items"))
@@ -249,24 +249,24 @@ class Checker {
   }
   static std::string type_text(const Json& type) { return type.is_string() ? type.get<std::string>() : type.dump(); }
 
-  void say(const std::string& path, const Json& value, const std::string& what) {
-    found.push_back(path + " is " + (value.is_structured() ? value.type_name() : value.dump()) + ", " + what);
+  void report(const std::string& path, const Json& value, const std::string& problem) {
+    found.push_back(path + " is " + (value.is_structured() ? value.type_name() : value.dump()) + ", " + problem);
   }
   void number(const Json& value, const Json& schema, const std::string& path) {
     const auto x = value.get<double>();
-    const auto bound = [&](const char* key, auto holds, const char* words) {
+    const auto bound = [&](const char* key, auto holds, const char* problem) {
       const auto limit = schema.find(key);
-      if (limit != schema.end() && !holds(limit->get<double>())) say(path, value, words + limit->dump());
+      if (limit != schema.end() && !holds(limit->get<double>())) report(path, value, problem + limit->dump());
     };
     bound("minimum", [&](double least) { return x >= least; }, "not at least ");
     bound("exclusiveMinimum", [&](double least) { return x > least; }, "not above ");
     bound("maximum", [&](double most) { return x <= most; }, "not at most ");
   }
   void text(const Json& value, const Json& schema, const std::string& path) {
-    const auto words = value.get<std::string>();
-    if (words.empty() && schema.contains("minLength")) say(path, value, "not a name");
-    if (schema.contains("pattern") && !std::regex_match(words, std::regex(schema.at("pattern").get<std::string>())))
-      say(path, value, "not of the form " + schema.at("pattern").get<std::string>());
+    const auto content = value.get<std::string>();
+    if (content.empty() && schema.contains("minLength")) report(path, value, "not a name");
+    if (schema.contains("pattern") && !std::regex_match(content, std::regex(schema.at("pattern").get<std::string>())))
+      report(path, value, "not of the form " + schema.at("pattern").get<std::string>());
   }
   void object(const Json& value, const Json& schema, const std::string& path) {
     for (const Json& key : schema.value("required", Json::array()))
@@ -287,7 +287,7 @@ class Checker {
 
 namespace {
 
-// Where another section tells more.
+// Meaning of a property without a description: a reference to its section.
 std::string meaning_of(const Json& property) {
   const Json& type = property.contains("items") ? property.at("items") : property;
   return type.contains("$ref") ? "see " + type.at("$ref").get<std::string>().substr(8) : "";
@@ -298,9 +298,8 @@ std::string meaning_of(const Json& property) {
 std::string glossary() {
   const Json schema = run_schema();
   std::string text =
-      "# Every key of run.json\n\nMade by `dpbench schema glossary` from the tables that run.json is written from. "
-      "`-`: a "
-      "name, a text or a list of them.\n";
+      "# Keys of run.json\n\nGenerated by `dpbench schema glossary` from the tables that define run.json. The unit `-` "
+      "means none: a name, a string, an object or a list of them.\n";
   const auto section = [&](const std::string& title, const Json& properties) {
     text += "\n## " + title + "\n\n| key | unit | meaning |\n|---|---|---|\n";
     for (const auto& [key, property] : properties.items())

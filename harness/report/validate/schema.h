@@ -1,5 +1,5 @@
-// The JSON Schemas of the reports and the glossary of their keys, made of the tables of fields; and the check of a
-// document against a schema.
+// Generates the JSON Schemas of the reports and the glossary of their keys from the field tables. Validates documents
+// against a schema.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@ namespace dpbench {
 
 Json run_schema();
 Json duel_schema();
-// Every key of run.json with its unit and meaning, as Markdown.
+// Returns Markdown tables of every key of run.json with its unit and meaning.
 std::string glossary();
 
-// Each place in which a document does not fit the schema: "env.cpu.usable is \"two\", not an integer".
+// Returns the violations of the schema, e.g. "report.env.cpu.usable is \"two\", not integer".
 std::vector<std::string> schema_problems(const Json& document, const Json& schema);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// What must hold of a case's parts, whatever its figures are: ids, ranks, counts, ranges, status.
+// Structural consistency of a report, apart from its figures: ids, ranks, counts, ranges, status.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace dpbench {
 
 std::vector<std::string> shape_problems(const Report& report, const CaseRecord& record);
-// Of the report as a whole.
+// Problems of the report as a whole.
 std::vector<std::string> shape_problems(const Report& report);
 
 }  // namespace dpbench

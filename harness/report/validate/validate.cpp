@@ -13,9 +13,9 @@
 namespace dpbench {
 namespace {
 
-// What is written is the shortest text that reads back as the same double: only arithmetic order may differ.
-// Differences of figures near 1 may be next to nothing.
-bool alike(const Json& a, const Json& b) {
+// Numbers are written in the shortest form that reads back exactly, so only the order of arithmetic may change them.
+// The absolute tolerance is for differences of figures near 1.
+bool nearly_equal(const Json& a, const Json& b) {
   if (!a.is_number() || !b.is_number()) return a == b;
   const auto x = a.get<double>(), y = b.get<double>();
   return std::abs(x - y) <= 1e-9 * std::max(std::abs(x), std::abs(y)) + 1e-12;
@@ -36,12 +36,12 @@ std::vector<std::string> disagreements(const Json& stored, CaseStatus status, co
 void compare_figures(const std::string& name, const Json* stored, const Json& again, bool older,
                      std::vector<std::string>& found) {
   if (!stored || stored->is_null()) {
-    if (!older && !again.is_null()) found.push_back(name + " does not follow from the samples");
+    if (!older && !again.is_null()) found.push_back(name + " does not match the measurements");
   } else if (again.is_object() && stored->is_object()) {
     for (const auto& [key, value] : again.items())
       compare_figures(name + "." + key, stored->contains(key) ? &stored->at(key) : nullptr, value, older, found);
-  } else if (!alike(*stored, again)) {
-    found.push_back(name + " does not follow from the samples");
+  } else if (!nearly_equal(*stored, again)) {
+    found.push_back(name + " does not match the measurements");
   }
 }
 
@@ -50,12 +50,12 @@ std::optional<std::string> contradiction_of(const Report& report) {
   for (const CaseRecord& record : report.cases) {
     const std::string& id = record.spec.id;
     if (record.status == CaseStatus::ok && failing_check(record)) return id + " is ok, but its checks make it wrong";
-    if (!ids.insert(id).second) return id + " stands there twice";
+    if (!ids.insert(id).second) return id + " appears twice";
   }
   return std::nullopt;
 }
 
-Report read_sound_report(const std::filesystem::path& file) {
+Report read_consistent_report(const std::filesystem::path& file) {
   Report report = read_report(file);
   if (const auto why = contradiction_of(report)) throw UsageError(file.string() + ": " + *why);
   return report;

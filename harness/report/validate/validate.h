@@ -1,4 +1,4 @@
-// What a schema cannot say about a report: that it agrees with itself.
+// Checks the consistency of a report, which a schema cannot express.
 #pragma once
 
 #include <filesystem>
@@ -10,16 +10,17 @@
 
 namespace dpbench {
 
-// Each problem names its case; empty: the report holds together. Statistics are worked out again from the raw samples.
-// Throws UsageError where the document is no report.
+// Returns the inconsistencies, each with its case; empty if there are none. Statistics are recomputed from the blocks.
+// Throws UsageError if the document is not a report.
 std::vector<std::string> problems_of(const Json& document);
-// Adds a line for each figure that is another one than worked out again. stored: null where there is none. older: of a
-// minor version that may not have known each figure yet.
+// Adds a line to `found` for each stored figure that differs from the recomputed one. stored: null if missing. older:
+// the report has an older minor version, which may lack figures.
 void compare_figures(const std::string& name, const Json* stored, const Json& again, bool older,
                      std::vector<std::string>& found);
-// What would let a wrong case pass for a sound one: a status that its own checks deny, an id that stands there twice.
+// Returns a contradiction that could make a wrong case look right: an ok status despite a failed check, or a duplicate
+// id.
 std::optional<std::string> contradiction_of(const Report& report);
-// Throws UsageError also for such a report, naming the file.
-Report read_sound_report(const std::filesystem::path& file);
+// Reads a report. Throws a UsageError that names the file if it is invalid or contradictory.
+Report read_consistent_report(const std::filesystem::path& file);
 
 }  // namespace dpbench

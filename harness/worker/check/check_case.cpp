@@ -16,30 +16,30 @@
 namespace dpbench {
 namespace {
 
-// The first of each kind that this rank met.
-class Faults {
+// The first failure of each kind on this rank.
+class Failures {
  public:
   static constexpr int64_t never = std::numeric_limits<int64_t>::max();
 
-  void see(const Scenario& scenario, const Evidence& evidence) {
-    std::string& kind = evidence.echo ? apart : threw;
+  void observe(const Scenario& scenario, const Evidence& evidence) {
+    std::string& kind = evidence.echo ? peer_mismatch : exception;
     if (!evidence.error.empty() && !evidence.refused && kind.empty())
       kind = first_line(evidence.error) + place(scenario, ", step " + std::to_string(evidence.steps.size()));
-    const bool meant = scenario.poison || scenario.huge;
-    for (size_t step = 0; step < evidence.steps.size() && !meant && when == never; ++step)
-      look(scenario, evidence.steps[step], static_cast<int64_t>(step));
+    const bool intended = scenario.poison || scenario.huge;
+    for (size_t step = 0; step < evidence.steps.size() && !intended && when == never; ++step)
+      check_finite(scenario, evidence.steps[step], static_cast<int64_t>(step));
     ++scenarios_;
   }
 
-  std::string threw, apart, not_finite;
-  int64_t when = never;  // something was not finite: comparable between ranks, which all go through the same scenarios
+  std::string exception, peer_mismatch, not_finite;
+  int64_t when = never;  // position of the first non-finite value; comparable between ranks: all run the same scenarios
 
  private:
   static std::string place(const Scenario& scenario, const std::string& step = "") {
     return " (in the checks: scenario " + scenario.name + step + ")";
   }
 
-  void look(const Scenario& scenario, const StepEvidence& seen, int64_t step) {
+  void check_finite(const Scenario& scenario, const StepEvidence& seen, int64_t step) {
     const auto found = first_not_finite(step, seen.loss, seen.gradients, seen.parameters);
     if (!found) return;
     when = (scenarios_ * 1'000'000 + step) * 3 + static_cast<int64_t>(found->of);
@@ -49,8 +49,8 @@ class Faults {
   int64_t scenarios_ = 0;
 };
 
-// cuDNN may else sum in another order in each run, and the strategy would be blamed. The timed steps are left as torch
-// has them.
+// Makes cuDNN deterministic during the checks: a varying order of summation would be blamed on the strategy. Timed
+// steps use torch's default.
 class DeterministicCudnn {
  public:
   DeterministicCudnn() { at::globalContext().setDeterministicCuDNN(true); }
@@ -62,14 +62,14 @@ class DeterministicCudnn {
   bool before_ = at::globalContext().deterministicCuDNN();
 };
 
-// Of the ranks that saw what is not finite the one that made it, the others had it from there; -1: nobody did.
-int first_rank(c10d::Store& store, const std::string& key, int rank, int world, int64_t when) {
+// Returns the rank that produced a non-finite value first, or -1 if all values are finite. Collective over the store.
+int first_non_finite_rank(c10d::Store& store, const std::string& key, int rank, int world, int64_t when) {
   int first = -1;
-  int64_t least = Faults::never;
-  const auto all = texts_of_ranks(store, key, rank, world, std::to_string(when));
+  int64_t least = Failures::never;
+  const auto all = gather_texts(store, key, rank, world, std::to_string(when));
   for (size_t r = 0; r < all.size(); ++r)
-    if (const int64_t other = std::stoll(all[r]); other < least) least = other, first = static_cast<int>(r);
-  return std::stoi(from_rank0(store, key + ".first", rank, std::to_string(first)));
+    if (const int64_t position = std::stoll(all[r]); position < least) least = position, first = static_cast<int>(r);
+  return std::stoi(broadcast_text(store, key + ".first", rank, std::to_string(first)));
 }
 
 }  // namespace
@@ -88,21 +88,21 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
   const DeterministicCudnn deterministic;
   const StrategyInfo& strategy = strategy_registry().at(spec.strategy);
   const bool ranks = strategy.parallelism == Parallelism::ranks, several = ranks && spec.world > 1;
-  static int calls = 0;  // the same on every rank: each call has keys of its own
+  static int calls = 0;  // equal on every rank; makes the keys of each call unique
   const std::string prefix = "check" + std::to_string(calls++);
-  // Over the store: the group may be broken.
-  const auto rank0_says = [&](const std::string& key, bool mine) {
-    return several ? rank0_decides(*group.store(), prefix + key, group.rank(), mine) : mine;
+  // Uses the store because the group may be broken.
+  const auto decided_by_rank0 = [&](const std::string& key, bool value) {
+    return several ? broadcast_decision(*group.store(), prefix + key, group.rank(), value) : value;
   };
   const WorkloadOptions workload{.scale = spec.scale, .data_dir = spec.data_dir, .shared_dir = shared_dir};
-  Rows rows;  // one for each check: the worst of all seeds
+  Rows rows;  // one row per check: the worst of all seeds
   std::optional<Dump> dump;
   if (!options.dump.empty()) dump.emplace(options.dump, spec, group.rank());
-  Faults faults;
-  const auto see = [&](const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
-                       const Evidence& evidence) {
+  Failures failures;
+  const auto show = [&](const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
+                        const Evidence& evidence) {
     if (dump) dump->add(bench, scenario, clip_norm, evidence);
-    faults.see(scenario, evidence);
+    failures.observe(scenario, evidence);
     pulse.beat();
   };
   bool whole = true;
@@ -123,7 +123,7 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
                                init,
                                spec.world <= options.whole_worlds,
                                options.filter,
-                               see};
+                               show};
     for (CheckRow row : run_checks(request)) {
       if (options.seeds > 1 && row.status == CheckStatus::failed)
         row.detail += " (--seed " + std::to_string(init) + ")";
@@ -132,20 +132,21 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
     pulse.beat();
     const CheckRow* completed = rows.find(Rows::completion);
     const bool broken = completed && completed->status == CheckStatus::failed;
-    whole = rank0_says(".end" + std::to_string(seed), !broken);
+    whole = decided_by_rank0(".end" + std::to_string(seed), !broken);
   }
   if (dump) dump->finish();
-  const int first = several ? first_rank(*group.store(), prefix + ".finite", group.rank(), spec.world, faults.when)
-                    : faults.when == Faults::never ? -1
-                                                   : 0;
-  const bool sound = rank0_says(".right", !any_failed(rows.all())) && whole && first < 0;
+  const int first =
+      several ? first_non_finite_rank(*group.store(), prefix + ".finite", group.rank(), spec.world, failures.when)
+      : failures.when == Failures::never ? -1
+                                         : 0;
+  const bool sound = decided_by_rank0(".right", !any_failed(rows.all())) && whole && first < 0;
   CheckedCase checked{.rows = rows.all(), .group_whole = whole, .sound = sound};
-  if (!faults.threw.empty())
-    checked.failure = {FailureKind::failure, faults.threw};
+  if (!failures.exception.empty())
+    checked.failure = {FailureKind::failure, failures.exception};
   else if (first == group.rank())
-    checked.failure = {FailureKind::nan, faults.not_finite};
-  else if (!faults.apart.empty())
-    checked.failure = {FailureKind::peer, faults.apart};
+    checked.failure = {FailureKind::nan, failures.not_finite};
+  else if (!failures.peer_mismatch.empty())
+    checked.failure = {FailureKind::peer, failures.peer_mismatch};
   return checked;
 }
 

@@ -1,4 +1,4 @@
-// The conformance suite on one case, for one rank.
+// Runs the conformance suite for one case on one rank.
 #pragma once
 
 #include <optional>
@@ -14,15 +14,15 @@ namespace dpbench {
 struct SuiteOptions {
   std::string filter = {};  // extended regular expression on check names; empty: all
   int seeds = 1;
-  int whole_worlds = 0;   // in larger worlds costly scenarios are kept for thorough probes
-  std::string dump = {};  // directory for what every rank saw; empty: nothing is written
+  int whole_worlds = 0;   // larger worlds run costly scenarios on thorough probes only
+  std::string dump = {};  // directory for each rank's tensors; empty: no dump
 };
 
-// What a case must pass before its speed counts, as an expression on check names; cheap enough to stand before every
-// timing. All of it on rows such as are timed: what throws there would throw in the timed steps. gradient-meaning too:
-// where BatchNorm couples rows, nothing is held against the baseline. Three scenarios: float64, the type that is timed
-// (on a CPU: a GPU's rounding cannot be repeated there), and twenty steps in which the loss must fall, of which nothing
-// but the losses is kept; both types once more for each of accumulating and clipping where the timed steps do that.
+// Returns the checks to pass before timing, as an expression on check names. They are cheap and use batches like the
+// timed ones, so an exception in the timed steps also occurs here. gradient-meaning is included because
+// gradient-vs-baseline is skipped if BatchNorm couples samples. They run three scenarios: float64, the timed dtype (CPU
+// only, since a GPU's rounding cannot be replayed on a CPU), and twenty steps in which the loss must fall. Accumulation
+// and clipping, if the case uses them, add a float64 and a timed-dtype scenario each.
 std::string checks_before_timing(const CaseSpec& spec);
 
 struct CheckFailure {
@@ -31,16 +31,15 @@ struct CheckFailure {
 };
 
 struct CheckedCase {
-  std::vector<CheckRow> rows;  // on rank 0, none elsewhere
-  bool group_whole = true;     // the same on every rank: all came to an end, else the group is of no more use
-  bool sound = true;           // the same on every rank: they did, no check failed, and all was made of numbers
-  // What this rank has to say of timed steps that would fail, rather than be wrong: the strategy's own exception
-  // ("failure"), the first loss, gradient or parameter of all ranks that is no number ("nan"), calls that differ
-  // between ranks ("peer").
+  std::vector<CheckRow> rows;  // empty except on rank 0
+  bool group_whole = true;     // all ranks completed, so the group is still usable; equal on every rank
+  bool sound = true;           // group_whole, no check failed, all values are finite; equal on every rank
+  // Set if this rank's timed steps would fail: the strategy threw ("failure"), this rank produced the first non-finite
+  // loss, gradient or parameter ("nan"), or collectives differ between ranks ("peer").
   std::optional<CheckFailure> failure = {};
 };
 
-// Beats as it goes: judging takes as long as it takes.
+// Collective. Beats `pulse` throughout: judging has no time limit.
 CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const Group& group, Pulse& pulse,
                        const std::string& shared_dir);
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr char index_name[] = "index.json";
 
-// A case's id has slashes and colons, a folder's name does not.
+// Replaces characters of a case id that do not belong in a folder name, such as slashes and colons.
 std::string folder_of(std::string id) {
   for (char& c : id)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '-') c = '_';
@@ -27,34 +27,34 @@ std::string file_of(const std::string& folder, const Bench& bench, const Scenari
          "-step" + std::to_string(step) + ".safetensors";
 }
 
-void put(TensorFile& file, const std::string& name, const at::Tensor& tensor) {
+void add(TensorFile& file, const std::string& name, const at::Tensor& tensor) {
   if (tensor.defined()) file.tensors.emplace_back(name, tensor.contiguous());
 }
 
-void put(TensorFile& file, const std::string& group, const NamedTensors& tensors) {
-  for (const auto& [name, tensor] : tensors) put(file, group + "." + name, tensor);
+void add(TensorFile& file, const std::string& group, const NamedTensors& tensors) {
+  for (const auto& [name, tensor] : tensors) add(file, group + "." + name, tensor);
 }
 
 TensorFile contents(const Bench& bench, const Scenario& scenario, const Evidence& evidence, size_t step) {
   const StepEvidence& seen = evidence.steps[step];
   const bool first = step == 0;
   TensorFile file;
-  put(file, "parameters", first ? evidence.parameters : evidence.steps[step - 1].parameters);
-  put(file, "buffers", first ? evidence.buffers : evidence.steps[step - 1].buffers);
-  put(file, "state", first ? evidence.state : evidence.steps[step - 1].state);
+  add(file, "parameters", first ? evidence.parameters : evidence.steps[step - 1].parameters);
+  add(file, "buffers", first ? evidence.buffers : evidence.steps[step - 1].buffers);
+  add(file, "state", first ? evidence.state : evidence.steps[step - 1].state);
   for (size_t micro = 0; micro < seen.ids.size(); ++micro) {
     const Batch batch =
         batch_of(bench.workload, scenario, bench.layout, seen.ids[micro], evidence.rank, static_cast<int64_t>(step));
     const std::string group = "batch." + std::to_string(micro) + ".";
-    put(file, group + "input", batch.input);
-    put(file, group + "target", batch.target);
-    put(file, group + "ids", batch.ids);
+    add(file, group + "input", batch.input);
+    add(file, group + "target", batch.target);
+    add(file, group + "ids", batch.ids);
   }
-  put(file, "output", seen.output);
-  put(file, "loss", seen.loss);
-  put(file, "gradients", seen.gradients);
-  put(file, "parameters_after", seen.parameters);
-  put(file, "buffers_after", seen.buffers);
+  add(file, "output", seen.output);
+  add(file, "loss", seen.loss);
+  add(file, "gradients", seen.gradients);
+  add(file, "parameters_after", seen.parameters);
+  add(file, "buffers_after", seen.buffers);
   return file;
 }
 
@@ -106,7 +106,7 @@ void Dump::finish() {
   std::ofstream out(fresh);
   out << index.dump(1) << '\n';
   out.close();
-  if (!out) throw std::runtime_error("--dump: " + fresh.string() + " could not be written");
+  if (!out) throw std::runtime_error("--dump: cannot write " + fresh.string());
   fs::rename(fresh, path);
 }
 

@@ -1,5 +1,5 @@
-// What a case's ranks saw, as files that any other framework can compare itself with: safetensors, and an index of
-// them.
+// Writes the tensors of a case's conformance scenarios as safetensors files with an index, for comparison with other
+// frameworks.
 #pragma once
 
 #include <optional>
@@ -15,11 +15,11 @@ class Dump {
  public:
   Dump(std::string directory, const CaseSpec& spec, int rank);
 
-  // A file for every step of this rank. A scenario that is run twice is written once; that of twenty steps, which would
-  // be nearly a third of all files, is left out: to compare by, its steps are like those of the others.
+  // Writes a file for every step of this rank. A repeated scenario is written once. The twenty-step scenario is
+  // skipped: it would add nearly a third of all files and no new kind of step.
   void add(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm, const Evidence& evidence);
-  // Rank 0 adds the case's files, those of all ranks, to the directory's index.json. Once, after every rank is done.
-  // Makes nothing where nothing was added.
+  // Rank 0 adds the files of all ranks to the directory's index.json. Call once, after every rank is done. A no-op if
+  // no file was written.
   void finish();
 
  private:

@@ -12,7 +12,7 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t steps_after_a_pause = 2;  // the other build's block left its own data in the caches
+constexpr int64_t rewarm_steps = 2;  // the other build's block has evicted this build's data from the caches
 
 const StrategyInfo& info_of(const CaseSpec& spec) { return strategy_registry().at(spec.strategy); }
 
@@ -31,19 +31,19 @@ BlockRun::BlockRun(const CaseSpec& spec, int64_t warmup, const Group& group, Pul
   source_.prepare(0, first + rest);
   timer_.block(first);
   timer_.last_loss();
-  timer_.beside(recording_steps(spec, source_));
+  timer_.run_extra(recording_steps(spec, source_));
   step_ns_ = static_cast<double>(timer_.block(rest)) / static_cast<double>(rest);
 }
 
 void BlockRun::finish() {
   strategy_->finish();
-  group_.barrier();  // nobody tears down what another still uses
+  group_.barrier();  // all ranks are done before any rank tears down the group
 }
 
 RankRecord BlockRun::block(const Sampling& sampling) {
   const int64_t steps = group_.agree(steps_for(step_ns_, sampling, source_.steps_per_epoch()));
-  source_.prepare(timer_.step_index(), steps_after_a_pause + steps);
-  timer_.block(steps_after_a_pause);
+  source_.prepare(timer_.step_index(), rewarm_steps + steps);
+  timer_.block(rewarm_steps);
   RankRecord record;
   record.rank = group_.rank();
   record.steps_per_sample = steps;

@@ -1,4 +1,4 @@
-// A case that stays ready between its blocks: another build's blocks go in between (duel).
+// Keeps a case loaded between its timed blocks, so that `duel` can alternate the blocks of two builds.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,17 @@ namespace dpbench {
 
 class BlockRun {
  public:
-  // Set up and warmed up.
+  // Sets up and warms up the case.
   BlockRun(const CaseSpec& spec, int64_t warmup, const Group& group, Pulse& pulse, const std::string& shared_dir);
   const std::string& case_id() const { return case_id_; }
-  // One sample. sampling.steps 0: as many steps as it takes, agreed by rank 0.
+  // Times one block. sampling.steps = 0: rank 0 chooses the number of steps from the minimum block time.
   RankRecord block(const Sampling& sampling);
   // Collective, after the last block.
   void finish();
 
  private:
   std::string case_id_;
-  std::vector<std::string> own_;  // parameters that each rank keeps for itself
+  std::vector<std::string> own_;  // names of parameters that are not synchronized between ranks
   const Group& group_;
   std::unique_ptr<Workload> workload_;
   StepSource source_;

@@ -17,7 +17,7 @@ void CollectiveWatch::start() {
 const std::deque<CollectiveWatch::Seen>& CollectiveWatch::stop() {
   on_ = false;
   const auto missing = [&](const Seen& one) { return one.end.load() == Time{}; };
-  // Whoever waited for a collective may be awake before the end was written down.
+  // A waiting thread may wake before the future's callback has stored the end time.
   for (int i = 0; timed_ && i < 1000 && std::any_of(seen_.begin(), seen_.end(), missing); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return seen_;
@@ -48,7 +48,7 @@ ForwardingBackend::WorkPtr CollectiveWatch::around(Call call) {
   return work;
 }
 
-// Some works (gloo's send and receive) have no future.
+// Disables timing if a Work has no future (Gloo's send and receive).
 void CollectiveWatch::note_end(c10d::Work& work, Seen& seen) {
   try {
     work.getFuture()->addCallback([&seen](c10::ivalue::Future&) { seen.end = Phases::Clock::now(); });

@@ -1,5 +1,4 @@
-// Writes down when each collective of a strategy began and ended on this rank, and charges the time its caller spent in
-// it.
+// Records the start and end of each collective on this rank, and charges the caller's time to the communication phase.
 #pragma once
 
 #include <atomic>
@@ -18,18 +17,18 @@ class CollectiveWatch : public ForwardingBackend {
   using Time = Phases::Clock::time_point;
   struct Seen {
     std::string op;
-    int phase = -1;  // of the step; -1: outside of it
+    int phase = -1;  // phase of the step; -1: called outside a phase or from another thread
     int64_t bytes = 0;
     Time start;
-    std::atomic<Time> end = Time{};  // the epoch: not yet, or unknown
+    std::atomic<Time> end = Time{};  // Time{} if not finished or unknown
   };
 
-  // timed: collectives end when their future does. (On a GPU that is when they are launched.)
+  // timed: record the end of a collective when its future completes. On a GPU that is only the launch.
   CollectiveWatch(c10::intrusive_ptr<c10d::Backend> inner, Phases& phases, bool timed)
       : ForwardingBackend(std::move(inner)), phases_(phases), timed_(timed) {}
 
   void start();
-  // What began since start(), in order; valid until the next start().
+  // Stops recording. Returns the collectives since start() in order; valid until the next start().
   const std::deque<Seen>& stop();
 
  protected:
@@ -43,7 +42,7 @@ class CollectiveWatch : public ForwardingBackend {
   std::atomic<bool> timed_;
   std::mutex mutex_;
   std::atomic<bool> on_ = false;
-  std::thread::id caller_;  // of the steps
+  std::thread::id caller_;  // the thread that runs the steps
   std::deque<Seen> seen_;
 };
 

@@ -1,4 +1,4 @@
-// The parts of a step as a GPU's stream reached them: an event at each boundary, read when all is over.
+// Times a step's phases on the GPU: records an event on the stream at each phase boundary and reads them at the end.
 #pragma once
 
 #include <array>
@@ -17,9 +17,9 @@ class DevicePhases : public PhaseListener {
   void entered(Phase phase, Time) override { mark(static_cast<int>(phase)); }
   void left(Time) override { mark(-1); }
   void moved(Phase phase, Time from, Time until) override;
-  // Waits for the device.
+  // Time of each phase. Waits for the device.
   std::array<double, phase_names.size()> total_ns();
-  // From the first boundary to the last. Waits for the device.
+  // Time from the first boundary to the last. Waits for the device.
   double all_ns();
 
  private:

@@ -12,24 +12,24 @@ namespace {
 using Values = c10::ArrayRef<const c10::IValue>;
 
 std::atomic<int64_t> flop_so_far{0};
-thread_local int inside = 0;  // an operation that is counted: what it calls is a part of it
+thread_local int inside = 0;  // depth of counted operations; nested ones are part of the outermost
 
-// a[.., n, k] times b[.., k, m]
+// FLOP of a[.., n, k] times b[.., k, m].
 int64_t product(const at::Tensor& a, const at::Tensor& b) { return 2 * a.numel() * b.size(-1); }
 
-int64_t places(const at::Tensor& output) { return output.numel() / output.size(1); }
+int64_t positions(const at::Tensor& output) { return output.numel() / output.size(1); }
 
-// Every weight is used once for each place of the output.
+// Each weight is used once per output position.
 int64_t convolution_backward(Values in) {
   const auto mask = in[10].toBoolList();
   const int gradients = static_cast<int>(mask.get(0)) + static_cast<int>(mask.get(1));
-  return 2 * places(in[0].toTensor()) * in[2].toTensor().numel() * gradients;
+  return 2 * positions(in[0].toTensor()) * in[2].toTensor().numel() * gradients;
 }
 
 struct Operation {
   std::string_view name;
-  int64_t (*flop)(Values in);   // inputs are there when it begins, the output when it ends
-  bool for_each_place = false;  // of its output
+  int64_t (*flop)(Values in);  // from the inputs, available when the operation begins
+  bool per_position = false;   // multiply by the number of output positions, available when it ends
 };
 constexpr Operation operations[] = {
     {"aten::mm", [](Values in) { return product(in[0].toTensor(), in[1].toTensor()); }},
@@ -41,8 +41,8 @@ constexpr Operation operations[] = {
     {"aten::convolution_backward", convolution_backward},
 };
 
-struct Begun : at::ObserverContext {
-  explicit Begun(const Operation& of, int64_t count) : operation(of), flop(count) {}
+struct CountedCall : at::ObserverContext {
+  explicit CountedCall(const Operation& of, int64_t count) : operation(of), flop(count) {}
   const Operation& operation;
   int64_t flop;
 };
@@ -51,15 +51,15 @@ std::unique_ptr<at::ObserverContext> begin_counting(const at::RecordFunction& fu
   for (const Operation& one : operations)
     if (one.name == function.name()) {
       ++inside;
-      return std::make_unique<Begun>(one, one.flop(function.inputs()));
+      return std::make_unique<CountedCall>(one, one.flop(function.inputs()));
     }
   return nullptr;
 }
 
 void end_counting(const at::RecordFunction& function, at::ObserverContext* context) {
   if (!context || --inside > 0) return;
-  const auto& begun = static_cast<const Begun&>(*context);
-  flop_so_far += begun.operation.for_each_place ? begun.flop * places(function.outputs().at(0).toTensor()) : begun.flop;
+  const auto& call = static_cast<const CountedCall&>(*context);
+  flop_so_far += call.operation.per_position ? call.flop * positions(function.outputs().at(0).toTensor()) : call.flop;
 }
 
 }  // namespace
@@ -89,9 +89,9 @@ void StepFlop::end(std::span<const Batch> micro) {
   }
   const int64_t counted = count_.flop() - before_;
   if (!replayed_ && counted > 0)
-    as_it_is_.emplace(shape, counted);  // the first of a shape: later passes may be replayed
-  const auto known = as_it_is_.find(shape);
-  steps_.push_back(known == as_it_is_.end() ? std::nullopt : std::optional(known->second));
+    eager_.emplace(shape, counted);  // keeps the first count: later passes may be partly replayed
+  const auto known = eager_.find(shape);
+  steps_.push_back(known == eager_.end() ? std::nullopt : std::optional(known->second));
 }
 
 std::optional<int64_t> StepFlop::mean_of_last(int64_t steps) const {

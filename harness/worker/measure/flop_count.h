@@ -1,5 +1,5 @@
-// Floating-point operations: a multiplication and an addition for every term of a matrix product or convolution,
-// forward and backward, by the shapes they are called with. Everything else counts as nothing.
+// Counts the floating-point operations of matrix products and convolutions, forward and backward, from their shapes:
+// one multiplication and one addition per term. Other operations are not counted.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace dpbench {
 
-// Of all threads, as long as it lives.
+// Counts the operations of all threads during its lifetime. Only one counter may exist at a time.
 class FlopCount {
  public:
   FlopCount();
@@ -23,22 +23,22 @@ class FlopCount {
   FlopCount(const FlopCount&) = delete;
   FlopCount& operator=(const FlopCount&) = delete;
 
-  // Since the constructor; one counter at a time.
+  // Operations since construction.
   int64_t flop() const;
 
  private:
   at::CallbackHandle handle_;
 };
 
-// The operations of each step. A replayed step calls nothing that could be counted: it has those of the first step of
-// the same shape, which was not replayed. Must be a listener of the phases, by which it knows replayed steps.
+// Counts the operations of each step. A replayed step dispatches no operations, so it gets the count of the first eager
+// step with the same shapes. Must listen to the phases, which mark replayed steps.
 class StepFlop : public PhaseListener {
  public:
-  // Around each step.
+  // Call begin() before and end() after each step.
   void begin();
   void end(std::span<const Batch> micro);
-  // Of the last so many steps. Nothing: they called nothing that counts, or one was replayed whose shape never ran as
-  // it is.
+  // Mean count of the last `steps` steps. nullopt if the count is zero, or if a replayed step's shapes never ran
+  // eagerly.
   std::optional<int64_t> mean_of_last(int64_t steps) const;
 
   void entered(Phase phase, Time) override { replayed_ = replayed_ || phase == Phase::graph; }
@@ -49,7 +49,7 @@ class StepFlop : public PhaseListener {
   FlopCount count_;
   int64_t before_ = 0;
   bool replayed_ = false;
-  std::map<Shape, int64_t> as_it_is_;
+  std::map<Shape, int64_t> eager_;  // counts of eager steps
   std::vector<std::optional<int64_t>> steps_;
 };
 

@@ -1,4 +1,4 @@
-// Kineto's trace of a few steps of this rank, with our phases as annotations.
+// A Kineto trace of a few steps of this rank, annotated with dpbench's phases.
 #pragma once
 
 #include <optional>
@@ -13,10 +13,10 @@ namespace dpbench {
 
 class Trace : public PhaseListener {
  public:
-  explicit Trace(c10::Device device);  // on from here
+  explicit Trace(c10::Device device);  // starts tracing
   void entered(Phase phase, Time) override;
   void left(Time) override { annotation_.reset(); }
-  // Off again; Chrome's JSON.
+  // Stops tracing and writes the trace in Chrome's JSON format.
   void save(const std::string& file);
 
  private:

@@ -1,5 +1,5 @@
-// What one replica's part of the machine can do at most: a matrix product, and a[i] = b[i] + s c[i] through memory
-// (McCalpin's triad). Short, so that it can stand in every run.
+// Peak performance of one replica's share of the machine: a matrix product, and McCalpin's triad a[i] = b[i] + s c[i]
+// for memory bandwidth. Short enough for every run.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 
 namespace dpbench {
 
-// Measured once per process and dtype; the best of several tries. Takes about 0.3 s.
+// Measures once per process, dtype and device; takes the best of several tries. Takes about 0.3 s.
 Peak measured_peak(at::ScalarType dtype, at::Device device);
 
-// This process's host and the numbers of the cores that it may use.
+// Host name and allowed core numbers of this process, separated by spaces.
 std::string host_and_cores();
-// Whether on each host the processes (each told by host_and_cores) may use a core for every thread of every replica
-// together; a replica that is alone on its host shares with none.
+// True if every host has at least one core per thread of its replicas, or a single replica. processes: host_and_cores()
+// of each process.
 bool cores_for_all(const std::vector<std::string>& processes, int replicas_each, int threads_each);
 
 }  // namespace dpbench

@@ -22,17 +22,17 @@ namespace dpbench {
 namespace {
 
 using Time = Phases::Clock::time_point;
-constexpr int64_t steps_before = 5;  // past the reducer's new buckets; the machine is warm by now
-constexpr int64_t most_steps = 500, traced_steps = 5;
-constexpr int64_t short_epoch = 16;          // its steps may have fewer rows at the end
-constexpr size_t most_collectives = 200000;  // of all steps: more is not worth the memory
+constexpr int64_t warmup_steps = 5;  // until the Reducer has rebuilt its buckets; the machine is already warm
+constexpr int64_t max_steps = 500, traced_steps = 5;
+constexpr int64_t short_epoch = 16;         // average FLOP over such an epoch: its last step may have fewer samples
+constexpr size_t max_collectives = 200000;  // per profile, to limit memory
 
 int64_t ns_of(Time time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
-// When a step did nothing but communicate.
-class Blocked : public PhaseListener {
+// Records the time spans in which the step's own thread was in the communication phase.
+class CommunicationSpans : public PhaseListener {
  public:
   void entered(Phase phase, Time now) override {
     left(now);
@@ -53,11 +53,11 @@ class Blocked : public PhaseListener {
   Time since_;
 };
 
-class Watched {
+class ProfiledCase {
  public:
-  Watched(const CaseSpec& spec, Setup setup, StepSource& source, const Group& group, Pulse& pulse)
+  ProfiledCase(const CaseSpec& spec, Setup setup, StepSource& source, const Group& group, Pulse& pulse)
       : source_(source), group_(group), pulse_(pulse), device_(setup.devices.at(0)) {
-    // A replay makes its collectives without a call: there would be nothing to see, or of the first steps alone.
+    // Replayed steps do not call the backend, so their collectives cannot be watched.
     if (setup.group && !promised(strategy_registry().at(spec.strategy), setup.params).recorded) {
       setup.group = wrapped_group(setup.group, device_.type(), [&](const auto& inner) {
         return watch_ = c10::make_intrusive<CollectiveWatch>(inner, phases_, device_.is_cpu());
@@ -66,8 +66,8 @@ class Watched {
     strategy_ = strategy_registry().at(spec.strategy).make(setup);
   }
 
-  // Those that record, then so many; the mean operations of the last `counted`. With phases on: strategies may switch
-  // on clocks of their own.
+  // Runs the recording steps, then `steps` warm-up steps. Returns the mean FLOP count of the last `counted`. Phases are
+  // on because they may switch on a strategy's own clocks.
   std::optional<int64_t> warm_up(const std::vector<int64_t>& recording, int64_t steps, int64_t counted) {
     StepFlop flop;
     phases_.switch_on(true);
@@ -83,7 +83,7 @@ class Watched {
     return flop.mean_of_last(counted);
   }
 
-  // Fills times, collectives and the strategy's own figures.
+  // Runs the profiled steps. Fills times, collectives and the strategy's own figures.
   void run(int64_t steps, RankRecord& record) {
     Profile& profile = *record.profile;
     DevicePhases on_device(device_);
@@ -122,7 +122,7 @@ class Watched {
   }
 
  private:
-  // When it began, by the clock of its parts: what they are measured against.
+  // Runs one step. Returns its start time by the phases' clock, so that phases and collectives are relative to it.
   Time step(int64_t number, StepFlop* flop = nullptr) {
     phases_.enter(Phase::data);
     const Time begin = phases_.since();
@@ -146,8 +146,8 @@ class Watched {
     const bool timed = device_.is_cpu() &&
                        std::all_of(seen.begin(), seen.end(), [](const auto& one) { return one.end.load() != Time{}; });
     describe_each(seen, timed, profile);
-    const bool usable = timed && seen.size() <= most_collectives;
-    std::vector<Entered> entered;
+    const bool usable = timed && seen.size() <= max_collectives;
+    std::vector<EnteredCollective> entered;
     if (usable)
       for (const auto& one : seen) entered.push_back({{ns_of(one.start), ns_of(one.end)}, ns_of(one.start)});
     const bool waits_known = find_last_entered(entered, usable);
@@ -164,39 +164,40 @@ class Watched {
     if (waited > 0) record.phases_ns["waiting"] += waited;
   }
 
-  // Collective. Ranks of one host share a clock; all must know when, and have entered equally many.
-  bool find_last_entered(std::vector<Entered>& entered, bool usable) const {
+  // Collective. Fills the time at which the last rank entered each collective. Returns false if the ranks are on
+  // several hosts (no common clock), a rank has no times, or the numbers of collectives differ.
+  bool find_last_entered(std::vector<EnteredCollective>& entered, bool usable) const {
     if (!group_.one_host()) return false;
     const auto count = static_cast<int64_t>(entered.size());
     at::Tensor counts = at::tensor({count, -count, int64_t{!usable}}, at::kLong);
-    group_.most(counts);
+    group_.max(counts);
     const int64_t* found = counts.data_ptr<int64_t>();
     if (found[0] != count || found[1] != -count || found[2] != 0) return false;
     if (count == 0) return true;
     at::Tensor starts = at::empty({count}, at::kLong);
     for (int64_t i = 0; i < count; ++i) starts.data_ptr<int64_t>()[i] = entered[static_cast<size_t>(i)].span.from;
-    group_.most(starts);
+    group_.max(starts);
     for (int64_t i = 0; i < count; ++i) entered[static_cast<size_t>(i)].last_entered = starts.data_ptr<int64_t>()[i];
     return true;
   }
 
-  // The mean step, where all steps have the same collectives.
+  // Fills the collectives of the mean step, if all steps have the same collectives.
   void describe_each(const std::deque<CollectiveWatch::Seen>& seen, bool timed, Profile& profile) const {
     const auto steps = static_cast<size_t>(profile.steps), count = seen.size() / steps;
     if (seen.size() % steps != 0) return;
     std::vector<CollectiveRecord> each(count);
     for (size_t i = 0; i < seen.size(); ++i) {
-      CollectiveRecord& mine = each[i % count];
+      CollectiveRecord& mean = each[i % count];
       const auto& one = seen[i];
       const std::string phase(one.phase < 0 ? "" : phase_names[static_cast<size_t>(one.phase)]);
-      if (i < count) mine = {.op = one.op, .phase = phase, .bytes = one.bytes};
-      if (mine.op != one.op || mine.bytes != one.bytes) return;
+      if (i < count) mean = {.op = one.op, .phase = phase, .bytes = one.bytes};
+      if (mean.op != one.op || mean.bytes != one.bytes) return;
       if (!timed) continue;
       const auto add = [&](std::optional<double>& sum, Time time) {
         sum = sum.value_or(0) + static_cast<double>(ns_of(time) - begins_[i / count]) / static_cast<double>(steps);
       };
-      add(mine.start_ns, one.start);
-      add(mine.end_ns, one.end);
+      add(mean.start_ns, one.start);
+      add(mean.end_ns, one.end);
     }
     profile.collectives = std::move(each);
   }
@@ -206,16 +207,16 @@ class Watched {
   Pulse& pulse_;
   at::Device device_;
   Phases phases_;
-  Blocked blocked_;
+  CommunicationSpans blocked_;
   c10::intrusive_ptr<CollectiveWatch> watch_;
   std::unique_ptr<Strategy> strategy_;
   int64_t step_ = 0;
   std::vector<int64_t> begins_;
 };
 
-// Whole epochs where they are short, as the samples have.
-int64_t watched_steps(int64_t wanted, int64_t steps_per_epoch) {
-  const int64_t steps = std::min(wanted, most_steps);
+// Rounds down to whole epochs if the timed blocks run whole epochs.
+int64_t profiled_steps(int64_t wanted, int64_t steps_per_epoch) {
+  const int64_t steps = std::min(wanted, max_steps);
   return steps > steps_per_epoch && wanted % steps_per_epoch == 0 ? steps / steps_per_epoch * steps_per_epoch : steps;
 }
 
@@ -223,15 +224,15 @@ int64_t watched_steps(int64_t wanted, int64_t steps_per_epoch) {
 
 void profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, const Sampling& sampling,
                   const Group& group, Pulse& pulse, RankRecord& record) {
-  const int64_t steps = watched_steps(record.steps_per_sample, source.steps_per_epoch());
+  const int64_t steps = profiled_steps(record.steps_per_sample, source.steps_per_epoch());
   const int64_t counted_steps = source.steps_per_epoch() <= short_epoch ? source.steps_per_epoch() : 1;
-  source.prepare(0, steps_before + counted_steps + steps + traced_steps);
+  source.prepare(0, warmup_steps + counted_steps + steps + traced_steps);
   record.profile.emplace();
-  Watched watched(spec, setup, source, group, pulse);
-  record.profile->flop = watched.warm_up(recording_steps(spec, source), steps_before + counted_steps, counted_steps);
-  watched.run(steps, record);
-  if (!sampling.trace_dir.empty()) watched.trace(sampling.trace_dir + "/" + trace_stem(spec.id));
-  watched.finish();
+  ProfiledCase profiled(spec, setup, source, group, pulse);
+  record.profile->flop = profiled.warm_up(recording_steps(spec, source), warmup_steps + counted_steps, counted_steps);
+  profiled.run(steps, record);
+  if (!sampling.trace_dir.empty()) profiled.trace(sampling.trace_dir + "/" + trace_stem(spec.id));
+  profiled.finish();
 }
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// A case once more, watched and untimed: parts of a step, collectives, operations.
+// Profiles a case in a separate pass after timing: phases, collectives and FLOP of a step.
 #pragma once
 
 #include "harness/report/record/case.h"
@@ -9,7 +9,7 @@
 
 namespace dpbench {
 
-// Makes a strategy of its own, whose collectives are watched; fills the record's phases_ns and profile. Collective.
+// Collective. Creates a new strategy with watched collectives; fills the record's phases_ns and profile.
 void profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, const Sampling& sampling,
                   const Group& group, Pulse& pulse, RankRecord& record);
 

@@ -18,8 +18,9 @@
 namespace dpbench {
 namespace {
 
-// Where replicas share cores, each would find alone what they only have together. The same answer on every rank.
-bool each_replica_has_its_cores(const CaseSpec& spec, const Group& group) {
+// Skip the peak measurement when replicas share cores: each would report the whole machine's peak. Collective; returns
+// the same answer on every rank.
+bool replicas_have_own_cores(const CaseSpec& spec, const Group& group) {
   if (spec.device != Device::cpu) return true;
   const auto processes = group.gather(host_and_cores());
   return group.agree(group.rank() != 0 || cores_for_all(processes, spec.world / spec.processes, spec.threads)) != 0;
@@ -46,9 +47,9 @@ RankRecord time_steps(Strategy& strategy, StepSource& source, const std::vector<
   record.rank = group.rank();
   source.prepare(0, sampling.warmup);
   const int64_t first = std::max<int64_t>(1, sampling.warmup / 2), rest = std::max<int64_t>(1, sampling.warmup - first);
-  timer.watched_block(first);
+  timer.checked_block(first);
   record.first_loss = timer.last_loss();
-  timer.beside(recording);
+  timer.run_extra(recording);
   const double step_ns = static_cast<double>(timer.block(rest)) / static_cast<double>(rest);
   const int64_t steps = group.agree(steps_for(step_ns, sampling, source.steps_per_epoch()));
   source.prepare(first + rest, steps * sampling.samples);
@@ -76,7 +77,7 @@ RankRecord time_steps(Strategy& strategy, StepSource& source, const std::vector<
   record.last_loss = timer.last_loss();
   record.peak_rss_bytes = peak_memory_bytes();
   record.own_rss_bytes = own_peak_memory_bytes();
-  require_finite(strategy, timer.step_index() - 1);  // that loss was known before the last update
+  require_finite(strategy, timer.step_index() - 1);  // the last loss does not cover the last update
   return record;
 }
 
@@ -85,7 +86,7 @@ RankRecord run_case(const CaseSpec& spec, const Sampling& sampling, const Group&
   const StrategyInfo& info = strategy_registry().at(spec.strategy);
   const auto workload = workload_of(spec, shared_dir);
   StepSource source(*workload, spec, info, group.rank(), group.devices(1, spec.oversubscribe).at(0));
-  forget_peak_memory();
+  reset_peak_memory();
   const Setup setup = setup_of(spec, info, *workload, group);
   auto strategy = info.make(setup);
   pulse.beat();
@@ -97,9 +98,9 @@ RankRecord run_case(const CaseSpec& spec, const Sampling& sampling, const Group&
   group.barrier();
   strategy.reset();
   profile_case(spec, setup, source, sampling, group, pulse, record);
-  if (sampling.measure_peak && each_replica_has_its_cores(spec, group))
+  if (sampling.measure_peak && replicas_have_own_cores(spec, group))
     record.peak = measured_peak(setup.dtype, setup.devices.at(0));
-  group.barrier();  // nobody tears down what another still uses
+  group.barrier();  // all ranks are done before any rank tears down the group
   return record;
 }
 

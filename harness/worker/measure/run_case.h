@@ -1,4 +1,4 @@
-// One case on one rank: workload, strategy, timing, profile.
+// Runs one case on one rank: workload, strategy, timing, profile.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@
 
 namespace dpbench {
 
-// Warm-up, with the steps of recording_steps() in it, then samples: barriers around a sample, none inside, one clock
-// reading a step. Fills everything but the rank's hash, memory and profile.
+// Runs the warm-up, which includes recording_steps(), then the timed blocks. A barrier precedes each block; inside, the
+// clock is read once per step. Fills all of the record except the parameter hash, thread count and profile.
 RankRecord time_steps(Strategy& strategy, StepSource& source, const std::vector<int64_t>& recording,
                       const Sampling& sampling, const Group& group, Pulse& pulse, GpuWatch& gpus);
 

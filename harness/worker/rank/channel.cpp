@@ -22,9 +22,9 @@ std::optional<Json> Channel::receive() {
     if (const size_t end = pending_.find('\n'); end != std::string::npos) {
       const std::string line = pending_.substr(0, end);
       pending_.erase(0, end + 1);
-      return parse_json(line, "a command of the front");
+      return parse_json(line, "a command from the front");
     }
-    check(pending_.size() < longest, "a command of the front is longer than 1 MiB");
+    check(pending_.size() < longest, "a command from the front is longer than 1 MiB");
     char bytes[65536];
     const ssize_t got = read(descriptor_, bytes, sizeof bytes);
     if (got < 0 && errno == EINTR) continue;
@@ -38,7 +38,7 @@ void Channel::send(const Json& event) {
   for (size_t sent = 0; sent < line.size();) {
     const ssize_t wrote = ::send(descriptor_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
     if (wrote < 0 && errno == EINTR) continue;
-    check(wrote > 0, std::string("the front is gone: ") + std::strerror(errno));
+    check(wrote > 0, std::string("cannot send to the front: ") + std::strerror(errno));
     sent += static_cast<size_t>(wrote);
   }
 }

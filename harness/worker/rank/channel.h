@@ -1,4 +1,4 @@
-// Lines of JSON to and from the front, over the inherited socket.
+// Exchanges lines of JSON with the front over the inherited socket.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ class Channel {
  public:
   explicit Channel(int descriptor);
 
-  // The next command; nothing when the front has closed its end.
+  // Returns the next command, or nullopt if the front has closed its end.
   std::optional<Json> receive();
   void send(const Json& event);
 

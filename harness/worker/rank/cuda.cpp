@@ -11,7 +11,7 @@
 namespace dpbench {
 namespace {
 
-// A function of what is loaded by now, and whether it succeeded; there is none without the CUDA library.
+// Calls a C function of a loaded library by name. Returns false if the function does not exist or fails.
 template <class... Arguments>
 bool succeeded(const char* name, Arguments... arguments) {
   auto* function = reinterpret_cast<int (*)(Arguments...)>(dlsym(RTLD_DEFAULT, name));
@@ -24,8 +24,7 @@ std::string load_cuda() {
 #ifdef DPBENCH_CUDA_LIBRARY
   if (!dlopen(DPBENCH_CUDA_LIBRARY, RTLD_NOW | RTLD_GLOBAL))
     return std::string("its library cannot be loaded: ") + dlerror();
-  at::globalContext().setAllowTF32CuDNN(
-      false);  // torch lets convolutions use it unless told; here float32 is float32 unless asked
+  at::globalContext().setAllowTF32CuDNN(false);  // torch's default runs float32 convolutions in TF32
   return "";
 #else
   return DPBENCH_CUDA_REASON;

@@ -1,4 +1,5 @@
-// The CUDA half lives in a library of its own, loaded only when it is asked for and before any other call of torch.
+// Loads the CUDA library and queries it. CUDA code is in a separate library, loaded on demand before any other torch
+// call.
 #pragma once
 
 #include <map>
@@ -7,13 +8,13 @@
 
 namespace dpbench {
 
-// Empty when it is loaded, else why it could not be.
+// Returns an empty string on success, otherwise the reason for the failure.
 std::string load_cuda();
 
-// Of the libraries that are loaded (LibTorch may bring CUDA's runtime without a GPU), by the keys of the report:
-// {"cuda_loaded", "13.0"}, {"nccl_loaded", "2.28.9"}.
+// Versions of the loaded libraries by their keys in the report, e.g. {"cuda_loaded", "13.0"}, {"nccl_loaded",
+// "2.28.9"}. LibTorch may load the CUDA runtime without a GPU.
 std::map<std::string, std::string> loaded_versions();
-// Where GPUs sit, by CUDA's numbers: bus ids as NVML takes them.
+// PCI bus ids, in NVML's format, of the GPUs with these CUDA indices.
 std::vector<std::string> pci_buses(const std::vector<int>& gpus);
 
 }  // namespace dpbench

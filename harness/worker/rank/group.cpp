@@ -10,17 +10,17 @@
 namespace dpbench {
 namespace {
 
-// On one host a file in the run's private directory: nothing listens anywhere.
+// On one host the store is a file in the run's private directory, so no port is opened.
 c10::intrusive_ptr<c10d::Store> make_store(const Variables& variables) {
   if (variables.world == 1) return c10::make_intrusive<c10d::HashStore>();
-  if (!variables.meeting.host.empty()) {
-    auto met = join_meeting(variables.meeting, variables.timeout);
+  if (!variables.rendezvous.host.empty()) {
+    auto met = join_rendezvous(variables.rendezvous, variables.timeout);
     met->setTimeout(variables.timeout);
     return c10::make_intrusive<c10d::PrefixStore>(variables.group, met);
   }
   auto file = file_store(variables.run_dir + "/" + variables.group + ".store", variables.world);
   file->setTimeout(variables.timeout);
-  // A number that nobody can guess stands in every key: what is left of another run is never taken for this one's.
+  // The nonce in every key separates this run from stale entries of earlier runs.
   return c10::make_intrusive<c10d::PrefixStore>(variables.nonce + "/" + variables.group, file);
 }
 
@@ -29,7 +29,8 @@ at::Device device_at(Device kind, int index, bool oversubscribe) {
   const auto count = static_cast<int>(torch::cuda::device_count());
   if (count == 0) throw Unavailable("LibTorch sees no CUDA device");
   if (index >= count && !oversubscribe)
-    throw Unavailable("there is no cuda:" + std::to_string(index) + ", only " + std::to_string(count) + " devices");
+    throw Unavailable("cuda:" + std::to_string(index) + " does not exist: LibTorch sees " + std::to_string(count) +
+                      " CUDA devices");
   return {at::kCUDA, static_cast<at::DeviceIndex>(index % count)};
 }
 
@@ -63,7 +64,7 @@ std::vector<at::Device> Group::devices(int count, bool oversubscribe) const {
 }
 
 void Group::barrier() const {
-  // The backend's own: ProcessGroup::barrier of 2.11 keeps a static tensor that threads would share.
+  // Call the backend directly: ProcessGroup::barrier of torch 2.11 uses a static tensor, a data race between threads.
   if (group_) group_->getDefaultBackend()->barrier()->wait();
 }
 
@@ -77,7 +78,7 @@ int64_t Group::agree(int64_t value) const {
 
 void Group::sum(at::Tensor& values) const { reduce(values, c10d::ReduceOp::SUM); }
 
-void Group::most(at::Tensor& values) const { reduce(values, c10d::ReduceOp::MAX); }
+void Group::max(at::Tensor& values) const { reduce(values, c10d::ReduceOp::MAX); }
 
 void Group::reduce(at::Tensor& values, c10d::ReduceOp::RedOpType op) const {
   if (!group_) return;

@@ -1,4 +1,4 @@
-// The ranks of this launch: the store they meet in and the process group they reduce over.
+// The ranks of this launch: their rendezvous store and their process group.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace dpbench {
 
 class Group {
  public:
-  // note: hears of what is called, where the backend tells.
+  // note: called for every collective, if the backend supports it.
   explicit Group(const Variables& variables, NoteCall note = {});
   ~Group();
   Group(const Group&) = delete;
@@ -23,26 +23,27 @@ class Group {
   int rank() const { return variables_.rank; }
   int world() const { return variables_.world; }
   int local_world() const { return variables_.local_world; }
-  // Where the replicas of a case live: `count` of them for one process, else the one of this rank.
+  // The devices of the replicas: `count` devices in a world of one process, otherwise this rank's device.
   std::vector<at::Device> devices(int count, bool oversubscribe) const;
 
   // Null for one process without a backend.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return group_; }
   const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
 
-  // Returns once every rank has come; a no-op alone.
+  // Blocks until every rank has arrived; a no-op for one process.
   void barrier() const;
-  // Rank 0's value on every rank: counts and times differ a little between ranks, decisions may not.
+  // Returns rank 0's value on every rank. Use it for decisions based on times or counts, which differ between ranks.
   int64_t agree(int64_t value) const;
-  // Over all ranks, in place; the tensor may be on any device.
+  // Sum over all ranks, in place; the tensor may be on any device.
   void sum(at::Tensor& values) const;
-  // The largest over all ranks, in place; the tensor may be on any device.
-  void most(at::Tensor& values) const;
-  // Whether all ranks share a machine, and so a clock.
+  // Maximum over all ranks, in place; the tensor may be on any device.
+  void max(at::Tensor& values) const;
+  // True if all ranks share a machine and therefore a clock.
   bool one_host() const { return variables_.local_world == variables_.world; }
-  // Rank 0's values into the tensors of every rank.
+  // Copies rank 0's values to every rank, in place.
   void broadcast(const std::vector<std::pair<std::string, at::Tensor>>& tensors) const;
-  // Every rank's text, in rank order, on rank 0; nothing elsewhere. Over the store: any length.
+  // Returns every rank's text in rank order on rank 0, an empty list elsewhere. Uses the store, so texts may have any
+  // length.
   std::vector<std::string> gather(const std::string& text) const;
 
  private:
@@ -51,7 +52,7 @@ class Group {
   Variables variables_;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  mutable int64_t gathered_ = 0;  // the same on every rank: each call has keys of its own
+  mutable int64_t gathered_ = 0;  // equal on every rank; makes the keys of each gather() unique
 };
 
 }  // namespace dpbench

@@ -13,7 +13,7 @@
 namespace dpbench {
 namespace {
 
-int64_t bare_bytes = 0, left_bytes = 0;
+int64_t initial_bytes = 0, leftover_bytes = 0;
 
 int64_t status_bytes(const char* key) {
   std::ifstream status("/proc/self/status");
@@ -26,30 +26,30 @@ int64_t held_bytes() { return status_bytes("RssAnon:") + status_bytes("RssShmem:
 
 }  // namespace
 
-void keep_freed_memory() {
+void retain_freed_memory() {
   for (const char* chosen : {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES"})
     if (std::getenv(chosen)) return;
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc's maximum
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 16 << 20);
-  keep_small_blocks();
+  cache_small_blocks();
 }
 
-void note_bare_memory() {
+void record_initial_memory() {
   malloc_trim(0);
-  bare_bytes = held_bytes();
+  initial_bytes = held_bytes();
 }
 
-void forget_peak_memory() {
+void reset_peak_memory() {
   malloc_trim(0);
-  left_bytes = std::max<int64_t>(held_bytes() - bare_bytes, 0);
+  leftover_bytes = std::max<int64_t>(held_bytes() - initial_bytes, 0);
   std::ofstream("/proc/self/clear_refs") << "5";
 }
 
 int64_t peak_memory_bytes() { return status_bytes("VmHWM:"); }
 
 int64_t own_peak_memory_bytes() {
-  return std::max<int64_t>(peak_memory_bytes() - status_bytes("RssFile:") - left_bytes, 0);
+  return std::max<int64_t>(peak_memory_bytes() - status_bytes("RssFile:") - leftover_bytes, 0);
 }
 
 }  // namespace dpbench

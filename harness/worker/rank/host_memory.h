@@ -1,23 +1,23 @@
-// Host memory of this process: how it is kept, and the most that was resident since that was last forgotten.
+// Host memory of this process: allocator settings and peak usage per case.
 #pragma once
 
 #include <cstdint>
 
 namespace dpbench {
 
-// To be called before there is another thread. What is freed stays ours, to be used by the next step: glibc would
-// otherwise give the pages of a step's gradients back and get them again, zeroed, in every step. Small tensors' is kept
-// by its size (small_blocks.h). Whoever sets glibc's own variables has chosen, and nothing is changed.
-void keep_freed_memory();
+// Keeps freed memory in the process, and caches small tensors by size (small_blocks.h). By default glibc returns the
+// pages of a step's gradients to the kernel and gets them back, zeroed, in every step. A no-op if one of glibc's malloc
+// variables is set. Call it before starting other threads.
+void retain_freed_memory();
 
-// What the process holds before its first case.
-void note_bare_memory();
+// Records the memory in use before the first case.
+void record_initial_memory();
 
-// Gives back what is free first: it would count as the next case's.
-void forget_peak_memory();
+// Resets the peak before a case. Free memory is returned to the kernel first, so the next case is not charged for it.
+void reset_peak_memory();
 int64_t peak_memory_bytes();
-// The same without pages of files (LibTorch's code: the more, the more kinds of cases ran) and without what was held
-// more than bare when it was forgotten: as if the case were the process's first.
+// The peak as if this case were the first of the process: excludes file pages (LibTorch code loaded by earlier cases)
+// and memory that earlier cases left allocated.
 int64_t own_peak_memory_bytes();
 
 }  // namespace dpbench

@@ -13,7 +13,7 @@
 namespace dpbench {
 namespace {
 
-// Found in the file's bytes, before any of its code runs.
+// Searches the file's bytes for the ABI mark, before any plug-in code runs.
 void check_abi(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
@@ -22,7 +22,7 @@ void check_abi(const std::string& file) {
   if (at == std::string::npos) throw UsageError("--plugin " + file + " was not built against dpbench's headers");
   const std::string found = bytes.substr(at, bytes.find('\0', at) - at);
   if (found != wanted)
-    throw UsageError("--plugin " + file + " was built for '" + found + "', this is '" + wanted + "'");
+    throw UsageError("--plugin " + file + " was built for '" + found + "', but this is '" + wanted + "'");
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ void check_abi(const std::string& file) {
 void load_plugin(const std::string& file) {
   const std::filesystem::path path = file;
   if (!path.is_absolute()) throw UsageError("--plugin " + file + " must be an absolute path");
-  if (const auto fault = fault_of_plugin(path)) throw UsageError("--plugin " + file + ": " + text_of(*fault));
+  if (const auto fault = fault_of_plugin(path)) throw UsageError("--plugin " + file + ": " + describe(*fault));
   check_abi(file);
   if (!dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) throw UsageError("--plugin " + file + ": " + dlerror());
 }

@@ -1,13 +1,13 @@
-// A stranger's shared library: its strategies, workloads and backends register themselves when it is loaded. It runs
-// code.
+// Loads plug-ins: third-party shared libraries that register strategies, workloads and backends. Loading a plug-in
+// executes its code.
 #pragma once
 
 #include <string>
 
 namespace dpbench {
 
-// Throws UsageError unless `file` is an absolute path, was built for this dpbench and this LibTorch, and nobody but
-// this user and root owns or may write it or its folder.
+// Throws UsageError unless `file` is an absolute path, was built for this dpbench and this LibTorch, and the file and
+// its folder are owned and writable only by this user or root.
 void load_plugin(const std::string& file);
 
 }  // namespace dpbench

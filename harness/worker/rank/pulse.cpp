@@ -15,7 +15,7 @@
 namespace dpbench {
 namespace {
 
-// The end of a text is a part of it.
+// Hashes a separator too, so that "ab" + "c" differs from "a" + "bc".
 uint64_t mixed(uint64_t hash, std::string_view text) { return fnv1a("\xff", fnv1a(text, hash)); }
 
 }  // namespace
@@ -28,13 +28,13 @@ Pulse::Pulse(const std::string& file, int rank, int world) {
     throw UsageError("DPBENCH_PROGRESS='" + file + "' cannot be opened");
   bytes_ = static_cast<size_t>(info.st_size);
   if (bytes_ < sizeof(Progress) * static_cast<size_t>(rank + 1))
-    throw UsageError("DPBENCH_PROGRESS='" + file + "' has no place for rank " + std::to_string(rank));
+    throw UsageError("DPBENCH_PROGRESS='" + file + "' is too small for rank " + std::to_string(rank));
   mapping_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   close(descriptor);
   check(mapping_ != MAP_FAILED, "cannot map " + file);
-  mine_ = static_cast<Progress*>(mapping_) + rank;
+  progress_ = static_cast<Progress*>(mapping_) + rank;
   const auto ranks = static_cast<size_t>(world);
-  if (bytes_ >= ranks * (sizeof(Progress) + sizeof(CallLog)))  // else the front is older
+  if (bytes_ >= ranks * (sizeof(Progress) + sizeof(CallLog)))  // an older front has no call log
     log_ = reinterpret_cast<CallLog*>(static_cast<Progress*>(mapping_) + ranks) + rank;
 }
 
@@ -46,15 +46,15 @@ void Pulse::follow(std::function<uint64_t()> collectives) {
     std::unique_lock lock(mutex);
     for (uint64_t known = 0; !wake.wait_for(lock, stop, interval, [] { return false; }) && !stop.stop_requested();) {
       const uint64_t now = collectives();
-      mine_->beat.fetch_add(static_cast<int64_t>(now - known), std::memory_order_relaxed);
-      mine_->collectives.store(static_cast<int64_t>(now), std::memory_order_relaxed);
+      progress_->beat.fetch_add(static_cast<int64_t>(now - known), std::memory_order_relaxed);
+      progress_->collectives.store(static_cast<int64_t>(now), std::memory_order_relaxed);
       known = now;
     }
   });
 }
 
-// Whoever reads the slot meanwhile sees by its number that it is not whole: nothing may move ahead of the 0, nor behind
-// the number.
+// Number 0 marks a slot as incomplete for concurrent readers. The memory orders keep the slot's data after the 0 and
+// before the final number.
 void Pulse::note_call(uint64_t number, std::string_view call) {
   const std::lock_guard lock(calls_mutex_);
   ++calls_.count;
@@ -62,7 +62,7 @@ void Pulse::note_call(uint64_t number, std::string_view call) {
   CallSlot& slot = log_->slots[number % log_->slots.size()];
   slot.number.store(0, std::memory_order_relaxed);
   slot.hash.store(calls_.hash, std::memory_order_release);
-  put_text(slot, call);
+  store_text(slot, call);
   slot.number.store(static_cast<int64_t>(number), std::memory_order_release);
 }
 

@@ -1,4 +1,4 @@
-// This rank's sign of life: a page shared with the front, which names whoever stops moving.
+// This rank's heartbeat: counters in a page shared with the front, which reports ranks that stop making progress.
 #pragma once
 
 #include <atomic>
@@ -14,23 +14,23 @@ namespace dpbench {
 
 class Pulse {
  public:
-  // No file: the signs go nowhere. world: how many ranks have a place in it.
+  // world: number of ranks in the file. With an empty file name the heartbeat is discarded.
   Pulse(const std::string& file, int rank, int world = 1);
   ~Pulse();
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
 
-  // A case begins: its steps are counted from 0.
-  void begin() { mine_->step.store(0, std::memory_order_relaxed), beat(); }
-  void step() { mine_->step.store(mine_->step.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
-  // Beats whenever this number has grown, from a thread of its own: so a rank that waits in a collective is told from
-  // the one that never entered it.
+  // Starts a case: resets its step counter.
+  void begin() { progress_->step.store(0, std::memory_order_relaxed), beat(); }
+  void step() { progress_->step.store(progress_->step.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  // Polls `collectives` from a separate thread and beats when it has grown. Distinguishes a rank that waits in a
+  // collective from one that never entered it.
   void follow(std::function<uint64_t()> collectives);
-  void beat() { mine_->beat.fetch_add(1, std::memory_order_relaxed); }
+  void beat() { progress_->beat.fetch_add(1, std::memory_order_relaxed); }
 
-  // A collective begins. From any thread.
+  // Logs the start of a collective. Thread-safe.
   void note_call(uint64_t number, std::string_view call);
-  // Those noted since the last forget_calls(): the same on all ranks.
+  // Collectives logged since the last forget_calls(); equal on all ranks.
   struct Calls {
     int64_t count = 0;
     uint64_t hash = 0;
@@ -41,13 +41,13 @@ class Pulse {
  private:
   void* mapping_ = nullptr;
   size_t bytes_ = 0;
-  Progress nowhere_;
-  CallLog log_nowhere_;
-  Progress* mine_ = &nowhere_;
-  CallLog* log_ = &log_nowhere_;
+  Progress unused_progress_;
+  CallLog unused_log_;
+  Progress* progress_ = &unused_progress_;
+  CallLog* log_ = &unused_log_;
   mutable std::mutex calls_mutex_;
   Calls calls_;
-  std::jthread follower_;  // last: it ends before what it writes to goes
+  std::jthread follower_;  // declared last: joined before the members it writes to are destroyed
 };
 
 }  // namespace dpbench

@@ -13,76 +13,75 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t unit = c10::gAlignment;  // what tensors are aligned to, and what their memory is rounded up to
-constexpr size_t most_units = 64, most_kept = 16;  // of a size, by a thread: 2 MiB if all are
+constexpr size_t unit = c10::gAlignment;           // alignment of tensors and granularity of their sizes
+constexpr size_t max_units = 64, max_cached = 16;  // largest cached size; blocks per size and thread (2 MiB in total)
 
 struct Block {
   Block* next;
 };
 
-struct Shelf {
+struct FreeList {
   Block* first = nullptr;
   size_t count = 0;
 };
 
-// A thread's. After its end malloc is asked.
-class Shelves {
+// Per-thread cache; falls back to malloc after the thread exits.
+class ThreadCache {
  public:
-  ~Shelves() {
-    for (Shelf& shelf : shelves_)
-      while (void* block = take(shelf)) std::free(block);
+  ~ThreadCache() {
+    for (FreeList& list : lists_)
+      while (void* block = take(list)) std::free(block);
     ended() = true;
   }
 
-  static void* get(size_t units) {
-    void* const kept = ended() ? nullptr : take(mine().shelves_[units]);
+  static void* allocate(size_t units) {
+    void* const kept = ended() ? nullptr : take(current().lists_[units]);
     return kept ? kept : std::aligned_alloc(unit, units * unit);
   }
 
-  // A block of glibc's has the size that it was asked for, or a part of a unit more.
-  static void put(void* block) {
+  // malloc_usable_size exceeds the requested size by less than one unit.
+  static void release(void* block) {
     const size_t units = malloc_usable_size(block) / unit;
-    if (units == 0 || units > most_units || ended()) return std::free(block);
-    Shelf& shelf = mine().shelves_[units];
-    if (shelf.count == most_kept) return std::free(block);
-    shelf = {new (block) Block{shelf.first}, shelf.count + 1};
+    if (units == 0 || units > max_units || ended()) return std::free(block);
+    FreeList& list = current().lists_[units];
+    if (list.count == max_cached) return std::free(block);
+    list = {new (block) Block{list.first}, list.count + 1};
   }
 
  private:
-  static void* take(Shelf& shelf) {
-    Block* const block = shelf.first;
-    if (block) shelf = {block->next, shelf.count - 1};
+  static void* take(FreeList& list) {
+    Block* const block = list.first;
+    if (block) list = {block->next, list.count - 1};
     return block;
   }
-  static Shelves& mine() {
-    thread_local Shelves shelves;
-    return shelves;
+  static ThreadCache& current() {
+    thread_local ThreadCache cache;
+    return cache;
   }
   static bool& ended() {
-    thread_local bool has = false;
-    return has;
+    thread_local bool value = false;
+    return value;
   }
 
-  std::array<Shelf, most_units + 1> shelves_;
+  std::array<FreeList, max_units + 1> lists_;
 };
 
 struct SmallBlocks : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
-    if (bytes == 0 || bytes > most_units * unit) return c10::GetDefaultCPUAllocator()->allocate(bytes);
-    void* const block = Shelves::get((bytes + unit - 1) / unit);
-    if (!block) return c10::GetDefaultCPUAllocator()->allocate(bytes);  // says that there is no more
-    return {block, block, &Shelves::put, c10::DeviceType::CPU};
+    if (bytes == 0 || bytes > max_units * unit) return c10::GetDefaultCPUAllocator()->allocate(bytes);
+    void* const block = ThreadCache::allocate((bytes + unit - 1) / unit);
+    if (!block) return c10::GetDefaultCPUAllocator()->allocate(bytes);  // throws torch's out-of-memory error
+    return {block, block, &ThreadCache::release, c10::DeviceType::CPU};
   }
-  // Torch's own memory is malloc's too: put() frees what is empty or large as torch does.
-  c10::DeleterFnPtr raw_deleter() const override { return &Shelves::put; }
+  // Torch's default allocator also uses malloc, so release() may free its blocks (empty or large ones).
+  c10::DeleterFnPtr raw_deleter() const override { return &ThreadCache::release; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 };
 
 }  // namespace
 
-void keep_small_blocks() {
-  static SmallBlocks& blocks =
-      *new SmallBlocks;  // never destroyed: whatever is freed at the very end still goes through it
+void cache_small_blocks() {
+  static SmallBlocks& blocks = *new SmallBlocks;  // never destroyed: static destructors may still free tensors
   c10::SetCPUAllocator(&blocks);
 }
 

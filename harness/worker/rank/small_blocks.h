@@ -1,10 +1,10 @@
-// Memory of small CPU tensors, kept for the next of its size.
+// A cache for the memory of small CPU tensors, by size.
 #pragma once
 
 namespace dpbench {
 
-// For all threads, from now on. malloc finds aligned memory by cutting pieces off chunks that it joins again later, a
-// tenth of a step of random-linear.
-void keep_small_blocks();
+// Installs the cache for all threads. Without it, glibc's splitting and merging of chunks for aligned memory takes 10 %
+// of a random-linear step.
+void cache_small_blocks();
 
 }  // namespace dpbench

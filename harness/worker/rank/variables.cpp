@@ -57,13 +57,13 @@ Variables read_variables() {
   v.threads = number("DPBENCH_THREADS", 1, 1, 4096);
   v.timeout = std::chrono::seconds(number("DPBENCH_TIMEOUT_S", 30, 1, 1 << 20));
   v.run_dir = text("DPBENCH_RUN_DIR");
-  if (v.run_dir.empty()) throw UsageError("DPBENCH_RUN_DIR is not set: a worker is started by dpbench, not by hand");
+  if (v.run_dir.empty()) throw UsageError("DPBENCH_RUN_DIR is not set. Start workers with dpbench, not by hand.");
   v.group = text("DPBENCH_GROUP", "group");
   v.nonce = text("DPBENCH_NONCE", "by-hand");
   v.backend = text("DPBENCH_BACKEND", "none");
   v.device = parse_name<Device>(text("DPBENCH_DEVICE", "cpu")).value_or(Device::cpu);
   v.progress_file = text("DPBENCH_PROGRESS");
-  v.meeting = meeting_of(text("DPBENCH_STORE"), text("DPBENCH_NONCE"));
+  v.rendezvous = parse_rendezvous(text("DPBENCH_STORE"), text("DPBENCH_NONCE"));
   v.serves = text("DPBENCH_SERVES") == "1";
   v.plugins = split(text("DPBENCH_PLUGINS"), ':');
   v.cores = core_list(text("DPBENCH_CORES"));

@@ -1,12 +1,11 @@
-// What a worker is told by its environment (harness/report/record/protocol.h lists the names), checked before any
-// socket is opened.
+// A worker's environment variables (listed in harness/report/record/protocol.h), validated before any socket is opened.
 #pragma once
 
 #include <chrono>
 #include <string>
 #include <vector>
 
-#include "harness/worker/rank/meeting.h"
+#include "harness/worker/rank/rendezvous.h"
 #include "workloads/base/kinds.h"
 
 namespace dpbench {
@@ -17,10 +16,10 @@ struct Variables {
   int threads = 1;
   std::string run_dir, group, nonce, backend, progress_file;
   Device device = Device::cpu;
-  Meeting meeting;      // where the ranks of an outside launch meet; none: in a file of run_dir
-  bool serves = false;  // a relay: serves that meeting
+  Rendezvous rendezvous;  // rendezvous of an external launch; empty: the ranks use a file in run_dir
+  bool serves = false;    // a relay only: serves the rendezvous store
   std::vector<std::string> plugins;
-  std::vector<int> cores;  // of all ranks of this host; empty: nobody has a share of his own
+  std::vector<int> cores;  // cores of all ranks on this host; empty: ranks are not pinned to separate cores
   std::chrono::milliseconds timeout{30000};
 };
 

@@ -13,7 +13,7 @@ at::ScalarType scalar_type(Dtype dtype) {
     case Dtype::bf16:
       return at::kBFloat16;
   }
-  throw std::logic_error("a dtype without a name");
+  throw std::logic_error("unknown dtype");
 }
 
 std::unique_ptr<Workload> workload_of(const CaseSpec& spec, const std::string& shared_dir) {

@@ -1,4 +1,4 @@
-// A case's workload and the setup of its strategy, as `run`, `train`, `check` and dpbench-micro make them.
+// Creates a case's workload and strategy setup, for `run`, `train`, `check` and dpbench-micro.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,9 @@
 namespace dpbench {
 
 at::ScalarType scalar_type(Dtype dtype);
-// Parameters that, by what the case asks for, each rank keeps for itself.
+// Names of the parameters that the case's strategy does not synchronize between ranks.
 std::vector<std::string> own_parameters(const CaseSpec& spec);
-// The same setup on every rank; `workload` must outlive what is made of it.
+// Returns the same setup on every rank. `workload` must outlive the strategies made from it.
 Setup setup_of(const CaseSpec& spec, const StrategyInfo& info, const Workload& workload, const Group& group);
 std::unique_ptr<Workload> workload_of(const CaseSpec& spec, const std::string& shared_dir);
 

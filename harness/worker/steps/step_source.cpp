@@ -12,11 +12,11 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t keep_bytes = 1 << 20;  // an epoch of batches up to here is cut before timing
-// StrategyInfo::recorded: three steps of a shape that run as they are, and one that records.
+constexpr int64_t cache_bytes = 1 << 20;  // an epoch up to this size is cached before timing
+// StrategyInfo::recorded: three eager steps of a shape, then one that records.
 constexpr int64_t until_replayed = 4;
 
-// Row r, r + world, ... of the step's rows: the indices that DistributedSampler deals out.
+// Every world-th sample of the step from index `rank` on, as DistributedSampler assigns them.
 at::Tensor share(const at::Tensor& rows, int world, int rank) {
   return rows.slice(0, rank, std::nullopt, world).contiguous();
 }
@@ -25,21 +25,21 @@ at::Tensor share(const at::Tensor& rows, int world, int rank) {
 
 StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const StrategyInfo& strategy, int rank,
                        at::Device device)
-    : workload_(workload), ids_alone_(strategy.loads_rows) {
+    : workload_(workload), ids_only_(strategy.loads_rows) {
   const bool ranks = strategy.parallelism == Parallelism::ranks;
   const int64_t samples = workload.samples(), batch = spec.global_batch();
-  const int64_t least = (ranks ? spec.world : 1) * spec.accumulate;  // a row for every micro-batch of every rank
+  const int64_t least = (ranks ? spec.world : 1) * spec.accumulate;  // one sample per micro-batch and rank
   if (batch > samples)
-    throw UsageError("a global batch of " + std::to_string(batch) + " rows is more than " + spec.workload + " has (" +
-                     std::to_string(samples) + "); use a smaller --batch");
+    throw UsageError("a global batch of " + std::to_string(batch) + " samples exceeds the " + std::to_string(samples) +
+                     " samples of " + spec.workload + ". Use a smaller --batch.");
   if (batch < least)
-    throw UsageError("a global batch of " + std::to_string(batch) + " rows leaves nothing for some of " +
-                     std::to_string(least) + " micro-batches; use a larger --batch or a smaller world");
+    throw UsageError("a global batch of " + std::to_string(batch) + " samples is too small for " +
+                     std::to_string(least) + " micro-batches. Use a larger --batch or a smaller world.");
   const at::Tensor order = epoch_order(samples, spec.seed, /*epoch=*/0, /*shuffle=*/true);
   int64_t row_bytes = 0;
   for (int64_t from = 0; from < samples; from += batch) {
     const int64_t rows = std::min(batch, samples - from);
-    // Weak scaling keeps every step alike; strong keeps the documents' shorter last batch where it has a row for all.
+    // Weak scaling drops a shorter last batch; strong scaling keeps it if every micro-batch gets a sample.
     if (rows < batch && (spec.scaling == Scaling::weak || rows < least)) break;
     const at::Tensor all = order.narrow(0, from, rows);
     ids_.push_back((ranks ? share(all, spec.world, rank) : all).chunk(spec.accumulate));
@@ -48,15 +48,15 @@ StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const Str
   prepare(0, 1);
   for (const Batch& one : load(ids_[0]))
     row_bytes += static_cast<int64_t>(one.input.nbytes() + one.target.nbytes() + one.ids.nbytes());
-  if (row_bytes * steps_per_epoch() > keep_bytes) return;
+  if (row_bytes * steps_per_epoch() > cache_bytes) return;
   prepare(0, steps_per_epoch());
-  for (const auto& micros : ids_) cut_.push_back(load(micros));
-  if (strategy.parallelism != Parallelism::replicas) keep_on(device);  // replicas share out the rows of the host
+  for (const auto& micros : ids_) cached_.push_back(load(micros));
+  if (strategy.parallelism != Parallelism::replicas) move_cache_to(device);  // replicas split batches on the host
 }
 
-// Rows that come again in every epoch: bringing them once is enough.
-void StepSource::keep_on(at::Device device) {
-  for (auto& micros : cut_)
+// The cached samples are the same in every epoch, so they are copied to the device once.
+void StepSource::move_cache_to(at::Device device) {
+  for (auto& micros : cached_)
     for (Batch& batch : micros) batch = {batch.input.to(device), batch.target.to(device), batch.ids.to(device)};
 }
 
@@ -74,9 +74,9 @@ std::vector<Batch> StepSource::load(const std::vector<at::Tensor>& micros) const
 
 std::span<const Batch> StepSource::at(int64_t step) {
   const auto index = static_cast<size_t>(step % steps_per_epoch());
-  if (!cut_.empty()) return cut_[index];
-  current_.clear();  // the next rows go where these were: memory that the caches still hold
-  if (!ids_alone_) {
+  if (!cached_.empty()) return cached_[index];
+  current_.clear();  // the next batch reuses this memory, which is still in the CPU caches
+  if (!ids_only_) {
     current_ = load(ids_[index]);
     return current_;
   }
@@ -95,7 +95,7 @@ std::vector<int64_t> recording_steps(const CaseSpec& spec, const StepSource& sou
   const StrategyInfo& info = strategy_registry().at(spec.strategy);
   if (!promised(info, Params(info.params, spec.params, spec.strategy)).recorded) return {};
   std::vector<int64_t> steps;
-  std::set<int64_t> sizes;  // of all ranks together: each rank's own follow from them
+  std::set<int64_t> sizes;  // global batch sizes; they determine each rank's batch size
   for (int64_t step = 0; step < source.steps_per_epoch(); ++step)
     if (sizes.insert(source.rows(step, 1)).second) steps.insert(steps.end(), until_replayed, step);
   return steps;

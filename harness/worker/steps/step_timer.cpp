@@ -30,7 +30,7 @@ int64_t StepTimer::block(int64_t count, std::vector<int64_t>* readings) {
   for (int64_t i = 0; i < count; ++i) {
     phases.enter(Phase::data);
     const auto micro = source_.at(step_);
-    result_ = {};  // before the step, which gets the memory back while it is warm
+    result_ = {};  // free the old result first, so that the step reuses its cached memory
     result_ = strategy_.step(step_, micro, phases);
     phases.leave();
     pulse_.step();
@@ -43,19 +43,19 @@ int64_t StepTimer::block(int64_t count, std::vector<int64_t>* readings) {
   return ns_between(start, Clock::now());
 }
 
-void StepTimer::watched_block(int64_t count) {
+void StepTimer::checked_block(int64_t count) {
   group_.barrier();
-  for (int64_t i = 0; i < count; ++i) watched(step_++);
+  for (int64_t i = 0; i < count; ++i) checked_step(step_++);
 }
 
-void StepTimer::beside(const std::vector<int64_t>& steps) {
+void StepTimer::run_extra(const std::vector<int64_t>& steps) {
   for (const int64_t step : steps) {
     source_.prepare(step, 1);
-    watched(step);
+    checked_step(step);
   }
 }
 
-void StepTimer::watched(int64_t step) {
+void StepTimer::checked_step(int64_t step) {
   const auto micro = source_.at(step);
   result_ = strategy_.step(step, micro, phases);
   pulse_.step();

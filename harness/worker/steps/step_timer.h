@@ -1,4 +1,4 @@
-// Times blocks of steps: a barrier before each, none inside.
+// Times blocks of steps. A barrier precedes each block; there is none inside.
 #pragma once
 
 #include <chrono>
@@ -16,13 +16,13 @@ class StepTimer {
   StepTimer(Strategy& strategy, StepSource& source, const Group& group, Pulse& pulse)
       : strategy_(strategy), source_(source), group_(group), pulse_(pulse) {}
 
-  // Nanoseconds of `count` steps between barriers; the clock of every step goes to `readings`.
+  // Runs `count` steps. Returns their time in nanoseconds; appends the time of each step to `readings`.
   int64_t block(int64_t count, std::vector<int64_t>* readings = nullptr);
-  // The same, untimed: the loss of each step is looked at.
-  void watched_block(int64_t count);
-  // These steps of an epoch beside those that come in turn, untimed and looked at as well.
-  void beside(const std::vector<int64_t>& steps);
-  // Throws std::domain_error where the last step's loss is not finite.
+  // Runs `count` steps untimed and checks the loss of each.
+  void checked_block(int64_t count);
+  // Runs these steps of an epoch out of order, untimed, and checks the loss of each. step_index() does not change.
+  void run_extra(const std::vector<int64_t>& steps);
+  // Returns the last step's loss. Throws std::domain_error if it is not finite.
   double last_loss() const;
   // The index of the next step.
   int64_t step_index() const { return step_; }
@@ -30,7 +30,7 @@ class StepTimer {
   Phases phases;
 
  private:
-  void watched(int64_t step);
+  void checked_step(int64_t step);
   double require_number(int64_t step, const char* since) const;
 
   Strategy& strategy_;
@@ -41,7 +41,8 @@ class StepTimer {
   int64_t step_ = 0;
 };
 
-// As many steps as the shortest sample may take; whole epochs where they are short, so that samples are alike.
+// Returns the number of steps of a block from the minimum block time. Short epochs are rounded up to whole ones, so
+// that all blocks run the same steps.
 int64_t steps_for(double step_ns, const Sampling& sampling, int64_t steps_per_epoch);
 
 }  // namespace dpbench

@@ -9,10 +9,11 @@
 
 namespace dpbench {
 
-// The first element that is no finite number, as in "fc.weight is nan at index [1, 2]"; nothing where all are.
+// Describes the first non-finite element, as in "fc.weight is nan at index [1, 2]"; nullopt if all are finite.
 std::optional<std::string> first_not_finite(const NamedTensors& tensors);
 
-// What a step left: its loss, where that is one number at all, then the gradients, then the parameters.
+// The first non-finite value after a step. Checks the loss (if it is a single number), then the gradients, then the
+// parameters.
 struct NotFinite {
   enum class Of { loss, gradient, parameter } of;
   std::string text;  // as in "parameter fc.weight is nan at index [1, 2] after step 3"
@@ -20,12 +21,12 @@ struct NotFinite {
 std::optional<NotFinite> first_not_finite(int64_t step, const at::Tensor& loss, const NamedTensors& gradients,
                                           const NamedTensors& parameters);
 
-// Of the gradients, then of the parameters. Throws std::domain_error that names the first after step `step`.
+// Throws std::domain_error if a gradient or parameter is not finite after step `step`; the message names the first one.
 // Collective, untimed.
 void require_finite(Strategy& strategy, int64_t step);
 
-// A short hash of names and bytes: equal on two ranks means the same bits. own: parameters that each rank keeps for
-// itself, left out together with the optimizer's state for them.
+// Returns a short hash of names and bytes; equal hashes on two ranks mean equal bits. Skips the parameters in `own`,
+// which ranks do not synchronize, and their optimizer state.
 std::string fingerprint(const NamedTensors& tensors, const std::vector<std::string>& own = {});
 
 }  // namespace dpbench

@@ -23,21 +23,21 @@ void add_all(TensorFile& file, const NamedTensors& named, const std::string& pre
   for (const auto& [name, tensor] : named) file.tensors.emplace_back(prefix + name, tensor);
 }
 
-// Reads what belongs to one run, and says of which file it was when it cannot.
+// Reads typed values from a checkpoint. Errors name the file.
 class Reader {
  public:
   explicit Reader(const std::string& path) : what_("--resume '" + path + "'"), file_(load_tensors(path, "--resume")) {
     if (const auto kind = file_.metadata.find(kind_key); kind == file_.metadata.end() || kind->second != kind_value)
       refuse(
-          "is no checkpoint of dpbench (what --save wrote is a model alone, which has no optimizer and no place to go "
-          "on from)");
+          "is not a dpbench checkpoint. Use a file written by --checkpoint; --save writes the model only, without "
+          "optimizer state and progress.");
   }
 
   [[noreturn]] void refuse(const std::string& why) const { throw UsageError(what_ + " " + why); }
 
   std::string text(const std::string& key) const {
     const auto found = file_.metadata.find(key);
-    if (found == file_.metadata.end()) refuse("does not say its " + key);
+    if (found == file_.metadata.end()) refuse("has no " + key);
     return found->second;
   }
 
@@ -47,7 +47,7 @@ class Reader {
     T parsed{};
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), parsed);
     if (error != std::errc{} || end != value.data() + value.size() || !(parsed >= 0))
-      refuse("gives '" + value.substr(0, 40) + "' as its " + key);
+      refuse("has an invalid " + key + ": '" + value.substr(0, 40) + "'");
     return parsed;
   }
 
@@ -61,7 +61,7 @@ class Reader {
   at::Tensor numbers(const std::string& name, int64_t dimensions) const {
     const at::Tensor tensor = file_.find(name);
     if (!tensor.defined() || tensor.scalar_type() != at::kDouble || tensor.dim() != dimensions)
-      refuse("has no '" + name + "' of " + std::to_string(dimensions) + " dimensions in F64");
+      refuse("has no F64 tensor '" + name + "' with " + std::to_string(dimensions) + " dimensions");
     return tensor;
   }
   std::vector<double> list(const std::string& name) const { return list_of_doubles(numbers(name, 1)); }
@@ -77,7 +77,7 @@ class Reader {
 
 std::vector<std::vector<double>> running_losses(const Reader& reader, int64_t steps) {
   const at::Tensor table = reader.numbers("loss.running", 2);
-  if (table.size(0) < 1 || table.size(1) != steps) reader.refuse("has the losses of other steps than it says it had");
+  if (table.size(0) < 1 || table.size(1) != steps) reader.refuse("is damaged: loss.running does not match its step");
   std::vector<std::vector<double>> rows;
   for (int64_t rank = 0; rank < table.size(0); ++rank) rows.push_back(Reader::list_of_doubles(table[rank]));
   return rows;
@@ -107,15 +107,15 @@ void save_checkpoint(const std::string& path, const RunIdentity& identity, const
 
 Checkpoint load_checkpoint(const std::string& path, const RunIdentity& identity, int64_t steps_per_epoch) {
   const Reader reader(path);
-  for (const auto& [key, mine] : identity)
-    if (const std::string theirs = reader.text(key); theirs != mine)
-      reader.refuse("was made with " + key + " " + theirs.substr(0, 100) + ", and this run has " + key + " " + mine);
+  for (const auto& [key, expected] : identity)
+    if (const std::string found = reader.text(key); found != expected)
+      reader.refuse("was made with " + key + " " + found.substr(0, 100) + ", but this run has " + key + " " + expected);
   TrainingState state;
   state.epoch = reader.number<int64_t>("epoch");
   state.step = reader.number<int64_t>("step");
   if (state.step >= steps_per_epoch)
-    reader.refuse("stands at step " + std::to_string(state.step) + " of an epoch of " +
-                  std::to_string(steps_per_epoch));
+    reader.refuse("is at step " + std::to_string(state.step) + ", but an epoch has " + std::to_string(steps_per_epoch) +
+                  " steps");
   state.seconds = reader.number<double>("seconds");
   state.running = running_losses(reader, state.step);
   state.epoch_losses = reader.list("loss.epochs");
@@ -123,7 +123,7 @@ Checkpoint load_checkpoint(const std::string& path, const RunIdentity& identity,
   state.accuracy = reader.list("accuracy");
   const auto epochs = static_cast<size_t>(state.epoch);
   if (state.epoch_losses.size() != epochs || state.loss_curve.size() != epochs * static_cast<size_t>(steps_per_epoch))
-    reader.refuse("has the losses of other epochs than it says it had");
+    reader.refuse("is damaged: its losses do not match its epoch");
   return {{reader.all(parameter_prefix), reader.all(buffer_prefix), reader.all(state_prefix)}, std::move(state)};
 }
 

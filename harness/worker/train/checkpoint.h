@@ -1,5 +1,5 @@
-// A training run stopped between two steps, in a safetensors file: the model, the optimizer, and where the run stands.
-// Order and dropout are functions of seed, epoch and step, so there is no generator whose state would have to be kept.
+// Checkpoints of a training run, taken between two steps, in a safetensors file: model, optimizer state and progress.
+// Sample order and dropout are functions of seed, epoch and step, so no generator state is stored.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace dpbench {
 
-// What decides which rows a step has and what is done with them: the same in a run that goes on.
+// Settings that determine the samples of each step and their use. A resumed run must have the same values.
 using RunIdentity = std::vector<std::pair<std::string, std::string>>;
 
 struct TrainingState {
-  int64_t epoch = 0, step = 0;                      // the next step: of this epoch, in it
-  double seconds = 0;                               // in steps and their data so far
-  std::vector<std::vector<double>> running = {{}};  // of this epoch, by rank: the losses of its steps
+  int64_t epoch = 0, step = 0;                      // the next step and its epoch
+  double seconds = 0;                               // spent in steps so far, data loading included
+  std::vector<std::vector<double>> running = {{}};  // losses of the current epoch's steps, by rank
   std::vector<double> epoch_losses = {}, loss_curve = {}, accuracy = {};
 };
 
@@ -25,10 +25,11 @@ struct Checkpoint {
   TrainingState state;
 };
 
-// Throws FileError when it cannot be written; what stood there before is untouched.
+// Throws FileError if the file cannot be written; an existing file is then left unchanged.
 void save_checkpoint(const std::string& path, const RunIdentity& identity, const Checkpoint& checkpoint);
 
-// Throws UsageError for a file that is none of ours, is damaged, or belongs to another run (naming the difference).
+// Throws UsageError if the file is not a dpbench checkpoint, is damaged, or belongs to another run; the message names
+// the difference.
 Checkpoint load_checkpoint(const std::string& path, const RunIdentity& identity, int64_t steps_per_epoch);
 
 }  // namespace dpbench

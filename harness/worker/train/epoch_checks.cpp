@@ -10,7 +10,7 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t rows_at_once = 500;
+constexpr int64_t test_batch_size = 500;
 
 }  // namespace
 
@@ -18,7 +18,7 @@ Accuracy evaluate(Strategy& strategy, const Workload& workload, const Group& gro
   group.broadcast(strategy.buffers());
   const int64_t samples = workload.test_samples();
   int64_t right = 0;
-  for (const at::Tensor& ids : at::arange(group.rank(), samples, group.world()).split(rows_at_once)) {
+  for (const at::Tensor& ids : at::arange(group.rank(), samples, group.world()).split(test_batch_size)) {
     const Batch batch = workload.test_batch(ids.contiguous());
     right += strategy.forward(batch).argmax(1).cpu().eq(batch.target).sum().item<int64_t>();
     pulse.beat();
@@ -28,16 +28,16 @@ Accuracy evaluate(Strategy& strategy, const Workload& workload, const Group& gro
   return {.right = counted.item<int64_t>(), .rows = samples};
 }
 
-void EpochChecks::refuse_early() const {
+void EpochChecks::validate() const {
   if (!job_.options.evaluate && !job_.options.target_accuracy) return;
-  const int64_t rows = workload_.test_samples();
-  const bool classes = rows > 0 && [&] {
+  const int64_t samples = workload_.test_samples();
+  const bool classes = samples > 0 && [&] {
     const at::Tensor target = workload_.test_batch(at::arange(1)).target;
     return target.dim() == 1 && target.scalar_type() == at::kLong;
   }();
   if (!classes)
-    throw UsageError("--eval and --target-accuracy need test rows with classes, and " + job_.spec.workload +
-                     (rows > 0 ? " has no classes" : " has no test rows"));
+    throw UsageError("--eval and --target-accuracy need test samples with classes; " + job_.spec.workload +
+                     (samples > 0 ? " has no classes" : " has no test samples"));
 }
 
 bool EpochChecks::after_epoch(Strategy& strategy, TrainingState& state) {
@@ -45,22 +45,23 @@ bool EpochChecks::after_epoch(Strategy& strategy, TrainingState& state) {
   return reached_target(strategy, state) || differ;
 }
 
-// Parameters and optimizer state of all ranks, bit for bit.
+// Compares parameters and optimizer state of all ranks bit for bit.
 bool EpochChecks::ranks_differ(Strategy& strategy, int64_t epoch) {
-  if (job_.info.gradient == Gradient::local) return false;  // they differ until averaged, at the end at the latest
+  if (job_.info.gradient == Gradient::local)
+    return false;  // ranks may differ until the parameters are averaged, at the latest at the end
   const auto texts =
       job_.group.gather(fingerprint(strategy.parameters(), job_.own) + " " + fingerprint(strategy.state(), job_.own));
-  std::string unlike;
-  for (size_t rank = 1; rank < texts.size() && unlike.empty(); ++rank)
+  std::string mismatch;
+  for (size_t rank = 1; rank < texts.size() && mismatch.empty(); ++rank)
     if (texts[rank] != texts[0])
-      unlike = "after epoch " + std::to_string(epoch) + " rank " + std::to_string(rank) +
-               " has other parameters or another optimizer state than rank 0";
-  if (job_.group.agree(!unlike.empty()) == 0) return false;
-  unequal_ = {.name = "equal-ranks",
-              .status = CheckStatus::failed,
-              .compared = "parameters and optimizer state across ranks, bit for bit",
-              .detail = unlike,
-              .likely = "gradients were not reduced on every rank, or a rank skipped a step"};
+      mismatch = "after epoch " + std::to_string(epoch) + ", parameters or optimizer state of rank " +
+                 std::to_string(rank) + " differ from rank 0";
+  if (job_.group.agree(!mismatch.empty()) == 0) return false;
+  rank_mismatch_ = {.name = "equal-ranks",
+                    .status = CheckStatus::failed,
+                    .compared = "parameters and optimizer state across ranks, bit for bit",
+                    .detail = mismatch,
+                    .likely = "gradients were not reduced on every rank, or a rank skipped a step"};
   return true;
 }
 
@@ -72,7 +73,7 @@ bool EpochChecks::reached_target(Strategy& strategy, TrainingState& state) {
   char text[96];
   std::snprintf(text, sizeof text, "Accuracy: %.2f %% (%lld of %lld)", 100 * found.share(),
                 static_cast<long long>(found.right), static_cast<long long>(found.rows));
-  voice_.line(text);
+  output_.line(text);
   if (!target || found.share() < *target) return false;
   if (!time_to_accuracy_s_) time_to_accuracy_s_ = state.seconds;
   return true;
@@ -80,14 +81,14 @@ bool EpochChecks::reached_target(Strategy& strategy, TrainingState& state) {
 
 std::vector<CheckRow> EpochChecks::rows(const TrainingState& state) const {
   std::vector<CheckRow> rows;
-  if (unequal_) rows.push_back(*unequal_);
+  if (rank_mismatch_) rows.push_back(*rank_mismatch_);
   if (const auto& target = job_.options.target_accuracy) {
     char text[96];
     std::snprintf(text, sizeof text, "%.4f after %lld epochs, wanted %g", state.accuracy.back(),
                   static_cast<long long>(state.epoch), *target);
     rows.push_back({.name = "target-accuracy",
                     .status = time_to_accuracy_s_ ? CheckStatus::passed : CheckStatus::failed,
-                    .compared = "part of the test rows named rightly",
+                    .compared = "fraction of test samples classified correctly",
                     .detail = text});
   }
   return rows;

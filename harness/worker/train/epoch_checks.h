@@ -1,4 +1,4 @@
-// The checks after every epoch: all ranks hold the same model, and its accuracy on the test rows.
+// Checks after every epoch: all ranks hold the same model, and its accuracy on the test samples.
 #pragma once
 
 #include <optional>
@@ -6,7 +6,7 @@
 
 #include "harness/worker/train/checkpoint.h"
 #include "harness/worker/train/train_job.h"
-#include "harness/worker/train/train_voice.h"
+#include "harness/worker/train/train_output.h"
 
 namespace dpbench {
 
@@ -15,17 +15,17 @@ struct Accuracy {
   double share() const { return static_cast<double>(right) / static_cast<double>(rows); }
 };
 
-// Collective. Counts each test row once however many ranks share them. Every rank evaluates with rank 0's buffers.
+// Collective. Each test sample is counted once. Every rank evaluates with rank 0's buffers.
 Accuracy evaluate(Strategy& strategy, const Workload& workload, const Group& group, Pulse& pulse);
 
 class EpochChecks {
  public:
-  EpochChecks(const TrainJob& job, const Workload& workload, const TrainVoice& voice)
-      : job_(job), workload_(workload), voice_(voice) {}
+  EpochChecks(const TrainJob& job, const Workload& workload, const TrainOutput& output)
+      : job_(job), workload_(workload), output_(output) {}
 
-  // Throws UsageError when accuracy is asked for and the workload has no test rows or no classes.
-  void refuse_early() const;
-  // Collective, once an epoch. True ends training: ranks differ, or the accuracy asked for is reached.
+  // Throws UsageError if accuracy is requested and the workload has no test samples or no classes.
+  void validate() const;
+  // Collective, once per epoch. Returns true to end training: ranks differ, or the target accuracy is reached.
   bool after_epoch(Strategy& strategy, TrainingState& state);
   std::vector<CheckRow> rows(const TrainingState& state) const;
   std::optional<double> time_to_accuracy_s() const { return time_to_accuracy_s_; }
@@ -36,8 +36,8 @@ class EpochChecks {
 
   const TrainJob& job_;
   const Workload& workload_;
-  const TrainVoice& voice_;
-  std::optional<CheckRow> unequal_;
+  const TrainOutput& output_;
+  std::optional<CheckRow> rank_mismatch_;
   std::optional<double> time_to_accuracy_s_;
 };
 

@@ -8,10 +8,10 @@
 namespace dpbench {
 namespace {
 
-// Has the other model's own parameters, buffers and layers under their names, so that nobody else notices.
-class NotingModel : public Model {
+// Registers the inner model's parameters, buffers and layers under their own names, so strategies see no difference.
+class ShapeRecordingModel : public Model {
  public:
-  NotingModel(std::shared_ptr<Model> model, ShapeNotes& notes) : model_(std::move(model)), notes_(notes) {
+  ShapeRecordingModel(std::shared_ptr<Model> model, ShapeLog& log) : model_(std::move(model)), log_(log) {
     for (const auto& item : model_->named_parameters(/*recurse=*/false))
       register_parameter(item.key(), item.value(), item.value().requires_grad());
     for (const auto& item : model_->named_buffers(/*recurse=*/false)) register_buffer(item.key(), item.value());
@@ -20,7 +20,7 @@ class NotingModel : public Model {
 
   at::Tensor forward(const at::Tensor& input, const Context& context) override {
     at::Tensor output = model_->forward(input, context);
-    if (model_->is_training()) notes_.add({context.ids.narrow(0, 0, 1), input.sizes().vec(), output.sizes().vec()});
+    if (model_->is_training()) log_.add({context.ids.narrow(0, 0, 1), input.sizes().vec(), output.sizes().vec()});
     return output;
   }
   void train(bool on) override {
@@ -30,15 +30,15 @@ class NotingModel : public Model {
 
  private:
   std::shared_ptr<Model> model_;
-  ShapeNotes& notes_;
+  ShapeLog& log_;
 };
 
-class NotingWorkload : public Workload {
+class ShapeRecordingWorkload : public Workload {
  public:
-  NotingWorkload(const Workload& workload, ShapeNotes& notes) : workload_(workload), notes_(notes) {}
+  ShapeRecordingWorkload(const Workload& workload, ShapeLog& log) : workload_(workload), log_(log) {}
   int64_t samples() const override { return workload_.samples(); }
   std::shared_ptr<Model> model(uint64_t seed) const override {
-    return std::make_shared<NotingModel>(workload_.model(seed), notes_);
+    return std::make_shared<ShapeRecordingModel>(workload_.model(seed), log_);
   }
   at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
     return workload_.loss(output, target);
@@ -52,29 +52,29 @@ class NotingWorkload : public Workload {
 
  private:
   const Workload& workload_;
-  ShapeNotes& notes_;
+  ShapeLog& log_;
 };
 
 }  // namespace
 
-void ShapeNotes::add(SeenShape seen) {
+void ShapeLog::add(ModelShapes seen) {
   const std::lock_guard lock(mutex_);
   seen_.push_back(std::move(seen));
 }
 
-std::vector<SeenShape> ShapeNotes::take(const at::Tensor& ids) {
+std::vector<ModelShapes> ShapeLog::take(const at::Tensor& ids) {
   std::map<int64_t, int64_t> places;
   for (int64_t i = 0; i < ids.numel(); ++i) places.emplace(ids[i].item<int64_t>(), i);
   const std::lock_guard lock(mutex_);
   auto seen = std::exchange(seen_, {});
-  const auto place = [&](const SeenShape& one) { return places[one.first_id.item<int64_t>()]; };
+  const auto place = [&](const ModelShapes& one) { return places[one.first_id.item<int64_t>()]; };
   std::stable_sort(seen.begin(), seen.end(),
-                   [&](const SeenShape& a, const SeenShape& b) { return place(a) < place(b); });
+                   [&](const ModelShapes& a, const ModelShapes& b) { return place(a) < place(b); });
   return seen;
 }
 
-std::unique_ptr<Workload> noting_workload(const Workload& workload, ShapeNotes& notes) {
-  return std::make_unique<NotingWorkload>(workload, notes);
+std::unique_ptr<Workload> shape_recording_workload(const Workload& workload, ShapeLog& log) {
+  return std::make_unique<ShapeRecordingWorkload>(workload, log);
 }
 
 }  // namespace dpbench

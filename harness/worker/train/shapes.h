@@ -1,4 +1,4 @@
-// What every replica's model really got and gave: for --show-shapes.
+// Records the input and output shapes of every replica's model, for --show-shapes.
 #pragma once
 
 #include <memory>
@@ -10,24 +10,24 @@
 
 namespace dpbench {
 
-struct SeenShape {
-  at::Tensor first_id;  // where the model had it: nobody waits for a GPU in the middle of a step
+struct ModelShapes {
+  at::Tensor first_id;  // kept on the model's device: reading it here would synchronize with the GPU
   std::vector<int64_t> input, output;
 };
 
-// Replicas are threads: notes come from any of them, in any order.
-class ShapeNotes {
+// Thread-safe: replicas are threads and add their shapes in any order.
+class ShapeLog {
  public:
-  void add(SeenShape seen);
-  // All since the last call, in the order of their rows in `ids`: the order of the replicas.
-  std::vector<SeenShape> take(const at::Tensor& ids);
+  void add(ModelShapes seen);
+  // Returns and clears the recorded shapes, ordered by the position of their samples in `ids`, i.e. by replica.
+  std::vector<ModelShapes> take(const at::Tensor& ids);
 
  private:
   std::mutex mutex_;
-  std::vector<SeenShape> seen_;
+  std::vector<ModelShapes> seen_;
 };
 
-// The same workload, whose models note what they see. Both must outlive it.
-std::unique_ptr<Workload> noting_workload(const Workload& workload, ShapeNotes& notes);
+// Wraps a workload so that its models record their shapes. `workload` and `log` must outlive the result.
+std::unique_ptr<Workload> shape_recording_workload(const Workload& workload, ShapeLog& log);
 
 }  // namespace dpbench

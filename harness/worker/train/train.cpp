@@ -15,14 +15,15 @@
 #include "harness/worker/train/shapes.h"
 #include "harness/worker/train/train_files.h"
 #include "harness/worker/train/train_lines.h"
+#include "harness/worker/train/train_output.h"
 #include "harness/worker/train/train_source.h"
 #include "harness/worker/train/train_summary.h"
-#include "harness/worker/train/train_voice.h"
 
 namespace dpbench {
 namespace {
 
-std::string way_out(const StrategyInfo& recorded) {
+// "; use NAME=VALUE" for each parameter that turns off recording of steps.
+std::string unrecorded_hint(const StrategyInfo& recorded) {
   std::string text;
   for (const auto& [name, value] : recorded.settings.unrecorded)
     text += "; use " + recorded.name + "." + name + "=" + value;
@@ -31,47 +32,47 @@ std::string way_out(const StrategyInfo& recorded) {
 
 class Trainer {
  public:
-  Trainer(const TrainJob& job, const std::string& shared_dir, const Say& say)
+  Trainer(const TrainJob& job, const std::string& shared_dir, const SendEvent& send)
       : job_(job),
         plain_(workload_of(job.spec, shared_dir)),
-        noting_(job.options.show_shapes ? noting_workload(*plain_, notes_) : nullptr),
-        workload_(noting_ ? *noting_ : *plain_),
+        recording_(job.options.show_shapes ? shape_recording_workload(*plain_, shape_log_) : nullptr),
+        workload_(recording_ ? *recording_ : *plain_),
         source_(workload_, job.spec, job.recipe, job.options.drop_last, job.group.rank()),
-        voice_(job.spec, job.group, say),
+        output_(job.spec, job.group, send),
         files_(job_, workload_, source_),
-        checks_(job_, workload_, voice_) {}
+        checks_(job_, workload_, output_) {}
 
   TrainResult run() {
-    refuse_early();
-    forget_peak_memory();
+    validate();
+    reset_peak_memory();
     strategy_ = job_.info.make(setup_of(job_.spec, job_.info, workload_, job_.group));
     if (auto resumed = files_.resume(*strategy_)) {
       state_ = std::move(*resumed);
       losses_ = state_.running[static_cast<size_t>(job_.group.rank())];
     }
     prepare();
-    voice_.greet(workload_);
+    output_.greet(workload_);
     while (state_.epoch < job_.epochs() && !over_) epoch();
-    require_finite(*strategy_, steps_done() - 1);  // the last loss was known before the last update
+    require_finite(*strategy_, steps_done() - 1);  // the last loss does not cover the last update
     strategy_->finish();
     if (job_.options.checkpoint_every > 0) files_.checkpoint(*strategy_, state_, losses_);
     files_.save(*strategy_);
     TrainResult result = summary_of(job_, tally_, source_, state_, phases_, checks_, *strategy_);
-    job_.group.barrier();  // nobody tears down what another still uses
+    job_.group.barrier();  // all ranks are done before any rank tears down the group
     return result;
   }
 
  private:
-  void refuse_early() const {
-    checks_.refuse_early();
+  void validate() const {
+    checks_.validate();
     if (job_.options.show_shapes &&
         promised(job_.info, Params(job_.info.params, job_.spec.params, job_.info.name)).recorded)
-      throw UsageError("--show-shapes: a step that is replayed calls no model that could tell its shapes" +
-                       way_out(job_.info));
-    files_.refuse_early();
+      throw UsageError("--show-shapes: " + job_.info.name + " replays recorded steps, which do not call the model" +
+                       unrecorded_hint(job_.info));
+    files_.validate();
   }
 
-  // Rows that have to be drawn or unpacked: every rank its share, before the clock runs.
+  // Generates or unpacks the samples before timing starts; every rank prepares its share.
   void prepare() {
     for (const at::Tensor& ids : at::arange(job_.group.rank(), workload_.samples(), job_.group.world()).split(1000)) {
       workload_.prepare(ids.contiguous());
@@ -114,8 +115,8 @@ class Trainer {
     tally_.add(loss, rows, seconds);
     ++state_.step;
     job_.pulse.step();
-    if (job_.options.show_shapes) voice_.shapes(notes_, micro, result.output, rows);
-    if (voice_.progress_due()) voice_.progress(place());
+    if (job_.options.show_shapes) output_.shapes(shape_log_, micro, result.output, rows);
+    if (output_.progress_due()) output_.progress(place());
   }
 
   TrainingPlace place() const {
@@ -129,7 +130,7 @@ class Trainer {
             .left_s = static_cast<double>(left) * tally_.seconds / static_cast<double>(tally_.steps)};
   }
 
-  // The sampler gives every rank as many rows in a step as the others, so the mean over ranks is that over rows.
+  // The sampler gives every rank the same number of samples per step, so the mean over ranks is the mean over samples.
   void finish_epoch() {
     const double world = job_.group.world(), steps = static_cast<double>(losses_.size());
     std::vector<double> own = losses_;
@@ -139,7 +140,7 @@ class Trainer {
     const double total = all[-1].item<double>();
     for (int64_t i = 0; i + 1 < all.numel(); ++i) state_.loss_curve.push_back(all[i].item<double>() / world);
     const EpochLoss loss{state_.epoch, job_.epochs(), source_.steps_per_epoch(), total, total / (steps * world)};
-    state_.epoch_losses.push_back(voice_.epoch(loss, job_.options.show_shapes));
+    state_.epoch_losses.push_back(output_.epoch(loss, job_.options.show_shapes));
     losses_.clear();
     ++state_.epoch;
     state_.step = 0;
@@ -147,17 +148,17 @@ class Trainer {
   }
 
   const TrainJob& job_;
-  ShapeNotes notes_;
-  std::unique_ptr<Workload> plain_, noting_;
+  ShapeLog shape_log_;
+  std::unique_ptr<Workload> plain_, recording_;
   const Workload& workload_;
   TrainSource source_;
-  TrainVoice voice_;
+  TrainOutput output_;
   TrainFiles files_;
   EpochChecks checks_;
   std::unique_ptr<Strategy> strategy_;
   Phases phases_{true};
   TrainingState state_;
-  std::vector<double> losses_;  // of this rank, in this epoch
+  std::vector<double> losses_;  // this rank's losses in the current epoch
   TrainTally tally_;
   bool over_ = false;
 };
@@ -165,7 +166,7 @@ class Trainer {
 }  // namespace
 
 TrainResult train_case(const CaseSpec& spec, const TrainOptions& options, const Group& group, Pulse& pulse,
-                       const std::string& shared_dir, const Say& say) {
+                       const std::string& shared_dir, const SendEvent& send) {
   const TrainJob job{.spec = spec,
                      .options = options,
                      .group = group,
@@ -173,7 +174,7 @@ TrainResult train_case(const CaseSpec& spec, const TrainOptions& options, const 
                      .info = strategy_registry().at(spec.strategy),
                      .own = own_parameters(spec),
                      .recipe = workload_registry().at(spec.workload).recipe};
-  return Trainer(job, shared_dir, say).run();
+  return Trainer(job, shared_dir, send).run();
 }
 
 }  // namespace dpbench

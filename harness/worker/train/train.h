@@ -1,4 +1,4 @@
-// A whole training run on one rank, as the documents' programs do it.
+// A complete training run on one rank, equivalent to the programs in the framework tutorials.
 #pragma once
 
 #include <functional>
@@ -13,16 +13,15 @@ namespace dpbench {
 
 struct TrainResult {
   RankRecord record;
-  std::vector<CheckRow> checks;  // rank 0 alone
-  TrainingRecord training;       // the same on every rank, but for its own clock
+  std::vector<CheckRow> checks;  // empty except on rank 0
+  TrainingRecord training;       // the same on every rank, except for times
 };
 
-// What rank 0 says while it goes on: {"event":"line","text":..} of the program, {"event":"progress",..}.
-using Say = std::function<void(const Json& event)>;
+// Sends rank 0's events during the run: {"event":"line","text":..} for program output, {"event":"progress",..}.
+using SendEvent = std::function<void(const Json& event)>;
 
-// Throws UsageError for what can be seen to be wrong before the first step, std::domain_error for a loss that is no
-// number.
+// Throws UsageError for invalid options before the first step, std::domain_error for a non-finite loss.
 TrainResult train_case(const CaseSpec& spec, const TrainOptions& options, const Group& group, Pulse& pulse,
-                       const std::string& shared_dir, const Say& say);
+                       const std::string& shared_dir, const SendEvent& send);
 
 }  // namespace dpbench

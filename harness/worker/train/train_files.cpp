@@ -10,7 +10,7 @@
 namespace dpbench {
 namespace {
 
-// For a world other than the one that wrote it: each rank goes on with the mean over the ranks there were.
+// Resumes with a different world size: every rank continues with the mean loss over the ranks of the checkpoint.
 void pool_running(TrainingState& state, int world) {
   std::vector<double> mean(static_cast<size_t>(state.step), 0);
   for (const auto& losses : state.running)
@@ -29,13 +29,13 @@ std::vector<std::vector<double>> rows_of(const at::Tensor& table) {
 
 }  // namespace
 
-void TrainFiles::refuse_early() const {
+void TrainFiles::validate() const {
   const TrainOptions& options = job_.options;
   const bool stores = options.checkpoint_every > 0 || !options.resume.empty();
   if (stores && (job_.info.gradient == Gradient::local || !job_.own.empty()))
-    throw UsageError("--checkpoint-every and --resume: each rank of " + job_.info.name +
-                     " has parameters and an optimizer of its own, and a checkpoint holds one of each");
-  if (!job_.leads()) return;
+    throw UsageError("--checkpoint-every and --resume: " + job_.info.name +
+                     " keeps separate parameters and optimizer state on each rank, but a checkpoint holds one copy");
+  if (!job_.is_rank0()) return;
   if (!options.save.empty()) require_writable(options.save, "--save");
   if (options.checkpoint_every > 0) require_writable(options.checkpoint, "--checkpoint");
 }
@@ -60,9 +60,9 @@ std::optional<TrainingState> TrainFiles::resume(Strategy& strategy) const {
   if (path.empty()) return std::nullopt;
   Checkpoint stored = load_checkpoint(path, identity(), source_.steps_per_epoch());
   if (stored.state.epoch >= job_.epochs())
-    throw UsageError("--resume '" + path + "' has had all of " + std::to_string(job_.epochs()) +
-                     " epochs; give more --epochs");
-  settle(strategy);
+    throw UsageError("--resume '" + path + "' has finished all of " + std::to_string(job_.epochs()) +
+                     " epochs. Use a larger --epochs.");
+  discard_one_step(strategy);
   try {
     strategy.load(stored.snapshot);
   } catch (const UsageError& error) {
@@ -73,10 +73,10 @@ std::optional<TrainingState> TrainFiles::resume(Strategy& strategy) const {
   return std::move(stored.state);
 }
 
-// A strategy's first step may round in another way than all later ones (c10d's Reducer multiplies gradients by 1/n
-// until they lie in its buckets, then divides by n). Take one step and discard it, so that a resumed run is bit for bit
-// the run that was not interrupted.
-void TrainFiles::settle(Strategy& strategy) const {
+// Takes one step and discards it, so that a resumed run is bit-identical to an uninterrupted run. A strategy's first
+// step may round differently: c10d's Reducer multiplies by 1/n until gradients are views of its buckets, then divides
+// by n.
+void TrainFiles::discard_one_step(Strategy& strategy) const {
   Phases unused;
   strategy.step(0, source_.at(0), unused);
   job_.pulse.beat();
@@ -95,7 +95,7 @@ void TrainFiles::checkpoint(Strategy& strategy, const TrainingState& state, cons
   }
   Checkpoint made{snapshot_of(strategy), state};
   job_.pulse.beat();
-  if (!job_.leads()) return;
+  if (!job_.is_rank0()) return;
   made.state.running = rows_of(running);
   save_checkpoint(job_.options.checkpoint, identity(), made);
   job_.pulse.beat();
@@ -105,7 +105,7 @@ void TrainFiles::save(Strategy& strategy) const {
   if (job_.options.save.empty()) return;
   TensorFile file{.tensors = strategy.parameters(), .metadata = {{"format", "pt"}}};
   for (auto& named : strategy.buffers()) file.tensors.push_back(std::move(named));
-  if (job_.leads()) save_tensors(job_.options.save, file);
+  if (job_.is_rank0()) save_tensors(job_.options.save, file);
 }
 
 }  // namespace dpbench

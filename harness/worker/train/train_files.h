@@ -15,20 +15,21 @@ class TrainFiles {
   TrainFiles(const TrainJob& job, const Workload& workload, const TrainSource& source)
       : job_(job), workload_(workload), source_(source) {}
 
-  // Throws UsageError for a strategy that has no checkpoint and for a file that cannot be written.
-  void refuse_early() const;
-  // Collective. Loads --resume into the strategy; nothing without it. `running` then has a row for every rank.
+  // Throws UsageError if the strategy does not support checkpoints or a file cannot be written.
+  void validate() const;
+  // Collective. Loads the --resume file into the strategy; returns nullopt without --resume. The returned `running` has
+  // one entry per rank.
   std::optional<TrainingState> resume(Strategy& strategy) const;
-  // Whether --checkpoint-every wants a checkpoint after this many steps.
+  // True if --checkpoint-every asks for a checkpoint after this many steps.
   bool due(int64_t steps_done) const;
-  // Collective. losses: of this rank's steps in the current epoch.
+  // Collective. losses: the losses of this rank's steps in the current epoch.
   void checkpoint(Strategy& strategy, const TrainingState& state, const std::vector<double>& losses) const;
   // Collective. Writes parameters and buffers under their own names, which Python's load_state_dict accepts.
   void save(Strategy& strategy) const;
 
  private:
   RunIdentity identity() const;
-  void settle(Strategy& strategy) const;
+  void discard_one_step(Strategy& strategy) const;
 
   const TrainJob& job_;
   const Workload& workload_;

@@ -1,4 +1,4 @@
-// A training run as all of its parts see it.
+// Parameters of a training run, shared by all of its components.
 #pragma once
 
 #include <string>
@@ -18,11 +18,11 @@ struct TrainJob {
   const Group& group;
   Pulse& pulse;
   const StrategyInfo& info;
-  std::vector<std::string> own;  // names of the parameters that each rank keeps for itself
+  std::vector<std::string> own;  // names of the parameters that are not synchronized between ranks
   const Recipe& recipe;
 
   int64_t epochs() const { return options.epochs.value_or(recipe.epochs); }
-  bool leads() const { return group.rank() == 0; }
+  bool is_rank0() const { return group.rank() == 0; }
 };
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// What the documents' programs print, line by line. No torch.
+// The output lines of the tutorial programs. Does not use torch.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ struct Placement {
   int world = 1;
 };
 
-// What an epoch cost, over all ranks.
+// The loss of an epoch over all ranks.
 struct EpochLoss {
   int64_t epoch = 0, epochs = 1, steps = 1;
-  double total = 0, mean = 0;  // the sum of the ranks' sums; the mean of the ranks' means
+  double total = 0, mean = 0;  // sum of the ranks' sums; mean of the ranks' means
 };
 
-// The DataParallel tutorial: "Let's use 4 devices!"; nothing for one.
+// The DataParallel tutorial: "Let's use 4 devices!"; empty for one device.
 std::vector<std::string> tutorial_greeting(const Placement& placement);
 // "In Model: input size [8, 5] output size [8, 2]"
 std::string in_model_line(std::span<const int64_t> input, std::span<const int64_t> output);
@@ -34,7 +34,7 @@ std::string memo_line(const EpochLoss& loss);
 std::vector<std::string> guide_greeting(const Placement& placement, int64_t samples, std::span<const int64_t> input);
 std::string guide_line(const EpochLoss& loss);
 
-// As Python prints a float: the shortest text that reads back as the same one.
+// Formats a float like Python's repr(): the shortest text that parses to the same value.
 std::string python_float(double value);
 
 }  // namespace dpbench

@@ -11,7 +11,7 @@ TrainSource::TrainSource(const Workload& workload, const CaseSpec& spec, const R
     : workload_(workload),
       ranks_(spec.processes),
       accumulate_(spec.accumulate),
-      // Where a global batch does not come out even, every rank has the larger share: all take as many steps.
+      // Round up if the ranks do not divide the global batch, so that all ranks take the same number of steps.
       local_batch_((spec.global_batch() + spec.processes - 1) / spec.processes),
       sampler_({.samples = workload.samples(),
                 .world = spec.processes,
@@ -21,9 +21,9 @@ TrainSource::TrainSource(const Workload& workload, const CaseSpec& spec, const R
                 .drop_last = drop_last}) {
   steps_ = (sampler_.size() + (drop_last ? 0 : local_batch_ - 1)) / local_batch_;
   if (steps_ == 0)
-    throw UsageError("--drop-last leaves no step of " + spec.workload + ": its " + std::to_string(workload.samples()) +
-                     " rows are fewer than a global batch of " + std::to_string(global_batch()) +
-                     "; use a smaller --batch");
+    throw UsageError("--drop-last leaves no step: " + spec.workload + " has " + std::to_string(workload.samples()) +
+                     " samples, fewer than a global batch of " + std::to_string(global_batch()) +
+                     ". Use a smaller --batch.");
 }
 
 at::Tensor TrainSource::ids(int64_t step) const {

@@ -1,4 +1,4 @@
-// The rows of every step of a training run, as the documents' loaders deal them: a DistributedSampler for each rank.
+// Loads the samples of every training step. Each rank has a DistributedSampler, as in the tutorials.
 #pragma once
 
 #include <vector>
@@ -11,17 +11,17 @@ namespace dpbench {
 
 class TrainSource {
  public:
-  // Throws UsageError when there is no step in an epoch.
+  // Throws UsageError if an epoch has no step.
   TrainSource(const Workload& workload, const CaseSpec& spec, const Recipe& recipe, bool drop_last, int rank);
 
   int64_t steps_per_epoch() const { return steps_; }
   int64_t global_batch() const { return local_batch_ * ranks_; }
   void set_epoch(int64_t epoch) { sampler_.set_epoch(epoch); }
-  // The micro-batches of a step of the epoch; a short last batch may have fewer of them.
+  // Returns the micro-batches of a step; a short last batch may have fewer of them.
   std::vector<Batch> at(int64_t step) const;
-  // Rows of all ranks together.
+  // Number of samples in a step over all ranks.
   int64_t rows(int64_t step) const;
-  // Makes this rank's rows quick to get. Never timed.
+  // Prepares this rank's samples for fast access. Never timed.
   void prepare() const { workload_.prepare(sampler_.indices()); }
 
  private:

@@ -53,7 +53,7 @@ TrainResult summary_of(const TrainJob& job, const TrainTally& tally, const Train
   const int64_t steps = state.epoch * source.steps_per_epoch() + state.step;
   TrainResult result;
   result.record = rank_record(job, tally, phases, strategy);
-  if (job.leads()) result.checks = checks.rows(state);
+  if (job.is_rank0()) result.checks = checks.rows(state);
   result.training = {.epochs = job.epochs(),
                      .steps_per_epoch = source.steps_per_epoch(),
                      .steps = steps,

@@ -1,4 +1,4 @@
-// What a training run measured, and its record for the report.
+// The measurements of a training run and their record for the report.
 #pragma once
 
 #include "harness/worker/train/checkpoint.h"
@@ -8,7 +8,7 @@
 
 namespace dpbench {
 
-// Of this run alone, without the runs that it resumed.
+// Totals of this run only; steps before a --resume are not included.
 struct TrainTally {
   int64_t steps = 0, rows = 0;
   double seconds = 0;

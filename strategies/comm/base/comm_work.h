@@ -1,4 +1,4 @@
-// A c10d::Work of our own: completed by us, with a future that holds the tensors, as the Reducer demands.
+// A c10d::Work completed by our backends. Its future holds the output tensors, as the Reducer requires.
 #pragma once
 
 #include <exception>
@@ -11,7 +11,7 @@ namespace dpbench {
 class CommWork : public c10d::Work {
  public:
   CommWork(int rank, c10d::OpType type, uint64_t sequence, std::vector<at::Tensor> outputs,
-           std::vector<at::Device> devices = {});  // of the outputs, where they are not the CPU
+           std::vector<at::Device> devices = {});  // of outputs that are not on the CPU
 
   void succeed();
   void fail(std::exception_ptr error);

@@ -4,7 +4,7 @@
 
 namespace dpbench {
 
-std::string words_of(const NamedCall& call, const std::vector<at::Tensor>& tensors) {
+std::string describe(const NamedCall& call, const std::vector<at::Tensor>& tensors) {
   std::string text = call.op;
   int64_t count = 0;
   for (const at::Tensor& tensor : tensors) count += tensor.numel();
@@ -16,7 +16,7 @@ std::string words_of(const NamedCall& call, const std::vector<at::Tensor>& tenso
 
 const std::vector<at::Tensor>& all_pieces(const std::vector<std::vector<at::Tensor>>& lists,
                                           const std::vector<at::Tensor>& own) {
-  return lists.empty() ? own : lists.front();  // without lists the backend itself refuses
+  return lists.empty() ? own : lists.front();  // the backend itself refuses a call without lists
 }
 
 }  // namespace dpbench

@@ -1,5 +1,4 @@
-// Moving one buffer per device between the replicas of one process. dpbench_cuda offers NCCL for it; without that,
-// copies do.
+// Interface for moving one buffer per device between the replicas of one process. dpbench_cuda implements it with NCCL.
 #pragma once
 
 #include <vector>
@@ -9,8 +8,8 @@
 namespace dpbench {
 
 struct ReplicaLink {
-  void (*broadcast)(const std::vector<at::Tensor>& buffers);  // the first one to all the others
-  void (*reduce)(std::vector<at::Tensor>& buffers);           // the sum of all into the first one
+  void (*broadcast)(const std::vector<at::Tensor>& buffers);  // from the first buffer to the others
+  void (*reduce)(std::vector<at::Tensor>& buffers);           // sums all buffers into the first
 };
 
 // Set by dpbench_cuda when it is loaded; null before.

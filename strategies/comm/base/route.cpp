@@ -23,7 +23,7 @@ Addresses resolve(const std::string& host) {
   return {found, &freeaddrinfo};
 }
 
-// Connecting a datagram socket only picks the route; the kernel then says which address it would send from.
+// Connecting a datagram socket only picks the route; getsockname() then returns the source address.
 std::string source_address(const addrinfo& target) {
   const int fd = socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return {};
@@ -43,7 +43,8 @@ std::string address_towards_master() {
   const char* master = std::getenv("MASTER_ADDR");
   if (!master)
     throw UsageError(
-        "MASTER_ADDR is not set: ranks on several hosts need it, or name an interface in GLOO_SOCKET_IFNAME");
+        "MASTER_ADDR is not set, and ranks on several hosts need it. Set it, or set GLOO_SOCKET_IFNAME to an "
+        "interface.");
   const Addresses targets = resolve(master);
   for (const addrinfo* target = targets.get(); target; target = target->ai_next)
     if (auto address = source_address(*target); !address.empty()) return address;

@@ -1,15 +1,15 @@
-// Which of this host's addresses its peers on other hosts should talk to.
+// Finds the address of this host that peers on other hosts should connect to.
 #pragma once
 
 #include <string>
 
 namespace dpbench {
 
-// The local address of the route to MASTER_ADDR: found without sending anything. UsageError when there is no such
+// Returns the local address of the route to MASTER_ADDR, without sending anything. Throws UsageError if there is no
 // route.
 std::string address_towards_master();
 
-// The name of the interface that has this address; empty when there is none.
+// Returns the name of the interface with this address, or an empty string.
 std::string interface_of(const std::string& address);
 
 }  // namespace dpbench

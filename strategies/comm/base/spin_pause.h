@@ -1,4 +1,4 @@
-// Tells the core that this thread spins on a value that another thread is about to write.
+// CPU hint for spin loops.
 #pragma once
 
 #include <thread>

@@ -12,13 +12,13 @@ namespace {
 
 using StagedType = c10d::OpType;
 
-// Waits for what this thread's current stream has been given so far.
+// Waits for all work on this thread's current stream.
 void wait_for(at::Device device) {
   if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
 }
 
 void copy_back(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& from, at::Device device) {
-  const at::NoGradGuard no_grad;  // parameters are written to, too, and grad mode is a thread's own
+  const at::NoGradGuard no_grad;  // outputs may be parameters, and grad mode is per thread
   for (size_t i = 0; i < outputs.size(); ++i) {
     at::Tensor output = outputs[i];
     output.copy_(from[i], /*non_blocking=*/true);
@@ -31,21 +31,21 @@ void copy_back(const std::vector<at::Tensor>& outputs, const std::vector<at::Ten
 StagedBackend::StagedBackend(c10::intrusive_ptr<c10d::Backend> host, at::Device device)
     : Backend(host->getRank(), host->getSize()), host_(std::move(host)), device_(device) {}
 
-at::Tensor StagedBackend::place_for(const at::Tensor& tensor) const {
+at::Tensor StagedBackend::host_buffer_for(const at::Tensor& tensor) const {
   return at::empty_like(tensor,
                         tensor.options().device(at::kCPU).pinned_memory(device_.is_cuda()).requires_grad(false));
 }
 
-StagedBackend::Tensors StagedBackend::fetched(const Tensors& tensors) const {
+StagedBackend::Tensors StagedBackend::copy_to_host(const Tensors& tensors) const {
   const at::NoGradGuard no_grad;
   Tensors host;
-  for (const auto& tensor : tensors) host.push_back(place_for(tensor).copy_(tensor, /*non_blocking=*/true));
+  for (const auto& tensor : tensors) host.push_back(host_buffer_for(tensor).copy_(tensor, /*non_blocking=*/true));
   wait_for(device_);
   return host;
 }
 
-StagedBackend::WorkPtr StagedBackend::brought_back(c10d::OpType type, const Tensors& outputs, const Tensors& from,
-                                                   const WorkPtr& work) {
+StagedBackend::WorkPtr StagedBackend::copy_back_after(c10d::OpType type, const Tensors& outputs, const Tensors& from,
+                                                      const WorkPtr& work) {
   std::vector<at::Device> devices;
   if (!device_.is_cpu()) devices.push_back(device_);
   auto staged = c10::make_intrusive<CommWork>(rank_, type, ++calls_, outputs, devices);
@@ -62,15 +62,15 @@ StagedBackend::WorkPtr StagedBackend::brought_back(c10d::OpType type, const Tens
 }
 
 StagedBackend::WorkPtr StagedBackend::in_place(c10d::OpType type, const Tensors& tensors, const OnHost& start) {
-  Tensors host = fetched(tensors), none;
-  return brought_back(type, tensors, host, start(host, none));
+  Tensors host = copy_to_host(tensors), none;
+  return copy_back_after(type, tensors, host, start(host, none));
 }
 
-StagedBackend::WorkPtr StagedBackend::between(c10d::OpType type, const Tensors& outputs, const Tensors& inputs,
-                                              const OnHost& start) {
-  Tensors from = fetched(inputs), to;
-  for (const auto& output : outputs) to.push_back(place_for(output));
-  return brought_back(type, outputs, to, start(to, from));
+StagedBackend::WorkPtr StagedBackend::out_of_place(c10d::OpType type, const Tensors& outputs, const Tensors& inputs,
+                                                   const OnHost& start) {
+  Tensors from = copy_to_host(inputs), to;
+  for (const auto& output : outputs) to.push_back(host_buffer_for(output));
+  return copy_back_after(type, outputs, to, start(to, from));
 }
 
 StagedBackend::WorkPtr StagedBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
@@ -88,7 +88,7 @@ StagedBackend::WorkPtr StagedBackend::broadcast(Tensors& tensors, const c10d::Br
 StagedBackend::WorkPtr StagedBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                                 const c10d::AllgatherOptions& options) {
   if (!is_staged(inputs.at(0))) return host_->allgather(outputs, inputs, options);
-  return between(StagedType::ALLGATHER, outputs.at(0), inputs, [&](Tensors& to, Tensors& from) {
+  return out_of_place(StagedType::ALLGATHER, outputs.at(0), inputs, [&](Tensors& to, Tensors& from) {
     std::vector<Tensors> lists{to};
     return host_->allgather(lists, from, options);
   });
@@ -97,14 +97,14 @@ StagedBackend::WorkPtr StagedBackend::allgather(std::vector<Tensors>& outputs, T
 StagedBackend::WorkPtr StagedBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                       const c10d::AllgatherOptions& options) {
   if (!is_staged(input)) return host_->_allgather_base(output, input, options);
-  return between(StagedType::_ALLGATHER_BASE, {output}, {input},
-                 [&](Tensors& to, Tensors& from) { return host_->_allgather_base(to[0], from[0], options); });
+  return out_of_place(StagedType::_ALLGATHER_BASE, {output}, {input},
+                      [&](Tensors& to, Tensors& from) { return host_->_allgather_base(to[0], from[0], options); });
 }
 
 StagedBackend::WorkPtr StagedBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                      const c10d::ReduceScatterOptions& options) {
   if (!is_staged(outputs.at(0))) return host_->reduce_scatter(outputs, inputs, options);
-  return between(StagedType::REDUCE_SCATTER, outputs, inputs.at(0), [&](Tensors& to, Tensors& from) {
+  return out_of_place(StagedType::REDUCE_SCATTER, outputs, inputs.at(0), [&](Tensors& to, Tensors& from) {
     std::vector<Tensors> lists{from};
     return host_->reduce_scatter(to, lists, options);
   });
@@ -113,8 +113,8 @@ StagedBackend::WorkPtr StagedBackend::reduce_scatter(Tensors& outputs, std::vect
 StagedBackend::WorkPtr StagedBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                            const c10d::ReduceScatterOptions& options) {
   if (!is_staged(input)) return host_->_reduce_scatter_base(output, input, options);
-  return between(StagedType::_REDUCE_SCATTER_BASE, {output}, {input},
-                 [&](Tensors& to, Tensors& from) { return host_->_reduce_scatter_base(to[0], from[0], options); });
+  return out_of_place(StagedType::_REDUCE_SCATTER_BASE, {output}, {input},
+                      [&](Tensors& to, Tensors& from) { return host_->_reduce_scatter_base(to[0], from[0], options); });
 }
 
 }  // namespace dpbench

@@ -1,9 +1,9 @@
-// A GPU's tensors over a backend for the host's memory, by way of pinned copies: for ranks that share a GPU, which NCCL
+// Runs collectives on GPU tensors over a CPU backend, through pinned copies. For ranks that share a GPU, which NCCL
 // refuses.
 //
-// The caller waits until its own GPU has brought the inputs, never for its peers; the copy back is made, and waited
-// for, by the thread that finished the collective. So whoever waits for the work finds the outputs there, whatever
-// stream it uses.
+// The caller waits for the copy of its inputs to the host, never for its peers. The thread that completes the
+// collective copies the outputs back and waits for that copy, so the outputs are ready on every stream when the work is
+// done.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class StagedBackend : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  // Tensors of this device's type are staged; others are left to `host` as they are. Its works must have futures.
+  // Stages tensors of this device's type and passes others to `host`. The works of `host` must have futures.
   StagedBackend(c10::intrusive_ptr<c10d::Backend> host, at::Device device);
 
   const std::string getBackendName() const override { return host_->getBackendName(); }
@@ -43,14 +43,14 @@ class StagedBackend : public c10d::Backend {
   void shutdown() override { host_->shutdown(); }
 
  private:
-  // The collective between tensors of the host: outputs, then inputs.
+  // Starts the collective on host tensors.
   using OnHost = std::function<WorkPtr(Tensors& outputs, Tensors& inputs)>;
   WorkPtr in_place(c10d::OpType type, const Tensors& tensors, const OnHost& start);
-  WorkPtr between(c10d::OpType type, const Tensors& outputs, const Tensors& inputs, const OnHost& start);
-  WorkPtr brought_back(c10d::OpType type, const Tensors& outputs, const Tensors& from, const WorkPtr& work);
+  WorkPtr out_of_place(c10d::OpType type, const Tensors& outputs, const Tensors& inputs, const OnHost& start);
+  WorkPtr copy_back_after(c10d::OpType type, const Tensors& outputs, const Tensors& from, const WorkPtr& work);
   bool is_staged(const at::Tensor& tensor) const { return tensor.device().type() == device_.type(); }
-  at::Tensor place_for(const at::Tensor& tensor) const;
-  Tensors fetched(const Tensors& tensors) const;
+  at::Tensor host_buffer_for(const at::Tensor& tensor) const;
+  Tensors copy_to_host(const Tensors& tensors) const;
 
   c10::intrusive_ptr<c10d::Backend> host_;
   at::Device device_;

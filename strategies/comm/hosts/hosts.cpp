@@ -12,26 +12,25 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-constexpr Milliseconds look_around{200};    // how soon a host that waits side_channel that another has given up
-constexpr Milliseconds for_a_reason{1000};  // how much longer than a host itself others wait for its word
-constexpr Milliseconds last_resort{3000};   // by then a wait has ended by itself, or those who end it have died
+constexpr Milliseconds check_interval{200};  // between two checks whether another host has given up
+constexpr Milliseconds reason_grace{1000};   // extra wait for another host to report its reason
+constexpr Milliseconds max_overrun{3000};    // extra timeout of parts that are ended early by the checks here
 
 std::string leader_key(int leader) { return c10::str("leader-", leader); }
 std::string complete_key(int leader) { return c10::str("complete-", leader); }
 std::string left_key(int leader) { return c10::str("left-", leader); }
 std::string waits_key(int leader, uint64_t call) { return c10::str("waits-", leader, "-", call); }
-std::string ready_key(int leader, uint64_t call) {
-  return c10::str("ready-", leader, "-", call);
-}  // waits for others, its host is complete
+// Set by a leader that waits for other hosts while its own host is complete.
+std::string ready_key(int leader, uint64_t call) { return c10::str("ready-", leader, "-", call); }
 
-// Each leader says how many ranks it leads; the ranks of a host follow each other.
+// Each leader publishes the number of its ranks. The ranks of a host are consecutive.
 std::vector<Host> find_hosts(const BackendSetup& setup, SideChannel& side_channel) {
   if (setup.local_rank == 0) side_channel.set(leader_key(setup.rank), std::to_string(setup.local_world));
   std::vector<Host> hosts;
   for (int first = 0; first < setup.world; first += hosts.back().count) {
     if (!side_channel.wait_for(leader_key(first), setup.timeout))
       throw std::runtime_error(
-          c10::str("rank ", setup.rank, " waited in vain for rank ", first, ", the leader of its host"));
+          c10::str("rank ", setup.rank, " timed out waiting for rank ", first, ", the leader of its host"));
     hosts.push_back({first, std::stoi(side_channel.get(leader_key(first)))});
     check(hosts.back().count > 0, "a host without ranks");
   }
@@ -53,7 +52,7 @@ BackendSetup between_leaders(const BackendSetup& setup, int own, size_t hosts) {
   leaders.world = static_cast<int>(hosts);
   leaders.local_rank = 0;
   leaders.local_world = 1;
-  leaders.note = {};  // these calls are not what the ranks call
+  leaders.note = {};  // internal calls are not logged
   return leaders;
 }
 
@@ -73,24 +72,24 @@ void HostsBackend::join(const BackendSetup& setup, shm::Home home) {
   own_ = host_of(setup.rank);
   const Host& here = hosts_[own_];
   check(here.first == setup.rank - setup.local_rank && here.count == setup.local_world,
-        "the ranks of a host must follow each other");
+        "the ranks of a host must be consecutive");
   local_ = c10::make_intrusive<shm::ShmBackend>(within_host(setup), home, here.first);
   if (leads()) connect(setup);
 }
 
-// When all hosts are complete: what is missing on one of them it says itself.
+// Connects the leaders once all hosts are complete. An incomplete host reports its missing ranks itself.
 void HostsBackend::connect(const BackendSetup& setup) {
   side_channel_.set(complete_key(rank_), "");
   for (const Host& host : hosts_)
-    if (!side_channel_.wait_for(complete_key(host.first), timeout_ + for_a_reason))
+    if (!side_channel_.wait_for(complete_key(host.first), timeout_ + reason_grace))
       throw std::runtime_error(
-          c10::str("rank ", rank_, " waited in vain for the ranks ", host.first, " to ", host.first + host.count - 1));
+          c10::str("rank ", rank_, " timed out waiting for ranks ", host.first, " to ", host.first + host.count - 1));
   leaders_ = backend_registry().at("gloo").make(between_leaders(setup, own_, hosts_.size()));
 }
 
-// What lies at the other end of a connection that closes is then known.
+// Tells peers that this leader is leaving, so that they can explain a closed connection.
 HostsBackend::~HostsBackend() {
-  if (leads()) side_channel_.note(left_key(rank_));
+  if (leads()) side_channel_.set_flag(left_key(rank_));
   abort();
 }
 
@@ -105,10 +104,9 @@ int HostsBackend::host_of(int rank) const {
   return host;
 }
 
-std::string HostsBackend::called() const { return c10::str("#", current_.number, " ", describe(current_.call)); }
+std::string HostsBackend::call_name() const { return c10::str("#", current_.number, " ", describe(current_.call)); }
 
-// A failure on one host must not leave the others waiting: its reason is in the store before the leaders' sockets
-// close.
+// Stores the reason before the leaders' sockets close, so that the other hosts do not keep waiting.
 std::exception_ptr HostsBackend::give_up(const std::string& reason) {
   const std::string why = side_channel_.give_up(reason);
   local_->fail(why);
@@ -123,11 +121,11 @@ HostsBackend::WorkPtr HostsBackend::start(c10d::OpType type, const shm::Call& ca
     const c10::NoGradGuard guard;
     current_ = mine;
     current_.deadline = shm::Clock::now() + mine.limit;
-    std::swap(noted_, noted_before_);
+    std::swap(wait_flags_, old_wait_flags_);
     try {
       if (failure_) std::rethrow_exception(failure_);
       require_agreement();
-      forget_waits();
+      clear_old_waits();
       steps();
       return work->succeed();
     } catch (const std::exception& error) {
@@ -139,97 +137,96 @@ HostsBackend::WorkPtr HostsBackend::start(c10d::OpType type, const shm::Call& ca
   return work;
 }
 
-void HostsBackend::await(const WorkPtr& work, For whom) {
-  const auto slice = std::min(look_around, current_.limit / 4 + Milliseconds(1));
-  while (!done_within(*work, slice, whom)) {
+void HostsBackend::await(const WorkPtr& work, WaitFor target) {
+  const auto slice = std::min(check_interval, current_.limit / 4 + Milliseconds(1));
+  while (!done_within(*work, slice, target)) {
     if (aborted_) throw_aborted();
     if (const std::string why = side_channel_.reason(); !why.empty()) throw std::runtime_error(why);
-    if (leads()) note_wait(waits_key(rank_, current_.number));
-    if (whom == For::other_hosts) note_wait(ready_key(rank_, current_.number));
-    if (shm::Clock::now() >= current_.deadline) give_up_in_time(whom);
+    if (leads()) flag_wait(waits_key(rank_, current_.number));
+    if (target == WaitFor::other_hosts) flag_wait(ready_key(rank_, current_.number));
+    if (shm::Clock::now() >= current_.deadline) check_deadline(target);
   }
 }
 
-// The call's time is up. Of a host that has begun it and lacks a rank, its own word is awaited a little longer: it
-// knows which. What waits for ranks of its own host ends by itself, with their names, and so does a leader that says
-// nothing.
-void HostsBackend::give_up_in_time(For whom) {
-  if (whom == For::own_host) return;
+// Called after the deadline. Throws if the wait is over. A host that has begun the call but lacks a rank gets a grace
+// period to report the rank. Waits within the own host time out by themselves and name the missing ranks.
+void HostsBackend::check_deadline(WaitFor target) {
+  if (target == WaitFor::own_host) return;
   const auto over = shm::Clock::now() - current_.deadline;
   const auto is_ready = [&](int leader) {
-    return side_channel_.is_noted(ready_key(leader, current_.number)).value_or(false);
+    return side_channel_.flag_is_set(ready_key(leader, current_.number)).value_or(false);
   };
-  if (whom == For::leader && (over < 2 * for_a_reason || !is_ready(hosts_[own_].first))) return;
+  if (target == WaitFor::leader && (over < 2 * reason_grace || !is_ready(hosts_[own_].first))) return;
   std::string late = late_hosts(/*begun=*/false);
-  if (late.empty() && over < for_a_reason) return;
+  if (late.empty() && over < reason_grace) return;
   if (late.empty()) late = late_hosts(/*begun=*/true);
-  throw std::runtime_error(
-      c10::str("rank ", rank_, " waited in vain for ", late.empty() ? "the other hosts" : late, " in ", called()));
+  throw std::runtime_error(c10::str("rank ", rank_, " timed out waiting for ", late.empty() ? "the other hosts" : late,
+                                    " in ", call_name()));
 }
 
-void HostsBackend::note_wait(const std::string& key) {
-  if (std::find(noted_.begin(), noted_.end(), key) != noted_.end()) return;
-  if (side_channel_.note(key)) noted_.push_back(key);
+void HostsBackend::flag_wait(const std::string& key) {
+  if (std::find(wait_flags_.begin(), wait_flags_.end(), key) != wait_flags_.end()) return;
+  if (side_channel_.set_flag(key)) wait_flags_.push_back(key);
 }
 
-// Once all ranks have come to a call, nobody asks any more who waited in those before it.
-void HostsBackend::forget_waits() {
-  if (!noted_before_.empty()) side_channel_.forget(noted_before_);
-  noted_before_.clear();
+// Call when all ranks have reached the current call: the flags of earlier calls are no longer read.
+void HostsBackend::clear_old_waits() {
+  if (!old_wait_flags_.empty()) side_channel_.clear_flags(old_wait_flags_);
+  old_wait_flags_.clear();
 }
 
-// False when the time is up and the work goes on.
-bool HostsBackend::done_within(c10d::Work& work, Milliseconds time, For whom) {
+// Returns false if the work is still running after `time`.
+bool HostsBackend::done_within(c10d::Work& work, Milliseconds time, WaitFor target) {
   try {
     return work.wait(time);
   } catch (const std::exception& error) {
     if (!work.isCompleted()) return false;
     if (!work.exception()) return true;
-    throw_why(error.what(), whom);
+    throw_failed_part(error.what(), target);
   }
 }
 
 void HostsBackend::throw_aborted() const {
-  throw std::runtime_error(c10::str("rank ", rank_, " gave up ", called(), ": its backend was aborted"));
+  throw std::runtime_error(c10::str("rank ", rank_, " gave up ", call_name(), ": its backend was aborted"));
 }
 
-// A part of the current call has failed with these words.
-void HostsBackend::throw_why(const std::string& words, For whom) {
-  const bool between_hosts = whom == For::other_hosts;
+// Throws the reason why a part of the current call failed with `error`.
+void HostsBackend::throw_failed_part(const std::string& error, WaitFor target) {
+  const bool between_hosts = target == WaitFor::other_hosts;
   if (aborted_) throw_aborted();
   if (const std::string gone = between_hosts ? gone_leaders() : ""; !gone.empty())
-    throw std::runtime_error(c10::str(gone, " left the group while rank ", rank_, " waited in ", called()));
-  if (const std::string why = side_channel_.reason(between_hosts ? for_a_reason : Milliseconds{}); !why.empty())
+    throw std::runtime_error(c10::str(gone, " left the group while rank ", rank_, " waited in ", call_name()));
+  if (const std::string why = side_channel_.reason(between_hosts ? reason_grace : Milliseconds{}); !why.empty())
     throw std::runtime_error(why);
-  throw std::runtime_error(between_hosts
-                               ? c10::str("rank ", rank_, " lost touch with another host in ", called(), ": ", words)
-                               : c10::str(words, ", a part of ", called()));
+  throw std::runtime_error(
+      between_hosts ? c10::str("rank ", rank_, " lost the connection to another host in ", call_name(), ": ", error)
+                    : c10::str(error, ", a part of ", call_name()));
 }
 
 void HostsBackend::await(const std::vector<WorkPtr>& parts) {
-  for (const auto& part : parts) await(part, For::other_hosts);
+  for (const auto& part : parts) await(part, WaitFor::other_hosts);
 }
 
-// The other hosts' leaders of whom this is so, as in "rank 2 and rank 4".
+// Returns the other hosts' leaders for which `is` holds, for example "rank 2 and rank 4".
 template <class Is>
-std::string HostsBackend::leaders_who(Is is) {
+std::string HostsBackend::leaders_where(Is is) {
   std::string names;
   for (const Host& host : hosts_)
     if (host.first != rank_ && is(host.first)) names += c10::str(names.empty() ? "rank " : " and rank ", host.first);
   return names;
 }
 
-// Who has not begun the current call, or has begun it and still lacks a rank of its host: as the store says, and nobody
-// where it says nothing.
+// Returns the hosts that have not begun the current call, or, if `begun`, those that lack a rank. Returns an empty
+// string if the store does not answer.
 std::string HostsBackend::late_hosts(bool begun) {
   const auto key = begun ? ready_key : waits_key;
-  const std::string leaders =
-      leaders_who([&](int leader) { return !side_channel_.is_noted(key(leader, current_.number)).value_or(true); });
+  const std::string leaders = leaders_where(
+      [&](int leader) { return !side_channel_.flag_is_set(key(leader, current_.number)).value_or(true); });
   return begun && !leaders.empty() ? "ranks of the host of " + leaders : leaders;
 }
 
 std::string HostsBackend::gone_leaders() {
-  return leaders_who([&](int leader) { return side_channel_.is_noted(left_key(leader)).value_or(false); });
+  return leaders_where([&](int leader) { return side_channel_.flag_is_set(left_key(leader)).value_or(false); });
 }
 
 Milliseconds HostsBackend::left() const {
@@ -237,7 +234,7 @@ Milliseconds HostsBackend::left() const {
   return std::max(time, Milliseconds(1));
 }
 
-// Of parts for which somebody looks at the clock himself.
-Milliseconds HostsBackend::patience() const { return left() + last_resort; }
+// Returns the timeout for parts that check_deadline() watches: longer than the call's own, so that it gives the reason.
+Milliseconds HostsBackend::padded_timeout() const { return left() + max_overrun; }
 
 }  // namespace dpbench

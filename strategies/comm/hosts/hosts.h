@@ -1,11 +1,11 @@
-// Collectives across hosts: shared memory within each, Gloo between one leader a host.
+// Collectives across hosts: shared memory within a host, Gloo between the hosts' leaders.
 //
-// Before any data is touched all ranks tell each other what they are about to do, as within one host. Whoever gives up
-// says why in the store, so that every rank of every host ends with the same reason.
+// Before touching any data, all ranks compare their calls, as within one host. A rank that gives up writes its reason
+// to the store, so every rank of every host fails with the same reason.
 //
-// A call ends within its time limit, counted from its turn on, and 3 s: whoever waits for another host gives up 1 s
-// after the limit, in which that host may say what it lacks, and a rank that waits for its leader 2 or 3 s after it. A
-// store that is slow may cost 2 s a question more.
+// A call ends at most 3 s after its timeout, which starts when its turn comes. A leader that waits for another host
+// gives up 1 s after the timeout, so that the host can report its missing ranks. A rank that waits for its leader gives
+// up 2 or 3 s after the timeout. A slow store can add 2 s per query.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@
 
 namespace dpbench {
 
-// The ranks first .. first + count - 1 live on one host; the first of them leads.
+// The ranks first .. first + count - 1 of one host; the first is the leader.
 struct Host {
   int first = 0, count = 1;
 };
@@ -54,34 +54,34 @@ class HostsBackend : public c10d::Backend {
   void shutdown() override { queue_.drain(); }
 
  private:
-  // One call under way, in the thread of the queue.
+  // The call in progress, in the queue's thread.
   struct Current {
     shm::Call call;
-    uint64_t number = 0;  // joining was the first, as for the groups of one host
+    uint64_t number = 0;  // joining the group is call 1, as within one host
     Milliseconds limit{};
     shm::Clock::time_point deadline = {};  // of all its steps
   };
-  enum class For { own_host, leader, other_hosts };  // whom a wait is for; leader: who waits for other hosts himself
+  enum class WaitFor { own_host, leader, other_hosts };  // target of a wait; a leader may itself wait for other hosts
   WorkPtr start(c10d::OpType type, const shm::Call& call, Milliseconds timeout, Tensors outputs,
                 std::function<void()> steps);
   void join(const BackendSetup& setup, shm::Home home);
   void connect(const BackendSetup& setup);
   std::exception_ptr give_up(const std::string& reason);
-  std::string called() const;
+  std::string call_name() const;
   int host_of(int rank) const;
   bool leads() const { return rank_ == hosts_[own_].first; }
 
-  // Waits for a part of the current call, and throws what went wrong there or on another host.
-  void await(const WorkPtr& work, For whom);
+  // Waits for a part of the current call. Throws if it fails, or if another host gives up.
+  void await(const WorkPtr& work, WaitFor target);
   void await(const std::vector<WorkPtr>& parts);
-  bool done_within(c10d::Work& work, Milliseconds time, For whom);
-  void give_up_in_time(For whom);
+  bool done_within(c10d::Work& work, Milliseconds time, WaitFor target);
+  void check_deadline(WaitFor target);
   [[noreturn]] void throw_aborted() const;
-  [[noreturn]] void throw_why(const std::string& words, For whom);
-  void note_wait(const std::string& key);
-  void forget_waits();
+  [[noreturn]] void throw_failed_part(const std::string& error, WaitFor target);
+  void flag_wait(const std::string& key);
+  void clear_old_waits();
   template <class Is>
-  std::string leaders_who(Is is);
+  std::string leaders_where(Is is);
   std::string late_hosts(bool begun);
   std::string gone_leaders();
 
@@ -89,26 +89,25 @@ class HostsBackend : public c10d::Backend {
   void require_agreement();
   void reduce_over(c10d::Backend& backend, const at::Tensor& flat, const c10d::ReduceOp& op);
   WorkPtr broadcast_over(c10d::Backend& backend, const at::Tensor& flat, int root) const;
-  void sum_everywhere(const at::Tensor& flat, const c10d::ReduceOp& op);
-  void send_everywhere(const at::Tensor& flat, int root);
-  void gather_everywhere(const at::Tensor& whole, const at::Tensor& share, Milliseconds limit);
+  void reduce_across_hosts(const at::Tensor& flat, const c10d::ReduceOp& op);
+  void broadcast_across_hosts(const at::Tensor& flat, int root);
+  void gather_across_hosts(const at::Tensor& whole, const at::Tensor& share, Milliseconds limit);
   void from_leader(const at::Tensor& flat);
   Milliseconds left() const;
-  Milliseconds patience() const;
+  Milliseconds padded_timeout() const;
 
   Milliseconds timeout_;
   SideChannel side_channel_;
   std::vector<Host> hosts_;
-  int own_ = 0;  // which of them is this one
+  int own_ = 0;  // index of this host in hosts_
   c10::intrusive_ptr<shm::ShmBackend> local_;
   c10::intrusive_ptr<c10d::Backend> leaders_;  // null on all but leaders, and after a failure
   std::exception_ptr failure_;
   Current current_;
-  std::vector<std::string> noted_,
-      noted_before_;  // in the store: that this leader waits in the current call, and in an earlier one
+  std::vector<std::string> wait_flags_, old_wait_flags_;  // flags set in the current and an earlier call
   std::atomic<uint64_t> calls_{0};
   std::atomic<bool> aborted_{false};
-  WorkQueue queue_;  // last: its thread ends before what it uses
+  WorkQueue queue_;  // last, so that its thread ends before the members it uses
 };
 
 }  // namespace dpbench

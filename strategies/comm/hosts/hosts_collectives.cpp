@@ -1,4 +1,4 @@
-// The steps of each collective: within the host, between the leaders, within the host.
+// The steps of each collective: within the host, between the leaders, then within the host again.
 #include <cstring>
 #include <stdexcept>
 #include <vector>
@@ -11,11 +11,11 @@ namespace {
 using c10d::OpType;
 using c10d::ReduceOp;
 
-// Memory without gaps as one array, whatever its order: a view, never a copy.
+// Returns a flat view of a dense tensor, in memory order; never a copy.
 at::Tensor flat_view(const at::Tensor& tensor) { return tensor.detach().as_strided({tensor.numel()}, {1}); }
 
 const at::Tensor& single(const std::vector<at::Tensor>& tensors) {
-  TORCH_CHECK_VALUE(tensors.size() == 1, "shm: takes one tensor a rank, not ", tensors.size());
+  TORCH_CHECK_VALUE(tensors.size() == 1, "shm: takes one tensor per rank, not ", tensors.size());
   return tensors[0];
 }
 
@@ -26,40 +26,40 @@ void HostsBackend::require_agreement() {
   const auto mine = at::empty(sizeof(shm::Call), bytes),
              all = at::empty(size_ * static_cast<int64_t>(sizeof(shm::Call)), bytes);
   std::memcpy(mine.data_ptr(), &current_.call, sizeof(shm::Call));
-  gather_everywhere(all, mine, left());
-  const auto said = [&](int rank) {
+  gather_across_hosts(all, mine, left());
+  const auto call_of = [&](int rank) {
     shm::Call call;
     std::memcpy(&call, all.const_data_ptr<uint8_t>() + rank * sizeof call, sizeof call);
     return call;
   };
   for (int rank = 1; rank < size_; ++rank)
-    if (!(said(rank) == said(0)))
+    if (!(call_of(rank) == call_of(0)))
       throw std::runtime_error(c10::str("ranks do not make the same call: rank 0 #", current_.number, " ",
-                                        describe(said(0)), ", rank ", rank, " #", current_.number, " ",
-                                        describe(said(rank))));
+                                        describe(call_of(0)), ", rank ", rank, " #", current_.number, " ",
+                                        describe(call_of(rank))));
 }
 
 void HostsBackend::reduce_over(c10d::Backend& backend, const at::Tensor& flat, const ReduceOp& op) {
   std::vector<at::Tensor> list{flat};
   c10d::AllreduceOptions options;
   options.reduceOp = op;
-  options.timeout = patience();
-  await(backend.allreduce(list, options), &backend == leaders_.get() ? For::other_hosts : For::own_host);
+  options.timeout = padded_timeout();
+  await(backend.allreduce(list, options), &backend == leaders_.get() ? WaitFor::other_hosts : WaitFor::own_host);
 }
 
 HostsBackend::WorkPtr HostsBackend::broadcast_over(c10d::Backend& backend, const at::Tensor& flat, int root) const {
   std::vector<at::Tensor> list{flat};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  options.timeout = patience();
+  options.timeout = padded_timeout();
   return backend.broadcast(list, options);
 }
 
 void HostsBackend::from_leader(const at::Tensor& flat) {
-  await(broadcast_over(*local_, flat, 0), leads() ? For::own_host : For::leader);
+  await(broadcast_over(*local_, flat, 0), leads() ? WaitFor::own_host : WaitFor::leader);
 }
 
-void HostsBackend::sum_everywhere(const at::Tensor& flat, const ReduceOp& op) {
+void HostsBackend::reduce_across_hosts(const at::Tensor& flat, const ReduceOp& op) {
   const bool average = op.op_ == ReduceOp::AVG;
   const ReduceOp inner = average ? ReduceOp(ReduceOp::SUM) : op;
   reduce_over(*local_, flat, inner);
@@ -70,21 +70,21 @@ void HostsBackend::sum_everywhere(const at::Tensor& flat, const ReduceOp& op) {
   from_leader(flat);
 }
 
-void HostsBackend::send_everywhere(const at::Tensor& flat, int root) {
+void HostsBackend::broadcast_across_hosts(const at::Tensor& flat, int root) {
   const int source = host_of(root);
-  if (source == own_) await(broadcast_over(*local_, flat, root - hosts_[own_].first), For::own_host);
-  if (leads() && flat.numel() > 0) await(broadcast_over(*leaders_, flat, source), For::other_hosts);
+  if (source == own_) await(broadcast_over(*local_, flat, root - hosts_[own_].first), WaitFor::own_host);
+  if (leads() && flat.numel() > 0) await(broadcast_over(*leaders_, flat, source), WaitFor::other_hosts);
   if (source != own_) from_leader(flat);
 }
 
-// limit: how long the ranks of this host wait for each other.
-void HostsBackend::gather_everywhere(const at::Tensor& whole, const at::Tensor& share, Milliseconds limit) {
+// limit: timeout of the part within this host.
+void HostsBackend::gather_across_hosts(const at::Tensor& whole, const at::Tensor& share, Milliseconds limit) {
   const int64_t count = share.numel();
   const auto part_of = [&](const Host& host) { return whole.narrow(0, host.first * count, host.count * count); };
   auto own_part = part_of(hosts_[own_]), own_share = share;
   c10d::AllgatherOptions options;
   options.timeout = limit;
-  await(local_->_allgather_base(own_part, own_share, options), For::own_host);
+  await(local_->_allgather_base(own_part, own_share, options), WaitFor::own_host);
   std::vector<WorkPtr> parts;
   for (size_t host = 0; leads() && count > 0 && host < hosts_.size(); ++host)
     parts.push_back(broadcast_over(*leaders_, part_of(hosts_[host]), static_cast<int>(host)));
@@ -95,14 +95,14 @@ void HostsBackend::gather_everywhere(const at::Tensor& whole, const at::Tensor& 
 HostsBackend::WorkPtr HostsBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   const auto call = shm::allreduce_job(single(tensors), options.reduceOp).call;
   return start(OpType::ALLREDUCE, call, options.timeout, tensors,
-               [this, flat = flat_view(tensors[0]), op = options.reduceOp] { sum_everywhere(flat, op); });
+               [this, flat = flat_view(tensors[0]), op = options.reduceOp] { reduce_across_hosts(flat, op); });
 }
 
 HostsBackend::WorkPtr HostsBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   const int root = shm::checked_root(options.rootRank, size_);
   const auto call = shm::broadcast_job(single(tensors), root, rank_).call;
   return start(OpType::BROADCAST, call, options.timeout, tensors,
-               [this, flat = flat_view(tensors[0]), root] { send_everywhere(flat, root); });
+               [this, flat = flat_view(tensors[0]), root] { broadcast_across_hosts(flat, root); });
 }
 
 HostsBackend::WorkPtr HostsBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
@@ -111,9 +111,10 @@ HostsBackend::WorkPtr HostsBackend::_allgather_base(at::Tensor& output, at::Tens
       output.numel() == input.numel() * size_ && output.scalar_type() == input.scalar_type() && output.is_contiguous(),
       "shm: ", shm::shape_of(output), " does not hold ", size_, " shares of ", shm::shape_of(input));
   const auto call = shm::exchange_job(shm::Kind::allgather, {input}, {}, -1).call;
-  return start(
-      OpType::_ALLGATHER_BASE, call, options.timeout, {output},
-      [this, whole = flat_view(output), share = flat_view(input)] { gather_everywhere(whole, share, patience()); });
+  return start(OpType::_ALLGATHER_BASE, call, options.timeout, {output},
+               [this, whole = flat_view(output), share = flat_view(input)] {
+                 gather_across_hosts(whole, share, padded_timeout());
+               });
 }
 
 HostsBackend::WorkPtr HostsBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -123,7 +124,7 @@ HostsBackend::WorkPtr HostsBackend::allgather(std::vector<Tensors>& outputs, Ten
   const auto call = shm::exchange_job(shm::Kind::allgather, {single(inputs)}, all, -1).call;
   return start(OpType::ALLGATHER, call, options.timeout, all, [this, all, share = flat_view(inputs[0])] {
     const auto whole = at::empty(share.numel() * size_, share.options());
-    gather_everywhere(whole, share, patience());
+    gather_across_hosts(whole, share, padded_timeout());
     for (int r = 0; r < size_; ++r) flat_view(all[r]).copy_(whole.narrow(0, r * share.numel(), share.numel()));
   });
 }
@@ -138,14 +139,14 @@ HostsBackend::WorkPtr HostsBackend::_reduce_scatter_base(at::Tensor& output, at:
   return start(OpType::_REDUCE_SCATTER_BASE, call, options.timeout, {output},
                [this, whole, share, op = options.reduceOp] {
                  const auto sum = whole.clone();
-                 sum_everywhere(sum, op);
+                 reduce_across_hosts(sum, op);
                  share.copy_(sum.narrow(0, rank_ * share.numel(), share.numel()));
                });
 }
 
 HostsBackend::WorkPtr HostsBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                    const c10d::ReduceScatterOptions& options) {
-  (void)shm::reduce_scatter_job(inputs.at(0), single(outputs), options.reduceOp);  // refuses what is not alike
+  (void)shm::reduce_scatter_job(inputs.at(0), single(outputs), options.reduceOp);  // throws if the tensors do not match
   Tensors flat;
   for (const auto& tensor : inputs[0]) flat.push_back(flat_view(tensor));
   auto whole = at::cat(flat);
@@ -153,7 +154,8 @@ HostsBackend::WorkPtr HostsBackend::reduce_scatter(Tensors& outputs, std::vector
 }
 
 HostsBackend::WorkPtr HostsBackend::barrier(const c10d::BarrierOptions& options) {
-  return start(OpType::BARRIER, shm::barrier_job().call, options.timeout, {}, [] {});  // that all agree is all it takes
+  return start(OpType::BARRIER, shm::barrier_job().call, options.timeout, {},
+               [] {});  // the agreement on the call is the barrier
 }
 
 }  // namespace dpbench

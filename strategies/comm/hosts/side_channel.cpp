@@ -12,7 +12,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* gave_up_key = "gave-up";
 constexpr std::chrono::milliseconds poll_interval{5};
-constexpr std::chrono::seconds for_an_answer{2};
+constexpr std::chrono::seconds answer_timeout{2};
 
 std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
@@ -20,12 +20,13 @@ std::string reason_in(c10d::Store& store) { return store.check({gave_up_key}) ? 
 
 }  // namespace
 
-// A store across a cable that was cut never answers, and cannot be asked with a time limit: so a thread of its own
-// asks. While it waits nobody else asks, or each would wait anew; when its answer comes after all, the store is back.
+// A store behind a broken network link never answers, and store calls have no timeout, so a separate thread makes each
+// query. While one is unanswered, new queries fail at once instead of waiting again. A late answer means that the store
+// is back.
 std::optional<std::string> SideChannel::ask(Question question) {
   if (*silent_) return {};
   auto answer = std::make_shared<std::promise<std::string>>();
-  auto heard = answer->get_future();
+  auto future = answer->get_future();
   std::thread([answer, store = store_, silent = silent_, question = std::move(question)] {
     try {
       answer->set_value(question(*store));
@@ -35,12 +36,12 @@ std::optional<std::string> SideChannel::ask(Question question) {
     *silent = false;
   }).detach();
   try {
-    if (heard.wait_for(for_an_answer) == std::future_status::ready) return heard.get();
+    if (future.wait_for(answer_timeout) == std::future_status::ready) return future.get();
   } catch (const std::exception&) {
-    return {};  // it went with its host, and says so at once
+    return {};  // the store's host is gone, and the query failed at once
   }
   *silent_ = true;
-  if (heard.wait_for(Milliseconds{}) == std::future_status::ready) *silent_ = false;  // it came between the two
+  if (future.wait_for(Milliseconds{}) == std::future_status::ready) *silent_ = false;  // answered in between
   return {};
 }
 
@@ -61,7 +62,7 @@ std::string SideChannel::reason(Milliseconds within) {
   }
 }
 
-bool SideChannel::note(const std::string& key) {
+bool SideChannel::set_flag(const std::string& key) {
   return ask([key](c10d::Store& store) {
            store.set(key, std::vector<uint8_t>{});
            return std::string();
@@ -69,14 +70,14 @@ bool SideChannel::note(const std::string& key) {
       .has_value();
 }
 
-void SideChannel::forget(const std::vector<std::string>& keys) {
+void SideChannel::clear_flags(const std::vector<std::string>& keys) {
   ask([keys](c10d::Store& store) {
     for (const auto& key : keys) store.deleteKey(key);
     return std::string();
   });
 }
 
-std::optional<bool> SideChannel::is_noted(const std::string& key) {
+std::optional<bool> SideChannel::flag_is_set(const std::string& key) {
   const auto answer = ask([key](c10d::Store& store) { return std::string(store.check({key}) ? "yes" : ""); });
   return answer ? std::optional(*answer == "yes") : std::nullopt;
 }

@@ -1,5 +1,5 @@
-// Messages between the hosts of a group through its store, beside their connections: they arrive while a connection
-// waits and after it broke.
+// Messages between the hosts of a group through its store. They arrive even while a connection blocks or after it
+// broke.
 #pragma once
 
 #include <atomic>
@@ -20,18 +20,18 @@ class SideChannel {
 
   explicit SideChannel(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
 
-  // For all ranks, the group is over. Returns why: what the first to give up said.
+  // Ends the group for all ranks. Returns the reason of the first rank that gave up.
   std::string give_up(const std::string& reason);
-  // The same, for one who has lost touch: the reason that another gives within this time; empty if none does.
+  // Returns the reason that a rank gives within this time, or an empty string.
   std::string reason(Milliseconds within = {});
-  bool note(const std::string& key);  // false where the store does not answer
-  void forget(const std::vector<std::string>& keys);
-  std::optional<bool> is_noted(const std::string& key);  // nothing where the store does not say
+  bool set_flag(const std::string& key);  // false if the store does not answer
+  void clear_flags(const std::vector<std::string>& keys);
+  std::optional<bool> flag_is_set(const std::string& key);  // nullopt if the store does not answer
 
-  // While a group forms, when the store must answer.
+  // For use while the group forms; these block if the store does not answer.
   void set(const std::string& key, const std::string& value);
   std::string get(const std::string& key) { return store_->get_to_str(key); }
-  // Until somebody sets the key; false when the time is up. Throws the reason when a rank gives up.
+  // Waits until the key is set. Returns false on timeout. Throws the reason if a rank gives up.
   bool wait_for(const std::string& key, Milliseconds limit);
 
  private:
@@ -39,7 +39,8 @@ class SideChannel {
   std::optional<std::string> ask(Question question);
 
   c10::intrusive_ptr<c10d::Store> store_;
-  // A question is unanswered: its host is gone, or the way there, or it is slow. Of the threads that ask too.
+  // True while a query is unanswered, because the store's host or the network is down or slow. Shared with the query
+  // threads.
   std::shared_ptr<std::atomic<bool>> silent_ = std::make_shared<std::atomic<bool>>(false);
 };
 

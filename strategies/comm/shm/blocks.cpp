@@ -53,7 +53,7 @@ class Blocks {
   uint64_t next_ = 1;
 };
 
-// Never destroyed: tensors may outlive everything static.
+// Never destroyed: tensors may outlive static objects.
 Blocks& blocks() {
   static auto* const all = new Blocks;
   return *all;

@@ -1,4 +1,4 @@
-// Tensors that lie in shared memory, so that peers reduce them where they are: the Reducer puts its buckets there.
+// Tensors in shared memory, which peers can reduce in place. The Reducer allocates its buckets there.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,16 +9,16 @@
 
 namespace dpbench::shm {
 
-// A one-dimensional CPU tensor in shared memory of its own, given back with its last reference.
+// Returns a one-dimensional CPU tensor in its own shared memory, freed with its last reference.
 at::Tensor allocate_shared(int64_t count, const at::TensorOptions& options);
 
-// Where these bytes lie in the shared memory of this process; block 0 if they do not.
+// Returns the place of these bytes in this process's shared memory; block 0 if they are elsewhere.
 Place find_place(const void* data, size_t bytes);
 
-// The peers' blocks that this rank has mapped.
+// The peers' blocks mapped by this rank.
 class PeerBlocks {
  public:
-  // The bytes at a place that a rank announced.
+  // Returns the address of a place announced by `rank`; maps the block if needed.
   char* view(const HostGroup& group, int rank, const Place& place);
 
  private:

@@ -11,18 +11,18 @@
 namespace dpbench::shm {
 namespace {
 
-// Up to here each rank reduces everything itself: that costs less than meeting a second time.
+// Up to this size each rank reduces everything itself, which is faster than a second barrier.
 constexpr size_t kReducedByAll = 16 << 10;
 constexpr size_t kLine = 64;
-constexpr size_t kStreamed = 4096;  // below, the line's way home costs less than memory's latency
+constexpr size_t kStreamed = 4096;  // below this size ordinary stores are faster than streaming stores
 constexpr size_t kWord = 16;
 
-// Do the ranks send each rank something of its own?
+// True if ranks send different data to each rank.
 bool per_rank(Kind kind) { return kind == Kind::reduce_scatter || kind == Kind::scatter || kind == Kind::alltoall; }
 
-// Copies to where another core will read, past the caches: ordinary stores to lines that a peer has read cost up to
-// four times as much on the CPUs measured, since each must first take its line back from the peer. Visible to whoever
-// sees a later atomic store.
+// Copies data that another core will read, with streaming stores that bypass the caches. An ordinary store must first
+// take the cache line back from the peer that read it, which took up to four times as long on the CPUs measured. The
+// data is visible to threads that observe a later atomic store.
 void copy_for_peers(char* to, const char* from, size_t bytes) {
 #ifdef __SSE2__
   if (bytes >= kStreamed && reinterpret_cast<uintptr_t>(to) % kWord == 0) {
@@ -40,15 +40,15 @@ void copy_for_peers(char* to, const char* from, size_t bytes) {
 
 }  // namespace
 
-// An allreduce of some size is done in pieces, one a rank; all else is: publish in one's slot, meet, read what is
-// there.
-bool Collectives::exchanged(const Job& job) const {
+// A large allreduce is split into one piece per rank. All other collectives publish to the rank's slot, meet, and read
+// the peers' slots.
+bool Collectives::uses_exchange(const Job& job) const {
   return job.call.kind != Kind::allreduce || job.bytes() <= kReducedByAll;
 }
 
 void Collectives::begin(const Job& job) {
   ++turn_;
-  if (exchanged(job)) {
+  if (uses_exchange(job)) {
     group_.announce(job.call);
     publish(job, chunk_at(job, 0, chunk_elements(job)));
   } else {
@@ -62,7 +62,7 @@ void Collectives::begin(const Job& job) {
 void Collectives::finish(const Job& job, Clock::time_point deadline) {
   group_.wait(deadline);
   group_.require_agreement();
-  exchanged(job) ? exchange(job, deadline) : reduce_in_pieces(job, deadline);
+  uses_exchange(job) ? exchange(job, deadline) : reduce_in_pieces(job, deadline);
 }
 
 size_t Collectives::chunk_elements(const Job& job) const {
@@ -74,7 +74,7 @@ Collectives::Chunk Collectives::chunk_at(const Job& job, size_t begin, size_t el
   return {begin, std::min<size_t>(elements, job.call.count - begin)};
 }
 
-// Contiguous shares that begin on cache lines, so that no two ranks write to one.
+// Returns a rank's contiguous piece. Pieces start on cache lines, so no two ranks write to the same line.
 Collectives::Chunk Collectives::piece(size_t count, size_t item, int rank) const {
   const size_t line = std::max<size_t>(1, kLine / item);
   const size_t share = (count + group_.world() * line - 1) / (group_.world() * line) * line;
@@ -120,7 +120,7 @@ void Collectives::exchange(const Job& job, Clock::time_point deadline) {
   }
 }
 
-// All but this rank's own piece, which nobody else reads.
+// Copies the chunk to this rank's slot, except its own piece, which no peer reads.
 void Collectives::copy_in(const Job& job, Chunk chunk) {
   if (place_.block) return;
   char* const slot = group_.slot(group_.rank(), turn_);
@@ -136,7 +136,7 @@ void Collectives::reduce_piece(const Job& job, Chunk chunk) {
   const size_t in_slot = mine.begin * job.item, in_tensor = (chunk.begin + mine.begin) * job.item;
   std::vector<const void*> sources;
   std::vector<void*> targets{job.reduced + in_tensor};
-  bool somebody_copies = false;
+  bool peer_reads_slot = false;
   for (int r = 0; r < group_.world(); ++r) {
     const bool self = r == group_.rank();
     if (self) {
@@ -146,11 +146,11 @@ void Collectives::reduce_piece(const Job& job, Chunk chunk) {
       targets.push_back(placed_[r] + in_tensor);
     } else {
       sources.push_back(group_.slot(r, turn_) + in_slot);
-      somebody_copies = true;
+      peer_reads_slot = true;
     }
   }
   job.reduce(sources.data(), group_.world(), targets.data(), static_cast<int>(targets.size()), mine.count);
-  if (somebody_copies)
+  if (peer_reads_slot)
     copy_for_peers(group_.slot(group_.rank(), turn_) + in_slot, job.reduced + in_tensor, mine.count * job.item);
 }
 
@@ -169,7 +169,7 @@ void Collectives::reduce_in_pieces(const Job& job, Clock::time_point deadline) {
   placed_.assign(group_.world(), nullptr);
   bool all_placed = true;
   for (int r = 0; r < group_.world(); ++r) {
-    const Place& place = group_.said(r).place;
+    const Place& place = group_.announced(r).place;
     if (place.block) placed_[r] = r == group_.rank() ? job.reduced : blocks_.view(group_, r, place);
     all_placed = all_placed && place.block;
   }

@@ -1,5 +1,5 @@
-// The collectives over a group's slots. Each begins without its peers (so a caller need not wait for them) and is
-// finished by one thread at a time, in the order in which they began.
+// The collectives over a group's slots. begin() does not wait for peers. finish() must be called by one thread at a
+// time, in the order of the begin() calls.
 #pragma once
 
 #include <vector>
@@ -13,10 +13,10 @@ namespace dpbench::shm {
 struct Job {
   Call call;
   size_t item = 1;                 // bytes of an element
-  Reduce reduce = nullptr;         // of the kinds that reduce
-  std::vector<const char*> sends;  // one for all, or one per rank; empty: nothing
-  std::vector<char*> receives;     // one from each rank, null where nothing is wanted; empty: nothing
-  char* reduced = nullptr;         // instead: the reduction of what the ranks sent to this one
+  Reduce reduce = nullptr;         // only for kinds that reduce
+  std::vector<const char*> sends;  // one for all ranks or one per rank; empty: sends nothing
+  std::vector<char*> receives;     // one per source rank, null to skip it; empty: receives nothing
+  char* reduced = nullptr;         // used instead of receives by kinds that reduce
 
   size_t bytes() const { return call.count * item; }
 };
@@ -33,7 +33,7 @@ class Collectives {
     size_t begin, count;
   };
   Chunk piece(size_t count, size_t item, int rank) const;
-  bool exchanged(const Job& job) const;
+  bool uses_exchange(const Job& job) const;
 
   void publish(const Job& job, Chunk chunk);
   void consume(const Job& job, Chunk chunk);
@@ -50,8 +50,8 @@ class Collectives {
   HostGroup& group_;
   PeerBlocks blocks_;
   Place place_;                // of this rank's tensor
-  std::vector<char*> placed_;  // every rank's tensor, as seen from here: null if it is private to the rank
-  uint64_t turn_ = 0;          // the slots of two turns alternate
+  std::vector<char*> placed_;  // every rank's tensor as mapped here; null if it is not in shared memory
+  uint64_t turn_ = 0;          // selects one of the two slots of each rank
 };
 
 }  // namespace dpbench::shm

@@ -23,11 +23,11 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr auto kSpin = microseconds(100);  // covers the usual skew of ranks, and costs less than two switches
-// How soon a death is noticed: at once in a small group; in a large one many look, and each of them rarely.
-milliseconds look_around(int world) { return milliseconds(5 * ((world + 7) / 8)); }
+constexpr auto kSpin = microseconds(100);  // covers the usual skew of ranks, and costs less than two context switches
+// Interval of a waiting rank's checks for dead peers. Grows with the group, because all waiting ranks check.
+milliseconds check_interval(int world) { return milliseconds(5 * ((world + 7) / 8)); }
 
-// Spins, or lets others run where cores are short, until done or the time is up.
+// Spins until done() or the time limit; yields if cores are oversubscribed. Returns done().
 template <class Done>
 bool spin(std::chrono::nanoseconds limit, bool yield, Done done) {
   const auto end = Clock::now() + limit;
@@ -43,7 +43,7 @@ bool spin(std::chrono::nanoseconds limit, bool yield, Done done) {
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
 
-// Returns when the word is no longer `seen`, when it is woken, or after `limit`.
+// Returns when the word differs from `seen`, on a wake-up, or after `limit`.
 void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, std::chrono::nanoseconds limit) {
   const timespec time{limit.count() / 1'000'000'000, limit.count() % 1'000'000'000};
   syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
@@ -62,13 +62,13 @@ char* HostGroup::slot(int rank, uint64_t turn) const {
 }
 
 void HostGroup::announce(const Call& call, const Place& place) {
-  if (segment().state.load() != Segment::sound) raise();
-  seat(rank_).said[++sequence_ % 2] = {call, place};
+  if (segment().state.load() != Segment::sound) throw_reason();
+  seat(rank_).announcements[++sequence_ % 2] = {call, place};
 }
 
 void HostGroup::arrive() {
   Seat& mine = seat(rank_);
-  mine.phase.store(++phase_);  // sequentially consistent, as is the sleeper's count: one of the two sees the other
+  mine.phase.store(++phase_);  // seq_cst, like the sleeper's increment: one of the two sees the other
   if (mine.sleepers.load() > 0) futex_wake_all(mine.phase);
 }
 
@@ -90,7 +90,7 @@ void HostGroup::wait(Clock::time_point deadline) {
   if (wait_briefly()) return;
   for (int r = 0; r < world(); ++r)
     while (!arrived(r)) {
-      look_for_trouble(r, deadline);
+      check_peers(r, deadline);
       sleep_until_change(r);
     }
 }
@@ -99,54 +99,55 @@ void HostGroup::sleep_until_change(int rank) {
   Seat& peer = seat(rank);
   peer.sleepers.fetch_add(1);
   const uint32_t seen = peer.phase.load();
-  if (!arrived(rank) && segment().state.load() == Segment::sound) futex_wait(peer.phase, seen, look_around(world()));
+  if (!arrived(rank) && segment().state.load() == Segment::sound) futex_wait(peer.phase, seen, check_interval(world()));
   peer.sleepers.fetch_sub(1);
 }
 
-void HostGroup::look_for_trouble(int missing, Clock::time_point deadline) {
-  if (segment().state.load() != Segment::sound) raise();
-  const std::string meanwhile = " while " + named(rank_) + " waited in " + called(rank_);
+void HostGroup::check_peers(int missing, Clock::time_point deadline) {
+  if (segment().state.load() != Segment::sound) throw_reason();
+  const std::string meanwhile = " while " + name_of(rank_) + " waited in " + call_name(rank_);
   if (seat(rank_).left.load())
-    fail(named(rank_) + " gave up " + called(rank_) + ": its backend was aborted or destroyed");
+    fail(name_of(rank_) + " gave up " + call_name(rank_) + ": its backend was aborted or destroyed");
   watch_peers();
   for (int r = 0; r < world(); ++r) {
     if (r == rank_) continue;
     const bool left = seat(r).left.load(), died = !left && died_[r];
     if (arrived(r)) {
-      compare(r);  // also if it came just before it went
+      require_same_call(r);  // even if it has left or died since
     } else if (left || died) {
-      fail(named(r) + (left ? " left the group" : " died") + meanwhile);
+      fail(name_of(r) + (left ? " left the group" : " died") + meanwhile);
     }
   }
   if (Clock::now() < deadline) return;
-  fail(named(rank_) + " waited in vain for " + named(missing) + " in " + called(rank_) + "; it was last seen in " +
-       last_seen(missing));
+  fail(name_of(rank_) + " timed out waiting for " + name_of(missing) + " in " + call_name(rank_) +
+       "; it was last seen in " + last_seen(missing));
 }
 
-// A pidfd becomes readable when its process has ended, also while nobody has reaped it. All are asked by one call. They
-// are opened when the group is complete; for whoever a descriptor could not be had then, one is tried for each time.
+// A pidfd becomes readable when its process ends, even before it is reaped. One poll() checks all peers. The pidfds are
+// opened when the group is complete; a pidfd that could not be opened is retried on every call.
 void HostGroup::watch_peers() {
   if (home_ == Home::threads) return;
   for (int r = 0; r < world(); ++r) {
-    if (r == rank_ || watched_[r].fd >= 0 || pid(r) == 0) continue;
-    endings_[r] = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid(r), 0)));
-    if (!endings_[r] && (errno == ESRCH || (kill(pid(r), 0) != 0 && errno == ESRCH)))
-      died_[r] = true;  // no descriptor left: asked each time
-    watched_[r] = {.fd = endings_[r].get(), .events = POLLIN, .revents = 0};
+    if (r == rank_ || pollfds_[r].fd >= 0 || pid(r) == 0) continue;
+    pidfds_[r] = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid(r), 0)));
+    if (!pidfds_[r] && (errno == ESRCH || (kill(pid(r), 0) != 0 && errno == ESRCH)))
+      died_[r] = true;  // kill() covers the case that no descriptor is left
+    pollfds_[r] = {.fd = pidfds_[r].get(), .events = POLLIN, .revents = 0};
   }
-  poll(watched_.data(), watched_.size(), 0);
+  poll(pollfds_.data(), pollfds_.size(), 0);
   for (int r = 0; r < world(); ++r)
-    if (watched_[r].revents != 0) died_[r] = true;
+    if (pollfds_[r].revents != 0) died_[r] = true;
 }
 
-void HostGroup::compare(int rank) {
-  if (said(rank).call == said(rank_).call) return;
+void HostGroup::require_same_call(int rank) {
+  if (announced(rank).call == announced(rank_).call) return;
   const int low = std::min(rank, rank_), high = std::max(rank, rank_);
-  fail("ranks do not make the same call: " + named(low) + " " + called(low) + ", " + named(high) + " " + called(high));
+  fail("ranks do not make the same call: " + name_of(low) + " " + call_name(low) + ", " + name_of(high) + " " +
+       call_name(high));
 }
 
 void HostGroup::require_agreement() {
-  for (int r = 0; r < world(); ++r) compare(r);
+  for (int r = 0; r < world(); ++r) require_same_call(r);
   agreed_ = sequence_;
 }
 
@@ -158,14 +159,15 @@ void HostGroup::fail(const std::string& reason) {
     shared.state.store(Segment::broken);
     for (int r = 0; r < world(); ++r) futex_wake_all(seat(r).phase);
   }
-  raise();
+  throw_reason();
 }
 
-void HostGroup::raise() {
+void HostGroup::throw_reason() {
   const Segment& shared = segment();
-  // Whoever is breaking it is at most a copy away from being done, unless it died there.
+  // A rank in state `breaking` only copies its reason, so a long wait means that it died there.
   const bool readable = spin(milliseconds(200), true, [&] { return shared.state.load() == Segment::broken; });
-  throw std::runtime_error(readable ? shared.reason : "the group was broken by a rank that died at once");
+  throw std::runtime_error(readable ? shared.reason
+                                    : "the group was broken by a rank that died before it gave a reason");
 }
 
 void HostGroup::leave() {
@@ -173,15 +175,17 @@ void HostGroup::leave() {
   for (int r = 0; r < world(); ++r) futex_wake_all(seat(r).phase);
 }
 
-std::string HostGroup::called(int rank) const { return c10::str("#", sequence_, " ", describe(said(rank).call)); }
-
-// A rank that is behind may be writing what it says next: only what all agreed on can be read safely.
-std::string HostGroup::last_seen(int rank) const {
-  if (agreed_ == 0) return "nothing at all";
-  return c10::str("#", agreed_, " ", describe(seat(rank).said[agreed_ % 2].call));
+std::string HostGroup::call_name(int rank) const {
+  return c10::str("#", sequence_, " ", describe(announced(rank).call));
 }
 
-std::string HostGroup::named(int rank) const {
+// Reads the last agreed call: a rank that is behind may be writing its next announcement.
+std::string HostGroup::last_seen(int rank) const {
+  if (agreed_ == 0) return "no call";
+  return c10::str("#", agreed_, " ", describe(seat(rank).announcements[agreed_ % 2].call));
+}
+
+std::string HostGroup::name_of(int rank) const {
   const pid_t process = pid(rank);
   const std::string name = c10::str("rank ", first_rank_ + rank);
   if (process == 0) return name + " (not yet there)";

@@ -1,4 +1,5 @@
-// The ranks of one host around one segment: who is there, who has arrived, who has died. Knows nothing of collectives.
+// Membership and synchronisation of the ranks of one host: joining, arrival, exit and death. Independent of
+// collectives.
 #pragma once
 
 #include <poll.h>
@@ -14,7 +15,7 @@
 
 namespace dpbench::shm {
 
-enum class Home { processes, threads };  // threads: all ranks live in this process, over one mapping
+enum class Home { processes, threads };  // threads: all ranks are in this process and share one mapping
 
 using Clock = std::chrono::steady_clock;
 
@@ -31,53 +32,53 @@ class HostGroup {
   pid_t pid(int rank) const { return seat(rank).pid.load(); }
   bool crowded() const { return crowded_; }
 
-  // A call begins: says what it is. Its sequence number is the next. Throws the reason once the group is broken.
+  // Starts a call with the next sequence number and announces it. Throws the reason if the group is broken.
   void announce(const Call& call, const Place& place = {});
-  const Announcement& said(int rank) const { return seat(rank).said[sequence_ % 2]; }
+  const Announcement& announced(int rank) const { return seat(rank).announcements[sequence_ % 2]; }
   uint64_t sequence() const { return sequence_; }
 
-  // The ranks meet: arrive() makes what this rank wrote visible to its peers, and after wait() theirs is visible here.
+  // Barrier in two halves: arrive() publishes this rank's writes; after wait() the peers' writes are visible.
   void arrive();
-  bool wait_briefly();  // false: somebody has yet to come
-  // Throws what went wrong, the same text on all ranks: somebody died, left, came late, or said something else.
+  bool wait_briefly();  // false if a rank has not arrived yet
+  // Throws the same text on all ranks if a rank died, left, timed out or made a different call.
   void wait(Clock::time_point deadline);
   void meet(Clock::time_point deadline) { arrive(), wait(deadline); }
 
-  // Throws unless all ranks said the same; to be called by each of them after they met.
+  // Throws unless all ranks announced the same call. Every rank must call it after a barrier.
   void require_agreement();
-  // Breaks the group for everyone, unless it is broken already, and throws the first reason.
+  // Breaks the group for all ranks, unless it is broken already, and throws the first reason.
   [[noreturn]] void fail(const std::string& reason);
-  // This rank is gone: peers that wait for it fail, and so does whatever this rank still waits for.
+  // Leaves the group: peers that wait for this rank fail, and so do this rank's own pending waits.
   void leave();
 
  private:
-  [[noreturn]] void raise();
+  [[noreturn]] void throw_reason();
   Seat& seat(int rank) const;
   Segment& segment() const { return *reinterpret_cast<Segment*>(base_); }
   bool arrived(int rank) const;
   bool all_arrived() const;
   void sleep_until_change(int rank);
-  void look_for_trouble(int missing, Clock::time_point deadline);
+  void check_peers(int missing, Clock::time_point deadline);
   void watch_peers();
-  void compare(int rank);
-  std::string called(int rank) const;
+  void require_same_call(int rank);
+  std::string call_name(int rank) const;
   std::string last_seen(int rank) const;
-  std::string named(int rank) const;
+  std::string name_of(int rank) const;
   void open_segment(const BackendSetup& setup);
-  bool cores_for_all() const;
+  bool has_core_per_rank() const;
 
-  int rank_, first_rank_;  // first_rank_: the number by which others know rank 0
+  int rank_, first_rank_;  // first_rank_: the global rank of this group's rank 0
   Home home_;
   Layout layout_;
   std::shared_ptr<Mapping> mapping_;
   char* base_ = nullptr;
-  Descriptor memory_;                // of the rank that made it, until all have joined
-  std::vector<Descriptor> endings_;  // a pidfd per peer process,
-  std::vector<pollfd> watched_;      // and all of them together
+  Descriptor memory_;               // on the creating rank, until all have joined
+  std::vector<Descriptor> pidfds_;  // one per peer process
+  std::vector<pollfd> pollfds_;     // of all pidfds
   std::vector<bool> died_;
-  bool crowded_ = true;  // more ranks than cores, until it is known: spinning would keep a peer from running
+  bool crowded_ = true;  // more ranks than cores (assumed until known): spinning would keep a peer from running
   uint32_t phase_ = 0;
-  uint64_t sequence_ = 0, agreed_ = 0;  // the call this rank is in, and the last one that all agreed on
+  uint64_t sequence_ = 0, agreed_ = 0;  // the current call, and the last one that all ranks agreed on
 };
 
 }  // namespace dpbench::shm

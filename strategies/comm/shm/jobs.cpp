@@ -38,7 +38,7 @@ constexpr ElementName kElementNames[] = {
 Reduction reduction_of(const Op& op) {
   for (const auto& [type, reduction] : kReductionNames)
     if (op.op_ == type) return reduction;
-  refuse("reduces by sum, avg, product, min or max, not by c10d's operation number " + std::to_string(int(op.op_)));
+  refuse("supports sum, avg, product, min and max, not c10d's operation number " + std::to_string(int(op.op_)));
 }
 
 Reduce kernel_for(Reduction reduction, at::ScalarType dtype) {
@@ -49,7 +49,7 @@ Reduce kernel_for(Reduction reduction, at::ScalarType dtype) {
          (reduction == Reduction::avg ? " by avg" : ""));
 }
 
-// Memory without gaps or overlaps can be taken as one array, whatever its order; peers must have the same order.
+// Dense memory without overlaps is treated as one flat array. Call.layout ensures that peers use the same order.
 void require_flat(const at::Tensor& tensor) {
   if (tensor.layout() != at::kStrided) refuse("takes dense tensors, not sparse ones");
   if (!tensor.is_cpu()) refuse("takes CPU tensors, not " + tensor.device().str());
@@ -84,7 +84,7 @@ void require_like(const at::Tensor& tensor, const at::Tensor& share) {
   require_flat(tensor);
   if (tensor.scalar_type() != share.scalar_type() || tensor.numel() != share.numel() ||
       layout_of(tensor) != layout_of(share))
-    refuse("all tensors of a collective must be alike: " + shape_of(tensor) + " is not " + shape_of(share));
+    refuse("all tensors of a collective must match: " + shape_of(tensor) + " differs from " + shape_of(share));
 }
 
 }  // namespace
@@ -115,7 +115,7 @@ Job broadcast_job(const at::Tensor& tensor, int root, int rank) {
 }
 
 int checked_root(int64_t root, int world) {
-  if (root < 0 || root >= world) refuse(c10::str("rank ", root, " cannot be the root: there are ", world, " ranks"));
+  if (root < 0 || root >= world) refuse(c10::str("rank ", root, " cannot be the root of ", world, " ranks"));
   return static_cast<int>(root);
 }
 

@@ -1,4 +1,4 @@
-// From tensors and options to a rank's part in a collective. Whatever the collectives cannot take is refused here.
+// Builds a rank's job from c10d's tensors and options. Throws std::invalid_argument for unsupported arguments.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ Job barrier_job();
 int checked_root(int64_t root, int world);
 std::string shape_of(const at::Tensor& tensor);
 
-// inputs: one for all ranks or one for each; outputs: one from each rank, or none on a rank that gets nothing.
+// inputs: one for all ranks or one per rank. outputs: one per rank, or none on a rank that receives nothing.
 Job exchange_job(Kind kind, const TensorList& inputs, const TensorList& outputs, int root);
 Job reduce_scatter_job(const TensorList& inputs, const at::Tensor& output, const c10d::ReduceOp& op);
 

@@ -1,4 +1,4 @@
-// How the ranks of a group find their segment: the first makes it and says where in the store, the others map it.
+// Set-up of a group's segment: the first rank creates it and publishes it in the store, the others map it.
 #include <unistd.h>
 
 #include <cstring>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kTicketKey = "shm-segment";
 
-// What the first rank puts into the store.
+// Published in the store by the first rank.
 struct Ticket {
   pid_t pid = 0;
   int fd = -1;
@@ -34,8 +34,8 @@ Ticket read_ticket(const BackendSetup& setup, int first_rank) {
   try {
     setup.store->wait({kTicketKey}, setup.timeout);
   } catch (const std::exception&) {
-    throw std::runtime_error("rank " + std::to_string(first_rank + setup.local_rank) + " waited in vain for rank " +
-                             std::to_string(first_rank) + " to open the group (" +
+    throw std::runtime_error("rank " + std::to_string(first_rank + setup.local_rank) + " timed out waiting for rank " +
+                             std::to_string(first_rank) + " to create the group (" +
                              std::to_string(setup.timeout.count()) + " ms)");
   }
   Ticket ticket;
@@ -44,7 +44,7 @@ Ticket read_ticket(const BackendSetup& setup, int first_rank) {
   return ticket;
 }
 
-// Threads of one process share the first one's mapping: a second mapping would hide their races from tsan.
+// Ranks that are threads share the first rank's mapping: a second mapping would hide races from tsan.
 class SharedMappings {
  public:
   void add(int fd, const std::shared_ptr<Mapping>& mapping) {
@@ -58,7 +58,7 @@ class SharedMappings {
 
  private:
   std::mutex mutex_;
-  std::map<int, std::weak_ptr<Mapping>> mappings_;  // by descriptor, which the maker keeps until all have joined
+  std::map<int, std::weak_ptr<Mapping>> mappings_;  // by descriptor, which stays open until all have joined
 };
 
 SharedMappings& shared_mappings() {
@@ -66,7 +66,7 @@ SharedMappings& shared_mappings() {
   return mappings;
 }
 
-// Where it cannot be told, all that there could be.
+// Returns the cores this rank may run on; all cores if unknown.
 cpu_set_t own_cores() {
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof cores, &cores) != 0) std::memset(&cores, 0xff, sizeof cores);
@@ -75,8 +75,8 @@ cpu_set_t own_cores() {
 
 }  // namespace
 
-// Ranks may be pinned to a share each: what the group may use is all shares together.
-bool HostGroup::cores_for_all() const {
+// True if the group has at least one core per rank, counting the cores of all ranks, which may be pinned separately.
+bool HostGroup::has_core_per_rank() const {
   cpu_set_t all;
   CPU_ZERO(&all);
   for (int r = 0; r < world(); ++r) CPU_OR(&all, &all, &seat(r).cores);
@@ -96,11 +96,11 @@ void HostGroup::open_segment(const BackendSetup& setup) {
   }
   const Ticket ticket = read_ticket(setup, first_rank_);
   check(ticket.bytes == layout_.bytes(), "rank " + std::to_string(first_rank_ + rank_) +
-                                             " expects a group of another size than rank " +
+                                             " expects a different group size than rank " +
                                              std::to_string(first_rank_));
   if (home_ == Home::threads) {
     mapping_ = shared_mappings().find(ticket.fd);
-    check(mapping_ != nullptr, c10::str("rank ", first_rank_, " is no thread of this process, or has given up"));
+    check(mapping_ != nullptr, c10::str("rank ", first_rank_, " is not a thread of this process, or has given up"));
     return;
   }
   try {
@@ -116,10 +116,11 @@ HostGroup::HostGroup(const BackendSetup& setup, Home home, size_t slot_bytes, in
       first_rank_(first_rank),
       home_(home),
       layout_{setup.local_world, slot_bytes},
-      endings_(setup.local_world),
-      watched_(setup.local_world, pollfd{-1, 0, 0}),
+      pidfds_(setup.local_world),
+      pollfds_(setup.local_world, pollfd{-1, 0, 0}),
       died_(setup.local_world) {
-  check(rank_ >= 0 && rank_ < world(), "rank " + std::to_string(rank_) + " is none of " + std::to_string(world()));
+  check(rank_ >= 0 && rank_ < world(),
+        "rank " + std::to_string(rank_) + " is not in a group of " + std::to_string(world()));
   open_segment(setup);
   base_ = mapping_->data();
   seat(rank_).cores = own_cores();
@@ -132,9 +133,9 @@ HostGroup::HostGroup(const BackendSetup& setup, Home home, size_t slot_bytes, in
     leave();
     throw;
   }
-  memory_ = {};   // everyone has mapped it
-  watch_peers();  // while it is certain whose process ids these are: that of one who died may be given to another
-  crowded_ = !cores_for_all();
+  memory_ = {};   // all ranks have mapped it
+  watch_peers();  // open pidfds now: after a rank's death its process id may be reused
+  crowded_ = !has_core_per_rank();
 }
 
 HostGroup::~HostGroup() { leave(); }

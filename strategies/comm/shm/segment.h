@@ -1,4 +1,4 @@
-// What lies in the memory that the ranks of a group share: a line of facts and a seat per rank, then the ranks' slots.
+// Layout of the memory shared by the ranks of a group: a header, one seat per rank, then the ranks' slots.
 #pragma once
 
 #include <sched.h>
@@ -27,27 +27,27 @@ enum class Kind : uint8_t {
   barrier
 };
 
-// What a rank is about to do. The ranks' calls must agree in all of this before any data is touched.
+// Description of a rank's next call. All ranks' calls must be equal before any data is touched.
 struct Call {
   Kind kind = Kind::none;
-  Reduction reduction = Reduction::sum;  // of the kinds that reduce
+  Reduction reduction = Reduction::sum;  // only for kinds that reduce
   int8_t dtype = 0;                      // an at::ScalarType
   int32_t root = -1;
-  int64_t count = 0;    // elements: of the whole tensor, or of one rank's share
+  int64_t count = 0;    // elements of the whole tensor, or of one rank's share
   uint64_t layout = 0;  // hash of the strides of a tensor that is not contiguous
-  uint64_t tag = 0;     // of the caller: what step this is, for instance
+  uint64_t tag = 0;     // set by the caller, for example to the step number
 
   bool operator==(const Call&) const = default;
 };
 
 std::string describe(const Call& call);
 
-// Where a rank's tensor lies, if its peers can reach it there.
+// Location of a rank's tensor in shared memory.
 struct Place {
-  uint64_t block = 0;   // 0: nowhere in shared memory
-  uint64_t oldest = 0;  // blocks of this rank with a lower number are gone
+  uint64_t block = 0;   // 0: not in shared memory
+  uint64_t oldest = 0;  // this rank has freed all blocks with lower numbers
   uint64_t offset = 0, bytes = 0;
-  char* address = nullptr;  // of the block in its owner, for ranks of the same process
+  char* address = nullptr;  // of the block in its owner's address space, for ranks that are threads
   int32_t fd = -1;
 };
 
@@ -57,12 +57,12 @@ struct Announcement {
 };
 
 struct alignas(64) Seat {
-  std::atomic<uint32_t> phase{0};  // how often this rank has arrived; its peers sleep on it
+  std::atomic<uint32_t> phase{0};  // number of arrivals of this rank; peers sleep on it
   std::atomic<uint32_t> sleepers{0};
   std::atomic<uint32_t> left{0};  // its backend is destroyed
   std::atomic<pid_t> pid{0};      // 0 until it has joined
-  Announcement said[2];           // by the parity of the sequence number
-  cpu_set_t cores;                // on which it may run: its share of them, where somebody has pinned it
+  Announcement announcements[2];  // indexed by the parity of the sequence number
+  cpu_set_t cores;                // affinity mask of this rank
 };
 
 struct alignas(64) Segment {
@@ -71,7 +71,7 @@ struct alignas(64) Segment {
   char reason[1024] = {};  // valid once broken
 };
 
-// The sizes of a segment for so many ranks: Segment, seats, then two slots per rank.
+// Sizes of a segment: Segment, seats, then two slots per rank.
 struct Layout {
   int world = 1;
   size_t slot_bytes = 0;

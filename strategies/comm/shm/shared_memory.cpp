@@ -56,7 +56,7 @@ Mapping map_memory_of(pid_t pid, int fd, size_t bytes) {
   const Descriptor memory(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!memory) throw_errno("opening the shared memory of process " + std::to_string(pid));
   struct stat facts{};
-  if (fstat(memory.get(), &facts) != 0) throw_errno("looking at the shared memory of process " + std::to_string(pid));
+  if (fstat(memory.get(), &facts) != 0) throw_errno("inspecting the shared memory of process " + std::to_string(pid));
   check(static_cast<size_t>(facts.st_size) == bytes, path + " is not the shared memory that was announced");
   return {memory.get(), bytes};
 }

@@ -1,5 +1,5 @@
-// Memory that the other processes of this host can map: a memfd, reached through /proc/PID/fd. It has no name and no
-// size limit of a mounted /dev/shm, and is gone with the last process that maps it, however that process ends.
+// Memory that other processes of this host can map: a memfd, opened through /proc/PID/fd. Unlike a file in /dev/shm it
+// has no name and no mount size limit, and it cannot leak: it is freed with its last mapping, even after a crash.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,7 @@ namespace dpbench::shm {
 class Mapping {
  public:
   Mapping() = default;
-  Mapping(int fd, size_t bytes);  // the descriptor stays the caller's
+  Mapping(int fd, size_t bytes);  // does not take ownership of the descriptor
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;
   ~Mapping();
@@ -40,13 +40,13 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// New zeroed memory. Pages are taken when they are first touched.
+// Returns new zeroed memory. Pages are allocated on first touch.
 Descriptor create_memory(const std::string& label, size_t bytes);
 
-// The memory behind another process's descriptor; throws when there is none of this size.
+// Maps the memory of another process's descriptor. Throws if it does not have this size.
 Mapping map_memory_of(pid_t pid, int fd, size_t bytes);
 
-// The message of errno, after what was tried.
+// Throws std::system_error with errno's message, prefixed with `what`.
 [[noreturn]] void throw_errno(const std::string& what);
 
 }  // namespace dpbench::shm

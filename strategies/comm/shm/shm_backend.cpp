@@ -9,19 +9,19 @@ namespace {
 using c10d::OpType;
 
 constexpr size_t kSlotBytes = 1 << 20;
-constexpr size_t kAtOnce = 2 << 20;  // the most that a caller reduces itself while its peers wait for nothing else
+constexpr size_t kMaxInlineBytes = 2 << 20;  // larger collectives run in the backend's thread
 
-const at::Tensor& only(const std::vector<at::Tensor>& tensors) {
+const at::Tensor& single(const std::vector<at::Tensor>& tensors) {
   if (tensors.size() != 1)
-    throw std::invalid_argument("shm: takes one tensor a rank, not " + std::to_string(tensors.size()));
+    throw std::invalid_argument("shm: takes one tensor per rank, not " + std::to_string(tensors.size()));
   return tensors[0];
 }
 
-// The list of this rank, which has a tensor for each rank.
-const std::vector<at::Tensor>& one_each(const std::vector<std::vector<at::Tensor>>& lists, int world,
-                                        const char* what) {
+// Returns the only list, which must have one tensor per rank.
+const std::vector<at::Tensor>& per_rank_list(const std::vector<std::vector<at::Tensor>>& lists, int world,
+                                             const char* what) {
   if (lists.size() != 1)
-    throw std::invalid_argument(c10::str("shm: takes one list of ", what, "s a rank, not ", lists.size()));
+    throw std::invalid_argument(c10::str("shm: takes one list of ", what, "s per rank, not ", lists.size()));
   if (static_cast<int>(lists[0].size()) != world)
     throw std::invalid_argument(c10::str("shm: ", lists[0].size(), " ", what, "s for ", world, " ranks"));
   return lists[0];
@@ -39,7 +39,7 @@ size_t total_bytes(const std::vector<Job>& jobs) {
   return bytes;
 }
 
-// Equal shares of the first dimension's memory, one a rank.
+// Splits a contiguous tensor into equal flat shares, one per rank.
 std::vector<at::Tensor> shares(const at::Tensor& whole, const at::Tensor& share, int world) {
   if (whole.numel() != share.numel() * world || !whole.is_contiguous())
     throw std::invalid_argument(c10::str("shm: a tensor of ", whole.sizes(), " does not hold ", world,
@@ -63,7 +63,7 @@ void ShmBackend::fail(const std::string& reason) {
   try {
     group_.fail(reason);
   } catch (const std::exception&) {
-    // what it says to callers, this one knows
+    // group_.fail() always throws the reason, which the caller already has
   }
 }
 
@@ -72,16 +72,15 @@ ShmBackend::WorkPtr ShmBackend::start(OpType type, std::vector<Job> jobs, Tensor
   if (jobs.empty()) throw std::invalid_argument("shm: takes at least one tensor");
   const std::lock_guard lock(starting_);
   auto work = c10::make_intrusive<CommWork>(rank_, type, ++calls_, std::move(outputs));
-  const bool at_once = queue_.idle() && total_bytes(jobs) <= kAtOnce;
+  const bool inline_begin = queue_.idle() && total_bytes(jobs) <= kMaxInlineBytes;
   Task task{std::move(jobs), std::move(inputs), timeout.count() > 0 ? timeout : timeout_, work};
-  if (at_once && done_at_once(task)) return work;
-  queue_.push([this, at_once, task = std::move(task)]() mutable { carry_out(task, at_once); });
+  if (inline_begin && try_inline(task)) return work;
+  queue_.push([this, inline_begin, task = std::move(task)]() mutable { run_task(task, inline_begin); });
   return work;
 }
 
-// Begins a task, and finishes it too if the peers are there: else it is left to the thread, so that the caller can go
-// on.
-bool ShmBackend::done_at_once(Task& task) {
+// Begins a task, and finishes it if all peers have arrived. Returns false if the backend's thread has to finish it.
+bool ShmBackend::try_inline(Task& task) {
   try {
     collectives_.begin(task.jobs[0]);
   } catch (...) {
@@ -89,11 +88,11 @@ bool ShmBackend::done_at_once(Task& task) {
     return true;
   }
   if (!group_.wait_briefly()) return false;
-  carry_out(task, true);
+  run_task(task, true);
   return true;
 }
 
-void ShmBackend::carry_out(Task& task, bool begun) {
+void ShmBackend::run_task(Task& task, bool begun) {
   try {
     const auto deadline = Clock::now() + task.timeout;
     for (const auto& job : task.jobs) {
@@ -101,7 +100,7 @@ void ShmBackend::carry_out(Task& task, bool begun) {
       collectives_.finish(job, deadline);
     }
   } catch (...) {
-    // A peer that is late may still be reducing where these tensors lie.
+    // Keep the outputs alive: a late peer may still write to them.
     abandoned_.push_back(task.work->result());
     return task.work->fail(std::current_exception());
   }
@@ -109,7 +108,7 @@ void ShmBackend::carry_out(Task& task, bool begun) {
 }
 
 ShmBackend::WorkPtr ShmBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  return start(OpType::ALLREDUCE, {allreduce_job(only(tensors), options.reduceOp)}, tensors, {}, options.timeout);
+  return start(OpType::ALLREDUCE, {allreduce_job(single(tensors), options.reduceOp)}, tensors, {}, options.timeout);
 }
 
 ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
@@ -120,54 +119,55 @@ ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(Tensors& tensors, const c10d
 
 ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   const int root = checked_root(options.rootRank, size_);
-  return start(OpType::REDUCE, {reduce_job(only(tensors), options.reduceOp, root, rank_)}, tensors, {},
+  return start(OpType::REDUCE, {reduce_job(single(tensors), options.reduceOp, root, rank_)}, tensors, {},
                options.timeout);
 }
 
 ShmBackend::WorkPtr ShmBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   const int root = checked_root(options.rootRank, size_);
-  return start(OpType::BROADCAST, {broadcast_job(only(tensors), root, rank_)}, tensors, {}, options.timeout);
+  return start(OpType::BROADCAST, {broadcast_job(single(tensors), root, rank_)}, tensors, {}, options.timeout);
 }
 
 ShmBackend::WorkPtr ShmBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                           const c10d::AllgatherOptions& options) {
-  const Tensors& all = one_each(outputs, size_, "output");
-  return start(OpType::ALLGATHER, {exchange_job(Kind::allgather, {only(inputs)}, all, -1)}, all, inputs,
+  const Tensors& all = per_rank_list(outputs, size_, "output");
+  return start(OpType::ALLGATHER, {exchange_job(Kind::allgather, {single(inputs)}, all, -1)}, all, inputs,
                options.timeout);
 }
 
-Job ShmBackend::gathered(const at::Tensor& output, const at::Tensor& input) const {
+Job ShmBackend::allgather_flat_job(const at::Tensor& output, const at::Tensor& input) const {
   const auto flat = input.view({-1});
   return exchange_job(Kind::allgather, {flat}, shares(output, input, size_), -1);
 }
 
 ShmBackend::WorkPtr ShmBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                 const c10d::AllgatherOptions& options) {
-  return start(OpType::_ALLGATHER_BASE, {gathered(output, input)}, {output}, {input}, options.timeout);
+  return start(OpType::_ALLGATHER_BASE, {allgather_flat_job(output, input)}, {output}, {input}, options.timeout);
 }
 
 ShmBackend::WorkPtr ShmBackend::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                                 const c10d::AllgatherOptions& options) {
   std::vector<Job> jobs;
   require_pairs(outputs, inputs);
-  for (size_t i = 0; i < inputs.size(); ++i) jobs.push_back(gathered(outputs[i], inputs[i]));
+  for (size_t i = 0; i < inputs.size(); ++i) jobs.push_back(allgather_flat_job(outputs[i], inputs[i]));
   return start(OpType::COALESCED, std::move(jobs), outputs, inputs, options.timeout);
 }
 
 ShmBackend::WorkPtr ShmBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                const c10d::ReduceScatterOptions& options) {
-  const Tensors& all = one_each(inputs, size_, "input");
-  Job job = reduce_scatter_job(all, only(outputs), options.reduceOp);
+  const Tensors& all = per_rank_list(inputs, size_, "input");
+  Job job = reduce_scatter_job(all, single(outputs), options.reduceOp);
   return start(OpType::REDUCE_SCATTER, {std::move(job)}, outputs, all, options.timeout);
 }
 
-Job ShmBackend::reduce_scattered(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op) const {
+Job ShmBackend::reduce_scatter_flat_job(const at::Tensor& output, const at::Tensor& input,
+                                        const c10d::ReduceOp& op) const {
   return reduce_scatter_job(shares(input, output, size_), output.view({-1}), op);
 }
 
 ShmBackend::WorkPtr ShmBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                      const c10d::ReduceScatterOptions& options) {
-  Job job = reduce_scattered(output, input, options.reduceOp);
+  Job job = reduce_scatter_flat_job(output, input, options.reduceOp);
   return start(OpType::_REDUCE_SCATTER_BASE, {std::move(job)}, {output}, {input}, options.timeout);
 }
 
@@ -175,22 +175,23 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter_tensor_coalesced(Tensors& outputs
                                                                 const c10d::ReduceScatterOptions& options) {
   std::vector<Job> jobs;
   require_pairs(outputs, inputs);
-  for (size_t i = 0; i < outputs.size(); ++i) jobs.push_back(reduce_scattered(outputs[i], inputs[i], options.reduceOp));
+  for (size_t i = 0; i < outputs.size(); ++i)
+    jobs.push_back(reduce_scatter_flat_job(outputs[i], inputs[i], options.reduceOp));
   return start(OpType::COALESCED, std::move(jobs), outputs, inputs, options.timeout);
 }
 
 ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                        const c10d::GatherOptions& options) {
   const int root = checked_root(options.rootRank, size_);
-  const Tensors all = rank_ == root ? one_each(outputs, size_, "output") : Tensors{};
-  return start(OpType::GATHER, {exchange_job(Kind::gather, {only(inputs)}, all, root)}, all, inputs, options.timeout);
+  const Tensors all = rank_ == root ? per_rank_list(outputs, size_, "output") : Tensors{};
+  return start(OpType::GATHER, {exchange_job(Kind::gather, {single(inputs)}, all, root)}, all, inputs, options.timeout);
 }
 
 ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                         const c10d::ScatterOptions& options) {
   const int root = checked_root(options.rootRank, size_);
-  const Tensors all = rank_ == root ? one_each(inputs, size_, "input") : Tensors{};
-  Job job = exchange_job(Kind::scatter, all, {only(outputs)}, root);
+  const Tensors all = rank_ == root ? per_rank_list(inputs, size_, "input") : Tensors{};
+  Job job = exchange_job(Kind::scatter, all, {single(outputs)}, root);
   std::vector<char*> from_root(size_, nullptr);
   from_root.at(root) = job.receives[0];
   job.receives = from_root;
@@ -198,7 +199,7 @@ ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs, std::vector<Tensors>& 
 }
 
 ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
-  one_each({outputs}, size_, "output"), one_each({inputs}, size_, "input");
+  per_rank_list({outputs}, size_, "output"), per_rank_list({inputs}, size_, "input");
   return start(OpType::ALLTOALL, {exchange_job(Kind::alltoall, inputs, outputs, -1)}, outputs, inputs, options.timeout);
 }
 

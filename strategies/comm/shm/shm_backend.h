@@ -1,8 +1,7 @@
 // Our own c10d backend for the ranks of one host: collectives through shared memory.
 //
-// Each rank reduces a piece of its own, in the order of ranks, so that a result has the same bits on every rank and in
-// every run. A small collective whose peers are already there is done at once by the caller; any other by a thread of
-// the backend.
+// Each rank reduces its own piece in rank order, so results have the same bits on every rank and in every run. A small
+// collective runs in the calling thread if all peers have arrived; others run in the backend's thread.
 #pragma once
 
 #include <atomic>
@@ -24,7 +23,7 @@ class ShmBackend : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  // first_rank: by what number the group's rank 0 is known outside it, for what is said of its ranks.
+  // first_rank: the global rank of the group's rank 0, for error messages.
   ShmBackend(const BackendSetup& setup, Home home, int first_rank = 0);
   ~ShmBackend() override;
 
@@ -57,30 +56,31 @@ class ShmBackend : public c10d::Backend {
 
   void abort() override;
   void shutdown() override { queue_.drain(); }
-  void fail(const std::string& reason);  // breaks the group for all ranks
+  // Breaks the group for all ranks.
+  void fail(const std::string& reason);
 
  private:
   struct Task {
     std::vector<Job> jobs;
-    Tensors held;  // inputs that must live as long
+    Tensors held;  // inputs, kept alive until the task ends
     std::chrono::milliseconds timeout;
     c10::intrusive_ptr<CommWork> work;
   };
   WorkPtr start(c10d::OpType type, std::vector<Job> jobs, Tensors outputs, Tensors inputs,
                 std::chrono::milliseconds timeout);
-  bool done_at_once(Task& task);
-  void carry_out(Task& task, bool begun);
-  Job gathered(const at::Tensor& output, const at::Tensor& input) const;
-  Job reduce_scattered(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op) const;
+  bool try_inline(Task& task);
+  void run_task(Task& task, bool begun);
+  Job allgather_flat_job(const at::Tensor& output, const at::Tensor& input) const;
+  Job reduce_scatter_flat_job(const at::Tensor& output, const at::Tensor& input, const c10d::ReduceOp& op) const;
 
   Home home_;
   std::chrono::milliseconds timeout_;
   HostGroup group_;
   Collectives collectives_{group_};
   std::mutex starting_;
-  std::vector<Tensors> abandoned_;  // what calls that failed were to fill
-  std::atomic<uint64_t> calls_{0};  // read by whoever watches the rank
-  WorkQueue queue_;                 // last: its thread ends before what it uses
+  std::vector<Tensors> abandoned_;  // outputs of failed calls
+  std::atomic<uint64_t> calls_{0};  // also read by other threads
+  WorkQueue queue_;                 // last, so that its thread ends before the members it uses
 };
 
 }  // namespace dpbench::shm

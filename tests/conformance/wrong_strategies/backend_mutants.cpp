@@ -1,4 +1,4 @@
-// Wrong backends under the real ddp: what a broken collective does to a right strategy.
+// Wrong backends under the real ddp: effects of a broken collective on a right strategy.
 #include <ATen/ATen.h>
 
 #include "tests/conformance/wrong_strategies/mutant.h"
@@ -6,11 +6,11 @@
 namespace dpbench::wrong {
 namespace {
 
-// Changes what goes into an allreduce of floating point numbers, or what comes out.
-class Meddling : public ForwardingBackend {
+// Alters the input or the output of floating-point all-reduces.
+class AlteringBackend : public ForwardingBackend {
  public:
-  using Change = std::function<void(Meddling&, at::Tensor&)>;
-  Meddling(c10::intrusive_ptr<c10d::Backend> inner, Change before, Change after)
+  using Change = std::function<void(AlteringBackend&, at::Tensor&)>;
+  AlteringBackend(c10::intrusive_ptr<c10d::Backend> inner, Change before, Change after)
       : ForwardingBackend(std::move(inner)), before_(std::move(before)), after_(std::move(after)) {}
 
   int64_t calls = 0;
@@ -33,17 +33,17 @@ class Meddling : public ForwardingBackend {
   Change before_, after_;
 };
 
-Wrap meddle(const Meddling::Change& before, const Meddling::Change& after) {
+Wrap alter(const AlteringBackend::Change& before, const AlteringBackend::Change& after) {
   return [=](c10::intrusive_ptr<c10d::Backend> inner) -> c10::intrusive_ptr<c10d::Backend> {
-    return c10::make_intrusive<Meddling>(std::move(inner), before, after);
+    return c10::make_intrusive<AlteringBackend>(std::move(inner), before, after);
   };
 }
 
-// One that does not call the inner operation at all: each rank makes its result of what all gave.
-class Instead : public ForwardingBackend {
+// Replaces a collective: each rank computes its own result from all ranks' inputs.
+class ReplacingBackend : public ForwardingBackend {
  public:
   using Act = std::function<void(ForwardingBackend& self, at::Tensor& tensor, std::vector<at::Tensor> all)>;
-  Instead(c10::intrusive_ptr<c10d::Backend> inner, CollectiveOp op, Act act)
+  ReplacingBackend(c10::intrusive_ptr<c10d::Backend> inner, CollectiveOp op, Act act)
       : ForwardingBackend(std::move(inner)), op_(op), act_(std::move(act)) {}
 
  protected:
@@ -68,9 +68,9 @@ class Instead : public ForwardingBackend {
   Act act_;
 };
 
-Wrap instead(const Instead::Act& act, CollectiveOp op = CollectiveOp::allreduce) {
+Wrap replace(const ReplacingBackend::Act& act, CollectiveOp op = CollectiveOp::allreduce) {
   return [=](c10::intrusive_ptr<c10d::Backend> inner) -> c10::intrusive_ptr<c10d::Backend> {
-    return c10::make_intrusive<Instead>(std::move(inner), op, act);
+    return c10::make_intrusive<ReplacingBackend>(std::move(inner), op, act);
   };
 }
 
@@ -80,8 +80,7 @@ at::Tensor sum_from(const std::vector<at::Tensor>& all, int first) {
   return sum;
 }
 
-// Over two hosts, of the ranks 0 and 1 and of rank 2: each host's group has ranks and a size of its own, which are not
-// the world's.
+// A grouping into two hosts, ranks {0, 1} and {2}. A host's group has ranks and a size that differ from the world's.
 struct HostsGroup {
   int first, size;
 };
@@ -94,16 +93,16 @@ void mean_over_hosts(ForwardingBackend&, at::Tensor& tensor, const std::vector<a
   tensor.copy_(sum_of_hosts(all) / 3);
 }
 
-void mean_of_the_hosts_means(ForwardingBackend&, at::Tensor& tensor, const std::vector<at::Tensor>& all) {
+void mean_of_host_means(ForwardingBackend&, at::Tensor& tensor, const std::vector<at::Tensor>& all) {
   tensor.copy_(((all[0] + all[1]) / 2 + all[2]) / 2);
 }
 
-void divided_by_its_hosts_ranks(ForwardingBackend& self, at::Tensor& tensor, const std::vector<at::Tensor>& all) {
+void divide_by_host_size(ForwardingBackend& self, at::Tensor& tensor, const std::vector<at::Tensor>& all) {
   tensor.copy_(sum_of_hosts(all) / group_of(self.getRank()).size);
 }
 
-// The root, which is rank 0 of the world, is taken for rank 0 of each host's group.
-void from_rank_0_of_its_host(ForwardingBackend& self, at::Tensor& tensor, const std::vector<at::Tensor>& all) {
+// Mistakes the root, global rank 0, for rank 0 of each host's group.
+void take_host_rank_0(ForwardingBackend& self, at::Tensor& tensor, const std::vector<at::Tensor>& all) {
   tensor.copy_(all[static_cast<size_t>(group_of(self.getRank()).first)]);
 }
 
@@ -124,11 +123,11 @@ class SilentBroadcast : public ForwardingBackend {
   }
 };
 
-// Spoils what comes out of one collective.
-class Spoiling : public ForwardingBackend {
+// Corrupts the output of one collective.
+class CorruptingBackend : public ForwardingBackend {
  public:
   using Change = void (*)(at::Tensor& output, int rank);
-  Spoiling(c10::intrusive_ptr<c10d::Backend> inner, CollectiveOp op, Change change)
+  CorruptingBackend(c10::intrusive_ptr<c10d::Backend> inner, CollectiveOp op, Change change)
       : ForwardingBackend(std::move(inner)), op_(op), change_(change) {}
 
  protected:
@@ -145,21 +144,21 @@ class Spoiling : public ForwardingBackend {
   Change change_;
 };
 
-Wrap spoil(CollectiveOp op, Spoiling::Change change) {
+Wrap corrupt(CollectiveOp op, CorruptingBackend::Change change) {
   return [=](c10::intrusive_ptr<c10d::Backend> inner) -> c10::intrusive_ptr<c10d::Backend> {
-    return c10::make_intrusive<Spoiling>(std::move(inner), op, change);
+    return c10::make_intrusive<CorruptingBackend>(std::move(inner), op, change);
   };
 }
 
-void turn_round_on_rank_1(at::Tensor& output, int rank) {
+void reverse_on_rank_1(at::Tensor& output, int rank) {
   if (rank == 1) output.copy_(output.flip(0));
 }
 
-// What does not fit into a double is rounded on its way.
-void take_through_doubles(at::Tensor& output, int /*rank*/) { output.copy_(output.to(at::kDouble)); }
+// Rounds integers that a double cannot represent.
+void round_to_doubles(at::Tensor& output, int /*rank*/) { output.copy_(output.to(at::kDouble)); }
 
 template <class B>
-Wrap wrapped_in() {
+Wrap wrap_in() {
   return [](c10::intrusive_ptr<c10d::Backend> inner) -> c10::intrusive_ptr<c10d::Backend> {
     return c10::make_intrusive<B>(std::move(inner));
   };
@@ -169,19 +168,19 @@ std::function<StrategyInfo()> ddp() {
   return [] { return strategy_registry().at("ddp"); };
 }
 
-void deliver_the_call_before(Meddling& self, at::Tensor& tensor) {
+void deliver_previous_call(AlteringBackend& self, at::Tensor& tensor) {
   const int64_t size = tensor.numel();
   const at::Tensor fresh = tensor.clone();
   if (self.kept.contains(size)) tensor.copy_(self.kept[size]);
   self.kept[size] = fresh;
 }
 
-void lose_every_third(Meddling& self, at::Tensor& tensor) {
+void lose_every_third(AlteringBackend& self, at::Tensor& tensor) {
   if (self.calls % 3 == 0) tensor.copy_(self.kept[-1]);
 }
 
-// A bucket's sum comes to rank 0, which hands it out.
-void by_way_of_rank_0(Run& run, at::Tensor& flat, size_t) {
+// Reduces a bucket to rank 0, which broadcasts it.
+void reduce_via_rank_0(Run& run, at::Tensor& flat, size_t) {
   c10d::ReduceOptions options;
   options.rootRank = 0;
   std::vector<at::Tensor> tensors = {flat};
@@ -190,8 +189,8 @@ void by_way_of_rank_0(Run& run, at::Tensor& flat, size_t) {
   flat.div_(run.world);
 }
 
-std::function<StrategyInfo()> reducing_by_way_of_rank_0() {
-  return with([](Parts& parts) { parts.reduce = by_way_of_rank_0; });
+std::function<StrategyInfo()> reducing_via_rank_0() {
+  return with([](Parts& parts) { parts.reduce = reduce_via_rank_0; });
 }
 
 void halve_on_rank_0(at::Tensor& output, int rank) {
@@ -209,8 +208,8 @@ Mutant broken(const std::string& name, const std::string& killed_by, Wrap wrap, 
   return {name, killed_by, says, ddp(), workload, 3, std::move(wrap)};
 }
 
-// As a scaler of losses does it: on every rank by the reduced gradient, which all have.
-StrategyInfo skips_what_is_not_finite() {
+// Decides on every rank by the reduced gradient, which all ranks share, like a loss scaler.
+StrategyInfo skips_non_finite() {
   Parts parts = right_parts();
   parts.update = [right = parts.update](Run& run) {
     if (run.all_finite()) right(run);
@@ -225,51 +224,52 @@ StrategyInfo skips_what_is_not_finite() {
 std::vector<Mutant> backend_mutants() {
   return {
       broken("backend-loses-a-rank", "reduction",
-             meddle(
-                 [](Meddling& self, at::Tensor& t) {
+             alter(
+                 [](AlteringBackend& self, at::Tensor& t) {
                    if (self.getRank() == 2) t.zero_();
                  },
                  {}),
-             "lost the part of rank 2"),
+             "rank 2"),
       broken("backend-sums-in-float16", "reduction",
-             meddle({}, [](Meddling&, at::Tensor& t) { t.copy_(t.to(at::kHalf)); }), "rounded to Half"),
+             alter({}, [](AlteringBackend&, at::Tensor& t) { t.copy_(t.to(at::kHalf)); }), "Half"),
       broken("backend-averages-by-itself", "reduction",
-             meddle({}, [](Meddling& self, at::Tensor& t) { t.div_(self.getSize()); }), "averaged where a sum"),
+             alter({}, [](AlteringBackend& self, at::Tensor& t) { t.div_(self.getSize()); }), "averaged"),
       broken("backend-loses-the-last-element", "reduction",
-             meddle({}, [](Meddling&, at::Tensor& t) { t.flatten().narrow(0, t.numel() - 1, 1).zero_(); }), "found 0"),
+             alter({}, [](AlteringBackend&, at::Tensor& t) { t.flatten().narrow(0, t.numel() - 1, 1).zero_(); }),
+             "found 0"),
       broken("backend-loses-every-third-call", "gradient-meaning",
-             meddle([](Meddling& self, at::Tensor& t) { self.kept[-1] = t.clone(); }, lose_every_third),
+             alter([](AlteringBackend& self, at::Tensor& t) { self.kept[-1] = t.clone(); }, lose_every_third),
              "of 6 parameters"),
-      broken("backend-delivers-the-call-before", "reduction", meddle({}, deliver_the_call_before), "delivered late"),
-      broken("backend-masks-NaN", "non-finite", meddle([](Meddling&, at::Tensor& t) { t.nan_to_num_(0, 0, 0); }, {}),
-             "masked"),
+      broken("backend-delivers-the-call-before", "reduction", alter({}, deliver_previous_call), "late"),
+      broken("backend-masks-NaN", "non-finite",
+             alter([](AlteringBackend&, at::Tensor& t) { t.nan_to_num_(0, 0, 0); }, {}), "masked"),
       broken("backend-broadcasts-rank-0", "gradient-meaning",
-             instead([](ForwardingBackend&, at::Tensor& t, const auto& all) {
+             replace([](ForwardingBackend&, at::Tensor& t, const auto& all) {
                t.copy_(all[0] * static_cast<double>(all.size()));
              }),
-             "rank 0's own gradient"),
+             "rank 0's own"),
       broken(
           "backend-does-nothing", "gradient-meaning",
-          instead([](ForwardingBackend&, at::Tensor& t, const auto& all) { t.mul_(static_cast<double>(all.size())); }),
+          replace([](ForwardingBackend&, at::Tensor& t, const auto& all) { t.mul_(static_cast<double>(all.size())); }),
           "own gradient"),
       broken("backend-sums-in-each-ranks-own-order", "reduction-agrees",
-             instead([](ForwardingBackend& self, at::Tensor& t, const auto& all) {
+             replace([](ForwardingBackend& self, at::Tensor& t, const auto& all) {
                t.copy_(sum_from(all, self.getRank()));
              }),
-             "another order", "probe-large"),
-      {"backend-reduces-to-one-in-float16", "reduction", "rounded to Half", reducing_by_way_of_rank_0(),
-       "probe-mlp-sgd", 3, spoil(CollectiveOp::reduce, halve_on_rank_0)},
-      broken("backend-does-not-broadcast", "initial-broadcast", wrapped_in<SilentBroadcast>(), "not broadcast"),
+             "order", "probe-large"),
+      {"backend-reduces-to-one-in-float16", "reduction", "Half", reducing_via_rank_0(), "probe-mlp-sgd", 3,
+       corrupt(CollectiveOp::reduce, halve_on_rank_0)},
+      broken("backend-does-not-broadcast", "initial-broadcast", wrap_in<SilentBroadcast>(), "broadcast"),
       broken("backend-turns-a-piece-round", "reduce-scatter-exact",
-             spoil(CollectiveOp::reduce_scatter, turn_round_on_rank_1), "of 1001 Float, rank 1", "probe-exact"),
-      broken("backend-sums-int64-in-doubles", "allreduce-exact", spoil(CollectiveOp::allreduce, take_through_doubles),
+             corrupt(CollectiveOp::reduce_scatter, reverse_on_rank_1), "of 1001 Float, rank 1", "probe-exact"),
+      broken("backend-sums-int64-in-doubles", "allreduce-exact", corrupt(CollectiveOp::allreduce, round_to_doubles),
              "Long", "probe-exact"),
-      {"hosts-mean-of-their-means", "gradient-meaning", "have the shares 0.25, 0.25, 0.5",
-       reducing_by_the_backends_average(), "probe-mlp-sgd", 3, instead(mean_of_the_hosts_means)},
+      {"hosts-mean-of-their-means", "gradient-meaning", "0.25, 0.25, 0.5", reducing_by_the_backends_average(),
+       "probe-mlp-sgd", 3, replace(mean_of_host_means)},
       {"hosts-divide-by-their-own-ranks", "ranks-agree-parameters", "rank 2, step 0, scenario even",
-       reducing_by_the_backends_average(), "probe-mlp-sgd", 3, instead(divided_by_its_hosts_ranks)},
+       reducing_by_the_backends_average(), "probe-mlp-sgd", 3, replace(divide_by_host_size)},
       broken("hosts-take-the-root-for-their-own-rank", "initial-broadcast",
-             instead(from_rank_0_of_its_host, CollectiveOp::broadcast), "rank 2, scenario even"),
+             replace(take_host_rank_0, CollectiveOp::broadcast), "rank 2, scenario even"),
   };
 }
 
@@ -285,12 +285,12 @@ std::vector<Mutant> equivalents() {
       {"reference-unused", "", "", with([](Parts&) {}), "probe-unused"},
       {"reference-exact", "", "", with([](Parts&) {}), "probe-exact"},
       {"reference-world-1", "", "", with([](Parts&) {}), "probe-mlp-sgd", 1},
-      {"ring-started-elsewhere", "", "", ddp(), "probe-mlp-sgd", 3, instead(ring)},
-      {"summed-on-rank-0", "", "", reducing_by_way_of_rank_0()},
+      {"ring-started-elsewhere", "", "", ddp(), "probe-mlp-sgd", 3, replace(ring)},
+      {"summed-on-rank-0", "", "", reducing_via_rank_0()},
       {"sum-as-declared", "", "",
        with([](Parts& p) { p.reduce = [](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); }; },
             Gradient::sum)},
-      {"skips-what-is-not-finite", "", "", skips_what_is_not_finite, "probe-mlp"},
+      {"skips-what-is-not-finite", "", "", skips_non_finite, "probe-mlp"},
       {"one-bucket", "", "", with([](Parts& p) {
          p.buckets = [right = p.buckets](Run& run) {
            run.bucket_bytes = 1e9;
@@ -311,7 +311,7 @@ std::vector<Mutant> equivalents() {
        })},
       {"reduced-by-the-backend's-average", "", "", reducing_by_the_backends_average()},
       {"averaged-host-by-host", "", "", reducing_by_the_backends_average(), "probe-mlp-sgd", 3,
-       instead(mean_over_hosts)},
+       replace(mean_over_hosts)},
   };
 }
 

@@ -1,5 +1,4 @@
-// Mistakes in what ddp can do besides the plain mean, in local SGD and in optimizers cut into pieces; and each done
-// right.
+// Mistakes in ddp's features beyond the plain mean, in local SGD and in sharded optimizers; and right versions of each.
 #include <map>
 #include <mutex>
 
@@ -37,11 +36,11 @@ Change compressed(at::ScalarType type, double divisor_of_world) {
   };
 }
 
-// --- mean over all rows
+// --- mean over all samples
 
-void over_all_rows(StrategyInfo& info) { info.gradient = Gradient::global_mean; }
+void mean_over_all_samples(StrategyInfo& info) { info.gradient = Gradient::global_mean; }
 
-// rows, all: of this rank and of all ranks, in all micro-batches of the step.
+// weight(run, rows, all): rows are the samples of this rank, all those of all ranks, over the step's micro-batches.
 Change weighted(const std::function<double(Run&, double rows, double all)>& weight) {
   return [=](Parts& parts) {
     const auto seen = std::make_shared<std::map<int, double>>();
@@ -82,7 +81,7 @@ void synchronised(StrategyInfo& info) {
 }
 
 using ReduceSums =
-    std::function<void(Run&, at::Tensor& sums, int call)>;  // calls of one layer: forward, backward, forward, ..
+    std::function<void(Run&, at::Tensor& sums, int call)>;  // calls of one layer: forward, backward, forward, ...
 
 Change norms_reducing(const ReduceSums& reduce) {
   return [=](Parts& parts) {
@@ -99,16 +98,16 @@ Change norms_reducing(const ReduceSums& reduce) {
 
 void right_sums(Run& run, at::Tensor& sums, int) { run.all_reduce(sums); }
 
-// Each rank's mean and mean square count alike, however many rows they are of.
-void ranks_alike(Run& run, at::Tensor& sums, int call) {
+// Weights each rank's mean and mean square equally, regardless of its number of samples.
+void weight_ranks_equally(Run& run, at::Tensor& sums, int call) {
   if (call % 2 == 0) sums.div_(sums[-1].clone());
   run.all_reduce(sums);
-  if (call % 2 == 0) sums.mul_(4);  // of as many rows as an even step has
+  if (call % 2 == 0) sums.mul_(4);  // samples per rank in scenario even
 }
 
 // --- local SGD: an average after every second step
 
-void locally(StrategyInfo& info) {
+void use_local_sgd(StrategyInfo& info) {
   info.gradient = Gradient::local;
   info.buffers = Buffers::local;
   info.average_every = 2;
@@ -137,9 +136,9 @@ Change averaging(const std::function<void(Run&, at::Tensor& leaf)>& average) {
 
 void right_average(Run& run, at::Tensor& leaf) { run.all_reduce(leaf.div_(run.world)); }
 
-// --- an optimizer in pieces: what stays of a full step
+// --- a sharded optimizer: partial updates
 
-// Keeps the new values where `keep` says so of element i of n, and the old ones elsewhere.
+// Keeps the new value of element i of n where `keep` returns true, else the old one.
 Change stepping_where(const std::function<bool(Run&, int64_t i, int64_t n)>& keep,
                       std::vector<at::Tensor> Run::* kept) {
   return [=](Parts& parts) {
@@ -159,12 +158,12 @@ Change stepping_where(const std::function<bool(Run&, int64_t i, int64_t n)>& kee
 }
 
 bool in_own_piece(Run& run, int64_t i, int64_t n) { return i * run.world / n == run.rank; }
-bool in_a_whole_piece(Run& run, int64_t i, int64_t n) { return i < n / run.world * run.world; }  // padding forgotten
+bool in_a_full_piece(Run& run, int64_t i, int64_t n) { return i < n / run.world * run.world; }  // drops the padding
 
-// --- buckets that hold what is unused
+// --- buckets with unused parameters
 
-// Leaves out a bucket where this says so; the right one asks whether any rank used something of it.
-Change leaving_out(const std::function<bool(Run&, const std::vector<size_t>& bucket)>& idle) {
+// Leaves out the buckets for which `idle` returns true. A right one asks whether any rank used one of their parameters.
+Change omitting_buckets(const std::function<bool(Run&, const std::vector<size_t>& bucket)>& idle) {
   return [=](Parts& parts) {
     parts.buckets = [=, right = parts.buckets](Run& run) {
       std::vector<std::vector<size_t>> kept;
@@ -181,14 +180,14 @@ bool this_rank_used_none(Run& run, const std::vector<size_t>& bucket) {
   return true;
 }
 
-// The last in the model that no rank used takes the whole bucket next to it along.
-bool next_to_what_is_unused(Run& run, const std::vector<size_t>& bucket) {
+// A parameter that no rank used makes the whole bucket after it be left out.
+bool next_to_unused(Run& run, const std::vector<size_t>& bucket) {
   for (const size_t i : bucket)
     if (i > 0 && !run.gradients[i - 1].defined()) return true;
   return false;
 }
 
-// --- an optimizer within the backward pass
+// --- an optimizer step within the backward pass
 
 void stepped_before_it_is_reduced(Parts& parts) {
   parts.reduce = [right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {
@@ -211,13 +210,13 @@ void last_bucket_never_stepped(Parts& parts) {
   };
 }
 
-// --- a parameter that each rank keeps for itself: b1
+// --- a parameter that each rank keeps to itself: b1
 
-void own_b1(StrategyInfo& info) { info.own = {"b1"}; }
+void declare_own_b1(StrategyInfo& info) { info.own = {"b1"}; }
 
 bool is_b1(Run& run, size_t i) { return run.names[i] == "b1"; }
 
-void b1_kept(Parts& parts, bool at_the_start, bool in_steps) {
+void keep_b1(Parts& parts, bool at_the_start, bool in_steps) {
   if (at_the_start)
     parts.start = [](Run& run) {
       for (const auto& item : run.model->named_parameters())
@@ -236,7 +235,7 @@ void b1_kept(Parts& parts, bool at_the_start, bool in_steps) {
   };
 }
 
-// --- gradients that are themselves in float16 and bfloat16
+// --- gradients in float16 and bfloat16
 
 Change reducing_halves(const std::function<void(Run&, at::Tensor& flat)>& reduce) {
   return [=](Parts& parts) {
@@ -263,12 +262,11 @@ std::vector<Mutant> feature_mutants() {
   const std::string norm = "probe-batch-norm", adam = "probe-mlp";
   const Promise none = [](StrategyInfo&) {};
   return {
-      {"hook-of-bfloat16-where-float16", "gradient-meaning", "rounded to bfloat16",
+      {"hook-of-bfloat16-where-float16", "gradient-meaning", "bfloat16",
        promising(in_half, compressed(at::kBFloat16, 1))},
       {"hook-without-the-division", "gradient-meaning", "3 times", promising(in_half, compressed(at::kHalf, 0))},
-      {"hook-divides-and-so-does-the-reducer", "gradient-meaning", "once too often",
-       promising(in_half, compressed(at::kHalf, 2))},
-      {"hook-sums-before-the-division", "reduction-range", "divide before the reduction",
+      {"hook-divides-and-so-does-the-reducer", "gradient-meaning", "averaged over 3", promising(in_half, compressed(at::kHalf, 2))},
+      {"hook-sums-before-the-division", "reduction-range", "range",
        promising(in_half,
                  [](Parts& parts) {
                    parts.reduce = [](Run& run, at::Tensor& flat, size_t) {
@@ -278,28 +276,28 @@ std::vector<Mutant> feature_mutants() {
                    };
                  })},
       {"hook-not-announced", "gradient-meaning", "float16", promising(none, compressed(at::kHalf, 1))},
-      {"rows-weighed-but-not-by-the-world", "gradient-uneven", "once too often",
-       promising(over_all_rows, weighted([](Run&, double rows, double all) { return rows / all; }))},
-      {"rows-weighed-the-wrong-way-round", "gradient-uneven", "have the shares",
-       promising(over_all_rows, weighted([](Run& run, double rows, double all) { return all / run.world / rows; }))},
+      {"rows-weighed-but-not-by-the-world", "gradient-uneven", "averaged over 3",
+       promising(mean_over_all_samples, weighted([](Run&, double rows, double all) { return rows / all; }))},
+      {"rows-weighed-the-wrong-way-round", "gradient-uneven", "shares",
+       promising(mean_over_all_samples,
+                 weighted([](Run& run, double rows, double all) { return all / run.world / rows; }))},
       {"mean-of-all-where-of-the-active", "empty-shard", "0.666667 times",
        promising([](StrategyInfo& info) { info.gradient = Gradient::mean_of_active; }, [](Parts&) {})},
-      {"statistics-of-its-own-rows", "output-value", "BatchNorm's statistics", promising(synchronised, [](Parts&) {}),
-       norm},
-      {"statistics-shared-in-the-forward-pass-alone", "gradient-meaning", "sums of the backward pass",
+      {"statistics-of-its-own-rows", "output-value", "BatchNorm", promising(synchronised, [](Parts&) {}), norm},
+      {"statistics-shared-in-the-forward-pass-alone", "gradient-meaning", "backward",
        promising(synchronised, norms_reducing([](Run& run, at::Tensor& sums, int call) {
                    if (call % 2 == 0) run.all_reduce(sums);
                  })),
        norm},
-      {"statistics-of-unlike-ranks-weighed-alike", "gradient-uneven", "BatchNorm's statistics",
-       promising(synchronised, norms_reducing(ranks_alike)), norm},
+      {"statistics-of-unlike-ranks-weighed-alike", "gradient-uneven", "BatchNorm",
+       promising(synchronised, norms_reducing(weight_ranks_equally)), norm},
       {"first-step-of-a-static-graph-not-reduced", "gradient-meaning", "not reduced",
        promising(none, reducing_when([](int64_t step) { return step > 0; }))},
       {"static-graph-reduced-only-once", "gradient-meaning", "not reduced",
        promising(none, reducing_when([](int64_t step) { return step == 0; }))},
       {"buffers-broadcast-where-each-has-its-own", "buffers", "overwritten",
        promising([](StrategyInfo& info) { info.buffers = Buffers::local; }, [](Parts&) {}), norm},
-      {"buffers-averaged-where-each-has-its-own", "buffers", "mixed with another's",
+      {"buffers-averaged-where-each-has-its-own", "buffers", "mixed",
        promising([](StrategyInfo& info) { info.buffers = Buffers::local; },
                  [](Parts& parts) {
                    parts.sync_buffers = [](Run& run) {
@@ -311,18 +309,18 @@ std::vector<Mutant> feature_mutants() {
                    };
                  }),
        norm},
-      {"bucket-left-out-that-another-rank-used", "run-completes", "different collectives",
-       promising(none, leaving_out(this_rank_used_none)), "probe-branch"},
+      {"bucket-left-out-that-another-rank-used", "run-completes", "collectives",
+       promising(none, omitting_buckets(this_rank_used_none)), "probe-branch"},
       {"bucket-left-out-for-a-neighbour", "gradient-meaning", "not reduced",
-       promising(none, leaving_out(next_to_what_is_unused)), "probe-unused"},
-      {"stepped-before-its-bucket-is-reduced", "ranks-agree-parameters", "stepped alone",
+       promising(none, omitting_buckets(next_to_unused)), "probe-unused"},
+      {"stepped-before-its-bucket-is-reduced", "ranks-agree-parameters", "alone",
        promising(none, stepped_before_it_is_reduced)},
-      {"last-bucket-never-stepped", "optimizer-replay", "not stepped", promising(none, last_bucket_never_stepped)},
+      {"last-bucket-never-stepped", "optimizer-replay", "not updated", promising(none, last_bucket_never_stepped)},
       {"own-parameter-sent-at-the-start", "initial-broadcast", "b1",
-       promising(own_b1, [](Parts& p) { b1_kept(p, false, true); })},
-      {"own-parameter-reduced", "gradient-meaning", "which is not the meaning declared",
-       promising(own_b1, [](Parts& p) { b1_kept(p, true, false); })},
-      {"float16-gradients-reduced-in-bfloat16", "gradient-replay", "rounded to bfloat16",
+       promising(declare_own_b1, [](Parts& p) { keep_b1(p, false, true); })},
+      {"own-parameter-reduced", "gradient-meaning", "declared",
+       promising(declare_own_b1, [](Parts& p) { keep_b1(p, true, false); })},
+      {"float16-gradients-reduced-in-bfloat16", "gradient-replay", "bfloat16",
        promising(none, reducing_halves([](Run& run, at::Tensor& flat) {
                    at::Tensor narrow = flat.to(at::kBFloat16);
                    run.all_reduce(narrow);
@@ -332,26 +330,26 @@ std::vector<Mutant> feature_mutants() {
       {"half-gradients-not-reduced", "gradient-replay", "own gradient",
        promising(none, reducing_halves([](Run&, at::Tensor&) {})), "probe-mixed"},
       {"never-averaged", "ranks-agree-parameters", "not averaged",
-       promising(locally, averaging([](Run&, at::Tensor&) {}))},
-      {"averaged-and-gradients-too", "gradient-meaning", "mean of the ranks' means",
-       promising(locally,
+       promising(use_local_sgd, averaging([](Run&, at::Tensor&) {}))},
+      {"averaged-and-gradients-too", "gradient-meaning", "ranks' means",
+       promising(use_local_sgd,
                  [](Parts& parts) {
                    const auto reduce = parts.reduce;
                    averaging(right_average)(parts);
                    parts.reduce = reduce;
                  })},
-      {"average-without-the-last-rank", "optimizer-replay", "rank 2 was left out of the average",
-       promising(locally, averaging([](Run& run, at::Tensor& leaf) {
+      {"average-without-the-last-rank", "optimizer-replay", "rank 2",
+       promising(use_local_sgd, averaging([](Run& run, at::Tensor& leaf) {
                    if (run.rank == run.world - 1) leaf.zero_();
                    run.all_reduce(leaf.div_(run.world - 1));
                  }))},
       {"averaged-a-step-late", "ranks-agree-parameters", "not averaged",
-       promising([](StrategyInfo& info) { locally(info), info.average_every = 3; }, averaging(right_average))},
-      {"piece-not-gathered", "ranks-agree-parameters", "stepped alone",
+       promising([](StrategyInfo& info) { use_local_sgd(info), info.average_every = 3; }, averaging(right_average))},
+      {"piece-not-gathered", "ranks-agree-parameters", "alone",
        promising(none, stepping_where(in_own_piece, &Run::leaves))},
-      {"rest-of-the-last-piece-not-stepped", "optimizer-replay", "were not stepped",
-       promising(none, stepping_where(in_a_whole_piece, &Run::leaves))},
-      {"state-of-its-own-piece-alone", "ranks-agree-state", "restored another state",
+      {"rest-of-the-last-piece-not-stepped", "optimizer-replay", "not updated",
+       promising(none, stepping_where(in_a_full_piece, &Run::leaves))},
+      {"state-of-its-own-piece-alone", "ranks-agree-state", "another state",
        promising(none, stepping_where(in_own_piece, &Run::momenta)), adam},
   };
 }
@@ -359,14 +357,14 @@ std::vector<Mutant> feature_mutants() {
 std::vector<Mutant> right_features() {
   return {
       {"compressed-to-float16", "", "", promising(in_half, compressed(at::kHalf, 1)), "probe-mlp"},
-      {"weighed-by-rows", "", "", promising(over_all_rows, weighted(share_of_rows))},
+      {"weighed-by-rows", "", "", promising(mean_over_all_samples, weighted(share_of_rows))},
       {"norms-over-all-ranks", "", "", promising(synchronised, norms_reducing(right_sums)), "probe-batch-norm"},
-      {"own-parameter-kept", "", "", promising(own_b1, [](Parts& p) { b1_kept(p, true, true); })},
+      {"own-parameter-kept", "", "", promising(declare_own_b1, [](Parts& p) { keep_b1(p, true, true); })},
       {"half-gradients-divided-before-the-sum", "", "",
        promising([](StrategyInfo&) {},
                  reducing_halves([](Run& run, at::Tensor& flat) { run.all_reduce(flat.div_(run.world)); })),
        "probe-mixed"},
-      {"averaged-every-second-step", "", "", promising(locally, averaging(right_average)), "probe-mlp"},
+      {"averaged-every-second-step", "", "", promising(use_local_sgd, averaging(right_average)), "probe-mlp"},
   };
 }
 

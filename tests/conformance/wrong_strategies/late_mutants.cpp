@@ -1,4 +1,4 @@
-// Mistakes that begin late, or that only one moment shows: a later step, the rest of an epoch, a resumption, the end.
+// Mistakes that begin late or show at one moment only: a later step, the rest of an epoch, a resume, the end.
 #include <map>
 #include <mutex>
 
@@ -9,7 +9,7 @@
 namespace dpbench::wrong {
 namespace {
 
-constexpr int64_t late_from = 4;  // beyond the steps of most scenarios
+constexpr int64_t late_from = 4;  // later than the steps of most scenarios
 
 using RunStep = std::function<void(Run&)>;
 
@@ -23,8 +23,8 @@ std::function<StrategyInfo()> resuming(const std::function<void(Run&, Snapshot&)
   return with([change](Parts& parts) { parts.before_load = change; });
 }
 
-// What the last micro-batch lacks of the first one's rows is filled up with its own first row.
-void rest_padded(Parts& parts) {
+// Pads a short last micro-batch to the first one's size by repeating its own samples.
+void pad_the_rest(Parts& parts) {
   const auto first = std::make_shared<std::map<int, int64_t>>();
   const auto guard = std::make_shared<std::mutex>();
   parts.rows = [=](Run& run, const Batch& batch) {
@@ -38,8 +38,8 @@ void rest_padded(Parts& parts) {
   };
 }
 
-// Dropout is keyed by a count that begins anew when the strategy is made.
-void counts_its_own_steps(Parts& parts) {
+// Seeds dropout by a count that restarts when the strategy is made.
+void count_own_steps(Parts& parts) {
   parts.start = [right = parts.start](Run& run) {
     right(run);
     run.parts.clear = [count = std::make_shared<int64_t>(0), clear = run.parts.clear](Run& again) {
@@ -49,13 +49,13 @@ void counts_its_own_steps(Parts& parts) {
   };
 }
 
-Batch rows_memory_used_again(Run&, const Batch& batch) {
+Batch reuse_batch_memory(Run&, const Batch& batch) {
   const Batch mine{batch.input.clone(), batch.target.clone(), batch.ids};
   batch.input.detach().zero_();
   return mine;
 }
 
-void whole_numbers_not_sent(Run& run) {
+void broadcast_floating_buffers_only(Run& run) {
   for (const auto& item : run.model->named_buffers())
     if (item.value().is_floating_point()) run.broadcast(item.value());
 }
@@ -77,7 +77,7 @@ std::vector<Mutant> late_mutants() {
          right(run);
        }),
        adam},
-      {"adam-variance-of-one-weight-lost-from-step-4-on", "optimizer-replay", "parameter w2, ",
+      {"adam-variance-of-one-weight-lost-from-step-4-on", "optimizer-replay", "w2",
        stepping_late([](Run& run, const RunStep& right) {
          run.variances[4].mul_(0.5);
          right(run);
@@ -105,14 +105,14 @@ std::vector<Mutant> late_mutants() {
          };
        }),
        norm},
-      {"masks-of-16-steps-again-and-again", "gradient-later", "forward pass", with([](Parts& parts) {
+      {"masks-of-16-steps-again-and-again", "gradient-later", "forward", with([](Parts& parts) {
          parts.clear = [right = parts.clear](Run& run) {
            right(run);
            run.step %= 16;
          };
        }),
        adam},
-      {"resumed-at-the-masks-of-step-0", "reload-midway", "forward pass", with(counts_its_own_steps), adam},
+      {"resumed-at-the-masks-of-step-0", "reload-midway", "forward", with(count_own_steps), adam},
       {"resumed-without-the-count-of-steps", "optimizer-replay", "scenario reload",
        resuming([](Run&, Snapshot& snapshot) {
          for (auto& [name, tensor] : snapshot.state)
@@ -130,7 +130,7 @@ std::vector<Mutant> late_mutants() {
            if (run.micros > 0) right(run);
          };
        })},
-      {"rest-padded-with-its-first-row", "output-shape", "scenario accumulate", with(rest_padded)},
+      {"rest-padded-with-its-first-row", "output-shape", "scenario accumulate", with(pad_the_rest)},
       {"clipped-by-the-first-steps-norm", "clip", "step 1", with([](Parts& parts) {
          const auto factors = std::make_shared<std::map<int, double>>();
          const auto guard = std::make_shared<std::mutex>();
@@ -147,20 +147,20 @@ std::vector<Mutant> late_mutants() {
       {"counter-not-sent-at-the-start", "initial-broadcast", "batches", with([](Parts& parts) {
          parts.start = [](Run& run) {
            for (const auto& item : run.model->named_parameters()) run.broadcast(item.value().detach());
-           whole_numbers_not_sent(run);
+           broadcast_floating_buffers_only(run);
          };
        }),
        norm},
       {"counter-of-each-rank-its-own", "buffers", "batches", with([](Parts& parts) {
          parts.sync_buffers = [](Run& run) {
-           whole_numbers_not_sent(run);
+           broadcast_floating_buffers_only(run);
            if (run.rank > 0) run.model->named_buffers()["batches"].add_(1);
          };
        }),
        norm},
       {"one-step-more-at-the-end", "finish", "changed", with([](Parts& parts) { parts.finish = parts.update; })},
       {"memory-of-the-rows-used-again", "rows-untouched", "input",
-       with([](Parts& parts) { parts.rows = rows_memory_used_again; })},
+       with([](Parts& parts) { parts.rows = reuse_batch_memory; })},
       {"evaluated-with-the-first-weights", "evaluation", "index", with([](Parts& parts) {
          parts.evaluate = [right = parts.evaluate](Run& run, const Batch& batch) {
            const auto first = run.workload.model(1);

@@ -1,4 +1,4 @@
-// A wrong strategy, the check that must catch it, and words that its verdict must contain.
+// A wrong strategy, the check that must catch it, and the key term of its verdict.
 #pragma once
 
 #include <ostream>
@@ -12,7 +12,7 @@ namespace dpbench::wrong {
 struct Mutant {
   std::string name;
   std::string killed_by;
-  std::string says = {};  // in `likely` or `detail` of that check's row: what leads to the mistake
+  std::string key_term = {};  // must appear in `likely` or `detail` of that check's row
   std::function<StrategyInfo()> strategy;
   std::string workload = "probe-mlp-sgd";
   int world = 3;
@@ -20,7 +20,7 @@ struct Mutant {
   at::ScalarType dtype = at::kFloat;  // the working dtype
 };
 
-// A reference with one thing changed.
+// The reference with one part changed.
 inline std::function<StrategyInfo()> with(const std::function<void(Parts&)>& change,
                                           Gradient gradient = Gradient::mean_of_means) {
   return [=] {
@@ -30,7 +30,7 @@ inline std::function<StrategyInfo()> with(const std::function<void(Parts&)>& cha
   };
 }
 
-inline void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.name; }  // how gtest shows one
+inline void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.name; }  // the name that gtest shows
 
 std::vector<Mutant> reduction_mutants();
 std::vector<Mutant> step_mutants();
@@ -40,7 +40,7 @@ std::vector<Mutant> backend_mutants();
 std::vector<Mutant> feature_mutants();
 std::vector<Mutant> late_mutants();
 std::vector<Mutant> view_mutants();
-std::vector<Mutant> right_features();  // equivalent, too
-std::vector<Mutant> equivalents();     // must pass every check: killed_by is empty
+std::vector<Mutant> right_features();  // right, like the equivalents
+std::vector<Mutant> equivalents();     // must pass every check; killed_by is empty
 
 }  // namespace dpbench::wrong

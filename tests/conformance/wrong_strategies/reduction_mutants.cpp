@@ -1,4 +1,4 @@
-// Mistakes in how gradients are combined over ranks.
+// Mistakes in combining gradients over ranks.
 #include <ATen/ATen.h>
 
 #include "tests/conformance/wrong_strategies/mutant.h"
@@ -6,7 +6,7 @@
 namespace dpbench::wrong {
 namespace {
 
-std::vector<at::Tensor> everyones(Run& run, const at::Tensor& mine) {
+std::vector<at::Tensor> gather_all(Run& run, const at::Tensor& mine) {
   std::vector<at::Tensor> input = {mine.contiguous()};
   std::vector<std::vector<at::Tensor>> output(1);
   for (int r = 0; r < run.world; ++r) output[0].push_back(at::empty_like(input[0]));
@@ -20,7 +20,7 @@ std::function<StrategyInfo()> reducing(const Reduce& reduce) {
   return with([reduce](Parts& parts) { parts.reduce = reduce; });
 }
 
-// As the right one, except for the buckets that `skip` names.
+// Reduces all buckets except those for which `skip` returns true.
 std::function<StrategyInfo()> skipping(const std::function<bool(size_t bucket, size_t buckets)>& skip) {
   return with([skip](Parts& parts) {
     const Reduce right = parts.reduce;
@@ -30,7 +30,7 @@ std::function<StrategyInfo()> skipping(const std::function<bool(size_t bucket, s
   });
 }
 
-std::function<StrategyInfo()> through(at::ScalarType type) {
+std::function<StrategyInfo()> reduced_in(at::ScalarType type) {
   return reducing([type](Run& run, at::Tensor& flat, size_t) {
     at::Tensor narrow = flat.to(type);
     run.all_reduce(narrow);
@@ -47,7 +47,7 @@ std::function<StrategyInfo()> masking(const std::function<at::Tensor(const at::T
   });
 }
 
-// Promises to leave out steps whose gradient is not finite.
+// Promises to skip steps with a non-finite gradient.
 std::function<StrategyInfo()> skipping(const std::function<void(Parts&)>& change) {
   return [made = with(change)] {
     StrategyInfo info = made();
@@ -56,20 +56,20 @@ std::function<StrategyInfo()> skipping(const std::function<void(Parts&)>& change
   };
 }
 
-void with_the_next_rank_only(Run& run, at::Tensor& flat, size_t) {
-  const auto all = everyones(run, flat);
+void average_with_next_rank(Run& run, at::Tensor& flat, size_t) {
+  const auto all = gather_all(run, flat);
   const auto next = static_cast<size_t>((run.rank + 1) % run.world);
   flat.add_(all[next]).div_(2);
 }
 
 void sum_from(Run& run, at::Tensor& flat, int first) {
-  const auto all = everyones(run, flat);
+  const auto all = gather_all(run, flat);
   at::Tensor sum = at::zeros_like(flat);
   for (int i = 0; i < run.world; ++i) sum.add_(all[static_cast<size_t>((first + i) % run.world)]);
   flat.copy_(sum.div_(run.world));
 }
 
-void from_own_rank_on(Run& run, at::Tensor& flat, size_t) { sum_from(run, flat, run.rank); }
+void sum_from_own_rank(Run& run, at::Tensor& flat, size_t) { sum_from(run, flat, run.rank); }
 
 void all_but_the_last_element(Run& run, at::Tensor& flat, size_t) {
   at::Tensor most = flat.narrow(0, 0, flat.numel() - 1).clone();
@@ -78,7 +78,7 @@ void all_but_the_last_element(Run& run, at::Tensor& flat, size_t) {
   flat.div_(run.world);
 }
 
-void without_waiting(Run& run, at::Tensor& flat, size_t) {
+void reduce_without_waiting(Run& run, at::Tensor& flat, size_t) {
   flat.div_(run.world);
   std::vector<at::Tensor> tensors = {flat};
   run.group->allreduce(tensors);
@@ -89,7 +89,7 @@ void divided_by(Run& run, at::Tensor& flat, double divisor) {
   flat.div_(divisor);
 }
 
-void one_step_late(Parts& parts) {
+void deliver_one_step_late(Parts& parts) {
   auto before = std::make_shared<std::map<std::pair<int, size_t>, at::Tensor>>();
   auto guard = std::make_shared<std::mutex>();
   parts.reduce = [before, guard](Run& run, at::Tensor& flat, size_t b) {
@@ -102,9 +102,8 @@ void one_step_late(Parts& parts) {
   };
 }
 
-// What is computed again in the backward pass has its gradient from a pass of its own, which nobody told the reduction
-// of.
-void without_the_checkpointed(Parts& parts) {
+// The recomputed layer gets its gradient in a nested backward pass, which the reduction misses.
+void skip_checkpointed_layer(Parts& parts) {
   parts.buckets = [right = parts.buckets](Run& run) {
     auto buckets = right(run);
     for (auto& bucket : buckets) std::erase_if(bucket, [&](size_t i) { return run.names[i] == "layer"; });
@@ -113,11 +112,11 @@ void without_the_checkpointed(Parts& parts) {
   };
 }
 
-void in_another_order_each_run(Run& run, at::Tensor& flat, size_t bucket) {
+void change_order_each_run(Run& run, at::Tensor& flat, size_t bucket) {
   static std::atomic<int> runs{0};
   if (run.rank == 0 && run.step == 0 && bucket == 0) ++runs;
   at::Tensor first = at::full({1}, runs % run.world, flat.options());
-  run.broadcast(first);  // the same order on all ranks, so only a second run can tell
+  run.broadcast(first);  // the same order on all ranks, so only a second run differs
   sum_from(run, flat, static_cast<int>(first.item<double>()));
 }
 
@@ -128,7 +127,7 @@ std::vector<Mutant> reduction_mutants() {
       {"no-reduce", "gradient-meaning", "own gradient", reducing([](Run&, at::Tensor&, size_t) {})},
       {"sum-instead-of-mean", "gradient-meaning", "3 times",
        reducing([](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); })},
-      {"averaged-twice", "gradient-meaning", "once too often",
+      {"averaged-twice", "gradient-meaning", "averaged over 3",
        reducing([](Run& run, at::Tensor& flat, size_t) { divided_by(run, flat, run.world * run.world); })},
       {"divided-by-one-too-few", "gradient-meaning", "one rank too few",
        reducing([](Run& run, at::Tensor& flat, size_t) { divided_by(run, flat, run.world - 1); })},
@@ -137,12 +136,12 @@ std::vector<Mutant> reduction_mutants() {
       {"last-bucket-not-reduced", "gradient-meaning", "bucket",
        skipping([](size_t b, size_t n) { return b + 1 == n; })},
       {"first-bucket-not-reduced", "gradient-meaning", "bucket", skipping([](size_t b, size_t) { return b == 0; })},
-      {"every-other-bucket-not-reduced", "gradient-meaning", "w1: one bucket",
+      {"every-other-bucket-not-reduced", "gradient-meaning", "one bucket",
        skipping([](size_t b, size_t) { return b % 2 == 1; })},
-      {"not-waited-for", "ranks-agree-parameters", "stepped alone", reducing(without_waiting)},
-      {"rank-0-broadcast", "gradient-meaning", "rank 0's own gradient",
+      {"not-waited-for", "ranks-agree-parameters", "alone", reducing(reduce_without_waiting)},
+      {"rank-0-broadcast", "gradient-meaning", "rank 0's own",
        reducing([](Run& run, at::Tensor& flat, size_t) { run.broadcast(flat); })},
-      {"rank-2-broadcast", "gradient-meaning", "replica 2 alone", reducing([](Run& run, at::Tensor& flat, size_t) {
+      {"rank-2-broadcast", "gradient-meaning", "replica 2", reducing([](Run& run, at::Tensor& flat, size_t) {
          run.broadcast(flat, 2);
          flat.div_(run.world);
        })},
@@ -150,40 +149,37 @@ std::vector<Mutant> reduction_mutants() {
          if (run.rank == run.world - 1) flat.zero_();
          divided_by(run, flat, run.world);
        })},
-      {"last-rank-left-out-of-mean", "gradient-meaning", "left out of the mean",
-       reducing([](Run& run, at::Tensor& flat, size_t) {
+      {"last-rank-left-out-of-mean", "gradient-meaning", "left out", reducing([](Run& run, at::Tensor& flat, size_t) {
          if (run.rank == run.world - 1) flat.zero_();
          divided_by(run, flat, run.world - 1);
        })},
-      {"with-the-next-rank-only", "gradient-meaning", "left out of the mean", reducing(with_the_next_rank_only)},
-      {"maximum-instead-of-sum", "gradient-meaning", "the largest",
+      {"with-the-next-rank-only", "gradient-meaning", "left out", reducing(average_with_next_rank)},
+      {"maximum-instead-of-sum", "gradient-meaning", "maximum",
        reducing([](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat, c10d::ReduceOp::MAX); })},
       {"last-element-not-reduced", "gradient-meaning", "[8, 5]", reducing(all_but_the_last_element)},
-      {"reduced-in-float16", "gradient-meaning", "float16", through(at::kHalf)},
-      {"reduced-in-bfloat16", "gradient-meaning", "bfloat16", through(at::kBFloat16)},
-      {"reduced-in-float32", "gradient-meaning", "float32", through(at::kFloat)},
-      {"bucket-unpacked-backwards", "gradient-meaning", "another order",
-       reducing([](Run& run, at::Tensor& flat, size_t) {
+      {"reduced-in-float16", "gradient-meaning", "float16", reduced_in(at::kHalf)},
+      {"reduced-in-bfloat16", "gradient-meaning", "bfloat16", reduced_in(at::kBFloat16)},
+      {"reduced-in-float32", "gradient-meaning", "float32", reduced_in(at::kFloat)},
+      {"bucket-unpacked-backwards", "gradient-meaning", "order", reducing([](Run& run, at::Tensor& flat, size_t) {
          divided_by(run, flat, run.world);
          flat.copy_(flat.flip(0).clone());
        })},
-      {"each-rank-sums-from-its-own-on", "ranks-agree-gradients", "another order", reducing(from_own_rank_on),
-       "probe-large"},
-      {"one-step-late", "gradient-meaning", "one step late", with(one_step_late)},
-      {"checkpointed-layer-not-reduced", "gradient-meaning", "not reduced (1 of 2 parameters: layer",
-       with(without_the_checkpointed), "probe-reused"},
-      {"another-order-each-run", "run-to-run", "order of arrival", reducing(in_another_order_each_run), "probe-large"},
+      {"each-rank-sums-from-its-own-on", "ranks-agree-gradients", "order", reducing(sum_from_own_rank), "probe-large"},
+      {"one-step-late", "gradient-meaning", "late", with(deliver_one_step_late)},
+      {"checkpointed-layer-not-reduced", "gradient-meaning", "1 of 2 parameters: layer", with(skip_checkpointed_layer),
+       "probe-reused"},
+      {"another-order-each-run", "run-to-run", "order", reducing(change_order_each_run), "probe-large"},
       {"another-order-each-run-as-declared", "", "",
        [] {
-         StrategyInfo info = reducing(in_another_order_each_run)();
+         StrategyInfo info = reducing(change_order_each_run)();
          info.repeatable = false;
          return info;
        },
        "probe-large"},
       {"sum-where-exact", "gradient-exact", "3 times",
        reducing([](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); }), "probe-exact"},
-      {"global-mean-where-mean-of-means", "gradient-uneven", "mean over all rows", with([](Parts& parts) {
-         parts.micro_scale = [](Run& run) {  // every rank has rows of its own number: even steps do not show it
+      {"global-mean-where-mean-of-means", "gradient-uneven", "mean over all", with([](Parts& parts) {
+         parts.micro_scale = [](Run& run) {  // sample counts are equal in even scenarios, which do not show it
            return 1.0 / static_cast<double>(run.micros);
          };
          parts.rows = [](Run& run, const Batch& batch) {
@@ -194,9 +190,8 @@ std::vector<Mutant> reduction_mutants() {
            return batch;
          };
        })},
-      {"mean-of-means-where-global-mean", "gradient-uneven", "mean of the ranks' means",
-       with([](Parts&) {}, Gradient::global_mean)},
-      {"sum-declared-mean-done", "gradient-meaning", "once too often", with([](Parts&) {}, Gradient::sum)},
+      {"mean-of-means-where-global-mean", "gradient-uneven", "ranks' means", with([](Parts&) {}, Gradient::global_mean)},
+      {"sum-declared-mean-done", "gradient-meaning", "averaged over 3", with([](Parts&) {}, Gradient::sum)},
       {"NaN-masked-before-the-reduction", "non-finite", "masked", with([](Parts& parts) {
          const auto right = parts.before_reduce;
          parts.before_reduce = [right](Run& run) {
@@ -204,9 +199,8 @@ std::vector<Mutant> reduction_mutants() {
            for (auto& gradient : run.gradients) gradient = gradient.nan_to_num(0, 0, 0);
          };
        })},
-      {"NaN-alone-masked", "non-finite", "NaN is masked", masking([](const at::Tensor& g) { return g.isnan(); })},
-      {"infinity-alone-masked", "non-finite", "infinity is masked",
-       masking([](const at::Tensor& g) { return g.isinf(); })},
+      {"NaN-alone-masked", "non-finite", "NaN", masking([](const at::Tensor& g) { return g.isnan(); })},
+      {"infinity-alone-masked", "non-finite", "infinity", masking([](const at::Tensor& g) { return g.isinf(); })},
       {"non-finite-step-applied", "non-finite-skipped", "w0, ", skipping([](Parts&) {})},
       {"skips-by-its-own-gradient", "non-finite-skipped", "rank 0, step 2, scenario poison", skipping([](Parts& parts) {
          parts.before_reduce = [right = parts.before_reduce](Run& run) {
@@ -217,7 +211,7 @@ std::vector<Mutant> reduction_mutants() {
            if (run.own_finite) right(run);
          };
        })},
-      {"not-reduced-from-step-4-on", "gradient-later", "own gradient: not reduced", with([](Parts& parts) {
+      {"not-reduced-from-step-4-on", "gradient-later", "own gradient", with([](Parts& parts) {
          parts.reduce = [right = parts.reduce](Run& run, at::Tensor& flat, size_t b) {
            if (run.step < 4) right(run, flat, b);
          };

@@ -16,7 +16,7 @@ Batch cast(const Run& run, const Batch& batch) {
   return {convert(batch.input), convert(batch.target), batch.ids};
 }
 
-// bfloat16 is autocast over float32 parameters.
+// bfloat16 means autocast over float32 parameters.
 at::Tensor forward(Run& run, const Batch& batch, int64_t step) {
   const bool on = run.dtype == at::kBFloat16 && run.parts.autocast;
   if (on) {
@@ -44,7 +44,7 @@ void clear(Run& run) {
   for (auto& leaf : run.leaves) leaf.mutable_grad().reset();
 }
 
-// Where a parameter had no gradient on this rank but on another, this rank adds zeros; where on none, it stays
+// A parameter with a gradient on another rank only gets zeros here; if unused by all ranks its gradient stays
 // undefined.
 void before_reduce(Run& run) {
   at::Tensor used = at::zeros({static_cast<int64_t>(run.leaves.size())}, at::kInt);
@@ -88,14 +88,14 @@ void clip(Run& run) {
       if (gradient.defined()) gradient.mul_(factor);
 }
 
-// The fused kernels that the baseline uses: at a world of 1 its bits must come out.
+// Uses the fused kernels of the baseline, so a world of 1 gives the same bits.
 void update(Run& run) {
   const OptimizerSpec spec = run.workload.optimizer();
   for (size_t i = 0; i < run.leaves.size(); ++i) {
     if (!run.gradients[i].defined()) continue;
     std::vector<at::Tensor> leaf = {run.leaves[i]}, gradient = {run.gradients[i]};
     if (spec.kind == OptimizerSpec::Kind::sgd && at::isReducedFloatingType(leaf[0].scalar_type())) {
-      leaf[0].sub_(gradient[0], spec.learning_rate);  // which the fused kernel leaves as it is
+      leaf[0].sub_(gradient[0], spec.learning_rate);  // the fused kernel does not support it
       continue;
     }
     if (spec.kind == OptimizerSpec::Kind::sgd) {
@@ -137,7 +137,8 @@ class Reference : public Strategy {
       run.parts.clear(run);
     }
     StepResult result;
-    for (run.micro = 0; run.micro < run.micros; ++run.micro) one(micro[static_cast<size_t>(run.micro)], result);
+    for (run.micro = 0; run.micro < run.micros; ++run.micro)
+      run_micro_batch(micro[static_cast<size_t>(run.micro)], result);
     const at::NoGradGuard no_grad;
     run.parts.before_reduce(run);
     const auto buckets = run.parts.buckets(run);
@@ -187,7 +188,7 @@ class Reference : public Strategy {
     return result;
   }
 
-  void one(const Batch& batch, StepResult& result) {
+  void run_micro_batch(const Batch& batch, StepResult& result) {
     const Batch mine = cast(run_, run_.parts.rows(run_, batch));
     const at::Tensor output = wrong::forward(run_, mine, run_.step);
     const at::Tensor loss = run_.workload.loss(output, mine.target);
@@ -270,9 +271,9 @@ void Run::broadcast(const at::Tensor& tensor, int from) {
 }
 
 at::Tensor Run::flat(const std::vector<size_t>& bucket) {
-  std::vector<at::Tensor> parts_of_it;
-  for (const size_t i : bucket) parts_of_it.push_back(gradients[i].flatten());
-  return at::cat(parts_of_it);
+  std::vector<at::Tensor> flattened;
+  for (const size_t i : bucket) flattened.push_back(gradients[i].flatten());
+  return at::cat(flattened);
 }
 
 void Run::unflat(const std::vector<size_t>& bucket, const at::Tensor& flat) {
@@ -281,7 +282,7 @@ void Run::unflat(const std::vector<size_t>& bucket, const at::Tensor& flat) {
     const int64_t count = gradients[i].numel();
     gradients[i] = flat.narrow(0, offset, count).view(gradients[i].sizes());
     if (!leaves[i].is_contiguous())
-      gradients[i] = at::empty_like(leaves[i]).copy_(gradients[i]);  // laid out as its parameter
+      gradients[i] = at::empty_like(leaves[i]).copy_(gradients[i]);  // in its parameter's layout
     offset += count;
   }
 }

@@ -1,5 +1,4 @@
-// A plain data-parallel strategy, right as it stands, whose every part can be exchanged: what wrong strategies are made
-// of.
+// A plain, right data-parallel strategy with exchangeable parts. Wrong strategies replace one of them.
 #pragma once
 
 #include <functional>
@@ -10,30 +9,30 @@ namespace dpbench::wrong {
 
 struct Run;
 
-// Each member does one thing of a step. A wrong strategy replaces one of them.
+// The parts of a step.
 struct Parts {
-  std::function<void(Run&)> start;                // rank 0's parameters and buffers to all
-  std::function<void(Run&)> sync_buffers;         // rank 0's buffers to all, before a step
-  std::function<Batch(Run&, const Batch&)> rows;  // which rows this rank works on
-  std::function<void(Run&)> clear;                // gradients, before a step
-  std::function<double(Run&)> micro_scale;        // of the loss of each micro-batch
+  std::function<void(Run&)> start;                // broadcasts rank 0's parameters and buffers
+  std::function<void(Run&)> sync_buffers;         // broadcasts rank 0's buffers, before a step
+  std::function<Batch(Run&, const Batch&)> rows;  // returns the samples this rank trains on
+  std::function<void(Run&)> clear;                // clears gradients, before a step
+  std::function<double(Run&)> micro_scale;        // scale of each micro-batch's loss
   std::function<void(Run&)> after_micro;          // between micro-batches
   std::function<void(Run&)> before_reduce;
   std::function<std::vector<std::vector<size_t>>(Run&)> buckets;
-  std::function<void(Run&, at::Tensor&, size_t)> reduce;  // one bucket: in place, mean over ranks
+  std::function<void(Run&, at::Tensor&, size_t)> reduce;  // reduces one bucket in place to the mean over ranks
   std::function<void(Run&)> after_reduce;
   std::function<void(Run&)> clip;
-  std::function<void(Run&)> update;  // the optimizer
+  std::function<void(Run&)> update;  // steps the optimizer
   std::function<void(Run&, StepResult&)> report;
   std::function<at::Tensor(Run&, const Batch&)> evaluate;
   std::function<NamedTensors(Run&)> reported_gradients;
-  std::function<void(Run&, Snapshot&)> before_load;  // what it goes on from
+  std::function<void(Run&, Snapshot&)> before_load;  // may change the snapshot to resume from
   std::function<void(Run&)> finish;                  // after the last step
-  bool autocast = true;                              // where the working dtype is bfloat16
+  bool autocast = true;                              // if the working dtype is bfloat16
 };
 Parts right_parts();
 
-// All that the parts share.
+// State shared by the parts.
 struct Run {
   Run(const Setup& setup, Parts parts);
 
@@ -41,7 +40,7 @@ struct Run {
   void broadcast(const at::Tensor& tensor, int from = 0);
   at::Tensor flat(const std::vector<size_t>& bucket);
   void unflat(const std::vector<size_t>& bucket, const at::Tensor& flat);
-  bool all_finite() const;  // the gradients
+  bool all_finite() const;  // of the gradients
 
   Parts parts;
   const Workload& workload;
@@ -54,13 +53,13 @@ struct Run {
   std::shared_ptr<Model> model;
   std::vector<std::string> names;
   std::vector<at::Tensor> leaves;     // trainable, each once
-  std::vector<at::Tensor> gradients;  // what the step works with; undefined: no rank used the parameter
+  std::vector<at::Tensor> gradients;  // of this step; undefined: no rank used the parameter
   std::vector<at::Tensor> momenta, variances, counts;
   int64_t step = 0, micro = 0, micros = 1;
-  bool own_finite = true;  // this rank's gradient before it is reduced, where a wrong strategy goes by that
+  bool own_finite = true;  // for a wrong strategy: this rank's gradient before the reduction
 };
 
-// A strategy of ranks under the name "reference".
+// A strategy of ranks registered as "reference".
 StrategyInfo strategy_of(Parts parts, Gradient gradient = Gradient::mean_of_means, Buffers buffers = Buffers::rank0);
 
 }  // namespace dpbench::wrong

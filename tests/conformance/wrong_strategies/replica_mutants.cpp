@@ -1,4 +1,4 @@
-// A plain data-parallel strategy of one process, right as it stands, and its wrong variants.
+// A plain, right data-parallel strategy of one process, and its wrong variants.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -12,12 +12,12 @@ struct Replicas;
 
 struct ReplicaParts {
   std::function<std::vector<int64_t>(int64_t rows, int replicas)> cut = chunk_sizes;
-  int64_t refreshed_steps = 1000;  // in which replicas take over the first one's state
-  bool zero_replicas = true;       // gradients of replicas, before a step
-  bool zero_idle_replicas = true;  // those too that have no rows in it
-  bool one_loss = true;            // on the gathered output; else the mean of each replica's own
+  int64_t refreshed_steps = 1000;  // steps in which replicas copy the first one's state
+  bool zero_replicas = true;       // zero gradients of replicas before a step
+  bool zero_idle_replicas = true;  // also of replicas without samples in the step
+  bool one_loss = true;            // on the gathered output; otherwise the mean of each replica's loss
   bool gather_backwards = false;
-  std::function<void(Replicas&)> reduce;  // gradients into the first replica
+  std::function<void(Replicas&)> reduce;  // adds gradients into the first replica
   std::function<void(Replicas&)> keep_buffers = [](Replicas&) {};
 };
 
@@ -60,7 +60,7 @@ class ReplicaReference : public Strategy {
       if (r == 0 || (parts_.zero_replicas && (r < active || parts_.zero_idle_replicas)))
         replicas_.models[r]->zero_grad();
     StepResult result;
-    for (const auto& batch : micro) one(step, batch, static_cast<double>(micro.size()), result);
+    for (const auto& batch : micro) run_micro_batch(step, batch, static_cast<double>(micro.size()), result);
     const at::NoGradGuard no_grad;
     parts_.reduce(replicas_);
     parts_.keep_buffers(replicas_);
@@ -110,7 +110,7 @@ class ReplicaReference : public Strategy {
     copy(replicas_.models[r]->named_buffers(), replicas_.models[0]->named_buffers());
   }
 
-  void one(int64_t step, const Batch& batch, double micros, StepResult& result) {
+  void run_micro_batch(int64_t step, const Batch& batch, double micros, StepResult& result) {
     const auto sizes = parts_.cut(batch.rows(), static_cast<int>(replicas_.models.size()));
     const auto inputs = cast(batch.input).split_with_sizes(sizes), ids = batch.ids.split_with_sizes(sizes),
                targets = cast(batch.target).split_with_sizes(sizes);
@@ -160,29 +160,29 @@ std::function<StrategyInfo()> replicas(const std::function<void(ReplicaParts&)>&
   };
 }
 
-// As NumPy's array_split cuts: sizes that differ by one at most.
-std::vector<int64_t> evenly(int64_t rows, int replicas) {
+// Cuts like NumPy's array_split: sizes differ by at most one.
+std::vector<int64_t> cut_evenly(int64_t rows, int replicas) {
   std::vector<int64_t> sizes;
   for (int r = 0; r < replicas; ++r)
     if (const int64_t size = rows / replicas + (r < rows % replicas); size > 0) sizes.push_back(size);
   return sizes;
 }
 
-std::vector<int64_t> only_where_all_have_rows(int64_t rows, int replicas) {
+std::vector<int64_t> cut_if_all_have_samples(int64_t rows, int replicas) {
   const auto sizes = chunk_sizes(rows, replicas);
   check(static_cast<int>(sizes.size()) == replicas, "a replica has no rows");
   return sizes;
 }
 
-// 7 of 8 have rows in every scenario, 5 of 8 where 10 rows are cut.
-std::vector<int64_t> only_where_most_have_rows(int64_t rows, int replicas) {
+// 7 of 8 replicas have samples in every scenario, 5 of 8 when 10 samples are cut.
+std::vector<int64_t> cut_if_most_have_samples(int64_t rows, int replicas) {
   const auto sizes = chunk_sizes(rows, replicas);
   check(static_cast<int>(sizes.size()) >= replicas - 1, "a replica has no rows");
   return sizes;
 }
 
-// Right, but for what it does not offer.
-StrategyInfo dp_for_adam_alone() {
+// Right, but supports Adam only.
+StrategyInfo dp_for_adam_only() {
   StrategyInfo info = strategy_registry().at("dp");
   info.make = [right = info.make](const Setup& setup) {
     if (setup.workload.optimizer().kind != OptimizerSpec::Kind::adam) throw UsageError("only for Adam");
@@ -203,7 +203,7 @@ std::vector<Mutant> replica_mutants() {
   return {
       {"replicas-gradients-lost", "gradient-meaning", "replica 0",
        replicas([](auto& p) { p.reduce = [](Replicas&) {}; })},
-      {"replicas-averaged", "gradient-meaning", "once too often", replicas([](auto& p) {
+      {"replicas-averaged", "gradient-meaning", "averaged over 3", replicas([](auto& p) {
          p.reduce = [](Replicas& r) {
            add_all(r);
            for (const auto& leaf : r.leaves(0)) leaf.mutable_grad().div_(static_cast<double>(r.models.size()));
@@ -218,23 +218,21 @@ std::vector<Mutant> replica_mutants() {
            add_all(r);
          };
        })},
-      {"gathered-backwards", "chunk-tables", "finish", replicas([](auto& p) { p.gather_backwards = true; })},
-      {"cut-evenly", "chunk-tables", "chunk", replicas([](auto& p) { p.cut = evenly; })},
+      {"gathered-backwards", "chunk-tables", "order", replicas([](auto& p) { p.gather_backwards = true; })},
+      {"cut-evenly", "chunk-tables", "chunk", replicas([](auto& p) { p.cut = cut_evenly; })},
       {"every-replica-must-have-rows", "run-completes", "no rows",
-       replicas([](auto& p) { p.cut = only_where_all_have_rows; })},
-      {"every-replica-of-8-must-have-rows", "run-completes", "chunk-tables: a replica has no rows",
-       replicas([](auto& p) { p.cut = only_where_most_have_rows; }), "probe-mlp-sgd", 8},
+       replicas([](auto& p) { p.cut = cut_if_all_have_samples; })},
+      {"every-replica-of-8-must-have-rows", "run-completes", "a replica has no rows",
+       replicas([](auto& p) { p.cut = cut_if_most_have_samples; }), "probe-mlp-sgd", 8},
       {"a-loss-for-each-replica", "gradient-uneven", "a loss for each replica",
        replicas([](auto& p) { p.one_loss = false; })},
-      {"replicas-never-refreshed", "gradient-meaning", "forward pass",
-       replicas([](auto& p) { p.refreshed_steps = 0; })},
-      {"replicas-refreshed-in-4-steps-alone", "gradient-later", "forward pass",
+      {"replicas-never-refreshed", "gradient-meaning", "forward", replicas([](auto& p) { p.refreshed_steps = 0; })},
+      {"replicas-refreshed-in-4-steps-alone", "gradient-later", "forward",
        replicas([](auto& p) { p.refreshed_steps = 4; })},
       {"replicas-without-rows-never-zeroed", "empty-shard", "step 1, scenario few",
        replicas([](auto& p) { p.zero_idle_replicas = false; })},
-      {"replicas-never-zeroed", "gradient-meaning", "were not zeroed",
-       replicas([](auto& p) { p.zero_replicas = false; })},
-      {"buffers-of-the-last-replica", "buffers", "another replica",
+      {"replicas-never-zeroed", "gradient-meaning", "zeroed", replicas([](auto& p) { p.zero_replicas = false; })},
+      {"buffers-of-the-last-replica", "buffers", "replica",
        replicas([](auto& p) { p.keep_buffers = buffers_of_the_last; }), norm},
       {"buffers-never-written-back", "buffers", "not written back", replicas([](auto& p) {
          p.keep_buffers = [](Replicas& r) {
@@ -243,7 +241,7 @@ std::vector<Mutant> replica_mutants() {
        }),
        norm},
       {"replica-reference", "", "", replicas([](auto&) {})},
-      {"replicas-for-adam-alone", "", "", dp_for_adam_alone, "probe-mlp"},
+      {"replicas-for-adam-alone", "", "", dp_for_adam_only, "probe-mlp"},
   };
 }
 

@@ -1,4 +1,4 @@
-// Wrong ways to deal samples out to ranks.
+// Wrong samplers: mistakes in dealing samples to ranks.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -26,24 +26,23 @@ std::vector<WrongSampler> wrong_samplers() {
   const auto all_but_one = [](const at::Tensor& ids) { return ids.narrow(0, 0, samples - samples % world); };
   return {
       {"right", "", "", deal([](int64_t epoch, int rank) { return every_third(padded(order(epoch)), rank); })},
-      {"the-same-rows-for-all", "data-each-once", "dealt",
+      {"the-same-rows-for-all", "data-each-once", "assigned",
        deal([](int64_t epoch, int) { return every_third(padded(order(epoch)), 0); })},
       {"epoch-never-advances", "epoch-order", "same order",
        deal([](int64_t, int rank) { return every_third(padded(order(0)), rank); })},
       {"right-drop-last", "", "",
        dropping([=](int64_t epoch, int rank) { return every_third(all_but_one(order(epoch)), rank); })},
-      {"turned-by-the-epoch-not-shuffled", "epoch-order", "followed by the same one",
+      {"turned-by-the-epoch-not-shuffled", "epoch-order", "followed",
        deal([](int64_t epoch, int rank) { return every_third(padded(order(0).roll(epoch)), rank); })},
-      {"turned-by-a-share-each-epoch", "epoch-order", "followed by the same one", deal([](int64_t epoch, int rank) {
+      {"turned-by-a-share-each-epoch", "epoch-order", "followed", deal([](int64_t epoch, int rank) {
          return every_third(padded(order(0)), static_cast<int>((rank + epoch) % world));
        })},
-      {"drops-the-same-sample-always", "data-each-once", "dropped in every epoch, the first is 99",
-       dropping([](int64_t epoch, int rank) {
+      {"drops-the-same-sample-always", "data-each-once", "99", dropping([](int64_t epoch, int rank) {
          const auto few =
              at::randperm(samples - samples % world, at::detail::createCPUGenerator(static_cast<uint64_t>(epoch)));
          return every_third(few, rank);
        })},
-      {"another-seed-on-each-rank", "data-each-once", "dealt",
+      {"another-seed-on-each-rank", "data-each-once", "assigned",
        deal([](int64_t epoch, int rank) { return every_third(padded(order(epoch, rank)), rank); })},
       {"tail-dropped", "data-each-once", "expected 34",
        deal([](int64_t epoch, int rank) { return every_third(order(epoch).narrow(0, 0, 99), rank); })},
@@ -53,7 +52,7 @@ std::vector<WrongSampler> wrong_samplers() {
          const at::Tensor ids = order(epoch);
          return every_third(at::cat({ids, ids.narrow(0, 0, 1), ids.narrow(0, 0, 1)}), rank);
        })},
-      {"neighbouring-pieces-overlap", "data-each-once", "not dealt",
+      {"neighbouring-pieces-overlap", "data-each-once", "not assigned",
        deal([](int64_t epoch, int rank) { return order(epoch).narrow(0, rank * 32, 34); })},
       {"drawn-with-replacement", "data-each-once", "times", deal([](int64_t epoch, int rank) {
          return at::randint(samples, {34}, at::detail::createCPUGenerator(static_cast<uint64_t>(epoch * world + rank)),

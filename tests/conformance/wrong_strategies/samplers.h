@@ -6,7 +6,7 @@
 namespace dpbench::wrong {
 
 struct WrongSampler {
-  std::string name, killed_by, says;
+  std::string name, killed_by, key_term;
   Deal deal;
 };
 

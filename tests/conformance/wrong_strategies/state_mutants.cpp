@@ -1,4 +1,4 @@
-// Mistakes in what lives longer than a step: initial weights, buffers, the optimizer and its state.
+// Mistakes in state that outlives a step: initial weights, buffers, the optimizer and its state.
 #include <ATen/ATen.h>
 
 #include "tests/conformance/wrong_strategies/mutant.h"
@@ -20,7 +20,7 @@ void broadcast_all_but_the_last(Run& run) {
   for (size_t i = 0; i + 1 < parameters.size(); ++i) run.broadcast(parameters[i].value().detach());
 }
 
-void average_of_all(Run& run) {
+void average_weights(Run& run) {
   broadcast_buffers(run);
   for (const auto& item : run.model->named_parameters()) {
     at::Tensor value = item.value().detach();
@@ -49,19 +49,19 @@ void plain_sgd(Run& run, double rate) {
     if (run.gradients[i].defined()) run.leaves[i].sub_(run.gradients[i] * rate);
 }
 
-void skip_where_this_rank_saw_nan(Run& run, const std::function<void(Run&)>& right) {
+void skip_on_own_nan(Run& run, const std::function<void(Run&)>& right) {
   for (const auto& leaf : run.leaves)
     if (leaf.grad().defined() && !leaf.grad().isfinite().all().item<bool>()) return;
   right(run);
 }
 
-void frozen_too(Run& run, const std::function<void(Run&)>& right) {
+void decay_frozen(Run& run, const std::function<void(Run&)>& right) {
   right(run);
   for (const auto& item : run.model->named_parameters())
     if (!item.value().requires_grad()) item.value().mul_(0.999);
 }
 
-void counters_become_numbers(Parts& parts) {
+void cast_counters(Parts& parts) {
   parts.start = [right = parts.start](Run& run) {
     right(run);
     for (auto& item : run.model->named_buffers()) item.value().set_data(item.value().to(run.dtype));
@@ -75,17 +75,16 @@ std::vector<Mutant> state_mutants() {
   return {
       {"resumed-without-its-weights", "reload-midway", "step 2", resuming_without(&Snapshot::parameters)},
       {"resumed-without-its-buffers", "buffers", "scenario reload", resuming_without(&Snapshot::buffers), norm},
-      {"resumed-without-its-optimizer-state", "optimizer-replay", "another state", resuming_without(&Snapshot::state),
-       adam},
-      {"weights-not-broadcast", "initial-broadcast", "not broadcast",
-       with([](Parts& p) { p.start = broadcast_buffers; })},
+      {"resumed-without-its-optimizer-state", "optimizer-replay", "another state", resuming_without(&Snapshot::state), adam},
+      {"weights-not-broadcast", "initial-broadcast", "broadcast", with([](Parts& p) { p.start = broadcast_buffers; })},
       {"last-weight-not-broadcast", "initial-broadcast", "b2",
        with([](Parts& p) { p.start = broadcast_all_but_the_last; })},
-      {"weights-averaged-at-the-start", "initial-broadcast", "mixed", with([](Parts& p) { p.start = average_of_all; })},
-      {"buffers-not-broadcast-at-the-start", "initial-broadcast", "batches, index",
+      {"weights-averaged-at-the-start", "initial-broadcast", "mixed",
+       with([](Parts& p) { p.start = average_weights; })},
+      {"buffers-not-broadcast-at-the-start", "initial-broadcast", "batches",
        with([](Parts& p) { p.start = broadcast_parameters; }), norm},
-      {"buffers-not-broadcast", "buffers", "not broadcast", with([](Parts& p) { p.sync_buffers = [](Run&) {}; }), norm},
-      {"buffers-broadcast-after-the-step", "buffers", "before the forward pass", with([](Parts& p) {
+      {"buffers-not-broadcast", "buffers", "broadcast", with([](Parts& p) { p.sync_buffers = [](Run&) {}; }), norm},
+      {"buffers-broadcast-after-the-step", "buffers", "before", with([](Parts& p) {
          p.sync_buffers = [](Run&) {};
          p.after_reduce = broadcast_buffers;
        }),
@@ -94,10 +93,10 @@ std::vector<Mutant> state_mutants() {
          p.after_reduce = [](Run& run) { run.model->named_buffers()["norm.running_mean"].zero_(); };
        }),
        norm},
-      {"counter-turned-into-a-number", "initial-broadcast", "cast", with(counters_become_numbers), norm},
-      {"stepped-twice", "optimizer-replay", "stepped twice",
+      {"counter-turned-into-a-number", "initial-broadcast", " cast", with(cast_counters), norm},
+      {"stepped-twice", "optimizer-replay", "updated twice",
        updating([](Run& run, const auto& right) { right(run), right(run); })},
-      {"never-stepped", "optimizer-replay", "not stepped", updating([](Run&, const auto&) {})},
+      {"never-stepped", "optimizer-replay", "not updated", updating([](Run&, const auto&) {})},
       {"never-learns", "loss-falls", "not updated", updating([](Run&, const auto&) {})},
       {"rate-times-world", "optimizer-replay", "3 times as far",
        updating([](Run& run, const auto&) { plain_sgd(run, run.workload.optimizer().learning_rate * run.world); })},
@@ -107,17 +106,17 @@ std::vector<Mutant> state_mutants() {
        })},
       {"uphill", "loss-falls", "wrong direction",
        updating([](Run& run, const auto&) { plain_sgd(run, -run.workload.optimizer().learning_rate); })},
-      {"other-kernel-at-world-1", "world-1-bits", "another kernel", updating([](Run& run, const auto&) {
+      {"other-kernel-at-world-1", "world-1-bits", "kernel", updating([](Run& run, const auto&) {
          for (size_t i = 0; i < run.leaves.size(); ++i)
            if (run.gradients[i].defined())
              run.leaves[i].mul_(1 + 0x1p-24).sub_(run.gradients[i] * run.workload.optimizer().learning_rate);
        }),
        "probe-mlp-sgd", 1},
-      {"only-rank-0-steps", "ranks-agree-parameters", "stepped alone", updating([](Run& run, const auto& right) {
+      {"only-rank-0-steps", "ranks-agree-parameters", "alone", updating([](Run& run, const auto& right) {
          if (run.rank == 0) right(run);
        })},
-      {"rank-skips-its-own-NaN", "ranks-agree-parameters", "stepped alone", updating(skip_where_this_rank_saw_nan)},
-      {"frozen-parameter-decays", "frozen-parameters", "frozen", updating(frozen_too), "probe-frozen"},
+      {"rank-skips-its-own-NaN", "ranks-agree-parameters", "alone", updating(skip_on_own_nan)},
+      {"frozen-parameter-decays", "frozen-parameters", "frozen", updating(decay_frozen), "probe-frozen"},
       {"adam-state-forgotten", "optimizer-replay", "another state", updating([](Run& run, const auto& right) {
          for (auto& momentum : run.momenta) momentum.zero_();
          right(run);
@@ -129,13 +128,12 @@ std::vector<Mutant> state_mutants() {
          for (auto& count : run.counts) count.sub_(1000);
        }),
        adam},
-      {"adam-state-of-a-rank-differs", "ranks-agree-state", "restored another state",
-       updating([](Run& run, const auto& right) {
+      {"adam-state-of-a-rank-differs", "ranks-agree-state", "another state", updating([](Run& run, const auto& right) {
          right(run);
          if (run.rank == 2 && run.step == 2) run.variances[0].mul_(1.01);
        }),
        adam},
-      {"tied-parameter-stepped-twice", "optimizer-replay", "stepped twice", updating([](Run& run, const auto& right) {
+      {"tied-parameter-stepped-twice", "optimizer-replay", "updated twice", updating([](Run& run, const auto& right) {
          right(run);
          for (size_t i = 1; i < run.leaves.size(); ++i) run.gradients[i] = at::Tensor();
          right(run);

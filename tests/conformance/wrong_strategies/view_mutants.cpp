@@ -1,4 +1,4 @@
-// Mistakes of gradients that live in their buckets, and of computing in a narrower type than the parameters'.
+// Mistakes of gradients that are views of their buckets, and of computing in a narrower type than the parameters'.
 #include <map>
 #include <mutex>
 
@@ -9,8 +9,8 @@
 namespace dpbench::wrong {
 namespace {
 
-// Buckets are rebuilt after the first step, but the gradients are still views of the first ones.
-void views_of_the_first_buckets(Parts& parts) {
+// Buckets are rebuilt after the first step, but the gradients stay views of the old ones.
+void keep_first_bucket_views(Parts& parts) {
   const auto first = std::make_shared<std::map<int, std::vector<at::Tensor>>>();
   const auto guard = std::make_shared<std::mutex>();
   parts.after_reduce = [=](Run& run) {
@@ -23,31 +23,31 @@ void views_of_the_first_buckets(Parts& parts) {
   };
 }
 
-// A parameter's strides are forgotten: what lies in the bucket in its order is read as if it were contiguous.
-void views_without_strides(Run& run) {
+// Reads a bucket's strided gradient as if it were contiguous.
+void drop_strides(Run& run) {
   for (size_t i = 0; i < run.leaves.size(); ++i) {
     if (!run.gradients[i].defined() || run.leaves[i].is_contiguous()) continue;
-    const at::Tensor placed =
+    const at::Tensor strided =
         at::empty_strided(run.leaves[i].sizes(), run.leaves[i].strides(), run.gradients[i].options());
-    placed.copy_(run.gradients[i]);
-    run.gradients[i] = placed.as_strided(placed.sizes(), at::empty(placed.sizes()).strides());
+    strided.copy_(run.gradients[i]);
+    run.gradients[i] = strided.as_strided(strided.sizes(), at::empty(strided.sizes()).strides());
   }
 }
 
-// The next bucket begins an element early: the last of each bucket is the first of the next.
-void views_overlap(Run& run) {
+// Each bucket begins one element early, so it overlaps the end of the one before.
+void overlap_views(Run& run) {
   for (size_t i = 1; i < run.gradients.size(); ++i)
     if (run.gradients[i].defined() && run.gradients[i - 1].defined())
       run.gradients[i - 1].flatten()[-1].copy_(run.gradients[i].flatten()[0]);
 }
 
-// Views are zeroed, and so never undefined.
-void views_of_the_unused(Run& run) {
+// Zeroed views are never undefined.
+void zero_unused_views(Run& run) {
   for (size_t i = 0; i < run.gradients.size(); ++i)
     if (!run.gradients[i].defined()) run.gradients[i] = at::zeros_like(run.leaves[i]);
 }
 
-void views_row_by_row(Run& run) {
+void make_contiguous(Run& run) {
   for (auto& gradient : run.gradients) gradient = gradient.contiguous();
 }
 
@@ -63,23 +63,20 @@ std::vector<Mutant> view_mutants() {
     return with([change](Parts& parts) { parts.after_reduce = change; });
   };
   return {
-      {"views-of-the-first-buckets", "gradient-meaning", "the step before", with(views_of_the_first_buckets)},
-      {"views-without-the-parameters-strides", "gradient-meaning", "another order", after(views_without_strides),
-       "probe-strided"},
-      {"gradients-row-by-row", "gradient-layout", "parameter kernel, the parameter has strides",
-       after(views_row_by_row), "probe-strided"},
-      {"views-that-overlap", "gradient-meaning", "[8, 5]", after(views_overlap)},
-      {"views-of-what-is-unused", "unused-parameters", "zeros", after(views_of_the_unused), "probe-unused"},
+      {"views-of-the-first-buckets", "gradient-meaning", "step before", with(keep_first_bucket_views)},
+      {"views-without-the-parameters-strides", "gradient-meaning", "order", after(drop_strides), "probe-strided"},
+      {"gradients-row-by-row", "gradient-layout", "parameter kernel", after(make_contiguous), "probe-strided"},
+      {"views-that-overlap", "gradient-meaning", "[8, 5]", after(overlap_views)},
+      {"views-of-what-is-unused", "unused-parameters", "zeros", after(zero_unused_views), "probe-unused"},
       in_bfloat16(
-          {"autocast-ignored", "gradient-replay", "forward pass", with([](Parts& parts) { parts.autocast = false; })}),
-      in_bfloat16(
-          {"autocast-gradients-rounded-to-bfloat16", "gradient-meaning", "rounded to bfloat16", with([](Parts& parts) {
-             parts.reduce = [](Run& run, at::Tensor& flat, size_t) {
-               at::Tensor narrow = flat.to(at::kBFloat16);
-               run.all_reduce(narrow);
-               flat.copy_(narrow.div_(run.world));
-             };
-           })}),
+          {"autocast-ignored", "gradient-replay", "forward", with([](Parts& parts) { parts.autocast = false; })}),
+      in_bfloat16({"autocast-gradients-rounded-to-bfloat16", "gradient-meaning", "bfloat16", with([](Parts& parts) {
+                     parts.reduce = [](Run& run, at::Tensor& flat, size_t) {
+                       at::Tensor narrow = flat.to(at::kBFloat16);
+                       run.all_reduce(narrow);
+                       flat.copy_(narrow.div_(run.world));
+                     };
+                   })}),
       in_bfloat16({"autocast-output-left-in-bfloat16", "output-dtype", "found BFloat16", with([](Parts& parts) {
                      parts.report = [](Run& run, StepResult& result) {
                        if (run.dtype == at::kBFloat16) result.output = result.output.to(at::kBFloat16);

@@ -1,4 +1,4 @@
-// Trains a step of an installed workload with an installed strategy, and registers a strategy of its own.
+// Trains one step of an installed workload with an installed strategy, and registers its own strategy.
 #include <cstdio>
 
 #include <ATen/ops/arange.h>
@@ -9,7 +9,7 @@
 namespace {
 
 const dpbench::RegisterStrategy own{
-    {.name = "consumer", .summary = "a stranger's", .make = dpbench::strategy_registry().at("cpu").make}};
+    {.name = "consumer", .summary = "a third-party strategy", .make = dpbench::strategy_registry().at("cpu").make}};
 
 double first_loss() {
   const auto workload = dpbench::workload_registry().at("random-linear").make({});

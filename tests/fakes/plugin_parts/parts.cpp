@@ -1,4 +1,4 @@
-// A workload "own-curve" (a cubic through random points) and a backend "own-relay" (shm's, handed on as it is).
+// A workload "own-curve" (a cubic fitted to a sine) and a backend "own-relay" (shm under another name).
 #include <ATen/ATen.h>
 
 #include "strategies/api/backend.h"

@@ -1,4 +1,4 @@
-// How ranks over gloo meet: in attempts, and within one time limit.
+// Rendezvous of ranks over gloo: several attempts within one timeout.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -16,10 +16,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kLimit = 4000ms, kFirstAttempt = 2800ms;
 
-// Rank 1's: it says late that it did not hear from all, so that the first attempt has failed, and may then go.
-class Doubting : public c10d::PrefixStore {
+// Rank 1's store: reports late that it did not hear from all, so the first attempt fails, and may then leave.
+class LateStore : public c10d::PrefixStore {
  public:
-  Doubting(c10::intrusive_ptr<c10d::Store> store, bool leaves)
+  LateStore(c10::intrusive_ptr<c10d::Store> store, bool leaves)
       : PrefixStore("meeting", std::move(store)), leaves_(leaves) {}
   using PrefixStore::set;
   void set(const std::string& key, const std::vector<uint8_t>& value) override {
@@ -33,71 +33,72 @@ class Doubting : public c10d::PrefixStore {
   bool leaves_;
 };
 
-Team doubting(bool leaves) {
+Team late_team(bool leaves) {
   return {.backend = "gloo", .as = As::threads, .world = 2, .timeout = kLimit, .adjust = [=](BackendSetup& setup) {
             if (setup.rank == 1)
-              setup.store = c10::make_intrusive<Doubting>(setup.store, leaves);
+              setup.store = c10::make_intrusive<LateStore>(setup.store, leaves);
             else
               setup.store = c10::make_intrusive<c10d::PrefixStore>("meeting", setup.store);
           }};
 }
 
-TEST(Gloo, GivesUpARankThatLeftBetweenTwoAttemptsAtTheTimeLimit) {
+TEST(Gloo, GivesUpAtTheTimeoutOnARankThatLeftBetweenAttempts) {
   const auto begin = Clock::now();
-  const auto thrown = run_ranks(doubting(/*leaves=*/true), [](const auto&, int) {});
-  EXPECT_NE(thrown[0], "");
-  EXPECT_EQ(thrown[1], "leaves");
+  const auto errors = run_ranks(late_team(/*leaves=*/true), [](const auto&, int) {});
+  EXPECT_NE(errors[0], "");
+  EXPECT_EQ(errors[1], "leaves");
   EXPECT_GE(Clock::now() - begin, kLimit - 10ms);
-  EXPECT_LT(Clock::now() - begin, (kLimit + kFirstAttempt + kLimit) / 2) << "it waited anew";
+  EXPECT_LT(Clock::now() - begin, (kLimit + kFirstAttempt + kLimit) / 2) << "the timeout restarted";
 }
 
-TEST(Gloo, HasTheWholeTimeLimitForACallAfterASecondAttempt) {
-  expect_ranks_succeed(doubting(/*leaves=*/false), [](const c10::intrusive_ptr<c10d::Backend>& backend, int rank) {
-    if (rank == 1) std::this_thread::sleep_for((kLimit - kFirstAttempt + kLimit) / 2);  // more than was left
+TEST(Gloo, KeepsTheWholeTimeoutForACallAfterASecondAttempt) {
+  expect_ranks_succeed(late_team(/*leaves=*/false), [](const c10::intrusive_ptr<c10d::Backend>& backend, int rank) {
+    // Longer than the rest of the rendezvous timeout.
+    if (rank == 1) std::this_thread::sleep_for((kLimit - kFirstAttempt + kLimit) / 2);
     std::vector<at::Tensor> list{at::ones(10)};
     backend->allreduce(list, {})->wait();
-    require_equal(list[0], at::full({10}, 2.0F), "the sum");
+    require_equal(list[0], at::full({10}, 2.0F), "sum");
   });
 }
 
-// In words that all ranks share, by the number that the backend itself counts; what a call is made of is not told.
-TEST(Gloo, TellsEachCollectiveBeforeItBegins) {
-  std::vector<std::vector<std::string>> heard(2);
+// All ranks log the same text, numbered by the backend's own sequence number.
+TEST(Gloo, LogsEachCollectiveBeforeItBegins) {
+  std::vector<std::vector<std::string>> logged(2);
   const Team team{.backend = "gloo", .adjust = [&](BackendSetup& setup) {
-                    setup.note = [&mine = heard[static_cast<size_t>(setup.rank)]](uint64_t number,
-                                                                                  std::string_view call) {
+                    setup.note = [&mine = logged[static_cast<size_t>(setup.rank)]](uint64_t number,
+                                                                                   std::string_view call) {
                       mine.push_back("#" + std::to_string(number) + " " + std::string(call));
                     };
                   }};
   std::vector<std::vector<std::string>> want(2);
   expect_ranks_succeed(team, [&](const c10::intrusive_ptr<c10d::Backend>& backend, int rank) {
     std::vector<std::string>& mine = want[static_cast<size_t>(rank)];
-    const auto made = [&](const std::string& call) {
+    const auto expect_logged = [&](const std::string& call) {
       mine.push_back("#" + std::to_string(backend->getSequenceNumberForGroup()) + " " + call);
     };
     std::vector<at::Tensor> floats{at::ones(12)}, longs{at::ones({3}, at::kLong)};
     c10d::AllreduceOptions most;
     most.reduceOp = c10d::ReduceOp::MAX;
     backend->allreduce(floats, {})->wait();
-    made("allreduce of 12 Float (sum)");
+    expect_logged("allreduce of 12 Float (sum)");
     backend->allreduce(longs, most)->wait();
-    made("allreduce of 3 Long (max)");
+    expect_logged("allreduce of 3 Long (max)");
     backend->broadcast(longs, {})->wait();
-    made("broadcast of 3 Long with root 0");
+    expect_logged("broadcast of 3 Long with root 0");
     at::Tensor whole = at::empty(24), piece = at::empty(12);
     backend->_allgather_base(whole, floats[0], {})->wait();
-    made("allgather of 24 Float");
+    expect_logged("allgather of 24 Float");
     backend->_reduce_scatter_base(piece, whole, {})->wait();
-    made("reduce_scatter of 24 Float (sum)");
+    expect_logged("reduce_scatter of 24 Float (sum)");
     std::vector<std::vector<at::Tensor>> lists{{at::empty(12), at::empty(12)}};
     backend->allgather(lists, floats, {})->wait();
-    made("allgather of 24 Float");
+    expect_logged("allgather of 24 Float");
     backend->barrier({})->wait();
-    made("barrier");
+    expect_logged("barrier");
   });
-  EXPECT_EQ(heard[0], want[0]);
-  EXPECT_EQ(heard[1], want[1]);
-  EXPECT_EQ(heard[0], heard[1]);
+  EXPECT_EQ(logged[0], want[0]);
+  EXPECT_EQ(logged[1], want[1]);
+  EXPECT_EQ(logged[0], logged[1]);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Collectives with inputs whose results are exact: those, and the ranks that call them.
+// Collectives on inputs with exact results, and the ranks that call them.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,10 +15,10 @@ using Tensors = std::vector<at::Tensor>;
 using Op = c10d::ReduceOp;
 
 inline constexpr int64_t kCounts[] = {0, 1, 2, 3, 7, 97, 1000, 4099, 50021, 300007};
-inline constexpr int64_t kLarge = 40000;  // beyond it one type is enough
+inline constexpr int64_t kLarge = 40000;  // larger counts test one type only
 
-// Whole numbers that differ between ranks and neighbours; small where the type is narrow, so that sums of eight stay
-// exact. Of elements from `first` on.
+// Returns integers that differ between ranks and neighbours, for elements from `first` on. Small for narrow types, so
+// sums of eight stay exact.
 inline at::Tensor input_of(int rank, int64_t count, at::ScalarType dtype = at::kFloat, int64_t first = 0) {
   const bool narrow = dtype == at::kBFloat16 || dtype == at::kHalf || dtype == at::kByte;
   const auto index = at::arange(first, first + count, at::kLong);
@@ -31,7 +31,7 @@ inline at::Tensor all_inputs(int world, int64_t count, at::ScalarType dtype) {
   return at::stack(inputs);
 }
 
-// A rank's share of count elements of the sum of inputs of count * world.
+// Returns a rank's share, `count` elements, of the sum of inputs of count * world elements.
 inline at::Tensor share_of_sum(int world, int rank, int64_t count, at::ScalarType dtype) {
   auto sum = at::zeros(count, at::kDouble);
   for (int r = 0; r < world; ++r) sum += input_of(r, count, dtype, rank * count);
@@ -54,7 +54,7 @@ inline c10::intrusive_ptr<c10d::Work> allreduce(const Backend& backend, const at
   return backend->allreduce(list, options);
 }
 
-// Ranks over a backend, maybe of several hosts.
+// A backend and its ranks, possibly on several hosts.
 struct Arm {
   const char* backend;
   As as;

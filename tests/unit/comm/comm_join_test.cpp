@@ -1,4 +1,4 @@
-// Who is lost while the ranks of a host form their group, and how the others watch each other from then on.
+// Ranks lost while a host forms its group, and how its ranks watch each other afterwards.
 #include <ATen/ATen.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -15,6 +15,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "tests/unit/comm/comm_ranks.h"
+#include "tests/unit/mentions.h"
 
 namespace dpbench::testing {
 namespace {
@@ -23,10 +24,10 @@ using namespace std::chrono_literals;
 using Backend = c10::intrusive_ptr<c10d::Backend>;
 using Hook = std::function<void()>;
 
-// The store, with something to do for the rank that has just announced its memory, or for one that has heard of it.
-class Hooked : public c10d::PrefixStore {
+// A store that calls `announced` after a rank publishes its shared memory, and `heard` after a rank reads of it.
+class HookedStore : public c10d::PrefixStore {
  public:
-  Hooked(c10::intrusive_ptr<c10d::Store> store, Hook announced, Hook heard)
+  HookedStore(c10::intrusive_ptr<c10d::Store> store, Hook announced, Hook heard)
       : PrefixStore("hooked", std::move(store)), announced_(std::move(announced)), heard_(std::move(heard)) {}
   using PrefixStore::set;
   using PrefixStore::wait;
@@ -43,28 +44,28 @@ class Hooked : public c10d::PrefixStore {
   Hook announced_, heard_;
 };
 
-void hook(BackendSetup& setup, Hook announced, Hook heard) {
-  setup.store = c10::make_intrusive<Hooked>(setup.store, std::move(announced), std::move(heard));
+void install_hooks(BackendSetup& setup, Hook announced, Hook heard) {
+  setup.store = c10::make_intrusive<HookedStore>(setup.store, std::move(announced), std::move(heard));
 }
 
-// Its descriptors are closed by then.
-void wait_for_the_end_of(pid_t process) {
+// On return the process's descriptors are closed.
+void wait_for_exit(pid_t process) {
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
-  if (fd < 0) return;  // reaped already
+  if (fd < 0) return;  // already reaped
   pollfd end{.fd = fd, .events = POLLIN, .revents = 0};
   poll(&end, 1, 10000);
   close(fd);
 }
 
-std::vector<std::string> lose_after_the_announcement(int victim, int world, int per_host) {
+std::vector<std::string> errors_after_killing(int victim, int world, int per_host) {
   const SharedNumbers<pid_t> processes;
-  const auto strike = [&] {
+  const auto kill_self = [&] {
     processes[victim] = getpid();
     raise(SIGKILL);
   };
-  const auto wait_for_it = [&] {
-    while (processes[victim] == 0) std::this_thread::sleep_for(1ms);  // ahead of it is the store's word
-    wait_for_the_end_of(processes[victim]);
+  const auto wait_for_victim = [&] {
+    while (processes[victim] == 0) std::this_thread::sleep_for(1ms);  // the store's key comes earlier
+    wait_for_exit(processes[victim]);
   };
   return run_ranks({.backend = "shm",
                     .as = As::processes,
@@ -73,33 +74,29 @@ std::vector<std::string> lose_after_the_announcement(int victim, int world, int 
                     .adjust =
                         [&](BackendSetup& setup) {
                           if (setup.rank - setup.local_rank == victim)
-                            hook(setup, strike, wait_for_it);
+                            install_hooks(setup, kill_self, wait_for_victim);
                           else
-                            hook(setup, [] {}, [] {});
+                            install_hooks(setup, [] {}, [] {});
                         }},
                    [](const Backend&, int) {});
 }
 
-TEST(Join, WhoFindsTheAnnouncedMemoryGoneNamesTheRank) {
-  const auto thrown = lose_after_the_announcement(/*victim=*/0, /*world=*/3, /*per_host=*/0);
-  EXPECT_EQ(thrown[0], "ended by signal 9");
-  for (int r : {1, 2})
-    EXPECT_TRUE(says(thrown[r], c10::str("rank ", r, " cannot join rank 0 (pid ")) &&
-                says(thrown[r], "may have died or given up"))
-        << thrown[r];
+TEST(Join, ARankThatFindsTheAnnouncedMemoryGoneNamesItsOwner) {
+  const auto errors = errors_after_killing(/*victim=*/0, /*world=*/3, /*per_host=*/0);
+  EXPECT_EQ(errors[0], "ended by signal 9");
+  for (int r : {1, 2}) EXPECT_TRUE(mentions(errors[r], {c10::str("rank ", r), "rank 0 (pid "}));
 }
 
-TEST(Join, AcrossHostsItIsNamedByTheNumberThatAllKnow) {
-  const auto thrown = lose_after_the_announcement(/*victim=*/2, /*world=*/4, /*per_host=*/2);
-  EXPECT_EQ(thrown[2], "ended by signal 9");
-  for (int r : {0, 3})
-    EXPECT_TRUE(says(thrown[r], "rank 3 cannot join rank 2 (pid ")) << "rank " << r << " says: " << thrown[r];
+TEST(Join, AcrossHostsGlobalRanksAreNamed) {
+  const auto errors = errors_after_killing(/*victim=*/2, /*world=*/4, /*per_host=*/2);
+  EXPECT_EQ(errors[2], "ended by signal 9");
+  for (int r : {0, 3}) EXPECT_TRUE(mentions(errors[r], {"rank 3", "rank 2 (pid "})) << "rank " << r;
 }
 
-// It goes when it is caught, and what was half made has gone by then.
-class GivesUp : public std::runtime_error {
+// Sets `caught` when destroyed, after stack unwinding has destroyed the half-built group.
+class GiveUp : public std::runtime_error {
  public:
-  explicit GivesUp(std::atomic<bool>& caught)
+  explicit GiveUp(std::atomic<bool>& caught)
       : std::runtime_error("gives up"), caught_(&caught, [](auto* it) { *it = true; }) {}
 
  private:
@@ -107,24 +104,24 @@ class GivesUp : public std::runtime_error {
 };
 
 TEST(Join, AThreadThatGaveUpIsNamed) {
-  std::atomic<bool> has_let_go{false};
-  const auto thrown = run_ranks({.backend = "threads",
+  std::atomic<bool> unwound{false};
+  const auto errors = run_ranks({.backend = "threads",
                                  .as = As::threads,
                                  .world = 2,
                                  .adjust =
                                      [&](BackendSetup& setup) {
-                                       hook(
-                                           setup, [&] { throw GivesUp(has_let_go); },
+                                       install_hooks(
+                                           setup, [&] { throw GiveUp(unwound); },
                                            [&] {
-                                             while (!has_let_go) std::this_thread::sleep_for(1ms);
+                                             while (!unwound) std::this_thread::sleep_for(1ms);
                                            });
                                      }},
                                 [](const Backend&, int) {});
-  EXPECT_EQ(thrown[0], "gives up");
-  EXPECT_TRUE(says(thrown[1], "rank 0 is no thread of this process, or has given up")) << thrown[1];
+  EXPECT_EQ(errors[0], "gives up");
+  EXPECT_TRUE(mentions(errors[1], {"rank 0", "thread"}));
 }
 
-// Told without opening anything. Kernels differ in the name, which begins as anon_inode:[pidfd] or pidfd:[..].
+// Counts without opening a descriptor. Kernels name them anon_inode:[pidfd] or pidfd:[..].
 int open_pidfds() {
   int found = 0;
   for (int fd = 0; fd < 256; ++fd) {
@@ -135,7 +132,7 @@ int open_pidfds() {
   return found;
 }
 
-TEST(Join, EachPeerIsWatchedFromThenOn) {
+TEST(Join, EachPeerIsWatchedAfterwards) {
   expect_ranks_succeed({.backend = "shm", .as = As::processes, .world = 4}, [](const Backend&, int) {
     if (const int found = open_pidfds(); found != 3) throw std::runtime_error(c10::str("watches ", found, " peers"));
   });
@@ -160,33 +157,33 @@ bool has_mapped_the_group() {
   return says(text, "dpbench-group");
 }
 
-// Rank 0 comes when the others, which have mapped its memory, have no descriptor left. It is the first to be reaped,
-// which is what they then wait for.
-TEST(Join, WithoutAFreeDescriptorADeathIsSeenAllTheSame) {
-  const SharedNumbers<int> without;
+// Rank 0 announces its memory only when the others have mapped it and have no descriptor left. It is also the first
+// child to be reaped, which ends their wait.
+TEST(Join, WithoutAFreeDescriptorADeathIsStillDetected) {
+  const SharedNumbers<int> exhausted;
   Team team{.backend = "shm", .as = As::processes, .world = 3, .timeout = 6s};
   team.adjust = [&](BackendSetup& setup) {
     const auto wait_for_the_others = [&] {
-      for (int ms = 0; ms < 5000 && (!without[1] || !without[2]); ++ms) std::this_thread::sleep_for(1ms);
+      for (int ms = 0; ms < 5000 && (!exhausted[1] || !exhausted[2]); ++ms) std::this_thread::sleep_for(1ms);
     };
-    hook(setup, wait_for_the_others, [] {});
+    install_hooks(setup, wait_for_the_others, [] {});
     if (setup.rank == 0) return;
     std::thread([&, rank = setup.rank] {
       while (!has_mapped_the_group()) std::this_thread::sleep_for(1ms);
       take_all_descriptors();
-      without[rank] = 1;
+      exhausted[rank] = 1;
     }).detach();
   };
-  const auto thrown = run_ranks(team, [](const Backend& backend, int rank) {
+  const auto errors = run_ranks(team, [](const Backend& backend, int rank) {
     if (rank == 0) raise(SIGKILL);
-    if (open_pidfds() > 1) throw std::runtime_error("it had a descriptor for rank 0");
+    if (open_pidfds() > 1) throw std::runtime_error("rank 0's pidfd was opened");
     std::vector<at::Tensor> list{at::ones(10)};
     const auto work = backend->allreduce(list, {});
     while (!work->isCompleted()) std::this_thread::sleep_for(1ms);
-    allow_descriptors(256);  // the store of files wants one when it goes
+    allow_descriptors(256);  // the FileStore needs one to close
     work->wait();
   });
-  for (int r : {1, 2}) EXPECT_TRUE(says(thrown[r], "rank 0 (pid ") && says(thrown[r], "died while")) << thrown[r];
+  for (int r : {1, 2}) EXPECT_TRUE(mentions(errors[r], {"rank 0 (pid ", "died"}));
 }
 
 }  // namespace

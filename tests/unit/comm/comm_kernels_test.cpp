@@ -1,4 +1,4 @@
-// The reduction kernels: conversions of narrow types, rounding, NaN, and the same bits from every instruction set.
+// The reduction kernels: narrow conversions, rounding, NaN, and the same bits from every instruction set.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -49,10 +49,10 @@ at::Tensor reduce(const Set& set, Reduction reduction, Element element, const st
   return output;
 }
 
-// Every 16-bit pattern, as numbers of the type.
+// Every 16-bit pattern as a value of the type.
 at::Tensor all_patterns(at::ScalarType dtype) { return at::arange(-32768, 32768, at::kShort).view(dtype); }
 
-TEST(Kernels, KeepEveryNarrowNumberThatTheyPassOn) {
+TEST(Kernels, KeepEveryNarrowValueInASumOfOne) {
   for (const auto& set : sets_of_this_cpu())
     for (const auto dtype : {at::kBFloat16, at::kHalf}) {
       const auto patterns = all_patterns(dtype), number = patterns.isnan().logical_not();
@@ -62,7 +62,7 @@ TEST(Kernels, KeepEveryNarrowNumberThatTheyPassOn) {
     }
 }
 
-TEST(Kernels, RoundNarrowSumsOnceAsTorchRounds) {
+TEST(Kernels, RoundNarrowSumsOnceLikeTorch) {
   const auto generator = at::detail::createCPUGenerator(7);
   for (const auto& set : sets_of_this_cpu())
     for (const auto [element, dtype] : {Type{Element::bf16, at::kBFloat16}, Type{Element::f16, at::kHalf}}) {
@@ -96,12 +96,12 @@ TEST(Kernels, GiveTheSameBitsWithEveryInstructionSet) {
       }
 }
 
-TEST(Kernels, AverageOnlyWhatHasFractions) {
+TEST(Kernels, AverageOnlyFloatingTypes) {
   for (const auto [element, dtype] : kTypes)
     EXPECT_EQ(find_reduce(Reduction::avg, element) != nullptr, at::isFloatingType(dtype)) << dtype;
 }
 
-TEST(Kernels, HandANotANumberOn) {
+TEST(Kernels, PropagateNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const auto a = at::tensor({1.0f, nan, 3.0f}), b = at::tensor({2.0f, 5.0f, nan});
   for (const auto& set : sets_of_this_cpu())
@@ -112,7 +112,7 @@ TEST(Kernels, HandANotANumberOn) {
     }
 }
 
-TEST(Kernels, WriteEveryTargetAlsoOneThatIsASource) {
+TEST(Kernels, WriteEveryTargetEvenOneThatIsASource) {
   auto a = at::arange(3000, at::kFloat), b = a * 2, other = at::zeros(3000);
   const auto want = a + b;
   const void* sources[] = {a.data_ptr(), b.data_ptr()};

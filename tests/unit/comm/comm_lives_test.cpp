@@ -1,4 +1,4 @@
-// What may end before a collective is done: its inputs, the Work, the backend. And lists that do not fit the world.
+// Lifetimes: inputs, Work objects or the backend may end before a collective does. Also lists of the wrong length.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ struct Arm {
 };
 void PrintTo(const Arm& arm, std::ostream* out) { *out << arm.name; }
 
-class Lives : public ::testing::TestWithParam<Arm> {
+class Lifetimes : public ::testing::TestWithParam<Arm> {
  protected:
   Team team() const {
     const Arm& arm = GetParam();
@@ -28,51 +28,51 @@ class Lives : public ::testing::TestWithParam<Arm> {
   }
 };
 
-at::Tensor of_rank(int rank, int64_t count, int call) {
+at::Tensor input_of(int rank, int64_t count, int call) {
   return (at::arange(count) + call).remainder(97).add_(rank).to(at::kFloat);
 }
 
-at::Tensor sum_over(int world, int64_t count, int call) {
+at::Tensor sum_of_inputs(int world, int64_t count, int call) {
   at::Tensor sum = at::zeros(count);
-  for (int r = 0; r < world; ++r) sum += of_rank(r, count, call);
+  for (int r = 0; r < world; ++r) sum += input_of(r, count, call);
   return sum;
 }
 
-// Of some sizes beyond what a slot holds at once; the inputs are gone when it returns.
+// Some sizes exceed a slot. The inputs are destroyed on return.
 WorkPtr start_reduce_scatter(const Backend& backend, at::Tensor& share, int rank, int world, int call) {
   const int64_t count = share.numel();
   if (call % 2 == 0) {
-    at::Tensor input = of_rank(rank, count * world, call);
+    at::Tensor input = input_of(rank, count * world, call);
     return backend->_reduce_scatter_base(share, input, {});
   }
   Tensors shares{share};
   std::vector<Tensors> inputs(1);
   for (int r = 0; r < world; ++r)
-    inputs[0].push_back(of_rank(rank, count * world, call).narrow(0, r * count, count).clone());
+    inputs[0].push_back(input_of(rank, count * world, call).narrow(0, r * count, count).clone());
   return backend->reduce_scatter(shares, inputs, {});
 }
 
 constexpr int64_t kShares[] = {1, 0, 5, 1021, 0, 70001, 300007};
 
-TEST_P(Lives, InputsAndWorksMayGoBeforeTheResultsAreThere) {
+TEST_P(Lifetimes, InputsAndWorksMayBeDestroyedBeforeTheResultsAreReady) {
   const int world = GetParam().world;
   expect_ranks_succeed(team(), [=](const Backend& backend, int rank) {
     Tensors shares;
     for (int call = 0; call < 42; ++call) {
       shares.push_back(at::zeros(kShares[call % 7]));
       start_reduce_scatter(backend, shares.back(), rank, world, call);
-      at::empty(kShares[(call + 3) % 7] + 1).fill_(-1);  // whoever reads freed memory finds this
+      at::empty(kShares[(call + 3) % 7] + 1).fill_(-1);  // reuses freed memory, so a stale read finds -1
     }
     backend->barrier({})->wait();
     for (int call = 0; call < 42; ++call) {
       const int64_t count = kShares[call % 7];
       require_equal(shares[static_cast<size_t>(call)],
-                    sum_over(world, count * world, call).narrow(0, rank * count, count), c10::str("call ", call));
+                    sum_of_inputs(world, count * world, call).narrow(0, rank * count, count), c10::str("call ", call));
     }
   });
 }
 
-TEST_P(Lives, OutputsMayGoToo) {
+TEST_P(Lifetimes, OutputsMayBeDestroyedToo) {
   const int world = GetParam().world;
   expect_ranks_succeed(team(), [=](const Backend& backend, int rank) {
     for (int call = 0; call < 42; ++call) {
@@ -83,7 +83,7 @@ TEST_P(Lives, OutputsMayGoToo) {
   });
 }
 
-TEST_P(Lives, ABackendThatGoesFailsWhatIsUnderWay) {
+TEST_P(Lifetimes, DestroyingABackendFailsPendingCalls) {
   const int world = GetParam().world;
   std::vector<BackendSetup> setups(static_cast<size_t>(world));
   Team all = team();
@@ -93,15 +93,15 @@ TEST_P(Lives, ABackendThatGoesFailsWhatIsUnderWay) {
       BackendSetup setup = setups[static_cast<size_t>(rank)];
       setup.store = c10::make_intrusive<c10d::PrefixStore>(c10::str("round-", round), setup.store);
       Backend doomed = backend_registry().at(GetParam().backend).make(setup);
-      backend->barrier({})->wait();  // all have met, before anybody goes
+      backend->barrier({})->wait();  // all ranks have joined before one leaves
       std::vector<WorkPtr> works;
       Tensors shares;
-      for (int call = 0; rank != 1 && call < 7; ++call) {  // rank 1 calls none of them
+      for (int call = 0; rank != 1 && call < 7; ++call) {  // rank 1 makes no calls
         shares.push_back(at::zeros(kShares[call]));
         try {
           works.push_back(start_reduce_scatter(doomed, shares.back(), rank, world, call));
         } catch (const std::exception&) {
-          break;  // a peer has let go of its backend already, which fails calls from then on at once
+          break;  // a peer has already left, which fails later calls at once
         }
       }
       doomed.reset();
@@ -120,33 +120,33 @@ TEST_P(Lives, ABackendThatGoesFailsWhatIsUnderWay) {
 }
 
 template <class Call>
-void require_refused(Call call, const std::string& word) {
+void require_rejected(Call call, const std::string& word) {
   try {
     call();
   } catch (const std::invalid_argument& error) {
     if (std::string(error.what()).find(word) != std::string::npos) return;
-    throw std::runtime_error(std::string("it says: ") + error.what());
+    throw std::runtime_error(std::string("unexpected message: ") + error.what());
   }
   throw std::runtime_error("not refused: " + word);
 }
 
-TEST(Lists, ThatDoNotFitTheWorldAreRefusedWithoutTouchingThePeers) {
+TEST(Lists, OfWrongLengthAreRejectedWithoutAffectingPeers) {
   expect_ranks_succeed({.backend = "threads", .as = As::threads, .world = 3}, [](const Backend& backend, int rank) {
     const auto ones = [](size_t count) { return Tensors(count, at::ones(4)); };
     if (rank == 0) {
       Tensors one = ones(1), none, four = ones(4);
       std::vector<Tensors> two_of{ones(2)}, four_of{ones(4)}, two_lists{ones(3), ones(3)}, no_list;
-      require_refused([&] { backend->reduce_scatter(one, two_of, {}); }, "2 inputs for 3 ranks");
-      require_refused([&] { backend->reduce_scatter(one, four_of, {}); }, "4 inputs for 3 ranks");
-      require_refused([&] { backend->reduce_scatter(one, two_lists, {}); }, "one list of inputs a rank, not 2");
-      require_refused([&] { backend->reduce_scatter(one, no_list, {}); }, "one list of inputs a rank, not 0");
-      require_refused([&] { backend->allgather(four_of, one, {}); }, "4 outputs for 3 ranks");
-      require_refused([&] { backend->gather(two_of, one, {}); }, "2 outputs for 3 ranks");
-      require_refused([&] { backend->scatter(one, two_of, {}); }, "2 inputs for 3 ranks");
-      require_refused([&] { backend->alltoall(four, four, {}); }, "4 outputs for 3 ranks");
-      require_refused([&] { backend->allreduce_coalesced(none, {}); }, "at least one tensor");
-      require_refused([&] { backend->reduce_scatter_tensor_coalesced(none, none, {}); }, "at least one tensor");
-      require_refused([&] { backend->allgather_into_tensor_coalesced(one, none, {}); }, "1 outputs for 0 inputs");
+      require_rejected([&] { backend->reduce_scatter(one, two_of, {}); }, "2 inputs");
+      require_rejected([&] { backend->reduce_scatter(one, four_of, {}); }, "4 inputs");
+      require_rejected([&] { backend->reduce_scatter(one, two_lists, {}); }, "list");
+      require_rejected([&] { backend->reduce_scatter(one, no_list, {}); }, "list");
+      require_rejected([&] { backend->allgather(four_of, one, {}); }, "4 outputs");
+      require_rejected([&] { backend->gather(two_of, one, {}); }, "2 outputs");
+      require_rejected([&] { backend->scatter(one, two_of, {}); }, "2 inputs");
+      require_rejected([&] { backend->alltoall(four, four, {}); }, "4 outputs");
+      require_rejected([&] { backend->allreduce_coalesced(none, {}); }, "tensor");
+      require_rejected([&] { backend->reduce_scatter_tensor_coalesced(none, none, {}); }, "tensor");
+      require_rejected([&] { backend->allgather_into_tensor_coalesced(one, none, {}); }, "0 inputs");
     }
     Tensors sum = ones(1);
     backend->allreduce(sum)->wait();
@@ -154,7 +154,7 @@ TEST(Lists, ThatDoNotFitTheWorldAreRefusedWithoutTouchingThePeers) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Lives,
+INSTANTIATE_TEST_SUITE_P(All, Lifetimes,
                          ::testing::Values(Arm{"threads2", "threads", As::threads, 2},
                                            Arm{"threads3", "threads", As::threads, 3},
                                            Arm{"shm3", "shm", As::processes, 3}, Arm{"shm8", "shm", As::processes, 8},

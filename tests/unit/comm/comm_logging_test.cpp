@@ -1,4 +1,4 @@
-// How a backend of PyTorch's tells what it is asked for, on one that does nothing.
+// Log texts of LoggingBackend over a PyTorch backend, here one that does nothing.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 using Lists = std::vector<Tensors>;
 
-class Idle : public c10d::Backend {
+class NoOpBackend : public c10d::Backend {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Backend::Backend;
@@ -20,39 +20,40 @@ class Idle : public c10d::Backend {
   WorkPtr barrier(const c10d::BarrierOptions&) override { return {}; }
 };
 
-class Told : public ::testing::Test {
+class LoggedCalls : public ::testing::Test {
  protected:
-  Told() {
-    backend_->hear_calls([this](uint64_t, std::string_view call) {
-      if (call == "barrier" && fails_) throw std::runtime_error("no place to note it");
+  LoggedCalls() {
+    backend_->log_calls([this](uint64_t, std::string_view call) {
+      if (call == "barrier" && fails_) throw std::runtime_error("cannot log");
       calls_.emplace_back(call);
     });
   }
-  const c10::intrusive_ptr<LoggingBackend<Idle>> backend_ = c10::make_intrusive<LoggingBackend<Idle>>(0, 2);
+  const c10::intrusive_ptr<LoggingBackend<NoOpBackend>> backend_ =
+      c10::make_intrusive<LoggingBackend<NoOpBackend>>(0, 2);
   std::vector<std::string> calls_;
   bool fails_ = false;
 };
 
-TEST_F(Told, PiecesOfDifferentSizesAreNamedAlikeByAllRanks) {
-  for (const int64_t own : {3, 5}) {  // of rank 0, of rank 1
+TEST_F(LoggedCalls, AllRanksLogTheSameTextForPiecesOfDifferentSizes) {
+  for (const int64_t own : {3, 5}) {  // of rank 0 and of rank 1
     Lists pieces{{at::ones(3), at::ones(5)}};
-    Tensors mine{at::ones(own)};
-    backend_->allgather(pieces, mine, {});
-    backend_->reduce_scatter(mine, pieces, {});
+    Tensors own_piece{at::ones(own)};
+    backend_->allgather(pieces, own_piece, {});
+    backend_->reduce_scatter(own_piece, pieces, {});
   }
   const std::string gathered = "allgather of 8 Float", scattered = "reduce_scatter of 8 Float (sum)";
   EXPECT_EQ(calls_, (std::vector<std::string>{gathered, scattered, gathered, scattered}));
 }
 
-TEST_F(Told, WithoutListsTheOwnPieceIsNamed) {
+TEST_F(LoggedCalls, WithoutListsTheRanksOwnPieceIsLogged) {
   Lists none;
-  Tensors mine{at::ones(3)};
-  backend_->allgather(none, mine, {});
-  backend_->reduce_scatter(mine, none, {});
+  Tensors own_piece{at::ones(3)};
+  backend_->allgather(none, own_piece, {});
+  backend_->reduce_scatter(own_piece, none, {});
   EXPECT_EQ(calls_, (std::vector<std::string>{"allgather of 3 Float", "reduce_scatter of 3 Float (sum)"}));
 }
 
-TEST_F(Told, ACallThatCouldNotBeToldHidesNoneAfterIt) {
+TEST_F(LoggedCalls, ALoggingErrorDoesNotSilenceLaterCalls) {
   fails_ = true;
   EXPECT_THROW(backend_->barrier({}), std::runtime_error);
   fails_ = false;

@@ -1,5 +1,5 @@
-// Ten thousand collectives over each backend in random order, of random sizes, types and operations, several under way
-// at once, against plain sums; and c10d's own Reducer on top of each backend.
+// Ten thousand random collectives over each backend, several outstanding at once, against plain sums. Also c10d's own
+// Reducer over each backend.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -27,12 +27,12 @@ using Op = c10d::ReduceOp;
 constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kInt, at::kLong};
 constexpr Op::RedOpType kOps[] = {Op::SUM, Op::MAX, Op::MIN, Op::AVG};
 
-// How many in a world of so many: ten thousand together. Of 8 ranks on 2 cores gloo makes 25 a second.
+// {world, calls}: ten thousand calls in total. gloo makes 25 a second with 8 ranks on 2 cores.
 constexpr std::pair<int, int> kCalls[] = {{1, 1700}, {2, 4000}, {3, 3000}, {4, 900}, {7, 200}, {8, 200}};
 
 enum Kind { allreduce, broadcast, allgather, allgather_base, reduce_scatter, reduce_scatter_base, barrier, kinds };
 
-// One collective under way, with what its output must be.
+// One outstanding collective with its expected output.
 struct Pending {
   WorkPtr work;
   at::Tensor output, want;
@@ -41,11 +41,12 @@ struct Pending {
   void finish() const { work->wait(), require_equal(output, want, what); }
 };
 
-// Draws the same collectives on every rank.
-class Dice {
+// Draws the same random collectives on every rank.
+class RandomCalls {
  public:
-  // least: elements of a share; gloo scatters no less than one.
-  Dice(uint64_t seed, int rank, int world, int64_t least) : random_(seed), rank_(rank), world_(world), least_(least) {}
+  // least: smallest share in elements; gloo cannot scatter 0.
+  RandomCalls(uint64_t seed, int rank, int world, int64_t least)
+      : random_(seed), rank_(rank), world_(world), least_(least) {}
 
   Pending start(const Backend& backend, int call) {
     const auto kind = static_cast<Kind>(below(kinds));
@@ -64,7 +65,7 @@ class Dice {
  private:
   int below(int limit) { return static_cast<int>(random_() % limit); }
 
-  // Sums of eight are whole numbers that bfloat16 holds.
+  // Sums of eight are integers that bfloat16 represents exactly.
   static at::Tensor input(int rank, int call, int64_t count, at::ScalarType dtype) {
     return (at::arange(count, at::kLong) * 5 + rank * 7 + call).remainder(17).add_(rank).to(dtype);
   }
@@ -91,31 +92,31 @@ class Dice {
     c10d::BroadcastOptions sending;
     reducing.reduceOp = scattering.reduceOp = op;
     sending.rootRank = root;
-    const auto room = [&](int64_t count) { return at::zeros(count, mine.scalar_type()); };
+    const auto zeros = [&](int64_t count) { return at::zeros(count, mine.scalar_type()); };
     switch (kind) {
       case allreduce:
         return {backend->allreduce(list, reducing), mine, reduced(op), ""};
       case broadcast:
         return {backend->broadcast(list, sending), mine, all_[root], ""};
       case allgather: {
-        auto whole = room(mine.numel() * world_);
+        auto whole = zeros(mine.numel() * world_);
         std::vector<Tensors> lists(1);
         for (int r = 0; r < world_; ++r) lists[0].push_back(whole.narrow(0, r * mine.numel(), mine.numel()));
         return {backend->allgather(lists, list, {}), whole, at::cat(all_), ""};
       }
       case allgather_base: {
-        auto whole = room(mine.numel() * world_);
+        auto whole = zeros(mine.numel() * world_);
         return {backend->_allgather_base(whole, mine, {}), whole, at::cat(all_), ""};
       }
       case reduce_scatter: {
         const int64_t count = mine.numel() / world_;
-        Tensors share{room(count)};
+        Tensors share{zeros(count)};
         std::vector<Tensors> lists(1);
         for (int r = 0; r < world_; ++r) lists[0].push_back(mine.narrow(0, r * count, count));
         return {backend->reduce_scatter(share, lists, scattering), share[0], my_share(reduced(op)), ""};
       }
       case reduce_scatter_base: {
-        auto share = room(mine.numel() / world_);
+        auto share = zeros(mine.numel() / world_);
         return {backend->_reduce_scatter_base(share, mine, scattering), share, my_share(reduced(op)), ""};
       }
       default:
@@ -164,19 +165,19 @@ class Mixed : public ::testing::TestWithParam<Arm> {
 TEST_P(Mixed, RandomCollectivesMatchPlainComputation) {
   const Arm arm = GetParam();
   expect_ranks_succeed(team(), [=](const Backend& backend, int rank) {
-    Dice dice(2024, rank, arm.world, arm.backend == std::string("gloo") ? 1 : 0);
-    std::deque<Pending> under_way;
+    RandomCalls calls(2024, rank, arm.world, arm.backend == std::string("gloo") ? 1 : 0);
+    std::deque<Pending> outstanding;
     for (int call = 0; call < arm.calls; ++call) {
-      under_way.push_back(dice.start(backend, call));
-      if (under_way.size() < 6) continue;
-      under_way.front().finish();
-      under_way.pop_front();
+      outstanding.push_back(calls.start(backend, call));
+      if (outstanding.size() < 6) continue;
+      outstanding.front().finish();
+      outstanding.pop_front();
     }
-    for (const auto& pending : under_way) pending.finish();
+    for (const auto& pending : outstanding) pending.finish();
   });
 }
 
-class OnTop : public Mixed {};
+class WithReducer : public Mixed {};
 
 constexpr int kWorld = 3;
 
@@ -193,7 +194,7 @@ torch::nn::Sequential small_model() {
                                torch::nn::Tanh(), torch::nn::Linear(17, 3));
 }
 
-// Deterministic parameters, without the generator that all threads share.
+// Deterministic parameters; avoids the global generator, which all threads share.
 Tensors fill(const torch::nn::Sequential& model) {
   Tensors parameters = model->parameters();
   const at::NoGradGuard guard;
@@ -220,7 +221,7 @@ std::shared_ptr<c10d::Reducer> reducer_of(const Tensors& parameters,
                                          false, std::vector<int64_t>{});
 }
 
-TEST_P(OnTop, TheReducerAveragesGradientsOverIt) {
+TEST_P(WithReducer, AveragesGradients) {
   const bool shared = std::string(GetParam().backend) != "gloo" && GetParam().per_host == 0;
   expect_ranks_succeed(team(), [=](const Backend& backend, int rank) {
     const auto group = group_over(backend, rank);
@@ -250,7 +251,7 @@ TEST_P(OnTop, TheReducerAveragesGradientsOverIt) {
         const double error = (got - want[i]).norm().item<double>() / want[i].norm().item<double>();
         if (!(error < 1e-12)) throw std::runtime_error(c10::str("step ", step, " parameter ", i, ": error ", error));
         const bool placed = shm::find_place(got.data_ptr(), got.nbytes()).block != 0;
-        if (placed != shared) throw std::runtime_error("the Reducer's buckets lie in the wrong kind of memory");
+        if (placed != shared) throw std::runtime_error("a Reducer bucket is in the wrong kind of memory");
       }
     }
   });
@@ -258,7 +259,7 @@ TEST_P(OnTop, TheReducerAveragesGradientsOverIt) {
 
 INSTANTIATE_TEST_SUITE_P(All, Mixed, ::testing::ValuesIn(worlds_of_each()),
                          [](const auto& arm) { return c10::str(arm.param.name, arm.param.world); });
-INSTANTIATE_TEST_SUITE_P(All, OnTop, ::testing::ValuesIn(kArms), [](const auto& arm) { return arm.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, WithReducer, ::testing::ValuesIn(kArms), [](const auto& arm) { return arm.param.name; });
 
 }  // namespace
 }  // namespace dpbench::testing

@@ -18,7 +18,7 @@ namespace {
 
 using Store = c10::intrusive_ptr<c10d::Store>;
 
-// Hosts of per_host ranks each, the last one maybe of fewer.
+// Hosts of per_host ranks each; the last may have fewer.
 BackendSetup setup_of(const Team& team, const Store& store, int rank) {
   const int per_host = team.per_host ? team.per_host : team.world, first = rank / per_host * per_host;
   BackendSetup setup;
@@ -42,11 +42,11 @@ std::string run_rank(const Team& team, const Store& store, int rank, const Body&
 
 std::vector<std::string> run_threads(const Team& team, const Body& body) {
   const Store store = c10::make_intrusive<c10d::HashStore>();
-  std::vector<std::string> thrown(team.world);
+  std::vector<std::string> errors(team.world);
   std::vector<std::thread> threads;
-  for (int r = 0; r < team.world; ++r) threads.emplace_back([&, r] { thrown[r] = run_rank(team, store, r, body); });
+  for (int r = 0; r < team.world; ++r) threads.emplace_back([&, r] { errors[r] = run_rank(team, store, r, body); });
   for (auto& thread : threads) thread.join();
-  return thrown;
+  return errors;
 }
 
 struct Child {
@@ -54,7 +54,7 @@ struct Child {
   int output;
 };
 
-// The child is the rank; it says through a pipe what it threw.
+// The child runs the rank and reports its error through a pipe.
 Child fork_rank(const Team& team, const std::string& file, int rank, const Body& body) {
   int ends[2];
   check(pipe(ends) == 0, "no pipe");
@@ -62,9 +62,9 @@ Child fork_rank(const Team& team, const std::string& file, int rank, const Body&
   check(pid >= 0, "no process");
   if (pid > 0) return close(ends[1]), Child{pid, ends[0]};
   at::set_num_threads(1);
-  const std::string thrown = run_rank(team, c10::make_intrusive<c10d::FileStore>(file, team.world), rank, body);
-  const auto written = write(ends[1], thrown.data(), thrown.size());
-  _exit(written == static_cast<ssize_t>(thrown.size()) ? 0 : 1);
+  const std::string errors = run_rank(team, c10::make_intrusive<c10d::FileStore>(file, team.world), rank, body);
+  const auto written = write(ends[1], errors.data(), errors.size());
+  _exit(written == static_cast<ssize_t>(errors.size()) ? 0 : 1);
 }
 
 std::string collect(const Child& child) {
@@ -84,25 +84,24 @@ std::vector<std::string> run_processes(const Team& team, const Body& body) {
   check(mkdtemp(directory.data()) != nullptr, "no temporary directory");
   std::vector<Child> children;
   for (int r = 0; r < team.world; ++r) children.push_back(fork_rank(team, directory + "/store", r, body));
-  std::vector<std::string> thrown;
-  for (const auto& child : children) thrown.push_back(collect(child));
+  std::vector<std::string> errors;
+  for (const auto& child : children) errors.push_back(collect(child));
   std::filesystem::remove_all(directory);
-  return thrown;
+  return errors;
 }
 
 }  // namespace
 
 std::vector<std::string> run_ranks(const Team& team, const Body& body) {
-  setenv("MASTER_ADDR", "127.0.0.1", 0);  // what leads from one host to the others
-  // LibTorch's record of collectives keeps its groups in a map without a lock: several ranks of one process crash in
-  // it.
+  setenv("MASTER_ADDR", "127.0.0.1", 0);  // gloo's address between hosts
+  // LibTorch's flight recorder keeps groups in a map without a lock: several ranks in one process crash in it.
   setenv("TORCH_FR_BUFFER_SIZE", "0", 0);
   return team.as == As::threads ? run_threads(team, body) : run_processes(team, body);
 }
 
 void expect_ranks_succeed(const Team& team, const Body& body) {
-  const auto thrown = run_ranks(team, body);
-  for (int r = 0; r < team.world; ++r) EXPECT_EQ(thrown[r], "") << "rank " << r << " of " << team.world;
+  const auto errors = run_ranks(team, body);
+  for (int r = 0; r < team.world; ++r) EXPECT_EQ(errors[r], "") << "rank " << r << " of " << team.world;
 }
 
 void require_equal(const at::Tensor& got, const at::Tensor& want, const std::string& what) {

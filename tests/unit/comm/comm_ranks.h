@@ -19,22 +19,22 @@ struct Team {
   std::string backend;
   As as = As::threads;
   int world = 2;
-  int per_host = 0;  // ranks that take each other for neighbours on one host; 0: all
+  int per_host = 0;  // ranks per host; 0: all on one host
   std::chrono::milliseconds timeout{20000};
   std::function<void(BackendSetup&)> adjust = [](BackendSetup&) {};
 };
 
 using Body = std::function<void(const c10::intrusive_ptr<c10d::Backend>& backend, int rank)>;
 
-// What each rank threw, empty where it threw nothing. A process that ended otherwise says so.
+// Runs `body` on every rank. Returns each rank's error, empty if none; a crashed process's signal or exit code.
 std::vector<std::string> run_ranks(const Team& team, const Body& body);
 
 inline bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// As gtest failures.
+// Reports errors of ranks as gtest failures.
 void expect_ranks_succeed(const Team& team, const Body& body);
 
-// Zeros at first, one for each rank: what forked ranks write to them the others see, and the test.
+// Zero-initialised numbers, one a rank, in memory shared with forked ranks.
 template <class Number>
 class SharedNumbers {
  public:
@@ -49,7 +49,7 @@ class SharedNumbers {
   void* at_;
 };
 
-// In a rank: throws with both values unless they are equal to the last bit.
+// Throws with both values unless they are equal in every bit. For use in a rank.
 void require_equal(const at::Tensor& got, const at::Tensor& want, const std::string& what);
 
 }  // namespace dpbench::testing

@@ -1,5 +1,4 @@
-// What shm alone promises: sums in the order of ranks whatever way they are made, and no spinning where cores are
-// short.
+// Properties of shm alone: sums in rank order on every path, and no spinning if cores are scarce.
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -13,14 +12,14 @@ namespace {
 
 class InRankOrder : public Collectives {};
 
-// Of very different sizes, with fractions: nearly every sum is rounded, and another order rounds otherwise.
+// Values of very different magnitude with fractions: nearly every sum rounds, so another order gives other bits.
 at::Tensor rough_input(int rank, int64_t count, at::ScalarType dtype) {
   const auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(100 + rank));
   const auto size = at::randint(0, 6, {count}, generator, at::kDouble);
   return (at::randn({count}, generator, at::kDouble) * at::exp(size)).to(dtype);
 }
 
-// As a loop over the ranks would sum them: narrow types in float32, rounded once.
+// Sums in a loop over the ranks; narrow types in float32, rounded once.
 at::Tensor plain_sum(const std::vector<int>& ranks, int64_t count, at::ScalarType dtype) {
   const bool narrow = dtype == at::kBFloat16 || dtype == at::kHalf;
   auto sum = rough_input(ranks[0], count, dtype).to(narrow ? at::kFloat : dtype);
@@ -28,34 +27,35 @@ at::Tensor plain_sum(const std::vector<int>& ranks, int64_t count, at::ScalarTyp
   return sum.to(dtype);
 }
 
-// The same bits in every run and on every rank, up to 16 kB (where each rank sums for itself), beyond it (where each
-// sums a piece) and beyond two slots of 1 MiB, from memory of one's own and from shared memory, which is read in place.
-// The longest in one world only.
-TEST_P(InRankOrder, AllreduceRoundsAsAPlainLoopOverTheRanksDoes) {
+// Every run and rank gives the same bits: up to 16 kB (each rank sums all), beyond (each sums a piece) and beyond two
+// slots of 1 MiB; from private memory and from shared memory, which is read in place. The longest sizes run in one
+// world only.
+TEST_P(InRankOrder, AllreduceRoundsLikeAPlainLoopOverTheRanks) {
   std::vector<int> ranks(static_cast<size_t>(world()));
   for (int r = 0; r < world(); ++r) ranks[static_cast<size_t>(r)] = r;
-  const std::vector<int> backwards(ranks.rbegin(), ranks.rend());
+  const std::vector<int> reverse(ranks.rbegin(), ranks.rend());
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf})
       for (const int64_t count : {97, 4096, 4099, 50021, 300007, 1100003}) {
         const bool is_long = count > (dtype == at::kFloat ? 300007 : kLarge);
         if (is_long && world() != 3) continue;
-        if (count > 300007 && dtype == at::kDouble) continue;  // which fills three slots already
+        if (count > 300007 && dtype == at::kDouble) continue;  // already fills three slots
         const auto mine = rough_input(rank, count, dtype), want = plain_sum(ranks, count, dtype);
-        if (dtype == at::kFloat && at::equal(plain_sum(backwards, count, dtype), want))
-          throw std::logic_error("these inputs do not tell one order from another");
+        if (dtype == at::kFloat && at::equal(plain_sum(reverse, count, dtype), want))
+          throw std::logic_error("these inputs do not depend on the order");
         for (int run = 0; run < 2; ++run)
-          for (const int placed : {0, 1, 2}) {
+          for (const int shared_kinds : {0, 1, 2}) {
             auto tensor = mine.clone();
-            if (rank % 2 < placed) tensor = backend->allocateTensor(count, tensor.options()).copy_(tensor);
+            if (rank % 2 < shared_kinds) tensor = backend->allocateTensor(count, tensor.options()).copy_(tensor);
             allreduce(backend, tensor)->wait();
-            require_equal(tensor, want, c10::str("allreduce of ", count, " ", dtype, " placed ", placed, " run ", run));
+            require_equal(tensor, want,
+                          c10::str("allreduce of ", count, " ", dtype, " shared kinds ", shared_kinds, " run ", run));
           }
       }
   });
 }
 
-TEST_P(InRankOrder, ReduceScatterRoundsInTheSameWay) {
+TEST_P(InRankOrder, ReduceScatterRoundsLikeAPlainLoopOverTheRanks) {
   std::vector<int> ranks(static_cast<size_t>(world()));
   for (int r = 0; r < world(); ++r) ranks[static_cast<size_t>(r)] = r;
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
@@ -73,8 +73,8 @@ INSTANTIATE_TEST_SUITE_P(All, InRankOrder,
                                            Arm{"shm", As::processes, 3}, Arm{"shm", As::processes, 4}),
                          name_of);
 
-// Hosts sum for themselves before Gloo adds them up: other bits than in rank order, but no other ones on another rank
-// or in another run.
+// Each host sums its ranks before gloo adds the hosts' sums. The bits differ from rank order but are the same on every
+// rank and in every run.
 TEST(AcrossHosts, SumsHaveTheSameBitsInEveryRunAndOnEveryRank) {
   constexpr int world = 5, per_host = 2;
   std::vector<std::vector<Tensors>> sums(2, std::vector<Tensors>(world));
@@ -90,7 +90,7 @@ TEST(AcrossHosts, SumsHaveTheSameBitsInEveryRunAndOnEveryRank) {
   const Tensors& first = sums[0][0];
   ASSERT_EQ(first.size(), 12u);
   EXPECT_FALSE(at::equal(first[2], plain_sum({0, 1, 2, 3, 4}, 300007, at::kFloat)))
-      << "these inputs do not tell one order from another";
+      << "these inputs do not depend on the order";
   for (size_t run = 0; run < 2; ++run)
     for (size_t rank = 0; rank < world; ++rank)
       for (size_t i = 0; i < first.size(); ++i)
@@ -98,10 +98,10 @@ TEST(AcrossHosts, SumsHaveTheSameBitsInEveryRunAndOnEveryRank) {
             << "sum " << i << " of rank " << rank << " in run " << run;
 }
 
-// The n-th core that this process may use, alone.
+// The n-th core of this process.
 std::vector<int> only_core(int n) { return {own_cores().at(static_cast<size_t>(n))}; }
 
-// Whether two processes find that they have too few cores, each on the cores that `cores` gives it.
+// Expects two ranks, each pinned to `cores(rank)`, to report `crowded`.
 void expect_crowded(bool crowded, const std::function<std::vector<int>(int rank)>& cores) {
   std::vector<BackendSetup> setups(2);
   Team team{.backend = "shm", .as = As::processes, .world = 2};
@@ -112,11 +112,11 @@ void expect_crowded(bool crowded, const std::function<std::vector<int>(int rank)
     const OnCores mine(cores(rank));
     const shm::HostGroup group(setup, shm::Home::processes, 4096, 0);
     if (group.crowded() != crowded)
-      throw std::runtime_error(crowded ? "two ranks share a core and spin" : "two cores seem too few for two ranks");
+      throw std::runtime_error(crowded ? "not crowded with two ranks on a core" : "crowded with a core a rank");
   });
 }
 
-TEST(Cores, AreCountedAsTheRanksMayUseThem) {
+TEST(Cores, AreCountedOverTheAffinitiesOfAllRanks) {
   expect_crowded(true, [](int) { return only_core(0); });
   if (own_cores().size() < 2) GTEST_SKIP() << "one core";
   expect_crowded(false, [](int rank) { return only_core(rank); });

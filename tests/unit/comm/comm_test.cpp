@@ -1,4 +1,4 @@
-// Every collective of every CPU backend, with inputs whose results are exact.
+// Every collective of every CPU backend, on inputs with exact results.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -25,25 +25,24 @@ TEST_P(Collectives, AllreduceIsExactForEverySizeTypeAndOperation) {
   });
 }
 
-// Beyond what a slot holds twice over, and what a caller carries out itself; in memory of its own, in shared memory,
-// and in one or the other by rank.
-TEST_P(Collectives, AllreduceIsExactWhereItTakesManyPieces) {
+// More than two slots, and more than a caller sums itself. Tensors are private, shared, or alternate by rank.
+TEST_P(Collectives, AllreduceIsExactInManyPieces) {
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     for (const int64_t count : {700001, 1100003})
-      for (const int placed : {0, 1, 2}) {
+      for (const int shared_kinds : {0, 1, 2}) {
         auto tensor = input_of(rank, count);
-        if (rank % 2 < placed && backend->supportsTensorAlloc(-1))
+        if (rank % 2 < shared_kinds && backend->supportsTensorAlloc(-1))
           tensor = backend->allocateTensor(count, tensor.options()).copy_(tensor);
         allreduce(backend, tensor)->wait();
         const auto want = (input_of(0, count) * world()).add_(8192.0 * world() * (world() - 1) / 2);
-        require_equal(tensor, want, c10::str("allreduce of ", count, " placed ", placed));
+        require_equal(tensor, want, c10::str("allreduce of ", count, " shared kinds ", shared_kinds));
       }
   });
 }
 
 class BeyondASlot : public Collectives {};
 
-// Every type and operation that a short array was summed with, in two and in three slots, the last one not full.
+// Every type and operation in two and in three slots, the last one partly filled.
 TEST_P(BeyondASlot, AllreduceIsExactForEveryTypeAndOperation) {
   constexpr int64_t slot = 1 << 20;
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
@@ -102,7 +101,7 @@ TEST_P(Collectives, ReduceScatterGivesEachRankItsShareOfTheSum) {
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     for (const auto dtype : {at::kFloat, at::kDouble, at::kInt})
       for (const int64_t count : kCounts) {
-        if (count == 0 && GetParam().backend == std::string("gloo")) continue;  // which refuses nothing at all
+        if (count == 0 && GetParam().backend == std::string("gloo")) continue;  // gloo rejects empty tensors
         if (count > kLarge && dtype != at::kFloat) continue;
         const auto mine = input_of(rank, count * world(), dtype);
         const auto want = share_of_sum(world(), rank, count, dtype);
@@ -135,7 +134,7 @@ TEST_P(Collectives, ReduceScatterIsExactForEveryTypeAndOperation) {
   });
 }
 
-TEST_P(Collectives, BarrierHoldsEveryRankUntilTheLastHasCome) {
+TEST_P(Collectives, BarrierBlocksEveryRankUntilAllHaveArrived) {
   const SharedNumbers<int> arrived;
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     for (int round = 1; round <= 20; ++round) {
@@ -144,13 +143,13 @@ TEST_P(Collectives, BarrierHoldsEveryRankUntilTheLastHasCome) {
       backend->barrier({})->wait();
       const int seen = arrived[0].load();
       if (seen < round * world())
-        throw std::runtime_error(c10::str("passed when ", seen, " had come in round ", round));
+        throw std::runtime_error(c10::str("passed when ", seen, " ranks had arrived in round ", round));
       backend->barrier({})->wait();
     }
   });
 }
 
-TEST_P(Collectives, ManyAreOutstandingAtOnce) {
+TEST_P(Collectives, SeveralCallsMayBeOutstanding) {
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     Tensors tensors;
     std::vector<c10::intrusive_ptr<c10d::Work>> works;

@@ -1,4 +1,4 @@
-// Who is to blame when a case fails.
+// Which rank CaseWatch blames when a case fails.
 #include <signal.h>
 
 #include "harness/front/launch/case_watch.h"
@@ -10,7 +10,7 @@ namespace {
 using Kind = CaseOutcome::Kind;
 
 constexpr double kTimeout = 2;
-int killed_by(int signal) { return signal; }  // as waitpid encodes them
+int killed_by(int signal) { return signal; }  // in waitpid's encoding
 int exited_with(int code) { return code << 8; }
 
 std::string failed(int rank, const std::string& kind, const std::string& reason) {
@@ -25,7 +25,7 @@ std::string ran(int rank) {
 
 CaseWatch watch_of(int ranks) { return CaseWatch("c", Event::ran, ranks, kTimeout, true, 0); }
 
-TEST(CaseWatch, RunsUntilEveryRankHasAnswered) {
+TEST(CaseWatch, EndsOnlyWhenEveryRankHasAnswered) {
   CaseWatch watch = watch_of(2);
   EXPECT_FALSE(watch.verdict(0));
   watch.on_line(1, ran(1), 0.1);
@@ -37,7 +37,7 @@ TEST(CaseWatch, RunsUntilEveryRankHasAnswered) {
   EXPECT_EQ(outcome->ranks.size(), 2u);
 }
 
-TEST(CaseWatch, HearsWhatRankZeroSaysOfItsTraining) {
+TEST(CaseWatch, ForwardsTrainingLinesOfRankZero) {
   std::vector<std::string> heard;
   CaseWatch watch("c", Event::trained, 2, kTimeout, true, 0,
                   [&](const Json& event) { heard.push_back(event.at("text")); });
@@ -57,17 +57,18 @@ TEST(CaseWatch, HearsWhatRankZeroSaysOfItsTraining) {
   EXPECT_EQ(outcome->ranks.size(), 2u);
 }
 
-TEST(CaseWatch, WantsNoLinesWhereNobodyListens) {
+TEST(CaseWatch, RejectsTrainingLinesWithoutAListenerOrFromOtherRanks) {
   const std::string line = Json({{"event", "line"}, {"case", "c"}, {"text", "x"}}).dump();
-  CaseWatch deaf = watch_of(2);
-  deaf.on_line(0, line, 0.1);
-  expect_says(deaf.verdict(0.5)->reason, {"rank 0", "'line'"});
-  CaseWatch watch("c", Event::trained, 2, kTimeout, true, 0, [](const Json&) { FAIL() << "rank 0 alone speaks"; });
+  CaseWatch without_listener = watch_of(2);
+  without_listener.on_line(0, line, 0.1);
+  expect_contains(without_listener.verdict(0.5)->reason, {"rank 0", "'line'"});
+  CaseWatch watch("c", Event::trained, 2, kTimeout, true, 0,
+                  [](const Json&) { FAIL() << "only rank 0 may send lines"; });
   watch.on_line(1, line, 0.1);
-  expect_says(watch.verdict(0.5)->reason, {"rank 1", "'line'"});
+  expect_contains(watch.verdict(0.5)->reason, {"rank 1", "'line'"});
 }
 
-TEST(CaseWatch, AGroupThatItsChecksBrokeHasMeasuredNothing) {
+TEST(CaseWatch, DropsMeasurementsWhenChecksBrokeTheGroup) {
   CaseWatch watch("c", Event::ran, 1, 30, true, 0);
   Json answer = {{"event", "ran"}, {"case", "c"}, {"record", to_json(RankRecord{})}, {"group_over", true}};
   answer["checks"] = {to_json(CheckRow{.name = "run-completes", .status = CheckStatus::failed})};
@@ -80,7 +81,7 @@ TEST(CaseWatch, AGroupThatItsChecksBrokeHasMeasuredNothing) {
   EXPECT_EQ(outcome->checks.size(), 1u);
 }
 
-TEST(CaseWatch, WhatTheChecksRefusedIsNotMeasuredButItsGroupGoesOn) {
+TEST(CaseWatch, DropsMeasurementsOfAnUntimedCaseAndKeepsTheGroup) {
   CaseWatch watch("c", Event::ran, 1, 30, true, 0);
   Json answer = {
       {"event", "ran"}, {"case", "c"}, {"record", to_json(RankRecord{})}, {"group_over", false}, {"untimed", true}};
@@ -92,8 +93,8 @@ TEST(CaseWatch, WhatTheChecksRefusedIsNotMeasuredButItsGroupGoesOn) {
   EXPECT_TRUE(outcome->ranks.empty());
 }
 
-// An answer with what the checks before timing met.
-std::string refused(int rank, const std::string& kind, const std::string& reason) {
+// The answer of a rank that failed in the checks before timing.
+std::string failed_in_checks(int rank, const std::string& kind, const std::string& reason) {
   Json answer = Json::parse(ran(rank));
   answer["untimed"] = true;
   answer["failed"] = {{"kind", kind}, {"reason", reason}};
@@ -101,130 +102,129 @@ std::string refused(int rank, const std::string& kind, const std::string& reason
   return answer.dump();
 }
 
-TEST(CaseWatch, WhatWouldHaveFailedTheTimedStepsIsAFailureThatKeepsItsRows) {
+TEST(CaseWatch, AFailureDuringChecksKeepsTheCheckRows) {
   CaseWatch watch = watch_of(2);
-  watch.on_line(1, refused(1, "nan", "the loss of step 2 is nan"), 1.0);
-  EXPECT_FALSE(watch.verdict(1.1)) << "rank 0 has the rows";
-  watch.on_line(0, refused(0, "peer", "the ranks call different collectives"), 1.1);
+  watch.on_line(1, failed_in_checks(1, "nan", "the loss of step 2 is nan"), 1.0);
+  EXPECT_FALSE(watch.verdict(1.1)) << "the check rows come from rank 0";
+  watch.on_line(0, failed_in_checks(0, "peer", "the ranks call different collectives"), 1.1);
   const auto outcome = watch.verdict(1.1);
   ASSERT_TRUE(outcome);
   EXPECT_EQ(outcome->kind, Kind::failed);
   EXPECT_EQ(outcome->culprit, 1);
-  expect_says(outcome->reason, {"not a number: rank 1 failed: the loss of step 2 is nan"});
+  expect_contains(outcome->reason, {"not a number", "rank 1", "the loss of step 2 is nan"});
   EXPECT_EQ(outcome->checks.size(), 1u);
   EXPECT_TRUE(outcome->ranks.empty());
 }
 
-TEST(CaseWatch, AnExceptionInTheChecksOutweighsWhatOthersMadeOfIt) {
+TEST(CaseWatch, BlamesAnExceptionBeforeThePeerErrorsItCaused) {
   CaseWatch watch = watch_of(2);
-  watch.on_line(0, refused(0, "peer", "the ranks call different collectives"), 1.0);
-  watch.on_line(1, refused(1, "failure", "its own words"), 1.1);
-  expect_says(watch.verdict(1.1)->reason, {"rank 1 failed: its own words"});
-  CaseWatch apart = watch_of(1);
-  apart.on_line(0, refused(0, "peer", "the ranks call different collectives"), 1.0);
-  EXPECT_EQ(apart.verdict(1.0)->kind, Kind::failed) << "where there is nothing better to say";
+  watch.on_line(0, failed_in_checks(0, "peer", "the ranks call different collectives"), 1.0);
+  watch.on_line(1, failed_in_checks(1, "failure", "its own words"), 1.1);
+  EXPECT_EQ(watch.verdict(1.1)->culprit, 1);
+  expect_contains(watch.verdict(1.1)->reason, {"rank 1", "its own words"});
+  CaseWatch alone = watch_of(1);
+  alone.on_line(0, failed_in_checks(0, "peer", "the ranks call different collectives"), 1.0);
+  EXPECT_EQ(alone.verdict(1.0)->kind, Kind::failed) << "no better explanation exists";
 }
 
-TEST(CaseWatch, ADeathIsToldWithWhatTheOthersWereDoing) {
+TEST(CaseWatch, ReportsADeathWithTheCollectiveThatOthersWaitedIn) {
   CaseWatch watch = watch_of(2);
   watch.on_line(0, failed(0, "failure", "rank 1 (pid 5) died while rank 0 waited in #7 allreduce"), 1.0);
   watch.on_death(1, SIGKILL, 1.1);
   const auto outcome = watch.verdict(5);
   ASSERT_TRUE(outcome);
-  EXPECT_NE(outcome->reason.find("rank 1 was ended by signal 9"), std::string::npos) << outcome->reason;
-  EXPECT_NE(outcome->reason.find("; rank 0 failed: rank 1 (pid 5) died while rank 0 waited in #7 allreduce"),
-            std::string::npos)
-      << outcome->reason;
+  EXPECT_EQ(outcome->culprit, 1);
+  expect_contains(outcome->reason, {"signal 9", "rank 1 (pid 5) died while rank 0 waited in #7 allreduce"});
+  EXPECT_LT(outcome->reason.find("signal 9"), outcome->reason.find("(pid 5)")) << "the cause comes first";
 }
 
-TEST(CaseWatch, ASignalExplainsTheEchoesThatCameBefore) {
+TEST(CaseWatch, ASignalOutranksEarlierErrorsOfPeers) {
   CaseWatch watch = watch_of(3);
   watch.on_line(0, failed(0, "failure", "[..] Connection reset by peer"), 1.0);
-  EXPECT_FALSE(watch.verdict(1.1)) << "there may be more to learn";
+  EXPECT_FALSE(watch.verdict(1.1)) << "a better explanation may still arrive";
   watch.on_death(2, killed_by(SIGKILL), 1.2);
   watch.on_death(1, killed_by(SIGABRT), 1.2);
   const auto outcome = watch.verdict(1.2);
   ASSERT_TRUE(outcome);
   EXPECT_EQ(outcome->culprit, 2);
-  expect_says(outcome->reason, {"rank 2", "signal 9 (SIGKILL)"});
+  expect_contains(outcome->reason, {"rank 2", "signal 9 (SIGKILL)"});
 }
 
-TEST(CaseWatch, AnEchoAloneIsReportedAfterTheGrace) {
+TEST(CaseWatch, ReportsALonePeerErrorAfterTheGracePeriod) {
   CaseWatch watch = watch_of(2);
   watch.on_line(1, failed(1, "failure", "timeout in the store"), 1.0);
   EXPECT_FALSE(watch.verdict(1.2));
   ASSERT_TRUE(watch.verdict(1.31));
-  expect_says(watch.verdict(1.31)->reason, {"rank 1", "timeout in the store"});
+  expect_contains(watch.verdict(1.31)->reason, {"rank 1", "timeout in the store"});
 }
 
-TEST(CaseWatch, AnExitExplainsThoseWhoWaitedForIt) {
+TEST(CaseWatch, BlamesTheRankThatExitedNotTheOneThatWaited) {
   CaseWatch watch = watch_of(2);
   watch.on_line(0, R"({"event": "failed", "case": "c", "rank": 0, "kind": "failure",
                        "reason": "rank 1 (pid 9) died while rank 0 (pid 8) waited in #3 allreduce"})",
                 1.0);
   watch.on_death(1, 7 << 8, 1.1);
-  expect_says(watch.verdict(2.0)->reason, {"rank 1 ended with exit code 7"});
+  EXPECT_EQ(watch.verdict(2.0)->culprit, 1);
+  expect_contains(watch.verdict(2.0)->reason, {"rank 1", "exit code 7"});
 }
 
-TEST(CaseWatch, ADiagnosisOutweighsTheAbortThatFollowsIt) {
+TEST(CaseWatch, ADiagnosisOutranksAnAbort) {
   CaseWatch watch = watch_of(2);
   watch.on_death(0, killed_by(SIGABRT), 1.0);
   watch.on_line(1, failed(1, "nan", "gradient of n.1.weight at 3"), 1.1);
-  expect_says(watch.verdict(1.1)->reason, {"not a number", "rank 1", "n.1.weight"});
+  expect_contains(watch.verdict(1.1)->reason, {"not a number", "rank 1", "n.1.weight"});
 }
 
-TEST(CaseWatch, AmongEqualsTheFirstIsTheCause) {
+TEST(CaseWatch, BlamesTheFirstOfTwoSignals) {
   CaseWatch watch = watch_of(2);
   watch.on_death(1, killed_by(SIGSEGV), 1.0);
   watch.on_death(0, killed_by(SIGKILL), 1.1);
   EXPECT_EQ(watch.verdict(1.1)->culprit, 1);
 }
 
-TEST(CaseWatch, LeavingEarlyIsAFailureAtAStep) {
+TEST(CaseWatch, ReportsAnEarlyExitWithItsStep) {
   CaseWatch watch = watch_of(2);
   watch.on_states({{.step = 4, .beat = 9}, {.step = 3, .beat = 8}}, 0.5);
   watch.on_death(1, exited_with(0), 1.0);
-  expect_says(watch.verdict(1.4)->reason, {"rank 1", "left early", "exit code 0", "step 3"});
+  expect_contains(watch.verdict(1.4)->reason, {"rank 1", "exit code 0", "step 3"});
 }
 
-TEST(CaseWatch, AnExitCodeIsNotLost) {
+TEST(CaseWatch, ReportsTheExitCode) {
   CaseWatch watch = watch_of(1);
   watch.on_death(0, exited_with(7), 1.0);
-  expect_says(watch.verdict(1.0)->reason, {"exit code 7"});
+  expect_contains(watch.verdict(1.0)->reason, {"exit code 7"});
 }
 
-TEST(CaseWatch, ARankThatExplainedItselfIsNotBlamedForDying) {
+TEST(CaseWatch, PrefersAReportedErrorToTheSignalThatFollows) {
   CaseWatch watch = watch_of(1);
   watch.on_line(0, failed(0, "oom", "asked for 3 GiB"), 1.0);
   watch.on_death(0, killed_by(SIGKILL), 1.0);
-  expect_says(watch.verdict(1.0)->reason, {"out of memory", "3 GiB"});
+  expect_contains(watch.verdict(1.0)->reason, {"out of memory", "3 GiB"});
 }
 
-TEST(CaseWatch, NamesTheStuckRankNotTheWaiters) {
+TEST(CaseWatch, BlamesTheStuckRankNotTheWaitingOnes) {
   CaseWatch watch = watch_of(3);
   watch.on_states({{.step = 5, .beat = 20}, {.step = 5, .beat = 18}, {.step = 5, .beat = 20}}, 1.0);
   EXPECT_FALSE(watch.verdict(2.9));
   const auto outcome = watch.verdict(3.0);
   ASSERT_TRUE(outcome);
   EXPECT_EQ(outcome->culprit, 1);
-  expect_says(outcome->reason, {"no rank made progress for 2 s", "rank 1 is stuck at step 5"});
+  expect_contains(outcome->reason, {"2 s", "--timeout", "rank 1", "step 5"});
 }
 
-TEST(CaseWatch, AHangNamesTheLastCollectiveOfEachRank) {
+TEST(CaseWatch, AHangReportNamesTheLastCollectiveOfEachRank) {
   CaseWatch watch = watch_of(3);
   watch.on_states({{.step = 5, .beat = 20, .collectives = 33},
                    {.step = 5, .beat = 18, .collectives = 32},
                    {.step = 5, .beat = 20, .collectives = 33}},
                   1.0);
-  expect_says(watch.verdict(3.0)->reason,
-              {"rank 1 is stuck at step 5; in or after collective #33: rank 0, 2; #32: rank 1"});
+  expect_contains(watch.verdict(3.0)->reason, {"step 5", "#33: rank 0, 2", "#32: rank 1"});
   CaseWatch many = watch_of(64), none = watch_of(2);
   std::vector<RankState> states(64, {.beat = 9, .collectives = 7});
   states[63] = {.beat = 8, .collectives = 6};
   many.on_states(states, 1.0);
-  expect_says(many.verdict(3.0)->reason,
-              {"rank 63 is stuck at step 0; in or after collective #7: 63 ranks; #6: rank 63"});
-  EXPECT_EQ(none.verdict(3.0)->reason.find("collective"), std::string::npos) << "replicas of one process have none";
+  expect_contains(many.verdict(3.0)->reason, {"step 0", "#7: 63 ranks", "#6: rank 63"});
+  EXPECT_EQ(none.verdict(3.0)->reason.find('#'), std::string::npos) << "replicas of one process call no collectives";
 }
 
 RankState at_call(int64_t number, uint64_t hash, const std::string& text, int64_t step = 5) {
@@ -232,73 +232,74 @@ RankState at_call(int64_t number, uint64_t hash, const std::string& text, int64_
       .step = step, .beat = number, .collectives = number, .calls = {{.number = number, .hash = hash, .text = text}}};
 }
 
-TEST(CaseWatch, WhereNoRankIsBehindNobodyIsToBlame) {
+TEST(CaseWatch, BlamesNoRankWhenAllHangAtTheSameStep) {
   CaseWatch watch = watch_of(3);
   watch.on_states(std::vector<RankState>(3, at_call(143, 77, "allreduce of 12 Float (sum)", 30)), 1.0);
   const auto outcome = watch.verdict(3.0);
   ASSERT_TRUE(outcome);
   EXPECT_EQ(outcome->kind, Kind::failed);
   EXPECT_EQ(outcome->culprit, -1);
-  EXPECT_EQ(outcome->reason,
-            "no rank made progress for 2 s (--timeout): no rank is behind the others at step 30; "
-            "in or after collective #143: rank 0, 1, 2 (allreduce of 12 Float (sum))");
+  expect_contains(outcome->reason, {"2 s", "--timeout", "step 30", "#143: rank 0, 1, 2 (allreduce of 12 Float (sum))"});
 }
 
-TEST(CaseWatch, RanksThatCallDifferentCollectivesAreNamedWithThem) {
+TEST(CaseWatch, AHangReportNamesMismatchedCollectives) {
   CaseWatch watch = watch_of(3);
   const RankState usual = at_call(143, 77, "allreduce of 12 Float (sum)");
   watch.on_states({usual, at_call(143, 78, "broadcast of 3 Float with root 0"), usual}, 1.0);
   const auto outcome = watch.verdict(3.0);
   ASSERT_TRUE(outcome);
-  EXPECT_EQ(outcome->culprit, -1) << "which of them is right is not known";
-  expect_says(outcome->reason, {"ranks call different collectives (#143): rank 0, 2 allreduce of 12 Float (sum), rank "
-                                "1 broadcast of 3 Float with root 0"});
-  EXPECT_EQ(outcome->reason.find("stuck"), std::string::npos) << outcome->reason;
+  EXPECT_EQ(outcome->culprit, -1) << "it is unknown which rank is right";
+  expect_contains(outcome->reason,
+                  {"#143", "rank 0, 2 allreduce of 12 Float (sum)", "rank 1 broadcast of 3 Float with root 0"});
 }
 
-TEST(CaseWatch, ARankThatWentOnIsComparedWhereAnotherStands) {
+TEST(CaseWatch, ComparesCallsWithTheSameNumberWhenARankIsAhead) {
   CaseWatch watch = watch_of(2), skipped = watch_of(2);
   RankState ahead = at_call(143, 78, "broadcast of 3 Float with root 0", 6);
   ahead.calls.push_back({.number = 144, .hash = 79, .text = "allreduce of 12 Float (sum)"});
   ahead.collectives = ahead.beat = 144;
   watch.on_states({ahead, at_call(143, 77, "allreduce of 12 Float (sum)")}, 1.0);
-  expect_says(watch.verdict(3.0)->reason,
-              {"(#143): rank 0 broadcast of 3 Float with root 0, rank 1 allreduce of 12 Float (sum)"});
+  expect_contains(watch.verdict(3.0)->reason,
+                  {"#143", "rank 0 broadcast of 3 Float with root 0", "rank 1 allreduce of 12 Float (sum)"});
   skipped.on_states({at_call(143, 77, "barrier", 5), at_call(143, 78, "allreduce of 12 Float (sum)", 6)}, 1.0);
-  expect_says(skipped.verdict(3.0)->reason, {"(#143): rank 0 barrier, rank 1 allreduce of 12 Float (sum)"});
+  expect_contains(skipped.verdict(3.0)->reason, {"#143", "rank 0 barrier", "rank 1 allreduce of 12 Float (sum)"});
 }
 
-TEST(CaseWatch, RanksWhoseCallsDifferedLongAgoAreKnownByTheHash) {
+TEST(CaseWatch, DetectsEarlierMismatchedCollectivesByHash) {
   CaseWatch watch = watch_of(2);
   watch.on_states({at_call(143, 77, "barrier"), at_call(143, 78, "barrier")}, 1.0);
-  expect_says(watch.verdict(3.0)->reason, {"ranks have called different collectives before #143"});
+  expect_contains(watch.verdict(3.0)->reason, {"different collectives", "#143"});
 }
 
-TEST(CaseWatch, WhoIsBehindInTheSameCallsIsTheStuckOne) {
+TEST(CaseWatch, BlamesTheRankBehindInTheSameCalls) {
   CaseWatch watch = watch_of(2);
   RankState ahead = at_call(7, 77, "barrier");
   ahead.calls.push_back({.number = 8, .hash = 78, .text = "allreduce of 12 Float (sum)"});
   ahead.collectives = ahead.beat = 8;
   watch.on_states({ahead, at_call(7, 77, "barrier")}, 1.0);
   EXPECT_EQ(watch.verdict(3.0)->culprit, 1);
-  expect_says(watch.verdict(3.0)->reason, {"rank 1 is stuck at step 5; in or after collective #8: rank 0 (allreduce of "
-                                           "12 Float (sum)); #7: rank 1 (barrier)"});
+  expect_contains(watch.verdict(3.0)->reason,
+                  {"step 5", "#8: rank 0 (allreduce of 12 Float (sum))", "#7: rank 1 (barrier)"});
 }
 
-TEST(CaseWatch, DifferentCollectivesExplainWhatTheirBackendMakesOfThem) {
+TEST(CaseWatch, MismatchedCollectivesExplainBackendErrors) {
   const std::vector<RankState> states = {at_call(143, 77, "allreduce of 12 Float (sum)"),
                                          at_call(143, 78, "allreduce of 1 Long (max)")};
-  const std::string differ =
-      "ranks call different collectives (#143): rank 0 allreduce of 12 Float (sum), rank 1 allreduce of 1 Long (max)";
-  CaseWatch echo = watch_of(2), dead = watch_of(2), killed = watch_of(2);
-  for (CaseWatch* watch : {&echo, &dead, &killed}) watch->on_states(states, 0.5);
+  CaseWatch echo = watch_of(2), aborted = watch_of(2), killed = watch_of(2);
+  for (CaseWatch* watch : {&echo, &aborted, &killed}) watch->on_states(states, 0.5);
   echo.on_line(0, failed(0, "failure", "Connection closed by peer"), 1.0);
-  EXPECT_EQ(echo.verdict(2)->reason, differ + "; rank 0 failed: Connection closed by peer");
-  dead.on_death(0, killed_by(SIGABRT), 1.0);
-  EXPECT_EQ(dead.verdict(2)->reason.find(differ + "; rank 0 was ended by signal 6"), 0U) << dead.verdict(2)->reason;
+  aborted.on_death(0, killed_by(SIGABRT), 1.0);
   killed.on_death(1, killed_by(SIGKILL), 1.0);
-  EXPECT_EQ(killed.verdict(2)->reason.find("rank 1 was ended by signal 9"), 0U) << "that needs no explanation";
-  expect_says(killed.verdict(2)->reason, {differ});
+  const std::string after_echo = echo.verdict(2)->reason, after_abort = aborted.verdict(2)->reason,
+                    after_kill = killed.verdict(2)->reason;
+  for (const std::string& reason : {after_echo, after_abort, after_kill})
+    expect_contains(reason, {"#143", "rank 0 allreduce of 12 Float (sum)", "rank 1 allreduce of 1 Long (max)"});
+  expect_contains(after_echo, {"Connection closed by peer"});
+  EXPECT_LT(after_echo.find("#143"), after_echo.find("Connection closed by peer"));
+  expect_contains(after_abort, {"signal 6"});
+  EXPECT_LT(after_abort.find("#143"), after_abort.find("signal 6"));
+  expect_contains(after_kill, {"signal 9"});
+  EXPECT_LT(after_kill.find("signal 9"), after_kill.find("#143")) << "SIGKILL is the cause, the mismatch an addition";
 }
 
 std::string ran_with_calls(int rank, int64_t count, uint64_t hash) {
@@ -307,32 +308,32 @@ std::string ran_with_calls(int rank, int64_t count, uint64_t hash) {
   return answer.dump();
 }
 
-TEST(CaseWatch, RanksThatEndWithDifferentCollectivesHaveFailed) {
-  const uint64_t hash = 0xfedcba9876543210;  // all bits come through
-  CaseWatch same = watch_of(2), fewer = watch_of(2), others = watch_of(2), known = watch_of(2);
+TEST(CaseWatch, FailsWhenRanksEndWithDifferentCollectives) {
+  const uint64_t hash = 0xfedcba9876543210;  // uses the top bit: all 64 bits must survive
+  CaseWatch same = watch_of(2), fewer = watch_of(2), other_hash = watch_of(2), with_calls = watch_of(2);
   for (const int rank : {0, 1}) {
     same.on_line(rank, ran_with_calls(rank, 160, hash), 1);
     fewer.on_line(rank, ran_with_calls(rank, 160 - rank, hash + rank), 1);
-    others.on_line(rank, ran_with_calls(rank, 160, hash + rank), 1);
-    known.on_line(rank, ran_with_calls(rank, 160, hash + rank), 1);
+    other_hash.on_line(rank, ran_with_calls(rank, 160, hash + rank), 1);
+    with_calls.on_line(rank, ran_with_calls(rank, 160, hash + rank), 1);
   }
   EXPECT_EQ(same.verdict(1)->kind, Kind::ran);
   EXPECT_EQ(fewer.verdict(1)->kind, Kind::failed);
-  expect_says(fewer.verdict(1)->reason, {"ranks have called different collectives: rank 0 and rank 1, 160 and 159"});
-  EXPECT_EQ(others.verdict(1)->kind, Kind::failed);
-  expect_says(others.verdict(1)->reason, {"ranks have called different collectives: rank 0 and rank 1, 160 each"});
-  known.on_states({at_call(143, 77, "barrier"), at_call(143, 78, "allreduce of 12 Float (sum)")}, 1.0);
-  expect_says(known.verdict(1)->reason,
-              {"ranks call different collectives (#143): rank 0 barrier, rank 1 allreduce of 12 Float (sum)"});
+  expect_contains(fewer.verdict(1)->reason, {"rank 0", "rank 1", "160", "159"});
+  EXPECT_EQ(other_hash.verdict(1)->kind, Kind::failed);
+  expect_contains(other_hash.verdict(1)->reason, {"rank 0", "rank 1", "160"});
+  with_calls.on_states({at_call(143, 77, "barrier"), at_call(143, 78, "allreduce of 12 Float (sum)")}, 1.0);
+  expect_contains(with_calls.verdict(1)->reason, {"#143", "rank 0 barrier", "rank 1 allreduce of 12 Float (sum)"});
 }
 
-TEST(CaseWatch, AStoppedRankIsTheStuckOneEvenWhenItIsAhead) {
+TEST(CaseWatch, BlamesAStoppedRankEvenWhenItIsAhead) {
   CaseWatch watch = watch_of(2);
   watch.on_states({{.step = 5, .beat = 20}, {.step = 6, .beat = 22, .stopped = true}}, 0);
-  expect_says(watch.verdict(2)->reason, {"rank 1 is stopped"});
+  EXPECT_EQ(watch.verdict(2)->culprit, 1);
+  expect_contains(watch.verdict(2)->reason, {"rank 1", "stopped"});
 }
 
-TEST(CaseWatch, SlowIsNotStuck) {
+TEST(CaseWatch, ASlowRankIsNotStuck) {
   CaseWatch watch = watch_of(2);
   for (int tick = 1; tick < 20; ++tick) {
     watch.on_states({{.step = 0, .beat = 0}, {.step = 0, .beat = tick}}, tick * 1.9);
@@ -340,77 +341,77 @@ TEST(CaseWatch, SlowIsNotStuck) {
   }
 }
 
-TEST(CaseWatch, ARankThatHasAnsweredIsNeverTheStuckOne) {
+TEST(CaseWatch, NeverBlamesARankThatHasAnswered) {
   CaseWatch watch = watch_of(2);
   watch.on_states({{.step = 1, .beat = 1}, {.step = 9, .beat = 9}}, 0);
   watch.on_line(0, ran(0), 0.5);
   EXPECT_EQ(watch.verdict(2.5)->culprit, 1);
 }
 
-TEST(CaseWatch, SaysWhoNeverJoined) {
+TEST(CaseWatch, NamesTheRankThatNeverJoined) {
   CaseWatch watch("c", Event::ran, 3, kTimeout, false, 0);
   for (const int rank : {0, 2}) watch.on_line(rank, R"({"event":"ready","rank":0,"pid":1,"torch":"2"})", 0.5);
   const auto outcome = watch.verdict(2.5);
   ASSERT_TRUE(outcome);
   EXPECT_TRUE(outcome->never_started);
-  expect_says(outcome->reason, {"2 of 3 ranks joined", "missing 1"});
+  expect_contains(outcome->reason, {"2 of 3", "missing 1"});
 }
 
-TEST(CaseWatch, WhoWaitsForThoseThatNeverJoinedIsNotMissing) {
+TEST(CaseWatch, RanksThatWaitForOthersToJoinAreNotMissing) {
   CaseWatch watch("c", Event::ran, 3, kTimeout, false, 0), all("c", Event::ran, 2, kTimeout, false, 0);
   watch.on_states({{.beat = 1}, {.beat = 0}, {.beat = 1}}, 0.5);
   EXPECT_EQ(watch.verdict(2.5)->culprit, 1);
-  expect_says(watch.verdict(2.5)->reason, {"2 of 3 ranks joined, missing 1"});
+  expect_contains(watch.verdict(2.5)->reason, {"2 of 3", "missing 1"});
   all.on_states({{.beat = 1}, {.beat = 1}}, 0.5);
-  expect_says(all.verdict(2.5)->reason, {"0 of 2 ranks joined, missing 0, 1"});
+  expect_contains(all.verdict(2.5)->reason, {"0 of 2", "missing 0, 1"});
 }
 
-TEST(CaseWatch, NamesTheHostWhereThereAreSeveral) {
+TEST(CaseWatch, NamesTheHostInRunsOnSeveralHosts) {
   const auto spread = [](bool ready) {
     return CaseWatch("c", Event::ran, 2, kTimeout, ready, 0, {}, {"left", "right"});
   };
   CaseWatch dying = spread(true), failing = spread(true), hanging = spread(true), missing = spread(false),
             silent = spread(true);
   dying.on_death(1, killed_by(SIGKILL), 1);
-  expect_says(dying.verdict(2)->reason, {"rank 1 on right was ended by signal 9"});
+  expect_contains(dying.verdict(2)->reason, {"rank 1 on right", "signal 9"});
   failing.on_line(0, failed(0, "failure", "no luck"), 1);
-  expect_says(failing.verdict(2)->reason, {"rank 0 on left failed: no luck"});
+  expect_contains(failing.verdict(2)->reason, {"rank 0 on left", "no luck"});
   hanging.on_states({{.step = 5, .beat = 5}, {.step = 3, .beat = 3}}, 1);
-  expect_says(hanging.verdict(1 + kTimeout)->reason, {"rank 1 on right is stuck at step 3"});
+  expect_contains(hanging.verdict(1 + kTimeout)->reason, {"rank 1 on right", "step 3"});
   missing.on_line(0, Json({{"event", "ready"}, {"rank", 0}}).dump(), 1);
-  expect_says(missing.verdict(1 + kTimeout)->reason, {"1 of 2 ranks joined, missing 1 on right"});
-  silent.on_offence(1, "has not been heard of for 10 s", 1);
-  expect_says(silent.verdict(2)->reason, {"rank 1 on right has not been heard of for 10 s"});
+  expect_contains(missing.verdict(1 + kTimeout)->reason, {"1 of 2", "missing 1 on right"});
+  silent.on_offence(1, "is silent", 1);
+  expect_contains(silent.verdict(2)->reason, {"rank 1 on right is silent"});
 }
 
-TEST(CaseWatch, AKillForMemoryIsToldFromOthers) {
+TEST(CaseWatch, ReportsOomKillsAsOutOfMemory) {
   CaseWatch watch = watch_of(2);
   watch.on_states({{.step = 7}, {.step = 7}}, 0.5);
-  watch.on_death(1, killed_by(SIGKILL), 1, "killed by the control group's limit of 4096 bytes");
+  watch.on_death(1, killed_by(SIGKILL), 1, "cgroup limit of 4096 bytes");
   watch.on_line(0, failed(0, "failure", "Connection closed by peer"), 1.1);
-  expect_says(watch.verdict(2)->reason,
-              {"out of memory: rank 1 was ended by signal 9",
-               "at step 7: killed by the control group's limit of 4096 bytes", "; rank 0 failed: Connection closed"});
+  expect_contains(watch.verdict(2)->reason, {"out of memory", "rank 1", "signal 9", "step 7",
+                                             "cgroup limit of 4096 bytes", "rank 0", "Connection closed"});
 }
 
-TEST(CaseWatch, WhatIsNotTheProtocolIsAFailure) {
+TEST(CaseWatch, FailsOnLinesThatBreakTheProtocol) {
   for (const std::string line :
        {"", "hello", "{}", "[1]", R"({"event":"ran","case":"another"})", R"({"event":"ran","case":"c","record":{}})",
         R"({"event":"checked","case":"c","checks":[]})", R"({"event":7,"case":"c"})", "{\"event\":\"\xFF\"}"}) {
     CaseWatch watch = watch_of(1);
     watch.on_line(0, line, 1.0);
     ASSERT_TRUE(watch.verdict(2)) << line;
-    expect_says(watch.verdict(2)->reason, {"not the protocol"});
+    EXPECT_EQ(watch.verdict(2)->kind, Kind::failed) << line;
+    expect_contains(watch.verdict(2)->reason, {"protocol"});
   }
 }
 
-TEST(CaseWatch, ReasonsCarryNoControlCharacters) {
+TEST(CaseWatch, StripsControlCharactersFromReasons) {
   CaseWatch watch = watch_of(1);
   watch.on_line(0, failed(0, "failure", "\x1B[31mred\a"), 1.0);
   EXPECT_EQ(watch.verdict(2)->reason.find_first_of("\x1B\a"), std::string::npos);
 }
 
-TEST(CaseWatch, AUsersMistakeKeepsItsKind) {
+TEST(CaseWatch, KeepsTheKindOfAUsageError) {
   CaseWatch watch = watch_of(1);
   watch.on_line(0, failed(0, "usage", "images: magic number 7"), 1.0);
   EXPECT_EQ(watch.verdict(2)->kind, Kind::usage);

@@ -1,4 +1,4 @@
-// What the tests of the launcher's parts share.
+// Helpers shared by the launcher tests.
 #pragma once
 
 #include <unistd.h>
@@ -11,15 +11,15 @@
 
 namespace dpbench {
 
-inline void expect_says(const std::string& text, const std::vector<std::string>& words) {
-  for (const auto& word : words) EXPECT_NE(text.find(word), std::string::npos) << word << " in: " << text;
+inline void expect_contains(const std::string& text, const std::vector<std::string>& parts) {
+  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
 }
 
-// A folder of the test's own, gone with it.
-class Here : public testing::Test {
+// Gives each test process a private directory and removes it afterwards.
+class TempDirTest : public testing::Test {
  protected:
-  Here() { std::filesystem::create_directories(root_); }
-  ~Here() override { std::filesystem::remove_all(root_); }
+  TempDirTest() { std::filesystem::create_directories(root_); }
+  ~TempDirTest() override { std::filesystem::remove_all(root_); }
   const std::filesystem::path root_ =
       std::filesystem::path(testing::TempDir()) / ("dpbench_launch_" + std::to_string(::getpid()));
 };

@@ -1,4 +1,4 @@
-// What a worker that misbehaves can do: nothing.
+// Launcher with real worker processes that misbehave.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -16,10 +16,10 @@ namespace {
 namespace fs = std::filesystem;
 using Kind = CaseOutcome::Kind;
 
-// Real processes: the fake worker does what --param fault says.
-class Workers : public Here {
+// The fake worker injects the fault named by --param fault.
+class Workers : public TempDirTest {
  protected:
-  Workers() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }  // as dpbench is: what ranks leave behind becomes ours to end
+  Workers() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }  // as in dpbench: orphans of ranks become our children
 
   CaseSpec spec(int ranks, const std::string& fault, int rank = 0) {
     CaseSpec one;
@@ -45,7 +45,7 @@ class Workers : public Here {
 
   void TearDown() override {
     launcher_.end_group();
-    EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a process is left";
+    EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a process is still running";
     EXPECT_EQ(errno, ECHILD);
   }
 
@@ -62,51 +62,51 @@ TEST_F(Workers, RunManyCasesInOneGroup) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(run(spec(3, "none")).kind, Kind::ran);
   EXPECT_TRUE(launcher_.end_group().empty());
   EXPECT_FALSE(fs::exists(root_ / "logs" / "group2-cpu-x3-shm"));
-  EXPECT_TRUE(fs::is_empty(root_ / "logs")) << "nothing was printed, so no log is kept";
+  EXPECT_TRUE(fs::is_empty(root_ / "logs")) << "empty logs are removed";
 }
 
-TEST_F(Workers, DeathsAreNamedWithTheirCause) {
-  expect_says(reason("kill"), {"rank 2", "signal 9", "about to die"});
-  expect_says(reason("segv"), {"SIGSEGV"});
-  expect_says(reason("abort"), {"SIGABRT"});
-  expect_says(reason("exit0"), {"left early"});
-  expect_says(reason("exit7"), {"exit code 7"});
-  expect_says(reason("echo"), {"signal 9"});
-  EXPECT_EQ(run(spec(3, "none")).kind, Kind::ran) << "a fresh group goes on";
+TEST_F(Workers, ReportTheRankAndCauseOfADeath) {
+  expect_contains(reason("kill"), {"rank 2", "signal 9", "about to die"});
+  expect_contains(reason("segv"), {"SIGSEGV"});
+  expect_contains(reason("abort"), {"SIGABRT"});
+  expect_contains(reason("exit0"), {"exit code 0"});
+  expect_contains(reason("exit7"), {"exit code 7"});
+  expect_contains(reason("echo"), {"signal 9"});
+  EXPECT_EQ(run(spec(3, "none")).kind, Kind::ran) << "a fresh group must run";
 }
 
-TEST_F(Workers, HangsEndAfterTheTimeout) {
-  expect_says(reason("stop"), {"rank 2 is stopped", "4 s"});
-  expect_says(reason("init-hang"), {"2 of 3 ranks joined, missing 2"});
+TEST_F(Workers, AreEndedAfterTheTimeoutWhenTheyHang) {
+  expect_contains(reason("stop"), {"rank 2", "stopped", "4 s"});
+  expect_contains(reason("init-hang"), {"2 of 3", "missing 2"});
   EXPECT_EQ(run(spec(2, "hang")).kind, Kind::failed);
 }
 
-TEST_F(Workers, SlowOnesAreWaitedFor) { EXPECT_EQ(run(spec(2, "slow")).kind, Kind::ran); }
+TEST_F(Workers, AreWaitedForWhenSlow) { EXPECT_EQ(run(spec(2, "slow")).kind, Kind::ran); }
 
-TEST_F(Workers, FloodsAndNonsenseEndTheCase) {
-  expect_says(reason("flood"), {"64 MiB"});
-  expect_says(reason("chatter"), {"64 MiB"});
-  expect_says(reason("nonsense"), {"not the protocol"});
-  expect_says(reason("other-case"), {"not the protocol"});
+TEST_F(Workers, FailTheCaseOnOutputFloodsAndInvalidMessages) {
+  expect_contains(reason("flood"), {"64 MiB"});
+  expect_contains(reason("chatter"), {"64 MiB"});
+  expect_contains(reason("nonsense"), {"protocol"});
+  expect_contains(reason("other-case"), {"protocol"});
   for (const auto& entry : fs::recursive_directory_iterator(root_ / "logs"))
     EXPECT_TRUE(entry.is_directory() || entry.file_size() <= 64u << 20) << entry.path();
 }
 
-TEST_F(Workers, WhoDoesNotLeaveIsKilledAndSaid) {
+TEST_F(Workers, AreKilledAndReportedWhenTheyDoNotExit) {
   EXPECT_EQ(run(spec(2, "deaf", 1)).kind, Kind::ran);
   const auto complaints = launcher_.end_group();
   ASSERT_EQ(complaints.size(), 1u);
-  expect_says(complaints[0], {"rank 1", "did not leave"});
+  expect_contains(complaints[0], {"rank 1"});
 }
 
-TEST_F(Workers, ABadEndAfterGoodCasesIsSaid) {
+TEST_F(Workers, ReportABadExitCodeAfterGoodCases) {
   EXPECT_EQ(run(spec(2, "bad-end", 1)).kind, Kind::ran);
   const auto complaints = launcher_.end_group();
   ASSERT_EQ(complaints.size(), 1u);
-  expect_says(complaints[0], {"rank 1", "exit code 5"});
+  expect_contains(complaints[0], {"rank 1", "exit code 5"});
 }
 
-TEST_F(Workers, ASignalInterruptsTheCase) {
+TEST_F(Workers, AreInterruptedByASignal) {
   std::thread sender([] {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     ::kill(::getpid(), SIGTERM);
@@ -117,7 +117,7 @@ TEST_F(Workers, ASignalInterruptsTheCase) {
   EXPECT_EQ(outcome.signal, SIGTERM);
 }
 
-TEST_F(Workers, GroupsLeaveNoDescriptors) {
+TEST_F(Workers, LeakNoFileDescriptors) {
   const auto open = [] { return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()); };
   EXPECT_EQ(run(spec(3, "none")).kind, Kind::ran);
   launcher_.end_group();
@@ -129,21 +129,21 @@ TEST_F(Workers, GroupsLeaveNoDescriptors) {
   }
 }
 
-TEST_F(Workers, EveryGroupHasANumberOfItsOwnThatNobodyCanGuess) {
+TEST_F(Workers, GetAUniqueUnguessableNoncePerGroup) {
   const WorkerSettings settings{
       .program = DPBENCH_FAKE_WORKER, .plugins = {}, .cpus = {}, .timeout_s = 4, .logs = root_ / "logs"};
-  std::set<std::string> numbers;
+  std::set<std::string> nonces;
   for (int i = 0; i < 3; ++i) {
     const WorkerGroup group({.name = "g" + std::to_string(i), .backend = "shm", .device = Device::cpu, .processes = 1},
                             settings, scratch_);
     EXPECT_EQ(group.spec().nonce.size(), 32u) << "128 bits";
     EXPECT_EQ(group.spec().nonce.find_first_not_of("0123456789abcdef"), std::string::npos);
-    numbers.insert(group.spec().nonce);
+    nonces.insert(group.spec().nonce);
   }
-  EXPECT_EQ(numbers.size(), 3u);
+  EXPECT_EQ(nonces.size(), 3u);
 }
 
-TEST_F(Workers, AProgramThatIsNotThereIsRefused) {
+TEST_F(Workers, RefuseAMissingWorkerProgram) {
   Launcher launcher(
       {.program = "/nowhere/dpbench-worker", .plugins = {}, .cpus = {}, .timeout_s = 1, .logs = root_ / "logs"},
       signals_, Event::ran, [](const std::string&) {});

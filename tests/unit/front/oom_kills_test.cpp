@@ -1,4 +1,4 @@
-// What the kernel says of processes that it killed for their memory.
+// OomKills: reads from the cgroup files if the kernel killed a process for memory.
 #include <fstream>
 
 #include "harness/front/process/oom_kills.h"
@@ -9,65 +9,66 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A tree of files as the kernel shows them of process 7.
-class OomKillsTest : public Here {
+// A fake /proc and cgroup tree for process 7.
+class OomKillsTest : public TempDirTest {
  protected:
-  void put(const fs::path& file, const std::string& text) const {
+  void write(const fs::path& file, const std::string& text) const {
     fs::create_directories((root_ / file).parent_path());
     std::ofstream(root_ / file) << text;
   }
-  std::string after(const std::string& groups, const fs::path& counter, const std::string& text) const {
-    put("proc/7/cgroup", groups);
+  // Returns the message after the counter file changes to `text`.
+  std::string message_after(const std::string& groups, const fs::path& counter, const std::string& text) const {
+    write("proc/7/cgroup", groups);
     const OomKills kills(7, root_);
-    EXPECT_EQ(kills.words(), "");
-    put(counter, text);
-    return kills.words();
+    EXPECT_EQ(kills.reason(), "");
+    write(counter, text);
+    return kills.reason();
   }
 };
 
-TEST_F(OomKillsTest, AreToldWithTheLimitOfTheGroup) {
+TEST_F(OomKillsTest, ReportsTheLimitOfTheGroup) {
   const fs::path group = "sys/fs/cgroup/a/b";
-  put(group / "memory.events", "low 0\nhigh 0\nmax 3\noom 0\noom_kill 2\n");
-  put(group / "memory.max", "4096\n");
-  EXPECT_EQ(after("0::/a/b\n", group / "memory.events", "low 0\nmax 4\noom 1\noom_kill 3\n"),
-            "killed by the control group's limit of 4096 bytes");
+  write(group / "memory.events", "low 0\nhigh 0\nmax 3\noom 0\noom_kill 2\n");
+  write(group / "memory.max", "4096\n");
+  expect_contains(message_after("0::/a/b\n", group / "memory.events", "low 0\nmax 4\noom 1\noom_kill 3\n"), {"4096"});
 }
 
-TEST_F(OomKillsTest, AreTheFirstVersionsWhereItHasTheMemory) {
-  put("sys/fs/cgroup/memory.events", "oom_kill 5\n");
+TEST_F(OomKillsTest, ReadsCgroupV1WhenItControlsMemory) {
+  write("sys/fs/cgroup/memory.events", "oom_kill 5\n");
   const fs::path group = "sys/fs/cgroup/memory/job";
-  put(group / "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n");
-  put(group / "memory.limit_in_bytes", "8192\n");
-  EXPECT_EQ(
-      after("5:cpu,memory:/job\n0::/\n", group / "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"),
-      "killed by the control group's limit of 8192 bytes");
+  write(group / "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n");
+  write(group / "memory.limit_in_bytes", "8192\n");
+  expect_contains(message_after("5:cpu,memory:/job\n0::/\n", group / "memory.oom_control",
+                                "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"),
+                  {"8192"});
 }
 
-TEST_F(OomKillsTest, AreCountedWhereTheGroupItselfCannotBeSeenAndByWhateverLimitIsAboveIt) {
-  put("sys/fs/cgroup/box/memory.max", "1024\n");
-  put("sys/fs/cgroup/box/inner/memory.max", "max\n");
-  put("sys/fs/cgroup/box/inner/memory.events", "oom_kill 0\n");
-  EXPECT_EQ(after("0::/box/inner/not/here\n", "sys/fs/cgroup/box/inner/memory.events", "oom_kill 1\n"),
-            "killed by the control group's limit of 1024 bytes");
+TEST_F(OomKillsTest, FallsBackToTheClosestVisibleParentGroup) {
+  write("sys/fs/cgroup/box/memory.max", "1024\n");
+  write("sys/fs/cgroup/box/inner/memory.max", "max\n");
+  write("sys/fs/cgroup/box/inner/memory.events", "oom_kill 0\n");
+  expect_contains(message_after("0::/box/inner/not/here\n", "sys/fs/cgroup/box/inner/memory.events", "oom_kill 1\n"),
+                  {"1024"});
 }
 
-TEST_F(OomKillsTest, WithoutALimitAreTheMachines) {
-  put("sys/fs/cgroup/memory/memory.oom_control", "oom_kill 0\n");
-  put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-  EXPECT_EQ(after("4:memory:/\n", "sys/fs/cgroup/memory/memory.oom_control", "oom_kill 1\n"),
-            "killed by the kernel, which had no memory left");
+TEST_F(OomKillsTest, ReportsTheMachinesMemoryWithoutALimit) {
+  write("sys/fs/cgroup/memory/memory.oom_control", "oom_kill 0\n");
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  const std::string message = message_after("4:memory:/\n", "sys/fs/cgroup/memory/memory.oom_control", "oom_kill 1\n");
+  EXPECT_NE(message, "");
+  EXPECT_EQ(message.find_first_of("0123456789"), std::string::npos) << message << ": there is no limit to report";
 }
 
-TEST_F(OomKillsTest, OfBeforeTheCaseAndWhatNobodyCountsAreNone) {
-  EXPECT_EQ(OomKills(7, root_).words(), "");
-  put("proc/7/cgroup", "0::/\n:\n\n4:memory\n");
-  EXPECT_EQ(OomKills(7, root_).words(), "");
-  put("sys/fs/cgroup/memory.events", "oom_kill 0\n");
+TEST_F(OomKillsTest, IgnoresEarlierKillsAndMissingCounters) {
+  EXPECT_EQ(OomKills(7, root_).reason(), "");
+  write("proc/7/cgroup", "0::/\n:\n\n4:memory\n");
+  EXPECT_EQ(OomKills(7, root_).reason(), "");
+  write("sys/fs/cgroup/memory.events", "oom_kill 0\n");
   OomKills kills(7, root_);
-  put("sys/fs/cgroup/memory.events", "oom_kill 1\n");
-  EXPECT_NE(kills.words(), "");
-  kills.forget();
-  EXPECT_EQ(kills.words(), "");
+  write("sys/fs/cgroup/memory.events", "oom_kill 1\n");
+  EXPECT_NE(kills.reason(), "");
+  kills.reset();
+  EXPECT_EQ(kills.reason(), "");
 }
 
 }  // namespace

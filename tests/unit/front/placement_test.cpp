@@ -1,4 +1,4 @@
-// What each launcher's variables mean.
+// Reads rank, world and rendezvous address from each launcher's environment variables.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -11,8 +11,8 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-std::optional<Placement> placed(const Variables& variables, StartedBy choice = StartedBy::automatic) {
-  return find_placement(choice, [&](const std::string& name) -> std::optional<std::string> {
+std::optional<Placement> placed(const Variables& variables, StartedBy launcher = StartedBy::automatic) {
+  return find_placement(launcher, [&](const std::string& name) -> std::optional<std::string> {
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::optional(found->second);
   });
@@ -42,12 +42,12 @@ const Variables kMpi = {{"OMPI_COMM_WORLD_RANK", "1"},
                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                         {"PMIX_NAMESPACE", "123"}};
 
-TEST(Placement, WithoutALauncherThereIsNone) {
+TEST(Placement, IsEmptyWithoutALauncher) {
   EXPECT_FALSE(placed({}));
-  EXPECT_FALSE(placed({{"RANK", "0"}, {"WORLD_SIZE", "2"}})) << "a stale pair of variables is no launcher";
+  EXPECT_FALSE(placed({{"RANK", "0"}, {"WORLD_SIZE", "2"}})) << "RANK and WORLD_SIZE alone may be stale";
 }
 
-TEST(Placement, OfTorchrunWhoseAgentServesTheStore) {
+TEST(Placement, ReadsTorchrunWithTheAgentsStore) {
   const auto p = placed(kTorchrun).value();
   EXPECT_EQ(p.launcher, StartedBy::torchrun);
   EXPECT_EQ(p.rank, 3);
@@ -59,13 +59,13 @@ TEST(Placement, OfTorchrunWhoseAgentServesTheStore) {
   EXPECT_TRUE(p.store_is_served);
 }
 
-TEST(Placement, ARestartOfTorchrunHasAnotherNonce) {
+TEST(Placement, ATorchrunRestartChangesTheNonce) {
   Variables again = kTorchrun;
   again["TORCHELASTIC_RESTART_COUNT"] = "2";
   EXPECT_NE(placed(kTorchrun)->nonce, placed(again)->nonce);
 }
 
-TEST(Placement, OfSlurmWithUnequalNodesAndAListOfHosts) {
+TEST(Placement, ReadsSlurmWithUnequalNodesAndAHostList) {
   const auto p = placed(kSlurm).value();
   EXPECT_EQ(p.launcher, StartedBy::slurm);
   EXPECT_EQ(p.rank, 2);
@@ -74,13 +74,13 @@ TEST(Placement, OfSlurmWithUnequalNodesAndAListOfHosts) {
   EXPECT_FALSE(p.store_is_served);
 }
 
-TEST(Placement, OfSlurmOnlyInsideAStep) {
+TEST(Placement, IgnoresSlurmOutsideAStep) {
   Variables batch = kSlurm;
   batch.erase("SLURM_STEP_ID");
   EXPECT_FALSE(placed(batch));
 }
 
-TEST(Placement, AllRanksOfALaunchComputeTheSamePortAndAnotherLaunchAnother) {
+TEST(Placement, PortIsTheSameForAllRanksAndDiffersBetweenLaunches) {
   Variables other = kMpi;
   other["OMPI_COMM_WORLD_RANK"] = "0";
   EXPECT_EQ(placed(kMpi)->master_port, placed(other)->master_port);
@@ -89,7 +89,7 @@ TEST(Placement, AllRanksOfALaunchComputeTheSamePortAndAnotherLaunchAnother) {
   EXPECT_NE(placed(kMpi)->master_port, placed(other)->master_port);
 }
 
-TEST(Placement, TheInnermostLauncherCounts) {
+TEST(Placement, TheInnermostLauncherWins) {
   Variables nested = kSlurm;
   nested.insert(kMpi.begin(), kMpi.end());
   EXPECT_EQ(placed(nested)->launcher, StartedBy::mpi);
@@ -99,7 +99,7 @@ TEST(Placement, TheInnermostLauncherCounts) {
   EXPECT_FALSE(placed(nested, StartedBy::self));
 }
 
-TEST(Placement, SeveralHostsOfMpirunNeedToBeToldTheMaster) {
+TEST(Placement, MpirunOnSeveralHostsNeedsMasterAddr) {
   Variables two = kMpi;
   two["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
   two["OMPI_COMM_WORLD_LOCAL_RANK"] = "0";
@@ -108,7 +108,7 @@ TEST(Placement, SeveralHostsOfMpirunNeedToBeToldTheMaster) {
   EXPECT_EQ(placed(two)->master_addr, "10.0.0.1");
 }
 
-TEST(Placement, NumbersThatMakeNoSenseAreRefused) {
+TEST(Placement, RefusesInvalidRanksAndWorldSizes) {
   for (const char* wrong : {"", "4", "-1", "two", "1x"}) {
     Variables bad = kTorchrun;
     bad["RANK"] = wrong;
@@ -119,9 +119,9 @@ TEST(Placement, NumbersThatMakeNoSenseAreRefused) {
   EXPECT_THROW(placed(bad), UsageError);
 }
 
-TEST(Placement, ALauncherThatWasNamedMustBeThere) { EXPECT_THROW(placed(kMpi, StartedBy::slurm), UsageError); }
+TEST(Placement, RefusesANamedLauncherThatDidNotStartUs) { EXPECT_THROW(placed(kMpi, StartedBy::slurm), UsageError); }
 
-TEST(Placement, FirstHostOfAList) {
+TEST(Placement, FindsTheFirstHostOfASlurmNodeList) {
   EXPECT_EQ(first_host("n1"), "n1");
   EXPECT_EQ(first_host("a,b[1-2]"), "a");
   EXPECT_EQ(first_host("gpu[003-004,9],x"), "gpu003");

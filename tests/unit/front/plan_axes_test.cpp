@@ -1,4 +1,4 @@
-// Worlds, batches, devices and backends of a plan: what goes together, what is skipped, what is refused. No process, no
+// Plan axes: worlds, batches, devices and backends that run, are skipped or are refused. Needs no process and no
 // device.
 #include <set>
 
@@ -8,7 +8,12 @@ namespace dpbench {
 namespace {
 
 using namespace test;
-using Notes = std::map<std::string, std::string>;
+
+void expect_only_note(const Plan& plan, const std::string& case_id, const std::vector<std::string>& parts) {
+  ASSERT_EQ(plan.notes.size(), 1u);
+  EXPECT_EQ(plan.notes.begin()->first, case_id);
+  expect_contains(plan.notes.begin()->second, parts);
+}
 
 Selection launched(int world, int local) {
   Selection what = ddp_on_mlp();
@@ -18,7 +23,7 @@ Selection launched(int world, int local) {
   return what;
 }
 
-TEST(Plan, UnderALauncherTheWorldIsTheOneThatWasStarted) {
+TEST(Plan, UnderALauncherTheWorldIsTheNumberOfStartedRanks) {
   EXPECT_EQ(ids(make_plan(launched(3, 3), catalogue(), machine(8))),
             (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:3/shm/weak/b64/f32"}));
   Selection what = launched(2, 2);
@@ -26,29 +31,26 @@ TEST(Plan, UnderALauncherTheWorldIsTheOneThatWasStarted) {
   const Plan plan = make_plan(what, catalogue(), machine(8));
   EXPECT_EQ(ids(plan), (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
   ASSERT_EQ(plan.skipped.size(), 2u);
-  EXPECT_EQ(plan.skipped[1].reason, "torchrun started 2 ranks, and a world of 4 needs 4");
+  expect_contains(plan.skipped[1].reason, {"torchrun", "2", "4"});
 }
 
-TEST(Plan, UnderALauncherAnotherWorldIsRefusedWithBothNumbers) {
+TEST(Plan, UnderALauncherRefusesAnotherWorld) {
   Selection what = launched(2, 2);
   what.cpus = {4};
-  const std::string why = refusal<UsageError>(what, machine(8));
-  EXPECT_NE(why.find("--cpus 4"), std::string::npos) << why;
-  EXPECT_NE(why.find("torchrun started 2 ranks"), std::string::npos) << why;
+  expect_contains(refusal<UsageError>(what, machine(8)), {"--cpus 4", "torchrun", "2 ranks"});
 }
 
-TEST(Plan, UnderALauncherGpusAreCountedOnThisHost) {
+TEST(Plan, UnderALauncherCountsTheGpusOfThisHost) {
   Selection what = launched(16, 8);
   what.gpus = {16};
   EXPECT_EQ(ids(make_plan(what, catalogue(), machine(8, 8))).back(), "ddp/mnist-mlp/cuda:16/nccl/weak/b64/f32");
-  expect_says(refusal<Unavailable>(what, machine(8, 4)),
-              {"--gpus 16, 8 of them on this host: this machine has 4 GPUs"});
+  expect_contains(refusal<Unavailable>(what, machine(8, 4)), {"--gpus 16", "8", "4 GPUs"});
 }
 
-TEST(Plan, UnderALauncherOneProcessWithReplicasHasNoPlace) {
+TEST(Plan, UnderALauncherRefusesSingleProcessStrategies) {
   Selection what = launched(2, 2);
   what.strategies = {"dp"};
-  EXPECT_NE(refusal<UsageError>(what, machine(8)).find("one process"), std::string::npos);
+  expect_contains(refusal<UsageError>(what, machine(8)), {"'dp'", "torchrun"});
 }
 
 TEST(Plan, RepeatedWorldsAndNamesCollapse) {
@@ -58,7 +60,7 @@ TEST(Plan, RepeatedWorldsAndNamesCollapse) {
   EXPECT_EQ(make_plan(what, catalogue(), machine(4)).cases.size(), 3u);
 }
 
-TEST(Plan, WeakCountsRowsPerDeviceAndStrongRowsInAll) {
+TEST(Plan, BatchIsPerDeviceInWeakAndGlobalInStrongScaling) {
   Selection what = ddp_on_mlp();
   what.cpus = {4};
   what.batches = {32};
@@ -69,45 +71,44 @@ TEST(Plan, WeakCountsRowsPerDeviceAndStrongRowsInAll) {
   EXPECT_EQ(strong.cases.front().global_batch(), 32);
 }
 
-TEST(Plan, ABatchSmallerThanTheWorldIsRefusedUnderRanksOnly) {
+TEST(Plan, RefusesABatchSmallerThanTheWorldOnlyForRanks) {
   Selection what = ddp_on_mlp();
   what.scaling = Scaling::strong;
   what.batches = {3};
   what.cpus = {4};
-  expect_says(refusal<UsageError>(what, machine(2)), {"--batch 3", "world 4", "ddp", "--batch 4"});
+  expect_contains(refusal<UsageError>(what, machine(2)), {"--batch 3", "world 4", "ddp", "--batch 4"});
   what.strategies = {"dp"};
   EXPECT_EQ(refusal<UsageError>(what, machine(2)), "accepted");
 }
 
-TEST(Plan, ABatchThatWasChosenIsNeverSkippedInSilence) {
+TEST(Plan, RefusesRatherThanSkipsAChosenBatchThatIsTooSmall) {
   Selection what;
   what.workloads = {"mnist-mlp"};
   what.scaling = Scaling::strong;
   what.batches = {3};
   what.cpus = {1, 4};
-  expect_says(refusal<UsageError>(what, machine(2)), {"--batch 3", "world 4"});
+  expect_contains(refusal<UsageError>(what, machine(2)), {"--batch 3", "world 4"});
 }
 
-TEST(Plan, AWorkloadsOwnBatchThatIsTooSmallIsSkippedWithTheWayOn) {
+TEST(Plan, SkipsADefaultBatchThatIsTooSmallAndSuggestsOne) {
   Selection what;
   what.cpus = {64};
   const Plan plan = make_plan(what, catalogue(), machine(2));
   ASSERT_EQ(plan.skipped.size(), 1u);
-  expect_says(plan.skipped[0].reason, {"ddp on random-linear", "--batch 64"});
+  expect_contains(plan.skipped[0].reason, {"ddp on random-linear", "--batch 64"});
   what.strategies = {"ddp"};
   what.workloads = {"random-linear"};
-  expect_says(refusal<UsageError>(what, machine(2)),
-              {"random-linear's own batch of 30 is smaller than the world 64", "--batch 64"});
+  expect_contains(refusal<UsageError>(what, machine(2)), {"random-linear", "30", "64", "--batch 64"});
 }
 
-TEST(Plan, WhatChoosesItsOwnRowsIsNotSkippedForABatch) {
+TEST(Plan, CommandsThatChooseTheirOwnSamplesSkipNoBatch) {
   Selection what;
   what.cpus = {64};
   what.own_rows = true;
   EXPECT_TRUE(make_plan(what, catalogue(), machine(2)).skipped.empty());
 }
 
-Catalogue with_rows() {
+Catalogue with_samples() {
   Catalogue all = catalogue();
   all.workloads[0].samples = 100;
   all.workloads[1].samples = 60000;
@@ -115,56 +116,51 @@ Catalogue with_rows() {
   return all;
 }
 
-TEST(Plan, MoreRowsInAStepThanThereAreAreRefusedOfAWorkloadThatWasNamed) {
+TEST(Plan, RefusesAStepLargerThanANamedWorkloadsData) {
   Selection what;
   what.workloads = {"mnist-mlp", "random-linear"};
   what.scaling = Scaling::strong;
   what.cpus = {2};
   what.batches = {100};
-  EXPECT_EQ(refusal<UsageError>(what, machine(2), with_rows()), "accepted");
+  EXPECT_EQ(refusal<UsageError>(what, machine(2), with_samples()), "accepted");
   what.batches = {64, 200};
-  EXPECT_EQ(refusal<UsageError>(what, machine(2), with_rows()),
-            "a step of 200 rows (--batch) is more than random-linear has (100); use a smaller --batch");
+  expect_contains(refusal<UsageError>(what, machine(2), with_samples()), {"200", "--batch", "random-linear", "100"});
   what.whole_epochs = true;
-  EXPECT_EQ(refusal<UsageError>(what, machine(2), with_rows()), "accepted");
+  EXPECT_EQ(refusal<UsageError>(what, machine(2), with_samples()), "accepted");
 }
 
-TEST(Plan, MoreRowsInAStepThanThereAreAreSkippedOfAWorkloadThatNobodyNamed) {
+TEST(Plan, SkipsAStepLargerThanTheDataOfAnUnnamedWorkload) {
   Selection what;
   what.scaling = Scaling::strong;
   what.cpus = {2};
   what.batches = {200};
-  const Plan plan = make_plan(what, with_rows(), machine(2));
+  const Plan plan = make_plan(what, with_samples(), machine(2));
   for (const auto& spec : plan.cases) EXPECT_EQ(spec.workload, "mnist-mlp") << spec.id;
   ASSERT_FALSE(plan.skipped.empty());
-  for (const auto& [spec, reason] : plan.skipped) expect_says(reason, {"random-linear has (100)"});
+  for (const auto& [spec, reason] : plan.skipped) expect_contains(reason, {"random-linear", "100"});
 }
 
-TEST(Plan, DevicesThatTakeMoreRowsThanThereAreAreSkippedWhileOthersRun) {
+TEST(Plan, SkipsOnlyWorldsThatNeedMoreSamplesThanTheDataHas) {
   Selection what = ddp_on_mlp();
   what.cpus = {2, 1024};
-  const Plan plan = make_plan(what, with_rows(), machine(2));
+  const Plan plan = make_plan(what, with_samples(), machine(2));
   EXPECT_EQ(ids(plan), (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
   ASSERT_EQ(plan.skipped.size(), 1u);
-  EXPECT_EQ(plan.skipped[0].reason,
-            "a step of 65536 rows (64 on each of 1024 devices, --batch) is more than mnist-mlp has (60000); "
-            "use a smaller --batch or fewer devices");
+  expect_contains(plan.skipped[0].reason, {"65536", "64", "1024 devices", "--batch", "mnist-mlp", "60000"});
   what.cpus = {1024};
-  expect_says(refusal<UsageError>(what, machine(2), with_rows()), {"mnist-mlp has (60000)"});
+  expect_contains(refusal<UsageError>(what, machine(2), with_samples()), {"mnist-mlp", "60000"});
 }
 
-TEST(Plan, TooFewRowsOfDataAreTheFaultOfTheData) {
+TEST(Plan, NamesTheDataDirectoryThatHasTooFewSamples) {
   Selection what = ddp_on_mlp();
   what.cpus = {1};
   what.data_dir = "/three";
-  Catalogue all = with_rows();
+  Catalogue all = with_samples();
   all.workloads[1].samples = 3;
-  EXPECT_EQ(refusal<UsageError>(what, machine(2), all),
-            "a step of 64 rows (--batch) is more than mnist-mlp has in --data /three (3); give it more rows, or use a "
-            "smaller --batch");
+  expect_contains(refusal<UsageError>(what, machine(2), all), {"64", "--batch", "mnist-mlp", "--data /three", "3"});
 }
 
-TEST(Plan, RowsThatTheCatalogueDoesNotTellAreNotJudged) {
+TEST(Plan, AcceptsAnyBatchWhenTheNumberOfSamplesIsUnknown) {
   Selection what = ddp_on_mlp();
   what.batches = {1000000};
   EXPECT_EQ(refusal<UsageError>(what, machine(2)), "accepted");
@@ -175,12 +171,12 @@ TEST(Plan, RowsThatTheCatalogueDoesNotTellAreNotJudged) {
   EXPECT_EQ(catalogue_from_json(json).workloads.at(0).samples, 0);
 }
 
-TEST(Plan, RowsOfAPluginsWorkloadAreJudgedOnlyAsTheyWereAskedFor) {
+TEST(Plan, JudgesAPluginsNumberOfSamplesOnlyForTheQueriedScaleAndData) {
   Selection what;
   what.strategies = {"cpu"};
   what.batches = {100000};
   const auto judged = [&](const std::string& workload, int64_t scale, const std::string& data_dir, bool plugin) {
-    Catalogue all = with_rows();
+    Catalogue all = with_samples();
     for (auto& entry : all.workloads) entry.plugin = plugin;
     what.workloads = {workload};
     what.scale = scale;
@@ -192,31 +188,29 @@ TEST(Plan, RowsOfAPluginsWorkloadAreJudgedOnlyAsTheyWereAskedFor) {
     EXPECT_TRUE(judged("random-linear", 1, "", plugin));
     EXPECT_EQ(judged("random-linear", 2, "", plugin), !plugin);
     EXPECT_EQ(judged("random-linear", 1, "/some", plugin), !plugin);
-    EXPECT_TRUE(judged("mnist-mlp", 1, "/some", plugin)) << "the rows of its files were counted";
+    EXPECT_TRUE(judged("mnist-mlp", 1, "/some", plugin)) << "the samples of the IDX files are known";
     EXPECT_EQ(judged("mnist-mlp", 2, "/some", plugin), !plugin);
   }
 }
 
-TEST(Plan, MicroBatchesNeedRows) {
+TEST(Plan, RefusesMoreMicroBatchesThanSamples) {
   Selection what = ddp_on_mlp();
   what.cpus = {1};
   what.batches = {4};
   what.accumulate = 5;
-  expect_says(refusal<UsageError>(what, machine(2)), {"--accumulate 5", "--batch"});
+  expect_contains(refusal<UsageError>(what, machine(2)), {"--accumulate 5", "--batch"});
   what.accumulate = 4;
   EXPECT_EQ(refusal<UsageError>(what, machine(2)), "accepted");
 }
 
-TEST(Plan, GpusThatAreNotHereNameTheWaysOn) {
+TEST(Plan, MissingGpusSuggestCpusAndOversubscribe) {
   Selection what = ddp_on_mlp();
   what.gpus = {1, 2};
-  EXPECT_EQ(refusal<Unavailable>(what, machine(2)),
-            "--gpus 1,2: this machine has no GPU (no driver); the same on virtual CPU devices: --cpus 1,2");
-  EXPECT_EQ(refusal<Unavailable>(what, machine(2, 1)),
-            "--gpus 1,2: this machine has 1 GPU; use --cpus 1,2, or --oversubscribe to share them");
+  expect_contains(refusal<Unavailable>(what, machine(2)), {"--gpus 1,2", "no driver", "--cpus 1,2"});
+  expect_contains(refusal<Unavailable>(what, machine(2, 1)), {"--gpus 1,2", "1 GPU", "--cpus 1,2", "--oversubscribe"});
 }
 
-TEST(Plan, OversubscribedGpusGoOverABackendThatSharesThem) {
+TEST(Plan, OversubscribedGpusUseABackendThatCanShareThem) {
   Selection what = ddp_on_mlp();
   what.gpus = {1, 2};
   what.oversubscribe = true;
@@ -225,35 +219,33 @@ TEST(Plan, OversubscribedGpusGoOverABackendThatSharesThem) {
                             "ddp/mnist-mlp/cuda:2/gloo/weak/b64/f32"}));
   EXPECT_FALSE(plan.cases[1].oversubscribe);
   EXPECT_TRUE(plan.cases[2].oversubscribe);
-  EXPECT_EQ(plan.notes,
-            (Notes{{"ddp/mnist-mlp/cuda:2/gloo/weak/b64/f32", "gloo: 2 ranks share 1 GPU, which nccl refuses"}}));
+  expect_only_note(plan, "ddp/mnist-mlp/cuda:2/gloo/weak/b64/f32", {"gloo", "2 ranks", "1 GPU", "nccl"});
   what.backends = {"gloo"};
-  EXPECT_TRUE(make_plan(what, catalogue(), machine(2, 1)).notes.empty())
-      << "what was asked for by name needs no reason";
+  EXPECT_TRUE(make_plan(what, catalogue(), machine(2, 1)).notes.empty()) << "a chosen backend needs no reason";
   what.backends = {"nccl"};
   what.gpus = {2};
-  expect_says(refusal<UsageError>(what, machine(2, 1)), {"nccl", "share", "gloo"});
+  expect_contains(refusal<UsageError>(what, machine(2, 1)), {"nccl", "gloo"});
 }
 
-TEST(Plan, WhyAutoTakesNoNcclIsSaidOfTheRanksOfThisHost) {
+TEST(Plan, NotesWhyAutoAvoidsNcclForTheRanksOfThisHost) {
   Selection what = ddp_on_mlp();
   what.gpus = {4, 8};
   what.oversubscribe = true;
-  EXPECT_EQ(make_plan(what, catalogue(), machine(2, 4)).notes,
-            (Notes{{"ddp/mnist-mlp/cuda:8/gloo/weak/b64/f32", "gloo: 8 ranks share 4 GPUs, which nccl refuses"}}));
+  expect_only_note(make_plan(what, catalogue(), machine(2, 4)), "ddp/mnist-mlp/cuda:8/gloo/weak/b64/f32",
+                   {"gloo", "8 ranks", "4 GPUs", "nccl"});
   Selection across = launched(16, 8);
   across.gpus = {16};
   across.oversubscribe = true;
-  EXPECT_EQ(make_plan(across, catalogue(), machine(2, 4)).notes,
-            (Notes{{"ddp/mnist-mlp/cuda:16/gloo/weak/b64/f32", "gloo: 8 ranks share 4 GPUs, which nccl refuses"}}));
+  expect_only_note(make_plan(across, catalogue(), machine(2, 4)), "ddp/mnist-mlp/cuda:16/gloo/weak/b64/f32",
+                   {"gloo", "8 ranks", "4 GPUs", "nccl"});
 }
 
-TEST(Plan, CpuRanksTakeSharedMemoryUnlessEveryHostHasButOne) {
+TEST(Plan, CpuRanksUseSharedMemoryUnlessEveryHostHasOneRank) {
   struct Launch {
     int world, here, hosts;
     const char* backend;
   };
-  // The second to last: one rank on this host, three on the other.
+  // {4, 1, 2}: one rank on this host, three on the other.
   for (const Launch& one :
        {Launch{4, 4, 1, "shm"}, {4, 2, 2, "shm"}, {1, 1, 1, "shm"}, {4, 1, 2, "shm"}, {4, 1, 4, "gloo"}}) {
     Selection what = launched(one.world, one.here);
@@ -263,7 +255,7 @@ TEST(Plan, CpuRanksTakeSharedMemoryUnlessEveryHostHasButOne) {
   }
 }
 
-TEST(Plan, WithoutGlooRanksOfOneRankHostsTakeSharedMemory) {
+TEST(Plan, CpuRanksOnSeparateHostsUseSharedMemoryWithoutGloo) {
   Catalogue without = catalogue();
   without.backends.erase(without.backends.begin());
   Selection what = launched(2, 1);
@@ -280,24 +272,24 @@ TEST(Plan, ABackendIsAnAxis) {
                  "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
 }
 
-TEST(Plan, ABackendForOtherTensorsIsSkippedWithTheReason) {
+TEST(Plan, SkipsABackendThatDoesNotSupportTheDevice) {
   Selection what = ddp_on_mlp();
   what.cpus = {2};
   what.backends = {"nccl", "gloo"};
   const Plan plan = make_plan(what, catalogue(), machine(2));
   ASSERT_EQ(plan.skipped.size(), 1u);
-  expect_says(plan.skipped[0].reason, {"nccl", "cpu"});
+  expect_contains(plan.skipped[0].reason, {"nccl", "cpu"});
   what.backends = {"nccl"};
-  expect_says(refusal<UsageError>(what, machine(2)), {"nccl", "cpu"});
+  expect_contains(refusal<UsageError>(what, machine(2)), {"nccl", "cpu"});
 }
 
-TEST(Plan, ABackendOfThreadsIsNotForRuns) {
+TEST(Plan, RefusesTheThreadsBackend) {
   Selection what = ddp_on_mlp();
   what.backends = {"threads"};
-  expect_says(refusal<UsageError>(what, machine(2)), {"threads", "tests"});
+  expect_contains(refusal<UsageError>(what, machine(2)), {"threads"});
 }
 
-TEST(Plan, CheckingTakesProbesAndEveryBackendThatFits) {
+TEST(Plan, CheckUsesProbesAndEverySupportedBackend) {
   Selection what;
   what.strategies = {"ddp"};
   what.default_worlds = {1, 3};
@@ -309,7 +301,7 @@ TEST(Plan, CheckingTakesProbesAndEveryBackendThatFits) {
   EXPECT_EQ(plan.cases.back().workload, "probe");
 }
 
-TEST(Plan, SparingLeavesTheOtherBackendsToWhatCanTellThemApart) {
+TEST(Plan, ReducedChecksUseOtherBackendsOnlyForThoroughWorkloads) {
   Catalogue known = catalogue();
   known.workloads.push_back({"thorough-probe", "", Scaling::weak, 4, true, true});
   Selection what;
@@ -334,14 +326,14 @@ TEST(Plan, SparingLeavesTheOtherBackendsToWhatCanTellThemApart) {
   EXPECT_EQ(backends("probe", 3), Names{"shm"});
 }
 
-TEST(Plan, WithoutSharedMemoryCpuRanksGoOverGloo) {
+TEST(Plan, CpuRanksUseGlooWithoutSharedMemory) {
   Catalogue without = catalogue();
   without.backends.erase(without.backends.begin() + 1);
   Selection what = ddp_on_mlp();
   what.cpus = {2};
   EXPECT_EQ(make_plan(what, without, machine(2)).cases.back().backend, "gloo");
   without.backends.clear();
-  expect_says(refusal<Unavailable>(what, machine(2), without), {"no backend", "cpu"});
+  expect_contains(refusal<Unavailable>(what, machine(2), without), {"backend", "cpu"});
 }
 
 }  // namespace

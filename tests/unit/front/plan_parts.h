@@ -1,4 +1,4 @@
-// What the tests of the plan share: a catalogue, a machine, and what a selection makes of them.
+// Helpers shared by the plan tests: a catalogue, a machine and the case ids of a plan.
 #pragma once
 
 #include <string>
@@ -60,6 +60,7 @@ inline std::vector<std::string> ids(const Plan& plan) {
 
 using Ids = std::vector<std::string>;
 
+// Returns the message of the Error that make_plan throws, or "accepted".
 template <class Error>
 std::string refusal(const Selection& what, const Machine& here, const Catalogue& all = catalogue()) {
   try {
@@ -70,8 +71,8 @@ std::string refusal(const Selection& what, const Machine& here, const Catalogue&
   return "accepted";
 }
 
-inline void expect_says(const std::string& message, const std::vector<std::string>& words) {
-  for (const auto& word : words) EXPECT_NE(message.find(word), std::string::npos) << word << " in: " << message;
+inline void expect_contains(const std::string& message, const std::vector<std::string>& parts) {
+  for (const auto& part : parts) EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
 }
 
 }  // namespace dpbench::test

@@ -1,4 +1,4 @@
-// Which cases are run, which are not, and what is refused. No process, no device.
+// Plans: the cases that run, the cases that are skipped, and refusals. Needs no process and no device.
 #include "tests/unit/front/plan_parts.h"
 
 namespace dpbench {
@@ -6,7 +6,7 @@ namespace {
 
 using namespace test;
 
-TEST(Plan, NothingAskedForIsEverythingThatRunsHere) {
+TEST(Plan, AnEmptySelectionIsEverythingThatRunsHere) {
   Selection what;
   what.default_worlds = {1, 2};
   EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))),
@@ -17,7 +17,7 @@ TEST(Plan, NothingAskedForIsEverythingThatRunsHere) {
                  "ddp/mnist-mlp/cpu:1/shm/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
 }
 
-TEST(Plan, WithGpusNothingAskedForMeansThem) {
+TEST(Plan, AnEmptySelectionUsesTheGpus) {
   Selection what;
   what.default_worlds = {1, 2};
   what.workloads = {"mnist-mlp"};
@@ -30,7 +30,7 @@ TEST(Plan, WithGpusNothingAskedForMeansThem) {
   EXPECT_EQ(make_plan(what, catalogue(), machine(8, 4)).cases.back().world, 4);
 }
 
-TEST(Plan, TheBaselineComesFirstOfEachWorkloadOnce) {
+TEST(Plan, TheBaselineComesOnceAndFirst) {
   Selection what = ddp_on_mlp();
   what.strategies = {"ddp", "cpu"};
   what.cpus = {2};
@@ -40,7 +40,7 @@ TEST(Plan, TheBaselineComesFirstOfEachWorkloadOnce) {
   EXPECT_FALSE(plan.cases[1].baseline);
 }
 
-TEST(Plan, NoBaselineOmitsTheAddedRowOnly) {
+TEST(Plan, NoBaselineOmitsOnlyTheAddedCase) {
   Selection what = ddp_on_mlp();
   what.cpus = {2};
   what.baseline = false;
@@ -49,7 +49,7 @@ TEST(Plan, NoBaselineOmitsTheAddedRowOnly) {
   EXPECT_EQ(make_plan(what, catalogue(), machine(4)).cases.size(), 1u);
 }
 
-TEST(Plan, ThreadsAreCoresOverTheLargestWorldInEveryRow) {
+TEST(Plan, ThreadsAreCoresOverTheLargestWorldInEveryCase) {
   Selection what;
   what.cpus = {1, 2, 3};
   for (const auto& spec : make_plan(what, catalogue(), machine(8)).cases) EXPECT_EQ(spec.threads, 2) << spec.id;
@@ -71,10 +71,11 @@ TEST(Plan, OnlyRanksHaveProcessesAndABackend) {
   }
 }
 
-TEST(Plan, AutoTakesTheMostPreferredBackendOfTheDevice) {
+TEST(Plan, AutoUsesTheMostPreferredBackendOfTheDevice) {
   Catalogue all = catalogue();
   all.backends.push_back({.name = "own", .summary = "", .cuda = true, .cpu_preference = 30, .cuda_preference = 15});
-  const auto taken = [&](int cpus, int gpus, size_t gpus_here, int hosts = 1) {
+  // Returns the backend that auto chooses, and in parentheses the note on the choice.
+  const auto auto_backend = [&](int cpus, int gpus, size_t gpus_here, int hosts = 1) {
     Selection what = ddp_on_mlp();
     if (cpus > 0) what.cpus = {cpus};
     if (gpus > 0) what.gpus = {gpus};
@@ -84,59 +85,59 @@ TEST(Plan, AutoTakesTheMostPreferredBackendOfTheDevice) {
     const auto note = plan.notes.find(plan.cases.back().id);
     return plan.cases.back().backend + (note == plan.notes.end() ? "" : " (" + note->second + ")");
   };
-  EXPECT_EQ(taken(2, 0, 0), "own");
-  EXPECT_EQ(taken(0, 2, 2), "nccl");
-  EXPECT_EQ(taken(0, 2, 1), "own (own: 2 ranks share 1 GPU, which nccl refuses)");
+  EXPECT_EQ(auto_backend(2, 0, 0), "own");
+  EXPECT_EQ(auto_backend(0, 2, 2), "nccl");
+  expect_contains(auto_backend(0, 2, 1), {"own (", "2 ranks", "1 GPU", "nccl"});
   all.backends.back().cuda_preference = 25;
-  EXPECT_EQ(taken(0, 2, 1), "own") << "no other was preferred";
+  EXPECT_EQ(auto_backend(0, 2, 1), "own") << "the most preferred backend needs no note";
   all.backends.back().shares_memory = true;
-  EXPECT_EQ(taken(2, 0, 0, 2), "gloo") << "every host has one rank";
+  EXPECT_EQ(auto_backend(2, 0, 0, 2), "gloo") << "every host has one rank";
   all.backends.back().cpu_preference = 0;
-  EXPECT_EQ(taken(2, 0, 0), "shm");
+  EXPECT_EQ(auto_backend(2, 0, 0), "shm");
 }
 
-TEST(Plan, UnknownNamesGetTheNearestOne) {
+TEST(Plan, SuggestsTheNearestKnownName) {
   Selection what;
   what.strategies = {"ddpp"};
-  expect_says(refusal<UsageError>(what, machine(2)), {"strategy", "ddpp", "'ddp'", "cpu, gpu, dp, ddp"});
+  expect_contains(refusal<UsageError>(what, machine(2)), {"strategy", "ddpp", "'ddp'", "cpu, gpu, dp, ddp"});
   what = {};
   what.workloads = {"mnist_mlp"};
-  expect_says(refusal<UsageError>(what, machine(2)), {"workload", "'mnist-mlp'"});
+  expect_contains(refusal<UsageError>(what, machine(2)), {"workload", "'mnist-mlp'"});
   what = {};
   what.backends = {"glo"};
-  expect_says(refusal<UsageError>(what, machine(2)), {"backend", "'gloo'"});
+  expect_contains(refusal<UsageError>(what, machine(2)), {"backend", "'gloo'"});
   what = {};
   what.strategies = {"DDP"};
-  expect_says(refusal<UsageError>(what, machine(2)), {"'DDP' (did you mean 'ddp'?); known: cpu, gpu, dp, ddp, all"});
+  expect_contains(refusal<UsageError>(what, machine(2)), {"'DDP'", "'ddp'", "cpu, gpu, dp, ddp, all"});
 }
 
-TEST(Plan, NamesForTestsAreNotSuggestedAndThoseThatThisBuildLacksAre) {
+TEST(Plan, ListsBackendsNotInThisBuildButNoProbes) {
   Selection what;
   what.workloads = {"MNIST"};
-  EXPECT_EQ(refusal<UsageError>(what, machine(2)),
-            "unknown workload 'MNIST' (did you mean 'mnist-mlp'?); known: random-linear, mnist-mlp, all");
+  expect_contains(refusal<UsageError>(what, machine(2)), {"'MNIST'", "'mnist-mlp'", "random-linear, mnist-mlp, all"});
+  EXPECT_EQ(refusal<UsageError>(what, machine(2)).find("probe"), std::string::npos);
   what.workloads = {"prob"};
-  expect_says(refusal<UsageError>(what, machine(2)), {"'probe'"});
+  expect_contains(refusal<UsageError>(what, machine(2)), {"'probe'"});
   what.workloads = {"al"};
-  expect_says(refusal<UsageError>(what, machine(2)), {"'all'"});
+  expect_contains(refusal<UsageError>(what, machine(2)), {"'all'"});
   what = {};
   what.backends = {"MPI"};
-  EXPECT_EQ(refusal<UsageError>(what, machine(2)),
-            "unknown backend 'MPI' (did you mean 'mpi'?); known: gloo, shm, nccl, mpi, auto");
+  expect_contains(refusal<UsageError>(what, machine(2)), {"'MPI'", "'mpi'", "gloo, shm, nccl, mpi, auto"});
+  EXPECT_EQ(refusal<UsageError>(what, machine(2)).find("threads"), std::string::npos);
 }
 
-TEST(Plan, WhatThisBuildLacksIsUnavailableWithItsReason) {
+TEST(Plan, ABackendNotInThisBuildIsUnavailableWithItsReason) {
   Selection what;
   what.backends = {"mpi"};
-  EXPECT_EQ(refusal<Unavailable>(what, machine(2)), "backend 'mpi' is not in this build: no MPI was found");
+  expect_contains(refusal<Unavailable>(what, machine(2)), {"backend 'mpi'", "no MPI was found"});
   Catalogue all = catalogue();
   all.cuda = "13.0";
   all.not_built = {{"backend", "mpi", "its library cannot be loaded: libx.so.1: no such file"}};
-  EXPECT_EQ(refusal<Unavailable>(what, machine(2), all),
-            "backend 'mpi' is in this build, but its library cannot be loaded: libx.so.1: no such file");
+  expect_contains(refusal<Unavailable>(what, machine(2), all),
+                  {"backend 'mpi'", "its library cannot be loaded: libx.so.1: no such file"});
 }
 
-TEST(Plan, ANamedStrategyWithoutItsDeviceIsSkippedAndSaid) {
+TEST(Plan, SkipsANamedStrategyWithoutItsDevice) {
   Selection what;
   what.strategies = {"cpu", "gpu"};
   what.workloads = {"mnist-mlp"};
@@ -144,10 +145,9 @@ TEST(Plan, ANamedStrategyWithoutItsDeviceIsSkippedAndSaid) {
   const Plan plan = make_plan(what, catalogue(), machine(2));
   EXPECT_EQ(ids(plan), Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32"});
   ASSERT_EQ(plan.skipped.size(), 1u);
-  expect_says(plan.skipped[0].reason, {"'gpu'", "no driver"});
+  expect_contains(plan.skipped[0].reason, {"'gpu'", "no driver"});
   what.strategies = {"gpu"};
-  EXPECT_EQ(refusal<Unavailable>(what, machine(2)),
-            "'gpu' needs a GPU and this machine has none (no driver); on the CPU: --strategy cpu --cpus 1");
+  expect_contains(refusal<Unavailable>(what, machine(2)), {"'gpu'", "no driver", "--strategy cpu --cpus 1"});
 }
 
 TEST(Plan, ANamedSingleStrategyKeepsItsOwnDeviceBesideGpus) {
@@ -160,7 +160,7 @@ TEST(Plan, ANamedSingleStrategyKeepsItsOwnDeviceBesideGpus) {
                  "ddp/mnist-mlp/cuda:2/nccl/weak/b64/f32"}));
 }
 
-TEST(Plan, ParametersMultiplyAndDefaultsLeaveNoTrace) {
+TEST(Plan, ParametersMultiplyAndDefaultsAreNotInTheId) {
   Selection what = ddp_on_mlp();
   what.cpus = {1};
   what.baseline = false;
@@ -174,7 +174,7 @@ TEST(Plan, ParametersMultiplyAndDefaultsLeaveNoTrace) {
   EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))).front(), "dp/mnist-mlp/cpu:1/weak/b64/f32");
 }
 
-TEST(Plan, TheBaselineWithAParameterIsHeldAgainstTheBaseline) {
+TEST(Plan, TheBaselineWithAParameterIsNotABaseline) {
   Catalogue all = catalogue();
   all.strategies[1].params = {{"graph", "off", ""}};
   Selection what;
@@ -187,16 +187,16 @@ TEST(Plan, TheBaselineWithAParameterIsHeldAgainstTheBaseline) {
   EXPECT_TRUE(!plan.cases[1].params.empty() && !plan.cases[1].baseline) << plan.cases[1].id;
 }
 
-TEST(Plan, UnknownParametersAreRefused) {
+TEST(Plan, RefusesUnknownParameters) {
   Selection what = ddp_on_mlp();
   what.params = {"ddp.buckt_mb=1"};
-  expect_says(refusal<UsageError>(what, machine(2)), {"buckt_mb", "'bucket_mb'"});
+  expect_contains(refusal<UsageError>(what, machine(2)), {"buckt_mb", "'bucket_mb'"});
   what.strategies = {"dp", "ddp"};
   what.params = {"bucket=1"};
-  expect_says(refusal<UsageError>(what, machine(2)), {"'bucket'", "'bucket_mb'", "known: overlap, bucket_mb"});
+  expect_contains(refusal<UsageError>(what, machine(2)), {"'bucket'", "'bucket_mb'", "overlap, bucket_mb"});
   what.strategies = {"ddp"};
   what.params = {"dp.overlap=on"};
-  expect_says(refusal<UsageError>(what, machine(2)), {"'dp'", "chosen: ddp"});
+  expect_contains(refusal<UsageError>(what, machine(2)), {"'dp'", "ddp"});
   for (const std::string text : {"bucket_mb", "=1", "bucket_mb=", "bucket_mb=1,,2", "bucket_mb=1,", "bucket_mb=a b"}) {
     what.params = {text};
     EXPECT_NE(refusal<UsageError>(what, machine(2)), "accepted") << text;
@@ -210,7 +210,7 @@ TEST(Plan, AFilterKeepsMatchesAndTheirBaselines) {
   EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))),
             (Ids{"cpu/mnist-mlp/cpu:1/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
   what.filter = "no such case";
-  expect_says(refusal<UsageError>(what, machine(2)), {"nothing matched", "no such case"});
+  expect_contains(refusal<UsageError>(what, machine(2)), {"--filter", "no such case"});
 }
 
 TEST(Plan, ProbesRunOnlyWhenNamed) {
@@ -221,11 +221,11 @@ TEST(Plan, ProbesRunOnlyWhenNamed) {
   EXPECT_EQ(make_plan(what, catalogue(), machine(2)).cases[0].workload, "probe");
 }
 
-TEST(Plan, TooManyCasesAreRefused) {
+TEST(Plan, RefusesTooManyCases) {
   Selection what = ddp_on_mlp();
   for (int world = 1; world <= max_world; ++world) what.cpus.push_back(world);
   what.batches = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-  expect_says(refusal<UsageError>(what, machine(2)), {"10000"});
+  expect_contains(refusal<UsageError>(what, machine(2)), {"10000"});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a rank leaves on the page of signs of life, as the front reads it.
+// The shared progress page that ranks write and the front reads.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -9,30 +9,30 @@
 namespace dpbench {
 namespace {
 
-class Page : public Here {};
+class ProgressPageTest : public TempDirTest {};
 
 void write_call(CallLog& log, int64_t number, uint64_t hash, const std::string& text) {
   CallSlot& slot = log.slots[static_cast<size_t>(number) % log.slots.size()];
-  put_text(slot, text);
+  store_text(slot, text);
   slot.hash = hash;
   slot.number = number;
 }
 
-TEST_F(Page, OfEachRankHasItsSignsAndBehindThemItsCalls) {
+TEST_F(ProgressPageTest, ReadsProgressAndCallsOfEachRank) {
   const ProgressPage page(root_ / "progress", 2);
   const int file = ::open((root_ / "progress").c_str(), O_RDWR | O_CLOEXEC);
   const size_t bytes = 2 * (sizeof(Progress) + sizeof(CallLog));
   void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   ::close(file);
   ASSERT_NE(mapped, MAP_FAILED);
-  auto* signs = static_cast<Progress*>(mapped);
-  auto* logs = reinterpret_cast<CallLog*>(signs + 2);
-  signs[1].step = 5;
-  signs[1].collectives = 9;
+  auto* progress = static_cast<Progress*>(mapped);
+  auto* logs = reinterpret_cast<CallLog*>(progress + 2);
+  progress[1].step = 5;
+  progress[1].collectives = 9;
   write_call(logs[1], 8, 70, "barrier");
   write_call(logs[1], 9, ~uint64_t{0}, "allreduce of 12 Float (sum)");
-  write_call(logs[1], 10, 71, std::string(100, 'x'));  // no end in sight
-  logs[1].slots[3].hash = 1;                           // being written: it has no number
+  write_call(logs[1], 10, 71, std::string(100, 'x'));  // fills the slot: no terminating zero
+  logs[1].slots[3].hash = 1;                           // being written: no number yet
   EXPECT_TRUE(page.read(0).calls.empty());
   const RankState state = page.read(1);
   EXPECT_EQ(state.step, 5);

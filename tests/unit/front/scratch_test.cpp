@@ -1,4 +1,4 @@
-// The private directory of a run: who may look into it, and what is left behind.
+// The private directory of a run: permissions and cleanup.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -14,9 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class ScratchTest : public Here {};
+class ScratchTest : public TempDirTest {};
 
-TEST_F(ScratchTest, IsPrivateAndGoneAtTheEnd) {
+TEST_F(ScratchTest, IsPrivateAndRemovedAtTheEnd) {
   fs::path path;
   {
     const Scratch scratch({root_});
@@ -30,7 +30,7 @@ TEST_F(ScratchTest, IsPrivateAndGoneAtTheEnd) {
   EXPECT_TRUE(fs::is_empty(root_));
 }
 
-TEST_F(ScratchTest, LeftoversOfDeadRunsGoAndThoseOfLiveOnesStay) {
+TEST_F(ScratchTest, RemovesLeftoversOfDeadRunsOnly) {
   const fs::path dead = root_ / ("dpbench-" + std::to_string(::getuid()) + "-dead00");
   fs::create_directories(dead / "segments");
   std::ofstream(dead / "segments" / "one") << "x";
@@ -43,7 +43,7 @@ TEST_F(ScratchTest, LeftoversOfDeadRunsGoAndThoseOfLiveOnesStay) {
   EXPECT_TRUE(fs::exists(root_ / "somebody-elses"));
 }
 
-TEST_F(ScratchTest, OneThatWasNeverFinishedGoesToo) {
+TEST_F(ScratchTest, RemovesUnfinishedDirectoriesOfDeadRuns) {
   const std::string unfinished = ".new-dpbench-" + std::to_string(::getuid()) + "-";
   const fs::path dead = root_ / (unfinished + "dead00"), live = root_ / (unfinished + "live00"),
                  other = root_ / ".new-somebody-elses";
@@ -56,8 +56,8 @@ TEST_F(ScratchTest, OneThatWasNeverFinishedGoesToo) {
   EXPECT_TRUE(fs::exists(other));
 }
 
-// Whoever starts takes away what is not locked yet: nobody may fail for that.
-TEST_F(ScratchTest, ManyMayStartAtOnce) {
+// A starting run removes unlocked directories, including one that another run is just creating. Neither may fail.
+TEST_F(ScratchTest, ManyRunsCanStartAtOnce) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {
@@ -67,14 +67,14 @@ TEST_F(ScratchTest, ManyMayStartAtOnce) {
   EXPECT_TRUE(fs::is_empty(root_));
 }
 
-TEST_F(ScratchTest, CleaningFollowsNoLink) {
+TEST_F(ScratchTest, CleaningDoesNotFollowLinks) {
   fs::create_directories(root_ / "treasure");
   fs::create_directory_symlink(root_ / "treasure", root_ / ("dpbench-" + std::to_string(::getuid()) + "-link00"));
   EXPECT_EQ(Scratch::clean(root_), 0);
   EXPECT_TRUE(fs::exists(root_ / "treasure"));
 }
 
-TEST_F(ScratchTest, IsToldFromWhatSomebodyElseMayName) {
+TEST_F(ScratchTest, AcceptsOnlyPrivateDirectoriesOfThisUser) {
   const Scratch scratch({root_});
   EXPECT_TRUE(Scratch::is_private(scratch.path()));
   const fs::path link = root_ / ("dpbench-" + std::to_string(::getuid()) + "-link00"), file = root_ / "dpbench-file";
@@ -85,10 +85,10 @@ TEST_F(ScratchTest, IsToldFromWhatSomebodyElseMayName) {
         fs::path("/dev/shm"), scratch.path() / ".." / scratch.path().filename(), fs::path("/nowhere/dpbench-0-x")})
     EXPECT_FALSE(Scratch::is_private(other)) << other;
   fs::permissions(scratch.path(), fs::perms::group_exec, fs::perm_options::add);
-  EXPECT_FALSE(Scratch::is_private(scratch.path())) << "others may go in";
+  EXPECT_FALSE(Scratch::is_private(scratch.path())) << "the group may enter";
 }
 
-TEST_F(ScratchTest, ForgetsAGroupButNotTheRest) {
+TEST_F(ScratchTest, ForgetGroupRemovesOnlyTheFilesOfTheGroup) {
   const Scratch scratch({root_});
   for (const char* name : {"store", "group1-cpu-segment", "rows"}) std::ofstream(scratch.path() / name) << "x";
   scratch.forget_group("group1-cpu");

@@ -1,4 +1,4 @@
-// What people see: columns, missing figures, other forms, colours, progress.
+// Printed tables and progress: columns, missing figures, output forms and colors.
 #include <gtest/gtest.h>
 
 #include "harness/front/plan/machine.h"
@@ -19,7 +19,7 @@ CaseRecord record(const std::string& strategy, const std::string& workload, int 
   return one;
 }
 
-// 2 ms a step, measured; the rest as it would be derived.
+// One case of 2 ms per step with derived figures, one failed case and one skipped case.
 Report report() {
   Report all;
   all.cases.push_back(record("cpu", "toy", 1, CaseStatus::ok));
@@ -44,16 +44,17 @@ std::vector<std::string> words(const std::string& line) {
   return all;
 }
 
-TEST(Table, ShowsWhatWasMeasuredUnderItsTitles) {
+TEST(Table, ShowsMeasurementsUnderTheirTitles) {
   const auto lines = split(report_table(report(), false), '\n');
   ASSERT_GE(lines.size(), 7u);
-  EXPECT_TRUE(lines[0].starts_with("toy · CPU · weak scaling, 64 rows per device · f32"));
+  EXPECT_TRUE(lines[0].starts_with("toy · CPU · weak scaling, 64 ")) << lines[0];
+  EXPECT_NE(lines[0].find(" · f32"), std::string::npos) << lines[0];
   EXPECT_EQ(lines[1].substr(0, 8), "STRATEGY");
   EXPECT_EQ(words(lines[2]), (std::vector<std::string>{"cpu", "1", "2.000", "5.0", "%", "32000", "1.00x", "100", "%",
                                                        "-", "1.2", "%", "ok", "baseline"}));
 }
 
-TEST(Table, WhatIsMissingIsADash) {
+TEST(Table, ShowsMissingFiguresAsDashes) {
   const auto lines = split(report_table(report(), false), '\n');
   const auto failed = words(lines[3]);
   EXPECT_EQ(std::vector<std::string>(failed.begin(), failed.begin() + 10),
@@ -67,33 +68,33 @@ TEST(Table, EveryWorkloadHasItsOwnHeading) {
   EXPECT_NE(text.find("\n\nother · "), std::string::npos);
 }
 
-TEST(Table, RowsOfOneWorkloadStayTogetherWhereverTheyCome) {
+TEST(Table, GroupsRowsByWorkload) {
   Report all = report();
   all.cases.push_back(record("dp", "toy", 2, CaseStatus::ok));
   const std::string text = report_table(all, false);
   EXPECT_LT(text.find("\ndp "), text.find("other · "));
 }
 
-TEST(Table, OnlyTheFirstLineOfAReasonAndNoEscapes) {
+TEST(Table, ShowsTheFirstLineOfAReasonWithoutEscapes) {
   const std::string text = report_table(report(), false);
   EXPECT_NE(text.find("rank 1 was ended by signal 9"), std::string::npos);
   EXPECT_EQ(text.find("last words"), std::string::npos);
   EXPECT_EQ(text.find('\x1B'), std::string::npos);
 }
 
-TEST(Table, ColumnsStayUnderTheirTitles) {
+TEST(Table, AlignsColumnsWithTitles) {
   const auto lines = split(report_table(report(), false), '\n');
   const size_t check = lines[1].substr(0, lines[1].find("CHECK")).size();
   EXPECT_EQ(display_width(lines[1].substr(0, check)), display_width(lines[2].substr(0, lines[2].find("ok "))));
 }
 
-TEST(Table, ColoursOnlyTheCheckAndOnlyWhenAsked) {
+TEST(Table, ColorsOnlyTheCheckColumn) {
   const std::string text = report_table(report(), true);
   EXPECT_NE(text.find("\x1B[32mok\x1B[0m"), std::string::npos);
   EXPECT_NE(text.find("\x1B[31mfailed\x1B[0m"), std::string::npos);
 }
 
-TEST(Table, SmallAndLargeTimesKeepFourDigits) {
+TEST(Table, ShowsTimesWithFourDigits) {
   Report all = report();
   const std::vector<std::pair<double, std::string>> table = {
       {38.6e3, " 0.03860 "}, {24.5e6, " 24.50 "}, {1.2345e9, " 1234 "}, {1e3, " 0.001000 "}};
@@ -103,7 +104,7 @@ TEST(Table, SmallAndLargeTimesKeepFourDigits) {
   }
 }
 
-TEST(Table, SaysWhatSetsARowApart) {
+TEST(Table, ShowsBackendParametersAndWarnings) {
   Report all = report();
   CaseRecord& ddp = all.cases[1];
   ddp.spec.params = {{"bucket_mb", "1"}};
@@ -112,11 +113,11 @@ TEST(Table, SaysWhatSetsARowApart) {
   ddp.spec.processes = 2;
   ddp.warnings = {"noise 5 % is above --max-noise 2 %"};
   const std::string text = report_table(all, false);
-  for (const char* part : {"shm", "bucket_mb=1", "a row more", "! noise 5 %"})
+  for (const char* part : {"shm", "bucket_mb=1", "first ranks", "! noise 5 %"})
     EXPECT_NE(text.find(part), std::string::npos) << part;
 }
 
-TEST(Markdown, EscapesWhatARankWrote) {
+TEST(Markdown, EscapesMarkup) {
   Report all = report();
   all.cases[1].reason = "a|b <b> `c`";
   const std::string text = report_markdown(all);
@@ -124,7 +125,7 @@ TEST(Markdown, EscapesWhatARankWrote) {
   EXPECT_NE(text.find("| STRATEGY | WORLD |"), std::string::npos);
 }
 
-TEST(Csv, HasARowACaseWithNothingForNothing) {
+TEST(Csv, HasOneRowPerCaseAndEmptyFieldsForMissingFigures) {
   const auto lines = split(report_csv(report()), '\n');
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_TRUE(lines[0].starts_with("case,strategy,workload"));
@@ -132,24 +133,24 @@ TEST(Csv, HasARowACaseWithNothingForNothing) {
   EXPECT_NE(lines[3].find(",skipped,,,,,,,,,0,"), std::string::npos) << lines[3];
 }
 
-TEST(Csv, QuotesCommasAndDisarmsFormulas) {
+TEST(Csv, QuotesCommasAndNeutralizesFormulas) {
   EXPECT_EQ(as_csv({{"a,b", "say \"x\"", "=cmd()", "-1.5", "-"}}), "\"a,b\",\"say \"\"x\"\"\",'=cmd(),-1.5,-\n");
 }
 
-TEST(PlanTable, ShowsCasesAndWhatIsSkippedWithItsReason) {
+TEST(PlanTable, ShowsCasesAndSkippedCasesWithReasons) {
   Plan plan;
   plan.cases = {record("cpu", "toy", 1, CaseStatus::ok).spec, record("ddp", "toy", 2, CaseStatus::ok).spec};
-  plan.notes = {{plan.cases[1].id, "gloo: 2 ranks share 1 GPU, which nccl refuses"}};
+  plan.notes = {{plan.cases[1].id, "a note"}};
   plan.skipped = {{record("gpu", "toy", 1, CaseStatus::ok).spec, "no driver"}};
   const auto rows = plan_rows(plan);
   ASSERT_EQ(rows.size(), 4u);
-  EXPECT_EQ(rows[2].back(), "gloo: 2 ranks share 1 GPU, which nccl refuses");
+  EXPECT_EQ(rows[2].back(), "a note");
   EXPECT_EQ(rows[3].back(), "skipped: no driver");
   EXPECT_EQ(plan_json(plan)["notes"][plan.cases[1].id], rows[2].back());
   EXPECT_EQ(plan_json(plan)["skipped"][0]["reason"], "no driver");
 }
 
-TEST(Progress, MovesOnlyOnATerminalThatCan) {
+TEST(Progress, MovesOnlyOnCapableTerminals) {
   MeasuringOptions options;
   EXPECT_EQ(progress_style(options, true, "xterm"), ProgressStyle::moving);
   EXPECT_EQ(progress_style(options, true, "dumb"), ProgressStyle::plain);
@@ -161,7 +162,7 @@ TEST(Progress, MovesOnlyOnATerminalThatCan) {
   EXPECT_EQ(progress_style(options, true, "xterm"), ProgressStyle::none);
 }
 
-TEST(Progress, PlainIsALineACaseWithTheTimeLeft) {
+TEST(Progress, PlainPrintsOneLinePerCaseWithTheTimeLeft) {
   testing::internal::CaptureStderr();
   {
     ProgressLine line(ProgressStyle::plain, false, 2, 100, 2);
@@ -172,10 +173,13 @@ TEST(Progress, PlainIsALineACaseWithTheTimeLeft) {
     line.over("a", "2 ms a step", 115);
     line.note("not without -v");
   }
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "1/2 · a · 2 ms a step · about 5 s left\n");
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(text.starts_with("1/2 · a · 2 ms a step · ")) << text;
+  EXPECT_NE(text.find("5 s"), std::string::npos) << text;
+  EXPECT_EQ(text.find('\n') + 1, text.size()) << "one line: " << text;
 }
 
-TEST(Progress, ADurationIsShort) {
+TEST(Progress, FormatsDurationsShort) {
   EXPECT_EQ(duration_text(8.4), "8 s");
   EXPECT_EQ(duration_text(100), "1m40s");
   EXPECT_EQ(duration_text(7500), "2h05m");
@@ -189,7 +193,7 @@ TEST(Machine, ReadsCgroupLimits) {
   EXPECT_EQ(cores_of_cpu_max(""), 0);
 }
 
-TEST(Machine, SeesTheGpusThatAreVisible) {
+TEST(Machine, ObeysCudaVisibleDevices) {
   std::vector<GpuState> all(3);
   for (int i = 0; i < 3; ++i) all[i].uuid = std::string("GPU-") + static_cast<char>('a' + i) + "0";
   const auto seen = [&](const char* variable) {

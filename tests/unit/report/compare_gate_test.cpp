@@ -73,7 +73,7 @@ TEST_F(GateFile, AGateThatRulesNothingIsNotGreen) {
 TEST_F(GateFile, APatternThatFitsNoCaseIsRefused) {
   const Report run = run_of({ddp(base_times)});
   const std::string text = R"({"fail_on": ["median:5%"], "cases": [{"match": "ddp/mnist-mpl/*", "fail_on": []}]})";
-  EXPECT_NE(refusal([&] { compare(run, run, read(text)); }).find(R"("ddp/mnist-mpl/*" fits no case)"),
+  EXPECT_NE(refusal([&] { compare(run, run, read(text)); }).find(R"("ddp/mnist-mpl/*" matches no case)"),
             std::string::npos);
   const Report wider = run_of({ddp(base_times), measured("ddp", 3, Scaling::weak, 64, 1000)});
   const std::string added = R"({"fail_on": ["median:5%"], "cases": [{"match": "*/cpu:3/*", "fail_on": []}]})";

@@ -20,7 +20,7 @@ TEST(Output, HasARowForEveryCase) {
   EXPECT_EQ(rows[1], (std::vector<std::string>{"ddp/mnist-mlp/cpu:2/shm/weak/b64/f32", "median:5%", "0.0009999 ms",
                                                "0.001075 ms", "+7.5 %", "[+5.2, +9.9]", "SLOWER", ""}));
   EXPECT_EQ(rows[2][6], "unclear");
-  EXPECT_EQ(rows[2][7], "the interval holds the limit: more launches, or less noise");
+  EXPECT_EQ(rows[2][7], "the interval contains the limit. Use more launches, or reduce the noise");
   EXPECT_EQ(rows[3][6], "FAILED");
   EXPECT_EQ(rows[4][6], "gone");
   for (const auto& row : rows) EXPECT_EQ(row.size(), compare_columns_right().size());

@@ -1,4 +1,4 @@
-// How a change between two runs is measured and called, and how often that is wrong.
+// The estimate and verdict of a change between two runs, and the error rates of the verdict.
 #include <cstdio>
 #include <random>
 
@@ -19,9 +19,9 @@ TEST(Welch, AgreesWithScipyOnTheLogsOfLaunchMedians) {
   EXPECT_EQ(result.judged[0].verdict, Verdict::slower);
 }
 
-// The same with four groups (case and baseline of both runs) in numpy: V = sum of var/n, df = V^2 / sum((var/n)^2 / (n
+// The same formula with four groups (case and baseline of both runs) in numpy: V = sum of var/n, df = V^2 / sum((var/n)^2 / (n
 // - 1)), half = scipy.stats.t.ppf(0.975, df) * sqrt(V)
-TEST(Welch, TakesTheBaselinesNoiseIntoARatioToIt) {
+TEST(Welch, IncludesTheBaselinesNoiseInRatios) {
   const Comparison result = compared(run_of({cpu(base_baseline), ddp(base_times)}),
                                      run_of({cpu(new_baseline), ddp(slower_times)}), "ratio-to-baseline:5%");
   ASSERT_EQ(result.judged.size(), 1u) << "the baseline is not judged against itself";
@@ -30,9 +30,9 @@ TEST(Welch, TakesTheBaselinesNoiseIntoARatioToIt) {
   EXPECT_NEAR(result.judged[0].change.high, 0.10805913080482732, 1e-9);
 }
 
-// Weak scaling: efficiency = baseline's time / case's time = 0.5039 and 0.4674; weights 100 x efficiency in the same
-// formula.
-TEST(Welch, JudgesEfficiencyInPoints) {
+// Weak scaling: efficiency = baseline time / case time = 0.5039 and 0.4674. The same formula with weights of
+// 100 x efficiency.
+TEST(Welch, JudgesEfficiencyInPercentagePoints) {
   const Report base = run_of({cpu(base_baseline), ddp(base_times)}),
                now = run_of({cpu(new_baseline), ddp(slower_times)});
   const Judgement j = compared(base, now, "efficiency:3").judged.at(0);
@@ -42,17 +42,17 @@ TEST(Welch, JudgesEfficiencyInPoints) {
   EXPECT_NEAR(j.change.low, 2.028950982619992, 1e-7);
   EXPECT_NEAR(j.change.high, 5.2729206526485495, 1e-7);
   EXPECT_EQ(j.verdict, Verdict::slower);
-  EXPECT_EQ(compared(base, now, "efficiency:5").judged.at(0).verdict, Verdict::unclear) << "5 lies between 2.0 and 5.3";
+  EXPECT_EQ(compared(base, now, "efficiency:5").judged.at(0).verdict, Verdict::unclear) << "the interval 2.0 to 5.3 contains 5";
   EXPECT_EQ(compared(base, now, "efficiency:6").judged.at(0).verdict, Verdict::same);
 }
 
-TEST(Verdict, FollowsItsRulesInOrder) {
+TEST(Verdict, AppliesItsRulesInOrder) {
   const double limit = 0.05;
-  EXPECT_EQ(verdict_of({0.50, 0.40, 0.60}, limit, 3), Verdict::unclear) << "too few launches, whatever the figures";
+  EXPECT_EQ(verdict_of({0.50, 0.40, 0.60}, limit, 3), Verdict::unclear) << "too few launches";
   EXPECT_EQ(verdict_of({0.06, 0.01, 0.11}, limit, 4), Verdict::slower);
-  EXPECT_EQ(verdict_of({0.06, -0.01, 0.13}, limit, 4), Verdict::unclear) << "no change is not excluded";
-  EXPECT_EQ(verdict_of({0.04, 0.02, 0.06}, limit, 4), Verdict::unclear) << "the limit is not excluded";
-  EXPECT_EQ(verdict_of({0.04, 0.03, 0.049}, limit, 4), Verdict::same) << "slower, but surely less than the limit";
+  EXPECT_EQ(verdict_of({0.06, -0.01, 0.13}, limit, 4), Verdict::unclear) << "the interval contains 0";
+  EXPECT_EQ(verdict_of({0.04, 0.02, 0.06}, limit, 4), Verdict::unclear) << "the interval contains the limit";
+  EXPECT_EQ(verdict_of({0.04, 0.03, 0.049}, limit, 4), Verdict::same) << "slower, but by less than the limit";
   EXPECT_EQ(verdict_of({0.00, -0.04, 0.04}, limit, 4), Verdict::same);
   EXPECT_EQ(verdict_of({0.00, -0.06, 0.06}, limit, 4), Verdict::unclear);
   EXPECT_EQ(verdict_of({-0.06, -0.11, -0.01}, limit, 4), Verdict::faster);
@@ -60,7 +60,7 @@ TEST(Verdict, FollowsItsRulesInOrder) {
   EXPECT_EQ(verdict_of({-0.04, -0.049, -0.03}, limit, 4), Verdict::same);
 }
 
-TEST(Verdict, NeedsFourLaunchesOnEitherSide) {
+TEST(Verdict, NeedsFourLaunchesInBothRuns) {
   const Times four = {1000, 1001, 999, 1000}, three = {2000, 2001, 1999}, four_slow = {2000, 2001, 1999, 2000};
   EXPECT_EQ(verdict(four, three), Verdict::unclear);
   EXPECT_EQ(verdict(three, four), Verdict::unclear);
@@ -76,7 +76,7 @@ TEST(Verdict, OneLaunchEachIsUnclearAndHasNoInterval) {
   EXPECT_TRUE(compare_json(result)["judged"][0]["ci95_low_percent"].is_null());
 }
 
-TEST(Metrics, HostMemoryOfAnOlderReportIsNotComparedWithANewerOnes) {
+TEST(Metrics, HostMemoryOfOldAndNewReportsIsNotCompared) {
   const auto with = [](int64_t own, int64_t device) {
     CaseRecord record = ddp({1000, 1001, 999, 1000});
     for (auto& launch : record.launches)
@@ -85,12 +85,12 @@ TEST(Metrics, HostMemoryOfAnOlderReportIsNotComparedWithANewerOnes) {
     return run_of({record});
   };
   EXPECT_EQ(compared(with(50, 0), with(60, 0), "peak-memory:10%").judged.at(0).verdict, Verdict::slower);
-  EXPECT_NE(refusal([&] { compared(with(0, 0), with(50, 0), "peak-memory:10%"); }).find("measure the base run anew"),
+  EXPECT_NE(refusal([&] { compared(with(0, 0), with(50, 0), "peak-memory:10%"); }).find("measure the base run again"),
             std::string::npos);
   EXPECT_EQ(compared(with(0, 7), with(50, 7), "peak-memory:10%").judged.at(0).verdict, Verdict::same);
 }
 
-TEST(Metrics, EachIsJudgedInItsOwnDirection) {
+TEST(Metrics, EachMetricIsJudgedInItsOwnDirection) {
   const auto with = [](int64_t p99, int64_t rss, int64_t device) {
     CaseRecord record = ddp({1000, 1001, 999, 1000});
     for (auto& launch : record.launches) {
@@ -107,26 +107,26 @@ TEST(Metrics, EachIsJudgedInItsOwnDirection) {
   EXPECT_EQ(judged(with(120, 1, 0), with(100, 1, 0), "p99:10%"), Verdict::faster);
   EXPECT_EQ(judged(with(1, 100, 0), with(1, 120, 0), "peak-memory:10%"), Verdict::slower);
   EXPECT_EQ(judged(with(1, 100, 0), with(1, 109, 0), "peak-memory:10%"), Verdict::same);
-  EXPECT_EQ(judged(with(1, 100, 50), with(1, 900, 50), "peak-memory:10%"), Verdict::same) << "a GPU's memory counts";
+  EXPECT_EQ(judged(with(1, 100, 50), with(1, 900, 50), "peak-memory:10%"), Verdict::same) << "GPU memory takes precedence";
   EXPECT_EQ(verdict({1000, 1001, 999, 1000}, {1200, 1201, 1199, 1200}, "throughput:10%"), Verdict::slower);
   EXPECT_EQ(verdict({1200, 1201, 1199, 1200}, {1000, 1001, 999, 1000}, "throughput:10%"), Verdict::faster);
 }
 
 // Time x 1.0526 is throughput x 0.95; time x 1.05 only 0.952.
-TEST(Metrics, AFallOfThroughputIsMeasuredFromItsOwnBase) {
+TEST(Metrics, AThroughputLimitIsRelativeToTheBaseThroughput) {
   const Times base = {100000, 100001, 99999, 100000};
   EXPECT_EQ(verdict(base, {105400, 105401, 105399, 105400}, "throughput:5%"), Verdict::slower);
   EXPECT_EQ(verdict(base, {105100, 105101, 105099, 105100}, "throughput:5%"), Verdict::same);
   EXPECT_EQ(verdict(base, {105100, 105101, 105099, 105100}, "median:5%"), Verdict::slower);
 }
 
-// Runs as they come: each launch has its own level. How often does the gate cry wolf over 20 cases, how often does it
-// see a real slowdown? The bounds hold for the fixed seeds here and leave room for the simulation's own error.
+// Simulated runs; each launch has its own level. Measures the rate of false alarms over 20 cases and the rate of
+// detected slowdowns. The bounds allow for the error of the simulation with these fixed seeds.
 struct Power {
   double noise, limit;
   int launches;
   double slower_by;
-  double least, most;  // share of experiments (of 20 cases each without a slowdown, of one with) that end in SLOWER
+  double least, most;  // bounds on the share of experiments that end in SLOWER
 };
 
 double share_slower(const Power& p, std::mt19937_64& generator) {
@@ -136,6 +136,7 @@ double share_slower(const Power& p, std::mt19937_64& generator) {
     for (double& log : logs) log = level + p.noise * normal(generator);
     return moments(logs);
   };
+  // One slow case, or 20 cases without a slowdown.
   const int cases = p.slower_by > 0 ? 1 : 20, experiments = 2000;
   int alarms = 0;
   for (int experiment = 0; experiment < experiments; ++experiment) {
@@ -151,7 +152,7 @@ double share_slower(const Power& p, std::mt19937_64& generator) {
   return static_cast<double>(alarms) / experiments;
 }
 
-TEST(Power, TheGateRarelyCriesWolfAndSeesWhatItShould) {
+TEST(Power, TheGateHasFewFalseAlarmsAndFindsRealSlowdowns) {
   std::mt19937_64 generator(3);
   const Power table[] = {
       {0.02, 0.05, 5, 0.00, 0.00, 0.005}, {0.02, 0.05, 5, 0.06, 0.70, 0.84}, {0.02, 0.05, 5, 0.10, 0.99, 1.00},

@@ -160,7 +160,7 @@ TEST(Derived, PowerIsThatOfAllGpusOfTheMiddleLaunch) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.throttled_share, 0.125);
   ASSERT_EQ(report.cases[0].notices.size(), 1u);
   EXPECT_EQ(report.cases[0].notices[0],
-            "throttled in 12 % of the readings (rank 0's 1B; sw_power_cap): cool it, or raise its power limit "
+            "throttled in 12 % of the readings (rank 0's 1B; sw_power_cap): cool the GPU, or raise its power limit "
             "(nvidia-smi -pl)");
 }
 

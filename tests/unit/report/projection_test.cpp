@@ -130,7 +130,7 @@ TEST(Step, TellsFromWhichWorldOnNothingHidesAnyMore) {
 }
 
 TEST(Fit, TakesNothingBelowZero) {
-  const auto x = least_squares_above_0({{1, 0, 0}, {0, 1, 0}, {1, 1, 1}}, {2, -1, 4});
+  const auto x = nonnegative_least_squares({{1, 0, 0}, {0, 1, 0}, {1, 1, 1}}, {2, -1, 4});
   EXPECT_NEAR(x[0], 2, 1e-9);
   EXPECT_NEAR(x[1], 0, 1e-9);
   EXPECT_NEAR(x[2], 2, 1e-9);
@@ -236,7 +236,7 @@ TEST(Projection, LeavesOutWorldsWithoutARowForEachRank) {
   ASSERT_EQ(projection.series.at(0).worlds.size(), 1u);
   EXPECT_EQ(projection.series[0].worlds[0].spec.world, 3);
   ASSERT_EQ(projection.left_out.size(), 1u);
-  EXPECT_NE(projection.left_out[0].find("a batch of 6 rows has too few for 4 ranks of 2 micro-batches"),
+  EXPECT_NE(projection.left_out[0].find("a batch of 6 samples is too small for 4 ranks with 2 micro-batches"),
             std::string::npos);
 }
 
@@ -251,7 +251,7 @@ TEST(Projection, SaysWhatItIsEverywhere) {
   EXPECT_EQ(projection_rows(projection.series[0])[1][1], "measured");
 }
 
-std::string refused(const Report& report, const ProjectionAsked& asked) {
+std::string refused(const Report& report, const ProjectionRequest& asked) {
   try {
     project(report, asked);
   } catch (const UsageError& error) {
@@ -263,14 +263,14 @@ std::string refused(const Report& report, const ProjectionAsked& asked) {
 TEST(Projection, NeedsThreeWorlds) {
   Report report = scaled_run();
   report.cases.pop_back();
-  EXPECT_NE(refused(report, {.to = {8}}).find("worlds 1, 2 alone; computing, latency and bandwidth need three"),
+  EXPECT_NE(refused(report, {.to = {8}}).find("worlds 1, 2; a fit of computing, latency and bandwidth needs three"),
             std::string::npos);
   report.cases.push_back(report.cases.back());
-  EXPECT_NE(refused(report, {.to = {8}}).find("worlds 1, 2 alone"), std::string::npos) << "two rows are not two worlds";
+  EXPECT_NE(refused(report, {.to = {8}}).find("worlds 1, 2;"), std::string::npos) << "two rows are not two worlds";
   EXPECT_NE(refused(report, {.to = {8}, .filter = "zero1"}).find("no case matches --filter 'zero1'"),
             std::string::npos);
   EXPECT_NE(refused(scaled_run(), {.to = {12}, .network = parse_network("intra=1GB/s:1us,inter=1GB/s:1us", 8)})
-                .find("hosts of 8"),
+                .find("8 devices per host"),
             std::string::npos);
   for (CaseRecord& record : report.cases)
     for (LaunchRecord& launch : record.launches)

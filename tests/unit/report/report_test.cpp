@@ -182,7 +182,7 @@ TEST(Notices, OutliersAreCountedAndKept) {
   const std::vector<std::vector<int64_t>> launches = {{1000, 1001, 999, 1500, 1000, 1001},
                                                       {1000, 1001, 999, 1000, 1000, 1001}};
   ASSERT_EQ(notices(launches).size(), 1u);
-  EXPECT_EQ(notices(launches)[0], "1 of 12 samples are outliers, up to 50 % above the median: other work was running");
+  EXPECT_EQ(notices(launches)[0], "1 of 12 blocks are outliers, up to 50 % above the median: other work was running");
   EXPECT_TRUE(notices({{1000, 1001, 999, 1040, 1000, 1001}}).empty()) << "many sigmas, but 4 % matter to nobody";
 }
 
@@ -190,16 +190,16 @@ TEST(Notices, ATrendIsToldWithItsDirection) {
   const std::vector<int64_t> rising = {1000, 1010, 1020, 1030, 1040, 1050, 1060, 1070};
   const std::vector<int64_t> falling(rising.rbegin(), rising.rend());
   ASSERT_EQ(notices({rising, rising}).size(), 1u);
-  EXPECT_EQ(notices({rising, rising})[0], "samples get slower within a launch, by 4 %: throttling, or something grows");
-  EXPECT_EQ(notices({falling, falling}).at(0), "samples get faster within a launch, by 4 %: too little --warmup");
+  EXPECT_EQ(notices({rising, rising})[0], "blocks get slower within a launch, by 4 %: throttling, or something grows");
+  EXPECT_EQ(notices({falling, falling}).at(0), "blocks get faster within a launch, by 4 %: too little --warmup");
   EXPECT_TRUE(notices({rising, falling}).empty());
   EXPECT_TRUE(notices({{1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007}}).empty()) << "steady, but under 2 %";
 }
 
 TEST(Notices, TwoHeapsAreTold) {
-  const std::vector<int64_t> heaps = {1000, 1201, 1001, 1200, 999, 1199, 1002, 1001, 1200, 1000};
-  ASSERT_EQ(notices({heaps}).size(), 1u);
-  EXPECT_TRUE(notices({heaps})[0].starts_with("samples fall into two heaps, 20 % apart")) << notices({heaps})[0];
+  const std::vector<int64_t> clusters = {1000, 1201, 1001, 1200, 999, 1199, 1002, 1001, 1200, 1000};
+  ASSERT_EQ(notices({clusters}).size(), 1u);
+  EXPECT_TRUE(notices({clusters})[0].starts_with("blocks fall into two clusters, 20 % apart")) << notices({clusters})[0];
   EXPECT_TRUE(notices({{1000, 1180, 1040, 1140, 1080, 1100, 1160, 1020, 1120, 1060}}).empty()) << "spread, but no gap";
   EXPECT_TRUE(notices({{1000, 1031, 1001, 1030, 999, 1029, 1002, 1001, 1030, 1000}}).empty()) << "3 % apart";
 }

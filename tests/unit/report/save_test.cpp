@@ -139,14 +139,14 @@ TEST_F(Save, ADroppedRunTakesTheDirectoriesThatWereMadeForItAlong) {
   for (const fs::path& results : {here_ / "a/b/c", here_ / "a/b/c/"}) {
     RunDirectory run(results, id);
     run.save(report(run.id()), true);
-    run.drop();
+    run.remove();
     EXPECT_TRUE(fs::is_empty(here_)) << results;
   }
   fs::create_directory(results_);
-  RunDirectory(results_, id).drop();
+  RunDirectory(results_, id).remove();
   EXPECT_TRUE(fs::is_directory(results_)) << "it was there before";
   RunDirectory first(here_ / "made", id), second(here_ / "made", id);
-  first.drop();
+  first.remove();
   EXPECT_TRUE(fs::is_directory(second.path())) << "another run is in it by now";
 }
 

@@ -1,4 +1,4 @@
-// The strategies' own backward pass against torch's engine: the same bits, hooks, order and refusals.
+// The strategies' own backward pass against torch's engine: same bits, hooks, order and errors.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 
 #include "strategies/api/backward.h"
 #include "strategies/api/named_tensors.h"
+#include "tests/unit/mentions.h"
 #include "workloads/api/workload.h"
 #include "workloads/layers/linear.h"
 
@@ -26,7 +27,7 @@ using torch::autograd::variable_list;
 using Pass = void (*)(const at::Tensor& loss);
 using Loss = std::function<at::Tensor()>;
 
-void torchs(const at::Tensor& loss) { loss.backward(); }
+void backward_of_torch(const at::Tensor& loss) { loss.backward(); }
 
 bool same_bits_and_strides(const at::Tensor& a, const at::Tensor& b) {
   return same_bits(a, b) && (!a.defined() || a.strides() == b.strides());
@@ -40,8 +41,8 @@ std::vector<at::Tensor> gradients(const std::vector<at::Tensor>& of, const Loss&
   return found;
 }
 
-void expect_torchs_bits(const std::vector<at::Tensor>& of, const Loss& loss, const std::string& what = "") {
-  const auto expected = gradients(of, loss, torchs);
+void expect_bits_of_torch(const std::vector<at::Tensor>& of, const Loss& loss, const std::string& what = "") {
+  const auto expected = gradients(of, loss, backward_of_torch);
   for (const Pass pass : {Pass(backward), backward_with_callbacks}) {
     const auto found = gradients(of, loss, pass);
     for (size_t i = 0; i < of.size(); ++i)
@@ -49,19 +50,19 @@ void expect_torchs_bits(const std::vector<at::Tensor>& of, const Loss& loss, con
   }
 }
 
-at::Tensor some(at::IntArrayRef sizes, uint64_t seed) {
+at::Tensor random_leaf(at::IntArrayRef sizes, uint64_t seed) {
   return at::randn(sizes, at::detail::createCPUGenerator(seed)).requires_grad_();
 }
 
-// Hands its input on and lets `seen` look at the way back.
-struct Seen : torch::autograd::Function<Seen> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const std::function<void()>* seen) {
-    context->saved_data["seen"] = reinterpret_cast<int64_t>(seen);
+// Identity whose backward pass calls `tap`.
+struct Tap : torch::autograd::Function<Tap> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const std::function<void()>* tap) {
+    context->saved_data["tap"] = reinterpret_cast<int64_t>(tap);
     return input.clone();
   }
-  static variable_list backward(AutogradContext* context, variable_list slopes) {
-    (*reinterpret_cast<const std::function<void()>*>(context->saved_data["seen"].toInt()))();
-    return {slopes[0], {}};
+  static variable_list backward(AutogradContext* context, variable_list gradients_in) {
+    (*reinterpret_cast<const std::function<void()>*>(context->saved_data["tap"].toInt()))();
+    return {gradients_in[0], {}};
   }
 };
 
@@ -77,21 +78,21 @@ TEST(Backward, GivesTheBitsOfTorchsEngineForEveryWorkload) {
     workload->prepare(ids);
     const Batch batch = workload->batch(ids);
     const auto loss = [&] { return workload->loss(model->forward(batch.input, {1, 0, batch.ids}), batch.target); };
-    expect_torchs_bits(model->parameters(), loss, info.name);
+    expect_bits_of_torch(model->parameters(), loss, info.name);
   }
 }
 
-TEST(Backward, AddsWhatSeveralNodesBringInTheEnginesOrder) {
-  const at::Tensor x = some({64}, 1);
-  expect_torchs_bits({x}, [&] {
+TEST(Backward, SumsGradientsOfSeveralConsumersInTheEnginesOrder) {
+  const at::Tensor x = random_leaf({64}, 1);
+  expect_bits_of_torch({x}, [&] {
     const at::Tensor y = x * 3;
     return ((y * 1e8).sin() + y.exp() * 1e-3 + (y * 1e-8).cos() + y + y * x).sum();
   });
 }
 
-TEST(Backward, KnowsANodeAgainHoweverLateItWasFound) {
-  const at::Tensor x = some({64}, 1);
-  expect_torchs_bits({x}, [&] {
+TEST(Backward, VisitsASharedNodeOnceHoweverDeep) {
+  const at::Tensor x = random_leaf({64}, 1);
+  expect_bits_of_torch({x}, [&] {
     const at::Tensor early = x * 3, late = early.exp();
     at::Tensor above = late.sin() + late.cos() + late * late;
     for (int i = 0; i < 40; ++i) above = above.tanh();
@@ -99,58 +100,58 @@ TEST(Backward, KnowsANodeAgainHoweverLateItWasFound) {
   });
 }
 
-TEST(Backward, SumsWhatWasBroadcast) {
-  const at::Tensor x = some({5, 4}, 1), row = some({4}, 2), one = some({}, 3);
-  expect_torchs_bits({x, row, one}, [&] { return ((x + row) * one).square().mean(); });
+TEST(Backward, ReducesBroadcastGradients) {
+  const at::Tensor x = random_leaf({5, 4}, 1), row = random_leaf({4}, 2), one = random_leaf({}, 3);
+  expect_bits_of_torch({x, row, one}, [&] { return ((x + row) * one).square().mean(); });
 }
 
-TEST(Backward, BringsNothingWhereNothingLeads) {
-  const at::Tensor x = some({4}, 1), unused = some({4}, 2), frozen = some({4}, 3).detach();
-  expect_torchs_bits({x, unused}, [&] { return (x * frozen).sum(); });
+TEST(Backward, LeavesGradUndefinedForUnusedParameters) {
+  const at::Tensor x = random_leaf({4}, 1), unused = random_leaf({4}, 2), frozen = random_leaf({4}, 3).detach();
+  expect_bits_of_torch({x, unused}, [&] { return (x * frozen).sum(); });
   EXPECT_FALSE(unused.grad().defined());
 }
 
-TEST(Backward, AddsSparseGradientsAsTheEngineDoes) {
-  const at::Tensor table = some({6, 3}, 1), rows = at::tensor({1, 4, 1});
+TEST(Backward, AddsSparseGradientsLikeTheEngine) {
+  const at::Tensor table = random_leaf({6, 3}, 1), rows = at::tensor({1, 4, 1});
   const auto loss = [&](bool dense) {
     const at::Tensor found = at::embedding(table, rows, -1, false, /*sparse=*/true);
     return dense ? found.sum() + table.sum() : found.square().sum() + found.sum();
   };
   for (const bool dense : {false, true}) {
     const auto expected = gradients(
-                   {table}, [&] { return loss(dense); }, torchs),
+                   {table}, [&] { return loss(dense); }, backward_of_torch),
                found = gradients({table}, [&] { return loss(dense); }, backward);
     EXPECT_EQ(expected[0].is_sparse(), found[0].is_sparse());
     EXPECT_TRUE(same_bits_and_strides(expected[0].to_dense(), found[0].to_dense())) << dense;
   }
 }
 
-TEST(Backward, AddsToGradientsThatAreThere) {
-  const at::Tensor x = some({4}, 1);
+TEST(Backward, AccumulatesIntoExistingGradients) {
+  const at::Tensor x = random_leaf({4}, 1);
   for (int pass = 0; pass < 2; ++pass) backward((x * x).sum());
   EXPECT_TRUE(at::allclose(x.grad(), 4 * x.detach()));
 }
 
-TEST(Backward, BeginsWithASlope) {
-  const at::Tensor x = some({3, 4}, 1), slope = some({3, 4}, 2).detach();
-  x.tanh().backward(slope);
+TEST(Backward, StartsFromAGivenGradient) {
+  const at::Tensor x = random_leaf({3, 4}, 1), gradient = random_leaf({3, 4}, 2).detach();
+  x.tanh().backward(gradient);
   const at::Tensor expected = x.grad().clone();
   x.mutable_grad().reset();
-  backward(x.tanh(), slope);
+  backward(x.tanh(), gradient);
   EXPECT_TRUE(same_bits_and_strides(expected, x.grad()));
-  EXPECT_THROW(backward(x.tanh(), at::ones({4})), c10::Error);  // which would do for all rows
+  EXPECT_THROW(backward(x.tanh(), at::ones({4})), c10::Error);  // would broadcast over the rows
 }
 
-// What hooks on tensors and nodes see, in which order.
+// Log of the hook calls on tensors and nodes, with the gradients they receive.
 std::vector<std::string> hooks_called(Pass pass) {
   std::vector<std::string> log;
   const auto hook = [&](const std::string& name) {
-    return [&log, name](const at::Tensor& slope) {
-      log.push_back(name + " " + std::to_string(slope.sum().item<float>()));
-      return slope * 2;
+    return [&log, name](const at::Tensor& gradient) {
+      log.push_back(name + " " + std::to_string(gradient.sum().item<float>()));
+      return gradient * 2;
     };
   };
-  const at::Tensor x = some({4}, 1), w = some({4}, 2);
+  const at::Tensor x = random_leaf({4}, 1), w = random_leaf({4}, 2);
   at::Tensor y = x * w;
   at::Tensor z = y.exp();
   y.retain_grad();
@@ -168,18 +169,18 @@ std::vector<std::string> hooks_called(Pass pass) {
   return log;
 }
 
-TEST(Backward, CallsHooksWhereTheEngineDoes) {
-  const auto expected = hooks_called(torchs);
+TEST(Backward, CallsHooksLikeTheEngine) {
+  const auto expected = hooks_called(backward_of_torch);
   EXPECT_EQ(expected.size(), 6U);
   EXPECT_EQ(hooks_called(backward), expected);
   EXPECT_EQ(hooks_called(backward_with_callbacks), expected);
 }
 
-// As ddp's buckets see them.
+// Order in which leaves become ready, as ddp's buckets see it.
 std::vector<std::string> leaves_in_order(Pass pass) {
   std::vector<std::string> order;
   const auto leaf = [&](const std::string& name, at::IntArrayRef sizes) {
-    const at::Tensor tensor = some(sizes, 1);
+    const at::Tensor tensor = random_leaf(sizes, 1);
     const auto node = torch::autograd::impl::grad_accumulator(tensor);
     node->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
         [&order, name](const variable_list& outputs, const variable_list&) {
@@ -193,33 +194,33 @@ std::vector<std::string> leaves_in_order(Pass pass) {
   const auto [w2, n3] = leaf("w2", {3, 5});
   const auto [b2, n4] = leaf("b2", {3});
   const auto [scale, n5] = leaf("scale", {});
-  const at::Tensor x = some({2, 4}, 2).detach();
+  const at::Tensor x = random_leaf({2, 4}, 2).detach();
   pass((linear(linear(x, w1, b1), w2, b2) * scale + b2 + scale).sum());
   return order;
 }
 
 TEST(Backward, ReachesLeavesInTheEnginesOrder) {
-  const auto expected = leaves_in_order(torchs);
+  const auto expected = leaves_in_order(backward_of_torch);
   EXPECT_EQ(expected.size(), 5U);
   EXPECT_EQ(leaves_in_order(backward), expected);
   EXPECT_EQ(leaves_in_order(backward_with_callbacks), expected);
 }
 
-// A hook that looks at what its node keeps, which is not released yet.
-TEST(Backward, ReleasesANodeBehindItsHooks) {
-  for (const Pass pass : {Pass(torchs), Pass(backward), Pass(backward_with_callbacks)}) {
-    const at::Tensor x = some({4}, 1);
+// The post hook reads a saved tensor, which must not have been released.
+TEST(Backward, ReleasesSavedTensorsAfterTheHooks) {
+  for (const Pass pass : {Pass(backward_of_torch), Pass(backward), Pass(backward_with_callbacks)}) {
+    const at::Tensor x = random_leaf({4}, 1);
     const at::Tensor y = x.exp();
     auto* node = dynamic_cast<torch::autograd::generated::ExpBackward0*>(y.grad_fn().get());
     ASSERT_NE(node, nullptr);
-    bool there = false;
+    bool defined = false;
     node->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
         [&](const variable_list& outputs, const variable_list&) {
-          there = node->result_.unpack(y.grad_fn()).defined();
+          defined = node->result_.unpack(y.grad_fn()).defined();
           return outputs;
         }));
     pass(y.sum());
-    EXPECT_TRUE(there);
+    EXPECT_TRUE(defined);
   }
 }
 
@@ -227,11 +228,11 @@ TEST(Backward, NeedsNoEngineOnTheCpu) {
   int calls = 0;
   bool inside = false;
   const std::function<void()> look = [&] { ++calls, inside = in_the_engine(); };
-  const at::Tensor x = some({4}, 1);
-  const auto loss = [&] { return Seen::apply(x, &look).sum(); };
+  const at::Tensor x = random_leaf({4}, 1);
+  const auto loss = [&] { return Tap::apply(x, &look).sum(); };
   backward(loss());
   EXPECT_FALSE(inside);
-  backward(Seen::apply(x, &look), at::ones({4}));
+  backward(Tap::apply(x, &look), at::ones({4}));
   EXPECT_FALSE(inside);
   backward_with_callbacks(loss());
   EXPECT_TRUE(inside);
@@ -242,68 +243,68 @@ TEST(Backward, NeedsNoEngineOnTheCpu) {
   EXPECT_EQ(calls, 4);
 }
 
-TEST(Backward, CallbacksComeWhenAllIsThere) {
-  const at::Tensor x = some({4}, 1);
+TEST(Backward, RunsQueuedCallbacksAfterAllGradients) {
+  const at::Tensor x = random_leaf({4}, 1);
   bool called = false;
   const std::function<void()> ask = [&] {
     Engine::get_default_engine().queue_callback([&] { called = x.grad().defined(); });
   };
-  backward_with_callbacks(Seen::apply(x, &ask).sum());
+  backward_with_callbacks(Tap::apply(x, &ask).sum());
   EXPECT_TRUE(called);
-  EXPECT_THROW(backward(Seen::apply(x, &ask).sum()), c10::Error);
+  EXPECT_THROW(backward(Tap::apply(x, &ask).sum()), c10::Error);
 }
 
-TEST(Backward, ANodeMayMakeAPassOfItsOwn) {
-  const at::Tensor x = some({4}, 1), w = some({4}, 2);
-  for (const Pass inner : {Pass(torchs), Pass(backward)}) {
+TEST(Backward, AllowsANestedBackwardPass) {
+  const at::Tensor x = random_leaf({4}, 1), w = random_leaf({4}, 2);
+  for (const Pass inner : {Pass(backward_of_torch), Pass(backward)}) {
     const std::function<void()> again = [&] {
       const at::AutoGradMode grad(true);
       inner((w * w).sum());
     };
-    expect_torchs_bits({x, w}, [&] { return Seen::apply(x, &again).exp().sum(); });
+    expect_bits_of_torch({x, w}, [&] { return Tap::apply(x, &again).exp().sum(); });
   }
 }
 
-TEST(Backward, NodesRunWithoutGradientsAndErrorsGoThrough) {
-  const at::Tensor x = some({4}, 1);
+TEST(Backward, DisablesGradModeInNodesAndPropagatesErrors) {
+  const at::Tensor x = random_leaf({4}, 1);
   bool mode = true;
   const std::function<void()> fail = [&] {
     mode = at::GradMode::is_enabled();
     throw std::invalid_argument("no");
   };
-  EXPECT_THROW(backward(Seen::apply(x, &fail).sum()), std::invalid_argument);
+  EXPECT_THROW(backward(Tap::apply(x, &fail).sum()), std::invalid_argument);
   EXPECT_FALSE(mode);
   EXPECT_TRUE(at::GradMode::is_enabled());
 }
 
-TEST(Backward, ReleasesWhatTheGraphKept) {
-  const at::Tensor x = some({4}, 1);
+TEST(Backward, ReleasesSavedTensors) {
+  const at::Tensor x = random_leaf({4}, 1);
   for (const Pass pass : {Pass(backward), backward_with_callbacks}) {
     const at::Tensor loss = (x * x).sum();
     pass(loss);
     try {
       pass(loss);
-      FAIL() << "twice through a graph that was released";
+      FAIL() << "second pass over a released graph";
     } catch (const c10::Error& error) {
-      EXPECT_NE(std::string(error.what()).find("second time"), std::string::npos) << error.what();
+      EXPECT_TRUE(mentions(error.what(), {"second time"}));
     }
   }
 }
 
-TEST(Backward, RefusesWhatTheEngineRefuses) {
+TEST(Backward, RejectsWhatTheEngineRejects) {
   for (const Pass pass : {Pass(backward), backward_with_callbacks}) {
-    EXPECT_THROW(pass(some({4}, 1) * 2), c10::Error);  // several numbers and no slope
-    EXPECT_THROW(pass(at::ones({})), c10::Error);      // nothing behind it
+    EXPECT_THROW(pass(random_leaf({4}, 1) * 2), c10::Error);  // not a scalar and no gradient given
+    EXPECT_THROW(pass(at::ones({})), c10::Error);             // no graph
     EXPECT_THROW(pass(at::Tensor()), c10::Error);
-    EXPECT_THROW(pass(at::complex(some({}, 1), some({}, 2))), c10::Error);
+    EXPECT_THROW(pass(at::complex(random_leaf({}, 1), random_leaf({}, 2))), c10::Error);
   }
-  const at::Tensor leaf = some({}, 1);
+  const at::Tensor leaf = random_leaf({}, 1);
   backward(leaf);
   EXPECT_EQ(leaf.grad().item<float>(), 1);
 }
 
-TEST(Backward, GoesThroughALongGraph) {
-  const at::Tensor x = some({1}, 1);
+TEST(Backward, HandlesAGraph50000NodesDeep) {
+  const at::Tensor x = random_leaf({1}, 1);
   at::Tensor y = x;
   for (int i = 0; i < 50'000; ++i) y = y + 1;
   backward(y.sum());

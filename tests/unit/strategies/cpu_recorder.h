@@ -1,4 +1,4 @@
-// A recorder for the CPU: what it is given to record runs at each replay.
+// A step recorder for the CPU: a replay runs the recorded function again.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace dpbench {
 struct RecorderCounts {
   int recordings = 0, replays = 0;
   bool replaying = false;
-  std::function<void()> forget_gradients = [] {};  // a replay on a GPU tells the parameters nothing
+  std::function<void()> forget_gradients = [] {};  // a GPU replay does not set .grad
 };
 
 class CpuRecorder : public StepRecorder {
@@ -47,13 +47,13 @@ class CpuRecorder : public StepRecorder {
   bool takes_backends_;
 };
 
-// Of the recorder that this thread makes: each rank is one.
+// Counts of the recorder that this thread makes; each rank is a thread.
 inline RecorderCounts& counts_of_this_rank() {
   static thread_local RecorderCounts counts;
   return counts;
 }
 
-// While it lives, strategies get such recorders where a GPU's would be asked for.
+// Replaces the GPU step recorder with CpuRecorder while it lives.
 class CpuRecorders {
  public:
   explicit CpuRecorders(MakeStepRecorder make = [](c10::Device) -> std::unique_ptr<StepRecorder> {

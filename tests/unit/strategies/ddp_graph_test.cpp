@@ -1,7 +1,8 @@
-// What a step of ddp uses and what it does not: unused parameters, static graphs, checkpointed layers.
+// The graph of a ddp step: unused parameters, static graphs, checkpointed layers.
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "strategies/ddp/reduction.h"
+#include "tests/unit/mentions.h"
 #include "tests/unit/strategies/ddp_ranks.h"
 
 namespace dpbench {
@@ -9,19 +10,18 @@ namespace {
 
 using namespace ddp_ranks;
 
-TEST(DdpUnused, IsAnErrorThatNamesTheParameterAndTheWayOut) {
-  const Sometimes never([](const Context&) { return false; });
+TEST(DdpUnused, IsAnErrorThatNamesTheParameterAndTheParameterToSet) {
+  const SecondLayerIf never([](const Context&) { return false; });
   for (const auto& error : on_ranks(2, [&](Rank& me) {
          const auto ddp = ddp_on(me, never, {});
          one_step(*ddp, never, me.rank, 0);
        })) {
-    EXPECT_NE(error.find("unused: second"), std::string::npos) << error;
-    EXPECT_NE(error.find("ddp.find_unused=on"), std::string::npos) << error;
+    EXPECT_TRUE(mentions(error, {"second", "ddp.find_unused=on"}));
   }
 }
 
-TEST(DdpUnused, LeavesNoGradientWhereNoRankUsedItAndTheMeanWhereOneDid) {
-  const Sometimes on_rank_1(
+TEST(DdpUnused, LeavesGradUndefinedIfUnusedByAllRanksElseTheMean) {
+  const SecondLayerIf on_rank_1(
       [](const Context& context) { return context.step < 2 && context.ids[0].item<int64_t>() % 24 >= 8; });
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     for (const char* views : {"on", "off"}) {
@@ -38,54 +38,54 @@ TEST(DdpUnused, LeavesNoGradientWhereNoRankUsedItAndTheMeanWhereOneDid) {
   }));
 }
 
-// Computes with its second layer, but nothing of that is in its output.
-class Idle : public Model {
+// Computes with its second layer but does not return the result.
+class UnusedOutput : public Model {
  public:
-  Idle() {
+  UnusedOutput() {
     first_ = register_parameter("first", at::full({4, 4}, 0.5));
     second_ = register_parameter("second", at::full({4, 4}, 0.25));
   }
   at::Tensor forward(const at::Tensor& input, const Context&) override {
     const at::Tensor x = at::linear(input, first_);
-    aside_ = at::linear(x, second_);
+    unused_output_ = at::linear(x, second_);
     return x;
   }
 
  private:
-  at::Tensor first_, second_, aside_;
+  at::Tensor first_, second_, unused_output_;
 };
 
-class Aside : public Sometimes {
+class UnusedOutputWorkload : public SecondLayerIf {
  public:
-  Aside() : Sometimes({}) {}
-  std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<Idle>(); }
+  UnusedOutputWorkload() : SecondLayerIf({}) {}
+  std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<UnusedOutput>(); }
 };
 
-TEST(DdpUnused, IsWhatIsComputedButNotInTheOutput) {
-  const Aside aside;
-  for (const auto& error : on_ranks(2, [&](Rank& me) { one_step(*ddp_on(me, aside, {}), aside, me.rank, 0); }))
-    EXPECT_NE(error.find("unused: second"), std::string::npos) << error;
+TEST(DdpUnused, IncludesLayersWithoutPathToTheOutput) {
+  const UnusedOutputWorkload workload;
+  for (const auto& error : on_ranks(2, [&](Rank& me) { one_step(*ddp_on(me, workload, {}), workload, me.rank, 0); }))
+    EXPECT_TRUE(mentions(error, {"second", "ddp.find_unused=on"}));
   expect_no_errors(on_ranks(2, [&](Rank& me) {
-    const auto ddp = ddp_on(me, aside, {{"find_unused", "on"}});
-    for (int64_t step = 0; step < 3; ++step) one_step(*ddp, aside, me.rank, step);
+    const auto ddp = ddp_on(me, workload, {{"find_unused", "on"}});
+    for (int64_t step = 0; step < 3; ++step) one_step(*ddp, workload, me.rank, step);
     EXPECT_TRUE(ddp->gradients()[0].second.any().item<bool>());
     EXPECT_FALSE(ddp->gradients()[1].second.defined());
   }));
 }
 
-TEST(DdpOutputs, ThatNobodyUsesHoldUpNothing) {
-  for (const char* search : {"off", "on"})
+TEST(DdpOutputs, WithoutALossDoNotBlockTheNextStep) {
+  for (const char* find_unused : {"off", "on"})
     expect_no_errors(on_ranks(2, [&](Rank& me) {
       const Replica replica(always(), at::kCPU, at::kDouble, 3, 4);
       ddp::Reduction reduction(me.group, replica.trainable(),
-                               ddp::options_of(Params(ddp::parameters(), {{"find_unused", search}}, "ddp")));
+                               ddp::options_of(Params(ddp::parameters(), {{"find_unused", find_unused}}, "ddp")));
       for (int64_t step = 0; step < 6; ++step) {
         replica.clear_gradients();
-        const Batch batch = replica.to_device(rows_of(always(), me.rank, step));
+        const Batch batch = replica.to_device(batch_of(always(), me.rank, step));
         reduction.before_forward(true);
         const at::Tensor output = replica.forward(step, batch);
         reduction.before_backward(output);
-        if (step % 3 < 2) continue;  // of these outputs nothing is asked
+        if (step % 3 < 2) continue;  // no loss for these outputs
         always().loss(output, batch.target).backward();
         reduction.after_backward();
         const auto expected = mean_gradients(always(), 2, step);
@@ -95,19 +95,18 @@ TEST(DdpOutputs, ThatNobodyUsesHoldUpNothing) {
     }));
 }
 
-TEST(DdpStaticGraph, RefusesAGraphThatChangesNamingTheParameter) {
-  const Sometimes first_step([](const Context& context) { return context.step == 0; });
+TEST(DdpStaticGraph, RejectsAChangedGraphNamingTheParameter) {
+  const SecondLayerIf first_step([](const Context& context) { return context.step == 0; });
   for (const auto& error : on_ranks(2, [&](Rank& me) {
          const auto ddp = ddp_on(me, first_step, {{"static_graph", "on"}});
          for (int64_t step = 0; step < 2; ++step) one_step(*ddp, first_step, me.rank, step);
        })) {
-    EXPECT_NE(error.find("second"), std::string::npos) << error;
-    EXPECT_NE(error.find("ddp.static_graph=on"), std::string::npos) << error;
+    EXPECT_TRUE(mentions(error, {"second", "ddp.static_graph=on"}));
   }
 }
 
-TEST(DdpStaticGraph, LearnsInTheFirstStepWhatIsNeverUsed) {
-  const Sometimes never([](const Context&) { return false; });
+TEST(DdpStaticGraph, LearnsUnusedParametersInTheFirstStep) {
+  const SecondLayerIf never([](const Context&) { return false; });
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     const auto ddp = ddp_on(me, never, {{"static_graph", "on"}});
     for (int64_t step = 0; step < 4; ++step) one_step(*ddp, never, me.rank, step);
@@ -116,13 +115,13 @@ TEST(DdpStaticGraph, LearnsInTheFirstStepWhatIsNeverUsed) {
   }));
 }
 
-TEST(DdpUnused, LeavesOutABucketThatNobodyUsesWhereAsked) {
-  const Sometimes never([](const Context&) { return false; });
+TEST(DdpUnused, SkipsUnusedBucketsWithSkipUnused) {
+  const SecondLayerIf never([](const Context&) { return false; });
   for (const char* skip : {"off", "on"})
     expect_no_errors(on_ranks(2, [&](Rank& me) {
       const auto ddp = ddp_on(me, never, {{"find_unused", "on"}, {"skip_unused", skip}, {"bucket_mb", "0.0001"}});
       for (int64_t step = 0; step < 3; ++step) {
-        const Batch micro[] = {rows_of(never, me.rank, step)};
+        const Batch micro[] = {batch_of(never, me.rank, step)};
         EXPECT_EQ(reductions(me, *ddp, micro, step).size(), skip == std::string("on") ? 1U : 2U) << "step " << step;
         EXPECT_TRUE(ddp->gradients()[0].second.any().item<bool>());
         EXPECT_FALSE(ddp->gradients()[1].second.defined());
@@ -130,8 +129,8 @@ TEST(DdpUnused, LeavesOutABucketThatNobodyUsesWhereAsked) {
     }));
 }
 
-// Activation checkpointing as torch's reentrant one: the layer's weight is no input of the function, and its gradient
-// comes of a backward pass within the backward pass.
+// torch's reentrant activation checkpointing: the layer's weight is not an input of the function. Its gradient comes
+// from a backward pass within the backward pass.
 struct Reentrant : torch::autograd::Function<Reentrant> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor* weight,
                             const at::Tensor& input) {
@@ -149,9 +148,9 @@ struct Reentrant : torch::autograd::Function<Reentrant> {
   }
 };
 
-class Checkpointed : public Sometimes {
+class Checkpointed : public SecondLayerIf {
  public:
-  Checkpointed(int calls, bool recompute) : Sometimes({}), calls_(calls), recompute_(recompute) {}
+  Checkpointed(int calls, bool recompute) : SecondLayerIf({}), calls_(calls), recompute_(recompute) {}
   std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<Layers>(calls_, recompute_); }
 
  private:
@@ -180,7 +179,8 @@ class Checkpointed : public Sometimes {
 void expect_checkpoints_reduced(int calls, const Given& params) {
   const Checkpointed workload(calls, true), plain(calls, false);
   expect_no_errors(on_ranks(2, [&](Rank& me) {
-    for (int64_t steps = 1; steps < 4; ++steps) {  // the last step's gradient, at weights that only it has changed
+    // The last step's gradient depends on the updates of all earlier steps.
+    for (int64_t steps = 1; steps < 4; ++steps) {
       const auto ddp = ddp_on(me, workload, params), other = ddp_on(me, plain, {});
       for (int64_t step = 0; step < steps; ++step) {
         one_step(*ddp, workload, me.rank, step);
@@ -196,16 +196,16 @@ void expect_checkpoints_reduced(int calls, const Given& params) {
   }));
 }
 
-TEST(DdpCheckpoint, OfALayerOnceIsReduced) {
+TEST(DdpCheckpoint, ReducesALayerUsedOnce) {
   expect_checkpoints_reduced(1, {});
   expect_checkpoints_reduced(1, {{"static_graph", "on"}});
 }
 
-TEST(DdpCheckpoint, OfALayerTwiceNeedsAStaticGraph) {
+TEST(DdpCheckpoint, OfALayerUsedTwiceNeedsAStaticGraph) {
   expect_checkpoints_reduced(2, {{"static_graph", "on"}});
   const Checkpointed workload(2, true);
   for (const auto& error : on_ranks(2, [&](Rank& me) { one_step(*ddp_on(me, workload, {}), workload, me.rank, 0); }))
-    EXPECT_NE(error.find("ready only once"), std::string::npos) << error;
+    EXPECT_TRUE(mentions(error, {"ready only once"}));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Ranks of ddp as threads, on models made for one question each.
+// Ranks of ddp as threads, and small workloads for single questions.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -43,7 +43,7 @@ struct Rank {
   }
 };
 
-// Ranks as threads; what they throw, by rank.
+// Runs `work` on `world` ranks, each a thread. Returns their errors by rank, empty if there was none.
 inline std::vector<std::string> on_ranks(int world, const std::function<void(Rank&)>& work) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::string> errors(static_cast<size_t>(world));
@@ -85,10 +85,10 @@ inline void expect_no_errors(const std::vector<std::string>& errors) {
   for (const auto& error : errors) EXPECT_EQ(error, "");
 }
 
-// Two layers, the second of them used only where a test says so.
-class Optional : public Model {
+// Two layers; the second is used if `uses` returns true.
+class TwoLayers : public Model {
  public:
-  explicit Optional(std::function<bool(const Context&)> uses) : uses_(std::move(uses)) {
+  explicit TwoLayers(std::function<bool(const Context&)> uses) : uses_(std::move(uses)) {
     first_ = register_parameter("first", at::full({4, 4}, 0.5));
     second_ = register_parameter("second", at::full({4, 4}, 0.25));
   }
@@ -102,11 +102,12 @@ class Optional : public Model {
   at::Tensor first_, second_;
 };
 
-class Sometimes : public Workload {
+class SecondLayerIf : public Workload {
  public:
-  explicit Sometimes(std::function<bool(const Context&)> uses, double size = 1) : uses_(std::move(uses)), size_(size) {}
+  explicit SecondLayerIf(std::function<bool(const Context&)> uses, double size = 1)
+      : uses_(std::move(uses)), size_(size) {}
   int64_t samples() const override { return 64; }
-  std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<Optional>(uses_); }
+  std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<TwoLayers>(uses_); }
   at::Tensor loss(const at::Tensor& output, const at::Tensor&) const override { return output.mean(); }
   OptimizerSpec optimizer() const override { return {.learning_rate = 0.125}; }
   Batch batch(const at::Tensor& ids) const override {
@@ -118,18 +119,18 @@ class Sometimes : public Workload {
   double size_;
 };
 
-inline const Sometimes& always() {
-  static const Sometimes workload([](const Context&) { return true; });
+inline const SecondLayerIf& always() {
+  static const SecondLayerIf workload([](const Context&) { return true; });
   return workload;
 }
 
-inline Batch rows_of(const Workload& workload, int rank, int64_t step, int64_t count = 4) {
+inline Batch batch_of(const Workload& workload, int rank, int64_t step, int64_t count = 4) {
   return workload.batch(at::arange(count).add(rank * 8 + step * 24).remainder(workload.samples()));
 }
 
 inline StepResult one_step(Strategy& strategy, const Workload& workload, int rank, int64_t step) {
   Phases phases;
-  const Batch micro[] = {rows_of(workload, rank, step)};
+  const Batch micro[] = {batch_of(workload, rank, step)};
   return strategy.step(step, micro, phases);
 }
 
@@ -142,12 +143,12 @@ inline std::vector<double> flat(const NamedTensors& tensors) {
   return values;
 }
 
-// What the plain model makes of the rows of both ranks, the mean of their gradients.
+// Returns the mean over ranks of the gradients of an unwrapped model on each rank's samples.
 inline std::vector<at::Tensor> mean_gradients(const Workload& workload, int world, int64_t step) {
   std::vector<at::Tensor> sum;
   for (int rank = 0; rank < world; ++rank) {
     const Replica alone(workload, at::kCPU, at::kDouble, 3, 4);
-    const Batch batch = alone.to_device(rows_of(workload, rank, step));
+    const Batch batch = alone.to_device(batch_of(workload, rank, step));
     workload.loss(alone.forward(step, batch), batch.target).backward();
     for (size_t p = 0; p < alone.trainable().size(); ++p) {
       const at::Tensor part = alone.trainable()[p].tensor.grad() / world;
@@ -160,7 +161,7 @@ inline std::vector<at::Tensor> mean_gradients(const Workload& workload, int worl
   return sum;
 }
 
-// Reductions of gradients in one step, in bytes.
+// Returns the bytes of each gradient reduction in one step.
 inline std::vector<int64_t> reductions(const Rank& me, Strategy& strategy, std::span<const Batch> micro, int64_t step) {
   Phases phases;
   me.recorder->start(false);

@@ -1,5 +1,4 @@
-// What ddp refuses and says, how it lays out its buckets, and ranks that run out of rows; its gradients are the
-// suite's.
+// Errors, bucket layout and uneven inputs of ddp. The conformance suite checks its gradients.
 #include <torch/nn/modules/batchnorm.h>
 
 #include "harness/conform/evidence/evidence.h"
@@ -7,6 +6,7 @@
 #include "harness/conform/scenario/altered_workload.h"
 #include "strategies/comm/shm/blocks.h"
 #include "tests/conformance/threads.h"
+#include "tests/unit/mentions.h"
 #include "tests/unit/strategies/ddp_ranks.h"
 
 namespace dpbench {
@@ -24,7 +24,7 @@ std::string refusal(const Given& params) {
   return "nothing was refused";
 }
 
-TEST(DdpParameters, RefusesWhatDoesNotGoTogetherByName) {
+TEST(DdpParameters, RejectConflictingValuesByName) {
   EXPECT_EQ(refusal({}), "nothing was refused");
   const std::vector<std::pair<Given, std::vector<std::string>>> bad = {
       {{{"join", "on"}, {"static_graph", "on"}}, {"ddp.join=on", "ddp.static_graph=on"}},
@@ -39,34 +39,30 @@ TEST(DdpParameters, RefusesWhatDoesNotGoTogetherByName) {
       {{{"ignore", "w0+b0"}, {"join", "on"}}, {"ddp.ignore=w0+b0", "ddp.join=on"}},
       {{{"ignore", "w0"}, {"global_mean", "on"}}, {"ddp.ignore=w0", "ddp.global_mean=on"}},
       {{{"hook", "fp16+bf16"}}, {"ddp.hook=fp16+bf16", "none, fp16, bf16", "one hook"}},
-      {{{"clip", "before"}}, {"ddp.clip=before", "refused"}},
+      {{{"clip", "before"}}, {"ddp.clip=before", "ddp.clip=after"}},
       {{{"gradient_as_bucket_view", "sometimes"}}, {"ddp.gradient_as_bucket_view=sometimes"}},
       {{{"broadcast_buffers", "yes"}}, {"ddp.broadcast_buffers=yes"}},
       {{{"static_graph", "perhaps"}}, {"ddp.static_graph=perhaps"}},
       {{{"bucket_mb", "0"}}, {"ddp.bucket_mb"}}};
   for (const auto& [params, words] : bad)
-    for (const auto& word : words)
-      EXPECT_NE(refusal(params).find(word), std::string::npos) << word << ": " << refusal(params);
+    for (const auto& word : words) EXPECT_TRUE(mentions(refusal(params), {word}));
 }
 
-TEST(DdpParameters, RefusesTf32OnACpu) {
+TEST(DdpParameters, RejectTf32OnACpu) {
   for (const auto& error : on_ranks(1, [](Rank& me) { ddp_on(me, always(), {{"tf32", "on"}}); }))
-    EXPECT_EQ(error, "ddp.tf32=on needs a GPU: a CPU has no TF32");
+    EXPECT_TRUE(mentions(error, {"ddp.tf32=on", "CPU"}));
 }
 
-TEST(DdpParameters, RefusesSyncBatchNormOfAModelWithoutOne) {
+TEST(DdpParameters, RejectSyncBatchNormForAModelWithoutBatchNorm) {
   for (const int world : {1, 2})
     for (const auto& error : on_ranks(world, [](Rank& me) { ddp_on(me, always(), {{"sync_batch_norm", "on"}}); }))
-      EXPECT_EQ(
-          error,
-          "ddp.sync_batch_norm=on: the model has no BatchNorm (of workloads/layers/batch_norm.h) whose statistics "
-          "ranks could share; leave it off, or name a --workload that has one");
+      EXPECT_TRUE(mentions(error, {"ddp.sync_batch_norm=on", "workloads/layers/batch_norm.h", "--workload"}));
 }
 
-// A stranger's model, with torch's own layer.
-class ItsOwnNorm : public Sometimes {
+// A third-party model with torch's own layer.
+class ItsOwnNorm : public SecondLayerIf {
  public:
-  ItsOwnNorm() : Sometimes({}) {}
+  ItsOwnNorm() : SecondLayerIf({}) {}
   std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<Normed>(); }
 
  private:
@@ -76,24 +72,24 @@ class ItsOwnNorm : public Sometimes {
   };
 };
 
-TEST(DdpParameters, RefusesSyncBatchNormOfTorchsOwnLayers) {
+TEST(DdpParameters, RejectSyncBatchNormForTorchsOwnLayers) {
   const ItsOwnNorm workload;
   for (const auto& error : on_ranks(2, [&](Rank& me) { ddp_on(me, workload, {{"sync_batch_norm", "on"}}); }))
-    EXPECT_NE(error.find("layer norm is torch's own BatchNorm"), std::string::npos) << error;
+    EXPECT_TRUE(mentions(error, {"norm", "torch"}));
 }
 
-TEST(DdpParameters, RefuseAClipNormThatNoRankCouldKnow) {
-  const auto said = [](const Given& params) {
+TEST(DdpParameters, RejectAClipNormThatNoRankCanCompute) {
+  const auto error_of = [](const Given& params) {
     return on_ranks(1, [&](Rank& me) { made("ddp", me, always(), params, at::kDouble, 1.0); })[0];
   };
-  EXPECT_NE(said({{"step_in_backward", "on"}}).find("ddp.step_in_backward=on and --clip-norm"), std::string::npos);
-  EXPECT_NE(said({{"ignore", "second"}}).find("ddp.ignore=second and --clip-norm"), std::string::npos);
+  EXPECT_TRUE(mentions(error_of({{"step_in_backward", "on"}}), {"ddp.step_in_backward=on", "--clip-norm"}));
+  EXPECT_TRUE(mentions(error_of({{"ignore", "second"}}), {"ddp.ignore=second", "--clip-norm"}));
 }
 
-// A model of these tensors, used one after the other, of which the frozen one is not trained.
-class OfTensors : public Workload {
+// A model of the given parameters, used one after the other; parameter `frozen` is not trained.
+class GivenParameters : public Workload {
  public:
-  explicit OfTensors(std::vector<at::Tensor> parameters, std::optional<size_t> frozen = {})
+  explicit GivenParameters(std::vector<at::Tensor> parameters, std::optional<size_t> frozen = {})
       : parameters_(std::move(parameters)), frozen_(frozen) {}
   int64_t samples() const override { return 64; }
   std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<Holder>(parameters_, frozen_); }
@@ -119,97 +115,96 @@ class OfTensors : public Workload {
   std::optional<size_t> frozen_;
 };
 
-// What rank 1 says where rank 0 has `zero` and it has `one`, of which `frozen` is not trained.
+// Returns rank 1's error if rank 0 has parameters `zero` and rank 1 has `one`, with parameter `frozen` not trained.
 std::string mismatch(const std::vector<at::Tensor>& zero, const std::vector<at::Tensor>& one,
                      std::optional<size_t> frozen = {}) {
   return on_ranks(2, [&](Rank& me) {
-    const OfTensors workload = me.rank == 0 ? OfTensors(zero) : OfTensors(one, frozen);
+    const GivenParameters workload = me.rank == 0 ? GivenParameters(zero) : GivenParameters(one, frozen);
     ddp_on(me, workload, {}, at::kFloat);
-    if (me.rank == 0) throw std::runtime_error("rank 0 noticed nothing");
+    if (me.rank == 0) throw std::runtime_error("rank 0 reported no error");
   })[1];
 }
 
-TEST(DdpModels, ThatDifferBetweenRanksAreAnError) {
+TEST(DdpModels, ThatDifferBetweenRanksAreRejected) {
   const at::Tensor plain = at::zeros({2, 3, 4, 5});
   EXPECT_EQ(mismatch({plain}, {plain}), "");
-  EXPECT_NE(mismatch({plain}, {plain, plain}).find("where rank 0 has nothing more"), std::string::npos);
-  EXPECT_NE(mismatch({plain}, {at::zeros({2, 3, 5, 4})}).find("shape [2, 3, 5, 4]"), std::string::npos);
-  EXPECT_NE(mismatch({plain}, {plain.contiguous(at::MemoryFormat::ChannelsLast)}).find("strides"), std::string::npos);
-  EXPECT_EQ(mismatch({plain, plain}, {plain, plain}, 1),
-            "this rank's model is not rank 0's: it has p1 of shape [2, 3, 4, 5] and type Float (not trained) where "
-            "rank 0 has p1 of shape "
-            "[2, 3, 4, 5] and type Float");
+  EXPECT_TRUE(mentions(mismatch({plain}, {plain, plain}), {"rank 0", "p1"}));
+  EXPECT_TRUE(mentions(mismatch({plain}, {at::zeros({2, 3, 5, 4})}), {"[2, 3, 5, 4]"}));
+  EXPECT_TRUE(mentions(mismatch({plain}, {plain.contiguous(at::MemoryFormat::ChannelsLast)}), {"strides"}));
+  EXPECT_TRUE(
+      mentions(mismatch({plain, plain}, {plain, plain}, 1), {"p1", "[2, 3, 4, 5]", "Float", "not trained", "rank 0"}));
 }
 
-TEST(DdpModels, WithoutAGradientAreRefused) {
+TEST(DdpModels, WithoutTrainableParametersAreRejected) {
   for (const auto& error :
-       on_ranks(1, [](Rank& me) { ddp_on(me, OfTensors({at::zeros({2}, at::kLong)}), {}, at::kFloat); }))
-    EXPECT_EQ(error, "ddp: no parameter of this model requires a gradient");
+       on_ranks(1, [](Rank& me) { ddp_on(me, GivenParameters({at::zeros({2}, at::kLong)}), {}, at::kFloat); }))
+    EXPECT_TRUE(mentions(error, {"ddp", "gradient"}));
 }
 
-TEST(DdpBuckets, AreRebuiltInTheOrderOfReadinessWithinTheirCaps) {
+TEST(DdpBuckets, AreRebuiltInReadyOrderWithinTheirCaps) {
   const auto mlp = workload_registry().at("probe-mlp").make({});
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     const auto ddp = ddp_on(me, *mlp, {{"bucket_mb", "0.0005"}, {"first_bucket_mb", "0.0002"}});
-    const Batch micro[] = {rows_of(*mlp, me.rank, 0)};
-    // Of float64: w0 432 and b0 72 bytes, w1 504 and b1 56, w2 168 and b2 24; the last layer's are ready first.
+    const Batch micro[] = {batch_of(*mlp, me.rank, 0)};
+    // In float64: w0 432 and b0 72 bytes, w1 504 and b1 56, w2 168 and b2 24. The last layer's gradients are ready
+    // first.
     EXPECT_EQ(reductions(me, *ddp, micro, 0), (std::vector<int64_t>{1256}));
-    // A bucket is full when it has reached its cap, of 209 bytes and then of 524: b2 w2 b1, w1 b0, w0.
+    // A bucket is full when it reaches its cap, 209 bytes for the first and 524 for the others: b2 w2 b1, w1 b0, w0.
     for (const int64_t step : {1, 2})
       EXPECT_EQ(reductions(me, *ddp, micro, step), (std::vector<int64_t>{248, 576, 432}));
     const auto figures = ddp->figures();
     EXPECT_EQ(figures.at("reducer_gradient_ready_order"),
-              (std::vector<double>{5, 4, 3, 2, 1, 0}));  // numbered as they were registered
+              (std::vector<double>{5, 4, 3, 2, 1, 0}));  // in registration order
     EXPECT_EQ(figures.at("reducer_bucket_bytes"), (std::vector<double>{248, 576, 432}));
   }));
 }
 
-TEST(DdpBuckets, AreOfOneAndThen25MebibytesUnlessAsked) {
+TEST(DdpBuckets, DefaultToOneAndThen25Mebibytes) {
   constexpr int64_t mebibyte = 1024 * 1024, floats = mebibyte / 4;
   std::vector<at::Tensor> parameters;
   for (const int64_t size : {floats, 9 * floats, 16 * floats, 3 * floats / 4, floats / 2})
     parameters.push_back(at::ones({size}));
-  const OfTensors workload(parameters);
+  const GivenParameters workload(parameters);
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     const auto ddp = ddp_on(me, workload, {}, at::kFloat);
-    const Batch micro[] = {rows_of(workload, me.rank, 0)};
+    const Batch micro[] = {batch_of(workload, me.rank, 0)};
     EXPECT_EQ(reductions(me, *ddp, micro, 0), (std::vector<int64_t>{109 * mebibyte / 4}));
-    // From the last one on: half a mebibyte is below the first cap, with 3/4 more it is full; 16 and 9 reach the second
+    // From the last parameter on: 1/2 MiB stays below the first cap, 3/4 more fill it; 16 and 9 MiB reach the second
     // cap exactly.
     EXPECT_EQ(reductions(me, *ddp, micro, 1), (std::vector<int64_t>{5 * mebibyte / 4, 25 * mebibyte, mebibyte}));
   }));
 }
 
-// Counts reductions whose tensor the other ranks can read where it lies.
-class PlaceWatch : public ForwardingBackend {
+// Counts reductions whose tensor is in memory shared with the other ranks.
+class SharedMemoryWatch : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
-  int placed = 0, elsewhere = 0;
+  int shared = 0, not_shared = 0;
 
  protected:
   WorkPtr around(Call call) override {
     if (call.op == CollectiveOp::allreduce && call.input.front().is_floating_point())
-      ++(shm::find_place(call.input.front().data_ptr(), call.input.front().nbytes()).block != 0 ? placed : elsewhere);
+      ++(shm::find_place(call.input.front().data_ptr(), call.input.front().nbytes()).block != 0 ? shared : not_shared);
     return call.run();
   }
 };
 
-// Two wrappers deep, as under the conformance suite: what is checked is then the way that is timed.
-TEST(DdpBuckets, LieInSharedMemoryUnderWhatWatchesToo) {
+// Wrapped twice, as under the conformance suite, so the checked path is the timed path.
+TEST(DdpBuckets, AreInSharedMemoryEvenUnderWrappedBackends) {
   expect_no_errors(on_ranks(2, [&](Rank& me) {
-    c10::intrusive_ptr<PlaceWatch> watch;
+    c10::intrusive_ptr<SharedMemoryWatch> watch;
     me.group = wrapped_group(me.group, at::kCPU,
-                             [&](const auto& inner) { return watch = c10::make_intrusive<PlaceWatch>(inner); });
+                             [&](const auto& inner) { return watch = c10::make_intrusive<SharedMemoryWatch>(inner); });
     const auto ddp = ddp_on(me, always(), {});
     for (int64_t step = 0; step < 3; ++step) one_step(*ddp, always(), me.rank, step);
-    EXPECT_EQ(watch->placed, 3);
-    EXPECT_EQ(watch->elsewhere, 0);
+    EXPECT_EQ(watch->shared, 3);
+    EXPECT_EQ(watch->not_shared, 0);
   }));
 }
 
-// A buffer besides BatchNorm's is rank 0's in every forward pass, SyncBatchNorm or not, also one that was given other
-// memory.
-TEST(DdpBuffers, AreRankZerosBesideSyncBatchNorm) {
+// Rank 0 broadcasts other buffers than BatchNorm's before every forward pass, with or without SyncBatchNorm, even if
+// set_data() replaced them.
+TEST(DdpBuffers, OtherThanBatchNormsAreBroadcastFromRankZero) {
   const auto inner = workload_registry().at("probe-batch-norm").make({});
   for (const Given& params : std::vector<Given>{{}, {{"sync_batch_norm", "on"}}})
     expect_no_errors(on_ranks(2, [&](Rank& me) {
@@ -224,9 +219,9 @@ TEST(DdpBuffers, AreRankZerosBesideSyncBatchNorm) {
     }));
 }
 
-// The first step of a resumed run is a later one of a run that was not stopped. A static graph's first pass is reduced
-// when it is over, its second begins with other buckets.
-TEST(DdpBuckets, GiveTheSameBitsInTheFirstStepAsInLaterOnes) {
+// The first step of a resumed run equals the same step of an uninterrupted run. A static graph reduces its first pass
+// after the backward pass and rebuilds its buckets before the second.
+TEST(DdpBuckets, GiveTheSameBitsInTheFirstStepAndLaterOnes) {
   const auto mlp = workload_registry().at("mnist-mlp").make({});
   for (const Given& params :
        std::vector<Given>{{}, {{"join", "on"}}, {{"static_graph", "on"}}, {{"gradient_as_bucket_view", "off"}}})
@@ -246,7 +241,7 @@ TEST(DdpBuckets, GiveTheSameBitsInTheFirstStepAsInLaterOnes) {
     }));
 }
 
-TEST(DdpRecovery, GoesOnOverANewGroupAfterOneThatBroke) {
+TEST(DdpRecovery, ContinuesWithANewGroupAfterABrokenOne) {
   const auto mlp = workload_registry().at("probe-mlp").make({});
   std::vector<double> ends[2][3];
   for (const bool breaks : {false, true})
@@ -256,8 +251,8 @@ TEST(DdpRecovery, GoesOnOverANewGroupAfterOneThatBroke) {
       const Snapshot kept = snapshot_of(*ddp);
       ddp.reset();
       if (breaks) {
-        std::vector<at::Tensor> unlike = {at::ones({me.rank == 1 ? 3 : 2})};
-        EXPECT_THROW(me.group->allreduce(unlike)->wait(), std::exception);
+        std::vector<at::Tensor> mismatched = {at::ones({me.rank == 1 ? 3 : 2})};
+        EXPECT_THROW(me.group->allreduce(mismatched)->wait(), std::exception);
         me.join_group("second");
       }
       ddp = ddp_on(me, *mlp, {});
@@ -276,29 +271,29 @@ TEST(DdpAccumulation, ReducesOnlyInTheLastMicroBatch) {
        std::vector<Given>{{}, {{"find_unused", "on"}}, {{"static_graph", "on"}}, {{"hook", "fp16"}}})
     expect_no_errors(on_ranks(2, [&](Rank& me) {
       const auto ddp = ddp_on(me, always(), params);
-      const Batch one[] = {rows_of(always(), me.rank, 0)};
-      const Batch three[] = {rows_of(always(), me.rank, 0), rows_of(always(), me.rank, 1),
-                             rows_of(always(), me.rank, 2)};
+      const Batch one[] = {batch_of(always(), me.rank, 0)};
+      const Batch three[] = {batch_of(always(), me.rank, 0), batch_of(always(), me.rank, 1),
+                             batch_of(always(), me.rank, 2)};
       for (int64_t step = 0; step < 4; ++step) {
         const auto few = reductions(me, *ddp, one, 2 * step), many = reductions(me, *ddp, three, 2 * step + 1);
         EXPECT_EQ(few.size(), 1U);
         if (params.contains("static_graph") && step == 0)
-          continue;  // its first two passes are reduced wherever they stand
+          continue;  // a static graph reduces its first two passes regardless of accumulation
         EXPECT_EQ(many, few) << "step " << step;
       }
     }));
 }
 
-TEST(DdpHooks, DivideBeforeTheySumSoThatFloat16DoesNotOverflow) {
-  constexpr double huge = 60000;  // of a gradient: two of them are beyond float16's 65504
-  const Sometimes large([](const Context&) { return false; }, huge * 4 / 3);
+TEST(DdpHooks, DivideBeforeSummingSoThatFloat16DoesNotOverflow) {
+  constexpr double huge = 60000;  // gradient value; the sum of two exceeds float16's 65504
+  const SecondLayerIf large([](const Context&) { return false; }, huge * 4 / 3);
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     const auto ddp = ddp_on(me, large, {{"hook", "fp16"}, {"find_unused", "on"}}, at::kFloat);
     Phases phases;
     const Batch micro[] = {large.batch(at::full({4}, 3, at::kLong))};
     ddp->step(0, micro, phases);
     const at::Tensor gradient = ddp->gradients()[0].second;
-    EXPECT_GT(gradient.max().item<double>(), 32768) << "too small to tell";
+    EXPECT_GT(gradient.max().item<double>(), 32768) << "too small to detect an overflow";
     EXPECT_TRUE(gradient.isfinite().all().item<bool>());
   }));
 }
@@ -314,7 +309,7 @@ TEST(DdpAutocast, PassesEveryCheckInBfloat16) {
   }
 }
 
-// Rank 1 has two steps, rank 0 five; it may say so step by step, or leave at once and call finish().
+// Rank 1 has two steps, rank 0 five. Rank 1 either takes empty steps or leaves at once and calls finish().
 std::vector<double> joined(const Rank& me, const Given& more, bool leaves_at_once) {
   Given params = {{"join", "on"}};
   params.insert(more.begin(), more.end());
@@ -323,7 +318,7 @@ std::vector<double> joined(const Rank& me, const Given& more, bool leaves_at_onc
   for (int64_t step = 0; step < 5; ++step) {
     const bool has_rows = me.rank == 0 || step < 2;
     if (!has_rows && leaves_at_once) break;
-    const Batch micro[] = {rows_of(always(), me.rank, step)};
+    const Batch micro[] = {batch_of(always(), me.rank, step)};
     ddp->step(step, has_rows ? std::span<const Batch>(micro) : std::span<const Batch>(), phases);
   }
   ddp->finish();
@@ -340,13 +335,13 @@ TEST(DdpJoin, KeepsRanksTogetherWhenOneLeavesEarly) {
   EXPECT_EQ(ends[0][0], ends[1][1]);
 }
 
-TEST(DdpJoin, DividesByTheInitialWorldOrByTheActiveRanks) {
+TEST(DdpJoin, DividesByTheInitialWorldOrTheActiveRanks) {
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     at::Tensor initial, active;
     for (const char* divisor : {"initial", "active"}) {
       const auto ddp = ddp_on(me, always(), {{"join", "on"}, {"join_divisor", divisor}});
       Phases phases;
-      const Batch micro[] = {rows_of(always(), 0, 0)};
+      const Batch micro[] = {batch_of(always(), 0, 0)};
       ddp->step(0, me.rank == 0 ? std::span<const Batch>(micro) : std::span<const Batch>(), phases);
       (divisor == std::string("initial") ? initial : active) = ddp->gradients()[0].second.clone();
     }
@@ -355,12 +350,12 @@ TEST(DdpJoin, DividesByTheInitialWorldOrByTheActiveRanks) {
   }));
 }
 
-TEST(DdpJoin, IsNeededWhereARankHasNoRowsAndTheErrorSaysSo) {
+TEST(DdpJoin, IsNamedInTheErrorIfARankHasNoSamples) {
   for (const auto& error : on_ranks(1, [](Rank& me) {
          Phases phases;
          ddp_on(me, always(), {})->step(7, {}, phases);
        }))
-    EXPECT_EQ(error, "ddp: this rank has no rows in step 7; --param ddp.join=on lets it go on without");
+    EXPECT_TRUE(mentions(error, {"step 7", "ddp.join=on"}));
 }
 
 }  // namespace

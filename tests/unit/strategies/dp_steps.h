@@ -1,4 +1,4 @@
-// Strategies of one process, made for a test's own workload, and steps of theirs.
+// Single-process strategies on a test's own workload, and helpers to run their steps.
 #pragma once
 
 #include <map>
@@ -25,8 +25,8 @@ inline std::unique_ptr<Strategy> made(const std::string& name, const Workload& w
                     .clip_norm = {}});
 }
 
-// One step after the other, each of micro-batches of so many rows.
-inline void take(Strategy& strategy, const Workload& workload, const std::vector<std::vector<int64_t>>& steps) {
+// Runs the steps in order; each step is a list of micro-batch sizes.
+inline void take_steps(Strategy& strategy, const Workload& workload, const std::vector<std::vector<int64_t>>& steps) {
   Phases phases;
   int64_t first = 0;
   for (size_t step = 0; step < steps.size(); ++step) {

@@ -1,4 +1,4 @@
-// torch's fused kernels, as Optimizer calls them, against the same formulas by single tensor operations.
+// torch's fused kernels, as Optimizer calls them, against the same formulas as single tensor operations.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -18,20 +18,22 @@ namespace {
 
 constexpr int steps = 20;
 
-at::Tensor drawn(at::IntArrayRef sizes, at::ScalarType type, uint64_t seed) {
+at::Tensor random_tensor(at::IntArrayRef sizes, at::ScalarType type, uint64_t seed) {
   return at::randn(sizes, at::detail::createCPUGenerator(seed), at::TensorOptions().dtype(type));
 }
 
-// Such as fill whole vectors of a CPU, and such as do not.
+// Sizes that fill whole CPU vectors, and sizes that do not.
 std::vector<Parameter> some_parameters(at::ScalarType type) {
-  return {{"long", drawn({1003}, type, 1)}, {"even", drawn({32, 64}, type, 2)}, {"short", drawn({7}, type, 3)}};
+  return {{"long", random_tensor({1003}, type, 1)},
+          {"even", random_tensor({32, 64}, type, 2)},
+          {"short", random_tensor({7}, type, 3)}};
 }
 
 void give_gradients(const std::vector<Parameter>& parameters, int step) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor& parameter = parameters[i].tensor;
     parameter.mutable_grad() =
-        drawn(parameter.sizes(), parameter.scalar_type(), 100 + 10 * static_cast<uint64_t>(step) + i);
+        random_tensor(parameter.sizes(), parameter.scalar_type(), 100 + 10 * static_cast<uint64_t>(step) + i);
   }
 }
 
@@ -39,17 +41,17 @@ OptimizerSpec spec_of(const std::string& workload) { return workload_registry().
 
 class Fused : public testing::TestWithParam<at::ScalarType> {
  protected:
-  // The largest difference, in units of the last place of the number itself and of what is added to it in a step.
-  double apart(const at::Tensor& found, const at::Tensor& expected, double added) const {
+  // Returns the largest difference in units of the last place of the value plus `added`, the term that a step adds.
+  double difference_in_ulps(const at::Tensor& found, const at::Tensor& expected, double added) const {
     const double unit =
         GetParam() == at::kFloat ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
     return ((found - expected).abs() / (expected.abs() + added)).max().item<double>() / unit;
   }
 };
 
-// The sum rounds once where the CPU has a fused multiply-add, as the fused kernel does: a product of its own would
+// The reference uses one fused multiply-add where the CPU has it, as the fused kernel does. A separate product would
 // round twice.
-TEST_P(Fused, SgdHasTheBitsOfAScaledSum) {
+TEST_P(Fused, SgdGivesTheBitsOfAScaledSum) {
   for (const char* workload : {"random-linear", "mnist-mlp"}) {
     const OptimizerSpec spec = spec_of(workload);
     ASSERT_EQ(spec.kind, OptimizerSpec::Kind::sgd);
@@ -69,8 +71,8 @@ TEST_P(Fused, SgdHasTheBitsOfAScaledSum) {
   }
 }
 
-// Which products it rounds by themselves is the kernel's own affair: an ulp a step, no more.
-TEST_P(Fused, AdamIsNoFurtherFromItsFormulaThanAnUlpAStep) {
+// The kernel may round products separately: an ulp a step, no more.
+TEST_P(Fused, AdamIsWithinAnUlpAStepOfItsFormula) {
   const OptimizerSpec spec = spec_of("convnet");
   ASSERT_EQ(spec.kind, OptimizerSpec::Kind::adam);
   const auto parameters = some_parameters(GetParam());
@@ -84,8 +86,7 @@ TEST_P(Fused, AdamIsNoFurtherFromItsFormulaThanAnUlpAStep) {
   for (int step = 1; step <= steps; ++step) {
     give_gradients(parameters, step);
     optimizer.step();
-    const double first = 1 - std::pow(spec.beta1, step),
-                 second = 1 - std::pow(spec.beta2, step);  // what zeros at the start lack
+    const double first = 1 - std::pow(spec.beta1, step), second = 1 - std::pow(spec.beta2, step);  // bias correction
     for (size_t i = 0; i < plain.size(); ++i) {
       const at::Tensor gradient = parameters[i].tensor.grad();
       momenta[i] = momenta[i] * spec.beta1 + gradient * (1 - spec.beta1);
@@ -98,72 +99,72 @@ TEST_P(Fused, AdamIsNoFurtherFromItsFormulaThanAnUlpAStep) {
   ASSERT_EQ(state.size(), 3 * plain.size());
   for (size_t i = 0; i < plain.size(); ++i) {
     const std::string& name = parameters[i].name;
-    EXPECT_LE(apart(parameters[i].tensor, plain[i], spec.learning_rate), steps) << name;
-    EXPECT_LE(apart(state[3 * i].second, momenta[i], /*added=*/1), steps)
+    EXPECT_LE(difference_in_ulps(parameters[i].tensor, plain[i], spec.learning_rate), steps) << name;
+    EXPECT_LE(difference_in_ulps(state[3 * i].second, momenta[i], /*added=*/1), steps)
         << state[3 * i].first << ": gradients are around 1";
-    EXPECT_LE(apart(state[3 * i + 1].second, variances[i], /*added=*/0), steps)
+    EXPECT_LE(difference_in_ulps(state[3 * i + 1].second, variances[i], /*added=*/0), steps)
         << state[3 * i + 1].first << ": nothing cancels";
     EXPECT_EQ(state[3 * i + 2].second.item<double>(), steps) << state[3 * i + 2].first;
   }
 }
 
-// --- by several threads
+// --- step in shares, by several threads
 
 std::vector<Parameter> large_parameters(at::ScalarType type) {
-  return {{"weight", drawn({128, 301}, type, 1)},
-          {"bias", drawn({128}, type, 2)},
-          {"tail", drawn({7}, type, 3)},
-          {"turned", drawn({40, 300}, type, 4).t()},
-          {"double", drawn({501}, at::kDouble, 5)}};
+  return {{"weight", random_tensor({128, 301}, type, 1)},
+          {"bias", random_tensor({128}, type, 2)},
+          {"tail", random_tensor({7}, type, 3)},
+          {"transposed", random_tensor({40, 300}, type, 4).t()},
+          {"double", random_tensor({501}, at::kDouble, 5)}};
 }
 
-// As a backward pass leaves it.
-void lay_as_the_parameter(const at::Tensor& turned) { turned.mutable_grad() = turned.grad().t().contiguous().t(); }
+// The layout a backward pass gives.
+void match_layout(const at::Tensor& transposed) { transposed.mutable_grad() = transposed.grad().t().contiguous().t(); }
 
-// One thread after the other, last one first: nothing that one does may be what another needs.
-Optimizer::AtOnce backwards(int parts, int* calls) {
+// Runs the shares in reverse order, one after the other: no share may depend on an earlier one.
+Optimizer::RunParallel reverse_order(int parts, int* calls) {
   return [=](const std::function<void(int)>& share) {
     ++*calls;
     for (int part = parts - 1; part >= 0; --part) share(part);
   };
 }
 
-TEST(StepInShares, HasTheBitsOfAWholeStep) {
+TEST(StepInShares, GivesTheBitsOfAWholeStep) {
   for (const char* workload : {"mnist-mlp", "convnet"})
     for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16})
       for (const int parts : {1, 2, 3, 5}) {
         const auto whole = large_parameters(type), shared = large_parameters(type);
-        Optimizer at_a_time(spec_of(workload), whole), in_shares(spec_of(workload), shared);
+        Optimizer whole_step(spec_of(workload), whole), in_shares(spec_of(workload), shared);
         int calls = 0;
         for (int step = 0; step < steps; ++step) {
           for (const auto& parameters : {whole, shared}) {
             give_gradients(parameters, step);
-            lay_as_the_parameter(parameters[3].tensor);
+            match_layout(parameters[3].tensor);
           }
-          at_a_time.step();
-          in_shares.step_in_shares(parts, backwards(parts, &calls));
+          whole_step.step();
+          in_shares.step_in_shares(parts, reverse_order(parts, &calls));
         }
         const std::string what = std::string(workload) + ' ' + at::toString(type) + ", parts: " + std::to_string(parts);
         EXPECT_EQ(calls, parts > 1 && type != at::kBFloat16 ? steps : 0) << what;
         for (size_t i = 0; i < whole.size(); ++i)
           EXPECT_TRUE(at::equal(whole[i].tensor, shared[i].tensor)) << what << ' ' << whole[i].name;
-        const auto a = at_a_time.state(), b = in_shares.state();
+        const auto a = whole_step.state(), b = in_shares.state();
         for (size_t i = 0; i < a.size(); ++i)
           EXPECT_TRUE(at::equal(a[i].second, b[i].second)) << what << ' ' << a[i].first;
       }
 }
 
-TEST(StepInShares, HasTheBitsOfAWholeStepByThreadsAtTheSameTime) {
+TEST(StepInShares, GivesTheBitsOfAWholeStepWithConcurrentThreads) {
   for (const char* workload : {"mnist-mlp", "convnet"}) {
     const auto whole = large_parameters(at::kFloat), shared = large_parameters(at::kFloat);
-    Optimizer at_a_time(spec_of(workload), whole), in_shares(spec_of(workload), shared);
+    Optimizer whole_step(spec_of(workload), whole), in_shares(spec_of(workload), shared);
     ReplicaThreads threads(3);
     for (int step = 0; step < steps; ++step) {
       for (const auto& parameters : {whole, shared}) {
         give_gradients(parameters, step);
-        lay_as_the_parameter(parameters[3].tensor);
+        match_layout(parameters[3].tensor);
       }
-      at_a_time.step();
+      whole_step.step();
       in_shares.step_in_shares(3, [&](const auto& share) { threads.run(3, share); });
     }
     for (size_t i = 0; i < whole.size(); ++i)
@@ -171,53 +172,53 @@ TEST(StepInShares, HasTheBitsOfAWholeStepByThreadsAtTheSameTime) {
   }
 }
 
-TEST(StepInShares, IsAWholeStepWhereThereIsLittleToShareOrAGradientIsMissing) {
+TEST(StepInShares, FallsBackToAWholeStepIfSmallOrIfAGradientIsMissing) {
   const auto stepped = [](const std::vector<Parameter>& parameters) {
     std::vector<at::Tensor> before;
     for (const auto& [name, tensor] : parameters) before.push_back(tensor.clone());
     Optimizer optimizer(spec_of("mnist-mlp"), parameters);
     int calls = 0;
-    optimizer.step_in_shares(2, backwards(2, &calls));
+    optimizer.step_in_shares(2, reverse_order(2, &calls));
     EXPECT_EQ(calls, 0);
     for (size_t i = 0; i < parameters.size(); ++i)
       EXPECT_EQ(at::equal(before[i], parameters[i].tensor), !parameters[i].tensor.grad().defined())
           << parameters[i].name;
   };
-  const auto few = some_parameters(at::kFloat), many = large_parameters(at::kFloat);
-  give_gradients(few, 0);
-  stepped(few);
-  give_gradients(many, 0);
-  many[1].tensor.mutable_grad().reset();
-  stepped(many);
+  const auto small = some_parameters(at::kFloat), large = large_parameters(at::kFloat);
+  give_gradients(small, 0);
+  stepped(small);
+  give_gradients(large, 0);
+  large[1].tensor.mutable_grad().reset();
+  stepped(large);
 }
 
-// However a gradient lies.
+// For any layout of the gradient.
 TEST(Optimizer, StepsEachElementByItsOwnGradient) {
   for (const char* workload : {"mnist-mlp", "convnet"})
     for (const int parts : {0, 2}) {
-      const auto plain = large_parameters(at::kFloat), turned = large_parameters(at::kFloat);
-      Optimizer one(spec_of(workload), plain), other(spec_of(workload), turned);
+      const auto plain = large_parameters(at::kFloat), transposed = large_parameters(at::kFloat);
+      Optimizer one(spec_of(workload), plain), other(spec_of(workload), transposed);
       for (int step = 0; step < 3; ++step) {
         give_gradients(plain, step);
-        give_gradients(turned, step);
-        lay_as_the_parameter(plain[3].tensor);
-        lay_as_the_parameter(turned[0].tensor);  // which lies otherwise
+        give_gradients(transposed, step);
+        match_layout(plain[3].tensor);
+        match_layout(transposed[0].tensor);  // in another layout than its parameter
         one.step();
         int calls = 0;
-        parts > 0 ? other.step_in_shares(parts, backwards(parts, &calls)) : other.step();
+        parts > 0 ? other.step_in_shares(parts, reverse_order(parts, &calls)) : other.step();
       }
       for (size_t i = 0; i < plain.size(); ++i)
-        EXPECT_TRUE(at::equal(plain[i].tensor, turned[i].tensor)) << workload << ' ' << plain[i].name;
+        EXPECT_TRUE(at::equal(plain[i].tensor, transposed[i].tensor)) << workload << ' ' << plain[i].name;
     }
 }
 
-TEST(StepInShares, HoldsNoGradientAfterwards) {
+TEST(StepInShares, KeepsNoReferenceToGradients) {
   const auto parameters = large_parameters(at::kFloat);
   Optimizer optimizer(spec_of("mnist-mlp"), parameters);
   give_gradients(parameters, 0);
-  lay_as_the_parameter(parameters[3].tensor);
+  match_layout(parameters[3].tensor);
   int calls = 0;
-  optimizer.step_in_shares(2, backwards(2, &calls));
+  optimizer.step_in_shares(2, reverse_order(2, &calls));
   EXPECT_EQ(calls, 1);
   for (const auto& [name, tensor] : parameters) EXPECT_EQ(tensor.grad().use_count(), 1u) << name;
 }
@@ -233,7 +234,7 @@ TEST(Shares, CoverEveryElementOnceInWholeVectors) {
       for (const int64_t size : sizes) total += size;
       for (int part = 0; part < parts; ++part) {
         int64_t mine = 0;
-        each_in_share(sizes, part, parts, [&](size_t i, int64_t from, int64_t to) {
+        for_each_in_share(sizes, part, parts, [&](size_t i, int64_t from, int64_t to) {
           EXPECT_TRUE(from % 64 == 0 && (to % 64 == 0 || to == sizes[i])) << from << ' ' << to;
           for (int64_t k = from; k < to; ++k) ++seen[i][static_cast<size_t>(k)];
           mine += to - from;

@@ -1,4 +1,4 @@
-// A step that is recorded and replayed, with a stand-in for the recorder of a GPU.
+// A step recorded and replayed with a CPU recorder in place of the GPU's.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 struct Plan {
   std::string workload;
-  std::vector<int64_t> rows;  // of the steps of an epoch
+  std::vector<int64_t> rows;  // per step of an epoch
   at::ScalarType dtype = at::kFloat;
   int64_t accumulate = 1;
   std::optional<double> clip_norm = {};
@@ -29,7 +29,7 @@ class Pair {
     };
   }
 
-  // The same step by both: its rows, losses, gradients and all that it leaves behind, bit for bit.
+  // Runs the same step with both. Outputs, losses, gradients and all state must agree bit for bit.
   void step(int64_t step) {
     const int64_t rows = plan_.rows[static_cast<size_t>(step) % plan_.rows.size()];
     std::vector<Batch> micro;
@@ -42,10 +42,10 @@ class Pair {
     EXPECT_TRUE(at::equal(a.output, b.output)) << "step " << step;
     EXPECT_TRUE(at::equal(a.loss, b.loss)) << "step " << step;
     EXPECT_FALSE(b.output.requires_grad() || b.loss.requires_grad());
-    alike(plain_->gradients(), recorded_->gradients(), step);
-    alike(plain_->parameters(), recorded_->parameters(), step);
-    alike(plain_->buffers(), recorded_->buffers(), step);
-    alike(plain_->state(), recorded_->state(), step);
+    expect_equal(plain_->gradients(), recorded_->gradients(), step);
+    expect_equal(plain_->parameters(), recorded_->parameters(), step);
+    expect_equal(plain_->buffers(), recorded_->buffers(), step);
+    expect_equal(plain_->state(), recorded_->state(), step);
   }
 
   RecorderCounts counts;
@@ -62,7 +62,7 @@ class Pair {
             .accumulate = plan_.accumulate,
             .clip_norm = plan_.clip_norm};
   }
-  static void alike(const NamedTensors& a, const NamedTensors& b, int64_t step) {
+  static void expect_equal(const NamedTensors& a, const NamedTensors& b, int64_t step) {
     ASSERT_EQ(a.size(), b.size());
     for (size_t i = 0; i < a.size(); ++i) {
       ASSERT_EQ(a[i].second.defined(), b[i].second.defined()) << a[i].first << ", step " << step;
@@ -76,7 +76,7 @@ class Pair {
   std::unique_ptr<Strategy> plain_, recorded_;
 };
 
-TEST(Recorded, IsThePlainStepForEveryWorkloadAndType) {
+TEST(Recorded, EqualsThePlainStepForEveryWorkloadAndType) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16})
     for (const auto& [workload, rows] :
          {std::pair<std::string, int64_t>{"random-linear", 30}, {"mnist-mlp", 16}, {"convnet", 8}}) {
@@ -88,45 +88,45 @@ TEST(Recorded, IsThePlainStepForEveryWorkloadAndType) {
     }
 }
 
-TEST(Recorded, RecordsEachShapeOnceAndShowsTheGradientsOfTheLast) {
+TEST(Recorded, RecordsEachShapeOnceAndReturnsTheLastGradients) {
   Pair pair({.workload = "random-linear", .rows = {30, 30, 30, 10}});
   for (int64_t step = 0; step < 12; ++step) pair.step(step);
   EXPECT_EQ(pair.counts.recordings, 2);
   EXPECT_EQ(pair.counts.replays, 10);
 }
 
-TEST(Recorded, AccumulatesAndClipsAsThePlainStepDoes) {
+TEST(Recorded, AccumulatesAndClipsLikeThePlainStep) {
   Pair pair({.workload = "convnet", .rows = {9}, .accumulate = 2, .clip_norm = 0.01});
   for (int64_t step = 0; step < 4; ++step) pair.step(step);
 }
 
-TEST(Recorded, GoesOnFromAnyStep) {
+TEST(Recorded, ContinuesFromAnyStep) {
   Pair pair({.workload = "convnet", .rows = {8}});
   for (const int64_t step : {0, 1, 2, 40, 41, 5}) pair.step(step);
 }
 
-TEST(PackedRows, HoldsWhatWasLoadedLastInTheWantedType) {
+TEST(PackedRows, HoldTheLastLoadedBatchInTheirDtype) {
   const auto batch = [](double x) {
     return Batch{at::full({3, 5}, x), at::arange(3).add(static_cast<int64_t>(x)),
                  at::arange(3).mul(static_cast<int64_t>(x))};
   };
   const std::vector<Batch> like = {batch(0), batch(0)}, later = {batch(2), batch(3)};
   PackedRows rows(like, at::kCPU, at::kDouble);
-  const auto* const place = rows.micro()[1].input.data_ptr();
+  const auto* const address = rows.micro()[1].input.data_ptr();
   rows.load(later);
   for (size_t i = 0; i < later.size(); ++i) {
     EXPECT_TRUE(at::equal(rows.micro()[i].input, later[i].input.to(at::kDouble)));
     EXPECT_TRUE(at::equal(rows.micro()[i].target, later[i].target));
     EXPECT_TRUE(at::equal(rows.micro()[i].ids, later[i].ids));
   }
-  EXPECT_EQ(rows.micro()[1].input.data_ptr(), place);
+  EXPECT_EQ(rows.micro()[1].input.data_ptr(), address);
   for (int again = 0; again < 20; ++again) {
     rows.load(std::vector<Batch>{batch(again), batch(again + 1)});
     EXPECT_TRUE(at::equal(rows.micro()[1].ids, batch(again + 1).ids));
   }
 }
 
-TEST(Recorded, GraphsAreRefusedWithoutTheCudaLibrary) {
+TEST(Recorded, NeedsTheCudaLibrary) {
   const auto workload = workload_registry().at("random-linear").make({});
   const StrategyInfo& gpu = strategy_registry().at("gpu");
   const dpbench::Setup setup{.workload = *workload,

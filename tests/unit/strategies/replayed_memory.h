@@ -1,6 +1,5 @@
-// Memory as a CUDA graph has it: what runs under one of these gets at each run the memory that it got at the first, so
-// that whoever still looks at a tensor of an earlier run sees it overwritten. Not for what asks for raw memory, as
-// oneDNN does.
+// CPU memory that behaves like a CUDA graph's: under a ReplayedMemory every run gets the addresses of the first, so
+// tensors of earlier runs are overwritten. Raw allocations, as oneDNN makes, are not covered.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +12,9 @@ namespace dpbench {
 
 class ReplayedMemory {
  public:
-  ReplayedMemory() { [[maybe_unused]] static const bool installed = (c10::SetCPUAllocator(&by_turns()), true); }
+  ReplayedMemory() { [[maybe_unused]] static const bool installed = (c10::SetCPUAllocator(&replay_allocator()), true); }
 
-  // For this thread, while it lives.
+  // Active for this thread while it lives.
   class Run {
    public:
     explicit Run(ReplayedMemory& memory) : before_(std::exchange(current(), &memory)) { memory.next_ = 0; }
@@ -28,17 +27,17 @@ class ReplayedMemory {
   };
 
  private:
-  struct ByTurns : c10::Allocator {
+  struct ReplayAllocator : c10::Allocator {
     c10::DataPtr allocate(size_t bytes) override {
       if (!current()) return c10::GetDefaultCPUAllocator()->allocate(bytes);
       void* const place = current()->take(bytes);
-      return {place, place, [](void*) {}, c10::DeviceType::CPU};  // kept until the graph goes
+      return {place, place, [](void*) {}, c10::DeviceType::CPU};  // freed with the graph
     }
     c10::DeleterFnPtr raw_deleter() const override { return c10::GetDefaultCPUAllocator()->raw_deleter(); }
     void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
   };
-  static ByTurns& by_turns() {
-    static ByTurns allocator;
+  static ReplayAllocator& replay_allocator() {
+    static ReplayAllocator allocator;
     return allocator;
   }
   static ReplayedMemory*& current() {
@@ -47,17 +46,17 @@ class ReplayedMemory {
   }
 
   void* take(size_t bytes) {
-    if (next_ == turns_.size()) turns_.emplace_back();
-    auto& [size, block] = turns_[next_++];
+    if (next_ == blocks_.size()) blocks_.emplace_back();
+    auto& [size, block] = blocks_[next_++];
     if (!block || size != bytes) {
-      kept_.push_back(std::move(block));
+      retired_.push_back(std::move(block));
       block = c10::GetDefaultCPUAllocator()->allocate(size = bytes);
     }
     return block.get();
   }
 
-  std::vector<std::pair<size_t, c10::DataPtr>> turns_;
-  std::vector<c10::DataPtr> kept_;  // of a turn that wanted another size: somebody may look at it
+  std::vector<std::pair<size_t, c10::DataPtr>> blocks_;
+  std::vector<c10::DataPtr> retired_;  // blocks replaced by another size: tensors may still refer to them
   size_t next_ = 0;
 };
 

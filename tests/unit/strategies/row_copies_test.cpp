@@ -1,5 +1,5 @@
-// Rows on their way to a device. What its two streams are asked for, and in which order, is told by one that has no
-// memory: torch's "meta", which notes it here.
+// Copies of samples to a device. The test replaces the guard of torch's memoryless "meta" device to log every stream
+// operation in order.
 #include <atomic>
 #include <deque>
 #include <string>
@@ -17,16 +17,16 @@ namespace dpbench {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
-using Notes = std::vector<std::string>;
+using Log = std::vector<std::string>;
 
 constexpr c10::StreamId computing = 0, beside = 7;
 
-class NotingDevice final : public c10::impl::DeviceGuardImplInterface {
+class LoggingDevice final : public c10::impl::DeviceGuardImplInterface {
  public:
-  void begin() const { notes_.clear(), names_.clear(); }
-  Notes take() const { return std::exchange(notes_, {}); }
-  void note(const std::string& what) const { notes_.push_back(what); }
-  void note_copy() const { note("copy " + on(stream(current_))); }
+  void begin() const { log_.clear(), names_.clear(); }
+  Log take() const { return std::exchange(log_, {}); }
+  void log(const std::string& what) const { log_.push_back(what); }
+  void log_copy() const { log("copy " + on(stream(current_))); }
 
   at::DeviceType type() const override { return at::kMeta; }
   at::Device exchangeDevice(at::Device) const override { return at::kMeta; }
@@ -39,14 +39,12 @@ class NotingDevice final : public c10::impl::DeviceGuardImplInterface {
   c10::Stream exchangeStream(c10::Stream next) const override { return stream(std::exchange(current_, next.id())); }
   void record(void** event, const c10::Stream& where, c10::DeviceIndex, c10::EventFlag) const override {
     if (!*event) *event = &names_.emplace_back("event " + std::to_string(names_.size() + 1));
-    note(name(*event) + " " + on(where));
+    log(name(*event) + " " + on(where));
   }
-  void block(void* event, const c10::Stream& where) const override {
-    note("wait for " + name(event) + " " + on(where));
-  }
-  void synchronizeEvent(void* event) const override { note("the host waits for " + name(event)); }
+  void block(void* event, const c10::Stream& where) const override { log("wait for " + name(event) + " " + on(where)); }
+  void synchronizeEvent(void* event) const override { log("the host waits for " + name(event)); }
   void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream& where) const override {
-    note("memory is kept for use " + on(where));
+    log("memory is kept for use " + on(where));
   }
 
  private:
@@ -54,28 +52,28 @@ class NotingDevice final : public c10::impl::DeviceGuardImplInterface {
   static std::string on(const c10::Stream& where) { return where.id() == beside ? "beside" : "computing"; }
   static std::string name(void* event) { return *static_cast<std::string*>(event); }
 
-  mutable Notes notes_;
+  mutable Log log_;
   mutable std::deque<std::string> names_;
   mutable c10::StreamId current_ = computing;
 };
 
-const NotingDevice device{};
+const LoggingDevice device{};
 
-std::unique_ptr<at::ObserverContext> see(const at::RecordFunction& function) {
-  if (std::string_view(function.name()) == "aten::copy_") device.note_copy();
+std::unique_ptr<at::ObserverContext> observe(const at::RecordFunction& function) {
+  if (std::string_view(function.name()) == "aten::copy_") device.log_copy();
   return nullptr;
 }
 
-// "meta" has streams as long as this lives.
-class NotedRowCopies : public testing::Test {
+// Gives "meta" streams while it lives.
+class LoggedRowCopies : public testing::Test {
  protected:
-  NotedRowCopies()
-      : seeing_(at::addThreadLocalCallback(at::RecordFunctionCallback(see).scopes({at::RecordScope::FUNCTION}))) {
+  LoggedRowCopies()
+      : observer_(at::addThreadLocalCallback(at::RecordFunctionCallback(observe).scopes({at::RecordScope::FUNCTION}))) {
     before_ = slot().exchange(&device);
     device.begin();
   }
-  ~NotedRowCopies() override {
-    at::removeCallback(seeing_);
+  ~LoggedRowCopies() override {
+    at::removeCallback(observer_);
     slot().store(before_);
   }
 
@@ -83,61 +81,61 @@ class NotedRowCopies : public testing::Test {
   static std::atomic<const c10::impl::DeviceGuardImplInterface*>& slot() {
     return c10::impl::device_guard_impl_registry[static_cast<size_t>(at::kMeta)];
   }
-  at::CallbackHandle seeing_;
+  at::CallbackHandle observer_;
   const c10::impl::DeviceGuardImplInterface* before_ = nullptr;
 };
 
 Tensors rows() { return {at::ones({3, 5}), at::Tensor(), at::arange(3)}; }
 
-TEST_F(NotedRowCopies, TravelBesideWhatComputesWhichWaitsForThem) {
+TEST_F(LoggedRowCopies, CopyOnASideStreamThatTheComputingStreamWaitsFor) {
   RowCopies copies(at::kMeta, at::kFloat);
   const Tensors there = copies.to_device(rows());
   EXPECT_TRUE(there[0].is_meta() && there[2].is_meta());
-  EXPECT_EQ(device.take(), (Notes{"copy beside", "event 1 beside", "wait for event 1 computing", "event 2 computing",
-                                  "memory is kept for use computing"}));
+  EXPECT_EQ(device.take(), (Log{"copy beside", "event 1 beside", "wait for event 1 computing", "event 2 computing",
+                                "memory is kept for use computing"}));
 }
 
-TEST_F(NotedRowCopies, FillPinnedMemoryAgainWhenItIsCopiedAndGoNoMoreThanARoundAhead) {
+TEST_F(LoggedRowCopies, ReusePinnedMemoryOnlyAfterItsCopyAndAtMostOneRoundAhead) {
   RowCopies copies(at::kMeta, at::kFloat);
-  Notes first;
+  Log first;
   for (int call = 1; call <= 8; ++call) {
-    copies.bring(rows());
-    const Notes notes = device.take();
-    if (call == 1) first = notes;
-    EXPECT_EQ(notes.size(), 5U) << "nothing has to be waited for";
+    copies.upload(rows());
+    const Log log = device.take();
+    if (call == 1) first = log;
+    EXPECT_EQ(log.size(), 5U) << "no wait expected";
   }
-  copies.bring(rows());
-  const auto event = [&](size_t note) { return first.at(note).substr(0, first.at(note).rfind(' ')); };
+  copies.upload(rows());
+  const auto event = [&](size_t log) { return first.at(log).substr(0, first.at(log).rfind(' ')); };
   const std::string copied = event(1), asked = event(3);
-  Notes again = {"the host waits for " + copied, "wait for " + asked + " beside"};
+  Log again = {"the host waits for " + copied, "wait for " + asked + " beside"};
   again.insert(again.end(), first.begin(), first.end());
   EXPECT_EQ(device.take(), again);
 }
 
-TEST_F(NotedRowCopies, LeaveAloneWhatIsThere) {
+TEST_F(LoggedRowCopies, ReturnTensorsAlreadyOnTheDevice) {
   RowCopies copies(at::kMeta, at::kFloat);
   const Tensors there = copies.to_device(rows());
   device.take();
   const Tensors again = copies.to_device(there);
   for (size_t i = 0; i < there.size(); ++i) EXPECT_TRUE(again[i].is_same(there[i])) << i;
-  EXPECT_EQ(device.take(), Notes{});
+  EXPECT_EQ(device.take(), Log{});
 }
 
-TEST_F(NotedRowCopies, OfARecordedStepGoToTheirPlaceInTheOrderOfWhatComputes) {
+TEST_F(LoggedRowCopies, OfARecordedStepEndInPlaceOnTheComputingStream) {
   const std::vector<Batch> host = {{at::ones({3, 5}), at::ones({3}), at::arange(3)}};
   PackedRows packed(host, at::kMeta, at::kFloat);
   device.take();
   packed.load(host);
-  EXPECT_EQ(device.take(), (Notes{"copy beside", "event 1 beside", "wait for event 1 computing", "event 2 computing",
-                                  "memory is kept for use computing", "copy computing"}));
+  EXPECT_EQ(device.take(), (Log{"copy beside", "event 1 beside", "wait for event 1 computing", "event 2 computing",
+                                "memory is kept for use computing", "copy computing"}));
   const std::vector<Batch> there = {
       {host[0].input.to(at::kMeta), host[0].target.to(at::kMeta), host[0].ids.to(at::kMeta)}};
   device.take();
   packed.load(there);
-  EXPECT_EQ(device.take(), (Notes{"copy computing", "copy computing", "copy computing"}));
+  EXPECT_EQ(device.take(), (Log{"copy computing", "copy computing", "copy computing"}));
 }
 
-TEST(RowCopies, BringValuesInTheWantedType) {
+TEST(RowCopies, ConvertToTheWantedDtype) {
   RowCopies copies(at::kCPU, at::kDouble);
   for (int call = 0; call < 20; ++call) {
     const Tensors from = {at::full({call + 1, 5}, call), at::Tensor(), at::arange(call + 1), at::ones({5, 2}).t()};
@@ -149,7 +147,7 @@ TEST(RowCopies, BringValuesInTheWantedType) {
   }
 }
 
-TEST(RowCopies, GiveTensorsThatAutogradTakesForThemselves) {
+TEST(RowCopies, GiveTensorsThatAutogradMaySave) {
   RowCopies copies(at::kCPU, at::kFloat);
   const Tensors there = copies.to_device({at::ones({3, 5}), at::ones({3})});
   at::Tensor weight = at::ones({3, 5}).requires_grad_();

@@ -1,4 +1,4 @@
-// The built-in strategies against each other on a small model; what each promises in full is the conformance suite's.
+// The built-in strategies against each other on a small model. The conformance suite checks their promises in full.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +12,7 @@
 #include "strategies/parts/flat.h"
 #include "strategies/parts/optimizer.h"
 #include "strategies/parts/replica_threads.h"
+#include "tests/unit/mentions.h"
 #include "tests/unit/own_cores.h"
 #include "workloads/base/cores.h"
 
@@ -37,7 +38,7 @@ class TwoLayers : public Model {
   }
 
  private:
-  int64_t writes_from_;  // the first step in which it changes a parameter of its own
+  int64_t writes_from_;  // the first step in which the model writes to its own parameter
   at::Tensor hidden_, out_, unused_;
 };
 
@@ -60,7 +61,7 @@ class Toy : public Workload {
     return {input_.index_select(0, ids), target_.index_select(0, ids), ids};
   }
 
-  mutable int made = 0;  // how many models
+  mutable int made = 0;  // number of models
 
  private:
   OptimizerSpec spec_;
@@ -81,7 +82,7 @@ std::unique_ptr<Strategy> make_strategy(const std::string& name, const Workload&
                     .clip_norm = clip});
 }
 
-// What three steps on 10 rows, cut into micro-batches, leave behind.
+// Returns the parameters after three steps of 10 samples, each cut into micro-batches.
 std::vector<at::Tensor> parameters_after(Strategy& strategy, const Workload& workload, int64_t micros) {
   Phases phases;
   for (int64_t step = 0; step < 3; ++step) {
@@ -97,7 +98,7 @@ std::vector<at::Tensor> parameters_after(Strategy& strategy, const Workload& wor
 
 class Replicated : public testing::TestWithParam<std::tuple<std::string, size_t, int64_t>> {};
 
-TEST_P(Replicated, LeavesTheParametersOfOneDevice) {
+TEST_P(Replicated, GivesTheParametersOfOneDevice) {
   const auto& [name, devices, micros] = GetParam();
   for (const auto kind : {OptimizerSpec::Kind::sgd, OptimizerSpec::Kind::adam}) {
     const Toy toy({.kind = kind, .learning_rate = 0.1});
@@ -121,31 +122,30 @@ std::string refusal_of(const StrategyInfo& info) {
   return "registered";
 }
 
-TEST(Registration, RefusesAStrategyThatCannotBeMade) {
-  EXPECT_EQ(refusal_of({.name = "unmade", .summary = ""}),
-            "strategy unmade is registered without a function to make it");
+TEST(Registration, RejectsAStrategyWithoutMake) {
+  EXPECT_TRUE(mentions(refusal_of({.name = "unmade", .summary = ""}), {"unmade"}));
   EXPECT_FALSE(strategy_registry().find("unmade"));
 }
 
-TEST(Registration, RefusesLocalGradientsWithoutAnInterval) {
+TEST(Registration, RejectsLocalGradientsWithoutAnInterval) {
   StrategyInfo info{
       .name = "endless", .summary = "", .gradient = Gradient::local, .make = strategy_registry().at("ddp").make};
-  EXPECT_EQ(refusal_of(info), "strategy endless: with Gradient::local, average_every must be 1 or more");
+  EXPECT_TRUE(mentions(refusal_of(info), {"endless", "Gradient::local", "average_every"}));
   info.promise = [](StrategyInfo& promises, const Params&) { promises.average_every = 0; };
   info.average_every = 2;
-  EXPECT_THROW(promised(info, {}), UsageError) << "a value of a parameter takes the interval away";
+  EXPECT_THROW(promised(info, {}), UsageError) << "a parameter sets the interval to 0";
 }
 
-TEST(Registration, RefusesValuesOfParametersThatAreNotDeclared) {
+TEST(Registration, RejectsValuesOfUndeclaredParameters) {
   StrategyInfo info{.name = "mute", .summary = "", .make = strategy_registry().at("ddp").make};
   info.settings.small_buckets = {{"cap", "1"}};
-  EXPECT_EQ(refusal_of(info), "strategy mute has no parameter 'cap'");
+  EXPECT_TRUE(mentions(refusal_of(info), {"mute", "'cap'"}));
   info.settings = {};
   info.variants = {{"large", {{"size", "2"}}}};
-  EXPECT_EQ(refusal_of(info), "strategy mute has no parameter 'size'");
+  EXPECT_TRUE(mentions(refusal_of(info), {"mute", "'size'"}));
 }
 
-TEST(Phases, TimeIsMovedOnlyOnce) {
+TEST(Phases, MoveTimeOnlyOnce) {
   using namespace std::chrono_literals;
   Phases phases(true);
   phases.enter(Phase::backward);
@@ -161,7 +161,7 @@ TEST(Phases, TimeIsMovedOnlyOnce) {
   EXPECT_EQ(ns[static_cast<size_t>(Phase::backward)], (phases.since() - begin).count() - 4'000'000);
 }
 
-TEST(Gpu, RefusesTf32OnACpu) {
+TEST(Gpu, RejectsTf32OnACpu) {
   const Toy toy;
   const StrategyInfo& gpu = strategy_registry().at("gpu");
   const auto with = [&](const char* tf32) {
@@ -176,11 +176,11 @@ TEST(Gpu, RefusesTf32OnACpu) {
     with("on");
     ADD_FAILURE() << "not refused";
   } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(), "gpu.tf32=on needs a GPU: a CPU has no TF32");
+    EXPECT_TRUE(mentions(error.what(), {"gpu.tf32=on", "CPU"}));
   }
 }
 
-// As upstream's data_parallel.
+// Like upstream's data_parallel.
 TEST(DpUpstream, ClonesTheModelOnlyForSeveralDevices) {
   const auto made_in_steps = [](size_t devices) {
     const Toy toy;
@@ -201,26 +201,26 @@ TEST(DataParallel, LeavesTheGradientOfAnUnusedParameterUndefined) {
   for (const auto& [name, gradient] : dp->gradients()) EXPECT_EQ(gradient.defined(), name != "unused") << name;
 }
 
-TEST(DataParallel, KeepsAReplicasWriteToItsParametersToItself) {
+TEST(DataParallel, DiscardsAReplicasWritesToItsParameters) {
   const Toy toy({.kind = OptimizerSpec::Kind::sgd, .learning_rate = 0.1}, /*writes_from=*/0);
   const auto expected = parameters_after(*make_strategy("cpu", toy, 1), toy, 1);
   const auto found = parameters_after(*make_strategy("dp", toy, 3), toy, 1);
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-10, 1e-12)) << i;
 }
 
-TEST(DataParallel, RefusesAWriteToParametersThatReplicasShare) {
+TEST(DataParallel, RejectsAWriteToParametersThatReplicasShare) {
   const Toy toy({}, /*writes_from=*/2);
   const auto dp = make_strategy("dp", toy, 3);
   try {
     parameters_after(*dp, toy, 1);
-    FAIL() << "replicas that read one set of parameters went on after a write to it";
+    FAIL() << "no error after a write to shared parameters";
   } catch (const std::runtime_error& error) {
-    EXPECT_NE(std::string(error.what()).find("the model has written to a parameter"), std::string::npos)
-        << error.what();
+    EXPECT_TRUE(mentions(error.what(), {"parameter"}));
   }
 }
 
-// Three steps, a snapshot, three more; then another strategy set back to the snapshot takes the same three.
+// Takes three steps, a snapshot and three more. A second strategy that loads the snapshot must take the same last
+// three.
 void expect_same_after_loading(const std::function<std::unique_ptr<Strategy>(uint64_t seed)>& make,
                                const Workload& workload) {
   const auto first = make(3);
@@ -240,7 +240,7 @@ void expect_same_after_loading(const std::function<std::unique_ptr<Strategy>(uin
 
 class Loaded : public testing::TestWithParam<std::string> {};
 
-TEST_P(Loaded, GoesOnWithTheSameBits) {
+TEST_P(Loaded, ContinuesWithTheSameBits) {
   for (const auto kind : {OptimizerSpec::Kind::sgd, OptimizerSpec::Kind::adam}) {
     const Toy toy({.kind = kind, .learning_rate = 0.1});
     const size_t devices = GetParam() == "cpu" ? 1 : 3;
@@ -289,32 +289,32 @@ std::string refusal_of(Strategy& strategy, const Snapshot& snapshot) {
   return "nothing was refused";
 }
 
-TEST(Loading, RefusesWhatDoesNotFitNamingIt) {
+TEST(Loading, RejectsAMismatchNamingTheTensor) {
   const Toy toy({.kind = OptimizerSpec::Kind::adam});
   const auto cpu = make_strategy("cpu", toy, 1);
   const Snapshot good = snapshot_of(*cpu);
   EXPECT_EQ(refusal_of(*cpu, good), "nothing was refused");
   Snapshot bad = good;
   bad.parameters[1].second = at::zeros({3, 7}, at::kDouble);
-  EXPECT_EQ(refusal_of(*cpu, bad), "parameter 'out' is Double [2, 7] and was stored as Double [3, 7]");
+  EXPECT_TRUE(mentions(refusal_of(*cpu, bad), {"'out'", "Double [2, 7]", "Double [3, 7]"}));
   bad = good;
   bad.parameters[1].second = bad.parameters[1].second.to(at::kFloat);
-  EXPECT_EQ(refusal_of(*cpu, bad), "parameter 'out' is Double [2, 7] and was stored as Float [2, 7]");
+  EXPECT_TRUE(mentions(refusal_of(*cpu, bad), {"'out'", "Double [2, 7]", "Float [2, 7]"}));
   bad = good;
   bad.parameters.pop_back();
-  EXPECT_EQ(refusal_of(*cpu, bad), "parameter 'unused' is missing in what was to be loaded");
+  EXPECT_TRUE(mentions(refusal_of(*cpu, bad), {"'unused'"}));
   bad = good;
   bad.buffers.emplace_back("mean", at::zeros({1}));
-  EXPECT_EQ(refusal_of(*cpu, bad), "there is no buffer 'mean' here to load one into");
+  EXPECT_TRUE(mentions(refusal_of(*cpu, bad), {"buffer", "'mean'"}));
   bad = good;
   bad.state.clear();
-  EXPECT_EQ(refusal_of(*cpu, bad), "optimizer state 'hidden.momentum' is missing in what was to be loaded");
+  EXPECT_TRUE(mentions(refusal_of(*cpu, bad), {"optimizer state", "'hidden.momentum'"}));
   bad = good;
   bad.parameters[0].second.fill_(std::numeric_limits<double>::quiet_NaN());
-  EXPECT_EQ(refusal_of(*cpu, bad), "nothing was refused") << "what is not a number is loaded as it is";
+  EXPECT_EQ(refusal_of(*cpu, bad), "nothing was refused") << "NaN is loaded unchanged";
 }
 
-// Accessors that gather copies, as those of a strategy that shards its parameters.
+// Its accessors gather copies, like a strategy that shards its parameters.
 class Gathering : public Strategy {
  public:
   StepResult step(int64_t, std::span<const Batch>, Phases&) override { return {}; }
@@ -325,7 +325,7 @@ class Gathering : public Strategy {
   NamedTensors state() override { return {}; }
 };
 
-TEST(Loading, IsNeverLostInACopy) {
+TEST(Loading, IntoGatheredCopiesIsUnavailable) {
   Gathering strategy;
   EXPECT_THROW(strategy.load({.parameters = {{"w", at::ones({2})}}}), Unavailable);
 }
@@ -340,7 +340,7 @@ TEST(Clipping, LimitsTheGlobalNormOfTheGradients) {
   EXPECT_NEAR(std::sqrt(squares), 0.5, 1e-5);
 }
 
-TEST(ReplicaThreads, NamesTheReplicaThatFailed) {
+TEST(ReplicaThreads, NameTheReplicaThatFailed) {
   ReplicaThreads threads(4);
   try {
     threads.run(4, [](int i) {
@@ -348,14 +348,14 @@ TEST(ReplicaThreads, NamesTheReplicaThatFailed) {
     });
     FAIL() << "nothing was thrown";
   } catch (const std::runtime_error& error) {
-    EXPECT_STREQ(error.what(), "replica 2: no luck");
+    EXPECT_TRUE(mentions(error.what(), {"replica 2", "no luck"}));
   }
   std::atomic<int> sum{0};
   threads.run(3, [&](int i) { sum += i + 1; });
   EXPECT_EQ(sum, 6);
 }
 
-TEST(DataParallel, KnowsItsLinksByName) {
+TEST(DataParallel, AcceptsOnlyKnownLinks) {
   const StrategyInfo& dp = strategy_registry().at("dp");
   const auto workload = workload_registry().at("random-linear").make({});
   const auto made = [&](const std::string& link) {
@@ -371,37 +371,36 @@ TEST(DataParallel, KnowsItsLinksByName) {
     made("nonsense");
     FAIL() << "nothing was refused";
   } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(), "dp.link=nonsense is none of: auto, plain");
+    EXPECT_TRUE(mentions(error.what(), {"dp.link=nonsense", "auto", "plain"}));
   }
 }
 
-// What becomes of an error goes by its type.
-TEST(ReplicaThreads, KeepTheTypeOfWhatWasThrown) {
+// Callers handle an error by its type.
+TEST(ReplicaThreads, KeepTheTypeOfAnError) {
   ReplicaThreads threads(3);
-  const auto thrown = [&](const std::function<void()>& one) {
+  const auto run_with_error = [&](const std::function<void()>& one) {
     threads.run(3, [&](int i) {
       if (i == 1) one();
     });
   };
   try {
-    thrown([] { throw std::bad_alloc(); });
+    run_with_error([] { throw std::bad_alloc(); });
     FAIL() << "nothing was thrown";
   } catch (const std::bad_alloc& error) {
-    EXPECT_STREQ(error.what(), "replica 1: out of host memory");
+    EXPECT_TRUE(mentions(error.what(), {"replica 1", "memory"}));
   }
-  EXPECT_THROW(thrown([] { throw UsageError("a value"); }), UsageError);
-  EXPECT_THROW(thrown([] { throw Unavailable("a device"); }), Unavailable);
-  EXPECT_THROW(thrown([] { TORCH_CHECK_WITH(OutOfMemoryError, false, "of a GPU"); }), c10::OutOfMemoryError);
+  EXPECT_THROW(run_with_error([] { throw UsageError("a value"); }), UsageError);
+  EXPECT_THROW(run_with_error([] { throw Unavailable("a device"); }), Unavailable);
+  EXPECT_THROW(run_with_error([] { TORCH_CHECK_WITH(OutOfMemoryError, false, "of a GPU"); }), c10::OutOfMemoryError);
   try {
-    thrown([] { TORCH_CHECK(false, "of torch's own"); });
+    run_with_error([] { TORCH_CHECK(false, "of torch's own"); });
     FAIL() << "nothing was thrown";
   } catch (const c10::Error& error) {
-    EXPECT_NE(std::string(error.what_without_backtrace()).find("in replica 1"), std::string::npos)
-        << error.what_without_backtrace();
+    EXPECT_TRUE(mentions(error.what_without_backtrace(), {"replica 1"}));
   }
 }
 
-TEST(ReplicaThreads, CarryTheGradientModeOfTheCaller) {
+TEST(ReplicaThreads, UseTheCallersGradMode) {
   ReplicaThreads threads(3);
   std::atomic<int> enabled{0};
   const auto count = [&](int) { enabled += at::GradMode::is_enabled(); };
@@ -412,7 +411,7 @@ TEST(ReplicaThreads, CarryTheGradientModeOfTheCaller) {
   EXPECT_EQ(enabled, 3);
 }
 
-TEST(ReplicaThreads, SpinOnlyWhereEachHasACore) {
+TEST(ReplicaThreads, SpinOnlyIfEachHasACore) {
   const std::vector<int> cores = own_cores();
   const auto count = static_cast<int>(cores.size());
   ASSERT_GE(count, 1);

@@ -46,8 +46,8 @@ TEST_F(PulsePage, HoldsTheLatestCallsEachAtItsPlace) {
   pulse.note_call(12, std::string(200, 'x'));
   const auto& slots = log(1).slots;
   EXPECT_EQ(slots[11 % slots.size()].number.load(), 11);
-  EXPECT_EQ(text_of(slots[11 % slots.size()]), "allreduce of 11 Float (sum)");
-  EXPECT_EQ(text_of(slots[12 % slots.size()]), std::string(48, 'x')) << "cut to what fits";
+  EXPECT_EQ(load_text(slots[11 % slots.size()]), "allreduce of 11 Float (sum)");
+  EXPECT_EQ(load_text(slots[12 % slots.size()]), std::string(48, 'x')) << "cut to what fits";
   EXPECT_EQ(slots[4].number.load(), 12) << "the oldest made room";
   EXPECT_EQ(log(0).slots[3].number.load(), 0) << "another rank's";
   EXPECT_EQ(slots[4].hash.load(), pulse.calls().hash);

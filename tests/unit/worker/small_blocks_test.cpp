@@ -22,7 +22,7 @@ namespace {
 // From here on for this whole program, as in a worker.
 class SmallBlocks : public testing::Test {
  protected:
-  SmallBlocks() { keep_small_blocks(); }
+  SmallBlocks() { cache_small_blocks(); }
 
   static c10::DataPtr block(size_t bytes) { return c10::GetCPUAllocator()->allocate(bytes); }
 };

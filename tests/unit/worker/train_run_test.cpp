@@ -140,8 +140,7 @@ TEST(Train, StopsWhenARankIsNoLongerLikeTheOthers) {
   ASSERT_EQ(astray.checks.size(), 1u);
   EXPECT_EQ(astray.checks[0].name, "equal-ranks");
   EXPECT_EQ(astray.checks[0].status, CheckStatus::failed);
-  EXPECT_EQ(astray.checks[0].detail,
-            "after epoch 0 rank 1 has other parameters or another optimizer state than rank 0");
+  EXPECT_EQ(astray.checks[0].detail, "after epoch 0, parameters or optimizer state of rank 1 differ from rank 0");
   EXPECT_EQ(astray.training.steps, 3) << "no further epoch";
 }
 

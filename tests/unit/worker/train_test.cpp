@@ -118,8 +118,8 @@ TEST(TrainLines, ShowFloatsAsPythonDoes) {
   for (const auto& [value, text] : cases) EXPECT_EQ(python_float(value), text);
 }
 
-TEST(ShapeNotes, ComeInTheOrderOfTheRowsHoweverTheyWereTaken) {
-  ShapeNotes notes;
+TEST(ShapeLog, ComeInTheOrderOfTheRowsHoweverTheyWereTaken) {
+  ShapeLog notes;
   notes.add({.first_id = at::tensor({int64_t{40}}), .input = {2}, .output = {}});
   notes.add({.first_id = at::tensor({int64_t{7}}), .input = {1}, .output = {}});
   notes.add({.first_id = at::tensor({int64_t{3}}), .input = {3}, .output = {}});
@@ -129,10 +129,10 @@ TEST(ShapeNotes, ComeInTheOrderOfTheRowsHoweverTheyWereTaken) {
   EXPECT_TRUE(notes.take(at::tensor({7}, at::kLong)).empty());
 }
 
-TEST(ShapeNotes, LeaveTheModelWhatItWas) {
+TEST(ShapeLog, LeaveTheModelWhatItWas) {
   const auto workload = workload_registry().at("convnet").make({});
-  ShapeNotes notes;
-  const auto noting = noting_workload(*workload, notes);
+  ShapeLog notes;
+  const auto noting = shape_recording_workload(*workload, notes);
   const auto plain = workload->model(3), noted = noting->model(3);
   const auto names = [](const auto& items) {
     std::vector<std::string> keys;

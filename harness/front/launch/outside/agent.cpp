@@ -25,7 +25,7 @@ namespace {
 
 constexpr int tick_milliseconds = 100;
 constexpr double state_every_seconds = 0.3;
-constexpr size_t longest_message = 4u << 20;  // c10d's store takes 8 MiB
+constexpr size_t max_message_bytes = 4u << 20;  // c10d's store accepts 8 MiB
 
 std::string host_name() {
   char name[256] = "";
@@ -33,7 +33,7 @@ std::string host_name() {
   return name;
 }
 
-// Never those that a message names: what comes over the network is not loaded.
+// Plug-ins come only from this process's command line, never from a message: nothing named over the network is loaded.
 std::vector<std::string> own_plugins(const MeasuringOptions& options) {
   std::vector<std::string> files;
   for (const auto& plugin : options.what.plugins) files.push_back(checked_plugin(plugin));
@@ -48,52 +48,52 @@ class Agent : public RankEvents {
         plugins_(own_plugins(options)),
         relay_(worker_, placement, options.timeout_s),
         parent_(::getppid()),
-        heard_(monotonic_seconds()),
-        patience_(options.timeout_s + silent_seconds) {}
+        last_heard_(monotonic_seconds()),
+        silence_limit_(options.timeout_s + silent_seconds) {}
 
   int run() {
     try {
       return serve();
     } catch (const std::exception& error) {
-      say({{"gone", error.what()}});
+      send_to_rank0({{"gone", error.what()}});
       throw;
     }
   }
 
   void on_line(int, const std::string& line, double) override {
-    if (line.size() > longest_message) return about("offence", "sent a line of more than 4 MiB");
-    note_failure(line);
-    about("line", line);
+    if (line.size() > max_message_bytes) return send_for_group("offence", "sent a line of more than 4 MiB");
+    report_failure(line);
+    send_for_group("line", line);
   }
-  void on_offence(int, const std::string& what, double) override { about("offence", what); }
+  void on_offence(int, const std::string& offence, double) override { send_for_group("offence", offence); }
   void on_death(int, int wait_status, double, const std::string& why) override {
-    about("words", group_->last_words(placement_.rank));
-    say({{"group", group_name_}, {"death", wait_status}, {"why", why}});
+    send_for_group("words", group_->log_tail(placement_.rank));
+    send_to_rank0({{"group", group_name_}, {"death", wait_status}, {"why", why}});
     if (!WIFEXITED(wait_status) || WEXITSTATUS(wait_status) != 0)
-      write_error_file("its worker was ended by " + ending(wait_status));
+      write_error_file("its worker ended with " + describe_exit(wait_status));
   }
   void on_states(const std::vector<RankState>& states, double now) override {
     const RankState& state = states[0];
-    if (state == told_ || now - told_at_ < state_every_seconds) return;
-    about("state", to_json(state));
-    told_ = state;
-    told_at_ = now;
+    if (state == sent_state_ || now - state_sent_at_ < state_every_seconds) return;
+    send_for_group("state", to_json(state));
+    sent_state_ = state;
+    state_sent_at_ = now;
   }
 
  private:
   int serve() {
-    say({{"hello", hello_of(placement_, scratch_.path())}});
+    send_to_rank0({{"hello", hello_of(placement_, scratch_.path())}});
     while (!over_) {
-      if (const int signal = wait_a_little()) return end_by(signal);
-      for (const Json& message : relay_.receive()) obey(message);
-      keep_in_touch();
+      if (const int signal = wait_one_tick()) return stop_on_signal(signal);
+      for (const Json& message : relay_.receive()) handle(message);
+      exchange_heartbeats();
     }
-    say({{"bye", true}});
+    send_to_rank0({{"bye", true}});
     return code_;
   }
 
-  // The signal that ends us, 0 if none has come. A launcher that is gone, however it went, is one too.
-  int wait_a_little() {
+  // Returns the signal that ends this process, 0 if there is none. SIGHUP if the launcher is gone.
+  int wait_one_tick() {
     bool signalled = false;
     if (group_) {
       signalled = group_->wait(*this, signals_, tick_milliseconds, relay_.descriptor());
@@ -107,15 +107,15 @@ class Agent : public RankEvents {
     return ::getppid() == parent_ ? 0 : SIGHUP;
   }
 
-  int end_by(int signal) {
+  int stop_on_signal(int signal) {
     if (group_) group_->kill(signals_);
-    say({{"signal", signal}});
+    send_to_rank0({{"signal", signal}});
     return 128 + signal;
   }
 
-  void obey(const Json& message) {
-    heard_ = monotonic_seconds();
-    patience_ = silent_seconds;
+  void handle(const Json& message) {
+    last_heard_ = monotonic_seconds();
+    silence_limit_ = silent_seconds;
     const auto order = parse_name<AgentOrder>(message.at("do").get<std::string>());
     if (order == AgentOrder::open) open(message);
     if (order == AgentOrder::end) {
@@ -145,39 +145,41 @@ class Agent : public RankEvents {
                                   .timeout_s = message.at("timeout_s"),
                                   .logs = scratch_.path() / "logs"};
     group_name_ = spec.name;
-    told_ = {};
+    sent_state_ = {};
     const std::string directory = message.at("directory");
     if (!Scratch::is_private(directory))
-      throw std::runtime_error("rank 0 named '" + one_line(directory, 200) + "', which is no run's private directory");
+      throw std::runtime_error("rank 0 named '" + one_line(directory, 200) + "', not a private directory of a run");
     group_ = std::make_unique<WorkerGroup>(spec, settings, scratch_, seat_of(placement_, directory));
   }
 
   void close(const std::vector<std::string>& complaints) {
-    about("closed", complaints);
+    send_for_group("closed", complaints);
     group_.reset();
     scratch_.forget_group(group_name_);
   }
 
-  void keep_in_touch() {
+  void exchange_heartbeats() {
     const double now = monotonic_seconds();
-    if (now - said_alive_ >= alive_every_seconds) {
-      say({{"alive", true}});
-      said_alive_ = now;
+    if (now - alive_sent_at_ >= alive_every_seconds) {
+      send_to_rank0({{"alive", true}});
+      alive_sent_at_ = now;
     }
-    if (now - heard_ > patience_)
-      throw std::runtime_error("rank 0 at " + placement_.master_addr + " has not been heard of for " +
-                               std::to_string(static_cast<int>(patience_)) + " s");
+    if (now - last_heard_ > silence_limit_)
+      throw std::runtime_error("rank 0 at " + placement_.master_addr + " has sent nothing for " +
+                               std::to_string(static_cast<int>(silence_limit_)) + " s");
   }
 
-  static void note_failure(const std::string& line) {
+  static void report_failure(const std::string& line) {
     if (line.find("\"failed\"") == std::string::npos) return;
-    const Json event = parse_json(line, "what a rank sent");
+    const Json event = parse_json(line, "message of a rank");
     const Json failure = event.value("event", "") == name_of(Event::failed) ? event : event.value("failed", Json());
     if (failure.contains("reason")) write_error_file(failure.at("reason"));
   }
 
-  void about(const std::string& what, Json value) { say({{"group", group_name_}, {what, std::move(value)}}); }
-  void say(Json message) {
+  void send_for_group(const std::string& what, Json value) {
+    send_to_rank0({{"group", group_name_}, {what, std::move(value)}});
+  }
+  void send_to_rank0(Json message) {
     message["rank"] = placement_.rank;
     relay_.send(0, message);
   }
@@ -191,8 +193,8 @@ class Agent : public RankEvents {
   std::unique_ptr<WorkerGroup> group_;
   std::string group_name_;
   pid_t parent_;
-  double heard_, patience_, said_alive_ = 0, told_at_ = 0;
-  RankState told_;
+  double last_heard_, silence_limit_, alive_sent_at_ = 0, state_sent_at_ = 0;
+  RankState sent_state_;
   bool over_ = false;
   int code_ = 0;
 };
@@ -211,7 +213,7 @@ int run_agent(const MeasuringOptions& options, const Placement& placement) {
   }
 }
 
-// Two nodes of a test may be one machine: the launcher's name for them, or their networks, tell them apart.
+// Tests run two nodes on one machine; the launcher's node name or the network namespace distinguishes them.
 std::string node_of(const Placement& placement) {
   std::error_code ignored;
   const std::string network = std::filesystem::read_symlink("/proc/self/ns/net", ignored).string();

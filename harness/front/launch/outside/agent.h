@@ -1,4 +1,4 @@
-// What a launched dpbench does that is not rank 0: its rank's worker lives and dies as rank 0 says.
+// The agent: a launched dpbench process other than rank 0. It runs its rank's worker on rank 0's orders.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@
 
 namespace dpbench {
 
-// Returns the run's exit code, which rank 0 tells; 3 when rank 0 is gone.
+// Returns the run's exit code as sent by rank 0; 3 if rank 0 is gone.
 int run_agent(const MeasuringOptions& options, const Placement& placement);
 
-// What rank 0 is told of this rank and its host. directory: shared by the ranks of the host.
+// Returns the message that introduces this rank and its host to rank 0. The ranks of a host share `directory`.
 Json hello_of(const Placement& placement, const std::string& directory);
 
-// The host's name, and what tells two that have the same name apart.
+// Returns an identifier of the host that is unique even if two hosts have the same name.
 std::string node_of(const Placement& placement);
 
-// Cores to share out among the ranks of this host; none when the launcher has bound each rank to its own.
+// Returns the cores to divide among the ranks of this host; empty if the launcher has bound each rank to its own.
 std::vector<int> cores_to_share();
 
 }  // namespace dpbench

@@ -1,11 +1,11 @@
-// The file that torchrun reads to say which rank failed first, and why.
+// The error file from which torchrun reports the first failed rank and the reason.
 #pragma once
 
 #include <string>
 
 namespace dpbench {
 
-// Once; the first reason stays. Nothing where no launcher asked for it (TORCHELASTIC_ERROR_FILE).
+// Writes the file unless it exists already. No-op unless the launcher has set TORCHELASTIC_ERROR_FILE.
 void write_error_file(const std::string& reason);
 
 }  // namespace dpbench

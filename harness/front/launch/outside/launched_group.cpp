@@ -12,7 +12,7 @@
 namespace dpbench {
 namespace {
 
-constexpr double closing_seconds = 12;  // an agent's own worker gets as long as ours to leave, and is killed then
+constexpr double closing_seconds = 12;  // an agent gives its worker as long to quit as this process, then kills it
 
 Json to_json(const GroupSpec& spec) {
   return {{"name", spec.name},
@@ -35,13 +35,13 @@ Seat seat_of(const Placement& placement, const std::string& directory) {
           .master = placement.master_addr};
 }
 
-class LaunchedGroup::Local : public RankEvents {
+class LaunchedGroup::LocalEvents : public RankEvents {
  public:
-  Local(std::vector<RankState>& states, RankEvents& events) : states_(states), events_(events) {}
+  LocalEvents(std::vector<RankState>& states, RankEvents& events) : states_(states), events_(events) {}
   void on_line(int rank, const std::string& line, double now) override { events_.on_line(rank, line, now); }
   void on_offence(int rank, const std::string& what, double now) override { events_.on_offence(rank, what, now); }
   void on_death(int rank, int wait_status, double now, const std::string& why) override {
-    if (wait_status != 0) write_error_file("its worker was ended by " + ending(wait_status));
+    if (wait_status != 0) write_error_file("its worker ended with " + describe_exit(wait_status));
     events_.on_death(rank, wait_status, now, why);
   }
   void on_states(const std::vector<RankState>& states, double now) override {
@@ -72,12 +72,12 @@ void LaunchedGroup::send(const Json& message) {
 }
 
 bool LaunchedGroup::wait(RankEvents& events, const Signals& signals, int milliseconds) {
-  Local local(states_, events);
+  LocalEvents local(states_, events);
   const bool signalled = local_.wait(local, signals, milliseconds, lost_ ? -1 : world_.descriptor());
   const double now = monotonic_seconds();
   if (lost_) return signalled;
   try {
-    for (const Json& message : world_.receive()) hear(message, events);
+    for (const Json& message : world_.receive()) handle(message, events);
     events.on_states(states_, now);
     for (const auto& [rank, why] : world_.gone())
       if (!gone_.contains(rank)) {
@@ -86,27 +86,27 @@ bool LaunchedGroup::wait(RankEvents& events, const Signals& signals, int millise
       }
   } catch (const std::exception& error) {
     lost_ = true;
-    ::poll(nullptr, 0, 200);  // a launcher that served the store and is dying may still look alive
+    ::poll(nullptr, 0, 200);  // a dying launcher that served the store may still look alive
     if (!world_.launcher_is_gone()) events.on_offence(0, std::string("lost the other ranks: ") + error.what(), now);
   }
   return signalled;
 }
 
-void LaunchedGroup::hear(const Json& message, RankEvents& events) {
-  if (message.value("group", "") != spec().name) return;  // of a group that is gone
+void LaunchedGroup::handle(const Json& message, RankEvents& events) {
+  if (message.value("group", "") != spec().name) return;  // from an earlier group
   const int rank = message.at("rank");
   const double now = monotonic_seconds();
   if (message.contains("line")) events.on_line(rank, message.at("line"), now);
   if (message.contains("offence")) events.on_offence(rank, message.at("offence"), now);
-  if (message.contains("words")) words_[rank] = sanitised(message.at("words").get<std::string>());
+  if (message.contains("words")) log_tails_[rank] = sanitised(message.at("words").get<std::string>());
   if (message.contains("death"))
     events.on_death(rank, message.at("death"), now, one_line(message.value("why", ""), 200));
   if (message.contains("closed")) closed_[static_cast<size_t>(rank)] = true;
   if (message.contains("state")) states_[static_cast<size_t>(rank)] = rank_state_from_json(message.at("state"));
 }
 
-// What their agents complain of; those that do not answer are named.
-std::vector<std::string> LaunchedGroup::await_closing(double seconds) {
+// Waits until the agents have closed the group or the time is over. Returns their complaints.
+std::vector<std::string> LaunchedGroup::await_closed(double seconds) {
   std::vector<std::string> complaints;
   const double until = monotonic_seconds() + seconds;
   closed_[0] = true;
@@ -132,20 +132,20 @@ std::vector<std::string> LaunchedGroup::await_closing(double seconds) {
 std::vector<std::string> LaunchedGroup::quit(const Signals& signals) {
   world_.tell_others({{"do", name_of(AgentOrder::quit)}, {"group", spec().name}});
   std::vector<std::string> complaints = local_.quit(signals);
-  for (auto& complaint : await_closing(closing_seconds)) complaints.push_back(std::move(complaint));
+  for (auto& complaint : await_closed(closing_seconds)) complaints.push_back(std::move(complaint));
   return complaints;
 }
 
 void LaunchedGroup::kill(const Signals& signals) {
   world_.tell_others({{"do", name_of(AgentOrder::kill)}, {"group", spec().name}});
   local_.kill(signals);
-  await_closing(closing_seconds);
+  await_closed(closing_seconds);
 }
 
-std::string LaunchedGroup::last_words(int rank) const {
-  if (rank == 0) return local_.last_words(0);
-  const auto known = words_.find(rank);
-  return known == words_.end() ? "" : known->second;
+std::string LaunchedGroup::log_tail(int rank) const {
+  if (rank == 0) return local_.log_tail(0);
+  const auto known = log_tails_.find(rank);
+  return known == log_tails_.end() ? "" : known->second;
 }
 
 }  // namespace dpbench

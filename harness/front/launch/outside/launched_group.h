@@ -1,4 +1,4 @@
-// A group whose ranks an outside launcher's processes run: rank 0's worker is ours, the others belong to their agents.
+// A group of ranks under an outside launcher. This process runs rank 0's worker; agents run the others.
 #pragma once
 
 #include <map>
@@ -19,26 +19,26 @@ class LaunchedGroup : public RankGroup {
   bool wait(RankEvents& events, const Signals& signals, int milliseconds) override;
   std::vector<std::string> quit(const Signals& signals) override;
   void kill(const Signals& signals) override;
-  std::string last_words(int rank) const override;
+  std::string log_tail(int rank) const override;
   const GroupSpec& spec() const override { return local_.spec(); }
 
  private:
-  class Local;  // hands the events of our own worker on
+  class LocalEvents;  // forwards the events of the local worker
 
-  void hear(const Json& message, RankEvents& events);
+  void handle(const Json& message, RankEvents& events);
   void close(const std::string& how);
-  std::vector<std::string> await_closing(double seconds);
+  std::vector<std::string> await_closed(double seconds);
 
   World& world_;
   WorkerGroup local_;
   std::vector<RankState> states_;
-  std::map<int, std::string> words_;
+  std::map<int, std::string> log_tails_;
   std::vector<bool> closed_;
-  std::set<int> gone_;  // said to the events already
+  std::set<int> gone_;  // already reported
   bool lost_ = false;
 };
 
-// The seat of a rank of this world.
+// Returns the seat of the rank at `placement`.
 Seat seat_of(const Placement& placement, const std::string& directory);
 
 }  // namespace dpbench

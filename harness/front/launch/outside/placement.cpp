@@ -13,20 +13,20 @@
 namespace dpbench {
 namespace {
 
-constexpr int most_ranks = 1024;
+constexpr int max_ranks = 1024;
 
-// What each launcher calls its facts; the first that is set counts. `proof`: set by this launcher alone.
-struct Names {
+// The environment variables of a launcher; the first one that is set is used. Only this launcher sets `marker`.
+struct VariableNames {
   StartedBy launcher;
-  std::string proof;
+  std::string marker;
   std::vector<std::string> rank, world, local_rank, local_world, node, nonce;
 };
 
-// torchrun before mpirun before srun: each may have been started by the one after it.
-const std::vector<Names>& known_launchers() {
-  static const std::vector<Names> all = {
+// The order matters: torchrun may run under mpirun, and mpirun under srun.
+const std::vector<VariableNames>& known_launchers() {
+  static const std::vector<VariableNames> all = {
       {.launcher = StartedBy::torchrun,
-       .proof = "TORCHELASTIC_RUN_ID",
+       .marker = "TORCHELASTIC_RUN_ID",
        .rank = {"RANK"},
        .world = {"WORLD_SIZE"},
        .local_rank = {"LOCAL_RANK"},
@@ -34,7 +34,7 @@ const std::vector<Names>& known_launchers() {
        .node = {"GROUP_RANK"},
        .nonce = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}},
       {.launcher = StartedBy::mpi,
-       .proof = "OMPI_COMM_WORLD_SIZE",
+       .marker = "OMPI_COMM_WORLD_SIZE",
        .rank = {"OMPI_COMM_WORLD_RANK"},
        .world = {"OMPI_COMM_WORLD_SIZE"},
        .local_rank = {"OMPI_COMM_WORLD_LOCAL_RANK"},
@@ -42,15 +42,15 @@ const std::vector<Names>& known_launchers() {
        .node = {},
        .nonce = {"PMIX_NAMESPACE", "OMPI_MCA_orte_ess_jobid"}},
       {.launcher = StartedBy::slurm,
-       .proof = "SLURM_STEP_ID",
+       .marker = "SLURM_STEP_ID",
        .rank = {"SLURM_PROCID"},
        .world = {"SLURM_STEP_NUM_TASKS"},
        .local_rank = {"SLURM_LOCALID"},
-       .local_world = {},  // of SLURM_STEP_TASKS_PER_NODE
+       .local_world = {},  // from SLURM_STEP_TASKS_PER_NODE
        .node = {"SLURM_NODEID"},
        .nonce = {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
       {.launcher = StartedBy::mpi,  // MPICH and its like
-       .proof = "PMI_SIZE",
+       .marker = "PMI_SIZE",
        .rank = {"PMI_RANK"},
        .world = {"PMI_SIZE"},
        .local_rank = {"MPI_LOCALRANKID"},
@@ -61,26 +61,26 @@ const std::vector<Names>& known_launchers() {
   return all;
 }
 
-// Ranks started by hand or by a script, as torch.distributed's env:// wants them.
-const Names& by_hand() {
-  static const Names names = {.launcher = StartedBy::env,
-                              .proof = "RANK",
-                              .rank = {"RANK"},
-                              .world = {"WORLD_SIZE"},
-                              .local_rank = {"LOCAL_RANK"},
-                              .local_world = {"LOCAL_WORLD_SIZE"},
-                              .node = {"GROUP_RANK"},
-                              .nonce = {"DPBENCH_NONCE"}};
+// The variables of torch.distributed's env://, for ranks started by hand or by a script.
+const VariableNames& env_names() {
+  static const VariableNames names = {.launcher = StartedBy::env,
+                                      .marker = "RANK",
+                                      .rank = {"RANK"},
+                                      .world = {"WORLD_SIZE"},
+                                      .local_rank = {"LOCAL_RANK"},
+                                      .local_world = {"LOCAL_WORLD_SIZE"},
+                                      .node = {"GROUP_RANK"},
+                                      .nonce = {"DPBENCH_NONCE"}};
   return names;
 }
 
 class Reader {
  public:
-  Reader(const Names& names, const Variable& variable) : names_(names), variable_(variable) {}
+  Reader(const VariableNames& names, const Variable& variable) : names_(names), variable_(variable) {}
 
   Placement read() const {
     Placement p{.launcher = names_.launcher};
-    p.world = number(names_.world, 1, most_ranks, std::nullopt);
+    p.world = number(names_.world, 1, max_ranks, std::nullopt);
     p.rank = number(names_.rank, 0, p.world - 1, std::nullopt);
     p.local_world = local_world(p.world);
     p.local_rank = number(names_.local_rank, 0, p.local_world - 1, p.local_world == p.world ? p.rank : 0);
@@ -108,19 +108,19 @@ class Reader {
     if (error != std::errc{} || end != value->data() + value->size() || parsed < low || parsed > high)
       throw UsageError(join(names, " or ") + "='" + one_line(*value, 40) + "' must be a whole number from " +
                        std::to_string(low) + " to " + std::to_string(high) + " (set by " + names_.launcher +
-                       "; --launcher self does not look at it)");
+                       "). --launcher self ignores it");
     return parsed;
   }
 
   int local_world(int world) const {
     const auto counts = names_.launcher == StartedBy::slurm ? variable_("SLURM_STEP_TASKS_PER_NODE") : std::nullopt;
     if (!counts) return number(names_.local_world, 1, world, world);
-    const int node = number({"SLURM_NODEID"}, 0, most_ranks, 0);
-    return std::min(world, std::max(1, of_node(*counts, node)));
+    const int node = number({"SLURM_NODEID"}, 0, max_ranks, 0);
+    return std::min(world, std::max(1, tasks_on_node(*counts, node)));
   }
 
-  // "2(x3),1" at node 3: 1.
-  static int of_node(const std::string& counts, int node) {
+  // Returns the number of tasks on a node: 1 for "2(x3),1" and node 3.
+  static int tasks_on_node(const std::string& counts, int node) {
     for (const auto& part : split(counts, ',')) {
       const int tasks = std::atoi(part.c_str());
       const size_t times = part.find("(x");
@@ -139,14 +139,14 @@ class Reader {
           one_host ? "127.0.0.1" : first_host(text({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}).value_or(""));
     if (p.master_addr.empty())
       throw UsageError("the " + std::to_string(p.world) + " ranks of " + p.launcher +
-                       " are on several hosts: set MASTER_ADDR to an address of rank 0's host, on all of them");
+                       " are on several hosts. Set MASTER_ADDR to an address of rank 0's host on all of them");
     p.master_port = number({"MASTER_PORT"}, 1, 65535, port_of(p.nonce));
   }
 
-  // The same on all ranks, and another one for each launch; below the ports that the kernel hands out.
+  // Derives a port that is the same on all ranks and differs between launches, below the kernel's ephemeral ports.
   static int port_of(const std::string& nonce) { return 20000 + static_cast<int>(fnv1a(nonce) % 12000); }
 
-  const Names& names_;
+  const VariableNames& names_;
   const Variable& variable_;
 };
 
@@ -165,12 +165,13 @@ std::optional<Placement> find_placement(StartedBy choice, const Variable& variab
   if (choice == StartedBy::self) return std::nullopt;
   const bool automatic = choice == StartedBy::automatic;
   for (const auto& names : known_launchers())
-    if ((automatic || choice == names.launcher) && is_set(variable, names.proof)) return Reader(names, variable).read();
+    if ((automatic || choice == names.launcher) && is_set(variable, names.marker))
+      return Reader(names, variable).read();
   const bool by_variables =
       is_set(variable, "RANK") && is_set(variable, "WORLD_SIZE") && is_set(variable, "MASTER_ADDR");
-  if ((automatic && by_variables) || choice == StartedBy::env) return Reader(by_hand(), variable).read();
+  if ((automatic && by_variables) || choice == StartedBy::env) return Reader(env_names(), variable).read();
   if (automatic) return std::nullopt;
-  throw UsageError("--launcher " + choice + ": this process was not started by it; use --launcher self");
+  throw UsageError("--launcher " + choice + ": this process was not started by it. Use --launcher self");
 }
 
 std::optional<Placement> find_placement(StartedBy choice) {

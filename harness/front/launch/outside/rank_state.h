@@ -1,4 +1,4 @@
-// A rank's state as an agent tells it: [step,beat,stopped,collectives,[[number,hash,"call"],..]].
+// A rank's state in an agent's message: [step,beat,stopped,collectives,[[number,hash,"call"],..]].
 #pragma once
 
 #include "harness/front/launch/rank_group.h"
@@ -7,7 +7,7 @@
 namespace dpbench {
 
 Json to_json(const RankState& state);
-// Agents of older builds know neither collectives nor calls.
+// Accepts messages without collectives and calls, from agents of older builds.
 RankState rank_state_from_json(const Json& json);
 
 }  // namespace dpbench

@@ -40,10 +40,10 @@ RelayProcess::RelayProcess(const std::string& worker_program, const Placement& p
                   .output = -1,
                   .errors = -1,
                   .channel = theirs.get()});
-  keep_child(child_.pid);
+  register_child(child_.pid);
 }
 
-// Closing its socket ends it; it has no reason to stay.
+// The relay exits when its socket closes.
 RelayProcess::~RelayProcess() {
   socket_.reset();
   pollfd ended{child_.pidfd.get(), POLLIN, 0};
@@ -57,7 +57,7 @@ void RelayProcess::send(int rank, const Json& message) {
   for (size_t sent = 0; sent < line.size();) {
     const ssize_t wrote = ::send(socket_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return;  // it is gone, and receive() will say why
+    if (wrote <= 0) return;  // the relay is gone; receive() throws the reason
     sent += static_cast<size_t>(wrote);
   }
 }
@@ -73,7 +73,7 @@ std::vector<Json> RelayProcess::receive() {
   std::vector<Json> messages;
   size_t begin = 0;
   for (size_t end; (end = unread_.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const Json line = parse_json(unread_.substr(begin, end - begin), "what the relay sent");
+    const Json line = parse_json(unread_.substr(begin, end - begin), "message of the relay");
     if (line.contains("lost")) {
       const std::string why = sanitised(line.at("lost").get<std::string>());
       if (line.at("usage").get<bool>()) throw UsageError(why);

@@ -1,4 +1,4 @@
-// The process that carries messages to and from the fronts of the other ranks (harness/worker/relay.h).
+// The process that relays messages between this front and those of the other ranks (harness/worker/relay.h).
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ class RelayProcess {
 
   int descriptor() const { return socket_.get(); }
   void send(int rank, const Json& message);
-  // What has come by now. Throws UsageError or std::runtime_error once the other ranks cannot be reached any more.
+  // Returns the messages received so far. Throws UsageError or std::runtime_error if the other ranks are out of reach.
   std::vector<Json> receive();
 
  private:

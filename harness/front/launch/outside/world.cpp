@@ -31,7 +31,7 @@ World::World(const std::string& worker_program, const Placement& placement, doub
       parent_(::getppid()),
       relay_(worker_program, placement, timeout_s),
       hellos_(static_cast<size_t>(placement.world)),
-      heard_(hellos_.size(), monotonic_seconds()) {}
+      last_heard_(hellos_.size(), monotonic_seconds()) {}
 
 World::~World() {
   if (!ended_) end(3);
@@ -48,7 +48,7 @@ void World::gather(const Json& own_hello) {
   };
   while (!missing().empty() && monotonic_seconds() < until) {
     wait_for(descriptor(), 100);
-    for (const Json& message : receive()) note(message);
+    for (const Json& message : receive()) record_hello(message);
   }
   if (const auto ranks = missing(); !ranks.empty())
     throw std::runtime_error(std::to_string(hellos_.size() - ranks.size()) + " of " + std::to_string(hellos_.size()) +
@@ -56,15 +56,15 @@ void World::gather(const Json& own_hello) {
                              " s (--timeout), missing " + join(ranks));
 }
 
-void World::note(const Json& message) {
+void World::record_hello(const Json& message) {
   if (message.contains("hello")) hellos_[message.at("rank").get<size_t>()] = message.at("hello");
 }
 
 std::string World::directory_of(int rank) const {
-  const auto leads = [&](const Json& other) {
+  const auto is_leader = [&](const Json& other) {
     return other.at("node") == hello(rank).at("node") && other.at("local_rank") == 0;
   };
-  const auto leader = std::find_if(hellos_.begin(), hellos_.end(), leads);
+  const auto leader = std::find_if(hellos_.begin(), hellos_.end(), is_leader);
   check(leader != hellos_.end(), "the host of rank " + std::to_string(rank) + " has no local rank 0");
   return leader->at("directory");
 }
@@ -85,41 +85,41 @@ void World::tell_others(const Json& message) {
 
 std::vector<Json> World::receive() {
   const double now = monotonic_seconds();
-  if (now - said_alive_ >= alive_every_seconds) {
+  if (now - alive_sent_at_ >= alive_every_seconds) {
     tell_others({{"do", name_of(AgentOrder::alive)}});
-    said_alive_ = now;
+    alive_sent_at_ = now;
   }
   std::vector<Json> messages = relay_.receive();
   for (const Json& message : messages) {
     const int rank = message.at("rank");
-    if (rank < 1 || rank >= ranks()) throw std::runtime_error("a message of rank " + std::to_string(rank));
-    heard_[static_cast<size_t>(rank)] = now;
-    // Its launcher wants it to end, and so us: every rank is asked, whichever hears it first.
-    if (message.contains("gone")) last_words_[rank] = "is gone: " + sanitised(message.at("gone").get<std::string>());
+    if (rank < 1 || rank >= ranks()) throw std::runtime_error("message of unknown rank " + std::to_string(rank));
+    last_heard_[static_cast<size_t>(rank)] = now;
+    // A signal to any rank ends the whole run.
+    if (message.contains("gone")) gone_reasons_[rank] = "is gone: " + sanitised(message.at("gone").get<std::string>());
     if (message.contains("signal")) ::raise(message.at("signal").get<int>());
   }
   return messages;
 }
 
-void World::stay_in_touch() {
+void World::keep_alive() {
   try {
     receive();
   } catch (const std::exception&) {
-    // whoever needs them next will be told
+    // the next receive() throws again
   }
 }
 
 std::map<int, std::string> World::gone() const {
-  std::map<int, std::string> all = last_words_;
+  std::map<int, std::string> all = gone_reasons_;
   for (int rank = 1; rank < ranks(); ++rank)
-    if (monotonic_seconds() - heard_[static_cast<size_t>(rank)] > silent_seconds)
-      all.emplace(rank, "has not been heard of for " + std::to_string(static_cast<int>(silent_seconds)) + " s");
+    if (monotonic_seconds() - last_heard_[static_cast<size_t>(rank)] > silent_seconds)
+      all.emplace(rank, "has sent nothing for " + std::to_string(static_cast<int>(silent_seconds)) + " s");
   return all;
 }
 
 bool World::launcher_is_gone() const { return ::getppid() != parent_; }
 
-// The store may be ours: it stays until everyone has read this, or has had the time to.
+// This process may serve the store, so wait until every rank has answered or had time to.
 void World::end(int code) {
   ended_ = true;
   try {
@@ -133,7 +133,7 @@ void World::end(int code) {
         if (message.contains("bye")) gone[message.at("rank").get<size_t>()] = true;
     }
   } catch (const std::exception&) {
-    // they are out of reach, and will see that we are
+    // the others are out of reach and will notice the silence
   }
 }
 

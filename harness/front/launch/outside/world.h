@@ -1,5 +1,4 @@
-// Rank 0's view of the ranks that an outside launcher has started: what they are, what they say, and that they are
-// there.
+// Rank 0's connection to the ranks that an outside launcher has started: their placement, messages and heartbeats.
 #pragma once
 
 #include <array>
@@ -11,7 +10,7 @@
 
 namespace dpbench {
 
-// Between fronts, beside what is below: {"do":"alive"} and {"alive":true}, so that silence means something.
+// Besides the messages below, fronts exchange heartbeats {"do":"alive"} and {"alive":true}.
 inline constexpr double alive_every_seconds = 2, silent_seconds = 10;
 
 enum class AgentOrder { alive, open, tell, quit, kill, end };
@@ -24,11 +23,11 @@ inline constexpr auto enum_names<AgentOrder> =
 //                   {"do":"quit"|"kill","group":"NAME"}
 //                   {"do":"end","code":0}                                 the run is over
 // agent -> rank 0   {"rank":1,"hello":{..}}
-//                   {"rank":1,"group":"NAME","line":".."}                 what its worker said
+//                   {"rank":1,"group":"NAME","line":".."}                 a message of its worker
 //                   {.., "death":STATUS,"why":".."} {.., "words":".."} {.., "offence":".."} {.., "state":[..]}
 //                   (rank_state.h)
 //                   {.., "closed":["complaint",..]}
-//                   {"rank":1,"signal":15} {"rank":1,"gone":"why"}        it has been told to end; it has to
+//                   {"rank":1,"signal":15} {"rank":1,"gone":"why"}        it received a signal; it failed
 class World {
  public:
   World(const std::string& worker_program, const Placement& placement, double timeout_s);
@@ -40,45 +39,45 @@ class World {
   int descriptor() const { return relay_.descriptor(); }
   int ranks() const { return placement_.world; }
 
-  // Waits for a word from every rank. Throws std::runtime_error naming those that are missing.
+  // Waits for the hello of every rank. Throws std::runtime_error naming the missing ranks.
   void gather(const Json& own_hello);
-  // What rank r said of itself and its host.
+  // Returns a rank's description of itself and its host.
   const Json& hello(int rank) const { return hellos_[static_cast<size_t>(rank)]; }
-  // The host of each rank; empty where all are on one.
+  // Returns the host of each rank; empty if all ranks share one host.
   std::vector<std::string> names_of_hosts() const;
-  // The private directory of a rank's host: its first rank's.
+  // Returns the private directory of a rank's host, which is that of the host's local rank 0.
   std::string directory_of(int rank) const;
 
   void tell(int rank, const Json& message) { relay_.send(rank, message); }
   void tell_others(const Json& message);
-  // What has come of a group's ranks. Says now and then that we are alive. Throws when the others are out of reach.
+  // Returns the messages received so far, and sends heartbeats. Throws if the other ranks are out of reach.
   std::vector<Json> receive();
-  // While they have nothing to do: that we are here, and whether they are to end.
-  void stay_in_touch();
-  // Ranks whose fronts are there no more, or have said nothing for silent_seconds, and which of it.
+  // Sends heartbeats and handles signals of the other ranks while they are idle.
+  void keep_alive();
+  // Returns the ranks that have failed or have sent nothing for silent_seconds, each with the reason.
   std::map<int, std::string> gone() const;
 
-  // Whoever started us is there no more.
+  // True if the parent process has exited.
   bool launcher_is_gone() const;
 
-  // The run is over, and this is how.
+  // Ends the run on all ranks with this exit code.
   void end(int code);
 
  private:
-  void note(const Json& message);
+  void record_hello(const Json& message);
 
   Placement placement_;
   double timeout_s_;
   pid_t parent_;
   RelayProcess relay_;
   std::vector<Json> hellos_;
-  std::vector<double> heard_;
-  std::map<int, std::string> last_words_;
-  double said_alive_ = 0;
+  std::vector<double> last_heard_;
+  std::map<int, std::string> gone_reasons_;
+  double alive_sent_at_ = 0;
   bool ended_ = false;
 };
 
-// The report's block of hosts: name, ranks, fingerprint, processor, cores, memory, GPUs.
+// Returns the report's block of hosts: name, ranks, fingerprint, processor, cores, memory, GPUs.
 Json hosts_block(const World& world);
 
 }  // namespace dpbench

@@ -1,1 +1,1 @@
-#pragma once  // named by ProcessGroupGloo.hpp, nothing of it is used
+#pragma once  // included by ProcessGroupGloo.hpp, which uses nothing from it

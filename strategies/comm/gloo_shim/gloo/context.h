@@ -1,5 +1,5 @@
-// Gloo lies compiled inside libtorch_cpu, but the wheels lack its headers: these are the declarations that
-// ProcessGroupGloo.hpp needs in order to be read. Nothing declared here may be constructed or looked into by our code.
+// Gloo is compiled into libtorch_cpu, but the wheels lack its headers. These declarations let ProcessGroupGloo.hpp
+// compile. Our code must not construct these types or access their members.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Upstream's data_parallel.h names Scatter and Gather, whose own header wants CUDA's, which a machine without CUDA
-// lacks. These declarations let it be read. Nothing declared here may be constructed by our code.
+// Declarations of Scatter and Gather for upstream's data_parallel.h. Upstream's header includes CUDA headers, which are
+// missing on machines without CUDA. Our code must not construct these types.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-#include "harness/worker/train/train_voice.h"
+#include "harness/worker/train/train_output.h"
 
 #include <map>
 #include <sstream>
@@ -10,8 +10,8 @@ namespace dpbench {
 struct Document {
   std::vector<std::string> (*greeting)(const Placement& placement, const Workload& workload);
   std::string (*epoch_line)(const EpochLoss& loss);
-  double EpochLoss::* printed;  // by the epoch's line
-  bool shapes_alone = false;    // the program that shows shapes prints no loss
+  double EpochLoss::* printed;  // the value in the epoch's line
+  bool shapes_alone = false;    // with --show-shapes the program prints no loss
 };
 
 namespace {
@@ -32,7 +32,7 @@ const Document guide{.greeting =
                      .epoch_line = guide_line,
                      .printed = &EpochLoss::mean};
 
-// Workloads that are not named here print the memo's lines.
+// All other workloads use the memo's format.
 const std::map<std::string, const Document*> documents = {{"convnet", &guide}, {"random-linear", &tutorial}};
 
 const Document& document_of(const std::string& workload) {
@@ -42,30 +42,29 @@ const Document& document_of(const std::string& workload) {
 
 }  // namespace
 
-TrainVoice::TrainVoice(const CaseSpec& spec, const Group& group, const Say& say)
-    : spec_(spec), group_(group), say_(say), document_(document_of(spec.workload)) {}
+TrainOutput::TrainOutput(const CaseSpec& spec, const Group& group, const SendEvent& send)
+    : spec_(spec), group_(group), send_(send), document_(document_of(spec.workload)) {}
 
-void TrainVoice::line(const std::string& text) const {
-  if (speaks()) say_({{"event", "line"}, {"case", spec_.id}, {"text", text}});
+void TrainOutput::line(const std::string& text) const {
+  if (is_rank0()) send_({{"event", "line"}, {"case", spec_.id}, {"text", text}});
 }
 
-void TrainVoice::greet(const Workload& workload) const {
+void TrainOutput::greet(const Workload& workload) const {
   for (const std::string& text : document_.greeting({spec_.device, spec_.world}, workload)) line(text);
 }
 
-double TrainVoice::epoch(const EpochLoss& loss, bool shapes_shown) const {
+double TrainOutput::epoch(const EpochLoss& loss, bool shapes_shown) const {
   if (!shapes_shown || !document_.shapes_alone) line(document_.epoch_line(loss));
   return loss.*document_.printed;
 }
 
-void TrainVoice::shapes(ShapeNotes& notes, const std::vector<Batch>& micro, const at::Tensor& output,
-                        int64_t rows) const {
+void TrainOutput::shapes(ShapeLog& log, const std::vector<Batch>& micro, const at::Tensor& output, int64_t rows) const {
   std::vector<at::Tensor> ids;
   for (const Batch& batch : micro) ids.push_back(batch.ids);
-  std::string mine;
-  for (const SeenShape& seen : notes.take(at::cat(ids))) mine += in_model_line(seen.input, seen.output) + "\n";
-  for (const std::string& of_rank : group_.gather(mine)) {
-    std::istringstream lines(of_rank);
+  std::string own_lines;
+  for (const ModelShapes& seen : log.take(at::cat(ids))) own_lines += in_model_line(seen.input, seen.output) + "\n";
+  for (const std::string& rank_lines : group_.gather(own_lines)) {
+    std::istringstream lines(rank_lines);
     for (std::string text; std::getline(lines, text);) line(text);
   }
   auto input = micro.front().input.sizes().vec(), result = output.sizes().vec();
@@ -73,22 +72,22 @@ void TrainVoice::shapes(ShapeNotes& notes, const std::vector<Batch>& micro, cons
   line(outside_line(input, result));
 }
 
-bool TrainVoice::progress_due() {
-  if (!speaks() || Clock::now() < next_) return false;
+bool TrainOutput::progress_due() {
+  if (!is_rank0() || Clock::now() < next_) return false;
   next_ = Clock::now() + std::chrono::milliseconds(100);
   return true;
 }
 
-void TrainVoice::progress(const TrainingPlace& place) const {
-  say_({{"event", "progress"},
-        {"case", spec_.id},
-        {"epoch", place.epoch},
-        {"epochs", place.epochs},
-        {"step", place.step},
-        {"steps", place.steps},
-        {"loss", place.loss},
-        {"samples_per_s", place.samples_per_s},
-        {"left_s", place.left_s}});
+void TrainOutput::progress(const TrainingPlace& place) const {
+  send_({{"event", "progress"},
+         {"case", spec_.id},
+         {"epoch", place.epoch},
+         {"epochs", place.epochs},
+         {"step", place.step},
+         {"steps", place.steps},
+         {"loss", place.loss},
+         {"samples_per_s", place.samples_per_s},
+         {"left_s", place.left_s}});
 }
 
 }  // namespace dpbench

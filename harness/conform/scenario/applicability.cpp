@@ -1,4 +1,4 @@
-#include "harness/conform/scenario/possible.h"
+#include "harness/conform/scenario/applicability.h"
 
 #include <ATen/ATen.h>
 
@@ -17,53 +17,53 @@ bool differ(const Workload& workload, const Workload& twin) {
   return !same_bits(output(workload), output(twin));
 }
 
-std::string words_of(const ParamValues& values) {
+std::string text_of(const ParamValues& values) {
   std::string text;
   for (const auto& [name, value] : values) text += (text.empty() ? "" : ", ") + name + "=" + value;
   return text;
 }
 
-// Unused parameters need no word there; but what is recorded once takes no other way later.
+// One process needs no parameter for unused model parameters. But a recorded step cannot run if the graph changes.
 UnusedPlan plan_for_one_process(const Bench& bench, bool probe) {
   UnusedPlan plan;
-  if (!bench.strategy.same_graph || (!probe && all_used_at_first(bench)) || !graph_changes(bench)) return plan;
-  plan.impossible =
-      bench.strategy.name + " needs the same graph in every step and on every replica, and was asked to rely on it";
+  if (!bench.strategy.same_graph || (!probe && first_steps_use_all(bench)) || !graph_changes(bench)) return plan;
+  plan.not_runnable =
+      bench.strategy.name + " is configured to rely on the same graph in every step and on every replica";
   return plan;
 }
 
 }  // namespace
 
-std::optional<std::string> not_possible(const Scenario& scenario, const StrategyInfo& strategy,
-                                        const Workload& workload, const Workload& twin) {
+std::optional<std::string> why_not_applicable(const Scenario& scenario, const StrategyInfo& strategy,
+                                              const Workload& workload, const Workload& twin) {
   if (scenario.smooth && strategy.reduced_in)
-    return "gradients travel in " + std::string(at::toString(*strategy.reduced_in)) + ", as asked";
+    return "gradients are communicated in " + std::string(at::toString(*strategy.reduced_in)) + ", as requested";
   if (scenario.smooth && !differ(workload, twin)) return "the workload has no smooth twin";
   if (scenario.late && strategy.recorded)
-    return "the device has the collectives of a recorded step, which cannot be made late";
+    return "collectives of a recorded step run on the device and cannot be delayed";
   if (scenario.rows != Split::few || strategy.parallelism != Parallelism::ranks) return {};
   if (!strategy.allows_no_rows && strategy.settings.allow_no_rows.empty())
-    return strategy.name + " needs rows on every rank";
+    return strategy.name + " needs samples on every rank";
   if (!strategy.own.empty() || strategy.gradient == Gradient::local)
-    return "a rank without rows has no gradient for a parameter that is its own";
+    return "a rank without samples has no gradient for its own parameters";
   return {};
 }
 
 UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, bool probe) {
   const StrategyInfo& strategy = bench.strategy;
   if (strategy.parallelism != Parallelism::ranks) return plan_for_one_process(bench, probe);
-  if (!probe && all_used_at_first(bench)) return {};
+  if (!probe && first_steps_use_all(bench)) return {};
   UnusedPlan plan{.pattern = unused_pattern(bench)};
   if (plan.pattern.names.empty()) return plan;
   const bool on_some_ranks = plan.pattern.some_ranks;
-  const auto impossible = [&](const std::string& why) {
-    plan.impossible = strategy.name + why;
+  const auto refuse = [&](const std::string& why) {
+    plan.not_runnable = strategy.name + why;
     return plan;
   };
   if (strategy.same_graph && (on_some_ranks || (!strategy.allows_unused && graph_changes(bench))))
-    return impossible(" needs the same graph in every step and on every rank, and was asked to rely on it");
+    return refuse(" is configured to rely on the same graph in every step and on every rank");
   if (on_some_ranks && strategy.buffers == Buffers::synchronised)
-    return impossible(" makes one batch of all ranks' rows, which can take only one branch");
+    return refuse(" treats the samples of all ranks as one batch, which can take only one branch");
   const ParamValues& asking = registered.settings.allow_unused;
   if (!strategy.same_graph) plan.params = asking;
   auto params = bench.params;
@@ -72,14 +72,14 @@ UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, b
   try {
     allowed = promised(registered, Params(registered.params, params, registered.name)).allows_unused;
   } catch (const UsageError& error) {
-    return impossible(" is asked for what does not go with " + words_of(asking) + ": " + error.what());
+    return refuse(": its parameters are incompatible with " + text_of(asking) + ": " + error.what());
   }
-  // A recorded step looks for nothing either: what no rank ever uses it may take, or refuse by name.
+  // A recorded step does not search for unused parameters: it may accept one that no rank uses, or refuse it by name.
   if (allowed || (strategy.same_graph && !strategy.recorded))
     plan.pattern = {};
   else if (on_some_ranks)
-    return impossible(asking.empty() ? " does not allow ranks to use different parameters: such a model would hang it"
-                                     : " is asked not to look for unused parameters: such a model would hang it");
+    return refuse(asking.empty() ? " does not allow ranks to use different parameters: the model would hang it"
+                                 : " is configured not to find unused parameters: the model would hang it");
   return plan;
 }
 

@@ -1,4 +1,4 @@
-// What a training run says while it goes on: rank 0 alone, the lines of its workload's document.
+// The output of a training run: rank 0 prints the lines of the tutorial that the workload comes from.
 #pragma once
 
 #include <chrono>
@@ -13,35 +13,35 @@
 
 namespace dpbench {
 
-struct Document;  // whose program's lines are printed
+struct Document;  // output format of one tutorial program
 
 struct TrainingPlace {
   int64_t epoch = 0, epochs = 1, step = 0, steps = 1;  // the next step
   double loss = 0, samples_per_s = 0, left_s = 0;
 };
 
-class TrainVoice {
+class TrainOutput {
  public:
-  TrainVoice(const CaseSpec& spec, const Group& group, const Say& say);
+  TrainOutput(const CaseSpec& spec, const Group& group, const SendEvent& send);
 
   void line(const std::string& text) const;
   void greet(const Workload& workload) const;
-  // Returns the figure that the document's program prints: the total over ranks, or the mean.
+  // Prints an epoch's line. Returns the printed loss: the total over ranks or the mean, depending on the document.
   double epoch(const EpochLoss& loss, bool shapes_shown) const;
-  // Collective: every rank's lines, in rank order. rows: of all ranks together, which are those outside.
-  void shapes(ShapeNotes& notes, const std::vector<Batch>& micro, const at::Tensor& output, int64_t rows) const;
-  // Whether it is time to say again where the run is.
+  // Collective. Prints every rank's shapes in rank order, then the "Outside" line for all `rows` samples of the step.
+  void shapes(ShapeLog& log, const std::vector<Batch>& micro, const at::Tensor& output, int64_t rows) const;
+  // True if a progress event is due (at most 10 per second, rank 0 only). Restarts the interval.
   bool progress_due();
   void progress(const TrainingPlace& place) const;
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  bool speaks() const { return group_.rank() == 0; }
+  bool is_rank0() const { return group_.rank() == 0; }
 
   const CaseSpec& spec_;
   const Group& group_;
-  const Say& say_;
+  const SendEvent& send_;
   const Document& document_;
   Clock::time_point next_{};
 };
