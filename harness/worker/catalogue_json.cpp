@@ -3,6 +3,7 @@
 #include <exception>
 #include <string>
 
+#include "harness/conform/judges/checks.h"
 #include "harness/worker/rank/cuda.h"
 #include "strategies/api/backend.h"
 #include "strategies/api/strategy.h"
@@ -54,6 +55,13 @@ Json describe(const BackendInfo& info) {
           {"shares_memory", info.shares_memory}};
 }
 
+Json describe_checks() {
+  Json all = Json::array();
+  for (const CheckMeaning& check : check_meanings())
+    all.push_back({{"name", check.name}, {"summary", check.summary}});
+  return all;
+}
+
 template <class Info>
 Json describe_all(const Registry<Info>& registry) {
   Json all = Json::array();
@@ -76,6 +84,7 @@ Json catalogue(bool with_cuda, size_t built_in) {
           {"strategies", describe_all(strategy_registry())},
           {"workloads", workloads},
           {"backends", describe_all(backend_registry())},
+          {"checks", describe_checks()},
           {"not_built", not_built}};
 }
 

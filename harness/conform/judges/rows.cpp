@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "harness/conform/judges/checks.h"
+
 namespace dpbench {
 namespace {
 
@@ -46,6 +48,7 @@ void Rows::completed(bool ok, const LazyText& where) {
 }
 
 void Rows::add(const CheckRow& row) {
+  require_check_meaning(row.name);
   for (auto& known : rows_) {
     if (known.name != row.name) continue;
     if (replaces(row, known)) known = row;

@@ -55,6 +55,8 @@ BackendEntry backend_from(const Json& json) {
           .shares_memory = json.value("shares_memory", false)};
 }
 
+CheckEntry check_from(const Json& json) { return {json.at("name"), json.at("summary")}; }
+
 NotBuilt not_built_from(const Json& json) { return {json.at("kind"), json.at("name"), json.at("reason")}; }
 
 template <class Entry>
@@ -74,6 +76,7 @@ Catalogue catalogue_from_json(const Json& json) {
             .strategies = all_of(json, "strategies", strategy_from),
             .workloads = all_of(json, "workloads", workload_from),
             .backends = all_of(json, "backends", backend_from),
+            .checks = json.contains("checks") ? all_of(json, "checks", check_from) : std::vector<CheckEntry>(),
             .not_built = all_of(json, "not_built", not_built_from),
             .document = json};
   } catch (const Json::exception& error) {

@@ -45,6 +45,10 @@ struct BackendEntry {
   int preference(Device device) const { return device == Device::cuda ? cuda_preference : cpu_preference; }
 };
 
+struct CheckEntry {
+  std::string name, summary;
+};
+
 struct NotBuilt {
   std::string kind, name, reason;
 };
@@ -54,6 +58,7 @@ struct Catalogue {
   std::vector<StrategyEntry> strategies;
   std::vector<WorkloadEntry> workloads;
   std::vector<BackendEntry> backends;
+  std::vector<CheckEntry> checks;
   std::vector<NotBuilt> not_built;
   Json document;  // the complete catalogue as written by the worker
 };
