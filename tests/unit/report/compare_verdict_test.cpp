@@ -19,9 +19,8 @@ TEST(Welch, AgreesWithScipyOnTheLogsOfLaunchMedians) {
   EXPECT_EQ(result.judged[0].verdict, Verdict::slower);
 }
 
-// The same formula with four groups (case and baseline of both runs) in numpy: V = sum of var/n, df = V^2 /
-// sum((var/n)^2 / (n
-// - 1)), half = scipy.stats.t.ppf(0.975, df) * sqrt(V)
+// The same formula with four groups (case and baseline of both runs) in numpy: V = sum of var/n,
+// df = V^2 / sum((var/n)^2 / (n - 1)), half = scipy.stats.t.ppf(0.975, df) * sqrt(V)
 TEST(Welch, IncludesTheBaselinesNoiseInRatios) {
   const Comparison result = compared(run_of({cpu(base_baseline), ddp(base_times)}),
                                      run_of({cpu(new_baseline), ddp(slower_times)}), "ratio-to-baseline:5%");

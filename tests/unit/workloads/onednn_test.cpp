@@ -1,4 +1,4 @@
-// oneDNN matrix products: when they are used, and that results stay correct.
+// oneDNN matrix products: conditions of their use and correctness of the results.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>

@@ -115,8 +115,8 @@ TEST(Workloads, InitialisationIsTheSameInEveryThread) {
   }
 }
 
-// Python: torch.manual_seed(1); m = the Sequential of mnist-mlp; first and last value and the float64 sum of each
-// tensor
+// Python: torch.manual_seed(1); m = the Sequential of mnist-mlp. First value, last value and float64 sum of each
+// tensor.
 TEST(MnistMlp, InitialisesLikePyTorch) {
   const auto parameters = make_workload("mnist-mlp")->model(1)->named_parameters();
   struct Row {
