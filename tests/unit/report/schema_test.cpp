@@ -48,7 +48,7 @@ class Schema : public ::testing::Test {
       command += " " + file.string();
     }
     const int status = std::system((command + " >" + (here_ / "output").string()).c_str());
-    const std::string output = read_text(here_ / "said", 1 << 20);
+    const std::string output = read_text(here_ / "output", 1 << 20);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == (output.empty() ? 0 : 1)) << command << "\n" << output;
     return output;
   }

@@ -73,15 +73,15 @@ TEST_F(SmallBlocks, AreNeverHandedOutTwice) {
   std::atomic<int> broken = 0;
   const auto work = [&](unsigned seed) {
     std::mt19937 random(seed);
-    std::vector<Owned> mine;
+    std::vector<Owned> owned;
     for (int i = 0; i < 20'000; ++i) {
       const size_t bytes = 1 + random() % 4500;
       const char mark = static_cast<char>(random());
-      mine.push_back({block(bytes), bytes, mark});
-      std::memset(mine.back().data.get(), mark, bytes);
+      owned.push_back({block(bytes), bytes, mark});
+      std::memset(owned.back().data.get(), mark, bytes);
       const std::lock_guard lock(mutex);
-      shared.push_back(std::move(mine.back()));
-      mine.pop_back();
+      shared.push_back(std::move(owned.back()));
+      owned.pop_back();
       if (shared.size() < 100) continue;
       std::swap(shared[random() % shared.size()], shared.back());
       broken += !shared.back().intact();

@@ -246,8 +246,8 @@ class BufferedClassifier : public Strategy {
  public:
   explicit BufferedClassifier(int rank) : buffer_(at::full({1}, static_cast<double>(rank))) {}
   StepResult step(int64_t, std::span<const Batch>, Phases&) override { return {}; }
-  at::Tensor forward(const Batch& mine) override {
-    return at::one_hot(buffer_.item<double>() == 0 ? mine.target : (mine.target + 1) % 10, 10);
+  at::Tensor forward(const Batch& batch) override {
+    return at::one_hot(buffer_.item<double>() == 0 ? batch.target : (batch.target + 1) % 10, 10);
   }
   NamedTensors parameters() override { return {}; }
   NamedTensors gradients() override { return {}; }

@@ -66,9 +66,9 @@ TEST(TrainSource, RanksTogetherHaveTheSamplesOfOneDevice) {
       const auto all = ids_of(whole.at(step));
       std::multiset<int64_t> assigned;
       for (int rank = 0; rank < 2; ++rank) {
-        TrainSource mine(*workload, case_on_ranks(2, 10, Scaling::weak), {}, false, rank);
-        mine.set_epoch(epoch);
-        for (const int64_t id : ids_of(mine.at(step))) assigned.insert(id);
+        TrainSource source(*workload, case_on_ranks(2, 10, Scaling::weak), {}, false, rank);
+        source.set_epoch(epoch);
+        for (const int64_t id : ids_of(source.at(step))) assigned.insert(id);
       }
       EXPECT_EQ(assigned, std::multiset<int64_t>(all.begin(), all.end())) << step;
     }

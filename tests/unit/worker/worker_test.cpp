@@ -75,8 +75,8 @@ TEST(StepSource, AssignsEachSampleOfAStepToOneRank) {
     std::multiset<int64_t> assigned;
     std::vector<size_t> counts;
     for (int rank = 0; rank < 4; ++rank) {
-      StepSource mine(*workload, strong(4, 30), ranks, rank);
-      const auto ids = ids_of(mine.at(step)[0].ids);
+      StepSource source(*workload, strong(4, 30), ranks, rank);
+      const auto ids = ids_of(source.at(step)[0].ids);
       counts.push_back(ids.size());
       assigned.insert(ids.begin(), ids.end());
     }

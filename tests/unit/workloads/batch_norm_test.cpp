@@ -255,13 +255,13 @@ TEST(BatchNorm, RunningVarianceIsUnbiasedWithMomentum) {
 class ThreadAllreduce {
  public:
   explicit ThreadAllreduce(int64_t world) : all_here_(world), all_done_(world, Clear{this}) {}
-  void operator()(at::Tensor& mine) {
+  void operator()(at::Tensor& tensor) {
     {
       const std::lock_guard lock(mutex_);
-      total_ = total_.defined() ? total_ + mine : mine.clone();
+      total_ = total_.defined() ? total_ + tensor : tensor.clone();
     }
     all_here_.arrive_and_wait();
-    mine.copy_(total_);
+    tensor.copy_(total_);
     all_done_.arrive_and_wait();
   }
   int calls = 0;

@@ -67,10 +67,11 @@ TEST(DistributedSampler, AssignsEachSampleOnceAndPadsWithTheFirst) {
       std::map<int64_t, int> seen;
       int64_t each = -1;
       for (int64_t rank = 0; rank < world; ++rank) {
-        const auto mine = indices({.samples = 100, .world = world, .rank = rank, .seed = 3, .drop_last = drop_last}, 1);
-        for (const int64_t id : mine) ++seen[id];
-        if (each < 0) each = static_cast<int64_t>(mine.size());
-        EXPECT_EQ(static_cast<int64_t>(mine.size()), each);
+        const auto rank_indices =
+            indices({.samples = 100, .world = world, .rank = rank, .seed = 3, .drop_last = drop_last}, 1);
+        for (const int64_t id : rank_indices) ++seen[id];
+        if (each < 0) each = static_cast<int64_t>(rank_indices.size());
+        EXPECT_EQ(static_cast<int64_t>(rank_indices.size()), each);
       }
       const int64_t total = each * world;
       EXPECT_EQ(static_cast<int64_t>(seen.size()), std::min<int64_t>(total, 100));
