@@ -37,7 +37,7 @@ def torch_libraries(python):
     return [torch + "/lib", *sorted(glob.glob(os.path.dirname(torch) + "/nvidia/*/lib"))]
 
 
-def asked_of_the_driver():
+def query_driver():
     """Returns (GPU names, None) or ([], reason), from libcuda: a container may lack nvidia-smi."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
@@ -175,4 +175,4 @@ def make_ready(machine):
 
 
 if __name__ == "__main__":
-    print(json.dumps(asked_of_the_driver()))
+    print(json.dumps(query_driver()))

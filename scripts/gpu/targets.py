@@ -41,7 +41,7 @@ def ddp_overhead(said):
                           f"{100 * (ratio - 1):+.1f} % on {alone / 1e3:.2f} ms" if ratio else "no step")
 
 
-def beside_eager(name, rows):
+def speedup_over_eager(name, rows):
     graph = fastest(case for case in rows if case["params"].get("graph") == "on")
     eager = fastest(case for case in rows if case["params"].get("graph") != "on")
     if graph and eager:
@@ -53,11 +53,11 @@ def recorded(said):
     """Speedup from recording ddp's steps and dp's passes."""
     for label, report in said.get("measure-ddp-1", {}).items():
         rows = [case for case in (report or {}).get("cases", []) if case["strategy"] == "ddp"]
-        yield from beside_eager(f"ddp at world 1 as a CUDA graph against eager, {label}", rows)
+        yield from speedup_over_eager(f"ddp at world 1 as a CUDA graph against eager, {label}", rows)
     for world, report in said.get("measure-dp", {}).items():
         rows = (report or {}).get("cases", [])
         for workload in dict.fromkeys(case["workload"] for case in rows):
-            yield from beside_eager(f"dp at world {world} as CUDA graphs against eager, {workload}",
+            yield from speedup_over_eager(f"dp at world {world} as CUDA graphs against eager, {workload}",
                                     [case for case in rows if case["workload"] == workload])
 
 

@@ -68,7 +68,7 @@ class Fixture(unittest.TestCase):
 
 
 class WithoutGpu(Fixture):
-    @unittest.skipIf(machine.asked_of_the_driver()[0], "there is a GPU")
+    @unittest.skipIf(machine.query_driver()[0], "there is a GPU")
     def test_every_part_is_skipped_with_the_reason(self):
         done = self.gpu_check(code=77)
         parts = self.parts()

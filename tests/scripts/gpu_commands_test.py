@@ -53,7 +53,7 @@ class Commands(unittest.TestCase):
         self.assertGreater(len(found), 25)
         return found
 
-    @unittest.skipIf(machine.asked_of_the_driver()[0], "this machine has a GPU")
+    @unittest.skipIf(machine.query_driver()[0], "this machine has a GPU")
     def test_every_command_exits_77_without_a_gpu(self):
         micro = [(name, words, gpus) for name, words, gpus in self.commands if words[0].endswith(machine.MICRO) and os.path.exists(words[0])]
         self.assertTrue(micro or not (BUILD / "bin" / machine.MICRO).exists())
