@@ -1,7 +1,6 @@
 #!/bin/sh
-# scripts/check.sh [FILE..]: what can be checked without running anything: format, layers, that each header a plug-in sees compiles alone, and
-# clang-tidy on the product but for four files that cost it a minute (scripts/parts/tidy). With files, format and tidy look at these alone.
-# scripts/test begins with it.
+# scripts/check.sh [FILE..]: static checks: format, layers, plug-in headers compiled one by one, and clang-tidy on the product except for four
+# slow files (scripts/parts/tidy). With files, format and tidy check only these. First part of scripts/test.
 set -eu
 cd -- "$(dirname -- "$(readlink -f -- "$0")")/.."
 scripts/build tidy build/tidy dpbench_commit
@@ -15,12 +14,12 @@ part() {
   "$@" || failed="$failed $name"
 }
 
-in_format() {
+check_format() {
   [ $# != 0 ] || set -- workloads strategies harness tests
   find "$@" -regex '.*\.\(h\|cpp\|cu\|inc\)' -print0 | xargs -0 "$format" --dry-run -Werror
 }
 
-# What is compiled: a file, or several that CMake has put together. A file of torch's takes 1.5 GB.
+# Prints the files to check: source files, or CMake's unity files of several sources.
 units() {
   sed -n 's/^  "file": "\(.*\)",\?$/\1/p' build/tidy/compile_commands.json | while read -r unit; do
     case $#$unit in
@@ -32,15 +31,16 @@ units() {
     done
   done | sort -u
 }
-tidied() {
+run_tidy() {
+  # One file that includes torch takes 1.5 GB.
   jobs=$(awk -v cores="$(nproc)" '/^MemAvailable:/ { jobs = int($2 / 2e6); print jobs < 1 ? 1 : jobs < cores ? jobs : cores }' /proc/meminfo)
   units "$@" >build/tidy/units
-  [ $# != 0 ] || [ -s build/tidy/units ] || { echo 'build/tidy/compile_commands.json names no file'; return 1; }
+  [ $# != 0 ] || [ -s build/tidy/units ] || { echo 'build/tidy/compile_commands.json lists no files'; return 1; }
   xargs -r -n 1 -P "$jobs" "$tidy" -p build/tidy --quiet <build/tidy/units
 }
 
-part format in_format "$@"
+part format check_format "$@"
 part layers scripts/layers.py
 part headers scripts/build tidy build/tidy api-headers
-part tidy tidied "$@"
+part tidy run_tidy "$@"
 [ -z "$failed" ] || { echo "check.sh: failed:$failed" >&2; exit 1; }

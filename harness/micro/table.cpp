@@ -28,7 +28,7 @@ class Table : public benchmark::BenchmarkReporter {
             "and ranks.\n"
             "# algbw = size / time; busbw = algbw x 2(n-1)/n for allreduce, (n-1)/n for reduce_scatter and allgather, "
             "1 for\n"
-            "# broadcast: what each link must carry, whatever the world.\n";
+            "# broadcast: the rate that each link must carry, for any world.\n";
     return true;
   }
 

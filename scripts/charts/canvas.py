@@ -1,4 +1,4 @@
-"""One chart: a matplotlib figure in the house's style, with what is said about its marks."""
+"""A chart: a matplotlib figure in dpbench's style, with tooltips for its marks."""
 import dataclasses
 import io
 import logging
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from palette import LIGHT, MARKERS, SERIES
 
 WIDTH = 4.3  # inches: a column of a paper, a phone held upright
-matplotlib.rcdefaults()  # not the user's own matplotlibrc
+matplotlib.rcdefaults()  # ignore the user's matplotlibrc
 matplotlib.rcParams.update({
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 9, "axes.titlesize": 9.5,
     "axes.titleweight": "bold", "axes.titlelocation": "left", "legend.fontsize": 8.5, "xtick.labelsize": 8.5,
@@ -35,9 +35,9 @@ def short(words, limit=30):
 
 
 def columns_for(labels):
-    """As many columns of a legend as fit: each as wide as its longest label, of 5.2 points a letter, and 31 for the handle."""
+    """Returns the number of legend columns that fit. A column takes 5.2 points per letter of its longest label and 31 for the handle."""
     for columns in range(len(labels), 1, -1):
-        shared, more = divmod(len(labels), columns)  # as matplotlib deals them out: down the columns, the first ones longer
+        shared, more = divmod(len(labels), columns)  # matplotlib fills column by column, longer columns first
         ends = [shared * (column + 1) + min(more, column + 1) for column in range(columns)]
         longest = [max(map(len, labels[start:end])) for start, end in zip([0, *ends], ends)]
         if sum(5.2 * letters + 31 for letters in longest) < 72 * WIDTH - 10:
@@ -47,7 +47,7 @@ def columns_for(labels):
 
 @dataclasses.dataclass
 class Chart:
-    """Its file's name, what it shows of which subject, in which setting, and what is said beneath it."""
+    """A chart with its file name, kind, subject, setting and caption."""
     name: str
     kind: str
     subject: str
@@ -67,13 +67,13 @@ class Chart:
         return self.figure.add_subplot(**options)
 
     def mark(self, artist, words):
-        """Hovering over the artist says these words; they are also in the list of values."""
+        """Gives the artist a tooltip, which also appears in the list of values."""
         name = f"mark{len(self.marks)}"
         artist.set_gid(name)
         self.marks[name] = words
 
     def series(self, axes, look, xs, spans, sayings):
-        """A line with an error bar and a mark at every point, and what is said of each; without its name in the legend."""
+        """Draws a line with an error bar, a marker and a tooltip at every point. Adds no legend entry."""
         middles = [span.middle for span in spans]
         axes.plot(xs, middles, color=look["color"], linestyle=look["linestyle"], zorder=3)
         axes.errorbar(xs, middles, fmt="none", ecolor=look["color"], elinewidth=1.1, zorder=3,
@@ -96,7 +96,7 @@ class Chart:
         self.key = self.figure.legend(handles, labels, loc="outside upper left", ncols=columns, borderaxespad=0.2)
 
     def sign(self):
-        """Title and caption within the picture: what is drawn for the page has them beside it."""
+        """Adds title and caption to the picture. On the page they are HTML instead."""
         title = short(self.title, 52)
         if self.key:
             self.key.set_title(title, prop={"weight": "bold", "size": 9.5})
@@ -127,7 +127,7 @@ class Chart:
 
 
 class Looks:
-    """A series looks alike in every chart: the baseline grey, the others in the order they first appear."""
+    """Assigns each series the same look in every chart: grey for the baseline, others in order of appearance."""
 
     def __init__(self):
         self.seen = {}
@@ -141,7 +141,7 @@ class Looks:
         return LIGHT[self.role(series, is_baseline)]
 
     def line(self, series, is_baseline=False):
-        """Keywords for a line; past seven series the same colours come dashed, then dotted."""
+        """Returns keywords for a line. After seven series the colours repeat, dashed, then dotted."""
         if is_baseline:
             return {"color": LIGHT["s0"], "marker": "o", "linestyle": "-"}
         colour = self.colour(series)

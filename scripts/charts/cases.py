@@ -1,4 +1,4 @@
-"""Charts with a row a case: the parts of a step, how samples spread, peak memory."""
+"""Charts with one row per case: parts of a step, spread of the blocks, peak memory."""
 import statistics
 
 import words
@@ -12,7 +12,7 @@ ROW, FRAME = 0.25, 0.95  # inches
 
 
 def rows_of(group, has):
-    """Which cases a chart has rows for, the most telling ones where there are too many, and what to say of the others."""
+    """Returns the cases to show, at most MOST_ROWS, baseline first, and a note on omitted ones."""
     names = list(dict.fromkeys(case.series for case in group))
     able = sorted(filter(has, group), key=lambda case: (not case.is_baseline, names.index(case.series), case.world))
     kept = able[:MOST_ROWS]
@@ -55,27 +55,27 @@ def parts(cases, looks):
                                    zorder=2)
                 left[row] += ns / size
                 share = ns / sum(case.phases.values())
-                chart.mark(bar, f"{case.series}, world {case.world}: {said(name)} {words.duration(ns)}, {share:.0%} of the step")
+                chart.mark(bar, f"{case.series}, world {case.world}: {phase_label(name)} {words.duration(ns)}, {share:.0%} of the step")
         for row, case in enumerate(rows):
             span = case.step_ns.scaled(1 / size)
             (line, _, _) = axes.errorbar([span.middle], [row], xerr=[[span.middle - span.low], [span.high - span.middle]], fmt="|",
                                          color=LIGHT["ink"], markersize=8, markeredgewidth=1.3, elinewidth=1, capsize=2, zorder=4)
             chart.mark(line, f"{case.series}, world {case.world}: step {words.interval(case.step_ns.scaled(1 / size), ' ' + unit)}")
         axes.set_xlim(left=0)
-        axes.set_xlabel(f"{unit} a step")
+        axes.set_xlabel(f"{unit} per step")
         handles = [axes.barh([0], [0], color=colour_of(name, index)) for index, name in enumerate(present)]
-        chart.legend(handles, [said(name) for name in present])
-        chart.caption = (f"Means of a step over all ranks; communication is what nothing hides. Tick: the median step, "
-                         f"the slowest rank's. {words.bars(rows)} {words.source(rows)}{note}")
+        chart.legend(handles, [phase_label(name) for name in present])
+        chart.caption = (f"Means over all ranks; communication is the exposed part only. Tick: the median step of "
+                         f"the slowest rank. {words.bars(rows)} {words.source(rows)}{note}")
         yield chart
 
 
 def colour_of(phase, index):
-    """A part that a strategy of one's own has named gets one of the series' colours."""
+    """Returns the colour of a phase. Phases defined by plug-in strategies use the series' colours."""
     return LIGHT[phase] if phase in PHASES else LIGHT[SERIES[index % len(SERIES)]]
 
 
-def said(phase):
+def phase_label(phase):
     return "exposed comm." if phase == "communication" else phase
 
 
@@ -97,15 +97,15 @@ def distribution(cases, looks):
             axes.set_xlim(min(low, -1), high * 1.5)
             axes.set_xscale("symlog", linthresh=10)
             axes.set_xticks([-10, 0, 10, 100] + [1000] * (high > 1000), labels=["−10", "0", "10", "100"] + ["1,000"] * (high > 1000))
-        axes.set_xlabel("against the case's median, %")
-        note += f" Of {count(thinned, 'case')} with more than {MOST_POINTS} samples, only so many and all outliers." if thinned else ""
-        chart.caption = (f"A dot a sample, a band the middle half of them, a ring an outlier (10 sigmas of its launch and "
+        axes.set_xlabel("relative to the case's median, %")
+        note += f" {count(thinned, 'case')} with more than {MOST_POINTS} samples: only {MOST_POINTS} and all outliers drawn." if thinned else ""
+        chart.caption = (f"Dot: a sample. Band: the middle half of them. Ring: an outlier (10 sigmas of its launch and "
                          f"5 % above its median). {words.source(rows)}{note}")
         yield chart
 
 
 def spread_of(chart, axes, row, case, looks):
-    """Draws a row; whether samples were left out."""
+    """Draws a row. Returns True if some points were left out."""
     middle = case.step_ns.middle
     points = [(100 * (value / middle - 1), odd, place) for place, launch in enumerate(case.launches)
               for value, odd in zip(launch, outliers(launch))]
@@ -153,8 +153,8 @@ def memory(cases, looks):
             chart.mark(bar, f"{case.series}, world {case.world}: {middle:,.0f} MiB{spread}, {count(len(peaks), 'launch')}")
         axes.set_xlim(left=0)
         axes.set_xlabel("MiB of the largest rank")
-        kind = "the GPU's allocator" if first.device == "cuda" else "resident set of the process; before report 1.4 LibTorch's own code included"
-        chart.caption = (f"Median over launches ({kind}). Bars: least and most of them. "
+        kind = "the GPU's allocator" if first.device == "cuda" else "resident set of the process; before report 1.4 including LibTorch's code"
+        chart.caption = (f"Median over launches ({kind}). Bars: minimum and maximum. "
                          f"n = {words.span_of([len(case.peaks) for case in rows], 'launch')}. "
                          f"{words.origin({case.run for case in rows})}{note}")
         yield chart

@@ -1,4 +1,4 @@
-"""Allreduce by size, from what harness/micro measured."""
+"""Charts of allreduce by size, from measurements of dpbench-micro."""
 import statistics
 
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -9,22 +9,22 @@ from data import Interval
 
 
 def decades(axes):
-    """Plain numbers along axes of logarithms, as many as have room."""
+    """Labels logarithmic axes with plain numbers, at most six."""
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(LogLocator(numticks=6))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: bytes_said(size)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: size_label(size)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_formatter(NullFormatter())
 
 
-def bytes_said(size):
+def size_label(size):
     unit, name = next((step for step in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if size >= step[0]), (1, "B"))
     return f"{size / unit:g} {name}"
 
 
 def origin(context):
-    """World, machine and commit, as far as the file tells them."""
+    """Returns machine, world and commit, if the file has them."""
     cores = f"{context['num_cpus']} cores" if context.get("num_cpus") else "an unknown machine"
     words = [f"world {context['world']}"] if context.get("world") else []
     words += [f"commit {context['commit']}" if context.get("commit") else "commit not recorded"]
@@ -55,7 +55,7 @@ def collectives(sizes, context, looks):
         axes.set_xlabel("size of the tensor")
         axes.set_ylabel(ylabel)
         chart.legend()
-        n = (f"Bars: least and most of n = {repeated} repetitions." if repeated > 1 else
-             "n = 1 repetition (its median), so no error bars: --benchmark_repetitions gives them.")
+        n = (f"Bars: minimum and maximum of n = {repeated} repetitions." if repeated > 1 else
+             "n = 1 repetition (its median), so no error bars; use --benchmark_repetitions for them.")
         chart.caption = f"{n} {origin(context)}"
         yield chart

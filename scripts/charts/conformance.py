@@ -1,4 +1,4 @@
-"""The conformance matrix: for each strategy, checks down and workloads across; a red cell opens to what was found."""
+"""The conformance matrix: one table per strategy with checks as rows and workloads as columns. A failed cell opens its evidence."""
 import words
 from data import count
 from markup import el, join
@@ -6,7 +6,7 @@ from tables import scrolling
 
 
 def cells_of(cases):
-    """{check: {workload: [(case, check)]}}"""
+    """Returns {check: {workload: [(case, check)]}}."""
     found = {}
     for case in cases:
         for check in case.checks:
@@ -27,7 +27,7 @@ def evidence(case, check):
 
 
 def cell(number, name, workload, found):
-    """A count of what was judged there; a failure is a button for the row of evidence below."""
+    """Returns the cell with the number of judged cases. A failed cell is a button that opens the evidence row below."""
     if not found:
         return el("td", "", class_="empty"), None
     failed = [pair for pair in found if pair[1]["status"] == "failed"]
@@ -35,7 +35,7 @@ def cell(number, name, workload, found):
     if failed:
         target = f"evidence-{number}"
         button = el("button", f"✗ {len(failed)}/{len(failed) + passed}", type="button", aria_expanded="false", aria_controls=target,
-                    aria_label=f"{name} on {workload}: {len(failed)} failed; show what was found")
+                    aria_label=f"{name} on {workload}: {len(failed)} failed; show the evidence")
         return el("td", button, class_="failed"), (target, [evidence(*pair) for pair in failed])
     if passed:
         shares = [check["error"] / check["bound"] for _, check in found if check.get("error") is not None and check.get("bound")]
@@ -45,7 +45,7 @@ def cell(number, name, workload, found):
 
 
 def matrix(strategy, cases, first):
-    """The table of a strategy; numbers of evidence start at `first`."""
+    """Returns the table of a strategy and the next evidence number; numbering starts at `first`."""
     cells = cells_of(cases)
     workloads = list(dict.fromkeys(case.workload for case in cases if case.checks))
     rows, number = [], first
@@ -70,7 +70,7 @@ def matrix(strategy, cases, first):
 
 
 def conformance(runs):
-    """None where no run holds a check."""
+    """Returns the matrices of all strategies, or None if no run has a check."""
     cases = [case for run in runs for case in run.cases if case.checks]
     if not cases:
         return None

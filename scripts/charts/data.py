@@ -1,4 +1,4 @@
-"""run.json as the charts and the page want it: cases with their figures, in groups that may share a chart."""
+"""Reads run.json for the charts and the page: cases with their figures, in groups that may share a chart."""
 import dataclasses
 import json
 import math
@@ -6,14 +6,14 @@ import statistics
 
 import markup
 
-BASELINES = ("cpu", "gpu")  # of reports of version 1.0, which do not mark them
+BASELINES = ("cpu", "gpu")  # for reports of version 1.0, which do not mark baselines
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
-# The notices' own rule for an outlier (harness/report/figures/sample_notices.cpp).
+# Outlier rule, the same as in harness/report/figures/sample_notices.cpp.
 MAD_TO_SIGMA, OUTLIER_SIGMAS, OUTLIER_SHARE = 1.4826, 10, 0.05
 
 
 def of(mapping, *keys):
-    """The value at a path of keys, None where anything is missing."""
+    """Returns the value at a path of keys, or None if a key is missing."""
     for key in keys:
         mapping = mapping.get(key) if isinstance(mapping, dict) else None
     return mapping
@@ -28,7 +28,7 @@ def count(number, word):
 class Run:
     def __init__(self, report):
         self.report = report
-        self.only_checks = not report["id"]  # `dpbench check` measures nothing and saves no run
+        self.only_checks = not report["id"]  # a report of `dpbench check`, which has no id
         self.id = report["id"] or "checks"
         self.status = report["status"]
         self.commit = of(report, "tool", "directory_commit") or of(report, "tool", "commit") or "unknown"
@@ -38,7 +38,7 @@ class Run:
 
     @property
     def time(self):
-        """2026-11-21 06:30 UTC, from the id; empty where it has none."""
+        """Returns the start time from the id, e.g. 2026-11-21 06:30 UTC, or ""."""
         digits = self.id[:15]
         if len(digits) < 15 or not (digits[:8] + digits[9:]).isdigit():
             return ""
@@ -67,7 +67,7 @@ class Interval:
         return Interval(number / self.middle, number / self.high, number / self.low)
 
     def over(self, other):
-        """self / other, independent of each other: the widths of the logs add up in squares."""
+        """self / other for independent intervals: the squared widths of the logarithms add up."""
         middle = self.middle / other.middle
         up = math.hypot(math.log(self.high / self.middle), math.log(other.middle / other.low))
         down = math.hypot(math.log(self.middle / self.low), math.log(other.high / other.middle))
@@ -83,9 +83,9 @@ class Case:
         self.params = raw.get("params") or {}
         self.checks = raw.get("checks") or []
         self.remarks = (raw.get("warnings") or []) + (raw.get("notices") or [])
-        self.series = self.strategy  # label() of a set of cases makes it longer where that is ambiguous
+        self.series = self.strategy  # label() extends it if it is ambiguous
         self.is_baseline = raw["baseline"] if run.marks_baselines else self.strategy in BASELINES
-        self.projected = raw.get("projected") is True  # worked out, not measured: always told apart
+        self.projected = raw.get("projected") is True  # computed, not measured
         self.derived = raw.get("derived") or {}
         self.phases = of(raw, "phases", "mean_step_ns") or {}
         self.summary = of(raw, "stats", "step_time_ns")
@@ -96,7 +96,7 @@ class Case:
 
     @property
     def step_ns(self):
-        s = self.summary  # a small sample's interval, made of logs, may just miss its median
+        s = self.summary  # with few blocks, the interval of the logarithms may just miss the median
         ends = [s[key] for key in ("median", "ci95_low", "ci95_high") if s.get(key)]
         return Interval(s["median"], min(ends), max(ends))
 
@@ -107,7 +107,7 @@ class Case:
 
     @property
     def launches(self):
-        """Step times by launch: of each sample, the slowest rank's."""
+        """Returns the step times by launch, for each block that of the slowest rank."""
         result = []
         for launch in self.raw.get("launches") or []:
             ranks = [rank for rank in launch["ranks"] if rank["samples_ns"] and rank["steps_per_sample"]]
@@ -118,7 +118,7 @@ class Case:
 
     @property
     def peaks(self):
-        """Of each launch, the largest rank's peak memory in bytes."""
+        """Returns the peak memory in bytes of the largest rank, for each launch."""
         sizes = [max((rank.get("peak_device_bytes") or rank.get("own_rss_bytes") or rank.get("peak_rss_bytes") or 0 for rank in launch["ranks"]), default=0)
                  for launch in self.raw.get("launches") or []]
         return [size for size in sizes if size]
@@ -132,25 +132,25 @@ class Case:
 
     @property
     def setting(self):
-        """What the cases of a group share, in words."""
+        """Describes the settings that the cases of a group share."""
         raw = self.raw
         rows = f"global batch {self.batch}" if self.scaling == "strong" else f"{self.batch} rows per device"
         words = [DEVICES.get(self.device, self.device), f"{self.scaling} scaling, {rows}", self.dtype]
         words += [f"{key} {raw[key]}" for key in ("scale", "accumulate") if raw.get(key, 1) != 1]
         words += [f"clipped at {raw['clip_norm']:g}"] if raw.get("clip_norm") else []
         words += ["oversubscribed"] if raw.get("oversubscribe") else []
-        return " · ".join(words + [f"{count(raw.get('threads', 1), 'thread')} a replica"])
+        return " · ".join(words + [f"{count(raw.get('threads', 1), 'thread')} per replica"])
 
 
 def outliers(launch):
-    """Which samples of a launch are outliers."""
+    """Returns for each block of a launch whether it is an outlier."""
     middle = statistics.median(launch)
     sigma = MAD_TO_SIGMA * statistics.median([abs(value - middle) for value in launch])
     return [value - middle > max(OUTLIER_SIGMAS * sigma, OUTLIER_SHARE * middle) for value in launch]
 
 
 def label(cases):
-    """Series: the strategy, with its backend and parameters where one strategy has several."""
+    """Names the series: the strategy, plus backend and parameters if a strategy has several."""
     for case in cases:
         alike = [other for other in cases if other.strategy == case.strategy and other.group == case.group]
         words = [case.strategy]
@@ -162,7 +162,7 @@ def label(cases):
 
 
 def newest(runs):
-    """Of each case that was measured in several runs of a machine, the one of the newest run."""
+    """Returns the newest measurement of each case on each machine."""
     found = {}
     for run in sorted(runs, key=lambda run: run.id):
         for case in run.cases:
@@ -172,7 +172,7 @@ def newest(runs):
 
 
 def groups(cases):
-    """Lists of cases that may share a chart, in the order of the report."""
+    """Returns lists of cases that may share a chart, in the order of the report."""
     found = {}
     for case in cases:
         found.setdefault(case.group, []).append(case)
@@ -187,12 +187,12 @@ def by_series(cases):
 
 
 def baseline_of(cases):
-    """The baseline's row of a group, None if it was not measured."""
+    """Returns the baseline of a group, or None if it was not measured."""
     return next((case for case in cases if case.is_baseline and case.world == 1), None)
 
 
 def cleaned(value):
-    """JSON without characters that a line or a drawing cannot hold."""
+    """Returns JSON without control characters, which lines and drawings cannot hold."""
     if isinstance(value, str):
         return value if value.isprintable() else markup.clean(value)
     if isinstance(value, list):
@@ -212,7 +212,7 @@ def read_runs(paths):
 
 
 def add_projection(runs, path):
-    """What was worked out from a run stands beside its cases, or beside the newest run's where that is not shown."""
+    """Adds projected cases to the run they were computed from, or to the newest run if that one is not shown."""
     projection = read_json(path)
     home = next((run for run in runs if run.id == projection.get("run")), max(runs, key=lambda run: run.id))
     for series in projection["series"]:
@@ -221,7 +221,7 @@ def add_projection(runs, path):
 
 
 def read_collectives(path):
-    """{bytes: {arm: [microseconds of each repetition]}} and the context, of Google Benchmark's JSON by harness/micro."""
+    """Returns {bytes: {arm: [microseconds per repetition]}} and the context from dpbench-micro's Google Benchmark JSON."""
     report = read_json(path)
     sizes = {}
     for entry in report["benchmarks"]:

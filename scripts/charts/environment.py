@@ -1,4 +1,4 @@
-"""The Python that draws: matplotlib in a small environment of its own, made on first use in the user's cache."""
+"""Creates the Python environment with matplotlib in the user's cache directory on first use."""
 import contextlib
 import fcntl
 import hashlib
@@ -12,7 +12,7 @@ REQUIREMENTS = pathlib.Path(__file__).parent / "requirements.txt"
 
 
 class Unusable(Exception):
-    """The environment cannot be made: one line, with the way out."""
+    """The environment cannot be created. The message is one line with the remedy."""
 
 
 def cache():
@@ -20,13 +20,13 @@ def cache():
 
 
 def folder():
-    """Another Python or other requirements get another environment."""
+    """Returns the environment's folder, which depends on the Python version and the requirements."""
     digest = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:8]
     return cache() / "charts-{}-py{}.{}".format(digest, *sys.version_info[:2])
 
 
 def call(*words):
-    """Runs a command; returns what it complained about last, None if it went well."""
+    """Runs a command. Returns its last error line, or None on success."""
     done = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode == 0:
@@ -37,7 +37,7 @@ def call(*words):
 
 
 def pip_of(*pythons):
-    """The first that there is: a virtual environment may have none where the system's Python does."""
+    """Returns the pip of the first Python that has one. A virtual environment may lack pip."""
     for python in pythons:
         pip = (python, "-m", "pip", "--disable-pip-version-check")
         if pathlib.Path(python).exists() and not call(*pip, "--version"):
@@ -46,24 +46,24 @@ def pip_of(*pythons):
 
 
 def install(home):
-    """pip installs into an environment without one, so that python3-venv is not needed."""
+    """Creates the environment. Uses another Python's pip, so that python3-venv is not needed."""
     pip = pip_of(sys.executable, "/usr/bin/python3")
     why = call(sys.executable, "-m", "venv", "--without-pip", home)
     if why:
-        raise Unusable(f"no Python environment could be made in {home}: {why}")
+        raise Unusable(f"no Python environment could be created in {home}: {why}")
     why = call(*pip, "--python", home / "bin/python", "install", "--quiet", "--only-binary", ":all:", "-r", REQUIREMENTS)
     if why:
-        raise Unusable(f"matplotlib could not be installed in {home}: {why}; try again with a network, or name a Python "
-                       "that has matplotlib with DPBENCH_PYTHON")
+        raise Unusable(f"matplotlib could not be installed in {home}: {why}. Try again with a network, or set DPBENCH_PYTHON "
+                       "to a Python that has matplotlib")
 
 
 def is_ready(home):
-    """Made to the end, and the Python that it was made from is still there."""
+    """True if the environment is complete and its base Python still exists."""
     return (home / "ready").exists() and (home / "bin/python").exists()
 
 
 def python():
-    """Path of the Python to draw with."""
+    """Returns the path of the environment's Python."""
     home = folder()
     program = home / "bin/python"
     if is_ready(home):
@@ -72,12 +72,12 @@ def python():
         home.parent.mkdir(parents=True, exist_ok=True)
         lock = open(f"{home}.lock", "w", encoding="utf-8")
     except OSError as error:
-        raise Unusable(f"{home.parent}: {error.strerror} (XDG_CACHE_HOME names another cache)") from error
+        raise Unusable(f"{home.parent}: {error.strerror} (set XDG_CACHE_HOME to use another cache)") from error
     with contextlib.closing(lock):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not is_ready(home):
-            shutil.rmtree(home, ignore_errors=True)  # half made, by a call that was cut off
-            print(f"dpbench: making a Python environment with matplotlib in {home} (about 160 MB, once)", file=sys.stderr)
+            shutil.rmtree(home, ignore_errors=True)  # incomplete, left by an interrupted call
+            print(f"dpbench: creating a Python environment with matplotlib in {home} (about 160 MB, once)", file=sys.stderr)
             try:
                 install(home)
             except BaseException:

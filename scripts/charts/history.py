@@ -1,4 +1,4 @@
-"""How fast the same cases were in run after run."""
+"""Charts of step times over several runs."""
 import words
 from canvas import Chart
 from data import count
@@ -8,7 +8,7 @@ MOST_LINES = 7
 
 
 def history(runs, looks, groups):
-    """A chart for each group of cases, of those given, and each world."""
+    """Yields a chart for each of the given groups and each world."""
     kept = {}
     for run in sorted(runs, key=lambda run: run.id):
         for case in run.cases:
@@ -46,5 +46,5 @@ def chart_of(lines, world, looks, part):
     axes.set_xlabel("run: date and commit")
     axes.tick_params(axis="x", labelcolor=LIGHT["muted"])
     chart.legend()
-    chart.caption = f"{count(len(runs), 'run')} of one machine. {words.bars(cases)} {words.source(cases)}"
+    chart.caption = f"{count(len(runs), 'run')} on one machine. {words.bars(cases)} {words.source(cases)}"
     return chart

@@ -1,15 +1,15 @@
-"""HTML that is escaped unless it was made here: text of a report is never markup."""
+"""Builds HTML. Every string is escaped unless this module created it, so text from a report is never markup."""
 import html
 
 VOID = {"meta", "input", "br", "link"}
 
 
 class Html(str):
-    """Markup that may stand as it is."""
+    """Markup that needs no escaping."""
 
 
 def clean(words):
-    """Without control and text-direction characters, which could make a line look like another."""
+    """Removes control and text-direction characters, which could disguise a line."""
     return "".join(" " if c in "\t\n\r" else c for c in words if c in "\t\n\r" or not is_control(ord(c)))
 
 
@@ -23,13 +23,13 @@ def is_control(code):
 
 
 def join(*parts):
-    """Parts one after the other: markup as it is, lists joined, all else as text."""
+    """Concatenates parts: markup unchanged, lists joined, everything else escaped."""
     return Html("".join(part if isinstance(part, Html) else join(*part) if isinstance(part, (list, tuple)) else text(part)
                         for part in parts if part is not None))
 
 
 def el(name, *parts, **attributes):
-    """<name attributes>parts</name>; class_ and for_ lose their line, data_x becomes data-x, True stands alone, None is left out."""
+    """Returns <name attributes>parts</name>. class_ becomes class, data_x becomes data-x, True gives a bare attribute, None gives none."""
     words = [name]
     for key, value in attributes.items():
         key = key.rstrip("_").replace("_", "-")

@@ -1,4 +1,4 @@
-"""The page: one file, nothing fetched. Everything stands in it as HTML; the script only sorts, filters and shows values."""
+"""The page: one self-contained HTML file. The script only sorts, filters and shows values."""
 import base64
 import collections
 import hashlib
@@ -21,7 +21,7 @@ def figure(chart, index):
 
 
 def chart_parts(charts):
-    """(heading, lead, figures): the charts of a workload in a setting stand together."""
+    """Returns (heading, lead, figures) with the charts grouped by workload and setting."""
     parts = {}
     for index, chart in enumerate(charts):
         parts.setdefault((chart.subject, chart.setting), []).append(figure(chart, index))
@@ -31,7 +31,7 @@ def chart_parts(charts):
 
 
 def counts(case):
-    """Cases that were only checked are counted by their checks, unless they did not come so far."""
+    """True if the tiles count this case. A case that was only checked is counted by its checks, unless it did not get that far."""
     return not case.run.only_checks or case.status not in ("ok", "wrong")
 
 
@@ -67,9 +67,9 @@ def called(run):
 
 def page(runs, charts, version, note=""):
     parts = [("Runs", "", runs_table(runs)), ("Problems", "", tables.problems(runs)), *chart_parts(charts),
-             ("Cases", "One row a case; n: samples / launches. A heading sorts, the field filters.", tables.cases(runs)),
-             ("Conformance", "Cells count worlds, backends and types in which a check was judged: ✓ passed, ✗ failed (open it for what was "
-                             "expected and found), – skipped.", conformance(runs)),
+             ("Cases", "One row per case; n: samples / launches. Click a heading to sort.", tables.cases(runs)),
+             ("Conformance", "Cells count the worlds, backends and types in which a check was judged: ✓ passed, ✗ failed (open for the "
+                             "evidence), – skipped.", conformance(runs)),
              ("Remarks", "", tables.remarks(runs)), ("How it was measured", "", how(runs))]
     parts = [part for part in parts if part[2]]
     sections = [el("section", el("h2", heading, id=f"part-{number}"), el("p", lead, class_="lead") if lead else None, content)
@@ -88,7 +88,7 @@ def page(runs, charts, version, note=""):
         "VERSION": join(version),
     }
     text = (PARTS / "template.html").read_text(encoding="utf-8")
-    pieces = text.split("@@")  # @@NAME@@: every second piece is a name, so what is put in is never looked at again
+    pieces = text.split("@@")  # @@NAME@@: every second piece is a name; inserted text is not expanded again
     return "".join(values[piece] if place % 2 else piece for place, piece in enumerate(pieces))
 
 
@@ -103,11 +103,11 @@ def how(runs):
                  ("variables", " ".join(f"{key}={value}" for key, value in (env.get("variables") or {}).items()))]
         lists.append(el("details", el("summary", run.id),
                         el("dl", [join(el("dt", key), el("dd", value)) for key, value in facts if value])))
-    glossary = (("step time", "the median time of a training step, the slowest rank's"),
-                ("±95 %", "its interval: over fresh launches of the processes where there are three or more, else over samples"),
-                ("speed-up", "rows a second against the single device's; strong scaling: at the same global batch, weak: at the same "
+    glossary = (("step time", "the median time of a training step on the slowest rank"),
+                ("±95 %", "its confidence interval: over launches if there are three or more, else over samples"),
+                ("speed-up", "rows per second relative to the single device; strong scaling: at the same global batch, weak: at the same "
                              "rows per device"),
-                ("efficiency", "speed-up / world"), ("comm.", "the share of a step spent in communication that nothing hides"),
+                ("efficiency", "speed-up / world"), ("comm.", "the share of a step spent in exposed communication"),
                 ("noise", "1.4826 × the median absolute deviation / the median of the samples"),
                 ("wrong", "a check failed: the case gets no speed"))
     return join(lists, el("dl", [join(el("dt", word), el("dd", meaning)) for word, meaning in glossary]))

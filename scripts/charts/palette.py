@@ -1,5 +1,5 @@
-"""Colours by role, for light and for dark. A chart is drawn in the light ones; on the page each becomes a variable of its style
-sheet, so that one drawing serves both. Text has a contrast of 4.5 and more with the ground, marks of 3 and more."""
+"""Colours by role, light and dark. Charts are drawn in the light colours; on the page each becomes a CSS variable, so that one
+drawing serves both modes. The contrast with the background is at least 4.5 for text and 3 for marks."""
 GROUND = ("#ffffff", "#161b22")
 ROLES = {
     "ink": ("#1f2328", "#e6edf3"),
@@ -8,7 +8,7 @@ ROLES = {
     "grid": ("#e3e7eb", "#2a313a"),
     "ground": GROUND,
     "bad": ("#cf222e", "#ff7b72"),
-    # Series, told apart by the colour-blind too (with markers of their own); the baseline is grey.
+    # Series, distinguishable for the colour-blind together with their markers; the baseline is grey.
     "s0": ("#656d76", "#a7b0ba"),
     "s1": ("#0a62c9", "#5aa9ff"),
     "s2": ("#c2410c", "#ff9d5c"),
@@ -33,7 +33,7 @@ MARKERS = "osD^vPX"
 
 
 def style_sheet():
-    """The roles as variables of the page, light and dark."""
+    """Returns the CSS variables of all roles, light and dark."""
     def declared(index):
         return "".join(f"--{role}:{both[index]};" for role, both in ROLES.items())
     dark = f"{declared(1)}color-scheme:dark"

@@ -1,5 +1,5 @@
-"""report.py [--html FILE] [--charts DIR] [--collectives FILE] [--projection FILE] --version V RUN..: the page and the charts of
-runs. Called by `dpbench report`, which has checked the files."""
+"""report.py [--html FILE] [--charts DIR] [--collectives FILE] [--projection FILE] --version V RUN..: writes the page and the charts
+of runs. Called by `dpbench report`, which validates the files."""
 import argparse
 import os
 import sys
@@ -15,7 +15,7 @@ def arguments(words):
     parser.add_argument("--collectives")
     parser.add_argument("--projection")
     parser.add_argument("--version", default="unknown")
-    parser.add_argument("--drawing", action="store_true", help="this Python is the one to draw with")
+    parser.add_argument("--drawing", action="store_true", help="this Python belongs to the drawing environment")
     parser.add_argument("runs", nargs="+")
     return parser.parse_args(words)
 
@@ -26,7 +26,7 @@ def complain(message, code):
 
 
 def become_drawing_python():
-    """Goes on in the Python of our own that has matplotlib."""
+    """Replaces this process by the drawing environment's Python."""
     python = str(environment.python())
     os.execv(python, [python, "-EsB", *sys.argv, "--drawing"])
 
@@ -42,17 +42,17 @@ def main():
     except environment.Unusable as error:
         return complain(error, 2)
     except ImportError as error:
-        mend = f"remove {environment.folder()}" if options.drawing else "unset DPBENCH_PYTHON"
-        return complain(f"{sys.executable} cannot draw ({error}); {mend}, and dpbench brings matplotlib itself", 2)
+        remedy = f"Remove {environment.folder()}" if options.drawing else "Unset DPBENCH_PYTHON"
+        return complain(f"{sys.executable} cannot draw ({error}). {remedy}, then dpbench installs matplotlib itself", 2)
     import write  # needs matplotlib
     try:
-        said = write.write(options)
+        summary = write.write(options)
     except OSError as error:
         return complain(f"not written: {error.filename}: {error.strerror}", 5)
-    except Exception as error:  # a defect; the place is all that its mending needs
+    except Exception as error:  # a bug: report its place without a traceback
         place = traceback.extract_tb(error.__traceback__)[-1]
         return complain(f"could not be drawn: {type(error).__name__}: {error} ({place.filename}:{place.lineno})", 3)
-    print(f"dpbench: {said}", file=sys.stderr)
+    print(f"dpbench: {summary}", file=sys.stderr)
     return 0
 
 

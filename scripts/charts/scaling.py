@@ -1,4 +1,4 @@
-"""Throughput, efficiency and speed-up against world."""
+"""Charts of throughput, efficiency and speed-up by world."""
 import math
 
 from matplotlib.ticker import FuncFormatter, NullFormatter
@@ -13,7 +13,7 @@ MOST_SERIES = 8
 
 
 def worlds_axis(axes, worlds):
-    """Worlds at even distances where they reach far, else to scale."""
+    """Sets up the x axis: logarithmic beyond world 8, otherwise linear. Returns True if logarithmic."""
     worlds = sorted(worlds)
     far = worlds[-1] > 8
     if far:
@@ -28,7 +28,7 @@ def worlds_axis(axes, worlds):
 
 
 def values_axis(axes, top, bottom):
-    """From 0, unless the least could not be told from nothing: then logarithms, with plain numbers."""
+    """Sets up the y axis: from 0, or logarithmic if the smallest value would be invisible."""
     if top < 15 * bottom:
         axes.set_ylim(bottom=0)
         return
@@ -38,13 +38,13 @@ def values_axis(axes, top, bottom):
 
 
 def dodged(world, index, number, far):
-    """Error bars of series at the same world stand side by side."""
+    """Returns the x position of a point, shifted so that error bars of different series do not overlap."""
     offset = (index - (number - 1) / 2) * min(0.07, 0.4 / number)
     return world * 2 ** (offset / 2) if far else world + offset
 
 
 def lines(chart, axes, cases, looks, span_of, say):
-    """A line a series, over their worlds."""
+    """Draws a line per series over its worlds."""
     series = by_series(cases)
     far = worlds_axis(axes, {case.world for case in cases})
     for index, (name, members) in enumerate(series.items()):
@@ -59,18 +59,18 @@ def lines(chart, axes, cases, looks, span_of, say):
 
 
 def fastest(group):
-    """The cases of so many series as a chart can tell apart, those that do most at the largest world, and a remark."""
+    """Returns the cases of the MOST_SERIES fastest series at the largest world, and a note on omitted and projected ones."""
     series = by_series(group)
     last = {name: members[-1] for name, members in series.items()}
     best = sorted(series, key=lambda name: (not last[name].is_baseline, -last[name].world, -last[name].rows_per_s.middle))
     kept = set(best[:MOST_SERIES])
-    note = " Hollow and dashed: a projection, not measured; its bars are those of the fit alone." if any(case.projected for case in group) else ""
+    note = " Hollow and dashed: a projection, not measured; its bars show the fit's uncertainty only." if any(case.projected for case in group) else ""
     note += f" The {MOST_SERIES} fastest of {len(series)} series; the table has all." if len(series) > MOST_SERIES else ""
     return [case for case in group if case.series in kept], note
 
 
 def scaled(cases):
-    """Whether anything can be said about scaling: a series with two worlds, or a baseline and a larger world."""
+    """True if the cases have more than one world, so that scaling is defined."""
     return len({case.world for case in cases}) > 1
 
 
@@ -93,7 +93,7 @@ def throughput(cases, looks):
         values_axis(axes, max(ideal), min(case.rows_per_s.middle for case in group) * factor)
         axes.set_ylabel(unit)
         chart.legend()
-        chart.caption = f"Dashed: {start.series} at world {start.world}, times as many. {words.bars(group)} {words.source(group)}{note}"
+        chart.caption = f"Dashed: linear scaling of {start.series} at world {start.world}. {words.bars(group)} {words.source(group)}{note}"
         yield chart
 
 
@@ -117,13 +117,13 @@ def efficiency(cases, looks):
         axes.set_ylim(bottom=0)
         axes.set_ylabel("efficiency, %")
         chart.legend()
-        chart.caption = (f"Throughput / world, as a part of {base.series}'s. {words.bars(group)[:-1]}, of the "
-                         f"case and the baseline together. {words.source(group)}{note}")
+        chart.caption = (f"Throughput / world relative to {base.series}. {words.bars(group)[:-1]}, of the "
+                         f"case and the baseline combined. {words.source(group)}{note}")
         yield chart
 
 
 def side_by_side(cases, looks):
-    """Strategies beside each other at every world: the speed-up against the baseline, else the throughput."""
+    """Compares strategies at every world by their speed-up over the baseline."""
     for group in groups(cases):
         base = baseline_of(group)
         shown, note = fastest([case for case in group if not case.is_baseline and case.rows_per_s])
@@ -149,7 +149,7 @@ def side_by_side(cases, looks):
         axes.set_xticks(range(len(worlds)), [f"world {world}" for world in worlds] if len(worlds) < 5 else [str(w) for w in worlds])
         axes.grid(axis="x", visible=False)
         axes.set_ylim(bottom=0)
-        axes.set_ylabel(f"speed-up against {base.series}")
+        axes.set_ylabel(f"speed-up over {base.series}")
         chart.legend(handles, list(series))
         chart.caption = f"Dashed: as fast as {base.series} alone. {words.bars(shown)} {words.source(shown)}{note}"
         yield chart

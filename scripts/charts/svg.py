@@ -1,4 +1,4 @@
-"""A chart as matplotlib writes it -> a part of the page: ids of its own, colours that follow the page, values to hover over."""
+"""Converts matplotlib's SVG for the page: unique ids, colours as CSS variables, tooltips."""
 import re
 import xml.etree.ElementTree as xml
 
@@ -19,11 +19,11 @@ def tip(node, words):
 
 
 def for_page(source, prefix, marks, description):
-    """source: text of an SVG file. marks: what to say of the elements with these ids."""
+    """source: text of an SVG file. marks: {id: tooltip}."""
     root = xml.fromstring(source)
     for parent in list(root.iter()):
         for child in list(parent):
-            if child.tag in (f"{{{SVG}}}metadata", f"{{{SVG}}}title"):  # the page has a description of its own
+            if child.tag in (f"{{{SVG}}}metadata", f"{{{SVG}}}title"):  # aria-label replaces them
                 parent.remove(child)
     for key in ("width", "height"):
         root.attrib.pop(key, None)

@@ -1,4 +1,4 @@
-"""The tables of the page: all cases, what went wrong, what was noticed."""
+"""The tables of the page: cases, problems and remarks."""
 import words
 from data import DEVICES, count
 from markup import el, join
@@ -8,12 +8,12 @@ NONE = el("td", "-", class_="none number", data_v="")
 
 
 def scrolling(name, table):
-    """Wider than a phone: scrolls by itself, by keyboard too."""
+    """Wraps a table in a box that scrolls horizontally, also by keyboard."""
     return el("div", table, class_="scroll", role="region", aria_label=name, tabindex="0")
 
 
 def cell(value, text):
-    """A figure with the number to sort by."""
+    """Returns a table cell with the number to sort by."""
     return NONE if value is None else el("td", text, class_="number", data_v=repr(float(value)))
 
 
@@ -31,7 +31,7 @@ def half_width(case):
     return (span.high - span.low) / 2 / span.middle
 
 
-def checks_said(case):
+def checks_cell(case):
     failed = [check["name"] for check in case.checks if check["status"] == "failed"]
     passed = sum(check["status"] == "passed" for check in case.checks)
     if failed:
@@ -57,14 +57,14 @@ def row(case, several):
              figure(case, "comm_fraction", percent), figure(case, "noise", lambda value: percent(value, 1)),
              figure(case, "peak_memory_bytes", lambda value: f"{value / 2**20:,.0f}"),
              cell(samples["n"] if samples else None, f"{samples['n']} / {samples['launches']}" if samples else ""),
-             checks_said(case)]
+             checks_cell(case)]
     if several:
         cells.append(el("td", case.run.id))
     return el("tr", cells, data_status=case.status)
 
 
 def cases(runs):
-    """None where there are none. Those that were only checked stand in the matrix."""
+    """Returns the table of cases, or None if it would be empty. Cases that were only checked are in the matrix instead."""
     everything = [case for run in runs if not run.only_checks for case in run.cases]
     if not everything:
         return None
@@ -97,21 +97,21 @@ def folded(summary, cases):
 
 
 def problems(runs):
-    """wrong, failed and interrupted cases open, skipped ones folded; None if all is well."""
+    """Lists wrong, failed and interrupted cases; skipped ones are folded. Returns None if there are none."""
     found = {status: [case for run in runs for case in run.cases if case.status == status] for status in STATUSES[1:]}
     grave = found["wrong"] + found["failed"] + found["interrupted"]
     parts = [el("ul", [problem(case) for case in grave[:MOST_PROBLEMS]], class_="problems") if grave else None]
     if len(grave) > MOST_PROBLEMS:
         parts.append(folded(f"{len(grave) - MOST_PROBLEMS} more", grave[MOST_PROBLEMS:]))
     if any(run.status == "interrupted" for run in runs):
-        parts.insert(0, el("p", "A run was interrupted: what it had not reached by then is missing.", class_="lead"))
+        parts.insert(0, el("p", "A run was interrupted: the remaining cases are missing.", class_="lead"))
     if found["skipped"]:
         parts.append(folded(f"{count(len(found['skipped']), 'case')} skipped", found["skipped"]))
     return join(parts) if any(parts) else None
 
 
 def remarks(runs):
-    """What was noticed while cases ran, and what their samples look like."""
+    """Lists the warnings and notices of all cases."""
     lines = [el("li", el("code", case.id), ": ", remark) for run in runs for case in run.cases for remark in case.remarks]
     if not lines:
         return None

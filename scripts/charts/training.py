@@ -1,4 +1,4 @@
-"""Loss over the steps and accuracy over the time of training, from the cases that hold a training (dpbench train)."""
+"""Charts of loss by step and accuracy by training time, from the cases of `dpbench train`."""
 import words
 from canvas import Chart
 from data import count, groups
@@ -8,12 +8,12 @@ MOST_POINTS, MOST_LINES = 300, 8
 
 
 def losses(training):
-    """Of every step, those before the run was gone on with too."""
+    """Returns the loss of every step, including steps before a resume."""
     return list(enumerate(training["loss_curve"], 1))
 
 
 def accuracies(training):
-    """Over the seconds spent in steps. A run that was not evaluated from its start has none for its first epochs."""
+    """Returns accuracy by seconds spent in steps. The first epochs are missing if evaluation was not on from the start."""
     done, found = len(training["epoch_losses"]), training["accuracy"]
     return [(training["seconds"] * (done - len(found) + number) / done, value) for number, value in enumerate(found, 1)]
 
@@ -31,13 +31,13 @@ def training(cases, looks):
 
 
 def thinned(points):
-    """So many points, the last one among them."""
+    """Returns at most about MOST_POINTS points, including the last one."""
     stride = -(-len(points) // MOST_POINTS)
     return points[:-1:stride] + points[-1:]
 
 
 def reached(name, training):
-    """When the accuracy that was asked for was there."""
+    """Says when the target accuracy was reached."""
     wanted, seconds = training["target_accuracy"], training["time_to_accuracy_s"]
     if wanted is None:
         return ""
@@ -55,7 +55,7 @@ def chart_of(shown, title, ylabel, xlabel, looks):
         points = [(x, value) for x, value in points if value is not None]
         drawn = thinned(points)
         (line,) = axes.plot(*zip(*drawn), color=look["color"], linestyle=look["linestyle"], label=name,
-                            linewidth=max(1.0, 3.2 - 0.8 * place),  # curves that agree lie on each other, all seen
+                            linewidth=max(1.0, 3.2 - 0.8 * place),  # decreasing widths keep identical curves visible
                             marker=look["marker"] if len(drawn) < 30 else None)
         whole = count(points[-1][0], "step") if title == "loss" else words.duration(points[-1][0] * 1e9)
         chart.mark(line, f"{name}: {title} {words.significant(points[0][1], 4)} at first, {words.significant(points[-1][1], 4)} after {whole}")

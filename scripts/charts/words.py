@@ -1,11 +1,11 @@
-"""Figures in words, and what stands beneath every chart."""
+"""Formats figures, and builds the captions of charts."""
 from data import count
 
 SCALES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
 
 
 def time_unit(ns):
-    """The unit in which this time has one to three digits before the point: its size in ns, its name."""
+    """Returns (size in ns, name) of the unit in which this time has one to three digits before the point."""
     return next(((size, name) for size, name in SCALES if ns >= size), SCALES[-1])
 
 
@@ -37,25 +37,25 @@ def span_of(numbers, word):
 
 
 def bars(cases):
-    """What the error bars cover."""
+    """Describes the error bars."""
     levels = {case.summary["interval"] for case in cases if not case.projected}
     if not levels:
         return "Bars: 95 % interval of the fit."
     if levels == {"launches"}:
         return "Bars: 95 % interval over launches."
     if levels <= {"samples", "none"}:
-        return "Bars: 95 % interval over samples of few launches (narrower than what another launch would give)."
-    return "Bars: 95 % interval, over launches where there are three or more, else over samples."
+        return "Bars: 95 % interval over samples of few launches (narrower than the variation between launches)."
+    return "Bars: 95 % interval, over launches if there are three or more, else over samples."
 
 
 def source(cases):
-    """n, machine and commit of what is shown."""
+    """Returns n, machine and commit of the cases."""
     measured = [case for case in cases if not case.projected]
     if not measured:
-        return f"Worked out, nothing measured. {origin({case.run for case in cases})}"
+        return f"Projected, nothing measured. {origin({case.run for case in cases})}"
     n = span_of([case.summary["n"] for case in measured], "sample")
     launches = span_of([case.summary["launches"] for case in measured], "launch")
-    return f"n = {n} a point, of {launches}. {origin({case.run for case in cases})}"
+    return f"n = {n} per point, from {launches}. {origin({case.run for case in cases})}"
 
 
 def origin(runs):

@@ -1,4 +1,4 @@
-"""Draws the charts and writes what was asked for, each file whole or not at all."""
+"""Draws the charts and writes the requested files atomically."""
 import itertools
 import os
 import pathlib
@@ -16,11 +16,11 @@ import svg
 import training
 
 
-MOST_SETTINGS = 12  # on a page: more could not be read, and would be slow to open
+MOST_SETTINGS = 12  # per page: more would be unreadable and slow to open
 
 
 def charts_of(runs, asked, most=None):
-    """All charts that the runs have data for, of the first so many settings; asked: the file of collectives."""
+    """Returns all charts that the runs have data for, for at most `most` settings. asked: the collectives file."""
     chosen = data.newest(runs)
     data.label(chosen)
     for run in runs:
@@ -28,7 +28,7 @@ def charts_of(runs, asked, most=None):
     looks = canvas.Looks()
     kept = set(settings(chosen)[:most])
     chosen = [case for case in chosen if case.group in kept]
-    known = [case for case in chosen if case.measured]  # or worked out
+    known = [case for case in chosen if case.measured]  # includes projections
     measured = [case for case in known if not case.projected]
     drawn = [scaling.throughput(known, looks), scaling.efficiency(known, looks), scaling.side_by_side(measured, looks),
              of_cases.parts(measured, looks), of_cases.distribution(measured, looks), of_cases.memory(measured, looks),
@@ -39,12 +39,12 @@ def charts_of(runs, asked, most=None):
 
 
 def settings(cases):
-    """The groups of cases that have charts of their own."""
+    """Returns the groups of cases that have charts."""
     return list(dict.fromkeys(case.group for case in cases if case.measured or "training" in case.raw))
 
 
 def named_apart(charts):
-    """File names that are safe and differ."""
+    """Gives the charts safe and unique file names."""
     taken = {}
     for chart in charts:
         name = re.sub("[^A-Za-z0-9._-]+", "-", chart.name)[:80].strip("-.") or "chart"
@@ -54,7 +54,7 @@ def named_apart(charts):
 
 
 def replace(path, content):
-    """content: bytes. Written beside the old file, which it then replaces."""
+    """Writes bytes to a temporary file and renames it to path."""
     path = pathlib.Path(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -76,7 +76,7 @@ def umask():
 
 
 def write(options):
-    """What was written, in words."""
+    """Writes page and charts. Returns a summary."""
     runs = data.read_runs(options.runs)
     if options.projection:
         data.add_projection(runs, options.projection)
@@ -92,9 +92,9 @@ def write(options):
             chart.sign()
             replace(pathlib.Path(options.charts) / f"{chart.name}.svg", chart.svg().encode())
             replace(pathlib.Path(options.charts) / f"{chart.name}.png", chart.png())
-        chart.figure = chart.key = None  # their memory
+        chart.figure = chart.key = None  # free memory
     if options.html:
         replace(options.html, page.page(runs, shown, options.version, note).encode())
     places = [options.html] * bool(options.html) + [f"{options.charts}/"] * bool(options.charts)
-    said = f"{data.count(drawn, 'chart')} of {data.count(len(runs), 'run')} in {' and '.join(places)}"
-    return f"{said}; {note}" if note and options.html else said
+    summary = f"{data.count(drawn, 'chart')} of {data.count(len(runs), 'run')} in {' and '.join(places)}"
+    return f"{summary}; {note}" if note and options.html else summary

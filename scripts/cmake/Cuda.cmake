@@ -1,12 +1,12 @@
-# dpbench::torch_cuda: what the CUDA library is built on. DPBENCH_CUDA is on where a CUDA toolkit and the NCCL header that
-# this LibTorch was built with (the toolkit's major version, NCCL's minor one) and libtorch_cuda are all there; otherwise
-# DPBENCH_CUDA_REASON says what is missing.
+# Defines dpbench::torch_cuda, the base of the CUDA library. Sets DPBENCH_CUDA if libtorch_cuda, a matching CUDA toolkit (same
+# major version as LibTorch's) and a matching nccl.h (same minor version) are found. Otherwise DPBENCH_CUDA_REASON names the
+# missing part.
 find_package(CUDAToolkit QUIET)
 find_path(DPBENCH_NCCL_INCLUDE nccl.h HINTS ${DPBENCH_TORCH}/../nvidia/nccl/include ${CUDAToolkit_INCLUDE_DIRS})
-option(DPBENCH_REQUIRE_CUDA "an error where the CUDA library cannot be built" OFF)
+option(DPBENCH_REQUIRE_CUDA "fail if the CUDA library cannot be built" OFF)
 set(DPBENCH_CUDA OFF)
 
-# ncclConfig_t sits by value inside ProcessGroupNCCL's options: the header's minor version is part of LibTorch's ABI.
+# ProcessGroupNCCL's options contain ncclConfig_t by value, so the header's minor version is part of LibTorch's ABI.
 file(GLOB torch_metadata ${DPBENCH_TORCH}/../torch-${DPBENCH_TORCH_VERSION}*.dist-info/METADATA)
 set(nccl_wanted "")
 set(cuda_wanted "")
@@ -55,6 +55,6 @@ target_compile_definitions(dpbench_torch_cuda INTERFACE USE_C10D_NCCL)
 target_include_directories(dpbench_torch_cuda SYSTEM INTERFACE ${DPBENCH_NCCL_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
 target_link_libraries(dpbench_torch_cuda INTERFACE dpbench::torch
   ${DPBENCH_TORCH}/lib/libtorch_cuda.so ${DPBENCH_TORCH}/lib/libc10_cuda.so CUDA::cudart)
-# A symbol that our own objects lack is an error here (--allow-shlib-undefined, which is in force too, is about what the libraries
-# that are linked lack themselves: cuBLAS, cuDNN and NCCL of libtorch_cuda, found by its own run path).
+# Undefined symbols in dpbench's own objects are an error. --allow-shlib-undefined still applies to linked libraries: libtorch_cuda
+# finds cuBLAS, cuDNN and NCCL through its own run path.
 target_link_options(dpbench_torch_cuda INTERFACE -Wl,-z,defs)

@@ -1,6 +1,6 @@
-# `api-headers` and `headers`: each header of what a plug-in sees, or each of all, compiled alone, so that it includes what it needs.
+# Targets `api-headers` (plug-in headers) and `headers` (all others): compile each header alone to find missing includes.
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} workloads/*.h strategies/*.h harness/*.h)
-list(FILTER headers EXCLUDE REGEX "_shim/")  # they stand in for headers of others
+list(FILTER headers EXCLUDE REGEX "_shim/")  # replacements for third-party headers
 if(NOT TARGET dpbench-micro)
   list(FILTER headers EXCLUDE REGEX "^harness/micro/")
 endif()

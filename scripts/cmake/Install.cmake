@@ -1,5 +1,5 @@
-# cmake --install: the programs, the core library with its headers, the catalogue, and what find_package(dpbench) reads.
-# The installed tree can be moved; LibTorch stays where it was found.
+# cmake --install: programs, the core library with its headers, the catalogue, and the files for find_package(dpbench).
+# The installed tree is relocatable, but LibTorch must stay at its path.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/dpbench)
@@ -41,7 +41,7 @@ if(TARGET dpbench-worker)
   install(FILES ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/catalogue.json DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# The interface of plug-ins. Its headers name each other from the top folder, so they keep their folders under include/dpbench.
+# Plug-in interface. Headers include each other relative to the top folder, so they keep their folders under include/dpbench.
 foreach(folder strategies/api workloads/api workloads/base)
   install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dpbench/${folder} FILES_MATCHING PATTERN "*.h")
 endforeach()

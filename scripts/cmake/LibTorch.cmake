@@ -1,7 +1,7 @@
-# dpbench::torch: LibTorch as found or fetched by scripts/find-torch, the CPU libraries alone. From here on DPBENCH_TORCH is
-# the folder that holds its include/ and lib/, and DPBENCH_TORCH_VERSION its version.
-set(DPBENCH_TORCH "" CACHE PATH "an unpacked libtorch, or a Python environment's torch (empty: scripts/find-torch looks for one)")
-set(DPBENCH_TORCH_VERSION "" CACHE STRING "the LibTorch that scripts/find-torch looks for (empty: its default)")
+# dpbench::torch: the CPU libraries of the LibTorch that scripts/find-torch found or fetched. Sets DPBENCH_TORCH to the parent of
+# its include/ and lib/, and DPBENCH_TORCH_VERSION to its version.
+set(DPBENCH_TORCH "" CACHE PATH "an unpacked libtorch or a Python environment's torch (empty: scripts/find-torch searches for one)")
+set(DPBENCH_TORCH_VERSION "" CACHE STRING "LibTorch version for scripts/find-torch (empty: its default)")
 if(NOT DPBENCH_TORCH)
   set(DPBENCH_TORCH "$ENV{DPBENCH_TORCH}")
 endif()
@@ -12,7 +12,7 @@ execute_process(COMMAND ${CMAKE_COMMAND} -E env "DPBENCH_TORCH=${DPBENCH_TORCH}"
                         "DPBENCH_TORCH_VERSION=${DPBENCH_TORCH_VERSION}" ${CMAKE_SOURCE_DIR}/scripts/find-torch
                 OUTPUT_VARIABLE DPBENCH_TORCH OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed)
 if(failed)
-  message(FATAL_ERROR "no LibTorch to build with: see the line above")
+  message(FATAL_ERROR "no LibTorch found: see the line above")
 endif()
 
 file(STRINGS "${DPBENCH_TORCH}/include/torch/headeronly/version.h" version_lines REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")

@@ -1,4 +1,4 @@
-# `programs`: all that `dpbench` needs to run, and nothing else.
+# Target `programs`: everything that `dpbench` needs at run time.
 add_custom_target(programs)
 foreach(part dpbench dpbench-worker dpbench_cuda)
   if(TARGET ${part})
@@ -6,7 +6,7 @@ foreach(part dpbench dpbench-worker dpbench_cuda)
   endif()
 endforeach()
 
-# `gpu-programs`: what scripts/gpu-check runs: those, and the collectives' benchmark where it can be built.
+# Target `gpu-programs`: programs for scripts/gpu-check, including the collectives benchmark if it can be built.
 add_custom_target(gpu-programs DEPENDS programs)
 if(TARGET dpbench-micro)
   add_dependencies(gpu-programs dpbench-micro)

@@ -1,7 +1,7 @@
-"""The figures in what the parts of scripts/gpu-check printed: {part: {label: JSON}}."""
+"""Figures derived from the output of scripts/gpu-check's parts: {part: {label: JSON}}."""
 import statistics
 
-ENOUGH = 0.9  # of a sweep's best share: from there on, more work only takes longer
+ENOUGH = 0.9  # share of a sweep's best value at which the GPU counts as busy
 
 
 def cases(said, part):
@@ -18,17 +18,17 @@ def fastest(found):
 
 
 def share_of_peak(rows):
-    """Of the measured matrix-product rate, by the fastest of the same step's rows, eager and recorded."""
+    """Returns the share of the measured matrix-product rate reached by the fastest case of a step, eager or recorded."""
     known = [case["derived"] for case in rows if (case.get("derived") or {}).get("flop_per_step")]
     us = fastest(rows)
     if not known or not us or not known[0].get("peak_flop_per_s"):
         return None
-    # A recorded step's operations are not counted: they are the eager step's.
+    # FLOP are counted in the eager step only; a recorded step has the same.
     return known[0]["flop_per_step"] / (us * 1e-6) / known[0]["peak_flop_per_s"]
 
 
 def peak_shares(said, part, axis):
-    """{(workload, its place on the axis): share}, in the axis's order."""
+    """Returns {(workload, value on the axis): share}, ordered by value."""
     groups = {}
     for case in cases(said, part):
         groups.setdefault((case["workload"], case[axis]), []).append(case)
@@ -37,7 +37,7 @@ def peak_shares(said, part, axis):
 
 
 def busy_from(shares):
-    """{workload: (the first place with nearly the best share, the last place, whether the share still grew there)}."""
+    """Returns {workload: (first value with nearly the best share, last value, True if the share still grew there)}."""
     found = {}
     for workload in sorted({workload for workload, _ in shares}):
         places = [(place, share) for (of, place), share in shares.items() if of == workload]
@@ -49,13 +49,13 @@ def busy_from(shares):
 
 
 def peers(said):
-    """[(mode, workload, median in us)]"""
+    """Returns [(mode, workload, median in us)]."""
     return [(mode, workload, statistics.median(samples)) for mode, report in said.get("peers", {}).items() if report
             for workload, samples in report.get("step_us", {}).items() if samples]
 
 
 def allreduces(said):
-    """{bytes: {"shm, world 2": us}} of those that were right."""
+    """Returns {bytes: {"shm, world 2": us}} for the successful measurements."""
     sizes = {}
     for report in [*said.get("measure-allreduce", {}).values(), *said.get("collectives-gpus", {}).values()]:
         for entry in (report or {}).get("benchmarks", []):

@@ -1,4 +1,4 @@
-"""Where the parts run: the programs, the libraries they need, the GPU, and how devices are asked for."""
+"""The machine that the parts run on: programs, libraries, GPUs and device flags."""
 import ctypes
 import dataclasses
 import glob
@@ -15,11 +15,11 @@ DTYPES = "f32,f64,bf16"
 MICRO = "dpbench-micro"
 BUILD = "scripts/build cuda build/release gpu-programs"
 TOO_SLOW = 124
-ASK_LIMIT_S = 30  # for a question to the machine: a driver that hangs must not take the run with it
+ASK_LIMIT_S = 30  # timeout of a query to the machine: a driver may hang
 
 
 def ask(command, environment=None):
-    """What a short command says; one that is too slow or cannot be started has failed, and its stderr says so."""
+    """Runs a short command. A timeout or a failed start counts as failure, with the reason in stderr."""
     try:
         return subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, check=False, timeout=ASK_LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -29,7 +29,7 @@ def ask(command, environment=None):
 
 
 def torch_libraries(python):
-    """The folders of torch's own libraries and of the CUDA wheels beside it, as this Python has them."""
+    """Returns the library folders of this Python's torch and of the CUDA wheels installed beside it."""
     asked = "import importlib.util, os; s = importlib.util.find_spec('torch'); print(os.path.dirname(s.origin) if s else '')"
     torch = ask([python, "-c", asked]).stdout.strip()
     if not torch:
@@ -37,8 +37,8 @@ def torch_libraries(python):
     return [torch + "/lib", *sorted(glob.glob(os.path.dirname(torch) + "/nvidia/*/lib"))]
 
 
-def asked_of_the_driver():
-    """(names, None) or ([], why there are none), from libcuda itself: a container may come without nvidia-smi."""
+def query_driver():
+    """Returns (GPU names, None) or ([], reason), from libcuda: a container may lack nvidia-smi."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -55,12 +55,12 @@ def asked_of_the_driver():
 
 
 def find_gpus():
-    """{"gpus": their names}, {"no_gpu": why there are none}, or {"broken": why nobody knows}."""
+    """Returns {"gpus": names}, {"no_gpu": reason}, or {"broken": reason} if the query itself failed."""
     if shutil.which("nvidia-smi"):
         asked, done = "nvidia-smi", ask(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"])
         names = [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
         reason = "nvidia-smi finds no GPU: " + (done.stderr or done.stdout).strip()[:200]
-    else:  # in a process of its own: a driver may hang
+    else:  # in a separate process: the driver may hang
         asked, done = "the NVIDIA driver", ask([sys.executable, "-B", __file__])
         names, reason = json.loads(done.stdout) if done.returncode == 0 else ([], "")
     if done.returncode == TOO_SLOW or not (names or reason):
@@ -69,7 +69,7 @@ def find_gpus():
 
 
 def visible(names):
-    """What CUDA calls those of them that it shows."""
+    """Returns CUDA's device ids of the visible GPUs."""
     asked = os.environ.get("CUDA_VISIBLE_DEVICES")
     return [str(number) for number in range(len(names))] if asked is None else [word.strip() for word in asked.split(",") if word.strip()]
 
@@ -77,12 +77,12 @@ def visible(names):
 @dataclasses.dataclass
 class Machine:
     programs: pathlib.Path  # holds dpbench and dpbench-worker
-    python: str             # one that imports a torch with CUDA, for the peers
+    python: str             # imports a torch with CUDA, for the peers
     rehearse: bool
     out: pathlib.Path
     gpus: list = dataclasses.field(default_factory=list)  # their names
     no_gpu: str | None = None
-    broken: str | None = None  # why nothing can run, though there may be a GPU
+    broken: str | None = None  # why nothing can run, even if there is a GPU
 
     def __post_init__(self):
         if not self.rehearse:
@@ -98,16 +98,16 @@ class Machine:
         return self.gpus[0] if self.gpus else None
 
     def environment_for(self, gpus):
-        """Parts of one GPU see no other, though there be some."""
+        """Returns the environment for a part. Parts for one GPU see only the first."""
         return self.environment if gpus > 1 or len(self.visible) < 2 else self.environment | {"CUDA_VISIBLE_DEVICES": self.visible[0]}
 
     def lacks_gpus(self, count):
         if self.rehearse or len(self.visible) >= count:
             return None
-        return f"it takes {count} GPUs, and here is {len(self.visible)}"
+        return f"needs {count} GPUs, this machine has {len(self.visible)}"
 
     def devices(self, world=1, shared=True):
-        """Flags of a world: on GPUs, one or one each, or as a rehearsal on virtual CPU devices."""
+        """Returns the device flags of a world: GPUs (shared by all ranks, or one each), or virtual CPU devices in a rehearsal."""
         if self.rehearse:
             return ["--cpus", str(world), "--threads", "1"]
         return ["--gpus", str(world), *(["--oversubscribe"] if shared and world > 1 else [])]
@@ -122,26 +122,26 @@ class Machine:
         return [str(self.programs / "dpbench"), command, *flags]
 
     def check(self, *flags, workloads=None):
-        """The conformance suite in every dtype, as JSON; a rehearsal keeps to one model and one check or two."""
+        """Returns the command for the conformance suite in every dtype. A rehearsal runs one workload and two checks."""
         few = (["--workload", "random-linear", "--filter", "gradient-meaning|output-shape"] if self.rehearse else
                ["--workload", ",".join(workloads)] if workloads else [])
         return self.dpbench("check", *flags, *few, "--dtype", DTYPES, "-o", "json", "-q")
 
     def run(self, *flags, samples=5, max_time_s=3):
-        """A measurement as JSON: checked elsewhere, so its checks are off."""
+        """Returns the command for a measurement, without checks: other parts run those."""
         sampling = (["--launches", "1", "--samples", "2", "--steps", "2", "--warmup", "2"] if self.rehearse else
                     ["--launches", "1", "--samples", str(samples), "--max-time", str(max_time_s)])
         return self.dpbench("run", *flags, *sampling, "--check", "off", "-o", "json", "-q", "--out", str(self.out / "runs"))
 
     def collectives(self, backends, worlds, which="allreduce"):
-        """By size, each checked before it is timed, as Google Benchmark's JSON: 4 B to 64 MiB, a rehearsal to 4 KiB."""
+        """Returns the command for a collectives benchmark from 4 B to 64 MiB (rehearsal: 4 KiB), each size checked before timing."""
         return [str(self.programs / MICRO), "--device", "cpu" if self.rehearse else "cuda", "--backend", backends, "--world", worlds,
                 "--max-bytes", "4KiB" if self.rehearse else "64MiB", "--factor", "16" if self.rehearse else "4",
                 f"--benchmark_filter=^({which})/", "--benchmark_format=json"]
 
 
 def default_python():
-    """The Python of the machine that has a torch: python3, or the one that DPBENCH_TORCH_PYTHON names."""
+    """Returns DPBENCH_TORCH_PYTHON, else the first Python that has torch."""
     named = os.environ.get("DPBENCH_TORCH_PYTHON")
     if named:
         return named
@@ -149,15 +149,15 @@ def default_python():
 
 
 def default_programs():
-    """What was built here, else what --pack collected elsewhere."""
+    """Returns the folder of the programs built here, else of those collected by --pack."""
     built, packed = ROOT / "build" / "release" / "bin", ROOT / "build" / "gpu" / "bin"
     return packed if packed.exists() and not (built / "dpbench-worker").exists() else built
 
 
 def make_ready(machine):
-    """The catalogue anew, since whether the CUDA library can be loaded is this machine's answer. The reason if nothing can be measured."""
+    """Rewrites the catalogue: only this machine can tell if the CUDA library loads. Returns the reason if nothing can be measured."""
     if not os.access(machine.programs / "dpbench", os.X_OK):
-        return f"no dpbench in {machine.programs}: build it ({BUILD}) or bring build/gpu"
+        return f"no dpbench in {machine.programs}. Build it ({BUILD}) or copy build/gpu here"
     done = ask([str(machine.programs / "dpbench-worker"), "--catalogue"], machine.environment)
     if done.returncode:
         return "dpbench-worker cannot write its catalogue: " + (done.stderr.strip().split("\n")[-1] or f"exit {done.returncode}")
@@ -170,9 +170,9 @@ def make_ready(machine):
     except ValueError:
         return "dpbench-worker --catalogue wrote no JSON: " + done.stdout[:100]
     except OSError as error:
-        return f"{target} cannot be written: {error.strerror}; copy {machine.programs} to where it can be and name it with --programs"
+        return f"{target} cannot be written: {error.strerror}. Copy {machine.programs} to a writable place and name it with --programs"
     return "the CUDA library cannot be used: " + missing[0] if missing and not machine.rehearse else None
 
 
 if __name__ == "__main__":
-    print(json.dumps(asked_of_the_driver()))
+    print(json.dumps(query_driver()))

@@ -1,4 +1,4 @@
-"""build/gpu: what a machine that cannot build needs beside the tree that git has."""
+"""Packs build/gpu: the files, besides the git tree, that a machine needs if it cannot build."""
 import os
 import re
 import shutil
@@ -7,23 +7,23 @@ import sys
 from machine import BUILD, MICRO, ROOT, ask
 
 OURS = ("bin/dpbench", "bin/dpbench-worker", "lib/libdpbench_core.so", "lib/libdpbench_cuda.so", "bin/catalogue.json")
-# What every machine with a driver and a torch has; all else that our programs need is packed beside them.
+# Libraries present on every machine with a driver and torch; all others are packed.
 PRESENT = re.compile(r"lib(c|m|dl|rt|util|pthread|stdc\+\+|gcc_s|gomp|z|torch.*|c10.*|shm|cu.*|nv.*|nccl.*|dpbench_.*)(-[^/]*)?\.so")
 
 
 def needed(program):
-    """{name: path} of the libraries that a packed program needs and a bare machine lacks; None for a path: not here either."""
+    """Returns {name: path} of the libraries to pack for a program; the path is None if this machine lacks the library too."""
     listed = ask(["ldd", str(program)]).stdout
     found = re.findall(r"^\s*(\S+) => (/\S+|not found)", listed, re.MULTILINE)
     return {name: None if path == "not found" else path for name, path in found if not PRESENT.match(name)}
 
 
 def pack(release=ROOT / "build" / "release", packed=ROOT / "build" / "gpu"):
-    """The programs, stripped, with the libraries that a bare machine lacks."""
+    """Collects the stripped programs and the libraries that a bare machine lacks."""
     names = [*OURS, *(["bin/" + MICRO] if (release / "bin" / MICRO).exists() else [])]
     for name in names:
         if not (release / name).exists():
-            sys.exit(f"gpu-check: {release / name} is not there; build it first: {BUILD}")
+            sys.exit(f"gpu-check: {release / name} does not exist. Build it first: {BUILD}")
     shutil.rmtree(packed, ignore_errors=True)
     for name in names:
         target = packed / name
@@ -37,7 +37,7 @@ def pack(release=ROOT / "build" / "release", packed=ROOT / "build" / "gpu"):
             shutil.copy2(path, packed / "lib" / library)
         ask(["strip", "--strip-unneeded", str(target)])
     if "bin/" + MICRO not in names:
-        print(f"gpu-check: no {MICRO}, so no allreduce by size there: it wants libbenchmark-dev here, then {BUILD}", file=sys.stderr)
+        print(f"gpu-check: no {MICRO}, so the collectives benchmarks will be skipped. Install libbenchmark-dev, then {BUILD}", file=sys.stderr)
     size = sum(file.stat().st_size for file in packed.rglob("*") if file.is_file())
     print(f"gpu-check: {size / 2**20:.1f} MiB in {os.path.relpath(packed, ROOT)}")
     return 0

@@ -1,4 +1,4 @@
-"""README.md of a run of scripts/gpu-check: its parts, its targets and its figures."""
+"""Writes README.md of a run of scripts/gpu-check: parts, targets and figures."""
 import figures
 
 STEPS = ("measure-graphs", "measure-ddp-1", "measure-scales", "measure-batches", "measure-dp", "measure-gpus")
@@ -42,7 +42,7 @@ def busy(said):
     for part, axis, unit in SWEEPS:
         for workload, (first, last, grew) in figures.busy_from(figures.peak_shares(said, part, axis)).items():
             shares = ", ".join(f"{place}: {100 * share:.2g} %" for (of, place), share in figures.peak_shares(said, part, axis).items() if of == workload)
-            text = f"its share of the measured matrix-product rate still grew at {last}" if grew else f"busy from {first} on"
+            text = f"the share of the measured matrix-product rate still grew at {last}" if grew else f"busy from {first} on"
             yield f"- {workload} by {unit}: {text} ({shares})"
 
 
@@ -57,10 +57,10 @@ def allreduces(said):
 
 
 def page(summary, said):
-    where = "virtual CPU devices (a rehearsal: its figures mean nothing)" if summary["rehearsal"] else summary["gpu"] or "no GPU"
+    where = "virtual CPU devices (a rehearsal: the figures are meaningless)" if summary["rehearsal"] else summary["gpu"] or "no GPU"
     lines = [f"# gpu-check on {where}", "", f"`{' '.join(summary['command'])}`: {summary['seconds']} s in all.", "", *parts(summary), "", *targets(summary)]
     for title, rows in (("Steps", steps(said)), ("Python's steps", python(said)), ("A call of allreduce, us", allreduces(said))):
         lines += ["", f"## {title}", "", *(rows if len(rows) > 2 else ["Nothing was measured."])]
-    lines += ["", "## Where the GPU is busy", "", f"From where a step has {100 * figures.ENOUGH:.0f} % of the sweep's best share: beyond it, "
+    lines += ["", "## Where the GPU is busy", "", f"Busy: a step reaches {100 * figures.ENOUGH:.0f} % of the sweep's best share; beyond it, "
               "more work only takes longer.", "", *(list(busy(said)) or ["Nothing was measured."])]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""The parts of scripts/gpu-check: a name, a limit in seconds, and the commands that make it up. Data, no doing."""
+"""Defines the parts of scripts/gpu-check: name, time limit and commands."""
 import collections.abc
 import dataclasses
 import os
@@ -16,25 +16,25 @@ class Part:
     commands: list                # (label, command line)
     lacks: str | None = None      # why it cannot run here: skipped
     broken: str | None = None     # why it cannot run though it should: failed
-    at_once: bool = False         # the commands together, where no time is taken
-    gpus: int = 1                 # that it sees
-    judge: collections.abc.Callable | None = None  # (label, what it said) -> what is wrong with it
+    at_once: bool = False         # run the commands concurrently; for parts that measure no time
+    gpus: int = 1                 # number of visible GPUs
+    judge: collections.abc.Callable | None = None  # (label, output) -> reason for failure, or ""
 
 
 def steps(machine):
-    """Eager and recorded, beside Python's; what ddp adds; where the GPU is busy. All that a target of speed needs."""
+    """Steps eager and recorded, Python's steps, ddp's overhead, scaling: everything that the speed targets need."""
     one = machine.single()
     yield Part("measure-graphs", "a step of gpu, eager and as a CUDA graph", 40, [
         (workload, machine.run("--strategy", one, *machine.devices(), "--workload", workload, *machine.graph("off,on")))
         for workload in WORKLOADS])
     yield peers(machine)
-    yield Part("measure-ddp-1", "what ddp costs at world 1; its short steps as a CUDA graph, too", 50, [
+    yield Part("measure-ddp-1", "ddp's overhead at world 1; short steps also as a CUDA graph", 50, [
         (f"{workload}-{scale}-{batch}",
          machine.run("--strategy", f"{one},ddp", *machine.devices(), "--workload", workload, "--scale", str(scale), "--batch", str(batch),
                      *(machine.graph("off,on", "ddp") if scale == 1 else [])))
         for workload, scale, batch in ((("mnist-mlp", 1, 64),) if machine.rehearse else
                                        (("mnist-mlp", 1, 64), ("mnist-mlp", 16, 4096), ("convnet", 1, 64), ("convnet", 8, 1024)))])
-    yield Part("measure-scales", "a step of gpu by the model's size, bf16: mnist-mlp at 4096 rows, convnet at 1024", 60, [
+    yield Part("measure-scales", "a step of gpu by model size, bf16: mnist-mlp with batch 4096, convnet with batch 1024", 60, [
         (f"{workload}-{scale}",
          machine.run("--strategy", one, *machine.devices(), "--workload", workload, "--scale", str(scale), "--dtype", "bf16", "--batch",
                      "64" if machine.rehearse else batch, *machine.graph("off,on"), samples=3, max_time_s=1))
@@ -45,9 +45,9 @@ def steps(machine):
 def peers(machine):
     program = str(ROOT / "scripts" / "gpu" / "peer.py")
     few = ["--steps", "5", "--samples", "2", "--device", "cpu"] if machine.rehearse else []
-    lacks = None if machine.torch else f"{machine.python} imports no torch; name one that does with DPBENCH_TORCH_PYTHON"
-    return Part("peers", "the same steps in Python: eager with fused optimizers, torch.compile with CUDA graphs, eager with the default ones. "
-                "Ours are always fused: what fusing gives is Python's eager beside its foreach", 100, [
+    lacks = None if machine.torch else f"{machine.python} has no torch. Name a Python with torch in DPBENCH_TORCH_PYTHON"
+    return Part("peers", "the same steps in Python: eager with fused optimizers, torch.compile with CUDA graphs, eager with default optimizers. "
+                "dpbench always fuses; comparing Python's eager and foreach shows the gain from fusing", 100, [
                     (mode, [machine.python, program, "--mode", mode, *few])
                     for mode in (("eager", "foreach") if machine.rehearse else ("eager", "reduce-overhead", "foreach"))], lacks)
 
@@ -77,11 +77,11 @@ def conformance(machine):
 
 def lacks_micro(machine):
     return None if os.access(machine.programs / MICRO, os.X_OK) else (
-        f"no {MICRO} in {machine.programs}: it is built where libbenchmark-dev is installed, and packed with the rest")
+        f"no {MICRO} in {machine.programs}. Install libbenchmark-dev on the build machine, build and pack again")
 
 
 def several_gpus(machine):
-    """What one GPU cannot show: NCCL between dp's replicas and between ranks, each on a GPU of its own."""
+    """Parts that need two GPUs: NCCL between dp's replicas and between ranks, one GPU each."""
     lacks, two = machine.lacks_gpus(2), machine.devices(2, shared=False)
     dp = ["--strategy", "dp", *two, "--param", "dp.link=auto,plain"]
     ddp = ["--strategy", "ddp", *two, *([] if machine.rehearse else ["--backend", "nccl"])]
@@ -107,7 +107,7 @@ def sweeps(machine):
         (label, machine.collectives(backends, worlds))
         for label, backends, worlds in ((("shared", "gloo,shm", "2"),) if machine.rehearse else
                                         (("nccl", "nccl", "1"), ("shared", "gloo,shm", "2,4")))], lacks)
-    yield Part("measure-batches", "a step of gpu by rows", 80, [
+    yield Part("measure-batches", "a step of gpu by batch size", 80, [
         (workload, machine.run("--strategy", machine.single(), *machine.devices(), "--workload", workload, "--batch",
                                "64" if machine.rehearse else "64,256,1024,4096,16384", *machine.graph("off,on"), samples=3, max_time_s=1))
         for workload in WORKLOADS[1:]])
@@ -133,11 +133,11 @@ def sanitizers(machine):
 
 
 def all_parts(machine):
-    """What targets need comes first: the time of the whole run is enough for the limits of these."""
+    """Returns all parts. Parts that targets need come first, so that the budget suffices for them."""
     state = [("doctor", machine.dpbench("doctor")), ("env", machine.dpbench("env"))]
     if not machine.rehearse and shutil.which("nvidia-smi"):
         state.append(("nvidia-smi", ["nvidia-smi"]))
-    parts = [Part("doctor", "what this machine has", 15, state, gpus=len(machine.visible)), *steps(machine), *conformance_of_shared_gpu(machine),
+    parts = [Part("doctor", "the machine's devices and environment", 15, state, gpus=len(machine.visible)), *steps(machine), *conformance_of_shared_gpu(machine),
              *conformance(machine), *several_gpus(machine), *sweeps(machine), *sanitizers(machine), *replicas(machine)]
     for part in parts:
         part.lacks = machine.no_gpu or part.lacks

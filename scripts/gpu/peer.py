@@ -1,6 +1,6 @@
-"""A step in Python on one GPU, with the models of scripts/peers: eager, or compiled into CUDA graphs.
+"""Measures Python training steps on one GPU with the models of scripts/peers, eager or compiled into CUDA graphs.
 
-Prints {"step_us": {workload: [a sample each]}}. Rows come from pinned memory in every step, as they do in dpbench.
+Prints {"step_us": {workload: [one value per block]}}. Each step copies its batch from pinned memory, as in dpbench.
 """
 import argparse
 import json
@@ -17,7 +17,7 @@ import peer
 def measure(workload, args):
     make_model, make_batch, make_loss, optimizer_name = peer.WORKLOADS[workload]
     on_gpu = args.device == "cuda"
-    torch.backends.cudnn.allow_tf32 = False  # as dpbench has it
+    torch.backends.cudnn.allow_tf32 = False  # as in dpbench
     model = make_model().to(args.device)
     fused = {"fused": True} if on_gpu and args.mode != "foreach" else {}
     optimizer = peer.OPTIMIZERS[optimizer_name](model.parameters(), lr=1e-3, **fused)
@@ -49,7 +49,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workload", nargs="+", choices=peer.WORKLOADS, default=list(peer.WORKLOADS))
     parser.add_argument("--mode", choices=["eager", "foreach", "reduce-overhead"], default="eager",
-                        help="foreach: eager with the optimizer that is the default, not the fused one")
+                        help="foreach: eager with the default optimizer instead of the fused one")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--batch", type=int)
     parser.add_argument("--steps", type=int, default=500)
@@ -59,7 +59,7 @@ def main():
     for workload in args.workload:
         try:
             found[workload] = measure(workload, args)
-        except Exception as error:  # what the others gave counts all the same
+        except Exception as error:  # keep the results of the other workloads
             print(f"{workload}: {type(error).__name__}: {error}", file=sys.stderr)
             failed = 1
     print(json.dumps({"torch": torch.__version__, "step_us": found}))

@@ -1,4 +1,4 @@
-"""Runs the commands of a part, under the part's limit, and says what came of it."""
+"""Runs the commands of a part within its time limit and records the results."""
 import os
 import signal
 import subprocess
@@ -6,7 +6,7 @@ import time
 
 
 def start(command, where, environment):
-    """Its output goes to `where`.out and .err. None: it cannot be started, and .err says why."""
+    """Starts a command with output to `where`.out and `where`.err. Returns None if it cannot be started; .err has the reason."""
     with open(f"{where}.out", "wb") as out, open(f"{where}.err", "wb") as err:
         try:
             return subprocess.Popen(command, stdout=out, stderr=err, env=environment, start_new_session=True)
@@ -16,20 +16,20 @@ def start(command, where, environment):
 
 
 def stop(process):
-    """All that it had started. First politely: dpbench then ends its workers and keeps what it has measured."""
-    for with_signal, patience_s in ((signal.SIGTERM, 3), (signal.SIGKILL, 3)):
+    """Stops the process group. SIGTERM first: dpbench then stops its workers and saves its results."""
+    for with_signal, timeout_s in ((signal.SIGTERM, 3), (signal.SIGKILL, 3)):
         try:
             os.killpg(process.pid, with_signal)
         except ProcessLookupError:
             return
         try:
-            process.wait(timeout=patience_s)
+            process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             pass
 
 
 def run_at_once(commands, folder, environment, limit_s):
-    """[(exit code, seconds)] of (label, command)s; None for a code: it was stopped at the limit."""
+    """Runs (label, command) pairs concurrently. Returns [(exit code, seconds)]; the code is None after a timeout."""
     begin = time.monotonic()
     processes = [start(command, folder / label, environment) for label, command in commands]
     ends = [None if process else (127, 0.0) for process in processes]
@@ -45,7 +45,7 @@ def run_at_once(commands, folder, environment, limit_s):
     return [end or (None, time.monotonic() - begin) for end in ends]
 
 
-def said(path):
+def read(path):
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -58,25 +58,25 @@ def last_line(text):
 
 
 def complaint(part, folder, label, code):
-    """(status, reason) of a command that ended; ("passed", "") where nothing is wrong."""
+    """Returns (status, reason) of a finished command; ("passed", "") on success."""
     if code == 77:
-        return "skipped", f"{label} exited 77: {last_line(said(folder / (label + '.err')))}"
-    wrong = part.judge(label, said(folder / (label + ".out")) + said(folder / (label + ".err"))) if part.judge else ""
+        return "skipped", f"{label} exited 77: {last_line(read(folder / (label + '.err')))}"
+    wrong = part.judge(label, read(folder / (label + ".out")) + read(folder / (label + ".err"))) if part.judge else ""
     if wrong:
         return "failed", f"{label}: {wrong}"
     if code != 0:
-        return "failed", f"{label} exited {code}: {last_line(said(folder / (label + '.err')))}"
+        return "failed", f"{label} exited {code}: {last_line(read(folder / (label + '.err')))}"
     return "passed", ""
 
 
 def run_part(part, machine, limit_s):
-    """Status passed, failed, timeout or skipped, with a reason, and each command's end."""
+    """Runs a part. Returns its record: status (passed, failed, timeout or skipped), reason, and the exit of each command."""
     record = {"name": part.name, "what": part.what, "limit_s": part.limit_s, "status": "passed", "reason": "", "seconds": 0.0, "commands": []}
     if part.broken:
         record.update(status="failed", reason=part.broken)
         return record
     if part.lacks or limit_s <= 0:
-        record.update(status="skipped", reason=part.lacks or "the time of the whole run was spent (--budget)")
+        record.update(status="skipped", reason=part.lacks or "the run's time limit was reached (--budget)")
         return record
     environment = machine.environment_for(part.gpus)
     folder = machine.out / part.name
@@ -90,7 +90,7 @@ def run_part(part, machine, limit_s):
         for (label, command), (code, seconds) in zip(batch, ends):
             record["commands"].append({"label": label, "command": [str(word) for word in command], "exit": code, "seconds": round(seconds, 2)})
             if code is None and record["status"] != "timeout":
-                record.update(status="timeout", reason=f"{label} was stopped: the part had {limit_s:.0f} s")
+                record.update(status="timeout", reason=f"{label} was stopped at the part's limit of {limit_s:.0f} s")
             elif code is not None and record["status"] in ("passed", "skipped"):
                 status, reason = complaint(part, folder, label, code)
                 if status != "passed":

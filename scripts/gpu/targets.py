@@ -1,10 +1,10 @@
-"""What the figures of scripts/gpu-check say of its targets."""
+"""Judges the targets of scripts/gpu-check from its figures."""
 import statistics
 
 from figures import cases, fastest, peak_shares
 
-MOST_OVERHEAD, LONG_STEP_US, LEAST_SHARE = 1.03, 2000, 0.70
-# workload, Python's mode, how many times as fast a step of ours must be
+MAX_OVERHEAD, LONG_STEP_US, MIN_SHARE = 1.03, 2000, 0.70
+# workload, Python's mode, minimum speedup over Python
 AGAINST_PYTHON = (("random-linear", "eager", 5), ("random-linear", "reduce-overhead", 2), ("mnist-mlp", "eager", 5),
                   ("mnist-mlp", "reduce-overhead", 2), ("convnet", "eager", 3))
 CONFORMING = ("check-ddp-gloo", "check-ddp-shm")
@@ -34,14 +34,14 @@ def ddp_overhead(said):
         ddp = fastest(case for case in rows if case["strategy"] == "ddp" and case["params"].get("graph") != "on")
         ratio = ddp / alone if ddp and alone else None
         name = f"ddp at world 1 over gpu, {label}"
-        if ratio and alone < LONG_STEP_US:  # too short to promise a share of it
+        if ratio and alone < LONG_STEP_US:  # too short for a relative limit
             yield {"name": name, "value": ratio, "target": "shown", "measured": f"{ddp - alone:+.1f} us on {alone:.1f} us", "verdict": "shown"}
         else:
-            yield verdict(name, ratio, "at most 3 % from 2 ms on", ratio and ratio <= MOST_OVERHEAD,
+            yield verdict(name, ratio, "at most 3 % from 2 ms on", ratio and ratio <= MAX_OVERHEAD,
                           f"{100 * (ratio - 1):+.1f} % on {alone / 1e3:.2f} ms" if ratio else "no step")
 
 
-def beside_eager(name, rows):
+def speedup_over_eager(name, rows):
     graph = fastest(case for case in rows if case["params"].get("graph") == "on")
     eager = fastest(case for case in rows if case["params"].get("graph") != "on")
     if graph and eager:
@@ -50,14 +50,14 @@ def beside_eager(name, rows):
 
 
 def recorded(said):
-    """What recording brings ddp's steps and dp's passes."""
+    """Speedup from recording ddp's steps and dp's passes."""
     for label, report in said.get("measure-ddp-1", {}).items():
         rows = [case for case in (report or {}).get("cases", []) if case["strategy"] == "ddp"]
-        yield from beside_eager(f"ddp at world 1 as a CUDA graph against eager, {label}", rows)
+        yield from speedup_over_eager(f"ddp at world 1 as a CUDA graph against eager, {label}", rows)
     for world, report in said.get("measure-dp", {}).items():
         rows = (report or {}).get("cases", [])
         for workload in dict.fromkeys(case["workload"] for case in rows):
-            yield from beside_eager(f"dp at world {world} as CUDA graphs against eager, {workload}",
+            yield from speedup_over_eager(f"dp at world {world} as CUDA graphs against eager, {workload}",
                                     [case for case in rows if case["workload"] == workload])
 
 
@@ -65,7 +65,7 @@ def gemm_share(said):
     shares = {label: share for label, share in peak_shares(said, "measure-scales", "scale").items() if label[0] == "mnist-mlp"}
     which = max(shares, key=shares.get, default=None)
     best = shares.get(which)
-    yield verdict("share of the measured matrix-product rate, a scaled mnist-mlp in bf16", best, "at least 70 %", best and best >= LEAST_SHARE,
+    yield verdict("share of the measured matrix-product rate, a scaled mnist-mlp in bf16", best, "at least 70 %", best and best >= MIN_SHARE,
                   f"{100 * best:.0f} % at --scale {which[1]}" if best else "no step with its operations")
 
 
@@ -78,7 +78,7 @@ def conformance(records):
 
 
 def judge(said, records, machine):
-    """Each target with its ratio. A rehearsal's figures say nothing of a GPU."""
+    """Returns each target with its ratio and verdict. In a rehearsal the verdict is "rehearsed": the figures are not a GPU's."""
     found = [*against_python(said, None if machine.rehearse else "on"), *ddp_overhead(said), *recorded(said), *gemm_share(said), *conformance(records)]
     if machine.rehearse:
         for one in found:

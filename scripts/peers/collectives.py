@@ -1,6 +1,6 @@
-"""collectives.py [--world N] [--sizes BYTES,..]: allreduce, reduce_scatter, allgather and broadcast by PyTorch's own Python interface
-over gloo, one thread a rank, verified before timing: the lines of dpbench-micro, to lay beside its own. Times are means over
-iterations and ranks, sizes those of the whole tensor."""
+"""collectives.py [--world N] [--sizes BYTES,..]: measures allreduce, reduce_scatter, allgather and broadcast through PyTorch's Python
+interface over gloo, one thread per rank, verified before timing. Prints the format of dpbench-micro, for comparison. Times are means
+over iterations and ranks; sizes are of the whole tensor."""
 import argparse
 import tempfile
 import time
@@ -18,7 +18,7 @@ def given(count, rank):
 
 
 def prepared(name, count, rank, world):
-    """The call, and what it must give."""
+    """Returns the call, its output tensor and the expected values."""
     part = count // world
     if name == "allreduce":
         tensor = given(count, rank)
@@ -27,8 +27,8 @@ def prepared(name, count, rank, world):
         tensor = given(count, rank)
         return lambda: dist.broadcast(tensor, 0), tensor, given(count, 0)
     if name == "allgather":
-        mine, tensor = given(part, rank), torch.empty(count)
-        return lambda: dist.all_gather_into_tensor(tensor, mine), tensor, torch.cat([given(part, r) for r in range(world)])
+        shard, tensor = given(part, rank), torch.empty(count)
+        return lambda: dist.all_gather_into_tensor(tensor, shard), tensor, torch.cat([given(part, r) for r in range(world)])
     whole, tensor = given(count, rank), torch.empty(part)
     return lambda: dist.reduce_scatter_tensor(tensor, whole), tensor, (given(count, 0) * (world * (world + 1) // 2)).chunk(world)[rank]
 

@@ -1,10 +1,10 @@
-"""Holds what `dpbench check --dump DIR` wrote against PyTorch's own DistributedDataParallel, in float64.
+"""Compares the output of `dpbench check --dump DIR` with PyTorch's DistributedDataParallel in float64.
 
 usage: dump.py DIR
 
-Every dumped step of ddp is repeated by as many Python processes as it had ranks: the dumped weights in a model of torch.nn,
-the dumped rows, one backward pass under DDP over Gloo. Exits 1 when a gradient or an output differs by more than 1e-12 of
-the largest element of its tensor.
+Repeats every dumped step of ddp with the same number of Python processes: a torch.nn model with the dumped weights and
+samples, one backward pass under DDP over Gloo. Exits 1 if a gradient or an output differs by more than 1e-12 of the largest
+element of its tensor.
 """
 import json
 import os
@@ -25,7 +25,7 @@ SCENARIOS = ("even", "uneven", "accumulate")
 
 
 class KeyedDropout(nn.Module):
-    """Drops by (seed, step, layer, sample, feature): the definition of workloads/layers/dropout.cpp, in numpy."""
+    """Dropout keyed by (seed, step, layer, sample, feature), as in workloads/layers/dropout.cpp, in numpy."""
 
     def __init__(self, rate, layer):
         super().__init__()
@@ -98,12 +98,12 @@ MODELS = {"random-linear": (RandomLinear, mse_loss), "mnist-mlp": (MnistMlp, cro
 
 
 def fill(model, tensors):
-    """Every trainable parameter and running statistic must come from the dump."""
+    """Loads the dumped tensors. Fails unless they cover every trainable parameter and running statistic."""
     given = {name.split(".", 1)[1]: value for name, value in tensors.items() if name.startswith(("parameters.", "buffers."))}
     missing, unexpected = model.load_state_dict(given, strict=False)
     lacking = [name for name in missing if not name.endswith(("num_batches_tracked", "norm1.weight", "norm2.weight", "norm3.weight"))]
     if lacking or unexpected:
-        raise SystemExit(f"dump.py: the dump lacks {lacking} and has {unexpected} too many")
+        raise SystemExit(f"dump.py: the dump lacks {lacking} and has unexpected {unexpected}")
 
 
 def off(found, expected):
@@ -152,7 +152,7 @@ def main():
         if known and entry["scenario"] in SCENARIOS and not entry["smooth"]:
             cases[entry["case"]].append(entry)
     if not cases:
-        sys.exit("dump.py: no step of ddp in float64 was dumped")
+        sys.exit("dump.py: the dump has no step of ddp in float64")
     context, failed, seen = mp.get_context("spawn"), False, set()
     for case, entries in cases.items():
         queue = context.Queue()
@@ -169,7 +169,7 @@ def main():
         print(f"{case}: {len(entries)} steps, largest difference {error:.2e} ({where}){'' if error <= BOUND else '  ABOVE 1e-12'}", flush=True)
     lacking = set(MODELS) - seen
     if lacking:
-        sys.exit(f"dump.py: nothing was dumped for {', '.join(sorted(lacking))}")
+        sys.exit(f"dump.py: the dump has no step of {', '.join(sorted(lacking))}")
     return 1 if failed else 0
 
 

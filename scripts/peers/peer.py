@@ -1,7 +1,7 @@
-"""The same training steps with PyTorch's own Python classes, to be measured beside dpbench.
+"""Measures the same training steps in Python, with PyTorch's own classes, for comparison with dpbench.
 
-Prints one JSON object: microseconds a step of every sample, the slowest rank's. One thread a rank, batches ready in memory
-(so the peer is not charged for a data loader), the faster of torch's optimizers on this machine if --fused is given.
+Prints one JSON object: microseconds per step of the slowest rank, for every block. One thread per rank; batches are in memory,
+so no data loader is measured. --fused uses torch's fused optimizers.
 """
 import argparse
 import json
@@ -41,7 +41,7 @@ def convnet():
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 256), nn.ReLU(), nn.Dropout(0.5), nn.Linear(256, 10))
 
 
-# name -> model, rows per device, batch, loss, optimizer
+# name: (model, function that makes a batch, loss, optimizer)
 WORKLOADS = {
     "random-linear": (lambda: nn.Linear(5, 2), lambda b: (torch.randn(b, 5), torch.randn(b, 2)), nn.MSELoss, "sgd"),
     "mnist-mlp": (MnistMlp, lambda b: (torch.rand(b, 1, 28, 28), torch.randint(0, 10, (b,))), nn.CrossEntropyLoss, "sgd"),
@@ -89,12 +89,12 @@ def main():
     parser.add_argument("--workload", choices=WORKLOADS, required=True)
     parser.add_argument("--strategy", choices=["cpu", "ddp"], default="cpu")
     parser.add_argument("--world", type=int, default=1)
-    parser.add_argument("--batch", type=int, default=64, help="rows per rank")
+    parser.add_argument("--batch", type=int, default=64, help="samples per rank")
     parser.add_argument("--warmup", type=int, default=30)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--samples", type=int, default=5)
     parser.add_argument("--fused", action="store_true")
-    parser.add_argument("--pin", action="store_true", help="a core per rank")
+    parser.add_argument("--pin", action="store_true", help="pin each rank to a core")
     args = parser.parse_args()
     context = mp.get_context("spawn")
     queue = context.Queue()

@@ -1,6 +1,6 @@
-"""trained_models.py FOLDER: the documents' models in PyTorch, with what dpbench trained, give the logits that dpbench's give.
+"""trained_models.py FOLDER: checks that the original PyTorch models, loaded with dpbench's trained weights, give dpbench's logits.
 
-FOLDER/WORKLOAD is what --save wrote; FOLDER/WORKLOAD.logits holds rows and dpbench's logits for them.
+FOLDER/WORKLOAD is the output of --save; FOLDER/WORKLOAD.logits holds inputs and dpbench's logits for them.
 """
 import pathlib
 import sys
@@ -11,7 +11,7 @@ from torch import nn
 
 
 class Perceptron(nn.Module):
-    """The memo's, name by name."""
+    """The memo's model, with its parameter names."""
 
     def __init__(self):
         super().__init__()
@@ -22,7 +22,7 @@ class Perceptron(nn.Module):
 
 
 class Line(nn.Module):
-    """The tutorial's."""
+    """The tutorial's model."""
 
     def __init__(self):
         super().__init__()
@@ -32,8 +32,8 @@ class Line(nn.Module):
         return self.fc(x)
 
 
-class Centred(nn.Module):
-    """Keras' BatchNormalization(scale=False), as it evaluates."""
+class BatchNormNoScale(nn.Module):
+    """Keras' BatchNormalization(scale=False) in evaluation mode."""
 
     def __init__(self, features):
         super().__init__()
@@ -46,13 +46,13 @@ class Centred(nn.Module):
 
 
 class Guide(nn.Module):
-    """The Keras guide's network in PyTorch's words."""
+    """The Keras guide's network in PyTorch."""
 
     def __init__(self):
         super().__init__()
-        self.conv1, self.norm1 = nn.Conv2d(1, 12, 3, padding=1, bias=False), Centred(12)
-        self.conv2, self.norm2 = nn.Conv2d(12, 24, 6, stride=2, bias=False), Centred(24)
-        self.large_k, self.norm3 = nn.Conv2d(24, 32, 6, stride=2, padding=2), Centred(32)
+        self.conv1, self.norm1 = nn.Conv2d(1, 12, 3, padding=1, bias=False), BatchNormNoScale(12)
+        self.conv2, self.norm2 = nn.Conv2d(12, 24, 6, stride=2, bias=False), BatchNormNoScale(24)
+        self.large_k, self.norm3 = nn.Conv2d(24, 32, 6, stride=2, padding=2), BatchNormNoScale(32)
         self.dense1, self.dense2 = nn.Linear(32, 256), nn.Linear(256, 10)
 
     def forward(self, x):
@@ -64,15 +64,15 @@ class Guide(nn.Module):
 
 def compare(folder, name, model):
     state = load_file(folder / name)
-    model.load_state_dict(state)  # strict: every name and shape
+    model.load_state_dict(state)  # strict: names and shapes must match
     model.eval()
     stored = load_file(folder / f"{name}.logits")
     with torch.no_grad():
         found = model(stored["input"])
     error = (found - stored["output"]).abs().max().item() / stored["output"].abs().max().item()
     same_file = save(state, {"format": "pt"}) == (folder / name).read_bytes()
-    print(f"{name}: {len(state)} tensors, logits of 64 rows differ by {error:.1e} at most, "
-          f"{'the same' if same_file else 'ANOTHER'} file from save()")
+    print(f"{name}: {len(state)} tensors, logits of 64 samples differ by {error:.1e} at most, "
+          f"save() gives {'the same' if same_file else 'a DIFFERENT'} file")
     return error < 1e-6 and same_file
 
 

@@ -1,4 +1,4 @@
-// The command line: a word a line.
+// Fuzzes the command line: one argument per line.
 #include "harness/front/cli/cli.h"
 #include "harness/front/commands/commands.h"
 #include "tests/fuzz/fuzz.h"
@@ -8,7 +8,7 @@ using namespace dpbench;
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<std::string> words(1);
   for (const char c : fuzz::text_of(data, size)) {
-    if (c == '\0') return 0;  // no word of a command line holds one
+    if (c == '\0') return 0;  // arguments cannot contain NUL
     if (c == '\n')
       words.emplace_back();
     else

@@ -1,4 +1,4 @@
-// The file behind --config.
+// Fuzzes the file of --config.
 #include "harness/front/cli/cli.h"
 #include "harness/front/commands/commands.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-// One fuzz target a file: libFuzzer calls LLVMFuzzerTestOneInput with whatever it invents (scripts/fuzz); without it
-// replay.cpp calls it with the kept corpus. Whatever the bytes are, a reader either takes them or throws UsageError.
+// Common parts of the fuzz targets, one target per file. libFuzzer (scripts/fuzz) or replay.cpp (with the corpus) calls
+// LLVMFuzzerTestOneInput. For any input, a parser must either accept it or throw UsageError.
 #pragma once
 
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ inline std::string_view text_of(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// The bytes as a file that has a path.
+// An in-memory file with a path.
 class MemoryFile {
  public:
   explicit MemoryFile(std::string_view bytes) : fd_(memfd_create("fuzz", MFD_CLOEXEC)) {
@@ -37,11 +37,11 @@ class MemoryFile {
   int fd_;
 };
 
-// Runs the reader; anything but a refusal in words escapes, and is a find.
-template <class Read>
-bool accepted(Read read) {
+// Returns false if `parse` throws UsageError with a message. Any other exception escapes and counts as a crash.
+template <class Parse>
+bool accepted(Parse parse) {
   try {
-    read();
+    parse();
     return true;
   } catch (const UsageError& error) {
     if (std::string_view(error.what()).empty()) std::abort();
@@ -49,7 +49,7 @@ bool accepted(Read read) {
   }
 }
 
-inline void must(bool condition) {
+inline void require(bool condition) {
   if (!condition) std::abort();
 }
 

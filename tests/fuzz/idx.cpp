@@ -1,4 +1,4 @@
-// Files of rows, plain and gzip. The first byte says how many dimensions are expected.
+// Fuzzes IDX files, plain and gzip. The first byte selects the number of dimensions.
 #include <vector>
 
 #include "tests/fuzz/fuzz.h"
@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const fuzz::MemoryFile file(fuzz::text_of(data + 1, size - 1));
   fuzz::accepted([&] {
     IdxFile rows(file.path(), data[0] % 2 ? 3 : 1);
-    fuzz::must(rows.bytes() >= 0 && rows.bytes() <= static_cast<int64_t>(size) * 1032);
+    fuzz::require(rows.bytes() >= 0 && rows.bytes() <= static_cast<int64_t>(size) * 1032);
     std::vector<uint8_t> out(static_cast<size_t>(rows.bytes()));
     rows.read(out);
   });

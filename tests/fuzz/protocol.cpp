@@ -1,5 +1,5 @@
-// What workers send to the front, a line each, and what the front sends to a worker. The first byte says which rank
-// speaks, after what, and what it was asked.
+// Fuzzes the protocol in both directions: lines from workers to the front, and commands from the front to a worker. The
+// first byte selects the sending rank, the expected answer and the flags of CaseWatch.
 #include "harness/front/launch/case_watch.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -20,8 +20,8 @@ void as_front(uint8_t how, std::string_view text) {
   watch.on_death(0, 0, 2);
   watch.on_death(1, 0, 2);
   const auto verdict = watch.verdict(100);
-  fuzz::must(verdict.has_value());
-  fuzz::must(verdict->reason.size() <= 4096);
+  fuzz::require(verdict.has_value());
+  fuzz::require(verdict->reason.size() <= 4096);
 }
 
 void as_worker(std::string_view text) {

@@ -1,4 +1,4 @@
-// Without libFuzzer: every file of the named folders, once. Fails when there is none.
+// Replacement for libFuzzer: runs every file of the given folders once. Fails if there are none.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -17,7 +17,7 @@ int main(int count, char** words) {
   for (const auto& path : files) {
     std::ifstream file(path, std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-    std::fprintf(stderr, "%s\n", path.c_str());  // the last one named is the one that fails
+    std::fprintf(stderr, "%s\n", path.c_str());  // if the target crashes, the last line names the input
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   }
   std::printf("%zu inputs\n", files.size());

@@ -1,4 +1,4 @@
-// Stored models: the file, and what its header says. What is accepted must be written back as the same header.
+// Fuzzes safetensors files. The header of an accepted file must survive writing and reading.
 #include <vector>
 
 #include "tests/fuzz/fuzz.h"
@@ -12,14 +12,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const SafetensorsFile stored(file.path(), "--resume");
     uint64_t bytes = 0;
     for (const StoredTensor& tensor : stored.header().tensors) {
-      fuzz::must(tensor.begin <= tensor.end && tensor.end <= size);
+      fuzz::require(tensor.begin <= tensor.end && tensor.end <= size);
       bytes += tensor.end - tensor.begin;
       std::vector<std::byte> room(tensor.end - tensor.begin);
       stored.read(tensor, room);
     }
     const std::string again = format_safetensors(stored.header()).substr(safetensors_prefix);
     const auto read_back = parse_safetensors(again, bytes, "what was written");
-    fuzz::must(read_back.tensors.size() == stored.header().tensors.size());
+    fuzz::require(read_back.tensors.size() == stored.header().tensors.size());
   });
   return 0;
 }

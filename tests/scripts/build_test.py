@@ -1,5 +1,5 @@
-"""scripts/dpbench and scripts/build, on a toy in place of dpbench: what is run is never stale, and stdout is the program's. And what
-scripts/studies/build-times measures."""
+"""Tests scripts/dpbench and scripts/build on a toy project: the program is never stale, and stdout is the program's. Also tests
+scripts/studies/build-times."""
 import json
 import os
 import pathlib
@@ -18,7 +18,6 @@ add_executable(dpbench main.cpp)
 target_compile_definitions(dpbench PRIVATE TORCH="${DPBENCH_TORCH}")
 add_custom_target(programs DEPENDS dpbench)
 """
-# Just enough for CMake's FindCUDAToolkit.
 MAIN = """#include <cstdio>
 int main(int argc, char** argv) {{ std::printf("{word} %s %s\\n", argc > 1 ? argv[1] : "", TORCH); return argc > 2 ? 3 : 0; }}
 """
@@ -43,11 +42,11 @@ class Build(unittest.TestCase):
         return subprocess.run([self.root / "scripts/dpbench", *arguments], cwd="/", capture_output=True, text=True, check=False,
                               env={**os.environ, "DPBENCH_TORCH": "", "DPBENCH_TORCH_VERSION": "", **environment})
 
-    def test_builds_runs_and_hands_the_exit_code_and_stdout_on(self):
+    def test_builds_runs_and_forwards_exit_code_and_stdout(self):
         result = self.run_toy("one", "two")
         self.assertEqual((result.returncode, result.stdout), (3, "first one \n"), result.stderr)
 
-    def test_the_program_is_told_by_what_name_it_was_called(self):
+    def test_the_program_gets_the_name_it_was_called_by(self):
         main = '#include <cstdio>\n#include <cstdlib>\nint main() { std::puts(std::getenv("DPBENCH_CALLED")); }\n'
         (self.root / "main.cpp").write_text(main, encoding="utf-8")
         self.assertEqual(self.run_toy().stdout, f"{self.root}/scripts/dpbench\n")
@@ -59,32 +58,32 @@ class Build(unittest.TestCase):
             done = subprocess.run(["/bin/sh", "-c", *words], cwd=self.root, env=env, capture_output=True, text=True, check=False)
             self.assertEqual(done.stdout, called + "\n", done.stderr)
 
-    def test_a_second_call_builds_nothing_and_a_changed_source_is_built(self):
+    def test_only_changed_sources_are_rebuilt(self):
         for _ in range(2):
             self.assertEqual(self.run_toy("x").stdout, "first x \n")
         self.assertIn("no work to do", (self.root / "build/release/build.log").read_text(encoding="utf-8"))
         self.write("second")
         self.assertEqual(self.run_toy("x").stdout, "second x \n")
 
-    def test_another_libtorch_configures_anew_and_none_takes_it_back(self):
+    def test_changing_dpbench_torch_configures_again(self):
         self.assertEqual(self.run_toy("x").stdout, "first x \n")
         self.assertEqual(self.run_toy("x", DPBENCH_TORCH="some/torch").stdout, "first x /some/torch\n")
         self.assertEqual(self.run_toy("x").stdout, "first x \n")
 
-    def test_packages_are_looked_for_again_where_another_needs_them(self):
+    def test_setup_runs_again_only_if_the_needed_packages_change(self):
         tools = self.root / "tools"
         tools.mkdir()
         for script in (self.root / "scripts/setup", tools / "cmake", tools / "ninja"):
             script.write_text(f'#!/bin/sh\necho "${{0##*/}} ${{DPBENCH_TORCH##*/}}" >>{self.root}/calls\n', encoding="utf-8")
             script.chmod(0o755)
-        os.utime(self.root / "scripts/setup", (0, 0))  # older than any stamp
-        for torch in ("one", "two", "", "", "one"):  # one that is given spares pip
+        os.utime(self.root / "scripts/setup", (0, 0))  # older than build/set-up
+        for torch in ("one", "two", "", "", "one"):  # pip is needed only without DPBENCH_TORCH
             subprocess.run([self.root / "scripts/build", "release", "build/release", "programs"], check=True, stderr=subprocess.DEVNULL,
                            env={**os.environ, "DPBENCH_TORCH": torch, "DPBENCH_TORCH_VERSION": "", "PATH": f"{tools}:{os.environ['PATH']}"})
         calls = (self.root / "calls").read_text(encoding="utf-8").splitlines()
         self.assertEqual([call for call in calls if call.startswith("setup")], ["setup one", "setup ", "setup one"])
 
-    def test_a_cuda_toolkit_that_comes_later_is_found_and_one_that_goes_is_forgotten(self):
+    def test_an_added_or_removed_cuda_toolkit_is_detected(self):
         toy = TOY.replace("LANGUAGES CXX)\n", "LANGUAGES CXX)\nfind_program(CUDA_NVCC nvcc)\n")
         (self.root / "CMakeLists.txt").write_text(toy.replace("${DPBENCH_TORCH}", "${CUDA_NVCC}"), encoding="utf-8")
         before = self.run_toy("x").stdout
@@ -93,10 +92,10 @@ class Build(unittest.TestCase):
         nvcc.write_text("#!/bin/sh\n", encoding="utf-8")
         nvcc.chmod(0o755)
         path = f"{nvcc.parent}:{os.environ['PATH']}"
-        for says in ("configuring", ""):
+        for configures in (True, False):
             result = self.run_toy("x", PATH=path)
             self.assertEqual(result.stdout, f"first x {nvcc}\n", result.stderr)
-            self.assertEqual("configuring" in result.stderr, bool(says), result.stderr)
+            self.assertEqual("configuring" in result.stderr, configures, result.stderr)
         self.assertEqual(self.run_toy("x").stdout, before)
 
     def test_a_failed_build_exits_2_shows_the_error_and_runs_nothing(self):
@@ -123,15 +122,15 @@ class Build(unittest.TestCase):
 
 
 class RealProgram(unittest.TestCase):
-    """scripts/dpbench of this very tree, where it was built by it and nothing is left to build."""
+    """scripts/dpbench of this tree. Skipped unless scripts/build built it and it is up to date."""
 
-    def test_json_is_all_that_is_on_stdout(self):
+    def test_stdout_has_only_json(self):
         build, asked = SOURCE / "build/release", {}
         if (build / "asked").exists():
             asked = dict(re.findall(r"(DPBENCH_TORCH\w*)=(\S*)", (build / "asked").read_text(encoding="utf-8")))
         set_up = SOURCE / "build/set-up"
         if not asked or not set_up.exists() or set_up.stat().st_mtime <= (SOURCE / "scripts/setup").stat().st_mtime:
-            self.skipTest("build/release is not of scripts/build")
+            self.skipTest("build/release was not built by scripts/build")
         left = subprocess.run(["ninja", "-n", "-C", build, "programs"], capture_output=True, text=True, check=False)
         if "no work to do" not in left.stdout:
             self.skipTest("build/release is not up to date")
@@ -146,7 +145,7 @@ class RealProgram(unittest.TestCase):
 
 
 class BuildTimes(unittest.TestCase):
-    """scripts/studies/build-times, on scripts that note how they were called and build nothing."""
+    """scripts/studies/build-times with stand-in scripts that record their calls and build nothing."""
 
     def run_it(self, *files):
         with tempfile.TemporaryDirectory() as folder:
@@ -165,7 +164,7 @@ class BuildTimes(unittest.TestCase):
             calls = (root / "calls").read_text(encoding="utf-8").splitlines() if (root / "calls").exists() else []
         return done, calls
 
-    def test_tests_are_touched_in_a_fresh_folder_after_a_clean_build_of_all(self):
+    def test_tests_are_rebuilt_in_a_fresh_folder_after_a_clean_build(self):
         done, calls = self.run_it("harness/a.cpp", "tests/b.cpp", "tests/c.cpp")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([line.split(" | ")[0] for line in done.stdout.splitlines()[2:]],
@@ -175,15 +174,15 @@ class BuildTimes(unittest.TestCase):
         self.assertEqual(len(builds), 3)
         for _build, preset, folder, target, cache in builds:
             self.assertEqual((preset, folder, target, cache), ("release", builds[0][2], "all", "cache=1"))
-        self.assertFalse(os.path.exists(os.path.dirname(builds[0][2])), "it goes again")
+        self.assertFalse(os.path.exists(os.path.dirname(builds[0][2])), "the temporary folder was not removed")
 
-    def test_without_tests_nothing_is_built_anew(self):
+    def test_without_test_files_there_is_no_clean_build(self):
         done, calls = self.run_it("harness/a.cpp")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([call for call in calls if call.startswith("build ")], [])
-        self.assertIn("no absent.cpp", self.run_it("absent.cpp")[0].stderr)
+        self.assertIn("absent.cpp", self.run_it("absent.cpp")[0].stderr)
 
-    def test_the_files_it_takes_by_itself_are_there(self):
+    def test_the_default_files_exist(self):
         text = (SOURCE / "scripts/studies/build-times").read_text(encoding="utf-8")
         files = re.findall(r'"([\w/]+\.cpp)"', text)
         self.assertGreater(len([file for file in files if file.startswith("tests/")]), 1)

@@ -1,4 +1,4 @@
-"""charts_in_browser.py DPBENCH: the page of every kind of report in a real browser, at two widths, in light and dark."""
+"""charts_in_browser.py DPBENCH: opens the page of every kind of report in a real browser, at two widths, in light and dark mode."""
 import json
 import os
 import pathlib
@@ -22,8 +22,8 @@ REPORTS = {"usual": [sample_runs.usual()], "troubled": [sample_runs.troubled()],
 CHARTS = {"usual": 6, "troubled": 5, "hostile": 9, "one": 3, "many": 12, "settings": 72, "everything": 11, "training": 8, "empty": 0}
 OPENS_WITHIN_S = 2
 
-# Text that does not fit: cut off by its own box, beyond the page, or beyond the picture it is in, or two texts of a picture on
-# each other. A box that scrolls is no fault.
+# Finds text that does not fit: clipped by its box, outside the window or its picture, or overlapping other text of a picture.
+# Scrolling boxes are allowed.
 MISFITS = r"""(() => {
   const found = [], say = (node) => (node.textContent || node.tagName).trim().slice(0, 40);
   if (document.documentElement.scrollWidth > innerWidth) found.push("the page is wider than its window");
@@ -49,7 +49,7 @@ MISFITS = r"""(() => {
   return found;
 })()"""
 
-# Texts below WCAG's contrast of 4.5 with what is behind them, as the browser computed their colours.
+# Finds text with a contrast below WCAG's 4.5 to its background, by the browser's computed colours.
 FAINT = r"""(() => {
   const parts = (text) => text.match(/[\d.]+/g).map(Number);
   const light = (colour) => colour.slice(0, 3).map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
@@ -104,7 +104,7 @@ class Charts(unittest.TestCase):
     def open(self, name, width=1366, height=900, dark=False):
         return self.browser.page(self.folder / f"{name}.html", width, height, dark)
 
-    def test_every_page_opens_soon_with_its_charts_and_no_complaint_and_all_text_fits_and_can_be_read(self):
+    def test_every_page_opens_quickly_without_errors_and_all_text_fits_and_is_readable(self):
         for name in REPORTS:
             for look, width, height, dark in LOOKS:
                 with self.subTest(report=name, look=look, dark=dark), self.open(name, width, height, dark) as page:
@@ -112,7 +112,7 @@ class Charts(unittest.TestCase):
                     self.keep(page, f"{name}-{look}-{'dark' if dark else 'light'}.png")
 
     def look_at(self, page, name):
-        self.assertLess(page.seconds, OPENS_WITHIN_S * max(1, os.getloadavg()[0] / os.cpu_count()))  # longer on a busy machine
+        self.assertLess(page.seconds, OPENS_WITHIN_S * max(1, os.getloadavg()[0] / os.cpu_count()))  # scaled up on a busy machine
         self.assertEqual(page.run("document.querySelectorAll('figure svg').length"), CHARTS[name])
         page.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         page.run("document.querySelectorAll('.evidence').forEach((each) => { each.hidden = false; })")
@@ -128,7 +128,7 @@ class Charts(unittest.TestCase):
             page.run("document.querySelectorAll('figure details').forEach((each) => { each.open = false; })")
             page.picture(f"{folder}/{name}")
 
-    def test_of_too_many_settings_the_page_says_how_many_it_shows(self):
+    def test_the_page_reports_settings_it_does_not_draw(self):
         with self.open("settings") as page:
             self.assertIn("12 of 100 settings are drawn", page.run("document.querySelector('header').innerText"))
             self.assertEqual(page.run("document.querySelectorAll('#cases-table tbody tr').length"), 500)
@@ -142,12 +142,12 @@ class Charts(unittest.TestCase):
                 inks.add(page.run("getComputedStyle(document.querySelector('figure svg text')).fill"))
         self.assertEqual(inks, {"rgb(87, 96, 106)", "rgb(154, 164, 175)"})
 
-    def test_at_a_desk_the_table_of_cases_needs_no_scrolling(self):
+    def test_the_table_of_cases_needs_no_scrolling_on_a_desktop(self):
         for name in ("usual", "training"):
             with self.open(name) as page:
                 self.assertLessEqual(page.run("(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('#cases-table').closest('.scroll'))"), 0)
 
-    def test_the_table_sorts_by_number_both_ways_and_says_so(self):
+    def test_the_table_sorts_numerically_in_both_directions(self):
         with self.open("troubled") as page:
             head = "#cases-table th:nth-child(6)"
             page.click(f"{head} button")
@@ -155,7 +155,7 @@ class Charts(unittest.TestCase):
             page.click(f"{head} button")
             falling = page.run(f"({COLUMN})(5)")
             self.assertEqual(page.run(f"document.querySelector('{head}').ariaSort"), "descending")
-        self.assertEqual(rising[-4:], [""] * 4)  # what was not measured comes last
+        self.assertEqual(rising[-4:], [""] * 4)  # unmeasured cases come last
         self.assertEqual(falling[-4:], [""] * 4)
         with self.open("many") as page:
             page.click(f"{head} button")
@@ -174,7 +174,7 @@ class Charts(unittest.TestCase):
             page.click(".choices input[value=ok]")
             self.assertEqual(sorted(page.run(f"({COLUMN})(4)")), ["failed", "interrupted", "skipped", "wrong"])
 
-    def test_a_red_cell_opens_to_what_was_found_and_closes_again(self):
+    def test_a_failed_cell_toggles_its_evidence(self):
         with self.open("everything") as page:
             state = "[document.querySelector('tr.evidence').hidden, document.querySelector('button[aria-controls]').ariaExpanded]"
             self.assertEqual(page.run(state), [True, "false"])
@@ -185,14 +185,14 @@ class Charts(unittest.TestCase):
             page.click("button[aria-controls]")
             self.assertEqual(page.run(state), [True, "false"])
 
-    def test_pointing_at_a_mark_tells_its_value(self):
+    def test_pointing_at_a_mark_shows_its_value(self):
         with self.open("usual") as page:
             page.click("figure .tip")
             self.assertRegex(page.run("document.querySelector('#tip').innerText"), r"^\S+, world \d: .* rows/s$")
             page.click("h1")
             self.assertTrue(page.run("document.querySelector('#tip').hidden"))
 
-    def test_training_is_drawn_from_its_first_step_and_over_its_time(self):
+    def test_training_is_drawn_by_step_and_by_time(self):
         with self.open("training") as page:
             shown = page.run("[...document.querySelectorAll('figure')].map((each) => each.outerHTML).join()")
         for said in ("dp × 2: loss 2.5 at first, 0.2823 after 1,000 steps", "ddp × 2: loss 2.5 at first, 0.2823 after 1,000 steps",
@@ -200,19 +200,19 @@ class Charts(unittest.TestCase):
                      "n = 1 training a line, so no error bars", "commit a1b2c3d", "ddp (projection), world 64"):
             self.assertTrue(said in shown, said)
 
-    def test_a_case_named_script_is_shown_and_not_run(self):
+    def test_a_case_named_like_a_script_is_shown_and_not_run(self):
         with self.open("hostile") as page:
             self.assertTrue(page.run("document.title").startswith("dpbench"))
             self.assertIn("<script>document.title='run'</script>", page.run("document.querySelector('#cases-table').innerText"))
             self.assertEqual(page.run("document.querySelectorAll('script').length"), 1)
             self.assertIn("a$b$=", page.run("document.querySelector('#cases-table').innerText"))
 
-    def test_a_script_that_got_in_would_not_run_either(self):
+    def test_an_injected_script_does_not_run(self):
         with self.open("usual") as page:
             page.run("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"document.title = 1\">'); new Promise(d => setTimeout(d, 100))")
             self.assertTrue(page.run("document.title").startswith("dpbench"))
 
-    def test_it_can_be_used_by_keyboard_and_is_named_for_screen_readers(self):
+    def test_the_page_works_by_keyboard_and_has_labels_for_screen_readers(self):
         with self.open("everything") as page:
             nameless = page.run("""[...document.querySelectorAll('button,input,a,[role=region],svg,summary')].filter((node) =>
               !(node.ariaLabel || (node.tagName !== "svg" && node.textContent.trim()) || (node.labels && node.labels.length))).length""")
@@ -222,7 +222,7 @@ class Charts(unittest.TestCase):
             page.call("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
             self.assertEqual(page.run("document.querySelector('#cases-table th').ariaSort"), "ascending")
 
-    def test_a_page_that_cannot_be_written_is_exit_5_and_leaves_the_old_one(self):
+    def test_an_unwritable_page_exits_5_and_keeps_the_old_one(self):
         folder = self.folder / "full"
         folder.mkdir()
         (folder / "x.html").write_text("old", encoding="utf-8")
@@ -233,7 +233,7 @@ class Charts(unittest.TestCase):
         self.assertEqual([path.name for path in folder.iterdir()], ["x.html"])
         self.assertEqual((folder / "x.html").read_text(encoding="utf-8"), "old")
 
-    def test_a_style_of_the_users_own_changes_nothing(self):
+    def test_a_matplotlibrc_of_the_user_is_ignored(self):
         folder = self.folder / "styled"
         folder.mkdir()
         (folder / "matplotlibrc").write_text("xtick.major.size: 20\naxes.xmargin: 0.4\n", encoding="utf-8")

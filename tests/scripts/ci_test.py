@@ -1,5 +1,5 @@
-"""ci_test.py DPBENCH FAKE_WORKER: every command that stands in scripts/ci/ is run, as its runner would, in a repository of its own;
-dpbench is the real one, the builds are pretended."""
+"""ci_test.py DPBENCH FAKE_WORKER: runs every command in scripts/ci/ as a CI runner would, in a temporary repository, with the real
+dpbench and simulated builds."""
 import json
 import os
 import pathlib
@@ -10,11 +10,11 @@ import sys
 import tempfile
 import unittest
 
-import reports  # holds every report against its schema
+import reports  # validates every report against its schema
 
 PROGRAM, WORKER = (os.path.abspath(word) for word in sys.argv[1:3])
 FILES = pathlib.Path(__file__).parents[2] / "scripts" / "ci"
-# In place of scripts/dpbench: "builds" a worker with the speed that its source tree says.
+# Stand-in for scripts/dpbench: "builds" a worker with the speed given in its source tree.
 SCRIPT = f"""#!/bin/sh
 set -eu
 root=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
@@ -28,7 +28,7 @@ DPBENCH_WORKER="$bin/dpbench-worker" exec "{PROGRAM}" "$@"
 
 
 def commands(name):
-    """The shell scripts of a file, one a step, in order; what is marked as set-up of the runner is left out."""
+    """Returns the shell scripts of a file, one per step, without those marked as set-up of the runner."""
     lines = (FILES / name).read_text(encoding="utf-8").splitlines()
     found = []
     for at, line in enumerate(lines):
@@ -71,7 +71,7 @@ class Ci(unittest.TestCase):
         subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@x", *words], cwd=where, check=True, capture_output=True)
 
     def run_all(self, name, noise="0.01", cores=None):
-        """The exit code of the first step that fails, else 0, and what was printed."""
+        """Returns the exit code of the first failing step, or 0, and the output."""
         summary = self.root / "summary.md"
         variables = {**os.environ, "GITHUB_STEP_SUMMARY": str(summary), "GITHUB_BASE_REF": "main", "GITHUB_ACTIONS": "true",
                      "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main", "FAKE_NOISE": noise}
@@ -109,26 +109,26 @@ class Ci(unittest.TestCase):
     def test_a_slower_build_fails_on_gitlab(self):
         self.check("gitlab.yml", "1.2", 1, "SLOWER")
 
-    def test_a_baseline_is_measured_committed_and_then_compared_with(self):
+    def test_a_baseline_is_measured_committed_and_used(self):
         self.keep_baseline()
         self.check("github.yml", "1", 0, "ratio-to-baseline:30%")
 
-    # Pairs differ by more than 15 %: the duel says nothing, what was stored does.
-    def test_a_build_of_four_times_the_time_is_red_on_a_noisy_machine(self):
+    # Pairs differ by more than 15 %: the duel is unclear, but the comparison with the stored baseline is not.
+    def test_a_build_four_times_slower_fails_on_a_noisy_machine(self):
         for name in ("github.yml", "gitlab.yml"):
             with self.subTest(name):
                 self.setUp()
                 self.keep_baseline()
                 self.check(name, "4", 1, "SLOWER", noise="0.25")
 
-    def test_what_is_merely_noisy_warns_on_gitlab_and_passes_on_github(self):
+    def test_noise_alone_warns_on_gitlab_and_passes_on_github(self):
         for name, code in (("github.yml", 0), ("gitlab.yml", 4)):
             with self.subTest(name):
                 self.setUp()
                 self.keep_baseline()
-                self.check(name, "1", code, "above 15 % nothing is judged", noise="0.25")
+                self.check(name, "1", code, "above 15 %", noise="0.25")
 
-    def test_a_baseline_of_a_machine_with_other_cores_is_compared_with(self):
+    def test_a_baseline_from_a_machine_with_other_cores_is_used(self):
         usable = sorted(os.sched_getaffinity(0))
         if len(usable) < 2:
             self.skipTest("one core only")
@@ -138,7 +138,7 @@ class Ci(unittest.TestCase):
                 self.keep_baseline(usable[:2])
                 self.check(name, "1", 0, "ratio-to-baseline:30%", cores=usable[:1])
 
-    def test_every_example_is_run_here(self):
+    def test_every_command_of_every_example_is_tested(self):
         self.assertEqual({path.name for path in FILES.glob("*.yml")}, {"github.yml", "gitlab.yml", "keep-baseline.yml"})
         for path in FILES.glob("*.yml"):
             shell = [line for line in path.read_text(encoding="utf-8").splitlines() if re.search(r"\b(scripts/dpbench|git) ", line)]
@@ -147,7 +147,7 @@ class Ci(unittest.TestCase):
             self.assertTrue(run)
 
 
-# In place of build/release/bin/dpbench: the first run of the gate, the second, ... as `plan` says, a line each.
+# Stand-in for build/release/bin/dpbench: the n-th run of the gate uses the n-th line of `plan`.
 GATED = f"""#!/bin/sh
 here=$(dirname -- "$0")
 if [ "$1" = run ]; then
@@ -159,7 +159,7 @@ FAKE_NOISE=0.01 DPBENCH_WORKER="$here/dpbench-worker" exec "{PROGRAM}" "$@"
 
 
 class Gate(unittest.TestCase):
-    """scripts/ci/gate, the project's own: a slowdown is measured once more, anything else is not."""
+    """scripts/ci/gate: only a slowdown is measured a second time."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="dpbench-gate-")
@@ -189,20 +189,20 @@ class Gate(unittest.TestCase):
         self.assertEqual(len((self.bin / "runs").read_text(encoding="utf-8")), len(plan), "runs")
         return done
 
-    def test_an_equal_speed_passes_at_once(self):
+    def test_an_equal_speed_passes_without_retry(self):
         self.assertIn("4 same. Gate: passed", self.run_gate("FAKE_FACTOR=1").stdout)
 
     def test_a_slowdown_must_be_seen_twice(self):
-        self.assertIn("once more", self.run_gate("FAKE_FACTOR=2", "FAKE_FACTOR=1").stderr)
+        self.assertIn("scripts/ci/gate: ", self.run_gate("FAKE_FACTOR=2", "FAKE_FACTOR=1").stderr)
         self.run_gate("FAKE_FACTOR=2", "FAKE_FACTOR=2", code=1)
 
-    def test_what_is_wrong_or_fails_in_any_run_is_red_though_the_next_would_pass(self):
+    def test_a_wrong_or_failed_run_fails_without_retry(self):
         for fault, code in (("wrong", 1), ("exit7", 3)):
             with self.subTest(fault):
                 self.run_gate(f"FAKE_FAULT={fault}", code=code)
                 self.run_gate("FAKE_FACTOR=2", f"FAKE_FAULT={fault}", code=code)
 
-    def test_a_baseline_is_not_recorded_of_a_wrong_run(self):
+    def test_a_wrong_run_does_not_become_the_baseline(self):
         before = self.baseline.read_bytes()
         self.run_gate("FAKE_FAULT=wrong", words=["--record"], code=1)
         self.assertEqual(self.baseline.read_bytes(), before)

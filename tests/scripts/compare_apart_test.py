@@ -1,4 +1,4 @@
-"""compare_apart_test.py DPBENCH: scripts/studies/compare-apart judges only runs that were begun far enough apart; the runs are made up."""
+"""compare_apart_test.py DPBENCH: tests that scripts/studies/compare-apart judges only runs started far enough apart. The runs are synthetic."""
 import json
 import os
 import pathlib
@@ -11,7 +11,7 @@ import sample_runs
 
 DPBENCH = os.path.abspath(sys.argv.pop(1))
 SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/studies/compare-apart"
-# Two minutes apart, and then the same two hours later, a third slower.
+# Two runs two minutes apart, and two more two hours later, slower by a third.
 RUNS = (("20261122T020000Z", 1e6), ("20261122T020200Z", 1.01e6), ("20261122T040000Z", 1.33e6), ("20261122T040200Z", 1.34e6))
 
 
@@ -35,15 +35,15 @@ class Apart(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stderr)
         return done
 
-    def test_all_pairs_are_judged_unless_said_otherwise(self):
+    def test_all_pairs_are_judged_by_default(self):
         said = self.judge("--markdown").stdout
         self.assertIn("| median:20% | 4 of 12 | 4 of 12 |", said)
         self.assertIn("12 pairs at least 0 s apart", said)
 
-    def test_runs_of_one_group_are_left_out(self):
+    def test_pairs_closer_than_apart_are_left_out(self):
         self.assertIn("| median:20% | 4 of 8 | 4 of 8 |", self.judge("--apart", "7000", "--markdown").stdout)
 
-    def test_none_so_far_apart_is_an_error(self):
+    def test_no_pair_far_enough_apart_is_an_error(self):
         self.assertIn("no two runs", self.judge("--apart", "86400", code=1).stderr)
 
 

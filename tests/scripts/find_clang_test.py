@@ -1,4 +1,4 @@
-"""scripts/find-clang, with a python3 whose pip only pretends: what is fetched once stays, and a failed fetch leaves nothing."""
+"""Tests scripts/find-clang with a stand-in for pip: downloads are cached, and a failed download leaves nothing."""
 import os
 import pathlib
 import shutil
@@ -33,7 +33,7 @@ class FindClang(unittest.TestCase):
             **os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}", "XDG_CACHE_HOME": str(self.root / "cache"),
             "CALLS": str(self.root / "calls"), "OFFLINE": offline})
 
-    def test_a_program_is_fetched_once_in_its_pinned_version(self):
+    def test_the_pinned_version_is_fetched_once(self):
         paths = {self.find("clang-tidy").stdout.strip() for _ in range(2)}
         (path,) = paths
         self.assertEqual(subprocess.check_output([path], text=True), "tidy\n")
@@ -41,13 +41,13 @@ class FindClang(unittest.TestCase):
         self.assertRegex(call, r"^-m pip install .* clang-tidy==\d+\.\d+\.\d+$")
         self.assertEqual(len(list(self.cache.iterdir())), 1)
 
-    def test_a_failed_fetch_is_an_error_that_leaves_nothing(self):
+    def test_a_failed_download_exits_2_and_leaves_nothing(self):
         done = self.find("clang-tidy", offline="1")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertIn("pip could not fetch clang-tidy", done.stderr)
+        self.assertIn("clang-tidy", done.stderr)
         self.assertEqual(list(self.cache.iterdir()), [])
 
-    def test_another_name_is_refused(self):
+    def test_an_unknown_program_is_refused(self):
         self.assertEqual(self.find("clang-query").returncode, 2)
 
 

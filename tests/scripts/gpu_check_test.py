@@ -1,4 +1,4 @@
-"""scripts/gpu-check with programs that only pretend: what becomes of parts that pass, fail, hang or cannot run."""
+"""Tests scripts/gpu-check with stand-in programs: parts that pass, fail, hang or cannot run."""
 import json
 import os
 import pathlib
@@ -20,14 +20,14 @@ DPBENCH = """#!/bin/sh
 case "$*" in
   "check --strategy dp "*) echo "a gradient is wrong" >&2; exit 1 ;;
   *"--backend gloo"*) sleep 300 & echo $! > "$FAKE_PIDS"; wait ;;
-  *"--backend shm"*) echo "no shared memory here" >&2; exit 77 ;;
+  *"--backend shm"*) echo "no shared memory" >&2; exit 77 ;;
   "run "*) echo '{"cases": []}' ;;
 esac
 echo "$LD_LIBRARY_PATH" > "$FAKE_PIDS.libraries"
 """
 
 
-# A tool that runs what it is given, and says what FAKE_SANITIZER has for its --tool.
+# A stand-in for compute-sanitizer: prints the lines of $FAKE_SANITIZER for its --tool.
 SANITIZER = """#!/bin/sh
 tool=$2
 printf '%s\\n' "$FAKE_SANITIZER" | sed -n "s/^$tool //p"
@@ -68,7 +68,7 @@ class Fixture(unittest.TestCase):
 
 
 class WithoutGpu(Fixture):
-    @unittest.skipIf(machine.asked_of_the_driver()[0], "there is a GPU")
+    @unittest.skipIf(machine.query_driver()[0], "there is a GPU")
     def test_every_part_is_skipped_with_the_reason(self):
         done = self.gpu_check(code=77)
         parts = self.parts()
@@ -79,7 +79,7 @@ class WithoutGpu(Fixture):
         self.assertEqual(done.stdout.strip(), (self.out / "README.md").read_text().strip())
         self.assertNotIn("met |", done.stdout)
 
-    def test_a_driver_that_finds_nothing_is_no_gpu(self):
+    def test_a_driver_without_devices_counts_as_no_gpu(self):
         self.program("driver/nvidia-smi", "#!/bin/sh\necho 'No devices were found'; exit 6\n")
         self.gpu_check("--part", "doctor", code=77)
         self.assertIn("No devices were found", self.parts()["doctor"]["reason"])
@@ -88,35 +88,35 @@ class WithoutGpu(Fixture):
 class Parts(Fixture):
     NAMES = ("doctor", "check-dp", "check-ddp-gloo", "check-ddp-shm", "measure-graphs")
 
-    def test_one_that_fails_hangs_or_cannot_run_stops_no_other(self):
+    def test_a_part_that_fails_hangs_or_cannot_run_stops_no_other(self):
         for flags in (["--rehearse"], []):
             with self.subTest(flags=flags):
                 self.out = self.folder / ("out" + "".join(flags))
                 begin = time.monotonic()
                 self.gpu_check(*flags, "--limit", "1.5", "--part", *self.NAMES, code=1, gpu=not flags)
-                self.assertLess(time.monotonic() - begin, 100)  # the one that hangs would take 300
+                self.assertLess(time.monotonic() - begin, 100)  # the hanging part would take 300 s
                 parts = self.parts()
                 self.assertEqual({name: parts[name]["status"] for name in self.NAMES},
                                  {"doctor": "passed", "check-dp": "failed", "check-ddp-gloo": "timeout", "check-ddp-shm": "skipped",
                                   "measure-graphs": "passed"})
                 self.assertIn("a gradient is wrong", parts["check-dp"]["reason"])
                 self.assertIn("1 s", parts["check-ddp-gloo"]["reason"].replace("2 s", "1 s"))
-                self.assertIn("no shared memory here", parts["check-ddp-shm"]["reason"])
+                self.assertIn("no shared memory", parts["check-ddp-shm"]["reason"])
                 self.assertTrue((self.out / "measure-graphs" / "convnet.out").exists())
                 self.assertEqual([one["label"] for one in parts["check-ddp-gloo"]["commands"]], ["2"] if flags else ["2", "4", "8"])
 
-    def test_what_a_part_started_ends_with_it(self):
+    def test_processes_started_by_a_part_are_stopped_with_it(self):
         self.gpu_check("--rehearse", "--limit", "1", "--part", "check-ddp-gloo", code=1)
         pid = int((self.folder / "pids").read_text())
         state = pathlib.Path(f"/proc/{pid}/stat")
         self.assertTrue(not state.exists() or state.read_text().split()[2] == "Z")
 
-    def test_the_catalogue_is_written_anew_and_libraries_are_found(self):
+    def test_the_catalogue_is_rewritten_and_libraries_are_found(self):
         self.gpu_check("--rehearse", "--part", "doctor", code=0)
         self.assertEqual((self.folder / "bin/catalogue.json").read_text(), '{"fresh": 1}\n')
         self.assertEqual((self.folder / "pids.libraries").read_text().split(":")[0].strip(), str(self.folder / "lib"))
 
-    def test_parts_of_one_gpu_see_the_first_alone_where_there_are_more(self):
+    def test_parts_for_one_gpu_see_only_the_first(self):
         self.program("bin/dpbench", '#!/bin/sh\necho "{}"\necho "${CUDA_VISIBLE_DEVICES-all}" >> "$FAKE_PIDS"\n')
         for gpus, seen in ((1, {"check-dp": ["all"]}), (2, {"check-dp": ["0"], "check-dp-gpus": ["all", "all"], "doctor": ["all", "all"]})):
             for part, shown in seen.items():
@@ -128,9 +128,9 @@ class Parts(Fixture):
                     self.assertEqual((self.folder / "pids").read_text().split(), shown)
         self.out = self.folder / "skipped"
         self.gpu_check("--part", "check-dp-gpus", code=77, gpu=1)
-        self.assertEqual(self.parts()["check-dp-gpus"]["reason"], "it takes 2 GPUs, and here is 1")
+        self.assertRegex(self.parts()["check-dp-gpus"]["reason"], r"\b2 GPUs.*\b1\b")
 
-    def test_a_target_that_is_missed_is_a_failure_on_an_h200_alone(self):
+    def test_a_missed_target_fails_unless_any_gpu_is_given(self):
         slow = '{"cases": [%s]}' % ", ".join(
             '{"workload": "mnist-mlp", "strategy": "%s", "status": "ok", "params": {}, "scale": 1, "dtype": "f32", "batch": 64,'
             ' "stats": {"step_time_ns": {"median": %d}}}' % one for one in (("gpu", 4000000), ("ddp", 5000000)))
@@ -139,28 +139,28 @@ class Parts(Fixture):
             self.out = self.folder / f"out{code}"
             self.assertIn("| missed |", self.gpu_check(*flags, code=code, gpu=True).stdout)
 
-    def test_what_cannot_start_is_a_failure_with_the_reason_and_not_a_lack_of_a_gpu(self):
+    def test_a_worker_that_cannot_run_fails_the_parts_with_the_reason(self):
         missing = '{"not_built": [{"kind": "backend", "name": "nccl", "reason": "libcufile.so.0: not found"}]}'
         for worker, reason in (("echo 'libtorch_cpu.so: cannot open' >&2; exit 127", "libtorch_cpu.so: cannot open"),
-                               (f"echo '{missing}'", "the CUDA library cannot be used: libcufile.so.0: not found"),
-                               ("echo nonsense", "wrote no JSON: nonsense")):
+                               (f"echo '{missing}'", "libcufile.so.0: not found"),
+                               ("echo nonsense", "no JSON: nonsense")):
             with self.subTest(worker=worker):
-                self.out = self.folder / reason[:3]
+                self.out = self.folder / reason[:4]
                 self.program("bin/dpbench-worker", f"#!/bin/sh\n{worker}\n")
                 self.gpu_check("--part", "doctor", "measure-graphs", code=1, gpu=True)
                 for part in self.parts().values():
                     self.assertEqual(part["status"], "failed")
                     self.assertIn(reason, part["reason"])
 
-    def test_programs_that_are_not_there_are_named(self):
+    def test_missing_programs_are_named(self):
         (self.folder / "bin/dpbench").unlink()
         self.gpu_check("--rehearse", "--part", "doctor", code=1)
-        self.assertIn("no dpbench in", self.parts()["doctor"]["reason"])
+        self.assertIn(str(self.folder / "bin"), self.parts()["doctor"]["reason"])
 
-    def test_the_sanitizer_must_say_that_it_saw_no_errors(self):
+    def test_the_sanitizer_must_report_zero_errors(self):
         self.program("driver/compute-sanitizer", SANITIZER)
         unseen = CLEAN.replace("ERROR SUMMARY: 0 errors", "Error: Target application terminated before first instrumented API call")
-        for says, reason in ((CLEAN, ""), ("", "memcheck-off: it did not say 'ERROR SUMMARY: 0 errors'"),
+        for says, reason in ((CLEAN, ""), ("", "'ERROR SUMMARY: 0 errors'"),
                              (CLEAN.replace("0 errors\n", "2 errors\n"), "memcheck-off: ERROR SUMMARY: 2 errors"),
                              (CLEAN + "\nmemcheck ========= ERROR SUMMARY: 1 error", "memcheck-off: ERROR SUMMARY: 1 error"),
                              (CLEAN.replace("0 warnings", "3 warnings"), "racecheck-off: RACECHECK SUMMARY: 0 hazards displayed (0 errors, 3 warnings)"),
@@ -174,14 +174,14 @@ class Parts(Fixture):
     def test_wrong_arguments_are_refused(self):
         self.assertIn("no part 'nothing'", self.gpu_check("--part", "nothing", code=2).stderr)
         self.out.mkdir()
-        self.assertIn("name a directory that can be made", self.gpu_check(code=2).stderr)
+        self.assertIn(f"--out {self.out}", self.gpu_check(code=2).stderr)
 
-    def test_parts_that_the_whole_time_does_not_reach_are_skipped(self):
+    def test_parts_beyond_the_budget_are_skipped(self):
         self.gpu_check("--rehearse", "--budget", "1", "--part", "check-ddp-gloo", "check-ddp-shm", code=1)
         parts = self.parts()
         self.assertEqual(parts["check-ddp-gloo"]["status"], "timeout")
-        self.assertEqual((parts["check-ddp-shm"]["status"], parts["check-ddp-shm"]["reason"]),
-                         ("skipped", "the time of the whole run was spent (--budget)"))
+        self.assertEqual(parts["check-ddp-shm"]["status"], "skipped")
+        self.assertIn("--budget", parts["check-ddp-shm"]["reason"])
 
 
 class Limits(unittest.TestCase):
@@ -189,7 +189,7 @@ class Limits(unittest.TestCase):
         with unittest.mock.patch.object(machine, "find_gpus", return_value={"gpus": ["Pretended"] * count}):
             return machine.Machine(ROOT / "build", sys.executable, False, ROOT / "out")
 
-    def test_all_that_a_target_needs_comes_first_and_fits(self):
+    def test_parts_needed_by_targets_come_first_and_fit_the_budget(self):
         needed = {"measure-graphs", "peers", "measure-ddp-1", "measure-scales", *targets.CONFORMING}
         spent_s = 0
         for part in parts.all_parts(self.on_gpus(2)):
@@ -204,7 +204,7 @@ class Limits(unittest.TestCase):
         self.assertLessEqual(spent_s, budget_s)
         self.assertLess(budget_s, 8 * 60)
 
-    def test_recorded_passes_of_dp_are_checked_on_a_gpu_alone(self):
+    def test_recorded_passes_of_dp_are_checked_only_on_a_gpu(self):
         rehearsal = machine.Machine(ROOT / "build", sys.executable, True, ROOT / "out")
         for place, labels in ((self.on_gpus(), ["dp", "graph"]), (rehearsal, ["dp"])):
             (two,) = [part for part in parts.all_parts(place) if part.name == "check-dp-2"]
@@ -213,15 +213,15 @@ class Limits(unittest.TestCase):
 
     SEVERAL = ("check-dp-gpus", "check-ddp-gpus", "collectives-gpus", "measure-gpus")
 
-    def test_nccl_between_gpus_is_tried_where_there_are_two(self):
+    def test_parts_for_two_gpus_run_only_if_two_are_visible(self):
         unseen = {name: text for name, text in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
         for count, shown, enough in ((1, None, False), (2, None, True), (2, "3", False), (4, "1,3", True)):
             with self.subTest(count=count, shown=shown), \
                     unittest.mock.patch.dict(os.environ, unseen | ({"CUDA_VISIBLE_DEVICES": shown} if shown else {}), clear=True):
                 several = [part for part in parts.all_parts(self.on_gpus(count)) if part.gpus > 1 and part.name != "doctor"]
                 self.assertEqual([part.name for part in several], list(self.SEVERAL))
-                for part in several:  # where they are enough, what else is missing counts: this place has no programs
-                    self.assertEqual(part.lacks == "it takes 2 GPUs, and here is 1", not enough, part.lacks)
+                for part in several:  # with enough GPUs, `lacks` may still name the missing programs
+                    self.assertEqual("2 GPUs" in (part.lacks or ""), not enough, part.lacks)
         commands = [(part.name, command) for part in several for _, command in part.commands]
         for name, command in commands:
             if name != "collectives-gpus":
@@ -232,7 +232,7 @@ class Limits(unittest.TestCase):
             if name != "check-dp-gpus" and "dp" not in command:
                 self.assertEqual(command[command.index("--backend") + 1], "nccl")
 
-    def test_no_question_to_the_machine_waits_for_ever(self):
+    def test_every_query_to_the_machine_has_a_timeout(self):
         with tempfile.TemporaryDirectory() as folder:
             hangs = pathlib.Path(folder) / "nvidia-smi"
             hangs.write_text("#!/bin/sh\nexec sleep 300\n", encoding="utf-8")
@@ -244,8 +244,8 @@ class Limits(unittest.TestCase):
                 begin = time.monotonic()
                 place = machine.Machine(pathlib.Path(folder), str(hangs), False, pathlib.Path(folder) / "out")
                 self.assertEqual((place.gpu, place.no_gpu, place.torch), (None, None, []))
-                self.assertEqual(place.broken, "nvidia-smi: no answer in 0.3 s")
-                self.assertEqual(machine.make_ready(place), "dpbench-worker cannot write its catalogue: no answer in 0.3 s")
+                self.assertRegex(place.broken, r"nvidia-smi.*\b0\.3 s")
+                self.assertRegex(machine.make_ready(place), r"dpbench-worker.*\b0\.3 s")
                 self.assertLess(time.monotonic() - begin, 20)
         for file in (ROOT / "scripts/gpu").glob("*.py"):
             self.assertEqual(file.read_text(encoding="utf-8").count("subprocess.run("), 1 if file.name == "machine.py" else 0, file.name)

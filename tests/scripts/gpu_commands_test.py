@@ -1,4 +1,4 @@
-"""gpu_commands_test.py BUILD: scripts/gpu-check's commands for a GPU, put to the real programs; and what --pack packs of them."""
+"""gpu_commands_test.py BUILD: runs scripts/gpu-check's GPU commands with the real programs, and tests --pack."""
 import json
 import os
 import pathlib
@@ -17,7 +17,7 @@ import machine  # noqa: E402
 import packing  # noqa: E402
 import parts  # noqa: E402
 
-# A driver with as many GPUs as are asked for, for the plan alone: what dpbench asks of NVML before it starts anything.
+# A stand-in for NVML with $PRETENDED_GPUS GPUs, enough for dpbench's plan.
 NVML = r"""
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ int nvmlDeviceGetName(void* device, char* name, unsigned size) { strncpy(name, "
 
 
 def on_two_gpus(out):
-    """All parts as on a machine with two GPUs and a torch."""
+    """Returns all parts for a machine with two GPUs and torch."""
     with unittest.mock.patch.object(machine, "find_gpus", return_value={"gpus": ["Pretended"] * 2}):
         place = machine.Machine(BUILD / "bin", sys.executable, False, out)
     return parts.all_parts(place)
@@ -44,7 +44,7 @@ class Commands(unittest.TestCase):
         self.commands = [(f"{part.name}/{label}", [str(word) for word in command], part.gpus) for part in on_two_gpus(self.folder / "out")
                          for label, command in part.commands]
 
-    def of_dpbench(self):
+    def dpbench_commands(self):
         found = []
         for name, words, gpus in self.commands:
             at = words.index(str(BUILD / "bin/dpbench")) if str(BUILD / "bin/dpbench") in words else None
@@ -53,37 +53,37 @@ class Commands(unittest.TestCase):
         self.assertGreater(len(found), 25)
         return found
 
-    @unittest.skipIf(machine.asked_of_the_driver()[0], "there is a GPU: they would run")
-    def test_each_says_that_there_is_no_gpu(self):
+    @unittest.skipIf(machine.query_driver()[0], "this machine has a GPU")
+    def test_every_command_exits_77_without_a_gpu(self):
         micro = [(name, words, gpus) for name, words, gpus in self.commands if words[0].endswith(machine.MICRO) and os.path.exists(words[0])]
         self.assertTrue(micro or not (BUILD / "bin" / machine.MICRO).exists())
-        for name, words, _ in self.of_dpbench() + micro:
+        for name, words, _ in self.dpbench_commands() + micro:
             with self.subTest(name=name):
                 done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
                 self.assertEqual(done.returncode, 77, done.stderr)
 
-    def test_each_is_planned_on_a_driver_that_pretends(self):
+    def test_every_command_can_be_planned_with_a_simulated_driver(self):
         (self.folder / "nvml.c").write_text(NVML, encoding="utf-8")
         subprocess.run(["cc", "-shared", "-fPIC", "-o", self.folder / "libnvidia-ml.so.1", self.folder / "nvml.c"], check=True, timeout=60)
         catalogue = json.loads((BUILD / "bin/catalogue.json").read_text(encoding="utf-8"))
         missing = {one["name"] for one in catalogue["not_built"]}
         environment = {**os.environ, "LD_LIBRARY_PATH": str(self.folder)}
-        for name, words, gpus in self.of_dpbench():
+        for name, words, gpus in self.dpbench_commands():
             with self.subTest(name=name):
-                environment["PRETENDED_GPUS"] = str(gpus)  # that the part sees
+                environment["PRETENDED_GPUS"] = str(gpus)
                 form = [] if "-o" in words else ["-o", "json"]
                 done = subprocess.run([*words, *form, "--dry-run"], capture_output=True, text=True, check=False, timeout=60, env=environment)
                 if done.returncode == 77 and missing & set(words):
-                    continue  # the build lacks NCCL, and says so
+                    continue  # the build lacks NCCL and reports it
                 self.assertEqual(done.returncode, 0, done.stderr)
                 cases = json.loads(done.stdout)["cases"]
                 self.assertTrue([case for case in cases if not case.get("skipped") and not case.get("reason")], done.stdout[:2000])
 
 
 class Pack(unittest.TestCase):
-    def test_a_packed_tree_has_all_that_the_commands_start_and_that_it_needs(self):
+    def test_a_packed_tree_has_all_programs_and_their_libraries(self):
         if not (BUILD / "lib/libdpbench_cuda.so").exists():
-            self.skipTest("built without a CUDA toolkit: there is nothing to pack")
+            self.skipTest("built without a CUDA toolkit: nothing to pack")
         with tempfile.TemporaryDirectory() as folder:
             packed = pathlib.Path(folder) / "gpu"
             packing.pack(BUILD, packed)
@@ -101,8 +101,8 @@ class Pack(unittest.TestCase):
                                         f"{program} needs {library}")
             self.assertLess(sum((packed / name).stat().st_size for name in have), 32 << 20)
 
-    def test_what_is_not_built_is_named_with_the_command(self):
-        with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(SystemExit, "bin/dpbench is not there; build it first: scripts/build"):
+    def test_a_missing_program_is_named_with_the_build_command(self):
+        with tempfile.TemporaryDirectory() as folder, self.assertRaisesRegex(SystemExit, "bin/dpbench .*scripts/build"):
             packing.pack(pathlib.Path(folder), pathlib.Path(folder) / "gpu")
 
 

@@ -1,4 +1,4 @@
-"""The targets and the page of scripts/gpu-check, from figures worked out by hand."""
+"""Tests the targets and the page of scripts/gpu-check with figures computed by hand."""
 import json
 import pathlib
 import sys
@@ -23,7 +23,7 @@ class Targets(unittest.TestCase):
     def judged(self, said, records=(), rehearse=False):
         return {one["name"]: one for one in targets.judge(said, records, types.SimpleNamespace(rehearse=rehearse))}
 
-    def test_a_ratio_takes_the_recorded_step_and_pythons_median(self):
+    def test_the_speedup_over_python_uses_the_recorded_step_and_pythons_median(self):
         said = {"measure-graphs": {"a": {"cases": [case("mnist-mlp", 10, params={"graph": "off"}),
                                                    case("mnist-mlp", 20, params={"graph": "on"})]}},
                 "peers": {"eager": {"step_us": {"mnist-mlp": [90, 100, 400]}}, "reduce-overhead": {"step_us": {"mnist-mlp": [38, 39, 39]}}}}
@@ -34,14 +34,14 @@ class Targets(unittest.TestCase):
         del said["measure-graphs"]["a"]["cases"][1]
         self.assertEqual(self.judged(said)["mnist-mlp against Python, eager"]["measured"], "no step of ours")
 
-    def test_ddps_overhead_is_judged_from_two_milliseconds_on(self):
+    def test_ddps_overhead_is_judged_only_for_steps_of_at_least_2_ms(self):
         said = {"measure-ddp-1": {label: {"cases": [case("mnist-mlp", alone), case("mnist-mlp", ddp, "ddp")]}
                                   for label, alone, ddp in (("short", 100, 120), ("good", 2000, 2060), ("bad", 3000, 3100))}}
         judged = self.judged(said)
         self.assertEqual([judged[f"ddp at world 1 over gpu, {label}"]["verdict"] for label in ("short", "good", "bad")], ["shown", "met", "missed"])
         self.assertEqual(judged["ddp at world 1 over gpu, short"]["measured"], "+20.0 us on 100.0 us")
 
-    def test_a_recorded_step_of_ddp_is_shown_beside_the_eager_one_and_is_no_overhead(self):
+    def test_a_recorded_step_of_ddp_is_compared_with_eager_and_excluded_from_the_overhead(self):
         said = {"measure-ddp-1": {"short": {"cases": [case("mnist-mlp", 100), case("mnist-mlp", 120, "ddp", {"graph": "off"}),
                                                       case("mnist-mlp", 40, "ddp", {"graph": "on"})]},
                                   "long": {"cases": [case("mnist-mlp", 2000), case("mnist-mlp", 2040, "ddp")]}}}
@@ -50,7 +50,7 @@ class Targets(unittest.TestCase):
         self.assertEqual(judged["ddp at world 1 as a CUDA graph against eager, short"]["measured"], "3.00 times: 40.0 and 120.0 us")
         self.assertNotIn("ddp at world 1 as a CUDA graph against eager, long", judged)
 
-    def test_dps_recorded_passes_are_shown_beside_the_eager_ones_by_workload_and_world(self):
+    def test_dps_recorded_passes_are_compared_with_eager_by_workload_and_world(self):
         def rows(*us):
             return {"cases": [case(workload, one, "dp", {"graph": graph}) for workload, one, graph in us]}
         judged = self.judged({"measure-dp": {"1": rows(("mnist-mlp", 90, "off"), ("convnet", 400, "off"), ("mnist-mlp", 60, "on"), ("convnet", 500, "on")),
@@ -60,42 +60,42 @@ class Targets(unittest.TestCase):
                                  "dp at world 1 as CUDA graphs against eager, convnet": ("0.80 times: 500.0 and 400.0 us", "shown"),
                                  "dp at world 2 as CUDA graphs against eager, mnist-mlp": ("2.00 times: 100.0 and 200.0 us", "shown")})
 
-    def test_the_share_of_the_peak_counts_the_eager_steps_operations(self):
+    def test_the_share_of_the_peak_uses_the_eager_steps_flop_count(self):
         rows = [case("mnist-mlp", 200, params={"graph": "off"}, flop="80000000"), case("mnist-mlp", 100, params={"graph": "on"})]
         name = "share of the measured matrix-product rate, a scaled mnist-mlp in bf16"
         self.assertEqual(self.judged({"measure-scales": {"4": {"cases": rows}}})[name]["verdict"], "met")
         self.assertEqual(self.judged({"measure-scales": {"4": {"cases": rows[:1]}}})[name]["verdict"], "missed")
 
-    def test_conformance_counts_only_where_it_ran(self):
+    def test_conformance_is_judged_only_if_it_ran(self):
         records = [{"name": name, "what": name, "status": status, "commands": [{}]} for name, status in zip(targets.CONFORMING, ("passed", "timeout"))]
         judged = self.judged({}, records)
         self.assertEqual([judged[f"{name}: gradients conform"]["verdict"] for name in targets.CONFORMING], ["met", "not measured"])
         started_nothing = [record | {"status": "failed", "commands": []} for record in records]
         self.assertEqual({one["verdict"] for one in self.judged({}, started_nothing).values()}, {"not measured"})
 
-    def test_a_rehearsal_judges_nothing(self):
+    def test_a_rehearsal_has_no_verdicts(self):
         said = {"measure-ddp-1": {"a": {"cases": [case("mnist-mlp", 3000, "cpu"), case("mnist-mlp", 4000, "ddp")]}}}
         self.assertEqual({one["verdict"] for one in self.judged(said, rehearse=True).values()}, {"not measured", "rehearsed"})
 
 
 class Sweeps(unittest.TestCase):
     def sweep(self, *steps):
-        """Steps of 1e8 operations, at 1e12 a second; so 100 us would be all of it."""
+        """Steps of 1e8 operations at a peak of 1e12 per second, so 100 us is a share of 100 %."""
         return {"measure-batches": {"mnist-mlp": {"cases": [case("mnist-mlp", us, flop="100000000", batch=batch) for batch, us in steps]}}}
 
-    def test_the_gpu_is_busy_from_where_more_rows_bring_nothing(self):
+    def test_the_gpu_is_busy_once_larger_batches_gain_nothing(self):
         shares = figures.peak_shares(self.sweep((4096, 125), (64, 1000), (1024, 130), (256, 400)), "measure-batches", "batch")
         self.assertEqual({place: round(share, 3) for (_, place), share in shares.items()}, {64: 0.1, 256: 0.25, 1024: 0.769, 4096: 0.8})
         self.assertEqual(figures.busy_from(shares), {"mnist-mlp": (1024, 4096, False)})
 
-    def test_a_sweep_that_ends_too_early_says_so(self):
+    def test_a_sweep_that_ends_too_early_is_reported(self):
         self.assertEqual(list(page.busy(self.sweep((64, 1000)))), [])  # no sweep at all
         said = self.sweep((64, 1000), (256, 400))
-        self.assertEqual(list(page.busy(said)), ["- mnist-mlp by rows: its share of the measured matrix-product rate still grew at 256 (64: 10 %, 256: 25 %)"])
+        self.assertEqual(list(page.busy(said)), ["- mnist-mlp by rows: the share of the measured matrix-product rate still grew at 256 (64: 10 %, 256: 25 %)"])
 
 
 class Page(unittest.TestCase):
-    def test_it_has_the_medians_of_steps_and_of_allreduces(self):
+    def test_the_page_has_the_medians_of_steps_and_allreduces(self):
         entry = {"run_type": "iteration", "time_us": 12.34, "bytes": 4096.0}
         said = {"measure-scales": {"convnet-4": {"cases": [case("convnet", 210, params={"graph": "on"}, scale=4, batch=1024)]}},
                 "measure-dp": {"2": {"cases": [case("mnist-mlp", 90, "dp", params={"graph": "on"}) | {"world": 2}]}},
@@ -114,7 +114,7 @@ class Page(unittest.TestCase):
                      "| bytes | gloo, world 2 | nccl, world 1 | nccl, world 2 | shm, world 2 |", "| 16 | 12.3 |  |  |  |", "| 4,096 |  | 12.3 | 9.0 | 5.0 |"):
             self.assertIn(line + "\n", text)
 
-    def test_what_failed_to_say_anything_is_no_figure(self):
+    def test_commands_without_output_give_no_figures(self):
         text = page.page({"rehearsal": True, "gpu": None, "command": ["x"], "seconds": 1, "parts": [], "targets": []},
                          {"measure-scales": {"a": None}, "peers": {"eager": None}, "measure-allreduce": {"nccl": None}})
         self.assertEqual(text.count("Nothing was measured."), 4)

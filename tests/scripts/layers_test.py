@@ -1,4 +1,4 @@
-"""The layers check goes red on every kind of wrong include, and stays green on the right ones."""
+"""Tests that scripts/layers.py rejects every kind of wrong include and accepts correct ones."""
 import pathlib
 import subprocess
 import sys
@@ -25,7 +25,7 @@ UPWARD = (
     ("harness/shared.h", '"harness/report/record/case.h"'),
     ("strategies/ddp/ddp.cpp", '"replica.h"'),
 )
-# within a house: each floor knows nothing of the one above it
+# within a component: a layer may not include a higher layer
 INSIDE = (
     ("workloads/base/error.h", '"workloads/api/workload.h"'),
     ("workloads/api/workload.h", '"workloads/layers/linear.h"'),
@@ -114,20 +114,20 @@ def check_text(path, text):
 
 
 class Layers(unittest.TestCase):
-    def test_an_upward_include_or_a_header_out_of_place_is_a_fault(self):
+    def test_an_include_of_a_higher_layer_or_a_misplaced_header_is_a_fault(self):
         for path, header in UPWARD + INSIDE + OUT_OF_PLACE:
             with self.subTest(path=path, header=header):
                 result = check(path, header)
                 self.assertEqual(result.returncode, 1, result.stdout)
                 self.assertIn(f"{path}: {header.strip('<>').strip(chr(34))}:", result.stdout)
 
-    def test_the_right_includes_are_none(self):
+    def test_correct_includes_are_accepted(self):
         for path, header in RIGHT:
             with self.subTest(path=path, header=header):
                 result = check(path, header)
                 self.assertEqual(result.returncode, 0, result.stdout)
 
-    def test_an_instruction_that_not_every_cpu_has_is_a_fault_outside_its_place(self):
+    def test_a_cpu_intrinsic_outside_its_file_is_a_fault(self):
         text = "void wait() { __builtin_ia32_pause(); }\n"
         result = check_text("strategies/parts/replica_threads.cpp", text)
         self.assertEqual(result.returncode, 1)

@@ -1,4 +1,4 @@
-"""The page and what it shows of a report, without matplotlib: figures worked out by hand, escaping, what each status becomes."""
+"""Tests the page without matplotlib: figures computed by hand, escaping, the display of each status."""
 import base64
 import hashlib
 import html.parser
@@ -35,7 +35,7 @@ def chart(**more):
 
 
 class Reader(html.parser.HTMLParser):
-    """Elements and their texts; complains where tags do not fit together."""
+    """Collects elements and texts. Asserts that tags match."""
 
     def __init__(self, source):
         super().__init__()
@@ -64,36 +64,36 @@ class Data(unittest.TestCase):
     def case(self, **more):
         return data.Case(data.Run(sample_runs.report([])), sample_runs.case(**more))
 
-    def test_a_sample_is_the_slowest_ranks_time_per_step(self):
+    def test_a_block_takes_the_slowest_ranks_time_per_step(self):
         case = self.case(strategy="ddp", world=2, launches=1, samples=2)
         first, second = case.raw["launches"][0]["ranks"]
         first["samples_ns"], second["samples_ns"] = [100, 400], [300, 200]
         self.assertEqual(case.launches, [[30, 40]])
 
-    def test_the_fastest_end_of_a_step_is_the_high_end_of_throughput(self):
+    def test_the_low_end_of_step_time_is_the_high_end_of_throughput(self):
         span = self.case(world=2, step_ns=1e6, noise=0.05).rows_per_s  # 0.9 to 1.1 ms
         self.assertAlmostEqual(span.middle, 128e3)
         self.assertAlmostEqual(span.low, 128e3 / 1.1)
         self.assertAlmostEqual(span.high, 128e3 / 0.9)
 
-    def test_widths_of_a_ratio_add_up_in_squares(self):
+    def test_the_width_of_a_ratio_adds_up_in_squares(self):
         ratio = data.Interval(10, 10 / 1.03, 10 * 1.03).over(data.Interval(5, 5 / 1.04, 5 * 1.04))
         self.assertAlmostEqual(ratio.middle, 2)
         self.assertAlmostEqual(ratio.high / 2, 1.0506, places=3)  # sqrt(3^2 + 4^2) = 5 %, of logs
         self.assertAlmostEqual(2 / ratio.low, 1.0506, places=3)
 
-    def test_an_interval_that_just_misses_its_median_is_widened_to_it(self):
+    def test_an_interval_is_widened_to_include_its_median(self):
         case = self.case()
         case.summary |= {"median": 100.0, "ci95_low": 101.0, "ci95_high": 103.0}
         self.assertEqual(case.step_ns, data.Interval(100, 100, 103))
         case.summary |= {"ci95_low": None, "ci95_high": None}
         self.assertEqual(case.step_ns, data.Interval(100, 100, 100))
 
-    def test_outliers_are_far_out_and_above(self):
+    def test_outliers_are_far_above_the_median(self):
         self.assertEqual(data.outliers([100, 101, 99, 100, 150, 60]), [False] * 4 + [True, False])
         self.assertEqual(data.outliers([100, 100, 100, 104]), [False] * 4)  # below 5 %
 
-    def test_the_newest_measurement_of_a_case_is_charted_and_a_failed_one_hides_none(self):
+    def test_the_newest_successful_measurement_of_a_case_is_charted(self):
         old, new, broken = sample_runs.usual(), sample_runs.usual(), sample_runs.usual()
         for name, report in (("20261101T000000Z-a", old), ("20261102T000000Z-b", new), ("20261103T000000Z-c", broken)):
             report["id"] = name
@@ -103,26 +103,26 @@ class Data(unittest.TestCase):
         self.assertEqual({case.run.id for case in chosen}, {"20261102T000000Z-b"})
         self.assertEqual(len(chosen), len(new["cases"]))
 
-    def test_series_carry_backend_and_parameters_only_where_they_differ(self):
+    def test_series_names_have_backend_and_parameters_only_if_they_differ(self):
         run = data.Run(sample_runs.report([sample_runs.case("ddp", world=2), sample_runs.case("ddp", world=2, backend="gloo"),
                                            sample_runs.case("dp", params={"x": "1"}), sample_runs.case("dp", params={"x": "2"}),
                                            sample_runs.case("cpu")]))
         data.label(run.cases)
         self.assertEqual([case.series for case in run.cases], ["ddp shm", "ddp gloo", "dp x=1", "dp x=2", "cpu"])
 
-    def test_cases_share_a_chart_only_where_all_else_is_equal(self):
+    def test_cases_share_a_chart_only_if_their_settings_are_equal(self):
         made = [sample_runs.case("ddp", world=2), sample_runs.case("dp"), sample_runs.case("ddp", scaling="strong"),
                 sample_runs.case("ddp", dtype="f64"), sample_runs.case("ddp", batch=128), sample_runs.case("ddp", threads=2)]
         sizes = [len(group) for group in data.groups(data.Run(sample_runs.report(made)).cases)]
         self.assertEqual(sizes, [2, 1, 1, 1, 1])
 
-    def test_a_machine_is_told_by_its_gpus_and_cores(self):
+    def test_a_machine_is_described_by_its_gpus_and_cores(self):
         report = sample_runs.usual()
         report["env"]["gpus"] = [{"name": "H200"}, {"name": "H200"}]
         self.assertEqual(data.Run(report).machine, "2 × H200 and 2 cores of AMD EPYC")
         self.assertEqual(data.Run(report).time, "2026-11-21 06:30 UTC")
 
-    def test_collectives_are_read_by_size_and_repetition(self):
+    def test_collectives_are_grouped_by_size_and_repetition(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(sample_runs.collectives(), file)
             file.flush()
@@ -133,7 +133,7 @@ class Data(unittest.TestCase):
 
 
 class Words(unittest.TestCase):
-    def test_figures_keep_their_digits(self):
+    def test_figures_are_rounded_to_significant_digits(self):
         self.assertEqual([words.significant(value) for value in (0, 1234.5, 0.012345, 99.96, 1e-9)], ["0", "1,230", "0.0123", "100", "1e-09"])
         self.assertEqual([words.duration(ns) for ns in (5, 1500, 2.5e6, 3e9)], ["5 ns", "1.5 µs", "2.5 ms", "3 s"])
         self.assertEqual([data.count(1, "launch"), data.count(2, "launch"), data.count(1200, "case")], ["1 launch", "2 launches", "1,200 cases"])
@@ -143,7 +143,7 @@ class Markup(unittest.TestCase):
     def test_text_is_escaped_and_markup_is_not(self):
         self.assertEqual(markup.el("p", "<b>", markup.el("i", "&"), title='"x"'), '<p title="&quot;x&quot;">&lt;b&gt;<i>&amp;</i></p>')
 
-    def test_characters_that_reorder_or_control_a_line_go(self):
+    def test_control_and_direction_characters_are_removed(self):
         self.assertEqual(markup.text("a\u202eb\x1b[31m\x00\u2028c\nd\ud800"), "ab[31mc d")
 
 
@@ -152,7 +152,7 @@ class Svg(unittest.TestCase):
               'viewBox="0 0 9 9"><title>t</title><metadata>x</metadata><defs><path id="m1" style="stroke: #1f2328"/></defs><g id="figure_1"><g id="mark0">'
               '<use xlink:href="#m1" style="fill: #0a62c9; stroke: #123456"/></g><g clip-path="url(#m1)"/></g></svg>')
 
-    def test_a_chart_gets_ids_of_its_own_the_pages_colours_and_its_values(self):
+    def test_a_chart_gets_unique_ids_css_colours_and_tooltips(self):
         made = svg.for_page(self.SOURCE, "c7", {"mark0": "ddp <b> & 5"}, "a \"chart\"")
         self.assertIn('<path style="stroke: var(--ink)" id="c7-m1"', made)
         self.assertIn('style="fill: var(--s1); stroke: #123456" href="#c7-m1"', made)
@@ -166,7 +166,7 @@ class Svg(unittest.TestCase):
 
 
 class Page(unittest.TestCase):
-    def test_one_file_that_needs_nothing(self):
+    def test_the_page_is_self_contained(self):
         made = page_of(sample_runs.usual(), charts=[chart()])
         reader = Reader(made)
         self.assertEqual(reader.all("link") + reader.all("img") + reader.all("iframe"), [])
@@ -174,7 +174,7 @@ class Page(unittest.TestCase):
         self.assertNotIn("https://", made)
         self.assertIn("default-src 'none'", made)
 
-    def test_every_link_has_its_place_and_every_id_is_one(self):
+    def test_links_have_targets_and_ids_are_unique(self):
         reader = Reader(page_of(sample_runs.troubled(), sample_runs.conformance(), charts=[chart(), chart(kind="Peak memory"), chart(setting="GPU · strong")]))
         ids = [given["id"] for _, given in reader.elements if "id" in given]
         self.assertEqual(len(ids), len(set(ids)))
@@ -183,7 +183,7 @@ class Page(unittest.TestCase):
         for given in reader.all("button"):
             self.assertIn(given.get("aria-controls", ids[0]), ids)
 
-    def test_names_that_are_markup_are_shown_and_not_run(self):
+    def test_markup_in_names_is_escaped(self):
         made = page_of(sample_runs.hostile(), charts=[chart(kind="<script>", subject="<script>", caption="</style>", marks={"m": "<img>"})])
         reader = Reader(made)
         self.assertEqual(len(reader.all("script")), 1)  # the page's own
@@ -191,14 +191,14 @@ class Page(unittest.TestCase):
         self.assertIn("<script>document.title='run'</script>", "".join(reader.texts))
         self.assertNotIn("\u202e", made)
         self.assertNotIn("\x1b", made)
-        self.assertIn("@@MAIN@@", "".join(reader.texts))  # a name, not a place to fill in
+        self.assertIn("@@MAIN@@", "".join(reader.texts))  # a placeholder in a name is not expanded
 
     def test_only_the_pages_own_script_may_run(self):
         made = page_of(sample_runs.usual())
         (script,) = re.findall("<script>(.*)</script>", made, re.DOTALL)
         self.assertIn(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(), made)
 
-    def test_every_status_is_counted_and_told(self):
+    def test_every_status_is_counted_and_explained(self):
         texts = " ".join(Reader(page_of(sample_runs.troubled())).texts)
         for said in ("SIGKILL", "no GPU here", "Ctrl-C", "expected 1, found 2", "sum instead of mean", "A run was interrupted", "outliers"):
             self.assertIn(said, texts)
@@ -210,20 +210,20 @@ class Page(unittest.TestCase):
         (row,) = re.findall('<tr data-status="wrong">.*?</tr>', made)
         self.assertEqual(re.findall('data-v="([^"]*)"', row), ["2.0"] + [""] * 9)
 
-    def test_the_table_has_a_row_a_case_with_numbers_to_sort_by(self):
+    def test_the_table_has_one_row_per_case_with_sortable_numbers(self):
         reader = Reader(page_of(sample_runs.many(500)))
         self.assertEqual(len(reader.all("tr", **{"data-status": "ok"})), 500)
         made = page_of(sample_runs.report([sample_runs.case("cpu", step_ns=1.25e6)]))
         self.assertIn('data-v="1250000.0">1.25 ms<', made)
 
-    def test_cases_that_were_only_checked_stand_in_the_matrix_alone(self):
+    def test_checked_cases_appear_only_in_the_matrix(self):
         made = page_of(sample_runs.conformance())
         reader = Reader(made)
         self.assertEqual(reader.all("table", id="cases-table"), [])
         self.assertEqual(len(reader.all("table", **{"class": "matrix"})), 2)
         self.assertIn("238 passed", made)
 
-    def test_a_red_cell_leads_to_expected_found_and_likely(self):
+    def test_a_failed_cell_has_a_hidden_evidence_row(self):
         reader = Reader(page_of(sample_runs.conformance()))
         (button,) = [given for given in reader.all("button") if "aria-controls" in given]
         self.assertEqual(button["aria-expanded"], "false")
@@ -234,14 +234,14 @@ class Page(unittest.TestCase):
         self.assertIn("sum instead of mean", texts)
         self.assertIn("✗ 2/2", texts)
 
-    def test_no_checks_no_matrix_and_no_problems_no_section(self):
+    def test_empty_sections_are_omitted(self):
         made = page_of(sample_runs.usual())
         self.assertNotIn(">Conformance<", made)
         self.assertNotIn(">Problems<", made)
 
 
 class Palette(unittest.TestCase):
-    def test_text_and_marks_stand_out_from_the_ground_in_light_and_dark(self):
+    def test_text_and_marks_contrast_with_the_background_in_light_and_dark(self):
         def luminance(colour):
             parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
             return sum(weight * (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4)
@@ -253,7 +253,7 @@ class Palette(unittest.TestCase):
                 least = {"ground": 1, "grid": 1, "ink": 4.5, "muted": 4.5, "bad": 4.5}.get(role, 3)
                 self.assertGreaterEqual(contrast, least, f"{role} {colour} on {ground}")
 
-    def test_light_colours_are_told_apart(self):
+    def test_light_colours_are_distinct(self):
         self.assertEqual(len(set(palette.LIGHT.values())), len(palette.LIGHT))
 
 

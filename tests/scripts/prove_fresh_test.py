@@ -1,4 +1,4 @@
-"""scripts/studies/prove-fresh with stand-ins for debootstrap, namespaces and the two commands: what it runs where, and what it writes."""
+"""Tests scripts/studies/prove-fresh with stand-ins for debootstrap, namespaces and the two commands: its commands and its page."""
 import os
 import pathlib
 import re
@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/studies/prove-fresh"
-# unshare keeps its last word, the command, and runs it where the script would change its root to.
+# unshare runs its last argument, the command, in the folder that the script would chroot to.
 STAND_INS = {"id": "echo 0", "sleep": ":", "chroot": ":", "unshare": 'for last; do :; done; cd "$root/root/dpbench" && eval "$last"',
              "debootstrap": 'mkdir -p "$4/etc" "$4/root" "$4/usr/local/share/ca-certificates" && echo 12.15 >"$4/etc/debian_version"'}
 TOY = """#!/bin/sh
@@ -37,11 +37,11 @@ class ProveFresh(unittest.TestCase):
             done = subprocess.run([root / "scripts/studies/prove-fresh", "bookworm"], capture_output=True, text=True, check=False,
                                   env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "TMPDIR": folder})
             if "names no Debian mirror" in done.stderr:
-                self.skipTest("apt knows no Debian mirror here")
-            self.assertEqual(sorted(path.name for path in pathlib.Path(folder).iterdir()), ["programs", "tree"], "it cleans up")
+                self.skipTest("apt has no Debian mirror on this machine")
+            self.assertEqual(sorted(path.name for path in pathlib.Path(folder).iterdir()), ["programs", "tree"], "temporary files were not removed")
             return done, (root / "results/fresh/bookworm.md").read_text(encoding="utf-8")
 
-    def test_both_commands_and_the_one_for_charts_are_run_and_the_load_beside_them_is_written(self):
+    def test_runs_both_commands_and_the_chart_command_and_records_the_load(self):
         done, page = self.run_it()
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = re.findall(r"^\| `(.*)` \| (\d+) \| 0 min \d\d s \| \d+\.\d \|$", page, re.M)
@@ -49,7 +49,7 @@ class ProveFresh(unittest.TestCase):
         self.assertRegex(page, r"(?m)^Other work kept \d+\.\d of the cores busy in the 10 s before\.$")
         self.assertIn("$ scripts/dpbench\na table\n$ scripts/test\n3 passed, 0 failed, 0 skipped\n", page)
 
-    def test_charts_that_are_not_drawn_or_not_offered_are_a_failure(self):
+    def test_missing_charts_or_chart_command_fail(self):
         for toy in (TOY.replace("touch", "exit 4; touch"), TOY.replace('echo x >"$4"', ":"), TOY.replace("Charts:", "None:")):
             with self.subTest(toy=toy):
                 done, page = self.run_it(toy)

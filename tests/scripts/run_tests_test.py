@@ -1,4 +1,4 @@
-"""scripts/run-tests: a run in which nothing passed is an error. scripts/test: so is a command that fails within a part."""
+"""Tests scripts/run-tests (counts, retries, a run without a passed test fails) and scripts/test (a failing command fails its part)."""
 import os
 import pathlib
 import shutil
@@ -12,7 +12,7 @@ FAILS = 'add_test(fails "/bin/false")\n'
 SKIPS = 'add_test(skips "/bin/false")\nset_tests_properties(skips PROPERTIES SKIP_RETURN_CODE 1)\n'
 
 
-# A program of unittest's, a method of which passes at the second try, as its class may do.
+# A unittest program in which one method (or its setUpClass) passes only on the second run.
 LATE = """import os, sys, unittest
 def note(word):
     with open("{folder}/ran", "a") as file: print(word, file=file)
@@ -35,7 +35,7 @@ unittest.main(argv=sys.argv[:1] + sys.argv[2:])
 
 
 def group(name, status, *said):
-    """A test of ctest that is many of GoogleTest's."""
+    """Returns a ctest test that prints a GoogleTest summary."""
     return f"""add_test({name} "/bin/sh" "-c" "echo '{"'; echo '".join(said)}'; exit {status}")\n"""
 
 
@@ -49,14 +49,14 @@ class RunTests(unittest.TestCase):
     def expect(self, result, ok, closing):
         self.assertEqual((result.returncode == 0, result.stdout.splitlines()[-1]), (ok, closing), result.stdout)
 
-    def test_passed_tests_are_counted_apart_from_skipped_ones(self):
+    def test_passed_and_skipped_tests_are_counted_separately(self):
         self.expect(run(PASSES), True, "1 passed, 0 failed, 0 skipped")
         self.expect(run(PASSES + SKIPS), True, "1 passed, 0 failed, 1 skipped")
 
-    def test_a_failure_fails(self):
+    def test_a_failed_test_fails_the_run(self):
         self.expect(run(PASSES + FAILS), False, "1 passed, 1 failed, 0 skipped")
 
-    def test_the_tests_within_a_program_are_counted(self):
+    def test_the_tests_inside_a_googletest_program_are_counted(self):
         good = group("good", 0, "[  PASSED  ] 5 tests.", "[  SKIPPED ] 2 tests, listed below:", "[  SKIPPED ] One.Two")
         bad = group("bad", 1, "[  PASSED  ] 1 test.", "[  FAILED  ] 3 tests, listed below:")
         self.expect(run(PASSES + good), True, "6 passed, 0 failed, 2 skipped")
@@ -64,46 +64,46 @@ class RunTests(unittest.TestCase):
         self.expect(run(group("none", 0, "[  PASSED  ] 0 tests.", "[  SKIPPED ] 4 tests, listed below:")), False, "0 passed, 0 failed, 4 skipped")
         self.expect(run(PASSES + group("crash", 139, "[ RUN      ] One.Two")), False, "1 passed, 1 failed, 0 skipped")
 
-    def test_what_cannot_be_started_has_failed(self):
+    def test_a_test_that_cannot_be_started_fails(self):
         gone = 'add_test(gone "/no/such/program")\n'
         self.expect(run(PASSES + gone), False, "1 passed, 1 failed, 0 skipped")
         with tempfile.TemporaryDirectory() as folder:
             late = f'add_test(late "/bin/sh" "-c" "test -e {folder}/been || {{ touch {folder}/been && exit 1; }}")\n'
             late += 'set_tests_properties(late PROPERTIES LABELS "deadlines")\n'
-            self.expect(run(gone + late), False, "1 passed, 1 failed, 0 skipped; unsteady, passed only at the second try: late")
+            self.expect(run(gone + late), False, "1 passed, 1 failed, 0 skipped; flaky, passed only on retry: late")
 
-    def test_only_a_test_of_deadlines_gets_a_second_try_and_is_named(self):
+    def test_only_a_test_with_deadlines_is_retried_and_listed_as_flaky(self):
         with tempfile.TemporaryDirectory() as folder:
             late = f'add_test(late "/bin/sh" "-c" "test -e {folder}/been || {{ touch {folder}/been && exit 1; }}")\n'
             labelled = late + 'set_tests_properties(late PROPERTIES LABELS "unit;deadlines")\n'
-            self.expect(run(PASSES + labelled), True, "2 passed, 0 failed, 0 skipped; unsteady, passed only at the second try: late")
+            self.expect(run(PASSES + labelled), True, "2 passed, 0 failed, 0 skipped; flaky, passed only on retry: late")
             pathlib.Path(folder, "been").unlink()
             self.expect(run(PASSES + labelled + FAILS), False,
-                        "2 passed, 1 failed, 0 skipped; unsteady, passed only at the second try: late")
+                        "2 passed, 1 failed, 0 skipped; flaky, passed only on retry: late")
             pathlib.Path(folder, "been").unlink()
             self.expect(run(PASSES + late), False, "1 passed, 1 failed, 0 skipped")
 
-    def test_of_a_program_of_methods_only_those_that_failed_run_again(self):
+    def test_only_failed_methods_of_a_unittest_program_run_again(self):
         for broken, again in (("", ["Two.test_late"]), ("raise OSError", ["One.test_good", "Two.test_late"])):
             with self.subTest(broken=broken), tempfile.TemporaryDirectory() as folder:
                 program = pathlib.Path(folder, "program.py")
                 program.write_text(LATE.format(folder=folder, broken=broken), encoding="utf-8")
                 tests = f'add_test(late "/usr/bin/env" "python3" "{program}" "its own argument")\n'
                 tests += 'set_tests_properties(late PROPERTIES LABELS "deadlines" TIMEOUT 60)\n'
-                self.expect(run(tests), True, "1 passed, 0 failed, 0 skipped; unsteady, passed only at the second try: late")
+                self.expect(run(tests), True, "1 passed, 0 failed, 0 skipped; flaky, passed only on retry: late")
                 ran = pathlib.Path(folder, "ran").read_text(encoding="utf-8").split()
                 self.assertEqual(sorted(ran[ran.index("again") + 1:]), again)
 
-    def test_a_run_without_a_test_is_an_error(self):
+    def test_a_run_without_tests_fails(self):
         self.expect(run(""), False, "0 passed, 0 failed, 0 skipped")
         self.expect(run(PASSES, "-R", "no-such-test"), False, "0 passed, 0 failed, 0 skipped")
 
-    def test_a_run_that_skipped_everything_is_an_error(self):
+    def test_a_run_with_only_skipped_tests_fails(self):
         self.expect(run(SKIPS), False, "0 passed, 0 failed, 1 skipped")
 
 
 class Test(unittest.TestCase):
-    """scripts/test in a tree of its own, where each command of a part is a stand-in."""
+    """scripts/test in a temporary tree with stand-ins for all commands."""
 
     def run_with(self, failing, cuda="not built, no CUDA toolkit was found", toolkit="", gpu=False, checked=0):
         codes = {name: int(name == failing) for name in ("check.sh", "build", "run-tests", "soak", "ci/gate", "parts/more")}
@@ -121,17 +121,17 @@ class Test(unittest.TestCase):
             return subprocess.run([scripts / "test", "--all"], capture_output=True, text=True, check=False,
                                   env={**os.environ, "PATH": f"{scripts}/here:{os.environ['PATH']}"})
 
-    def test_passes_where_all_do(self):
+    def test_passes_if_every_command_passes(self):
         done = self.run_with("none")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("more was here", done.stdout)
 
-    def test_fails_where_any_command_does_and_ends_with_what_it_said(self):
+    def test_a_failing_command_fails_its_part_and_its_log_is_shown(self):
         for failing, part in (("check.sh", "check"), ("build", "core"), ("run-tests", "core"), ("soak", "core"), ("ci/gate", "core"), ("parts/more", "more")):
             with self.subTest(failing):
                 done = self.run_with(failing)
                 self.assertEqual(done.returncode, 1, done.stdout)
-                self.assertIn(f"== the last of {part}\n", done.stderr)
+                self.assertRegex(done.stderr, rf"(?m)^== .* {part}$")
                 self.assertIn(f"{failing} was here", done.stderr)
                 self.assertRegex(done.stderr.splitlines()[-1], f"^scripts/test: failed:.* {part}\\b")
 
@@ -144,23 +144,23 @@ class Test(unittest.TestCase):
         self.assertEqual(said, "CUDA code: " + words)
         return done.stdout
 
-    def test_why_cuda_code_was_not_compiled_is_said_and_must_be_known(self):
+    def test_the_reason_for_not_compiling_cuda_code_is_reported_and_must_be_known(self):
         for reason in ("nccl.h was not found when dpbench was built", "this LibTorch wants CUDA 13, but the toolkit is of 11.8.89"):
             for toolkit in ("", "/usr/bin/nvcc "):
                 self.expect_cuda(f"not built, {reason}", cuda=f"not built, {reason}", toolkit=toolkit)
-        self.expect_cuda("nothing is known of it, build/release/configure.log does not name it", code=1, cuda="")
+        self.expect_cuda("unknown, build/release/configure.log does not mention it", code=1, cuda="")
 
     @unittest.skipIf(os.path.exists("/dev/nvidia0"), "there is a GPU")
-    def test_without_a_gpu_cuda_code_is_compiled_alone(self):
-        said = self.expect_cuda(f"compiled ({self.COMPILED}), not tried: no GPU here", cuda=self.COMPILED, toolkit="/usr/bin/nvcc")
+    def test_without_a_gpu_cuda_code_is_only_compiled(self):
+        said = self.expect_cuda(f"compiled ({self.COMPILED}), not run: no GPU here", cuda=self.COMPILED, toolkit="/usr/bin/nvcc")
         self.assertNotIn("gpu-check was here", said)
 
-    def test_on_a_gpu_cuda_code_is_tried_and_must_pass(self):
+    def test_with_a_gpu_cuda_code_is_run_and_must_pass(self):
         how = {"cuda": self.COMPILED, "toolkit": "/usr/bin/nvcc", "gpu": True}
-        said = self.expect_cuda(f"compiled ({self.COMPILED}) and tried: build/gpu-check/README.md", **how)
+        said = self.expect_cuda(f"compiled ({self.COMPILED}) and passed: build/gpu-check/README.md", **how)
         self.assertIn("gpu-check was here: --any-gpu --out build/gpu-check\n", said)
-        self.expect_cuda(f"compiled ({self.COMPILED}) and tried: something failed, build/gpu-check/README.md", code=1, checked=1, **how)
-        self.expect_cuda(f"compiled ({self.COMPILED}), not tried: scripts/gpu-check found no GPU (77)", checked=77, **how)
+        self.expect_cuda(f"compiled ({self.COMPILED}) and failed: build/gpu-check/README.md", code=1, checked=1, **how)
+        self.expect_cuda(f"compiled ({self.COMPILED}), not run: scripts/gpu-check found no GPU (77)", checked=77, **how)
 
 
 if __name__ == "__main__":

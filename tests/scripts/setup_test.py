@@ -1,4 +1,4 @@
-"""scripts/setup where it may not install: the command to type is one that works on a fresh machine."""
+"""Tests scripts/setup without the right to install: it prints a command that works on a fresh machine."""
 import os
 import pathlib
 import shutil
@@ -12,7 +12,7 @@ ABSENT = "dpbench-no-such-package"
 
 class Setup(unittest.TestCase):
     def run_it(self, packages=(ABSENT,), torch="", bare=False, **programs):
-        """With these programs in place of the real ones, bare: and hardly any other on the path. What it said when it ended with 2."""
+        """Runs scripts/setup with stand-in programs (bare: with few others on the path), expects exit code 2 and returns stderr."""
         with tempfile.TemporaryDirectory() as folder:
             for name, line in programs.items():
                 path = pathlib.Path(folder, name.replace("_", "-"))
@@ -26,23 +26,23 @@ class Setup(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
         return done.stderr
 
-    def test_without_root_it_prints_a_command_that_asks_for_the_lists_first(self):
+    def test_without_root_it_prints_a_command_that_updates_and_installs(self):
         said = self.run_it(id="echo 1000", sudo="exit 1", apt_get="exit 9")
         self.assertEqual(said, "dpbench: missing packages; type: sudo apt-get update && "
                                f"sudo apt-get install --no-install-recommends {ABSENT}\n")
 
-    def test_without_sudo_the_command_does_without(self):
+    def test_without_sudo_the_command_uses_su(self):
         self.assertEqual(self.run_it(id="echo 1000", apt_get="exit 9", bare=True),
                          f"dpbench: missing packages; type: su -c 'apt-get update && apt-get install --no-install-recommends {ABSENT}'\n")
 
-    def test_pip_is_asked_for_only_where_no_python_has_it_to_fetch_libtorch(self):
+    def test_pip_is_required_only_if_no_python_has_it_and_libtorch_must_be_fetched(self):
         of_the_system = subprocess.run(["/usr/bin/python3", "-c", "import pip"], stderr=subprocess.DEVNULL, check=False).returncode == 0
         for torch, wanted in (("", not of_the_system), ("/some/torch", False)):
             said = self.run_it((), torch, id="echo 1000", apt_get="exit 9", python3="exit 1", bare=True)
             self.assertIn("ninja-build", said.split())
             self.assertEqual("python3-pip" in said.split(), wanted, said)
 
-    def test_with_root_it_asks_for_the_lists_and_installs(self):
+    def test_with_root_it_updates_and_installs(self):
         said = self.run_it(id="echo 0", apt_get='echo "$@" | grep -oE "update|install.*" >&2')
         self.assertEqual(said.splitlines()[1:], ["update", f"install -y --no-install-recommends {ABSENT}",
                                                  f"dpbench: still missing after apt-get: {ABSENT}"])

@@ -1,4 +1,4 @@
-"""scripts/parts/tsan, on programs that pretend to be GoogleTest's: a pattern that no test matches is a failure."""
+"""Tests scripts/parts/tsan with stand-ins for GoogleTest programs: a pattern that matches no test is a failure."""
 import os
 import pathlib
 import shutil
@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/parts/tsan"
-# Lists a test unless the filter is the one that matches nothing; says how it was run.
+# Lists a test unless the filter equals $RENAMED. Prints the filter when run.
 PROGRAM = """#!/bin/sh
 for word; do case $word in --gtest_filter=*) filter=${word#*=} ;; esac; done
 case $* in *--gtest_list_tests*) echo "Running main()"; [ "$filter" = "$RENAMED" ] || printf 'Suite.\\n  Name\\n' ;; *) echo "ran $filter" ;; esac
@@ -33,13 +33,13 @@ class Tsan(unittest.TestCase):
             return subprocess.run([root / "scripts/parts/tsan"], env={**os.environ, "RENAMED": renamed}, capture_output=True, text=True,
                                   check=False)
 
-    def test_it_passes_where_every_pattern_matches(self):
+    def test_passes_if_every_pattern_matches(self):
         done = self.run_it()
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stdout.count("ran "), len(PROGRAMS))
         self.assertIn("ran */threads:Groups.*\n", done.stdout)
 
-    def test_a_pattern_that_matches_nothing_fails_whatever_the_others_do(self):
+    def test_a_pattern_that_matches_nothing_fails(self):
         for renamed, program in (("Groups.*", "comm_faults_test"), ("*RandomCollectives*/threads*", "comm_random_test"), ("Lists.*", "comm_lives_test"),
                                  ("DpGraph.*", "dp_test"), ("PackedRows.*", "recorded_test")):
             done = self.run_it(renamed)

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through its pipe (descriptors 3 and 4): nothing listens, no package is needed."""
+"""A headless Chromium, driven through its pipe (descriptors 3 and 4). Opens no port and needs no package."""
 import base64
 import contextlib
 import json
@@ -23,7 +23,7 @@ class Browser:
         self.incoming, from_browser = os.pipe()
         command = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
                    "--no-first-run", "--remote-debugging-pipe", f"--user-data-dir={self.profile.name}", "about:blank"]
-        # The shell puts the pipe's ends where Chromium looks for them, whatever their numbers were.
+        # The shell moves the pipe's ends to the descriptors that Chromium expects.
         shell = f"exec 3<&{to_browser} 4>&{from_browser}; exec \"$@\""
         self.process = subprocess.Popen(["bash", "-c", shell, "bash", *command], pass_fds=(to_browser, from_browser),
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -33,7 +33,7 @@ class Browser:
 
     def close(self):
         with contextlib.suppress(OSError):
-            os.close(self.outgoing)  # Chromium ends with its pipe
+            os.close(self.outgoing)  # Chromium exits when its pipe closes
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:
@@ -70,7 +70,7 @@ class Browser:
 
     @contextlib.contextmanager
     def page(self, path, width, height, dark):
-        """The file, open in a window of this size. page.errors() has what its console said."""
+        """Opens the file in a window of this size. page.errors() returns the console output."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         page = Page(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -87,7 +87,7 @@ class Browser:
 class Page:
     def __init__(self, browser, session):
         self.browser, self.session = browser, session
-        self.seconds = None  # that opening took
+        self.seconds = None  # load time
 
     def call(self, method, **parameters):
         return self.browser.call(method, self.session, **parameters)
@@ -98,37 +98,37 @@ class Page:
         self.call("Page.navigate", url=url)
         while not any(event.get("method") == "Page.loadEventFired" for event in self.browser.events):
             self.browser.events.append(self.browser.read())
-        self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # it was painted
+        self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # until the page is painted
         self.seconds = time.monotonic() - began
 
     def run(self, script):
-        """The value of a script's last expression, awaited."""
+        """Returns the awaited value of the script's last expression."""
         result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in result:
             raise AssertionError(result["exceptionDetails"].get("exception", result["exceptionDetails"]).get("description"))
         return result["result"].get("value")
 
     def errors(self):
-        """Everything on the console, every exception, every request but the page's own."""
+        """Returns all console output, exceptions and requests other than for the page itself."""
         self.run("0")
         found = []
         for event in self.browser.events:
-            method, said = event.get("method"), event.get("params", {})
+            method, params = event.get("method"), event.get("params", {})
             if method in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown") or method == "Log.entryAdded":
-                found.append(json.dumps(said)[:400])
-            if method == "Network.requestWillBeSent" and said["documentURL"] != said["request"]["url"].partition("#")[0]:
-                found.append("fetched " + said["request"]["url"][:200])
+                found.append(json.dumps(params)[:400])
+            if method == "Network.requestWillBeSent" and params["documentURL"] != params["request"]["url"].partition("#")[0]:
+                found.append("fetched " + params["request"]["url"][:200])
         return found
 
     def click(self, selector):
-        """A real click in the middle of the element."""
+        """Clicks the middle of the element with real mouse events."""
         x, y = self.run(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}});"
                         "const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()")
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="none" if kind == "mouseMoved" else "left", clickCount=1)
 
-    def type(self, words):
-        self.call("Input.insertText", text=words)
+    def type(self, text):
+        self.call("Input.insertText", text=text)
 
     def picture(self, path, whole=True):
         data = self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"]

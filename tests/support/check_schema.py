@@ -1,6 +1,6 @@
-"""check_schema.py SCHEMA FILE..: is each report valid? --closed: may it hold only keys that the schema describes?
+"""check_schema.py [--closed] SCHEMA FILE..: validates reports. --closed also refuses keys that the schema does not describe.
 
-Prints one line a fault. Exit 0: all valid, 1: one is not, 3: no jsonschema module (Debian's python3-jsonschema).
+Prints one line per fault. Exit 0: all valid, 1: a report is invalid, 3: no jsonschema module (Debian's python3-jsonschema).
 """
 import functools
 import json
@@ -30,7 +30,7 @@ def validator_of(schema_file, closed):
 
 
 def faults_in(files, schema_file, closed):
-    """One line for each. ImportError without the module."""
+    """Yields one line per fault. Raises ImportError without the jsonschema module."""
     validator = validator_of(schema_file, closed)
     for name in files:
         with open(name, encoding="utf-8") as file:

@@ -1,9 +1,9 @@
-"""A control group with a limit of memory, made for a test. Wants root and a hierarchy that can be written to."""
+"""A control group with a memory limit for a test. Needs root and a writable cgroup hierarchy."""
 import os
 import tempfile
 import time
 
-FIRST, SECOND = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"  # versions of control groups
+V1, V2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
 
 
 class Group:
@@ -11,10 +11,10 @@ class Group:
         self.limit = limit
 
     def __enter__(self):
-        first = os.path.exists(FIRST + "/memory.limit_in_bytes")
-        self.path = tempfile.mkdtemp(prefix="dpbench-test-", dir=FIRST if first else SECOND)
+        v1 = os.path.exists(V1 + "/memory.limit_in_bytes")
+        self.path = tempfile.mkdtemp(prefix="dpbench-test-", dir=V1 if v1 else V2)
         try:
-            with open(self.path + ("/memory.limit_in_bytes" if first else "/memory.max"), "r+", encoding="utf-8") as file:
+            with open(self.path + ("/memory.limit_in_bytes" if v1 else "/memory.max"), "r+", encoding="utf-8") as file:
                 file.write(str(self.limit))
         except OSError:
             os.rmdir(self.path)
@@ -22,14 +22,14 @@ class Group:
         return self
 
     def __exit__(self, *_):
-        for _ in range(100):  # whoever has just ended is in it for an instant
+        for _ in range(100):  # a process that just ended stays in the group for a moment
             try:
                 return os.rmdir(self.path)
             except OSError:
                 time.sleep(0.1)
 
     def command(self):
-        """Runs what follows it in the group."""
+        """Returns a command prefix that runs a command in the group."""
         return ("sh", "-c", f'echo $$ > {self.path}/cgroup.procs && exec "$@"', "sh")
 
 

@@ -1,6 +1,6 @@
-"""What the tests of the command line share: the program in a folder of its own, over a fake worker that misbehaves on request.
+"""Base of the command line tests: runs dpbench in a temporary directory with a fake worker that misbehaves on request.
 
-usage of such a test: NAME_test.py DPBENCH FAKE_WORKER
+Usage of a test: NAME_test.py DPBENCH FAKE_WORKER
 """
 
 import glob
@@ -12,7 +12,7 @@ import tempfile
 import time
 import unittest
 
-import reports  # holds every report against its schema
+import reports  # validates every report
 
 DPBENCH, WORKER = (os.path.abspath(path) for path in sys.argv[1:3])
 
@@ -23,7 +23,7 @@ def fault(name, timeout="1", check=False):
 
 
 def processes_of(directory):
-    """Living processes that were started for a run in this directory."""
+    """Returns the live processes of runs in this directory."""
     found = []
     for path in glob.glob("/proc/[0-9]*/environ"):
         try:
@@ -39,7 +39,7 @@ def processes_of(directory):
 
 
 def ranks_of(directory):
-    """Those of them that run the worker by now. (The front also asks git, and is several while it starts a program.)"""
+    """Returns the processes that run the worker already. (The front also starts git and forks before an exec.)"""
     found = []
     for path in processes_of(directory):
         try:
@@ -63,7 +63,7 @@ class Runs(unittest.TestCase):
         deadline = time.monotonic() + 2
         while processes_of(self.directory) and time.monotonic() < deadline:
             time.sleep(0.02)
-        self.assertEqual(processes_of(self.directory), [], "processes are left")
+        self.assertEqual(processes_of(self.directory), [], "processes are still running")
 
     def run_it(self, *words, code=0, **more):
         done = subprocess.run([DPBENCH, *words], cwd=self.directory, env=self.variables, capture_output=True, text=True,
@@ -81,7 +81,7 @@ class Runs(unittest.TestCase):
     def wait_for_ranks(self, process, count, settle=0.1):
         deadline = time.monotonic() + 20
         while len(ranks_of(self.directory)) < count:
-            self.assertIsNone(process.poll(), "it ended too soon")
+            self.assertIsNone(process.poll(), "dpbench ended too soon")
             self.assertLess(time.monotonic(), deadline, "the ranks never started")
             time.sleep(0.02)
         time.sleep(settle)
@@ -92,7 +92,7 @@ class Runs(unittest.TestCase):
             return json.load(file)
 
     def refused(self, *words, code=2):
-        """One line on stderr, nothing on stdout, nothing written."""
+        """Expects a refusal: one line on stderr, no stdout and no files. Returns the line."""
         done = self.run_it(*words, code=code)
         self.assertEqual(done.stdout, "")
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
@@ -102,6 +102,6 @@ class Runs(unittest.TestCase):
 
 
 def main():
-    """As unittest's own, but a run without tests is an error."""
+    """Like unittest.main(), but a run without tests is an error."""
     program = unittest.main(argv=[sys.argv[0], *sys.argv[3:]], exit=False)
     sys.exit(0 if program.result.testsRun and program.result.wasSuccessful() else 1)

@@ -1,6 +1,6 @@
-"""What the tests of faults share: runs of the real worker with a plug-in that misbehaves on one rank at one step, and their times.
+"""Base of the fault tests: runs the real worker with a plug-in that injects a fault on one rank at one step, and times the reaction.
 
-usage of such a test: NAME_test.py DPBENCH PLUGIN
+Usage of a test: NAME_test.py DPBENCH PLUGIN
 """
 import collections
 import glob
@@ -12,26 +12,26 @@ import tempfile
 import unittest
 
 import leftovers
-import reports  # holds every report against its schema
-from struck import Watched
+import reports  # validates every report
+from watched_run import WatchedRun
 
 DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
 TIMEOUT = 3  # --timeout: seconds without progress
-# Seconds from the strike until the front tells of it, and from there until all is cleaned up: what is promised of an idle machine. Tests
-# allow three times that, and a second try: a busy machine is late once, a hang always.
+# Seconds from the fault to its report, and from there to the end of the cleanup, as promised for an idle machine. Tests allow SLACK times
+# as long and a second try: a busy machine is late once, a hang is late every time.
 DEATH, DIFFERS = (0.5, 2), (1, 2)
 SLACK, TRIES = 3, 2
-START = 60  # of LibTorch, many at once
+START = 60  # seconds to load LibTorch with many tests in parallel
 TIMES = collections.defaultdict(list)
 
 
 class FaultyRuns(unittest.TestCase):
-    wrapper = ()  # what runs the command
-    variables = {}  # of the command
+    wrapper = ()  # command prefix
+    variables = {}  # extra environment variables
     timeout = TIMEOUT
 
     def run_fault(self, fault, backend="shm", strategy="faulty-ddp", step=7, flags=(), code=3, check="off", within=DEATH, silent=0):
-        """The case's record. silent: seconds that must pass before anybody can know. code: one, or a tuple of those that will do."""
+        """Returns the record of the case. silent: seconds before the fault can be noticed. code: the exit code or a tuple of allowed ones."""
         for attempt in range(TRIES):
             with tempfile.TemporaryDirectory() as out:
                 case, late = self.one_run(out, fault, backend, strategy, step, flags, code, check, within, silent)
@@ -43,7 +43,7 @@ class FaultyRuns(unittest.TestCase):
     def one_run(self, out, fault, backend, strategy, step, flags, code, check, within, silent):
         ranks = ["--backend", backend] if strategy == "faulty-ddp" else []
         before, segments = leftovers.of_dead_runs(), leftovers.others_in_shared_memory()
-        run = Watched([*self.wrapper, DPBENCH, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", "2", "--workload", "random-linear", "--quick", "--no-baseline",
+        run = WatchedRun([*self.wrapper, DPBENCH, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", "2", "--workload", "random-linear", "--quick", "--no-baseline",
                        "--check", check, "--timeout", str(self.timeout), "--param", f"fault={fault}", "--param", f"step={step}", *ranks, "--out", out,
                        "-o", "json", *flags], out, {"DPBENCH_FAULTS_TEST": out, **self.variables}, (" · failed: ", " · wrong: "), START + silent + SLACK * sum(within))
         self.assertIn(run.code, code if isinstance(code, tuple) else (code,), run.stderr + run.stdout)
@@ -60,29 +60,29 @@ class FaultyRuns(unittest.TestCase):
 
     @staticmethod
     def late(run, fault, within, silent):
-        """What took too long, if anything did."""
-        if run.struck is None or run.told is None:
-            return f"{fault}: {'never struck' if run.struck is None else 'never told'}"
-        told, ended = run.told - run.struck - silent, run.ended - run.struck - silent
-        if "," not in fault:  # else there is a good case to come
-            TIMES[fault].append((told, ended))
+        """Returns a message if the report or the end came too late, else an empty string."""
+        if run.struck is None or run.reported is None:
+            return f"{fault}: {'the fault never happened' if run.struck is None else 'never reported'}"
+        reported, ended = run.reported - run.struck - silent, run.ended - run.struck - silent
+        if "," not in fault:  # otherwise a good case still follows
+            TIMES[fault].append((reported, ended))
         limits = SLACK * within[0], SLACK * sum(within)
-        return "" if told <= limits[0] and ended <= limits[1] else (
-            f"{fault}: told after {told:.2f} s (limit {limits[0]} s), ended after {ended:.2f} s (limit {limits[1]} s), not counting {silent} s")
+        return "" if reported <= limits[0] and ended <= limits[1] else (
+            f"{fault}: reported after {reported:.2f} s (limit {limits[0]} s), ended after {ended:.2f} s (limit {limits[1]} s), not counting {silent} s")
 
-    def failed(self, fault, words, **how):
+    def failed(self, fault, pattern, **how):
         case = self.run_fault(fault, **how)
         self.assertEqual(case["status"], "failed")
-        self.assertRegex(case["reason"], words)
+        self.assertRegex(case["reason"], pattern)
         return case
 
-    def over_both(self, fault, words, **how):
+    def over_both(self, fault, pattern, **how):
         for backend in ("shm", "gloo"):
             with self.subTest(fault=fault, backend=backend):
-                self.failed(fault, words, backend=backend, **how)
+                self.failed(fault, pattern, backend=backend, **how)
 
     def other_command(self, command, fault, step, code, *flags, strategy="faulty-ddp"):
-        """The record of its one case: check prints it, train keeps it."""
+        """Runs check or train and returns the record of its only case."""
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([DPBENCH, command, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", "2", "--workload", "random-linear",
                                    *(("--backend", "shm") if strategy == "faulty-ddp" else ()),
@@ -97,8 +97,8 @@ class FaultyRuns(unittest.TestCase):
 
 def print_times():
     for fault, times in sorted(TIMES.items()):
-        told, ended = (max(column) for column in zip(*times))
-        print(f"{fault:18} {len(times):3} runs: told at most {told:5.2f} s after the strike, ended at most {ended:5.2f} s (--timeout not counted)", file=sys.stderr)
+        reported, ended = (max(column) for column in zip(*times))
+        print(f"{fault:18} {len(times):3} runs: reported at most {reported:5.2f} s after the fault, ended at most {ended:5.2f} s (--timeout not counted)", file=sys.stderr)
 
 
 def main():

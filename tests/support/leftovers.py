@@ -1,4 +1,4 @@
-"""What a run of dpbench may leave behind: processes, directories in shared memory, listening sockets, segments."""
+"""Finds leftovers of dpbench runs: processes, directories, listening sockets and shared memory segments."""
 import fcntl
 import glob
 import os
@@ -16,7 +16,7 @@ def read(path):
 
 
 def processes_of(mark):
-    """The living processes that have the mark, NAME=VALUE, in their environment. By pid, with their command line."""
+    """Returns {pid: program} of the live processes with NAME=VALUE in their environment."""
     found = {}
     for path in glob.glob("/proc/[0-9]*"):
         state = read(path + "/stat").rpartition(b") ")[2][:1]
@@ -30,12 +30,12 @@ def ranks_of(mark, worker="dpbench-worker"):
 
 
 def variables_of(pid):
-    """The environment that a process was started with."""
+    """Returns the initial environment of a process."""
     return dict(word.decode(errors="replace").split("=", 1) for word in read(f"/proc/{pid}/environ").split(b"\0") if b"=" in word)
 
 
 def directory_of(pid):
-    """The private directory of the run that this rank belongs to."""
+    """Returns the private directory of the rank's run."""
     return variables_of(pid).get("DPBENCH_RUN_DIR", "")
 
 
@@ -44,7 +44,7 @@ def parent_of(pid):
 
 
 def is_dead(path):
-    """Whether the run of this directory is over: it holds a lock on it until its end. What is gone is not dead."""
+    """True if the directory exists but no run holds its lock, so its run has ended."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
@@ -59,13 +59,13 @@ def is_dead(path):
 
 
 def directories():
-    """Of this user's runs, living or dead."""
+    """Returns the private directories of this user's runs, live or dead."""
     prefix = f"dpbench-{os.getuid()}-"
     return {path for place in set(PLACES) for start in ("", ".new-") for path in glob.glob(f"{place}/{start}{prefix}*")}
 
 
 def of_dead_runs():
-    """For longer than a moment: other tests' runs come and go meanwhile, and a new one is not locked yet."""
+    """Returns directories of dead runs. Checks twice, because runs of other tests create directories before they lock them."""
     found = {path for path in directories() if is_dead(path)}
     if found:
         time.sleep(0.2)
@@ -73,13 +73,13 @@ def of_dead_runs():
 
 
 def others_in_shared_memory():
-    """Names that anything of ours, LibTorch's or Gloo's could have made there, but for the runs' directories."""
+    """Returns names in /dev/shm that dpbench, LibTorch or Gloo may have created, except the runs' directories."""
     names = set(os.listdir("/dev/shm"))
     return {name for name in names if any(word in name for word in ("dpbench", "torch", "gloo")) and f"/dev/shm/{name}" not in directories()}
 
 
 def wait_until(condition, seconds):
-    """True as soon as it holds; false when the time is up."""
+    """Returns True once the condition holds, False after the timeout."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -89,7 +89,7 @@ def wait_until(condition, seconds):
 
 
 def listeners_of(pids):
-    """[address, port] of the TCP and UDP sockets on which these processes wait for strangers."""
+    """Returns the sorted (address, port) of the TCP and UDP sockets on which these processes listen."""
     inodes = set()
     for pid in pids:
         for path in glob.glob(f"/proc/{pid}/fd/*"):
@@ -98,7 +98,7 @@ def listeners_of(pids):
             except OSError:
                 pass
     found = set()
-    tables = [f"/proc/{pid}/net/{table}" for pid in pids for table in ("tcp", "tcp6", "udp", "udp6")]  # of each one's own network
+    tables = [f"/proc/{pid}/net/{table}" for pid in pids for table in ("tcp", "tcp6", "udp", "udp6")]  # each process's own network namespace
     for table in tables:
         for line in read(table).decode().splitlines()[1:]:
             fields = line.split()
@@ -110,7 +110,7 @@ def listeners_of(pids):
 
 
 def address_of(word):
-    """Of /proc/net: 32-bit words in the machine's order, written in hexadecimal."""
+    """Formats an address from /proc/net: hexadecimal 32-bit words in host byte order."""
     groups = [bytes.fromhex(word[i:i + 8])[::-1] for i in range(0, len(word), 8)]
     data = b"".join(groups)
     if len(data) == 4:

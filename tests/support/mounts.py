@@ -1,15 +1,15 @@
-"""Mounts of a command's own: small disks that fill up, wherever the machine lets us have them."""
+"""Private mount namespaces, used to give a command a small disk that fills up."""
 import functools
 import subprocess
 
 WAYS = (["unshare", "--user", "--map-root-user", "--mount"],
-        ["unshare", "--mount"],  # root of a machine that lends no user namespaces
-        ["unshare", "--mount", "--propagation", "unchanged"])  # root in a chroot, whose / is no mount point
+        ["unshare", "--mount"],  # root on a machine without user namespaces
+        ["unshare", "--mount", "--propagation", "unchanged"])  # root in a chroot where / is not a mount point
 
 
 @functools.cache
 def own_mounts():
-    """What to put before a command; None where there is no way."""
+    """Returns a command prefix that gives a command its own mounts, or None if that is impossible."""
     for words in WAYS:
         if subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0:
             return words

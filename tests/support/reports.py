@@ -1,5 +1,5 @@
-"""import reports: from then on every report that dpbench leaves in a temporary folder is held against its schema before the folder goes; a
-test whose folder holds one that is not what the schema says fails. In the closed form, so that no key is forgotten in it."""
+"""Importing this module validates every report that dpbench writes to a temporary directory, before the directory is removed. A test with an
+invalid report fails. The schema is closed, so a key missing from it is a fault."""
 import json
 import pathlib
 import re
@@ -9,7 +9,7 @@ import tempfile
 import check_schema
 
 HERE = pathlib.Path(__file__).resolve().parent
-RUN = re.compile(r"\d{8}T\d{6}Z-")  # what names of runs begin with
+RUN = re.compile(r"\d{8}T\d{6}Z-")  # prefix of run ids
 
 
 def _written_by_dpbench(folder):
@@ -22,17 +22,17 @@ def _faults(path):
     try:
         name = json.loads(path.read_text(encoding="utf-8"))["schema"].removeprefix("dpbench.")
     except PermissionError:
-        return []  # another user's
+        return []  # belongs to another user
     schema = HERE.parents[1] / f"results/schema/{name}-1.schema.json"
     try:
         return list(check_schema.faults_in([path], schema, closed=True))
-    except ImportError:  # the interpreter in PATH may be another than Debian's
+    except ImportError:  # the Python in PATH may lack Debian's module
         done = subprocess.run(["/usr/bin/python3", HERE / "check_schema.py", "--closed", schema, path], text=True, capture_output=True, check=False)
         return [done.stdout + done.stderr or "no jsonschema module: apt-get install python3-jsonschema"] if done.returncode else []
 
 
 def expect_valid(text):
-    """A report that dpbench printed."""
+    """Validates a report that dpbench printed."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / json.loads(text)["id"] / "run.json"
         path.parent.mkdir()

@@ -1,4 +1,4 @@
-"""Reports for the tests of the charts and the page: made here, small, with every kind of trouble."""
+"""Small reports for the tests of the charts and the HTML page, including failures and hostile names."""
 import copy
 import json
 import math
@@ -19,7 +19,7 @@ def report(cases, run="20261121T063057Z-a1b2c3d-2xEPYC-5f3a", status="complete",
 
 def case(strategy="ddp", workload="mnist-mlp", world=1, step_ns=1e6, launches=3, samples=5, status="ok", noise=0.02, checks=(),
          params=None, **more):
-    """A case with samples around step_ns, and figures that follow from them nearly enough to be drawn."""
+    """Returns a case with blocks around step_ns and approximately matching figures."""
     draw = random.Random(f"{strategy} {workload} {world} {params}")
     ranks = world if strategy == "ddp" else 1
     made = {"strategy": strategy, "workload": workload, "device": "cpu", "world": world, "processes": ranks,
@@ -60,13 +60,13 @@ FAILED = check(status="failed", error=1.0, detail="n.1.weight[3], rank 1, step 2
 
 
 def usual():
-    """Three strategies over worlds 1, 2, 4 with their baseline."""
+    """Returns a run of three strategies in worlds 1, 2 and 4, and their baseline."""
     return report([case("cpu")] + [case(strategy, world=world, step_ns=1e6 * slower * (1 + 0.2 * world))
                                    for strategy, slower in (("dp", 0.9), ("dp-upstream", 1.6), ("ddp", 1.0)) for world in (1, 2, 4)])
 
 
 def troubled():
-    """Every status, outliers, remarks, a failed check."""
+    """Returns a run with every case status, outliers, notices and a failed check."""
     odd = case("ddp", world=2)
     odd["launches"][1]["ranks"][0]["samples_ns"][1] *= 4
     odd["notices"] = ["1 of 15 samples are outliers, up to 300 % above the median: other work was running"]
@@ -77,7 +77,7 @@ def troubled():
 
 
 def hostile():
-    """Names that would like to be markup, code, formulas or other lines."""
+    """Returns a run with names that contain markup, code, formulas or control characters."""
     bad = "<script>document.title='run'</script>"
     evil = case(bad, world=2, params={"a$b$": "\"><img src=x onerror=alert(1)>"})
     evil["warnings"] = [bad, "</style></script><b>bold</b>"]
@@ -91,7 +91,7 @@ def hostile():
 
 
 def many(number=500):
-    """A sweep: one strategy, a parameter of many values."""
+    """Returns a sweep of one strategy over many values of a parameter."""
     cases = [case("cpu"), case("cpu", workload="convnet")]
     for index in range(number - 2):
         workload = ("mnist-mlp", "convnet")[index % 2]
@@ -101,13 +101,13 @@ def many(number=500):
 
 
 def settings(number=100):
-    """500 cases that share no chart with most of the others: as many batch sizes, five cases each."""
+    """Returns `number` batch sizes with five cases each. Cases with different batch sizes share no chart."""
     return report([case(strategy, world=world, batch=64 + index) for index in range(number)
                    for strategy, world in (("cpu", 1), ("dp", 1), ("dp", 2), ("ddp", 1), ("ddp", 2))])
 
 
 def conformance(failing=True):
-    """As `dpbench check -o json` prints it."""
+    """Returns a report like that of `dpbench check -o json`."""
     names = [f"check-{index}" for index in range(30)]
     cases = []
     for strategy in ("dp", "ddp"):
@@ -126,7 +126,7 @@ def conformance(failing=True):
 
 
 def trained_for(epochs, resumed_at, accuracy, seconds=12.0):
-    """As many epochs of 250 steps; the last of them were evaluated."""
+    """Returns a training record with 250 steps per epoch; only the last epochs were evaluated."""
     curve = [2.3 * math.exp(-step / 300) + 0.2 for step in range(250 * epochs)]
     return {"epochs": epochs, "steps_per_epoch": 250, "steps": 250 * epochs, "resumed_at": resumed_at, "seconds": seconds, "samples_per_s": 1e4,
             "data_fraction": 0.02, "epoch_losses": [sum(curve[250 * i:250 * i + 250]) / 250 for i in range(epochs)], "loss_curve": curve,
@@ -134,7 +134,7 @@ def trained_for(epochs, resumed_at, accuracy, seconds=12.0):
 
 
 def trained():
-    """Two strategies' trainings and a projection."""
+    """Returns a run with two training records and a projection."""
     made = usual()
     for one in made["cases"]:
         if one["world"] == 2 and one["strategy"] in ("dp", "ddp"):
@@ -145,7 +145,7 @@ def trained():
 
 
 def scaled(worlds=(1, 2, 3)):
-    """ddp with a bucket of 4 MB that nothing hides, on a machine with cores for all: 10 ms + 2 (n - 1) / n x 4 ms."""
+    """Returns a run of ddp with one fully exposed bucket of 4 MB and enough cores: steps of 10 ms + 2 (n - 1) / n x 4 ms."""
     cases = [case("cpu", step_ns=9.8e6)]
     for world in worlds:
         made = case("ddp", world=world, step_ns=1e7 + 8e6 * (world - 1) / world)
@@ -162,7 +162,7 @@ def scaled(worlds=(1, 2, 3)):
 
 
 def history(number=5):
-    """The same cases in runs of successive days."""
+    """Returns runs of the same cases on successive days."""
     runs = []
     for day in range(number):
         made = copy.deepcopy(usual())
@@ -173,7 +173,7 @@ def history(number=5):
 
 
 def collectives():
-    """As Google Benchmark writes what harness/micro measures, three repetitions."""
+    """Returns Google Benchmark's JSON of harness/micro with three repetitions."""
     entries = []
     for size in (4, 4096, 407080, 4 << 20, 100_000_000):
         for repetition in range(3):

@@ -1,4 +1,4 @@
-"""Two hosts on this machine: network namespaces joined by a cable whose rate can be set. Wants root and iproute2."""
+"""Simulates two hosts with network namespaces and a cable with an adjustable rate. Needs root and iproute2."""
 import os
 import subprocess
 
@@ -18,7 +18,7 @@ class TwoHosts:
             ip("netns", "add", name)
         ip("link", "add", CABLES[0], "netns", self.names[0], "type", "veth", "peer", "name", CABLES[1], "netns", self.names[1])
         for name, address, cable in zip(self.names, ADDRESSES, CABLES):
-            ip("-n", name, "link", "add", "aside", "type", "veth", "peer", "name", "nowhere")  # nothing may listen there
+            ip("-n", name, "link", "add", "aside", "type", "veth", "peer", "name", "nowhere")  # a second network on which nothing may listen
             ip("-n", name, "addr", "add", address.replace(".71.", ".72.") + "/24", "dev", "aside")
             ip("-n", name, "link", "set", "aside", "up")
             ip("-n", name, "addr", "add", f"{address}/24", "dev", cable)
@@ -37,13 +37,13 @@ class TwoHosts:
         self.plug(self.names[0], CABLES[0], state)
 
     def rate(self, rate):
-        """What the cable carries each way, as in 100mbit: frames with all their headers."""
+        """Limits the rate of the cable in each direction, e.g. to 100mbit, including frame headers."""
         for name, cable in zip(self.names, CABLES):
             subprocess.run(["tc", "-n", name, "qdisc", "replace", "dev", cable, "root", "tbf", "rate", rate, "burst", "32kbit", "latency", "1s"],
                            check=True)
 
     def start(self, flags, each, nonce, **variables):
-        """A front for each of 2 x each ranks, as a launcher would start them."""
+        """Starts one front per rank, `each` on either host, as a launcher does."""
         started = []
         for rank in range(2 * each):
             env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(2 * each), "LOCAL_RANK": str(rank % each), "LOCAL_WORLD_SIZE": str(each),

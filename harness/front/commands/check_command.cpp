@@ -1,4 +1,4 @@
-// dpbench check: the conformance suite over the cases of a plan. Nothing is timed and no run is saved.
+// dpbench check: runs the conformance suite on the cases of a plan. Times nothing and saves no run.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -42,21 +42,21 @@ std::vector<Cells> rows_of(const Report& report) {
   return rows;
 }
 
-// A case, its checks one a line, and below them what was expected and found where one failed.
+// Formats a case with one line per check, followed by the details of failed checks.
 std::string section_of(const CaseRecord& record) {
-  std::string text = record.spec.id + "\n", below;
+  std::string text = record.spec.id + "\n", details;
   std::vector<Cells> rows = {{"", "CHECK", "STATUS", "ERROR", "BOUND", "COMPARED"}};
   for (const auto& row : record.checks) {
     rows.push_back({"", one_line(row.name, 60), name_of(row.status), number(row.error), number(row.bound),
                     one_line(row.compared + (row.status == CheckStatus::skipped ? ": " + row.detail : ""), 200)});
     if (row.status == CheckStatus::failed)
-      below += "  " + row.name + ": " + one_line(row.detail, 400) + "\n" +
-               (row.likely.empty() ? "" : "    looks like: " + one_line(row.likely, 300) + "\n");
+      details += "  " + row.name + ": " + one_line(row.detail, 400) + "\n" +
+                 (row.likely.empty() ? "" : "    looks like: " + one_line(row.likely, 300) + "\n");
   }
   if (rows.size() > 1) text += aligned(rows, {false, false, false, true, true, false});
   if (record.status == CaseStatus::failed || record.status == CaseStatus::skipped)
-    below += "  " + record.status + ": " + one_line(record.reason, 400) + "\n";
-  return text + below;
+    details += "  " + record.status + ": " + one_line(record.reason, 400) + "\n";
+  return text + details;
 }
 
 std::string table_of(const Report& report) {
@@ -82,38 +82,38 @@ std::string summary_of(const Report& report) {
 
 class CheckRun : public ReportRun {
  public:
-  CheckRun(const CheckingOptions& options, World* world) : ReportRun(options, world, ""), asked_(options) {}
+  CheckRun(const CheckingOptions& options, World* world) : ReportRun(options, world, ""), check_options_(options) {}
 
  private:
   Start begin() override {
-    junit_.emplace(asked_.junit);
-    dump_.emplace(asked_.dump);
+    junit_.emplace(check_options_.junit);
+    dump_.emplace(check_options_.dump);
     return ReportRun::begin();
   }
 
   LoopEnding run_cases() override {
     const Json order = {{"do", name_of(Order::check)},
-                        {"filter", asked_.check_filter},
-                        {"seeds", asked_.seeds},
-                        {"whole_worlds", asked_.what.whole_worlds},
-                        {"dump", asked_.dump.empty() ? "" : fs::absolute(asked_.dump).string()}};
+                        {"filter", check_options_.check_filter},
+                        {"seeds", check_options_.seeds},
+                        {"whole_worlds", check_options_.what.whole_worlds},
+                        {"dump", check_options_.dump.empty() ? "" : fs::absolute(check_options_.dump).string()}};
     LoopEnding ended = run_launches(Event::checked, [&](int) { return Json(order); });
     if (ended.usage.empty() && !ended.signal && judged() + count(report_, CheckStatus::skipped) == 0 &&
-        !asked_.check_filter.empty() && !ending_of(report_).failed)
-      ended.usage = "no check matched --filter '" + one_line(asked_.check_filter, 100) + "'";
+        !check_options_.check_filter.empty() && !ending_of(report_).failed)
+      ended.usage = "no check matched --filter '" + one_line(check_options_.check_filter, 100) + "'";
     return ended;
   }
 
   int judged() const { return count(report_, CheckStatus::passed) + count(report_, CheckStatus::failed); }
 
-  // Nothing judged is not a pass.
+  // A run in which no check passed or failed is not a success.
   Ending ending() const override {
     Ending end = ending_of(report_);
     end.unavailable = end.unavailable || judged() == 0;
     return end;
   }
 
-  // Checks that failed stand in the output.
+  // Failed checks are already part of the output.
   std::vector<std::string> complaints() const override {
     std::vector<std::string> lines;
     for (const auto& record : report_.cases)
@@ -122,19 +122,20 @@ class CheckRun : public ReportRun {
   }
 
   std::string output() const override {
-    if (asked_.output == Form::json) return json_text(to_json(report_));
-    return asked_.output == Form::table ? table_of(report_) : rows_text(rows_of(report_), {}, asked_.output);
+    if (check_options_.output == Form::json) return json_text(to_json(report_));
+    return check_options_.output == Form::table ? table_of(report_)
+                                                : rows_text(rows_of(report_), {}, check_options_.output);
   }
 
-  bool write_more() override {
+  bool write_extra_files() override {
     const std::string why = junit_->write(junit_xml(report_));
     if (!why.empty()) progress_->warning(why);
     return why.empty();
   }
 
-  std::string closing(bool) const override { return summary_of(report_); }
+  std::string closing_line(bool) const override { return summary_of(report_); }
 
-  const CheckingOptions& asked_;
+  const CheckingOptions& check_options_;
   std::optional<JunitFile> junit_;
   std::optional<DumpDirectory> dump_;
 };

@@ -16,7 +16,7 @@ namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
 
-// Where a chain of links ends: at a name, or at a descriptor of this process, as those of /dev/stdout and /dev/fd/3 do.
+// The end of a chain of symbolic links: a file name, or a descriptor of this process for /dev/stdout and /dev/fd/3.
 struct Target {
   fs::path file = {};
   int descriptor = -1;
@@ -30,10 +30,10 @@ int descriptor_named(const fs::path& file) {
   return error == std::errc() && end == name.data() + name.size() ? number : -1;
 }
 
-// The file need not be there, the folders must.
-Target target_of(fs::path path, std::error_code& error) {
-  constexpr int most_links = 40;  // as Linux has it
-  for (int links = 0; links <= most_links; ++links) {
+// Follows the links of `path`. The file itself need not exist; its folders must.
+Target resolve_links(fs::path path, std::error_code& error) {
+  constexpr int max_links = 40;  // the limit of Linux
+  for (int links = 0; links <= max_links; ++links) {
     const fs::path folder = fs::canonical(path.parent_path(), error);
     if (error) return {};
     path = folder / path.filename();
@@ -50,8 +50,8 @@ Target target_of(fs::path path, std::error_code& error) {
   return {};
 }
 
-// The same open file, and so the same place in it.
-Fd again(int descriptor) {
+// Duplicates a writable descriptor, which shares its file offset.
+Fd duplicate(int descriptor) {
   const int flags = ::fcntl(descriptor, F_GETFL);
   if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY) return Fd(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
   errno = EBADF;
@@ -59,11 +59,11 @@ Fd again(int descriptor) {
 }
 
 bool write_in_place(const Fd& file, const std::string& text) {
-  if (::ftruncate(file.get(), 0) != 0 && errno != EINVAL) return false;  // which a pipe or a device says
+  if (::ftruncate(file.get(), 0) != 0 && errno != EINVAL) return false;  // pipes and devices give EINVAL
   return write_all(file.get(), text);
 }
 
-// Why no file of this name could be put into the folder; empty: it can.
+// Returns the reason that a file of this name cannot be created in the folder; empty if it can.
 std::string why_not_into(const Fd& folder, const std::string& name) {
   if (!folder) return std::strerror(errno);
   try {
@@ -80,28 +80,28 @@ JunitFile::JunitFile(const std::string& path) : shown_(one_line(path, 200)) {
   if (path.empty()) return;
   const auto refuse = [&](const std::string& why) { throw UsageError("--junit '" + shown_ + "': " + why); };
   std::error_code error;
-  const Target target = target_of(absolute_path("--junit", path), error);  // a link stays
+  const Target target = resolve_links(absolute_path("--junit", path), error);
   if (error) refuse(error.message());
   if (target.descriptor >= 0) {
-    given_ = again(target.descriptor);
-    if (!given_) refuse(std::strerror(errno));
+    inherited_ = duplicate(target.descriptor);
+    if (!inherited_) refuse(std::strerror(errno));
     return;
   }
   const bool there = fs::exists(target.file, error);
   if (there) {
-    itself_ = Fd(::open(target.file.c_str(), O_WRONLY | O_CLOEXEC));
-    if (!itself_) refuse(std::strerror(errno));
+    in_place_ = Fd(::open(target.file.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!in_place_) refuse(std::strerror(errno));
     if (!fs::is_regular_file(target.file, error)) return;
   }
   name_ = target.file.filename();
   folder_ = Fd(::open(target.file.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const std::string why = why_not_into(folder_, name_);
   if (!why.empty() && !there) refuse(why);
-  (why.empty() ? itself_ : folder_).reset();
+  (why.empty() ? in_place_ : folder_).reset();
 }
 
 std::string JunitFile::write(const std::string& text) const {
-  const bool written = given_ ? write_all(given_.get(), text) : !itself_ || write_in_place(itself_, text);
+  const bool written = inherited_ ? write_all(inherited_.get(), text) : !in_place_ || write_in_place(in_place_, text);
   if (!written) return "cannot write " + shown_ + ": " + std::strerror(errno);
   if (!folder_) return "";
   try {
@@ -113,7 +113,7 @@ std::string JunitFile::write(const std::string& text) const {
 }
 
 DumpDirectory::Made::~Made() {
-  for (const auto& path : paths) ::rmdir(path.c_str());  // refused by one in which anything lies
+  for (const auto& path : paths) ::rmdir(path.c_str());  // fails unless the directory is empty
 }
 
 DumpDirectory::DumpDirectory(const std::string& path) {
@@ -127,7 +127,7 @@ DumpDirectory::DumpDirectory(const std::string& path) {
     throw UsageError(named + ": " + (error ? error.message() : "is not a directory"));
   const bool empty = fs::is_empty(path, error);
   if (error) throw UsageError(named + ": " + error.message());
-  if (!empty) throw UsageError(named + " is not empty; name a new directory");
+  if (!empty) throw UsageError(named + " is not empty. Use a new directory");
   if (::access(path.c_str(), W_OK) != 0) throw UsageError(named + ": " + std::strerror(errno));
 }
 

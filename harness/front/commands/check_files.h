@@ -1,5 +1,5 @@
-// What check writes besides its table: seen to be writable before anything runs, and not touched before there is
-// something to write.
+// The files that `check` writes besides its table. They are checked to be writable before anything runs, and not
+// changed until there is something to write.
 #pragma once
 
 #include <filesystem>
@@ -10,33 +10,36 @@
 
 namespace dpbench {
 
-// --junit: the old one stays until the new one is whole. A link stays too: what it points to is replaced, or made.
+// The --junit file. An old file stays until the new one is complete. For a symbolic link, its target is replaced or
+// created.
 class JunitFile {
  public:
-  explicit JunitFile(const std::string& path);  // empty: none. UsageError where it could not be written
+  // An empty path means no file. Throws UsageError if the file is not writable.
+  explicit JunitFile(const std::string& path);
 
-  // What went wrong; empty: nothing.
+  // Returns an error message; empty on success.
   std::string write(const std::string& text) const;
 
  private:
   std::string shown_, name_;
-  Fd folder_;  // renamed into it ..
-  Fd itself_;  // .. but for a pipe, a device, or a file in a folder that takes no new one: written in place
-  Fd given_;   // a descriptor that whoever started this had opened, as /dev/stdout: after what was written to it before
+  Fd folder_;     // the new file is renamed into this folder
+  Fd in_place_;   // used for a pipe, a device, or a file in a read-only folder: written in place
+  Fd inherited_;  // used for an inherited descriptor like /dev/stdout: appended to earlier output
 };
 
-// --dump: never mixed with an older dump. What was made for it goes again where nothing was put into it.
+// The --dump directory. It must be empty, so dumps are never mixed. Directories created for it are removed again if
+// they stay empty.
 class DumpDirectory {
  public:
-  explicit DumpDirectory(
-      const std::string& path);  // empty: none. UsageError where it cannot be made, written or is in use
+  // An empty path means no dump. Throws UsageError if the directory is not empty or cannot be created or written.
+  explicit DumpDirectory(const std::string& path);
   DumpDirectory(const DumpDirectory&) = delete;
   DumpDirectory& operator=(const DumpDirectory&) = delete;
 
  private:
   struct Made {
     ~Made();
-    std::vector<std::filesystem::path> paths;  // the innermost first
+    std::vector<std::filesystem::path> paths;  // innermost first
   };
   Made made_;
 };

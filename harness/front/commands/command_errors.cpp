@@ -12,7 +12,7 @@
 namespace dpbench {
 namespace {
 
-int complain(const std::string& message, int code) {
+int report_error(const std::string& message, int code) {
   write_error_file(message);
   std::cerr << "dpbench: " << sanitised(message) << '\n';
   return code;
@@ -24,11 +24,11 @@ int exit_code_of_command(const std::function<int()>& command) {
   try {
     return command();
   } catch (const UsageError& error) {
-    return complain(error.what(), exit_usage);
+    return report_error(error.what(), exit_usage);
   } catch (const Unavailable& error) {
-    return complain(error.what(), exit_unavailable);
+    return report_error(error.what(), exit_unavailable);
   } catch (const std::exception& error) {
-    return complain(error.what(), exit_code({.failed = true}));
+    return report_error(error.what(), exit_code({.failed = true}));
   }
 }
 

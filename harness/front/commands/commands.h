@@ -1,4 +1,4 @@
-// The commands of dpbench. A new one is a file with its entry, named here.
+// The commands of dpbench. Each has its own file and is registered here.
 #pragma once
 
 #include <vector>
@@ -22,7 +22,7 @@ Command schema_command();
 Command train_command();
 Command validate_command();
 
-// In the order of the help; the first is what bare flags mean.
+// Returns the commands in the order of the help. The first is the default for a command line of flags only.
 inline std::vector<Command> commands() {
   return {run_command(),    check_command(),    train_command(),  list_command(),    doctor_command(),
           env_command(),    compare_command(),  duel_command(),   project_command(), export_command(),

@@ -1,4 +1,4 @@
-// dpbench compare: the gate on stored reports.
+// dpbench compare: gates one stored run against another.
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -45,23 +45,25 @@ struct CompareOptions {
 void add_flags(CLI::App& app, CompareOptions& o) {
   add_runs(app, o.stored,
            "base, then new: a run.json, a run's or results directory, latest,\nlatest~1, a baseline's name");
-  const auto put = in_group("Gate");
-  put(add_values(app, "--fail-on", o.fail_on,
+  const auto grouped = in_group("Gate");
+  grouped(
+      add_values(app, "--fail-on", o.fail_on,
                  "median, p99, throughput, peak-memory, ratio-to-baseline: percent;\nefficiency: points [median:5%]"),
       "FIGURE:LIMIT,..");
-  put(app.add_option("--gate", o.gate, "rules per case, as JSON"), "FILE");
-  put(app.add_flag("--strict", o.strict, "exit 4 when a case is unclear"), "");
-  put(app.add_flag("--require-baseline", o.require_baseline, "a base that was never saved is an error"), "");
-  put(app.add_flag("--allow-env-diff", o.allow_env_diff, "compare unlike machines or configurations all the same"), "");
+  grouped(app.add_option("--gate", o.gate, "rules per case, as JSON"), "FILE");
+  grouped(app.add_flag("--strict", o.strict, "exit 4 when a case is unclear"), "");
+  grouped(app.add_flag("--require-baseline", o.require_baseline, "fail if the base was never saved"), "");
+  grouped(app.add_flag("--allow-env-diff", o.allow_env_diff, "compare even if machines or configurations differ"), "");
   add_named<Annotations>(app, "--annotations", o.annotations, "lines for GitHub's pages, on stderr [auto]")
       ->group("Gate");
   add_output(app, o.output, {Form::table, Form::markdown, Form::json});
 }
 
-Gate gate_of(const CompareOptions& asked) {
-  if (asked.gate.empty()) return make_gate(asked.fail_on);
-  if (!asked.fail_on.empty()) throw UsageError("--gate and --fail-on: give one (a gate file holds the rules of both)");
-  return read_gate(asked.gate);
+Gate gate_of(const CompareOptions& options) {
+  if (options.gate.empty()) return make_gate(options.fail_on);
+  if (!options.fail_on.empty())
+    throw UsageError("--gate and --fail-on exclude each other. A gate file can hold the rules of both");
+  return read_gate(options.gate);
 }
 
 std::string output_of(const Comparison& comparison, Form form) {
@@ -70,45 +72,46 @@ std::string output_of(const Comparison& comparison, Form form) {
              : judgement_text(compare_rows(comparison), compare_columns_right(), compare_summary(comparison), form);
 }
 
-// Reading is most of the time: both at once, if a thread can be had. But larger ones in turn: each may need 3 * 24
-// times its bytes, and both together no more than 3 GiB.
-std::launch how_to_read(const std::filesystem::path& base, const std::filesystem::path& now) {
+// Reading takes most of the time, so read both reports in parallel if a thread can be started. Read large ones in
+// sequence to stay below 3 GiB: each may need 3 * 24 times its size.
+std::launch read_policy(const std::filesystem::path& base, const std::filesystem::path& now) {
   constexpr uintmax_t small = uintmax_t{20} << 20;
-  std::error_code unknown;  // then it is the largest number
+  std::error_code unknown;  // file_size() then returns the largest number
   const bool both_small =
       std::filesystem::file_size(base, unknown) <= small && std::filesystem::file_size(now, unknown) <= small;
   return both_small ? std::launch::async | std::launch::deferred : std::launch::deferred;
 }
 
-bool annotates(Annotations choice) {
+bool annotates(Annotations mode) {
   const char* on_github = std::getenv("GITHUB_ACTIONS");
-  return choice == Annotations::github ||
-         (choice == Annotations::automatic && on_github && !std::strcmp(on_github, "true"));
+  return mode == Annotations::github ||
+         (mode == Annotations::automatic && on_github && !std::strcmp(on_github, "true"));
 }
 
-int compare_runs(const CompareOptions& asked) {
-  const auto& [runs, results] = asked.stored;
+int compare_runs(const CompareOptions& options) {
+  const auto& [runs, results] = options.stored;
   if (runs.size() != 2)
-    throw UsageError("compare takes two runs: " + shell_command("compare BASE NEW") + " (as in: compare main latest)");
-  const Gate gate = gate_of(asked);
+    throw UsageError("compare takes two runs: " + shell_command("compare BASE NEW") +
+                     " (for example: compare main latest)");
+  const Gate gate = gate_of(options);
   const auto now = find_run(runs[1], results);
-  if (!asked.require_baseline && is_unsaved_baseline(runs[0], results)) {
+  if (!options.require_baseline && is_unsaved_baseline(runs[0], results)) {
     read_report(now);
-    std::cerr << "dpbench: no baseline '" << sanitised(runs[0]) << "' yet in " << results << ": nothing to compare ("
+    std::cerr << "dpbench: no baseline '" << sanitised(runs[0]) << "' in " << results << " yet, nothing to compare ("
               << shell_command("run --save-baseline " + sanitised(runs[0]))
               << "; --require-baseline makes this an error)\n";
     return 0;
   }
   const auto before = find_run(runs[0], results);
-  auto base = std::async(how_to_read(before, now), read_consistent_report, before);
+  auto base = std::async(read_policy(before, now), read_consistent_report, before);
   const Report newer = read_consistent_report(now);
-  const Comparison comparison = compare(base.get(), newer, gate, asked.allow_env_diff);
+  const Comparison comparison = compare(base.get(), newer, gate, options.allow_env_diff);
   for (const auto& note : compare_notes(comparison)) std::cerr << "dpbench: " << sanitised(note) << '\n';
-  if (annotates(asked.annotations))
+  if (annotates(options.annotations))
     for (const auto& line : github_annotations(comparison)) std::cerr << sanitised(line) << '\n';
-  return exit_code({.unsaved = !print(output_of(comparison, asked.output)),
+  return exit_code({.unsaved = !print(output_of(comparison, options.output)),
                     .wrong = comparison.failed(),
-                    .inconclusive = asked.strict && comparison.inconclusive()});
+                    .inconclusive = options.strict && comparison.inconclusive()});
 }
 
 }  // namespace

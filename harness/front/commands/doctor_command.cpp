@@ -1,4 +1,4 @@
-// dpbench doctor and env: what is here, what is missing, and the command that mends it.
+// dpbench doctor and env: describe the machine and the missing parts, each with the command that fixes it.
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -49,7 +49,7 @@ Check worker_check(fs::path& worker) {
 
 Check catalogue_check(const fs::path& worker, Catalogue& catalogue) {
   try {
-    catalogue = asked_catalogue(worker, {});
+    catalogue = query_catalogue(worker, {});
     return {Finding::good, "LibTorch",
             catalogue.torch + ", " + std::to_string(catalogue.strategies.size()) + " strategies", ""};
   } catch (const UsageError& error) {
@@ -58,8 +58,8 @@ Check catalogue_check(const fs::path& worker, Catalogue& catalogue) {
   }
 }
 
-// A whole torch brings every library that its CUDA part loads, and NCCL's header, but no compiler.
-std::string way_to_cuda(const Catalogue& catalogue) {
+// A torch wheel contains the CUDA libraries that it loads and NCCL's header, but no compiler.
+std::string cuda_remedy(const Catalogue& catalogue) {
   const std::string toolkit = "apt-get install cuda-toolkit (of NVIDIA's: developer.nvidia.com/cuda-downloads); ";
   return (catalogue.cuda.empty() ? toolkit : "") +
          "python3 -m venv torch && torch/bin/pip install torch==" + catalogue.torch +
@@ -79,7 +79,7 @@ std::vector<Check> gpu_checks(const Catalogue& catalogue) {
         {Finding::good, "GPUs", std::to_string(machine.gpus.size()) + " x " + sanitised(machine.gpus[0].name), ""});
   for (const auto& missing : catalogue.not_built)
     checks.push_back({machine.gpus.empty() ? Finding::note : Finding::bad, missing.kind + " " + missing.name,
-                      why_missing(catalogue, missing), way_to_cuda(catalogue)});
+                      why_missing(catalogue, missing), cuda_remedy(catalogue)});
   return checks;
 }
 
@@ -89,10 +89,10 @@ Check memory_check() {
   const uint64_t mib = there ? uint64_t{space.f_bavail} * space.f_frsize >> 20 : 0;
   if (mib >= 256) return {Finding::good, "shared memory", std::to_string(mib) + " MiB free in /dev/shm", ""};
   return {Finding::note, "shared memory", std::to_string(mib) + " MiB free in /dev/shm",
-          "in a container: docker run --shm-size=1g ..; without it private files go to TMPDIR"};
+          "in a container: docker run --shm-size=1g ..; otherwise private files go to TMPDIR"};
 }
 
-// Where a run goes unless told otherwise, looked at as it is there: the folder, or the one that it is made in.
+// Checks the default results directory, or the working directory if it does not exist yet.
 Check results_check() {
   const std::string results = MeasuringOptions().out_dir, elsewhere = shell_command("--out DIR");
   std::error_code none;
@@ -139,7 +139,7 @@ int doctor(const EnvOptions& options) {
   return exit_code({.usage = bad, .unsaved = !printed});
 }
 
-// A line for each value, and one for a whole list of plain ones.
+// Adds a row for each value; a list of plain values is one row.
 void add_rows(std::vector<Cells>& rows, const std::string& key, const Json& value) {
   const auto text = [](const Json& one) { return sanitised(one.is_string() ? one.get<std::string>() : one.dump()); };
   if (value.is_null()) return;
@@ -153,8 +153,8 @@ void add_rows(std::vector<Cells>& rows, const std::string& key, const Json& valu
   for (const auto& [name, inner] : value.items()) add_rows(rows, key.empty() ? name : key + "/" + name, inner);
 }
 
-// For people: that there is no GPU, and that what was built with cannot be used, is a line too.
-Json told(Json env, const GpuSurvey& survey, const Catalogue& catalogue) {
+// Adds the reasons for missing GPUs and for libraries that cannot be loaded, for the text output.
+Json with_reasons(Json env, const GpuSurvey& survey, const Catalogue& catalogue) {
   if (env["gpus"].empty()) env["gpus"] = "none (" + survey.why_none + ")";
   for (const char* library : {"cuda", "nccl"})
     for (const auto& missing : catalogue.not_built)
@@ -173,7 +173,7 @@ int env(const EnvOptions& options) {
   const Json block = environment(this_machine(), survey.accelerators, versions_of(catalogue));
   if (options.output == Form::json) return exit_code({.unsaved = !print(json_text(block))});
   std::vector<Cells> rows;
-  add_rows(rows, "", told(block, survey, catalogue));
+  add_rows(rows, "", with_reasons(block, survey, catalogue));
   return exit_code({.unsaved = !print(aligned(rows, {false, false}))});
 }
 

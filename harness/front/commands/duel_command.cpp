@@ -1,4 +1,4 @@
-// dpbench duel: two builds measured now, in turn, and judged.
+// dpbench duel: measures two builds in turn and compares them.
 #include <algorithm>
 #include <functional>
 #include <random>
@@ -19,7 +19,7 @@
 namespace dpbench {
 namespace {
 
-// A mistake with one of the builds is told with its flag.
+// Prefixes the usage errors of a build with its flag.
 void for_build(const char* flag, const std::function<void()>& work) {
   try {
     work();
@@ -46,36 +46,38 @@ DuelBuild build_of(const Prepared& side) {
 }
 
 // The report's machine and configuration are those of the base build.
-DuelReport new_duel_report(const Prepared& base, const Prepared& now, const DuelOptions& asked) {
+DuelReport new_duel_report(const Prepared& base, const Prepared& now, const DuelOptions& options) {
   DuelReport report;
-  // Anew for each: what happens to go with one sequence must not look like a difference every time.
+  // Random for each duel, so that an effect of one particular order does not look like a difference every time.
   report.order_seed = 1 + int64_t{std::random_device{}()};
-  report.tool = tool_block(asked.argv);
+  report.tool = tool_block(options.argv);
   report.env = environment(this_machine(), base.gpus.accelerators, versions_of(base.catalogue));
   report.config = config_json(base.options);
-  report.config["pairs_per_launch"] = asked.pairs_per_launch;
+  report.config["pairs_per_launch"] = options.pairs_per_launch;
   report.base = build_of(base);
   report.now = build_of(now);
-  if (asked.pairs > 0) report.rule.looks = {asked.pairs};
+  if (options.pairs > 0) report.rule.looks = {options.pairs};
   report.gone = ids_without(base.plan, now.plan);
   report.added = ids_without(now.plan, base.plan);
   for (const CaseSpec& spec : base.plan.cases)
     if (std::find(report.gone.begin(), report.gone.end(), spec.id) == report.gone.end())
       report.cases.push_back({.spec = spec});
-  if (report.cases.empty()) throw UsageError("nothing to compare: no case of the one build is in the other");
+  if (report.cases.empty()) throw UsageError("nothing to compare: the builds have no case in common");
   return report;
 }
 
 class DuelRun : public Run {
  public:
-  DuelRun(const DuelOptions& options, World* world) : Run(options, world, "duel"), asked_(options) {}
+  DuelRun(const DuelOptions& options, World* world) : Run(options, world, "duel"), duel_options_(options) {}
 
   void prepare() override {
-    if (asked_.base.empty() && asked_.now.empty() && asked_.base_plugins.empty() && asked_.new_plugins.empty())
+    if (duel_options_.base.empty() && duel_options_.now.empty() && duel_options_.base_plugins.empty() &&
+        duel_options_.new_plugins.empty())
       throw UsageError("duel needs two builds: " + shell_command("duel --base PROGRAM|DIR --new PROGRAM|DIR") +
                        " (or --base-plugin, --new-plugin)");
-    for_build("--base", [&] { prepared_ = prepare_build(asked_, asked_.base, asked_.base_plugins); });
-    for_build("--new", [&] { now_ = prepare_build(asked_, asked_.now, asked_.new_plugins); });
+    for_build("--base",
+              [&] { prepared_ = prepare_build(duel_options_, duel_options_.base, duel_options_.base_plugins); });
+    for_build("--new", [&] { now_ = prepare_build(duel_options_, duel_options_.now, duel_options_.new_plugins); });
   }
   void plan() override {
     for_build("--base", [&] { plan_cases(prepared_); });
@@ -86,7 +88,7 @@ class DuelRun : public Run {
   const Plan& shown_plan() const override { return now_.plan; }
 
   Start begin() override {
-    report_ = new_duel_report(prepared_, now_, asked_);
+    report_ = new_duel_report(prepared_, now_, duel_options_);
     return {.id = report_.id,
             .tool = report_.tool,
             .env = report_.env,
@@ -99,7 +101,7 @@ class DuelRun : public Run {
     const Signals signals;
     Launcher base(worker_settings(prepared_, logs() / "base"), signals, Event::ran, note());
     Launcher now(worker_settings(now_, logs() / "new"), signals, Event::ran, note());
-    return DuelLoop(asked_, report_, base, now, *progress_, [this] { save(false); }).run();
+    return DuelLoop(duel_options_, report_, base, now, *progress_, [this] { save(false); }).run();
   }
 
   bool measured() const override {
@@ -113,21 +115,21 @@ class DuelRun : public Run {
     return {.usage = report_.count(DuelStatus::unmeasured) == all,
             .failed = report_.count(DuelStatus::failed) > 0,
             .wrong = report_.count(DuelStatus::wrong) + report_.count(Verdict::slower) > 0,
-            .inconclusive = asked_.strict && report_.inconclusive(),
+            .inconclusive = duel_options_.strict && report_.inconclusive(),
             .unavailable = report_.count(DuelStatus::skipped) == all};
   }
 
   std::vector<std::string> complaints() const override { return bad_cases(report_.cases); }
 
   std::string output() const override {
-    if (asked_.output == Form::none) return "";
-    return asked_.output == Form::json
+    if (duel_options_.output == Form::none) return "";
+    return duel_options_.output == Form::json
                ? json_text(to_json(report_))
-               : judgement_text(duel_rows(report_), duel_columns_right(), duel_summary(report_), asked_.output);
+               : judgement_text(duel_rows(report_), duel_columns_right(), duel_summary(report_), duel_options_.output);
   }
 
-  const DuelOptions& asked_;
-  Prepared now_;  // prepared_: the base build
+  const DuelOptions& duel_options_;
+  Prepared now_;  // the new build; prepared_ is the base build
   DuelReport report_;
 };
 

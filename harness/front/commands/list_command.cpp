@@ -1,4 +1,4 @@
-// dpbench list: what this build has and this machine offers.
+// dpbench list: lists the strategies, workloads and backends of this build and the devices of this machine.
 #include <array>
 #include <string>
 #include <string_view>
@@ -91,7 +91,7 @@ std::string strategy_text(const StrategyEntry& entry) {
   std::string text = entry.name + ": " + entry.summary + "\nruns on " + devices_of(entry.cpu, entry.cuda) + " · " +
                      entry.parallelism + " · gradient " + entry.gradient + " · buffers " + entry.buffers + "\n";
   const std::string flags =
-      "By flags of run, not parameters: --accumulate K micro-batches a step, --clip-norm X, --dtype bf16 for "
+      "Flags of run that also apply: --accumulate K micro-batches a step, --clip-norm X, --dtype bf16 for "
       "autocast\n";
   if (entry.params.empty()) return text + "no parameters\n" + flags;
   std::vector<Cells> rows = {{"PARAMETER", "DEFAULT", "WHAT IT IS"}};
@@ -110,7 +110,7 @@ std::string entry_text(const std::string& topic, const Catalogue& all) {
   for (const auto& names :
        {names_for_users(all.strategies), names_for_users(all.workloads), names_for_users(all.backends)})
     known.insert(known.end(), names.begin(), names.end());
-  throw UsageError("nothing called '" + one_line(topic, 60) + "' to list" + did_you_mean(topic, known) +
+  throw UsageError("unknown topic '" + one_line(topic, 60) + "'" + did_you_mean(topic, known) +
                    "; known: " + join(known));
 }
 
@@ -136,7 +136,7 @@ std::string list_text(const std::string& name, const Catalogue& all) {
   return text;
 }
 
-// One kind of thing, one thing by its name, or everything.
+// Returns the entries of a topic, a single entry by name, or everything.
 Json list_json(const std::string& topic, const Catalogue& all) {
   Json document = all.document;
   const Machine machine = this_machines_devices();
@@ -147,7 +147,7 @@ Json list_json(const std::string& topic, const Catalogue& all) {
   for (const char* kind : {"strategies", "workloads", "backends"})
     for (const auto& entry : document.at(kind))
       if (entry.at("name") == topic) return entry;
-  entry_text(topic, all);  // throws: it is not there
+  entry_text(topic, all);  // throws: no such entry
   return nullptr;
 }
 

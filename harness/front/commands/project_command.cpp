@@ -1,4 +1,4 @@
-// dpbench project: worlds beyond this machine, worked out from a stored run.
+// dpbench project: projects a stored run to worlds larger than this machine.
 #include <functional>
 #include <iostream>
 #include <optional>
@@ -20,17 +20,16 @@
 namespace dpbench {
 namespace {
 
-constexpr char not_in_it[] =
-    "PROJECTION: a step as computing with collectives beside it, none of it measured. Not in it: stragglers, other "
-    "traffic on "
-    "the links, switches, memory limits; the intervals are those of the fit alone.\n";
+constexpr char disclaimer[] =
+    "PROJECTION, not measured: a model of computation overlapped with collectives. It leaves out stragglers, other "
+    "traffic on the links, switches and memory limits; the intervals cover only the fit.\n";
 
 struct ProjectOptions {
   StoredRuns stored;
   std::vector<int> to, from;
   std::string link, filter;
   std::optional<Algorithm> algorithm;  // nothing: the fastest
-  int hosts = 0;                       // devices of a host
+  int hosts = 0;                       // devices per host
   Form output = Form::table;
 };
 
@@ -48,36 +47,36 @@ void add_algorithm(CLI::App& app, std::optional<Algorithm>& algorithm) {
 
 void add_flags(CLI::App& app, ProjectOptions& o) {
   add_runs(app, o.stored, "the run with three worlds or more to project from [latest]");
-  const auto put = in_group("Projection");
-  put(add_values(app, "--to", o.to, "the worlds to work out")->check(each(between(1, 1 << 20))), "N,..");
-  put(add_values(app, "--from", o.from, "the worlds to fit; others are compared with [all]")
-          ->check(each(between(1, 1 << 20))),
-      "N,..");
-  put(app.add_option("--link", o.link, "intra=450GB/s:2us,inter=50GB/s:10us: of one device [as fitted]")
-          ->check([](const std::string& text) { return text.empty() ? "'' is no link" : ""; }),
-      "NAME=RATE:LATENCY,..");
-  put(app.add_option("--hosts", o.hosts, "hosts have so many devices each; intra is inside, inter between them")
-          ->check(between(1, 1 << 20)),
-      "N");
+  const auto grouped = in_group("Projection");
+  grouped(add_values(app, "--to", o.to, "the worlds to project to")->check(each(between(1, 1 << 20))), "N,..");
+  grouped(add_values(app, "--from", o.from, "the worlds to fit; the others are used to check the fit [all]")
+              ->check(each(between(1, 1 << 20))),
+          "N,..");
+  grouped(app.add_option("--link", o.link, "intra=450GB/s:2us,inter=50GB/s:10us, per device [as fitted]")
+              ->check([](const std::string& text) { return text.empty() ? "'' is no link" : ""; }),
+          "NAME=RATE:LATENCY,..");
+  grouped(app.add_option("--hosts", o.hosts, "devices per host; intra links are within, inter links between hosts")
+              ->check(between(1, 1 << 20)),
+          "N");
   add_algorithm(app, o.algorithm);
-  put(app.add_option("--filter", o.filter, "only cases whose id matches")->check(regular_expression()), "RE");
+  grouped(app.add_option("--filter", o.filter, "only cases whose id matches")->check(regular_expression()), "RE");
   add_output(app, o.output, {Form::table, Form::markdown, Form::json});
 }
 
-ProjectionRequest asked_of(const ProjectOptions& options) {
+ProjectionRequest request_of(const ProjectOptions& options) {
   if (options.to.empty())
-    throw UsageError("project needs --to N,..: the worlds to work out, as in: " +
+    throw UsageError("project needs --to N,.., the worlds to project to, for example: " +
                      shell_command("project latest --to 8,64,512"));
-  ProjectionRequest asked{
+  ProjectionRequest request{
       .to = options.to, .algorithm = options.algorithm, .from = options.from, .filter = options.filter};
   if (!options.link.empty())
-    asked.network = parse_network(options.link, options.hosts);
+    request.network = parse_network(options.link, options.hosts);
   else if (options.hosts > 0)
     throw UsageError("--hosts " + std::to_string(options.hosts) +
-                     " needs --link intra=..,inter=..: what connects devices and hosts");
-  if (asked.algorithm == Algorithm::hierarchical && (!asked.network || asked.network->host_size == 0))
+                     " needs --link intra=..,inter=.., the links within and between hosts");
+  if (request.algorithm == Algorithm::hierarchical && (!request.network || request.network->host_size == 0))
     throw UsageError("--algorithm hierarchical needs --link with inter and --hosts N");
-  return asked;
+  return request;
 }
 
 std::string output_of(const Projection& projection, Form form) {
@@ -94,16 +93,16 @@ std::string output_of(const Projection& projection, Form form) {
       text += (markdown ? "- " : "  ") + one_line(remark, 400) + "\n";
     text += "\n";
   }
-  return text + not_in_it;
+  return text + disclaimer;
 }
 
 int project_run(const ProjectOptions& options) {
   const auto& [runs, results] = options.stored;
   if (runs.size() > 1) throw UsageError("project takes one run: " + shell_command("project RUN --to 8,64"));
-  const ProjectionRequest asked = asked_of(options);
+  const ProjectionRequest request = request_of(options);
   const std::string run = runs.empty() ? "latest" : runs[0];
   const Report report = read_consistent_report(find_run(run, results));
-  const Projection projection = project(report, asked);
+  const Projection projection = project(report, request);
   for (const auto& note : projection.left_out) std::cerr << "dpbench: left out: " << one_line(note, 400) << '\n';
   return exit_code({.unsaved = !print(output_of(projection, options.output))});
 }

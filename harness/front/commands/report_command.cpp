@@ -1,4 +1,4 @@
-// dpbench report: reads and checks stored runs, then becomes the script that draws them (scripts/charts).
+// dpbench report: reads and checks stored runs, then execs the script that draws them (scripts/charts).
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,19 +23,17 @@ namespace {
 
 struct ReportOptions {
   StoredRuns stored;
-  std::string html, charts;             // what to write
-  std::string collectives, projection;  // what else to show
+  std::string html, charts;             // outputs
+  std::string collectives, projection;  // additional inputs
 };
 
 void add_flags(CLI::App& app, ReportOptions& o) {
   add_runs(app, o.stored, "the runs to show [latest]");
-  const auto put = in_group("Page and charts");
-  put(app.add_option("--html", o.html, "one page with charts and tables, that needs no network"), "FILE");
-  put(app.add_option("--charts", o.charts, "each chart as SVG and PNG"), "DIR");
-  put(app.add_option("--collectives", o.collectives, "what the micro-benchmark measured (its JSON), to be shown"),
-      "FILE");
-  put(app.add_option("--projection", o.projection, "what `project -o json` worked out from a run, to be shown"),
-      "FILE");
+  const auto grouped = in_group("Page and charts");
+  grouped(app.add_option("--html", o.html, "a self-contained page with charts and tables"), "FILE");
+  grouped(app.add_option("--charts", o.charts, "each chart as SVG and PNG"), "DIR");
+  grouped(app.add_option("--collectives", o.collectives, "JSON of the micro-benchmark to show"), "FILE");
+  grouped(app.add_option("--projection", o.projection, "JSON of `project -o json` to show"), "FILE");
 }
 
 constexpr size_t shown_max_bytes = size_t{64} << 20;
@@ -44,16 +42,16 @@ std::string quoted_path(const char* flag, const fs::path& path) {
   return std::string(flag) + " '" + one_line(path.string(), 200) + "'";
 }
 
-std::vector<fs::path> checked_runs(const StoredRuns& asked) {
+std::vector<fs::path> checked_runs(const StoredRuns& options) {
   std::vector<fs::path> files;
-  for (const auto& run : asked.runs.empty() ? std::vector<std::string>{"latest"} : asked.runs) {
-    files.push_back(fs::absolute(find_run(run, asked.results)));
+  for (const auto& run : options.runs.empty() ? std::vector<std::string>{"latest"} : options.runs) {
+    files.push_back(fs::absolute(find_run(run, options.results)));
     read_report(files.back());
   }
   return files;
 }
 
-// Found before anything is drawn: a page that could not be written, or that would take the place of what it shows.
+// Throws UsageError if the page cannot be written or would overwrite one of its inputs.
 fs::path checked_page(const std::string& file, const std::vector<fs::path>& shown) {
   const fs::path page = absolute_path("--html", file);
   const std::string flag = quoted_path("--html", file);
@@ -62,7 +60,8 @@ fs::path checked_page(const std::string& file, const std::vector<fs::path>& show
   if (fs::exists(page, failed) && !fs::is_regular_file(page, failed)) throw UsageError(flag + ": not a regular file");
   if (::access(page.parent_path().c_str(), W_OK) != 0) throw UsageError(flag + ": " + std::strerror(errno));
   for (const auto& run : shown)
-    if (fs::equivalent(page, run, failed)) throw UsageError(flag + ": that is what is to be shown; name another file");
+    if (fs::equivalent(page, run, failed))
+      throw UsageError(flag + ": this is one of the runs to show. Use another file");
   return page;
 }
 
@@ -70,11 +69,11 @@ fs::path checked_folder(const std::string& folder) {
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (!fs::is_directory(folder, failed) || ::access(folder.c_str(), W_OK) != 0)
-    throw UsageError(quoted_path("--charts", folder) + ": cannot be made or written");
+    throw UsageError(quoted_path("--charts", folder) + ": cannot be created or written");
   return fs::absolute(folder);
 }
 
-// A JSON file to be shown beside runs: it has this key.
+// Returns the absolute path of an additional JSON input. Throws UsageError unless it has an array `key`.
 fs::path checked_beside(const char* flag, const std::string& file, const char* key, const std::string& otherwise) {
   try {
     const Json json = parse_json(read_text(file, shown_max_bytes), "the text");
@@ -86,39 +85,39 @@ fs::path checked_beside(const char* flag, const std::string& file, const char* k
   return fs::absolute(file);
 }
 
-// Beside the program, in a build folder as in an installed tree.
+// The script has the same path relative to the program in a build folder and in an installed tree.
 fs::path find_script() {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   const fs::path script = (here / "../share/dpbench/charts/report.py").lexically_normal();
   if (fs::exists(script)) return script;
-  throw UsageError("no " + script.string() + ": build or install dpbench again");
+  throw UsageError("no " + script.string() + ". Build or install dpbench again");
 }
 
-int draw(const ReportOptions& asked) {
-  if (asked.html.empty() && asked.charts.empty())
+int draw(const ReportOptions& options) {
+  if (options.html.empty() && options.charts.empty())
     throw UsageError("report needs --html FILE, --charts DIR or both: " +
                      shell_command("report latest --html report.html"));
-  std::vector<fs::path> shown = checked_runs(asked.stored);
+  std::vector<fs::path> shown = checked_runs(options.stored);
   const size_t runs = shown.size();
   const char* const chosen = std::getenv("DPBENCH_PYTHON");
   const std::string python = chosen && *chosen ? chosen : "python3";
   std::vector<std::string> words = {python, "-EsB", find_script(), "--version", version()};
-  if (!asked.collectives.empty())
-    shown.push_back(checked_beside("--collectives", asked.collectives, "benchmarks", "not Google Benchmark's JSON"));
-  if (!asked.projection.empty())
+  if (!options.collectives.empty())
+    shown.push_back(checked_beside("--collectives", options.collectives, "benchmarks", "not Google Benchmark's JSON"));
+  if (!options.projection.empty())
     shown.push_back(
-        checked_beside("--projection", asked.projection, "series", "not what `dpbench project -o json` writes"));
-  if (!asked.html.empty()) words.insert(words.end(), {"--html", checked_page(asked.html, shown)});
-  if (!asked.charts.empty()) words.insert(words.end(), {"--charts", checked_folder(asked.charts)});
-  if (!asked.collectives.empty()) words.insert(words.end(), {"--collectives", shown[runs]});
-  if (!asked.projection.empty()) words.insert(words.end(), {"--projection", shown.back()});
+        checked_beside("--projection", options.projection, "series", "not what `dpbench project -o json` writes"));
+  if (!options.html.empty()) words.insert(words.end(), {"--html", checked_page(options.html, shown)});
+  if (!options.charts.empty()) words.insert(words.end(), {"--charts", checked_folder(options.charts)});
+  if (!options.collectives.empty()) words.insert(words.end(), {"--collectives", shown[runs]});
+  if (!options.projection.empty()) words.insert(words.end(), {"--projection", shown.back()});
   words.insert(words.end(), shown.begin(), shown.begin() + static_cast<std::ptrdiff_t>(runs));
   std::vector<char*> pointers;
   for (auto& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   ::execvp(python.c_str(), pointers.data());
-  throw UsageError("the charts are drawn by Python, and '" + one_line(python, 100) + "' cannot be started: " +
-                   std::strerror(errno) + "; install python3, or name one with DPBENCH_PYTHON");
+  throw UsageError("Python draws the charts, and '" + one_line(python, 100) +
+                   "' cannot be started: " + std::strerror(errno) + ". Install python3, or set DPBENCH_PYTHON");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// dpbench run: every case timed, over several launches.
+// dpbench run: times every case over several launches.
 #include <unistd.h>
 
 #include <exception>
@@ -23,16 +23,16 @@ std::string why_no_baseline(const Report& report) {
   for (const auto& record : report.cases)
     if (record.status == CaseStatus::failed || record.status == CaseStatus::wrong)
       return record.spec.id + " is " + record.status +
-             ", no later run of it could be judged; mend it, or leave it out with --filter";
+             ", so later runs could not be compared with it. Fix it, or exclude it with --filter";
   return "";
 }
 
 class TimedRun : public ReportRun {
  public:
-  TimedRun(const RunOptions& options, World* world) : ReportRun(options, world, "run"), asked_(options) {}
+  TimedRun(const RunOptions& options, World* world) : ReportRun(options, world, "run"), run_options_(options) {}
 
   void prepare() override {
-    if (!asked_.save_baseline.empty()) check_baseline_path(asked_.out_dir, asked_.save_baseline);
+    if (!run_options_.save_baseline.empty()) check_baseline_path(run_options_.out_dir, run_options_.save_baseline);
     Run::prepare();
   }
 
@@ -45,33 +45,33 @@ class TimedRun : public ReportRun {
 
   LoopEnding run_cases() override {
     const fs::path traces = fs::absolute(directory_->path()) / "traces";
-    if (asked_.trace) fs::create_directories(traces);
-    const auto tell = [&](int launch) { return order(traces, launch); };
-    // A launcher's other ranks on this host are not ours to tell from others' work.
+    if (run_options_.trace) fs::create_directories(traces);
+    const auto make_command = [&](int launch) { return order(traces, launch); };
+    // Under a launcher, the other ranks on this host cannot be distinguished from other load.
     const auto load = [&]() -> std::optional<CpuTimes> {
       if (world_) return std::nullopt;
       return cpu_times(::getpid(), prepared_.machine.cpus, monotonic_seconds());
     };
-    const LoopEnding ended = run_launches(Event::ran, tell, load);
-    if (asked_.trace) merge_traces(report_, traces, [&](const std::string& text) { progress_->warning(text); });
+    const LoopEnding ended = run_launches(Event::ran, make_command, load);
+    if (run_options_.trace) merge_traces(report_, traces, [&](const std::string& text) { progress_->warning(text); });
     return ended;
   }
 
   Json order(const fs::path& traces, int launch) const {
-    Sampling sampling = asked_.sampling;
-    sampling.max_time_s /= asked_.launches;
-    sampling.measure_peak = launch == 0 && !asked_.quick;  // of a replica a tenth of a second
-    if (asked_.trace && launch == 0) sampling.trace_dir = traces;
+    Sampling sampling = run_options_.sampling;
+    sampling.max_time_s /= run_options_.launches;
+    sampling.measure_peak = launch == 0 && !run_options_.quick;  // takes a tenth of a second per replica
+    if (run_options_.trace && launch == 0) sampling.trace_dir = traces;
     return {{"do", name_of(Order::run)},
             {"sampling", to_json(sampling)},
             {"launch", launch},
-            {"check", asked_.check && launch == 0}};
+            {"check", run_options_.check && launch == 0}};
   }
 
   std::string output() const override {
-    switch (asked_.output) {
+    switch (run_options_.output) {
       case Form::table:
-        return report_table(report_, coloured(asked_.color, STDOUT_FILENO));
+        return report_table(report_, coloured(run_options_.color, STDOUT_FILENO));
       case Form::json:
         return json_text(to_json(report_));
       case Form::csv:
@@ -84,15 +84,16 @@ class TimedRun : public ReportRun {
     return "";
   }
 
-  // A baseline is what later runs are judged by: never half a run, and no case of it that would go unjudged.
-  bool write_more() override {
-    if (asked_.save_baseline.empty()) return true;
+  // Later runs are compared with the baseline, so an interrupted run or one with bad cases is not saved as a baseline.
+  bool write_extra_files() override {
+    if (run_options_.save_baseline.empty()) return true;
     if (const std::string why = why_no_baseline(report_); !why.empty()) {
-      progress_->error("not kept as baseline '" + asked_.save_baseline + "': " + why);
+      progress_->error("not saved as baseline '" + run_options_.save_baseline + "': " + why);
       return true;
     }
     try {
-      progress_->warning("Kept as baseline " + save_baseline(report_, asked_.out_dir, asked_.save_baseline).string());
+      progress_->warning("Saved as baseline " +
+                         save_baseline(report_, run_options_.out_dir, run_options_.save_baseline).string());
       return true;
     } catch (const std::exception& error) {
       progress_->error(error.what());
@@ -100,8 +101,8 @@ class TimedRun : public ReportRun {
     }
   }
 
-  std::string closing(bool saved) const override {
-    std::string text = Run::closing(saved);
+  std::string closing_line(bool saved) const override {
+    std::string text = Run::closing_line(saved);
     if (fs::exists(logs())) text += " (and logs/)";
     if (fs::exists(directory_->path() / "traces")) text += " (and traces/, for ui.perfetto.dev)";
     return text + (report_.status == RunStatus::interrupted ? ", interrupted" : "");
@@ -111,7 +112,7 @@ class TimedRun : public ReportRun {
     return {"Charts: " + shell_command("report " + shell_word(directory_->path().string()) + " --html report.html")};
   }
 
-  const RunOptions& asked_;
+  const RunOptions& run_options_;
 };
 
 }  // namespace

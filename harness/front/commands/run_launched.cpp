@@ -13,13 +13,13 @@
 namespace dpbench {
 namespace {
 
-// Each rank's share of its host's cores, or all of those that the launcher has bound it to.
-int threads_of_a_rank(const Placement& placement) {
+// Returns a rank's share of its host's cores, or all cores that the launcher has bound the rank to.
+int threads_per_rank(const Placement& placement) {
   const Machine machine = detect_machine({}, "");
   return cores_to_share().empty() ? machine.cores : std::max(1, machine.cores / placement.local_world);
 }
 
-int lead(MeasuringOptions& options, const Placement& placement, const std::function<int(World*)>& measure) {
+int run_rank0(MeasuringOptions& options, const Placement& placement, const std::function<int(World*)>& measure) {
   const Scratch shared;
   World world(find_worker(), placement, options.timeout_s);
   const int code = exit_code_of_command([&] {
@@ -35,16 +35,16 @@ int lead(MeasuringOptions& options, const Placement& placement, const std::funct
 
 int run_launched(MeasuringOptions& options, const Placement& placement, const std::function<int(World*)>& measure) {
   if (!options.takes_ranks)
-    throw UsageError("duel starts the ranks of two builds itself: run it without " + placement.launcher +
+    throw UsageError("duel starts the ranks of both builds itself. Run it without " + placement.launcher +
                      ", or with --launcher self");
   options.what.launched_by = name_of(placement.launcher);
   options.what.launched_world = placement.world;
   options.what.launched_local_world = placement.local_world;
-  // As if every host had as many ranks as this one; whoever leads knows better once all have come.
+  // An estimate that assumes the same number of ranks on every host. Rank 0 corrects it once all ranks have joined.
   options.what.launched_hosts = (placement.world + placement.local_world - 1) / placement.local_world;
-  if (options.what.threads == 0) options.what.threads = threads_of_a_rank(placement);
+  if (options.what.threads == 0) options.what.threads = threads_per_rank(placement);
   if (options.dry_run || placement.world == 1) return placement.rank == 0 ? measure(nullptr) : 0;
-  return placement.rank == 0 ? lead(options, placement, measure) : run_agent(options, placement);
+  return placement.rank == 0 ? run_rank0(options, placement, measure) : run_agent(options, placement);
 }
 
 }  // namespace dpbench

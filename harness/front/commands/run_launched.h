@@ -1,4 +1,4 @@
-// A measurement in a process that an outside launcher has started, one of several with the same command line.
+// Runs a measurement in a process that an outside launcher has started.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@ namespace dpbench {
 
 class World;
 
-// Rank 0 measures, with the others' workers if there is more than one rank; the others do what it says. All return the
-// same exit code. Changes the options to what the launcher has started.
+// Rank 0 measures and the other ranks follow its orders. All return the same exit code. Sets the options to the ranks
+// that the launcher has started.
 int run_launched(MeasuringOptions& options, const Placement& placement, const std::function<int(World*)>& measure);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// dpbench export, validate and schema: stored reports in other forms, whether they hold together, and what they hold.
+// dpbench export, validate and schema: convert stored reports, check them, and document their keys.
 #include <algorithm>
 #include <iostream>
 #include <string>
@@ -21,7 +21,7 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t most_problems = 10;  // said of one report
+constexpr size_t max_problems = 10;  // printed per report
 
 struct ExportForm {
   std::string name;
@@ -86,7 +86,7 @@ std::vector<std::string> problems_in(const Json& document) {
   return duel ? duel_problems_of(document) : problems_of(document);
 }
 
-void add_flags(CLI::App& app, StoredRuns& o) { add_runs(app, o, "the reports to read and to work out again"); }
+void add_flags(CLI::App& app, StoredRuns& o) { add_runs(app, o, "the reports to read and recompute"); }
 
 int validate(const StoredRuns& options) {
   if (options.runs.empty()) throw UsageError("validate needs a report: " + shell_command("validate FILE"));
@@ -95,11 +95,12 @@ int validate(const StoredRuns& options) {
     const auto file = find_run(run, options.results);
     const Json document = read_document(file);
     const auto problems = name_file_in_errors(file, [&] { return problems_in(document); });
-    const auto say = [&](const std::string& what) {
-      std::cerr << "dpbench: " << one_line(file.string() + ": " + what, 1000) << '\n';
+    const auto report_problem = [&](const std::string& problem) {
+      std::cerr << "dpbench: " << one_line(file.string() + ": " + problem, 1000) << '\n';
     };
-    for (size_t i = 0; i < std::min(problems.size(), most_problems); ++i) say(problems[i]);
-    if (problems.size() > most_problems) say("and " + std::to_string(problems.size() - most_problems) + " more");
+    for (size_t i = 0; i < std::min(problems.size(), max_problems); ++i) report_problem(problems[i]);
+    if (problems.size() > max_problems)
+      report_problem("and " + std::to_string(problems.size() - max_problems) + " more");
     sound = sound && problems.empty();
     if (problems.empty())
       printed &= print(sanitised(file.string()) + ": valid, " + std::to_string(document.at("cases").size()) +

@@ -1,4 +1,4 @@
-// dpbench train: one case, trained as its document's program does; that program's lines on stdout.
+// dpbench train: trains one case like the program of its document, and prints that program's lines on stdout.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -14,7 +14,7 @@
 namespace dpbench {
 namespace {
 
-// Epoch and step first; short, for a terminal of 80 columns.
+// Formats the progress for a terminal of 80 columns, epoch and step first.
 std::string progress_text(const Json& event) {
   char text[200];
   std::snprintf(text, sizeof text, "%lld/%lld · %lld/%lld · loss %.4f · %.0f samples/s · %s left",
@@ -24,12 +24,12 @@ std::string progress_text(const Json& event) {
   return text;
 }
 
-// The program's lines go to stdout as they come.
+// Prints the program's lines to stdout as they arrive, and updates the progress line.
 class Listener {
  public:
   explicit Listener(ProgressLine& progress) : progress_(progress) {}
 
-  void hear(const Json& event) {
+  void on_event(const Json& event) {
     if (event.at("event") == name_of(Event::line)) {
       progress_.clear();
       printed_ &= print(sanitised(event.at("text").get<std::string>()) + "\n");
@@ -46,16 +46,16 @@ class Listener {
   bool printed_ = true;
 };
 
-void record(CaseRecord& mine, CaseOutcome outcome) {
+void fill_record(CaseRecord& record, CaseOutcome outcome) {
   using Kind = CaseOutcome::Kind;
-  mine.checks = std::move(outcome.checks);
-  mine.reason = std::move(outcome.reason);
-  mine.training = std::move(outcome.training);
+  record.checks = std::move(outcome.checks);
+  record.reason = std::move(outcome.reason);
+  record.training = std::move(outcome.training);
   if (outcome.kind == Kind::interrupted) return;
-  mine.status = outcome.kind == Kind::ran           ? CaseStatus::ok
-                : outcome.kind == Kind::unavailable ? CaseStatus::skipped
-                                                    : CaseStatus::failed;
-  if (outcome.kind == Kind::ran) mine.launches.push_back({.index = 0, .ranks = std::move(outcome.ranks)});
+  record.status = outcome.kind == Kind::ran           ? CaseStatus::ok
+                  : outcome.kind == Kind::unavailable ? CaseStatus::skipped
+                                                      : CaseStatus::failed;
+  if (outcome.kind == Kind::ran) record.launches.push_back({.index = 0, .ranks = std::move(outcome.ranks)});
 }
 
 std::string result_of(const CaseRecord& record, double seconds) {
@@ -77,7 +77,8 @@ std::string result_of(const CaseRecord& record, double seconds) {
 
 class TrainRun : public ReportRun {
  public:
-  TrainRun(const TrainingOptions& options, World* world) : ReportRun(options, world, "run"), asked_(options) {}
+  TrainRun(const TrainingOptions& options, World* world)
+      : ReportRun(options, world, "run"), training_options_(options) {}
 
   void plan() override {
     Run::plan();
@@ -85,40 +86,40 @@ class TrainRun : public ReportRun {
     if (cases.size() == 1) return;
     std::vector<std::string> ids;
     for (const auto& spec : cases) ids.push_back(spec.id);
-    throw UsageError("train runs one case, and this makes " + std::to_string(ids.size()) + ": " +
-                     one_line(join(ids), 300) + "; give each flag one value");
+    throw UsageError("train runs one case; this selects " + std::to_string(ids.size()) + ": " +
+                     one_line(join(ids), 300) + ". Give each flag one value");
   }
 
  private:
   Start begin() override {
     began_ = monotonic_seconds();
     const Start start = ReportRun::begin();
-    report_.config["training"] = to_json(asked_.training);
+    report_.config["training"] = to_json(training_options_.training);
     return start;
   }
 
   LoopEnding run_cases() override {
     Listener listener(*progress_);
-    CaseOutcome outcome = train([&](const Json& event) { listener.hear(event); });
+    CaseOutcome outcome = train([&](const Json& event) { listener.on_event(event); });
     if (outcome.kind == CaseOutcome::Kind::usage) return {.usage = outcome.reason};
     const int signal = outcome.signal;
     unwritten_ = outcome.unwritten || !listener.printed();
     set_loaded_versions(report_.env, outcome.versions);
-    record(report_.cases[0], std::move(outcome));
+    fill_record(report_.cases[0], std::move(outcome));
     if (!signal) report_.status = RunStatus::complete;
     summarise(report_);
-    progress_->say_held();
+    progress_->print_held();
     return {.signal = signal};
   }
 
-  CaseOutcome train(const CaseWatch::Hear& hear) {
+  CaseOutcome train(const CaseWatch::EventHandler& handler) {
     const Signals signals;
     Launcher launcher(worker_settings(prepared_, logs()), signals, Event::trained, note());
-    TrainOptions training = asked_.training;
+    TrainOptions training = training_options_.training;
     if (training.checkpoint_every > 0 && training.checkpoint.empty())
       training.checkpoint = directory_->path() / "checkpoint.safetensors";
     CaseOutcome outcome =
-        launcher.run(prepared_.plan.cases[0], {{"do", name_of(Order::train)}, {"train", to_json(training)}}, hear);
+        launcher.run(prepared_.plan.cases[0], {{"do", name_of(Order::train)}, {"train", to_json(training)}}, handler);
     for (const auto& complaint : launcher.end_group()) progress_->warning(complaint);
     return outcome;
   }
@@ -129,13 +130,13 @@ class TrainRun : public ReportRun {
     return end;
   }
 
-  // How it went, well or badly.
+  // The result line, for a success as well.
   std::vector<std::string> complaints() const override {
     return {result_of(report_.cases[0], monotonic_seconds() - began_)};
   }
-  std::string output() const override { return ""; }  // it was printed as it came
+  std::string output() const override { return ""; }  // already printed by the Listener
 
-  const TrainingOptions& asked_;
+  const TrainingOptions& training_options_;
   double began_ = 0;
   bool unwritten_ = false;
 };

@@ -88,7 +88,7 @@ class Expansion {
     return fitting.empty() ? resolved_.backends : fitting;
   }
 
-  // True if results can depend on the backend: several ranks, and not a probe that leaves out communication.
+  // True if results can depend on the backend: several ranks, and a workload or a thorough probe.
   static bool backend_matters(const Place& place, const WorkloadEntry& workload) {
     return place.world > 1 && (!workload.probe || workload.thorough);
   }
@@ -104,7 +104,7 @@ class Expansion {
     spec.processes = strategy.parallelism == Parallelism::ranks ? place.world : 1;
     spec.params = params;
     spec.backend = backend;
-    // With other parameters the same strategy is an ordinary case.
+    // The same strategy with other parameters is an ordinary case, compared with the baseline.
     spec.baseline = &strategy == baseline_on(place.device, catalogue_) && params.empty();
     emit_(std::move(row));
   }

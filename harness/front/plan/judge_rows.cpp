@@ -20,9 +20,8 @@ void judge_launch(Row& row, const Selection& selection) {
                       selection.launched_by + ", or with --launcher self";
 }
 
-// True if the catalogue's sample count applies to this case. A built-in workload's count holds for every scale, and
-// with
-// --data for the digits workloads, which have counted the samples of those files.
+// True if the catalogue's sample count applies to this case. A built-in workload's count always does. A plug-in's count
+// applies only at scale 1, and with --data only to digits workloads, because their files have been counted.
 bool knows_sample_count(const WorkloadEntry& workload, const CaseSpec& spec) {
   const bool other_data = !spec.data_dir.empty() && !workload.digits;
   return workload.samples != 0 && !(workload.plugin && (spec.scale != 1 || other_data));

@@ -12,9 +12,9 @@
 namespace dpbench {
 namespace {
 
-const char* side_name(bool of_base) { return of_base ? "base: " : "new: "; }
+const char* side_name(bool is_base) { return is_base ? "base: " : "new: "; }
 
-// Of ranks that ended a block with unlike parameters.
+// True if the ranks ended a block with different parameters.
 bool parameters_differ(const std::vector<RankRecord>& ranks) {
   return std::any_of(ranks.begin(), ranks.end(),
                      [&](const RankRecord& rank) { return rank.parameters_hash != ranks.front().parameters_hash; });
@@ -56,9 +56,9 @@ DuelLoop::DuelLoop(const DuelOptions& options, DuelReport& report, CaseRunner& b
 }
 
 LoopEnding DuelLoop::run() {
-  bool on = true;
-  for (int index = 0; on && !undecided().empty(); ++index) on = launch(index);
-  if (on) report_.status = RunStatus::complete;
+  bool keep_going = true;
+  for (int index = 0; keep_going && !undecided().empty(); ++index) keep_going = launch(index);
+  if (keep_going) report_.status = RunStatus::complete;
   return ending_;
 }
 
@@ -67,90 +67,92 @@ bool DuelLoop::launch(int index) {
   if (index > 0) progress_.add_work(static_cast<int>(which.size()));
   for (const auto& members : launch_order(specs_, which, index, static_cast<uint64_t>(report_.order_seed))) {
     for (const size_t member : members) {
-      DuelCase& mine = report_.cases[member];
-      progress_.begin(mine.spec.id, monotonic_seconds());
-      const bool on = take_pairs(index, mine);
-      decided_[member] = mine.status != DuelStatus::interrupted;
-      const std::string text = progress_text(mine, decided_[member]);
-      progress_.end(mine.spec.id, text, monotonic_seconds());
-      if (decided_[member]) progress_.over(mine.spec.id, text, monotonic_seconds());
+      DuelCase& record = report_.cases[member];
+      progress_.begin(record.spec.id, monotonic_seconds());
+      const bool keep_going = measure_pairs(index, record);
+      decided_[member] = record.status != DuelStatus::interrupted;
+      const std::string text = progress_text(record, decided_[member]);
+      progress_.end(record.spec.id, text, monotonic_seconds());
+      if (decided_[member]) progress_.over(record.spec.id, text, monotonic_seconds());
       save_();
-      if (!on) return false;
+      if (!keep_going) return false;
     }
     end_groups(report_.cases[members.back()]);
   }
   return true;
 }
 
-// True: go on with the next case, also when this one failed.
-bool DuelLoop::take_pairs(int index, DuelCase& mine) {
-  const auto over = [&] { return mine.status != DuelStatus::interrupted; };
+// Returns false if the duel must stop; a failed case does not stop it.
+bool DuelLoop::measure_pairs(int index, DuelCase& record) {
+  const auto over = [&] { return record.status != DuelStatus::interrupted; };
   const auto stopped = [&] { return ending_.signal != 0 || !ending_.usage.empty(); };
-  if (index == 0 && !agree_on_steps(mine)) return !stopped();
-  mine.launches.emplace_back();
+  if (index == 0 && !calibrate(record)) return !stopped();
+  record.launches.emplace_back();
   for (int pair = 0; pair < options_.pairs_per_launch && !over(); ++pair) {
-    if (!take_pair(mine)) break;
-    const auto taken = static_cast<int>(pairs_of(mine));
-    if (std::count(report_.rule.looks.begin(), report_.rule.looks.end(), taken) > 0) judge(mine);
+    if (!measure_pair(record)) break;
+    const auto taken = static_cast<int>(pairs_of(record));
+    if (std::count(report_.rule.looks.begin(), report_.rule.looks.end(), taken) > 0) judge(record);
   }
   return !stopped();
 }
 
-// A block of each that does not count: the base build says how many steps fill one, and both are checked.
-bool DuelLoop::agree_on_steps(DuelCase& mine) {
-  if (!block(true, options_.check, mine) || !block(false, options_.check, mine)) return false;
-  const std::string base_fault = failed_check(mine.base_checks), new_fault = failed_check(mine.new_checks);
+// Runs an unrecorded block of each build. The base build determines the number of steps per block, and both are
+// checked.
+bool DuelLoop::calibrate(DuelCase& record) {
+  if (!run_block(true, options_.check, record) || !run_block(false, options_.check, record)) return false;
+  const std::string base_fault = failed_check(record.base_checks), new_fault = failed_check(record.new_checks);
   if (base_fault.empty() && new_fault.empty()) return true;
-  mine.status = new_fault.empty() ? DuelStatus::unmeasured : DuelStatus::wrong;
-  mine.reason = new_fault.empty() ? "base: " + base_fault : "new: " + new_fault;
+  record.status = new_fault.empty() ? DuelStatus::unmeasured : DuelStatus::wrong;
+  record.reason = new_fault.empty() ? "base: " + base_fault : "new: " + new_fault;
   return false;
 }
 
-bool DuelLoop::take_pair(DuelCase& mine) {
+bool DuelLoop::measure_pair(DuelCase& record) {
   const bool base_first = random_() % 2 == 0;
   DuelPair pair{.first = base_first ? Side::base : Side::now};
-  const auto first = block(base_first, false, mine);
-  const auto second = first ? block(!base_first, false, mine) : std::nullopt;
+  const auto first = run_block(base_first, false, record);
+  const auto second = first ? run_block(!base_first, false, record) : std::nullopt;
   if (!second) return false;
   pair.base_ns = base_first ? *first : *second;
   pair.new_ns = base_first ? *second : *first;
-  mine.launches.back().push_back(pair);
+  record.launches.back().push_back(pair);
   return true;
 }
 
-std::optional<int64_t> DuelLoop::block(bool of_base, bool check, DuelCase& mine) {
-  CaseRunner& runner = of_base ? base_ : now_;
+std::optional<int64_t> DuelLoop::run_block(bool is_base, bool check, DuelCase& record) {
+  CaseRunner& runner = is_base ? base_ : now_;
   CaseOutcome outcome{.kind = CaseOutcome::Kind::interrupted};
   Sampling sampling = options_.sampling;
-  if (mine.steps_per_block > 0) sampling.steps = mine.steps_per_block;
+  if (record.steps_per_block > 0) sampling.steps = record.steps_per_block;
   outcome.signal = runner.pending_signal();
   if (outcome.signal == 0)
-    outcome = runner.run(mine.spec, {{"do", name_of(Order::block)}, {"sampling", to_json(sampling)}, {"check", check}});
-  if (of_base) set_loaded_versions(report_.env, outcome.versions);
-  auto& checks = of_base ? mine.base_checks : mine.new_checks;
+    outcome =
+        runner.run(record.spec, {{"do", name_of(Order::block)}, {"sampling", to_json(sampling)}, {"check", check}});
+  if (is_base) set_loaded_versions(report_.env, outcome.versions);
+  auto& checks = is_base ? record.base_checks : record.new_checks;
   checks.insert(checks.end(), outcome.checks.begin(), outcome.checks.end());
-  if (outcome.kind != CaseOutcome::Kind::ran) return fail(of_base, mine, outcome), std::nullopt;
+  if (outcome.kind != CaseOutcome::Kind::ran) return fail(is_base, record, outcome), std::nullopt;
   if (parameters_differ(outcome.ranks)) {
-    mine.status = of_base ? DuelStatus::unmeasured : DuelStatus::wrong;
-    mine.reason = side_name(of_base) + std::string("ranks ended a block with unlike parameters");
+    record.status = is_base ? DuelStatus::unmeasured : DuelStatus::wrong;
+    record.reason = side_name(is_base) + std::string("ranks ended a block with different parameters");
     return std::nullopt;
   }
   int64_t slowest = 0;
   for (const RankRecord& rank : outcome.ranks)
     for (const int64_t ns : rank.samples_ns) slowest = std::max(slowest, ns);
   if (outcome.ranks.empty() && check && !failed_check(outcome.checks).empty())
-    return slowest;  // agree_on_steps says which
+    return slowest;  // calibrate() reports the failed check
   if (slowest == 0) {
-    mine.status = DuelStatus::failed;
-    mine.reason = side_name(of_base) + std::string("nothing was timed in a block");
+    record.status = DuelStatus::failed;
+    record.reason = side_name(is_base) + std::string("a block has no timed steps");
     return std::nullopt;
   }
-  mine.steps_per_block = outcome.ranks.front().steps_per_sample;
+  record.steps_per_block = outcome.ranks.front().steps_per_sample;
   return slowest;
 }
 
-void DuelLoop::fail(bool of_base, DuelCase& mine, const CaseOutcome& outcome) {
-  const std::string reason = side_name(of_base) + outcome.reason;
+void DuelLoop::fail(bool is_base, DuelCase& record, const CaseOutcome& outcome) {
+  const std::string reason = side_name(is_base) + outcome.reason;
   switch (outcome.kind) {
     case CaseOutcome::Kind::interrupted:
       ending_.signal = outcome.signal;
@@ -159,23 +161,23 @@ void DuelLoop::fail(bool of_base, DuelCase& mine, const CaseOutcome& outcome) {
       ending_.usage = reason;
       [[fallthrough]];
     case CaseOutcome::Kind::failed:
-      mine.status = DuelStatus::failed;
+      record.status = DuelStatus::failed;
       break;
     default:
-      mine.status = DuelStatus::skipped;
+      record.status = DuelStatus::skipped;
   }
-  mine.reason = reason;
+  record.reason = reason;
   if (reason.find("unknown command of the front") != std::string::npos)
-    mine.reason += "; this build is older than duel: store runs of both and compare them";
+    record.reason += "; this build does not support duel. Store runs of both builds and compare them";
 }
 
-void DuelLoop::judge(DuelCase& mine) {
-  const auto logs = log_ratios(mine);
-  mine.look = duel_look(logs, static_cast<int>(mine.launches.size()), report_.rule, report_.cases.size());
-  const bool last = next_look(report_.rule, mine.look.pairs) == 0;
-  if (mine.look.verdict == Verdict::unclear && !last) return;
-  mine.status = DuelStatus::ok;
-  if (mine.look.verdict == Verdict::unclear) mine.reason = why_unclear(mine.look, report_.rule);
+void DuelLoop::judge(DuelCase& record) {
+  const auto logs = log_ratios(record);
+  record.look = duel_look(logs, static_cast<int>(record.launches.size()), report_.rule, report_.cases.size());
+  const bool last = next_look(report_.rule, record.look.pairs) == 0;
+  if (record.look.verdict == Verdict::unclear && !last) return;
+  record.status = DuelStatus::ok;
+  if (record.look.verdict == Verdict::unclear) record.reason = why_unclear(record.look, report_.rule);
 }
 
 void DuelLoop::end_groups(DuelCase& last) {

@@ -1,5 +1,5 @@
-// Measures a duel: blocks of two builds in turn, in random order, on processes started afresh every few pairs, until
-// every case is clear.
+// Measures a duel: pairs of blocks, one of each build, in random order, until every case has a clear verdict. Every few
+// pairs the processes are restarted.
 #pragma once
 
 #include <functional>
@@ -25,13 +25,13 @@ class DuelLoop {
 
  private:
   bool launch(int index);  // false: stop
-  bool take_pairs(int index, DuelCase& mine);
-  bool agree_on_steps(DuelCase& mine);
-  bool take_pair(DuelCase& mine);
-  // Nanoseconds of the slowest rank; nothing where the case or all is over.
-  std::optional<int64_t> block(bool of_base, bool check, DuelCase& mine);
-  void fail(bool of_base, DuelCase& mine, const CaseOutcome& outcome);
-  void judge(DuelCase& mine);
+  bool measure_pairs(int index, DuelCase& record);
+  bool calibrate(DuelCase& record);
+  bool measure_pair(DuelCase& record);
+  // Runs a block. Returns the nanoseconds of the slowest rank; nothing if the case or the duel has ended.
+  std::optional<int64_t> run_block(bool is_base, bool check, DuelCase& record);
+  void fail(bool is_base, DuelCase& record, const CaseOutcome& outcome);
+  void judge(DuelCase& record);
   void end_groups(DuelCase& last);
   std::vector<size_t> undecided() const;
 

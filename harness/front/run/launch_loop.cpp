@@ -11,7 +11,7 @@
 namespace dpbench {
 namespace {
 
-// Time spent in samples, by the slowest rank of every launch.
+// Returns the time spent in timed blocks, summed over the slowest rank of each launch.
 double sampled_seconds(const CaseRecord& record) {
   double total = 0;
   for (const auto& launch : record.launches) {
@@ -29,50 +29,50 @@ double sampled_seconds(const CaseRecord& record) {
 }  // namespace
 
 LaunchLoop::LaunchLoop(const MeasuringOptions& options, Report& report, size_t planned, CaseRunner& runner,
-                       ProgressLine& progress, Tell tell, Save save, Load load, int cores)
+                       ProgressLine& progress, MakeCommand make_command, Save save, Load load, int cores)
     : options_(options),
       report_(report),
       planned_(planned),
       runner_(runner),
       progress_(progress),
-      tell_(std::move(tell)),
+      make_command_(std::move(make_command)),
       save_(std::move(save)),
-      load_(std::move(load)),
+      cpu_times_(std::move(load)),
       others_(planned, OtherLoad(cores)),
-      over_(planned, false),
-      said_(planned, false) {
+      finished_(planned, false),
+      printed_(planned, false) {
   for (size_t i = 0; i < planned; ++i) specs_.push_back(report.cases[i].spec);
 }
 
 LoopEnding LaunchLoop::run() {
-  bool on = true;
+  bool keep_going = true;
   int index = 0;
-  for (; on && index < options_.launches; ++index) on = launch(index, unfinished());
-  if (on) finish_launches();
-  for (; on && options_.max_noise_percent > 0; ++index) {
+  for (; keep_going && index < options_.launches; ++index) keep_going = launch(index, unfinished());
+  if (keep_going) finish_launches();
+  for (; keep_going && options_.max_noise_percent > 0; ++index) {
     const auto again = noisy();
-    say_over_but(again);
+    print_results_except(again);
     if (again.empty()) break;
     progress_.add_work(static_cast<int>(again.size()));
-    on = launch(index, again);
+    keep_going = launch(index, again);
   }
-  say_other_load();
-  if (on) report_.status = RunStatus::complete;
+  add_load_warnings();
+  if (keep_going) report_.status = RunStatus::complete;
   return ending_;
 }
 
-void LaunchLoop::say_over(size_t which) {
-  if (said_[which]) return;
-  said_[which] = true;
+void LaunchLoop::print_result(size_t which) {
+  if (printed_[which]) return;
+  printed_[which] = true;
   progress_.over(specs_[which].id, result_text(report_.cases[which]), monotonic_seconds());
 }
 
-void LaunchLoop::say_over_but(const std::vector<size_t>& which) {
+void LaunchLoop::print_results_except(const std::vector<size_t>& which) {
   for (size_t i = 0; i < planned_; ++i)
-    if (std::find(which.begin(), which.end(), i) == which.end()) say_over(i);
+    if (std::find(which.begin(), which.end(), i) == which.end()) print_result(i);
 }
 
-void LaunchLoop::say_other_load() {
+void LaunchLoop::add_load_warnings() {
   for (size_t i = 0; i < planned_; ++i)
     if (const std::string text = others_[i].warning(); !text.empty()) report_.cases[i].warnings.push_back(text);
 }
@@ -88,7 +88,7 @@ bool LaunchLoop::run_group(int index, const std::vector<size_t>& members) {
   int failed_starts = 0;
   for (const size_t which : members) {
     if (!run_case(index, which)) return false;
-    // Starting does not depend on the case: what fails twice running is not tried for each of them.
+    // Starting a group does not depend on the case. After two failed starts in a row the group's other cases fail too.
     failed_starts = broken_start_.empty() ? 0 : failed_starts + 1;
     if (failed_starts < 2) broken_start_.clear();
   }
@@ -106,31 +106,31 @@ bool LaunchLoop::run_case(int index, size_t which) {
   if (!broken_start_.empty())
     outcome = {.kind = CaseOutcome::Kind::failed, .reason = broken_start_};
   else
-    outcome = watched_attempt(index, which);
+    outcome = attempt_with_load(index, which);
   broken_start_ = outcome.never_started && outcome.kind == CaseOutcome::Kind::failed ? outcome.reason : broken_start_;
-  if (!record(index, which, std::move(outcome))) return false;
+  if (!store(index, which, std::move(outcome))) return false;
   summarise(report_);
   save_();
   progress_.end(spec.id, result_text(report_.cases[which]), monotonic_seconds());
-  if (over_[which] || (index + 1 >= options_.launches && options_.max_noise_percent == 0)) say_over(which);
+  if (finished_[which] || (index + 1 >= options_.launches && options_.max_noise_percent == 0)) print_result(which);
   return true;
 }
 
-CaseOutcome LaunchLoop::watched_attempt(int index, size_t which) {
-  const auto before = load_ ? load_() : std::nullopt;
+CaseOutcome LaunchLoop::attempt_with_load(int index, size_t which) {
+  const auto before = cpu_times_ ? cpu_times_() : std::nullopt;
   CaseOutcome outcome = attempt(index, which);
-  const auto after = before && outcome.kind == CaseOutcome::Kind::ran ? load_() : std::nullopt;
+  const auto after = before && outcome.kind == CaseOutcome::Kind::ran ? cpu_times_() : std::nullopt;
   if (after) others_[which].add(*before, *after);
   return outcome;
 }
 
 CaseOutcome LaunchLoop::attempt(int index, size_t which) {
-  const Json command = tell_(index);
+  const Json command = make_command_(index);
   for (int retry = 0;; ++retry) {
     if (const int signal = runner_.pending_signal()) return {.kind = CaseOutcome::Kind::interrupted, .signal = signal};
     CaseOutcome outcome = runner_.run(specs_[which], command);
     if (outcome.kind == CaseOutcome::Kind::ran && retry > 0)
-      report_.cases[which].warnings.push_back("launch " + std::to_string(index) + " ran only in attempt " +
+      report_.cases[which].warnings.push_back("launch " + std::to_string(index) + " succeeded only in attempt " +
                                               std::to_string(retry + 1));
     if (outcome.kind != CaseOutcome::Kind::failed || retry == options_.retries) return outcome;
     const std::string why = "attempt " + std::to_string(retry + 1) + " of launch " + std::to_string(index) +
@@ -140,9 +140,9 @@ CaseOutcome LaunchLoop::attempt(int index, size_t which) {
   }
 }
 
-bool LaunchLoop::record(int index, size_t which, CaseOutcome outcome) {
-  CaseRecord& mine = report_.cases[which];
-  mine.checks.insert(mine.checks.end(), outcome.checks.begin(), outcome.checks.end());
+bool LaunchLoop::store(int index, size_t which, CaseOutcome outcome) {
+  CaseRecord& record = report_.cases[which];
+  record.checks.insert(record.checks.end(), outcome.checks.begin(), outcome.checks.end());
   set_loaded_versions(report_.env, outcome.versions);
   switch (outcome.kind) {
     case CaseOutcome::Kind::interrupted:
@@ -150,25 +150,25 @@ bool LaunchLoop::record(int index, size_t which, CaseOutcome outcome) {
       return false;
     case CaseOutcome::Kind::usage:
       ending_.usage = outcome.reason;
-      mine.status = CaseStatus::failed;
-      mine.reason = outcome.reason;
+      record.status = CaseStatus::failed;
+      record.reason = outcome.reason;
       return false;
     case CaseOutcome::Kind::failed:
     case CaseOutcome::Kind::unavailable:
-      over_[which] = true;
-      mine.status = outcome.kind == CaseOutcome::Kind::failed ? CaseStatus::failed : CaseStatus::skipped;
-      mine.reason = outcome.reason;
+      finished_[which] = true;
+      record.status = outcome.kind == CaseOutcome::Kind::failed ? CaseStatus::failed : CaseStatus::skipped;
+      record.reason = outcome.reason;
       return true;
     case CaseOutcome::Kind::ran:
-      if (!outcome.ranks.empty()) mine.launches.push_back({.index = index, .ranks = std::move(outcome.ranks)});
-      over_[which] = any_failed(mine.checks);
-      if (over_[which] || index + 1 >= options_.launches) mine.status = CaseStatus::ok;
+      if (!outcome.ranks.empty()) record.launches.push_back({.index = index, .ranks = std::move(outcome.ranks)});
+      finished_[which] = any_failed(record.checks);
+      if (finished_[which] || index + 1 >= options_.launches) record.status = CaseStatus::ok;
       return true;
   }
   return true;
 }
 
-// A case that failed in a later launch keeps its samples, and its status.
+// Marks the cases that completed all launches. A case that failed in a later launch keeps its blocks and its status.
 void LaunchLoop::finish_launches() {
   for (size_t i = 0; i < planned_; ++i)
     if (report_.cases[i].status == CaseStatus::interrupted) report_.cases[i].status = CaseStatus::ok;
@@ -178,18 +178,18 @@ void LaunchLoop::finish_launches() {
 std::vector<size_t> LaunchLoop::unfinished() const {
   std::vector<size_t> which;
   for (size_t i = 0; i < planned_; ++i)
-    if (!over_[i]) which.push_back(i);
+    if (!finished_[i]) which.push_back(i);
   return which;
 }
 
 std::vector<size_t> LaunchLoop::noisy() const {
   std::vector<size_t> which;
   for (const size_t i : unfinished()) {
-    CaseRecord& mine = report_.cases[i];
-    if (!mine.step_time_ns) continue;
-    const auto noise = mine.derived.noise;  // unknown of a single sample
+    CaseRecord& record = report_.cases[i];
+    if (!record.step_time_ns) continue;
+    const auto noise = record.derived.noise;  // not known from a single block
     if (noise && *noise * 100 <= options_.max_noise_percent) continue;
-    if (sampled_seconds(mine) < options_.sampling.max_time_s) {
+    if (sampled_seconds(record) < options_.sampling.max_time_s) {
       which.push_back(i);
       continue;
     }
@@ -198,10 +198,10 @@ std::vector<size_t> LaunchLoop::noisy() const {
       std::snprintf(text, sizeof text, "noise %.1f %% is above --max-noise %g %%: stopped at --max-time", *noise * 100,
                     options_.max_noise_percent);
     else
-      std::snprintf(text, sizeof text, "--max-noise %g %% was not judged: --max-time left one sample",
+      std::snprintf(text, sizeof text, "--max-noise %g %% was not judged: --max-time allowed only one sample",
                     options_.max_noise_percent);
-    if (std::find(mine.warnings.begin(), mine.warnings.end(), text) == mine.warnings.end())
-      mine.warnings.push_back(text);
+    if (std::find(record.warnings.begin(), record.warnings.end(), text) == record.warnings.end())
+      record.warnings.push_back(text);
   }
   return which;
 }

@@ -1,4 +1,4 @@
-// Runs every case of a plan in every launch, with retries; fills the report, and has it saved as it grows.
+// Runs every case of a plan in every launch, with retries. Fills the report and saves it after each case.
 #pragma once
 
 #include <functional>
@@ -17,14 +17,14 @@ namespace dpbench {
 class LaunchLoop {
  public:
   using Save = std::function<void()>;
-  // The command to the workers in a launch, without the case.
-  using Tell = std::function<Json(int launch)>;
-  // What the machine's cores did so far; nothing where that cannot be known.
+  // Returns the command to the workers in a launch, without the case.
+  using MakeCommand = std::function<Json(int launch)>;
+  // Returns the CPU times of the machine's cores so far; nothing if they are not available.
   using Load = std::function<std::optional<CpuTimes>()>;
 
-  // report.cases: the plan's first, in its order; skipped ones after them.
+  // `report.cases` has the `planned` cases in plan order, followed by the skipped ones.
   LaunchLoop(const MeasuringOptions& options, Report& report, size_t planned, CaseRunner& runner,
-             ProgressLine& progress, Tell tell, Save save, Load load = {}, int cores = 0);
+             ProgressLine& progress, MakeCommand make_command, Save save, Load load = {}, int cores = 0);
 
   LoopEnding run();
 
@@ -32,12 +32,12 @@ class LaunchLoop {
   bool launch(int index, const std::vector<size_t>& which);  // false: stop
   bool run_group(int index, const std::vector<size_t>& members);
   bool run_case(int index, size_t which);
-  CaseOutcome watched_attempt(int index, size_t which);
-  void say_other_load();
-  void say_over(size_t which);
-  void say_over_but(const std::vector<size_t>& which);
+  CaseOutcome attempt_with_load(int index, size_t which);
+  void add_load_warnings();
+  void print_result(size_t which);
+  void print_results_except(const std::vector<size_t>& which);
   CaseOutcome attempt(int index, size_t which);
-  bool record(int index, size_t which, CaseOutcome outcome);
+  bool store(int index, size_t which, CaseOutcome outcome);
   void finish_launches();
   std::vector<size_t> unfinished() const;
   std::vector<size_t> noisy() const;
@@ -48,14 +48,14 @@ class LaunchLoop {
   size_t planned_;
   CaseRunner& runner_;
   ProgressLine& progress_;
-  Tell tell_;
+  MakeCommand make_command_;
   Save save_;
-  Load load_;
-  std::vector<OtherLoad> others_;  // of each case
+  Load cpu_times_;
+  std::vector<OtherLoad> others_;  // one for each case
   std::vector<CaseSpec> specs_;
-  std::vector<bool> over_;    // failed, or its checks did: not run again
-  std::vector<bool> said_;    // its line in the progress is there
-  std::string broken_start_;  // why groups like the present one do not start
+  std::vector<bool> finished_;  // failed, or its checks did: not run again
+  std::vector<bool> printed_;   // its line in the progress is there
+  std::string broken_start_;    // why groups like the present one do not start
   LoopEnding ending_;
 };
 

@@ -16,18 +16,18 @@ GroupKey group_key(const CaseSpec& spec) {
 }
 
 Launcher::Launcher(WorkerSettings settings, const Signals& signals, Event answer, Say say)
-    : settings_(std::move(settings)), signals_(signals), answer_(answer), say_(std::move(say)) {
+    : settings_(std::move(settings)), signals_(signals), answer_(answer), log_(std::move(say)) {
   if (settings_.logs.empty()) settings_.logs = scratch_.path() / "logs";
 }
 
-CaseOutcome Launcher::run(const CaseSpec& spec, Json command, const CaseWatch::Hear& hear) {
+CaseOutcome Launcher::run(const CaseSpec& spec, Json command, const CaseWatch::EventHandler& handler) {
   const GroupKey key = group_key(spec);
   if (group_ && key != key_) end_group();
   if (!group_) open_group(key);
   command["case"] = to_json(spec);
   group_->send(command);
   CaseWatch case_watch(
-      spec.id, answer_, spec.processes, settings_.timeout_s, ready_, monotonic_seconds(), hear,
+      spec.id, answer_, spec.processes, settings_.timeout_s, ready_, monotonic_seconds(), handler,
       settings_.world && spec.processes > 1 ? settings_.world->names_of_hosts() : std::vector<std::string>());
   CaseOutcome outcome = watch(case_watch);
   ready_ = case_watch.all_ready();
@@ -46,7 +46,7 @@ void Launcher::open_group(const GroupKey& key) {
                  .processes = key.processes,
                  .threads = key.threads};
   if (key.backend != no_backend) spec.name += "-" + key.backend;
-  say_("starting " + spec.name + " with " + std::to_string(key.threads) + " threads a replica");
+  log_("starting " + spec.name + " with " + std::to_string(key.threads) + " threads per replica");
   if (settings_.world && spec.processes > 1)
     group_ = std::make_unique<LaunchedGroup>(spec, settings_, scratch_);
   else
@@ -63,15 +63,15 @@ CaseOutcome Launcher::watch(CaseWatch& case_watch) {
         return {.kind = CaseOutcome::Kind::interrupted, .reason = "interrupted", .signal = signal};
     if (settings_.world && settings_.world->launcher_is_gone())
       return {.kind = CaseOutcome::Kind::interrupted, .reason = "interrupted", .signal = SIGHUP};
-    if (settings_.world && key_.processes == 1) settings_.world->stay_in_touch();
+    if (settings_.world && key_.processes == 1) settings_.world->keep_alive();
     if (auto outcome = case_watch.verdict(monotonic_seconds())) return *outcome;
   }
 }
 
 void Launcher::explain(CaseOutcome& outcome) const {
   if (outcome.culprit < 0 || (outcome.kind != CaseOutcome::Kind::failed && !outcome.unexplained)) return;
-  const std::string words = group_->last_words(outcome.culprit);
-  if (!words.empty()) outcome.reason += "\nits last words:\n" + words;
+  const std::string tail = group_->log_tail(outcome.culprit);
+  if (!tail.empty()) outcome.reason += "\nits last output:\n" + tail;
 }
 
 std::vector<std::string> Launcher::end_group() {

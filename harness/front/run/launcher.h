@@ -1,4 +1,4 @@
-// Runs one case after another on groups of workers, starting a group when there is none that fits.
+// Runs cases one after another on groups of workers. Starts a new group if the current one does not fit the case.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace dpbench {
 
-// What the workers of a case must have been started for; cases alike in it share a group.
+// The settings that workers are started with. Cases with the same key share a group.
 struct GroupKey {
   std::string backend;
   Device device = Device::cpu;
@@ -21,33 +21,34 @@ struct GroupKey {
 
 GroupKey group_key(const CaseSpec& spec);
 
-// Who runs a case: the launcher, or a test's stand-in.
+// Runs a case: the launcher, or a fake in tests.
 class CaseRunner {
  public:
   virtual ~CaseRunner() = default;
-  // command: {"do":..} without the case.
+  // `command` is {"do":..} without the case.
   virtual CaseOutcome run(const CaseSpec& spec, const Json& command) = 0;
-  // The next case gets fresh processes. What ended badly, in words.
+  // Ends the group, so the next case gets fresh processes. Returns a message for each problem.
   virtual std::vector<std::string> end_group() = 0;
   virtual int pending_signal() = 0;
 };
 
-// How a loop over cases ended early.
+// The reason that a loop over cases ended early.
 struct LoopEnding {
-  int signal = 0;       // by this signal
-  std::string usage{};  // a worker found the user's mistake: nothing more was run
+  int signal = 0;       // interrupted by this signal
+  std::string usage{};  // a usage error that a worker reported
 };
 
 class Launcher : public CaseRunner {
  public:
   using Say = std::function<void(const std::string&)>;
 
-  // answer: the event that ends a case well. Without a folder for logs they go with the private directory.
+  // `answer` is the event that completes a case. Without a log folder in the settings, logs go to the private directory
+  // and are removed with it.
   Launcher(WorkerSettings settings, const Signals& signals, Event answer, Say say);
 
   CaseOutcome run(const CaseSpec& spec, const Json& command) override { return run(spec, command, {}); }
-  // hear: what comes before the answer.
-  CaseOutcome run(const CaseSpec& spec, Json command, const CaseWatch::Hear& hear);
+  // `handler` receives the events before the answer.
+  CaseOutcome run(const CaseSpec& spec, Json command, const CaseWatch::EventHandler& handler);
   std::vector<std::string> end_group() override;
   int pending_signal() override { return signals_.take(); }
 
@@ -61,7 +62,7 @@ class Launcher : public CaseRunner {
   WorkerSettings settings_;
   const Signals& signals_;
   Event answer_;
-  Say say_;
+  Say log_;
   std::unique_ptr<RankGroup> group_;
   GroupKey key_;
   bool ready_ = false;

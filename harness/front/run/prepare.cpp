@@ -15,8 +15,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A worker opens them only when its case comes: what is wrong with them is said before anything runs. Returns their
-// rows; 0: not looked at.
+// Checks the files of --data before anything runs; a worker would open them only when its case starts. Returns their
+// number of samples, or 0 if no case needs them.
 int64_t require_data(const Prepared& prepared) {
   const std::string& directory = prepared.options.what.data_dir;
   if (directory.empty()) return 0;
@@ -27,20 +27,20 @@ int64_t require_data(const Prepared& prepared) {
   return needed ? require_mnist(directory) : 0;
 }
 
-void set_rows_of_data(Catalogue& catalogue, int64_t rows) {
+void set_sample_count(Catalogue& catalogue, int64_t samples) {
   for (WorkloadEntry& workload : catalogue.workloads)
-    if (workload.digits) workload.samples = rows;
+    if (workload.digits) workload.samples = samples;
 }
 
-// The files of --data are looked at where a case wants them, and how many rows they hold decides over cases: planned
-// again with it.
+// The plan decides if the files of --data are needed, and their sample count decides which cases can run. So the plan
+// is made again once the count is known.
 Plan plan_with_data(Prepared& prepared) {
   const auto plan = [&] { return make_plan(prepared.options.what, prepared.catalogue, prepared.machine); };
-  if (!prepared.options.what.data_dir.empty()) set_rows_of_data(prepared.catalogue, 0);
+  if (!prepared.options.what.data_dir.empty()) set_sample_count(prepared.catalogue, 0);
   prepared.plan = plan();
-  const int64_t rows = require_data(prepared);
-  if (rows == 0) return prepared.plan;
-  set_rows_of_data(prepared.catalogue, rows);
+  const int64_t samples = require_data(prepared);
+  if (samples == 0) return prepared.plan;
+  set_sample_count(prepared.catalogue, samples);
   return plan();
 }
 
@@ -64,9 +64,9 @@ void plan_cases(Prepared& prepared) {
 
 namespace {
 
-std::string oversubscribed(const CaseSpec& spec, int cores) {
+std::string oversubscription_warning(const CaseSpec& spec, int cores) {
   return std::to_string(spec.world) + " replicas of " + std::to_string(spec.threads) + " threads share " +
-         std::to_string(cores) + " cores: they take turns; use fewer --cpus or --threads";
+         std::to_string(cores) + " cores and run in turn. Use fewer --cpus or --threads";
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ Report new_report(const Prepared& prepared) {
     if (const auto note = prepared.plan.notes.find(spec.id); note != prepared.plan.notes.end())
       record.warnings.push_back(note->second);
     if (spec.device == Device::cpu && spec.world * spec.threads > prepared.machine.cores)
-      record.warnings.push_back(oversubscribed(spec, prepared.machine.cores));
+      record.warnings.push_back(oversubscription_warning(spec, prepared.machine.cores));
   }
   for (const auto& [spec, reason] : prepared.plan.skipped) {
     CaseRecord& record = report.cases.emplace_back();

@@ -1,4 +1,4 @@
-// Everything that is known before a worker is started, and the report that begins with it.
+// Gathers everything known before a worker starts and creates the report.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +14,8 @@
 namespace dpbench {
 
 struct Prepared {
-  MeasuringOptions options{};  // its plug-ins are whole paths
-  World* world = nullptr;      // the ranks that an outside launcher has started
+  MeasuringOptions options{};  // with absolute plug-in paths
+  World* world = nullptr;      // the ranks started by an outside launcher
   std::filesystem::path worker{};
   Catalogue catalogue{};
   GpuSurvey gpus{};
@@ -23,15 +23,15 @@ struct Prepared {
   Plan plan{};
 };
 
-// All but the plan. Throws UsageError for what can be seen to be wrong by now.
+// Fills all but the plan. Throws UsageError for errors that can be detected without a plan.
 Prepared prepare(MeasuringOptions options, const std::filesystem::path& worker, World* world = nullptr);
-// Throws UsageError or Unavailable where no case can run.
+// Fills the plan. Throws UsageError or Unavailable if no case can run.
 void plan_cases(Prepared& prepared);
 
-// With a case for each of the plan's, then for those that are skipped.
+// Returns a report with the plan's cases, followed by the skipped ones.
 Report new_report(const Prepared& prepared);
 
-// Without a folder for logs they go with the private directory.
+// With an empty `logs`, logs go to the private directory and are removed with it.
 WorkerSettings worker_settings(const Prepared& prepared, const std::filesystem::path& logs);
 
 }  // namespace dpbench

@@ -57,26 +57,26 @@ ProgressLine::~ProgressLine() { clear(); }
 
 double ProgressLine::share() const { return total_ > 0 ? static_cast<double>(done_) / total_ : 0; }
 
-// Cases differ in length, but every launch has all of them: the mean so far is a fair guess.
-std::string ProgressLine::left(double now) const {
+// Estimates from the mean time so far. Cases differ in length, but every launch contains all of them.
+std::string ProgressLine::time_left(double now) const {
   if (done_ == 0) return "";
   return " · about " + duration_text((now - began_) / done_ * (total_ - done_)) + " left";
 }
 
 void ProgressLine::begin(const std::string& case_id, double now) {
-  if (style_ == ProgressStyle::moving) move(bar(share()) + " " + counted(done_, total_) + case_id + left(now));
+  if (style_ == ProgressStyle::moving) move(bar(share()) + " " + counted(done_, total_) + case_id + time_left(now));
 }
 
 void ProgressLine::end(const std::string& case_id, const std::string& result, double now) {
   ++done_;
-  say_held();
+  print_held();
   if (style_ == ProgressStyle::moving)
-    move(bar(share()) + " " + counted(done_, total_) + case_id + " · " + result + left(now));
+    move(bar(share()) + " " + counted(done_, total_) + case_id + " · " + result + time_left(now));
 }
 
 void ProgressLine::over(const std::string& case_id, const std::string& result, double now) {
   ++over_;
-  if (style_ == ProgressStyle::plain) line(counted(over_, cases_) + case_id + " · " + result + left(now));
+  if (style_ == ProgressStyle::plain) line(counted(over_, cases_) + case_id + " · " + result + time_left(now));
 }
 
 void ProgressLine::part(double done, const std::string& text) {
@@ -92,10 +92,10 @@ void ProgressLine::note(const std::string& text) {
   if (verbose_) line(text);
 }
 
-void ProgressLine::later(const std::string& text) { held_.push_back(text); }
+void ProgressLine::warn_later(const std::string& text) { held_warnings_.push_back(text); }
 
-void ProgressLine::say_held() {
-  for (const auto& held : std::exchange(held_, {})) warning(held);
+void ProgressLine::print_held() {
+  for (const auto& held : std::exchange(held_warnings_, {})) warning(held);
 }
 
 void ProgressLine::warning(const std::string& text) {

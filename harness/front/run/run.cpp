@@ -28,11 +28,11 @@ void Run::measure() {
   open_directory(start);
   progress_.emplace(progress_style(options_, ::isatty(STDERR_FILENO), std::getenv("TERM")), options_.verbose,
                     static_cast<int>(start.cases), monotonic_seconds(), start.launches);
-  for (const auto& warning : start.warnings) progress_->later(warning);
-  save(true);  // that it cannot be is said before anything is measured
+  for (const auto& warning : start.warnings) progress_->warn_later(warning);
+  save(true);  // reports a write error before anything is measured
   ended_ = run_cases();
   std::error_code ignored;
-  if (directory_)  // only folders that are empty
+  if (directory_)  // remove() succeeds only for empty folders
     for (const char* logs : {"logs/base", "logs/new", "logs"}) fs::remove(directory_->path() / logs, ignored);
   if (ended_.usage.empty() || measured()) return;
   if (directory_) directory_->remove();
@@ -41,16 +41,16 @@ void Run::measure() {
 
 Ending Run::report() {
   save(true);
-  progress_->say_held();
+  progress_->print_held();
   for (const auto& complaint : complaints()) progress_->warning(complaint);
   progress_->clear();
   Ending end = ending();
   end.signal = ended_.signal;
   end.usage = end.usage || !ended_.usage.empty();
   end.unsaved = !print(output()) || end.unsaved || !saved_;
-  end.unsaved = !write_more() || end.unsaved;
+  end.unsaved = !write_extra_files() || end.unsaved;
   const int code = exit_code(end);
-  const std::string last = closing(saved_) + (code ? "; exit " + std::to_string(code) : "");
+  const std::string last = closing_line(saved_) + (code ? "; exit " + std::to_string(code) : "");
   saved_ ? progress_->warning(last) : progress_->error(last);
   if (saved_)
     for (const auto& hint : hints()) progress_->warning(hint);
@@ -64,8 +64,7 @@ void Run::open_directory(const Start& start) {
   start.id = directory_->id();
 }
 
-// Saving while the run goes on may fail (a full disk): it is said once, and tried again. At most once a second unless
-// forced.
+// Saves at most once a second unless forced. A failure (a full disk) is reported once, and the next save tries again.
 void Run::save(bool force) {
   if (!directory_ || (!force && monotonic_seconds() < next_save_)) return;
   saved_ = true;
@@ -73,13 +72,13 @@ void Run::save(bool force) {
     directory_->save(document_, json());
   } catch (const WriteError& error) {
     saved_ = false;
-    if (!complained_) progress_->error(error.what());
-    complained_ = true;
+    if (!save_error_shown_) progress_->error(error.what());
+    save_error_shown_ = true;
   }
   next_save_ = monotonic_seconds() + 1;
 }
 
-std::string Run::closing(bool saved) const {
+std::string Run::closing_line(bool saved) const {
   return (saved ? "Saved " : "NOT saved: ") + (directory_->path() / (document_ + ".json")).string();
 }
 
@@ -105,12 +104,12 @@ bool ReportRun::measured() const {
 
 std::vector<std::string> ReportRun::complaints() const { return bad_cases(report_.cases); }
 
-LoopEnding ReportRun::run_launches(Event answer, LaunchLoop::Tell tell, LaunchLoop::Load load) {
+LoopEnding ReportRun::run_launches(Event answer, LaunchLoop::MakeCommand make_command, LaunchLoop::Load load) {
   const Signals signals;
   Launcher launcher(worker_settings(prepared_, logs()), signals, answer, note());
   LaunchLoop loop(
-      options_, report_, prepared_.plan.cases.size(), launcher, *progress_, std::move(tell), [this] { save(false); },
-      std::move(load), prepared_.machine.cores);
+      options_, report_, prepared_.plan.cases.size(), launcher, *progress_, std::move(make_command),
+      [this] { save(false); }, std::move(load), prepared_.machine.cores);
   return loop.run();
 }
 

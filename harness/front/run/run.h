@@ -1,5 +1,5 @@
-// One measurement from its flags to its exit code: the steps that run, check, train and duel share. What one of them
-// does in its own way is a virtual part.
+// One measurement from its flags to its exit code: the steps shared by run, check, train and duel. Each command
+// overrides the virtual parts.
 #pragma once
 
 #include <filesystem>
@@ -22,46 +22,46 @@ class Run {
   Run& operator=(const Run&) = delete;
 
   // The steps, in this order.
-  virtual void prepare();  // the build, the machine
-  virtual void plan();     // the cases
+  virtual void prepare();  // finds the build and the machine
+  virtual void plan();     // chooses the cases
   bool dry() const { return options_.dry_run; }
-  Ending print_plan() const;  // --dry-run: in place of what follows
-  // Throws UsageError for the user's mistake that a worker found before anything was measured.
+  Ending print_plan() const;  // replaces the remaining steps in a --dry-run
+  // Throws UsageError if a worker reports a usage error before anything was measured.
   void measure();
   Ending report();
 
  protected:
-  // document: NAME of the NAME.json that is kept in the run's directory; empty: nothing is kept. options: outlive the
-  // run.
+  // `document` is the NAME of the NAME.json saved in the run's directory; if empty, nothing is saved. `options` must
+  // outlive the run.
   Run(const MeasuringOptions& options, World* world, std::string document)
       : options_(options), world_(world), document_(std::move(document)) {}
 
-  // What the steps need of a new report. The id is set when the run has its directory.
+  // The parts of a new report that the steps use. They set the id once the run has its directory.
   struct Start {
     std::string& id;
     const Json &tool, &env;
     size_t cases;
-    int launches;  // of each case
+    int launches;  // per case
     std::vector<std::string> warnings;
   };
 
   // Parts of measure().
   virtual Start begin() = 0;
   virtual LoopEnding run_cases() = 0;
-  virtual bool measured() const = 0;  // anything at all
+  virtual bool measured() const = 0;  // true if any case was measured
   // Parts of report().
   virtual Json json() const = 0;
   virtual Ending ending() const = 0;
-  virtual std::vector<std::string> complaints() const = 0;  // what went wrong, case by case
+  virtual std::vector<std::string> complaints() const = 0;  // a message for each bad case
   virtual std::string output() const = 0;
-  virtual bool write_more() { return true; }  // false: it could not be written
-  virtual std::string closing(bool saved) const;
-  virtual std::vector<std::string> hints() const { return {}; }  // what to do next
+  virtual bool write_extra_files() { return true; }  // false: it could not be written
+  virtual std::string closing_line(bool saved) const;
+  virtual std::vector<std::string> hints() const { return {}; }  // next steps to suggest
 
   virtual const Plan& shown_plan() const { return prepared_.plan; }
   void save(bool force);
   std::filesystem::path logs() const;
-  Launcher::Say note();  // with -v
+  Launcher::Say note();  // prints only with -v
 
   const MeasuringOptions& options_;
   World* const world_;
@@ -74,11 +74,11 @@ class Run {
   void open_directory(const Start& start);
 
   const std::string document_;
-  bool saved_ = true, complained_ = false;
+  bool saved_ = true, save_error_shown_ = false;
   double next_save_ = 0;
 };
 
-// A run that fills a Report: the plan's cases, one after the other.
+// A run that fills a Report with the plan's cases.
 class ReportRun : public Run {
  protected:
   using Run::Run;
@@ -88,13 +88,13 @@ class ReportRun : public Run {
   Json json() const override { return to_json(report_); }
   Ending ending() const override { return ending_of(report_); }
   std::vector<std::string> complaints() const override;
-  // answer: the event that ends a case well.
-  LoopEnding run_launches(Event answer, LaunchLoop::Tell tell, LaunchLoop::Load load = {});
+  // `answer` is the event that completes a case.
+  LoopEnding run_launches(Event answer, LaunchLoop::MakeCommand make_command, LaunchLoop::Load load = {});
 
   Report report_;
 };
 
-// Lines for cases that must not count as a result.
+// Returns a line for each case that has no valid result.
 template <class Record>
 std::vector<std::string> bad_cases(const std::vector<Record>& cases) {
   std::vector<std::string> lines;

@@ -1,4 +1,4 @@
-// In which order cases are run: every launch all of them once, on fresh processes, in an order of its own.
+// The order of cases within a launch. Each launch runs every case once, on fresh processes and in its own random order.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace dpbench {
 
-// Indices into `cases`, those that can share processes next to each other; groups and cases shuffled by (seed, launch).
+// Returns the indices `which`, grouped by the cases that can share processes. Groups and cases are shuffled by (seed,
+// launch).
 std::vector<std::vector<size_t>> launch_order(const std::vector<CaseSpec>& cases, const std::vector<size_t>& which,
                                               int launch, uint64_t seed);
 

@@ -23,7 +23,7 @@ std::string number(const char* form, std::optional<double> value) {
   return text;
 }
 
-// Four significant digits, without an exponent.
+// Formats with four significant digits and no exponent.
 std::string milliseconds(std::optional<double> ns) {
   if (!ns || !(*ns > 0) || !std::isfinite(*ns)) return "-";
   const double ms = *ns * 1e-6;
@@ -43,7 +43,7 @@ std::string check_cell(const CaseRecord& record) {
   return "ok";
 }
 
-// What sets a row apart from others of its strategy, then what to know about it.
+// Lists the settings that distinguish a case from others of its strategy, then its warnings and notices.
 std::string notes(const CaseRecord& record) {
   const CaseSpec& spec = record.spec;
   std::vector<std::string> all;
@@ -51,10 +51,11 @@ std::string notes(const CaseRecord& record) {
   if (spec.backend != no_backend) all.push_back(spec.backend);
   for (const auto& [name, value] : spec.params) all.push_back(name + "=" + value);
   if (spec.oversubscribe) all.push_back("GPUs shared");
-  if (spec.processes > 1 && spec.global_batch() % spec.world != 0) all.push_back("the first ranks have a row more");
+  if (spec.processes > 1 && spec.global_batch() % spec.world != 0)
+    all.push_back("the first ranks have one sample more");
   if (!record.reason.empty()) all.push_back(first_line(record.reason));
-  for (const auto* said : {&record.warnings, &record.notices})
-    for (const auto& text : *said) all.push_back("! " + first_line(text));
+  for (const auto* messages : {&record.warnings, &record.notices})
+    for (const auto& text : *messages) all.push_back("! " + first_line(text));
   return join(all, " · ");
 }
 
@@ -91,7 +92,7 @@ struct Section {
   std::vector<Cells> rows;
 };
 
-// Rows under one heading; sections in the order of their first rows.
+// Groups the cases by heading; sections are in the order of their first cases.
 std::vector<Section> sections_of(const Report& report) {
   std::vector<Section> sections;
   for (const auto& record : report.cases) {
@@ -113,7 +114,7 @@ const char* colour_of(const std::string& check) {
 std::string csv_cell(const std::string& text) {
   const bool formula = !text.empty() && std::string("=+-@").find(text[0]) != std::string::npos && text.size() > 1 &&
                        !std::isdigit(static_cast<unsigned char>(text[1]));
-  std::string cell = formula ? "'" + text : text;  // a spreadsheet must not run it
+  std::string cell = formula ? "'" + text : text;  // keeps a spreadsheet from executing it
   if (cell.find_first_of(",\"\n") == std::string::npos) return cell;
   for (size_t at = 0; (at = cell.find('"', at)) != std::string::npos; at += 2) cell.insert(at, "\"");
   return "\"" + cell + "\"";
@@ -203,7 +204,7 @@ std::string report_table(const Report& report, bool colour) {
   std::vector<Cells> all = {column_titles};
   const auto sections = sections_of(report);
   for (const auto& section : sections) all.insert(all.end(), section.rows.begin(), section.rows.end());
-  // One width for every section, so that columns stay under each other.
+  // Use the same column widths in all sections.
   const auto lines = split(aligned(all, right_aligned), '\n');
   std::string text;
   size_t next = 1;

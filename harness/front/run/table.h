@@ -1,4 +1,4 @@
-// The rows of a report for people: a table, Markdown, or CSV. What is missing is "-", never a made-up figure.
+// Formats a report as a table, Markdown or CSV. A missing value is shown as "-".
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace dpbench {
 
 using Cells = std::vector<std::string>;
 
-// Columns aligned: those in `right` to the right. The last one is never padded.
+// Aligns the columns; those set in `right` are right-aligned. The last column is never padded.
 std::string aligned(const std::vector<Cells>& rows, const std::vector<bool>& right);
 std::string as_markdown(const std::vector<Cells>& rows);
 std::string as_csv(const std::vector<Cells>& rows);
@@ -21,12 +21,12 @@ std::string report_table(const Report& report, bool colour);
 std::string report_markdown(const Report& report);
 std::string report_csv(const Report& report);
 
-// A whole document, indented by one.
+// Formats a complete document, indented by one space.
 std::string json_text(const Json& json);
-// Rows as CSV, Markdown or a table. (Of the other forms of output: nothing.)
+// Formats rows as CSV, Markdown or a table. Returns an empty string for other forms.
 std::string rows_text(const std::vector<Cells>& rows, const std::vector<bool>& right, Form form);
 
-// Rows as Markdown or a table, and a line below them.
+// Formats rows as Markdown or a table, followed by a summary line.
 std::string judgement_text(std::vector<Cells> rows, const std::vector<bool>& right, const std::string& summary,
                            Form form);
 

@@ -1,4 +1,4 @@
-// What the ranks traced, put together: one file for each case.
+// Merges the traces of the ranks into one file per case.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace dpbench {
 
-// Puts the ranks' files in this directory together. complain: what could not be.
+// Merges the trace files in `directory`. Passes a message to `complain` for each case that fails.
 void merge_traces(const Report& report, const std::filesystem::path& directory,
                   const std::function<void(const std::string&)>& complain);
 

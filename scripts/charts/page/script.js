@@ -1,9 +1,9 @@
 "use strict";
-// The page is whole without this: it only sorts, filters, opens and tells values.
+// The page works without this script, which only sorts, filters, opens rows and shows values.
 (() => {
   const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
 
-  // What the chosen theme is; the system's until the button was used.
+  // The theme: the system's until the button is used.
   const theme = document.getElementById("theme");
   const system = matchMedia("(prefers-color-scheme: dark)");
   const dark = () => (document.documentElement.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
@@ -13,7 +13,7 @@
   name_theme();
   theme.hidden = false;
 
-  // Sorting: numbers by value, words by their order; what is missing comes last either way.
+  // Sorting: numbers by value, words alphabetically; missing values last in either direction.
   const key_of = (cell) => {
     if (cell.dataset.v === undefined) return cell.textContent.trim() === "-" ? null : cell.textContent.trim();
     return cell.dataset.v === "" ? null : Number(cell.dataset.v);
@@ -39,7 +39,7 @@
     }));
   }
 
-  // Filtering: every word must be in the row (or in the case's id), and its status be chosen.
+  // Filtering: a row is shown if it (or its case id) contains every word and its status is selected.
   const field = document.getElementById("filter");
   const boxes = all(".choices input");
   const shown = document.getElementById("shown");
@@ -57,7 +57,7 @@
   if (field) field.addEventListener("input", filter);
   boxes.forEach((box) => box.addEventListener("change", filter));
 
-  // A red cell of the matrix opens the row of evidence below it.
+  // A failed cell of the matrix opens the evidence row below it.
   for (const button of all("button[aria-controls]"))
     button.addEventListener("click", () => {
       const target = document.getElementById(button.getAttribute("aria-controls"));
@@ -65,7 +65,7 @@
       button.setAttribute("aria-expanded", String(!target.hidden));
     });
 
-  // Values of a chart, by mouse or by touch; the list beneath it has them all.
+  // Tooltips for values of a chart, by mouse or touch; the list below the chart has all values.
   const tip = document.getElementById("tip");
   const tell = (event) => {
     const mark = event.target.closest && event.target.closest(".tip");

@@ -260,7 +260,7 @@ std::vector<Mutant> backend_mutants() {
       {"backend-reduces-to-one-in-float16", "reduction", "Half", reducing_via_rank_0(), "probe-mlp-sgd", 3,
        corrupt(CollectiveOp::reduce, halve_on_rank_0)},
       broken("backend-does-not-broadcast", "initial-broadcast", wrap_in<SilentBroadcast>(), "broadcast"),
-      broken("backend-turns-a-piece-round", "reduce-scatter-exact",
+      broken("backend-reverses-a-piece", "reduce-scatter-exact",
              corrupt(CollectiveOp::reduce_scatter, reverse_on_rank_1), "of 1001 Float, rank 1", "probe-exact"),
       broken("backend-sums-int64-in-doubles", "allreduce-exact", corrupt(CollectiveOp::allreduce, round_to_doubles),
              "Long", "probe-exact"),
@@ -290,7 +290,7 @@ std::vector<Mutant> equivalents() {
       {"sum-as-declared", "", "",
        with([](Parts& p) { p.reduce = [](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); }; },
             Gradient::sum)},
-      {"skips-what-is-not-finite", "", "", skips_non_finite, "probe-mlp"},
+      {"skips-non-finite-steps", "", "", skips_non_finite, "probe-mlp"},
       {"one-bucket", "", "", with([](Parts& p) {
          p.buckets = [right = p.buckets](Run& run) {
            run.bucket_bytes = 1e9;

@@ -262,10 +262,11 @@ std::vector<Mutant> feature_mutants() {
   const std::string norm = "probe-batch-norm", adam = "probe-mlp";
   const Promise none = [](StrategyInfo&) {};
   return {
-      {"hook-of-bfloat16-where-float16", "gradient-meaning", "bfloat16",
+      {"hook-in-bfloat16-instead-of-float16", "gradient-meaning", "bfloat16",
        promising(in_half, compressed(at::kBFloat16, 1))},
       {"hook-without-the-division", "gradient-meaning", "3 times", promising(in_half, compressed(at::kHalf, 0))},
-      {"hook-divides-and-so-does-the-reducer", "gradient-meaning", "averaged over 3", promising(in_half, compressed(at::kHalf, 2))},
+      {"hook-divides-and-so-does-the-reducer", "gradient-meaning", "averaged over 3",
+       promising(in_half, compressed(at::kHalf, 2))},
       {"hook-sums-before-the-division", "reduction-range", "range",
        promising(in_half,
                  [](Parts& parts) {
@@ -276,28 +277,28 @@ std::vector<Mutant> feature_mutants() {
                    };
                  })},
       {"hook-not-announced", "gradient-meaning", "float16", promising(none, compressed(at::kHalf, 1))},
-      {"rows-weighed-but-not-by-the-world", "gradient-uneven", "averaged over 3",
+      {"rows-weighted-without-the-world", "gradient-uneven", "averaged over 3",
        promising(mean_over_all_samples, weighted([](Run&, double rows, double all) { return rows / all; }))},
-      {"rows-weighed-the-wrong-way-round", "gradient-uneven", "shares",
+      {"rows-weighted-inversely", "gradient-uneven", "shares",
        promising(mean_over_all_samples,
                  weighted([](Run& run, double rows, double all) { return all / run.world / rows; }))},
-      {"mean-of-all-where-of-the-active", "empty-shard", "0.666667 times",
+      {"mean-of-all-instead-of-active", "empty-shard", "0.666667 times",
        promising([](StrategyInfo& info) { info.gradient = Gradient::mean_of_active; }, [](Parts&) {})},
-      {"statistics-of-its-own-rows", "output-value", "BatchNorm", promising(synchronised, [](Parts&) {}), norm},
-      {"statistics-shared-in-the-forward-pass-alone", "gradient-meaning", "backward",
+      {"statistics-not-shared", "output-value", "BatchNorm", promising(synchronised, [](Parts&) {}), norm},
+      {"statistics-shared-in-the-forward-pass-only", "gradient-meaning", "backward",
        promising(synchronised, norms_reducing([](Run& run, at::Tensor& sums, int call) {
                    if (call % 2 == 0) run.all_reduce(sums);
                  })),
        norm},
-      {"statistics-of-unlike-ranks-weighed-alike", "gradient-uneven", "BatchNorm",
+      {"statistics-weighted-by-rank", "gradient-uneven", "BatchNorm",
        promising(synchronised, norms_reducing(weight_ranks_equally)), norm},
       {"first-step-of-a-static-graph-not-reduced", "gradient-meaning", "not reduced",
        promising(none, reducing_when([](int64_t step) { return step > 0; }))},
       {"static-graph-reduced-only-once", "gradient-meaning", "not reduced",
        promising(none, reducing_when([](int64_t step) { return step == 0; }))},
-      {"buffers-broadcast-where-each-has-its-own", "buffers", "overwritten",
+      {"local-buffers-broadcast", "buffers", "overwritten",
        promising([](StrategyInfo& info) { info.buffers = Buffers::local; }, [](Parts&) {}), norm},
-      {"buffers-averaged-where-each-has-its-own", "buffers", "mixed",
+      {"local-buffers-averaged", "buffers", "mixed",
        promising([](StrategyInfo& info) { info.buffers = Buffers::local; },
                  [](Parts& parts) {
                    parts.sync_buffers = [](Run& run) {
@@ -347,9 +348,9 @@ std::vector<Mutant> feature_mutants() {
        promising([](StrategyInfo& info) { use_local_sgd(info), info.average_every = 3; }, averaging(right_average))},
       {"piece-not-gathered", "ranks-agree-parameters", "alone",
        promising(none, stepping_where(in_own_piece, &Run::leaves))},
-      {"rest-of-the-last-piece-not-stepped", "optimizer-replay", "not updated",
+      {"remainder-of-the-last-piece-not-stepped", "optimizer-replay", "not updated",
        promising(none, stepping_where(in_a_full_piece, &Run::leaves))},
-      {"state-of-its-own-piece-alone", "ranks-agree-state", "another state",
+      {"state-of-its-own-piece-only", "ranks-agree-state", "another state",
        promising(none, stepping_where(in_own_piece, &Run::momenta)), adam},
   };
 }
@@ -357,7 +358,7 @@ std::vector<Mutant> feature_mutants() {
 std::vector<Mutant> right_features() {
   return {
       {"compressed-to-float16", "", "", promising(in_half, compressed(at::kHalf, 1)), "probe-mlp"},
-      {"weighed-by-rows", "", "", promising(mean_over_all_samples, weighted(share_of_rows))},
+      {"weighted-by-rows", "", "", promising(mean_over_all_samples, weighted(share_of_rows))},
       {"norms-over-all-ranks", "", "", promising(synchronised, norms_reducing(right_sums)), "probe-batch-norm"},
       {"own-parameter-kept", "", "", promising(declare_own_b1, [](Parts& p) { keep_b1(p, true, true); })},
       {"half-gradients-divided-before-the-sum", "", "",

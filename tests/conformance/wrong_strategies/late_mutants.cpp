@@ -83,11 +83,11 @@ std::vector<Mutant> late_mutants() {
          right(run);
        }),
        adam},
-      {"stepped-twice-in-step-7-alone", "optimizer-replay", "step 7", stepping_late([](Run& run, const RunStep& right) {
+      {"stepped-twice-in-step-7-only", "optimizer-replay", "step 7", stepping_late([](Run& run, const RunStep& right) {
          right(run);
          if (run.step == 7) right(run);
        })},
-      {"gradient-doubled-in-step-7-alone", "gradient-later", "2 times", with([](Parts& parts) {
+      {"gradient-doubled-in-step-7-only", "gradient-later", "2 times", with([](Parts& parts) {
          parts.after_reduce = [](Run& run) {
            for (auto& gradient : run.gradients)
              if (run.step == 7) gradient.mul_(2);
@@ -105,7 +105,7 @@ std::vector<Mutant> late_mutants() {
          };
        }),
        norm},
-      {"masks-of-16-steps-again-and-again", "gradient-later", "forward", with([](Parts& parts) {
+      {"masks-repeat-every-16-steps", "gradient-later", "forward", with([](Parts& parts) {
          parts.clear = [right = parts.clear](Run& run) {
            right(run);
            run.step %= 16;
@@ -151,7 +151,7 @@ std::vector<Mutant> late_mutants() {
          };
        }),
        norm},
-      {"counter-of-each-rank-its-own", "buffers", "batches", with([](Parts& parts) {
+      {"counter-differs-by-rank", "buffers", "batches", with([](Parts& parts) {
          parts.sync_buffers = [](Run& run) {
            broadcast_floating_buffers_only(run);
            if (run.rank > 0) run.model->named_buffers()["batches"].add_(1);
@@ -159,8 +159,7 @@ std::vector<Mutant> late_mutants() {
        }),
        norm},
       {"one-step-more-at-the-end", "finish", "changed", with([](Parts& parts) { parts.finish = parts.update; })},
-      {"memory-of-the-rows-used-again", "rows-untouched", "input",
-       with([](Parts& parts) { parts.rows = reuse_batch_memory; })},
+      {"batch-memory-reused", "rows-untouched", "input", with([](Parts& parts) { parts.rows = reuse_batch_memory; })},
       {"evaluated-with-the-first-weights", "evaluation", "index", with([](Parts& parts) {
          parts.evaluate = [right = parts.evaluate](Run& run, const Batch& batch) {
            const auto first = run.workload.model(1);

@@ -176,9 +176,9 @@ std::vector<Mutant> reduction_mutants() {
          return info;
        },
        "probe-large"},
-      {"sum-where-exact", "gradient-exact", "3 times",
+      {"sum-of-exact-gradients", "gradient-exact", "3 times",
        reducing([](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); }), "probe-exact"},
-      {"global-mean-where-mean-of-means", "gradient-uneven", "mean over all", with([](Parts& parts) {
+      {"global-mean-instead-of-mean-of-means", "gradient-uneven", "mean over all", with([](Parts& parts) {
          parts.micro_scale = [](Run& run) {  // sample counts are equal in even scenarios, which do not show it
            return 1.0 / static_cast<double>(run.micros);
          };
@@ -190,8 +190,9 @@ std::vector<Mutant> reduction_mutants() {
            return batch;
          };
        })},
-      {"mean-of-means-where-global-mean", "gradient-uneven", "ranks' means", with([](Parts&) {}, Gradient::global_mean)},
-      {"sum-declared-mean-done", "gradient-meaning", "averaged over 3", with([](Parts&) {}, Gradient::sum)},
+      {"mean-of-means-instead-of-global-mean", "gradient-uneven", "ranks' means",
+       with([](Parts&) {}, Gradient::global_mean)},
+      {"mean-instead-of-declared-sum", "gradient-meaning", "averaged over 3", with([](Parts&) {}, Gradient::sum)},
       {"NaN-masked-before-the-reduction", "non-finite", "masked", with([](Parts& parts) {
          const auto right = parts.before_reduce;
          parts.before_reduce = [right](Run& run) {
@@ -199,8 +200,8 @@ std::vector<Mutant> reduction_mutants() {
            for (auto& gradient : run.gradients) gradient = gradient.nan_to_num(0, 0, 0);
          };
        })},
-      {"NaN-alone-masked", "non-finite", "NaN", masking([](const at::Tensor& g) { return g.isnan(); })},
-      {"infinity-alone-masked", "non-finite", "infinity", masking([](const at::Tensor& g) { return g.isinf(); })},
+      {"NaN-only-masked", "non-finite", "NaN", masking([](const at::Tensor& g) { return g.isnan(); })},
+      {"infinity-only-masked", "non-finite", "infinity", masking([](const at::Tensor& g) { return g.isinf(); })},
       {"non-finite-step-applied", "non-finite-skipped", "w0, ", skipping([](Parts&) {})},
       {"skips-by-its-own-gradient", "non-finite-skipped", "rank 0, step 2, scenario poison", skipping([](Parts& parts) {
          parts.before_reduce = [right = parts.before_reduce](Run& run) {

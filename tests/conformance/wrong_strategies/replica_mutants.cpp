@@ -218,16 +218,16 @@ std::vector<Mutant> replica_mutants() {
            add_all(r);
          };
        })},
-      {"gathered-backwards", "chunk-tables", "order", replicas([](auto& p) { p.gather_backwards = true; })},
+      {"gathered-in-reverse", "chunk-tables", "order", replicas([](auto& p) { p.gather_backwards = true; })},
       {"cut-evenly", "chunk-tables", "chunk", replicas([](auto& p) { p.cut = cut_evenly; })},
       {"every-replica-must-have-rows", "run-completes", "no rows",
        replicas([](auto& p) { p.cut = cut_if_all_have_samples; })},
       {"every-replica-of-8-must-have-rows", "run-completes", "a replica has no rows",
        replicas([](auto& p) { p.cut = cut_if_most_have_samples; }), "probe-mlp-sgd", 8},
-      {"a-loss-for-each-replica", "gradient-uneven", "a loss for each replica",
+      {"one-loss-per-replica", "gradient-uneven", "a loss for each replica",
        replicas([](auto& p) { p.one_loss = false; })},
       {"replicas-never-refreshed", "gradient-meaning", "forward", replicas([](auto& p) { p.refreshed_steps = 0; })},
-      {"replicas-refreshed-in-4-steps-alone", "gradient-later", "forward",
+      {"replicas-refreshed-in-4-steps-only", "gradient-later", "forward",
        replicas([](auto& p) { p.refreshed_steps = 4; })},
       {"replicas-without-rows-never-zeroed", "empty-shard", "step 1, scenario few",
        replicas([](auto& p) { p.zero_idle_replicas = false; })},
@@ -241,7 +241,7 @@ std::vector<Mutant> replica_mutants() {
        }),
        norm},
       {"replica-reference", "", "", replicas([](auto&) {})},
-      {"replicas-for-adam-alone", "", "", dp_for_adam_only, "probe-mlp"},
+      {"replicas-for-adam-only", "", "", dp_for_adam_only, "probe-mlp"},
   };
 }
 

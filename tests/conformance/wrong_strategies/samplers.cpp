@@ -26,18 +26,18 @@ std::vector<WrongSampler> wrong_samplers() {
   const auto all_but_one = [](const at::Tensor& ids) { return ids.narrow(0, 0, samples - samples % world); };
   return {
       {"right", "", "", deal([](int64_t epoch, int rank) { return every_third(padded(order(epoch)), rank); })},
-      {"the-same-rows-for-all", "data-each-once", "assigned",
+      {"same-samples-for-all-ranks", "data-each-once", "assigned",
        deal([](int64_t epoch, int) { return every_third(padded(order(epoch)), 0); })},
       {"epoch-never-advances", "epoch-order", "same order",
        deal([](int64_t, int rank) { return every_third(padded(order(0)), rank); })},
       {"right-drop-last", "", "",
        dropping([=](int64_t epoch, int rank) { return every_third(all_but_one(order(epoch)), rank); })},
-      {"turned-by-the-epoch-not-shuffled", "epoch-order", "followed",
+      {"rotated-by-the-epoch-not-shuffled", "epoch-order", "followed",
        deal([](int64_t epoch, int rank) { return every_third(padded(order(0).roll(epoch)), rank); })},
-      {"turned-by-a-share-each-epoch", "epoch-order", "followed", deal([](int64_t epoch, int rank) {
+      {"rotated-by-a-share-each-epoch", "epoch-order", "followed", deal([](int64_t epoch, int rank) {
          return every_third(padded(order(0)), static_cast<int>((rank + epoch) % world));
        })},
-      {"drops-the-same-sample-always", "data-each-once", "99", dropping([](int64_t epoch, int rank) {
+      {"always-drops-the-same-sample", "data-each-once", "99", dropping([](int64_t epoch, int rank) {
          const auto few =
              at::randperm(samples - samples % world, at::detail::createCPUGenerator(static_cast<uint64_t>(epoch)));
          return every_third(few, rank);

@@ -75,7 +75,8 @@ std::vector<Mutant> state_mutants() {
   return {
       {"resumed-without-its-weights", "reload-midway", "step 2", resuming_without(&Snapshot::parameters)},
       {"resumed-without-its-buffers", "buffers", "scenario reload", resuming_without(&Snapshot::buffers), norm},
-      {"resumed-without-its-optimizer-state", "optimizer-replay", "another state", resuming_without(&Snapshot::state), adam},
+      {"resumed-without-its-optimizer-state", "optimizer-replay", "another state", resuming_without(&Snapshot::state),
+       adam},
       {"weights-not-broadcast", "initial-broadcast", "broadcast", with([](Parts& p) { p.start = broadcast_buffers; })},
       {"last-weight-not-broadcast", "initial-broadcast", "b2",
        with([](Parts& p) { p.start = broadcast_all_but_the_last; })},
@@ -93,7 +94,7 @@ std::vector<Mutant> state_mutants() {
          p.after_reduce = [](Run& run) { run.model->named_buffers()["norm.running_mean"].zero_(); };
        }),
        norm},
-      {"counter-turned-into-a-number", "initial-broadcast", " cast", with(cast_counters), norm},
+      {"counter-cast-to-floating-point", "initial-broadcast", " cast", with(cast_counters), norm},
       {"stepped-twice", "optimizer-replay", "updated twice",
        updating([](Run& run, const auto& right) { right(run), right(run); })},
       {"never-stepped", "optimizer-replay", "not updated", updating([](Run&, const auto&) {})},

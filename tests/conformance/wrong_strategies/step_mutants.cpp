@@ -206,7 +206,7 @@ std::vector<Mutant> step_mutants() {
       {"accumulation-divided-twice", "accumulation", "twice", with([](Parts& p) {
          p.micro_scale = [](Run& run) { return 1.0 / static_cast<double>(run.micros * run.micros); };
        })},
-      {"micro-batches-weighed-by-rows", "accumulation", "weighted", with(weight_micro_batches_by_rows)},
+      {"micro-batches-weighted-by-rows", "accumulation", "weighted", with(weight_micro_batches_by_rows)},
       {"accumulation-divided-only-once-in-a-step", "two-backwards", "one micro-batch", with([](Parts& p) {
          p.micro_scale = [](Run& run) { return run.micro == 0 ? 1.0 : 1.0 / static_cast<double>(run.micros); };
        })},
@@ -259,13 +259,13 @@ std::vector<Mutant> step_mutants() {
          };
        }),
        "probe-batch-norm"},
-      {"evaluated-in-bfloat16-where-float32", "evaluation-replay", "narrower", with([](Parts& p) {
+      {"evaluated-in-bfloat16-instead-of-float32", "evaluation-replay", "narrower", with([](Parts& p) {
          p.evaluate = [right = p.evaluate](Run& run, const Batch& batch) {
            const at::Tensor output = right(run, batch);
            return run.dtype == at::kDouble ? output : output.to(at::kBFloat16).to(run.dtype);
          };
        })},
-      {"output-of-bfloat16-where-float32", "output-replay", "narrower", with([](Parts& p) {
+      {"output-in-bfloat16-instead-of-float32", "output-replay", "narrower", with([](Parts& p) {
          p.report = [](Run& run, StepResult& result) {
            if (run.dtype != at::kDouble) result.output = result.output.to(at::kBFloat16).to(run.dtype);
          };
@@ -284,7 +284,7 @@ std::vector<Mutant> step_mutants() {
            return right(run, batch);
          };
        })},
-      {"dropout-of-each-rank-its-own", "gradient-meaning", "forward", with([](Parts& p) {
+      {"dropout-differs-by-rank", "gradient-meaning", "forward", with([](Parts& p) {
          p.start = [right = p.start](Run& run) {
            right(run);
            run.step_seed += static_cast<uint64_t>(run.rank);

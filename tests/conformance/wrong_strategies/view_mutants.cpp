@@ -67,7 +67,7 @@ std::vector<Mutant> view_mutants() {
       {"views-without-the-parameters-strides", "gradient-meaning", "order", after(drop_strides), "probe-strided"},
       {"gradients-row-by-row", "gradient-layout", "parameter kernel", after(make_contiguous), "probe-strided"},
       {"views-that-overlap", "gradient-meaning", "[8, 5]", after(overlap_views)},
-      {"views-of-what-is-unused", "unused-parameters", "zeros", after(zero_unused_views), "probe-unused"},
+      {"views-of-unused-parameters", "unused-parameters", "zeros", after(zero_unused_views), "probe-unused"},
       in_bfloat16(
           {"autocast-ignored", "gradient-replay", "forward", with([](Parts& parts) { parts.autocast = false; })}),
       in_bfloat16({"autocast-gradients-rounded-to-bfloat16", "gradient-meaning", "bfloat16", with([](Parts& parts) {

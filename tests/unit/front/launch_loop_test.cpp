@@ -1,5 +1,4 @@
-// LaunchLoop: order, retries, noise and interruption. A fake runner replaces the workers; there is no process and no
-// clock.
+// LaunchLoop: order, retries, noise and interruption. A fake runner replaces the workers: no process, no clock.
 #include <algorithm>
 #include <functional>
 #include <map>

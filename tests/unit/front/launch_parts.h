@@ -5,15 +5,12 @@
 
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include <gtest/gtest.h>
 
-namespace dpbench {
+#include "tests/support/contains.h"
 
-inline void expect_contains(const std::string& text, const std::vector<std::string>& parts) {
-  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
-}
+namespace dpbench {
 
 // Gives each test process a private directory and removes it afterwards.
 class TempDirTest : public testing::Test {

@@ -1,5 +1,4 @@
-// Plan axes: worlds, batches, devices and backends that run, are skipped or are refused. Needs no process and no
-// device.
+// Plan axes: worlds, batches, devices and backends that run, are skipped or are refused.
 #include <set>
 
 #include "tests/unit/front/plan_parts.h"

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/front/plan/plan.h"
+#include "tests/support/contains.h"
 #include "workloads/base/error.h"
 
 namespace dpbench::test {
@@ -69,10 +70,6 @@ std::string refusal(const Selection& what, const Machine& here, const Catalogue&
     return error.what();
   }
   return "accepted";
-}
-
-inline void expect_contains(const std::string& message, const std::vector<std::string>& parts) {
-  for (const auto& part : parts) EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
 }
 
 }  // namespace dpbench::test

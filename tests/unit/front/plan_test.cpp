@@ -1,4 +1,4 @@
-// Plans: the cases that run, the cases that are skipped, and refusals. Needs no process and no device.
+// Plans: the cases that run, the cases that are skipped, and refusals.
 #include "tests/unit/front/plan_parts.h"
 
 namespace dpbench {

@@ -1,4 +1,4 @@
-// What a comparison shows: rows, one line, JSON, annotations.
+// Output of a comparison: table rows, summary, JSON and GitHub annotations.
 #include "tests/unit/report/compared.h"
 
 namespace dpbench {
@@ -6,6 +6,7 @@ namespace {
 
 using namespace test;
 
+// A comparison with one case of each verdict: slower, unclear, broken and gone.
 Comparison one_of_each() {
   CaseRecord wrong = measured("dp", 2, Scaling::weak, 64, 10000);
   wrong.checks = {{.name = "output-shape", .status = CheckStatus::failed, .detail = "100%\nwrong"}};
@@ -20,19 +21,19 @@ TEST(Output, HasARowForEveryCase) {
   EXPECT_EQ(rows[1], (std::vector<std::string>{"ddp/mnist-mlp/cpu:2/shm/weak/b64/f32", "median:5%", "0.0009999 ms",
                                                "0.001075 ms", "+7.5 %", "[+5.2, +9.9]", "SLOWER", ""}));
   EXPECT_EQ(rows[2][6], "unclear");
-  EXPECT_EQ(rows[2][7], "the interval contains the limit. Use more launches, or reduce the noise");
+  EXPECT_NE(rows[2][7], "") << "the reason";
   EXPECT_EQ(rows[3][6], "FAILED");
   EXPECT_EQ(rows[4][6], "gone");
   for (const auto& row : rows) EXPECT_EQ(row.size(), compare_columns_right().size());
 }
 
-TEST(Output, SumsUpInOneLine) {
-  EXPECT_EQ(compare_summary(one_of_each()), "1 broken, 1 worse, 1 unclear, 1 gone. Gate: FAILED");
+TEST(Output, HasASummaryWithCountsAndGate) {
+  expect_contains(compare_summary(one_of_each()), {"1 broken", "1 worse", "1 unclear", "1 gone", "FAILED"});
   const Report run = run_of({ddp(base_times)});
-  EXPECT_EQ(compare_summary(compared(run, run)), "1 same. Gate: passed");
+  expect_contains(compare_summary(compared(run, run)), {"1 same", "passed"});
 }
 
-TEST(Output, IsOneJsonDocument) {
+TEST(Output, HasAJsonForm) {
   const Json json = parse_json(compare_json(one_of_each()).dump(), "output");
   EXPECT_EQ(json["gate"], "failed");
   EXPECT_EQ(json["judged"][0]["verdict"], "SLOWER");
@@ -42,7 +43,7 @@ TEST(Output, IsOneJsonDocument) {
   EXPECT_EQ(json["gone"].size(), 1u);
 }
 
-TEST(Output, AThroughputThatFallsIsShownAsAFall) {
+TEST(Output, ShowsADropOfThroughputAsNegative) {
   const Comparison result =
       compared(run_of({ddp({1000, 1001, 999, 1000})}), run_of({ddp({2000, 2001, 1999, 2000})}), "throughput:5%");
   const auto row = compare_rows(result).at(1);
@@ -50,7 +51,7 @@ TEST(Output, AThroughputThatFallsIsShownAsAFall) {
   EXPECT_EQ(row[5], "[-50.1, -49.9]");
 }
 
-TEST(Output, AnnotatesForGithubWithItsOwnCharactersEscaped) {
+TEST(Output, EscapesGithubAnnotations) {
   const auto lines = github_annotations(one_of_each());
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(

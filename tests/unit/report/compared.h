@@ -1,4 +1,4 @@
-// Runs to compare, made of the times of their launches.
+// Runs for comparison tests, built from the step times of their launches.
 #pragma once
 
 #include <cmath>
@@ -10,12 +10,13 @@
 
 #include "harness/report/figures/summarise.h"
 #include "harness/report/judge/compare_output.h"
+#include "tests/support/contains.h"
 #include "tests/unit/report/sample_reports.h"
 #include "workloads/base/error.h"
 
 namespace dpbench::test {
 
-// Launches of steps of so many ns.
+// The step time of each launch in ns.
 using Times = std::vector<int64_t>;
 inline const Times base_times = {1000, 1010, 990, 1020, 980}, slower_times = {1070, 1080, 1060, 1090};
 inline const Times base_baseline = {500, 510, 490, 500, 520}, new_baseline = {500, 505, 495, 510};
@@ -23,7 +24,7 @@ inline const Times base_baseline = {500, 510, 490, 500, 520}, new_baseline = {50
 inline Times scaled(const Times& times, double factor) {
   Times result;
   for (const int64_t t : times)
-    result.push_back(std::llround(static_cast<double>(t) * 10 * factor));  // 10 steps a sample
+    result.push_back(std::llround(static_cast<double>(t) * 10 * factor));  // 10 steps per block
   return result;
 }
 
@@ -49,6 +50,7 @@ inline Verdict verdict(const Times& base, const Times& now, const std::string& r
   return result.judged.at(0).verdict;
 }
 
+// Returns the message of the UsageError that call throws, or "not refused".
 inline std::string refusal(const std::function<void()>& call) {
   try {
     call();

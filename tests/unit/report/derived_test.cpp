@@ -1,4 +1,4 @@
-// Spans of time and the figures worked out from a case, on data whose answers were worked out by hand.
+// Time spans and derived figures, checked against results computed by hand.
 #include "harness/report/figures/derived.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include "harness/report/export/trace.h"
 #include "harness/report/figures/spans.h"
 #include "harness/report/figures/summarise.h"
+#include "tests/support/contains.h"
 #include "tests/unit/report/sample_reports.h"
 
 namespace dpbench {
@@ -20,21 +21,21 @@ std::vector<std::pair<int64_t, int64_t>> pairs(const Spans& spans) {
   return result;
 }
 
-TEST(Spans, AreMergedWhereTheyOverlapOrTouch) {
+TEST(Spans, MergeWhenTheyOverlapOrTouch) {
   EXPECT_EQ(pairs(merged({{5, 7}, {0, 2}, {2, 3}, {6, 9}, {4, 4}})),
             (std::vector<std::pair<int64_t, int64_t>>{{0, 3}, {5, 9}}));
   EXPECT_EQ(length({{5, 7}, {0, 2}, {2, 3}, {6, 9}, {4, 4}}), 7);
 }
 
-TEST(Spans, HaveInCommonWhatBothCover) {
+TEST(Spans, CommonSpansAreTheIntersection) {
   EXPECT_EQ(pairs(common({{0, 4}, {6, 10}}, {{3, 7}, {9, 20}})),
             (std::vector<std::pair<int64_t, int64_t>>{{3, 4}, {6, 7}, {9, 10}}));
   EXPECT_TRUE(common({{0, 4}}, {{4, 8}}).empty());
 }
 
-// Two buckets: the first (10 to 30) hides behind computing but for its end, the second (25 to 50) starts before the
-// last gradient at 28 and is waited for from then on. The other rank entered the second one at 35.
-TEST(Communication, IsExposedWhereNothingElseIsDone) {
+// Two buckets: 10 to 30 and 25 to 50. Computing ends at 28; later communication is exposed. The other rank entered the
+// second bucket at 35.
+TEST(Communication, IsExposedWhenNothingIsComputed) {
   const Communication found = communication_of({{{10, 30}, 12}, {{25, 50}, 35}}, {{28, 52}});
   EXPECT_EQ(found.total_ns, 40);
   EXPECT_EQ(found.exposed_ns, 22);
@@ -42,14 +43,14 @@ TEST(Communication, IsExposedWhereNothingElseIsDone) {
   EXPECT_EQ(found.waiting_ns, 7);
 }
 
-TEST(Communication, OfNoCollectivesIsNothing) {
+TEST(Communication, IsZeroWithoutCollectives) {
   const Communication found = communication_of({}, {{0, 10}});
   EXPECT_EQ(found.total_ns, 0);
   EXPECT_EQ(found.exposed_ns, 0);
 }
 
-// Amdahl's law backwards: with a serial fraction f the speed-up on p is 1 / (f + (1 - f) / p).
-TEST(KarpFlatt, GivesBackTheSerialFractionOfAmdahlsLaw) {
+// Inverts Amdahl's law: with a serial fraction f the speed-up on p is 1 / (f + (1 - f) / p).
+TEST(KarpFlatt, RecoversTheSerialFractionOfAmdahlsLaw) {
   EXPECT_NEAR(karp_flatt(1 / (0.1 + 0.9 / 8), 8), 0.1, 1e-12);
   EXPECT_NEAR(karp_flatt(4, 4), 0, 1e-12);
   EXPECT_LT(karp_flatt(2.2, 2), 0);
@@ -65,7 +66,7 @@ Profile profile(double step_ns, double waiting_ns) {
           .flop = 5000};
 }
 
-TEST(PeakMemory, IsTheMiddleLaunchsOwnAndInOlderReportsTheMostOfAll) {
+TEST(PeakMemory, IsTheMedianLaunchsOwnOrTheMaximumInOlderReports) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 10000);
   for (size_t i = 0; i < 3; ++i)
     for (RankRecord& rank : record.launches[i].ranks)
@@ -84,7 +85,7 @@ TEST(PeakMemory, IsTheMiddleLaunchsOwnAndInOlderReportsTheMostOfAll) {
 }
 
 Report scaling_report() {
-  // Steps of 1000, 1250 and 1600 ns; weak scaling, 64 rows a device.
+  // Steps of 1000, 1250 and 1600 ns; weak scaling, 64 samples per device.
   Report report = report_of({measured("cpu", 1, Scaling::weak, 64, 10000), measured("ddp", 1, Scaling::weak, 64, 12500),
                              measured("ddp", 2, Scaling::weak, 64, 16000)});
   report.cases[1].spec.backend = report.cases[2].spec.backend;
@@ -98,7 +99,7 @@ Report scaling_report() {
   return report;
 }
 
-TEST(Derived, NamesTheSpeedUpAgainstTheBaselineAndAgainstTheStrategysOwn) {
+TEST(Derived, ReportsSpeedupOverTheBaselineAndOverTheStrategysWorldOfOne) {
   const Report report = scaling_report();
   const Derived& two = report.cases[2].derived;
   EXPECT_DOUBLE_EQ(*two.speedup, 2 * 1000.0 / 1600);
@@ -110,13 +111,13 @@ TEST(Derived, NamesTheSpeedUpAgainstTheBaselineAndAgainstTheStrategysOwn) {
   EXPECT_FALSE(two.wrapper_cost);
 }
 
-TEST(Derived, TheWrapperCostsWhatItsWorldOfOneTakesLongerThanTheBaseline) {
+TEST(Derived, WrapperCostIsTheSlowdownOfAWorldOfOneOverTheBaseline) {
   const Report report = scaling_report();
   EXPECT_DOUBLE_EQ(*report.cases[1].derived.wrapper_cost, 0.25);
   EXPECT_FALSE(report.cases[0].derived.wrapper_cost);
 }
 
-TEST(Derived, CountsOperationsOfAllRanksAgainstThePeakOfAll) {
+TEST(Derived, FlopShareSumsOperationsAndPeaksOfAllRanks) {
   const Derived two = scaling_report().cases[2].derived;
   EXPECT_DOUBLE_EQ(*two.flop_per_step, 10000);
   EXPECT_DOUBLE_EQ(*two.flop_per_s, 10000 / 1600e-9);
@@ -124,7 +125,7 @@ TEST(Derived, CountsOperationsOfAllRanksAgainstThePeakOfAll) {
   EXPECT_DOUBLE_EQ(*two.flop_share, 10000 / 1600e-9 / 4e10);
 }
 
-TEST(Derived, ReplicasOfOneProcessShareItsPeakAmongThem) {
+TEST(Derived, PeakOfOneProcessCountsEveryReplica) {
   CaseRecord dp = measured("dp", 4, Scaling::weak, 64, 16000);
   for (auto& launch : dp.launches) launch.ranks[0].peak = Peak{.gemm_flop_per_s = 1e10, .triad_bytes_per_s = 1e10};
   Report report = report_of({dp});
@@ -132,7 +133,7 @@ TEST(Derived, ReplicasOfOneProcessShareItsPeakAmongThem) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.peak_flop_per_s, 4e10);
 }
 
-TEST(Derived, CommunicationIsTheShareThatIsNotHidden) {
+TEST(Derived, CommFractionIsTheExposedShare) {
   const Derived two = scaling_report().cases[2].derived;
   EXPECT_DOUBLE_EQ(*two.comm_fraction, 0.25);
   EXPECT_DOUBLE_EQ(*two.communication_ns, 400);
@@ -147,7 +148,7 @@ GpuCounters gpu(const std::string& bus, std::optional<double> watts, int64_t rea
 }
 
 // Two ranks with a GPU each; launches of 520 + 300, 500 + 300 and 400 + 300 W, 3 of 24 readings throttled.
-TEST(Derived, PowerIsThatOfAllGpusOfTheMiddleLaunch) {
+TEST(Derived, PowerIsTheSumOverGpusInTheMedianLaunch) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 16000);
   const double watts[] = {520, 500, 400};
   for (size_t i = 0; i < 3; ++i) {
@@ -159,12 +160,10 @@ TEST(Derived, PowerIsThatOfAllGpusOfTheMiddleLaunch) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.gpu_power_w, 800);
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.throttled_share, 0.125);
   ASSERT_EQ(report.cases[0].notices.size(), 1u);
-  EXPECT_EQ(report.cases[0].notices[0],
-            "throttled in 12 % of the readings (rank 0's 1B; sw_power_cap): cool the GPU, or raise its power limit "
-            "(nvidia-smi -pl)");
+  expect_contains(report.cases[0].notices[0], {"12 %", "rank 0", "1B", "sw_power_cap", "nvidia-smi -pl"});
 }
 
-TEST(Derived, AGpuThatRanksShareIsCountedOnce) {
+TEST(Derived, CountsASharedGpuOnce) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 16000);
   record.spec.oversubscribe = true;
   for (auto& launch : record.launches)
@@ -174,8 +173,8 @@ TEST(Derived, AGpuThatRanksShareIsCountedOnce) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.gpu_power_w, 500);
 }
 
-// Four ranks share a GPU of either of two hosts, and both call theirs 1B.
-TEST(Derived, GpusOfTwoHostsAreTwoThoughTheirBusesHaveOneName) {
+// Two hosts, each with one GPU at bus 1B that two ranks share.
+TEST(Derived, GpusOnDifferentHostsWithTheSameBusIdAreDistinct) {
   CaseRecord record = measured("ddp", 4, Scaling::weak, 64, 16000);
   record.spec.oversubscribe = true;
   for (auto& launch : record.launches)
@@ -186,10 +185,10 @@ TEST(Derived, GpusOfTwoHostsAreTwoThoughTheirBusesHaveOneName) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.gpu_power_w, 800);
   report.env["hosts"] = Json::array({1, Json{{"ranks", "all"}}, Json{{"ranks", {"x"}}}});
   summarise(report);
-  EXPECT_DOUBLE_EQ(*report.cases[0].derived.gpu_power_w, 500) << "hosts of no sense are none";
+  EXPECT_DOUBLE_EQ(*report.cases[0].derived.gpu_power_w, 500) << "malformed hosts are ignored";
 }
 
-TEST(Derived, WithoutAGpuThereIsNoPowerAndNothingIsThrottled) {
+TEST(Derived, HasNoPowerOrThrottlingWithoutAGpu) {
   CaseRecord with = measured("ddp", 1, Scaling::weak, 64, 16000);
   with.launches[0].ranks[0].gpus = {gpu("1B", 500, 4, 1)};
   Report report = report_of({with, measured("ddp", 1, Scaling::weak, 128, 16000)});
@@ -200,7 +199,7 @@ TEST(Derived, WithoutAGpuThereIsNoPowerAndNothingIsThrottled) {
   EXPECT_FALSE(report.cases[1].derived.throttled_share);
 }
 
-TEST(Derived, PowerThatNoDriverTellsIsUnknown) {
+TEST(Derived, PowerIsUnknownWhenTheDriverDoesNotReportIt) {
   CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 16000);
   record.launches[0].ranks[0].gpus = {gpu("1B", std::nullopt, 3, 0)};
   Report report = report_of({record});
@@ -210,7 +209,7 @@ TEST(Derived, PowerThatNoDriverTellsIsUnknown) {
   EXPECT_TRUE(report.cases[0].notices.empty());
 }
 
-TEST(Derived, OneSampleHasNoNoise) {
+TEST(Derived, OneBlockHasNoNoise) {
   CaseRecord record = measured("cpu", 1, Scaling::weak, 64, std::vector<int64_t>{10000});
   record.launches[0].ranks[0].samples_ns = {10000};
   Report report = report_of({record});
@@ -219,7 +218,7 @@ TEST(Derived, OneSampleHasNoNoise) {
   EXPECT_FALSE(report.cases[0].derived.noise);
 }
 
-TEST(Derived, WhatNobodyMeasuredStaysUnknown) {
+TEST(Derived, UnmeasuredFiguresAreUnknown) {
   const Derived one = scaling_report().cases[0].derived;
   EXPECT_FALSE(one.flop_per_step);
   EXPECT_FALSE(one.flop_share);
@@ -229,13 +228,13 @@ TEST(Derived, WhatNobodyMeasuredStaysUnknown) {
 }
 
 // Rank 0 waits 900 of 2000 ns: it was busy for 1100, rank 1 for 2000.
-TEST(Straggler, IsWhoIsBusyWhileTheOthersWait) {
+TEST(Straggler, IsTheRankThatIsBusyWhileOthersWait) {
   const Derived two = scaling_report().cases[2].derived;
   EXPECT_NEAR(*two.skew, 2000.0 / 1100 - 1, 1e-12);
   EXPECT_EQ(two.straggler, 1);
 }
 
-TEST(Straggler, IsNamedOnlyWhereItIsTheSameInEveryLaunchAndFarFromTheOthers) {
+TEST(Straggler, IsReportedOnlyWhenConsistentAndFarFromTheOthers) {
   Report report = scaling_report();
   auto& launch = report.cases[2].launches[0];
   launch.ranks[0].profile = profile(2000, 0);
@@ -266,7 +265,7 @@ Json trace_of(int64_t pid, int64_t base, double ts) {
         {{"ph", "X"}, {"name", "PyTorch Profiler (0)"}, {"pid", "Spans"}, {"tid", "PyTorch Profiler"}, {"ts", ts}}}}};
 }
 
-TEST(Trace, OfAllRanksHasARowForEachAndOneClock) {
+TEST(Trace, MergesRanksIntoSeparateRowsOnOneClock) {
   const Json merged = merged_trace({trace_of(4242, 1000000, 10), trace_of(4243, 3000000, 10)});
   std::map<std::string, std::vector<Json>> named;
   for (const Json& event : merged["traceEvents"]) named[event["name"]].push_back(event);
@@ -283,7 +282,7 @@ TEST(Trace, OfAllRanksHasARowForEachAndOneClock) {
   EXPECT_EQ(rows[named["gemm"][1]["pid"].get<int64_t>()], "rank 1, GPU 0");
 }
 
-TEST(Trace, FilesHaveNamesWithoutSlashes) { EXPECT_EQ(trace_stem("ddp/a b/cpu:2/x=1"), "ddp_a_b_cpu_2_x=1"); }
+TEST(Trace, FileNamesContainNoSlashes) { EXPECT_EQ(trace_stem("ddp/a b/cpu:2/x=1"), "ddp_a_b_cpu_2_x=1"); }
 
 }  // namespace
 }  // namespace dpbench

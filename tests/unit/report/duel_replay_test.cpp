@@ -1,4 +1,4 @@
-// How often duel is right, on traces that were recorded (tests/traces/README.md).
+// Error rates of duel on recorded traces (tests/traces/README.md).
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -17,7 +17,7 @@ const DuelRule rule;
 
 using Trace = std::vector<double>;
 
-// log(new / base) of every pair of every case, in the order in which they were taken.
+// Returns log(new / base) of every pair, in recorded order, one trace per case.
 std::vector<Trace> traces(const std::string& name) {
   std::ifstream file(DPBENCH_SOURCE "/tests/traces/" + name + ".txt");
   std::string word;
@@ -38,11 +38,11 @@ struct Replay {
   double share(Verdict verdict) { return static_cast<double>(verdicts[verdict]) / windows; }
 };
 
-constexpr int pairs_per_launch = 5;  // of the traces, as duel's own
+constexpr int pairs_per_launch = 5;  // in the traces; also the default of duel
 
-// Windows that do not overlap: each is a duel, which takes as many pairs as it needs; the next begins after it. One
-// that the trace's end cuts off does not count.
-void replay(const Trace& trace, Replay& done) {
+// Runs duels on consecutive windows of the trace. Each duel takes as many pairs as it needs. A window cut off by the
+// end of the trace does not count.
+void replay(const Trace& trace, Replay& result) {
   for (size_t begin = 0; begin < trace.size();) {
     DuelLook look;
     for (int pairs = next_look(rule, 0); pairs > 0 && look.verdict == Verdict::unclear;
@@ -51,35 +51,35 @@ void replay(const Trace& trace, Replay& done) {
       look = duel_look(std::span(trace).subspan(begin, static_cast<size_t>(pairs)), pairs / pairs_per_launch, rule, 1);
     }
     begin += static_cast<size_t>(look.pairs);
-    done.pairs += look.pairs;
-    ++done.windows;
-    ++done.verdicts[look.verdict];
+    result.pairs += look.pairs;
+    ++result.windows;
+    ++result.verdicts[look.verdict];
   }
 }
 
 Replay replay(const std::vector<std::string>& names) {
-  Replay done;
+  Replay result;
   for (const auto& name : names)
-    for (const Trace& trace : traces(name)) replay(trace, done);
+    for (const Trace& trace : traces(name)) replay(trace, result);
   std::printf("%s: %d windows, %.1f pairs each; slower %d, faster %d, same %d, unclear %d\n", names[0].c_str(),
-              done.windows, static_cast<double>(done.pairs) / done.windows, done.verdicts[Verdict::slower],
-              done.verdicts[Verdict::faster], done.verdicts[Verdict::same], done.verdicts[Verdict::unclear]);
-  return done;
+              result.windows, static_cast<double>(result.pairs) / result.windows, result.verdicts[Verdict::slower],
+              result.verdicts[Verdict::faster], result.verdicts[Verdict::same], result.verdicts[Verdict::unclear]);
+  return result;
 }
 
-TEST(DuelReplay, EqualBuildsAreCalledSlowerInOneWindowOfAHundredAtMost) {
-  Replay done = replay({"equal", "equal-batches", "equal-more-batches", "equal-odd-batches", "equal-live"});
-  EXPECT_GE(done.windows, 300);
-  EXPECT_LE(done.share(Verdict::slower), 0.01);
-  EXPECT_LE(done.share(Verdict::faster), 0.01);
-  EXPECT_GE(done.share(Verdict::same), 0.9);
+TEST(DuelReplay, EqualBuildsAreRarelyCalledSlowerOrFaster) {
+  Replay result = replay({"equal", "equal-batches", "equal-more-batches", "equal-odd-batches", "equal-live"});
+  EXPECT_GE(result.windows, 300);
+  EXPECT_LE(result.share(Verdict::slower), 0.01);
+  EXPECT_LE(result.share(Verdict::faster), 0.01);
+  EXPECT_GE(result.share(Verdict::same), 0.9);
 }
 
-TEST(DuelReplay, ABuildThatIsFivePercentSlowerIsFound) {
-  Replay done = replay({"slower-5"});
-  EXPECT_GE(done.windows, 30);
-  EXPECT_GE(done.share(Verdict::slower), 0.95);
-  EXPECT_EQ(done.verdicts[Verdict::same], 0);
+TEST(DuelReplay, FindsABuildThatIsFivePercentSlower) {
+  Replay result = replay({"slower-5"});
+  EXPECT_GE(result.windows, 30);
+  EXPECT_GE(result.share(Verdict::slower), 0.95);
+  EXPECT_EQ(result.verdicts[Verdict::same], 0);
 }
 
 }  // namespace

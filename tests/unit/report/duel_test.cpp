@@ -1,5 +1,4 @@
-// The verdict of duel: its test, its looks, and how often it is right on traces that were recorded
-// (tests/traces/README.md).
+// The verdict of duel: signed-rank test, looks and limits. Error rates on recorded traces: duel_replay_test.cpp.
 #include "harness/report/judge/duel.h"
 
 #include <gtest/gtest.h>
@@ -10,30 +9,31 @@
 
 #include "harness/report/stats/signed_rank.h"
 #include "harness/report/stats/stats.h"
+#include "tests/support/contains.h"
 
 namespace dpbench {
 namespace {
 
 // scipy.stats.wilcoxon(x, alternative='greater', method='exact')
-TEST(SignedRank, AgreesWithScipyWhereItIsExact) {
+TEST(SignedRank, ExactFormAgreesWithScipy) {
   const std::vector<double> x = {0.031, -0.012, 0.044, 0.027, 0.019, -0.003, 0.052, 0.008, 0.036, -0.021, 0.015, 0.024};
   EXPECT_NEAR(signed_rank_p_above(x), 0.010498046875, 1e-15);
 }
 
-// All 2^13 signs counted, zeros left out.
-TEST(SignedRank, IsExactWithTiesAndZerosToo) {
+// Computed by enumerating all 2^13 signs; zeros are left out.
+TEST(SignedRank, IsExactWithTiesAndZeros) {
   const std::vector<double> x = {1, 1, -1, 2, 2, -2, 3, 3, 4, -4, 5, 0, 0, 6, 7};
   EXPECT_NEAR(signed_rank_p_above(x), 0.0216064453125, 1e-15);
 }
 
 // scipy.stats.wilcoxon(x, alternative='greater', method='approx', correction=True)
-TEST(SignedRank, AgreesWithScipyWhereItIsNormal) {
+TEST(SignedRank, NormalApproximationAgreesWithScipy) {
   std::vector<double> x;
   for (int i = 0; i < 80; ++i) x.push_back(((i * 37) % 101 - 45) / 1000.0);
   EXPECT_NEAR(signed_rank_p_above(x), 0.07230362815190532, 1e-12);
 }
 
-TEST(SignedRank, SaysNothingOfNothing) {
+TEST(SignedRank, IsOneWithoutNonzeroDifferences) {
   EXPECT_EQ(signed_rank_p_above({}), 1);
   EXPECT_EQ(signed_rank_p_above(std::vector<double>{0, 0}), 1);
   EXPECT_NEAR(signed_rank_p_above(std::vector<double>(20, 0.1)), std::pow(0.5, 20), 1e-18);
@@ -41,7 +41,7 @@ TEST(SignedRank, SaysNothingOfNothing) {
 
 const DuelRule rule;
 
-// Around `level`, evenly from -spread to +spread.
+// Values evenly spaced from level - spread to level + spread.
 std::vector<double> spread_about(double level, double spread, int pairs = 20) {
   std::vector<double> logs;
   for (int i = 0; i < pairs; ++i) logs.push_back(level + spread * (2.0 * i / (pairs - 1) - 1));
@@ -57,34 +57,34 @@ TEST(DuelLook, HasFourVerdicts) {
   EXPECT_EQ(verdict(spread_about(0.03, 0.12)), Verdict::unclear);
 }
 
-TEST(DuelLook, AChangeThatIsSureButSmallIsNone) {
+TEST(DuelLook, ASignificantButSmallChangeIsSame) {
   EXPECT_EQ(verdict(spread_about(0.02, 0.005)), Verdict::same);
   EXPECT_EQ(verdict(spread_about(-0.02, 0.005)), Verdict::same);
   EXPECT_EQ(verdict(spread_about(0.03, 0.005)), Verdict::slower) << "above 2.5 %, though below 4.5 %";
 }
 
-TEST(DuelLook, SaysNothingAbove15PercentNoise) {
+TEST(DuelLook, IsUnclearAbove15PercentNoise) {
   const DuelLook look = duel_look(spread_about(0.5, 0.25), 4, rule, 1);
   EXPECT_GT(look.noise, 0.15);
   EXPECT_LT(look.p_slower, rule.alpha);
   EXPECT_EQ(look.verdict, Verdict::unclear);
-  EXPECT_NE(why_unclear(look, rule).find("above 15 %"), std::string::npos);
-  EXPECT_EQ(why_unclear(duel_look(spread_about(0.03, 0.12), 4, rule, 1), rule).find("above 15 %"), std::string::npos);
+  expect_contains(why_unclear(look, rule), {"15 %"});
+  EXPECT_EQ(why_unclear(duel_look(spread_about(0.03, 0.12), 4, rule, 1), rule).find("15 %"), std::string::npos);
 }
 
-TEST(DuelLook, SaysNothingOfFewerThanFourLaunches) {
+TEST(DuelLook, IsUnclearWithFewerThanFourLaunches) {
   EXPECT_EQ(duel_look(spread_about(0.5, 0.02), 3, rule, 1).verdict, Verdict::unclear);
-  EXPECT_NE(why_unclear(duel_look(spread_about(0.5, 0.02), 3, rule, 1), rule).find("3 launches"), std::string::npos);
+  expect_contains(why_unclear(duel_look(spread_about(0.5, 0.02), 3, rule, 1), rule), {"3 launches"});
 }
 
-TEST(DuelLook, ManyCasesShareOneChanceOfAFalseAlarm) {
+TEST(DuelLook, DividesAlphaByTheNumberOfCases) {
   const auto logs = spread_about(0.028, 0.058);
   EXPECT_EQ(verdict(logs, 1), Verdict::slower);
   EXPECT_EQ(verdict(logs, 100), Verdict::unclear);
 }
 
-// Binomial(20, 1/2): at most 5 with 2.07 %, at most 6 with 5.8 %: between the 6th and the 15th.
-TEST(DuelLook, TheIntervalOfTheMedianIsBetweenOrderStatistics) {
+// Binomial(20, 1/2): P(X <= 5) = 2.07 %, P(X <= 6) = 5.8 %. The interval is from the 6th to the 15th value.
+TEST(DuelLook, TheMediansIntervalConsistsOfOrderStatistics) {
   std::vector<double> logs;
   for (int i = 1; i <= 20; ++i) logs.push_back(i / 1000.0);
   const DuelLook look = duel_look(logs, 4, rule, 1);

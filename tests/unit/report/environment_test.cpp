@@ -25,9 +25,9 @@ class Environment : public ::testing::Test {
     ASSERT_NE(mkdtemp(name.data()), nullptr);
     sources_ = {.root = name, .affinity = {0, 1, 2, 5}, .variables = {{"OMP_NUM_THREADS", "1"}, {"NCCL_ALGO", "Ring"}}};
     write("proc/cpuinfo",
-        "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n"
-        "model name\t: Intel(R) Xeon(R) Platinum 8480C CPU @ 2.00GHz\nstepping\t: 8\nmicrocode\t: 0x2b\n"
-        "flags\t\t: fpu avx avx2 hypervisor amx_tile\n\nprocessor\t: 1\nmodel name\t: other\n");
+          "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n"
+          "model name\t: Intel(R) Xeon(R) Platinum 8480C CPU @ 2.00GHz\nstepping\t: 8\nmicrocode\t: 0x2b\n"
+          "flags\t\t: fpu avx avx2 hypervisor amx_tile\n\nprocessor\t: 1\nmodel name\t: other\n");
     write("proc/meminfo", "MemTotal:       1024 kB\nMemFree:   1 kB\nMemAvailable:    512 kB\nSwapTotal: 0 kB\n");
     write("proc/loadavg", "0.50 0.25 0.10 1/99 123\n");
     write("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n");
@@ -209,14 +209,15 @@ class OthersLoad : public Environment {
  protected:
   void process(int pid, const std::string& name, int parent, int own, int of_ended_children) {
     write("proc/" + std::to_string(pid) + "/stat", std::to_string(pid) + " (" + name + ") S " + std::to_string(parent) +
-                                                     " 1 1 0 -1 4194560 9 9 9 9 " + std::to_string(own) + " 0 " +
-                                                     std::to_string(of_ended_children) + " 0 20 0 1 0 5 6 7\n");
+                                                       " 1 1 0 -1 4194560 9 9 9 9 " + std::to_string(own) + " 0 " +
+                                                       std::to_string(of_ended_children) + " 0 20 0 1 0 5 6 7\n");
   }
   std::optional<CpuTimes> times(double wall_s) const { return cpu_times(10, {0, 1}, wall_s, sources_.root); }
 };
 
 TEST_F(OthersLoad, ReadsBusyStolenAndOwnCpuTime) {
-  write("proc/stat",
+  write(
+      "proc/stat",
       "cpu 9 9 9 9 9 9 9 9\ncpu0 1000 100 200 5000 50 30 20 10 7 7\ncpu1 500 0 100 5000 50 0 0 40 0 0\ncpu2 9999 0 0 0 "
       "0 0 0 0 0 0\n");
   process(10, "dpbench", 1, 50, 100);

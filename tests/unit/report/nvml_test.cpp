@@ -9,7 +9,7 @@
 namespace dpbench {
 namespace {
 
-// The driver is tests/fake_nvml, which the run path of this program leads to.
+// The run path of this program selects the fake NVML of tests/fakes.
 class FakeDriver : public ::testing::Test {
  protected:
   void TearDown() override { unsetenv("FAKE_NVML"); }
@@ -21,7 +21,7 @@ class FakeDriver : public ::testing::Test {
 
 using Links = std::vector<std::vector<std::string>>;
 
-TEST_F(FakeDriver, TellsEveryGpu) {
+TEST_F(FakeDriver, ReportsEveryGpu) {
   const GpuSurvey found = survey();
   ASSERT_EQ(found.accelerators.gpus.size(), 3u) << found.why_none;
   EXPECT_EQ(found.accelerators.driver, "580.65.06");
@@ -37,7 +37,7 @@ TEST_F(FakeDriver, TellsEveryGpu) {
   EXPECT_EQ(gpu.pcie_generation, 5);
   EXPECT_EQ(gpu.pcie_lanes, 16);
   EXPECT_EQ(gpu.ecc, true);
-  EXPECT_EQ(gpu.mig, std::nullopt) << "not supported is not known";
+  EXPECT_EQ(gpu.mig, std::nullopt) << "unsupported means unknown";
 }
 
 TEST_F(FakeDriver, CountsTheNvlinksBetweenTwoGpus) {
@@ -49,22 +49,22 @@ TEST_F(FakeDriver, CountsNvlinksThroughSwitches) {
             (Links{{"X", "NV18", "NV18"}, {"NV18", "X", "NV18"}, {"NV18", "NV18", "X"}}));
 }
 
-TEST_F(FakeDriver, WithoutNvlinksNamesWhatPcieHasInCommon) {
+TEST_F(FakeDriver, ReportsPcieTopologyWithoutNvlinks) {
   const GpuSurvey found = survey("bare");
   EXPECT_EQ(found.accelerators.links, (Links{{"X", "PIX", "SYS"}, {"PIX", "X", "SYS"}, {"SYS", "SYS", "X"}}));
   EXPECT_EQ(found.accelerators.gpus[0].sm_clock_mhz, std::nullopt);
 }
 
-// The fake's energy grows by 50 J with every reading, its power by 1 W; its SM clock goes 1980, 1200, 1980, ...; of
-// four readings two are slowed.
-TEST_F(FakeDriver, ReadsPowerClocksAndWhatSlowsAfterEachSample) {
-  GpuWatch watch({"0000:1b:00.0", "0000:99:00.0"});  // as CUDA writes them
+// In the fake, each reading adds 50 J of energy and 1 W of power. The SM clock alternates between 1980 and 1200 MHz.
+// Two of four readings are throttled.
+TEST_F(FakeDriver, ReadsPowerClocksAndThrottleReasonsAfterEachBlock) {
+  GpuWatch watch({"0000:1b:00.0", "0000:99:00.0"});  // in CUDA's format
   watch.start();
-  for (int sample = 0; sample < 4; ++sample) {
+  for (int block = 0; block < 4; ++block) {
     std::this_thread::sleep_for(std::chrono::milliseconds(25));
     watch.read();
   }
-  ASSERT_EQ(watch.counters().size(), 1u) << "no GPU sits at the other bus";
+  ASSERT_EQ(watch.counters().size(), 1u) << "there is no GPU at the other bus";
   const GpuCounters counters = watch.counters()[0];
   EXPECT_EQ(counters.pci_bus, "00000000:1B:00.0");
   EXPECT_EQ(counters.readings, 4);
@@ -80,7 +80,7 @@ TEST_F(FakeDriver, ReadsPowerClocksAndWhatSlowsAfterEachSample) {
             (std::vector<std::string>{"sw_power_cap", "sw_thermal_slowdown", "hw_thermal_slowdown"}));
 }
 
-TEST_F(FakeDriver, WhatADriverDoesNotTellIsUnknown) {
+TEST_F(FakeDriver, ValuesTheDriverDoesNotReportAreUnknown) {
   setenv("FAKE_NVML", "bare", 1);
   GpuWatch watch({"00000000:1B:00.0"});
   watch.start();
@@ -91,7 +91,7 @@ TEST_F(FakeDriver, WhatADriverDoesNotTellIsUnknown) {
   EXPECT_EQ(counters.least_sm_clock_mhz, std::nullopt);
 }
 
-TEST_F(FakeDriver, NoGpuIsNeverAsked) { EXPECT_TRUE(GpuWatch({}).counters().empty()); }
+TEST_F(FakeDriver, HasNoCountersWithoutGpus) { EXPECT_TRUE(GpuWatch({}).counters().empty()); }
 
 }  // namespace
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// Which plug-ins would be loaded, by who may change them.
+// Plug-ins are refused if another user could change them.
 #include "harness/report/machine/plugin_owner.h"
 
 #include <fcntl.h>
@@ -21,15 +21,15 @@ class PluginOwner : public testing::Test {
   PluginOwner() {
     std::string name = (fs::temp_directory_path() / "plugin-owner-XXXXXX").string();
     folder_ = ::mkdtemp(name.data());
-    file_ = folder_ / "mine.so";
+    file_ = folder_ / "plugin.so";
     ::close(::open(file_.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
-    modes(0755, 0644);
+    set_modes(0755, 0644);
   }
   ~PluginOwner() override { fs::remove_all(folder_); }
 
-  void modes(mode_t of_folder, mode_t of_file) const {
-    EXPECT_EQ(::chmod(folder_.c_str(), of_folder), 0);
-    EXPECT_EQ(::chmod(file_.c_str(), of_file), 0);
+  void set_modes(mode_t folder_mode, mode_t file_mode) const {
+    EXPECT_EQ(::chmod(folder_.c_str(), folder_mode), 0);
+    EXPECT_EQ(::chmod(file_.c_str(), file_mode), 0);
   }
   void expect_fault(Kind kind, const fs::path& path, uid_t owner = ::geteuid()) const {
     const auto fault = fault_of_plugin(file_);
@@ -42,34 +42,34 @@ class PluginOwner : public testing::Test {
   fs::path folder_, file_;
 };
 
-TEST_F(PluginOwner, MayLoadHisOwn) { EXPECT_FALSE(fault_of_plugin(file_)); }
+TEST_F(PluginOwner, AcceptsAFileOfThisUser) { EXPECT_FALSE(fault_of_plugin(file_)); }
 
-TEST_F(PluginOwner, IsWhoeverMayWriteTheFile) {
+TEST_F(PluginOwner, RefusesAFileThatOthersCanWrite) {
   for (const mode_t mode : {0666U, 0664U, 0646U, 01666U}) {
-    modes(0755, mode);
+    set_modes(0755, mode);
     expect_fault(Kind::writable_by_others, file_);
   }
 }
 
-TEST_F(PluginOwner, IsWhoeverMayReplaceTheFileInItsFolder) {
+TEST_F(PluginOwner, RefusesAFileInAFolderThatOthersCanWrite) {
   for (const mode_t mode : {0777U, 0775U, 0757U}) {
-    modes(mode, 0644);
+    set_modes(mode, 0644);
     expect_fault(Kind::writable_by_others, folder_);
   }
-  modes(01777, 0644);  // as /tmp
+  set_modes(01777, 0644);  // sticky, as /tmp
   EXPECT_FALSE(fault_of_plugin(file_));
 }
 
-TEST_F(PluginOwner, IsWhomTheFileOrItsFolderBelongsTo) {
+TEST_F(PluginOwner, RefusesAFileOrFolderOfAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
-  for (const auto& given : {file_, folder_}) {
-    ASSERT_EQ(::chown(given.c_str(), 12345, 12345), 0);
-    expect_fault(Kind::of_another_user, given, 12345);
-    ASSERT_EQ(::chown(given.c_str(), 0, 0), 0);
+  for (const auto& path : {file_, folder_}) {
+    ASSERT_EQ(::chown(path.c_str(), 12345, 12345), 0);
+    expect_fault(Kind::of_another_user, path, 12345);
+    ASSERT_EQ(::chown(path.c_str(), 0, 0), 0);
   }
 }
 
-TEST_F(PluginOwner, IsNobodyWhereThereIsNoFile) {
+TEST_F(PluginOwner, ReportsAMissingFile) {
   fs::remove(file_);
   const auto fault = fault_of_plugin(file_);
   ASSERT_TRUE(fault);

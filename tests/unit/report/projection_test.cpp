@@ -1,9 +1,10 @@
-// The closed forms, the fit and the projection, on figures worked out by hand.
+// Closed forms, fit and projection, checked against figures computed by hand.
 #include "harness/report/projection/projection.h"
 
 #include <gtest/gtest.h>
 
 #include "harness/report/figures/summarise.h"
+#include "tests/support/contains.h"
 #include "tests/unit/report/sample_reports.h"
 #include "workloads/base/error.h"
 
@@ -24,7 +25,7 @@ std::string refusal(const std::string& links, int hosts = 8) {
   return "";
 }
 
-TEST(Network, IsReadWithItsUnits) {
+TEST(Network, IsParsedWithItsUnits) {
   const Network network = parse_network("inter=400Gbit/s:10us,intra=450GB/s:2000ns", 8);
   EXPECT_DOUBLE_EQ(network.intra.bytes_per_s, 450e9);
   EXPECT_DOUBLE_EQ(network.intra.latency_s, 2e-6);
@@ -33,66 +34,65 @@ TEST(Network, IsReadWithItsUnits) {
   EXPECT_EQ(network.hosts_of(64), 8);
 }
 
-TEST(Network, WithoutUnitsOrOfUnknownNamesIsRefusedWithTheWayOut) {
-  EXPECT_NE(refusal("intra=450:2us").find("the rate '450' has no unit"), std::string::npos);
-  EXPECT_NE(refusal("intra=450GB/s:2").find("the latency '2' has no unit"), std::string::npos);
-  EXPECT_NE(refusal("intra=450GB:2us").find("unknown unit 'GB'"), std::string::npos);
-  EXPECT_NE(refusal("nvlink=450GB/s:2us").find("unknown link 'nvlink'"), std::string::npos);
-  EXPECT_NE(refusal("intra=450GB/s").find("no latency"), std::string::npos);
-  EXPECT_NE(refusal("intra=0GB/s:2us").find("above 0"), std::string::npos);
-  EXPECT_NE(refusal("intra=nanGB/s:2us").find("no rate"), std::string::npos);
-  EXPECT_NE(refusal("inter=1GB/s:2us").find("intra is missing"), std::string::npos);
-  EXPECT_NE(refusal("intra=1GB/s:2us,intra=1GB/s:2us").find("given twice"), std::string::npos);
-  EXPECT_NE(refusal("intra=1GB/s:2us,inter=1GB/s:2us", 0).find("--hosts N"), std::string::npos);
-  EXPECT_NE(refusal("intra=1GB/s:2us").find("lacks inter"), std::string::npos);
-  for (const char* text : {"intra=450:2us", "", "intra"})
-    EXPECT_NE(refusal(text).find("intra=450GB/s:2us"), std::string::npos);
+TEST(Network, RefusesInvalidLinksAndShowsTheForm) {
+  expect_contains(refusal("intra=450:2us"), {"'450'"});
+  expect_contains(refusal("intra=450GB/s:2"), {"'2'"});
+  expect_contains(refusal("intra=450GB:2us"), {"'GB'"});
+  expect_contains(refusal("nvlink=450GB/s:2us"), {"'nvlink'"});
+  expect_contains(refusal("intra=450GB/s"), {"intra=450GB/s", "latency"});
+  expect_contains(refusal("intra=0GB/s:2us"), {"intra=0GB/s:2us", "rate"});
+  expect_contains(refusal("intra=nanGB/s:2us"), {"intra=nanGB/s:2us", "rate"});
+  expect_contains(refusal("inter=1GB/s:2us"), {"inter=1GB/s:2us", "intra"});
+  expect_contains(refusal("intra=1GB/s:2us,intra=1GB/s:2us"), {"intra", "twice"});
+  expect_contains(refusal("intra=1GB/s:2us,inter=1GB/s:2us", 0), {"--hosts N"});
+  expect_contains(refusal("intra=1GB/s:2us"), {"--hosts 8", "inter"});
+  for (const char* text : {"intra=450:2us", "", "intra"}) expect_contains(refusal(text), {"intra=450GB/s:2us"});
 }
 
-// 4 devices, 450 MB: each sends 6 pieces of a quarter: 6 x (2 us + 112.5 MB / 450 GB/s = 250 us).
-TEST(Allreduce, ByARingSendsTwiceAllPiecesButOne) {
+// 4 devices, 450 MB: each sends 6 messages of a quarter: 6 x (2 us + 112.5 MB / 450 GB/s = 250 us).
+TEST(Allreduce, RingSendsTwiceAllButOneOfThePieces) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::ring, 4, 450e6, {nvlink, nvlink, 0}), 6 * 252e-6, 1e-12);
   EXPECT_EQ(collective_seconds("allreduce", Algorithm::ring, 1, 450e6, {nvlink, nvlink, 0}), 0);
 }
 
 // 5 devices are 3 levels: 6 x 2 us, and all bytes up and down: 2 x 1000 us.
-TEST(Allreduce, ByATreeGoesUpAndDownItsLevels) {
+TEST(Allreduce, TreeGoesUpAndDownItsLevels) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::tree, 5, 450e6, {nvlink, nvlink, 0}), 12e-6 + 2000e-6, 1e-12);
 }
 
-// 16 in hosts of 4: the ring's 30 pieces of a 16th wait for the slow link: 30 x (10 us + 50 MB / 16 / 50 GB/s = 62.5
-// us).
-TEST(Allreduce, AcrossHostsGoesAtTheSlowestLinksPace) {
+// 16 devices in hosts of 4: each of the ring's 30 messages uses the slow link: 30 x (10 us + 50 MB / 16 / 50 GB/s =
+// 62.5 us).
+TEST(Allreduce, AcrossHostsRunsAtTheSpeedOfTheSlowestLink) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::ring, 16, 50e6, {nvlink, ethernet, 4}), 30 * 72.5e-6, 1e-12);
-  // A tree: 2 levels in hosts, 2 between them, there and back.
+  // Tree: 2 levels within hosts and 2 between them, both up and down.
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::tree, 16, 50e6, {nvlink, ethernet, 4}),
               4 * 2e-6 + 4 * 10e-6 + 2 * 1000e-6, 1e-12);
 }
 
 // Hosts of 4: 3 x (2 us + 11.25 MB / 450 GB/s = 25 us) before and after; 4 hosts share 11.25 MB each: 6 x (10 us
 // + 56.25 us).
-TEST(Allreduce, ByHierarchySendsAShareBetweenHosts) {
+TEST(Allreduce, HierarchySendsAShareBetweenHosts) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::hierarchical, 16, 45e6, {nvlink, ethernet, 4}),
               2 * 3 * 27e-6 + 6 * 66.25e-6, 1e-12);
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::hierarchical, 4, 450e6, {nvlink, ethernet, 4}), 6 * 252e-6,
               1e-12);
 }
 
-TEST(Collectives, OfOneDirectionCostHalfARing) {
+TEST(Collectives, OneWayCollectivesCostHalfARing) {
   EXPECT_NEAR(collective_seconds("allgather", Algorithm::ring, 4, 450e6, {nvlink, nvlink, 0}), 3 * 252e-6, 1e-12);
   EXPECT_NEAR(collective_seconds("reduce_scatter", Algorithm::tree, 4, 450e6, {nvlink, nvlink, 0}), 3 * 252e-6, 1e-12);
   EXPECT_NEAR(collective_seconds("broadcast", Algorithm::ring, 4, 450e6, {nvlink, nvlink, 0}), 1004e-6, 1e-12);
 }
 
-// 10 ms of computing, 8 of them before the gradients are needed. On 2 devices over 1 GB/s without latency a bucket of
-// x MB takes x ms. The first is ready at 5 ms, the second at 8.
+// 10 ms of computing; gradients are needed at 8 ms. On 2 devices at 1 GB/s without latency a bucket of x MB takes x ms.
+// The first bucket is ready at 5 ms, the second at 8 ms.
 StepShape two_buckets(double first_mb, double second_mb) {
   return {.traffic = {{"allreduce", first_mb * 1e6, 0.5, true}, {"allreduce", second_mb * 1e6, 0.8, true}},
           .backward_end = 0.8};
 }
 constexpr Network slow{{1e9, 0}, {1e9, 0}, 0};
 
-TEST(Step, HidesWhatIsDoneBeforeTheGradientsAreNeeded) {
+TEST(Step, HidesCommunicationThatEndsBeforeGradientsAreNeeded) {
   const StepTime hidden = step_time(two_buckets(3, 1), 10e-3, 2, slow, Algorithm::ring);  // 5..8, 8..9
   EXPECT_NEAR(hidden.step_s, 11e-3, 1e-12);
   EXPECT_NEAR(hidden.exposed_s, 1e-3, 1e-12);
@@ -100,20 +100,20 @@ TEST(Step, HidesWhatIsDoneBeforeTheGradientsAreNeeded) {
   EXPECT_TRUE(hidden.hidden);
 }
 
-TEST(Step, WaitsForBucketsThatQueue) {
+TEST(Step, WaitsForQueuedBuckets) {
   const StepTime late = step_time(two_buckets(6, 1), 10e-3, 2, slow, Algorithm::ring);  // 5..11, 11..12
   EXPECT_NEAR(late.step_s, 14e-3, 1e-12);
   EXPECT_FALSE(late.hidden);
 }
 
-TEST(Step, StandsStillForWhatIsNotBesideComputing) {
+TEST(Step, BlockingCollectivesExtendTheStep) {
   StepShape shape = two_buckets(3, 1);
   shape.traffic.insert(shape.traffic.begin(), {"broadcast", 2e6, 0, false});
   EXPECT_NEAR(step_time(shape, 10e-3, 2, slow, Algorithm::ring).step_s, 13e-3, 1e-12);
 }
 
-// 20 % of computing stays: 10 x (0.2 + 0.8 / 4) = 4 ms; on 2 cores 4 devices take twice as long.
-TEST(Step, ComputesLessUnderStrongScalingAndLongerOnSharedCores) {
+// 20 % of the computing does not scale: 10 x (0.2 + 0.8 / 4) = 4 ms. On 2 cores, 4 devices take twice as long.
+TEST(Step, ComputesLessInStrongScalingAndLongerOnSharedCores) {
   StepShape shape{.strong = true, .fixed = 0.2};
   EXPECT_NEAR(step_time(shape, 10e-3, 4, slow, Algorithm::ring).step_s, 4e-3, 1e-12);
   shape.cores = 2;
@@ -121,22 +121,22 @@ TEST(Step, ComputesLessUnderStrongScalingAndLongerOnSharedCores) {
   EXPECT_NEAR(step_time(shape, 10e-3, 1, slow, Algorithm::ring).step_s, 10e-3, 1e-12);
 }
 
-// Without a bandwidth's limit, of 2 (n - 1) messages of 0.49 ms: 3 ms fit beside computing up to world 4.
-TEST(Step, TellsFromWhichWorldOnNothingHidesAnyMore) {
+// With unlimited bandwidth, an allreduce is 2 (n - 1) messages of 0.49 ms. Up to world 4 they fit into 3 ms of overlap.
+TEST(Step, FindsTheFirstWorldWithExposedCommunication) {
   const Network far{{1e15, 0.49e-3}, {1e15, 0.49e-3}, 0};
   EXPECT_EQ(first_exposed_world(two_buckets(1, 1), 10e-3, far, Algorithm::ring), 5);
   EXPECT_EQ(first_exposed_world({.traffic = {{"allreduce", 1, 1, true}}}, 10e-3, far, Algorithm::ring), 2);
   EXPECT_EQ(first_exposed_world({.traffic = {{"allreduce", 1, 0.1, true}}}, 1e9, far, Algorithm::ring), std::nullopt);
 }
 
-TEST(Fit, TakesNothingBelowZero) {
+TEST(Fit, CoefficientsAreNotNegative) {
   const auto x = nonnegative_least_squares({{1, 0, 0}, {0, 1, 0}, {1, 1, 1}}, {2, -1, 4});
   EXPECT_NEAR(x[0], 2, 1e-9);
   EXPECT_NEAR(x[1], 0, 1e-9);
   EXPECT_NEAR(x[2], 2, 1e-9);
 }
 
-TEST(Fit, GivesBackTheParametersOfStepsMadeByTheModel) {
+TEST(Fit, RecoversTheParametersOfSimulatedSteps) {
   for (const StepShape& shape :
        {two_buckets(3, 1), two_buckets(12, 1), StepShape{.traffic = {{"allreduce", 4e6, 1, true}}}}) {
     const Network network{{2e9, 40e-6}, {2e9, 40e-6}, 0};
@@ -185,19 +185,20 @@ TEST(Projection, PredictsAWorldThatWasNotFitted) {
   EXPECT_EQ(series.fitted.size(), 3u);
 }
 
-TEST(Projection, TakesTheLinksThatAreAskedFor) {
-  // Hosts of 8 at 40 GB/s, between them 4 GB/s: a hierarchy of 2 x 0.7 us x 125 + 2 (8 - 1) / 8 x 0.5 MB / 4 GB/s.
+TEST(Projection, UsesTheGivenLinks) {
+  // 8 hosts of 8 devices: 2 x 7 / 8 x 4 MB / 40 GB/s = 175 us within hosts and 2 x 7 / 8 x 0.5 MB / 4 GB/s = 218.75 us
+  // between them.
   const Projection projection = project(scaled_run(), {.to = {64},
                                                        .network = parse_network("intra=40GB/s:0us,inter=4GB/s:0us", 8),
                                                        .algorithm = Algorithm::hierarchical});
   EXPECT_NEAR(projection.series.at(0).worlds.at(0).time.exposed_s, 175e-6 + 218.75e-6, 1e-8);
 }
 
-TEST(Projection, IsHeldAgainstWorldsThatWereMeasuredAndNotFitted) {
+TEST(Projection, IsComparedWithMeasuredWorldsOutsideTheFit) {
   Report report = scaled_run();
   report.cases.push_back(report.cases.back());
   report.cases.back().spec.world = 4;
-  report.cases.back().step_time_ns->median = 20e6;  // the model says 16
+  report.cases.back().step_time_ns->median = 20e6;  // the model predicts 16 ms
   const Projection projection = project(report, {.to = {3, 4}, .from = {1, 2, 3}});
   const ProjectedSeries& series = projection.series.at(0);
   EXPECT_EQ(series.fitted.size(), 3u);
@@ -207,8 +208,8 @@ TEST(Projection, IsHeldAgainstWorldsThatWereMeasuredAndNotFitted) {
   EXPECT_TRUE(projection_rows(series).back().back().starts_with("-20.0 %"));
 }
 
-// 2 cores, a thread each: 2 (n - 1) messages, and bytes that take (n - 1) / n x n: the same shape.
-TEST(Projection, SaysWhereLatencyAndBandwidthCannotBeToldApart) {
+// On 2 cores with one thread each, both terms grow with n - 1: 2 (n - 1) messages and (n - 1) / n x n bytes.
+TEST(Projection, ReportsWhenLatencyAndBandwidthAreNotSeparable) {
   Report report = scaled_run();
   EXPECT_TRUE(project(report, {.to = {8}}).series.at(0).separable);
   report.env["cpu"]["usable"] = 2;
@@ -218,7 +219,7 @@ TEST(Projection, SaysWhereLatencyAndBandwidthCannotBeToldApart) {
   EXPECT_TRUE(project(report, {.to = {8}}).series.at(0).separable);
 }
 
-TEST(Projection, HasNoIntervalWhereAFittedStepHasNone) {
+TEST(Projection, HasNoIntervalIfAFittedStepHasNone) {
   Report report = scaled_run();
   report.cases[2].step_time_ns->interval = IntervalOver::none;
   const ProjectedSeries series = project(report, {.to = {8}}).series.at(0);
@@ -226,7 +227,7 @@ TEST(Projection, HasNoIntervalWhereAFittedStepHasNone) {
   EXPECT_EQ(projection_rows(series).back()[3], "-");
 }
 
-TEST(Projection, LeavesOutWorldsWithoutARowForEachRank) {
+TEST(Projection, LeavesOutWorldsWithFewerSamplesThanRanks) {
   Report report = scaled_run();
   for (CaseRecord& record : report.cases) {
     record.spec.scaling = Scaling::strong, record.spec.batch = 6, record.spec.accumulate = 2;
@@ -236,17 +237,16 @@ TEST(Projection, LeavesOutWorldsWithoutARowForEachRank) {
   ASSERT_EQ(projection.series.at(0).worlds.size(), 1u);
   EXPECT_EQ(projection.series[0].worlds[0].spec.world, 3);
   ASSERT_EQ(projection.left_out.size(), 1u);
-  EXPECT_NE(projection.left_out[0].find("a batch of 6 samples is too small for 4 ranks with 2 micro-batches"),
-            std::string::npos);
+  expect_contains(projection.left_out[0], {"6", "4 ranks", "2 micro-batches"});
 }
 
-TEST(Projection, SaysWhatItIsEverywhere) {
+TEST(Projection, IsMarkedAsProjectedInAllOutputs) {
   const Projection projection = project(scaled_run(), {.to = {8}});
   const Json json = to_json(projection);
   EXPECT_EQ(json["projected"], true);
   EXPECT_EQ(json["series"][0]["cases"][0]["projected"], true);
   EXPECT_EQ(json["series"][0]["cases"][0]["world"], 8);
-  EXPECT_TRUE(projection_heading(projection.series[0]).starts_with("PROJECTION, not measured"));
+  EXPECT_TRUE(projection_heading(projection.series[0]).starts_with("PROJECTION"));
   EXPECT_EQ(projection_rows(projection.series[0]).back()[1], "projected");
   EXPECT_EQ(projection_rows(projection.series[0])[1][1], "measured");
 }
@@ -263,62 +263,58 @@ std::string refused(const Report& report, const ProjectionRequest& asked) {
 TEST(Projection, NeedsThreeWorlds) {
   Report report = scaled_run();
   report.cases.pop_back();
-  EXPECT_NE(refused(report, {.to = {8}}).find("worlds 1, 2; a fit of computing, latency and bandwidth needs three"),
-            std::string::npos);
+  expect_contains(refused(report, {.to = {8}}), {"worlds 1, 2"});
   report.cases.push_back(report.cases.back());
-  EXPECT_NE(refused(report, {.to = {8}}).find("worlds 1, 2;"), std::string::npos) << "two rows are not two worlds";
-  EXPECT_NE(refused(report, {.to = {8}, .filter = "zero1"}).find("no case matches --filter 'zero1'"),
-            std::string::npos);
-  EXPECT_NE(refused(scaled_run(), {.to = {12}, .network = parse_network("intra=1GB/s:1us,inter=1GB/s:1us", 8)})
-                .find("8 devices per host"),
-            std::string::npos);
+  expect_contains(refused(report, {.to = {8}}), {"worlds 1, 2"});  // the added case has a known world
+  expect_contains(refused(report, {.to = {8}, .filter = "zero1"}), {"--filter 'zero1'"});
+  expect_contains(refused(scaled_run(), {.to = {12}, .network = parse_network("intra=1GB/s:1us,inter=1GB/s:1us", 8)}),
+                  {"--to 12", "8", "--hosts"});
   for (CaseRecord& record : report.cases)
     for (LaunchRecord& launch : record.launches)
       for (RankRecord& rank : launch.ranks)
         if (rank.profile) rank.profile->collectives.clear();
-  EXPECT_NE(refused(report, {.to = {8}}).find("do not have the same collectives"), std::string::npos);
+  expect_contains(refused(report, {.to = {8}}), {"collectives"});
 }
 
-// Horovod's own page: ResNet-101, 128 servers of 4 P100 on 25 Gbit/s, 64 rows a GPU; 16 GPUs do 1656.82 rows a second.
-// 44.5 million parameters, in buckets of 64 MB, two thirds of a step backward. Published: 90 % at 512 GPUs. The model
-// gives no less where all can hide, and less where nothing can.
-TEST(Projection, HoldsHorovodsPublishedEfficiencyBetweenItsTwoEnds) {
+// Horovod's documentation: ResNet-101 on 128 servers of 4 P100 with 25 Gbit/s and 64 samples per GPU. 16 GPUs process
+// 1656.82 samples/s. 44.5 million parameters in buckets of 64 MB; the backward pass is two thirds of a step. Published:
+// 90 % efficiency at 512 GPUs. The model predicts more with full overlap and less without overlap.
+TEST(Projection, BracketsHorovodsPublishedEfficiency) {
   const double compute_s = 64 * 16 / 1656.82, bytes = 44.5e6 * 4;
   const Network network = parse_network("intra=10GB/s:10us,inter=25Gbit/s:30us", 4);
-  StepShape beside{.traffic = {}, .backward_end = 1};
-  for (const double ready : {0.6, 0.8, 1.0}) beside.traffic.push_back({"allreduce", bytes / 3, ready, true});
+  StepShape overlapped{.traffic = {}, .backward_end = 1};
+  for (const double ready : {0.6, 0.8, 1.0}) overlapped.traffic.push_back({"allreduce", bytes / 3, ready, true});
   const StepShape blocking{.traffic = {{"allreduce", bytes, 1, false}}};
-  const double best = compute_s / step_time(beside, compute_s, 512, network, Algorithm::ring).step_s;
+  const double best = compute_s / step_time(overlapped, compute_s, 512, network, Algorithm::ring).step_s;
   const double worst = compute_s / step_time(blocking, compute_s, 512, network, Algorithm::ring).step_s;
   EXPECT_GT(best, 0.90);
   EXPECT_LT(worst, 0.90);
 }
 
-// The same page: VGG-16 (138.4 million parameters), 68 % at 512 GPUs. It has no step of one GPU: 0.65 s, the middle of
-// what 68 % allows, are 98 rows a second.
-TEST(Projection, HoldsHorovodsPublishedVggBetweenItsTwoEnds) {
+// The same page: VGG-16 (138.4 million parameters) reaches 68 % at 512 GPUs. It gives no step time for one GPU: 0.65 s
+// (98 samples/s) is the middle of the range that 68 % allows.
+TEST(Projection, BracketsHorovodsPublishedVggEfficiency) {
   const double compute_s = 0.65, bytes = 138.4e6 * 4;
   const Network network = parse_network("intra=10GB/s:10us,inter=25Gbit/s:30us", 4);
-  StepShape beside{.traffic = {}, .backward_end = 1};
-  for (const double ready : {0.6, 0.8, 1.0}) beside.traffic.push_back({"allreduce", bytes / 3, ready, true});
+  StepShape overlapped{.traffic = {}, .backward_end = 1};
+  for (const double ready : {0.6, 0.8, 1.0}) overlapped.traffic.push_back({"allreduce", bytes / 3, ready, true});
   const StepShape blocking{.traffic = {{"allreduce", bytes, 1, false}}};
-  EXPECT_GT(compute_s / step_time(beside, compute_s, 512, network, Algorithm::ring).step_s, 0.68);
+  EXPECT_GT(compute_s / step_time(overlapped, compute_s, 512, network, Algorithm::ring).step_s, 0.68);
   EXPECT_LT(compute_s / step_time(blocking, compute_s, 512, network, Algorithm::ring).step_s, 0.68);
 }
 
-// PyTorch's paper on DDP (VLDB 2020): near-linear on 256 GPUs. ResNet-50 (25.6 million parameters) in buckets of 25
-// MiB, on servers of 8 GPUs with 100 Gbit/s, 32 rows at 300 a second: assumed. The model says so too, of buckets beside
-// the backward pass, and not without.
-TEST(Projection, AgreesThatBucketsBesideTheBackwardPassAreNearLinearOn256Gpus) {
+// PyTorch's DDP paper (VLDB 2020) reports near-linear scaling to 256 GPUs. Assumed: ResNet-50 (25.6 million
+// parameters), buckets of 25 MiB, servers of 8 GPUs with 100 Gbit/s, 32 samples at 300 samples/s. The model agrees if
+// buckets overlap with the backward pass, and disagrees otherwise.
+TEST(Projection, OverlappedBucketsScaleNearLinearlyTo256Gpus) {
   const double compute_s = 32.0 / 300, bytes = 25.6e6 * 4;
   const Network network = parse_network("intra=100GB/s:5us,inter=100Gbit/s:10us", 8);
-  StepShape beside{.traffic = {}, .backward_end = 1};
-  for (const double ready : {0.5, 0.67, 0.83, 1.0}) beside.traffic.push_back({"allreduce", bytes / 4, ready, true});
+  StepShape overlapped{.traffic = {}, .backward_end = 1};
+  for (const double ready : {0.5, 0.67, 0.83, 1.0}) overlapped.traffic.push_back({"allreduce", bytes / 4, ready, true});
   const StepShape blocking{.traffic = {{"allreduce", bytes, 1, false}}};
-  const double best = compute_s / step_time(beside, compute_s, 256, network, Algorithm::ring).step_s;
+  const double best = compute_s / step_time(overlapped, compute_s, 256, network, Algorithm::ring).step_s;
   const double worst = compute_s / step_time(blocking, compute_s, 256, network, Algorithm::ring).step_s;
-  std::printf("ResNet-50 on 256 GPUs: %.1f %% with buckets beside the backward pass, %.1f %% without\n", 100 * best,
-              100 * worst);
+  std::printf("ResNet-50 on 256 GPUs: %.1f %% with overlapped buckets, %.1f %% without\n", 100 * best, 100 * worst);
   EXPECT_GT(best, 0.90);
   EXPECT_LT(worst, 0.85);
 }

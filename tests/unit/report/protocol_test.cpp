@@ -5,12 +5,13 @@
 #include <cmath>
 
 #include "harness/report/record/training.h"
+#include "tests/support/contains.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
 namespace {
 
-CaseSpec spec_with_nothing_left_at_its_default() {
+CaseSpec spec_without_defaults() {
   CaseSpec spec{.id = "",
                 .strategy = "ddp",
                 .workload = "mnist-mlp",
@@ -34,12 +35,13 @@ CaseSpec spec_with_nothing_left_at_its_default() {
   return spec;
 }
 
-void expect_nothing_at_its_default(const Json& json, const Json& defaults) {
+void expect_no_defaults(const Json& json, const Json& defaults) {
   for (const auto& [key, value] : json.items())
-    EXPECT_NE(value.dump(), defaults[key].dump()) << key << " is at its default: a test would not see it lost";
+    EXPECT_NE(value.dump(), defaults[key].dump())
+        << key << " has its default value, so the round trip would not notice its loss";
 }
 
-// What goes over the socket: text.
+// Serializes and parses, as the socket does.
 Json through_text(const Json& json) { return parse_json(json.dump(), "line"); }
 
 std::string refusal(const std::string& text, const JsonLimits& limits = {}) {
@@ -51,24 +53,24 @@ std::string refusal(const std::string& text, const JsonLimits& limits = {}) {
   return "";
 }
 
-TEST(Protocol, ACaseComesBackAsItWasSent) {
-  const CaseSpec spec = spec_with_nothing_left_at_its_default();
+TEST(Protocol, ACaseSurvivesTheRoundTrip) {
+  const CaseSpec spec = spec_without_defaults();
   const CaseSpec back = case_from_json(through_text(to_json(spec)));
   EXPECT_EQ(back.id, "ddp/mnist-mlp/cuda:4/nccl/strong/b30/f64/scale=3/accumulate=2/bucket_mb=1/overlap=off");
   EXPECT_EQ(back.seed, spec.seed);
   EXPECT_EQ(back.params, spec.params);
   EXPECT_EQ(back.clip_norm, 0.5);
   EXPECT_EQ(to_json(back), to_json(spec));
-  expect_nothing_at_its_default(to_json(spec), to_json(CaseSpec{}));
+  expect_no_defaults(to_json(spec), to_json(CaseSpec{}));
 }
 
-TEST(Protocol, NoClippingStaysNoClipping) {
+TEST(Protocol, NoClippingSurvivesTheRoundTrip) {
   CaseSpec spec;
   spec.id = "x";
   EXPECT_FALSE(case_from_json(through_text(to_json(spec))).clip_norm.has_value());
 }
 
-TEST(Protocol, SamplingComesBackAsItWasSent) {
+TEST(Protocol, SamplingSurvivesTheRoundTrip) {
   const Sampling sampling{.warmup = 3,
                           .samples = 4,
                           .steps = 5,
@@ -77,7 +79,7 @@ TEST(Protocol, SamplingComesBackAsItWasSent) {
                           .measure_peak = true,
                           .trace_dir = "t"};
   EXPECT_EQ(to_json(sampling_from_json(through_text(to_json(sampling)))), to_json(sampling));
-  expect_nothing_at_its_default(to_json(sampling), to_json(Sampling{}));
+  expect_no_defaults(to_json(sampling), to_json(Sampling{}));
 }
 
 RankRecord full_record() {
@@ -86,7 +88,7 @@ RankRecord full_record() {
   record.threads = 2;
   record.steps_per_sample = 8;
   record.rows_per_step = 25;
-  record.samples_ns = {800, 9007199254740993};  // beyond what a double holds
+  record.samples_ns = {800, 9007199254740993};  // not representable as a double
   record.step_p50_ns = 1;
   record.step_p90_ns = 2;
   record.step_p99_ns = 3;
@@ -125,7 +127,7 @@ RankRecord full_record() {
   return record;
 }
 
-TEST(Protocol, TrainingSurvivesTheJourney) {
+TEST(Protocol, TrainingSurvivesTheRoundTrip) {
   const TrainOptions options{.epochs = 3,
                              .drop_last = true,
                              .show_shapes = true,
@@ -135,7 +137,7 @@ TEST(Protocol, TrainingSurvivesTheJourney) {
                              .resume = "b",
                              .checkpoint = "c",
                              .checkpoint_every = 7};
-  expect_nothing_at_its_default(to_json(options), to_json(TrainOptions{}));
+  expect_no_defaults(to_json(options), to_json(TrainOptions{}));
   EXPECT_EQ(to_json(train_options_from_json(through_text(to_json(options)))), to_json(options));
   EXPECT_EQ(to_json(train_options_from_json(through_text(to_json(TrainOptions{})))), to_json(TrainOptions{}));
   const TrainingRecord record{.epochs = 2,
@@ -150,25 +152,25 @@ TEST(Protocol, TrainingSurvivesTheJourney) {
                               .accuracy = {0.5},
                               .target_accuracy = 0.9,
                               .time_to_accuracy_s = 3};
-  expect_nothing_at_its_default(to_json(record), to_json(TrainingRecord{}));
+  expect_no_defaults(to_json(record), to_json(TrainingRecord{}));
   EXPECT_EQ(to_json(training_record_from_json(through_text(to_json(record)))), to_json(record));
 }
 
-TEST(Protocol, ARecordComesBackAsItWasSent) {
+TEST(Protocol, ARecordSurvivesTheRoundTrip) {
   const RankRecord record = full_record();
   EXPECT_EQ(rank_record_from_json(through_text(to_json(record))).samples_ns, record.samples_ns);
   EXPECT_EQ(to_json(rank_record_from_json(through_text(to_json(record)))), to_json(record));
-  expect_nothing_at_its_default(to_json(record), to_json(RankRecord{}));
+  expect_no_defaults(to_json(record), to_json(RankRecord{}));
 }
 
-TEST(Protocol, ALossThatIsNotANumberTravelsAsNull) {
+TEST(Protocol, ANanLossIsSentAsNull) {
   RankRecord record = full_record();
   record.last_loss = std::numeric_limits<double>::quiet_NaN();
   EXPECT_NE(to_json(record).dump().find("\"last_loss\":null"), std::string::npos);
   EXPECT_TRUE(std::isnan(rank_record_from_json(through_text(to_json(record))).last_loss));
 }
 
-TEST(Protocol, ACheckRowComesBackAsItWasSent) {
+TEST(Protocol, ACheckRowSurvivesTheRoundTrip) {
   const CheckRow row{.name = "gradient-vs-baseline",
                      .status = CheckStatus::failed,
                      .compared = "a with b",
@@ -180,23 +182,23 @@ TEST(Protocol, ACheckRowComesBackAsItWasSent) {
   EXPECT_FALSE(check_row_from_json(to_json(CheckRow{.name = "a", .status = CheckStatus::passed})).error.has_value());
 }
 
-TEST(Protocol, AWrongTypeIsNamedWithItsKey) {
-  Json json = to_json(spec_with_nothing_left_at_its_default());
+TEST(Protocol, NamesTheKeyOfAWrongType) {
+  Json json = to_json(spec_without_defaults());
   json["world"] = "four";
   EXPECT_THROW(
       {
         try {
           case_from_json(json);
         } catch (const UsageError& error) {
-          EXPECT_STREQ(error.what(), "case.world is not an integer in range");
+          expect_contains(error.what(), {"case.world"});
           throw;
         }
       },
       UsageError);
 }
 
-TEST(Protocol, NumbersOutOfRangeAreRefused) {
-  const Json good = to_json(spec_with_nothing_left_at_its_default());
+TEST(Protocol, RefusesNumbersOutOfRange) {
+  const Json good = to_json(spec_without_defaults());
   for (const Json& world : {Json(3000000000u), Json(-3000000000), Json(1.5), Json(0), Json(-1), Json(nullptr)}) {
     Json json = good;
     json["world"] = world;
@@ -207,7 +209,7 @@ TEST(Protocol, NumbersOutOfRangeAreRefused) {
   EXPECT_THROW(case_from_json(negative_seed), UsageError);
 }
 
-TEST(Protocol, ATimeThatNobodyCanMeasureIsRefused) {
+TEST(Protocol, RefusesTimesBelowOneNanosecond) {
   for (const int64_t sample : {0, -5}) {
     Json json = to_json(full_record());
     json["samples_ns"] = {100, sample};
@@ -218,7 +220,7 @@ TEST(Protocol, ATimeThatNobodyCanMeasureIsRefused) {
   EXPECT_THROW(rank_record_from_json(no_steps), UsageError);
 }
 
-TEST(Protocol, AMissingKeyIsNamed) {
+TEST(Protocol, RequiresTheRankButNotTheBlocks) {
   Json json = to_json(full_record());
   json.erase("samples_ns");
   EXPECT_TRUE(rank_record_from_json(json).samples_ns.empty());
@@ -226,47 +228,47 @@ TEST(Protocol, AMissingKeyIsNamed) {
   EXPECT_THROW(rank_record_from_json(json), UsageError);
 }
 
-TEST(Protocol, UnknownKeysAreIgnored) {
+TEST(Protocol, IgnoresUnknownKeys) {
   Json json = to_json(full_record());
   json["of_a_later_version"] = {{"a", 1}};
   EXPECT_EQ(to_json(rank_record_from_json(json)), to_json(full_record()));
 }
 
-TEST(ParseJson, TakesWhatIsValid) {
+TEST(ParseJson, ParsesValidJson) {
   const Json json = parse_json(R"({"a":[1,-2,2.5,true,null,"é"],"b":{"a":18446744073709551615}})", "x");
   EXPECT_EQ(json.dump(), R"({"a":[1,-2,2.5,true,null,"é"],"b":{"a":18446744073709551615}})");
 }
 
 TEST(ParseJson, KeepsTheOrderOfKeys) { EXPECT_EQ(parse_json(R"({"z":1,"a":2})", "x").dump(), R"({"z":1,"a":2})"); }
 
-TEST(ParseJson, RefusesWhatIsNotValidAndSaysWhere) {
-  EXPECT_EQ(refusal("{\"a\":1,\n \"b\":}"), "the line is not valid JSON (line 2, column 6)");
+TEST(ParseJson, RefusesInvalidJsonWithItsPosition) {
+  expect_contains(refusal("{\"a\":1,\n \"b\":}"), {"the line", "JSON", "line 2, column 6"});
   for (const char* text :
        {"{\"a\":NaN}", "[Infinity]", "[1,]", "{\"a\":1", "1 2", "[1e999]", "{'a':1}", "[0x1]", "\x80"})
-    EXPECT_NE(refusal(text).find("not valid JSON"), std::string::npos) << text;
+    expect_contains(refusal(text), {"the line", "JSON"});
 }
 
-TEST(ParseJson, RefusesNothing) {
-  EXPECT_EQ(refusal(""), "the line is empty");
-  EXPECT_EQ(refusal(" \n"), "the line is empty");
+TEST(ParseJson, RefusesEmptyText) {
+  expect_contains(refusal(""), {"the line", "empty"});
+  expect_contains(refusal(" \n"), {"the line", "empty"});
 }
 
-TEST(ParseJson, RefusesWhatIsNotUtf8) {
+TEST(ParseJson, RefusesInvalidUtf8) {
   EXPECT_NE(refusal("{\"a\":\"\xff\xfe\"}"), "");
   EXPECT_NE(refusal("{\"\xc3\x28\":1}"), "");
   EXPECT_NE(refusal("[\"\xed\xa0\x80\"]"), "") << "a lone surrogate";
 }
 
-TEST(ParseJson, RefusesAKeyTwiceInOneObjectOnly) {
-  EXPECT_EQ(refusal(R"({"a":1,"b":{"a":2},"a":3})"), "the line holds the key 'a' twice");
+TEST(ParseJson, RefusesADuplicateKeyInOneObject) {
+  expect_contains(refusal(R"({"a":1,"b":{"a":2},"a":3})"), {"the line", "'a'"});
   EXPECT_EQ(refusal(R"([{"a":1},{"a":2}])"), "");
 }
 
-TEST(ParseJson, RefusesDeepNestingAtOnce) {
+TEST(ParseJson, RefusesDeepNesting) {
   const auto nested = [](int depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_EQ(refusal(nested(64)), "");
-  EXPECT_EQ(refusal(nested(65)), "the line is nested deeper than 64 levels");
-  EXPECT_EQ(refusal(std::string(1000000, '[')), "the line is nested deeper than 64 levels");
+  expect_contains(refusal(nested(65)), {"the line", "64"});
+  expect_contains(refusal(std::string(1000000, '[')), {"the line", "64"});
 }
 
 TEST(ParseJson, ReadsAnObjectOfManyKeysInLinearTime) {
@@ -275,17 +277,17 @@ TEST(ParseJson, ReadsAnObjectOfManyKeysInLinearTime) {
   EXPECT_EQ(parse_json(text + "}", "x").size(), 100001u);
 }
 
-TEST(ParseJson, RefusesMoreThanMemoryShouldHold) {
+TEST(ParseJson, EnforcesItsLimits) {
   const JsonLimits small{.bytes = 100, .depth = 3, .memory = 245, .keys = 2};
   const auto refused = [&](const std::string& text) { return refusal(text, small); };
   EXPECT_EQ(refused("[1,2,3,4,5,6,7]"), "");
-  EXPECT_EQ(refused("[1,2,3,4,5,6,7,8]"), "the line would take more than 0 MiB of memory");
-  EXPECT_EQ(refused("[[],{},[],[],[]]"), "the line would take more than 0 MiB of memory");
+  expect_contains(refused("[1,2,3,4,5,6,7,8]"), {"the line", "0 MiB"});
+  expect_contains(refused("[[],{},[],[],[]]"), {"the line", "0 MiB"});
   EXPECT_EQ(refused(R"({"a":1,"b":2})"), "");
-  EXPECT_EQ(refused(R"({"a":1,"b":2,"c":3})"), "the line holds an object of more than 2 keys");
+  expect_contains(refused(R"({"a":1,"b":2,"c":3})"), {"the line", "2 keys"});
   EXPECT_EQ(refused("[[[1]]]"), "");
-  EXPECT_EQ(refused("[[[[1]]]]"), "the line is nested deeper than 3 levels");
-  EXPECT_NE(refused(std::string(101, ' ')).find("is larger than"), std::string::npos);
+  expect_contains(refused("[[[[1]]]]"), {"the line", "3 levels"});
+  EXPECT_NE(refused(std::string(101, ' ')), "") << "larger than 100 bytes";
 }
 
 }  // namespace

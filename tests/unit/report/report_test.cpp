@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/contains.h"
 #include "tests/unit/report/sample_reports.h"
 #include "workloads/base/error.h"
 
@@ -11,18 +12,18 @@ namespace {
 
 using namespace test;
 
-TEST(Report, TheTimeOfASampleIsTheSlowestRanks) {
+TEST(Report, ABlockTakesAsLongAsItsSlowestRank) {
   const LaunchRecord launch{.index = 0, .ranks = {rank_record(0, {100, 400}), rank_record(1, {300, 200})}};
   EXPECT_EQ(sample_step_ns(launch), (std::vector<double>{30, 40}));
 }
 
-TEST(Report, ARankThatLostSamplesShortensTheLaunch) {
+TEST(Report, UsesOnlyBlocksThatAllRanksHave) {
   const LaunchRecord launch{.index = 0, .ranks = {rank_record(0, {100, 100, 100}), rank_record(1, {200})}};
   EXPECT_EQ(sample_step_ns(launch), (std::vector<double>{20}));
 }
 
-// 64 rows in 1,000 ns a step on one device; 2 devices take 1,250 ns for 64 rows each: 128 / 1.25 against 64 / 1.
-TEST(Report, WeakScalingComparesSpeedAtTheBatchPerDevice) {
+// One device takes 1,000 ns per step of 64 samples. Two take 1,250 ns for 64 each: 128 / 1.25 against 64 / 1.
+TEST(Report, WeakScalingComparesThroughputAtTheBatchPerDevice) {
   Report report =
       report_of({measured("cpu", 1, Scaling::weak, 64, 10000), measured("ddp", 2, Scaling::weak, 64, 12500)});
   summarise(report);
@@ -33,8 +34,8 @@ TEST(Report, WeakScalingComparesSpeedAtTheBatchPerDevice) {
   EXPECT_DOUBLE_EQ(*report.cases[1].derived.efficiency, 0.8);
 }
 
-// Batches of 30, 30, 30 and 10 rows are 25 a step.
-TEST(Report, SpeedCountsTheRowsThatWereThereWhereABatchIsShort) {
+// Batches of 30, 30, 30 and 10 samples: 25 per step on average.
+TEST(Report, ThroughputCountsTheSamplesOfShortBatches) {
   CaseRecord record = measured("cpu", 1, Scaling::strong, 30, 10000);
   for (auto& launch : record.launches) launch.ranks[0].rows_per_step = 25;
   Report report = report_of({record});
@@ -42,7 +43,7 @@ TEST(Report, SpeedCountsTheRowsThatWereThereWhereABatchIsShort) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.samples_per_s, 25e6);
 }
 
-// The same 128 rows: 2,000 ns on one device, 1,250 ns on two. The row of 64 is another question's baseline.
+// 128 samples take 2,000 ns on one device and 1,250 ns on two. The case with 64 samples is not the baseline.
 TEST(Report, StrongScalingComparesTimeAtTheSameGlobalBatch) {
   Report report =
       report_of({measured("cpu", 1, Scaling::strong, 64, 10000), measured("cpu", 1, Scaling::strong, 128, 20000),
@@ -52,7 +53,7 @@ TEST(Report, StrongScalingComparesTimeAtTheSameGlobalBatch) {
   EXPECT_DOUBLE_EQ(*report.cases[2].derived.efficiency, 0.8);
 }
 
-TEST(Report, OnlyTheLikeCaseOfTheSameDeviceIsABaseline) {
+TEST(Report, TheBaselineMatchesWorkloadBatchAndDevice) {
   const CaseRecord ddp = measured("ddp", 2, Scaling::weak, 64, 12500);
   const auto speedup_against = [&](auto change) {
     CaseRecord baseline = measured("cpu", 1, Scaling::weak, 64, 10000);
@@ -73,20 +74,20 @@ TEST(Report, OnlyTheLikeCaseOfTheSameDeviceIsABaseline) {
   EXPECT_FALSE(speedup_against([](CaseRecord& b) { b.status = CaseStatus::wrong; }).has_value());
 }
 
-TEST(Report, ACaseThatFailedACheckGetsNoSpeed) {
+TEST(Report, ACaseWithAFailedCheckHasNoFigures) {
   CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 10000);
   record.checks = {{.name = "output-shape", .status = CheckStatus::passed},
                    {.name = "gradient-vs-baseline", .status = CheckStatus::failed, .detail = "n.1.weight"}};
   Report report = report_of({record});
   summarise(report);
   EXPECT_EQ(report.cases[0].status, CaseStatus::wrong);
-  EXPECT_EQ(report.cases[0].reason, "check gradient-vs-baseline failed: n.1.weight");
+  expect_contains(report.cases[0].reason, {"gradient-vs-baseline", "n.1.weight"});
   EXPECT_FALSE(report.cases[0].step_time_ns.has_value());
   EXPECT_FALSE(report.cases[0].derived.samples_per_s.has_value());
-  EXPECT_EQ(report.cases[0].launches.size(), 3u) << "what was measured is kept";
+  EXPECT_EQ(report.cases[0].launches.size(), 3u) << "the raw measurements are kept";
 }
 
-TEST(Report, ASkippedCheckIsNoFailure) {
+TEST(Report, ASkippedCheckIsNotAFailure) {
   CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 10000);
   record.checks = {{.name = "loss-falls", .status = CheckStatus::skipped, .detail = "one step"}};
   Report report = report_of({record});
@@ -94,7 +95,7 @@ TEST(Report, ASkippedCheckIsNoFailure) {
   EXPECT_EQ(report.cases[0].status, CaseStatus::ok);
 }
 
-TEST(Report, RanksThatEndWithUnequalParametersAreWrong) {
+TEST(Report, UnequalParametersMakeACaseWrong) {
   CaseRecord record = measured("ddp", 3, Scaling::weak, 64, 10000);
   record.launches[1].index = 1;
   record.launches[1].ranks[2].parameters_hash = "other";
@@ -102,12 +103,12 @@ TEST(Report, RanksThatEndWithUnequalParametersAreWrong) {
   summarise(report);
   summarise(report);
   EXPECT_EQ(report.cases[0].status, CaseStatus::wrong);
-  ASSERT_EQ(report.cases[0].checks.size(), 1u) << "said once, however often the report is summarised";
+  ASSERT_EQ(report.cases[0].checks.size(), 1u) << "once, even after two summaries";
   EXPECT_EQ(report.cases[0].checks[0].name, "equal-parameters");
-  EXPECT_EQ(report.cases[0].checks[0].detail, "launch 1: rank 2 has other, rank 0 has same");
+  expect_contains(report.cases[0].checks[0].detail, {"launch 1", "rank 2", "other", "rank 0", "same"});
 }
 
-TEST(Report, AFailedCaseStaysFailedWhateverItsChecksSay) {
+TEST(Report, AFailedCaseStaysFailedWithAFailedCheck) {
   CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 10000);
   record.status = CaseStatus::failed;
   record.checks = {{.name = "output-shape", .status = CheckStatus::failed}};
@@ -118,7 +119,7 @@ TEST(Report, AFailedCaseStaysFailedWhateverItsChecksSay) {
 }
 
 // Communication 30 of 100 ns in rank 0, 10 of 60 in rank 1: 40 of 160.
-TEST(Report, CommunicationIsItsShareOfAllPhases) {
+TEST(Report, CommFractionIsTheShareOfAllPhases) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 10000);
   for (auto& launch : record.launches) {
     launch.ranks[0].phases_ns = {{"forward", 70}, {"communication", 30}};
@@ -130,14 +131,14 @@ TEST(Report, CommunicationIsItsShareOfAllPhases) {
   EXPECT_DOUBLE_EQ(mean_phases_ns(report.cases[0])["forward"], 60);
 }
 
-TEST(Report, NoPhasesMeanNoShareOfCommunication) {
+TEST(Report, CommFractionIsUnknownWithoutPhases) {
   Report report = report_of({measured("cpu", 1, Scaling::weak, 64, 10000)});
   summarise(report);
   EXPECT_FALSE(report.cases[0].derived.comm_fraction.has_value());
 }
 
 // Steps of 90, 100, 110 ns: the median distance from 100 is 10, times 1.4826, over 100.
-TEST(Report, NoiseIsTheSpreadOfTheSamplesInPartsOfTheMedian) {
+TEST(Report, NoiseIsTheSpreadOfBlocksRelativeToTheMedian) {
   CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 1000);
   for (auto& launch : record.launches) launch.ranks[0].samples_ns = {900, 1000, 1100};
   Report report = report_of({record});
@@ -145,8 +146,8 @@ TEST(Report, NoiseIsTheSpreadOfTheSamplesInPartsOfTheMedian) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.noise, 0.14826);
 }
 
-// Slowest rank's p99 of each launch: 50, 60, 90; the middle one is 60.
-TEST(Report, PercentilesAreOfSingleStepsOfTheSlowestRankInTheMiddleLaunch) {
+// The slowest rank's p99 in each launch: 50, 60, 90. The median is 60.
+TEST(Report, PercentilesAreThoseOfTheSlowestRankInTheMedianLaunch) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 10000);
   const int64_t p99[3][2] = {{50, 10}, {20, 60}, {90, 80}};
   for (int launch = 0; launch < 3; ++launch)
@@ -154,7 +155,7 @@ TEST(Report, PercentilesAreOfSingleStepsOfTheSlowestRankInTheMiddleLaunch) {
   Report report = report_of({record});
   summarise(report);
   EXPECT_EQ(report.cases[0].step_time_ns->p99, 60);
-  EXPECT_EQ(report.cases[0].step_time_ns->p90, 1000) << "no rank said: of the samples";
+  EXPECT_EQ(report.cases[0].step_time_ns->p90, 1000) << "without step percentiles: those of the blocks";
 }
 
 CaseRecord of_launches(const std::vector<std::vector<int64_t>>& launches) {
@@ -167,51 +168,53 @@ CaseRecord of_launches(const std::vector<std::vector<int64_t>>& launches) {
 std::vector<std::string> notices(const std::vector<std::vector<int64_t>>& launches) {
   Report report = report_of({of_launches(launches)});
   summarise(report);
-  summarise(report);  // said once
+  summarise(report);  // must not duplicate notices
   return report.cases[0].notices;
 }
 
-TEST(Notices, QuietSamplesSayNothing) {
+TEST(Notices, SteadyBlocksGiveNoNotice) {
   EXPECT_EQ(
       notices(
           {{1000, 1010, 990, 1005, 995, 1000}, {1002, 1012, 992, 1007, 997, 1002}, {1000, 1010, 990, 1005, 995, 1000}}),
       std::vector<std::string>{});
 }
 
-TEST(Notices, OutliersAreCountedAndKept) {
+TEST(Notices, CountsOutliers) {
   const std::vector<std::vector<int64_t>> launches = {{1000, 1001, 999, 1500, 1000, 1001},
                                                       {1000, 1001, 999, 1000, 1000, 1001}};
   ASSERT_EQ(notices(launches).size(), 1u);
-  EXPECT_EQ(notices(launches)[0], "1 of 12 blocks are outliers, up to 50 % above the median: other work was running");
-  EXPECT_TRUE(notices({{1000, 1001, 999, 1040, 1000, 1001}}).empty()) << "many sigmas, but 4 % matter to nobody";
+  expect_contains(notices(launches)[0], {"1 of 12", "50 %"});
+  EXPECT_TRUE(notices({{1000, 1001, 999, 1040, 1000, 1001}}).empty()) << "significant, but only 4 %";
 }
 
-TEST(Notices, ATrendIsToldWithItsDirection) {
+TEST(Notices, ReportsATrendWithItsDirection) {
   const std::vector<int64_t> rising = {1000, 1010, 1020, 1030, 1040, 1050, 1060, 1070};
   const std::vector<int64_t> falling(rising.rbegin(), rising.rend());
   ASSERT_EQ(notices({rising, rising}).size(), 1u);
-  EXPECT_EQ(notices({rising, rising})[0], "blocks get slower within a launch, by 4 %: throttling, or something grows");
-  EXPECT_EQ(notices({falling, falling}).at(0), "blocks get faster within a launch, by 4 %: too little --warmup");
+  expect_contains(notices({rising, rising})[0], {"slower", "4 %"});
+  expect_contains(notices({falling, falling}).at(0), {"faster", "4 %", "--warmup"});
   EXPECT_TRUE(notices({rising, falling}).empty());
-  EXPECT_TRUE(notices({{1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007}}).empty()) << "steady, but under 2 %";
+  EXPECT_TRUE(notices({{1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007}}).empty()) << "a trend, but below 2 %";
 }
 
-TEST(Notices, TwoHeapsAreTold) {
+TEST(Notices, ReportsTwoClusters) {
   const std::vector<int64_t> clusters = {1000, 1201, 1001, 1200, 999, 1199, 1002, 1001, 1200, 1000};
   ASSERT_EQ(notices({clusters}).size(), 1u);
-  EXPECT_TRUE(notices({clusters})[0].starts_with("blocks fall into two clusters, 20 % apart")) << notices({clusters})[0];
-  EXPECT_TRUE(notices({{1000, 1180, 1040, 1140, 1080, 1100, 1160, 1020, 1120, 1060}}).empty()) << "spread, but no gap";
+  expect_contains(notices({clusters})[0], {"two", "20 %"});
+  EXPECT_TRUE(notices({{1000, 1180, 1040, 1140, 1080, 1100, 1160, 1020, 1120, 1060}}).empty())
+      << "spread without a gap";
   EXPECT_TRUE(notices({{1000, 1031, 1001, 1030, 999, 1029, 1002, 1001, 1030, 1000}}).empty()) << "3 % apart";
 }
 
-TEST(Notices, LaunchesThatFallApartAreTold) {
-  const auto said = notices({{1000, 1001, 999}, {1200, 1201, 1199}, {1000, 1001, 999}});
-  ASSERT_EQ(said.size(), 1u);
-  EXPECT_TRUE(said[0].starts_with("launches differ by 20 %")) << said[0];
-  EXPECT_TRUE(notices({{1000, 1100, 900}, {1200, 1300, 1100}, {1000, 1100, 900}}).empty()) << "no more than samples do";
+TEST(Notices, ReportsLaunchesThatDiffer) {
+  const auto found = notices({{1000, 1001, 999}, {1200, 1201, 1199}, {1000, 1001, 999}});
+  ASSERT_EQ(found.size(), 1u);
+  expect_contains(found[0], {"launches", "20 %"});
+  EXPECT_TRUE(notices({{1000, 1100, 900}, {1200, 1300, 1100}, {1000, 1100, 900}}).empty())
+      << "not more than blocks within a launch";
 }
 
-TEST(Report, ComesBackFromItsTextAsItWas) {
+TEST(Report, SurvivesARoundTrip) {
   CaseRecord skipped;
   skipped.spec.strategy = "gpu";
   skipped.spec.workload = "convnet";
@@ -234,7 +237,7 @@ TEST(Report, ComesBackFromItsTextAsItWas) {
   EXPECT_TRUE(json["cases"][2]["stats"]["step_time_ns"].is_null());
 }
 
-TEST(Report, WritesNoIntervalWhereThereIsNone) {
+TEST(Report, WritesNullWithoutAnInterval) {
   CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 10000);
   record.launches.resize(1);
   record.launches[0].ranks[0].samples_ns.resize(1);
@@ -252,31 +255,31 @@ std::string refusal(const Json& json) {
   return "";
 }
 
-TEST(Report, RefusesWhatIsNotAReportOfThisMajorVersion) {
+TEST(Report, RefusesOtherDocumentsAndMajorVersions) {
   const Json good = to_json(report_of({measured("cpu", 1, Scaling::weak, 64, 10000)}));
   ASSERT_EQ(refusal(good), "");
   Json newer = good;
   newer["schema_version"]["minor"] = 7;
   newer["of_the_future"] = 1;
-  EXPECT_EQ(refusal(newer), "") << "a later minor version only adds";
+  EXPECT_EQ(refusal(newer), "") << "later minor versions only add keys";
   newer["schema_version"]["major"] = 2;
-  EXPECT_NE(refusal(newer).find("schema version 2.7"), std::string::npos);
-  EXPECT_NE(refusal(Json{{"context", 1}, {"benchmarks", 2}}).find("not a report of dpbench"), std::string::npos);
+  expect_contains(refusal(newer), {"2.7"});
+  expect_contains(refusal(Json{{"context", 1}, {"benchmarks", 2}}), {"dpbench.run"});
   EXPECT_NE(refusal(Json::array()), "");
 }
 
-TEST(Report, NamesThePathOfWhatIsWrong) {
+TEST(Report, NamesThePathOfAnInvalidValue) {
   const Json good = to_json(report_of({measured("cpu", 1, Scaling::weak, 64, 10000)}));
   const auto with = [&](const char* pointer, const Json& value) {
     Json json = good;
     json[Json::json_pointer(pointer)] = value;
     return refusal(json);
   };
-  EXPECT_EQ(with("/cases/0/status", "fine"),
-            "report.cases[0].status is 'fine', not one of ok, wrong, failed, skipped, interrupted");
-  EXPECT_EQ(with("/cases/0/launches", 3), "report.cases[0].launches is not an array");
-  EXPECT_EQ(with("/cases/0/stats", nullptr), "report.cases[0].stats is not an object");
-  EXPECT_EQ(with("/cases", 3), "report.cases is not an array");
+  expect_contains(with("/cases/0/status", "fine"),
+                  {"report.cases[0].status", "'fine'", "ok, wrong, failed, skipped, interrupted"});
+  expect_contains(with("/cases/0/launches", 3), {"report.cases[0].launches"});
+  expect_contains(with("/cases/0/stats", nullptr), {"report.cases[0].stats"});
+  expect_contains(with("/cases", 3), {"report.cases"});
   EXPECT_NE(with("/cases/0/launches/0/ranks/0/samples_ns/0", -1), "");
   EXPECT_NE(with("/cases/0", nullptr), "");
   EXPECT_NE(with("/env", 1), "");

@@ -1,4 +1,4 @@
-// Reports for tests: small, whole, with figures worked out by hand.
+// Small, complete reports for tests.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ inline RankRecord rank_record(int rank, std::vector<int64_t> samples_ns, int64_t
   return record;
 }
 
-// A launch for every given time of a sample (of 10 steps), the same at every rank, three samples each.
+// Returns a case with one launch per given block time. Every rank has three blocks of 10 steps.
 inline CaseRecord measured(const std::string& strategy, int world, Scaling scaling, int64_t batch,
                            const std::vector<int64_t>& launches_ns) {
   CaseRecord record;
@@ -57,7 +57,7 @@ inline Report report_of(std::vector<CaseRecord> cases) {
   return report;
 }
 
-// One case of every status, every field in use, on the machine the test runs on.
+// Returns a report with one case of every status and every field set, from the machine that runs the test.
 inline Report full_report() {
   CaseRecord good = measured("ddp", 2, Scaling::weak, 64, 12500);
   good.spec.params = {{"bucket_mb", "1"}};

@@ -19,7 +19,7 @@ using namespace test;
 
 const fs::path source = DPBENCH_SOURCE;
 
-// The interpreter that has the jsonschema module: the one in PATH may be another than Debian's.
+// Returns a Python that has the jsonschema module, which the first one in PATH may lack; empty if none has it.
 std::string python() {
   for (const char* candidate : {"python3", "/usr/bin/python3"})
     if (std::system((std::string(candidate) + " -c 'import jsonschema' 2>/dev/null").c_str()) == 0) return candidate;
@@ -38,7 +38,7 @@ class Schema : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(here_); }
 
-  // One line for every fault, "" if all are valid; each report stands in a file of its number.
+  // Returns one line per fault, "" if all reports are valid. Report i is written to the file i.json.
   std::string faults_of(const std::vector<Json>& reports, const std::string& flags = "") {
     std::string command = python_ + " " + (source / "tests/support/check_schema.py").string() + " " + flags + " " +
                           (source / "results/schema/run-1.schema.json").string();
@@ -47,24 +47,23 @@ class Schema : public ::testing::Test {
       std::ofstream(file) << reports[i].dump();
       command += " " + file.string();
     }
-    const int status = std::system((command + " >" + (here_ / "said").string()).c_str());
-    const std::string said = read_text(here_ / "said", 1 << 20);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == (said.empty() ? 0 : 1)) << command << "\n" << said;
-    return said;
+    const int status = std::system((command + " >" + (here_ / "output").string()).c_str());
+    const std::string output = read_text(here_ / "output", 1 << 20);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == (output.empty() ? 0 : 1)) << command << "\n" << output;
+    return output;
   }
-  // Each of `reports` must have a fault.
   void expect_all_refused(const std::vector<Json>& reports, const std::vector<std::string>& names) {
-    const std::string said = faults_of(reports);
+    const std::string output = faults_of(reports);
     for (size_t i = 0; i < reports.size(); ++i)
-      EXPECT_NE(said.find((here_ / (std::to_string(i) + ".json")).string() + ":"), std::string::npos) << names[i];
+      EXPECT_NE(output.find((here_ / (std::to_string(i) + ".json")).string() + ":"), std::string::npos) << names[i];
   }
 
   fs::path here_;
   std::string python_;
 };
 
-// `dpbench schema run|duel|glossary` writes them.
-TEST(CommittedSchema, IsThatOfTheTables) {
+// `dpbench schema run|duel|glossary` writes these files.
+TEST(CommittedSchema, MatchesTheFieldTables) {
   const auto committed = [](const char* file) { return read_text(source / "results" / file, 1 << 20); };
   EXPECT_EQ(committed("schema/run-1.schema.json"), run_schema().dump(1) + "\n");
   EXPECT_EQ(committed("schema/duel-1.schema.json"), duel_schema().dump(1) + "\n");
@@ -77,12 +76,12 @@ TEST_F(Schema, DescribesEveryKeyOfAReport) {
   EXPECT_EQ(faults_of({to_json(full_report()), to_json(empty)}, "--closed"), "");
 }
 
-TEST_F(Schema, TakesAdditionsOfALaterMinorVersion) {
+TEST_F(Schema, AcceptsKeysOfALaterMinorVersion) {
   Json report = to_json(full_report());
   report["schema_version"]["minor"] = 9;
   report["added"] = report["cases"][0]["added"] = report["env"]["cpu"]["added"] = {{"x", 1}};
   EXPECT_EQ(faults_of({report}), "");
-  EXPECT_NE(faults_of({report}, "--closed"), "") << "the closed form is what sees keys that the schema forgot";
+  EXPECT_NE(faults_of({report}, "--closed"), "") << "the closed form must find undescribed keys";
 }
 
 struct Fault {
@@ -90,7 +89,7 @@ struct Fault {
   Json value;
 };
 
-// What must not pass; the case numbers are those of full_report().
+// Changes that the schema must refuse. Case numbers refer to full_report().
 const std::vector<Fault> faults = {
     {"/schema", "dpbench.other"},
     {"/schema_version/major", 2},
@@ -147,14 +146,14 @@ Faulty faulty_reports() {
   return made;
 }
 
-TEST_F(Schema, RefusesWhatIsWrong) {
+TEST_F(Schema, RefusesFaultyReports) {
   const auto [reports, names] = faulty_reports();
   EXPECT_EQ(faults_of({to_json(full_report())}), "");
   expect_all_refused(reports, names);
 }
 
-// Without a schema at hand: what it forbids, `dpbench validate` finds or cannot read.
-TEST(SchemaInWords, ValidateFindsWhatTheSchemaForbids) {
+// `dpbench validate` works without a schema: it reports the same faults, or cannot read the report.
+TEST(WithoutJsonschema, ValidateFindsEveryFaultThatTheSchemaForbids) {
   const auto [reports, names] = faulty_reports();
   for (size_t i = 0; i < reports.size(); ++i) {
     try {
@@ -164,7 +163,7 @@ TEST(SchemaInWords, ValidateFindsWhatTheSchemaForbids) {
   }
 }
 
-// Reports of every minor version stay readable for ever; the one that is written now has its files, too.
+// Reports of every minor version stay readable. The current minor version needs golden files, too.
 class Golden : public ::testing::TestWithParam<std::string> {};
 
 std::vector<std::string> golden_files() {
@@ -177,9 +176,9 @@ std::vector<std::string> golden_files() {
   return files;
 }
 
-TEST_P(Golden, IsReadWithEveryFigureThatItHolds) {
+TEST_P(Golden, IsReadWithoutLosingAFigure) {
   const fs::path file = source / "tests/golden" / GetParam();
-  ASSERT_TRUE(fs::exists(file)) << "a new minor version needs a small report that it wrote";
+  ASSERT_TRUE(fs::exists(file)) << "add a small report written by the new minor version";
   const Json before = parse_json(read_text(file, 1 << 20), "golden");
   const std::string version = "1." + std::to_string(before["schema_version"]["minor"].get<int>()) + ".json";
   EXPECT_TRUE(GetParam().ends_with("-" + version)) << version;
@@ -187,7 +186,7 @@ TEST_P(Golden, IsReadWithEveryFigureThatItHolds) {
   const Json lost = Json::diff(before, after);
   for (const Json& change : lost) {
     const std::string path = change["path"];
-    // In 1.0 `baseline` told whether nobody had asked for the row; a reader sets it to what it means since.
+    // In 1.0 `baseline` marked added cases. The reader sets it to its present meaning.
     const bool of_1_0 = version == "1.0.json" && path.ends_with("/baseline");
     EXPECT_TRUE(change["op"] == "add" || of_1_0 || path.starts_with("/schema_version")) << change;
   }
@@ -196,10 +195,10 @@ TEST_P(Golden, IsReadWithEveryFigureThatItHolds) {
 
 INSTANTIATE_TEST_SUITE_P(OfVersion, Golden, ::testing::ValuesIn(golden_files()));
 
-TEST(GoldenDuel, IsReadWithEveryFigureThatItHolds) {
+TEST(GoldenDuel, IsReadWithoutLosingAFigure) {
   for (int minor = 0; minor <= duel_minor_version; ++minor) {
     const fs::path file = source / ("tests/golden/duel-1." + std::to_string(minor) + ".json");
-    ASSERT_TRUE(fs::exists(file)) << "a new minor version needs a small report that it wrote";
+    ASSERT_TRUE(fs::exists(file)) << "add a small report written by the new minor version";
     const Json before = read_document(file);
     EXPECT_EQ(before["schema_version"]["minor"], minor);
     EXPECT_EQ(duel_problems_of(before), std::vector<std::string>{});

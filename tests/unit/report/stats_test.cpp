@@ -10,14 +10,14 @@ namespace {
 
 const std::vector<double> values = {10, 11, 13, 20, 12};
 
-TEST(Stats, MedianIsTheMiddleOrTheMeanOfTheTwoMiddleOnes) {
+TEST(Stats, MedianIsTheMiddleValueOrTheMeanOfTwo) {
   EXPECT_EQ(median(values), 12);
   EXPECT_EQ(median(std::vector<double>{4, 1, 3, 2}), 2.5);
   EXPECT_EQ(median(std::vector<double>{7}), 7);
 }
 
 // numpy.quantile([10, 11, 13, 20, 12], q)
-TEST(Stats, QuantilesAreThoseOfNumpy) {
+TEST(Stats, QuantilesAgreeWithNumpy) {
   EXPECT_DOUBLE_EQ(quantile(values, 0.025), 10.1);
   EXPECT_DOUBLE_EQ(quantile(values, 0.9), 17.2);
   EXPECT_DOUBLE_EQ(quantile(values, 0.99), 19.72);
@@ -29,7 +29,7 @@ TEST(Stats, QuantilesAreThoseOfNumpy) {
 TEST(Stats, MadIsTheMedianDistanceFromTheMedian) { EXPECT_EQ(mad(values), 1); }
 
 // scipy.stats.norm.ppf(0.75) = 0.6744897501960817
-TEST(Stats, MadTimesItsFactorIsSigmaOfANormalDistribution) { EXPECT_NEAR(mad_to_sigma * 0.6744897501960817, 1, 1e-4); }
+TEST(Stats, ScaledMadIsSigmaOfANormalDistribution) { EXPECT_NEAR(mad_to_sigma * 0.6744897501960817, 1, 1e-4); }
 
 // sum of squares about the mean 13.2: 10.24 + 4.84 + 0.04 + 46.24 + 1.44 = 62.8; / 4
 TEST(Stats, MomentsAreTheMeanAndTheUnbiasedVariance) {
@@ -39,7 +39,7 @@ TEST(Stats, MomentsAreTheMeanAndTheUnbiasedVariance) {
 }
 
 // scipy.stats.t.ppf(0.975, 2), (0.975, 4), (0.9, 3.5)
-TEST(Stats, StudentsTQuantilesAreThoseOfScipy) {
+TEST(Stats, StudentsTQuantilesAgreeWithScipy) {
   EXPECT_NEAR(students_t_quantile(0.975, 2), 4.302652729749462, 1e-9);
   EXPECT_NEAR(students_t_quantile(0.975, 4), 2.7764451051977934, 1e-9);
   EXPECT_NEAR(students_t_quantile(0.9, 3.5), 1.5765766051364052, 1e-9);
@@ -47,7 +47,7 @@ TEST(Stats, StudentsTQuantilesAreThoseOfScipy) {
 
 // l = numpy.log([100, 104, 98, 103, 101]); numpy.exp(scipy.stats.t.interval(0.95, 4, loc=l.mean(),
 // scale=scipy.stats.sem(l)))
-TEST(Stats, IntervalOverLaunchesIsStudentsTOnTheirLogs) {
+TEST(Stats, IntervalOverLaunchesIsStudentsTOfTheirLogs) {
   const std::vector<std::vector<double>> launches = {{99, 100, 108}, {104}, {90, 98, 98}, {103, 103}, {101}};
   const Summary summary = summarise_samples(launches);
   EXPECT_EQ(summary.interval, IntervalOver::launches);
@@ -58,7 +58,7 @@ TEST(Stats, IntervalOverLaunchesIsStudentsTOnTheirLogs) {
   EXPECT_NEAR(summary.ci95_high.value(), 104.19037605685206, 1e-9);
 }
 
-TEST(Stats, AnInterruptedLaunchWithoutSamplesDoesNotCount) {
+TEST(Stats, ALaunchWithoutBlocksDoesNotCount) {
   const Summary summary = summarise_samples({{}, {100, 102}, {104, 106}});
   EXPECT_EQ(summary.launches, 2);
   EXPECT_EQ(summary.median, 103);
@@ -69,11 +69,9 @@ TEST(Stats, TwoLaunchesAreTooFewForAnIntervalOverLaunches) {
   EXPECT_EQ(summarise_samples({{100, 102}, {104, 106}, {101, 103}}).interval, IntervalOver::launches);
 }
 
-TEST(Stats, ALaunchWithoutSamplesHasNoMedian) {
-  EXPECT_EQ(launch_medians({{}, {3, 1, 2}, {}}), std::vector<double>{2});
-}
+TEST(Stats, ALaunchWithoutBlocksHasNoMedian) { EXPECT_EQ(launch_medians({{}, {3, 1, 2}, {}}), std::vector<double>{2}); }
 
-TEST(Stats, FewerThanThreeLaunchesGiveAnIntervalOverTheirSamplesTheSameEveryTime) {
+TEST(Stats, IntervalOverBlocksIsDeterministic) {
   const std::vector<std::vector<double>> launches = {{10, 11, 12, 13, 14, 15, 16, 17, 18, 19}};
   const Summary first = summarise_samples(launches), second = summarise_samples(launches);
   EXPECT_EQ(first.interval, IntervalOver::samples);
@@ -85,14 +83,14 @@ TEST(Stats, FewerThanThreeLaunchesGiveAnIntervalOverTheirSamplesTheSameEveryTime
   EXPECT_EQ(first.ci95_high, second.ci95_high);
 }
 
-TEST(Stats, OneSampleHasNoInterval) { EXPECT_EQ(summarise_samples({{5}}).interval, IntervalOver::none); }
+TEST(Stats, OneBlockHasNoInterval) { EXPECT_EQ(summarise_samples({{5}}).interval, IntervalOver::none); }
 
-TEST(Stats, NothingToSummariseIsAnError) {
+TEST(Stats, RefusesToSummariseNothing) {
   EXPECT_THROW(summarise_samples({}), std::runtime_error);
   EXPECT_THROW(summarise_samples({{}, {}}), std::runtime_error);
 }
 
-// Step times as measured: each launch has its own level (2 %), its samples scatter about it (1 %), and drift slowly.
+// Simulated step times: each launch has its own level (2 %); its blocks vary around it (1 %) and drift slowly.
 std::vector<std::vector<double>> simulated_launches(std::mt19937_64& generator, int launches) {
   std::normal_distribution<double> normal;
   std::vector<std::vector<double>> samples(launches);
@@ -107,7 +105,7 @@ std::vector<std::vector<double>> simulated_launches(std::mt19937_64& generator, 
   return samples;
 }
 
-TEST(Stats, IntervalOverLaunchesHoldsTheTruthIn95OfAHundredExperiments) {
+TEST(Stats, IntervalOverLaunchesCoversTheTrueValueIn95Percent) {
   std::mt19937_64 generator(1);
   for (const int launches : {3, 5, 10}) {
     int covered = 0;
@@ -120,8 +118,8 @@ TEST(Stats, IntervalOverLaunchesHoldsTheTruthIn95OfAHundredExperiments) {
   }
 }
 
-// The bootstrap knows nothing of other launches: with independent samples of one launch it covers that launch's median.
-TEST(Stats, IntervalOverSamplesHoldsTheMedianOfItsOwnLaunch) {
+// The bootstrap sees one launch: with independent blocks it covers that launch's median.
+TEST(Stats, IntervalOverBlocksCoversTheMedianOfItsLaunch) {
   std::mt19937_64 generator(2);
   std::normal_distribution<double> normal(100, 1);
   int covered = 0;

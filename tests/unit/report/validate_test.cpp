@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "harness/report/record/find_run.h"
 #include "harness/report/validate/duel_validate.h"
+#include "tests/support/contains.h"
 #include "tests/unit/report/sample_reports.h"
 #include "workloads/base/error.h"
 
@@ -17,14 +19,14 @@ using namespace test;
 
 using Texts = std::vector<std::string>;
 
-// As read from what was written.
+// Validates a report after a round trip through its text.
 Texts problems_of(const Report& report) { return dpbench::problems_of(parse_json(to_json(report).dump(), "text")); }
 
 const std::string ddp = "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32/bucket_mb=1: ";
 
 TEST(Validate, FindsNothingInAGoodReport) { EXPECT_EQ(problems_of(full_report()), Texts{}); }
 
-TEST(Validate, FindsNothingInTheReportsThatAreKept) {
+TEST(Validate, FindsNothingInTheCommittedReports) {
   int found = 0;
   for (const auto& entry : fs::recursive_directory_iterator(fs::path(DPBENCH_SOURCE) / "results")) {
     const bool baseline = entry.path().parent_path().filename() == "baselines";
@@ -36,13 +38,13 @@ TEST(Validate, FindsNothingInTheReportsThatAreKept) {
   EXPECT_GT(found, 3);
 }
 
-// One change to the measured case with two ranks, and the first thing that is said of it.
+// A change to the measured case with two ranks, and the parts of the problem that it must cause.
 struct Forgery {
   void (*change)(CaseRecord&);
-  const char* said;
+  Texts parts;
 };
 
-Texts said_of(void (*change)(CaseRecord&)) {
+Texts problems_after(void (*change)(CaseRecord&)) {
   Report report = full_report();
   change(report.cases[1]);
   return problems_of(report);
@@ -53,127 +55,128 @@ const std::vector<Forgery> forgeries = {
        c.step_time_ns->median *= 0.9;
        *c.step_time_ns->ci95_low *= 0.9;
      },
-     "stats.step_time_ns.median does not match the measurements"},
-    {[](CaseRecord& c) { c.step_time_ns->mad += 1; }, "stats.step_time_ns.mad does not match the measurements"},
-    {[](CaseRecord& c) { c.step_time_ns->p99 -= 1; }, "stats.step_time_ns.p99 does not match the measurements"},
-    {[](CaseRecord& c) { c.step_time_ns->n = 8; }, "stats.step_time_ns.n does not match the measurements"},
-    {[](CaseRecord& c) { c.step_time_ns->interval = IntervalOver::samples; },
-     "stats.step_time_ns.interval does not match the measurements"},
+     {"stats.step_time_ns.median"}},
+    {[](CaseRecord& c) { c.step_time_ns->mad += 1; }, {"stats.step_time_ns.mad"}},
+    {[](CaseRecord& c) { c.step_time_ns->p99 -= 1; }, {"stats.step_time_ns.p99"}},
+    {[](CaseRecord& c) { c.step_time_ns->n = 8; }, {"stats.step_time_ns.n "}},
+    {[](CaseRecord& c) { c.step_time_ns->interval = IntervalOver::samples; }, {"stats.step_time_ns.interval"}},
     {[](CaseRecord& c) {
        std::swap(c.step_time_ns->ci95_low, c.step_time_ns->ci95_high), *c.step_time_ns->ci95_low += 1;
      },
-     "stats.step_time_ns: the interval does not contain the median"},
-    {[](CaseRecord& c) { c.derived.speedup = 2; }, "derived.speedup does not match the measurements"},
-    {[](CaseRecord& c) { c.derived.efficiency.reset(); }, "derived.efficiency does not match the measurements"},
-    {[](CaseRecord& c) { c.derived.gpu_power_w = 1; }, "derived.gpu_power_w does not match the measurements"},
-    {[](CaseRecord& c) { c.derived.straggler = 1; }, "derived.straggler does not match the measurements"},
-    {[](CaseRecord& c) { c.derived.flop_share = 1; }, "derived.flop_share does not match the measurements"},
-    {[](CaseRecord& c) { c.checks[0].status = CheckStatus::failed; }, "status is ok but its checks make it wrong"},
-    {[](CaseRecord& c) { c.checks[0].error = 0.5; }, "check output-shape passed with an error above its bound"},
-    {[](CaseRecord& c) { c.status = CaseStatus::wrong, c.reason = "x"; }, "status is wrong, but no check failed"},
-    {[](CaseRecord& c) { c.status = CaseStatus::failed; }, "status is failed, but there is no reason"},
-    {[](CaseRecord& c) { c.launches[2].ranks.pop_back(); }, "launch 2 does not contain exactly ranks 0 to 1"},
-    {[](CaseRecord& c) { c.launches[2].ranks[1].rank = 0; }, "launch 2 contains a rank twice"},
-    {[](CaseRecord& c) { c.launches[2].index = 0; }, "launch 0 appears twice"},
-    {[](CaseRecord& c) { c.launches[2].index = -1; }, "launches[2].index is -1, not at least 0"},
-    {[](CaseRecord& c) { c.launches.pop_back(); }, "2 launches, not the 3 of the configuration"},
-    {[](CaseRecord& c) { c.launches[0].ranks[1].samples_ns.pop_back(); },
-     "launch 0: rank 1 differs in samples or steps_per_sample from rank 0"},
+     {"stats.step_time_ns: ", "median"}},
+    {[](CaseRecord& c) { c.derived.speedup = 2; }, {"derived.speedup"}},
+    {[](CaseRecord& c) { c.derived.efficiency.reset(); }, {"derived.efficiency"}},
+    {[](CaseRecord& c) { c.derived.gpu_power_w = 1; }, {"derived.gpu_power_w"}},
+    {[](CaseRecord& c) { c.derived.straggler = 1; }, {"derived.straggler"}},
+    {[](CaseRecord& c) { c.derived.flop_share = 1; }, {"derived.flop_share"}},
+    {[](CaseRecord& c) { c.checks[0].status = CheckStatus::failed; }, {"ok", "wrong"}},
+    {[](CaseRecord& c) { c.checks[0].error = 0.5; }, {"output-shape"}},
+    {[](CaseRecord& c) { c.status = CaseStatus::wrong, c.reason = "x"; }, {"wrong"}},
+    {[](CaseRecord& c) { c.status = CaseStatus::failed; }, {"failed", "reason"}},
+    {[](CaseRecord& c) { c.launches[2].ranks.pop_back(); }, {"launch 2", "rank"}},
+    {[](CaseRecord& c) { c.launches[2].ranks[1].rank = 0; }, {"launch 2", "rank"}},
+    {[](CaseRecord& c) { c.launches[2].index = 0; }, {"launch 0"}},
+    {[](CaseRecord& c) { c.launches[2].index = -1; }, {"launches[2].index", "-1"}},
+    {[](CaseRecord& c) { c.launches.pop_back(); }, {"2 launches", "3"}},
+    {[](CaseRecord& c) { c.launches[0].ranks[1].samples_ns.pop_back(); }, {"launch 0", "rank 1", "rank 0"}},
     {[](CaseRecord& c) {
        for (auto& rank : c.launches[0].ranks) rank.samples_ns.push_back(12500);
      },
-     "launch 0: rank 0 has more samples than the 3 of the configuration"},
+     {"launch 0", "rank 0", "3"}},
     {[](CaseRecord& c) {
        for (auto& rank : c.launches[0].ranks) rank.steps_per_sample = 11;
      },
-     "launch 0: rank 0 has steps_per_sample other than the 10 of the configuration"},
-    {[](CaseRecord& c) { c.launches[0].ranks[1].step_p90_ns = 1500; },
-     "launch 0: rank 1's percentiles of single steps are not ascending"},
-    {[](CaseRecord& c) { c.launches[0].ranks[1].peak_rss_bytes = -1; },
-     "launches[0].ranks[1].peak_rss_bytes is -1, not at least 0"},
-    {[](CaseRecord& c) { c.launches[0].ranks[1].own_rss_bytes = (1 << 28) + 1; },
-     "launch 0: rank 1 has own_rss_bytes above peak_rss_bytes"},
-    {[](CaseRecord& c) { c.launches[0].ranks[1].phases_ns["forward"] = -1; }, "launch 0: rank 1's forward is below 0"},
+     {"launch 0", "rank 0", "10"}},
+    {[](CaseRecord& c) { c.launches[0].ranks[1].step_p90_ns = 1500; }, {"launch 0", "rank 1", "percentiles"}},
+    {[](CaseRecord& c) { c.launches[0].ranks[1].peak_rss_bytes = -1; }, {"launches[0].ranks[1].peak_rss_bytes", "-1"}},
+    {[](CaseRecord& c) { c.launches[0].ranks[1].own_rss_bytes = (1 << 28) + 1; }, {"launch 0", "rank 1", "own"}},
+    {[](CaseRecord& c) { c.launches[0].ranks[1].phases_ns["forward"] = -1; }, {"launch 0", "rank 1", "forward"}},
     {[](CaseRecord& c) { c.launches[0].ranks[1].profile->waiting_ns = -1; },
-     "launches[0].ranks[1].profile.waiting_ns is -1.0, not at least 0"},
-    {[](CaseRecord& c) { c.launches[0].ranks[1].profile->hidden_ns = 101; },
-     "launch 0: rank 1's communication_ns is not the sum of exposed_ns and hidden_ns"},
+     {"launches[0].ranks[1].profile.waiting_ns", "-1.0"}},
+    {[](CaseRecord& c) { c.launches[0].ranks[1].profile->hidden_ns = 101; }, {"launch 0", "rank 1", "communication"}},
     {[](CaseRecord& c) { c.launches[0].ranks[1].profile->collectives[0].bytes = -1; },
-     "launches[0].ranks[1].profile.collectives[0].bytes is -1, not at least 0"},
+     {"launches[0].ranks[1].profile.collectives[0].bytes", "-1"}},
     {[](CaseRecord& c) { c.launches[0].ranks[1].profile->collectives[0].start_ns = -1e300; },
-     "launch 0: rank 1 has a collective (allreduce) with impossible times"},
+     {"launch 0", "rank 1", "allreduce"}},
     {[](CaseRecord& c) { c.launches[0].ranks[1].profile->collectives[0].end_ns = 499; },
-     "launch 0: rank 1 has a collective (allreduce) with impossible times"},
+     {"launch 0", "rank 1", "allreduce"}},
     {[](CaseRecord& c) { c.launches[0].ranks[1].profile->collectives[0].end_ns.reset(); },
-     "launch 0: rank 1 has a collective (allreduce) with impossible times"},
-    {[](CaseRecord& c) { c.launches[0].ranks[1].profile->steps = 0; },
-     "launches[0].ranks[1].profile.steps is 0, not at least 1"},
+     {"launch 0", "rank 1", "allreduce"}},
+    {[](CaseRecord& c) { c.launches[0].ranks[1].profile->steps = 0; }, {"launches[0].ranks[1].profile.steps", "0"}},
     {[](CaseRecord& c) { c.launches[0].ranks[1].peak->triad_bytes_per_s = 0; },
-     "launches[0].ranks[1].peak.triad_bytes_per_s is 0.0, not above 0"},
+     {"launches[0].ranks[1].peak.triad_bytes_per_s", "0.0"}},
     {[](CaseRecord& c) { c.launches[0].ranks[1].gpus[0].throttled_readings = 4; },
-     "launch 0: rank 1's GPU 00000000:1B:00.0 has inconsistent throttling counters"},
-    {[](CaseRecord& c) { c.launches[0].ranks[1].parameters_hash = "other"; },
-     "status is ok but its checks make it wrong"},
-    {[](CaseRecord& c) { c.spec.processes = 3; }, "3 processes do not fit world 2"},
-    {[](CaseRecord& c) { c.spec.threads = 0; }, "threads is 0, not at least 1"},
-    {[](CaseRecord& c) { c.spec.clip_norm = 0; }, "clip_norm is 0.0, not above 0"},
-    {[](CaseRecord& c) { c.spec.seed = 2; }, "the seed differs from the configuration"},
-    {[](CaseRecord& c) { c.spec.batch = 32; },
-     "the id does not match the fields, which make ddp/mnist-mlp/cpu:2/shm/weak/b32/f32/bucket_mb=1"},
+     {"launch 0", "rank 1", "00000000:1B:00.0"}},
+    {[](CaseRecord& c) { c.launches[0].ranks[1].parameters_hash = "other"; }, {"ok", "wrong"}},
+    {[](CaseRecord& c) { c.spec.processes = 3; }, {"3 processes", "2"}},
+    {[](CaseRecord& c) { c.spec.threads = 0; }, {"threads", "0"}},
+    {[](CaseRecord& c) { c.spec.clip_norm = 0; }, {"clip_norm", "0.0"}},
+    {[](CaseRecord& c) { c.spec.seed = 2; }, {"seed"}},
+    {[](CaseRecord& c) { c.spec.batch = 32; }, {"ddp/mnist-mlp/cpu:2/shm/weak/b32/f32/bucket_mb=1"}},
 };
 
-TEST(Validate, FindsWhatCannotBe) {
-  for (const auto& [change, said] : forgeries) {
-    const Texts problems = said_of(change);
-    const bool found =
-        std::find(problems.begin(), problems.end(), ddp + said) != problems.end() ||
-        std::find(problems.begin(), problems.end(), "report.cases[1]." + std::string(said)) != problems.end();
-    EXPECT_TRUE(found) << said << "\n  but: " << (problems.empty() ? "nothing" : problems.front());
+TEST(Validate, FindsForgedFigures) {
+  for (const auto& [change, parts] : forgeries) {
+    const Texts problems = problems_after(change);
+    const auto matches = [&](const std::string& problem) {
+      return (problem.starts_with(ddp) || problem.starts_with("report.cases[1].")) &&
+             std::all_of(parts.begin(), parts.end(),
+                         [&](const std::string& part) { return problem.find(part) != std::string::npos; });
+    };
+    EXPECT_TRUE(std::any_of(problems.begin(), problems.end(), matches))
+        << parts.back() << "\n  but: " << (problems.empty() ? "no problem" : problems.front());
   }
 }
 
-TEST(Validate, FindsAnIdThatStandsThereTwice) {
+TEST(Validate, FindsADuplicateId) {
   Report report = full_report();
   report.cases[1].spec.id = report.cases[0].spec.id;
-  EXPECT_EQ(problems_of(report).at(0), report.cases[0].spec.id + ": the id appears twice");
+  EXPECT_TRUE(problems_of(report).at(0).starts_with(report.cases[0].spec.id + ": ")) << problems_of(report).at(0);
+  expect_contains(problems_of(report).at(0), {"id"});
 }
 
-TEST(Validate, FindsARunWithoutARunsName) {
+TEST(Validate, FindsAnInvalidRunId) {
   Report report = full_report();
   report.id = "mine";
-  EXPECT_EQ(problems_of(report), (Texts{"the id 'mine' is not of the form <UTC time>-<commit>-<machine>"}));
+  ASSERT_EQ(problems_of(report).size(), 1u);
+  expect_contains(problems_of(report)[0], {"'mine'", "<UTC time>-<commit>-<machine>"});
 }
 
-TEST(Validate, FindsAMachineThatCannotBe) {
+TEST(Validate, FindsAnInvalidMachine) {
   Report report = full_report();
   report.env["cpu"]["usable"] = "two";
   report.env["gpus"][0].erase("name");
   report.env.erase("limits");
-  EXPECT_EQ(problems_of(report), (Texts{"report.env.limits is missing", "report.env.cpu.usable is \"two\", not integer",
-                                        "report.env.gpus[0].name is missing"}));
+  const Texts problems = problems_of(report);
+  ASSERT_EQ(problems.size(), 3u);
+  expect_contains(problems[0], {"report.env.limits"});
+  expect_contains(problems[1], {"report.env.cpu.usable", "two", "integer"});
+  expect_contains(problems[2], {"report.env.gpus[0].name"});
 }
 
-TEST(Validate, FindsWhatTheConfigurationDidNotAskFor) {
+TEST(Validate, FindsCasesOutsideTheConfiguration) {
   Report report = full_report();
   report.config["strategies"] = {"cpu", "dp", "gpu"};
   report.config["workloads"] = {"mnist-mlp"};
   const Texts problems = problems_of(report);
-  ASSERT_EQ(problems.size(), 3u) << "each of ddp's cases";
-  EXPECT_EQ(problems[0], ddp + "the configuration asks for no strategy ddp");
+  ASSERT_EQ(problems.size(), 3u) << "one for each case of ddp";
+  EXPECT_TRUE(problems[0].starts_with(ddp)) << problems[0];
+  expect_contains(problems[0], {"strategy ddp"});
 }
 
 TEST(Validate, ACompleteRunHasNoInterruptedCase) {
   Report report = full_report();
   report.status = RunStatus::complete;
   ASSERT_EQ(problems_of(report).size(), 1u);
-  EXPECT_NE(problems_of(report)[0].find("interrupted in a complete run"), std::string::npos);
+  expect_contains(problems_of(report)[0], {"interrupted"});
 }
 
-TEST(Validate, FindsPhasesThatAreNotTheMeanOfTheRanks) {
+TEST(Validate, FindsPhasesThatAreNotTheMeanOverRanks) {
   Json document = to_json(full_report());
   document["cases"][1]["phases"]["mean_step_ns"]["forward"] = 699;
-  EXPECT_EQ(dpbench::problems_of(document),
-            (Texts{ddp + "phases.mean_step_ns.forward does not match the measurements"}));
+  const Texts problems = dpbench::problems_of(document);
+  ASSERT_EQ(problems.size(), 1u);
+  expect_contains(problems[0], {ddp + "phases.mean_step_ns.forward"});
 }
 
 TEST(Validate, AnOlderReportMayLackFiguresOfLaterMinorVersions) {
@@ -184,9 +187,9 @@ TEST(Validate, AnOlderReportMayLackFiguresOfLaterMinorVersions) {
   EXPECT_EQ(dpbench::problems_of(document), Texts{});
 }
 
-TEST(ValidateDuel, FindsWhatDoesNotFollowFromThePairs) {
+TEST(ValidateDuel, FindsFiguresThatDoNotFollowFromThePairs) {
   const Json good = read_document(fs::path(DPBENCH_SOURCE) / "tests/golden/duel-1.0.json");
-  const auto said = [&](const char* pointer, const Json& value) {
+  const auto first_problem = [&](const char* pointer, const Json& value) {
     Json forged = good;
     forged[Json::json_pointer(pointer)] = value;
     const Texts problems = duel_problems_of(forged);
@@ -194,21 +197,21 @@ TEST(ValidateDuel, FindsWhatDoesNotFollowFromThePairs) {
   };
   const std::string id = good["cases"][0]["id"].get<std::string>() + ": ";
   EXPECT_EQ(duel_problems_of(good), Texts{});
-  EXPECT_EQ(said("/schema_version/minor", 1), "order_seed is missing or below 1");
-  EXPECT_EQ(said("/cases/0/verdict", "SLOWER"), id + "verdict does not match the measurements");
-  EXPECT_EQ(said("/cases/0/look/change_percent", 99), id + "look.change_percent does not match the measurements");
-  EXPECT_NE(said("/cases/0/launches/0/pairs/0/new_ns", 1), "");
-  EXPECT_THROW(said("/cases/0/status", "fine"), UsageError);
-  EXPECT_EQ(said("/cases/0/batch", 31).substr(0, id.size() + 7), id + "the id ");
-  EXPECT_EQ(said("/cases/1/id", good["cases"][0]["id"]).substr(0, id.size()), id);
-  EXPECT_EQ(said("/gate", "passed"), "gate does not match the verdicts");
-  EXPECT_EQ(said("/id", "mine"), "the id 'mine' is not of the form <UTC time>-<commit>-<machine>");
-  EXPECT_EQ(said("/env", Json::object()), "report.env.fingerprint is missing");
-  EXPECT_THROW(said("/schema_version/major", 2), UsageError);
-  EXPECT_THROW(said("/cases/0/launches/0/pairs/0/base_ns", 0), UsageError);
+  expect_contains(first_problem("/schema_version/minor", 1), {"order_seed"});
+  expect_contains(first_problem("/cases/0/verdict", "SLOWER"), {id + "verdict"});
+  expect_contains(first_problem("/cases/0/look/change_percent", 99), {id + "look.change_percent"});
+  EXPECT_NE(first_problem("/cases/0/launches/0/pairs/0/new_ns", 1), "");
+  EXPECT_THROW(first_problem("/cases/0/status", "fine"), UsageError);
+  expect_contains(first_problem("/cases/0/batch", 31), {id, "/b31/"});
+  expect_contains(first_problem("/cases/1/id", good["cases"][0]["id"]), {id});
+  EXPECT_TRUE(first_problem("/gate", "passed").starts_with("gate ")) << first_problem("/gate", "passed");
+  expect_contains(first_problem("/id", "mine"), {"'mine'"});
+  expect_contains(first_problem("/env", Json::object()), {"report.env.fingerprint"});
+  EXPECT_THROW(first_problem("/schema_version/major", 2), UsageError);
+  EXPECT_THROW(first_problem("/cases/0/launches/0/pairs/0/base_ns", 0), UsageError);
 }
 
-TEST(Validate, RefusesAWordThatNamesNothing) {
+TEST(Validate, RefusesUnknownEnumNames) {
   for (const char* pointer : {"/status", "/cases/1/status", "/cases/1/device", "/cases/1/scaling", "/cases/1/dtype",
                               "/cases/1/checks/0/status", "/cases/1/stats/step_time_ns/interval"}) {
     Json document = to_json(full_report());
@@ -217,7 +220,7 @@ TEST(Validate, RefusesAWordThatNamesNothing) {
   }
 }
 
-TEST(Validate, WhatIsNoReportIsRefused) { EXPECT_THROW(dpbench::problems_of(Json::array()), UsageError); }
+TEST(Validate, RefusesOtherDocuments) { EXPECT_THROW(dpbench::problems_of(Json::array()), UsageError); }
 
 }  // namespace
 }  // namespace dpbench

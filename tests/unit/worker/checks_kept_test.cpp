@@ -1,4 +1,4 @@
-// How much the checks keep of what they see: of a large model every step that is kept is gigabytes.
+// Memory held by the checks: each retained step of a large model is gigabytes.
 #include <algorithm>
 #include <map>
 
@@ -13,56 +13,59 @@ namespace {
 
 using Weak = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
-struct Seen {
+struct Result {
   std::vector<CheckRow> rows;
-  std::map<std::string, size_t> bytes;  // of the evidence of each scenario
-  bool even_was_let_go = false;         // by the time that `twenty` was over
+  std::map<std::string, size_t> bytes;  // size of the evidence, by scenario
+  bool even_was_released = false;       // before the end of scenario `twenty`
 };
 
-// mnist-mlp on one device: its parameters alone are 400 kB in float32.
-Seen checked(const std::string& filter) {
-  Seen seen;
-  std::vector<Weak> of_even;
+// Runs the checks of mnist-mlp on one device. Its parameters take 400 kB in float32.
+Result run_with_filter(const std::string& filter) {
+  Result result;
+  std::vector<Weak> even_parameters;
   const auto show = [&](const Bench&, const Scenario& scenario, std::optional<double>, const Evidence& evidence) {
-    seen.bytes[scenario.name] = to_bytes(evidence, {}).size();
+    result.bytes[scenario.name] = to_bytes(evidence, {}).size();
     if (scenario.name == "even")
-      for (const auto& [name, tensor] : evidence.steps.at(0).parameters) of_even.emplace_back(tensor.getIntrusivePtr());
+      for (const auto& [name, tensor] : evidence.steps.at(0).parameters)
+        even_parameters.emplace_back(tensor.getIntrusivePtr());
     if (scenario.name == "twenty")
-      seen.even_was_let_go =
-          std::all_of(of_even.begin(), of_even.end(), [](const Weak& tensor) { return tensor.expired(); });
+      result.even_was_released = std::all_of(even_parameters.begin(), even_parameters.end(),
+                                             [](const Weak& tensor) { return tensor.expired(); });
   };
-  seen.rows = run_checks({.strategy = strategy_registry().at("cpu"),
-                          .workload = workload_registry().at("mnist-mlp"),
-                          .options = {},
-                          .store = {},
-                          .group = {},
-                          .devices = {at::Device(at::kCPU)},
-                          .params = {},
-                          .filter = filter,
-                          .show = show});
-  EXPECT_FALSE(of_even.empty());
-  return seen;
+  result.rows = run_checks({.strategy = strategy_registry().at("cpu"),
+                            .workload = workload_registry().at("mnist-mlp"),
+                            .options = {},
+                            .store = {},
+                            .group = {},
+                            .devices = {at::Device(at::kCPU)},
+                            .params = {},
+                            .filter = filter,
+                            .show = show});
+  EXPECT_FALSE(even_parameters.empty());
+  return result;
 }
 
-constexpr size_t of_the_parameters = 400000;
+constexpr size_t parameter_bytes = 400000;
 
-TEST(ChecksBeforeTiming, KeepNothingButTheLossesOfTwentySteps) {
-  const Seen seen = checked(checks_before_timing({}));
-  EXPECT_GT(seen.bytes.at("working"), 4 * 2 * of_the_parameters);
-  EXPECT_LT(seen.bytes.at("twenty"), 20U * 500);
-  const auto learning =
-      std::find_if(seen.rows.begin(), seen.rows.end(), [](const CheckRow& row) { return row.name == "loss-falls"; });
-  ASSERT_NE(learning, seen.rows.end());
+TEST(ChecksBeforeTiming, KeepOnlyTheLossesOfTwentySteps) {
+  const Result result = run_with_filter(checks_before_timing({}));
+  EXPECT_GT(result.bytes.at("working"), 4 * 2 * parameter_bytes);
+  EXPECT_LT(result.bytes.at("twenty"), 20U * 500);
+  const auto learning = std::find_if(result.rows.begin(), result.rows.end(),
+                                     [](const CheckRow& row) { return row.name == "loss-falls"; });
+  ASSERT_NE(learning, result.rows.end());
   EXPECT_EQ(learning->status, CheckStatus::passed) << learning->detail;
-  for (const CheckRow& row : seen.rows) EXPECT_NE(row.status, CheckStatus::failed) << row.name << ": " << row.detail;
+  for (const CheckRow& row : result.rows) EXPECT_NE(row.status, CheckStatus::failed) << row.name << ": " << row.detail;
 }
 
-TEST(ChecksBeforeTiming, LetGoOfWhatIsJudged) { EXPECT_TRUE(checked(checks_before_timing({})).even_was_let_go); }
+TEST(ChecksBeforeTiming, ReleaseScenariosAfterTheirVerdict) {
+  EXPECT_TRUE(run_with_filter(checks_before_timing({})).even_was_released);
+}
 
-TEST(Checks, KeepAllOfTwentyStepsWhereMoreIsAsked) {
-  const Seen seen = checked("^(gradient-meaning|gradient-later|loss-falls)$");
-  EXPECT_GT(seen.bytes.at("twenty"), 20 * 2 * of_the_parameters);
-  EXPECT_EQ(seen.rows.size(), 3U);
+TEST(Checks, KeepAllOfTwentyStepsWhenACheckNeedsThem) {
+  const Result result = run_with_filter("^(gradient-meaning|gradient-later|loss-falls)$");
+  EXPECT_GT(result.bytes.at("twenty"), 20 * 2 * parameter_bytes);
+  EXPECT_EQ(result.rows.size(), 3U);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a rank leaves on the page of signs of life.
+// The shared progress page, written by Pulse.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kRanks = 2;
 
-// The page of two ranks, as a front makes it; an older one has no place for calls.
+// A progress page for two ranks, as the front creates it. Older fronts reserve no space for calls.
 class PulsePage : public testing::Test {
  protected:
   ~PulsePage() override {
@@ -30,15 +30,15 @@ class PulsePage : public testing::Test {
     ::close(file);
     ASSERT_NE(mapped_, MAP_FAILED);
   }
-  const Progress& sign(int rank) const { return static_cast<const Progress*>(mapped_)[rank]; }
-  const CallLog& log(int rank) const { return reinterpret_cast<const CallLog*>(&sign(kRanks))[rank]; }
+  const Progress& progress(int rank) const { return static_cast<const Progress*>(mapped_)[rank]; }
+  const CallLog& log(int rank) const { return reinterpret_cast<const CallLog*>(&progress(kRanks))[rank]; }
 
   const std::string file_ = testing::TempDir() + "dpbench_pulse_" + std::to_string(::getpid());
   size_t bytes_ = 0;
   void* mapped_ = nullptr;
 };
 
-TEST_F(PulsePage, HoldsTheLatestCallsEachAtItsPlace) {
+TEST_F(PulsePage, HoldsTheLatestCallsInARing) {
   make(kRanks * (sizeof(Progress) + sizeof(CallLog)));
   Pulse pulse(file_, 1, kRanks);
   for (uint64_t number = 1; number <= 11; ++number)
@@ -47,26 +47,26 @@ TEST_F(PulsePage, HoldsTheLatestCallsEachAtItsPlace) {
   const auto& slots = log(1).slots;
   EXPECT_EQ(slots[11 % slots.size()].number.load(), 11);
   EXPECT_EQ(load_text(slots[11 % slots.size()]), "allreduce of 11 Float (sum)");
-  EXPECT_EQ(load_text(slots[12 % slots.size()]), std::string(48, 'x')) << "cut to what fits";
-  EXPECT_EQ(slots[4].number.load(), 12) << "the oldest made room";
-  EXPECT_EQ(log(0).slots[3].number.load(), 0) << "another rank's";
+  EXPECT_EQ(load_text(slots[12 % slots.size()]), std::string(48, 'x')) << "truncated to the slot";
+  EXPECT_EQ(slots[4].number.load(), 12) << "overwrites the oldest call";
+  EXPECT_EQ(log(0).slots[3].number.load(), 0) << "belongs to another rank";
   EXPECT_EQ(slots[4].hash.load(), pulse.calls().hash);
   EXPECT_EQ(pulse.calls().count, 12);
 }
 
-TEST_F(PulsePage, OfAnOlderFrontHasNoPlaceForCalls) {
+TEST_F(PulsePage, WithoutSpaceForCallsStillCountsThem) {
   make(kRanks * sizeof(Progress));
   Pulse pulse(file_, 1, kRanks);
   pulse.note_call(1, "barrier");
   pulse.begin();
-  EXPECT_EQ(sign(1).beat.load(), 1);
-  EXPECT_EQ(pulse.calls().count, 1) << "what the answer tells is known all the same";
+  EXPECT_EQ(progress(1).beat.load(), 1);
+  EXPECT_EQ(pulse.calls().count, 1) << "the answer still needs the count";
 }
 
-TEST(Pulse, HashesAreThoseOfTheWholeSequence) {
+TEST(Pulse, HashesCoverTheWholeSequenceOfCalls) {
   const auto hash_of = [](const std::vector<std::string>& calls) {
     Pulse pulse("", 0);
-    pulse.note_call(1, "what the checks called");
+    pulse.note_call(1, "a call of the checks");
     pulse.forget_calls();
     for (size_t i = 0; i < calls.size(); ++i) pulse.note_call(i, calls[i]);
     return pulse.calls().hash;

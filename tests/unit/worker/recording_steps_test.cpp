@@ -1,4 +1,4 @@
-// A strategy that records its steps does so before anything is timed. As on a GPU: here one pretends.
+// Strategies that record their steps (CUDA graphs) do so before timing. A fake strategy replaces the GPU.
 #include <map>
 
 #include <ATen/ATen.h>
@@ -12,48 +12,49 @@
 namespace dpbench {
 namespace {
 
-enum class How { as_it_is, recorded, replayed };
+enum class Mode { eager, recorded, replayed };
 
 struct Call {
   int64_t step, rows;
-  How how;
+  Mode mode;
 };
 
-// Takes as many steps of a shape as one may before it replays.
-class Pretending : public Around {
+// Runs the maximum number of steps of each shape before it replays.
+class FakeRecorder : public Around {
  public:
-  static inline std::vector<Call> calls;  // of the one made last
+  static inline std::vector<Call> calls;  // of the most recent instance
 
-  explicit Pretending(const Setup& setup) : Around(with_defaults("cpu", setup)), records_(setup.params.flag("graph")) {
+  explicit FakeRecorder(const Setup& setup)
+      : Around(with_defaults("cpu", setup)), records_(setup.params.flag("graph")) {
     calls.clear();
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     const int64_t rows = micro[0].rows();
-    const int met = ++met_[rows];
-    calls.push_back({step, rows, !records_ || met < 4 ? How::as_it_is : met == 4 ? How::recorded : How::replayed});
+    const int count = ++counts_[rows];
+    calls.push_back({step, rows, !records_ || count < 4 ? Mode::eager : count == 4 ? Mode::recorded : Mode::replayed});
     return inner_->step(step, micro, phases);
   }
 
  private:
   bool records_;
-  std::map<int64_t, int> met_;
+  std::map<int64_t, int> counts_;
 };
 
-const RegisterStrategy pretending{
-    {.name = "pretending",
+const RegisterStrategy fake_recorder{
+    {.name = "fake-recorder",
      .summary = "pretends to record its steps",
      .parallelism = Parallelism::single,
-     .params = {{"graph", "off", "on: the fourth of a shape is recorded"}},
-     .make = make<Pretending>,
+     .params = {{"graph", "off", "on: record the fourth step of each shape"}},
+     .make = make<FakeRecorder>,
      .promise = [](StrategyInfo& info, const Params& params) { info.recorded = params.flag("graph"); }}};
 
 const Sampling quick{.warmup = 5, .samples = 2, .steps = 4};
 
-// Random-linear's 100 rows in batches of so many.
+// random-linear has 100 samples.
 CaseSpec case_of(int64_t batch, const char* graph) {
   CaseSpec spec;
-  spec.strategy = "pretending";
+  spec.strategy = "fake-recorder";
   spec.params = {{"graph", graph}};
   spec.workload = "random-linear";
   spec.scaling = Scaling::strong;
@@ -78,11 +79,11 @@ class RecordingSteps : public testing::Test {
             .clip_norm = {}};
   }
   static void expect_replayed(size_t last) {
-    const auto& calls = Pretending::calls;
+    const auto& calls = FakeRecorder::calls;
     ASSERT_GE(calls.size(), last);
     for (size_t i = calls.size() - last; i < calls.size(); ++i)
-      EXPECT_EQ(calls[i].how, How::replayed)
-          << "call " << i << " of " << calls.size() << ", " << calls[i].rows << " rows";
+      EXPECT_EQ(calls[i].mode, Mode::replayed)
+          << "call " << i << " of " << calls.size() << ", " << calls[i].rows << " samples";
   }
 
   std::unique_ptr<Workload> workload_ = workload_registry().at("random-linear").make({});
@@ -98,35 +99,35 @@ class RecordingSteps : public testing::Test {
   }
 };
 
-TEST_F(RecordingSteps, AreTakenBeforeTheTimeOfAStepIsAsked) {
+TEST_F(RecordingSteps, RunBeforeStepsAreTimed) {
   timed(case_of(30, "on"));
-  const auto& calls = Pretending::calls;
-  ASSERT_EQ(calls.size(), 5U + 2 * 4 + 2 * 4) << "of 30 rows and of 10, four more each";
-  expect_replayed(3 + 2 * 4);  // the second half of the warm-up says how many steps a sample takes
-  EXPECT_EQ(calls[calls.size() - 8].step, 5) << "the samples begin where they would without";
+  const auto& calls = FakeRecorder::calls;
+  ASSERT_EQ(calls.size(), 5U + 2 * 4 + 2 * 4) << "four more steps for each of the batch sizes 30 and 10";
+  expect_replayed(3 + 2 * 4);  // the second half of the warm-up sets the steps per block
+  EXPECT_EQ(calls[calls.size() - 8].step, 5) << "blocks start at the same step as without recording";
 }
 
-TEST_F(RecordingSteps, AreNotAWholeEpoch) {
+TEST_F(RecordingSteps, AreFewerThanAWholeEpoch) {
   timed(case_of(3, "on"));
-  EXPECT_EQ(Pretending::calls.size(), 5U + 2 * 4 + 2 * 4) << "of 34 steps one has 1 row";
+  EXPECT_EQ(FakeRecorder::calls.size(), 5U + 2 * 4 + 2 * 4) << "one of 34 steps has 1 sample";
   timed(case_of(5, "on"));
-  EXPECT_EQ(Pretending::calls.size(), 5U + 4 + 2 * 4) << "all alike";
+  EXPECT_EQ(FakeRecorder::calls.size(), 5U + 4 + 2 * 4) << "all batches have the same size";
 }
 
-TEST_F(RecordingSteps, AreNoneOfAStrategyThatRecordsNothing) {
+TEST_F(RecordingSteps, AreSkippedWithoutRecording) {
   timed(case_of(30, "off"));
-  EXPECT_EQ(Pretending::calls.size(), 5U + 2 * 4);
+  EXPECT_EQ(FakeRecorder::calls.size(), 5U + 2 * 4);
 }
 
-TEST_F(RecordingSteps, AreTakenBeforeTheFirstBlockOfADuel) {
+TEST_F(RecordingSteps, RunBeforeTheFirstBlockOfADuel) {
   BlockRun run(case_of(30, "on"), quick.warmup, group_, pulse_, "");
-  const size_t before = Pretending::calls.size();
+  const size_t before = FakeRecorder::calls.size();
   for (int i = 0; i < 2; ++i) run.block(quick);
-  expect_replayed(3 + Pretending::calls.size() - before);
+  expect_replayed(3 + FakeRecorder::calls.size() - before);
   run.finish();
 }
 
-TEST_F(RecordingSteps, AreTakenBeforeStepsAreWatched) {
+TEST_F(RecordingSteps, RunBeforeStepsAreProfiled) {
   const CaseSpec spec = case_of(30, "on");
   StepSource source(*workload_, spec, strategy_registry().at(spec.strategy), 0);
   RankRecord record;
@@ -135,7 +136,7 @@ TEST_F(RecordingSteps, AreTakenBeforeStepsAreWatched) {
   expect_replayed(static_cast<size_t>(record.profile->steps));
 }
 
-TEST(Recorded, IsWhatEveryStrategyWithAGraphSaysItIs) {
+TEST(Recorded, IsPromisedByEveryStrategyWithGraphOn) {
   for (const char* name : {"gpu", "dp", "ddp"}) {
     const StrategyInfo& info = strategy_registry().at(name);
     EXPECT_TRUE(promised(info, Params(info.params, {{"graph", "on"}}, name)).recorded) << name;

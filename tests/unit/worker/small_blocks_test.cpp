@@ -1,4 +1,4 @@
-// Memory of small tensors: kept by size, never lent twice.
+// Allocator cache for small tensors: blocks are reused by size and never shared.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -19,7 +19,7 @@
 namespace dpbench {
 namespace {
 
-// From here on for this whole program, as in a worker.
+// Enables the cache for the rest of the program, as in a worker.
 class SmallBlocks : public testing::Test {
  protected:
   SmallBlocks() { cache_small_blocks(); }
@@ -27,19 +27,19 @@ class SmallBlocks : public testing::Test {
   static c10::DataPtr block(size_t bytes) { return c10::GetCPUAllocator()->allocate(bytes); }
 };
 
-TEST_F(SmallBlocks, AreThereAgainForTheNextOfTheirSize) {
+TEST_F(SmallBlocks, AreReusedForTheSameSize) {
   for (const int64_t count : {1, 16, 17, 150, 1024}) {
-    const void* const place = at::empty({count}).data_ptr();
-    EXPECT_EQ(at::empty({count}).data_ptr(), place) << count;
+    const void* const address = at::empty({count}).data_ptr();
+    EXPECT_EQ(at::empty({count}).data_ptr(), address) << count;
   }
   std::jthread([] {
     const auto before = mallinfo2().uordblks;
     block(4096).clear();
-    EXPECT_GE(mallinfo2().uordblks, before + 4096) << "malloc has it back";
+    EXPECT_GE(mallinfo2().uordblks, before + 4096) << "the block went back to malloc instead of the cache";
   });
 }
 
-TEST_F(SmallBlocks, StandWhereTensorsMustAndHoldWhatWasAskedFor) {
+TEST_F(SmallBlocks, AreAlignedAndLargeEnough) {
   for (size_t bytes = 1; bytes <= 5000; ++bytes)
     for (int again = 0; again < 2; ++again) {
       const auto got = block(bytes);
@@ -48,7 +48,7 @@ TEST_F(SmallBlocks, StandWhereTensorsMustAndHoldWhatWasAskedFor) {
     }
 }
 
-TEST_F(SmallBlocks, LeaveTheEmptyAndTheLargeToTorch) {
+TEST_F(SmallBlocks, LeaveEmptyAndLargeBlocksToTorch) {
   EXPECT_EQ(block(0).get(), nullptr);
   const auto all = c10::GetCPUAllocator();
   for (const size_t bytes : {size_t{0}, size_t{5000}, size_t{1} << 20}) all->raw_deallocate(all->raw_allocate(bytes));
@@ -57,34 +57,34 @@ TEST_F(SmallBlocks, LeaveTheEmptyAndTheLargeToTorch) {
   EXPECT_NE(block(4096).get_deleter(), torchs);
 }
 
-// Whatever is freed in whatever order, on whatever thread: nobody writes into what another holds.
-TEST_F(SmallBlocks, AreLentToOneAtATime) {
-  struct Lent {
+// Blocks freed in any order on any thread are never written to by two owners.
+TEST_F(SmallBlocks, AreNeverHandedOutTwice) {
+  struct Owned {
     c10::DataPtr data;
     size_t bytes;
     char mark;
-    bool untouched() const {
+    bool intact() const {
       const char* const begin = static_cast<const char*>(data.get());
       return std::all_of(begin, begin + bytes, [this](char c) { return c == mark; });
     }
   };
   std::mutex mutex;
-  std::vector<Lent> shared;
+  std::vector<Owned> shared;
   std::atomic<int> broken = 0;
   const auto work = [&](unsigned seed) {
     std::mt19937 random(seed);
-    std::vector<Lent> mine;
+    std::vector<Owned> owned;
     for (int i = 0; i < 20'000; ++i) {
       const size_t bytes = 1 + random() % 4500;
       const char mark = static_cast<char>(random());
-      mine.push_back({block(bytes), bytes, mark});
-      std::memset(mine.back().data.get(), mark, bytes);
+      owned.push_back({block(bytes), bytes, mark});
+      std::memset(owned.back().data.get(), mark, bytes);
       const std::lock_guard lock(mutex);
-      shared.push_back(std::move(mine.back()));
-      mine.pop_back();
+      shared.push_back(std::move(owned.back()));
+      owned.pop_back();
       if (shared.size() < 100) continue;
       std::swap(shared[random() % shared.size()], shared.back());
-      broken += !shared.back().untouched();
+      broken += !shared.back().intact();
       shared.pop_back();
     }
   };
@@ -92,12 +92,12 @@ TEST_F(SmallBlocks, AreLentToOneAtATime) {
     std::vector<std::jthread> threads;
     for (unsigned seed = 1; seed <= 4; ++seed) threads.emplace_back(work, seed);
   }
-  for (const Lent& lent : shared) broken += !lent.untouched();
+  for (const Owned& owned : shared) broken += !owned.intact();
   EXPECT_EQ(broken, 0);
 }
 
-// Keeps 16 of a size, and gives them back with its thread.
-TEST_F(SmallBlocks, AreKeptInNumbersThatStayBounded) {
+// Each thread caches 16 blocks per size and frees them at its end.
+TEST_F(SmallBlocks, AreCachedInBoundedNumbers) {
   const auto in_use = [] { return mallinfo2().uordblks; };
   std::jthread([&] {
     const auto before = in_use();
@@ -111,7 +111,7 @@ TEST_F(SmallBlocks, AreKeptInNumbersThatStayBounded) {
   size_t before = 0;
   std::vector<c10::DataPtr> outlived;
   std::jthread([&] { outlived.push_back(block(1000)); }).join();
-  outlived.clear();  // freed by another than who asked for it, who has ended
+  outlived.clear();  // freed by another thread after the allocating thread ended
   before = in_use();
   for (int i = 0; i < 50; ++i)
     std::jthread([] {
@@ -121,11 +121,11 @@ TEST_F(SmallBlocks, AreKeptInNumbersThatStayBounded) {
   EXPECT_LT(in_use(), before + 16 * 4096);
   for (int i = 0; i < 50; ++i)
     std::jthread([] {
-      thread_local std::vector<c10::DataPtr> last;  // made before what this thread keeps: it goes after that
+      thread_local std::vector<c10::DataPtr> last;  // constructed before the thread's cache, destroyed after it
       last.reserve(16);
       for (int k = 0; k < 16; ++k) last.push_back(block(4096));
     });
-  EXPECT_LT(in_use(), before + 16 * 4096) << "freed after the thread's blocks were given back, and kept all the same";
+  EXPECT_LT(in_use(), before + 16 * 4096) << "blocks freed after the thread's cache was destroyed";
 }
 
 }  // namespace

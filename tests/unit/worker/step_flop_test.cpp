@@ -1,4 +1,4 @@
-// Operations of steps that are replayed, which call none. As on a GPU: here a strategy pretends.
+// FLOP counts of strategies that replay steps: replays call no operations. Fake strategies replace the GPU.
 #include <map>
 #include <set>
 
@@ -11,16 +11,16 @@
 namespace dpbench {
 namespace {
 
-// The first step of so many rows runs as it is, the second is recorded, which calls all of it once more; then nothing
-// is called.
+// For each batch size, the first step runs eagerly, the second is recorded (which calls all operations once more), and
+// later steps call no operations.
 class Replaying : public Around {
  public:
   explicit Replaying(const Setup& setup)
-      : Around(with_defaults("cpu", setup)), never_as_it_is_(setup.params.flag("recorded")) {}
+      : Around(with_defaults("cpu", setup)), records_first_step_(setup.params.flag("recorded")) {}
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
-    const bool first = met_.insert(micro[0].rows()).second;
-    if (first && !never_as_it_is_) return inner_->step(step, micro, phases);
+    const bool first = seen_.insert(micro[0].rows()).second;
+    if (first && !records_first_step_) return inner_->step(step, micro, phases);
     Phases none;
     if (recorded_.insert(micro[0].rows()).second) inner_->step(step, micro, none);
     phases.enter(Phase::graph);
@@ -28,18 +28,18 @@ class Replaying : public Around {
   }
 
  private:
-  bool never_as_it_is_;
-  std::set<int64_t> met_, recorded_;
+  bool records_first_step_;
+  std::set<int64_t> seen_, recorded_;
 };
 
 const RegisterStrategy replaying{{.name = "replaying",
-                                  .summary = "pretends to replay what it recorded",
+                                  .summary = "pretends to replay recorded steps",
                                   .parallelism = Parallelism::single,
-                                  .params = {{"recorded", "off", "on: the first step as well"}},
+                                  .params = {{"recorded", "off", "on: record the first step, too"}},
                                   .make = make<Replaying>}};
 
-// Its passes are replayed, not its step: of the second step of so many rows one micro-batch is recorded, then nothing
-// is called.
+// Replays forward and backward passes instead of steps. For each batch size, the second step records one micro-batch
+// and later steps call no operations.
 class ReplayingPasses : public Around {
  public:
   explicit ReplayingPasses(const Setup& setup) : Around(with_defaults("cpu", setup)) {}
@@ -58,7 +58,7 @@ const RegisterStrategy replaying_passes{{.name = "replaying-passes",
                                          .parallelism = Parallelism::single,
                                          .make = make<ReplayingPasses>}};
 
-// Of a step of random-linear in batches of so many of its 100 rows, strong: the last one of an epoch may be short.
+// Returns the FLOP per step of random-linear with strong scaling. It has 100 samples, so the last batch may be short.
 std::optional<int64_t> flop_of(const std::string& strategy, int64_t batch,
                                const std::map<std::string, std::string>& params = {}, int64_t accumulate = 1) {
   const StrategyInfo& info = strategy_registry().at(strategy);
@@ -87,22 +87,23 @@ std::optional<int64_t> flop_of(const std::string& strategy, int64_t batch,
   return record.profile->flop;
 }
 
-constexpr int64_t of_a_row = 2 * (5 * 2) * 2;  // forward and one gradient, of a layer of 5 x 2
+constexpr int64_t flop_per_sample = 2 * (5 * 2) * 2;  // forward and one gradient of a 5 x 2 layer
 
-TEST(StepFlop, OfAReplayedStepAreThoseOfOneOfItsShapeThatRanAsItIs) {
+TEST(StepFlop, OfReplayedStepsEqualAnEagerStepOfTheSameShape) {
   for (const char* strategy : {"cpu", "replaying"}) {
-    EXPECT_EQ(flop_of(strategy, 30), (3 * 30 + 10) * of_a_row / 4) << strategy << ": 30, 30, 30 and 10 rows";
-    EXPECT_EQ(flop_of(strategy, 50), 50 * of_a_row) << strategy;
-    EXPECT_EQ(flop_of(strategy, 5), 5 * of_a_row) << strategy << ": an epoch of 20 steps, of which one is counted";
+    EXPECT_EQ(flop_of(strategy, 30), (3 * 30 + 10) * flop_per_sample / 4)
+        << strategy << ": batches of 30, 30, 30 and 10";
+    EXPECT_EQ(flop_of(strategy, 50), 50 * flop_per_sample) << strategy;
+    EXPECT_EQ(flop_of(strategy, 5), 5 * flop_per_sample) << strategy << ": counts one of 20 steps per epoch";
   }
 }
 
-TEST(StepFlop, AreThoseOfTheFirstStepWhereOnlyPassesAreReplayed) {
+TEST(StepFlop, AreTakenFromTheFirstStepWhenPassesAreReplayed) {
   for (const char* strategy : {"cpu", "replaying-passes"})
-    EXPECT_EQ(flop_of(strategy, 50, {}, /*accumulate=*/2), 50 * of_a_row) << strategy;
+    EXPECT_EQ(flop_of(strategy, 50, {}, /*accumulate=*/2), 50 * flop_per_sample) << strategy;
 }
 
-TEST(StepFlop, OfWhatNeverRanAsItIsAreNotKnown) {
+TEST(StepFlop, AreUnknownWithoutAnEagerStep) {
   EXPECT_EQ(flop_of("replaying", 30, {{"recorded", "on"}}), std::nullopt);
 }
 

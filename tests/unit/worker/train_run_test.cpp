@@ -1,4 +1,4 @@
-// Whole training runs whose ranks are threads of this process, on the 20 rows of a small data set.
+// Complete training runs on 20 samples; ranks are threads of this process.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -7,6 +7,7 @@
 
 #include "harness/worker/train/epoch_checks.h"
 #include "harness/worker/train/train.h"
+#include "tests/support/contains.h"
 #include "tests/unit/around.h"
 #include "tests/unit/workloads/idx_files.h"
 #include "workloads/data/sampler.h"
@@ -27,7 +28,7 @@ CaseSpec case_of(const std::string& strategy, const std::string& workload, int r
   return spec;
 }
 
-void on_threads(int ranks, const std::function<void(const Group&, Pulse&)>& work) {
+void run_on_threads(int ranks, const std::function<void(const Group&, Pulse&)>& work) {
   const Folder folder;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank)
@@ -48,19 +49,19 @@ void on_threads(int ranks, const std::function<void(const Group&, Pulse&)>& work
 
 using OptionsOf = std::function<TrainOptions(int rank)>;
 
-// What rank 0 found; the lines that it said go to `said`.
-TrainResult trained(const CaseSpec& spec, const OptionsOf& options_of, std::vector<std::string>* said = nullptr) {
-  TrainResult of_rank0;
-  on_threads(spec.processes, [&](const Group& group, Pulse& pulse) {
+// Returns the result of rank 0 and appends the lines it printed to `lines`.
+TrainResult trained(const CaseSpec& spec, const OptionsOf& options_of, std::vector<std::string>* lines = nullptr) {
+  TrainResult rank0_result;
+  run_on_threads(spec.processes, [&](const Group& group, Pulse& pulse) {
     const auto say = [&](const Json& event) {
       EXPECT_EQ(group.rank(), 0) << event;
-      if (said && event.at("event") == "line") said->push_back(event.at("text"));
+      if (lines && event.at("event") == "line") lines->push_back(event.at("text"));
     };
     const TrainOptions options = options_of(group.rank());
     TrainResult result = train_case(spec, options, group, pulse, "", say);
-    if (group.rank() == 0) of_rank0 = std::move(result);
+    if (group.rank() == 0) rank0_result = std::move(result);
   });
-  return of_rank0;
+  return rank0_result;
 }
 
 OptionsOf epochs(int64_t count) {
@@ -71,48 +72,48 @@ OptionsOf epochs(int64_t count) {
   };
 }
 
-// ddp that `spoil` changes on rank 1 after every step.
+// ddp, corrupted by `corrupt` on rank 1 after every step.
 class Drifting : public Around {
  public:
-  using Spoil = void (*)(Strategy& ddp);
-  Drifting(const Setup& setup, Spoil spoil)
-      : Around(strategy_registry().at("ddp").make(setup)), spoil_(setup.group->getRank() == 1 ? spoil : nullptr) {}
+  using Corrupt = void (*)(Strategy& ddp);
+  Drifting(const Setup& setup, Corrupt corrupt)
+      : Around(strategy_registry().at("ddp").make(setup)), corrupt_(setup.group->getRank() == 1 ? corrupt : nullptr) {}
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     StepResult result = inner_->step(step, micro, phases);
-    if (spoil_) spoil_(*inner_);
+    if (corrupt_) corrupt_(*inner_);
     return result;
   }
 
  private:
-  Spoil spoil_;
+  Corrupt corrupt_;
 };
 
-template <Drifting::Spoil kSpoil>
+template <Drifting::Corrupt kCorrupt>
 std::unique_ptr<Strategy> make_drifting(const Setup& setup) {
-  return std::make_unique<Drifting>(setup, kSpoil);
+  return std::make_unique<Drifting>(setup, kCorrupt);
 }
 
-void move_a_parameter(Strategy& ddp) { ddp.parameters()[0].second.detach().add_(1e-6); }
-// Adam's count of steps, of a rate that the next steps round away: the parameters stay what they are for long.
-void move_the_state(Strategy& ddp) { ddp.state().back().second.add_(1e6); }
+void change_parameter(Strategy& ddp) { ddp.parameters()[0].second.detach().add_(1e-6); }
+// Changes Adam's step count. The effect on the parameters stays below their precision for many steps.
+void change_optimizer_state(Strategy& ddp) { ddp.state().back().second.add_(1e6); }
 
 const RegisterStrategy drifting{{.name = "drifting",
-                                 .summary = "ddp gone astray",
+                                 .summary = "ddp with a drifting parameter",
                                  .params = strategy_registry().at("ddp").params,
-                                 .make = make_drifting<move_a_parameter>}};
+                                 .make = make_drifting<change_parameter>}};
 const RegisterStrategy forgetful{{.name = "forgetful",
-                                  .summary = "ddp whose optimizer goes astray",
+                                  .summary = "ddp with a drifting optimizer state",
                                   .params = strategy_registry().at("ddp").params,
-                                  .make = make_drifting<move_the_state>}};
+                                  .make = make_drifting<change_optimizer_state>}};
 
 const RegisterStrategy replayed{{.name = "replayed",
-                                 .summary = "says that its steps are replayed",
+                                 .summary = "declares that its steps are replayed",
                                  .parallelism = Parallelism::single,
                                  .params = strategy_registry().at("cpu").params,
                                  .make = [](const Setup& setup) { return strategy_registry().at("cpu").make(setup); },
                                  .recorded = true}};
 
-TEST(Train, RefusesToShowShapesOfStepsThatAreReplayed) {
+TEST(Train, RefusesToShowShapesOfReplayedSteps) {
   const Mnist files;
   TrainOptions options;
   options.epochs = 1;
@@ -129,34 +130,34 @@ TEST(Train, RefusesToShowShapesOfStepsThatAreReplayed) {
   EXPECT_THROW(train("replayed"), UsageError);
 }
 
-TEST(Train, StopsWhenARankIsNoLongerLikeTheOthers) {
+TEST(Train, StopsWhenParametersDifferBetweenRanks) {
   const Mnist files;
-  std::vector<std::string> said;
-  const TrainResult good = trained(case_of("ddp", "mnist-mlp", 2, files), epochs(3), &said);
+  std::vector<std::string> lines;
+  const TrainResult good = trained(case_of("ddp", "mnist-mlp", 2, files), epochs(3), &lines);
   EXPECT_TRUE(good.checks.empty());
   EXPECT_EQ(good.training.steps, 9);
-  EXPECT_EQ(said.size(), 3u) << "three epochs";
-  const TrainResult astray = trained(case_of("drifting", "mnist-mlp", 2, files), epochs(3));
-  ASSERT_EQ(astray.checks.size(), 1u);
-  EXPECT_EQ(astray.checks[0].name, "equal-ranks");
-  EXPECT_EQ(astray.checks[0].status, CheckStatus::failed);
-  EXPECT_EQ(astray.checks[0].detail, "after epoch 0, parameters or optimizer state of rank 1 differ from rank 0");
-  EXPECT_EQ(astray.training.steps, 3) << "no further epoch";
+  EXPECT_EQ(lines.size(), 3u) << "three epochs";
+  const TrainResult drifted = trained(case_of("drifting", "mnist-mlp", 2, files), epochs(3));
+  ASSERT_EQ(drifted.checks.size(), 1u);
+  EXPECT_EQ(drifted.checks[0].name, "equal-ranks");
+  EXPECT_EQ(drifted.checks[0].status, CheckStatus::failed);
+  expect_contains(drifted.checks[0].detail, {"epoch 0", "rank 1", "rank 0"});
+  EXPECT_EQ(drifted.training.steps, 3) << "no further epoch";
 }
 
-TEST(Train, StopsWhenOnlyARanksOptimizerIsUnlikeTheOthers) {
+TEST(Train, StopsWhenOptimizerStatesDifferBetweenRanks) {
   const Mnist files;
   CaseSpec spec = case_of("forgetful", "convnet", 2, files);
-  spec.batch = 20;  // one step: the state moves after it, and no parameter has followed yet
-  const TrainResult astray = trained(spec, epochs(2));
-  ASSERT_EQ(astray.checks.size(), 1u);
-  EXPECT_EQ(astray.checks[0].name, "equal-ranks");
-  EXPECT_EQ(astray.training.steps, 1);
+  spec.batch = 20;  // one step: the state changes after it and affects no parameter yet
+  const TrainResult drifted = trained(spec, epochs(2));
+  ASSERT_EQ(drifted.checks.size(), 1u);
+  EXPECT_EQ(drifted.checks[0].name, "equal-ranks");
+  EXPECT_EQ(drifted.training.steps, 1);
   spec.strategy = "ddp";
   EXPECT_TRUE(trained(spec, epochs(2)).checks.empty());
 }
 
-// Plain SGD by the memo's rate; the loss.
+// One step of SGD with the memo's learning rate. Returns the loss.
 double plain_step(Model& model, const at::Tensor& loss) {
   model.zero_grad();
   loss.backward();
@@ -165,8 +166,8 @@ double plain_step(Model& model, const at::Tensor& loss) {
   return loss.item<double>();
 }
 
-// The memo's program in plain words: what its loss is in every step of two epochs, each in an order of its own.
-TEST(Train, FollowsAPlainLoopThroughTwoShuffledEpochs) {
+// The training loop of the memo, written out: the loss of every step over two shuffled epochs.
+TEST(Train, MatchesAPlainLoopOverTwoShuffledEpochs) {
   const Mnist files;
   const CaseSpec spec = case_of("cpu", "mnist-mlp", 1, files);
   const auto workload = workload_registry().at("mnist-mlp").make({.data_dir = spec.data_dir});
@@ -184,8 +185,8 @@ TEST(Train, FollowsAPlainLoopThroughTwoShuffledEpochs) {
   for (size_t i = 0; i < curve.size(); ++i) EXPECT_NEAR(curve[i], losses[i], 1e-6) << i;
 }
 
-// 20 rows on 3 ranks, 3 of each in a step: 9, 9, and a last step of 3, one of which the sampler gives twice.
-TEST(Train, SaysTheMeanOverTheRowsOfAllRanksOfAShortStepToo) {
+// 20 samples on 3 ranks, 3 per rank and step: steps of 9, 9 and 3. The sampler repeats one sample in the last step.
+TEST(Train, LossIsTheMeanOverAllSamplesOfAShortStep) {
   const Mnist files;
   const CaseSpec spec = case_of("ddp", "mnist-mlp", 3, files);
   const auto workload = workload_registry().at("mnist-mlp").make({.data_dir = spec.data_dir});
@@ -209,25 +210,25 @@ TEST(Train, SaysTheMeanOverTheRowsOfAllRanksOfAShortStepToo) {
   const TrainingRecord training = trained(spec, epochs(2)).training;
   ASSERT_EQ(training.loss_curve.size(), losses.size());
   for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(training.loss_curve[i], losses[i], 1e-6) << i;
-  for (size_t e = 0; e < 2; ++e)  // as the memo's program prints it: the sum over steps and ranks
+  for (size_t e = 0; e < 2; ++e)  // printed by the memo: the sum over steps and ranks
     EXPECT_NEAR(training.epoch_losses[e], 3 * (losses[3 * e] + losses[3 * e + 1] + losses[3 * e + 2]), 2e-5) << e;
 }
 
-// The guide's program divides by the count of steps, whatever the rows of each.
-TEST(Train, SaysTheMeanOverStepsWhereTheDocumentDoes) {
+// The Keras guide divides by the number of steps, regardless of their sizes.
+TEST(Train, EpochLossOfConvnetIsTheMeanOverSteps) {
   const Mnist files;
   const TrainingRecord training = trained(case_of("ddp", "convnet", 2, files), epochs(1)).training;
-  ASSERT_EQ(training.loss_curve.size(), 3u) << "8, 8 and 4 rows";
+  ASSERT_EQ(training.loss_curve.size(), 3u) << "8, 8 and 4 samples";
   EXPECT_DOUBLE_EQ(training.epoch_losses[0],
                    (training.loss_curve[0] + training.loss_curve[1] + training.loss_curve[2]) / 3);
 }
 
-TEST(Train, ShufflesWhereTheDocumentDoes) {
+TEST(Train, ShufflesMnistMlpButNotConvnet) {
   EXPECT_TRUE(workload_registry().at("mnist-mlp").recipe.shuffle);
   EXPECT_FALSE(workload_registry().at("convnet").recipe.shuffle);
 }
 
-TEST(Train, IsSavedByTheFirstRankAlone) {
+TEST(Train, SavesTheModelOnlyOnRankZero) {
   const Mnist files;
   const Folder out;
   const auto path = [&](int rank) { return out / ("model" + std::to_string(rank)); };
@@ -240,13 +241,13 @@ TEST(Train, IsSavedByTheFirstRankAlone) {
   EXPECT_FALSE(fs::exists(path(1)));
 }
 
-// Names every row rightly while its buffer is that of rank 0.
-class Knowing : public Strategy {
+// Classifies every sample correctly only with the buffer of rank 0.
+class BufferedClassifier : public Strategy {
  public:
-  explicit Knowing(int rank) : buffer_(at::full({1}, static_cast<double>(rank))) {}
+  explicit BufferedClassifier(int rank) : buffer_(at::full({1}, static_cast<double>(rank))) {}
   StepResult step(int64_t, std::span<const Batch>, Phases&) override { return {}; }
-  at::Tensor forward(const Batch& mine) override {
-    return at::one_hot(buffer_.item<double>() == 0 ? mine.target : (mine.target + 1) % 10, 10);
+  at::Tensor forward(const Batch& batch) override {
+    return at::one_hot(buffer_.item<double>() == 0 ? batch.target : (batch.target + 1) % 10, 10);
   }
   NamedTensors parameters() override { return {}; }
   NamedTensors gradients() override { return {}; }
@@ -257,14 +258,14 @@ class Knowing : public Strategy {
   at::Tensor buffer_;
 };
 
-TEST(Evaluation, CountsEachRowOnceWithTheFirstRanksBuffers) {
+TEST(Evaluation, CountsEachSampleOnceWithTheBuffersOfRankZero) {
   const Mnist files;
   const auto workload = workload_registry().at("mnist-mlp").make({.data_dir = files.folder.text()});
-  on_threads(3, [&](const Group& group, Pulse& pulse) {
-    Knowing strategy(group.rank());
+  run_on_threads(3, [&](const Group& group, Pulse& pulse) {
+    BufferedClassifier strategy(group.rank());
     const Accuracy found = evaluate(strategy, *workload, group, pulse);
     EXPECT_EQ(found.rows, 5);
-    EXPECT_EQ(found.right, 5) << "of 5 rows on 3 ranks, seen by rank " << group.rank();
+    EXPECT_EQ(found.right, 5) << "of 5 samples on 3 ranks, at rank " << group.rank();
   });
 }
 

@@ -1,4 +1,4 @@
-// The parts of a training run that need no process: which rows come when, what is printed, what a checkpoint holds.
+// Parts of a training run that need no process: order of samples, printed lines and checkpoints.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -15,7 +15,7 @@
 namespace dpbench {
 namespace {
 
-CaseSpec on_ranks(int ranks, int64_t batch, Scaling scaling) {
+CaseSpec case_on_ranks(int ranks, int64_t batch, Scaling scaling) {
   CaseSpec spec;
   spec.workload = "random-linear";
   spec.world = spec.processes = ranks;
@@ -31,7 +31,7 @@ std::vector<int64_t> ids_of(const std::vector<Batch>& micro) {
   return ids;
 }
 
-std::unique_ptr<Workload> hundred_rows() { return workload_registry().at("random-linear").make({}); }
+std::unique_ptr<Workload> hundred_samples() { return workload_registry().at("random-linear").make({}); }
 
 std::vector<int64_t> batches_of(const TrainSource& source) {
   std::vector<int64_t> rows;
@@ -39,54 +39,55 @@ std::vector<int64_t> batches_of(const TrainSource& source) {
   return rows;
 }
 
-TEST(TrainSource, CutsAnEpochAsTheDocumentsLoadersDo) {
-  const auto workload = hundred_rows();
+TEST(TrainSource, SplitsAnEpochLikeTheDocumentedLoaders) {
+  const auto workload = hundred_samples();
   const auto rows = [&](const CaseSpec& spec, bool drop_last) {
     return batches_of(TrainSource(*workload, spec, {}, drop_last, 0));
   };
-  EXPECT_EQ(rows(on_ranks(1, 30, Scaling::strong), false), (std::vector<int64_t>{30, 30, 30, 10}));
-  EXPECT_EQ(rows(on_ranks(1, 30, Scaling::strong), true), (std::vector<int64_t>{30, 30, 30}));
-  EXPECT_EQ(rows(on_ranks(2, 15, Scaling::weak), false), (std::vector<int64_t>{30, 30, 30, 10}));
-  EXPECT_EQ(rows(on_ranks(3, 30, Scaling::strong), false), (std::vector<int64_t>{30, 30, 30, 12})) << "padded to 102";
-  EXPECT_EQ(rows(on_ranks(3, 30, Scaling::strong), true), (std::vector<int64_t>{30, 30, 30}));
-  EXPECT_EQ(rows(on_ranks(4, 30, Scaling::strong), false), (std::vector<int64_t>{32, 32, 32, 4}))
-      << "8 rows of every rank";
-  EXPECT_EQ(rows(on_ranks(1, 64, Scaling::weak), false), (std::vector<int64_t>{64, 36}));
-  EXPECT_EQ(rows(on_ranks(1, 200, Scaling::weak), false), (std::vector<int64_t>{100}));
-  EXPECT_THROW(rows(on_ranks(1, 200, Scaling::weak), true), UsageError);
+  EXPECT_EQ(rows(case_on_ranks(1, 30, Scaling::strong), false), (std::vector<int64_t>{30, 30, 30, 10}));
+  EXPECT_EQ(rows(case_on_ranks(1, 30, Scaling::strong), true), (std::vector<int64_t>{30, 30, 30}));
+  EXPECT_EQ(rows(case_on_ranks(2, 15, Scaling::weak), false), (std::vector<int64_t>{30, 30, 30, 10}));
+  EXPECT_EQ(rows(case_on_ranks(3, 30, Scaling::strong), false), (std::vector<int64_t>{30, 30, 30, 12}))
+      << "padded to 102";
+  EXPECT_EQ(rows(case_on_ranks(3, 30, Scaling::strong), true), (std::vector<int64_t>{30, 30, 30}));
+  EXPECT_EQ(rows(case_on_ranks(4, 30, Scaling::strong), false), (std::vector<int64_t>{32, 32, 32, 4}))
+      << "8 samples per rank";
+  EXPECT_EQ(rows(case_on_ranks(1, 64, Scaling::weak), false), (std::vector<int64_t>{64, 36}));
+  EXPECT_EQ(rows(case_on_ranks(1, 200, Scaling::weak), false), (std::vector<int64_t>{100}));
+  EXPECT_THROW(rows(case_on_ranks(1, 200, Scaling::weak), true), UsageError);
 }
 
-TEST(TrainSource, RanksTogetherHaveTheRowsOfOneDevice) {
-  const auto workload = hundred_rows();
-  TrainSource whole(*workload, on_ranks(1, 20, Scaling::strong), {}, false, 0);
+TEST(TrainSource, RanksTogetherHaveTheSamplesOfOneDevice) {
+  const auto workload = hundred_samples();
+  TrainSource whole(*workload, case_on_ranks(1, 20, Scaling::strong), {}, false, 0);
   for (const int64_t epoch : {0, 3}) {
     whole.set_epoch(epoch);
     for (int64_t step = 0; step < whole.steps_per_epoch(); ++step) {
       const auto all = ids_of(whole.at(step));
-      std::multiset<int64_t> dealt;
+      std::multiset<int64_t> assigned;
       for (int rank = 0; rank < 2; ++rank) {
-        TrainSource mine(*workload, on_ranks(2, 10, Scaling::weak), {}, false, rank);
-        mine.set_epoch(epoch);
-        for (const int64_t id : ids_of(mine.at(step))) dealt.insert(id);
+        TrainSource source(*workload, case_on_ranks(2, 10, Scaling::weak), {}, false, rank);
+        source.set_epoch(epoch);
+        for (const int64_t id : ids_of(source.at(step))) assigned.insert(id);
       }
-      EXPECT_EQ(dealt, std::multiset<int64_t>(all.begin(), all.end())) << step;
+      EXPECT_EQ(assigned, std::multiset<int64_t>(all.begin(), all.end())) << step;
     }
   }
 }
 
-TEST(TrainSource, ShufflesAnewInEveryEpochUnlessTheDocumentDoesNot) {
-  const auto workload = hundred_rows();
-  TrainSource shuffled(*workload, on_ranks(1, 50, Scaling::strong), {.shuffle = true}, false, 0);
+TEST(TrainSource, ReshufflesEveryEpochOnlyIfTheRecipeDoes) {
+  const auto workload = hundred_samples();
+  TrainSource shuffled(*workload, case_on_ranks(1, 50, Scaling::strong), {.shuffle = true}, false, 0);
   const auto first = ids_of(shuffled.at(0));
   shuffled.set_epoch(1);
   EXPECT_NE(ids_of(shuffled.at(0)), first);
   shuffled.set_epoch(0);
   EXPECT_EQ(ids_of(shuffled.at(0)), first);
-  const TrainSource plain(*workload, on_ranks(2, 5, Scaling::weak), {.shuffle = false}, false, 1);
+  const TrainSource plain(*workload, case_on_ranks(2, 5, Scaling::weak), {.shuffle = false}, false, 1);
   EXPECT_EQ(ids_of(plain.at(1)), (std::vector<int64_t>{11, 13, 15, 17, 19}));
 }
 
-TEST(TrainLines, AreTheDocuments) {
+TEST(TrainLines, MatchTheTutorials) {
   EXPECT_EQ(tutorial_greeting({Device::cpu, 4}), std::vector<std::string>{"Let's use 4 devices!"});
   EXPECT_EQ(tutorial_greeting({Device::cuda, 4}), std::vector<std::string>{"Let's use 4 GPUs!"});
   EXPECT_EQ(tutorial_greeting({Device::cuda, 1}), std::vector<std::string>{});
@@ -100,8 +101,8 @@ TEST(TrainLines, AreTheDocuments) {
   EXPECT_EQ(guide_line({.epoch = 0, .epochs = 2, .mean = 0.25}), "Epoch 1/2, Loss: 0.25");
 }
 
-// What Python 3 prints for the same floats.
-TEST(TrainLines, ShowFloatsAsPythonDoes) {
+// Expected values: output of Python 3.
+TEST(TrainLines, FormatFloatsLikePython) {
   const std::vector<std::pair<double, std::string>> cases = {{0, "0.0"},
                                                              {2, "2.0"},
                                                              {-1.5, "-1.5"},
@@ -118,67 +119,67 @@ TEST(TrainLines, ShowFloatsAsPythonDoes) {
   for (const auto& [value, text] : cases) EXPECT_EQ(python_float(value), text);
 }
 
-TEST(ShapeLog, ComeInTheOrderOfTheRowsHoweverTheyWereTaken) {
-  ShapeLog notes;
-  notes.add({.first_id = at::tensor({int64_t{40}}), .input = {2}, .output = {}});
-  notes.add({.first_id = at::tensor({int64_t{7}}), .input = {1}, .output = {}});
-  notes.add({.first_id = at::tensor({int64_t{3}}), .input = {3}, .output = {}});
-  const auto seen = notes.take(at::tensor({7, 8, 40, 41, 3}, at::kLong));
-  ASSERT_EQ(seen.size(), 3u);
-  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(seen[i].input[0], static_cast<int64_t>(i + 1));
-  EXPECT_TRUE(notes.take(at::tensor({7}, at::kLong)).empty());
+TEST(ShapeLog, ReturnsShapesInTheOrderOfTheSamples) {
+  ShapeLog log;
+  log.add({.first_id = at::tensor({int64_t{40}}), .input = {2}, .output = {}});
+  log.add({.first_id = at::tensor({int64_t{7}}), .input = {1}, .output = {}});
+  log.add({.first_id = at::tensor({int64_t{3}}), .input = {3}, .output = {}});
+  const auto shapes = log.take(at::tensor({7, 8, 40, 41, 3}, at::kLong));
+  ASSERT_EQ(shapes.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(shapes[i].input[0], static_cast<int64_t>(i + 1));
+  EXPECT_TRUE(log.take(at::tensor({7}, at::kLong)).empty());
 }
 
-TEST(ShapeLog, LeaveTheModelWhatItWas) {
+TEST(ShapeLog, DoesNotChangeTheModel) {
   const auto workload = workload_registry().at("convnet").make({});
-  ShapeLog notes;
-  const auto noting = shape_recording_workload(*workload, notes);
-  const auto plain = workload->model(3), noted = noting->model(3);
+  ShapeLog log;
+  const auto recording = shape_recording_workload(*workload, log);
+  const auto plain = workload->model(3), recorded = recording->model(3);
   const auto names = [](const auto& items) {
     std::vector<std::string> keys;
     for (const auto& item : items) keys.push_back(item.key());
     return keys;
   };
-  EXPECT_EQ(names(noted->named_parameters()), names(plain->named_parameters()));
-  EXPECT_EQ(names(noted->named_buffers()), names(plain->named_buffers()));
+  EXPECT_EQ(names(recorded->named_parameters()), names(plain->named_parameters()));
+  EXPECT_EQ(names(recorded->named_buffers()), names(plain->named_buffers()));
   const at::Tensor ids = at::arange(4), input = at::rand({4, 1, 28, 28});
   for (const bool training : {true, false}) {
     plain->train(training);
-    noted->train(training);
+    recorded->train(training);
     EXPECT_TRUE(
-        at::equal(noted->forward(input, {.seed = 1, .ids = ids}), plain->forward(input, {.seed = 1, .ids = ids})));
-    EXPECT_EQ(notes.take(ids).size(), training ? 1u : 0u) << "evaluation is not noted";
+        at::equal(recorded->forward(input, {.seed = 1, .ids = ids}), plain->forward(input, {.seed = 1, .ids = ids})));
+    EXPECT_EQ(log.take(ids).size(), training ? 1u : 0u) << "evaluation is not recorded";
   }
 }
 
-TEST(Checkpoint, GivesBackAllThatWasKept) {
+TEST(Checkpoint, RoundTrips) {
   const std::string path = ::testing::TempDir() + "dpbench-checkpoint-" + std::to_string(getpid());
   const RunIdentity identity = {{"workload", "toy"}, {"seed", "1"}};
-  const Checkpoint made{{.parameters = {{"w", at::rand({2, 3})}},
-                         .buffers = {{"mean", at::rand({3})}},
-                         .state = {{"w.step", at::scalar_tensor(5)}}},
-                        {.epoch = 1,
-                         .step = 2,
-                         .seconds = 0.1,
-                         .running = {{1.5, 1.0 / 3}, {2.5, 0}},
-                         .epoch_losses = {7},
-                         .loss_curve = {1, 2, 3, 4},
-                         .accuracy = {0.5}}};
-  save_checkpoint(path, identity, made);
-  const Checkpoint got = load_checkpoint(path, identity, 4);
-  EXPECT_TRUE(at::equal(got.snapshot.parameters.at(0).second, made.snapshot.parameters[0].second));
-  EXPECT_EQ(got.snapshot.buffers.at(0).first, "mean");
-  EXPECT_EQ(got.snapshot.state.at(0).first, "w.step");
-  EXPECT_EQ(got.state.epoch, 1);
-  EXPECT_EQ(got.state.step, 2);
-  EXPECT_EQ(got.state.seconds, 0.1);
-  EXPECT_EQ(got.state.running, made.state.running);
-  EXPECT_EQ(got.state.loss_curve, made.state.loss_curve);
-  EXPECT_EQ(got.state.epoch_losses, made.state.epoch_losses);
-  EXPECT_EQ(got.state.accuracy, made.state.accuracy);
+  const Checkpoint saved{{.parameters = {{"w", at::rand({2, 3})}},
+                          .buffers = {{"mean", at::rand({3})}},
+                          .state = {{"w.step", at::scalar_tensor(5)}}},
+                         {.epoch = 1,
+                          .step = 2,
+                          .seconds = 0.1,
+                          .running = {{1.5, 1.0 / 3}, {2.5, 0}},
+                          .epoch_losses = {7},
+                          .loss_curve = {1, 2, 3, 4},
+                          .accuracy = {0.5}}};
+  save_checkpoint(path, identity, saved);
+  const Checkpoint loaded = load_checkpoint(path, identity, 4);
+  EXPECT_TRUE(at::equal(loaded.snapshot.parameters.at(0).second, saved.snapshot.parameters[0].second));
+  EXPECT_EQ(loaded.snapshot.buffers.at(0).first, "mean");
+  EXPECT_EQ(loaded.snapshot.state.at(0).first, "w.step");
+  EXPECT_EQ(loaded.state.epoch, 1);
+  EXPECT_EQ(loaded.state.step, 2);
+  EXPECT_EQ(loaded.state.seconds, 0.1);
+  EXPECT_EQ(loaded.state.running, saved.state.running);
+  EXPECT_EQ(loaded.state.loss_curve, saved.state.loss_curve);
+  EXPECT_EQ(loaded.state.epoch_losses, saved.state.epoch_losses);
+  EXPECT_EQ(loaded.state.accuracy, saved.state.accuracy);
   EXPECT_THROW(load_checkpoint(path, {{"workload", "other"}}, 4), UsageError);
-  EXPECT_THROW(load_checkpoint(path, identity, 2), UsageError) << "step 2 of an epoch of 2";
-  EXPECT_THROW(load_checkpoint(path, identity, 5), UsageError) << "the curve is too short for epochs of 5";
+  EXPECT_THROW(load_checkpoint(path, identity, 2), UsageError) << "step 2 is outside an epoch of 2 steps";
+  EXPECT_THROW(load_checkpoint(path, identity, 5), UsageError) << "the loss curve is too short for epochs of 5 steps";
   std::filesystem::remove(path);
 }
 

@@ -1,4 +1,4 @@
-// Plain training on one device, to see that the rows of a workload are worth learning.
+// Plain training on one device, used to test if a data set can be learned.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -11,22 +11,22 @@ namespace dpbench {
 
 struct Training {
   int64_t train_rows, test_rows, epochs;
-  double learning_rate = 1e-3;  // of Adam
+  double learning_rate = 1e-3;  // for Adam
 };
 
 inline double accuracy(const Workload& workload, Model& model, int64_t rows) {
   const at::NoGradGuard no_grad;
   model.eval();
-  int64_t right = 0;
+  int64_t correct = 0;
   for (int64_t from = 0; from < rows; from += 500) {
     const auto batch = workload.test_batch(at::arange(from, std::min(from + 500, rows)));
-    right += model.forward(batch.input, {.ids = batch.ids}).argmax(1).eq(batch.target).sum().item<int64_t>();
+    correct += model.forward(batch.input, {.ids = batch.ids}).argmax(1).eq(batch.target).sum().item<int64_t>();
   }
   model.train();
-  return static_cast<double>(right) / static_cast<double>(rows);
+  return static_cast<double>(correct) / static_cast<double>(rows);
 }
 
-// The share of test rows that the model names rightly at the end.
+// Trains the model and returns its accuracy on the test samples.
 inline double train(const Workload& workload, Model& model, const Training& plan) {
   at::set_num_threads(1);
   torch::optim::Adam optimizer(model.parameters(), plan.learning_rate);
@@ -41,7 +41,7 @@ inline double train(const Workload& workload, Model& model, const Training& plan
   return accuracy(workload, model, plan.test_rows);
 }
 
-// Softmax regression: what needs no hidden layer to be told apart.
+// Softmax regression: a model without a hidden layer.
 class LinearClassifier : public Model {
  public:
   LinearClassifier()

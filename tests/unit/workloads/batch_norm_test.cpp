@@ -1,4 +1,4 @@
-// BatchNorm: torch's bits without waiting for sums one by one, and its statistics over a batch that ranks share.
+// BatchNorm: bit-identical to torch with vectorized sums, and synchronised statistics over a batch split across ranks.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -24,11 +24,11 @@
 namespace dpbench {
 namespace {
 
-// --- the moments of channels
+// --- channel moments
 
-// Numbers whose sum over a channel shows in which order they were added: large ones in pairs that cancel each other,
-// and small ones that are lost beside a large sum.
-at::Tensor order_matters(at::IntArrayRef sizes) {
+// Returns values whose channel sums depend on the order of addition: large values in pairs that cancel, and small
+// values that a large partial sum absorbs.
+at::Tensor order_sensitive(at::IntArrayRef sizes) {
   const int64_t channels = sizes[1], values = c10::multiply_integers(sizes) / channels, pairs = values / 3;
   const auto large = at::ldexp(1 + at::rand({channels, pairs}), at::randint(20, 50, {channels, pairs}, at::kFloat));
   const auto all = at::cat({large, -large, at::randn({channels, values - 2 * pairs})}, 1);
@@ -38,19 +38,19 @@ at::Tensor order_matters(at::IntArrayRef sizes) {
   return mixed.view(shape).transpose(0, 1).contiguous();
 }
 
-struct Found {
+struct Moments {
   std::vector<float> means, square_sums;
-  bool operator==(const Found&) const = default;
+  bool operator==(const Moments&) const = default;
 };
 
-// A number at a time.
-Found one_by_one(const Images& images) {
-  Found found;
-  const auto sum_of = [&](int64_t channel, const auto& of) {
+// Adds one value at a time, as torch does.
+Moments sequential_moments(const Images& images) {
+  Moments found;
+  const auto sum_of = [&](int64_t channel, const auto& term) {
     double sum = 0;
     for (int64_t row = 0; row < images.rows; ++row)
       for (int64_t place = 0; place < images.places; ++place)
-        sum += static_cast<double>(of(images.values[(row * images.channels + channel) * images.places + place]));
+        sum += static_cast<double>(term(images.values[(row * images.channels + channel) * images.places + place]));
     return sum;
   };
   for (int64_t channel = 0; channel < images.channels; ++channel) {
@@ -63,42 +63,43 @@ Found one_by_one(const Images& images) {
   return found;
 }
 
-TEST(ChannelMoments, AreThoseOfSumsOneByOneByEveryWayAndInEveryShare) {
+TEST(ChannelMoments, EqualSequentialSumsForEveryImplementationAndShare) {
   at::manual_seed(1);
   const std::array<int64_t, 3> shapes[] = {{1, 1, 1},   {3, 5, 7},    {64, 12, 784}, {2, 9, 300},
                                            {4, 3, 256}, {1, 17, 257}, {50, 4, 1}};
   for (const auto& [rows, channels, places] : shapes) {
-    const auto values = order_matters({rows, channels, places});
+    const auto values = order_sensitive({rows, channels, places});
     const Images images{values.const_data_ptr<float>(), rows, channels, places};
-    const Found wanted = one_by_one(images);
-    for (const ChannelMoments way : channel_moments())
+    const Moments expected = sequential_moments(images);
+    for (const ChannelMoments compute : channel_moments())
       for (const int64_t share : {int64_t{1}, int64_t{3}, channels}) {
-        Found found{std::vector<float>(static_cast<size_t>(channels)),
-                    std::vector<float>(static_cast<size_t>(channels))};
+        Moments found{std::vector<float>(static_cast<size_t>(channels)),
+                      std::vector<float>(static_cast<size_t>(channels))};
         for (int64_t begin = 0; begin < channels; begin += share)
-          way(images, begin, std::min(begin + share, channels), found.means.data(), found.square_sums.data());
-        EXPECT_EQ(found, wanted) << rows << ' ' << channels << ' ' << places << ", shares of " << share;
+          compute(images, begin, std::min(begin + share, channels), found.means.data(), found.square_sums.data());
+        EXPECT_EQ(found, expected) << rows << ' ' << channels << ' ' << places << ", shares of " << share;
       }
   }
 }
 
-// --- a training step, with torch's beside it
+// --- a training step, compared with torch
 
 constexpr double epsilon = 1e-3, momentum = 0.01;
 
-struct Normed {
+struct NormSteps {
   at::Tensor output, input, bias, mean, var;
 };
 using Norm = at::Tensor (*)(const at::Tensor& input, const at::Tensor& bias, const RunningStatistics& running,
                             double epsilon);
 
-at::Tensor torchs(const at::Tensor& input, const at::Tensor& bias, const RunningStatistics& running, double epsilon) {
+at::Tensor torch_norm(const at::Tensor& input, const at::Tensor& bias, const RunningStatistics& running,
+                      double epsilon) {
   return at::batch_norm(input, {}, bias, running.mean, running.var, /*training=*/true, running.momentum, epsilon,
                         /*cudnn_enabled=*/true);
 }
 
-Normed steps_of(Norm norm, const std::vector<at::Tensor>& inputs, const at::Tensor& slope) {
-  Normed all;
+NormSteps run_steps(Norm norm, const std::vector<at::Tensor>& inputs, const at::Tensor& slope) {
+  NormSteps all;
   const auto like = at::TensorOptions(inputs[0].scalar_type());
   all.bias = at::full({inputs[0].size(1)}, 0.25, like).set_requires_grad(true);
   all.mean = at::zeros({inputs[0].size(1)}, like), all.var = at::ones({inputs[0].size(1)}, like);
@@ -110,7 +111,7 @@ Normed steps_of(Norm norm, const std::vector<at::Tensor>& inputs, const at::Tens
   return all;
 }
 
-void expect_same(const Normed& a, const Normed& b) {
+void expect_same(const NormSteps& a, const NormSteps& b) {
   EXPECT_TRUE(same_bits(a.output, b.output));
   EXPECT_TRUE(same_bits(a.input.grad(), b.input.grad()));
   EXPECT_TRUE(same_bits(a.bias.grad(), b.bias.grad()));
@@ -118,80 +119,80 @@ void expect_same(const Normed& a, const Normed& b) {
   EXPECT_TRUE(same_bits(a.var, b.var));
 }
 
-bool is_ours(const at::Tensor& output) { return output.grad_fn()->name() == "TrainedNormBackward"; }
+bool is_trained_norm(const at::Tensor& output) { return output.grad_fn()->name() == "TrainedNormBackward"; }
 
-TEST(TrainedNorm, HasTorchsBits) {
+TEST(TrainedNorm, IsBitIdenticalToTorch) {
   at::manual_seed(2);
   const std::vector<int64_t> shapes[] = {{8, 3, 5}, {4, 12, 28, 28}, {64, 24, 12, 12}, {2, 5, 3, 3, 3}, {1, 1, 1, 2}};
   for (const auto& sizes : shapes) {
     SCOPED_TRACE(testing::PrintToString(sizes));
-    const std::vector<at::Tensor> inputs{order_matters(sizes), order_matters(sizes), order_matters(sizes)};
+    const std::vector<at::Tensor> inputs{order_sensitive(sizes), order_sensitive(sizes), order_sensitive(sizes)};
     const auto slope = at::randn(sizes);
-    const Normed ours = steps_of(trained_norm, inputs, slope);
-    EXPECT_TRUE(is_ours(ours.output));
-    expect_same(ours, steps_of(torchs, inputs, slope));
+    const NormSteps ours = run_steps(trained_norm, inputs, slope);
+    EXPECT_TRUE(is_trained_norm(ours.output));
+    expect_same(ours, run_steps(torch_norm, inputs, slope));
   }
 }
 
-TEST(TrainedNorm, HasTorchsBitsOfAChannelThatDoesNotVary) {
-  for (const double nothing_added : {0.0, epsilon}) {
+TEST(TrainedNorm, IsBitIdenticalToTorchForAConstantChannel) {
+  for (const double eps : {0.0, epsilon}) {
     const auto once = [&](Norm norm) {
-      const auto input = at::cat({at::full({2, 1, 3}, 5.0), order_matters({2, 1, 3})}, 1),
+      const auto input = at::cat({at::full({2, 1, 3}, 5.0), order_sensitive({2, 1, 3})}, 1),
                  bias = at::ones({2}).set_requires_grad(true);
-      return norm(input, bias, {at::zeros({2}), at::ones({2}), momentum}, nothing_added);
+      return norm(input, bias, {at::zeros({2}), at::ones({2}), momentum}, eps);
     };
     at::manual_seed(3);
     const auto ours = once(trained_norm);
     at::manual_seed(3);
-    EXPECT_TRUE(is_ours(ours));
-    EXPECT_TRUE(same_bits(ours, once(torchs)));
+    EXPECT_TRUE(is_trained_norm(ours));
+    EXPECT_TRUE(same_bits(ours, once(torch_norm)));
   }
 }
 
-TEST(TrainedNorm, HasTorchsBitsByEveryNumberOfThreadsAndLeavesManyToTorch) {
-  const std::vector<at::Tensor> inputs{order_matters({16, 13, 9, 9})};
+TEST(TrainedNorm, IsBitIdenticalForEveryNumberOfThreads) {
+  const std::vector<at::Tensor> inputs{order_sensitive({16, 13, 9, 9})};
   const auto slope = at::randn({16, 13, 9, 9});
   const int threads = at::get_num_threads();
-  const Normed wanted = steps_of(torchs, inputs, slope);
+  const NormSteps expected = run_steps(torch_norm, inputs, slope);
   for (const int count : {1, 2, 5}) {
     at::set_num_threads(count);
-    const Normed ours = steps_of(trained_norm, inputs, slope);
-    EXPECT_EQ(is_ours(ours.output), count <= 2) << count;
-    expect_same(ours, wanted);
+    const NormSteps ours = run_steps(trained_norm, inputs, slope);
+    EXPECT_EQ(is_trained_norm(ours.output), count <= 2) << count;
+    expect_same(ours, expected);
   }
   at::set_num_threads(threads);
 }
 
-TEST(TrainedNorm, LeavesToTorchWhatItDoesNotKnow) {
+TEST(TrainedNorm, FallsBackToTorchForUnsupportedInputs) {
   const std::vector<int64_t> sizes{4, 6, 5, 5};
   const auto slope = at::randn(sizes);
   for (const auto& input :
-       {order_matters(sizes).contiguous(at::MemoryFormat::ChannelsLast), order_matters({6, 4, 5, 5}).transpose(0, 1),
-        order_matters({6, 4}), order_matters({6, 4, 1, 1})}) {
+       {order_sensitive(sizes).contiguous(at::MemoryFormat::ChannelsLast),
+        order_sensitive({6, 4, 5, 5}).transpose(0, 1), order_sensitive({6, 4}), order_sensitive({6, 4, 1, 1})}) {
     const auto down = at::randn(input.sizes());
-    const Normed ours = steps_of(trained_norm, {input}, down);
-    EXPECT_FALSE(is_ours(ours.output));
-    expect_same(ours, steps_of(torchs, {input}, down));
+    const NormSteps ours = run_steps(trained_norm, {input}, down);
+    EXPECT_FALSE(is_trained_norm(ours.output));
+    expect_same(ours, run_steps(torch_norm, {input}, down));
   }
-  const Normed twice = steps_of(trained_norm, {order_matters(sizes).to(at::kDouble)}, slope.to(at::kDouble));
-  EXPECT_FALSE(is_ours(twice.output));
+  const NormSteps twice = run_steps(trained_norm, {order_sensitive(sizes).to(at::kDouble)}, slope.to(at::kDouble));
+  EXPECT_FALSE(is_trained_norm(twice.output));
   const auto frozen = at::zeros({6}), mean = at::zeros({6}), var = at::ones({6});
-  EXPECT_FALSE(
-      is_ours(trained_norm(order_matters(sizes).set_requires_grad(true), frozen, {mean, var, momentum}, epsilon)));
+  EXPECT_FALSE(is_trained_norm(
+      trained_norm(order_sensitive(sizes).set_requires_grad(true), frozen, {mean, var, momentum}, epsilon)));
   const auto bias = at::zeros({6}).set_requires_grad(true);
   {
     const at::NoGradGuard no_grad;
-    EXPECT_FALSE(trained_norm(order_matters(sizes), bias, {mean, var, momentum}, epsilon).requires_grad());
+    EXPECT_FALSE(trained_norm(order_sensitive(sizes), bias, {mean, var, momentum}, epsilon).requires_grad());
   }
   const auto short_bias = at::zeros({5}).set_requires_grad(true);
-  EXPECT_THROW(trained_norm(order_matters(sizes), short_bias, {mean, var, momentum}, epsilon), c10::Error);
-  EXPECT_FALSE(is_ours(trained_norm(at::zeros({0, 6, 2}), bias, {mean, var, momentum}, epsilon)));
+  EXPECT_THROW(trained_norm(order_sensitive(sizes), short_bias, {mean, var, momentum}, epsilon), c10::Error);
+  EXPECT_FALSE(is_trained_norm(trained_norm(at::zeros({0, 6, 2}), bias, {mean, var, momentum}, epsilon)));
   EXPECT_THROW(trained_norm(at::zeros({6}), bias, {mean, var, momentum}, epsilon), c10::Error);
 }
 
-TEST(TrainedNorm, FreesWhatItSavedAfterItsBackwardPass) {
+TEST(TrainedNorm, ReleasesSavedTensorsAfterBackward) {
   const auto bias = at::zeros({3}).set_requires_grad(true), mean = at::zeros({3}), var = at::ones({3}),
-             input = order_matters({4, 3, 2});
+             input = order_sensitive({4, 3, 2});
   const auto output = trained_norm(input, bias, {mean, var, momentum}, epsilon), slope = at::ones({4, 3, 2});
   EXPECT_GT(input.use_count(), 1u);
   output.backward(slope);
@@ -199,7 +200,7 @@ TEST(TrainedNorm, FreesWhatItSavedAfterItsBackwardPass) {
   EXPECT_THROW(output.backward(slope), c10::Error);
 }
 
-TEST(TrainedNorm, RefusesASecondDerivativeAsOurOtherNodesDo) {
+TEST(TrainedNorm, RefusesDoubleBackwardLikeOurOtherNodes) {
   const auto weight = at::ones({2, 3}).set_requires_grad(true), bias = at::zeros({2}).set_requires_grad(true),
              mean = at::zeros({2}), var = at::ones({2});
   const auto rows = at::ones({4, 3}).set_requires_grad(true), images = at::randn({4, 2, 3}).set_requires_grad(true);
@@ -216,58 +217,58 @@ torch::nn::BatchNorm2d reference_norm(int64_t channels) {
   return norm;
 }
 
-TEST(BatchNorm, IsTorchsWithItsWeightFixedToOne) {
-  BatchNorm mine(4, epsilon, momentum);
-  auto theirs = reference_norm(4);
+TEST(BatchNorm, IsBitIdenticalToTorchWithAWeightOfOne) {
+  BatchNorm ours(4, epsilon, momentum);
+  auto torchs = reference_norm(4);
   for (int step = 0; step < 3; ++step) {
     auto x = (at::randn({6, 4, 5, 5}) * 3 + 2).set_requires_grad(true);
     auto y = x.detach().clone().set_requires_grad(true);
-    const auto a = mine.forward(x), b = theirs->forward(y), slope = at::randn_like(a);
+    const auto a = ours.forward(x), b = torchs->forward(y), slope = at::randn_like(a);
     EXPECT_TRUE(same_bits(a, b));
     a.backward(slope);
     b.backward(slope);
     EXPECT_TRUE(same_bits(x.grad(), y.grad()));
   }
-  EXPECT_TRUE(same_bits(mine.named_parameters()["bias"].grad(), theirs->bias.grad()));
-  EXPECT_TRUE(same_bits(mine.named_buffers()["running_mean"], theirs->running_mean));
-  EXPECT_TRUE(same_bits(mine.named_buffers()["running_var"], theirs->running_var));
-  mine.eval();
-  theirs->eval();
+  EXPECT_TRUE(same_bits(ours.named_parameters()["bias"].grad(), torchs->bias.grad()));
+  EXPECT_TRUE(same_bits(ours.named_buffers()["running_mean"], torchs->running_mean));
+  EXPECT_TRUE(same_bits(ours.named_buffers()["running_var"], torchs->running_var));
+  ours.eval();
+  torchs->eval();
   const auto x = at::randn({3, 4, 5, 5});
-  EXPECT_TRUE(same_bits(mine.forward(x), theirs->forward(x)));
+  EXPECT_TRUE(same_bits(ours.forward(x), torchs->forward(x)));
 }
 
-TEST(BatchNorm, HasABiasTwoStatisticsAndNoWeight) {
+TEST(BatchNorm, HasABiasAndTwoStatisticsButNoWeight) {
   BatchNorm norm(4, epsilon, momentum);
   EXPECT_EQ(norm.named_parameters().keys(), (std::vector<std::string>{"bias"}));
   EXPECT_EQ(norm.named_buffers().keys(), (std::vector<std::string>{"running_mean", "running_var"}));
 }
 
-TEST(BatchNorm, KeepsTheUnbiasedVarianceOfWhichItTakesOneHundredth) {
+TEST(BatchNorm, RunningVarianceIsUnbiasedWithMomentum) {
   BatchNorm norm(1, epsilon, momentum);
   norm.forward(at::tensor({1.0f, 3.0f}).view({2, 1}));
   EXPECT_FLOAT_EQ(norm.named_buffers()["running_mean"].item<float>(), 0.02f);
   EXPECT_FLOAT_EQ(norm.named_buffers()["running_var"].item<float>(), 0.99f + 0.01f * 2);
 }
 
-// A meeting of threads that all add up what each brings.
-class Sum {
+// An in-place allreduce (sum) between threads.
+class ThreadAllreduce {
  public:
-  explicit Sum(int64_t world) : all_here_(world), all_done_(world, Clear{this}) {}
-  void operator()(at::Tensor& mine) {
+  explicit ThreadAllreduce(int64_t world) : all_here_(world), all_done_(world, Clear{this}) {}
+  void operator()(at::Tensor& tensor) {
     {
       const std::lock_guard lock(mutex_);
-      total_ = total_.defined() ? total_ + mine : mine.clone();
+      total_ = total_.defined() ? total_ + tensor : tensor.clone();
     }
     all_here_.arrive_and_wait();
-    mine.copy_(total_);
+    tensor.copy_(total_);
     all_done_.arrive_and_wait();
   }
   int calls = 0;
 
  private:
   struct Clear {
-    Sum* sum;
+    ThreadAllreduce* sum;
     void operator()() noexcept {
       sum->total_.reset();
       ++sum->calls;
@@ -300,7 +301,7 @@ void expect_whole_batch(at::ScalarType dtype, const std::vector<int64_t>& cuts, 
   const auto x = at::randn({rows, 3, 4, 4}, options) + 5, slope = at::randn({rows, 3, 4, 4}, options);
   const auto whole = run_norm(x, slope, {});
   const auto xs = x.tensor_split(cuts), slopes = slope.tensor_split(cuts);
-  Sum sum(world);
+  ThreadAllreduce sum(world);
   std::vector<NormResult> parts(world);
   std::vector<std::thread> ranks;
   for (int64_t r = 0; r < world; ++r)
@@ -321,14 +322,14 @@ void expect_whole_batch(at::ScalarType dtype, const std::vector<int64_t>& cuts, 
   EXPECT_TRUE(at::allclose(bias, whole.bias_gradient, tolerance, tolerance));
 }
 
-TEST(SynchronisedBatchNorm, IsThatOfTheWholeBatch) { expect_whole_batch(at::kDouble, {6}, 1e-12); }
-TEST(SynchronisedBatchNorm, IsThatOfTheWholeBatchForUnevenShares) { expect_whole_batch(at::kDouble, {7, 8}, 1e-12); }
-TEST(SynchronisedBatchNorm, BearsAShareWithoutRows) { expect_whole_batch(at::kDouble, {5, 5}, 1e-12); }
-TEST(SynchronisedBatchNorm, IsThatOfTheWholeBatchInFloat) { expect_whole_batch(at::kFloat, {4, 8}, 2e-6); }
+TEST(SynchronisedBatchNorm, EqualsTheWholeBatch) { expect_whole_batch(at::kDouble, {6}, 1e-12); }
+TEST(SynchronisedBatchNorm, EqualsTheWholeBatchForUnevenShares) { expect_whole_batch(at::kDouble, {7, 8}, 1e-12); }
+TEST(SynchronisedBatchNorm, AcceptsAnEmptyShare) { expect_whole_batch(at::kDouble, {5, 5}, 1e-12); }
+TEST(SynchronisedBatchNorm, EqualsTheWholeBatchInFloat) { expect_whole_batch(at::kFloat, {4, 8}, 2e-6); }
 
-TEST(SynchronisedBatchNorm, NeedsNoOneElseInEvaluation) {
+TEST(SynchronisedBatchNorm, CallsNoCollectiveInEvaluation) {
   BatchNorm norm(2, epsilon, momentum);
-  norm.set_reduce([](at::Tensor&) { FAIL() << "a collective during evaluation"; });
+  norm.set_reduce([](at::Tensor&) { FAIL() << "evaluation must not call a collective"; });
   norm.eval();
   norm.forward(at::randn({2, 2, 3, 3}));
 }

@@ -10,15 +10,15 @@
 namespace dpbench {
 namespace {
 
-std::unique_ptr<Workload> mlp_on(const std::string& data, const std::string& shared = "") {
+std::unique_ptr<Workload> mlp_with(const std::string& data, const std::string& shared = "") {
   return workload_registry().at("mnist-mlp").make({.data_dir = data, .shared_dir = shared});
 }
 
-TEST(DataDirectory, IsReadUnderTheCommonNames) {
+TEST(DataDirectory, AcceptsTheCommonFileNames) {
   for (const auto* separator : {"-", "."})
     for (const bool packed : {false, true}) {
       const Mnist mnist(separator, packed);
-      const auto workload = mlp_on(mnist.folder.text());
+      const auto workload = mlp_with(mnist.folder.text());
       EXPECT_EQ(workload->samples(), 20);
       EXPECT_EQ(workload->test_samples(), 5);
       const auto batch = workload->batch(at::tensor({int64_t{7}, int64_t{3}}));
@@ -29,18 +29,18 @@ TEST(DataDirectory, IsReadUnderTheCommonNames) {
     }
 }
 
-TEST(DataDirectory, IsReadOnceByThoseWhoShare) {
+TEST(DataDirectory, IsReadOnceWhenShared) {
   const Mnist mnist;
   const Folder shared;
-  const auto first = mlp_on(mnist.folder.text(), shared.text());
-  // Other bytes of the same size: who comes second does not look at them.
+  const auto first = mlp_with(mnist.folder.text(), shared.text());
+  // Different bytes of the same size: the second reader must use the shared data.
   write(mnist.folder / "train-images-idx3-ubyte", idx(3, {20, 28, 28}, Bytes(20 * image_bytes, 0)));
-  const auto second = mlp_on(mnist.folder.text(), shared.text());
+  const auto second = mlp_with(mnist.folder.text(), shared.text());
   EXPECT_TRUE(at::equal(first->batch(at::arange(20)).input, second->batch(at::arange(20)).input));
   EXPECT_GT(second->batch(at::arange(20)).input.sum().item<float>(), 0);
 }
 
-TEST(Batches, HoldTheVeryBitsOfDividingBy255) {
+TEST(Batches, AreExactlyBytesDividedBy255) {
   Folder folder;
   Bytes images(image_bytes);
   for (size_t i = 0; i < 256; ++i) images[i] = static_cast<uint8_t>(i);
@@ -54,7 +54,7 @@ TEST(Batches, HoldTheVeryBitsOfDividingBy255) {
   }
 }
 
-TEST(Batches, AreTheSameRowsWhateverTheyAreAskedWith) {
+TEST(Batches, SamplesDoNotDependOnTheRestOfTheBatch) {
   const auto convnet = workload_registry().at("convnet").make({});
   const auto ids = at::tensor({int64_t{59'999}, int64_t{3}, int64_t{3}, int64_t{0}});
   const auto together = convnet->batch(ids);
@@ -101,7 +101,7 @@ TEST(SharedRows, AreEqualInTwoProcesses) {
   EXPECT_TRUE(fs::exists(shared / "drawn-train.rows"));
 }
 
-TEST(TensorFile, GivesBackTheSameBitsOfEveryDtype) {
+TEST(TensorFile, RoundTripsEveryDtypeExactly) {
   const Folder folder;
   TensorFile file{.tensors = {}, .metadata = {{"workload", "mnist-mlp"}}};
   for (const auto type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort, at::kChar,

@@ -1,4 +1,4 @@
-// Files of MNIST's format for tests, whole and hostile, in folders that go away by themselves.
+// Valid and malformed files in MNIST's format, in temporary folders that are removed after the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/contains.h"
 #include "workloads/base/error.h"
 #include "workloads/data/image_set.h"
 
@@ -66,6 +67,7 @@ inline Bytes counting(size_t count, int modulo = 251) {
   return bytes;
 }
 
+// Returns the message of the UsageError that call throws, or "nothing was refused".
 inline std::string refusal(const std::function<void()>& call) {
   try {
     call();
@@ -75,8 +77,9 @@ inline std::string refusal(const std::function<void()>& call) {
   return "nothing was refused";
 }
 
-inline void expect_words(const std::string& message, const std::vector<std::string>& words) {
-  for (const auto& word : words) EXPECT_NE(message.find(word), std::string::npos) << word << " in: " << message;
+// The message must be one line that contains all parts.
+inline void expect_line(const std::string& message, const std::vector<std::string>& parts) {
+  expect_contains(message, parts);
   EXPECT_EQ(message.find('\n'), std::string::npos);
 }
 
@@ -86,13 +89,13 @@ struct Mnist {
   Bytes train_labels = counting(20, 10), test_labels = counting(5, 10);
 
   explicit Mnist(const std::string& separator = "-", bool packed = false) {
-    const auto put = [&](const std::string& name, const Bytes& bytes) {
+    const auto write_file = [&](const std::string& name, const Bytes& bytes) {
       write(folder / (name + (packed ? ".gz" : "")), packed ? gzip(bytes) : bytes);
     };
-    put("train-images" + separator + "idx3-ubyte", idx(3, {20, 28, 28}, train));
-    put("train-labels" + separator + "idx1-ubyte", idx(1, {20}, train_labels));
-    put("t10k-images" + separator + "idx3-ubyte", idx(3, {5, 28, 28}, test));
-    put("t10k-labels" + separator + "idx1-ubyte", idx(1, {5}, test_labels));
+    write_file("train-images" + separator + "idx3-ubyte", idx(3, {20, 28, 28}, train));
+    write_file("train-labels" + separator + "idx1-ubyte", idx(1, {20}, train_labels));
+    write_file("t10k-images" + separator + "idx3-ubyte", idx(3, {5, 28, 28}, test));
+    write_file("t10k-labels" + separator + "idx1-ubyte", idx(1, {5}, test_labels));
   }
 };
 

@@ -14,7 +14,7 @@
 namespace dpbench {
 namespace {
 
-TEST(Mix, MovesHalfOfTheBitsForEachBitOfItsInput) {
+TEST(Mix, FlipsHalfOfTheBitsForEachInputBit) {
   for (int in = 0; in < 32; ++in) {
     int64_t flipped = 0;
     for (uint32_t i = 0; i < 4096; ++i) flipped += std::popcount(mix32(i) ^ mix32(i ^ (1u << in)));
@@ -23,7 +23,7 @@ TEST(Mix, MovesHalfOfTheBitsForEachBitOfItsInput) {
 }
 
 // Python: torch.manual_seed(1); m = torch.nn.Linear(5, 2); m.weight.flatten(), m.bias
-TEST(Linear, StartsWithPythonsBits) {
+TEST(Linear, InitialisesLikePyTorch) {
   const std::array<float, 10> weight{0x1.d7ed1ap-3f, -0x1.944164p-3f, -0x1.631ce8p-4f, 0x1.ade456p-3f, -0x1.af20cp-2f,
                                      0x1.12a378p-2f, -0x1.78d84cp-4f, 0x1.d1f486p-3f,  0x1.fd4c8ap-5f, -0x1.c0954cp-5f};
   const std::array<float, 2> bias{0x1.fc10eap-4f, 0x1.697614p-6f};
@@ -35,7 +35,7 @@ TEST(Linear, StartsWithPythonsBits) {
     EXPECT_EQ(parameters["bias"][static_cast<int64_t>(i)].item<float>(), bias[i]);
 }
 
-// Output, loss and all gradients of two layers with a ReLU between them, by these functions for a layer and the loss.
+// Returns the output, loss and all gradients of two layers with a ReLU between them.
 template <class Layer, class Loss>
 std::vector<at::Tensor> both_passes(Layer layer, Loss loss, std::vector<at::Tensor> p, const at::Tensor& x,
                                     const at::Tensor& labels) {
@@ -48,9 +48,11 @@ std::vector<at::Tensor> both_passes(Layer layer, Loss loss, std::vector<at::Tens
   return found;
 }
 
-TEST(Linear, AndCrossEntropyHaveTheBitsOfTorchs) {
-  const auto torchs = [](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) { return at::linear(x, w, b); };
-  const auto torchs_loss = [](const at::Tensor& x, const at::Tensor& labels) {
+TEST(Linear, AndCrossEntropyAreBitIdenticalToTorch) {
+  const auto torch_linear = [](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
+    return at::linear(x, w, b);
+  };
+  const auto torch_loss = [](const at::Tensor& x, const at::Tensor& labels) {
     return at::cross_entropy_loss(x, labels);
   };
   const auto generator = own_generator(5);
@@ -63,20 +65,20 @@ TEST(Linear, AndCrossEntropyHaveTheBitsOfTorchs) {
       const at::Tensor labels = at::randint(0, 10, {rows}, generator, at::kLong);
       for (const bool slope : {false, true}) {
         x = x.detach().set_requires_grad(slope);
-        const auto expected = both_passes(torchs, torchs_loss, p, x, labels);
+        const auto expected = both_passes(torch_linear, torch_loss, p, x, labels);
         const at::Tensor input_gradient = x.grad();
         x.mutable_grad().reset();
         const auto found = both_passes(linear, cross_entropy, p, x, labels);
         for (size_t i = 0; i < expected.size(); ++i)
           EXPECT_TRUE(same_bits(found[i], expected[i]) && found[i].strides() == expected[i].strides())
-              << i << " of " << rows << " rows";
+              << "tensor " << i << ", batch of " << rows;
         EXPECT_EQ(x.grad().defined(), slope);
         EXPECT_TRUE(!slope || same_bits(x.grad(), input_gradient));
       }
     }
 }
 
-TEST(Linear, RefusesASecondBackwardPassAndAnInputWrittenSince) {
+TEST(Linear, RefusesASecondBackwardAndAModifiedInput) {
   const at::Tensor w = at::ones({2, 3}).set_requires_grad(true), b = at::ones({2}).set_requires_grad(true),
                    labels = at::ones({4}, at::kLong);
   at::Tensor x = at::ones({4, 3});
@@ -88,7 +90,7 @@ TEST(Linear, RefusesASecondBackwardPassAndAnInputWrittenSince) {
   EXPECT_THROW(other.backward(), c10::Error);
 }
 
-TEST(Conv, StartsWithinGlorotsBoundAndWithoutBias) {
+TEST(Conv, InitialisesWithinGlorotsBoundAndZeroBias) {
   Conv layer({.inputs = 12, .outputs = 24, .kernel = 6, .stride = 2, .bias = true}, Init::glorot, own_generator(3));
   const double bound = std::sqrt(6.0 / (36 * (12 + 24)));
   const auto parameters = layer.named_parameters();
@@ -102,7 +104,7 @@ TEST(Conv, StartsWithinGlorotsBoundAndWithoutBias) {
 
 Context at_step(int64_t step, const at::Tensor& ids, uint64_t seed = 7) { return {seed, step, ids}; }
 
-TEST(Dropout, DropsTheSameFeaturesHoweverRowsAreSharedOut) {
+TEST(Dropout, DropsTheSameFeaturesForEveryDistributionOfSamples) {
   const Dropout dropout(0.5, 0);
   const auto ids = at::randperm(60'000).slice(0, 0, 64);
   const auto whole = dropout.forward(at::ones({64, 256}), at_step(3, ids));
@@ -114,7 +116,7 @@ TEST(Dropout, DropsTheSameFeaturesHoweverRowsAreSharedOut) {
     }
 }
 
-TEST(Dropout, MakesTheSameMaskByItsLoopAndByTensors) {
+TEST(Dropout, LoopAndTensorMasksAreEqual) {
   const auto ids = at::tensor({int64_t{0}, int64_t{1}, int64_t{59'999}, int64_t{1} << 31, (int64_t{1} << 40) + 17});
   for (const double rate : {0.1, 0.5, 0.9}) {
     const Dropout dropout(rate, 2);
@@ -124,7 +126,7 @@ TEST(Dropout, MakesTheSameMaskByItsLoopAndByTensors) {
   }
 }
 
-TEST(Dropout, MakesTheSameMaskFromAStepOnTheDevice) {
+TEST(Dropout, MaskFromADeviceStepIsEqual) {
   const auto ids = at::tensor({int64_t{0}, int64_t{59'999}, int64_t{1} << 31, (int64_t{1} << 40) + 17});
   for (const uint64_t seed : {uint64_t{0}, uint64_t{7}, ~uint64_t{0}, uint64_t{0x8000000000000001}})
     for (const int64_t step : {int64_t{0}, int64_t{1}, int64_t{123'456'789'012}})
@@ -137,7 +139,7 @@ TEST(Dropout, MakesTheSameMaskFromAStepOnTheDevice) {
       }
 }
 
-TEST(Dropout, ChangesWithSeedStepLayerSampleAndFeature) {
+TEST(Dropout, DependsOnSeedStepLayerSampleAndFeature) {
   const auto ids = at::arange(64);
   const auto mask = Dropout(0.5, 0).mask_by_loop(at_step(1, ids), 256);
   const auto agreement = [&](const at::Tensor& other) { return mask.eq(other).to(at::kDouble).mean().item<double>(); };
@@ -148,7 +150,7 @@ TEST(Dropout, ChangesWithSeedStepLayerSampleAndFeature) {
   EXPECT_NEAR(agreement(mask.roll(1, 1)), 0.5, 0.02);
 }
 
-TEST(Dropout, DropsItsShareAndKeepsTheMean) {
+TEST(Dropout, DropsItsRateAndKeepsTheMean) {
   for (const double rate : {0.2, 0.5, 0.75}) {
     const auto mask = Dropout(rate, 0).mask_by_loop(at_step(1, at::arange(1000)), 256);
     EXPECT_NEAR(mask.eq(0).to(at::kDouble).mean().item<double>(), rate, 0.005);
@@ -156,20 +158,20 @@ TEST(Dropout, DropsItsShareAndKeepsTheMean) {
   }
 }
 
-TEST(Dropout, LeavesItsInputAloneInEvaluation) {
+TEST(Dropout, IsANoOpInEvaluation) {
   Dropout dropout(0.5, 0);
   dropout.eval();
   const auto x = at::randn({4, 8});
   EXPECT_TRUE(dropout.forward(x, {}).is_same(x));
 }
 
-TEST(Dropout, RefusesRowsWithoutIds) {
+TEST(Dropout, RefusesSamplesWithoutIds) {
   const Dropout dropout(0.5, 0);
   EXPECT_THROW(dropout.forward(at::ones({4, 8}), {}), std::runtime_error);
   EXPECT_THROW(dropout.forward(at::ones({4, 8}), at_step(0, at::arange(3))), std::runtime_error);
 }
 
-TEST(Dropout, LetsGradientsThroughWhereItKept) {
+TEST(Dropout, PassesGradientsOfKeptFeatures) {
   const Dropout dropout(0.5, 0);
   const auto x = at::randn({4, 8}, at::kDouble).set_requires_grad(true);
   dropout.forward(x, at_step(0, at::arange(4))).sum().backward();

@@ -1,4 +1,4 @@
-// Products by oneDNN: where they are taken, that they are the products asked for, and that nothing else changes.
+// oneDNN matrix products: conditions of their use and correctness of the results.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
@@ -18,10 +18,10 @@ namespace {
 
 std::atomic<int> onednn_calls{0};
 
-// Those made while it lives.
-class Calls {
+// Counts the calls of oneDNN's linear kernel during its lifetime.
+class OneDnnCalls {
  public:
-  Calls()
+  OneDnnCalls()
       : handle_(at::addGlobalCallback(
             at::RecordFunctionCallback([](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
               onednn_calls += std::string_view(function.name()) == "mkldnn::_linear_pointwise";
@@ -29,10 +29,10 @@ class Calls {
             }))) {
     onednn_calls = 0;
   }
-  ~Calls() { at::removeCallback(handle_); }
-  Calls(const Calls&) = delete;
-  Calls& operator=(const Calls&) = delete;
-  int made() const { return onednn_calls; }
+  ~OneDnnCalls() { at::removeCallback(handle_); }
+  OneDnnCalls(const OneDnnCalls&) = delete;
+  OneDnnCalls& operator=(const OneDnnCalls&) = delete;
+  int count() const { return onednn_calls; }
 
  private:
   at::CallbackHandle handle_;
@@ -44,9 +44,11 @@ struct LinearPass {
 
 LinearPass linear_pass(int64_t rows, at::ScalarType type, bool onednn) {
   const at::Generator generator = at::detail::createCPUGenerator(7);
-  const auto some = [&](at::IntArrayRef sizes) { return at::randn(sizes, generator).to(type).requires_grad_(); };
-  const at::Tensor x = some({rows, 300}), weight = some({90, 300}), bias = some({90}),
-                   slope = some({rows, 90}).detach();
+  const auto random_tensor = [&](at::IntArrayRef sizes) {
+    return at::randn(sizes, generator).to(type).requires_grad_();
+  };
+  const at::Tensor x = random_tensor({rows, 300}), weight = random_tensor({90, 300}), bias = random_tensor({90}),
+                   slope = random_tensor({rows, 90}).detach();
   const OneDnnProducts products(onednn);
   const at::Tensor output = linear(x, weight, bias);
   output.backward(slope);
@@ -62,12 +64,12 @@ double distance(const at::Tensor& a, const at::Tensor& exact) {
   return ((a.to(at::kDouble) - exact).abs().max() / exact.abs().max()).item<double>();
 }
 
-TEST(OneDnn, GivesTheProductsOfALargeLayer) {
+TEST(OneDnn, ComputesTheProductsOfALargeLayer) {
   at::set_num_threads(1);
   const LinearPass exact = linear_pass(64, at::kDouble, false), blas = linear_pass(64, at::kFloat, false);
-  const Calls calls;
+  const OneDnnCalls calls;
   const LinearPass found = linear_pass(64, at::kFloat, true);
-  EXPECT_EQ(calls.made(), 3);
+  EXPECT_EQ(calls.count(), 3);
   EXPECT_TRUE(all_equal(found, linear_pass(64, at::kFloat, true)));
   for (const auto one :
        {&LinearPass::output, &LinearPass::input_gradient, &LinearPass::weight_gradient, &LinearPass::bias_gradient}) {
@@ -76,27 +78,28 @@ TEST(OneDnn, GivesTheProductsOfALargeLayer) {
   }
 }
 
-TEST(OneDnn, LeavesSmallProductsAndDoublesToBlas) {
-  const Calls calls;
+TEST(OneDnn, UsesBlasForSmallProductsAndDoubles) {
+  const OneDnnCalls calls;
   EXPECT_TRUE(all_equal(linear_pass(8, at::kFloat, true), linear_pass(8, at::kFloat, false)));
   EXPECT_TRUE(all_equal(linear_pass(64, at::kDouble, true), linear_pass(64, at::kDouble, false)));
-  EXPECT_EQ(calls.made(), 0);
+  EXPECT_EQ(calls.count(), 0);
 }
 
-TEST(OneDnn, IsTakenByTheForwardPassForBoth) {
+TEST(OneDnn, ForwardPassDecidesForBothPasses) {
   for (const bool forward_on : {true, false}) {
     const at::Tensor x = at::randn({64, 300}), weight = at::randn({90, 300}).requires_grad_(),
                      bias = at::zeros({90}).requires_grad_();
-    const Calls calls;
+    const OneDnnCalls calls;
     std::optional<OneDnnProducts> products(std::in_place, forward_on);
     const at::Tensor output = linear(x, weight, bias);
     products.emplace(!forward_on);
     output.sum().backward();
-    EXPECT_EQ(calls.made(), forward_on ? 2 : 0);  // the output, the weight's gradient
+    EXPECT_EQ(calls.count(), forward_on ? 2 : 0);  // the output and the weight's gradient
   }
 }
 
-std::unique_ptr<Strategy> made(const std::string& name, const std::string& onednn, at::Device device = at::kCPU) {
+std::unique_ptr<Strategy> make_strategy(const std::string& name, const std::string& onednn,
+                                        at::Device device = at::kCPU) {
   const StrategyInfo& info = strategy_registry().at(name);
   static const auto workload = workload_registry().at("mnist-mlp").make({});
   return info.make({.workload = *workload,
@@ -117,13 +120,13 @@ at::Tensor output_after(Strategy& strategy) {
   return result.output.clone();
 }
 
-TEST(OneDnn, IsAParameterThatDoesNotChangeTheMeaning) {
+TEST(OneDnn, ParameterDoesNotChangeTheResult) {
   at::set_num_threads(1);
   for (const char* name : {"cpu", "dp"}) {
-    const at::Tensor off = output_after(*made(name, "off"));
-    const Calls calls;
-    const at::Tensor on = output_after(*made(name, "on"));
-    EXPECT_GE(calls.made(), 1 + 3 * 2) << name;  // a first one shows that it can be had
+    const at::Tensor off = output_after(*make_strategy(name, "off"));
+    const OneDnnCalls calls;
+    const at::Tensor on = output_after(*make_strategy(name, "on"));
+    EXPECT_GE(calls.count(), 1 + 3 * 2) << name;  // one more call tests if oneDNN is available
     EXPECT_TRUE(at::allclose(off, on, 1e-3, 1e-4)) << name;
   }
 }

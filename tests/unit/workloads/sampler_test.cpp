@@ -21,7 +21,7 @@ std::vector<int64_t> indices(const SamplerOptions& options, int64_t epoch = 0) {
 using List = std::vector<int64_t>;
 
 // Python: torch.randperm(10, generator=torch.Generator().manual_seed(3)).tolist()
-TEST(EpochOrder, IsPythonsRandpermOfSeedPlusEpoch) {
+TEST(EpochOrder, EqualsPyTorchsRandpermOfSeedPlusEpoch) {
   const List expected{6, 0, 3, 7, 8, 5, 1, 9, 2, 4};
   EXPECT_EQ(list(epoch_order(10, 3, 0, true)), expected);
   EXPECT_EQ(list(epoch_order(10, 1, 2, true)), expected);
@@ -30,13 +30,13 @@ TEST(EpochOrder, IsPythonsRandpermOfSeedPlusEpoch) {
 
 // Python: s = DistributedSampler(range(samples), num_replicas=world, rank=rank, shuffle=..., seed=..., drop_last=...);
 //         s.set_epoch(epoch); list(s)
-TEST(DistributedSampler, GivesPythonsIndices) {
-  struct Row {
+TEST(DistributedSampler, EqualsPyTorchsIndices) {
+  struct Example {
     SamplerOptions options;
     int64_t epoch;
     List expected;
   };
-  const std::vector<Row> rows{
+  const std::vector<Example> examples{
       {{.samples = 10, .world = 3, .rank = 0}, 0, {4, 5, 0, 2}},
       {{.samples = 10, .world = 3, .rank = 1}, 0, {1, 3, 8, 4}},
       {{.samples = 10, .world = 3, .rank = 2}, 0, {7, 9, 6, 1}},
@@ -49,11 +49,11 @@ TEST(DistributedSampler, GivesPythonsIndices) {
       {{.samples = 3, .world = 8, .rank = 0, .drop_last = true}, 0, {}},
       {{.samples = 2, .world = 7, .rank = 6, .seed = 1}, 1, {0}},
   };
-  for (size_t i = 0; i < rows.size(); ++i)
-    EXPECT_EQ(indices(rows[i].options, rows[i].epoch), rows[i].expected) << "row " << i;
+  for (size_t i = 0; i < examples.size(); ++i)
+    EXPECT_EQ(indices(examples[i].options, examples[i].epoch), examples[i].expected) << "example " << i;
 }
 
-TEST(DistributedSampler, GivesPythonsIndicesOfAWholeMnistEpoch) {
+TEST(DistributedSampler, EqualsPyTorchsIndicesForAWholeMnistEpoch) {
   const auto got = indices({.samples = 60'000, .world = 8, .rank = 5, .seed = 7}, 3);
   ASSERT_EQ(got.size(), 7500u);
   EXPECT_EQ(List(got.begin(), got.begin() + 5), (List{53280, 5337, 46086, 58195, 39364}));
@@ -61,16 +61,17 @@ TEST(DistributedSampler, GivesPythonsIndicesOfAWholeMnistEpoch) {
   EXPECT_EQ(std::accumulate(got.begin(), got.end(), int64_t{0}), 227'620'238);
 }
 
-TEST(DistributedSampler, DealsEachSampleOnceWhereItComesOutEvenAndPadsByTheFirstOtherwise) {
+TEST(DistributedSampler, AssignsEachSampleOnceAndPadsWithTheFirst) {
   for (const int64_t world : {1, 2, 3, 7, 8})
     for (const bool drop_last : {false, true}) {
       std::map<int64_t, int> seen;
       int64_t each = -1;
       for (int64_t rank = 0; rank < world; ++rank) {
-        const auto mine = indices({.samples = 100, .world = world, .rank = rank, .seed = 3, .drop_last = drop_last}, 1);
-        for (const int64_t id : mine) ++seen[id];
-        if (each < 0) each = static_cast<int64_t>(mine.size());
-        EXPECT_EQ(static_cast<int64_t>(mine.size()), each);
+        const auto rank_indices =
+            indices({.samples = 100, .world = world, .rank = rank, .seed = 3, .drop_last = drop_last}, 1);
+        for (const int64_t id : rank_indices) ++seen[id];
+        if (each < 0) each = static_cast<int64_t>(rank_indices.size());
+        EXPECT_EQ(static_cast<int64_t>(rank_indices.size()), each);
       }
       const int64_t total = each * world;
       EXPECT_EQ(static_cast<int64_t>(seen.size()), std::min<int64_t>(total, 100));
@@ -78,7 +79,7 @@ TEST(DistributedSampler, DealsEachSampleOnceWhereItComesOutEvenAndPadsByTheFirst
     }
 }
 
-TEST(DistributedSampler, ChangesItsOrderWithTheEpoch) {
+TEST(DistributedSampler, OrderChangesWithTheEpoch) {
   EXPECT_NE(indices({.samples = 100}, 0), indices({.samples = 100}, 1));
   EXPECT_EQ(indices({.samples = 100}, 1), indices({.samples = 100, .seed = 1}, 0));
 }
@@ -88,7 +89,7 @@ TEST(DistributedSampler, RefusesARankOutsideItsWorld) {
   EXPECT_THROW(DistributedSampler({.samples = 0}), std::runtime_error);
 }
 
-TEST(DistributedSampler, DealsEachRankEveryNthRowOfAGlobalBatch) {
+TEST(DistributedSampler, AssignsEveryNthSampleOfAGlobalBatchToARank) {
   const auto order = epoch_order(48, 5, 0, true);
   for (int64_t rank = 0; rank < 3; ++rank) {
     const DistributedSampler sampler({.samples = 48, .world = 3, .rank = rank, .seed = 5});

@@ -38,7 +38,7 @@ bool same_bits(const Model& a, const Model& b) {
                     [](const auto& p, const auto& q) { return at::equal(p, q); });
 }
 
-TEST(Workloads, HaveTheNumbersOfParametersOfTheDocuments) {
+TEST(Workloads, HaveTheDocumentedNumberOfParameters) {
   struct Row {
     const char* name;
     int64_t parameters, statistics;
@@ -53,7 +53,7 @@ TEST(Workloads, HaveTheNumbersOfParametersOfTheDocuments) {
   }
 }
 
-TEST(Workloads, NameTheirParametersAsTheDocumentsDo) {
+TEST(Workloads, HaveTheDocumentedParameterNames) {
   using Keys = std::vector<std::string>;
   EXPECT_EQ(make_workload("random-linear")->model(1)->named_parameters().keys(), (Keys{"fc.weight", "fc.bias"}));
   EXPECT_EQ(make_workload("mnist-mlp")->model(1)->named_parameters().keys(),
@@ -63,7 +63,7 @@ TEST(Workloads, NameTheirParametersAsTheDocumentsDo) {
                   "norm3.bias", "dense1.weight", "dense1.bias", "dense2.weight", "dense2.bias"}));
 }
 
-TEST(Workloads, AreRegisteredWithTheBatchAndScalingOfTheDocuments) {
+TEST(Workloads, HaveTheDocumentedBatchAndScaling) {
   EXPECT_EQ(workload_registry().at("random-linear").batch, 30);
   EXPECT_EQ(workload_registry().at("random-linear").scaling, Scaling::strong);
   for (const auto* name : {"mnist-mlp", "convnet"}) {
@@ -75,7 +75,7 @@ TEST(Workloads, AreRegisteredWithTheBatchAndScalingOfTheDocuments) {
   for (const auto& name : names) EXPECT_EQ(make_workload(name)->optimizer().learning_rate, 1e-3);
 }
 
-TEST(Workloads, StartFromTheSameBitsWhateverWasDrawnBefore) {
+TEST(Workloads, InitialisationDoesNotDependOnTheGlobalGenerator) {
   for (const auto& name : names) {
     const auto workload = make_workload(name);
     const auto first = workload->model(5);
@@ -87,7 +87,7 @@ TEST(Workloads, StartFromTheSameBitsWhateverWasDrawnBefore) {
   }
 }
 
-TEST(Workloads, LeaveTheGlobalGeneratorAlone) {
+TEST(Workloads, DoNotUseTheGlobalGenerator) {
   for (const auto& name : names) {
     const auto workload = make_workload(name);
     torch::manual_seed(4);
@@ -100,7 +100,7 @@ TEST(Workloads, LeaveTheGlobalGeneratorAlone) {
   }
 }
 
-TEST(Workloads, StartFromTheSameBitsInEveryThread) {
+TEST(Workloads, InitialisationIsTheSameInEveryThread) {
   for (const auto& name : names) {
     const auto workload = make_workload(name);
     const auto expected = workload->model(5);
@@ -115,8 +115,9 @@ TEST(Workloads, StartFromTheSameBitsInEveryThread) {
   }
 }
 
-// Python: torch.manual_seed(1); m = the memo's Sequential; first and last value and the float64 sum of each tensor
-TEST(MnistMlp, StartsWithPythonsBits) {
+// Python: torch.manual_seed(1); m = the Sequential of mnist-mlp. First value, last value and float64 sum of each
+// tensor.
+TEST(MnistMlp, InitialisesLikePyTorch) {
   const auto parameters = make_workload("mnist-mlp")->model(1)->named_parameters();
   struct Row {
     const char* key;
@@ -134,7 +135,7 @@ TEST(MnistMlp, StartsWithPythonsBits) {
   }
 }
 
-TEST(RandomLinear, IsALinearLayerOnAHundredRows) {
+TEST(RandomLinear, IsALinearLayerOn100Samples) {
   const auto workload = make_workload("random-linear");
   EXPECT_EQ(workload->samples(), 100);
   const auto batch = workload->batch(at::arange(30));
@@ -148,7 +149,7 @@ TEST(RandomLinear, IsALinearLayerOnAHundredRows) {
   EXPECT_TRUE(at::allclose(loss, (output - batch.target).square().sum() / 60));
 }
 
-TEST(Convnet, HasTheShapesOfTheGuide) {
+TEST(Convnet, HasTheShapesOfTheKerasGuide) {
   const auto workload = make_workload("convnet");
   const auto model = workload->model(1);
   auto x = workload->batch(at::arange(2)).input;
@@ -159,8 +160,8 @@ TEST(Convnet, HasTheShapesOfTheGuide) {
   EXPECT_EQ(model->named_children()["dropout"]->as<Dropout>() != nullptr, true);
 }
 
-// Keras' default; torch's would be wider for the first and narrower for the second.
-TEST(Convnet, StartsItsDenseLayersWithinGlorotsBoundAndWithoutBias) {
+// Keras' default initialisation. Torch's is wider for dense1 and narrower for dense2.
+TEST(Convnet, InitialisesDenseLayersWithinGlorotsBoundAndZeroBias) {
   const auto parameters = make_workload("convnet")->model(1)->named_parameters();
   for (const auto& [name, inputs, outputs] : {std::tuple{"dense1", 32, 256}, std::tuple{"dense2", 256, 10}}) {
     const at::Tensor weight = parameters[std::string(name) + ".weight"];
@@ -173,8 +174,8 @@ TEST(Convnet, StartsItsDenseLayersWithinGlorotsBoundAndWithoutBias) {
   }
 }
 
-// The same network from torch's functions, step by step as the guide lists its layers.
-TEST(Convnet, ComputesWhatTheGuideSays) {
+// The same network built from torch's functions, layer by layer as in the Keras guide.
+TEST(Convnet, ComputesTheNetworkOfTheKerasGuide) {
   namespace F = torch::nn::functional;
   const auto workload = make_workload("convnet");
   const auto model = workload->model(2);
@@ -197,7 +198,7 @@ TEST(Convnet, ComputesWhatTheGuideSays) {
   EXPECT_TRUE(at::allclose(model->forward(batch.input, context), x, 1e-4, 1e-5));
 }
 
-TEST(Workloads, TakeTheMeanLossOverRows) {
+TEST(Workloads, LossIsTheMeanOverSamples) {
   for (const auto& name : names) {
     const auto workload = make_workload(name);
     const auto batch = workload->batch(at::arange(6));
@@ -210,7 +211,7 @@ TEST(Workloads, TakeTheMeanLossOverRows) {
   }
 }
 
-TEST(Workloads, RunInDoubleUnderAutocastAtEveryScaleAndSmooth) {
+TEST(Workloads, RunInEveryDtypeScaleAndSmoothForm) {
   for (const auto& name : names)
     for (const auto& options : {WorkloadOptions{}, WorkloadOptions{.scale = 2}, WorkloadOptions{.smooth = true}})
       for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
@@ -235,7 +236,7 @@ TEST(Workloads, RunInDoubleUnderAutocastAtEveryScaleAndSmooth) {
       }
 }
 
-TEST(Workloads, GrowInWidthAndDepth) {
+TEST(Workloads, ScaleGrowsWidthAndDepth) {
   for (const auto& name : names) {
     const auto small = make_workload(name)->model(1), large = make_workload(name, {.scale = 3})->model(1);
     EXPECT_GT(trainable(*large), 3 * trainable(*small)) << name;
@@ -248,14 +249,14 @@ TEST(Workloads, RefuseAScaleOutOfRange) {
     for (const int64_t scale : {-1, 0, 65}) EXPECT_THROW(make_workload(name, {.scale = scale}), UsageError) << name;
 }
 
-TEST(SmoothTwin, HasTheSameParametersAndAnotherOutput) {
+TEST(SmoothTwin, HasTheSameParametersAndADifferentOutput) {
   const auto plain = make_workload("mnist-mlp"), smooth = make_workload("mnist-mlp", {.smooth = true});
   EXPECT_TRUE(same_bits(*plain->model(1), *smooth->model(1)));
   const auto input = plain->batch(at::arange(4)).input;
   EXPECT_FALSE(at::allclose(plain->model(1)->forward(input, {}), smooth->model(1)->forward(input, {})));
 }
 
-TEST(Workloads, LearnTheirRows) {
+TEST(Workloads, LearnTheirSamples) {
   for (const auto& name : names) {
     const auto workload = make_workload(name);
     const auto model = workload->model(1);

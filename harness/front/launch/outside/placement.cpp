@@ -49,7 +49,7 @@ const std::vector<VariableNames>& known_launchers() {
        .local_world = {},  // from SLURM_STEP_TASKS_PER_NODE
        .node = {"SLURM_NODEID"},
        .nonce = {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
-      {.launcher = StartedBy::mpi,  // MPICH and its like
+      {.launcher = StartedBy::mpi,  // MPICH and its derivatives
        .marker = "PMI_SIZE",
        .rank = {"PMI_RANK"},
        .world = {"PMI_SIZE"},

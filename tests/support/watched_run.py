@@ -1,4 +1,4 @@
-"""A run with a fault in it, watched from outside: when the fault struck, when the front told of it, when the front had ended."""
+"""Runs a command with an injected fault and records when the fault happened, was reported, and the front had ended."""
 import os
 import subprocess
 import threading
@@ -7,12 +7,12 @@ import time
 import leftovers
 
 
-class Watched:
-    """Runs a command to its end. Times are time.monotonic(), None where it did not come to that: `struck` as the plug-in noted it,
-    `told` when a line of stderr first held one of the words, `ended` when the process was gone."""
+class WatchedRun:
+    """Runs a command to its end. Times are from time.monotonic(); None if the event did not happen. `struck`: recorded by the plug-in.
+    `reported`: the first line of stderr with one of the words. `ended`: the process exited."""
 
     def __init__(self, command, folder, variables, words, patience):
-        self.told, self.lines = None, []
+        self.reported, self.lines = None, []
         marks = folder + "/struck"
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               env={**os.environ, **variables, "DPBENCH_STRUCK": marks}) as front:
@@ -32,5 +32,5 @@ class Watched:
     def _listen(self, stream, words):
         for line in stream:
             self.lines.append(line)
-            if self.told is None and any(word in line for word in words):
-                self.told = time.monotonic()
+            if self.reported is None and any(word in line for word in words):
+                self.reported = time.monotonic()
