@@ -57,8 +57,7 @@ Json describe(const BackendInfo& info) {
 
 Json describe_checks() {
   Json all = Json::array();
-  for (const CheckMeaning& check : check_meanings())
-    all.push_back({{"name", check.name}, {"summary", check.summary}});
+  for (const CheckMeaning& check : check_meanings()) all.push_back({{"name", check.name}, {"summary", check.summary}});
   return all;
 }
 

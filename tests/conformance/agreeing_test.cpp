@@ -6,7 +6,7 @@
 
 #include "harness/conform/evidence/agreeing_backend.h"
 #include "tests/unit/comm/comm_ranks.h"
-#include "tests/unit/mentions.h"
+#include "tests/support/contains.h"
 
 namespace dpbench::testing {
 namespace {

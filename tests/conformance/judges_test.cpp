@@ -11,7 +11,7 @@
 #include "harness/conform/judges/judges.h"
 #include "harness/conform/judging.h"
 #include "harness/conform/scenario/altered_workload.h"
-#include "tests/unit/mentions.h"
+#include "tests/support/contains.h"
 
 namespace dpbench {
 namespace {

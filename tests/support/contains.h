@@ -1,7 +1,9 @@
-// An assertion for messages: checks their values, names and flags, not their wording.
+// Assertions on the values, names and flags in a message, independent of its wording.
 #pragma once
 
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -10,6 +12,14 @@ namespace dpbench {
 
 inline void expect_contains(const std::string& text, const std::vector<std::string>& parts) {
   for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
+}
+
+// True if `message` contains every word.
+inline ::testing::AssertionResult mentions(std::string_view message, std::initializer_list<std::string_view> words) {
+  for (const std::string_view word : words)
+    if (message.find(word) == std::string_view::npos)
+      return ::testing::AssertionFailure() << '"' << word << "\" is missing in: " << message;
+  return ::testing::AssertionSuccess();
 }
 
 }  // namespace dpbench

@@ -23,53 +23,64 @@ struct ListOptions {
   Form output = Form::table;
 };
 
-enum class Topic { strategies, workloads, backends, devices };
+enum class Topic { strategies, workloads, backends, devices, checks };
 
 }  // namespace
 
 template <>
 inline constexpr auto enum_names<Topic> =
-    std::to_array<std::string_view>({"strategies", "workloads", "backends", "devices"});
+    std::to_array<std::string_view>({"strategies", "workloads", "backends", "devices", "checks"});
 
 namespace {
 
 void add_flags(CLI::App& app, ListOptions& o) {
-  app.add_option("topic", o.topic, "strategies, workloads, backends, devices, or the name of one")->type_name("TOPIC");
-  app.add_option("--plugin", o.plugins, "shared library to list as well (it runs code); repeatable")
+  app.add_option("topic", o.topic,
+                 "strategies, workloads, backends, devices, checks, or the name of one [all but checks]")
+      ->type_name("TOPIC");
+  app.add_option("--plugin", o.plugins, "shared library to list too (its code runs); repeatable")
       ->allow_extra_args(false)
       ->type_name("FILE");
-  add_output(app, o.output, {Form::table, Form::json});
+  add_output(app, o.output, {Form::table, Form::json, Form::markdown});
 }
 
 std::string devices_of(bool cpu, bool cuda) { return cpu && cuda ? "cpu, gpu" : cuda ? "gpu" : "cpu"; }
 
-std::string titled(const std::string& title, const std::vector<Cells>& rows) {
-  return title + "\n" + aligned(rows, std::vector<bool>(rows.front().size(), false));
+struct Section {
+  std::string title;
+  std::vector<Cells> rows;  // the first one is the header
+};
+
+std::string section_text(const Section& section) {
+  return section.title + "\n" + aligned(section.rows, std::vector<bool>(section.rows.front().size(), false));
 }
 
-std::string strategies_text(const Catalogue& all) {
+std::string section_markdown(const Section& section) {
+  return "## " + section.title + "\n\n" + as_markdown(section.rows);
+}
+
+Section strategies_of(const Catalogue& all) {
   std::vector<Cells> rows = {{"STRATEGY", "DEVICES", "PARALLELISM", "GRADIENT", "WHAT IT IS"}};
   for (const auto& entry : all.strategies)
     rows.push_back(
         {entry.name, devices_of(entry.cpu, entry.cuda), name_of(entry.parallelism), entry.gradient, entry.summary});
-  return titled("Strategies (--strategy)", rows);
+  return {"Strategies (--strategy)", rows};
 }
 
-std::string workloads_text(const Catalogue& all) {
+Section workloads_of(const Catalogue& all) {
   std::vector<Cells> rows = {{"WORKLOAD", "SCALING", "BATCH", "WHAT IT IS"}};
   for (const auto& entry : all.workloads)
     if (!entry.probe) rows.push_back({entry.name, name_of(entry.scaling), std::to_string(entry.batch), entry.summary});
-  return titled("Workloads (--workload)", rows);
+  return {"Workloads (--workload)", rows};
 }
 
-std::string backends_text(const Catalogue& all) {
+Section backends_of(const Catalogue& all) {
   std::vector<Cells> rows = {{"BACKEND", "TENSORS", "RANKS MAY SHARE A GPU", "WHAT IT IS"}};
   for (const auto& entry : all.backends)
     rows.push_back({entry.name, devices_of(entry.cpu, entry.cuda),
                     entry.cuda ? (entry.shares_device ? "yes" : "no") : "-", entry.summary});
   for (const auto& entry : all.not_built)
     if (entry.kind == "backend") rows.push_back({entry.name, "-", "-", why_missing(all, entry)});
-  return titled("Backends (--backend)", rows);
+  return {"Backends (--backend)", rows};
 }
 
 Machine this_machines_devices() {
@@ -77,14 +88,26 @@ Machine this_machines_devices() {
   return detect_machine(gpus.accelerators, gpus.why_none);
 }
 
-std::string devices_text(const Machine& machine) {
+Section checks_of(const Catalogue& all) {
+  std::vector<Cells> rows = {{"CHECK", "PASSES IF"}};
+  for (const auto& entry : all.checks) rows.push_back({entry.name, entry.summary});
+  return {"Checks (check --filter)", rows};
+}
+
+Section devices_of_machine(const Machine& machine) {
   std::vector<Cells> rows = {{"DEVICE", "WHAT IT IS"}};
   rows.push_back({"cpu", std::to_string(machine.cores) + (machine.cores == 1 ? " core" : " cores") +
                              " for virtual devices (--cpus)"});
   for (size_t i = 0; i < machine.gpus.size(); ++i)
     rows.push_back({"gpu " + std::to_string(i), sanitised(machine.gpus[i].name)});
   if (machine.gpus.empty()) rows.push_back({"gpu", "none: " + machine.no_gpu_reason});
-  return titled("Devices", rows);
+  return {"Devices", rows};
+}
+
+Section parameters_of(const StrategyEntry& entry) {
+  std::vector<Cells> rows = {{"PARAMETER", "DEFAULT", "WHAT IT IS"}};
+  for (const auto& param : entry.params) rows.push_back({param.name, param.fallback, param.summary});
+  return {"Parameters (--param " + entry.name + ".NAME=VALUE,..)", rows};
 }
 
 std::string strategy_text(const StrategyEntry& entry) {
@@ -94,9 +117,7 @@ std::string strategy_text(const StrategyEntry& entry) {
       "Flags of run that also apply: --accumulate K micro-batches a step, --clip-norm X, --dtype bf16 for "
       "autocast\n";
   if (entry.params.empty()) return text + "no parameters\n" + flags;
-  std::vector<Cells> rows = {{"PARAMETER", "DEFAULT", "WHAT IT IS"}};
-  for (const auto& param : entry.params) rows.push_back({param.name, param.fallback, param.summary});
-  return text + "\n" + titled("Parameters (--param " + entry.name + ".NAME=VALUE,..)", rows) + "\n" + flags;
+  return text + "\n" + section_text(parameters_of(entry)) + "\n" + flags;
 }
 
 std::string entry_text(const std::string& topic, const Catalogue& all) {
@@ -106,6 +127,7 @@ std::string entry_text(const std::string& topic, const Catalogue& all) {
            std::to_string(entry->batch) + "\n";
   if (const auto* entry = find_entry(all.backends, topic))
     return entry->name + ": " + entry->summary + "\n" + devices_of(entry->cpu, entry->cuda) + " tensors\n";
+  if (const auto* entry = find_entry(all.checks, topic)) return entry->name + ": " + entry->summary + "\n";
   std::vector<std::string> known = names_list<Topic>();
   for (const auto& names :
        {names_for_users(all.strategies), names_for_users(all.workloads), names_for_users(all.backends)})
@@ -114,26 +136,40 @@ std::string entry_text(const std::string& topic, const Catalogue& all) {
                    "; known: " + join(known));
 }
 
-std::string topic_text(Topic topic, const Catalogue& all) {
+Section section_of(Topic topic, const Catalogue& all) {
   switch (topic) {
     case Topic::strategies:
-      return strategies_text(all);
+      return strategies_of(all);
     case Topic::workloads:
-      return workloads_text(all);
+      return workloads_of(all);
     case Topic::backends:
-      return backends_text(all);
+      return backends_of(all);
+    case Topic::checks:
+      return checks_of(all);
     case Topic::devices:
       break;
   }
-  return devices_text(this_machines_devices());
+  return devices_of_machine(this_machines_devices());
 }
 
 std::string list_text(const std::string& name, const Catalogue& all) {
-  if (const auto topic = parse_name<Topic>(name)) return topic_text(*topic, all);
+  if (const auto topic = parse_name<Topic>(name)) return section_text(section_of(*topic, all));
   if (!name.empty()) return entry_text(name, all);
   std::string text;
-  for (const Topic topic : all_values<Topic>()) text += (text.empty() ? "" : "\n") + topic_text(topic, all);
+  for (const Topic topic : {Topic::strategies, Topic::workloads, Topic::backends, Topic::devices})
+    text += (text.empty() ? "" : "\n") + section_text(section_of(topic, all));
   return text;
+}
+
+// Without a name: everything that does not depend on the machine.
+std::string list_markdown(const std::string& name, const Catalogue& all) {
+  if (const auto topic = parse_name<Topic>(name)) return section_markdown(section_of(*topic, all));
+  if (!name.empty()) return entry_text(name, all);
+  std::string text = "# Strategies, parameters, workloads and checks\n\nGenerated by `dpbench list -o markdown`.\n\n" +
+                     section_markdown(strategies_of(all)) + "\n";
+  for (const auto& entry : all.strategies)
+    if (!entry.params.empty()) text += section_markdown(parameters_of(entry)) + "\n";
+  return text + section_markdown(workloads_of(all)) + "\n" + section_markdown(checks_of(all));
 }
 
 // Returns the entries of a topic, a single entry by name, or everything.
@@ -144,7 +180,7 @@ Json list_json(const std::string& topic, const Catalogue& all) {
   for (const auto& gpu : machine.gpus) document["devices"]["gpus"].push_back(sanitised(gpu.name));
   if (topic.empty()) return document;
   if (topic != "torch" && document.contains(topic)) return document.at(topic);
-  for (const char* kind : {"strategies", "workloads", "backends"})
+  for (const char* kind : {"strategies", "workloads", "backends", "checks"})
     for (const auto& entry : document.at(kind))
       if (entry.at("name") == topic) return entry;
   entry_text(topic, all);  // throws: no such entry
@@ -155,9 +191,11 @@ int list(const ListOptions& options) {
   std::vector<std::string> plugins;
   for (const auto& plugin : options.plugins) plugins.push_back(checked_plugin(plugin));
   const Catalogue all = load_catalogue(find_worker(), plugins);
-  const std::string text =
-      options.output == Form::json ? list_json(options.topic, all).dump(1) + "\n" : list_text(options.topic, all);
-  return exit_code({.unsaved = !print(text)});
+  const auto text = [&] {
+    if (options.output == Form::json) return list_json(options.topic, all).dump(1) + "\n";
+    return options.output == Form::markdown ? list_markdown(options.topic, all) : list_text(options.topic, all);
+  };
+  return exit_code({.unsaved = !print(text())});
 }
 
 }  // namespace
@@ -165,8 +203,10 @@ int list(const ListOptions& options) {
 Command list_command() {
   return reading_command({.name = "list",
                           .arguments = "[TOPIC] [FLAGS]",
-                          .summary = "list strategies, workloads, backends, devices; `list ddp` shows one",
-                          .examples = {{"list strategies", ""}, {"list ddp", "its parameters"}},
+                          .summary = "list strategies, workloads, backends, devices, checks; `list ddp` shows one",
+                          .examples = {{"list strategies", ""},
+                                       {"list ddp", "its parameters"},
+                                       {"list checks", "every check with its meaning"}},
                           .exit_codes = {}},
                          add_flags, list);
 }

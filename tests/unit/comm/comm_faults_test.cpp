@@ -11,7 +11,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "tests/unit/comm/comm_ranks.h"
-#include "tests/unit/mentions.h"
+#include "tests/support/contains.h"
 
 namespace dpbench::testing {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "strategies/comm/hosts/side_channel.h"
 #include "tests/unit/comm/comm_ranks.h"
-#include "tests/unit/mentions.h"
+#include "tests/support/contains.h"
 
 namespace dpbench::testing {
 namespace {

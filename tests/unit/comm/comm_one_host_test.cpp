@@ -1,6 +1,6 @@
 // Collectives for plug-ins that the built-in strategies never call; they support one host only.
 #include "tests/unit/comm/comm_inputs.h"
-#include "tests/unit/mentions.h"
+#include "tests/support/contains.h"
 
 namespace dpbench::testing {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "strategies/comm/base/staged.h"
 #include "tests/unit/comm/comm_ranks.h"
-#include "tests/unit/mentions.h"
+#include "tests/support/contains.h"
 
 namespace dpbench::testing {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "strategies/api/backward.h"
 #include "strategies/api/named_tensors.h"
-#include "tests/unit/mentions.h"
+#include "tests/support/contains.h"
 #include "workloads/api/workload.h"
 #include "workloads/layers/linear.h"
 

@@ -2,7 +2,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "strategies/ddp/reduction.h"
-#include "tests/unit/mentions.h"
+#include "tests/support/contains.h"
 #include "tests/unit/strategies/ddp_ranks.h"
 
 namespace dpbench {

@@ -3,7 +3,7 @@
 
 #include "strategies/ddp/reduction.h"
 #include "tests/conformance/threads.h"
-#include "tests/unit/mentions.h"
+#include "tests/support/contains.h"
 #include "tests/unit/strategies/ddp_ranks.h"
 
 namespace dpbench {

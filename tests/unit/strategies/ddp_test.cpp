@@ -6,7 +6,7 @@
 #include "harness/conform/scenario/altered_workload.h"
 #include "strategies/comm/shm/blocks.h"
 #include "tests/conformance/threads.h"
-#include "tests/unit/mentions.h"
+#include "tests/support/contains.h"
 #include "tests/unit/strategies/ddp_ranks.h"
 
 namespace dpbench {

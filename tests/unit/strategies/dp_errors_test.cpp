@@ -10,7 +10,7 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
-#include "tests/unit/mentions.h"
+#include "tests/support/contains.h"
 #include "tests/unit/strategies/dp_steps.h"
 
 namespace dpbench {

@@ -13,7 +13,7 @@
 
 #include "strategies/dp/data_parallel.h"
 #include "tests/conformance/threads.h"
-#include "tests/unit/mentions.h"
+#include "tests/support/contains.h"
 #include "tests/unit/strategies/replayed_memory.h"
 
 namespace dpbench {

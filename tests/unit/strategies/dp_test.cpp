@@ -8,7 +8,7 @@
 #include "strategies/dp/links.h"
 #include "strategies/dp/pieces.h"
 #include "strategies/parts/flat.h"
-#include "tests/unit/mentions.h"
+#include "tests/support/contains.h"
 #include "tests/unit/strategies/dp_steps.h"
 
 namespace dpbench {

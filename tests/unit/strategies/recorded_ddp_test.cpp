@@ -5,7 +5,7 @@
 
 #include "harness/conform/evidence/forwarding_backend.h"
 #include "tests/conformance/threads.h"
-#include "tests/unit/mentions.h"
+#include "tests/support/contains.h"
 #include "tests/unit/strategies/cpu_recorder.h"
 #include "tests/unit/strategies/ddp_ranks.h"
 

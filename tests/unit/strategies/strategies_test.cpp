@@ -12,7 +12,7 @@
 #include "strategies/parts/flat.h"
 #include "strategies/parts/optimizer.h"
 #include "strategies/parts/replica_threads.h"
-#include "tests/unit/mentions.h"
+#include "tests/support/contains.h"
 #include "tests/unit/own_cores.h"
 #include "workloads/base/cores.h"
 
