@@ -43,6 +43,11 @@ class Consumer(unittest.TestCase):
         self.assertRegex(run(program, "--version"), r"\d+\.\d+\.\d+")
         self.assertIn("mnist-mlp", run(program, "list"))
 
+    def test_man_page_and_completions_are_installed(self):
+        for file, start in (("man/man1/dpbench.1", ".TH DPBENCH 1"), ("bash-completion/completions/dpbench", "# bash completion"),
+                            ("zsh/site-functions/_dpbench", "#compdef dpbench"), ("fish/vendor_completions.d/dpbench.fish", "# fish completion")):
+            self.assertTrue((self.prefix / "share" / file).read_text(encoding="utf-8").startswith(start), file)
+
     def test_a_build_without_dpbench_micro_can_be_installed(self):
         script = (BUILD / "cmake_install.cmake").read_text(encoding="utf-8")
         if "/bin/dpbench-micro" not in script:

@@ -29,7 +29,7 @@ def by_strategy(report, strategy, **fields):
 
 
 class Slowness(unittest.TestCase):
-    # The wrapped step itself slows down after a millisecond of spinning (results/README.md), so its own time is
+    # The wrapped step itself slows down after a millisecond of spinning (results/notes/self-measurement.md), so its own time is
     # subtracted.
     def test_an_extra_millisecond_is_measured_as_one(self):
         report = run("--plugin", SPUN, "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline",

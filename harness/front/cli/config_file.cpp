@@ -38,7 +38,7 @@ void refuse_bad_text(const std::string& file) {
     if (std::count(line.begin(), line.end(), '[') != std::count(line.begin(), line.end(), ']'))
       refuse(number, "a list begins and ends on one line");
     const std::string key = line.substr(begin, line.find_last_not_of(" \t", equals - 1) + 1 - begin);
-    if (!keys.insert(section + key).second) refuse(number, "'" + one_line(key, 60) + "' stands there twice");
+    if (!keys.insert(section + key).second) refuse(number, "'" + one_line(key, 60) + "' is a duplicate");
   }
 }
 

@@ -81,7 +81,7 @@ std::string heading(const CaseSpec& spec) {
   text += spec.scaling == Scaling::strong ? "strong scaling, global batch " + std::to_string(spec.batch)
                                           : "weak scaling, " + std::to_string(spec.batch) + " rows per device";
   text += " · " + spec.dtype + " · " + std::to_string(spec.threads) + (spec.threads == 1 ? " thread" : " threads") +
-          " a replica";
+          " per replica";
   if (spec.scale != 1) text += " · scale " + std::to_string(spec.scale);
   if (spec.accumulate != 1) text += " · " + std::to_string(spec.accumulate) + " micro-batches";
   return text;

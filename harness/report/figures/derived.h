@@ -1,4 +1,4 @@
-// Figures derived from a case's measurements; formulas and sources are in results/README.md.
+// Figures derived from a case's measurements; formulas and sources are in results/figures.md.
 #pragma once
 
 #include <map>

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/front/cli/cli.h"
+#include "harness/front/cli/help.h"
 #include "harness/front/commands/commands.h"
 #include "harness/front/text/text.h"
 #include "workloads/base/error.h"
@@ -29,7 +30,12 @@ std::string text_of(const std::vector<std::string>& arguments) {
   return std::get<std::string>(parse_command_line(commands(), arguments));
 }
 
-std::vector<std::string> flags_of(const std::string& command) { return dpbench::flags_of(commands(), command); }
+std::vector<std::string> flags_of(const std::string& command) {
+  std::vector<std::string> names;
+  for (const Flag& flag : dpbench::flags_of(commands(), command_named(commands(), command)))
+    if (!flag.positional) names.push_back("--" + flag.name);
+  return names;
+}
 
 std::string refusal(const std::vector<std::string>& arguments) {
   try {
@@ -155,7 +161,7 @@ TEST(Options, SuggestsTheNearestFlag) {
 
 TEST(Options, SuggestsTheNearestCommand) {
   expect_contains(refusal({"lst"}), {"'lst'", "'list'"});
-  expect_contains(refusal({"help"}), {"'help'", "dpbench --help"});
+  expect_contains(refusal({"hlep"}), {"'hlep'", "'help'", "dpbench --help"});
 }
 
 TEST(Options, ListsTheValuesAndSuggestsTheNearest) {
@@ -251,12 +257,33 @@ TEST(Options, RefusesAFlagWithoutItsValue) { expect_contains(refusal({"--cpus"})
 
 TEST(Options, RefusesAnInvalidFilter) { expect_contains(refusal({"--filter", "ddp("}), {"--filter", "ddp("}); }
 
-TEST(Options, HelpShowsFlagsExamplesAndExitCodes) {
+TEST(Options, EveryHelpHasUsageTwoExamplesAndExitCodes) {
+  for (const auto& command : commands()) {
+    const std::string help = text_of({command.name, "--help"});
+    EXPECT_NE(help.find("\nUsage: dpbench "), std::string::npos) << help;
+    EXPECT_NE(help.find("\nExit codes:\n  0 "), std::string::npos) << help;
+    EXPECT_GE(command.examples.size(), 2U) << command.name;
+    for (const auto& example : command.examples)
+      EXPECT_NE(help.find("\n  " + example_of(example)), std::string::npos) << help;
+  }
+}
+
+TEST(Options, EveryExampleInTheHelpIsAccepted) {
+  for (const auto& command : commands())
+    for (const auto& example : command.examples) {
+      std::string line = example.arguments.substr(0, example.arguments.find_first_of(">&"));
+      while (line.ends_with(' ')) line.pop_back();
+      const auto words = line.empty() ? std::vector<std::string>{} : split(line, ' ');
+      EXPECT_NO_THROW(parse_command_line(commands(), words)) << line;
+    }
+}
+
+TEST(Options, HelpShowsFlagsCommandsAndExitCodes) {
   const std::string help = text_of({"--help"});
   for (const auto& flag : flags_of("run")) EXPECT_NE(help.find(flag), std::string::npos) << flag;
   for (const auto& command : commands())
     EXPECT_NE(help.find("\n  " + command.name + " "), std::string::npos) << command.name;
-  for (const std::string part : {"Usage:", "Examples:", "Exit codes:", " 4 ", "77"})
+  for (const std::string part : {"Usage:", "Examples:", "Exit codes:", "\n  3 ", "77"})
     EXPECT_NE(help.find(part), std::string::npos) << part;
   EXPECT_EQ(text_of({"run", "--help"}), help);
 }
@@ -278,7 +305,10 @@ TEST(Options, TheFirstScreenOfHelpShowsTheMainFlags) {
   }
 }
 
-TEST(Options, VersionIsOneLine) { EXPECT_TRUE(text_of({"--version"}).starts_with("dpbench ")); }
+TEST(Options, VersionIsOneLine) {
+  EXPECT_TRUE(text_of({"--version"}).starts_with("dpbench "));
+  EXPECT_EQ(text_of({"-V"}), text_of({"--version"}));
+}
 
 TEST_F(Config, SetsFlagsThatTheCommandLineOverrides) {
   const auto file = write("strategy = [\"cpu\", \"ddp\"]\ncpus = [1, 2]\nlaunches = 7\nseed = 3\nbaseline = false\n");

@@ -26,7 +26,6 @@ class LaunchedGroup : public RankGroup {
   class LocalEvents;  // forwards the events of the local worker
 
   void handle(const Json& message, RankEvents& events);
-  void close(const std::string& how);
   std::vector<std::string> await_closed(double seconds);
 
   World& world_;

@@ -1,0 +1,63 @@
+"""help_test.py DPBENCH: the help of a command, the man page, the completions, and the committed reference generated from them."""
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+DPBENCH = sys.argv.pop()
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def dpbench(*words, code=0):
+    done = subprocess.run([DPBENCH, *words], text=True, capture_output=True, check=False)
+    assert done.returncode == code, (words, done.returncode, done.stderr)
+    return done.stdout if code == 0 else done.stderr
+
+
+def commands():
+    return re.findall(r"^## (?!Exit|Environment)(\w+)$", dpbench("help", "--as", "markdown"), re.M)
+
+
+def complete(*words):
+    """What bash offers for the last word."""
+    script = """source /dev/stdin <<< "$SCRIPT"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _dpbench; printf '%s\\n' "${COMPREPLY[@]}\""""
+    environment = {"SCRIPT": dpbench("help", "--as", "bash"), "PATH": f"{pathlib.Path(DPBENCH).parent}:/usr/bin:/bin"}
+    done = subprocess.run(["bash", "-c", script, "bash", *words], text=True, capture_output=True, check=True, env=environment)
+    return done.stdout.split()
+
+
+class Help(unittest.TestCase):
+    def test_help_of_a_command_is_its_help_flag(self):
+        for command in commands():
+            self.assertEqual(dpbench("help", command), dpbench(command, "--help"))
+        self.assertEqual(dpbench("help"), dpbench("--help"))
+
+    def test_unknown_commands_and_contradictory_arguments_are_refused(self):
+        self.assertIn("'frob'", dpbench("help", "frob", code=2))
+        self.assertIn("--as", dpbench("help", "run", "--as", "man", code=2))
+        self.assertIn("'html'", dpbench("help", "--as", "html", code=2))
+
+    def test_man_page_completions_and_reference_have_every_flag(self):
+        flags = {flag for command in commands() for flag in re.findall(r"^ +(?:-\w,)?--([\w-]+)", dpbench("help", command), re.M)}
+        self.assertGreater(len(flags), 60)
+        man = dpbench("help", "--as", "man").replace("\\-", "-")
+        texts = {"man": man, **{form: dpbench("help", "--as", form) for form in ("markdown", "bash", "zsh", "fish")}}
+        for form, text in texts.items():
+            for flag in flags:
+                self.assertIn(f"-l {flag} " if form == "fish" else f"--{flag}", text, form)
+
+    def test_the_committed_reference_is_current(self):
+        self.assertEqual((ROOT / "harness/commands.md").read_text(encoding="utf-8"), dpbench("help", "--as", "markdown"))
+        self.assertEqual((ROOT / "strategies/reference.md").read_text(encoding="utf-8"), dpbench("list", "-o", "markdown"))
+
+    def test_bash_completes_commands_flags_and_values(self):
+        self.assertEqual(complete("dpbench", "comp"), ["compare"])
+        self.assertEqual(complete("dpbench", "compare", "--fail"), ["--fail-on"])
+        self.assertEqual(complete("dpbench", "--launc"), ["--launches", "--launcher"])
+        self.assertEqual(complete("dpbench", "run", "--scaling", ""), ["strong", "weak"])
+        self.assertEqual(complete("dpbench", "--strategy", "dd"), ["ddp"])
+        self.assertEqual(complete("dpbench", "check", "--junit", "/etc/host"), sorted(map(str, pathlib.Path("/etc").glob("host*"))))
+
+
+unittest.main(argv=sys.argv[:1])
