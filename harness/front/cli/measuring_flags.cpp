@@ -19,10 +19,10 @@ void add_cases(CLI::App& app, Selection& what) {
   const auto add = in_group("What to run");
   add(add_values(app, "--strategy", what.strategies, "strategies to run [all]"), "NAME,..");
   add(add_values(app, "--workload", what.workloads, "workloads to train [all]"), "NAME,..");
-  add(add_values(app, "--gpus", what.gpus, "number of GPUs; each value is a world [all GPUs]")
+  add(add_values(app, "--gpus", what.gpus, "GPUs; each value is a world [all GPUs]")
           ->check(each(between(1, max_world))),
       "N,..");
-  add(add_values(app, "--cpus", what.cpus, "number of virtual CPU devices; each value is a world [1,2 without a GPU]")
+  add(add_values(app, "--cpus", what.cpus, "virtual CPU devices; each value is a world [1,2 without a GPU]")
           ->check(each(between(1, max_world))),
       "N,..");
   add(add_values(app, "--dtype", what.dtypes, "precision; bf16 is autocast over float32 [f32]")
@@ -35,11 +35,10 @@ void add_cases(CLI::App& app, Selection& what) {
   add(app.add_option("--scale", what.scale, "make the models K times wider and deeper [1]")
           ->check(between(1, kMaxScale)),
       "K");
-  add(app.add_option("--plugin", what.plugins,
-                     "shared library with strategies or workloads (its code runs); repeatable")
+  add(app.add_option("--plugin", what.plugins, "library with strategies or workloads (its code runs); repeatable")
           ->allow_extra_args(false),
       "FILE");
-  add(app.add_option("--filter", what.filter, "run only cases with a matching id (check: checks with a matching name)")
+  add(app.add_option("--filter", what.filter, "only cases with a matching id (check: checks with that name)")
           ->check(regular_expression()),
       "RE");
   add(app.add_option("--seed", what.seed, "seed of models, dropout, sample order and case order [1]")
@@ -79,7 +78,7 @@ void add_check_switch(CLI::App& app, MeasuringOptions& o, const std::string& hel
 
 void add_sampling(CLI::App& app, MeasuringOptions& o) {
   const auto add = in_group("Sampling");
-  add(app.add_flag("--quick", o.quick, "1 launch, 3 blocks of 50 ms, 5 warm-up steps [if no other flag is given]"), "");
+  add(app.add_flag("--quick", o.quick, "1 launch, 3 blocks of 50 ms, 5 warm-up steps [without other flags]"), "");
   add(app.add_option("--launches", o.launches, "process starts per case, in random order [5]")->check(between(1, 1000)),
       "N");
   add(app.add_option("--samples", o.sampling.samples, "timed blocks per launch [10]")->check(between(1, 100000)), "N");
@@ -274,8 +273,8 @@ void add_check_flags(CLI::App& app, CheckingOptions& o) {
   add_config(app);
   add_talk(app, o);
   add_output(app, o.output, all_values<Form>())->group("Output");
-  app.get_option("--gpus")->description("number of GPUs; each value is a world [1,3 if available]");
-  app.get_option("--cpus")->description("number of virtual CPU devices; each value is a world [1,3 without a GPU]");
+  app.get_option("--gpus")->description("GPUs; each value is a world [1,3 if available]");
+  app.get_option("--cpus")->description("virtual CPU devices; each value is a world [1,3 without a GPU]");
 }
 
 void add_train_flags(CLI::App& app, TrainingOptions& o) {

@@ -201,13 +201,13 @@ TEST(Flat, ReturnsTheTensorsFromAnIndexOn) {
     for (const at::Tensor& part : parts) all += part.sum().item<double>();
     return all;
   };
-  EXPECT_EQ(flat.from(0).size(), 3U);
-  EXPECT_EQ(sum(flat.from(0)), 3 * 1 + 2 * 2 + 4 * 3 + 2 * 4);
-  EXPECT_EQ(flat.from(2).size(), 2U);
-  EXPECT_EQ(sum(flat.from(2)), 4 * 3 + 2 * 4);
-  EXPECT_EQ(sum(flat.from(4)), 2 * 4);
-  EXPECT_TRUE(flat.from(5).empty());
-  for (const at::Tensor& part : flat.from(4)) part.fill_(5);
+  EXPECT_EQ(flat.tail_from(0).size(), 3U);
+  EXPECT_EQ(sum(flat.tail_from(0)), 3 * 1 + 2 * 2 + 4 * 3 + 2 * 4);
+  EXPECT_EQ(flat.tail_from(2).size(), 2U);
+  EXPECT_EQ(sum(flat.tail_from(2)), 4 * 3 + 2 * 4);
+  EXPECT_EQ(sum(flat.tail_from(4)), 2 * 4);
+  EXPECT_TRUE(flat.tail_from(5).empty());
+  for (const at::Tensor& part : flat.tail_from(4)) part.fill_(5);
   EXPECT_EQ(tensors[4].sum().item<int64_t>(), 10);
 }
 
