@@ -1,6 +1,7 @@
 """places_test.py DPBENCH GOLDEN FAKE_WORKER: unwritable places: a read-only directory, a full disk (a tiny tmpfs in its own mount namespace).
 Each gives one clear line and exit 2 before anything runs, or 5 while writing; existing files stay intact."""
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -126,7 +127,7 @@ class Places(unittest.TestCase):
             self.skipTest("only root can change a file's owner")
         os.chown(path, NOBODY, NOBODY)
         self.assertEqual(self.as_nobody(*plan).returncode, 0, "one's own")
-        self.one_line(self.as_root(*plan), 2, str(NOBODY))
+        self.one_line(self.as_root(*plan), 2, pwd.getpwuid(NOBODY).pw_name)
         os.chown(path, 12345, 12345)
         self.one_line(self.as_nobody(*plan), 2, "12345")
 

@@ -189,7 +189,7 @@ Json list_json(const std::string& topic, const Catalogue& all) {
   if (topic.empty()) return document;
   if (topic != "torch" && document.contains(topic)) return document.at(topic);
   for (const char* kind : {"strategies", "workloads", "backends", "checks"})
-    for (const auto& entry : document.at(kind))
+    for (const auto& entry : document.value(kind, Json::array()))
       if (entry.at("name") == topic) return entry;
   entry_text(topic, all);  // throws: no such entry
   return nullptr;
