@@ -1,4 +1,5 @@
-// NVML counters of one GPU in one launch, read after each block. A figure that NVML does not provide is empty.
+// NVML counters of one GPU in one launch, read after each timed block. A figure that NVML does not provide is left
+// empty.
 #pragma once
 
 #include <cstdint>

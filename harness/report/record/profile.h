@@ -1,4 +1,4 @@
-// Profile of one rank, taken in extra, untimed steps of a case. Times are in ns, means over those steps.
+// Profile of one rank, taken in extra, untimed steps of a case. Times are in ns and are means over these steps.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +61,8 @@ struct Table<Profile> {
       later(Field{"flop", "operations", &P::flop, "floating-point operations of this rank per step", range::not_negative})};
 };
 
-// Peak rates of the machine, measured next to the case: by the threads or the GPU of one replica, with all ranks
-// measuring at once.
+// Peak compute and memory rates of the machine, measured in the same run as the case, with the threads or the GPU of one
+// replica, while all ranks measure at once.
 struct Peak {
   double gemm_flop_per_s = 0, triad_bytes_per_s = 0;
 };
