@@ -39,7 +39,7 @@ inline constexpr auto enum_names<Switch> = std::to_array<std::string_view>({"off
 struct Selection {
   std::vector<std::string> strategies, workloads, backends;
   std::vector<Dtype> dtypes;
-  std::vector<std::string> params;  // "strategy.name=v1,v2" or "name=v1,v2"
+  std::vector<std::string> params;  // values of --param, like "strategy.name=v1,v2" or "name=v1,v2"
   std::vector<int> gpus, cpus;      // world sizes to run; both lists empty: chosen from the machine's devices
   std::vector<int64_t> batches;
   std::optional<Scaling> scaling;  // unset: the workload's default scaling
@@ -48,11 +48,11 @@ struct Selection {
   std::vector<std::string> plugins;
   std::string data_dir, filter;
   uint64_t seed = 1;
-  int threads = 0;  // CPU threads per replica; 0: cores / largest world
+  int threads = 0;  // CPU threads per replica; 0: number of cores divided by the largest world
   bool oversubscribe = false;
   // World sizes to run if `gpus` and `cpus` are empty. If this list is empty too, the machine's devices decide.
   std::vector<int> default_worlds;
-  bool probes = false;         // "all workloads" includes those made for checks only
+  bool probes = false;         // "all workloads" includes probes, models made only for checks
   bool every_backend = false;  // without --backend, run every suitable backend, not only the best
   // With every_backend: a world larger than this runs every backend only where the backend can affect the results.
   int whole_worlds = max_world;

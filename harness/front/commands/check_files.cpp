@@ -44,7 +44,7 @@ Target resolve_links(fs::path path, std::error_code& error) {
     const fs::path next = folder / fs::read_symlink(path, error);
     if (error) return {};
     if (!fs::exists(fs::symlink_status(next, none)) && fs::exists(path, none))
-      return {.file = path};  // link in /proc to another process's pipe: exists, but has no real path
+      return {.file = path};  // `path` is a link in /proc to a pipe, whose link target is not a real path
     path = next;
   }
   error = std::make_error_code(std::errc::too_many_symbolic_link_levels);

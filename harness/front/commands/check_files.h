@@ -25,7 +25,7 @@ class JunitFile {
   Fd folder_;  // directory into which the complete new file is renamed
   // Set for a pipe, a device, or a file in a read-only directory: the report overwrites it in place.
   Fd in_place_;
-  Fd inherited_;  // set for a descriptor like /dev/stdout: the report is appended to it
+  Fd inherited_;  // set for a path like /dev/stdout: the report is appended to that descriptor
 };
 
 // The directory for tensor dumps named by --dump. It must be empty, so that dumps of two runs never mix. Directories

@@ -30,7 +30,7 @@ struct WorkloadEntry {
   Scaling scaling = Scaling::weak;
   int64_t batch = 0;
   bool probe = false;
-  bool thorough = false;  // probe that even the short form of `check` tests in full
+  bool thorough = false;  // even the short form of `check` tests this workload in full
   bool digits = false;    // the workload reads the MNIST files in the --data directory
   // Number of samples per epoch, at scale 1 and without --data. 0: known only once a worker has built the workload.
   int64_t samples = 0;
@@ -40,7 +40,7 @@ struct WorkloadEntry {
 struct BackendEntry {
   std::string name, summary;
   bool cpu = true, cuda = false, shares_device = true, threads = false;
-  int cpu_preference = 0, cuda_preference = 0;  // --backend auto takes the backend with the highest; 0: never taken
+  int cpu_preference = 0, cuda_preference = 0;  // --backend auto takes the highest preference; 0: never
   bool shares_memory = false;                   // ranks on one host communicate through shared memory
 
   bool takes(Device device) const { return device == Device::cuda ? cuda : cpu; }

@@ -20,7 +20,7 @@ struct ResolvedSelection {
   std::vector<const StrategyEntry*> strategies;
   std::vector<const WorkloadEntry*> workloads;
   std::vector<Place> places;
-  std::vector<std::string> backends;  // "auto": the most preferred one
+  std::vector<std::string> backends;  // backend names; "auto" stands for the most preferred backend
   std::vector<ParamAxis> axes;
 };
 

@@ -32,7 +32,7 @@ std::vector<const StrategyEntry*> chosen_strategies(const Selection& selection, 
 std::vector<const WorkloadEntry*> chosen_workloads(const Selection& selection, const Catalogue& catalogue);
 std::vector<std::string> chosen_backends(const Selection& selection, const Catalogue& catalogue);
 
-std::string count_of(size_t gpus);  // "1 GPU", "2 GPUs"
+std::string count_of(size_t gpus);  // formats a number of GPUs as "1 GPU" or "2 GPUs"
 
 // Returns the devices and world sizes to run. Throws Unavailable if requested GPUs are missing; the message names the
 // flags to use instead.

@@ -7,7 +7,7 @@ namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t no_limit = int64_t{1} << 60;  // v1 reports "no limit" as its largest page count
+constexpr int64_t no_limit = int64_t{1} << 60;  // from here on; cgroup v1 reports a huge number for "no limit"
 
 struct Version {
   const char *mount, *counter, *limit;

@@ -80,7 +80,7 @@ int Scratch::clean(const fs::path& parent) {
 Scratch::Scratch(const std::vector<fs::path>& parents) {
   for (const auto& parent : parents) clean(parent);
   const fs::path parent = chosen_parent(parents);
-  for (int tries = 1000; !make_in(parent);)  // other runs that start now can remove the directory many times in a row
+  for (int tries = 1000; !make_in(parent);)  // other starting runs can remove the directory repeatedly
     if (--tries == 0)
       throw UsageError("cannot keep a private directory " + path_.string() + ": " + std::strerror(errno) +
                        ". Set TMPDIR");

@@ -142,7 +142,7 @@ std::optional<int64_t> DuelLoop::run_block(bool is_base, bool check, DuelCase& r
   for (const RankRecord& rank : outcome.ranks)
     for (const int64_t ns : rank.samples_ns) slowest = std::max(slowest, ns);
   if (outcome.ranks.empty() && check && !failed_check(outcome.checks).empty())
-    return slowest;  // do not fail here: calibrate() reports the failed check
+    return slowest;  // a failed check is not an error here: calibrate() reports it
   if (slowest == 0) {
     record.status = DuelStatus::failed;
     record.reason = side_name(is_base) + std::string("a block has no timed steps");

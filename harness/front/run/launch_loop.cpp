@@ -215,7 +215,7 @@ std::string LaunchLoop::result_text(const CaseRecord& record) const {
   const auto samples = sample_step_ns(record.launches.back());
   if (samples.empty()) return "no samples";
   char text[64];
-  // The median over the launches so far.
+  // Step time so far: the median over the launches that have ended.
   const double ns = record.step_time_ns ? record.step_time_ns->median : median(samples);
   std::snprintf(text, sizeof text, "%.4g ms a step", ns * 1e-6);
   return text;

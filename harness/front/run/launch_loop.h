@@ -56,7 +56,7 @@ class LaunchLoop {
   std::vector<CaseSpec> specs_;
   std::vector<bool> finished_;  // per case: it or one of its checks failed, so it is not run again
   std::vector<bool> printed_;   // per case: its result line has been printed
-  std::string broken_start_;    // why the current group of processes does not start; empty: it does
+  std::string broken_start_;    // error that keeps the current process group from starting; empty: none
   LoopEnding ending_;
 };
 

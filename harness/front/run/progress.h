@@ -45,7 +45,7 @@ class ProgressLine {
 
   ProgressStyle style_;
   bool verbose_, shown_ = false;
-  int cases_, over_ = 0, total_, done_ = 0;  // cases and launches: finished and in total
+  int cases_, over_ = 0, total_, done_ = 0;  // cases in total and finished; launches in total and finished
   std::vector<std::string> held_warnings_;
   double began_;
 };

@@ -23,7 +23,7 @@ class Run {
 
   // The steps of a measurement, to be called in this order.
   virtual void prepare();  // finds the worker build and the machine's devices
-  virtual void plan();     // chooses the cases to run
+  virtual void plan();     // makes the plan: chooses the cases to run
   bool dry() const { return options_.dry_run; }
   Ending print_plan() const;  // prints the planned cases; with --dry-run, replaces the remaining steps
   // Runs and saves the cases. Throws UsageError if a worker reports a usage error before any case was measured.

@@ -19,6 +19,7 @@ template <>
 inline constexpr auto enum_names<AgentOrder> =
     std::to_array<std::string_view>({"alive", "open", "tell", "quit", "kill", "end"});
 
+// Messages between rank 0 and the agents (the dpbench processes of the other ranks):
 // rank 0 -> agent   {"do":"open","spec":{..},"timeout_s":30,"directory":"/dev/shm/.."}
 //                   {"do":"tell","group":"NAME","message":{..}}          to its worker
 //                   {"do":"quit"|"kill","group":"NAME"}
@@ -54,7 +55,7 @@ class World {
   // Returns the messages received since the last call, and sends heartbeats. Throws if the other ranks cannot be
   // reached.
   std::vector<Json> receive();
-  // Sends heartbeats and handles signals from the other ranks while no case is running.
+  // Sends heartbeats and handles signals from the other ranks while only rank 0 runs a case.
   void keep_alive();
   // Returns the ranks that have failed, or have sent nothing for silent_seconds, each with the reason.
   std::map<int, std::string> gone() const;
