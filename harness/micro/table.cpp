@@ -10,8 +10,8 @@ namespace {
 
 using Run = benchmark::BenchmarkReporter::Run;
 
-// True if a benchmark failed or was skipped. Google Benchmark 1.7 reports it as error_occurred, later versions as
-// skipped.
+// Returns why a benchmark failed, or an empty string if it did not. Google Benchmark 1.7 reports a failure as
+// error_occurred, later versions as skipped.
 template <class AnyRun>
 std::string reason_of(const AnyRun& run) {
   if constexpr (requires { run.error_occurred; })

@@ -27,7 +27,7 @@ const CaseRecord* own_world_1_of(const Report& report, const CaseSpec& spec);
 double karp_flatt(double speedup, int world);
 
 struct Straggler {
-  double skew = 0;  // busiest rank's step time without waiting / median of the other ranks' - 1
+  double skew = 0;          // busiest rank's step time without waiting / median of the other ranks' - 1
   std::optional<int> rank;  // the rank that is far slower than the others in all launches; unset if there is none
 };
 // Returns how far the busiest rank lags behind the others, or nullopt for a single rank or if waiting times are

@@ -30,7 +30,7 @@ struct Difference {
 struct Comparison {
   std::string base_id, new_id;
   std::vector<Judgement> judged;
-  std::vector<Unjudged> broken;  // cases that are wrong or failed in the new run; the gate fails
+  std::vector<Unjudged> broken;      // cases that are wrong or failed in the new run; the gate fails
   std::vector<Unjudged> unmeasured;  // cases in both runs that cannot be judged; count as unclear
   std::vector<Unjudged> added, gone;
   // Patterns of the gate file that never decide: earlier patterns match their cases.

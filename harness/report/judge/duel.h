@@ -12,18 +12,18 @@ namespace dpbench {
 
 struct DuelRule {
   std::vector<int> looks = {20, 40, 80, 160};  // numbers of pairs at which a case is judged
-  double alpha = 0.0025;  // significance level of one look; divided by the number of cases
-  double least = 0.025;  // relative change below which a verdict is never slower or faster
-  double same_within = 0.045;  // relative change; one significantly smaller is "same"
-  double most_noise = 0.15;  // highest noise of the pairs; above it the verdict is unclear
+  double alpha = 0.0025;                       // significance level of one look; divided by the number of cases
+  double least = 0.025;                        // relative change below which a verdict is never slower or faster
+  double same_within = 0.045;                  // relative change; one significantly smaller is "same"
+  double most_noise = 0.15;                    // highest noise of the pairs; above it the verdict is unclear
 };
 
 // The result of one look, an interim analysis of a case's pairs.
 struct DuelLook {
   int pairs = 0;
-  int launches = 0;  // number of launches that measured the pairs
+  int launches = 0;                   // number of launches that measured the pairs
   double change = 0;                  // median of log(new / base)
-  double low = 0, high = 0;  // 95 % (or wider) interval of the median, for any distribution
+  double low = 0, high = 0;           // 95 % (or wider) interval of the median, for any distribution
   double noise = 0;                   // robust standard deviation of a pair's log ratio
   double p_slower = 1, p_faster = 1;  // one-sided p-values; null hypothesis: no change
   double p_same = 1;                  // p-value; null hypothesis: a change of at least same_within, either way

@@ -26,7 +26,7 @@ struct Gate {
     bool matches(const std::string& case_id) const;
   };
   std::vector<Special> special;  // rules for matching cases; the first matching entry decides
-  std::vector<Rule> rules;  // rules for all other cases
+  std::vector<Rule> rules;       // rules for all other cases
 
   const Special* special_for(const std::string& case_id) const;  // null if no special entry matches the case
   const std::vector<Rule>& rules_for(const std::string& case_id) const;

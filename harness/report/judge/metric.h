@@ -11,10 +11,10 @@
 namespace dpbench {
 
 struct Metric {
-  const char* name;  // name on the command line
+  const char* name;   // name on the command line
   const char* title;  // title of the table column
   bool larger_is_worse;
-  bool in_points;  // true: judged by the difference in percentage points, not by the ratio
+  bool in_points;       // true: judged by the difference in percentage points, not by the ratio
   bool within_one_run;  // true: a ratio taken within one run, comparable across machines
   const char *worse, *better;
   double display_scale;  // factor from the internal to the displayed unit

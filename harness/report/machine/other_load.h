@@ -12,9 +12,9 @@ namespace dpbench {
 // CPU time of the usable cores, in seconds since an arbitrary start.
 struct CpuTimes {
   double wall_s = 0;
-  double busy_s = 0;  // CPU time of all programs
+  double busy_s = 0;    // CPU time of all programs
   double stolen_s = 0;  // steal time, in which a virtual machine's cores waited for the host
-  double ours_s = 0;  // CPU time of dpbench and its descendants, including ended ones
+  double ours_s = 0;    // CPU time of dpbench and its descendants, including ended ones
 };
 
 // Reads the cores' times from proc/stat, and the times of process `pid` and its descendants from proc/PID/stat, below

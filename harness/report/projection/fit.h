@@ -12,10 +12,10 @@ namespace dpbench {
 
 struct Fit {
   double compute_s = 0;         // computing time of a step in world 1
-  double latency_s = 0;  // latency of one message
+  double latency_s = 0;         // latency of one message
   double seconds_per_byte = 0;  // reciprocal bandwidth; 0: unlimited bandwidth
   double error = 0;             // root mean square of the relative errors over the worlds
-  Network network() const;  // returns a network with the fitted latency and bandwidth between all devices
+  Network network() const;      // returns a network with the fitted latency and bandwidth between all devices
 };
 
 struct WorldTime {

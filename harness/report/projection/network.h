@@ -11,7 +11,7 @@ namespace dpbench {
 
 struct Link {
   double bytes_per_s = 0;  // bandwidth per device and direction
-  double latency_s = 0;  // latency of one message
+  double latency_s = 0;    // latency of one message
 };
 
 // A network of two link types: `intra` joins the devices of a host, `inter` joins hosts.

@@ -12,12 +12,12 @@
 namespace dpbench {
 
 struct ProjectionRequest {
-  std::vector<int> to{};                 // worlds to project
+  std::vector<int> to{};             // worlds to project
   std::optional<Network> network{};  // network to assume; unset: the fitted link, on this machine's cores
   // Algorithm of allreduces; unset: the fastest one, or ring on the fitted link.
   std::optional<Algorithm> algorithm{};
   std::vector<int> from{};  // worlds whose step times are fitted; empty: all measured worlds
-  std::string filter{};  // regular expression on case ids
+  std::string filter{};     // regular expression on case ids
 };
 
 struct Band {
@@ -33,7 +33,7 @@ struct ProjectedWorld {
   std::optional<double> measured_s{};
   Interval95 step_s{};
   double samples_per_s = 0;
-  double own_efficiency = 0;  // efficiency relative to the same strategy in world 1, as fitted
+  double own_efficiency = 0;           // efficiency relative to the same strategy in world 1, as fitted
   std::optional<double> efficiency{};  // efficiency relative to the measured baseline case
 };
 

@@ -13,17 +13,17 @@ namespace dpbench {
 struct Traffic {
   std::string op{};
   double bytes = 0;
-  double ready = 0;  // fraction of the step's computing that is done when this tensor is ready to be sent
+  double ready = 0;    // fraction of the step's computing that is done when this tensor is ready to be sent
   bool hides = false;  // true: the collective overlaps with computing; false: it blocks the step
 };
 
 struct StepShape {
   std::vector<Traffic> traffic{};  // collectives of a step, in order
   double backward_end = 1;  // fraction of the step's computing that comes before the reduced gradients are needed
-  bool strong = false;  // true for strong scaling: with more devices, each has fewer samples
-  double fixed = 0;  // strong scaling only: fraction of computing that does not shrink with the samples
-  int threads = 1;  // threads per device
-  int cores = 0;  // number of cores that all devices share; 0: each device has its own
+  bool strong = false;      // true for strong scaling: with more devices, each has fewer samples
+  double fixed = 0;         // strong scaling only: fraction of computing that does not shrink with the samples
+  int threads = 1;          // threads per device
+  int cores = 0;            // number of cores that all devices share; 0: each device has its own
 
   // Returns the computing time of this world relative to world 1.
   double computing(int world) const;
@@ -34,7 +34,7 @@ struct StepShape {
 struct StepTime {
   double step_s = 0, computing_s = 0;
   double communication_s = 0;  // time of all collectives, overlapped or not
-  double exposed_s = 0;  // step_s - computing_s: communication that no computing hides
+  double exposed_s = 0;        // step_s - computing_s: communication that no computing hides
   // True if only the last bucket's reduction is exposed, or nothing if there is a single bucket.
   bool hidden = true;
   Algorithm algorithm = Algorithm::ring;  // algorithm of the allreduces

@@ -81,7 +81,8 @@ fs::path find_run(const std::string& run, const fs::path& results) {
   const bool saved = plain && is_file(baseline);
   std::error_code error;
   if (saved && fs::exists(run, error))
-    throw UsageError("'" + run + "' is both a saved baseline and a local path. Use ./" + run + " or " + baseline.string());
+    throw UsageError("'" + run + "' is both a saved baseline and a local path. Use ./" + run + " or " +
+                     baseline.string());
   if (saved) return baseline;
   if (is_file(run)) return run;
   if (is_file(fs::path(run) / "run.json")) return fs::path(run) / "run.json";

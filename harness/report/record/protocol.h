@@ -20,7 +20,8 @@
 //                         {"event":"progress","case":"ID","epoch":0,"epochs":2,"step":1,"steps":9,"loss":..,
 //                          "samples_per_s":..,"left_s":..}                                only from rank 0
 //                         {"event":"trained","case":"ID","record":{..},"checks":[..],"training":{..}}
-//                         {"event":"failed","case":"ID","rank":0,"kind":"usage|unavailable|oom|nan|unwritten|peer|failure","reason":".."}
+//                         {"event":"failed","case":"ID","rank":0,
+//                          "kind":"usage|unavailable|oom|nan|unwritten|peer|failure","reason":".."}
 //
 // Environment of a worker:
 //   RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
@@ -96,7 +97,7 @@ Json parse_json(const std::string& text, const std::string& what, const JsonLimi
 // smallest (step, beat) is the stuck one.
 struct alignas(64) Progress {
   std::atomic<int64_t> step{0};
-  std::atomic<int64_t> beat{0};  // counts any progress of the rank: a collective entered, a phase done
+  std::atomic<int64_t> beat{0};         // counts any progress of the rank: a collective entered, a phase done
   std::atomic<int64_t> collectives{0};  // number of collectives entered since the start, quoted in failure messages
 };
 

@@ -35,8 +35,8 @@ struct Table<Derived> {
   using D = Derived;
   static constexpr const char* name = "derived";
   static constexpr std::tuple fields{
-      Field{"samples_per_s", "samples / s", &D::samples_per_s, "throughput: training samples per step / median step time",
-            range::above_zero},
+      Field{"samples_per_s", "samples / s", &D::samples_per_s,
+            "throughput: training samples per step / median step time", range::above_zero},
       Field{"speedup", "1", &D::speedup, "samples_per_s / samples_per_s of the baseline", range::above_zero},
       Field{"efficiency", "1", &D::efficiency, "speedup / world", range::above_zero},
       later(Field{"own_speedup", "1", &D::own_speedup,
@@ -44,24 +44,29 @@ struct Table<Derived> {
       later(Field{"own_efficiency", "1", &D::own_efficiency, "own_speedup / world", range::above_zero}),
       later(Field{"karp_flatt", "1", &D::karp_flatt, "serial fraction: (1 / speedup - 1 / world) / (1 - 1 / world)"}),
       later(Field{"own_karp_flatt", "1", &D::own_karp_flatt, "serial fraction, computed from own_speedup"}),
-      later(Field{"wrapper_cost", "1", &D::wrapper_cost, "overhead of the strategy with world 1: step time / step time of the baseline - 1"}),
+      later(Field{"wrapper_cost", "1", &D::wrapper_cost,
+                  "overhead of the strategy with world 1: step time / step time of the baseline - 1"}),
       Field{"comm_fraction", "1", &D::comm_fraction, "communication and waiting / all phases of a profiled step",
             range::share},
-      later(Field{"communication_ns", "ns", &D::communication_ns, "time per step with a collective in progress, mean over ranks", range::not_negative}),
-      later(Field{"exposed_ns", "ns", &D::exposed_ns, "part of communication_ns not overlapped with computation", range::not_negative}),
-      later(
-          Field{"waiting_ns", "ns", &D::waiting_ns, "time per step waiting for other ranks, mean over ranks", range::not_negative}),
+      later(Field{"communication_ns", "ns", &D::communication_ns,
+                  "time per step with a collective in progress, mean over ranks", range::not_negative}),
+      later(Field{"exposed_ns", "ns", &D::exposed_ns, "part of communication_ns not overlapped with computation",
+                  range::not_negative}),
+      later(Field{"waiting_ns", "ns", &D::waiting_ns, "time per step waiting for other ranks, mean over ranks",
+                  range::not_negative}),
       later(Field{"overlap", "1", &D::overlap, "overlapped communication / communication", range::share}),
-      later(Field{"collectives_per_step", "collectives", &D::collectives_per_step, "collectives per step, mean over ranks",
-                  range::not_negative}),
-      later(Field{"collective_bytes_per_step", "bytes", &D::collective_bytes_per_step, "size of the tensors in collectives per step, mean over ranks",
-                  range::not_negative}),
-      later(Field{"flop_per_step", "operations", &D::flop_per_step, "floating-point operations per step, sum over ranks", range::not_negative}),
-      later(Field{"flop_per_s", "operations / s", &D::flop_per_s, "floating-point operations per second, sum over ranks", range::not_negative}),
-      later(Field{"peak_flop_per_s", "operations / s", &D::peak_flop_per_s, "peak compute rate of the cores or GPUs used",
-                  range::above_zero}),
-      later(Field{"peak_bytes_per_s", "bytes / s", &D::peak_bytes_per_s, "peak memory bandwidth of the cores or GPUs used",
-                  range::above_zero}),
+      later(Field{"collectives_per_step", "collectives", &D::collectives_per_step,
+                  "collectives per step, mean over ranks", range::not_negative}),
+      later(Field{"collective_bytes_per_step", "bytes", &D::collective_bytes_per_step,
+                  "size of the tensors in collectives per step, mean over ranks", range::not_negative}),
+      later(Field{"flop_per_step", "operations", &D::flop_per_step,
+                  "floating-point operations per step, sum over ranks", range::not_negative}),
+      later(Field{"flop_per_s", "operations / s", &D::flop_per_s,
+                  "floating-point operations per second, sum over ranks", range::not_negative}),
+      later(Field{"peak_flop_per_s", "operations / s", &D::peak_flop_per_s,
+                  "peak compute rate of the cores or GPUs used", range::above_zero}),
+      later(Field{"peak_bytes_per_s", "bytes / s", &D::peak_bytes_per_s,
+                  "peak memory bandwidth of the cores or GPUs used", range::above_zero}),
       later(Field{"flop_share", "1", &D::flop_share, "flop_per_s / peak_flop_per_s", range::not_negative}),
       later(Field{"skew", "1", &D::skew, "step time without waiting: busiest rank / median of the others - 1",
                   range::not_negative}),
@@ -71,7 +76,8 @@ struct Table<Derived> {
           Field{"throttled_share", "1", &D::throttled_share, "throttled readings / readings; since 1.3", range::share}),
       Field{"noise", "1", &D::noise, "1.4826 * mad / median of the step times of all blocks", range::not_negative},
       later(Field{"peak_memory_bytes", "bytes", &D::peak_memory_bytes,
-                  "peak memory of the largest rank: device memory on a GPU, else its own host memory", range::not_negative}),
+                  "peak memory of the largest rank: device memory on a GPU, else its own host memory",
+                  range::not_negative}),
       later(Field{"straggler", "rank", &D::straggler, "rank that is far slower than the others in every launch",
                   range::not_negative})};
 };
@@ -91,7 +97,7 @@ struct CaseRecord {
   Derived derived;
   std::optional<TrainingRecord> training{};  // results of training; set only by `dpbench train`
   std::vector<std::string> warnings;         // raised while the case ran
-  std::vector<std::string> notices;  // findings about the timed blocks: outliers, trends
+  std::vector<std::string> notices;          // findings about the timed blocks: outliers, trends
 
   bool ok() const { return status == CaseStatus::ok; }
   // True if the case was tried and must not count as a result.

@@ -12,7 +12,7 @@ constexpr size_t exact_up_to = 50;
 struct Ranked {
   // Twice the rank of each difference, so that the mean rank of equal magnitudes stays an integer.
   std::vector<int> doubled;
-  int above = 0;             // twice the rank sum of the positive differences
+  int above = 0;    // twice the rank sum of the positive differences
   double ties = 0;  // tie correction: sum of t^3 - t over groups of t equal magnitudes
 };
 

@@ -17,7 +17,7 @@ namespace dpbench {
 double median(std::span<const double> values);
 // Quantile with linear interpolation between order statistics, as in numpy.
 double quantile(std::span<const double> values, double q);
-double mad(std::span<const double> values);                 // median absolute deviation, unscaled
+double mad(std::span<const double> values);  // median absolute deviation, unscaled
 
 // Factor from MAD to standard deviation for a normal distribution: 1 / quantile(0.75).
 inline constexpr double mad_to_sigma = 1.4826;
@@ -59,11 +59,17 @@ struct Table<Summary> {
   static constexpr std::tuple fields{
       Field{"median", "ns", &S::median, "median over launches of each launch's median step time", range::above_zero},
       Field{"ci95_low", "ns", &S::ci95_low, "lower bound of the median's 95 % confidence interval", range::above_zero},
-      Field{"ci95_high", "ns", &S::ci95_high, "upper bound of the median's 95 % confidence interval", range::above_zero},
-      Field{"interval", "-", &S::interval, "variation that the interval covers: between launches, between samples (blocks) only, or none (no interval)"},
-      Field{"p90", "ns", &S::p90, "90th percentile of single step times: slowest rank of each launch, median over launches", range::above_zero},
+      Field{"ci95_high", "ns", &S::ci95_high, "upper bound of the median's 95 % confidence interval",
+            range::above_zero},
+      Field{
+          "interval", "-", &S::interval,
+          "variation that the interval covers: between launches, between samples (blocks) only, or none (no interval)"},
+      Field{"p90", "ns", &S::p90,
+            "90th percentile of single step times: slowest rank of each launch, median over launches",
+            range::above_zero},
       Field{"p99", "ns", &S::p99, "99th percentile of single step times, taken the same way", range::above_zero},
-      Field{"mad", "ns", &S::mad, "median absolute deviation of the step times of all blocks, unscaled", range::not_negative},
+      Field{"mad", "ns", &S::mad, "median absolute deviation of the step times of all blocks, unscaled",
+            range::not_negative},
       Field{"n", "blocks", &S::n, "number of blocks in all launches", range::positive},
       Field{"launches", "launches", &S::launches, "number of launches with at least one block", range::positive}};
 };

@@ -32,8 +32,8 @@ inline constexpr auto enum_names<Verdict> = std::to_array<std::string_view>({"SL
 inline constexpr int64_t launches_to_judge = 4;
 
 // Returns the verdict on a change by rules in this order. Too few launches: unclear. Estimate above the limit and
-// interval excluding "no change": slower. Interval containing the limit: unclear. The rules for slower, with the sign
-// reversed, decide on faster; all else is the same.
+// interval above 0: slower. Interval containing the limit: unclear. The same two rules for -limit give faster or
+// unclear. Any other change: same. fewest_launches: launches of the run that has fewer.
 Verdict verdict_of(const Change& change, double limit, int64_t fewest_launches);
 
 }  // namespace dpbench
