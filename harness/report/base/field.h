@@ -20,11 +20,11 @@ inline constexpr NumberRange any{}, not_negative{.least = 0}, positive{.least = 
 template <class T, class Member>
 struct Field {
   const char* key;
-  const char* unit;  // "-": no unit (names, strings, objects and lists of them)
+  const char* unit;  // unit in the glossary; "-": none (names, strings, objects and lists of them)
   Member T::* member;
   const char* meaning;
   NumberRange limits = range::any;
-  bool required = true;        // if false, an absent or null key leaves the member's default
+  bool required = true;        // false: an absent or null key leaves the member's default
   bool null_if_empty = false;  // strings only: "" is written as null
   bool omit_if_empty = false;  // lists only: the JSON key is omitted for an empty list
 };

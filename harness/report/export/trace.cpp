@@ -8,7 +8,7 @@ namespace dpbench {
 namespace {
 
 constexpr int64_t rows_per_rank = 1000;               // trace viewer rows reserved for a rank: its process and its GPUs
-constexpr int64_t flow_ids_per_rank = 1'000'000'000;  // ids of flow arrows must differ between ranks
+constexpr int64_t flow_ids_per_rank = 1'000'000'000;  // offset that keeps ids of flow arrows distinct between ranks
 
 // Assigns trace viewer rows to one rank's events. Kineto numbers GPUs 0, 1, ... in the pid field; any other pid is the
 // rank's process.

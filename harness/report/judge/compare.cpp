@@ -43,7 +43,7 @@ class Comparer {
     const std::string& id = now.spec.id;
     const auto found = base_cases_.find(id);
     const CaseRecord* base = found == base_cases_.end() ? nullptr : found->second;
-    if (now.bad())  // a case that is bad in the new run is broken, whatever the base run shows
+    if (now.bad())  // a case that failed or is wrong in the new run is broken, whatever the base run shows
       result_.broken.push_back({id, why(now)});
     else if (!base)
       result_.added.push_back({id, name_of(now.status)});

@@ -12,7 +12,7 @@ namespace dpbench {
 struct Judgement {
   std::string case_id;
   Rule rule;
-  double base = 0, now = 0;  // value in each run, in the metric's own unit
+  double base = 0, now = 0;  // the metric's value in the base and the new run, in the metric's own unit
   Change change;
   int64_t base_launches = 0, new_launches = 0;
   Verdict verdict = Verdict::unclear;

@@ -45,7 +45,7 @@ struct DuelCase {
   int64_t steps_per_block = 0;
   // Pairs of blocks by launch; each launch starts new processes of both builds.
   std::vector<std::vector<DuelPair>> launches = {};
-  DuelLook look = {};  // the last interim analysis
+  DuelLook look = {};  // result of the case's last interim analysis
   std::vector<CheckRow> base_checks = {}, new_checks = {};
   std::vector<std::string> warnings = {};
 

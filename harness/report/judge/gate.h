@@ -25,10 +25,11 @@ struct Gate {
     std::vector<Rule> rules;
     bool matches(const std::string& case_id) const;
   };
-  std::vector<Special> special;  // rules for matching cases; the first matching entry decides
+  std::vector<Special> special;  // rules for cases that match a glob; the first matching entry decides
   std::vector<Rule> rules;       // rules for all other cases
 
-  const Special* special_for(const std::string& case_id) const;  // null if no special entry matches the case
+  // Returns null if no entry of `special` matches the case.
+  const Special* special_for(const std::string& case_id) const;
   const std::vector<Rule>& rules_for(const std::string& case_id) const;
 };
 

@@ -11,13 +11,13 @@
 namespace dpbench {
 
 struct Metric {
-  const char* name;   // name on the command line
-  const char* title;  // title of the table column
+  const char* name;   // the metric's name on the command line
+  const char* title;  // title of the metric's table column
   bool larger_is_worse;
-  bool in_points;       // true: judged by the difference in percentage points, not by the ratio
-  bool within_one_run;  // true: a ratio taken within one run, comparable across machines
+  bool in_points;       // true: the metric is judged by the difference in percentage points, not by the ratio
+  bool within_one_run;  // true: the metric is a ratio taken within one run, so it is comparable across machines
   const char *worse, *better;
-  double display_scale;  // factor from the internal to the displayed unit
+  double display_scale;  // factor from the metric's internal to its displayed unit
   const char* display_unit;
 };
 

@@ -39,7 +39,7 @@ class Nvml {
     return call(name, arguments..., &value) ? std::optional(value) : std::nullopt;
   }
   std::string text(const char* name, Device device) const;
-  std::string bus_of(Device device) const;  // returns e.g. "00000000:1B:00.0"
+  std::string bus_of(Device device) const;  // returns the PCI bus id, e.g. "00000000:1B:00.0"
 
  private:
   void* library_;

@@ -12,12 +12,12 @@
 namespace dpbench {
 
 struct ProjectionRequest {
-  std::vector<int> to{};             // worlds to project
+  std::vector<int> to{};             // worlds (numbers of replicas) to project
   std::optional<Network> network{};  // network to assume; unset: the fitted link, on this machine's cores
   // Algorithm of allreduces; unset: the fastest one, or ring on the fitted link.
   std::optional<Algorithm> algorithm{};
   std::vector<int> from{};  // worlds whose step times are fitted; empty: all measured worlds
-  std::string filter{};     // regular expression on case ids
+  std::string filter{};     // regular expression that selects cases by id
 };
 
 struct Band {
@@ -43,7 +43,7 @@ struct FittedWorld {
 };
 
 struct ProjectedSeries {
-  CaseSpec spec{};  // the case in the smallest measured world
+  CaseSpec spec{};  // the case as measured in the smallest world
   StepShape shape{};
   Fit fit{};
   Interval95 compute_s{}, latency_s{}, seconds_per_byte{};

@@ -25,7 +25,7 @@ struct StepShape {
   int threads = 1;          // threads per device
   int cores = 0;            // number of cores that all devices share; 0: each device has its own
 
-  // Returns the computing time of this world relative to world 1.
+  // Returns the computing time of a step in this world, relative to world 1.
   double computing(int world) const;
   // Returns the factor by which copying slows down in this world, because devices that share cores copy in turn.
   double copying(int world) const;

@@ -79,7 +79,8 @@ std::string case_id(const CaseSpec& spec);
 // Selects the settings in which two cases may differ. `batch` must always be equal, whether it counts samples of all
 // devices or per device.
 struct MayDiffer {
-  bool strategy = false;  // may differ in strategy, parameters, backend and scaling, as a case and its baseline do
+  // The cases may differ in strategy, parameters, backend and scaling, as a case and its baseline do.
+  bool strategy = false;
   bool world = false;
 };
 // True if the two cases are equal in every measured setting except those in `may_differ`.

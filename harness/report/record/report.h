@@ -96,7 +96,7 @@ struct CaseRecord {
   std::optional<Summary> step_time_ns;
   Derived derived;
   std::optional<TrainingRecord> training{};  // results of training; set only by `dpbench train`
-  std::vector<std::string> warnings;         // raised while the case ran
+  std::vector<std::string> warnings;         // warnings raised while the case ran
   std::vector<std::string> notices;          // findings about the timed blocks: outliers, trends
 
   bool ok() const { return status == CaseStatus::ok; }

@@ -121,7 +121,7 @@ RunDirectory::~RunDirectory() { ::close(descriptor_); }
 void RunDirectory::remove() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
-  // Rmdir fails, as intended, if the directory is not empty.
+  // Remove only empty directories: rmdir() fails, as intended, if the directory is not empty.
   for (const auto& directory : created_) ::rmdir(directory.c_str());
 }
 

@@ -58,7 +58,7 @@ class RunDirectory {
 // descriptor. Throws WriteError on failure.
 void write_whole(int directory, const std::string& name, const std::string& text, const std::string& what);
 
-// Writes all of the text. On failure returns false with errno set.
+// Writes all of the text to the descriptor. Returns false with errno set on failure.
 bool write_all(int fd, const std::string& text);
 
 // Throws WriteError if write_whole() could not create its temporary file in the directory. Changes nothing.

@@ -219,7 +219,7 @@ class Checker {
 
   void visit(const Json& value, const Json& schema, const std::string& path) {
     if (const auto reference = schema.find("$ref"); reference != schema.end())
-      // Skips the 8 characters "#/$defs/".
+      // Skip the 8 characters "#/$defs/".
       return visit(value, definitions_.at(reference->get<std::string>().substr(8)), path);
     if (const auto either = schema.find("oneOf"); either != schema.end())
       return value.is_null() ? void() : visit(value, either->at(1), path);

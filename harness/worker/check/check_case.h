@@ -14,7 +14,7 @@ namespace dpbench {
 struct SuiteOptions {
   std::string filter = {};  // extended regular expression on check names; empty: run all checks
   int seeds = 1;
-  // Largest world that runs costly scenarios on all probe models; larger worlds run them only on those marked as
+  // Largest world that runs costly scenarios on all workloads; larger worlds run them only on workloads marked as
   // thorough.
   int whole_worlds = 0;
   std::string dump = {};  // directory for files of each rank's tensors; empty: no files

@@ -29,7 +29,7 @@ int64_t convolution_backward(Values in) {
 
 struct Operation {
   std::string_view name;
-  int64_t (*flop)(Values in);  // count from the inputs, known when the operation begins
+  int64_t (*flop)(Values in);  // returns the operation count from the inputs, known when the operation begins
   // True: multiply the count by the number of output positions, known when the operation ends.
   bool per_position = false;
 };
@@ -91,7 +91,7 @@ void StepFlop::end(std::span<const Batch> micro) {
   }
   const int64_t counted = count_.flop() - before_;
   if (!replayed_ && counted > 0)
-    // Emplace keeps the first count of a shape: later passes may be partly replayed.
+    // Keep the first count of a shape, as emplace() does: later passes may be partly replayed.
     eager_.emplace(shape, counted);
   const auto known = eager_.find(shape);
   steps_.push_back(known == eager_.end() ? std::nullopt : std::optional(known->second));

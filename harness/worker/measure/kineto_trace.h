@@ -13,7 +13,7 @@ namespace dpbench {
 
 class Trace : public PhaseListener {
  public:
-  explicit Trace(c10::Device device);  // starts the recording
+  explicit Trace(c10::Device device);  // starts recording the trace
   void entered(Phase phase, Time) override;
   void left(Time) override { annotation_.reset(); }
   // Stops recording and writes the trace to a file in Chrome's JSON format.
