@@ -48,9 +48,8 @@ GpuState state_of(const Nvml& nvml, Nvml::Device device) {
   gpu.memory_clock_mhz = number("nvmlDeviceGetClockInfo", nvml_memory_clock);
   gpu.temperature_c = number("nvmlDeviceGetTemperature", nvml_gpu_temperature);
   if (const auto milliwatts = number("nvmlDeviceGetPowerManagementLimit")) gpu.power_limit_w = *milliwatts / 1000;
-  gpu.pcie_generation =
-      // PCIe's maximum generation, because an idle link runs at a lower one.
-      number("nvmlDeviceGetMaxPcieLinkGeneration");
+  // Use the maximum PCIe generation, because an idle link runs at a lower one.
+  gpu.pcie_generation = number("nvmlDeviceGetMaxPcieLinkGeneration");
   gpu.pcie_lanes = number("nvmlDeviceGetMaxPcieLinkWidth");
   gpu.ecc = on_off(nvml, "nvmlDeviceGetEccMode", device);
   gpu.mig = on_off(nvml, "nvmlDeviceGetMigMode", device);
