@@ -46,7 +46,7 @@ std::string bash_value(const Flag& flag) {
 constexpr char names_function[] =
     "_dpbench_names() { dpbench list \"$1\" 2>/dev/null | awk 'NR > 2 && $1 { print $1 }'; }\n";
 
-// Quotes text for zsh and fish.
+// Returns the text in single quotes, escaped for zsh and fish.
 std::string single_quoted(const std::string& text) { return "'" + replaced(text, "'", "'\\''") + "'"; }
 
 std::string zsh_spec(const Flag& flag) {

@@ -22,7 +22,8 @@ std::string help_text(const std::vector<Command>& commands, const std::string& n
 
 // One flag or positional argument of a command, as listed in the man page, the completions and the reference.
 struct Flag {
-  std::string name, short_name;  // such as "output" and "o"; `name` of a positional argument is its type
+  // Long and short name, such as "output" and "o". The name of a positional argument is its type.
+  std::string name, short_name;
   std::string type, help, group;
   bool positional = false;
 };

@@ -42,7 +42,7 @@ struct Selection {
   std::vector<std::string> params;  // values of --param, like "strategy.name=v1,v2" or "name=v1,v2"
   std::vector<int> gpus, cpus;      // world sizes to run; both lists empty: chosen from the machine's devices
   std::vector<int64_t> batches;
-  std::optional<Scaling> scaling;  // unset: the workload's default scaling
+  std::optional<Scaling> scaling;  // weak or strong scaling; unset: the workload's default
   int64_t scale = 1, accumulate = 1;
   std::optional<double> clip_norm;
   std::vector<std::string> plugins;
@@ -56,8 +56,8 @@ struct Selection {
   bool every_backend = false;  // without --backend, run every suitable backend, not only the best
   // With every_backend: a world larger than this runs every backend only where the backend can affect the results.
   int whole_worlds = max_world;
-  bool own_rows = false;      // check: test scenarios choose the samples of a step; --batch is ignored
-  bool whole_epochs = false;  // train: a batch larger than the data set is one step over all samples
+  bool own_rows = false;      // for check: its test scenarios choose the samples of a step
+  bool whole_epochs = false;  // for train: a batch larger than the data set is one step over all samples
   bool baseline = true;
   bool one_place = false;  // without gpus and cpus, one world: all GPUs, or all cores if there is no GPU
   // Number of ranks that an outside launcher (torchrun, mpirun, srun) started in total and on this host, and the number
@@ -82,7 +82,7 @@ struct MeasuringOptions {
   bool quiet = false, verbose = false;
   ProgressChoice progress = ProgressChoice::automatic;
   StartedBy started_by = StartedBy::automatic;
-  bool takes_ranks = true;  // false: the command refuses to run under an outside launcher
+  bool takes_ranks = true;  // false: the command refuses to run under torchrun, mpirun or srun
 };
 
 struct RunOptions : MeasuringOptions {

@@ -22,10 +22,10 @@ class JunitFile {
 
  private:
   std::string shown_, name_;
-  Fd folder_;  // directory into which the complete new file is renamed
-  // Set for a pipe, a device, or a file in a read-only directory: the report overwrites it in place.
+  Fd folder_;  // for a regular file: directory into which the complete new report is renamed
+  // For a pipe, a device, or a file in a read-only directory: the descriptor to which the report is written in place.
   Fd in_place_;
-  Fd inherited_;  // set for a path like /dev/stdout: the report is appended to that descriptor
+  Fd inherited_;  // for a path like /dev/stdout: the descriptor to which the report is appended
 };
 
 // The directory for tensor dumps named by --dump. It must be empty, so that dumps of two runs never mix. Directories

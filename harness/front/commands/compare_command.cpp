@@ -34,7 +34,7 @@ inline constexpr auto enum_names<Annotations> = std::to_array<std::string_view>(
 namespace {
 
 struct CompareOptions {
-  StoredRuns stored;  // the two runs: base, then new
+  StoredRuns stored;  // the two runs to compare: base, then new
   std::vector<std::string> fail_on;
   std::string gate;
   bool strict = false, require_baseline = false, allow_env_diff = false;

@@ -171,7 +171,7 @@ int env(const EnvOptions& options) {
   Catalogue catalogue;
   try {
     catalogue = load_catalogue(find_worker(), {});
-  } catch (const UsageError&) {  // no worker found; the machine can be described without one
+  } catch (const UsageError&) {  // if there is no worker program, the machine is described without it
   }
   const Json block = environment(this_machine(), survey.accelerators, versions_of(catalogue));
   if (options.output == Form::json) return exit_code({.unsaved = !print(json_text(block))});

@@ -23,8 +23,8 @@ namespace {
 
 struct ReportOptions {
   StoredRuns stored;
-  std::string html, charts;             // output paths: the HTML page and the charts
-  std::string collectives, projection;  // additional input files for the page
+  std::string html, charts;             // output paths of the HTML page and the charts
+  std::string collectives, projection;  // additional JSON input files for the HTML page
 };
 
 void add_flags(CLI::App& app, ReportOptions& o) {

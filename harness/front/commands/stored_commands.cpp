@@ -21,7 +21,7 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t max_problems = 10;  // most problems printed per report
+constexpr size_t max_problems = 10;  // limit on the validation problems printed per report
 
 struct ExportForm {
   std::string name;

@@ -16,7 +16,7 @@
 namespace dpbench {
 namespace {
 
-constexpr double grace_seconds = 0.3;  // after the first symptom, wait this long for symptoms that explain it
+constexpr double grace_seconds = 0.3;  // time to wait after the first error for errors that explain it
 constexpr size_t reason_length = 2000;
 
 // True for errors that a rank reports only because another rank is gone. Such an error is never the root cause.

@@ -76,7 +76,7 @@ class WorkerGroup : public RankGroup {
   // Returns true if all ranks died within `seconds`.
   bool await_deaths(double seconds, const Signals* signals);
   void signal_all(int signal);
-  void kill_adopted();  // kills processes that dead ranks left behind in other process groups
+  void kill_adopted();  // kills processes that dead ranks left behind, even in other process groups
 
   GroupSpec spec_;
   std::string mark_;

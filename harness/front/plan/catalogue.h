@@ -34,14 +34,14 @@ struct WorkloadEntry {
   bool digits = false;    // the workload reads the MNIST files in the --data directory
   // Number of samples per epoch, at scale 1 and without --data. 0: known only once a worker has built the workload.
   int64_t samples = 0;
-  bool plugin = false;  // a plug-in's sample count may depend on --scale and --data
+  bool plugin = false;  // true for a plug-in, whose sample count may depend on --scale and --data
 };
 
 struct BackendEntry {
   std::string name, summary;
   bool cpu = true, cuda = false, shares_device = true, threads = false;
   int cpu_preference = 0, cuda_preference = 0;  // --backend auto takes the highest preference; 0: never
-  bool shares_memory = false;                   // ranks on one host communicate through shared memory
+  bool shares_memory = false;                   // ranks on one host communicate through shared memory with this backend
 
   bool takes(Device device) const { return device == Device::cuda ? cuda : cpu; }
   int preference(Device device) const { return device == Device::cuda ? cuda_preference : cpu_preference; }

@@ -13,7 +13,7 @@ namespace dpbench {
 using ParamValues = std::map<std::string, std::string>;
 
 struct ParamAxis {
-  std::string strategy;  // strategy name; empty: every chosen strategy that has the parameter
+  std::string strategy;  // name of a strategy; empty: every chosen strategy with the parameter
   std::string name;
   std::vector<std::string> values;
 };

@@ -77,7 +77,7 @@ ResolvedSelection resolve(const Selection& selection, const Catalogue& catalogue
   return resolved;
 }
 
-// Keeps the rows that match --filter. Keeps a baseline too if a matching row is compared with it.
+// Returns the cases (rows) that match --filter. Keeps a baseline too if a matching row is compared with it.
 std::vector<Row> filtered(const std::vector<Row>& rows, const Selection& selection) {
   if (selection.filter.empty()) return rows;
   const std::regex pattern(selection.filter);

@@ -1,5 +1,5 @@
-// The steps that turn a Selection (the user's choice of cases) into a plan: resolve names, expand combinations, settle
-// backends, judge batch and launch sizes, filter. None of them has side effects.
+// The steps that turn a Selection (the user's choice of cases) into a plan: resolve names, expand combinations, choose
+// backends, skip cases with unusable batches or worlds, and filter. None of them has side effects.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ struct Row {
   CaseSpec spec;
   const StrategyEntry* strategy = nullptr;
   const WorkloadEntry* workload = nullptr;
-  std::string skip_reason = {};  // why the case is skipped; empty: it can run
+  std::string skip_reason = {};  // why the case is skipped; empty: the case can run
   std::string note = {};         // why `--backend auto` did not take the preferred backend
   bool unavailable = false;      // the case is skipped because this machine or build lacks something
   bool added = false;            // the case is a baseline that the user did not name
@@ -49,7 +49,7 @@ void settle_backend(Row& row, const Selection& selection, const Catalogue& catal
 // a bad --batch.
 void judge(Row& row, const Selection& selection);
 
-// Returns the rows that match --filter, and the baselines with which they are compared.
+// Returns the cases (rows) that match --filter, and the baselines with which they are compared.
 std::vector<Row> filtered(const std::vector<Row>& rows, const Selection& selection);
 
 }  // namespace dpbench

@@ -7,7 +7,8 @@ namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t no_limit = int64_t{1} << 60;  // from here on; cgroup v1 reports a huge number for "no limit"
+// Limits from this value on count as none, because cgroup v1 reports a huge number for "no limit".
+constexpr int64_t no_limit = int64_t{1} << 60;
 
 struct Version {
   const char *mount, *counter, *limit;

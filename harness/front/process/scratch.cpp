@@ -80,7 +80,8 @@ int Scratch::clean(const fs::path& parent) {
 Scratch::Scratch(const std::vector<fs::path>& parents) {
   for (const auto& parent : parents) clean(parent);
   const fs::path parent = chosen_parent(parents);
-  for (int tries = 1000; !make_in(parent);)  // other starting runs can remove the directory repeatedly
+  // Try again up to 1000 times: other runs that are starting may take each new directory for a leftover and remove it.
+  for (int tries = 1000; !make_in(parent);)
     if (--tries == 0)
       throw UsageError("cannot keep a private directory " + path_.string() + ": " + std::strerror(errno) +
                        ". Set TMPDIR");

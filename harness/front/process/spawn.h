@@ -17,13 +17,13 @@ struct Program {
   std::vector<std::string> arguments;            // arguments without the program name
   std::map<std::string, std::string> variables;  // environment variables added to those of this process
   std::vector<int> cpus;                         // cores that the child may use; empty: all cores of this process
-  int output = -1, errors = -1;                  // descriptors for stdout and stderr; -1: /dev/null
+  int output = -1, errors = -1;                  // the child's stdout and stderr descriptors; -1: /dev/null
   int channel = -1;                              // descriptor that the child gets as descriptor 3; -1: none
 };
 
 struct Child {
   pid_t pid = -1;
-  Fd pidfd;  // becomes readable when the child has ended
+  Fd pidfd;  // descriptor that becomes readable when the child has ended
 };
 
 // Starts a child process. Throws UsageError if the program cannot be started. The calling thread must live as long as

@@ -189,7 +189,7 @@ std::vector<size_t> LaunchLoop::noisy() const {
   for (const size_t i : unfinished()) {
     CaseRecord& record = report_.cases[i];
     if (!record.step_time_ns) continue;
-    const auto noise = record.derived.noise;  // unset if the case has only a single block
+    const auto noise = record.derived.noise;  // the noise is unset if the case has only a single block
     if (noise && *noise * 100 <= options_.max_noise_percent) continue;
     if (sampled_seconds(record) < options_.sampling.max_time_s) {
       which.push_back(i);
@@ -215,7 +215,7 @@ std::string LaunchLoop::result_text(const CaseRecord& record) const {
   const auto samples = sample_step_ns(record.launches.back());
   if (samples.empty()) return "no samples";
   char text[64];
-  // Step time so far: the median over the launches that have ended.
+  // The step time so far is the median over the launches that have ended.
   const double ns = record.step_time_ns ? record.step_time_ns->median : median(samples);
   std::snprintf(text, sizeof text, "%.4g ms a step", ns * 1e-6);
   return text;

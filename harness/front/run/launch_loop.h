@@ -30,7 +30,7 @@ class LaunchLoop {
   LoopEnding run();
 
  private:
-  bool launch(int index, const std::vector<size_t>& which);  // false: the loop must stop
+  bool launch(int index, const std::vector<size_t>& which);  // returns false if the loop must stop
   bool run_group(int index, const std::vector<size_t>& members);
   bool run_case(int index, size_t which);
   CaseOutcome attempt_with_load(int index, size_t which);
@@ -54,8 +54,8 @@ class LaunchLoop {
   Load cpu_times_;
   std::vector<OtherLoad> others_;  // load by other processes, one entry per case
   std::vector<CaseSpec> specs_;
-  std::vector<bool> finished_;  // per case: it or one of its checks failed, so it is not run again
-  std::vector<bool> printed_;   // per case: its result line has been printed
+  std::vector<bool> finished_;  // per case: true if the case or one of its checks failed, so it is not run again
+  std::vector<bool> printed_;   // per case: true if its result line has been printed
   std::string broken_start_;    // error that keeps the current process group from starting; empty: none
   LoopEnding ending_;
 };

@@ -30,7 +30,7 @@ class ProgressLine {
   // Shows the progress within one long case on the redrawn line. `done` is the completed fraction, from 0 to 1.
   void part(double done, const std::string& text);
   void clear();                           // erases the redrawn line; call it before printing to stdout
-  void note(const std::string& text);     // prints a message only with -v
+  void note(const std::string& text);     // prints a message, but only with -v
   void warning(const std::string& text);  // prints a warning unless progress is off (-q)
   void error(const std::string& text);    // always prints an error message
   // Holds a warning back until a case has ended. So if a usage error is found first, it is the only message.

@@ -55,14 +55,14 @@ class Run {
   virtual Ending ending() const = 0;
   virtual std::vector<std::string> complaints() const = 0;  // error messages, one for each bad case
   virtual std::string output() const = 0;
-  virtual bool write_extra_files() { return true; }  // false: an additional file could not be written
+  virtual bool write_extra_files() { return true; }  // returns false if a file could not be written
   virtual std::string closing_line(bool saved) const;
   virtual std::vector<std::string> hints() const { return {}; }  // hints to print: suggested next commands
 
   virtual const Plan& shown_plan() const { return prepared_.plan; }
   void save(bool force);
   std::filesystem::path logs() const;
-  Launcher::Say note();  // returns a function that prints a message only with -v
+  Launcher::Say note();  // returns a function that prints messages, but only with -v
 
   const MeasuringOptions& options_;
   World* const world_;

@@ -12,7 +12,7 @@
 namespace dpbench {
 namespace {
 
-// Time limit for closing a group. Each agent lets its worker quit for as long as this process does, then kills it.
+// Time limit for closing a group: an agent waits for its worker to quit as long as this process does, then kills it.
 constexpr double closing_seconds = 12;
 
 Json to_json(const GroupSpec& spec) {
@@ -94,7 +94,7 @@ bool LaunchedGroup::wait(RankEvents& events, const Signals& signals, int millise
 }
 
 void LaunchedGroup::handle(const Json& message, RankEvents& events) {
-  if (message.value("group", "") != spec().name) return;  // the message is from an earlier group
+  if (message.value("group", "") != spec().name) return;  // ignore the message: it is for an earlier group
   const int rank = message.at("rank");
   const double now = monotonic_seconds();
   if (message.contains("line")) events.on_line(rank, message.at("line"), now);

@@ -24,7 +24,7 @@ class LaunchedGroup : public RankGroup {
   const GroupSpec& spec() const override { return local_.spec(); }
 
  private:
-  class LocalEvents;  // forwards the events of rank 0's worker, which runs in this group
+  class LocalEvents;  // forwards the events of rank 0's worker, which this process runs
 
   void handle(const Json& message, RankEvents& events);
   std::vector<std::string> await_closed(double seconds);

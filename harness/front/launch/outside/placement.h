@@ -25,7 +25,7 @@ using Variable = std::function<std::optional<std::string>(const std::string& nam
 // Returns the placement that the launcher's environment variables describe, or nothing if dpbench itself starts the
 // ranks. Throws UsageError if the variables are missing or invalid.
 std::optional<Placement> find_placement(StartedBy choice, const Variable& variable);
-std::optional<Placement> find_placement(StartedBy choice);  // reads this process's environment
+std::optional<Placement> find_placement(StartedBy choice);  // reads the environment of this process
 
 // Returns the first host of a Slurm node list: "n3" for "n[3-5,9],m1", "a" for "a,b".
 std::string first_host(const std::string& node_list);

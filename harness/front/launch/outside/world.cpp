@@ -138,7 +138,7 @@ void World::end(int code) {
 }
 
 Json hosts_block(const World& world) {
-  std::vector<std::pair<Json, LaunchedHost>> hosts;  // pairs of a node identifier and a host description
+  std::vector<std::pair<Json, LaunchedHost>> hosts;  // each host with its node identifier
   for (int rank = 0; rank < world.ranks(); ++rank) {
     const Json& hello = world.hello(rank);
     auto known =
