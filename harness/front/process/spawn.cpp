@@ -79,7 +79,7 @@ struct ExecErrorPipe {
     reader = Fd(ends[0]);
     const Fd low(ends[1]);
     writer =
-        Fd(::fcntl(low.get(), F_DUPFD_CLOEXEC, channel_descriptor + 1));  // number above the child's descriptors
+        Fd(::fcntl(low.get(), F_DUPFD_CLOEXEC, channel_descriptor + 1));  // a number above all the child's descriptors
     check(static_cast<bool>(writer), "fcntl failed");
   }
 };
