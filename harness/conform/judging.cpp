@@ -11,7 +11,7 @@ namespace dpbench {
 
 Judging::Judging(Rows& rows) : rows_(rows) {
   queue_.push(
-      // a new thread would use all cores by default
+      // A new thread would use all cores by default.
       [threads = at::get_num_threads()] { at::set_num_threads(threads); });
 }
 

@@ -72,7 +72,7 @@ void judge_pieces_of_batches(const CheckRequest& request, Rows& rows) {
                              .clip_norm = {}});
   Phases phases;
   int64_t step = 0;
-  // batch sizes of the DataParallel tutorial: 100 samples in batches of 30 leave a last batch of 10
+  // Batch sizes of the DataParallel tutorial: 100 samples in batches of 30 leave a last batch of 10.
   for (const int64_t batch : {30, 10}) {
     const Batch micro[] = {workload.batch(at::arange(batch))};
     const at::Tensor output = strategy->step(step++, micro, phases).output.detach().to(at::kCPU);

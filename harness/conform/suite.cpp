@@ -18,7 +18,7 @@ namespace {
 
 WorkloadOptions options_of(const CheckRequest& request, bool smooth) {
   WorkloadOptions options = request.options;
-  // the exact probe (a small test model) depends on the world size
+  // The exact probe (a small test model) depends on the world size.
   if (request.workload.probe) options.scale = request.world;
   options.smooth = smooth;
   return options;
@@ -27,7 +27,7 @@ WorkloadOptions options_of(const CheckRequest& request, bool smooth) {
 Layout layout_of(const CheckRequest& request, const Workload& workload) {
   return {.parallelism = request.strategy.parallelism,
           .world = request.world,
-          // a single sample keeps the exact probe's gradients powers of two
+          // A single sample keeps the exact probe's gradients powers of two.
           .rows_per_rank = workload.sum_loss() ? 1 : 4,
           .samples = workload.samples()};
 }

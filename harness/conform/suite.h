@@ -20,7 +20,7 @@ struct CheckRequest {
   WorkloadOptions options;
   int rank = 0;
   int world = 1;  // number of model replicas
-  // rendezvous store with a prefix unique to this call; null for a single process
+  // Rendezvous store with a prefix unique to this call; null for a single process.
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroup> group;  // process group of all ranks; null for a single process
   std::vector<at::Device> devices;               // one device per replica of this process

@@ -32,7 +32,7 @@ struct StepEvidence {
   NamedTensors gradients, parameters, buffers, state;  // values that the strategy reports after the step
   std::vector<Collective> collectives;
   std::string modified_input;  // name of the first input tensor that the step modified; empty if none
-  // name of the first gradient whose strides differ from those that torch gives a parameter's .grad; empty if none
+  // Name of the first gradient whose strides differ from those that torch gives a parameter's .grad; empty if none.
   std::string wrong_strides;
 };
 
@@ -40,7 +40,7 @@ struct StepEvidence {
 struct Evaluation {
   int64_t step = 0;  // number of the training step before the evaluation
   at::Tensor ids, output;
-  // number of collectives that the evaluation called; must be 0, since one rank may evaluate alone
+  // Number of collectives that the evaluation called; must be 0, since one rank may evaluate alone.
   int64_t collectives = 0;
   NamedTensors buffers;  // buffers after the evaluation
 };
@@ -53,7 +53,7 @@ struct Evidence {
   NamedTensors last_parameters, last_buffers, last_state;  // values after finish()
   std::string error;     // message of the exception that ended the scenario early; empty if none
   bool refused = false;  // true if the error is a UsageError or Unavailable: the strategy does not support the scenario
-  // true if other ranks may still be waiting in a collective, so the process group is unusable
+  // True if other ranks may still be waiting in a collective, so the process group is unusable.
   bool interrupted = false;
   bool echo = false;  // true if the error is only a consequence of another rank's failure
 };

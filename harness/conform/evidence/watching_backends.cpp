@@ -9,7 +9,7 @@
 namespace dpbench {
 namespace {
 
-// longer than a faulty strategy takes to read a result without waiting for it
+// Longer than a faulty strategy takes to read a result without waiting for it.
 constexpr std::chrono::milliseconds delay{2};
 
 int64_t bytes_of(const ForwardingBackend::Tensors& tensors) {

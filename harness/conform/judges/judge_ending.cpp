@@ -32,7 +32,7 @@ std::string first_change(const Evidence& rank) {
 std::string first_not_mean(const Trial& trial) {
   for (const auto& [name, tensor] : trial.ranks[0].steps.back().parameters) {
     at::Tensor mean = at::zeros_like(tensor, at::kDouble);
-    // scale of the rounding error; the mean itself may be too small, because values of different ranks may cancel
+    // Scale of the rounding error; the mean itself may be too small, because values of different ranks may cancel.
     double largest = 0;
     for (const auto& rank : trial.ranks)
       if (const at::Tensor* mine = find(rank.steps.back().parameters, name)) {
@@ -67,7 +67,7 @@ void judge_ending(const Trial& trial, Rows& rows) {
   for (const auto& evidence : trial.ranks)
     if (change.empty() && !evidence.steps.empty()) change = first_change(evidence);
   if (!change.empty() && trial.bench.strategy.gradient == Gradient::local)
-    // a poisoned run (with a NaN or infinity in a sample) has no finite mean
+    // A poisoned run (with a NaN or infinity in a sample) has no finite mean.
     change = trial.scenario.poison ? "" : first_not_mean(trial);
   rows.judged("finish",
               "parameters, buffers and optimizer state after finish() with those after the last step, bit for bit",

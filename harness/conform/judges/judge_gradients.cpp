@@ -16,11 +16,11 @@
 namespace dpbench {
 namespace {
 
-// relative errors are divided by at least this fraction of the global gradient norm
+// Relative errors are divided by at least this fraction of the global gradient norm.
 constexpr double floor_share = 1e-3;
-// a gradient may have this multiple of one device's rounding error on smooth models (softplus instead of ReLU)
+// A gradient may have this multiple of one device's rounding error on smooth models (softplus instead of ReLU).
 constexpr double allowed_factor = 8;
-// two definitions of the gradient that differ by less than this are considered equal
+// Two definitions of the gradient that differ by less than this are considered equal.
 constexpr double by_definition = 1e-9;
 
 struct Finding {
@@ -52,7 +52,7 @@ Finding scan(const Trial& trial, double bound, Measure measure) {
           continue;  // skipped: the same tensor object as on rank 0
         const double measured = measure(step, rank, p);
         const double error =
-            // a NaN error counts as infinite, so that the check fails
+            // A NaN error counts as infinite, so that the check fails.
             std::isnan(measured) ? std::numeric_limits<double>::infinity() : measured;
         finding.error = std::max(finding.error, error);
         if (!(error <= bound)) wrong.push_back(p);
@@ -150,7 +150,7 @@ void judge_compressed(const Trial& trial, at::ScalarType type, Rows& rows) {
 
 void judge_meaning(const Trial& trial, Rows& rows) {
   if (const auto type = trial.bench.strategy.reduced_in) return judge_compressed(trial, *type, rows);
-  // cached clipping factors and error floor of each (step, rank)
+  // Cached clipping factors and error floor of each (step, rank).
   std::map<std::pair<int64_t, int>, std::pair<std::vector<double>, double>> known;
   const auto finding = scan(trial, exact_bound, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
@@ -228,7 +228,7 @@ void judge_replay(const Trial& trial, Rows& rows) {
   if (trial.bench.strategy.buffers == Buffers::synchronised)
     return rows.skipped(trial.scenario.gradient_check, "gradient with each shard replayed in the same dtype",
                         "with shared BatchNorm statistics a shard cannot be replayed by itself");
-  // exact sums are equal on every device, so only other models are skipped
+  // Exact sums are equal on every device, so only other models are skipped.
   if (!trial.bench.devices.front().is_cpu() && !trial.workload().sum_loss())
     return rows.skipped(
         trial.scenario.gradient_check, "gradient with each shard replayed in the same dtype",
@@ -247,7 +247,7 @@ void judge_replay(const Trial& trial, Rows& rows) {
     const auto bound_of = [&](size_t q) {
       const at::Tensor its = trial.reported(step, q, rank);
       const auto type = its.defined() ? its.scalar_type() : at::kFloat;
-      // clipping adds two roundings: of its factor and of the product
+      // Clipping adds two roundings: of its factor and of the product.
       const double more = (narrow ? 2 : 1) + (trial.clip_norm ? 2 : 0);
       return rounding_bound(expected, rank, q, narrow ? coarser(*narrow, type) : type, more);
     };

@@ -18,11 +18,11 @@ inline constexpr double exact_bound = 1e-12;
 // output-replay and loss-replay.
 void judge_outputs(const Trial& trial, Rows& rows);
 void judge_start(const Trial& trial, Rows& rows);  // adds initial-broadcast
-// adds the scenario's float64 gradient check and gradient-vs-baseline
+// Adds the scenario's float64 gradient check and gradient-vs-baseline.
 void judge_gradients(const Trial& trial, Rows& rows);
-// adds the scenario's gradient check in other dtypes, and gradient-exact
+// Adds the scenario's gradient check in other dtypes, and gradient-exact.
 void judge_replay(const Trial& trial, Rows& rows);
-// adds gradient-accuracy, for models with softplus instead of ReLU
+// Adds gradient-accuracy, for models with softplus instead of ReLU.
 void judge_accuracy(const Trial& trial, Rows& rows);
 void judge_strides(const Trial& trial, Rows& rows);     // adds gradient-layout
 void judge_unused(const Trial& trial, Rows& rows);      // adds unused-parameters, frozen-parameters

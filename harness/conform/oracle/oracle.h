@@ -16,7 +16,7 @@ struct Shard {
   int replica = 0;  // index of the rank, or of the replica in a single process
   int64_t micro = 0;
   int64_t rows = 0;
-  // gradient of the shard's loss, by parameter; for gathered losses, the shard's part of the total gradient
+  // Gradient of the shard's loss, by parameter; for gathered losses, the shard's part of the total gradient.
   std::vector<at::Tensor> gradient;
   at::Tensor output, loss;  // loss of the shard; for gathered losses, of the whole micro-batch
 };
@@ -39,7 +39,7 @@ class Oracle {
   at::Tensor evaluate(const Batch& batch, const NamedTensors& parameters, const NamedTensors& buffers);
 
   const std::vector<std::string>& names() const { return names_; }  // trainable parameters, each tensor once
-  // true for each parameter that got a gradient in the last call of shards()
+  // True for each parameter that got a gradient in the last call of shards().
   const std::vector<bool>& used() const { return used_; }
   at::ScalarType dtype() const { return dtype_; }
 

@@ -14,13 +14,13 @@ namespace dpbench {
 struct ExpectedStep {
   std::vector<Shard> shards;  // shards computed from the strategy's own parameters before the step
   std::vector<double> shares;
-  // expected gradient, combined as the strategy declares, in float64, before clipping
+  // Expected gradient, combined as the strategy declares, in float64, before clipping.
   std::vector<at::Tensor> gradient;
   std::vector<std::vector<at::Tensor>> own;  // expected gradient of each rank; empty if all parameters are reduced
   std::vector<bool> unreduced;               // true for each parameter that is local to its rank, hence not reduced
   double unreduced_share = 1;                // factor on the shards' weights for parameters that are not reduced
   std::vector<at::Tensor> whole;  // gradient of the whole batch on one device in float64; empty if not requested
-  // gradient of the whole batch on one device in the scenario's dtype; only for smooth models
+  // Gradient of the whole batch on one device in the scenario's dtype; only for smooth models.
   std::vector<at::Tensor> single;
   std::vector<bool> used;             // true for each parameter with a gradient in some shard
   std::vector<NamedTensors> buffers;  // expected buffers of each replica after the step

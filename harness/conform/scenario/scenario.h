@@ -24,12 +24,12 @@ struct Scenario {
   Split rows = Split::even;
   int64_t accumulate = 1;
   int64_t steps = 3;
-  // first step whose gradients, outputs and buffers are compared with the oracle (the reference computation)
+  // First step whose gradients, outputs and buffers are compared with the oracle (the reference computation).
   int64_t judged_from = 0;
   bool same_rows = false;             // true: all micro-batches have equal size; false: the last one is smaller
   double clip = 0;                    // clipping limit as a multiple of the first gradient's norm; 0: no clipping
   std::optional<double> poison = {};  // value (NaN or infinity) that replaces one sample of one rank in the last step
-  // scale the loss until the sum of the ranks' gradients exceeds float16's range but their mean does not
+  // Scale the loss until the sum of the ranks' gradients exceeds float16's range but their mean does not.
   bool huge = false;
   bool late = false;               // delay the start of collectives, to detect results read too early
   bool learns = false;             // check that the loss falls
