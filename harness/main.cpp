@@ -1,4 +1,5 @@
-// Entry point of dpbench: parse, prepare, plan, measure, report, exit.
+// Entry point of dpbench. Parses the command line and runs a command; measuring commands prepare, plan, measure and
+// report.
 #include <cstdlib>
 #include <string>
 #include <variant>
@@ -17,7 +18,7 @@
 namespace dpbench {
 namespace {
 
-// Runs the commands run, check, train and duel.
+// Runs the steps of a measuring command (run, check, train or duel) and returns its exit code.
 int execute(Run& run) {
   run.prepare();
   run.plan();
@@ -26,7 +27,8 @@ int execute(Run& run) {
   return exit_code(run.report());
 }
 
-// Under an outside launcher, several processes share this command line; only one of them prints.
+// Runs a measuring command and returns its exit code. Under an outside launcher (torchrun, mpirun, srun), this process
+// is only one rank of the run.
 int measure(Command& command) {
   MeasuringOptions& options = command.measuring(command.options);
   const auto start = [&](World* world) { return execute(*command.start(command.options, world)); };
@@ -34,7 +36,8 @@ int measure(Command& command) {
   return placement ? run_launched(options, *placement, start) : start(nullptr);
 }
 
-// Runs a command that only inspects the build, the machine or stored runs. Ranks other than 0 do nothing.
+// Runs a command that only inspects the build, the machine or stored runs. Under an outside launcher, only rank 0 runs
+// it; the other ranks return 0.
 int inspect(const Command& command) {
   const auto placement = find_placement(StartedBy::automatic);
   return placement && placement->rank > 0 ? 0 : command.read(command.options);
@@ -52,7 +55,7 @@ int dispatch(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   dpbench::prepare_process();
-  const char* called = std::getenv("DPBENCH_CALLED");  // set by a wrapper script to its own name
+  const char* called = std::getenv("DPBENCH_CALLED");  // program name to show, set by a wrapper script
   dpbench::set_program_name(called ? called : argv[0]);
   return dpbench::exit_code_of_command([&] { return dpbench::dispatch({argv + 1, argv + argc}); });
 }

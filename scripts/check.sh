@@ -1,6 +1,7 @@
 #!/bin/sh
-# scripts/check.sh [FILE..]: static checks: format, layers, plug-in headers compiled one by one, and clang-tidy on the product except for four
-# slow files (scripts/parts/tidy). With files, format and tidy check only these. First part of scripts/test.
+# scripts/check.sh [FILE..]: runs the static checks: format, layers of includes, plug-in headers compiled one by one,
+# and clang-tidy on all sources except four slow files (scripts/parts/tidy checks those). Given files, format and
+# clang-tidy check only those files. scripts/test runs this first.
 set -eu
 cd -- "$(dirname -- "$(readlink -f -- "$0")")/.."
 scripts/build tidy build/tidy dpbench_commit
@@ -19,7 +20,7 @@ check_format() {
   find "$@" -regex '.*\.\(h\|cpp\|cu\|inc\)' -print0 | xargs -0 "$format" --dry-run -Werror
 }
 
-# Prints the files to check: source files, or CMake's unity files of several sources.
+# Prints the files for clang-tidy: source files, or CMake's unity files (each includes several sources).
 units() {
   sed -n 's/^  "file": "\(.*\)",\?$/\1/p' build/tidy/compile_commands.json | while read -r unit; do
     case $#$unit in
@@ -32,7 +33,7 @@ units() {
   done | sort -u
 }
 run_tidy() {
-  # One file that includes torch takes 1.5 GB.
+  # The number of jobs depends on memory: checking one file that includes torch takes 1.5 GB.
   jobs=$(awk -v cores="$(nproc)" '/^MemAvailable:/ { jobs = int($2 / 2e6); print jobs < 1 ? 1 : jobs < cores ? jobs : cores }' /proc/meminfo)
   units "$@" >build/tidy/units
   [ $# != 0 ] || [ -s build/tidy/units ] || { echo 'build/tidy/compile_commands.json lists no files'; return 1; }

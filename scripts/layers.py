@@ -4,21 +4,23 @@ import pathlib
 import re
 import sys
 
-BASE = ("workloads/base/",)  # allowed everywhere
+BASE = ("workloads/base/",)  # every file may include these headers
 APIS = ("workloads/api/", "strategies/api/", "workloads/data/")
-# component: the other components it may include
+# {component: the other components or headers it may include}. A component is a folder or file of the source tree.
 ALLOWED = {
     "workloads/": (),
     "strategies/": ("workloads/",),
     "strategies/comm/": ("strategies/api/",),
     "harness/report/": (),
     "harness/front/": ("harness/report/", "workloads/data/mnist_files.h"),  # mnist_files.h does not include torch
-    "harness/conform/": (*APIS, "workloads/layers/", "strategies/parts/compat.h", "harness/report/"),  # its probes are models
+    # The probe models need workload layers.
+    "harness/conform/": (*APIS, "workloads/layers/", "strategies/parts/compat.h", "harness/report/"),
     "harness/worker/": (*APIS, "harness/report/", "harness/conform/"),
     "harness/micro/": (*APIS, "workloads/layers/", "strategies/parts/", "harness/report/", "harness/worker/"),
     "harness/main.cpp": ("harness/front/", "harness/report/text/shell.h"),
 }
-# component: its layers, lowest first. A layer may include itself and lower layers; files outside any layer may include all.
+# {component: its layers, lowest first}. A layer may include itself and lower layers; files outside any layer may
+# include all.
 LAYERS = {
     "workloads/": ("base", "api", "layers", "data"),
     "strategies/": ("api", "comm", "graphs/step_graph.h", "parts", "graphs", "ddp", "dp"),
@@ -28,7 +30,7 @@ LAYERS = {
     "harness/conform/": ("probes", "evidence", "scenario", "oracle", "judges"),
     "harness/worker/": ("rank", "steps", "measure", "check", "train"),
 }
-# third-party headers: the only places allowed to include them
+# {pattern of third-party headers: the only places that may include them}
 PLACES = {
     r"(torch|ATen|c10)/": ("workloads/", "strategies/", "harness/conform/", "harness/worker/", "harness/micro/"),
     r"torch/csrc/distributed/": ("strategies/", "harness/conform/", "harness/worker/", "harness/micro/"),
@@ -39,7 +41,7 @@ PLACES = {
     r"benchmark/": ("harness/micro/",),
     r"(gtest|gmock)/": (),
 }
-# CPU-specific intrinsics, and the only file allowed to use them: it has a portable fallback
+# Pattern of CPU-specific intrinsics, and the only file that may use them: it has a portable fallback.
 INTRINSIC, INTRINSIC_PLACE = re.compile(r"__builtin_ia32_\w+"), "strategies/comm/base/spin_pause.h"
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
@@ -49,7 +51,7 @@ def component_of(path):
 
 
 def layer_of(component, path):
-    """Returns the index of the file's layer; files outside any layer are above all layers."""
+    """Returns the index of the file's layer within its component. Files outside any layer rank above all layers."""
     layers = LAYERS.get(component, ())
     inside = [layer for layer in layers if path.startswith((component + layer + "/", component + layer)) and
               (path == component + layer or path.startswith(component + layer + "/"))]
@@ -57,7 +59,7 @@ def layer_of(component, path):
 
 
 def fault(path, quote, header):
-    """Returns the reason why the file at path may not include this header, or None if it may."""
+    """Returns the reason why the file at `path` may not include this header, or None if it may."""
     component = component_of(path)
     if quote == '"' and not header.startswith((component, *BASE, *ALLOWED.get(component, ()))):
         return f"{component} may not include it (include paths start at the top folder)"

@@ -1,6 +1,7 @@
-// "dp-upstream": LibTorch's own replicate and parallel_apply from torch::nn::parallel::data_parallel, for comparison.
-// Clones the whole model in each step, never writes BatchNorm statistics back, and runs replicas one after the other
-// without OpenMP. chunk and cat replace the CUDA-only scatter and gather. On one device it calls the model directly.
+// The strategy "dp-upstream": LibTorch's own replicate and parallel_apply from torch::nn::parallel::data_parallel, for
+// comparison. It clones the whole model in each step, never writes BatchNorm statistics back, and without OpenMP runs
+// replicas one after the other. chunk and cat replace the CUDA-only scatter and gather. On one device it calls the
+// model directly.
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,7 +16,7 @@
 namespace dpbench {
 namespace {
 
-// The module that upstream's replicate() needs: clone() makes a deep copy on another device.
+// A module wrapper for upstream's replicate(), which needs clone() to make a deep copy on another device.
 class Clonable : public torch::nn::Module {
  public:
   Clonable(const Workload& workload, std::shared_ptr<Model> model) : workload_(workload), model_(std::move(model)) {
@@ -99,7 +100,8 @@ class DpUpstream : public BuiltInStrategy {
     return at::cat(outputs);
   }
 
-  // Upstream's ReduceAdd fails with one of two messages if a replica lacks a gradient.
+  // Runs the backward pass and explains its failure: upstream's ReduceAdd fails with one of two messages if a replica
+  // lacks a gradient.
   static void backward(const at::Tensor& loss) {
     try {
       loss.backward();

@@ -1,4 +1,5 @@
-// "local-sgd": each rank trains on its own samples; the ranks average their parameters every few steps.
+// The strategy "local-sgd": each rank trains on its own samples, and the ranks average their parameters every few
+// steps.
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -37,7 +38,7 @@ class LocalSgd : public TrainedStrategy {
     return result;
   }
 
-  // Averages once more after an incomplete last interval, so that all ranks end with the same model.
+  // Averages the parameters once more if the last interval was incomplete, so that all ranks end with the same model.
   void finish() override {
     Phases untimed;
     if (diverged_) average(untimed);
@@ -57,7 +58,7 @@ class LocalSgd : public TrainedStrategy {
 
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   int64_t every_;
-  bool diverged_ = false;  // ranks have stepped since the last average
+  bool diverged_ = false;  // true if ranks have stepped since the last average
   Flat parameters_;
 };
 

@@ -1,4 +1,4 @@
-// "cpu" and "gpu": the whole batch on one device. The baselines of all other strategies.
+// The strategies "cpu" and "gpu", which train the whole batch on one device. They are the baselines of all others.
 #include <memory>
 #include <span>
 

@@ -1,5 +1,6 @@
-// "zero1": sharded optimizer state (ZeRO stage 1). Each step reduce-scatters the gradients, steps this rank's shard and
-// all-gathers the parameters. Shard r is the r-th part of all parameters, flattened and padded to the world size.
+// The strategy "zero1": sharded optimizer state (ZeRO stage 1). Each step reduce-scatters the gradients, steps this
+// rank's shard and all-gathers the parameters. Shard r is the r-th part of all parameters, flattened and padded to a
+// multiple of the world size.
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -20,16 +21,17 @@
 namespace dpbench {
 namespace {
 
-// The part of one parameter that lies in this rank's shard: offsets and element count.
+// The part of one parameter that belongs to this rank's shard: its offsets and element count.
 struct Slice {
   size_t parameter, buffer;
   int64_t in_parameter, in_shard, count;
 };
 
-// Flat parameters and gradients, one buffer per dtype. Every rank holds all of them and steps its own shard.
+// All parameters and gradients in flat buffers, one per dtype. Every rank holds all of them but steps only its own
+// shard.
 class Shards {
  public:
-  // Makes `tensors` views of the flat buffers.
+  // Copies the tensors into flat buffers and makes them views of the buffers.
   Shards(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::vector<at::Tensor>& tensors)
       : group_(std::move(group)),
         tensors_(tensors),
@@ -42,7 +44,7 @@ class Shards {
     }
   }
 
-  // This rank's shards, one per buffer, each with its gradient.
+  // Returns this rank's shards: one tensor per flat buffer, each with its gradient.
   const std::vector<at::Tensor>& own() const { return own_; }
 
   void clear_gradients() {
@@ -54,12 +56,12 @@ class Shards {
     const double share = 1.0 / static_cast<double>(group_->getSize());
     for (size_t b = 0; b < own_.size(); ++b) {
       at::Tensor buffer = gradients_.buffers()[b], shard = own_[b].grad();
-      buffer.mul_(share);  // before the sum, as the Reducer does
+      buffer.mul_(share);  // scaled before the sum, as in c10d's Reducer
       reduce_scatter_flat(*group_, shard, buffer);
     }
   }
 
-  // Clips the norm of the whole gradient, summed over all ranks' shards.
+  // Clips this rank's gradients by the norm of the whole gradient, summed over all ranks' shards.
   void clip(double limit) {
     at::Tensor squares = at::zeros({1}, own_[0].options().dtype(at::kDouble));
     for (const at::Tensor& shard : own_) squares += shard.grad().to(at::kDouble).square().sum();
@@ -74,14 +76,15 @@ class Shards {
     for (size_t b = 0; b < own_.size(); ++b) own_[b].copy_(shard_of(parameters_.buffers()[b]));
   }
 
-  // Gathers all ranks' shards and returns them in the shapes of the parameters.
+  // Gathers all ranks' shards and returns them in the shapes of the parameters. Collective: every rank must call it.
   std::vector<at::Tensor> gather_whole(const std::vector<at::Tensor>& shards) const {
     const Flat all(tensors_, group_->getSize());
     gather(all, shards);
     return all.views();
   }
 
-  // One slice per parameter, not per shard: a fused kernel rounds a tensor's tail that fills no vector differently.
+  // Returns this rank's slices, one per parameter. A single slice for the whole shard would give other bits, because a
+  // fused kernel rounds a tensor's tail that fills no vector differently.
   std::vector<Slice> slices() const {
     std::vector<Slice> all;
     for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -176,14 +179,15 @@ class Zero1 : public Strategy {
     load_into(buffers(), snapshot.buffers, "buffer");
     const at::NoGradGuard no_grad;
     shards_->copy_own_parameters();
-    const NamedTensors wanted = state();  // gathered copies
+    const NamedTensors wanted = state();  // copies gathered from all ranks
     load_into(wanted, snapshot.state, "optimizer state");
     for (const Slice& slice : slices_)
       for (const auto& [name, value] : wanted) load_slice(slice, name, value);
   }
 
  private:
-  // Gradients are preallocated in one buffer, so a hook has to detect unused parameters.
+  // Installs hooks that detect unused parameters. It cannot be seen from the gradients, which are preallocated in one
+  // buffer.
   void track_used_parameters() {
     used_.assign(tensors_.size(), false);
     for (size_t i = 0; i < tensors_.size(); ++i)
@@ -239,7 +243,8 @@ class Zero1 : public Strategy {
     return shards;
   }
 
-  // Collective. Returns the step count of every parameter, from the ranks that own a slice of it.
+  // Returns the optimizer's step count of every parameter, from the ranks that own a slice of it. Collective: every
+  // rank must call it.
   at::Tensor step_counts() const {
     at::Tensor counts = at::zeros({static_cast<int64_t>(tensors_.size())},
                                   at::TensorOptions().dtype(at::kFloat).device(replica_.device()));
@@ -251,7 +256,7 @@ class Zero1 : public Strategy {
     return all[0];
   }
 
-  // Copies `value` in the memory order of the parameter, given by its strides.
+  // Copies this rank's slice of `value` into the optimizer state, in the memory order given by the parameter's strides.
   void load_slice(const Slice& slice, const std::string& name, const at::Tensor& value) const {
     const std::string& parameter = name_of(slice.parameter);
     if (name == parameter + ".step") return void(state_of(slice, "step").copy_(value));
@@ -268,10 +273,10 @@ class Zero1 : public Strategy {
   Replica replica_;
   std::optional<double> clip_norm_;
   std::vector<at::Tensor> tensors_, buffers_;
-  std::optional<Shards> shards_;  // created after the broadcast of rank 0's values
-  std::vector<Slice> slices_;     // of this rank's shards
+  std::optional<Shards> shards_;  // created after rank 0's values have been broadcast
+  std::vector<Slice> slices_;     // slices of this rank's shards
   std::vector<bool> used_;
-  std::optional<Optimizer> optimizer_;  // holds state for the slices only
+  std::optional<Optimizer> optimizer_;  // the optimizer; it holds state for this rank's slices only
 };
 
 const RegisterStrategy zero1{

@@ -1,4 +1,4 @@
-// convnet: the Keras guide's network with BatchNorm and Dropout on MNIST with pixels 0..255, in NCHW.
+// The workload convnet: the Keras guide's network with BatchNorm and Dropout on MNIST with pixels 0..255, in NCHW.
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,13 +14,15 @@
 namespace dpbench {
 namespace {
 
-constexpr double norm_epsilon = 1e-3, norm_momentum = 0.01;  // Keras' defaults; its momentum is 0.99 of the old value
+// Keras' defaults; Keras writes momentum as 0.99, the share of the old value.
+constexpr double norm_epsilon = 1e-3, norm_momentum = 0.01;
 constexpr double dropout_rate = 0.5;
 
-// Keras' "same" padding for the 6x6 kernel with stride 2 on 12x12 (output 6x6): 4 rows, 2 on each side.
+// Padding of the 6x6 kernel with stride 2, as in Keras' "same" mode: a 12x12 input and 6x6 output need 4 extra rows, 2
+// on each side.
 constexpr int64_t large_k_padding = 2;
 
-// Scale K multiplies filters and units by K and adds K - 1 3x3 convolutions after large_k.
+// With --scale K, filters and units are multiplied by K, and K - 1 convolutions of 3x3 follow the layer large_k.
 class Convnet : public Model {
  public:
   Convnet(uint64_t seed, int64_t scale, bool smooth) : smooth_(smooth) {
@@ -70,7 +72,7 @@ class ConvnetWorkload : public DigitsWorkload {
   std::shared_ptr<Model> model(uint64_t seed) const override {
     return std::make_shared<Convnet>(seed, scale_, smooth_);
   }
-  // The guide trains with torch.optim.Adam, so epsilon is 1e-8, not Keras' 1e-7.
+  // Adam with torch's epsilon 1e-8, not Keras' 1e-7, because the guide trains with torch.optim.Adam.
   OptimizerSpec optimizer() const override { return {.kind = OptimizerSpec::Kind::adam, .learning_rate = 1e-3}; }
 
  private:

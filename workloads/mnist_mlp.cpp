@@ -1,4 +1,4 @@
-// mnist-mlp: Flatten, Linear 784 -> 128, ReLU, Linear 128 -> 10 on MNIST with pixels in [0, 1].
+// The workload mnist-mlp: Flatten, Linear 784 -> 128, ReLU, Linear 128 -> 10 on MNIST with pixels in [0, 1].
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t hidden_units = 128;
 
-// Submodule "n" numbers the layers as Sequential(Flatten, Linear, ReLU, Linear) does: keys n.1, n.3, ...
-// Scale K has K hidden layers of width 128 K.
+// The submodule "n" numbers its layers as Sequential(Flatten, Linear, ReLU, Linear) does, so that parameter names are
+// n.1, n.3, ... With --scale K the model has K hidden layers of width 128 K.
 class MnistMlp : public Model {
  public:
   MnistMlp(uint64_t seed, int64_t scale, bool smooth) : smooth_(smooth) {

@@ -1,4 +1,5 @@
-// random-linear: the DataParallel tutorial's Linear(5, 2) on 100 random samples, with random targets and squared error.
+// The workload random-linear: the DataParallel tutorial's Linear(5, 2) on 100 random samples, with random targets and
+// squared error.
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,10 +15,10 @@ namespace dpbench {
 namespace {
 
 constexpr int64_t linear_rows = 100, linear_inputs = 5, linear_outputs = 2;
-constexpr int64_t scaled_width = 256;      // width of a hidden layer per unit of scale
-constexpr uint64_t linear_data_seed = 30;  // seed of the samples, independent of the model's
+constexpr int64_t scaled_width = 256;      // width of a hidden layer, times the scale
+constexpr uint64_t linear_data_seed = 30;  // seed of the samples; independent of the model's seed
 
-// Scale K > 1 puts K - 1 hidden layers of width 256 K in front of fc.
+// With --scale K > 1, K - 1 hidden layers of width 256 K precede the layer fc.
 class RandomLinear : public Model {
  public:
   RandomLinear(uint64_t seed, int64_t scale, bool smooth) : smooth_(smooth) {

@@ -1,4 +1,4 @@
-// Selects checks by name.
+// Selects conformance checks by name, for the flag --filter.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,8 @@ namespace dpbench {
 
 class CheckFilter {
  public:
-  // text: an extended regular expression; empty selects all. Throws UsageError if it is invalid.
+  // text: an extended regular expression on check names; an empty text selects all checks. Throws UsageError if it is
+  // invalid.
   explicit CheckFilter(const std::string& text) try
       : all_(text.empty()), pattern_(text, std::regex::extended | std::regex::optimize) {
   } catch (const std::regex_error&) {

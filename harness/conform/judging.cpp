@@ -11,11 +11,12 @@ namespace dpbench {
 
 Judging::Judging(Rows& rows) : rows_(rows) {
   queue_.push(
-      [threads = at::get_num_threads()] { at::set_num_threads(threads); });  // a new thread defaults to all cores
+      // A new thread would use all cores by default.
+      [threads = at::get_num_threads()] { at::set_num_threads(threads); });
 }
 
 void Judging::later(const Scenario& scenario, WorkQueue::Job judge) {
-  queue_.drain();  // limits memory to the evidence of two scenarios
+  queue_.drain();  // wait for the previous scenario, so that memory holds the evidence of two scenarios at most
   queue_.push([this, &scenario, judge = std::move(judge)] {
     const auto not_judged = [&](const std::string& why) {
       rows_.completed(false, "the strategy's results cannot be judged, scenario " + scenario.name + ": " + why);

@@ -1,4 +1,5 @@
-// Runs the judges on a separate thread, one scenario at a time, while the ranks run the next scenario.
+// Runs the judges (functions that verify recorded results) on a separate thread, one scenario at a time, while the
+// ranks run the next scenario.
 #pragma once
 
 #include <exception>
@@ -11,17 +12,18 @@ namespace dpbench {
 
 class Judging {
  public:
-  // Only the judging thread writes to `rows` until finish() returns.
+  // rows: the result table. Only the judging thread writes to it until finish() returns.
   explicit Judging(Rows& rows);
-  // Queues `judge`. If it throws, run-completes fails: the strategy reported something that no judge can handle.
+  // Queues `judge` for the thread. If `judge` throws, the check run-completes fails: the strategy reported something
+  // that cannot be verified.
   void later(const Scenario& scenario, WorkQueue::Job judge);
-  // Waits for the queue. Rethrows out-of-memory errors, which are not the strategy's fault.
+  // Waits until all queued judges have run. Rethrows out-of-memory errors, which are not the strategy's fault.
   void finish();
 
  private:
   Rows& rows_;
   std::exception_ptr failed_;
-  WorkQueue queue_;  // declared last: its thread ends before the members it uses are destroyed
+  WorkQueue queue_;  // declared last: its thread ends before the other members are destroyed
 };
 
 }  // namespace dpbench

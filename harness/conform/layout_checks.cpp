@@ -14,7 +14,8 @@
 namespace dpbench {
 namespace {
 
-// A model whose output rows contain the sample's id and the size of the batch that the model received.
+// A model that shows how a batch was split: each output row holds the sample's id and the size of the batch that the
+// model received.
 class Witness : public Model {
  public:
   Witness() : scale_(register_parameter("scale", at::ones({1}))) {}
@@ -47,7 +48,7 @@ std::string table(const std::vector<int64_t>& sizes) {
   return text;
 }
 
-// Recovers the batch size of each replica from the output's batch-size column.
+// Returns the batch size of each replica, read from the batch-size column of the Witness model's output.
 std::vector<int64_t> pieces_seen(const at::Tensor& output) {
   std::vector<int64_t> sizes;
   for (int64_t row = 0; row < output.size(0);) {
@@ -71,7 +72,8 @@ void judge_pieces_of_batches(const CheckRequest& request, Rows& rows) {
                              .clip_norm = {}});
   Phases phases;
   int64_t step = 0;
-  for (const int64_t batch : {30, 10}) {  // the tutorial's batches: 100 samples give 30, 30, 30 and 10
+  // Batch sizes of the DataParallel tutorial: 100 samples in batches of 30 leave a last batch of 10.
+  for (const int64_t batch : {30, 10}) {
     const Batch micro[] = {workload.batch(at::arange(batch))};
     const at::Tensor output = strategy->step(step++, micro, phases).output.detach().to(at::kCPU);
     const auto expected = chunk_sizes(batch, request.world), found = pieces_seen(output);
@@ -86,7 +88,7 @@ void judge_pieces_of_batches(const CheckRequest& request, Rows& rows) {
 
 }  // namespace
 
-// The strategy may refuse the witness workload, or fail on it, even if it handles the requested workload.
+// Records a skip or a failure if the strategy cannot run the Witness model, even if it runs the requested workload.
 void judge_layout(const CheckRequest& request, Rows& rows) {
   if (request.strategy.parallelism != Parallelism::replicas) return;
   const auto refused = [&](const std::exception& error) {
@@ -111,7 +113,7 @@ void judge_layout(const CheckRequest& request, Rows& rows) {
 
 void judge_sampler(const CheckRequest& request, Rows& rows) {
   if (request.strategy.parallelism != Parallelism::ranks) return;
-  constexpr int64_t samples = 211;  // prime, so no world size divides it
+  constexpr int64_t samples = 211;  // a prime, so no world size divides the number of samples
   for (const bool drop_last : {false, true}) {
     const auto dealt = [&](int64_t epoch, int rank) {
       DistributedSampler sampler(

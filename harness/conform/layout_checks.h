@@ -12,10 +12,11 @@ namespace dpbench {
 inline const std::vector<std::string> layout_checks = {"chunk-tables"},
                                       sampler_checks = {"data-each-once", "epoch-order"};
 
-// A no-op unless the strategy runs replicas in one process.
+// Adds chunk-tables: a single-process strategy must split a batch as torch.chunk does. A no-op for other strategies.
 void judge_layout(const CheckRequest& request, Rows& rows);
 
-// Checks dpbench's DistributedSampler, which all strategies use. A no-op unless the strategy runs one replica per rank.
+// Adds data-each-once and epoch-order for DistributedSampler, the sampler of all strategies. A no-op unless the
+// strategy runs one replica per rank.
 void judge_sampler(const CheckRequest& request, Rows& rows);
 
 }  // namespace dpbench

@@ -15,11 +15,11 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t total_lengths[] = {1, 3001, 30001};  // approximate sum over all ranks
+constexpr int64_t total_lengths[] = {1, 3001, 30001};  // approximate number of elements over all ranks
 constexpr int64_t largest_number = 50;
 
-// Calls each collective on one rank with numbers of one type and length, and compares the result. Each call returns an
-// empty string or the first difference.
+// Calls collectives on one rank with numbers of one dtype and length, and compares each result. Every member function
+// returns the first difference, or an empty string if the result is correct.
 class RawCalls {
  public:
   RawCalls(c10d::ProcessGroup& group, at::Device device, at::ScalarType type, int64_t length)
@@ -64,7 +64,8 @@ class RawCalls {
  private:
   using Tensors = std::vector<at::Tensor>;
 
-  // Sums are exact in float32. int64 numbers are odd and too large for any floating-point type.
+  // Returns the numbers that a rank contributes. Their sums are exact in float32; the int64 numbers are odd and so
+  // large that no floating-point type can represent them.
   at::Tensor numbers(int rank, int64_t length) const {
     const at::Tensor small = (at::arange(length) * 7 + rank * 13).remainder(2 * largest_number + 1) - largest_number;
     const int64_t large = std::numeric_limits<int64_t>::max() / (largest_number * group_.getSize()) | 1;
@@ -89,8 +90,8 @@ class RawCalls {
   int64_t length_;
 };
 
-// True if c10d reports that the backend does not implement the collective. It does so before communicating, hence on
-// every rank.
+// True if the error is c10d's report that the backend lacks the collective. c10d reports it before communicating, hence
+// on every rank.
 bool is_unsupported(const c10::Error& error) {
   return std::string(error.what_without_backtrace()).find("does not support") != std::string::npos;
 }
@@ -109,10 +110,11 @@ std::string in_one_line(std::string text) {
   return text;
 }
 
-// Returns this rank's result: empty if correct, "- why" if the backend does not support the collective, otherwise the
-// first difference.
+// Returns this rank's result of a check: an empty string if correct, "- reason" if the backend lacks the collective,
+// otherwise the first difference.
 std::string run_check(const RawCheck& check, const CheckRequest& request) {
-  std::string found;  // continue after the first difference: other ranks may have none and expect this rank to call
+  // First difference; the calls continue after it, because ranks without a difference expect this rank to take part.
+  std::string found;
   try {
     for (const auto type : {at::kFloat, at::kLong})
       for (const int64_t length : total_lengths) {

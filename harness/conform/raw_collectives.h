@@ -1,4 +1,5 @@
-// Checks of the backend without a strategy: collectives of integers, which are exact in any order of summation.
+// Checks of a communication backend without a strategy: collectives of integers, which are exact in any order of
+// summation.
 #pragma once
 
 #include <string>
@@ -11,8 +12,8 @@ namespace dpbench {
 inline const std::vector<std::string> raw_collective_checks = {"allreduce-exact", "broadcast-exact", "allgather-exact",
                                                                "reduce-scatter-exact"};
 
-// Run only with the exact probe: the result does not depend on the strategy. Collective over group and store; fills
-// rank 0's rows. `key` must be unique per call.
+// Adds the backend's checks to rank 0's rows. Called by every rank, only with the exact probe (a small test model),
+// because the result does not depend on the workload. `key` must be unique per call.
 void judge_raw_collectives(const CheckRequest& request, const std::string& key, Rows& rows);
 
 }  // namespace dpbench

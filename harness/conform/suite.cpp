@@ -18,7 +18,8 @@ namespace {
 
 WorkloadOptions options_of(const CheckRequest& request, bool smooth) {
   WorkloadOptions options = request.options;
-  if (request.workload.probe) options.scale = request.world;  // the exact probe is built for one world size
+  // The exact probe (a small test model) depends on the world size.
+  if (request.workload.probe) options.scale = request.world;
   options.smooth = smooth;
   return options;
 }
@@ -26,11 +27,13 @@ WorkloadOptions options_of(const CheckRequest& request, bool smooth) {
 Layout layout_of(const CheckRequest& request, const Workload& workload) {
   return {.parallelism = request.strategy.parallelism,
           .world = request.world,
-          .rows_per_rank = workload.sum_loss() ? 1 : 4,  // 1 keeps the exact probe's gradients powers of two
+          // A single sample keeps the exact probe's gradients powers of two.
+          .rows_per_rank = workload.sum_loss() ? 1 : 4,
           .samples = workload.samples()};
 }
 
-// The requested values; an unset interval (e.g. of averaging) is made short enough for a scenario.
+// Returns the requested parameter values. An interval that the user did not set (e.g. between two averagings) becomes
+// short enough for a scenario.
 ParamValues params_of(const CheckRequest& request) {
   auto params = request.params;
   const ParamValues& interval = request.strategy.settings.short_interval;
@@ -38,7 +41,7 @@ ParamValues params_of(const CheckRequest& request) {
   return params;
 }
 
-// Runs the scenarios on all ranks in lockstep.
+// Runs all scenarios of a case, on all ranks in lockstep.
 class Suite {
  public:
   explicit Suite(const CheckRequest& request)
@@ -70,7 +73,8 @@ class Suite {
   }
 
  private:
-  // Sets the parameters for models with unused parameters. Returns false if the strategy cannot run the model at all.
+  // Sets the strategy's parameters for models with unused parameters. Returns false if the strategy cannot run the
+  // model at all.
   bool configure_unused() {
     const UnusedPlan plan = plan_for_unused(bench_, request_.strategy, request_.workload.probe);
     if (!plan.not_runnable.empty())
@@ -81,12 +85,12 @@ class Suite {
   }
 
   void choose_scenarios() {
-    // A filter selects costly scenarios too.
+    // A --filter enables the checks of costly scenarios too.
     const bool costly = request_.long_form || request_.workload.thorough || !filter_.takes_all();
     for (auto& scenario : scenarios(bench_.layout, request_.dtype, costly)) {
       if (scenario.huge && strategy_.reduced_in != at::kHalf) continue;
       if (!filter_.takes_any(checks_of(scenario))) continue;
-      if (request_.workload.probe) scenario.judged_from = 0;  // cheap for a small model
+      if (request_.workload.probe) scenario.judged_from = 0;  // all steps are judged: a small model makes that cheap
       scenario.losses_alone = scenario.learns && !filter_.takes(scenario.gradient_check);
       scenarios_.push_back(std::move(scenario));
     }
@@ -99,8 +103,8 @@ class Suite {
     run_on(scenario.smooth ? twin_bench_ : bench_, scenario);
   }
 
-  // Scales the loss so that the sum of the ranks' gradients exceeds float16's range but each rank's own gradient does
-  // not. Skipped if the ranks' gradients are too unequal for that.
+  // Runs a scenario with a scaled loss: the sum of the ranks' gradients exceeds float16's range but each rank's own
+  // gradient does not. Skipped if the ranks' gradients are too unequal for a suitable scale.
   void run_beyond_range(const Scenario& scenario) {
     constexpr double float16_max = 65504;
     const ExpectedStep first = first_step(bench_, scenario);
@@ -131,7 +135,8 @@ class Suite {
     agree_to_continue();
   }
 
-  // Equal on every rank: every rank computes it from the same model.
+  // Returns the clipping norm of a scenario; nullopt for no clipping. Every rank computes the same norm from the same
+  // model.
   std::optional<double> clip_of(const Scenario& scenario) {
     if (scenario.clip == 0) return {};
     return norm(first_step(bench_, scenario).gradient) * scenario.clip;
@@ -145,7 +150,7 @@ class Suite {
                            bench.layout.owners(), own);
   }
 
-  // Broadcasts rank 0's decision whether the group is still usable.
+  // Sends rank 0's decision whether the process group is still usable to all ranks.
   void agree_to_continue() {
     broken_ = verdicts_.broken();
     if (bench_.layout.owners() == 1) return;
@@ -155,7 +160,7 @@ class Suite {
 
   void judge_beside_scenarios() {
     Rows& rows = verdicts_.finish();
-    // Raw collectives do not depend on the strategy, so the exact probe is enough.
+    // Collectives without a strategy are checked with the exact probe only, because they do not depend on the workload.
     const bool backend = workload_->sum_loss() && bench_.layout.owners() > 1;
     if (!broken_ && backend && filter_.takes_any(raw_collective_checks))
       judge_raw_collectives(request_, "raw/" + std::to_string(exchanges_++), rows);
@@ -165,7 +170,7 @@ class Suite {
   }
 
   const CheckRequest& request_;
-  const StrategyInfo strategy_;  // properties adjusted to the parameter values
+  const StrategyInfo strategy_;  // the strategy's properties, adjusted to the parameter values
   CheckFilter filter_;
   std::unique_ptr<Workload> workload_, twin_;
   Bench bench_, twin_bench_;

@@ -1,4 +1,5 @@
-// The conformance suite for one case. Every rank of a group calls it; the result rows are on rank 0.
+// The conformance suite: all checks of one case (a strategy with its workload, devices and parameters). Every rank of a
+// group calls it; rank 0 gets the result rows.
 #pragma once
 
 #include <functional>
@@ -18,21 +19,22 @@ struct CheckRequest {
   const WorkloadInfo& workload;
   WorkloadOptions options;
   int rank = 0;
-  int world = 1;                                 // model replicas
-  c10::intrusive_ptr<c10d::Store> store;         // with a prefix unique to this call; null for one process
-  c10::intrusive_ptr<c10d::ProcessGroup> group;  // null for one process
-  std::vector<at::Device> devices;               // one per replica of this process
-  at::ScalarType dtype = at::kFloat;             // the working dtype; float64 is always judged too
+  int world = 1;  // number of model replicas
+  // Rendezvous store with a prefix unique to this call; null for a single process.
+  c10::intrusive_ptr<c10d::Store> store;
+  c10::intrusive_ptr<c10d::ProcessGroup> group;  // process group of all ranks; null for a single process
+  std::vector<at::Device> devices;               // one device per replica of this process
+  at::ScalarType dtype = at::kFloat;             // the dtype to check; float64 is always checked too
   ParamValues params;
   uint64_t seed = 1;
-  bool long_form = false;  // run costly scenarios on all workloads, not only on thorough probes
-  std::string filter;      // an extended regular expression on check names; empty = all
-  // Called with this rank's evidence of every scenario and the norm to which gradients were clipped.
+  bool long_form = false;  // run costly scenarios on all workloads, not only on those marked as thorough
+  std::string filter;      // an extended regular expression on check names; an empty one selects all checks
+  // Called after each scenario with the results that this rank recorded, and the norm to which gradients were clipped.
   std::function<void(const Bench&, const Scenario&, std::optional<double> clip_norm, const Evidence&)> show;
 };
 
-// Collective over the store. Returns the rows on rank 0, an empty list elsewhere. Throws UsageError for an invalid
-// filter.
+// Called by every rank. Returns the result rows on rank 0 and an empty list on the others. Throws UsageError for an
+// invalid filter.
 std::vector<CheckRow> run_checks(const CheckRequest& request);
 
 }  // namespace dpbench

@@ -27,7 +27,7 @@ void Verdicts::judge_trial(const Bench& bench, const Scenario& scenario, std::op
     counted_ = count_reductions(trial);
   else if (scenario.counts_reductions && counted_)
     judge_collective_count(*counted_, trial, rows_);
-  // Kept only if the scenario is repeated: the evidence of a large model takes gigabytes.
+  // The evidence is kept only if the scenario is repeated, because that of a large model takes gigabytes.
   if (filter_.takes_any(scenario.repeat_checks)) first_ = std::move(trial.ranks);
 }
 
@@ -46,7 +46,7 @@ void Verdicts::judge_again(const Bench& bench, const Scenario& scenario, std::ve
   });
 }
 
-// True if all ranks completed the scenario. Otherwise adds a row with the reason.
+// True if all ranks completed the scenario. Otherwise adds a result row with the reason and returns false.
 bool Verdicts::fit_to_judge(const Scenario& scenario, const std::vector<Evidence>& evidence) {
   size_t refused = 0;
   for (const auto& one : evidence) refused += one.refused;
@@ -62,7 +62,7 @@ bool Verdicts::fit_to_judge(const Scenario& scenario, const std::vector<Evidence
     broken_ = broken_ || one.interrupted || (one.refused && refused < evidence.size());
   }
   if (!completed && refusal_names_the_unused(scenario, evidence)) return false;
-  const Evidence* cause = nullptr;  // the first failed rank; one that failed by itself is preferred
+  const Evidence* cause = nullptr;  // first rank that failed by itself; if there is none, the first that failed
   for (const auto& one : evidence)
     if (!one.error.empty() && (!cause || (cause->echo && !one.echo))) cause = &one;
   const std::string why = cause ? place_of_error(*cause, scenario) + ": " + cause->error : "";
@@ -70,7 +70,7 @@ bool Verdicts::fit_to_judge(const Scenario& scenario, const std::vector<Evidence
   return completed;
 }
 
-// An error that names the parameter is also a correct response to a parameter that no rank uses.
+// True if the strategy stopped with an error that names a parameter no rank uses: that is a correct response too.
 bool Verdicts::refusal_names_the_unused(const Scenario& scenario, const std::vector<Evidence>& evidence) {
   if (unused_.empty()) return false;
   for (const auto& one : evidence)

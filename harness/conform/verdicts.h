@@ -1,4 +1,5 @@
-// Turns the evidence of scenarios into result rows on rank 0. Judges run on a separate thread while the ranks continue.
+// Turns the evidence (recorded results) of scenarios into result rows on rank 0. The judging functions run on a
+// separate thread while the ranks continue.
 #pragma once
 
 #include <optional>
@@ -15,21 +16,21 @@ class Verdicts {
  public:
   explicit Verdicts(const CheckFilter& filter) : filter_(filter) {}
 
-  // Unused parameters; the strategy may stop with an error that names one of them.
+  // Sets the unused parameters of the model. The strategy may stop with an error that names one of them.
   void may_refuse(std::vector<std::string> unused) { unused_ = std::move(unused); }
 
-  // Benches and scenarios must outlive finish().
+  // The benches and scenarios passed to skip() and judge() must outlive finish().
   void skip(const Scenario& scenario, const std::string& why);
   void judge(const Bench& bench, const Scenario& scenario, std::optional<double> clip, std::vector<Evidence> evidence);
-  // Judges a second run of the same scenario. baseline: the single device's run that a world of 1 must equal.
+  // Judges the second run of a scenario. baseline: the single-device run that a world of 1 must equal.
   void judge_again(const Bench& bench, const Scenario& scenario, std::vector<Evidence> evidence,
                    std::optional<Evidence> baseline);
 
-  // True if the ranks are out of step and their group is unusable.
+  // True if the ranks are out of step, so their process group is unusable.
   bool broken() const { return broken_; }
   // True unless the strategy refused every scenario.
   bool saw_steps() const { return refused_ == 0 || judged_ > 0; }
-  // Waits for the judges and returns the rows.
+  // Waits for the judging thread and returns the rows.
   Rows& finish();
 
  private:
@@ -43,9 +44,9 @@ class Verdicts {
   int refused_ = 0, judged_ = 0;
   bool broken_ = false;
   Rows rows_;
-  std::optional<ReductionCount> counted_;  // reductions of a step without micro-batches
-  std::vector<Evidence> first_;            // first run of a scenario that is repeated
-  Judging judging_{rows_};                 // declared last: its thread ends before the members it uses are destroyed
+  std::optional<ReductionCount> counted_;  // reductions counted in a step without micro-batches
+  std::vector<Evidence> first_;            // evidence of the first run of a scenario that runs twice
+  Judging judging_{rows_};                 // declared last: its thread ends before the other members are destroyed
 };
 
 }  // namespace dpbench

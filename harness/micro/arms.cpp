@@ -1,5 +1,5 @@
-// Allreduce by each CPU backend, compared with a plain memcpy. The arms alternate within one run, so that their ratios
-// are reliable on a noisy machine. Times are medians on rank 0, with one thread per rank.
+// Compares the allreduce of each CPU backend with a plain memcpy. The compared variants (arms) alternate within one
+// run, so that their ratios are reliable on a noisy machine. Times are medians on rank 0, with one thread per rank.
 #include <benchmark/benchmark.h>
 
 #include <ATen/ATen.h>
@@ -59,7 +59,8 @@ void run_arms(benchmark::State& state, Team& team, int world, int64_t bytes) {
   verify(shm, team.rank(), world, shared), copy.zero_();
   std::map<std::string, std::vector<double>> times;
   for ([[maybe_unused]] auto _ : state)
-    for (const auto& arm : arms) {  // every rank writes its tensor first, as a backward pass does
+    // Before each timed call, every rank writes its tensor, as a backward pass does.
+    for (const auto& arm : arms) {
       arm.tensor.fill_(1);
       shm->barrier({})->wait();
       const auto begin = Clock::now();

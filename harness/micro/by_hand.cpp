@@ -1,5 +1,6 @@
-// Overhead of the harness: the same training as a case of dpbench and as a hand-written loop. A third variant, that
-// loop with plain LibTorch functions, shows the gain from dpbench's own autograd nodes and backward pass.
+// Measures the overhead of the harness by timing the same training as a case of dpbench and as a hand-written loop. A
+// third variant, the hand-written loop with plain LibTorch functions, shows the gain from dpbench's own autograd nodes
+// and backward pass.
 #include <chrono>
 #include <string>
 #include <vector>
@@ -44,7 +45,7 @@ constexpr Functions torch_functions{
     [](const at::Tensor& x, const Context&) { return at::dropout(x, dropout_rate, /*train=*/true); },
     [](const at::Tensor& loss) { loss.backward(); }};
 
-// In the model's registration order.
+// The parameters of a model in the model's registration order.
 struct ModelTensors {
   std::vector<at::Tensor> parameters, buffers;
 };
@@ -120,12 +121,13 @@ class ByHand {
   StepSource& source_;
   OptimizerSpec spec_;
   ModelTensors tensors_;
-  std::vector<at::Tensor> momenta_, variances_, steps_;  // only for Adam
+  std::vector<at::Tensor> momenta_, variances_, steps_;  // Adam's state; empty for SGD
   int64_t step_ = 0;
 };
 
 void run_by_hand(benchmark::State& state, const CaseSpec& spec, Loss loss, int64_t steps) {
-  // The arms with and without phases share one instance, because the memory layout of the parameters affects the time.
+  // Use one instance for the variants with and without phase timing, because the memory layout of the parameters
+  // affects the time.
   CaseSteps harness(spec);
   ByHand with_torch_functions(harness.workload(), loss, torch_functions, harness.source()),
       by_hand(harness.workload(), loss, own_functions, harness.source());

@@ -1,4 +1,5 @@
-// A step of random-linear, call by call: the time up to each call, and the time of each kernel without autograd.
+// Times a training step of the random-linear workload call by call: the time up to each call, and the time of each
+// kernel without autograd.
 #include <chrono>
 #include <functional>
 #include <vector>

@@ -45,7 +45,7 @@ void alternate(benchmark::State& state, std::vector<StepArm> arms, int64_t steps
   std::vector<std::vector<double>> ratios(arms.size());
   size_t first = 0;
   for ([[maybe_unused]] auto _ : state) {
-    for (size_t i = 0; i < arms.size(); ++i) {  // rotate the order, which affects the times
+    for (size_t i = 0; i < arms.size(); ++i) {  // Rotate the order of the variants, because it affects their times.
       StepArm& arm = arms[(first + i) % arms.size()];
       arm.us.push_back(static_cast<double>(arm.block()) / 1e3 / static_cast<double>(steps));
     }

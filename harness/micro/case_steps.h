@@ -1,4 +1,5 @@
-// Runs the steps of a case with one CPU device as its worker does, and measures arms alternately.
+// Runs the steps of a case with one CPU device exactly as a dpbench worker does, and times several variants (arms) of a
+// step alternately.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -20,7 +21,7 @@ class CaseSteps {
  public:
   explicit CaseSteps(const CaseSpec& spec);
 
-  int64_t block(int64_t steps, bool phases = false);  // nanoseconds
+  int64_t block(int64_t steps, bool phases = false);  // runs a block of steps; returns nanoseconds
   const Workload& workload() const { return *workload_; }
   StepSource& source() { return source_; }
 
@@ -37,16 +38,16 @@ class CaseSteps {
 
 struct StepArm {
   const char* name;
-  std::function<int64_t()> block;  // runs `steps` steps; returns nanoseconds
+  std::function<int64_t()> block;  // runs a block of steps; returns nanoseconds
   std::vector<double> us = {};
 };
 
-// Runs a block of each arm in turn, so that their ratios are reliable on a noisy machine. Counters: NAME_us, the median
-// time per step; NAME/BEFORE, the median ratio of an arm to the one before it.
+// Times a block of each variant (arm) in turn, so that their ratios are reliable on a noisy machine. Sets counters:
+// NAME_us is the median time per step; NAME/BEFORE is the median ratio of a variant to the one listed before it.
 void alternate(benchmark::State& state, std::vector<StepArm> arms, int64_t steps);
 
-// Registers a benchmark that only rank 0 runs. The other ranks register it with the same number of iterations and do
-// nothing.
+// Registers a benchmark whose work only rank 0 does. The other ranks register it with the same number of iterations and
+// do nothing.
 void add_steps(const Team& team, const std::string& name, int64_t blocks,
                const std::function<void(benchmark::State&)>& run);
 

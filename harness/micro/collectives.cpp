@@ -1,5 +1,6 @@
-// Collectives by backend, world and size: verified, then timed. Bandwidths as in nccl-tests: algorithm bandwidth is
-// size / time; bus bandwidth multiplies it by the fraction of the bytes that the busiest link carries.
+// Verifies and then times each collective by backend, world (number of ranks) and size. Bandwidths are defined as in
+// nccl-tests: algorithm bandwidth is size / time; bus bandwidth multiplies it by the fraction of the bytes that the
+// busiest link carries.
 #include <benchmark/benchmark.h>
 
 #include <ATen/ATen.h>
@@ -20,20 +21,20 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 struct Buffers {
-  at::Tensor input, output;  // the same tensor if the collective works in place
+  at::Tensor input, output;  // input and output are the same tensor if the collective works in place
 };
 
-// A collective. `all` is the number of elements that `size` counts.
+// A collective to measure. Parameter `all`: number of elements of the whole tensor, which the printed size counts.
 struct Collective {
   const char* name;
-  bool in_parts;  // the tensor consists of equal parts, one per rank
+  bool in_parts;  // true if the tensor consists of equal parts, one per rank
   double (*bus_share)(double world);
   Buffers (*buffers)(int64_t all, int world, at::Device device);
   void (*call)(c10d::Backend& backend, Buffers& buffers);
   at::Tensor (*expected)(int64_t all, int world, int rank);
 };
 
-// Input of a rank: values differ by rank and position, and are small enough for exact sums.
+// Returns the input tensor of a rank. Values differ by rank and position and are small enough for exact sums.
 at::Tensor input_of(int64_t count, int64_t from, int rank) {
   return (at::arange(from, from + count, at::kLong).remainder_(61).add_(1)).mul_(rank + 1).to(at::kFloat);
 }
@@ -44,7 +45,8 @@ at::Tensor sum_of_inputs(int64_t count, int64_t from, int world) {
 
 void finish(const c10::intrusive_ptr<c10d::Work>& work) { work->wait(); }
 
-// A call ends when its outputs are complete. On a GPU, work->wait() only orders the stream, so synchronize it.
+// Runs a collective until its outputs are complete. On a GPU, work->wait() only orders the stream, so synchronize the
+// stream.
 void call_and_wait(const Collective& collective, c10d::Backend& backend, Buffers& buffers) {
   collective.call(backend, buffers);
   const at::Device device = buffers.output.device();
@@ -97,15 +99,16 @@ struct Point {
   int64_t bytes;
 };
 
-// Returns the number of elements; 0 if the ranks' parts would be empty.
+// Returns the number of elements of the whole tensor; 0 if the ranks' parts would be empty.
 int64_t elements_of(const Collective& collective, int world, int64_t bytes) {
   return collective.in_parts ? bytes / 4 / world * world : bytes / 4;
 }
 
-// Depends only on the size, so that all ranks use the same number.
+// Returns the number of timed iterations. It depends only on the size, so that all ranks use the same number.
 int64_t iterations_of(int64_t bytes) { return std::clamp<int64_t>((64 << 20) / bytes, 5, 200); }
 
-// Returns the number of wrong elements over all ranks; also above 0, with `error` set, if the backend throws.
+// Runs a collective once and returns the number of wrong output elements over all ranks. If the backend throws, the
+// number is above 0 and `error` is set.
 double wrong_elements(Team& team, const Point& point, Buffers& buffers, int64_t all, std::string& error) {
   double wrong = 0;
   if (buffers.input.defined()) {
@@ -134,7 +137,7 @@ void run_point(benchmark::State& state, Team& team, const Point& point) {
     return state.SkipWithError(error.c_str());
   }
   if (member) {
-    buffers.input.zero_();  // repeated allreduces would overflow nonzero values
+    buffers.input.zero_();  // Time allreduces of zeros: repeated allreduces of other values would overflow.
     for (int i = 0; i < 3; ++i) call_and_wait(*point.collective, *team.backend(point.backend, point.world), buffers);
   }
   team.barrier();

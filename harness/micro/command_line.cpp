@@ -11,8 +11,8 @@ namespace dpbench::micro {
 namespace {
 
 void check_and_complete(CommandLine& line) {
-  // Load CUDA before forking, so that all ranks inherit it. Loading does not initialise the driver, which would break
-  // in a forked process.
+  // Load the CUDA library before forking, so that all ranks inherit it. Loading does not initialise the driver, which
+  // would break in a forked process.
   if (line.asked.cuda)
     if (const std::string reason = load_cuda(); !reason.empty()) throw Unavailable("--device cuda: " + reason);
   std::vector<std::string> known;

@@ -12,14 +12,15 @@ namespace dpbench::micro {
 
 struct CommandLine {
   MicroOptions asked{};
-  std::vector<std::string> passed_on{};  // to Google Benchmark
+  std::vector<std::string> passed_on{};  // arguments passed on to Google Benchmark
 
   bool has(const std::string& start) const {
     return std::any_of(passed_on.begin(), passed_on.end(), [&](auto& word) { return word.starts_with(start); });
   }
 };
 
-// Parses the command line. Returns nullopt after printing --help. Throws UsageError and Unavailable.
+// Parses the command line. Returns nullopt after printing --help. Throws UsageError for invalid arguments and
+// Unavailable if the machine cannot run them.
 std::optional<CommandLine> command_line(int argc, char** argv);
 
 }  // namespace dpbench::micro

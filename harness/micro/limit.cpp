@@ -1,5 +1,5 @@
-// Lower bound of a step: its matrix products and convolutions without anything around them, measured alternately with
-// the case itself.
+// Measures a lower bound of a training step: its matrix products and convolutions without any other work, timed
+// alternately with the complete step.
 #include <array>
 #include <chrono>
 #include <functional>
@@ -15,8 +15,8 @@ namespace {
 
 using Calls = std::vector<std::function<void()>>;
 
-// Adds the products of a fully connected layer: y = x w', the weight gradient and, if a previous layer needs it, the
-// input gradient.
+// Adds the matrix products of a fully connected layer: the output y = x w', the weight gradient and, if a previous
+// layer needs it, the input gradient.
 void add_linear(Calls& calls, int64_t rows, int64_t inputs, int64_t outputs, bool input_gradient) {
   const auto x = at::rand({rows, inputs}), w = at::rand({outputs, inputs}), y = at::rand({rows, outputs});
   auto out = at::empty_like(y), dw = at::empty_like(w), dx = at::empty_like(x);
@@ -30,8 +30,8 @@ struct Convolution {
   bool bias;
 };
 
-// Adds both passes of a convolution of x. Returns its output, the next layer's x, in the layout that LibTorch chose.
-// The gradient has the same layout, so that no conversion is timed.
+// Adds the forward and backward pass of a convolution of x. Returns its output, the next layer's input, in the layout
+// that LibTorch chose. The output gradient has the same layout, so that no conversion is timed.
 at::Tensor add_convolution(Calls& calls, const at::Tensor& x, const Convolution& shape, bool input_gradient) {
   const auto w = at::rand({shape.outputs, x.size(1), shape.kernel, shape.kernel});
   const auto b = shape.bias ? at::rand({shape.outputs}) : at::Tensor();

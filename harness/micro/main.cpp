@@ -1,4 +1,5 @@
-// dpbench-micro: collectives by backend, world and size, and the parts around them, on Google Benchmark.
+// dpbench-micro: micro-benchmarks of collectives by backend, world and size, and of the code around them, on Google
+// Benchmark.
 #include <benchmark/benchmark.h>
 
 #include <sys/prctl.h>
@@ -39,7 +40,8 @@ class SilentReporter : public benchmark::BenchmarkReporter {
   void ReportRuns(const std::vector<Run>&) override {}
 };
 
-// Checks --benchmark_out early: Google Benchmark would exit with code 1, which here means a wrong collective.
+// Checks early that the --benchmark_out file can be written. Google Benchmark would exit with code 1, which in
+// dpbench-micro means a wrong collective.
 void require_writable(const CommandLine& line) {
   constexpr std::string_view flag = "--benchmark_out=";
   for (const std::string& word : line.passed_on)
@@ -49,9 +51,10 @@ void require_writable(const CommandLine& line) {
                          "' cannot be written: " + std::strerror(errno));
 }
 
-// Initializes Google Benchmark. Only rank 0 writes files.
+// Initializes Google Benchmark on a rank. Only rank 0 gets the flags that write files.
 void initialize(const CommandLine& line, int rank) {
-  static std::vector<std::string> words{"dpbench-micro"};  // the library keeps a pointer to its name
+  // Static, because Google Benchmark keeps a pointer to the program name.
+  static std::vector<std::string> words{"dpbench-micro"};
   for (const std::string& word : line.passed_on)
     if (rank == 0 || !word.starts_with("--benchmark_out")) words.push_back(word);
   std::vector<char*> pointers;
@@ -88,7 +91,7 @@ at::Device device_of(const MicroOptions& asked, int rank) {
 
 void add_all(Team& team, const MicroOptions& asked) {
   add_collectives(team, asked);
-  if (asked.cuda) return;  // the rest runs on the CPU
+  if (asked.cuda) return;  // all other benchmarks run on the CPU only
   const auto has_backend = [&](const char* name) {
     return std::find(asked.backends.begin(), asked.backends.end(), name) != asked.backends.end();
   };
@@ -99,7 +102,8 @@ void add_all(Team& team, const MicroOptions& asked) {
   add_calls(team);
 }
 
-// Runs a rank and returns its exit code. All ranks run the same list, so an error on one ends all.
+// Runs all benchmarks as one rank and returns its exit code. All ranks run the same list, so an error on one rank ends
+// all ranks.
 int run_rank(const CommandLine& line, int rank, int ranks, const std::string& file) {
   try {
     initialize(line, rank);
@@ -155,7 +159,7 @@ int run_all(const CommandLine& line) {
 int main(int argc, char** argv) {
   try {
     const auto line = dpbench::micro::command_line(argc, argv);
-    dpbench::retain_freed_memory();  // as a worker does
+    dpbench::retain_freed_memory();  // use the same malloc settings as a dpbench worker
     return line ? dpbench::micro::run_all(*line) : 0;
   } catch (const dpbench::UsageError& error) {
     std::cerr << "dpbench-micro: " << error.what() << '\n';

@@ -1,5 +1,6 @@
-// The work of dpbench around collectives: splitting and joining batches, copying models, distributing samples, protocol
-// and reports. Only rank 0 works; the numbers of iterations are fixed because the other ranks run the same list.
+// Times the work of dpbench around collectives: splitting and joining batches, copying models, distributing samples,
+// protocol and reports. Only rank 0 does the work; numbers of iterations are fixed because the other ranks run the same
+// list.
 #include <benchmark/benchmark.h>
 
 #include <ATen/ATen.h>
@@ -58,7 +59,7 @@ std::function<void()> sampler() {
   };
 }
 
-// Fetches the batches of a shuffled epoch one after another, as training does.
+// Returns a function that fetches the batches of a shuffled epoch one after another, as training does.
 std::function<void()> batching() {
   const std::shared_ptr<Workload> workload = workload_registry().at("mnist-mlp").make({});
   const auto batches = epoch_order(workload->samples(), /*seed=*/0, /*epoch=*/0, /*shuffle=*/true).split(64);
@@ -83,7 +84,7 @@ std::function<void()> protocol() {
   };
 }
 
-// Writes and syncs a report with `cases` cases of `launches` launches with 4 ranks.
+// Returns a function that writes and syncs a report with `cases` cases of `launches` launches with 4 ranks.
 std::function<void()> report_writing(int cases, int launches) {
   Report report;
   report.id = "micro";

@@ -10,7 +10,8 @@ namespace {
 
 using Run = benchmark::BenchmarkReporter::Run;
 
-// Google Benchmark 1.7 has error_occurred, later versions have skipped.
+// Returns why a benchmark failed, or an empty string if it did not. Google Benchmark 1.7 reports a failure as
+// error_occurred, later versions as skipped.
 template <class AnyRun>
 std::string reason_of(const AnyRun& run) {
   if constexpr (requires { run.error_occurred; })
@@ -59,7 +60,8 @@ class Table : public benchmark::BenchmarkReporter {
     }
     const bool reduces = block.starts_with("allreduce") || block.starts_with("reduce");
     const auto value = [&](const char* key) { return static_cast<double>(run.counters.at(key)); };
-    const bool in_parts = block.starts_with("allgather") || block.starts_with("reduce_scatter");  // count is per rank
+    // The count column shows elements per rank.
+    const bool in_parts = block.starts_with("allgather") || block.starts_with("reduce_scatter");
     const int64_t elements = static_cast<int64_t>(value("bytes")) / 4;
     const int64_t world = std::stoll(block.substr(block.rfind(':') + 1));
     line("%12.0f  %12lld  %6s  %6s  %6s  %8.2f  %8.4f  %8.4f  %6.0f\n", value("bytes"),

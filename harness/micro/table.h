@@ -1,4 +1,5 @@
-// Prints results in the format of nccl-tests: a table for each collective, backend and world, a line for each size.
+// Prints benchmark results of collectives in the format of nccl-tests: a table for each collective, backend and world,
+// with a line for each size.
 #pragma once
 
 #include <iosfwd>

@@ -1,5 +1,5 @@
-// The ranks of the micro-benchmarks: one process each, forked once for the largest world. Every rank runs the same list
-// with the same numbers of iterations.
+// A team: the ranks of the micro-benchmarks, one process each, forked once for the largest world. Every rank runs the
+// same benchmarks with the same numbers of iterations.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@ using CommBackend = c10::intrusive_ptr<c10d::Backend>;
 
 struct MicroOptions {
   std::vector<int> worlds{2};
-  std::vector<std::string> backends{};  // empty: all that take tensors of the device
+  std::vector<std::string> backends{};  // names of backends; empty: all backends that take tensors of the device
   bool cuda = false;
   int64_t least_bytes = 4, most_bytes = 256 << 20, factor = 4;
 };
@@ -23,16 +23,16 @@ class Team {
  public:
   Team(int rank, int ranks, const std::string& file, at::Device device);
 
-  bool failed = false;  // a collective failed or gave wrong results; equal on all ranks
+  bool failed = false;  // a collective failed or gave wrong results on any rank; equal on all ranks
 
   int rank() const { return rank_; }
-  at::Device device() const { return device_; }  // of this rank's tensors
-  // Returns this rank's backend in the world of the first `world` ranks. The first call creates it; all those ranks
-  // must make it.
+  at::Device device() const { return device_; }  // device of this rank's tensors
+  // Returns this rank's communication backend for the world of the first `world` ranks. The first call creates the
+  // backend and must be made by all these ranks.
   CommBackend backend(const std::string& name, int world);
-  // Both involve all ranks, even those outside the measured world.
+  // barrier() and sum() are collectives of all ranks, even of ranks outside the measured world.
   void barrier() { sum(0); }
-  double sum(double value);  // returns the sum on every rank
+  double sum(double value);  // returns the sum of all ranks' values on every rank
 
  private:
   int rank_, ranks_;
@@ -42,10 +42,10 @@ class Team {
   std::map<std::pair<std::string, int>, CommBackend> backends_;
 };
 
-// Each function registers its benchmarks with Google Benchmark.
+// The add_ functions register benchmarks with Google Benchmark.
 void add_collectives(Team& team, const MicroOptions& asked);
 void add_arms(Team& team, int world);
-// The following run on rank 0 only.
+// In the following benchmarks, only rank 0 does work.
 void add_parts(Team& team);
 void add_by_hand(const Team& team);
 void add_limit(const Team& team);

@@ -28,7 +28,8 @@ Json describe(const StrategyInfo& info) {
           {"params", params}};
 }
 
-// Null if the workload cannot be constructed from its name alone, e.g. a plug-in workload that needs --data.
+// Returns the number of samples of a workload, or null if it cannot be constructed from its name alone, e.g. a plug-in
+// workload that needs --data.
 Json samples_of(const WorkloadInfo& info) {
   try {
     return info.make({})->samples();

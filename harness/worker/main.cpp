@@ -1,4 +1,4 @@
-// dpbench-worker: one rank of a launch. Started by dpbench; run it by hand only for --catalogue.
+// dpbench-worker: runs one rank of a launch. The dpbench executable starts it; run it by hand only for --catalogue.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,7 +24,8 @@ namespace {
 
 int print_catalogue(const std::vector<std::string>& arguments) {
   bool with_cuda = true;
-  const size_t built_in = workload_registry().all().size();  // plug-ins register after them
+  // Number of built-in workloads; plug-ins register their workloads later.
+  const size_t built_in = workload_registry().all().size();
   for (size_t i = 1; i < arguments.size(); ++i) {
     if (arguments[i] == "--no-cuda")
       with_cuda = false;
@@ -51,11 +52,12 @@ int run(const std::vector<std::string>& arguments) {
     throw UsageError("usage: dpbench-worker --catalogue [--plugin FILE]... [--no-cuda]. For ranks, use dpbench.");
   retain_freed_memory();
   const Variables variables = read_variables();
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // never outlive the front; if it died earlier, the channel is already closed
+  // Die with the front (the dpbench process). If the front died earlier, the channel to it is already closed.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (variables.device == Device::cuda)
     if (const std::string reason = load_cuda(); !reason.empty()) throw Unavailable("no CUDA: " + reason);
   const int code = serve(variables);
-  // Skip LibTorch's static destructors: they would add 0.1 s to the end of every group.
+  // Skip LibTorch's static destructors, which would add 0.1 s to the end of every process group.
   std::fflush(nullptr);
   std::_Exit(code);
 }

@@ -27,7 +27,8 @@ void send_to(c10d::Store& store, int rank, const std::string& text) {
   store.set(message_key(rank, number), std::vector<uint8_t>(text.begin(), text.end()));
 }
 
-// Forwards messages from the store to the front until the process is killed with its parent, the front.
+// Forwards messages from the rendezvous store to the front (the dpbench process) until the front's death kills this
+// process.
 void receive(c10d::Store& store, int rank, Channel& channel) {
   constexpr std::chrono::hours forever{24 * 365};
   for (int64_t number = 1;; ++number) {
@@ -39,7 +40,8 @@ void receive(c10d::Store& store, int rank, Channel& channel) {
   }
 }
 
-// Throws UsageError if another process already has this rank: the two would each receive half of its messages.
+// Throws UsageError if another process already has this rank: each of the two would receive only half of the rank's
+// messages.
 void claim_rank(c10d::Store& store, int rank) {
   if (store.add("seat/" + std::to_string(rank), 1) == 1) return;
   throw UsageError(
@@ -52,9 +54,9 @@ void claim_rank(c10d::Store& store, int rank) {
   try {
     channel.send({{"lost", why}, {"usage", code == 2}});
   } catch (const std::exception&) {
-    // the front has exited too
+    // Nobody can receive the report: the front has exited too.
   }
-  _exit(code);  // skip destructors: the other thread may be blocked inside the store
+  _exit(code);  // skip destructors, because the other thread may be blocked inside the store
 }
 
 }  // namespace
@@ -66,7 +68,7 @@ int relay() {
     const Rendezvous& rendezvous = variables.rendezvous;
     [[maybe_unused]] const auto served =
         variables.serves ? serve_rendezvous(rendezvous) : c10::intrusive_ptr<c10d::Store>();
-    // One connection per direction: a waiting client blocks its connection.
+    // Open one connection to the store per direction, because a waiting client blocks its connection.
     const auto sending = join_rendezvous(rendezvous, variables.timeout),
                receiving = join_rendezvous(rendezvous, variables.timeout);
     claim_rank(*sending, variables.rank);

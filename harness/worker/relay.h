@@ -1,5 +1,6 @@
-// dpbench-worker --relay: forwards messages between the fronts started by an external launcher, over the rendezvous
-// store. It runs as a separate process, takes no part in the measurement, and outlives the workers.
+// dpbench-worker --relay: forwards messages between the fronts (the dpbench processes, one per rank, that an external
+// launcher such as torchrun starts) over the rendezvous store. The relay is a separate process beside the worker, takes
+// no part in the measurement, and outlives the worker.
 //
 //   front -> relay   {"to":R,"message":{..}}      R: the rank of the receiving front
 //   relay -> front   {"up":true}                  the relay has connected to the store

@@ -28,7 +28,7 @@
 namespace dpbench {
 namespace {
 
-// Converts the exception being handled to the protocol's "failed" event.
+// Converts the exception being handled to the "failed" message of the protocol.
 Json failure_event(const std::string& case_id, int rank, const std::string& place) {
   const auto event = [&](FailureKind kind, const std::string& reason) -> Json {
     return {{"event", name_of(Event::failed)},
@@ -76,7 +76,7 @@ class CommandLoop {
     try {
       at::set_num_threads(variables_.threads);
       for (const std::string& plugin : variables_.plugins) load_plugin(plugin);
-      pulse_.beat();  // tells the front that this rank has started and now waits for its peers
+      pulse_.beat();  // tells the front (the dpbench process) that this rank has started and waits for its peers
       group_.emplace(variables_, [this](uint64_t number, std::string_view call) { pulse_.note_call(number, call); });
       if (const auto& joined = group_->process_group())
         pulse_.follow([backend = joined->getDefaultBackend()] { return backend->getSequenceNumberForGroup(); });
@@ -94,7 +94,7 @@ class CommandLoop {
         current = command->at("case").at("id").get<std::string>();
         channel_.send(execute(*command));
       }
-      return 0;  // the front has exited
+      return 0;  // no more commands: the front has exited
     } catch (...) {
       channel_.send(failure_event(current, variables_.rank, place()));
       return 3;
@@ -102,7 +102,7 @@ class CommandLoop {
   }
 
  private:
-  // The last collective that this rank entered, for the failure message.
+  // Describes the last collective that this rank entered, for a failure message; empty without a process group.
   std::string place() const {
     const auto& joined = group_ ? group_->process_group() : nullptr;
     return joined ? " (in or after collective #" +
@@ -146,7 +146,8 @@ class CommandLoop {
     return {{"count", made.count}, {"hash", made.hash}};
   }
 
-  // The answer for a case that failed its checks: a wrong strategy is not timed, and a broken group would hang.
+  // Returns the answer for a case that failed its checks and is therefore not timed: a wrong strategy must not be
+  // timed, and a broken process group would hang.
   Json untimed(const CaseSpec& spec, const CheckedCase& checked) const {
     RankRecord nothing;
     nothing.rank = variables_.rank;

@@ -1,11 +1,13 @@
-// The worker's main loop: joins the process group, then executes the front's commands until "quit".
+// The worker's main loop: joins the process group, then executes the commands of the front (the dpbench process) until
+// "quit".
 #pragma once
 
 #include "harness/worker/rank/variables.h"
 
 namespace dpbench {
 
-// Returns the exit code: 0 after "quit", 3 after a failed case. A failed case leaves the process group unusable.
+// Runs the worker's main loop. Returns the exit code: 0 after "quit" or if the front has exited, 3 after a failed case.
+// A failed case leaves the process group unusable.
 int serve(const Variables& variables);
 
 }  // namespace dpbench

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from palette import LIGHT, MARKERS, SERIES
 
-WIDTH = 4.3  # inches: a column of a paper, a phone held upright
-matplotlib.rcdefaults()  # ignore the user's matplotlibrc
+WIDTH = 4.3  # inches: fits a column of a paper and a phone held upright
+matplotlib.rcdefaults()  # ignores the user's matplotlibrc
 matplotlib.rcParams.update({
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 9, "axes.titlesize": 9.5,
     "axes.titleweight": "bold", "axes.titlelocation": "left", "legend.fontsize": 8.5, "xtick.labelsize": 8.5,
@@ -23,7 +23,7 @@ matplotlib.rcParams.update({
     "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8,
     "figure.facecolor": LIGHT["ground"], "axes.facecolor": "none", "legend.frameon": False, "legend.handlelength": 1.5,
     "legend.handletextpad": 0.5, "legend.columnspacing": 1.1, "lines.linewidth": 1.6, "lines.markersize": 5, "errorbar.capsize": 2.5,
-    "svg.fonttype": "none", "svg.hashsalt": "dpbench", "text.parse_math": False,  # a name with $ is a name
+    "svg.fonttype": "none", "svg.hashsalt": "dpbench", "text.parse_math": False,  # a $ in a name is no formula
 })
 warnings.filterwarnings("ignore", message="Glyph .* missing")
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
@@ -35,9 +35,10 @@ def short(words, limit=30):
 
 
 def columns_for(labels):
-    """Returns the number of legend columns that fit. A column takes 5.2 points per letter of its longest label and 31 for the handle."""
+    """Returns the number of legend columns that fit the width. A column takes 5.2 points per letter of its longest
+    label and 31 points for the line sample."""
     for columns in range(len(labels), 1, -1):
-        shared, more = divmod(len(labels), columns)  # matplotlib fills column by column, longer columns first
+        shared, more = divmod(len(labels), columns)  # matplotlib fills columns one by one; the first ones get one more
         ends = [shared * (column + 1) + min(more, column + 1) for column in range(columns)]
         longest = [max(map(len, labels[start:end])) for start, end in zip([0, *ends], ends)]
         if sum(5.2 * letters + 31 for letters in longest) < 72 * WIDTH - 10:
@@ -55,8 +56,8 @@ class Chart:
     caption: str = ""
     marks: dict = dataclasses.field(default_factory=dict)
     figure: Figure = None
-    key: object = None  # the legend
-    drawing: str = ""  # for the page
+    key: object = None  # the figure's legend, or None
+    drawing: str = ""  # SVG text for the HTML page
 
     @property
     def title(self):
@@ -67,7 +68,7 @@ class Chart:
         return self.figure.add_subplot(**options)
 
     def mark(self, artist, words):
-        """Gives the artist a tooltip, which also appears in the list of values."""
+        """Gives a drawn artist a tooltip. The tooltip's words also appear in the list of values below the chart."""
         name = f"mark{len(self.marks)}"
         artist.set_gid(name)
         self.marks[name] = words
@@ -96,7 +97,7 @@ class Chart:
         self.key = self.figure.legend(handles, labels, loc="outside upper left", ncols=columns, borderaxespad=0.2)
 
     def sign(self):
-        """Adds title and caption to the picture. On the page they are HTML instead."""
+        """Adds title and caption to the picture for image files. On the HTML page they are text outside the picture."""
         title = short(self.title, 52)
         if self.key:
             self.key.set_title(title, prop={"weight": "bold", "size": 9.5})
@@ -127,7 +128,8 @@ class Chart:
 
 
 class Looks:
-    """Assigns each series the same look in every chart: grey for the baseline, others in order of appearance."""
+    """Assigns each series (line of a chart) the same colour and marker in every chart: grey for the baseline, others in
+    order of appearance."""
 
     def __init__(self):
         self.seen = {}
@@ -141,7 +143,8 @@ class Looks:
         return LIGHT[self.role(series, is_baseline)]
 
     def line(self, series, is_baseline=False):
-        """Returns keywords for a line. After seven series the colours repeat, dashed, then dotted."""
+        """Returns matplotlib keywords for a series' line. After seven series the colours repeat, dashed, then
+        dotted."""
         if is_baseline:
             return {"color": LIGHT["s0"], "marker": "o", "linestyle": "-"}
         colour = self.colour(series)

@@ -1,4 +1,4 @@
-"""Charts with one row per case: parts of a step, spread of the blocks, peak memory."""
+"""Charts with one row per case: the phases of a step, the spread of the timed blocks, the peak memory."""
 import statistics
 
 import words
@@ -8,11 +8,12 @@ from palette import LIGHT, SERIES
 
 PHASES = ("data", "scatter", "forward", "backward", "communication", "optimizer", "waiting", "graph")
 MOST_ROWS, MOST_POINTS = 24, 150
-ROW, FRAME = 0.25, 0.95  # inches
+ROW, FRAME = 0.25, 0.95  # inches: height of a row, and of a chart without rows
 
 
 def rows_of(group, has):
-    """Returns the cases to show, at most MOST_ROWS, baseline first, and a note on omitted ones."""
+    """Returns the cases to show (at most MOST_ROWS, baseline first) and a caption sentence on omitted cases, empty if
+    all are shown."""
     names = list(dict.fromkeys(case.series for case in group))
     able = sorted(filter(has, group), key=lambda case: (not case.is_baseline, names.index(case.series), case.world))
     kept = able[:MOST_ROWS]
@@ -71,7 +72,7 @@ def parts(cases, looks):
 
 
 def colour_of(phase, index):
-    """Returns the colour of a phase. Phases defined by plug-in strategies use the series' colours."""
+    """Returns the colour of a phase of a step. Phases that a plug-in strategy defines use the series' colours."""
     return LIGHT[phase] if phase in PHASES else LIGHT[SERIES[index % len(SERIES)]]
 
 
@@ -105,7 +106,7 @@ def distribution(cases, looks):
 
 
 def spread_of(chart, axes, row, case, looks):
-    """Draws a row. Returns True if some points were left out."""
+    """Draws a case's block times as a row of points. Returns True if some points were left out."""
     middle = case.step_ns.middle
     points = [(100 * (value / middle - 1), odd, place) for place, launch in enumerate(case.launches)
               for value, odd in zip(launch, outliers(launch))]

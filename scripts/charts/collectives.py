@@ -1,4 +1,4 @@
-"""Charts of allreduce by size, from measurements of dpbench-micro."""
+"""Charts of allreduce time by message size, from measurements of dpbench-micro (the collectives benchmark)."""
 import statistics
 
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -9,7 +9,7 @@ from data import Interval
 
 
 def decades(axes):
-    """Labels logarithmic axes with plain numbers, at most six."""
+    """Labels logarithmic axes with plain numbers, at most six per axis."""
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(LogLocator(numticks=6))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: size_label(size)))
@@ -24,7 +24,7 @@ def size_label(size):
 
 
 def origin(context):
-    """Returns machine, world and commit, if the file has them."""
+    """Returns a caption part with machine, world and commit, as far as the measurement file has them."""
     cores = f"{context['num_cpus']} cores" if context.get("num_cpus") else "an unknown machine"
     words = [f"world {context['world']}"] if context.get("world") else []
     words += [f"commit {context['commit']}" if context.get("commit") else "commit not recorded"]

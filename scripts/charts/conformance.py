@@ -1,4 +1,5 @@
-"""The conformance matrix: one table per strategy with checks as rows and workloads as columns. A failed cell opens its evidence."""
+"""The conformance matrix on the HTML page: one table per strategy with checks as rows and workloads as columns. A
+failed cell opens a row with the check's evidence (expected and found values)."""
 import words
 from data import count
 from markup import el, join
@@ -6,7 +7,7 @@ from tables import scrolling
 
 
 def cells_of(cases):
-    """Returns {check: {workload: [(case, check)]}}."""
+    """Returns {check name: {workload: [(case, check result)]}}."""
     found = {}
     for case in cases:
         for check in case.checks:
@@ -27,7 +28,8 @@ def evidence(case, check):
 
 
 def cell(number, name, workload, found):
-    """Returns the cell with the number of judged cases. A failed cell is a button that opens the evidence row below."""
+    """Returns a table cell with the number of passed cases, and None. For failed cases the cell is a button that opens
+    the evidence row, which replaces None."""
     if not found:
         return el("td", "", class_="empty"), None
     failed = [pair for pair in found if pair[1]["status"] == "failed"]
@@ -45,7 +47,8 @@ def cell(number, name, workload, found):
 
 
 def matrix(strategy, cases, first):
-    """Returns the table of a strategy and the next evidence number; numbering starts at `first`."""
+    """Returns the table of a strategy and the next free evidence number. The numbers of evidence rows start at
+    `first`."""
     cells = cells_of(cases)
     workloads = list(dict.fromkeys(case.workload for case in cases if case.checks))
     rows, number = [], first
@@ -70,7 +73,7 @@ def matrix(strategy, cases, first):
 
 
 def conformance(runs):
-    """Returns the matrices of all strategies, or None if no run has a check."""
+    """Returns the matrices of all strategies as HTML, or None if no run has a check."""
     cases = [case for run in runs for case in run.cases if case.checks]
     if not cases:
         return None

@@ -1,4 +1,5 @@
-"""Reads run.json for the charts and the page: cases with their figures, in groups that may share a chart."""
+"""Reads run.json for the charts and the HTML page: cases with their figures, in groups of equal settings that may share
+a chart."""
 import dataclasses
 import json
 import math
@@ -6,21 +7,21 @@ import statistics
 
 import markup
 
-BASELINES = ("cpu", "gpu")  # for reports of version 1.0, which do not mark baselines
+BASELINES = ("cpu", "gpu")  # names of baseline strategies, for reports of version 1.0, which do not mark baselines
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
-# Outlier rule, the same as in harness/report/figures/sample_notices.cpp.
+# Constants of the outlier rule, the same as in harness/report/figures/sample_notices.cpp.
 MAD_TO_SIGMA, OUTLIER_SIGMAS, OUTLIER_SHARE = 1.4826, 10, 0.05
 
 
 def of(mapping, *keys):
-    """Returns the value at a path of keys, or None if a key is missing."""
+    """Returns the value at a path of keys in nested dictionaries, or None if a key is missing."""
     for key in keys:
         mapping = mapping.get(key) if isinstance(mapping, dict) else None
     return mapping
 
 
 def count(number, word):
-    """1 launch, 2 launches."""
+    """Returns number and noun, e.g. "1 launch" or "2 launches"."""
     ending = "" if number == 1 else "es" if word.endswith(("ch", "s")) else "s"
     return f"{number:,} {word}{ending}"
 
@@ -28,7 +29,7 @@ def count(number, word):
 class Run:
     def __init__(self, report):
         self.report = report
-        self.only_checks = not report["id"]  # a report of `dpbench check`, which has no id
+        self.only_checks = not report["id"]  # `dpbench check` writes reports without id
         self.id = report["id"] or "checks"
         self.status = report["status"]
         self.commit = of(report, "tool", "directory_commit") or of(report, "tool", "commit") or "unknown"
@@ -38,7 +39,7 @@ class Run:
 
     @property
     def time(self):
-        """Returns the start time from the id, e.g. 2026-11-21 06:30 UTC, or ""."""
+        """Returns the start time from the run's id, e.g. "2026-11-21 06:30 UTC", or "" if the id has none."""
         digits = self.id[:15]
         if len(digits) < 15 or not (digits[:8] + digits[9:]).isdigit():
             return ""
@@ -63,11 +64,12 @@ class Interval:
         return Interval(self.middle * factor, self.low * factor, self.high * factor)
 
     def below(self, number):
-        """number / self."""
+        """Returns the interval of number / self."""
         return Interval(number / self.middle, number / self.high, number / self.low)
 
     def over(self, other):
-        """self / other for independent intervals: the squared widths of the logarithms add up."""
+        """Returns the interval of self / other for independent intervals: the squared widths of the logarithms add
+        up."""
         middle = self.middle / other.middle
         up = math.hypot(math.log(self.high / self.middle), math.log(other.middle / other.low))
         down = math.hypot(math.log(self.middle / self.low), math.log(other.high / other.middle))
@@ -83,9 +85,9 @@ class Case:
         self.params = raw.get("params") or {}
         self.checks = raw.get("checks") or []
         self.remarks = (raw.get("warnings") or []) + (raw.get("notices") or [])
-        self.series = self.strategy  # label() extends it if it is ambiguous
+        self.series = self.strategy  # label() extends the series' name if several series share it
         self.is_baseline = raw["baseline"] if run.marks_baselines else self.strategy in BASELINES
-        self.projected = raw.get("projected") is True  # computed, not measured
+        self.projected = raw.get("projected") is True  # True: computed by `dpbench project`, not measured
         self.derived = raw.get("derived") or {}
         self.phases = of(raw, "phases", "mean_step_ns") or {}
         self.summary = of(raw, "stats", "step_time_ns")
@@ -96,7 +98,7 @@ class Case:
 
     @property
     def step_ns(self):
-        s = self.summary  # with few blocks, the interval of the logarithms may just miss the median
+        s = self.summary  # with few blocks, the confidence interval may just miss the median
         ends = [s[key] for key in ("median", "ci95_low", "ci95_high") if s.get(key)]
         return Interval(s["median"], min(ends), max(ends))
 
@@ -107,7 +109,7 @@ class Case:
 
     @property
     def launches(self):
-        """Returns the step times by launch, for each block that of the slowest rank."""
+        """Returns a list per launch with the step time of each block, taken from the slowest rank."""
         result = []
         for launch in self.raw.get("launches") or []:
             ranks = [rank for rank in launch["ranks"] if rank["samples_ns"] and rank["steps_per_sample"]]
@@ -118,7 +120,7 @@ class Case:
 
     @property
     def peaks(self):
-        """Returns the peak memory in bytes of the largest rank, for each launch."""
+        """Returns the peak memory in bytes of the rank with the most memory, for each launch."""
         sizes = [max((rank.get("peak_device_bytes") or rank.get("own_rss_bytes") or rank.get("peak_rss_bytes") or 0 for rank in launch["ranks"]), default=0)
                  for launch in self.raw.get("launches") or []]
         return [size for size in sizes if size]
@@ -132,7 +134,7 @@ class Case:
 
     @property
     def setting(self):
-        """Describes the settings that the cases of a group share."""
+        """Returns text on the settings that all cases of a group share."""
         raw = self.raw
         rows = f"global batch {self.batch}" if self.scaling == "strong" else f"{self.batch} rows per device"
         words = [DEVICES.get(self.device, self.device), f"{self.scaling} scaling, {rows}", self.dtype]
@@ -143,14 +145,15 @@ class Case:
 
 
 def outliers(launch):
-    """Returns for each block of a launch whether it is an outlier."""
+    """Returns for each block time of a launch True if it is an outlier."""
     middle = statistics.median(launch)
     sigma = MAD_TO_SIGMA * statistics.median([abs(value - middle) for value in launch])
     return [value - middle > max(OUTLIER_SIGMAS * sigma, OUTLIER_SHARE * middle) for value in launch]
 
 
 def label(cases):
-    """Names the series: the strategy, plus backend and parameters if a strategy has several."""
+    """Names each case's series (line of a chart): the strategy, plus backend and parameters if they differ within the
+    strategy."""
     for case in cases:
         alike = [other for other in cases if other.strategy == case.strategy and other.group == case.group]
         words = [case.strategy]
@@ -162,7 +165,7 @@ def label(cases):
 
 
 def newest(runs):
-    """Returns the newest measurement of each case on each machine."""
+    """Returns the newest successful measurement of each case on each machine."""
     found = {}
     for run in sorted(runs, key=lambda run: run.id):
         for case in run.cases:
@@ -187,12 +190,12 @@ def by_series(cases):
 
 
 def baseline_of(cases):
-    """Returns the baseline of a group, or None if it was not measured."""
+    """Returns the baseline case of a group, or None if the baseline was not measured."""
     return next((case for case in cases if case.is_baseline and case.world == 1), None)
 
 
 def cleaned(value):
-    """Returns JSON without control characters, which lines and drawings cannot hold."""
+    """Returns parsed JSON without the control characters in its texts, which charts cannot show."""
     if isinstance(value, str):
         return value if value.isprintable() else markup.clean(value)
     if isinstance(value, list):
@@ -212,7 +215,8 @@ def read_runs(paths):
 
 
 def add_projection(runs, path):
-    """Adds projected cases to the run they were computed from, or to the newest run if that one is not shown."""
+    """Adds the cases of a projection file to the run from which they were computed, or to the newest run if that run is
+    not shown."""
     projection = read_json(path)
     home = next((run for run in runs if run.id == projection.get("run")), max(runs, key=lambda run: run.id))
     for series in projection["series"]:
@@ -221,13 +225,15 @@ def add_projection(runs, path):
 
 
 def read_collectives(path):
-    """Returns {bytes: {arm: [microseconds per repetition]}} and the context from dpbench-micro's Google Benchmark JSON."""
+    """Returns {message bytes: {"shm, world 2": [microseconds per repetition]}} and the context, from the JSON of
+    dpbench-micro."""
     report = read_json(path)
     sizes = {}
     for entry in report["benchmarks"]:
         words = str(entry.get("name", "")).split("/")
         if words[0] == "allreduce" and entry.get("run_type") == "iteration" and isinstance(entry.get("time_us"), (int, float)):
-            arm = ", ".join(word.replace("backend:", "").replace(":", " ") for word in words[1:3])  # shm, world 2
+            # An arm is e.g. "shm, world 2".
+            arm = ", ".join(word.replace("backend:", "").replace(":", " ") for word in words[1:3])
             sizes.setdefault(int(entry["bytes"]), {}).setdefault(arm, []).append(entry["time_us"])
             continue
         if entry.get("run_type", "iteration") != "iteration" or len(words) < 2 or not words[1].isdigit():

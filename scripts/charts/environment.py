@@ -1,4 +1,4 @@
-"""Creates the Python environment with matplotlib in the user's cache directory on first use."""
+"""Creates the Python environment with matplotlib that draws the charts, in the user's cache directory, on first use."""
 import contextlib
 import fcntl
 import hashlib
@@ -12,7 +12,7 @@ REQUIREMENTS = pathlib.Path(__file__).parent / "requirements.txt"
 
 
 class Unusable(Exception):
-    """The environment cannot be created. The message is one line with the remedy."""
+    """The drawing environment cannot be created. The message is one line with the remedy."""
 
 
 def cache():
@@ -20,13 +20,13 @@ def cache():
 
 
 def folder():
-    """Returns the environment's folder, which depends on the Python version and the requirements."""
+    """Returns the drawing environment's folder. Its name depends on the Python version and the requirements."""
     digest = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:8]
     return cache() / "charts-{}-py{}.{}".format(digest, *sys.version_info[:2])
 
 
 def call(*words):
-    """Runs a command. Returns its last error line, or None on success."""
+    """Runs a command. Returns the last line of its stderr, or None on success."""
     done = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode == 0:
@@ -37,7 +37,7 @@ def call(*words):
 
 
 def pip_of(*pythons):
-    """Returns the pip of the first Python that has one. A virtual environment may lack pip."""
+    """Returns the pip command of the first Python that has pip. A virtual environment may lack pip."""
     for python in pythons:
         pip = (python, "-m", "pip", "--disable-pip-version-check")
         if pathlib.Path(python).exists() and not call(*pip, "--version"):
@@ -46,7 +46,7 @@ def pip_of(*pythons):
 
 
 def install(home):
-    """Creates the environment. Uses another Python's pip, so that python3-venv is not needed."""
+    """Creates the drawing environment. Another Python's pip installs the packages, so python3-venv is not needed."""
     pip = pip_of(sys.executable, "/usr/bin/python3")
     why = call(sys.executable, "-m", "venv", "--without-pip", home)
     if why:
@@ -58,12 +58,12 @@ def install(home):
 
 
 def is_ready(home):
-    """True if the environment is complete and its base Python still exists."""
+    """True if the drawing environment is complete and the Python it was made from still exists."""
     return (home / "ready").exists() and (home / "bin/python").exists()
 
 
 def python():
-    """Returns the path of the environment's Python."""
+    """Returns the path of the drawing environment's Python. Creates the environment if needed."""
     home = folder()
     program = home / "bin/python"
     if is_ready(home):
@@ -76,7 +76,7 @@ def python():
     with contextlib.closing(lock):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not is_ready(home):
-            shutil.rmtree(home, ignore_errors=True)  # incomplete, left by an interrupted call
+            shutil.rmtree(home, ignore_errors=True)  # removes an incomplete environment that an interrupted call left
             print(f"dpbench: creating a Python environment with matplotlib in {home} (about 160 MB, once)", file=sys.stderr)
             try:
                 install(home)

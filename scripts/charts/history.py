@@ -1,4 +1,4 @@
-"""Charts of step times over several runs."""
+"""Charts of each case's step time over several runs, oldest first."""
 import words
 from canvas import Chart
 from data import count

@@ -5,11 +5,11 @@ VOID = {"meta", "input", "br", "link"}
 
 
 class Html(str):
-    """Markup that needs no escaping."""
+    """HTML that needs no escaping."""
 
 
 def clean(words):
-    """Removes control and text-direction characters, which could disguise a line."""
+    """Returns text without control and text-direction characters, which could disguise a line."""
     return "".join(" " if c in "\t\n\r" else c for c in words if c in "\t\n\r" or not is_control(ord(c)))
 
 
@@ -23,13 +23,14 @@ def is_control(code):
 
 
 def join(*parts):
-    """Concatenates parts: markup unchanged, lists joined, everything else escaped."""
+    """Concatenates parts to HTML: Markup objects unchanged, lists joined, everything else escaped."""
     return Html("".join(part if isinstance(part, Html) else join(*part) if isinstance(part, (list, tuple)) else text(part)
                         for part in parts if part is not None))
 
 
 def el(name, *parts, **attributes):
-    """Returns <name attributes>parts</name>. class_ becomes class, data_x becomes data-x, True gives a bare attribute, None gives none."""
+    """Returns the HTML element <name attributes>parts</name>. The keyword class_ becomes class, data_x becomes data-x;
+    True gives an attribute without value, None gives no attribute."""
     words = [name]
     for key, value in attributes.items():
         key = key.rstrip("_").replace("_", "-")

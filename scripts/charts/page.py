@@ -1,4 +1,4 @@
-"""The page: one self-contained HTML file. The script only sorts, filters and shows values."""
+"""The report page: one self-contained HTML file. Its script only sorts, filters and shows values."""
 import base64
 import collections
 import hashlib
@@ -21,7 +21,7 @@ def figure(chart, index):
 
 
 def chart_parts(charts):
-    """Returns (heading, lead, figures) with the charts grouped by workload and setting."""
+    """Returns (heading, lead, figures) for each group of charts with the same workload and setting."""
     parts = {}
     for index, chart in enumerate(charts):
         parts.setdefault((chart.subject, chart.setting), []).append(figure(chart, index))
@@ -31,7 +31,8 @@ def chart_parts(charts):
 
 
 def counts(case):
-    """True if the tiles count this case. A case that was only checked is counted by its checks, unless it did not get that far."""
+    """True if the page's tiles (number of cases by status) count this case. Cases of `dpbench check` that reached a
+    verdict are counted by their checks instead."""
     return not case.run.only_checks or case.status not in ("ok", "wrong")
 
 
@@ -88,7 +89,8 @@ def page(runs, charts, version, note=""):
         "VERSION": join(version),
     }
     text = (PARTS / "template.html").read_text(encoding="utf-8")
-    pieces = text.split("@@")  # @@NAME@@: every second piece is a name; inserted text is not expanded again
+    # The template marks names as @@NAME@@, so every second piece is a name; inserted text is not expanded again.
+    pieces = text.split("@@")
     return "".join(values[piece] if place % 2 else piece for place, piece in enumerate(pieces))
 
 

@@ -1,5 +1,6 @@
-"""Colours by role, light and dark. Charts are drawn in the light colours; on the page each becomes a CSS variable, so that one
-drawing serves both modes. The contrast with the background is at least 4.5 for text and 3 for marks."""
+"""Colours by role, light and dark. Charts are drawn in the light colours; on the page each colour becomes a CSS
+variable, so that one drawing serves both modes. The contrast with the background is at least 4.5 for text and 3 for
+marks."""
 GROUND = ("#ffffff", "#161b22")
 ROLES = {
     "ink": ("#1f2328", "#e6edf3"),
@@ -8,7 +9,8 @@ ROLES = {
     "grid": ("#e3e7eb", "#2a313a"),
     "ground": GROUND,
     "bad": ("#cf222e", "#ff7b72"),
-    # Series, distinguishable for the colour-blind together with their markers; the baseline is grey.
+    # Colours of series (lines of a chart). With their markers they are distinguishable for the colour-blind; the
+    # baseline is grey.
     "s0": ("#656d76", "#a7b0ba"),
     "s1": ("#0a62c9", "#5aa9ff"),
     "s2": ("#c2410c", "#ff9d5c"),
@@ -17,7 +19,7 @@ ROLES = {
     "s5": ("#a8324a", "#ff8fa6"),
     "s6": ("#7a6a00", "#d8c23f"),
     "s7": ("#0b7285", "#4fd0e4"),
-    # Parts of a step.
+    # Colours of the phases of a step.
     "data": ("#8a6d3b", "#c9a96a"),
     "scatter": ("#6b7f1e", "#aebf4f"),
     "forward": ("#2f7ed8", "#6db3ff"),
@@ -33,7 +35,7 @@ MARKERS = "osD^vPX"
 
 
 def style_sheet():
-    """Returns the CSS variables of all roles, light and dark."""
+    """Returns CSS rules that define each role's colour as a variable, for light and dark mode."""
     def declared(index):
         return "".join(f"--{role}:{both[index]};" for role, both in ROLES.items())
     dark = f"{declared(1)}color-scheme:dark"

@@ -26,7 +26,7 @@ def complain(message, code):
 
 
 def become_drawing_python():
-    """Replaces this process by the drawing environment's Python."""
+    """Replaces this process by the same script under the drawing environment's Python, which has matplotlib."""
     python = str(environment.python())
     os.execv(python, [python, "-EsB", *sys.argv, "--drawing"])
 
@@ -44,12 +44,12 @@ def main():
     except ImportError as error:
         remedy = f"Remove {environment.folder()}" if options.drawing else "Unset DPBENCH_PYTHON"
         return complain(f"{sys.executable} cannot draw ({error}). {remedy}, then dpbench installs matplotlib itself", 2)
-    import write  # needs matplotlib
+    import write  # imported late, because it needs matplotlib
     try:
         summary = write.write(options)
     except OSError as error:
         return complain(f"not written: {error.filename}: {error.strerror}", 5)
-    except Exception as error:  # a bug: report its place without a traceback
+    except Exception as error:  # a bug in dpbench: reports its place without a traceback
         place = traceback.extract_tb(error.__traceback__)[-1]
         return complain(f"could not be drawn: {type(error).__name__}: {error} ({place.filename}:{place.lineno})", 3)
     print(f"dpbench: {summary}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Charts of throughput, efficiency and speed-up by world."""
+"""Charts of throughput, efficiency and speed-up by world (number of replicas)."""
 import math
 
 from matplotlib.ticker import FuncFormatter, NullFormatter
@@ -13,7 +13,8 @@ MOST_SERIES = 8
 
 
 def worlds_axis(axes, worlds):
-    """Sets up the x axis: logarithmic beyond world 8, otherwise linear. Returns True if logarithmic."""
+    """Sets up the x axis, the number of replicas: logarithmic if a world exceeds 8, otherwise linear. Returns True if
+    logarithmic."""
     worlds = sorted(worlds)
     far = worlds[-1] > 8
     if far:
@@ -28,7 +29,7 @@ def worlds_axis(axes, worlds):
 
 
 def values_axis(axes, top, bottom):
-    """Sets up the y axis: from 0, or logarithmic if the smallest value would be invisible."""
+    """Sets up the y axis: from 0, or logarithmic if the smallest value would be invisible beside the largest."""
     if top < 15 * bottom:
         axes.set_ylim(bottom=0)
         return
@@ -44,7 +45,7 @@ def dodged(world, index, number, far):
 
 
 def lines(chart, axes, cases, looks, span_of, say):
-    """Draws a line per series over its worlds."""
+    """Draws a line for each series (strategy with its parameters) over the worlds."""
     series = by_series(cases)
     far = worlds_axis(axes, {case.world for case in cases})
     for index, (name, members) in enumerate(series.items()):
@@ -59,7 +60,8 @@ def lines(chart, axes, cases, looks, span_of, say):
 
 
 def fastest(group):
-    """Returns the cases of the MOST_SERIES fastest series at the largest world, and a note on omitted and projected ones."""
+    """Returns the cases of the MOST_SERIES fastest series at the largest world, and caption sentences on omitted series
+    and projected cases."""
     series = by_series(group)
     last = {name: members[-1] for name, members in series.items()}
     best = sorted(series, key=lambda name: (not last[name].is_baseline, -last[name].world, -last[name].rows_per_s.middle))
@@ -70,7 +72,7 @@ def fastest(group):
 
 
 def scaled(cases):
-    """True if the cases have more than one world, so that scaling is defined."""
+    """True if the cases have more than one world; otherwise there is no scaling to draw."""
     return len({case.world for case in cases}) > 1
 
 
@@ -123,7 +125,7 @@ def efficiency(cases, looks):
 
 
 def side_by_side(cases, looks):
-    """Compares strategies at every world by their speed-up over the baseline."""
+    """Draws bars that compare the strategies' speed-up over the baseline at every world."""
     for group in groups(cases):
         base = baseline_of(group)
         shown, note = fastest([case for case in group if not case.is_baseline and case.rows_per_s])

@@ -1,4 +1,4 @@
-"""Converts matplotlib's SVG for the page: unique ids, colours as CSS variables, tooltips."""
+"""Converts matplotlib's SVG for the HTML page: unique ids, colours as CSS variables, tooltips."""
 import re
 import xml.etree.ElementTree as xml
 
@@ -19,11 +19,12 @@ def tip(node, words):
 
 
 def for_page(source, prefix, marks, description):
-    """source: text of an SVG file. marks: {id: tooltip}."""
+    """Returns the SVG element for the page. source: text of an SVG file; marks: {id: tooltip}."""
     root = xml.fromstring(source)
     for parent in list(root.iter()):
         for child in list(parent):
-            if child.tag in (f"{{{SVG}}}metadata", f"{{{SVG}}}title"):  # aria-label replaces them
+            # The attribute aria-label replaces these elements.
+            if child.tag in (f"{{{SVG}}}metadata", f"{{{SVG}}}title"):
                 parent.remove(child)
     for key in ("width", "height"):
         root.attrib.pop(key, None)

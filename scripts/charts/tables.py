@@ -1,4 +1,4 @@
-"""The tables of the page: cases, problems and remarks."""
+"""The tables of the HTML page: cases, problems and remarks."""
 import words
 from data import DEVICES, count
 from markup import el, join
@@ -13,7 +13,7 @@ def scrolling(name, table):
 
 
 def cell(value, text):
-    """Returns a table cell with the number to sort by."""
+    """Returns a table cell that shows `text` and sorts by the number `value`; an empty cell if `value` is None."""
     return NONE if value is None else el("td", text, class_="number", data_v=repr(float(value)))
 
 
@@ -64,7 +64,8 @@ def row(case, several):
 
 
 def cases(runs):
-    """Returns the table of cases, or None if it would be empty. Cases that were only checked are in the matrix instead."""
+    """Returns the table of cases, or None if it would be empty. Cases of `dpbench check` appear only in the conformance
+    matrix."""
     everything = [case for run in runs if not run.only_checks for case in run.cases]
     if not everything:
         return None
@@ -97,7 +98,8 @@ def folded(summary, cases):
 
 
 def problems(runs):
-    """Lists wrong, failed and interrupted cases; skipped ones are folded. Returns None if there are none."""
+    """Returns a list of wrong, failed and interrupted cases; skipped cases are folded away. Returns None if there are
+    none."""
     found = {status: [case for run in runs for case in run.cases if case.status == status] for status in STATUSES[1:]}
     grave = found["wrong"] + found["failed"] + found["interrupted"]
     parts = [el("ul", [problem(case) for case in grave[:MOST_PROBLEMS]], class_="problems") if grave else None]
@@ -111,7 +113,7 @@ def problems(runs):
 
 
 def remarks(runs):
-    """Lists the warnings and notices of all cases."""
+    """Returns a list of the warnings and notices of all cases."""
     lines = [el("li", el("code", case.id), ": ", remark) for run in runs for case in run.cases for remark in case.remarks]
     if not lines:
         return None

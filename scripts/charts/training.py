@@ -8,12 +8,12 @@ MOST_POINTS, MOST_LINES = 300, 8
 
 
 def losses(training):
-    """Returns the loss of every step, including steps before a resume."""
+    """Returns (step, loss) pairs of all steps, including the steps before a resume."""
     return list(enumerate(training["loss_curve"], 1))
 
 
 def accuracies(training):
-    """Returns accuracy by seconds spent in steps. The first epochs are missing if evaluation was not on from the start."""
+    """Returns (seconds spent in steps, accuracy) pairs. The first epochs are missing if they were not evaluated."""
     done, found = len(training["epoch_losses"]), training["accuracy"]
     return [(training["seconds"] * (done - len(found) + number) / done, value) for number, value in enumerate(found, 1)]
 
@@ -31,13 +31,13 @@ def training(cases, looks):
 
 
 def thinned(points):
-    """Returns at most about MOST_POINTS points, including the last one."""
+    """Returns about MOST_POINTS evenly chosen points at most, always including the last point."""
     stride = -(-len(points) // MOST_POINTS)
     return points[:-1:stride] + points[-1:]
 
 
 def reached(name, training):
-    """Says when the target accuracy was reached."""
+    """Returns a caption sentence on when the target accuracy was reached; empty without a target."""
     wanted, seconds = training["target_accuracy"], training["time_to_accuracy_s"]
     if wanted is None:
         return ""
@@ -55,7 +55,8 @@ def chart_of(shown, title, ylabel, xlabel, looks):
         points = [(x, value) for x, value in points if value is not None]
         drawn = thinned(points)
         (line,) = axes.plot(*zip(*drawn), color=look["color"], linestyle=look["linestyle"], label=name,
-                            linewidth=max(1.0, 3.2 - 0.8 * place),  # decreasing widths keep identical curves visible
+                            # Line widths decrease, to keep identical curves visible.
+                            linewidth=max(1.0, 3.2 - 0.8 * place),
                             marker=look["marker"] if len(drawn) < 30 else None)
         whole = count(points[-1][0], "step") if title == "loss" else words.duration(points[-1][0] * 1e9)
         chart.mark(line, f"{name}: {title} {words.significant(points[0][1], 4)} at first, {words.significant(points[-1][1], 4)} after {whole}")

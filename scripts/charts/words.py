@@ -5,12 +5,12 @@ SCALES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
 
 
 def time_unit(ns):
-    """Returns (size in ns, name) of the unit in which this time has one to three digits before the point."""
+    """Returns (size in ns, name) of the unit that gives this time one to three digits before the point."""
     return next(((size, name) for size, name in SCALES if ns >= size), SCALES[-1])
 
 
 def significant(value, digits=3):
-    """1234.5 -> 1,230; 0.012345 -> 0.0123."""
+    """Rounds to significant digits: 1234.5 -> 1,230; 0.012345 -> 0.0123."""
     if value == 0:
         return "0"
     text = f"{value:.{digits}g}"
@@ -25,7 +25,7 @@ def duration(ns):
 
 
 def interval(span, unit="", factor=1, digits=3):
-    """12.3 ms (12.1 to 12.9)"""
+    """Returns e.g. "12.3 ms (12.1 to 12.9)"; without the bounds if they are equal."""
     middle, low, high = (significant(value * factor, digits) for value in (span.middle, span.low, span.high))
     spread = f" ({low} to {high})" if low != high else ""
     return f"{middle}{unit}{spread}"
@@ -37,7 +37,7 @@ def span_of(numbers, word):
 
 
 def bars(cases):
-    """Describes the error bars."""
+    """Returns a caption sentence that explains the error bars."""
     levels = {case.summary["interval"] for case in cases if not case.projected}
     if not levels:
         return "Bars: 95 % interval of the fit."
@@ -49,7 +49,7 @@ def bars(cases):
 
 
 def source(cases):
-    """Returns n, machine and commit of the cases."""
+    """Returns a caption sentence with the cases' number of blocks and launches, machine and commit."""
     measured = [case for case in cases if not case.projected]
     if not measured:
         return f"Projected, nothing measured. {origin({case.run for case in cases})}"

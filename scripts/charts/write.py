@@ -16,11 +16,12 @@ import svg
 import training
 
 
-MOST_SETTINGS = 12  # per page: more would be unreadable and slow to open
+MOST_SETTINGS = 12  # more settings would make a page unreadable and slow to open
 
 
 def charts_of(runs, asked, most=None):
-    """Returns all charts that the runs have data for, for at most `most` settings. asked: the collectives file."""
+    """Returns all charts for which the runs have data, for at most `most` settings. `asked`: path of a collectives
+    file, or None."""
     chosen = data.newest(runs)
     data.label(chosen)
     for run in runs:
@@ -28,7 +29,7 @@ def charts_of(runs, asked, most=None):
     looks = canvas.Looks()
     kept = set(settings(chosen)[:most])
     chosen = [case for case in chosen if case.group in kept]
-    known = [case for case in chosen if case.measured]  # includes projections
+    known = [case for case in chosen if case.measured]  # includes projected cases
     measured = [case for case in known if not case.projected]
     drawn = [scaling.throughput(known, looks), scaling.efficiency(known, looks), scaling.side_by_side(measured, looks),
              of_cases.parts(measured, looks), of_cases.distribution(measured, looks), of_cases.memory(measured, looks),
@@ -39,12 +40,12 @@ def charts_of(runs, asked, most=None):
 
 
 def settings(cases):
-    """Returns the groups of cases that have charts."""
+    """Returns the distinct settings of the cases that have charts."""
     return list(dict.fromkeys(case.group for case in cases if case.measured or "training" in case.raw))
 
 
 def named_apart(charts):
-    """Gives the charts safe and unique file names."""
+    """Yields the charts with safe and unique file names."""
     taken = {}
     for chart in charts:
         name = re.sub("[^A-Za-z0-9._-]+", "-", chart.name)[:80].strip("-.") or "chart"
@@ -54,7 +55,7 @@ def named_apart(charts):
 
 
 def replace(path, content):
-    """Writes bytes to a temporary file and renames it to path."""
+    """Replaces a file atomically: writes the bytes to a temporary file and renames it to `path`."""
     path = pathlib.Path(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -76,7 +77,7 @@ def umask():
 
 
 def write(options):
-    """Writes page and charts. Returns a summary."""
+    """Writes the requested page and charts. Returns a summary line."""
     runs = data.read_runs(options.runs)
     if options.projection:
         data.add_projection(runs, options.projection)
@@ -92,7 +93,7 @@ def write(options):
             chart.sign()
             replace(pathlib.Path(options.charts) / f"{chart.name}.svg", chart.svg().encode())
             replace(pathlib.Path(options.charts) / f"{chart.name}.png", chart.png())
-        chart.figure = chart.key = None  # free memory
+        chart.figure = chart.key = None  # frees the figure's memory
     if options.html:
         replace(options.html, page.page(runs, shown, options.version, note).encode())
     places = [options.html] * bool(options.html) + [f"{options.charts}/"] * bool(options.charts)

@@ -1,4 +1,4 @@
-# Writes commit.h with the current commit. Leaves an up-to-date file untouched, so that nothing is rebuilt.
+# Writes commit.h with the current commit. Leaves the file untouched if it is up to date, so that nothing is rebuilt.
 execute_process(COMMAND git describe --always --dirty --abbrev=7 "--exclude=*" WORKING_DIRECTORY ${SOURCE}
   OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
 if(failed)

@@ -1,16 +1,16 @@
-# Compiler options for dpbench's own code: warnings are errors; ccache and a fast linker are used if installed.
+# Defines dpbench_options, the compiler options for dpbench's own code. ccache and a fast linker are used if installed.
 include(CheckCXXCompilerFlag)
 add_library(dpbench_options INTERFACE)
 # Warnings are errors with g++ only: warnings differ between compilers, and clang is used only for its fuzzer.
 target_compile_options(dpbench_options INTERFACE -Wall -Wextra -Wpedantic
   $<$<CXX_COMPILER_ID:GNU>:-Werror> $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local> -fno-omit-frame-pointer
-  -fPIC)  # for programs too, so that they share the precompiled header with the libraries
+  -fPIC)  # programs need -fPIC too, to share the precompiled header with the libraries
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
-  # False positives in libstdc++'s and torch's headers that vary with the compiler version.
+  # These warnings are false positives in libstdc++'s and torch's headers and vary with the compiler version.
   target_compile_options(dpbench_options INTERFACE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict
     -Wno-maybe-uninitialized -Wno-free-nonheap-object -Wno-dangling-reference -Wno-dangling-pointer)
 endif()
-# g++ 14 enables these at -O2 and rejects a precompiled header if they differ, so enable them for all targets.
+# g++ 14 enables these options at -O2 and rejects a precompiled header built without them, so all targets get them.
 foreach(option unroll-only-small-loops vzeroupper)
   check_cxx_compiler_flag(-m${option} DPBENCH_HAS_M_${option})
   if(DPBENCH_HAS_M_${option} AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
@@ -21,14 +21,14 @@ target_include_directories(dpbench_options INTERFACE $<BUILD_INTERFACE:${CMAKE_S
 if(DPBENCH_SANITIZE)
   target_compile_options(dpbench_options INTERFACE -fsanitize=${DPBENCH_SANITIZE} -fno-sanitize-recover=all)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    # Instrumentation causes false positives in the standard library's headers.
+    # Sanitizer instrumentation causes false warnings in the standard library's headers.
     target_compile_options(dpbench_options INTERFACE -Wno-maybe-uninitialized)
   endif()
   target_link_options(dpbench_options INTERFACE -fsanitize=${DPBENCH_SANITIZE})
 endif()
 
-# Unity builds: torch's and nlohmann's headers take longer to compile than dpbench's own code. Unity files and precompiled headers hide
-# missing includes, see scripts/parts/no-unity.
+# Unity builds save time: torch's and nlohmann's headers take longer to compile than dpbench's own code. Unity files and
+# precompiled headers hide missing includes, which scripts/parts/no-unity finds.
 option(CMAKE_UNITY_BUILD "compile several files of a target as one" ON)
 set(DPBENCH_TORCH_BATCH 4 CACHE STRING "files per unity file that includes torch's headers")
 

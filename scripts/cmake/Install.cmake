@@ -1,10 +1,10 @@
-# cmake --install: programs, the core library with its headers, the catalogue, and the files for find_package(dpbench).
-# The installed tree is relocatable, but LibTorch must stay at its path.
+# Installs dpbench (cmake --install): programs, the core library with its headers, the worker's catalogue, and the files
+# for find_package(dpbench). The installed tree is relocatable, but LibTorch must stay at its path.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/dpbench)
 
-set(optional_dpbench-micro OPTIONAL)  # scripts/dpbench does not build it
+set(optional_dpbench-micro OPTIONAL)  # scripts/dpbench does not build dpbench-micro
 foreach(program dpbench dpbench-worker dpbench-micro)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${DPBENCH_TORCH}/lib")
@@ -13,7 +13,7 @@ foreach(program dpbench dpbench-worker dpbench-micro)
 endforeach()
 install(DIRECTORY scripts/charts DESTINATION ${CMAKE_INSTALL_DATADIR}/dpbench PATTERN __pycache__ EXCLUDE)
 
-# The program itself prints its man page and its completions.
+# dpbench itself prints its man page and shell completions.
 set(pages man share/man/man1/dpbench.1 bash share/bash-completion/completions/dpbench
           zsh share/zsh/site-functions/_dpbench fish share/fish/vendor_completions.d/dpbench.fish)
 while(pages)
@@ -41,7 +41,8 @@ if(TARGET dpbench-worker)
   install(FILES ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/catalogue.json DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
-# Plug-in interface. Headers include each other relative to the top folder, so they keep their folders under include/dpbench.
+# Installs the plug-in headers. They include each other relative to the top folder, so they keep their folders under
+# include/dpbench.
 foreach(folder strategies/api workloads/api workloads/base)
   install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dpbench/${folder} FILES_MATCHING PATTERN "*.h")
 endforeach()

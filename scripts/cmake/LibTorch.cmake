@@ -1,5 +1,5 @@
-# dpbench::torch: the CPU libraries of the LibTorch that scripts/find-torch found or fetched. Sets DPBENCH_TORCH to the parent of
-# its include/ and lib/, and DPBENCH_TORCH_VERSION to its version.
+# Defines dpbench::torch, the CPU libraries of the LibTorch that scripts/find-torch found or fetched. Sets DPBENCH_TORCH
+# to the parent folder of its include/ and lib/, and DPBENCH_TORCH_VERSION to its version.
 set(DPBENCH_TORCH "" CACHE PATH "an unpacked libtorch or a Python environment's torch (empty: scripts/find-torch searches for one)")
 set(DPBENCH_TORCH_VERSION "" CACHE STRING "LibTorch version for scripts/find-torch (empty: its default)")
 if(NOT DPBENCH_TORCH)

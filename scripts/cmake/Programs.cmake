@@ -1,4 +1,4 @@
-# Target `programs`: everything that `dpbench` needs at run time.
+# Target `programs`: all programs and libraries that `dpbench` needs at run time.
 add_custom_target(programs)
 foreach(part dpbench dpbench-worker dpbench_cuda)
   if(TARGET ${part})

@@ -1,7 +1,7 @@
-"""Figures derived from the output of scripts/gpu-check's parts: {part: {label: JSON}}."""
+"""Derives figures from the output of scripts/gpu-check's parts, given as {part: {label: JSON}}."""
 import statistics
 
-ENOUGH = 0.9  # share of a sweep's best value at which the GPU counts as busy
+ENOUGH = 0.9  # the GPU counts as busy from this share of a sweep's best value
 
 
 def cases(said, part):
@@ -18,17 +18,18 @@ def fastest(found):
 
 
 def share_of_peak(rows):
-    """Returns the share of the measured matrix-product rate reached by the fastest case of a step, eager or recorded."""
+    """Returns the share of the measured matrix-product rate that the fastest of these cases reaches, run eagerly or as
+    a CUDA graph; None if unknown."""
     known = [case["derived"] for case in rows if (case.get("derived") or {}).get("flop_per_step")]
     us = fastest(rows)
     if not known or not us or not known[0].get("peak_flop_per_s"):
         return None
-    # FLOP are counted in the eager step only; a recorded step has the same.
+    # Only the eager step counts its floating-point operations; the recorded step (CUDA graph) has the same number.
     return known[0]["flop_per_step"] / (us * 1e-6) / known[0]["peak_flop_per_s"]
 
 
 def peak_shares(said, part, axis):
-    """Returns {(workload, value on the axis): share}, ordered by value."""
+    """Returns {(workload, batch or scale): share of the measured matrix-product rate}, ordered by batch or scale."""
     groups = {}
     for case in cases(said, part):
         groups.setdefault((case["workload"], case[axis]), []).append(case)
@@ -37,7 +38,8 @@ def peak_shares(said, part, axis):
 
 
 def busy_from(shares):
-    """Returns {workload: (first value with nearly the best share, last value, True if the share still grew there)}."""
+    """Returns {workload: (first batch or scale with nearly the best share, last one, True if the share still grew
+    there)}."""
     found = {}
     for workload in sorted({workload for workload, _ in shares}):
         places = [(place, share) for (of, place), share in shares.items() if of == workload]
@@ -49,13 +51,13 @@ def busy_from(shares):
 
 
 def peers(said):
-    """Returns [(mode, workload, median in us)]."""
+    """Returns [(mode, workload, median in us)] of the step times of the Python peers (the same training in PyTorch)."""
     return [(mode, workload, statistics.median(samples)) for mode, report in said.get("peers", {}).items() if report
             for workload, samples in report.get("step_us", {}).items() if samples]
 
 
 def allreduces(said):
-    """Returns {bytes: {"shm, world 2": us}} for the successful measurements."""
+    """Returns the allreduce times {message bytes: {"shm, world 2": us}} of the successful measurements."""
     sizes = {}
     for report in [*said.get("measure-allreduce", {}).values(), *said.get("collectives-gpus", {}).values()]:
         for entry in (report or {}).get("benchmarks", []):

@@ -1,4 +1,4 @@
-"""The machine that the parts run on: programs, libraries, GPUs and device flags."""
+"""The machine on which scripts/gpu-check runs its parts: programs, libraries, GPUs and device flags."""
 import ctypes
 import dataclasses
 import glob
@@ -15,7 +15,7 @@ DTYPES = "f32,f64,bf16"
 MICRO = "dpbench-micro"
 BUILD = "scripts/build cuda build/release gpu-programs"
 TOO_SLOW = 124
-ASK_LIMIT_S = 30  # timeout of a query to the machine: a driver may hang
+ASK_LIMIT_S = 30  # seconds for a query to the machine; a driver may hang
 
 
 def ask(command, environment=None):
@@ -60,7 +60,7 @@ def find_gpus():
         asked, done = "nvidia-smi", ask(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"])
         names = [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
         reason = "nvidia-smi finds no GPU: " + (done.stderr or done.stdout).strip()[:200]
-    else:  # in a separate process: the driver may hang
+    else:  # asks in a separate process, because the driver may hang
         asked, done = "the NVIDIA driver", ask([sys.executable, "-B", __file__])
         names, reason = json.loads(done.stdout) if done.returncode == 0 else ([], "")
     if done.returncode == TOO_SLOW or not (names or reason):
@@ -76,13 +76,13 @@ def visible(names):
 
 @dataclasses.dataclass
 class Machine:
-    programs: pathlib.Path  # holds dpbench and dpbench-worker
-    python: str             # imports a torch with CUDA, for the peers
+    programs: pathlib.Path  # folder of dpbench and dpbench-worker
+    python: str             # a Python that imports a torch with CUDA, for the Python peers
     rehearse: bool
     out: pathlib.Path
-    gpus: list = dataclasses.field(default_factory=list)  # their names
+    gpus: list = dataclasses.field(default_factory=list)  # names of the GPUs
     no_gpu: str | None = None
-    broken: str | None = None  # why nothing can run, even if there is a GPU
+    broken: str | None = None  # reason why nothing can run, even with a GPU; None if all is well
 
     def __post_init__(self):
         if not self.rehearse:
@@ -98,7 +98,7 @@ class Machine:
         return self.gpus[0] if self.gpus else None
 
     def environment_for(self, gpus):
-        """Returns the environment for a part. Parts for one GPU see only the first."""
+        """Returns the environment variables for a part of gpu-check. A part for one GPU sees only the first GPU."""
         return self.environment if gpus > 1 or len(self.visible) < 2 else self.environment | {"CUDA_VISIBLE_DEVICES": self.visible[0]}
 
     def lacks_gpus(self, count):
@@ -107,7 +107,8 @@ class Machine:
         return f"needs {count} GPUs, this machine has {len(self.visible)}"
 
     def devices(self, world=1, shared=True):
-        """Returns the device flags of a world: GPUs (shared by all ranks, or one each), or virtual CPU devices in a rehearsal."""
+        """Returns dpbench's device flags for a world: GPUs (shared by all ranks, or one each), or virtual CPU devices
+        in a rehearsal."""
         if self.rehearse:
             return ["--cpus", str(world), "--threads", "1"]
         return ["--gpus", str(world), *(["--oversubscribe"] if shared and world > 1 else [])]
@@ -122,26 +123,28 @@ class Machine:
         return [str(self.programs / "dpbench"), command, *flags]
 
     def check(self, *flags, workloads=None):
-        """Returns the command for the conformance suite in every dtype. A rehearsal runs one workload and two checks."""
+        """Returns the command that runs the conformance suite in every dtype. A rehearsal runs one workload and two
+        checks."""
         few = (["--workload", "random-linear", "--filter", "gradient-meaning|output-shape"] if self.rehearse else
                ["--workload", ",".join(workloads)] if workloads else [])
         return self.dpbench("check", *flags, *few, "--dtype", DTYPES, "-o", "json", "-q")
 
     def run(self, *flags, samples=5, max_time_s=3):
-        """Returns the command for a measurement, without checks: other parts run those."""
+        """Returns the command for a measurement without checks, because other parts run the checks."""
         sampling = (["--launches", "1", "--samples", "2", "--steps", "2", "--warmup", "2"] if self.rehearse else
                     ["--launches", "1", "--samples", str(samples), "--max-time", str(max_time_s)])
         return self.dpbench("run", *flags, *sampling, "--check", "off", "-o", "json", "-q", "--out", str(self.out / "runs"))
 
     def collectives(self, backends, worlds, which="allreduce"):
-        """Returns the command for a collectives benchmark from 4 B to 64 MiB (rehearsal: 4 KiB), each size checked before timing."""
+        """Returns the command for a collectives benchmark from 4 B to 64 MiB (rehearsal: 4 KiB), which checks each size
+        before timing."""
         return [str(self.programs / MICRO), "--device", "cpu" if self.rehearse else "cuda", "--backend", backends, "--world", worlds,
                 "--max-bytes", "4KiB" if self.rehearse else "64MiB", "--factor", "16" if self.rehearse else "4",
                 f"--benchmark_filter=^({which})/", "--benchmark_format=json"]
 
 
 def default_python():
-    """Returns DPBENCH_TORCH_PYTHON, else the first Python that has torch."""
+    """Returns the Python that DPBENCH_TORCH_PYTHON names, else the first Python that has torch."""
     named = os.environ.get("DPBENCH_TORCH_PYTHON")
     if named:
         return named
@@ -155,7 +158,8 @@ def default_programs():
 
 
 def make_ready(machine):
-    """Rewrites the catalogue: only this machine can tell if the CUDA library loads. Returns the reason if nothing can be measured."""
+    """Rewrites the worker's catalogue, because only this machine can tell if the CUDA library loads. Returns the reason
+    if nothing can be measured, else None."""
     if not os.access(machine.programs / "dpbench", os.X_OK):
         return f"no dpbench in {machine.programs}. Build it ({BUILD}) or copy build/gpu here"
     done = ask([str(machine.programs / "dpbench-worker"), "--catalogue"], machine.environment)

@@ -1,4 +1,4 @@
-"""Packs build/gpu: the files, besides the git tree, that a machine needs if it cannot build."""
+"""Packs build/gpu: the files, besides the git tree, that scripts/gpu-check needs on a machine that cannot build."""
 import os
 import re
 import shutil
@@ -7,7 +7,7 @@ import sys
 from machine import BUILD, MICRO, ROOT, ask
 
 OURS = ("bin/dpbench", "bin/dpbench-worker", "lib/libdpbench_core.so", "lib/libdpbench_cuda.so", "bin/catalogue.json")
-# Libraries present on every machine with a driver and torch; all others are packed.
+# Libraries that every machine with a driver and torch has. All other libraries are packed.
 PRESENT = re.compile(r"lib(c|m|dl|rt|util|pthread|stdc\+\+|gcc_s|gomp|z|torch.*|c10.*|shm|cu.*|nv.*|nccl.*|dpbench_.*)(-[^/]*)?\.so")
 
 

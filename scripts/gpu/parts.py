@@ -1,4 +1,4 @@
-"""Defines the parts of scripts/gpu-check: name, time limit and commands."""
+"""Defines the parts of scripts/gpu-check: each has a name, a time limit and commands."""
 import collections.abc
 import dataclasses
 import os
@@ -14,15 +14,16 @@ class Part:
     what: str
     limit_s: int
     commands: list                # (label, command line)
-    lacks: str | None = None      # why it cannot run here: skipped
-    broken: str | None = None     # why it cannot run though it should: failed
-    at_once: bool = False         # run the commands concurrently; for parts that measure no time
-    gpus: int = 1                 # number of visible GPUs
-    judge: collections.abc.Callable | None = None  # (label, output) -> reason for failure, or ""
+    lacks: str | None = None      # reason why the part is skipped here
+    broken: str | None = None     # reason why the part fails here without being run
+    at_once: bool = False         # runs the commands concurrently; for parts that measure no time
+    gpus: int = 1                 # number of GPUs that the part sees
+    judge: collections.abc.Callable | None = None  # (label, output) -> reason why the command failed, or ""
 
 
 def steps(machine):
-    """Steps eager and recorded, Python's steps, ddp's overhead, scaling: everything that the speed targets need."""
+    """Yields the parts that the speed targets need: steps eager and as CUDA graphs, Python's steps, ddp's overhead,
+    scaling."""
     one = machine.single()
     yield Part("measure-graphs", "a step of gpu, eager and as a CUDA graph", 40, [
         (workload, machine.run("--strategy", one, *machine.devices(), "--workload", workload, *machine.graph("off,on")))
@@ -81,7 +82,7 @@ def lacks_micro(machine):
 
 
 def several_gpus(machine):
-    """Parts that need two GPUs: NCCL between dp's replicas and between ranks, one GPU each."""
+    """Yields the parts that need two GPUs: NCCL between dp's replicas and between ranks, one GPU each."""
     lacks, two = machine.lacks_gpus(2), machine.devices(2, shared=False)
     dp = ["--strategy", "dp", *two, "--param", "dp.link=auto,plain"]
     ddp = ["--strategy", "ddp", *two, *([] if machine.rehearse else ["--backend", "nccl"])]

@@ -17,7 +17,7 @@ import peer
 def measure(workload, args):
     make_model, make_batch, make_loss, optimizer_name = peer.WORKLOADS[workload]
     on_gpu = args.device == "cuda"
-    torch.backends.cudnn.allow_tf32 = False  # as in dpbench
+    torch.backends.cudnn.allow_tf32 = False  # same setting as dpbench
     model = make_model().to(args.device)
     fused = {"fused": True} if on_gpu and args.mode != "foreach" else {}
     optimizer = peer.OPTIMIZERS[optimizer_name](model.parameters(), lr=1e-3, **fused)
@@ -59,7 +59,7 @@ def main():
     for workload in args.workload:
         try:
             found[workload] = measure(workload, args)
-        except Exception as error:  # keep the results of the other workloads
+        except Exception as error:  # keeps the results of the other workloads
             print(f"{workload}: {type(error).__name__}: {error}", file=sys.stderr)
             failed = 1
     print(json.dumps({"torch": torch.__version__, "step_us": found}))

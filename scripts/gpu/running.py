@@ -1,4 +1,4 @@
-"""Runs the commands of a part within its time limit and records the results."""
+"""Runs the commands of a part of scripts/gpu-check within its time limit and records the results."""
 import os
 import signal
 import subprocess
@@ -6,7 +6,8 @@ import time
 
 
 def start(command, where, environment):
-    """Starts a command with output to `where`.out and `where`.err. Returns None if it cannot be started; .err has the reason."""
+    """Starts a command with its output in `where`.out and `where`.err. Returns None if it cannot be started;
+    `where`.err then has the reason."""
     with open(f"{where}.out", "wb") as out, open(f"{where}.err", "wb") as err:
         try:
             return subprocess.Popen(command, stdout=out, stderr=err, env=environment, start_new_session=True)
@@ -16,7 +17,7 @@ def start(command, where, environment):
 
 
 def stop(process):
-    """Stops the process group. SIGTERM first: dpbench then stops its workers and saves its results."""
+    """Stops a command's process group, with SIGTERM first: dpbench then stops its workers and saves its results."""
     for with_signal, timeout_s in ((signal.SIGTERM, 3), (signal.SIGKILL, 3)):
         try:
             os.killpg(process.pid, with_signal)
@@ -29,7 +30,8 @@ def stop(process):
 
 
 def run_at_once(commands, folder, environment, limit_s):
-    """Runs (label, command) pairs concurrently. Returns [(exit code, seconds)]; the code is None after a timeout."""
+    """Runs (label, command) pairs concurrently. Returns [(exit code, seconds)]; the exit code is None after a
+    timeout."""
     begin = time.monotonic()
     processes = [start(command, folder / label, environment) for label, command in commands]
     ends = [None if process else (127, 0.0) for process in processes]
@@ -58,7 +60,7 @@ def last_line(text):
 
 
 def complaint(part, folder, label, code):
-    """Returns (status, reason) of a finished command; ("passed", "") on success."""
+    """Returns (status, reason) of a finished command: ("passed", "") on success, else ("failed" or "skipped", why)."""
     if code == 77:
         return "skipped", f"{label} exited 77: {last_line(read(folder / (label + '.err')))}"
     wrong = part.judge(label, read(folder / (label + ".out")) + read(folder / (label + ".err"))) if part.judge else ""

@@ -1,12 +1,14 @@
-"""Parses the output of compute-sanitizer. Its exit code is not enough: it is 0 even if no kernel was instrumented."""
+"""Parses the output of compute-sanitizer. The tool's exit code is not enough: it is 0 even if no kernel was
+instrumented."""
 import re
 
-# The summary line that each tool prints on success.
+# {tool: the summary line that compute-sanitizer prints on success}.
 CLEAN = {"memcheck": "ERROR SUMMARY: 0 errors", "racecheck": "RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"}
 
 
 def complaint(label, text):
-    """Returns the reason why a run is not clean, or "". The label begins with the tool's name."""
+    """Returns the reason why a sanitizer run is not clean, or "" if it is. The label begins with the sanitizer tool's
+    name."""
     clean = CLEAN[label.split("-")[0]]
     summaries = re.findall(r"\w+ SUMMARY: .*", text)
     wrong = [line.strip() for line in summaries if not line.startswith(clean)]

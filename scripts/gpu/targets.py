@@ -1,10 +1,10 @@
-"""Judges the targets of scripts/gpu-check from its figures."""
+"""Decides from the figures of scripts/gpu-check which of its targets are met."""
 import statistics
 
 from figures import cases, fastest, peak_shares
 
 MAX_OVERHEAD, LONG_STEP_US, MIN_SHARE = 1.03, 2000, 0.70
-# workload, Python's mode, minimum speedup over Python
+# (workload, mode of the Python peer, minimum speedup over Python)
 AGAINST_PYTHON = (("random-linear", "eager", 5), ("random-linear", "reduce-overhead", 2), ("mnist-mlp", "eager", 5),
                   ("mnist-mlp", "reduce-overhead", 2), ("convnet", "eager", 3))
 CONFORMING = ("check-ddp-gloo", "check-ddp-shm")
@@ -34,7 +34,7 @@ def ddp_overhead(said):
         ddp = fastest(case for case in rows if case["strategy"] == "ddp" and case["params"].get("graph") != "on")
         ratio = ddp / alone if ddp and alone else None
         name = f"ddp at world 1 over gpu, {label}"
-        if ratio and alone < LONG_STEP_US:  # too short for a relative limit
+        if ratio and alone < LONG_STEP_US:  # on so short a step a limit in percent would be noise
             yield {"name": name, "value": ratio, "target": "shown", "measured": f"{ddp - alone:+.1f} us on {alone:.1f} us", "verdict": "shown"}
         else:
             yield verdict(name, ratio, "at most 3 % from 2 ms on", ratio and ratio <= MAX_OVERHEAD,
@@ -50,7 +50,7 @@ def speedup_over_eager(name, rows):
 
 
 def recorded(said):
-    """Speedup from recording ddp's steps and dp's passes."""
+    """Yields the speedup from recording ddp's steps and dp's passes as CUDA graphs."""
     for label, report in said.get("measure-ddp-1", {}).items():
         rows = [case for case in (report or {}).get("cases", []) if case["strategy"] == "ddp"]
         yield from speedup_over_eager(f"ddp at world 1 as a CUDA graph against eager, {label}", rows)
@@ -78,7 +78,8 @@ def conformance(records):
 
 
 def judge(said, records, machine):
-    """Returns each target with its ratio and verdict. In a rehearsal the verdict is "rehearsed": the figures are not a GPU's."""
+    """Returns each target with its ratio and verdict. In a rehearsal the verdict is "rehearsed", because its figures
+    are not a GPU's."""
     found = [*against_python(said, None if machine.rehearse else "on"), *ddp_overhead(said), *recorded(said), *gemm_share(said), *conformance(records)]
     if machine.rehearse:
         for one in found:

@@ -18,7 +18,7 @@ def given(count, rank):
 
 
 def prepared(name, count, rank, world):
-    """Returns the call, its output tensor and the expected values."""
+    """Returns a collective's call, its output tensor and the expected values."""
     part = count // world
     if name == "allreduce":
         tensor = given(count, rank)

@@ -25,7 +25,7 @@ SCENARIOS = ("even", "uneven", "accumulate")
 
 
 class KeyedDropout(nn.Module):
-    """Dropout keyed by (seed, step, layer, sample, feature), as in workloads/layers/dropout.cpp, in numpy."""
+    """numpy version of workloads/layers/dropout.cpp: dropout keyed by (seed, step, layer, sample, feature)."""
 
     def __init__(self, rate, layer):
         super().__init__()
@@ -98,7 +98,8 @@ MODELS = {"random-linear": (RandomLinear, mse_loss), "mnist-mlp": (MnistMlp, cro
 
 
 def fill(model, tensors):
-    """Loads the dumped tensors. Fails unless they cover every trainable parameter and running statistic."""
+    """Loads the dumped parameters and buffers into the model. Exits unless they cover every trainable parameter and
+    running statistic."""
     given = {name.split(".", 1)[1]: value for name, value in tensors.items() if name.startswith(("parameters.", "buffers."))}
     missing, unexpected = model.load_state_dict(given, strict=False)
     lacking = [name for name in missing if not name.endswith(("num_batches_tracked", "norm1.weight", "norm2.weight", "norm3.weight"))]

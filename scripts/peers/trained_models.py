@@ -11,7 +11,7 @@ from torch import nn
 
 
 class Perceptron(nn.Module):
-    """The memo's model, with its parameter names."""
+    """The model of mnist-mlp, with the original's parameter names."""
 
     def __init__(self):
         super().__init__()
@@ -22,7 +22,7 @@ class Perceptron(nn.Module):
 
 
 class Line(nn.Module):
-    """The tutorial's model."""
+    """The model of the DataParallel tutorial (random-linear)."""
 
     def __init__(self):
         super().__init__()
@@ -33,7 +33,7 @@ class Line(nn.Module):
 
 
 class BatchNormNoScale(nn.Module):
-    """Keras' BatchNormalization(scale=False) in evaluation mode."""
+    """PyTorch equivalent of Keras' BatchNormalization(scale=False) in evaluation mode."""
 
     def __init__(self, features):
         super().__init__()
@@ -46,7 +46,7 @@ class BatchNormNoScale(nn.Module):
 
 
 class Guide(nn.Module):
-    """The Keras guide's network in PyTorch."""
+    """The network of the Keras guide (convnet) in PyTorch."""
 
     def __init__(self):
         super().__init__()
@@ -64,7 +64,7 @@ class Guide(nn.Module):
 
 def compare(folder, name, model):
     state = load_file(folder / name)
-    model.load_state_dict(state)  # strict: names and shapes must match
+    model.load_state_dict(state)  # load_state_dict is strict: names and shapes must match
     model.eval()
     stored = load_file(folder / f"{name}.logits")
     with torch.no_grad():

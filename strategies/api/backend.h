@@ -1,4 +1,5 @@
-// Registry of c10d backends. A new backend is one file with a RegisterBackend.
+// Registry of communication backends (c10d backends such as gloo or nccl). A new backend is one file with a
+// RegisterBackend.
 #pragma once
 
 #include <chrono>
@@ -15,34 +16,37 @@
 
 namespace dpbench {
 
-// Called with a description of each collective before it starts; `number` is the backend's sequence number.
+// A callback that receives a description of each collective before it starts. `number` is the backend's sequence number
+// of the call.
 using NoteCall = std::function<void(uint64_t number, std::string_view call)>;
 
 struct BackendSetup {
-  c10::intrusive_ptr<c10d::Store> store;  // rendezvous store, with a prefix private to this group
+  c10::intrusive_ptr<c10d::Store> store;  // rendezvous store with a prefix private to this process group
   int rank = 0, world = 1;
-  int local_rank = 0, local_world = 1;  // among the ranks of this host
+  int local_rank = 0, local_world = 1;  // this rank's index among the ranks of its host, and their number
   at::Device device = at::kCPU;
   std::chrono::milliseconds timeout{30000};
-  std::string directory;  // private to the run, on this host
-  // Cores of all ranks of this host, if each rank is pinned to its own. Helper threads of a backend may use all of
-  // them.
+  std::string directory;  // directory for temporary files of this run, on this host
+  // CPU cores of all ranks of this host; empty if the ranks are not pinned to cores. A backend's helper threads may use
+  // all of them.
   std::vector<int> cores = {};
-  NoteCall note = {};  // only for backends that do not compare the ranks' calls themselves
+  NoteCall note = {};  // set only for backends that do not compare the ranks' calls themselves
 };
 
 struct BackendInfo {
   std::string name, summary;
-  bool cpu = true, cuda = false;  // accepted tensors
-  bool shares_device = true;      // two ranks may use one GPU
-  bool threads = false;           // ranks are threads of one process; for tests
-  // --backend auto picks the backend with the highest preference for the device; 0: never.
+  bool cpu = true, cuda = false;  // whether the backend accepts CPU tensors and CUDA tensors
+  bool shares_device = true;      // true if two ranks may use one GPU
+  bool threads = false;           // true if all ranks are threads of one process; used in tests
+  // `--backend auto` picks the backend with the highest preference for the device. A backend with preference 0 is never
+  // picked.
   int cpu_preference = 0, cuda_preference = 0;
-  bool shares_memory = false;  // uses memory shared by a host's ranks; auto skips it if every host has one rank
+  // The backend uses memory shared by a host's ranks; `--backend auto` skips it if every host has one rank.
+  bool shares_memory = false;
   std::function<c10::intrusive_ptr<c10d::Backend>(const BackendSetup&)> make;
 };
 
-// Returns the operation's name, such as "sum".
+// Returns the name of a reduction, such as "sum".
 const char* reduction_name(c10d::ReduceOp::RedOpType op);
 
 Registry<BackendInfo>& backend_registry();

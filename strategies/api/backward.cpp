@@ -35,7 +35,7 @@ bool on_cpu(const Node& node) {
   return true;
 }
 
-// The nodes reachable from a root.
+// Executes the part of an autograd graph that is reachable from its root, on the calling thread.
 class Walk {
  public:
   explicit Walk(Edge root) : root_(std::move(root)) {
@@ -51,7 +51,7 @@ class Walk {
 
   bool all_on_cpu() const { return all_on_cpu_; }
 
-  // Call once.
+  // Runs the backward pass; may be called once only. slope: the gradient of the root's output.
   void run(at::Tensor slope) {
     const at::NoGradGuard no_grad;
     tasks_[0].inputs[root_.input_nr] = std::move(slope);
@@ -64,15 +64,15 @@ class Walk {
   }
 
  private:
-  using Ready = std::pair<uint64_t, size_t>;  // a node's sequence number and its task index
+  using Ready = std::pair<uint64_t, size_t>;  // sequence number of an autograd node, and its index in tasks_
   struct MadeEarlier {
     bool operator()(const Ready& a, const Ready& b) const { return a.first < b.first; }
   };
   struct Task {
     Node* node;
     variable_list inputs;
-    size_t first_target = 0;  // index of its first edge in targets_
-    int awaited = 0;          // incoming edges that have not delivered yet
+    size_t first_target = 0;  // index of the node's first outgoing edge in targets_
+    int awaited = 0;          // number of incoming edges that have not delivered a gradient yet
   };
 
   size_t task_of(Node& node) {
@@ -85,7 +85,8 @@ class Walk {
     return known;
   }
 
-  // Linear search over the first few nodes: a map would cost a measurable part of a 10 us step.
+  // Returns the task index of a node. The first few nodes are searched linearly, because a map would cost a measurable
+  // part of a 10 us step.
   size_t find(const Node& node) const {
     const size_t first = std::min(few, tasks_.size());
     for (size_t i = 0; i < first; ++i)
@@ -121,7 +122,7 @@ class Walk {
     }
   }
 
-  // Accumulates by the engine's own rules for in-place and mixed dense and sparse addition.
+  // Adds `more` to the sum by the rules of torch's engine for in-place and for mixed dense and sparse addition.
   static void add(at::Tensor& sum, at::Tensor&& more) {
     if (!sum.defined() || !more.defined()) {
       if (more.defined()) sum = std::move(more);
@@ -137,14 +138,14 @@ class Walk {
   static constexpr size_t few = 16;
   c10::SmallVector<Task, few> tasks_;
   c10::SmallVector<size_t, 2 * few> targets_;
-  ska::flat_hash_map<const Node*, size_t> numbers_;  // task index of each node after the first few
-  // AccumulateGrad nodes come first, then the most recently created node. Ties between AccumulateGrad nodes keep the
-  // order of the engine's heap, because the order of ddp's buckets depends on it.
+  ska::flat_hash_map<const Node*, size_t> numbers_;  // task index of each autograd node after the first few
+  // Autograd nodes that are ready to run. AccumulateGrad nodes come first, then the most recently created node.
+  // AccumulateGrad nodes keep the order of the engine's heap, because the order of ddp's buckets depends on it.
   std::priority_queue<Ready, c10::SmallVector<Ready, few>, MadeEarlier> ready_;
   bool all_on_cpu_ = true;
 };
 
-// Runs a whole graph as one engine node.
+// An autograd node that runs a whole graph, so torch's engine sees a single node.
 class WalkedNode : public Node {
  public:
   WalkedNode(Walk& walk, const at::Tensor& output) : walk_(walk) { add_input_metadata(output); }
@@ -159,7 +160,8 @@ class WalkedNode : public Node {
 
 Edge root_of(const at::Tensor& output) { return {output.grad_fn(), static_cast<uint32_t>(output.output_nr())}; }
 
-// True if by_walk ran the backward pass of this output's graph; false if the engine has to run it.
+// Runs a backward pass with `by_walk` instead of torch's engine, if the graph allows it. Returns false if the engine
+// has to run the pass.
 template <class ByWalk>
 bool walked(const at::Tensor& output, const ByWalk& by_walk) {
   if (!output.defined() || !output.is_cpu() || output.is_complex() || !output.grad_fn() || AnomalyMode::is_enabled())
@@ -170,7 +172,7 @@ bool walked(const at::Tensor& output, const ByWalk& by_walk) {
   return true;
 }
 
-// walked() for a scalar loss.
+// Like walked(), but for a scalar loss. Returns false for a loss with several elements.
 template <class ByWalk>
 bool walked_loss(const at::Tensor& loss, const ByWalk& by_walk) {
   return loss.defined() && loss.numel() == 1 && walked(loss, by_walk);

@@ -1,4 +1,5 @@
-// Parameters of a strategy, set by --param ddp.bucket_mb=25. Values are stored as text and parsed on access.
+// Parameters of a strategy, set on the command line by --param ddp.bucket_mb=25. Values are stored as text and parsed
+// on access.
 #pragma once
 
 #include <map>
@@ -16,14 +17,14 @@ using ParamValues = std::map<std::string, std::string>;
 class Params {
  public:
   Params() = default;
-  // Parameters missing from `given` get their defaults. Throws UsageError with the known names if `given` has an unknown
-  // one.
+  // Parameters missing from `given` get their defaults. Throws UsageError, which lists the known names, if `given` has
+  // an unknown one.
   Params(const std::vector<ParamInfo>& known, const ParamValues& given, const std::string& owner);
 
   const std::string& text(const std::string& name) const;
   double number(const std::string& name) const;
   int64_t integer(const std::string& name) const;
-  bool flag(const std::string& name) const;  // on/off, true/false, 1/0
+  bool flag(const std::string& name) const;  // Returns the value of a switch, spelled on/off, true/false or 1/0.
 
  private:
   ParamValues values_;

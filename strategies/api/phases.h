@@ -1,4 +1,5 @@
-// Phase timing of a step. A strategy calls enter(); the time until the next call is charged to that phase.
+// Measures how long each phase of a training step takes. A strategy calls enter(); the time until the next call is
+// charged to that phase.
 #pragma once
 
 #include <algorithm>
@@ -10,19 +11,19 @@
 
 namespace dpbench {
 
-// graph: replay of a recorded step, which cannot be split into phases.
+// The phases of a step. `graph` is the replay of a recorded step, which cannot be split into phases.
 enum class Phase { data, scatter, forward, backward, communication, optimizer, waiting, graph };
 inline constexpr std::array<std::string_view, 8> phase_names = {"data",          "scatter",   "forward", "backward",
                                                                 "communication", "optimizer", "waiting", "graph"};
 
-// Receives every phase change, in an untimed repeat.
+// Interface of an observer of phase changes. It is called in an untimed repetition of the steps only.
 class PhaseListener {
  public:
   using Time = std::chrono::steady_clock::time_point;
   virtual ~PhaseListener() = default;
   virtual void entered(Phase, Time) {}
   virtual void left(Time) {}
-  // Reattributes time inside an earlier phase to this one.
+  // Called when time of an earlier phase is charged to this phase after the fact.
   virtual void moved(Phase, Time /*from*/, Time /*to*/) {}
 };
 
@@ -44,8 +45,8 @@ class Phases {
     begin(now, -1);
     if (listener_) listener_->left(now);
   }
-  // Reattributes time in the current phase to `to`, for example communication that a backward pass waited for. Time
-  // before the current phase and time already moved are unaffected.
+  // Charges a time span of the current phase to the phase `to` instead, for example communication that a backward pass
+  // waited for. Time before the current phase, and time that was already moved, is unaffected.
   void move(Phase to, Clock::time_point from, Clock::time_point until) {
     from = std::max(from, since_);
     if (!on_ || current_ < 0 || current_ == static_cast<int>(to) || until <= from) return;
@@ -59,8 +60,8 @@ class Phases {
     moved_.insert(std::lower_bound(moved_.begin(), moved_.end(), from, later), {from, until});
   }
   bool on() const { return on_; }
-  Clock::time_point since() const { return since_; }  // start of the current phase
-  int current() const { return current_; }            // a Phase; -1: none
+  Clock::time_point since() const { return since_; }  // start time of the current phase
+  int current() const { return current_; }            // the current phase as a number; -1 for no phase
   void switch_on(bool on) { on_ = on; }
   void listen(PhaseListener* listener) { listener_ = listener; }
   void clear() { total_ns_.fill(0); }
@@ -88,7 +89,7 @@ class Phases {
   bool on_;
   int current_ = -1;
   Clock::time_point since_;
-  std::vector<Span> moved_;  // in the current phase, sorted by start
+  std::vector<Span> moved_;  // time spans of the current phase that were charged to another, sorted by start
   PhaseListener* listener_ = nullptr;
   std::array<int64_t, phase_names.size()> total_ns_{};
 };

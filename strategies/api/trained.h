@@ -1,5 +1,6 @@
-// Base class for strategies that train one copy of the model per process, on its first device. Provides the model, both
-// passes, the optimizer and the accessors. A strategy adds the exchange of gradients between ranks.
+// Base class for strategies that train one copy of the model per process, on the process's first device. It provides
+// the model, forward and backward pass, the optimizer and the accessors. A strategy adds the exchange of gradients
+// between ranks.
 #pragma once
 
 #include <memory>
@@ -20,18 +21,19 @@ class TrainedStrategy : public Strategy {
   NamedTensors state() override;
 
  protected:
-  // Collective if the setup has a group: broadcasts rank 0's parameters and buffers. Throws if the ranks' models differ
-  // in a name, shape or dtype.
+  // Builds the model. If the setup has a process group, the call is collective: it broadcasts rank 0's parameters and
+  // buffers and throws if the ranks' models differ in a name, shape or dtype.
   explicit TrainedStrategy(const Setup& setup);
 
-  // Each trained tensor once, tied or not. .grad() is undefined if no pass used the tensor.
+  // Returns each trained tensor once, even if it has several names. A tensor's .grad() is undefined if no pass used it.
   const std::vector<at::Tensor>& trainable() const;
-  // Clears the gradients, then runs both passes over every micro-batch. Throws if this rank has no samples.
+  // Clears the gradients, then runs forward and backward pass over every micro-batch. Throws if this rank has no
+  // samples.
   StepResult passes(int64_t step, std::span<const Batch> micro, Phases& phases);
-  // Clips the global gradient norm to Setup::clip_norm, then steps the optimizer.
+  // Clips the global gradient norm to Setup::clip_norm, if set, and steps the optimizer.
   void apply_gradients(Phases& phases);
 
-  struct Insides;  // not part of the interface
+  struct Insides;  // private data of the implementation, not part of the interface
   explicit TrainedStrategy(std::unique_ptr<Insides> insides);
   std::unique_ptr<Insides> insides_;
 };

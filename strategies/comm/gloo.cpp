@@ -25,7 +25,8 @@ using Milliseconds = std::chrono::milliseconds;
 using Gloo = LoggingBackend<c10d::ProcessGroupGloo>;
 using Devices = decltype(Gloo::Options::devices);
 
-// GLOO_SOCKET_IFNAME takes precedence; else loopback on a single host, and the address towards the master across hosts.
+// Returns the network devices that Gloo listens on. GLOO_SOCKET_IFNAME takes precedence. Otherwise it is loopback on a
+// single host, and across hosts the address towards the master.
 Devices devices_for(const BackendSetup& setup) {
   Devices devices;
   if (const char* names = std::getenv("GLOO_SOCKET_IFNAME")) {
@@ -38,13 +39,14 @@ Devices devices_for(const BackendSetup& setup) {
   return devices;
 }
 
-// Ignores SIGPIPE, so that a write to a closed socket is an error with the peer's name and does not kill this process.
+// Ignores SIGPIPE, so that writing to a closed socket does not kill this process but returns an error with the peer's
+// name.
 void ignore_sigpipe() {
   struct sigaction now{};
   if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
 }
 
-// Exchanges rank numbers between all ranks. Throws if a connection leads elsewhere.
+// Exchanges rank numbers between all ranks. Throws if a connection leads to another program or to the wrong rank.
 void verify_connections(Gloo& gloo, Milliseconds limit) {
   at::Tensor sent = at::full({gloo.getSize()}, gloo.getRank(), at::kLong);
   at::Tensor received = at::full({gloo.getSize()}, -1, at::kLong);
@@ -56,7 +58,8 @@ void verify_connections(Gloo& gloo, Milliseconds limit) {
     throw std::runtime_error("gloo: a connection leads to another process than the expected rank");
 }
 
-// True if `connected` is true on all ranks. Uses the store, because the connections may be broken.
+// Returns true if `connected` is true on all ranks. Ranks exchange it through the rendezvous store, because their
+// connections may be broken.
 bool all_connected(const BackendSetup& setup, c10d::Store& store, bool connected, Milliseconds limit) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < setup.world; ++rank) keys.push_back("heard-all/" + std::to_string(rank));
@@ -65,14 +68,14 @@ bool all_connected(const BackendSetup& setup, c10d::Store& store, bool connected
   return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) { return store.get_to_str(key) == "yes"; });
 }
 
-// Gloo identifies incoming connections by a number counted from 0, so a foreign connection that sends zeros while the
-// ranks connect can take a rank's place unnoticed. Therefore each attempt verifies the connections, and all ranks
-// reconnect on other ports if one fails. All attempts share one time limit, so a rank that disappears between attempts
-// is not waited for longer than one that never came.
+// Gloo identifies incoming connections by a number counted from 0. A foreign connection that sends zeros while the
+// ranks connect can therefore take a rank's place unnoticed. So each attempt verifies the connections, and all ranks
+// reconnect on other ports if one is wrong. All attempts share one time limit, so a rank that disappears between
+// attempts is waited for no longer than one that never came.
 c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
   constexpr int attempts = 6;
-  // Gloo's threads mostly sleep. Let them use the cores of all ranks, so that they need not wait for a rank's own
-  // thread.
+  // Gloo's threads mostly sleep. They may use the cores of all ranks, so that they need not wait for their own rank's
+  // busy thread.
   const OnCores all_cores(setup.cores);
   ignore_sigpipe();
   const auto until = Clock::now() + setup.timeout;
@@ -96,7 +99,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
     const bool last = number == attempts || spent();
     if (failed && last) std::rethrow_exception(failed);
     if (all_connected(setup, *store, !failed, left())) {
-      gloo->setTimeout(setup.timeout);  // for each collective from now on
+      gloo->setTimeout(setup.timeout);  // the timeout of each collective from now on
       gloo->log_calls(setup.note);
       return gloo;
     }

@@ -1,4 +1,4 @@
-// "nccl": PyTorch's own GPU backend, bound to its rank's device. Part of dpbench_cuda only.
+// The backend "nccl": PyTorch's own GPU backend, bound to its rank's device. Part of the library dpbench_cuda only.
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include <cstdlib>
@@ -11,11 +11,13 @@
 namespace dpbench {
 namespace {
 
-// Shuts ProcessGroupNCCL down explicitly, as it requires. Shutdown is collective, so after an error it aborts instead.
+// Shuts ProcessGroupNCCL down explicitly, as it requires. The shutdown waits for all ranks, so after an error the group
+// is aborted instead.
 class Nccl : public LoggingBackend<c10d::ProcessGroupNCCL> {
  public:
   using LoggingBackend::LoggingBackend;
-  // PyTorch's default. DDP_DISABLE_COMM_MEM=0, which would change it, is meant only for our shm backend.
+  // False is PyTorch's default. The environment variable DDP_DISABLE_COMM_MEM=0 would change it, but it is meant for
+  // our shm backend only.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return false; }
   ~Nccl() override {
     try {
@@ -28,7 +30,8 @@ class Nccl : public LoggingBackend<c10d::ProcessGroupNCCL> {
 
 c10::intrusive_ptr<c10d::Backend> make_nccl(const BackendSetup& setup) {
   if (!setup.device.is_cuda()) throw UsageError("backend 'nccl' takes CUDA devices only. Use --backend auto.");
-  // NCCL's bootstrap would listen on every interface. "=" means an exact name, not a prefix.
+  // By default NCCL's bootstrap listens on every network interface. In the value set here, "=" means an exact interface
+  // name, not a prefix.
   if (!getenv("NCCL_SOCKET_IFNAME")) {
     const bool one_host = setup.local_world == setup.world;
     const std::string name = one_host ? "lo" : interface_of(address_towards_master());
@@ -38,7 +41,8 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const BackendSetup& setup) {
   options->timeout = setup.timeout;
   auto backend = c10::make_intrusive<Nccl>(setup.store, setup.rank, setup.world, options);
   backend->setBoundDeviceId(setup.device);
-  backend->eagerConnectSingleDevice(setup.device);  // detects a missing peer here, not in the first step
+  // Connect now, so that a missing peer is detected here and not in the first step.
+  backend->eagerConnectSingleDevice(setup.device);
   backend->log_calls(setup.note);
   return backend;
 }

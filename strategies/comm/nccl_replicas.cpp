@@ -1,4 +1,4 @@
-// NCCL between the GPUs of one process. Part of dpbench_cuda only.
+// Moves buffers between the GPUs of a single process with NCCL. Part of the library dpbench_cuda only.
 #include <vector>
 
 #include <torch/csrc/cuda/nccl.h>

@@ -1,4 +1,5 @@
-// "shm" and "threads": our shared-memory backend, with Gloo between hosts if there are several.
+// The backends "shm" (ranks are processes) and "threads" (ranks are threads, for tests): our shared-memory collectives,
+// with Gloo between hosts if there are several.
 #include <cstdlib>
 
 #include "strategies/comm/base/staged.h"
@@ -8,8 +9,9 @@
 namespace dpbench {
 namespace {
 
-// The Reducer allocates its buckets through the backend only if this variable is 0; PyTorch's default is 1. Set while
-// the library is loaded: later, another thread may be reading the environment.
+// The Reducer allocates its buckets through the backend only if the environment variable DDP_DISABLE_COMM_MEM is 0;
+// PyTorch's default is 1. It is set while the library is loaded, because later another thread may be reading the
+// environment.
 [[maybe_unused]] const int buckets_in_shared_memory = setenv("DDP_DISABLE_COMM_MEM", "0", 0);
 
 template <shm::Home kHome>

@@ -6,7 +6,8 @@
 
 namespace dpbench::ddp {
 
-// Divides before the sum: the float16 maximum is 65504, so a sum over ranks would overflow long before the mean.
+// Reduces a bucket of gradients in the narrower dtype. Gradients are divided by the world size before the sum:
+// float16's maximum is 65504, so their sum would overflow long before their mean.
 c10::intrusive_ptr<c10::ivalue::Future> CompressionHook::runHook(c10d::GradBucket& bucket) {
   at::Tensor wide = bucket.getBuffer();
   std::vector<at::Tensor> narrow = {wide.to(type_.value_or(wide.scalar_type())).div_(state_->getSize())};

@@ -1,4 +1,4 @@
-// The communication hook that reduces gradients in float16, bfloat16 or their own dtype.
+// c10d communication hook of the strategy ddp. It reduces gradients in float16, bfloat16 or their own dtype.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// "ddp": DistributedDataParallel in C++, one process per rank, on c10d::Reducer.
+// The strategy "ddp": DistributedDataParallel in C++ on c10d::Reducer, one process per rank.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -24,8 +24,9 @@
 namespace dpbench {
 namespace {
 
-// Record a step only after the Reducer has rebuilt its buckets and reduced them once. The first step (the second of a
-// static graph) shows the order in which gradients become ready; the next one rebuilds the buckets.
+// Returns the recorder of CUDA graphs for ddp.graph; null if it is off. A step is recorded only after the Reducer has
+// rebuilt its buckets and reduced them once. The first step (the second of a static graph) shows the order in which
+// gradients become ready, and the next one rebuilds the buckets.
 std::unique_ptr<RecordedSteps> recorded_steps(const Setup& setup, const ddp::Options& options) {
   check(setup.group != nullptr, "ddp needs a process group, even in a world of 1");
   if (!options.graph) return nullptr;
@@ -101,13 +102,13 @@ class Ddp : public BuiltInStrategy {
     return run_step(step, micro, phases);
   }
 
-  // Empty for recorded steps: the Reducer does not see replays.
+  // Returns the Reducer's own metrics. They are empty for recorded steps, because the Reducer does not see replays.
   std::map<std::string, std::vector<double>> figures() override {
     if (recorded_) return {};
     return reduction_->figures();
   }
 
-  // With join, keeps reducing with the other ranks until none has samples left.
+  // With ddp.join, a rank without samples keeps reducing with the other ranks until none has samples left.
   void finish() override {
     if (!options_.join) return;
     Phases untimed;
@@ -134,12 +135,12 @@ class Ddp : public BuiltInStrategy {
 
   StepResult run_step(int64_t step, std::span<const Batch> micro, Phases& phases) {
     StepResult result;
-    // Cleared, not zeroed: the Reducer divides a gradient while copying it into a bucket, but divides a gradient that
-    // is already there in a separate pass.
+    // Gradients are cleared, not zeroed. The Reducer divides a gradient while copying it into a bucket, but needs a
+    // separate pass to divide one that is already in the bucket.
     replica_.clear_gradients();
     if (micro.empty()) reduce_without_rows(phases);
     for (size_t k = 0; k < micro.size(); ++k) {
-      const bool last = k + 1 == micro.size();  // earlier micro-batches only accumulate gradients on each rank
+      const bool last = k + 1 == micro.size();  // earlier micro-batches only accumulate gradients, without reduction
       accumulate(result, step, micro[k], micro.size(), last, phases);
     }
     if (!options_.step_in_backward)
@@ -184,8 +185,8 @@ class Ddp : public BuiltInStrategy {
     return static_cast<double>(rows) * static_cast<double>(micros) * world / static_cast<double>(ddp::total(rows_));
   }
 
-  // As in torch, a forward without synchronisation delays the broadcast until the forward after the next synchronising
-  // one.
+  // Broadcasts rank 0's buffers before a forward pass if it is due. As in torch, a pass without gradient reduction
+  // delays the broadcast to the pass after the next one with reduction.
   void broadcast_buffers(bool last) {
     const bool due = buffers_due_;
     buffers_due_ = last;
@@ -196,15 +197,16 @@ class Ddp : public BuiltInStrategy {
   ddp::Options options_;
   Tf32 tf32_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  // Must precede all members made on the recorder's stream, and follow the group: NCCL cannot shut down while a graph
-  // holds its collectives.
+  // Declared before all members made on the recorder's CUDA stream, and after the group, because NCCL cannot shut down
+  // while a CUDA graph holds its collectives.
   std::unique_ptr<RecordedSteps> recorded_;
   Replica replica_;
   Ownership ownership_;
   bool buffers_due_ = true;
   std::vector<at::Tensor> buffers_;
   ddp::ReplayedRows replayed_rows_;
-  std::vector<int64_t> rows_;  // samples of each rank in this step; only with join or global_mean
+  // Samples of each rank in this step; filled only with ddp.join or the gradient global_mean.
+  std::vector<int64_t> rows_;
   std::optional<ddp::Reduction> reduction_;
 };
 

@@ -10,7 +10,8 @@ namespace {
 
 constexpr double mebibyte = 1024 * 1024;
 
-// Returns the index of the parameter's value in `words`. Throws UsageError with all words and `note`.
+// Returns the index of the parameter's value in `words`. Throws UsageError, which lists all words and adds `note`, if
+// the value is not among them.
 size_t index_of_choice(const Params& params, const std::string& name, const std::vector<std::string>& words,
                        const std::string& note = "") {
   const std::string& value = params.text(name);
@@ -41,7 +42,8 @@ std::vector<std::string> names_in(const std::string& list) {
   return names;
 }
 
-// A recorded step must not depend on changing host state or read results back from the device.
+// Throws UsageError for options that cannot be recorded as a CUDA graph: a recorded step must not depend on changing
+// host state or read results back from the device.
 void refuse_unrecordable(const Options& options) {
   if (!options.graph) return;
   refuse_together(options.find_unused, "ddp.graph=on and ddp.find_unused=on",

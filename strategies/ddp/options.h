@@ -1,4 +1,4 @@
-// The parameters of ddp, parsed once, and their effect on its StrategyInfo.
+// The parameters of the strategy ddp, parsed once, and their effect on the properties that it declares (StrategyInfo).
 #pragma once
 
 #include <optional>
@@ -13,11 +13,11 @@ struct Options {
   int64_t bucket_bytes = 0, first_bucket_bytes = 0;
   bool broadcast_buffers = true, bucket_views = true;
   bool find_unused = false, skip_unused = false, static_graph = false;
-  std::optional<at::ScalarType> compression = {};  // gradient dtype of the hook
+  std::optional<at::ScalarType> compression = {};  // dtype in which the communication hook reduces gradients
   bool global_mean = false, sync_batch_norm = false;
   bool join = false, divide_by_active = false;
   bool step_in_backward = false;
-  std::vector<std::string> ignored = {};  // parameters local to each rank
+  std::vector<std::string> ignored = {};  // names of parameters that each rank keeps to itself
   bool tf32 = false, graph = false, onednn = false;
 };
 

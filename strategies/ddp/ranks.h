@@ -1,4 +1,4 @@
-// The number of samples of every rank in a step.
+// Counts every rank's samples in a step of the strategy ddp.
 #pragma once
 
 #include <set>
@@ -9,23 +9,23 @@
 
 namespace dpbench::ddp {
 
-// Collective (one small allreduce). Returns the samples of each rank, summed over its micro-batches.
+// Returns each rank's number of samples in the step, summed over its micro-batches. Collective: one small allreduce.
 std::vector<int64_t> rows_of_ranks(c10d::ProcessGroup& group, std::span<const Batch> micro, at::Device device);
 
 int64_t total(const std::vector<int64_t>& rows);
 int64_t active_ranks(const std::vector<int64_t>& rows);
-int first_active(const std::vector<int64_t>& rows);  // 0 if no rank is active
+int first_active(const std::vector<int64_t>& rows);  // Returns 0 if no rank has samples.
 
-// Detects steps that some ranks would record while others replay, which NCCL does not allow. Samples are dealt out in
-// turn, so ranks differ by at most one: if this rank's count differs by one from an earlier step's, another rank may
-// have the same count in both.
+// Detects steps that some ranks would record as a CUDA graph while others replay one, which NCCL does not allow. The
+// ranks' sample counts in a step differ by at most one. So if this rank's count differs by one from an earlier step's,
+// another rank may have had the same count in both steps.
 class ReplayedRows {
  public:
   // Throws if another rank may replay a step that this rank records.
   void require_unambiguous(int64_t step, std::span<const Batch> micro);
 
  private:
-  std::set<int64_t> counts_;  // sample counts of this rank's steps so far
+  std::set<int64_t> counts_;  // this rank's sample counts in all steps so far
 };
 
 }  // namespace dpbench::ddp

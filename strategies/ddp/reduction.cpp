@@ -16,14 +16,14 @@
 namespace dpbench::ddp {
 namespace {
 
-// Returns the parameter indices that torch's message lists after "did not receive grad for rank N:".
+// Returns the list of parameter indices in torch's error message, after "did not receive grad for rank N:".
 std::string unused_numbers(const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
   const size_t at = text.find(": ", std::min(text.find("did not receive grad"), text.size()));
   return at == std::string::npos ? "" : text.substr(at + 2);
 }
 
-// Our metric names and torch's.
+// Pairs of our metric names and torch's names.
 constexpr std::pair<const char*, const char*> logged_times[] = {
     {"reducer_forward_ns", "forward_compute_time"},
     {"reducer_backward_compute_ns", "backward_compute_time"},
@@ -66,8 +66,8 @@ Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::ve
     : parameters_(parameters), options_(options), group_(std::move(group)) {
   const auto tensors = tensors_of(parameters_);
   c10d::verify_params_across_processes(group_, tensors, std::nullopt);
-  // One bucket per dtype until the first backward pass shows the order in which gradients become ready. If parameters
-  // may be unused, that order is not reliable and the caps apply from the start.
+  // Bucket size limits: one bucket per dtype until the first backward pass shows the order in which gradients become
+  // ready. If parameters may be unused, that order is not reliable, and the configured limits apply from the start.
   std::vector<size_t> limits = {std::numeric_limits<size_t>::max()};
   if (options_.find_unused && !options_.static_graph)
     limits = {static_cast<size_t>(options_.first_bucket_bytes), static_cast<size_t>(options_.bucket_bytes)};
@@ -80,7 +80,8 @@ Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::ve
       options_.bucket_views, names, options_.first_bucket_bytes,
       /*skip_all_reduce_unused_params=*/options_.skip_unused, /*use_python_reducer=*/false, std::vector<int64_t>{});
   if (options_.graph) reducer_->stop_clock();
-  logger_ = std::make_shared<c10d::Logger>(reducer_);  // must stay alive: the Reducer dereferences it unchecked
+  // Must stay alive, because the Reducer dereferences it without a check.
+  logger_ = std::make_shared<c10d::Logger>(reducer_);
   reducer_->set_logger(logger_);
   logger_->set_construction_data_and_log("dpbench", {}, -1, options_.broadcast_buffers, options_.sync_batch_norm,
                                          options_.static_graph);
@@ -94,15 +95,16 @@ Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::ve
 void Reduction::register_hook(const SteppingHook::Step& step) {
   if (!options_.compression && !options_.step_in_backward) return;
   std::unique_ptr<c10d::CommHookInterface> hook = std::make_unique<CompressionHook>(group_, options_.compression);
-  if (options_.step_in_backward)  // gradients are complete only in the last micro-batch
+  // Parameters are stepped in the last micro-batch only, when their gradients are complete.
+  if (options_.step_in_backward)
     hook = std::make_unique<SteppingHook>(std::move(hook), [this, step](const auto& parameters, const auto& gradients) {
       if (last_) step(parameters, gradients);
     });
   reducer_->register_comm_hook(std::move(hook));
 }
 
-// The Reducer treats every pass before the second reduced one as the first pass of a static graph. So the first two
-// passes are always reduced, which costs time but is correct.
+// Decides whether the next pass is reduced. The Reducer treats every pass before the second reduced one as the first
+// pass of a static graph. So the first two passes are always reduced, which costs time but is correct.
 void Reduction::before_forward(bool last) {
   last_ = last;
   sync_ = last || (options_.static_graph && reduced_passes_ < 2);
@@ -112,7 +114,8 @@ void Reduction::before_forward(bool last) {
 
 void Reduction::before_backward(const at::Tensor& output) {
   if (!sync_) return;
-  std::vector<at::Tensor> searched;  // outputs; parameters that their graph does not reach are unused
+  // Outputs whose autograd graph is searched; parameters that it does not reach are unused.
+  std::vector<at::Tensor> searched;
   if (options_.find_unused && !options_.static_graph) searched.push_back(output);
   reducer_->prepare_for_backward(searched);
 }
@@ -123,7 +126,8 @@ void Reduction::after_backward() {
   refuse_unused_parameters();
 }
 
-// A bucket with an unused parameter was never reduced, so its gradients are this rank's own.
+// Throws if a parameter was unused although ddp.find_unused is off. A bucket with an unused parameter was never
+// reduced, so its gradients are this rank's own.
 void Reduction::refuse_unused_parameters() {
   try {
     reducer_->check_finalized();
@@ -140,18 +144,20 @@ void Reduction::refuse_unused_parameters() {
   }
 }
 
-// torch's timer uses the wall clock: a wait longer than the phase means that the clock jumped, so it is ignored. On a
-// GPU, reading the timer would block the step, so the wait stays in the backward phase.
+// Charges the wait for reductions to the communication phase. Torch's timer uses the wall clock, so a wait longer than
+// the phase means that the clock jumped and is ignored. On a GPU the wait stays in the backward phase, because reading
+// the timer would block the step.
 void Reduction::charge_waiting(Phases& phases, at::Device device) {
   if (!phases.on()) return;
   const auto now = Phases::Clock::now();
   const auto waited = timed_ && device.is_cpu() ? reducer_->after_computing() : std::chrono::nanoseconds(0);
   if (waited < now - phases.since()) phases.move(Phase::communication, now - waited, now);
-  if (!timed_) reducer_->set_ddp_runtime_logging_sample_rate(1);  // torch's default is every 100th pass
+  if (!timed_) reducer_->set_ddp_runtime_logging_sample_rate(1);  // time every pass; torch's default is every 100th
   timed_ = true;
 }
 
-// With find_unused the ranks exchange the parameters they used; this rank used none.
+// Returns which parameters any rank has used in this step. With ddp.find_unused the ranks exchange this information;
+// the calling rank had no samples and used none.
 at::Tensor Reduction::used_on_any_rank() {
   std::vector<at::Tensor> used = {at::zeros_like(reducer_->get_local_used_map_on_device())};
   group_->allreduce(used)->wait();

@@ -1,5 +1,5 @@
-// c10d::Reducer with the logic that torch's DDP adds to it: logger, hook, first pass of a static graph, and the
-// reduction of a rank without samples.
+// c10d::Reducer together with the logic that torch's DDP adds to it: logger, communication hook, first pass of a static
+// graph, and the reduction of a rank without samples.
 #pragma once
 
 #include <atomic>
@@ -18,36 +18,41 @@
 
 namespace dpbench::ddp {
 
-// Exposes the Reducer's protected timer.
+// A Reducer that exposes its protected timer.
 class TimedReducer : public c10d::Reducer {
  public:
   using c10d::Reducer::Reducer;
-  // Returns the time from the last gradient of the last backward pass to the end of the last reduction.
+  // Returns the time between the last gradient of the latest backward pass and the end of its last reduction.
   std::chrono::nanoseconds after_computing() const;
-  // Call before recording: the timer's events would be captured, and captured events cannot be waited for.
+  // Stops the timer. Must be called before a CUDA graph is recorded: the timer's events would be captured, and captured
+  // events cannot be waited for.
   void stop_clock() { timer_.reset(); }
 };
 
 class Reduction {
  public:
-  // Throws if the count, shape or dtype of the parameters differs between ranks. step: for step_in_backward.
+  // Throws if the count, shape or dtype of the parameters differs between ranks. step: called to update a bucket's
+  // parameters if ddp.step_in_backward is on.
   Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::vector<Parameter>& parameters,
             const Options& options, const SteppingHook::Step& step = {});
 
-  // Only the pass of the step's last micro-batch is reduced; earlier ones accumulate gradients on this rank.
+  // Call these three around every pass. last: the pass of the step's last micro-batch, which is reduced; earlier passes
+  // accumulate gradients on this rank.
   void before_forward(bool last);
   void before_backward(const at::Tensor& output);
   void after_backward();
 
-  // Replace the three calls above on a rank without samples: contributes zeros and stores the reduced gradients.
+  // Call these two instead of the three functions above on a rank without samples. It contributes zeros and stores the
+  // reduced gradients.
   void without_rows_forward() { reducer_->rebuild_buckets(); }
   void without_rows_backward();
 
   c10d::Reducer& reducer() { return *reducer_; }
 
-  // If phases are on, charges the wait for the last reductions at the end of the backward pass to communication.
+  // Charges the wait for the last reductions, at the end of the backward pass, to the communication phase. A no-op if
+  // phase timing is off.
   void charge_waiting(Phases& phases, at::Device device);
-  // Returns torch's own metrics of the last pass, under our names.
+  // Returns torch's own metrics of the latest pass, under our names.
   std::map<std::string, std::vector<double>> figures();
 
  private:
@@ -58,9 +63,9 @@ class Reduction {
   const std::vector<Parameter>& parameters_;
   Options options_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  bool timed_ = false;             // torch's timer runs in every pass
-  bool sync_ = true;               // this pass is reduced
-  std::atomic<bool> last_ = true;  // this pass is the step's last
+  bool timed_ = false;             // true once torch's timer runs in every pass
+  bool sync_ = true;               // true if this pass is reduced
+  std::atomic<bool> last_ = true;  // true if this pass is the step's last
   int reduced_passes_ = 0;
   std::shared_ptr<TimedReducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;

@@ -9,13 +9,14 @@ at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& piece) {
   return piece.as_strided(parameter.sizes(), parameter.strides(), piece.storage_offset());
 }
 
-// Stepping early is safe: once a parameter's gradient is complete, the backward pass no longer reads the parameter.
+// Reduces a bucket, then steps its parameters during the backward pass. That is safe: once a parameter's gradient is
+// complete, the backward pass no longer reads the parameter.
 c10::intrusive_ptr<c10::ivalue::Future> SteppingHook::runHook(c10d::GradBucket& bucket) {
   std::vector<at::Tensor> parameters, gradients;
   const auto all = bucket.getParameters();
   const auto pieces = bucket.getGradients();
   for (size_t i = 0; i < pieces.size(); ++i) {
-    if (!all[i].grad().defined()) continue;  // unused on all ranks, in a static graph
+    if (!all[i].grad().defined()) continue;  // no rank used the parameter, in a static graph
     parameters.push_back(all[i]);
     gradients.push_back(in_layout_of(all[i], pieces[i]));
   }

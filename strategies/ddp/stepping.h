@@ -1,4 +1,5 @@
-// The communication hook that steps a bucket's parameters as soon as the bucket is reduced, during the backward pass.
+// c10d communication hook of the strategy ddp that steps a bucket's parameters as soon as the bucket is reduced, during
+// the backward pass.
 #pragma once
 
 #include <functional>
@@ -9,12 +10,13 @@
 
 namespace dpbench::ddp {
 
-// Returns a bucket's gradient with the strides that the Reducer uses; GradBucket itself knows only sizes.
+// Returns a parameter's gradient from a bucket, with the strides that the Reducer uses. GradBucket itself knows only
+// the sizes.
 at::Tensor in_layout_of(const at::Tensor& parameter, const at::Tensor& piece);
 
 class SteppingHook : public c10d::CommHookInterface {
  public:
-  // May be called from backend threads, for several buckets concurrently.
+  // A function that steps parameters. It may be called from backend threads, for several buckets concurrently.
   using Step = std::function<void(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients)>;
 
   SteppingHook(std::unique_ptr<c10d::CommHookInterface> reduce, Step step)

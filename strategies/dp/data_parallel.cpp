@@ -1,5 +1,6 @@
-// "dp": one process with one replica per device. Replicas, their threads and flat buffers persist between steps. On the
-// CPU all replicas share the parameters of the first, unless the model writes to them or dp.link is set.
+// The strategy "dp": one process with one replica per device. Replicas, their threads and flat buffers persist between
+// steps. On the CPU all replicas share the first replica's parameters, unless the model writes to them or the parameter
+// dp.link is set.
 #include "strategies/dp/data_parallel.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@
 namespace dpbench {
 namespace {
 
-// Decrements a counter at the end of the scope, also after an exception. No-op if null.
+// Decrements a counter at the end of the scope, even after an exception. A no-op if the counter is null.
 struct CountDown {
   std::atomic<int>* left;
   ~CountDown() {
@@ -56,7 +57,7 @@ class DataParallel : public BuiltInStrategy {
     for (const auto& one : replicas_) one->require_unwritten();
     phases.enter(Phase::communication);
     dp::sum_gradients(replicas_, threads_, link_, max_active);
-    // Parallel stepping pays off only if every replica has a core.
+    // the optimizer uses several threads only if every replica has a core
     apply_gradients(phases, threads_.spins() > 0 ? max_active : 1,
                     [&](const auto& share) { threads_.run(max_active, share); });
     return result;
@@ -65,10 +66,11 @@ class DataParallel : public BuiltInStrategy {
  private:
   const Replica& main() const { return replicas_[0]->replica; }
 
-  // On the CPU, lets all replicas share the first replica's parameters if the model did not write to them in this step.
+  // On the CPU, lets all replicas share the first replica's parameters, unless the model wrote to its parameters in
+  // this step. before: hash of the parameters before the step.
   void share_parameters(uint64_t before) {
     for (size_t i = 0; i < replicas_.size(); ++i) replicas_[i]->restore_views(/*with_values=*/i == 0);
-    // Compare hashes too: a write may bypass autograd's version counter.
+    // Hashes are compared in addition to autograd's version counters, which a write may bypass.
     model_writes_ = model_writes_ || std::any_of(replicas_.begin(), replicas_.end(),
                                                  [&](const auto& one) { return one->parameters_hash() != before; });
     if (model_writes_) return;
@@ -93,7 +95,8 @@ class DataParallel : public BuiltInStrategy {
       dp::FlatReplica& mine = *replicas_[index];
       {
         const bool copies = i > 0 && i < active && !link_;
-        const CountDown at_end{copies ? &copying : nullptr};  // replica 0 waits for the count, even after an exception
+        // Replica 0 waits for this counter, which must reach 0 even after an exception.
+        const CountDown at_end{copies ? &copying : nullptr};
         if (first) mine.begin_step(/*several=*/micros > 1);
         if (i >= active) return;
         mine.begun = now();
@@ -104,7 +107,8 @@ class DataParallel : public BuiltInStrategy {
       passes_[index]->load(step, pieces.take(index), first);
       mine.loaded = now();
       while (i == 0 && copying.load(std::memory_order_acquire) > 0)
-        std::this_thread::yield();  // forward may write to the source
+        // Replica 0 waits until its parameters are copied, because its forward pass may write to them.
+        std::this_thread::yield();
       if (!passes_[index]->records()) outputs[index] = passes_[index]->forward();
       mine.done = now();
     });
@@ -120,23 +124,26 @@ class DataParallel : public BuiltInStrategy {
     return active;
   }
 
-  // True if a forward pass has written to parameters. They are then sent to the replicas before every pass, not only
-  // once per step.
+  // True if a forward pass has ever written to parameters. Parameters are then sent to the replicas before every pass
+  // instead of once per step.
   bool model_writes() {
     for (const auto& one : replicas_) model_writes_ = model_writes_ || one->parameters_written();
     return model_writes_;
   }
 
-  // Replicas copy parameters and load samples in parallel, so the last replica to finish determines the phase times.
+  // Sets the phase times of the pass to those of the slowest replica, because replicas copy parameters and load samples
+  // in parallel.
   void charge_slowest(int active, Phases& phases) const {
-    if (!phases.on() || !main().device().is_cpu()) return;  // a GPU's copies are only started by then
+    // On a GPU the host times are useless: copies are only started by then.
+    if (!phases.on() || !main().device().is_cpu()) return;
     const auto later = [](const auto& a, const auto& b) { return a->done < b->done; };
     const auto& last = *std::max_element(replicas_.begin(), replicas_.begin() + active, later);
     phases.move(Phase::scatter, last->begun, last->copied);
     phases.move(Phase::data, last->copied, last->loaded);
   }
 
-  // Computes one loss on the gathered output. Returns its gradient with respect to each replica's output.
+  // Computes one loss on the concatenated outputs of all replicas. Returns its gradient with respect to each replica's
+  // output.
   std::vector<at::Tensor> loss_slopes(StepResult& result, const std::vector<at::Tensor>& outputs,
                                       const at::Tensor& target, size_t micros) {
     std::vector<at::Tensor> gathered;
@@ -154,13 +161,13 @@ class DataParallel : public BuiltInStrategy {
   }
 
   Tf32 tf32_;
-  std::optional<dp::PassRecorders> recorders_;  // must precede all members made on the recorders' streams
+  std::optional<dp::PassRecorders> recorders_;  // declared before all members made on the recorders' CUDA streams
   dp::Replicas replicas_;
   dp::Passes passes_;
   ReplicaThreads threads_;
   const ReplicaLink* link_;
-  bool watches_first_step_ = false;  // on the CPU: the next step detects writes to parameters
-  bool model_writes_ = false;        // the model has written to its parameters
+  bool watches_first_step_ = false;  // on the CPU: the next step checks whether the model writes to parameters
+  bool model_writes_ = false;        // true once the model has written to its parameters
 };
 
 std::unique_ptr<Strategy> plain_or_recorded(const Setup& setup) {

@@ -1,4 +1,4 @@
-// The factory of dp, with the recorder as an argument.
+// The factory of the strategy dp, with the recorder of CUDA graphs as an argument.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace dpbench::dp {
 
-// recorder: called once per device; null if passes are not recorded.
+// recorder: called once per device to create its recorder; null if passes are not recorded as CUDA graphs.
 std::unique_ptr<Strategy> make_data_parallel(const Setup& setup, const MakeRecorder& recorder);
 
 }  // namespace dpbench::dp

@@ -12,7 +12,7 @@
 namespace dpbench::dp {
 namespace {
 
-// Returns each tensor once; tied tensors share one place.
+// Returns the tensors without duplicates, so that tied tensors share one place in the flat buffer.
 std::vector<at::Tensor> unique_of(const NamedTensors& named) {
   std::vector<at::Tensor> unique;
   for (const auto& [name, tensor] : named)
@@ -92,7 +92,8 @@ void FlatReplica::copy_from(const FlatReplica& main, bool parameters_again) {
 uint64_t FlatReplica::parameters_hash() const {
   uint64_t hash = 0;
   for (const at::Tensor& parameter : parameters) {
-    const auto* const bytes = static_cast<const char*>(parameter.const_data_ptr());  // dense, like all views of a Flat
+    // The memory is dense, as in all views of a flat buffer.
+    const auto* const bytes = static_cast<const char*>(parameter.const_data_ptr());
     for (size_t at = 0; at < parameter.nbytes(); at += sizeof hash) {
       uint64_t word = 0;
       std::memcpy(&word, bytes + at, std::min(sizeof word, parameter.nbytes() - at));

@@ -10,7 +10,7 @@
 namespace dpbench::dp {
 namespace {
 
-// Broadcast and reduce by plain copies and sums, in replica order.
+// The link without NCCL: broadcasts and reduces between replicas by plain copies and sums, in replica order.
 const ReplicaLink plain_link{[](const std::vector<at::Tensor>& buffers) {
                                for (size_t i = 1; i < buffers.size(); ++i)
                                  buffers[i].copy_(buffers[0], /*non_blocking=*/true);
@@ -20,7 +20,7 @@ const ReplicaLink plain_link{[](const std::vector<at::Tensor>& buffers) {
                                  buffers[0].add_(buffers[i].to(buffers[0].device()));
                              }};
 
-// Returns the first replica with a gradient of this parameter, or the number of replicas if none has one.
+// Returns the index of the first replica with a gradient of this parameter; the number of replicas if none has one.
 size_t first_user_of(const Replicas& replicas, size_t parameter) {
   size_t replica = 0;
   while (replica < replicas.size() && !replicas[replica]->gradient_of(parameter).defined()) ++replica;
@@ -39,8 +39,8 @@ void sum_by_link(const Replicas& replicas, ReplicaThreads& threads, const Replic
     if (first_user_of(replicas, i) < replicas.size()) main.gradient_of(i) = main.gradients->views()[i];
 }
 
-// Copies to replica 0 the gradients that it lacks, so that the others can be added. Returns the source replica of each
-// parameter.
+// Copies gradients that replica 0 lacks from other replicas, so that the remaining ones can be added there. Returns the
+// source replica of each parameter.
 std::vector<size_t> fill_first_replica(const Replicas& replicas) {
   std::vector<size_t> bases;
   for (size_t i = 0; i < replicas[0]->replica.trainable().size(); ++i) {
@@ -51,7 +51,8 @@ std::vector<size_t> fill_first_replica(const Replicas& replicas) {
   return bases;
 }
 
-// True if all replicas' gradients of a parameter have the same layout, so that a range of elements can be added alone.
+// True if all replicas' gradients of a parameter have the same memory layout, so that threads can each add a range of
+// elements.
 bool can_be_split(const Replicas& replicas, size_t parameter) {
   const at::Tensor& mine = replicas[0]->gradient_of(parameter);
   return mine.is_non_overlapping_and_dense() && std::all_of(replicas.begin(), replicas.end(), [&](const auto& one) {
@@ -60,8 +61,8 @@ bool can_be_split(const Replicas& replicas, size_t parameter) {
          });
 }
 
-// Sums one thread's equal share of all elements, in replica order, so that every run gives the same bits. A gradient
-// that cannot be split is summed by the thread with its first element.
+// Sums the share of elements that belongs to one thread, in replica order, so that every run gives the same bits. A
+// gradient that cannot be split is summed by the thread that owns its first element.
 void add_share(const Replicas& replicas, const std::vector<size_t>& bases, int part, int parts) {
   const FlatReplica& main = *replicas[0];
   std::vector<int64_t> sizes;
@@ -83,7 +84,7 @@ void add_share(const Replicas& replicas, const std::vector<size_t>& bases, int p
 
 }  // namespace
 
-// NCCL needs a separate GPU for each replica. Without NCCL, or on virtual devices, "auto" uses no link.
+// "auto" uses NCCL if each replica has its own GPU. Without NCCL, or on virtual devices, it uses no link.
 const ReplicaLink* link_between(const std::vector<at::Device>& devices, const std::string& option) {
   if (option == "plain") return devices.size() > 1 ? &plain_link : nullptr;
   if (option != "auto") throw UsageError("dp.link=" + option + " must be one of: auto, plain");

@@ -1,4 +1,5 @@
-// Transfers of state and gradients between replicas: through a link, as one flat buffer each, or by copies and sums.
+// Transfers state and gradients between the replicas of one process: through a link (NCCL or plain copies of one flat
+// buffer), or by copying and adding tensors in shared memory.
 #pragma once
 
 #include <string>
@@ -10,14 +11,14 @@
 
 namespace dpbench::dp {
 
-// Returns the link for these devices, or null if replicas copy and add by themselves. option: the value of dp.link.
+// Returns the link for these devices; null if replicas copy and add tensors themselves. option: the value of dp.link.
 const ReplicaLink* link_between(const std::vector<at::Device>& devices, const std::string& option);
 
-// Broadcasts the first replica's state to the others.
+// Broadcasts the first replica's state to the other replicas.
 void broadcast_state(const ReplicaLink& link, const Replicas& replicas, bool with_parameters);
 
-// Sums all gradients in replica 0. active: the number of replicas with samples in this step. Each replica's thread
-// packs its gradients for the link, or adds its share of all elements if there is no link.
+// Sums all replicas' gradients in replica 0. active: the number of replicas with samples in this step. Each replica's
+// thread packs its gradients for the link. Without a link it adds its share of all elements.
 void sum_gradients(const Replicas& replicas, ReplicaThreads& threads, const ReplicaLink* link, int active);
 
 }  // namespace dpbench::dp

@@ -1,5 +1,5 @@
-// A global batch split between replicas as torch.chunk splits it. If the batch has only ids, each replica loads its own
-// samples.
+// Splits a global batch between replicas, as torch.chunk does. If the batch has only sample ids, each replica loads its
+// own samples.
 #pragma once
 
 #include <vector>
@@ -12,10 +12,10 @@ class Pieces {
  public:
   Pieces(const Workload& workload, const Batch& batch, int64_t replicas);
 
-  size_t count() const { return ids_.size(); }  // may be fewer than replicas
-  // Returns a replica's piece, without a target. Safe to call concurrently for different replicas.
+  size_t count() const { return ids_.size(); }  // number of pieces; may be smaller than the number of replicas
+  // Returns a replica's piece of the batch, without the target. Safe to call concurrently for different replicas.
   Batch take(size_t replica);
-  // Call after all pieces have been taken.
+  // Returns the target of the whole batch. Call it after all pieces have been taken.
   at::Tensor target() const;
 
  private:

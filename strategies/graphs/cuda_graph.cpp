@@ -1,4 +1,4 @@
-// Steps recorded as CUDA graphs. Part of dpbench_cuda only.
+// Records training steps as CUDA graphs. Part of the library dpbench_cuda only.
 #include <exception>
 #include <functional>
 #include <memory>
@@ -16,13 +16,14 @@
 namespace dpbench {
 namespace {
 
-// Memory allocated while recording belongs to the graph's private pool and is freed with the graph.
+// A recorded CUDA graph. Memory allocated while recording belongs to the graph's private pool and is freed with the
+// graph.
 class CudaGraph : public StepGraph {
  public:
   explicit CudaGraph(const std::function<void()>& body) {
-    c10::cuda::device_synchronize();  // earlier work must not be captured
-    // Thread-local mode: CUDA calls of other threads, such as a watchdog's queries, must not invalidate the capture.
-    // Kernels that the backward thread launches on this stream are captured too.
+    c10::cuda::device_synchronize();  // waits for earlier work, which must not be captured
+    // Thread-local capture: CUDA calls of other threads, such as a watchdog's queries, must not invalidate it. Kernels
+    // that the backward thread launches on this stream are captured too.
     graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
     try {
       body();
@@ -36,7 +37,7 @@ class CudaGraph : public StepGraph {
   void replay() override { graph_.replay(); }
 
  private:
-  // Warns instead of throwing, so that the original error is the one reported.
+  // Ends a capture after an exception. It warns instead of throwing, so that the original error is reported.
   void end_failed_capture() noexcept {
     try {
       graph_.capture_end();
@@ -48,8 +49,8 @@ class CudaGraph : public StepGraph {
   at::cuda::CUDAGraph graph_;
 };
 
-// Sets the current stream for its whole lifetime, so that the harness' events and copies use the same stream and no
-// cross-stream waits are needed. Leaves the current device alone: a process may have one recorder per device.
+// Sets the thread's current stream for its whole lifetime, so that the harness' events and copies use the same stream
+// and never wait across streams. Leaves the current device alone, because a process may have one recorder per device.
 class CudaRecorder : public StepRecorder {
  public:
   explicit CudaRecorder(c10::Device device) : before_(c10::cuda::getCurrentCUDAStream(device.index())) {
@@ -59,7 +60,7 @@ class CudaRecorder : public StepRecorder {
   ~CudaRecorder() override {
     try {
       const c10::cuda::CUDAGuard guard(before_.device());
-      c10::cuda::device_synchronize();  // memory freed after this may be reused on the previous stream
+      c10::cuda::device_synchronize();  // waits, because memory freed after this may be reused on the previous stream
     } catch (const std::exception& error) {
       TORCH_WARN("the GPU ended with an error: ", error.what());
     }
@@ -68,8 +69,8 @@ class CudaRecorder : public StepRecorder {
   CudaRecorder(const CudaRecorder&) = delete;
   CudaRecorder& operator=(const CudaRecorder&) = delete;
 
-  // NCCL collectives are kernels on streams that wait for this one, so they are captured. Other backends run on the
-  // host.
+  // Returns true for NCCL: its collectives are kernels on streams that wait for the recorded stream, so they are
+  // captured. Other backends run on the host.
   bool takes_backend(const std::string& name) const override { return name == "nccl"; }
   std::unique_ptr<StepGraph> record(const std::function<void()>& body) override {
     const c10::cuda::CUDAGuard guard(before_.device());

@@ -1,4 +1,4 @@
-// The samples of a step at a fixed device address: filled by one copy, read by a recorded step.
+// Keeps the samples of a step at a fixed device address, where a CUDA graph of the step reads them. One copy fills it.
 #pragma once
 
 #include <span>
@@ -11,20 +11,20 @@ namespace dpbench {
 
 class PackedRows {
  public:
-  // Allocates memory for micro-batches of these shapes. Floating-point tensors are stored as `storage`.
+  // Allocates device memory for micro-batches shaped like these. Floating-point tensors are stored as `storage`.
   PackedRows(std::span<const Batch> like, at::Device device, at::ScalarType storage);
 
-  // Copies in stream order, so that samples still being read are not overwritten. The transfer of host samples starts
-  // before the current stream reaches this point; device samples are copied on the device.
+  // Copies samples to the device in stream order, so that samples still being read are not overwritten. The transfer of
+  // host samples starts before the current stream reaches this point.
   void load(std::span<const Batch> micro);
-  // Inputs, targets and ids, on the device.
+  // Returns the inputs, targets and ids on the device.
   const std::vector<Batch>& micro() const { return micro_; }
 
  private:
   RowCopies copies_;
   at::Tensor memory_;
-  std::vector<at::Tensor> places_;  // views of memory_, batch by batch
-  std::vector<Batch> micro_;        // the same views
+  std::vector<at::Tensor> places_;  // views of memory_, micro-batch by micro-batch
+  std::vector<Batch> micro_;        // the same views as micro-batches
 };
 
 }  // namespace dpbench

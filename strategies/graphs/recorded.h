@@ -1,5 +1,5 @@
-// A single-device strategy that records its steps: the first step of a shape runs eagerly, the second is recorded, later
-// ones are replayed.
+// A single-device strategy that records its steps as CUDA graphs. The first step of each batch shape runs eagerly, the
+// second is recorded, later ones are replayed.
 #pragma once
 
 #include <memory>

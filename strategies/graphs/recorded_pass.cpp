@@ -1,5 +1,6 @@
-// A pass as two graphs: the loss of all replicas is computed between forward and backward. The graphs read samples and
-// the output's gradient from fixed addresses, and write the output and the parameters' gradients to fixed addresses.
+// A replica's pass as two CUDA graphs, one for forward and one for backward, because the loss of all replicas is
+// computed in between. The graphs read samples and the output's gradient from fixed addresses. They write the output
+// and the parameters' gradients to fixed addresses.
 #include "strategies/graphs/recorded_pass.h"
 
 #include <optional>
@@ -20,7 +21,8 @@ class RecordedPass : public Pass {
  public:
   RecordedPass(const Replica& replica, StepRecorder& recorder) : replica_(replica), recorder_(recorder) {}
 
-  // A replica needs no target, so its place carries the step number.
+  // Loads the samples of the next pass. A replica needs no target, so the target's place in the batch carries the step
+  // number.
   void load(int64_t step, const Batch& rows, bool first_of_step) override {
     if (first_of_step) ++steps_;
     const Batch all{rows.input, at::full({1}, step, at::kLong), rows.ids};
@@ -73,17 +75,17 @@ class RecordedPass : public Pass {
     return shape;
   }
 
-  // The buffers and graphs of one input shape.
+  // The device memory and CUDA graphs for one input shape.
   struct ShapeState {
     int64_t first_step = 0;
     std::optional<PackedRows> rows = {};
-    at::Tensor live_output = {};  // with its autograd graph, until the backward pass has run or is recorded
+    at::Tensor live_output = {};  // output with its autograd graph, until the backward pass has run or is recorded
     at::Tensor output = {}, slope = {};
     std::vector<at::Tensor> gradients = {};
     std::unique_ptr<StepGraph> forward = {}, backward = {};
   };
 
-  // Removes and returns the gradients, so that the next backward pass writes instead of adding.
+  // Removes and returns the parameters' gradients, so that the next backward pass writes instead of adding.
   std::vector<at::Tensor> take_gradients() const {
     std::vector<at::Tensor> taken;
     for (const Parameter& parameter : replica_.trainable())
@@ -91,8 +93,8 @@ class RecordedPass : public Pass {
     return taken;
   }
 
-  // Sets each gradient to `earlier` plus `more`. The next replay overwrites `more`, so they may be used without a copy
-  // only if no other pass of the step follows.
+  // Sets each parameter's gradient to `earlier` plus `more`. only_pass: the step has no other pass, so `more` is used
+  // without a copy; otherwise it is copied, because the next replay overwrites it.
   void add_gradients(const std::vector<at::Tensor>& earlier, const std::vector<at::Tensor>& more,
                      bool only_pass) const {
     const at::NoGradGuard no_grad;
@@ -113,7 +115,7 @@ class RecordedPass : public Pass {
   StepRecorder& recorder_;
   int64_t steps_ = 0;
   std::map<Shape, ShapeState> shapes_;
-  ShapeState* current_ = nullptr;  // of the samples loaded last
+  ShapeState* current_ = nullptr;  // memory and graphs for the samples loaded last
   Mode mode_ = Mode::eager;
 };
 

@@ -1,4 +1,4 @@
-// A replica's pass recorded as two graphs, and the recorders of all replicas.
+// A replica's forward and backward pass, recorded as two CUDA graphs, and the recorders of all replicas.
 #pragma once
 
 #include <functional>
@@ -11,17 +11,17 @@
 
 namespace dpbench::dp {
 
-// Returns a pass that runs eagerly in the first step of a shape, is recorded as two graphs in the second, and is
-// replayed from then on.
+// Returns a pass that runs eagerly in the first step of each batch shape, is recorded in the second, and is replayed
+// from then on.
 std::unique_ptr<Pass> recorded_pass(const Replica& replica, StepRecorder& recorder);
 
 using MakeRecorder = std::function<std::unique_ptr<StepRecorder>(at::Device device)>;
 
-// One recorder per device, shared by the device's replicas.
+// One recorder of CUDA graphs per device, shared by the device's replicas.
 class PassRecorders {
  public:
-  // threads: one per device. Moves them to the recorders' streams, as the calling thread, so that work from different
-  // threads stays ordered.
+  // threads: one per device. The constructor moves them and the calling thread to the recorders' streams, so that work
+  // from different threads stays ordered.
   PassRecorders(const std::vector<at::Device>& devices, const MakeRecorder& make, ReplicaThreads& threads);
 
   std::unique_ptr<Pass> pass_of(const Replica& replica) {

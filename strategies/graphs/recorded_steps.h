@@ -1,4 +1,5 @@
-// Steps that are recorded once per input shape and then replayed. Used by gpu.graph and ddp.graph.
+// Steps that are recorded as a CUDA graph once per batch shape and then replayed. Used by the parameters gpu.graph and
+// ddp.graph.
 #pragma once
 
 #include <functional>
@@ -15,34 +16,36 @@
 
 namespace dpbench {
 
-// Returns a recorder for the setup's device. Throws UsageError, prefixed with `option`, if steps on this device or over
-// this group cannot be recorded.
+// Returns a recorder for the setup's device. Throws UsageError, prefixed with `option`, if steps on this device or with
+// this process group cannot be recorded.
 std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string& option);
 
 class RecordedSteps {
  public:
-  // Runs one step on these samples. The samples and the step number (RecordedStep) are on the device. The body must not
-  // read host state that changes between steps.
+  // A function that runs one step on samples in device memory. It reads the step number from the device too
+  // (RecordedStep), and must not read host state that changes between steps.
   using Body = std::function<StepResult(std::span<const Batch> rows, Phases& phases)>;
 
-  // Construct it before all tensors that steps use, so that they are made on the recorder's stream. The first
-  // `eager_steps` steps of a shape run eagerly.
+  // Construct it before all tensors that steps use, so that they are made on the recorder's CUDA stream. eager_steps:
+  // number of steps of each shape that run before recording.
   RecordedSteps(std::unique_ptr<StepRecorder> recorder, at::Device device, int64_t eager_steps);
   RecordedSteps(const RecordedSteps&) = delete;
   RecordedSteps& operator=(const RecordedSteps&) = delete;
 
-  // replica: the replica that `body` trains; the same in every call.
+  // Runs one step: eagerly, recording it, or as a replay. replica: the replica that `body` trains; the same in every
+  // call.
   StepResult step(int64_t step, std::span<const Batch> micro, const Replica& replica, Phases& phases, const Body& body);
 
  private:
-  // Steps with different shapes need separate recordings: steps of 30, 30, 30 and 10 samples need two.
+  // The micro-batch sizes of a step. Each different shape needs its own recording: micro-batches of 30, 30, 30 and 10
+  // samples in turn need two.
   using Shape = std::vector<int64_t>;
   static Shape shape_of(std::span<const Batch> micro);
 
-  // The buffers and graph of one shape. Replays write to the same addresses.
+  // The device memory and CUDA graph for one shape. Every replay reads and writes the same addresses.
   struct ShapeState {
     std::optional<PackedRows> rows;
-    int64_t eager = 0;  // eager steps so far
+    int64_t eager = 0;  // number of eager steps so far
     StepResult result = {};
     std::vector<at::Tensor> gradients = {};
     std::unique_ptr<StepGraph> graph = {};
@@ -50,10 +53,10 @@ class RecordedSteps {
   void run(ShapeState& state, const Replica& replica, Phases& phases, const Body& body);
   static void set_gradients(const ShapeState& state, const Replica& replica);
 
-  std::unique_ptr<StepRecorder> recorder_;  // first, so that all else is made on its stream
+  std::unique_ptr<StepRecorder> recorder_;  // declared first, so that all other members are made on its stream
   int64_t eager_steps_;
-  at::Tensor step_;        // number of the next step, on the device
-  int64_t next_step_ = 0;  // the value of step_
+  at::Tensor step_;        // number of the next step, in device memory
+  int64_t next_step_ = 0;  // the value of step_, known on the host
   std::map<Shape, ShapeState> shapes_;
 };
 

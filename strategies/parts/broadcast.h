@@ -1,4 +1,4 @@
-// Broadcasts one rank's values into the tensors of all ranks, coalesced as in torch's DDP.
+// Broadcasts one rank's tensors to all ranks, coalesced into few messages as in torch's DDP.
 #pragma once
 
 #include <vector>

@@ -6,7 +6,7 @@
 
 namespace dpbench {
 
-// Reduce-scatter: each rank gets an equal piece of the sum over ranks.
+// Reduce-scatter of flat tensors: each rank gets an equal piece of the sum of `whole` over ranks.
 inline void reduce_scatter_flat(c10d::ProcessGroup& group, at::Tensor& piece, at::Tensor& whole) {
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
   group._reduce_scatter_base(piece, whole)->wait();

@@ -7,7 +7,8 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t aligned_to = 16;  // elements, so that every view is aligned to a vector register
+// Alignment of tensors in elements, so that every view starts at a multiple of a vector register.
+constexpr int64_t aligned_to = 16;
 
 int64_t padded(int64_t numel) { return (numel + aligned_to - 1) / aligned_to * aligned_to; }
 

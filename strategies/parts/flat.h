@@ -9,16 +9,16 @@ namespace dpbench {
 
 class Flat {
  public:
-  // Allocates zeroed views shaped like these tensors, on their device. Pads each buffer so that it divides into `parts`
-  // equal parts.
+  // Allocates zeroed buffers, with views shaped like these tensors, on the tensors' device. Pads each buffer so that it
+  // divides into `parts` equal parts.
   explicit Flat(const std::vector<at::Tensor>& like, int64_t parts = 1);
 
-  // Copies the tensors' values into the buffers and makes each tensor a view of its place.
+  // Copies the tensors' values into the flat buffers, and makes each tensor a view of its place there.
   void adopt(const std::vector<at::Tensor>& tensors);
 
   const std::vector<at::Tensor>& views() const { return views_; }
   const std::vector<at::Tensor>& buffers() const { return buffers_; }
-  // Returns the part of each buffer from this tensor index on. Skips buffers that end before it.
+  // Returns the part of each flat buffer that begins with the tensor of this index. Skips buffers that end before it.
   std::vector<at::Tensor> tail_from(size_t tensor) const;
 
  private:

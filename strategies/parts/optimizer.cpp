@@ -17,8 +17,8 @@ std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters) {
 
 namespace {
 
-// The fused kernels ignore strides. A backward pass gives a gradient its parameter's layout; a gradient assigned by
-// other code may need a copy.
+// Returns the gradient with its parameter's memory layout, copied if necessary: fused kernels ignore strides. A
+// backward pass gives a gradient the right layout, but other code may assign one with another.
 at::Tensor with_layout_of(const at::Tensor& parameter, const at::Tensor& gradient) {
   if (!gradient.defined() || gradient.layout() != at::kStrided || same_layout(parameter, gradient)) return gradient;
   return at::empty_like(parameter).copy_(gradient);
@@ -32,7 +32,7 @@ struct Optimizer::Lists {
 
 Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter> parameters)
     : spec_(spec), parameters_(std::move(parameters)) {
-  // Sorted by dtype, so that one fused call takes all parameters of a dtype.
+  // Sorted by dtype, so that one fused kernel call takes all parameters of a dtype.
   std::stable_sort(parameters_.begin(), parameters_.end(), [](const Parameter& a, const Parameter& b) {
     return a.tensor.scalar_type() < b.tensor.scalar_type();
   });
@@ -40,8 +40,8 @@ Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter> parameter
     for (const auto& [name, tensor] : parameters_)
       slots_.push_back({at::zeros_like(tensor), at::zeros_like(tensor),
                         at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(tensor.device()))});
-  all_lists_ =
-      grouped([](const at::Tensor& parameter) { return parameter; });  // placeholder gradients; step() sets them
+  // Parameters stand in for gradients, which step() sets later.
+  all_lists_ = grouped([](const at::Tensor& parameter) { return parameter; });
 }
 
 Optimizer::~Optimizer() = default;
@@ -69,7 +69,7 @@ void Optimizer::step() { step_in_shares(1, {}); }
 
 void Optimizer::step_in_shares(int parts, const RunParallel& run_parallel) {
   const at::NoGradGuard no_grad;
-  // The cached lists are valid unless a gradient is missing: only the gradients change between steps.
+  // The cached argument lists are valid unless a gradient is missing, because only the gradients change between steps.
   const bool all = take_gradients();
   if (all && parts > 1 && can_be_split()) {
     for (Lists& lists : all_lists_)
@@ -84,16 +84,18 @@ void Optimizer::step_in_shares(int parts, const RunParallel& run_parallel) {
 
 void Optimizer::release_gradients() {
   for (Lists& lists : all_lists_)
-    for (at::Tensor& gradient : lists.gradients) gradient.reset();  // lets the next backward pass reuse the memory
+    // Frees gradients, so that the next backward pass can reuse their memory.
+    for (at::Tensor& gradient : lists.gradients) gradient.reset();
 }
 
 bool Optimizer::can_be_split() const {
-  constexpr int64_t worth_it = 1 << 14;  // break-even: waking the threads costs as much as stepping these elements
+  constexpr int64_t worth_it = 1 << 14;  // below this many elements, waking the threads costs more than it saves
   int64_t total = 0;
   for (const Lists& lists : all_lists_)
     for (size_t i = 0; i < lists.parameters.size(); ++i) {
       const at::Tensor& parameter = lists.parameters[i];
-      // For float16 and bfloat16 the add kernel's own parallel split is not vector-aligned, so the bits would differ.
+      // float16 and bfloat16 are not split: the add kernel's own parallel split is not vector-aligned there, so the
+      // bits would differ.
       if (!parameter.is_cpu() || at::isReducedFloatingType(parameter.scalar_type()) ||
           !parameter.is_non_overlapping_and_dense() || lists.gradients[i].layout() != at::kStrided)
         return false;
@@ -154,8 +156,8 @@ void Optimizer::step(std::vector<Lists>& groups) {
 
 void Optimizer::update(Lists& lists) const { spec_.kind == OptimizerSpec::Kind::sgd ? sgd(lists) : adam(lists); }
 
-// torch 2.11's fused CPU kernel updates only the tail of float16 and bfloat16 tensors that fills no vector, so it is
-// not used for them.
+// Steps by SGD. 16-bit tensors on the CPU avoid torch's fused kernel: in torch 2.11 it updates only the elements at a
+// tensor's end that fill no vector.
 void Optimizer::sgd(Lists& lists) const {
   if (lists.parameters[0].is_cpu() && at::isReducedFloatingType(lists.parameters[0].scalar_type()))
     return at::_foreach_add_(lists.parameters, lists.gradients, -spec_.learning_rate);

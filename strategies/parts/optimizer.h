@@ -1,4 +1,5 @@
-// The optimizers of the workloads, on torch's fused kernels. Same results as torch::optim without its per-tensor loop.
+// The optimizers of the workloads (SGD and Adam), on torch's fused kernels. They give the same results as torch::optim,
+// without its loop over tensors.
 #pragma once
 
 #include <functional>
@@ -9,7 +10,7 @@
 
 namespace dpbench {
 
-// A trainable parameter and its first registered name. A tied parameter is listed once.
+// A trainable parameter and its first registered name. A tied parameter has several names but is listed once.
 struct Parameter {
   std::string name;
   at::Tensor tensor;
@@ -22,19 +23,20 @@ class Optimizer {
   Optimizer(const OptimizerSpec& spec, std::vector<Parameter> parameters);
   ~Optimizer();
 
-  // Applies the parameters' gradients. Skips parameters without a gradient and their state.
+  // Steps all parameters with their gradients. Parameters without a gradient are skipped, together with their state.
   void step();
-  // step() on several CPU threads, each with an equal share of all elements. `run_parallel` calls its argument
-  // concurrently with 0 .. parts - 1. Uses one thread if there are few elements or they cannot be split (16-bit types).
+  // Same as step(), but on several CPU threads, each with an equal share of all elements. `run_parallel` calls its
+  // argument concurrently with 0 .. parts - 1. Uses one thread if there are few elements or if they cannot be split
+  // (16-bit types).
   using RunParallel = std::function<void(const std::function<void(int part)>& share)>;
   void step_in_shares(int parts, const RunParallel& run_parallel);
   // Steps only these parameters, with these gradients. Other parameters may be stepped concurrently.
   void step(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients);
-  // Returns "<parameter>.momentum", ".variance" and ".step" for adam; nothing for sgd.
+  // Returns the tensors "<parameter>.momentum", ".variance" and ".step" for Adam; an empty list for SGD.
   NamedTensors state() const;
 
  private:
-  struct Lists;  // arguments of one fused call: parameters of one dtype on one device
+  struct Lists;  // arguments of one fused kernel call: parameters of one dtype on one device
   void update(Lists& lists) const;
   void sgd(Lists& lists) const;
   void adam(Lists& lists) const;
@@ -44,7 +46,7 @@ class Optimizer {
   using GradientOf = std::function<at::Tensor(const at::Tensor& parameter)>;
   std::vector<Lists> grouped(const GradientOf& gradient_of);
   void step(std::vector<Lists>& groups);
-  bool take_gradients();  // into all_lists_; false if one is missing
+  bool take_gradients();  // collects the gradients in all_lists_; returns false if one is missing
   void step_available();
 
   struct Slot {
@@ -53,11 +55,11 @@ class Optimizer {
   OptimizerSpec spec_;
   std::vector<Parameter> parameters_;
   std::vector<Slot> slots_;
-  std::vector<Lists> all_lists_;  // all parameters
+  std::vector<Lists> all_lists_;  // argument lists for all parameters
 };
 
-// Scales all gradients so that their global L2 norm is at most `limit`, like torch's clip_grad_norm_ but without a host
-// sync.
+// Scales all gradients so that their global L2 norm is at most `limit`, like torch's clip_grad_norm_ but without
+// waiting for the device.
 void clip_gradients(const std::vector<Parameter>& parameters, double limit);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// One replica's forward and backward pass over its samples.
+// One replica's forward and backward pass over its samples, used by the strategy dp.
 #pragma once
 
 #include <functional>
@@ -16,21 +16,22 @@ class Pass {
   virtual ~Pass() = default;
   // Copies the samples to the device. The target may be undefined.
   virtual void load(int64_t step, const Batch& rows, bool first_of_step) = 0;
-  // Returns the output, without its autograd graph.
+  // Returns the model's output, detached from its autograd graph.
   virtual at::Tensor forward() = 0;
-  // Accumulates gradients from `slope`, the gradient of the output. only_pass: no other pass of this step does.
+  // Accumulates parameter gradients. slope: the gradient of the output. only_pass: true if the step has no other pass.
   virtual void backward(const at::Tensor& slope, bool only_pass) = 0;
-  // True after load() if forward and backward will be recorded; no other device work may run meanwhile.
+  // True after load() if forward and backward pass will be recorded as CUDA graphs. No other device work may run
+  // meanwhile.
   virtual bool records() const { return false; }
 };
 
 std::unique_ptr<Pass> plain_pass(const Replica& replica);
 
-using Passes = std::vector<std::unique_ptr<Pass>>;  // one per replica
+using Passes = std::vector<std::unique_ptr<Pass>>;  // one pass object per replica
 
-// Calls work(i) for each of the first `active` passes that records, one after the other: a recording synchronises its
-// device, and would capture work that another thread submits to the stream meanwhile. Each call runs on the replica's
-// own thread, because cuBLAS and cuDNN handles are per thread and cannot be created while recording.
+// Calls work(i) for each of the first `active` passes that records, one after the other. A recording synchronises its
+// device, and would capture work that another thread submits meanwhile. Each call runs on the replica's own thread,
+// because cuBLAS and cuDNN handles are per thread and cannot be created while recording.
 void run_recording_passes(const Passes& passes, int active, ReplicaThreads& threads,
                           const std::function<void(size_t)>& work);
 

@@ -15,7 +15,7 @@
 namespace dpbench {
 namespace {
 
-// Unlike Module::to(dtype), leaves integer buffers such as counters alone.
+// Converts floating-point tensors only. Module::to(dtype) would also convert integer buffers such as counters.
 void cast_floating(Model& model, at::ScalarType type) {
   const auto cast = [&](const auto& tensors) {
     for (at::Tensor tensor : tensors)
@@ -72,7 +72,7 @@ Batch Replica::to_device(const Batch& batch) const {
 }
 
 at::Tensor Replica::forward(int64_t step, const Batch& batch) const {
-  // Tensors that the model creates on "cuda" without an index must be on this replica's device.
+  // Makes this replica's device current, for tensors that the model creates on "cuda" without an index.
   const c10::OptionalDeviceGuard guard(device_.is_cuda() ? std::optional(device_) : std::nullopt);
   const Autocast autocast(autocast_, device_.type());
   const OneDnnProducts products(onednn_);
@@ -94,7 +94,7 @@ StepResult Replica::passes(const Workload& workload, int64_t step, std::span<con
     Batch moved;
     const bool stays = device_.is_cpu() && is_stored(batch.input) && is_stored(batch.target);
     if (!stays) moved = to_device(batch);
-    const Batch& mine = stays ? batch : moved;  // avoids a Batch copy, measurable in a 10 us step
+    const Batch& mine = stays ? batch : moved;  // avoids copying a Batch, which is measurable in a 10 us step
     phases.enter(Phase::forward);
     at::Tensor output = forward(step, mine);
     at::Tensor loss = micro_loss(workload, output, mine.target, micro.size());
@@ -126,7 +126,8 @@ std::vector<at::Tensor> Replica::detached() const {
 }
 
 std::vector<at::Tensor> Replica::buffer_list() const {
-  return model_->buffers();  // the model's own tensors, so that set_data() in a forward pass is seen
+  // Returns the model's own tensors, so that replacements by set_data() in a forward pass are seen.
+  return model_->buffers();
 }
 
 void Replica::clear_gradients() const {

@@ -1,4 +1,4 @@
-// One copy of a workload's model on one device. Every built-in strategy uses it.
+// A replica: one copy of a workload's model on one device. Every built-in strategy uses it.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,10 @@
 
 namespace dpbench {
 
-// Returns the loss of one of `micros` micro-batches, divided by their number.
+// Returns a micro-batch's loss, divided by `micros`, the number of micro-batches.
 at::Tensor micro_loss(const Workload& workload, const at::Tensor& output, const at::Tensor& target, size_t micros);
 
-// The parameter, variant and promise that a strategy with Replica::use_onednn() declares.
+// The parameter, the variant and the property that a strategy declares if it supports Replica::use_onednn().
 ParamInfo onednn_param();
 Variant onednn_variant();
 void promise_onednn(StrategyInfo& info, const Params& params);
@@ -25,27 +25,28 @@ class Replica {
  public:
   Replica(const Workload& workload, at::Device device, at::ScalarType dtype, uint64_t init_seed, uint64_t step_seed);
 
-  // Runs large float32 products of linear layers with oneDNN. owner: the strategy, for error messages. Throws
-  // UsageError if oneDNN is not available.
+  // Turns oneDNN on or off for large float32 products of linear layers. owner: the strategy's name for error messages.
+  // Throws UsageError if oneDNN is not available.
   void use_onednn(bool on, const std::string& owner);
 
-  // Copies the whole batch, including ids. Host samples are copied asynchronously on a separate stream.
+  // Returns the whole batch, including ids, on the device. Host samples are copied asynchronously on a separate stream.
   Batch to_device(const Batch& batch) const;
-  // Training mode, under autocast when the dtype is bfloat16.
+  // Runs a forward pass in training mode, under autocast if the dtype is bfloat16.
   at::Tensor forward(int64_t step, const Batch& batch) const;
-  // Runs both passes over every micro-batch and accumulates gradients.
+  // Runs forward and backward pass over every micro-batch and accumulates gradients. Returns the output and the loss.
   StepResult passes(const Workload& workload, int64_t step, std::span<const Batch> micro, Phases& phases) const;
-  at::Tensor evaluate(const Batch& batch) const;  // no gradient, running statistics
+  at::Tensor evaluate(const Batch& batch) const;  // forward pass without gradients, with running statistics
 
   const std::shared_ptr<Model>& shared_model() const { return model_; }
   const std::vector<Parameter>& trainable() const { return trainable_; }
-  // Throws if no parameter is trainable. who: the strategy, for the error message.
+  // Returns the trainable tensors. Throws if there are none. who: the strategy's name for the error message.
   std::vector<at::Tensor> trainable_tensors(const std::string& who) const;
-  std::vector<at::Tensor> detached() const;  // parameters and buffers, for a broadcast in place
+  // Parameters and buffers detached from autograd, so that a broadcast can write to them.
+  std::vector<at::Tensor> detached() const;
   std::vector<at::Tensor> buffer_list() const;
-  void clear_gradients() const;  // makes them undefined, so that the backward pass writes instead of adding
+  void clear_gradients() const;  // makes gradients undefined, so that the backward pass writes instead of adding
 
-  NamedTensors parameters() const;  // including frozen ones
+  NamedTensors parameters() const;  // all parameters, including frozen ones
   NamedTensors gradients() const;
   NamedTensors buffers() const;
 
@@ -53,14 +54,14 @@ class Replica {
   at::ScalarType storage() const { return storage_; }
 
  private:
-  bool is_stored(const at::Tensor& tensor) const;  // true if no cast to the replica's dtype is needed
+  bool is_stored(const at::Tensor& tensor) const;  // true if the tensor needs no cast to the replica's dtype
 
   std::shared_ptr<Model> model_;
   at::Device device_;
-  at::ScalarType storage_;  // dtype of parameters and inputs
+  at::ScalarType storage_;  // dtype in which parameters and inputs are stored
   bool autocast_, onednn_ = false;
   uint64_t step_seed_;
-  std::unique_ptr<RowCopies> copies_;  // null on the CPU
+  std::unique_ptr<RowCopies> copies_;  // host-to-device copies; null on the CPU
   std::vector<Parameter> trainable_;
 };
 

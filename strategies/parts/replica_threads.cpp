@@ -14,8 +14,9 @@
 namespace dpbench {
 namespace {
 
-// A step synchronises several times, and waking a sleeping thread would cost more than a small step. With more replicas
-// than cores a spinning thread would block the replica it waits for.
+// Returns how often a waiting thread spins before it sleeps. A step synchronises several times, and waking a sleeping
+// thread would cost more than a small step. With more replicas than cores it returns 0, because a spinning thread would
+// block the replica it waits for.
 int spins_of(int replicas) { return replicas <= usable_cores() ? 4000 : 0; }
 
 void wait_while(const std::atomic<uint32_t>& value, uint32_t old, int spins) {
@@ -29,7 +30,7 @@ void wait_while(const std::atomic<uint32_t>& value, uint32_t old, int spins) {
 }  // namespace
 
 ReplicaThreads::ReplicaThreads(int replicas) : spins_(spins_of(replicas)), errors_(static_cast<size_t>(replicas)) {
-  const int intra_op = at::get_num_threads();  // a new thread would default to all cores
+  const int intra_op = at::get_num_threads();  // a new thread would use all cores by default
   for (int replica = 1; replica < replicas; ++replica)
     threads_.emplace_back([this, replica, intra_op] {
       at::set_num_threads(intra_op);
@@ -81,7 +82,7 @@ void ReplicaThreads::rethrow() const {
   for (size_t replica = 0; replica < errors_.size(); ++replica) {
     if (!errors_[replica]) continue;
     const std::string who = "replica " + std::to_string(replica);
-    try {  // callers dispatch on the type: running out of memory is not the strategy's fault
+    try {  // the exception's type is kept, because callers handle out-of-memory errors separately
       std::rethrow_exception(errors_[replica]);
     } catch (const std::bad_alloc&) {
       throw OutOfHostMemory(who);

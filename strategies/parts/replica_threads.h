@@ -1,4 +1,4 @@
-// One thread per replica, kept between steps. The caller works as replica 0.
+// One thread per replica of a single-process strategy, kept between steps. The calling thread works as replica 0.
 #pragma once
 
 #include <atomic>
@@ -17,11 +17,11 @@ class ReplicaThreads {
   ReplicaThreads(const ReplicaThreads&) = delete;
   ReplicaThreads& operator=(const ReplicaThreads&) = delete;
 
-  // Calls work(0) .. work(active - 1), each on its replica's thread and in the caller's gradient mode, and waits for
-  // all. Rethrows the exception of the lowest replica that failed, prefixed with its index.
+  // Calls work(0) .. work(active - 1), each on its replica's thread with the caller's gradient mode, and waits for all.
+  // If calls throw, rethrows the exception of the lowest replica, prefixed with its index.
   void run(int active, const std::function<void(int)>& work);
 
-  // Number of spins of a waiting thread before it sleeps; 0 if there are more replicas than cores.
+  // Returns how often a waiting thread spins before it sleeps; 0 if there are more replicas than cores.
   int spins() const { return spins_; }
 
  private:

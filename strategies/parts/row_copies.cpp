@@ -12,7 +12,7 @@ namespace dpbench {
 namespace {
 
 constexpr size_t slots_of_rows = 8;
-constexpr int64_t row_alignment = 256;  // as CUDA's own allocations
+constexpr int64_t row_alignment = 256;  // alignment in bytes, the same as that of CUDA's own allocations
 
 at::TensorOptions row_bytes_on(at::Device device) { return at::TensorOptions().dtype(at::kByte).device(device); }
 
@@ -42,7 +42,8 @@ std::vector<int64_t> RowCopies::offsets_of(const std::vector<at::Tensor>& like) 
 }
 
 std::vector<at::Tensor> RowCopies::views_of(const at::Tensor& memory, const std::vector<at::Tensor>& like) const {
-  // Independent tensors for autograd: a write to one must not bump the version of others that autograd has saved.
+  // Keeps the views independent for autograd: a write to one must not increment the version of others that autograd has
+  // saved.
   const at::AutoDispatchBelowADInplaceOrView below;
   const std::vector<int64_t> offsets = offsets_of(like);
   std::vector<at::Tensor> views(like.size());
@@ -76,7 +77,8 @@ at::Tensor RowCopies::upload(const std::vector<at::Tensor>& rows) {
 }
 
 RowCopies::Slot& RowCopies::next_slot(int64_t bytes) {
-  if (bytes > slot_bytes_) {  // grow all slots together: pinning memory is slow and may synchronise the device
+  // All buffers of the ring grow together, because pinning memory is slow and may synchronise the device.
+  if (bytes > slot_bytes_) {
     for (Slot& slot : ring_) slot.host = at::empty({bytes}, row_bytes_on(at::kCPU).pinned_memory(device_.is_cuda()));
     slot_bytes_ = bytes;
   }
@@ -88,11 +90,12 @@ RowCopies::Slot& RowCopies::next_slot(int64_t bytes) {
 at::Tensor RowCopies::copy_to_device(Slot& slot, int64_t bytes) const {
   const c10::impl::VirtualGuardImpl device(device_.type());
   const c10::Stream computing = device.getStream(device_);
-  // Stays at most one ring ahead of the compute stream; otherwise every launched step would hold device memory.
+  // Makes the copy stream wait until the compute stream has passed this buffer's last use. Otherwise copies could run
+  // further ahead, and every launched step would hold device memory.
   slot.requested.block(*stream_);
   at::Tensor memory;
   {
-    // Allocate on the copy stream too: memory freed on the compute stream may still be read there.
+    // Device memory is allocated on the copy stream too: memory freed on the compute stream may still be read there.
     const c10::StreamGuard guard(*stream_);
     memory = at::empty({bytes}, row_bytes_on(device_));
     memory.copy_(slot.host.narrow(0, 0, bytes), /*non_blocking=*/true);
@@ -100,7 +103,8 @@ at::Tensor RowCopies::copy_to_device(Slot& slot, int64_t bytes) const {
   slot.copied.record(*stream_);
   slot.copied.block(computing);
   slot.requested.record(computing);
-  // After a free, the allocator reuses the memory only when the compute stream has passed that point.
+  // Tells the allocator that the compute stream uses the memory, so that after a free it is reused only when that
+  // stream has passed this point.
   device.recordDataPtrOnStream(memory.storage().data_ptr(), computing);
   return memory;
 }

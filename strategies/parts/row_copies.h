@@ -1,5 +1,5 @@
-// Host-to-device copies of samples through a ring of pinned buffers, on a separate stream, so that they overlap with
-// the computation of the previous step.
+// Copies samples from host to device through a ring of pinned buffers, on a separate stream, so that copies overlap
+// with the computation of the previous step.
 #pragma once
 
 #include <optional>
@@ -14,17 +14,17 @@ namespace dpbench {
 // Not thread-safe.
 class RowCopies {
  public:
-  // Floating-point tensors are cast to `storage`.
+  // storage: the dtype to which floating-point tensors are cast.
   RowCopies(at::Device device, at::ScalarType storage);
 
-  // Returns the tensors on the device, ready for use on the current stream. Host tensors are transferred in one copy;
-  // tensors already on the device with the right dtype are returned unchanged.
+  // Returns the tensors on the device, ready for use on the current stream. Host tensors are transferred in one copy.
+  // Tensors already on the device with the right dtype are returned unchanged.
   std::vector<at::Tensor> to_device(const std::vector<at::Tensor>& rows);
 
-  // Uploads host tensors in one copy and returns the packed device memory. The host waits only if it is more than one
+  // Transfers host tensors in one copy and returns the packed device memory. The host waits only if it is more than one
   // round of the ring ahead of the device.
   at::Tensor upload(const std::vector<at::Tensor>& rows);
-  // Returns views of uploaded memory, shaped like these tensors. Undefined tensors stay undefined.
+  // Returns views of transferred memory, shaped like these tensors. Undefined tensors stay undefined.
   std::vector<at::Tensor> views_of(const at::Tensor& memory, const std::vector<at::Tensor>& like) const;
   int64_t bytes_of(const std::vector<at::Tensor>& like) const { return offsets_of(like).back(); }
 
@@ -34,8 +34,8 @@ class RowCopies {
   struct Slot {
     explicit Slot(at::DeviceType type) : copied(type), requested(type) {}
     at::Tensor host;
-    c10::Event copied;     // on the copy stream: the host buffer may be reused
-    c10::Event requested;  // on the compute stream: its position at the last use of this slot
+    c10::Event copied;     // event on the copy stream, after which the host buffer may be reused
+    c10::Event requested;  // event on the compute stream at the last use of this buffer
   };
   at::ScalarType stored_type(const at::Tensor& tensor) const;
   // Returns the byte offset of each tensor, then the total size.
@@ -45,7 +45,7 @@ class RowCopies {
 
   at::Device device_;
   at::ScalarType storage_;
-  std::optional<c10::Stream> stream_;  // the copy stream; none on the CPU
+  std::optional<c10::Stream> stream_;  // the copy stream; nullopt on the CPU
   std::vector<Slot> ring_;
   int64_t slot_bytes_ = -1;
   size_t calls_ = 0;

@@ -1,4 +1,4 @@
-// Checks that all ranks have built the same model, before any of it is sent.
+// Checks that all ranks have built the same model, before parameters are broadcast.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -8,7 +8,7 @@
 namespace dpbench {
 
 // Throws if a parameter or buffer of this rank differs from rank 0's in name, shape, dtype or requires_grad. The
-// message gives both.
+// message describes both.
 void require_same_model(c10d::ProcessGroup& group, const Replica& replica);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// BatchNorm over the samples of all ranks, like torch's SyncBatchNorm.
+// BatchNorm with statistics over the samples of all ranks, like torch's SyncBatchNorm.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Enables TF32 for its lifetime: GPUs then compute float32 products with a 10-bit mantissa. The setting is
-// process-wide.
+// While an object of this class exists, TF32 is enabled: GPUs compute float32 products with a 10-bit mantissa. The
+// setting is process-wide.
 #pragma once
 
 #include <string>

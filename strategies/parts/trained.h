@@ -1,4 +1,4 @@
-// Common code of the built-in strategies: the main replica and the optimizer that steps it.
+// Common code of the built-in strategies: the main replica (copy of the model) and the optimizer that steps it.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ struct TrainedStrategy::Insides {
 
   const Workload& workload;
   std::optional<double> clip_norm;
-  std::unique_ptr<Replica> own = {};  // null if the strategy makes its own replicas
+  std::unique_ptr<Replica> own = {};  // the replica that the base class makes; null if the strategy makes its own
   const Replica* main = nullptr;
   std::vector<at::Tensor> trainable = {};
   std::optional<Optimizer> optimizer = {};
@@ -30,16 +30,16 @@ class BuiltInStrategy : public TrainedStrategy {
   explicit BuiltInStrategy(const Setup& setup)
       : TrainedStrategy(std::make_unique<Insides>(setup)), workload_(setup.workload) {}
 
-  // Call once in the constructor, after the replica has its initial values.
+  // Sets the replica to train. Call it once in the constructor, after the replica has its initial values.
   void train(const Replica& main) { insides_->train(main); }
 
-  // Returns the loss of one of `micros` micro-batches, divided by their number.
+  // Returns a micro-batch's loss, divided by `micros`, the number of micro-batches.
   at::Tensor loss_of(const at::Tensor& output, const at::Tensor& target, size_t micros) const {
     return micro_loss(workload_, output, target, micros);
   }
 
   using TrainedStrategy::apply_gradients;
-  // apply_gradients() on the threads of several replicas.
+  // Same as apply_gradients(phases), but the optimizer runs on the threads of several replicas.
   void apply_gradients(Phases& phases, int replicas, const Optimizer::RunParallel& run_parallel);
   // Steps only these parameters, with these gradients, without clipping.
   void apply_gradients(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients) {

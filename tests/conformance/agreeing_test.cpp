@@ -1,12 +1,12 @@
-// AgreeingBackend reports ranks that call different collectives before any data is exchanged, over backends that would
-// not detect it.
+// AgreeingBackend compares the collectives that the ranks are about to call and reports a difference before any data is
+// exchanged. These tests wrap it around backends that would not detect the difference.
 #include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
 
 #include "harness/conform/evidence/agreeing_backend.h"
-#include "tests/unit/comm/comm_ranks.h"
 #include "tests/support/contains.h"
+#include "tests/unit/comm/comm_ranks.h"
 
 namespace dpbench::testing {
 namespace {
@@ -17,7 +17,7 @@ class Agreeing : public ::testing::TestWithParam<const char*> {
  protected:
   using RankBody = std::function<void(AgreeingBackend& backend, int rank)>;
 
-  // Runs `body` on three processes. Returns each rank's error.
+  // Runs `body` on three ranks, each a process. Returns each rank's error message; empty if the rank succeeded.
   std::vector<std::string> errors_of(const RankBody& body) const {
     const Team team{.backend = GetParam(), .as = As::processes, .world = 3};
     return run_ranks(team, [&](const Backend& backend, int rank) {
@@ -42,7 +42,7 @@ class Agreeing : public ::testing::TestWithParam<const char*> {
     backend.broadcast(list, options)->wait();
   }
 
-  // Forty calls at once, the last of another size.
+  // Starts one coalesced allreduce of forty tensors: the last has `last` elements, the others 4.
   static void reduce_many(AgreeingBackend& backend, int64_t last) {
     std::vector<at::Tensor> all(40, at::ones({4}));
     all.back() = at::ones({last});

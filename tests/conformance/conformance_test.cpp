@@ -1,4 +1,4 @@
-// Runs the suite on every registered strategy and workload. New ones are tested without changes here.
+// Runs the conformance suite on every registered strategy and workload. New registrations are tested automatically.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -34,20 +34,21 @@ std::vector<Case> cases() {
   return all;
 }
 
-// Each declared variant of a strategy's parameters, on the models that can show a difference.
+// Returns a case for each declared variant of a strategy's parameters, on the probe models (small models made for
+// checks) that can reveal a mistake in it.
 std::vector<Case> variants() {
   std::vector<Case> all;
   for (const auto& strategy : strategy_registry().all())
     for (const auto& variant : strategy.variants) {
       const StrategyInfo promises = promised(strategy, Params(strategy.params, variant.params, strategy.name));
-      if (!promises.cpu) continue;  // scripts/gpu-check covers these
+      if (!promises.cpu) continue;  // scripts/gpu-check tests variants that need a GPU
       if (promises.buffers == Buffers::synchronised) {
         for (const auto& [workload, world] :
              {std::pair{"probe-batch-norm", 1}, {"probe-batch-norm", 3}, {"convnet", 3}})
-          all.push_back({strategy.name, workload, world, variant});  // others have no BatchNorm and are rejected
+          all.push_back({strategy.name, workload, world, variant});  // other models have no BatchNorm and are rejected
         continue;
       }
-      if (promises.onednn) {  // the probes' layers are too small, and are torch's own
+      if (promises.onednn) {  // the probe models' layers are too small for oneDNN
         for (const int world : {1, 3})
           if (world == 1 || strategy.parallelism != Parallelism::single)
             all.push_back({strategy.name, "mnist-mlp", world, variant});
@@ -62,7 +63,7 @@ std::vector<Case> variants() {
   return all;
 }
 
-// Autocast to bfloat16: checks in the working dtype, with rounding a thousand times larger.
+// Returns cases under autocast to bfloat16. Checks in that dtype allow a thousand times more rounding than in float32.
 std::vector<Case> in_bfloat16() {
   std::vector<Case> all;
   for (const auto& strategy : strategy_registry().all())
@@ -84,7 +85,8 @@ std::string name_of(const testing::TestParamInfo<Case>& info) {
   return name;
 }
 
-// Returns e.g. "passed 3.1e-15 1e-12", which scripts/studies/conformance-report reads from gtest's JSON.
+// Returns the row's status, error and bound, e.g. "passed 3.1e-15 1e-12". scripts/studies/conformance-report reads this
+// text from GoogleTest's JSON.
 std::string recorded(const CheckRow& row) {
   std::ostringstream text;
   text << row.status;
@@ -127,7 +129,8 @@ INSTANTIATE_TEST_SUITE_P(Registered, Conformance, testing::ValuesIn(cases()), na
 INSTANTIATE_TEST_SUITE_P(Autocast, Conformance, testing::ValuesIn(in_bfloat16()), name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, Conformance, testing::ValuesIn(variants()), name_of);
 
-// The tutorials' worlds. With 8 devices a batch of 10 samples leaves three replicas without samples.
+// Compares how dp cuts a batch with the chunk sizes printed in the DataParallel tutorials, in the tutorials' worlds.
+// With 8 devices, a batch of 10 samples leaves three replicas without samples.
 class Pieces : public testing::TestWithParam<std::tuple<std::string, std::string, int>> {};
 
 TEST_P(Pieces, MatchesTheTutorials) {
@@ -158,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(DpUpstream, Pieces,
                          testing::Combine(testing::Values("dp-upstream"), testing::Values(""), worlds_of_the_tutorials),
                          name_of_pieces);
 
-// A user's own model whose unused parameters are not declared.
+// Checks ddp on a user's own model that has unused parameters but does not declare them.
 class UserModel : public testing::TestWithParam<const char*> {
  protected:
   static std::vector<CheckRow> checked(const std::map<std::string, std::string>& params) {

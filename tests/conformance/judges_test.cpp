@@ -1,4 +1,5 @@
-// The judges on handmade evidence: right evidence passes, and each single change fails the check that covers it.
+// Tests the judges (functions that turn the recorded results of a run into check results). Handmade results of a right
+// strategy pass; each single change to them fails the check that covers it.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -45,7 +46,7 @@ class Judges : public testing::Test {
     for (int rank = 0; rank < 3; ++rank) ranks_.push_back(right(start, first.names, expected, rank));
   }
 
-  // The evidence of a right strategy.
+  // Returns the results that a right strategy would record on this rank.
   static Evidence right(Evidence evidence, const std::vector<std::string>& names, const ExpectedStep& expected,
                         int rank) {
     evidence.rank = rank;
@@ -107,7 +108,8 @@ TEST_F(Judges, DistinguishASumFromAMean) {
   EXPECT_TRUE(mentions(row("gradient-meaning").likely, {"summed over 3"}));
 }
 
-// Errors of either type can be equally large; only the values can tell the types apart. Otherwise both are named.
+// Rounding to float16 and rounding to bfloat16 can give equally large errors; only the gradient's values can tell which
+// type was used. If they fit both types, the message names both.
 TEST_F(Judges, DistinguishFloat16FromBfloat16OrNameBoth) {
   const auto wrong = [this](const std::function<at::Tensor(const at::Tensor&)>& change) {
     const auto kept = ranks_;
@@ -137,7 +139,7 @@ TEST_F(Judges, IgnoreRounding) {
   EXPECT_EQ(row("gradient-meaning").status, CheckStatus::passed);
 }
 
-// Both errors are infinite then, so their ratio is NaN, which must not pass.
+// The error and its bound are both infinite, so their ratio is NaN. NaN must not pass.
 TEST_F(Judges, DoNotPassNonFiniteErrors) {
   const AlteredWorkload beyond(workload(), 1e300);
   const Bench bench{declared(), beyond, bench_.layout, 0, {}, bench_.devices, {}, 1};
@@ -149,7 +151,7 @@ TEST_F(Judges, DoNotPassNonFiniteErrors) {
   EXPECT_EQ(rows.find("gradient-accuracy")->status, CheckStatus::failed);
 }
 
-// The oracle repeats shards on the CPU, whose kernels round differently from a GPU's.
+// The oracle repeats each rank's forward and backward pass on the CPU, whose kernels round differently from a GPU's.
 TEST_F(Judges, DoNotCompareAGpuWithTheCpusRounding) {
   scenario_.dtype = at::kFloat, scenario_.gradient_check = "gradient-replay";
   for (auto& evidence : ranks_)

@@ -1,4 +1,5 @@
-// The suite knows strategies by their registration, not their names: a renamed strategy gets the same checks.
+// The suite chooses checks by a strategy's registered properties, not its name: a renamed strategy gets the same
+// checks.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -56,7 +57,8 @@ class CountingBackend : public ForwardingBackend {
   std::atomic<int64_t>& calls_;
 };
 
-// Returns name and status of each check, then the number of collectives, which grows with smaller buckets.
+// Returns "name status" of each check, then the number of collectives. The number shows whether the suite used smaller
+// buckets.
 std::vector<std::string> checked(const StrategyInfo& strategy, const std::string& workload, const ParamValues& params) {
   std::atomic<int64_t> calls = 0;
   const Wrap count = [&](c10::intrusive_ptr<c10d::Backend> inner) -> c10::intrusive_ptr<c10d::Backend> {

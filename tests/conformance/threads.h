@@ -1,4 +1,4 @@
-// Runs a case's suite in this process, with ranks as threads over a backend that supports them.
+// Runs the conformance suite on one case in this process. Each rank is a thread, over a backend that supports threads.
 #pragma once
 
 #include "harness/conform/evidence/forwarding_backend.h"
@@ -16,7 +16,7 @@ struct ThreadsRequest {
   bool long_form = false;
   std::string filter = {};
   std::string backend = "threads";
-  Wrap wrap = {};  // wraps the backend in a wrong one
+  Wrap wrap = {};  // replaces each rank's backend by a wrong one around it
   std::chrono::milliseconds timeout{5000};
 };
 

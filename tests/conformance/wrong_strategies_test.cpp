@@ -1,4 +1,4 @@
-// Proof that the suite can fail: the named check catches each wrong strategy, and right alternatives pass.
+// Proves that the conformance suite can fail: the named check catches each wrong strategy, and right alternatives pass.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -87,7 +87,7 @@ TEST(WrongSamplers, AreCaughtByTheNamedCheckAlone) {
     judge_sampling(deal, rows);
     if (const CheckRow* verdict = killed_by.empty() ? nullptr : rows.find(killed_by))
       RecordProperty("sampler " + name,
-                     killed_by + " " + verdict->detail);  // read by scripts/studies/conformance-report
+                     killed_by + " " + verdict->detail);  // scripts/studies/conformance-report reads this property
     for (const auto& row : rows.all()) {
       EXPECT_EQ(row.status, row.name == killed_by ? CheckStatus::failed : CheckStatus::passed)
           << name << ": " << row.name << " " << row.detail;

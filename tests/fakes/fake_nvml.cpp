@@ -1,5 +1,6 @@
-// A fake NVML driver, CUDA runtime and NCCL: three GPUs, two of them joined by NVLink; readings change with every call.
-// FAKE_NVML=switch: all GPUs are joined through switches. FAKE_NVML=bare: only the functions that every driver has.
+// A fake of the NVML driver, the CUDA runtime and NCCL. It shows three GPUs, two of them joined by NVLink; its readings
+// change with every call. FAKE_NVML=switch joins all GPUs through switches. FAKE_NVML=bare offers only the functions
+// that every driver has.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -61,7 +62,8 @@ int nvmlDeviceGetPciInfo_v3(void* device, Pci* pci) {
 }
 int nvmlDeviceGetClockInfo(void*, unsigned which, unsigned* mhz) {
   if (mode("bare")) return not_supported;
-  return put(mhz, which == 2 ? 2619u : clock_readings++ % 2 ? 1200u : 1980u);  // memory; SM
+  // Type 2 is the memory clock, all others the SM clock.
+  return put(mhz, which == 2 ? 2619u : clock_readings++ % 2 ? 1200u : 1980u);
 }
 int nvmlDeviceGetMaxClockInfo(void*, unsigned, unsigned* mhz) { return mode("bare") ? not_supported : put(mhz, 1980u); }
 int nvmlDeviceGetTemperature(void*, unsigned, unsigned* degrees) { return put(degrees, 61u); }
@@ -77,7 +79,7 @@ int nvmlDeviceGetMaxPcieLinkGeneration(void*, unsigned* generation) { return put
 int nvmlDeviceGetMaxPcieLinkWidth(void*, unsigned* lanes) { return put(lanes, 16u); }
 int nvmlDeviceGetEccMode(void*, unsigned* now, unsigned* pending) { return put(now, 1u), put(pending, 1u); }
 int nvmlDeviceGetMigMode(void*, unsigned*, unsigned*) { return not_supported; }
-// Cycles through idle, slowed by power, slowed by heat, and back.
+// Reports throttle reasons in turn: idle, power limit, heat, configured clocks.
 int nvmlDeviceGetCurrentClocksThrottleReasons(void*, unsigned long long* reasons) {
   constexpr unsigned long long cycle[] = {0x1, 0x4, 0x60, 0x2};
   return put(reasons, cycle[reason_readings++ % 4]);

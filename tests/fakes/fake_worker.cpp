@@ -1,4 +1,5 @@
-// A worker without torch that speaks the protocol and fails on request: --param fault=NAME and --param rank=N.
+// A stand-in for dpbench-worker without torch. It speaks the worker protocol and fails on request: --param fault=NAME
+// and --param rank=N.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -51,7 +52,7 @@ std::string variable(const char* name) {
 
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
-// Starts a process in its own session, unknown to the front.
+// Starts a process in a session of its own, which the front (the dpbench process) does not know.
 void leave_orphan() {
   if (::fork() != 0) return;
   ::setsid();
@@ -94,7 +95,7 @@ class Rank {
   }
 
   void execute(const Json& command) {
-    if (command.at("do") == "block" && !variable("FAKE_OLD").empty())  // a worker older than duel
+    if (command.at("do") == "block" && !variable("FAKE_OLD").empty())  // acts like a worker from before `dpbench duel`
       return fail(case_from_json(command.at("case")), "failure", "unknown command of the front: block");
     const CaseSpec spec = case_from_json(command.at("case"));
     const bool this_rank = !spec.params.contains("rank") ? rank_ == 0 : std::stoi(spec.params.at("rank")) == rank_;
@@ -141,7 +142,7 @@ class Rank {
          }},
         {"segv",
          [] {
-           ::signal(SIGSEGV, SIG_DFL);  // bypasses the sanitizer's handler
+           ::signal(SIGSEGV, SIG_DFL);  // keeps the sanitizer from handling the signal
            ::raise(SIGSEGV);
          }},
         {"abort", [] { std::abort(); }},
@@ -201,7 +202,7 @@ class Rank {
     if (const auto fault = faults.find(fault_); fault != faults.end()) fault->second();
   }
 
-  // Reports two checks; --filter is matched as a substring.
+  // Reports those of two checks whose name contains the text of --filter.
   void send_checks(const CaseSpec& spec, const Json& command) {
     Json rows = Json::array();
     const std::string filter = command.at("filter");
@@ -238,7 +239,8 @@ class Rank {
     send({{"event", "ran"}, {"case", spec.id}, {"record", to_json(record)}, {"checks", checks}, {"untimed", untimed}});
   }
 
-  // Speed factor: FAKE_FACTOR, except for the baseline, times lognormal noise of standard deviation FAKE_NOISE.
+  // Returns the factor on this case's step time: FAKE_FACTOR (1 for the baseline), times lognormal noise with standard
+  // deviation FAKE_NOISE.
   double fake_slowdown(const CaseSpec& spec) {
     const std::string factor = spec.baseline ? "" : variable("FAKE_FACTOR"), noise = variable("FAKE_NOISE");
     const double spread = noise.empty() ? 0 : std::stod(noise) * normal_(random_);

@@ -1,6 +1,6 @@
-// "faulty-ddp" and "faulty-dp": the real strategies until one rank performs FAULT at one step. --param fault=.. rank=..
-// step=.. The rank named by DPBENCH_NEVER_JOINS blocks while loading this plug-in. Each fault appends a line to the
-// file DPBENCH_STRUCK: CLOCK_MONOTONIC in nanoseconds and the process id.
+// "faulty-ddp" and "faulty-dp" act as ddp and dp until one rank performs a fault at one step, chosen by --param
+// fault=.. rank=.. step=.. The rank that DPBENCH_NEVER_JOINS names blocks while it loads this plug-in. Each fault
+// appends its time (CLOCK_MONOTONIC in nanoseconds) and process id to the file DPBENCH_STRUCK.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -48,7 +48,7 @@ const bool joins = [] {
   block_forever();
 }();
 
-// Allocates more memory than the limit, like a batch that is too large.
+// Limits the address space to 32 GiB and allocates 64 GiB, as a batch that is too large would.
 void allocate_too_much(const Setup&) {
   rlimit limit{};
   limit.rlim_cur = limit.rlim_max = rlim_t{1} << 35;
@@ -56,7 +56,7 @@ void allocate_too_much(const Setup&) {
   at::empty({int64_t{1} << 36}, at::kByte);
 }
 
-// Fills memory up to the control group's limit; 8 GiB suffice for a test.
+// Fills memory until the control group's limit kills this process; stops at 8 GiB if there is no lower limit.
 void fill_memory(const Setup&) {
   std::vector<std::string> all;
   while (all.size() < 512) all.emplace_back(size_t{16} << 20, 'x');
@@ -88,7 +88,7 @@ const std::map<std::string, Fault> faults = {
     {"other-collective", call_extra_collective},
 };
 
-// Overwrites one element of a parameter or of a used gradient after the step.
+// After the step, overwrites one element of a parameter or of a gradient with `value`.
 struct Corruption {
   bool gradient;
   float value;
@@ -125,8 +125,8 @@ void alter_model(Model& model, const std::string& fault) {
   record_strike();
 }
 
-// A workload whose model differs on one rank. "unused": all ranks have an extra parameter; one rank's loss leaves it
-// out.
+// A workload with a wrong model on one rank. Fault "unused": all ranks have an extra parameter, and one rank's loss
+// does not use it.
 class FaultyWorkload : public AlteredWorkload {
  public:
   FaultyWorkload(const Workload& inner, const std::string& fault, bool this_rank)
@@ -151,7 +151,8 @@ class FaultyWorkload : public AlteredWorkload {
 // Alters the result of a reduction before the ranks receive it.
 using Alteration = void (*)(const at::Tensor& reduced, int ranks);
 const std::map<std::string, Alteration> alterations = {
-    {"sum", [](const at::Tensor& reduced, int ranks) { reduced.mul_(ranks); }},  // ddp asks for the mean
+    // ddp asked for a mean, so this gives a sum.
+    {"sum", [](const at::Tensor& reduced, int ranks) { reduced.mul_(ranks); }},
     {"narrow", [](const at::Tensor& reduced, int) {
        if (reduced.scalar_type() == at::kFloat) reduced.copy_(reduced.to(at::kHalf));
      }}};
@@ -205,7 +206,7 @@ class Faulty : public Around {
 
   ~Faulty() override {
     if (this_rank_ && step_ == -3) strike();
-    inner_.reset();  // before the workload it refers to
+    inner_.reset();  // inner_ refers to workload_, so destroy it first
   }
 
   void finish() override {
@@ -230,7 +231,7 @@ class Faulty : public Around {
     record_strike();
     if (const auto found = faults.find(fault_); found != faults.end()) found->second(setup_);
   }
-  // Overwrites element 7 of the first tensor.
+  // Overwrites element 7 of the first parameter or gradient.
   void corrupt(const Corruption& corruption) {
     const at::NoGradGuard no_grad;
     const NamedTensors tensors = corruption.gradient ? inner_->gradients() : inner_->parameters();
@@ -256,7 +257,7 @@ StrategyInfo faulty(const std::string& name) {
   info.params = {{"fault", "none", "fault to inject"},
                  {"rank", "1", "rank that fails"},
                  {"step", "7", "when; -1 before the first, -2 in finish(), -3 in the destructor"}};
-  info.settings = {};  // it lacks those parameters
+  info.settings = {};  // faulty strategies lack the parameters that these settings name
   info.promise = nullptr;
   info.variants.clear();
   info.make = [name](const Setup& setup) { return std::make_unique<Faulty>(setup, strategy_registry().at(name)); };

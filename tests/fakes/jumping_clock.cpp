@@ -1,4 +1,5 @@
-// Preloaded library: the wall clock jumps an hour back and forth with every reading; monotonic clocks do not.
+// A library for LD_PRELOAD that makes the wall clock jump an hour back or forth with every reading. Monotonic clocks
+// stay right.
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>

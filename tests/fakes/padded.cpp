@@ -1,6 +1,6 @@
-// Strategies slowed by the percentage in the file's name: libpadded-5.so spins after every step for 5 % of its time.
-// "padded" is the single device and "padded-ddp" is ddp. All files register the same names, so two files are two builds
-// of one case.
+// "padded" is the single device and "padded-ddp" is ddp, both slowed by the percentage in this library's file name:
+// libpadded-5.so spins after every step for 5 % of its time. All files register the same names, so two files act as two
+// builds of one strategy.
 #include <dlfcn.h>
 
 #include <chrono>

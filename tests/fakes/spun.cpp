@@ -1,6 +1,6 @@
-// "spun": the single device, which spins on the monotonic clock for spin_us after every step. Different values of
-// `copy` make identical cases, to measure the harness against itself. "late-ddp": ddp with only rank 1 spinning. Both
-// report their step times without the spinning, by the same clock.
+// "spun" is the single device with an extra spin of spin_us after every step. Different values of `copy` make identical
+// cases, to measure the harness against itself. "late-ddp" is ddp with a spin on rank 1 only. Both strategies report
+// their median step time without the spin, by the same monotonic clock.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -15,7 +15,7 @@ namespace {
 using namespace dpbench;
 using Clock = std::chrono::steady_clock;
 
-// Ring buffer of the latest times.
+// Ring buffer of the latest step times.
 class Times {
  public:
   void add(Clock::duration time) {
@@ -30,7 +30,7 @@ class Times {
   }
 
  private:
-  std::array<double, 300> ns_{};  // as many as measure_test takes
+  std::array<double, 300> ns_{};  // measure_test times 300 steps
   size_t count_ = 0;
 };
 
@@ -62,7 +62,7 @@ class Spun : public Around {
     return result;
   }
 
-  // Figures of the previous instance: a new one is made for observation after the timed steps.
+  // Returns the figures of the previous Spun object: the harness makes a new object to profile after the timed steps.
   std::map<std::string, std::vector<double>> figures() override {
     return {{"timed_step_ns", times_of_previous.step.median()}, {"timed_again_ns", times_of_previous.again.median()}};
   }

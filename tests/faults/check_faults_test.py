@@ -1,4 +1,5 @@
-"""Faults during the checks, with the real worker: each case ends in time, its rows are kept, and nothing is timed.
+"""Faults during the checks, with the real worker: each case ends in time, its check results are kept, and no step is
+timed.
 
 usage: check_faults_test.py DPBENCH PLUGIN
 """
@@ -7,7 +8,7 @@ from faulty_runs import DIFFERS, TIMEOUT, FaultyRuns, main
 
 class CheckFaults(FaultyRuns):
     def test_an_exception_in_the_checks_fails_the_case(self):
-        """The reported reason is the cause, not an error it triggers on other ranks."""
+        """The case's reason names the original exception, not an error that it triggers on other ranks."""
         for fault, words in (("throw", r"^rank 1 .*the strategy's own words .*scenario even, step 1"),
                              ("memory", r"^out of memory: rank 1 "),
                              ("more-parameters", r"^rank 1 .*one_more .*\[3\]"),
@@ -16,7 +17,7 @@ class CheckFaults(FaultyRuns):
                 with self.subTest(fault=fault, backend=backend):
                     case = self.failed(fault, words, backend=backend, check="auto", step=1, within=DIFFERS)
                     self.assertEqual(case["launches"], [])
-                    if fault != "memory":  # memory ends its rank at once
+                    if fault != "memory":  # a rank out of memory ends at once, without check results
                         (row,) = [row for row in case["checks"] if row["status"] == "failed"]
                         self.assertRegex(row["detail"], r"^rank 1, step \d, scenario even: .*(the strategy's own words|one_more|fc.bias)")
         for fault, words in (("throw", r"^the worker .*the strategy's own words"), ("memory", r"^out of memory: the worker "),
@@ -40,18 +41,20 @@ class CheckFaults(FaultyRuns):
                 self.assertRegex(row["detail"], r"step 1, .* \(--seed 7\)$")
 
     def test_many_seeds_in_one_process_are_not_taken_for_a_hang(self):
-        """Its checks call no collectives that show progress; 60 seeds of 3 steps of 20 ms take longer than --timeout."""
+        """dp's checks call no collectives, by which progress is seen. 60 seeds of 3 steps of 20 ms take longer than
+        --timeout."""
         case = self.other_command("check", "crawl", 1, 0, "--seeds", "60", "--filter", "gradient-vs-baseline", "--param", "rank=0", strategy="faulty-dp")
         self.assertEqual(case["status"], "ok")
 
     def kept_by_the_checks(self, fault, words, **how):
-        """The failed rows of a case that failed in the checks before timing; nothing was timed."""
+        """Runs a case that must fail in the checks before timing, and asserts that no step was timed. Returns its
+        failed checks."""
         case = self.failed(fault, words, step=1, check="auto", within=DIFFERS, **how)
         self.assertEqual(case["launches"], [], self.stderr)
         return [check for check in case["checks"] if check["status"] == "failed"]
 
     def test_the_checks_before_timing_name_the_differing_calls_of_each_rank(self):
-        """Gloo itself returns wrong numbers, or hangs."""
+        """If ranks call different collectives, Gloo itself returns wrong numbers or hangs."""
         for backend in ("gloo", "shm"):
             with self.subTest(backend=backend):
                 for fault, found in (("skip", r'rank 0 "even: step 1, call 0: .*", rank 1 "even: step 2, call 0: .*"'),
@@ -62,7 +65,7 @@ class CheckFaults(FaultyRuns):
                     self.assertRegex(row["detail"], found)
 
     def test_a_sum_instead_of_a_mean_is_not_timed(self):
-        """On convnet, whose BatchNorm couples samples, so gradients cannot be compared with one device's."""
+        """Uses convnet: its BatchNorm couples samples, so gradients cannot be compared with those of one device."""
         case = self.run_fault("sum", code=1, check="auto", flags=("--workload", "convnet", "--filter", "convnet"), within=(30, 2))
         self.assertEqual((case["workload"], case["status"], case["launches"]), ("convnet", "wrong", []), self.stderr)
         rows = {row["name"]: row for row in case["checks"]}
@@ -71,7 +74,8 @@ class CheckFaults(FaultyRuns):
         self.assertIn("summed over 2 ranks", rows["gradient-meaning"]["likely"])
 
     def test_mistakes_that_only_the_timed_setting_shows_are_not_timed(self):
-        """The dtype, accumulation or clipping matters: float64 and a single pass without clipping would be right."""
+        """Each mistake shows only in the timed dtype, with accumulation or with clipping; in float64 without either,
+        the result is right."""
         for fault, flags, checks in (("narrow", (), ["gradient-replay"]), ("no-clip", ("--clip-norm", "0.01"), ["clip", "clip-replay"]),
                                      ("last-micro", ("--accumulate", "2"), ["output-shape", "accumulation", "accumulation-replay"])):
             with self.subTest(fault=fault):
@@ -80,7 +84,8 @@ class CheckFaults(FaultyRuns):
                 self.assertEqual([row["name"] for row in case["checks"] if row["status"] == "failed"], checks)
 
     def test_rows_of_the_checks_are_kept_and_nothing_is_timed(self):
-        """The reason names the rank that produced the value, not a rank that received it in the next step."""
+        """The case's reason names the rank that produced the NaN or infinity, not a rank that received it in the next
+        step."""
         for strategy, backend, rank, who in (("faulty-ddp", "gloo", 1, "rank 1"), ("faulty-ddp", "shm", 0, "rank 0"), ("faulty-dp", "", 0, "the worker")):
             for fault, words in (("nan", r"fc.weight .*nan .*\[0, 0\] .*step 1"),
                                  ("inf-gradient", r"gradient .*fc.weight .*inf .*\[1, 2\] .*step 1")):

@@ -1,4 +1,5 @@
-"""How runs end: crashed ranks, signals, a killed front, a full disk, no stdout; and no leftovers. Needs no torch: a fake worker answers.
+"""How runs end: crashed ranks, signals, a killed front (the dpbench process), a full disk, a closed stdout. No run
+leaves processes or files behind. Needs no torch: a fake worker answers.
 
 usage: cli_ends_test.py DPBENCH FAKE_WORKER
 """
@@ -78,7 +79,7 @@ class CliEnds(Runs):
 
     def test_killing_the_front_leaves_no_orphans(self):
         process = self.start(*fault("orphan-hang", "30"))
-        self.wait_for_ranks(process, 3)  # one of them an orphan
+        self.wait_for_ranks(process, 3)  # two ranks and an orphan that one rank started
         process.kill()
         process.communicate(timeout=20)
         deadline = time.monotonic() + 3
@@ -101,11 +102,11 @@ class CliEnds(Runs):
         self.assertTrue(mine)
         self.run_it("--workload", "toy", "--quick", "--out", "again")
         left = {path for path in mine if os.path.exists(path)}
-        # Other users' runs may be alive; only ours is dead and must be gone.
+        # Files of other users' live runs may remain; those of the killed run must be gone.
         self.assertTrue(len(left) < len(mine))
 
     def test_a_hundred_killed_fronts_leave_no_rank(self):
-        """Half of them with stopped ranks, which receive no signal."""
+        """In every second trial the ranks are stopped (SIGSTOP), so they handle no signal."""
         late = []
         for trial in range(100):
             out = f"{self.directory}/{trial}"
@@ -158,7 +159,8 @@ class CliEnds(Runs):
         self.assertEqual(self.saved()["status"], "complete")
 
     def test_a_failed_save_is_exit_5_and_keeps_the_previous_baseline(self):
-        """With a limit on the file size: SIGXFSZ for an unprepared process, and a short write."""
+        """A file size limit makes the save fail: the kernel sends SIGXFSZ, which must be ignored, and cuts the write
+        short."""
         self.run_it("--workload", "toy", "--quick", "-o", "none", "--save-baseline", "main")
         baseline = self.directory + "/results/baselines/main.json"
         with open(baseline, "rb") as file:

@@ -1,4 +1,5 @@
-"""Leftovers and listening ports, with the real worker: all processes killed at once, clocks that jump, garbage sent to open ports, concurrent runs, more ranks than cores.
+"""Runs leave nothing behind and listen on loopback only, tested with the real worker: all processes killed at once,
+clocks that jump, garbage sent to open ports, concurrent runs, more ranks than cores.
 
 usage: endings_test.py DPBENCH PLUGIN CLOCK
 """
@@ -13,11 +14,11 @@ import time
 import unittest
 
 import leftovers
-import reports  # validates every report against its schema
+import reports  # importing it validates every report that dpbench writes
 from strangers import Strangers
 
 DPBENCH, PLUGIN, CLOCK = (os.path.abspath(path) for path in sys.argv[1:4])
-SLACK = 60  # for a machine that is busy with other work
+SLACK = 60  # seconds allowed on a busy machine
 
 
 class Endings(unittest.TestCase):
@@ -44,7 +45,7 @@ class Endings(unittest.TestCase):
         return process
 
     def start_long(self, backend, ranks=2):
-        """Starts a run that times steps for up to half a minute."""
+        """Starts a run that times steps for up to half a minute. Returns its process once steps have begun."""
         of_dp = backend == "none"
         process = self.start("--strategy", "dp" if of_dp else "ddp", "--cpus", str(ranks), *(() if of_dp else ("--backend", backend)), "--launches",
                              "1", "--samples", "10", "--steps", "100000", "--max-time", "30")
@@ -53,7 +54,7 @@ class Endings(unittest.TestCase):
         return process
 
     def steps_have_begun(self):
-        """True if a rank's step counter, which the front reads too, is not zero."""
+        """True if the shared step counter of any rank is not zero."""
         mine = {leftovers.directory_of(pid) for pid in leftovers.ranks_of(self.mark)}
         return any(any(leftovers.read(path + "/progress")[:8]) for path in mine)
 
@@ -100,7 +101,7 @@ class Endings(unittest.TestCase):
         self.assert_nothing_left()
 
     def test_a_front_killed_while_its_ranks_load_leaves_none(self):
-        """Loading LibTorch takes longer than the second that ranks have to end."""
+        """Ranks must end within a second even while they load LibTorch, which takes longer."""
         for _ in range(5):
             process = self.start("--strategy", "ddp", "--cpus", "3", "--backend", "gloo", "--quick")
             self.assertTrue(leftovers.wait_until(lambda: len(leftovers.ranks_of(self.mark)) == 3, SLACK))
@@ -120,7 +121,7 @@ class Endings(unittest.TestCase):
                 self.assertEqual(process.returncode, 128 + signal.SIGTERM)
 
     def test_ranks_get_the_loopback_interface(self):
-        """LibTorch would otherwise choose an interface by the host's name."""
+        """Without these variables LibTorch would choose a network interface by the host's name."""
         names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
         for backend in ("shm", "gloo"):
             with self.subTest(backend=backend):
@@ -142,7 +143,7 @@ class Endings(unittest.TestCase):
         self.assertEqual(hashes[0], hashes[1])
 
     def test_an_impostor_while_gloo_connects_is_detected(self):
-        """Gloo's handshake is a number counted from 0: zeros claim the first rank's place."""
+        """Gloo's handshake is a number counted from 0, so a stranger that sends zeros claims the first rank's place."""
         for _ in range(5):
             with Strangers(self.mark, every=0.001, words=[bytes(64)]):
                 (case,) = self.finished(self.start("--strategy", "ddp", "--cpus", "4", "--backend", "gloo", "--quick", "--timeout", "20"))["cases"]

@@ -1,4 +1,5 @@
-"""Ranks that crash, hang, corrupt data or diverge, with the real worker: each case ends in time with exit code 3 and names rank and cause.
+"""Ranks that crash, hang, corrupt data or diverge, with the real worker: each case fails in time, the run exits with 3,
+and the case's reason names the rank and the cause.
 
 usage: faults_test.py DPBENCH PLUGIN
 """
@@ -14,7 +15,7 @@ class Faults(FaultyRuns):
         self.over_both("kill", r"rank 1 [^;]*signal 9[^;]*step 7")
 
     def test_killed_rank_0(self):
-        """Rank 0 created the rendezvous file, leads and is the root: the others must end without it."""
+        """Rank 0 created the rendezvous file and is the root of broadcasts. The other ranks must end without it."""
         self.over_both("kill", r"rank 0 [^;]*signal 9[^;]*step 7", flags=("--param", "rank=0"))
 
     def test_the_step_of_the_case_and_the_last_collective_are_named(self):
@@ -52,7 +53,7 @@ class Faults(FaultyRuns):
         self.over_both("none", r"1 of 2 ranks.*missing 1", silent=TIMEOUT)
 
     def test_after_the_last_step(self):
-        """The figures are complete but not reported yet."""
+        """The rank has measured its figures but not yet reported them."""
         for step, place in ((-2, "finish"), (-3, "the destructor")):
             for fault, words in (("kill", "rank 1 [^;]*signal 9"), ("exit-0", "rank 1 [^;]*exit code 0"),
                                  ("throw", "rank 1 [^;]*the strategy's own words" if step == -2 else "rank 1 [^;]*signal 6")):
@@ -70,7 +71,7 @@ class Faults(FaultyRuns):
         self.over_both("other-dtype", r"rank 1 .*\[2, 5\].* Double.* rank 0 .* Float", within=DIFFERS)
 
     def test_a_parameter_that_one_rank_does_not_use(self):
-        """DistributedDataParallel would wait for it forever."""
+        """PyTorch's DistributedDataParallel would wait forever for the gradient of such a parameter."""
         for check in ("off", "auto"):
             self.over_both("unused", r"^rank 1 .*ddp.*unused.*extra", within=DIFFERS, check=check)
 
@@ -79,9 +80,11 @@ class Faults(FaultyRuns):
                     within=DIFFERS)
 
     def test_differing_calls_over_gloo_are_named_and_no_rank_is_blamed(self):
-        """Gloo itself returns wrong numbers, aborts, or waits. The ranks' own call logs show the difference."""
+        """If ranks call different collectives, Gloo itself returns wrong numbers, aborts, or waits. The ranks' own call
+        logs show the difference."""
         usual, more = r"allreduce of 12 Float \(sum\)", r"broadcast of 3 Float with root 0"
-        for check, step in (("off", 7), ("auto", 30)):  # after the steps of the checks, which detect it themselves
+        # Step 30 comes after the checks, which would detect the fault themselves.
+        for check, step in (("off", 7), ("auto", 30)):
             for fault, rank, calls in (("other-collective", 1, rf"rank 0 {usual}, rank 1 {more}"),
                                        ("other-collective", 0, rf"rank 0 {more}, rank 1 {usual}"),
                                        ("skip", 1, rf"rank 0 {usual}, rank 1 (?!{usual})")):
@@ -91,7 +94,8 @@ class Faults(FaultyRuns):
                     self.assertNotRegex(case["reason"], r"stuck")
 
     def test_a_skipped_collective(self):
-        """Detected at the next call that differs. A call of the same shape hides it, so the step is unknown, but the ranks are known."""
+        """The difference is detected at the next call that differs. A call of the same shape hides it, so the reason
+        names the ranks but not the step."""
         case = self.failed("skip", r"^rank [01] .* rank 0 ", within=DIFFERS)
         calls = re.search(r"rank 0 \(pid \d+\) #(\d+) (\S.*), rank 1 \(pid \d+\) #(\d+) (\S.*) \(in or after", case["reason"])
         self.assertEqual(calls[1], calls[3])
@@ -104,12 +108,13 @@ class Faults(FaultyRuns):
         self.assertRegex(case["reason"], rf"^not a number: rank 1 .*fc.weight .*nan .*\[1, 2\] .*step {steps - 1}")
 
     def test_not_a_number(self):
-        """Timed steps are checked only at the end of a block."""
+        """Losses of timed steps are checked only at the end of a block (a timed run of steps)."""
         self.over_both("nan", r"not a number: rank 1 .*loss .*step 2 .*nan", step=1, flags=("--warmup", "20"), within=DIFFERS)
         self.over_both("nan", r"not a number: rank \d .*loss .*step \d+.* nan", within=DIFFERS)
 
     def test_not_a_number_after_the_last_step(self):
-        """The last loss precedes the update, so only the parameters and gradients left behind can show it."""
+        """The last loss is computed before the last update, so only the final parameters and gradients can reveal the
+        NaN."""
         last = ("--launches", "1", "--warmup", "4", "--samples", "1", "--steps", "30", "--max-time", "60")
         for fault, words in (("nan-weight", r"fc.weight .*nan .*\[1, 2\] .*step 33"),
                              ("inf-gradient", r"gradient .*fc.weight .*inf .*\[1, 2\] .*step 33")):
@@ -132,9 +137,9 @@ class Faults(FaultyRuns):
     @unittest.skipUnless(control_groups.can_be_made(), "cannot create a memory control group")
     def test_killed_by_the_limit_of_its_control_group(self):
         with control_groups.Group(limit=2 << 30) as group:
-            self.wrapper, self.timeout = group.command(), 30  # filling takes long but is not a hang
+            self.wrapper, self.timeout = group.command(), 30  # filling memory takes longer than the usual timeout
             self.failed("fill", rf"^out of memory: rank 1 [^;]*signal 9.*step 7.* {2 << 30} bytes",
-                        within=(10, 2))  # filling takes a while
+                        within=(10, 2))  # filling memory takes several seconds
 
     def test_slow_is_not_a_fault(self):
         for strategy in ("faulty-ddp", "faulty-dp"):
@@ -142,7 +147,7 @@ class Faults(FaultyRuns):
                 self.assertEqual(self.run_fault("slow", strategy=strategy, code=0, flags=("--param", f"rank={strategy == 'faulty-ddp':d}"))["status"], "ok")
 
     def test_replicas(self):
-        """dp is a single process: there is no rank to name."""
+        """dp runs in a single process, so messages name the worker instead of a rank."""
         for fault, words, silent in (("throw", r"the worker .*the strategy's own words", 0), ("kill", r"the worker .*signal 9.*step 7", 0),
                                      ("segv", r"the worker .*signal 11", 0), ("abort", r"the worker .*signal 6", 0),
                                      ("exit-0", r"the worker .*exit code 0.*step 7", 0), ("memory", r"out of memory: the worker", 0),
@@ -153,7 +158,7 @@ class Faults(FaultyRuns):
                 self.failed(fault, words, strategy="faulty-dp", silent=silent, flags=("--param", "rank=0"), within=DIFFERS if fault == "nan" else DEATH)
 
     def test_the_case_after_a_failed_one_runs_and_is_right(self):
-        """With the same seed a case ends with the same parameters, whether or not an earlier case failed."""
+        """A case with the same seed must end with the same parameters, whether or not an earlier case failed."""
         for strategy, backends in (("faulty-ddp", ("shm", "gloo")), ("faulty-dp", ("",))):
             for backend in backends:
                 with self.subTest(strategy=strategy, backend=backend):
@@ -164,7 +169,7 @@ class Faults(FaultyRuns):
     def hashes_of_the_good_case(self, faults, strategy, backend, code, silent=0):
         rank = "1" if strategy == "faulty-ddp" else "0"
         self.run_fault(faults, strategy=strategy, backend=backend, code=code, silent=silent, check="off",
-                       within=(20, 20), step=0,  # the good case runs after it
+                       within=(20, 20), step=0,  # a fault-free case follows the failed one
                        flags=("--param", f"rank={rank}", "--samples", "2", "--steps", "50", "--launches", "1", "--seed", "3"))
         said = [line for line in self.stderr.splitlines() if " · " in line]
         if code:

@@ -1,4 +1,4 @@
-"""Several hosts: two network namespaces joined by a virtual cable, with ranks in both.
+"""Runs ranks on two simulated hosts: network namespaces joined by a virtual cable.
 
 usage: hosts_live.py DPBENCH      (as root)
 """
@@ -12,14 +12,14 @@ import time
 import unittest
 
 import leftovers
-import reports  # validates every report against its schema
+import reports  # importing it validates every report that dpbench writes
 from two_hosts import ADDRESSES, TwoHosts
 
 DPBENCH = os.path.abspath(sys.argv[1])
 SLACK = 60
-TIMEOUT, SILENT, AFTER = 8, 10, 12  # --timeout; silence after which a front is given up; time allowed after both
+TIMEOUT, SILENT, AFTER = 8, 10, 12  # seconds: --timeout; silence after which a rank is given up; extra time to end
 CASE = ["--strategy", "ddp", "--quick", "--check", "off"]
-ON_THE_WIRE = 1514 / 1448  # Ethernet frame size over TCP payload
+ON_THE_WIRE = 1514 / 1448  # Ethernet frame size divided by its TCP payload
 
 
 class Hosts(unittest.TestCase):
@@ -79,7 +79,8 @@ class Hosts(unittest.TestCase):
         self.hosts.rate("100mbit")
         report = self.measured(flags, 1)
         (case,) = [case for case in report["cases"] if case["strategy"] == "ddp"]
-        bytes_reduced = case["derived"]["collective_bytes_per_step"]  # all of them cross the cable between two ranks, both ways at once
+        # Each of the two ranks sends all of these bytes over the cable.
+        bytes_reduced = case["derived"]["collective_bytes_per_step"]
         alone = self.step_ms(report, "cpu")
         took = self.step_ms(report) - alone
         expected = bytes_reduced * ON_THE_WIRE * 8 / 100e6 * 1e3

@@ -1,4 +1,5 @@
-"""Ranks started by a launcher, known only by their environment variables: rank 0 leads, the others follow, and a failing rank is named.
+"""Ranks started by a launcher, known only by their environment variables: the launcher starts one front (a dpbench
+process) per rank. Rank 0 leads the run, the other ranks follow it, and a failing rank is named.
 
 usage: launched_test.py DPBENCH PLUGIN
 """
@@ -16,15 +17,15 @@ import time
 import unittest
 
 import leftovers
-import reports  # validates every report against its schema
+import reports  # importing it validates every report that dpbench writes
 from strangers import Strangers
 
 DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
 TIMEOUT = 5
-SILENT = 10  # a front silent for this long is given up
-SLACK = 40  # for a machine that is busy with other work
-# Seconds from a fault until the run has ended without leftovers, as promised on an idle machine. Tests allow TIMES
-# that, and intended waits (--timeout, SILENT) once.
+SILENT = 10  # seconds of silence after which rank 0 gives up another rank's front
+SLACK = 40  # seconds allowed on a busy machine
+# Promised seconds on an idle machine from a fault until the run has ended without leftovers: after a death, a refusal,
+# a missing rank. Tests allow TIMES these seconds, plus intended waits (--timeout, SILENT).
 DIED, REFUSED, MISSING = 0.5 + 2, 1, 1 + 2
 TIMES = 3
 CASE = ["--strategy", "ddp", "--workload", "random-linear", "--quick", "--check", "off"]
@@ -73,11 +74,11 @@ class Launched(unittest.TestCase):
         self.assertTrue(leftovers.wait_until(lambda: not leftovers.processes_of(mark), SLACK), leftovers.processes_of(mark))
 
     def in_time(self, since, promised, waited=0):
-        """Call it after all processes have ended."""
+        """Asserts that the run ended in time. Call this after all processes have ended."""
         self.assertLess(time.monotonic() - since, waited + TIMES * promised)
 
     def failed(self, fault, words, waited=0, started=None):
-        """Two ranks, one of which fails. waited: seconds before anyone can detect it."""
+        """Runs two ranks, one of which must fail. `waited`: seconds before the other rank can detect the failure."""
         marks = self.out + "/struck"
         started = started or self.start([*FAULT, *fault], DPBENCH_STRUCK=marks)
         got, ends = self.finish(started)
@@ -115,7 +116,8 @@ class Launched(unittest.TestCase):
                 while started[0].poll() is None:
                     for pid in leftovers.ranks_of(f"LAUNCHED_TEST={self.out}"):
                         rank = leftovers.variables_of(pid)
-                        if "DPBENCH_THREADS" in rank:  # a launcher's front also has a relay next to it
+                        # Leaves out relays (processes that connect the fronts of a run), which have no such variable.
+                        if "DPBENCH_THREADS" in rank:
                             with contextlib.suppress(ProcessLookupError):
                                 cores[rank["RANK"]] = os.sched_getaffinity(pid)
                     time.sleep(0.01)
@@ -140,7 +142,8 @@ class Launched(unittest.TestCase):
     def test_the_others_wait_while_rank_0_measures_alone(self):
         flags = ["--strategy", "ddp", "--workload", "mnist-mlp", "--launches", "1", "--samples", "200", "--check", "off", "--backend", "shm", "-o", "json"]
         start = time.monotonic()
-        codes, ends = self.finish(self.start(flags, timeout=30), seconds=200)  # the baseline alone takes longer than the silence limit
+        # The baseline alone takes longer than SILENT.
+        codes, ends = self.finish(self.start(flags, timeout=30), seconds=200)
         self.assertEqual(codes, [0, 0], ends)
         self.assertGreater(time.monotonic() - start, 2 * SILENT)
 
@@ -204,7 +207,7 @@ class Launched(unittest.TestCase):
         self.failed(["--param", "fault=stop", "--backend", "shm"], r"rank 1 .*stopped", waited=TIMEOUT)
 
     def test_a_worker_is_named_with_its_host_if_there_are_several(self):
-        """Two nodes according to the launcher's variables, on this machine."""
+        """The launcher's variables describe two nodes; both are this machine."""
         host = socket.gethostname()
         for fault, words, waited in (("kill", "signal 9", 0), ("throw", "the strategy's own words", 0), ("stop", "stopped", TIMEOUT)):
             with self.subTest(fault=fault):
@@ -217,7 +220,7 @@ class Launched(unittest.TestCase):
                 self.assertEqual([one["ranks"] for one in self.report()["env"]["hosts"]], [[0], [1]])
 
     def test_auto_takes_gloo_with_one_rank_a_host_else_shm(self):
-        """Hosts according to the launcher's variables, on this machine."""
+        """The launcher's variables describe several hosts; all are this machine."""
         for hosts, backend in (([1, 1], "gloo"), ([1, 2], "shm")):
             with self.subTest(hosts=hosts):
                 places = [(host, local) for host, ranks in enumerate(hosts) for local in range(ranks)]

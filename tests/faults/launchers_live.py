@@ -1,4 +1,5 @@
-"""The real torchrun, mpirun and srun: their ranks form one run, a failing rank is named, and nothing outlives the launcher.
+"""Runs dpbench under the real torchrun, mpirun and srun: the ranks form one run, a failing rank is named, and nothing
+outlives the launcher.
 
 usage: launchers_live.py DPBENCH PLUGIN      (with a Python that has torch; Slurm's daemons want root)
 """
@@ -16,7 +17,7 @@ import time
 import unittest
 
 import leftovers
-import reports  # validates every report against its schema
+import reports  # importing it validates every report that dpbench writes
 
 DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
 SLACK = 60
@@ -31,7 +32,7 @@ def wait_for(condition, seconds, what):
 
 
 class Slurm:
-    """A cluster of two nodes on this host, with its own daemons listening on loopback only."""
+    """A Slurm cluster of two nodes simulated on this host. Its daemons listen on loopback only."""
 
     def __init__(self, folder):
         self.folder, self.daemons = folder, []
@@ -74,7 +75,7 @@ class Slurm:
         return asked.stdout.split() == ["idle", "idle"]
 
     def stop(self):
-        for daemon in (*self.daemons[1:], self.daemons[0]):  # the controller first, munged last
+        for daemon in (*self.daemons[1:], self.daemons[0]):  # stop the controller first and munged last
             daemon.terminate()
             try:
                 daemon.wait(15)
@@ -84,7 +85,7 @@ class Slurm:
 
 
 class Launcher(unittest.TestCase):
-    """Requirements on every launcher; subclasses provide its command line."""
+    """Tests that every launcher must pass. Subclasses provide the launcher's command line."""
     rank_variable = interrupts = None
 
     def setUp(self):
@@ -167,7 +168,8 @@ class Launcher(unittest.TestCase):
             file.write(f'#!/bin/sh\n[ "${self.rank_variable}" = 1 ] && exec sleep 40\nexec {DPBENCH} "$@"\n')
         os.chmod(lazy, 0o755)
         code, _, err = self.run_it(3, [*CASE, "--timeout", "5"], program=lazy)
-        self.assertIn(code, (self.launcher_exit_code(3), 128 + signal.SIGTERM), err)  # srun returns the highest, here the sleeper's
+        # srun returns the highest exit code, here that of the sleeping rank.
+        self.assertIn(code, (self.launcher_exit_code(3), 128 + signal.SIGTERM), err)
         self.assertRegex(err, "2 of 3 ranks.* 5 s.*missing 1")
         self.nothing_left()
 
@@ -199,7 +201,7 @@ class Torchrun(Launcher):
     rank_variable, interrupts = "RANK", 1
 
     def launcher_exit_code(self, code):
-        return 1  # regardless of the worker's exit code
+        return 1  # torchrun exits with 1 whatever the worker's exit code
 
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--no-python"]
 

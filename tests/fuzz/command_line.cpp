@@ -1,4 +1,4 @@
-// Fuzzes the command line: one argument per line.
+// Fuzzes the parser of the command line. Each line of the input is one argument.
 #include "harness/front/cli/cli.h"
 #include "harness/front/commands/commands.h"
 #include "tests/fuzz/fuzz.h"

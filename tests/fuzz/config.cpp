@@ -1,4 +1,4 @@
-// Fuzzes the file of --config.
+// Fuzzes the parser of the configuration file that --config names.
 #include "harness/front/cli/cli.h"
 #include "harness/front/commands/commands.h"
 #include "tests/fuzz/fuzz.h"

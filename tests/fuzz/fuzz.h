@@ -1,5 +1,5 @@
-// Common parts of the fuzz targets, one target per file. libFuzzer (scripts/fuzz) or replay.cpp (with the corpus) calls
-// LLVMFuzzerTestOneInput. For any input, a parser must either accept it or throw UsageError.
+// Common parts of the fuzz targets; each target is one file. libFuzzer (scripts/fuzz) or replay.cpp (with stored
+// inputs) calls LLVMFuzzerTestOneInput. For any input, a parser must either accept it or throw UsageError.
 #pragma once
 
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ inline std::string_view text_of(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// An in-memory file with a path.
+// An in-memory file with a path in /proc, for parsers that open files.
 class MemoryFile {
  public:
   explicit MemoryFile(std::string_view bytes) : fd_(memfd_create("fuzz", MFD_CLOEXEC)) {
@@ -37,7 +37,8 @@ class MemoryFile {
   int fd_;
 };
 
-// Returns false if `parse` throws UsageError with a message. Any other exception escapes and counts as a crash.
+// Returns true if `parse` succeeds, and false if it throws UsageError with a message. Any other exception counts as a
+// crash.
 template <class Parse>
 bool accepted(Parse parse) {
   try {

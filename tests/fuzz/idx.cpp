@@ -1,4 +1,5 @@
-// Fuzzes IDX files, plain and gzip. The first byte selects the number of dimensions.
+// Fuzzes the reader of IDX files (the MNIST format), plain and gzip. The first byte selects the expected number of
+// dimensions.
 #include <vector>
 
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-// Fuzzes the protocol in both directions: lines from workers to the front, and commands from the front to a worker. The
-// first byte selects the sending rank, the expected answer and the flags of CaseWatch.
+// Fuzzes the messages between the front (the dpbench process) and its workers, in both directions. The first byte
+// selects the sending rank, the expected answer and the flags of CaseWatch, which supervises a case.
 #include "harness/front/launch/case_watch.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,5 @@
-// Replacement for libFuzzer: runs every file of the given folders once. Fails if there are none.
+// Replacement for libFuzzer: runs the fuzz target on every file of the given folders once. Exits with 1 if there are no
+// files.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Fuzzes the report parser. An accepted report must survive writing and reading unchanged.
+// Fuzzes the report parser. A report that the parser accepts must survive writing and reading unchanged.
 #include "harness/report/record/report.h"
 #include "harness/report/figures/summarise.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-// Fuzzes safetensors files. The header of an accepted file must survive writing and reading.
+// Fuzzes the reader of safetensors files. A header that the reader accepts must survive writing and reading.
 #include <vector>
 
 #include "tests/fuzz/fuzz.h"

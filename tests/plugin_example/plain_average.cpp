@@ -1,5 +1,5 @@
-// The smallest data-parallel strategy: forward and backward pass, an all-reduce of each gradient, an optimizer step.
-// "plain-average" divides by the number of ranks as promised; "plain-sum" promises the same but does not divide.
+// The smallest data-parallel strategy: forward and backward pass, an allreduce of each gradient, an optimizer step.
+// "plain-average" divides by the number of ranks, as both strategies promise; "plain-sum" does not.
 #include <ATen/ATen.h>
 
 #include "strategies/api/trained.h"
@@ -30,7 +30,7 @@ class Plain : public TrainedStrategy {
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
 };
 
-// Buffers::local: each rank keeps its own BatchNorm statistics.
+// Buffers::local declares that each rank keeps its own BatchNorm statistics.
 const RegisterStrategy right{{.name = "plain-average",
                               .summary = "an allreduce for each gradient",
                               .buffers = Buffers::local,

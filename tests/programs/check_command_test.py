@@ -1,4 +1,4 @@
-"""dpbench check from outside: its output, its files, its exit codes. Needs no torch: a fake worker answers.
+"""Tests the program `dpbench check`: its output, its files, its exit codes. Needs no torch: a fake worker answers.
 
 usage: check_command_test.py DPBENCH FAKE_WORKER
 """
@@ -44,7 +44,7 @@ class Check(Runs):
     def test_check_rejects_unwritable_paths(self):
         self.refused("check", "--junit", "absent/checks.xml")
         self.refused("check", "--junit", ".")
-        self.refused("check", "--junit", "n" * 255)  # too long for the temporary file next to it
+        self.refused("check", "--junit", "n" * 255)  # the name of the temporary file beside it is too long
         self.assertEqual(os.listdir(self.directory), [])
 
     def test_check_that_exits_2_changes_no_files(self):
@@ -84,7 +84,7 @@ class Check(Runs):
             self.assertEqual(xml.etree.ElementTree.fromstring(reader.stdout.read()).tag, "testsuites")
 
     def test_check_appends_junit_to_an_open_file(self):
-        """/dev/stdout may be a file: replacing it would lose the table and earlier output."""
+        """/dev/stdout may be a regular file. Replacing that file would lose the table and earlier output."""
         os.symlink("/dev/stdout", self.directory + "/link")
         for name in ("/dev/stdout", "/proc/self/fd/1", "/dev/fd/1", "link"):
             with self.subTest(name=name), open(self.directory + "/said", "w+", encoding="utf-8") as file:

@@ -1,4 +1,5 @@
-"""The program from outside: exit codes, stdout, rejected input. Needs no torch: a fake worker answers.
+"""Tests the program `dpbench` by its command line: exit codes, stdout, rejected input. Needs no torch: a fake worker
+answers.
 
 usage: cli_test.py DPBENCH FAKE_WORKER
 """
@@ -114,7 +115,8 @@ class Cli(Runs):
         for name, rows in sound.items():
             with open(f"{data}/{name}", "wb") as out:
                 out.write(rows)
-        self.assertRegex(self.run_it("--data", data, "--dry-run").stdout, r"skipped: .*\b30\b")  # the other workload runs
+        # Only the workload with too little data is skipped.
+        self.assertRegex(self.run_it("--data", data, "--dry-run").stdout, r"skipped: .*\b30\b")
         message = self.refused("--data", data, "--workload", "strong-toy")
         self.assertRegex(message, rf"strong-toy has 2 .*--data {re.escape(data)}")
 
@@ -149,7 +151,7 @@ class Cli(Runs):
             file.write(f"#!/bin/sh\ncat <<'END'\n{json.dumps(by_now)}\nEND\n")
         os.chmod(worker, 0o755)
         self.variables.update(DPBENCH_WORKER=worker)
-        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # no driver
+        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # an empty file, not a driver
         driver = os.path.join(os.path.dirname(WORKER), "../fake_nvml")
         plan = ("--strategy", "ddp", "--backend", "nccl", "--dry-run")
         for cuda, nvml, code in (("13.0", driver, 0), ("13.0", self.directory, 77), ("", driver, 77)):
@@ -165,7 +167,7 @@ class Cli(Runs):
         with open(worker, "w", encoding="utf-8") as file:
             file.write(f'#!/bin/sh\necho "$*" >>{self.directory}/asked\n{shlex.quote(WORKER)} "$@"\n')
         os.chmod(worker, 0o755)
-        for name in ("libnvidia-ml.so.1", "mine.so"):  # the first one is not a driver
+        for name in ("libnvidia-ml.so.1", "mine.so"):  # both are empty: no driver and no plug-in
             open(f"{self.directory}/{name}", "w").close()
         self.variables.update(DPBENCH_WORKER=worker)
         plugin = f"--catalogue --plugin {os.path.realpath(self.directory)}/mine.so"
@@ -184,7 +186,7 @@ class Cli(Runs):
         with open(worker, "w", encoding="utf-8") as file:
             file.write(f'#!/bin/sh\nexec {shlex.quote(WORKER)} "$@"\n')
         os.chmod(worker, 0o755)
-        for name in ("libnvidia-ml.so.1", "mine.so"):  # the first one is not a driver
+        for name in ("libnvidia-ml.so.1", "mine.so"):  # both are empty: no driver and no plug-in
             open(f"{self.directory}/{name}", "w").close()
         self.variables.update(DPBENCH_WORKER=worker, LD_LIBRARY_PATH=self.directory)
         done = self.run_it("list", "backends", "--plugin", "./mine.so")
@@ -316,7 +318,8 @@ class Cli(Runs):
     def test_list_shows_names_parameters_and_reasons(self):
         self.assertIn("ddp", self.run_it("list").stdout)
         self.assertIn("DEFAULT", self.run_it("list", "ddp").stdout)
-        self.assertIn("--accumulate", self.run_it("list", "ddp").stdout)  # a capability with a flag, not a parameter
+        # --accumulate is a flag that ddp supports, not one of its parameters.
+        self.assertIn("--accumulate", self.run_it("list", "ddp").stdout)
         self.assertIn("this is a fake", self.run_it("list", "backends").stdout)
         everything = json.loads(self.run_it("list", "-o", "json").stdout)
         self.assertEqual([entry["name"] for entry in everything["strategies"]], ["cpu", "gpu", "ddp"])
@@ -337,7 +340,7 @@ class Cli(Runs):
 
     def test_doctor_prints_commands(self):
         self.variables["LD_LIBRARY_PATH"] = self.directory
-        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # not a driver
+        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # an empty file, not a driver
         message = {check["what"]: check for check in json.loads(self.run_it("doctor", "-o", "json").stdout)}
         self.assertIn(f"{shlex.quote(DPBENCH)} --strategy ddp --cpus 2", message["GPUs"]["remedy"])
         self.assertIn("this is a fake", message["backend nccl"]["found"])
@@ -357,7 +360,7 @@ class Cli(Runs):
         self.assertIn("results", self.refused("--quick"))
 
     def test_env_prints_lists_in_one_line_and_names_what_is_missing(self):
-        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # not a driver
+        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # an empty file, not a driver
         self.variables["LD_LIBRARY_PATH"] = self.directory
         message = self.run_it("env").stdout
         self.assertRegex(message, r"(?m)^cpu/usable +\S")

@@ -1,4 +1,5 @@
-"""CPU affinity of a run's threads, with the real worker: a rank's own threads use its share of the cores, gloo's threads use all shares.
+"""Tests the CPU affinity of a run's threads with the real worker: a rank's own threads use the cores assigned to the
+rank, gloo's threads use the cores of all ranks.
 
 usage: cores_test.py DPBENCH
 """
@@ -17,7 +18,7 @@ SLACK = 60
 
 
 def affinities(pid):
-    """Returns the affinity of each of its threads, the main thread first."""
+    """Returns the CPU affinity of each thread of the process, the main thread first."""
     tasks = sorted(int(os.path.basename(path)) for path in glob.glob(f"/proc/{pid}/task/*"))
     return [frozenset(os.sched_getaffinity(task)) for task in tasks]
 
@@ -25,7 +26,7 @@ def affinities(pid):
 @unittest.skipIf(len(CORES) < 2, "needs two cores")
 class Cores(unittest.TestCase):
     def threads_of(self, backend):
-        """Returns {rank: affinities of its threads} in the middle of a run."""
+        """Starts a run and returns {rank: CPU affinities of its threads} in the middle of the run."""
         with tempfile.TemporaryDirectory(prefix="dpbench-cores-") as folder:
             mark = f"DPBENCH_CORES_TEST={folder}"
             command = [DPBENCH, "--strategy", "ddp", "--cpus", "2", "--threads", "1", "--backend", backend, "--workload", "random-linear", "--no-baseline",

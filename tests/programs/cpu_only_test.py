@@ -1,4 +1,5 @@
-"""cpu_only_test.py BUILD: the portable part of a build does not depend on CUDA, which most machines lack. If a toolkit is present, the CUDA library is built."""
+"""cpu_only_test.py BUILD: tests that a build works on machines without CUDA: only the separate CUDA library needs CUDA.
+If a CUDA toolkit is present, that library must be built."""
 import json
 import os
 import pathlib
@@ -29,12 +30,13 @@ def output_of(*command):
 
 
 def needs(name):
-    """Returns the libraries that a built file needs (DT_NEEDED)."""
+    """Returns the names of the libraries that a built file needs (DT_NEEDED)."""
     return re.findall(r"\(NEEDED\).*\[(.*)\]", output_of("readelf", "-d", os.path.join(BUILD, name)))
 
 
 def places_of(names, listing):
-    """Returns {name: path} from ldd's listing, or from the wheels next to torch, which it loads itself."""
+    """Returns {library name: path} from ldd's listing. Libraries that ldd misses are taken from the CUDA wheels beside
+    torch, which torch loads itself."""
     found = re.findall(r"^\s*(?:\S+ => )?(/\S+)", listing, re.MULTILINE)
     places = {os.path.basename(path): path for path in found}
     for torch in [path for path in found if os.path.basename(path).startswith("libtorch")]:
@@ -44,13 +46,13 @@ def places_of(names, listing):
 
 
 def symbols(path, which):
-    """Returns {name: kind}, without versions."""
+    """Returns {symbol: kind letter of nm}, without symbol versions."""
     lines = [line.split() for line in output_of("nm", "-D", which, path).splitlines()]
     return {words[-1].split("@")[0]: words[-2] for words in lines}
 
 
 def loaded_by(*words):
-    """Returns all libraries that the front and its child processes try to load."""
+    """Runs dpbench with `words`. Returns all libraries that dpbench and its child processes try to load."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([os.path.join(os.path.abspath(BUILD), "bin/dpbench"), *words], cwd=folder, stdout=subprocess.DEVNULL, check=False,
                        env={**os.environ, "LD_DEBUG": "files", "LD_DEBUG_OUTPUT": folder + "/loaded"})
@@ -62,13 +64,13 @@ class CpuOnly(unittest.TestCase):
     def test_cpu_runs_do_not_load_cuda_libraries(self):
         commands = [("--strategy", "cpu,ddp", "--cpus", "2", "--workload", "random-linear", "--quick", "-o", "none")]
         devices = subprocess.run([os.path.join(BUILD, "bin/dpbench"), "list", "devices", "-o", "json"], capture_output=True, check=True).stdout
-        if not json.loads(devices)["gpus"]:  # with a GPU the worker probes its CUDA library
+        if not json.loads(devices)["gpus"]:  # with a GPU these commands load the CUDA library
             commands += [("doctor",), ("list", "backends", "--plugin", os.path.join(os.path.abspath(BUILD), "lib/libfaulty.so"))]
         for words in commands:
             with self.subTest(words=words):
                 asked = {os.path.basename(name) for name in loaded_by(*words)}
                 self.assertIn("libdpbench_core.so", asked, "no worker was started")
-                # libtorch_cpu itself loads CUDA's runtime and CUPTI.
+                # Names only libraries that dpbench must not load: libtorch_cpu itself loads CUDA's runtime and CUPTI.
                 self.assertEqual({name for name in asked if re.match(r"lib(dpbench_cuda|torch_cuda|c10_cuda|nccl|cublas|cudnn)", name)}, set())
 
     def test_the_core_needs_two_torch_libraries_and_the_front_none(self):
@@ -97,7 +99,8 @@ class CpuOnly(unittest.TestCase):
         library = os.path.join(BUILD, "lib/libdpbench_cuda.so")
         if not os.path.exists(library):
             self.skipTest("built without a CUDA toolkit")
-        # Most machines cannot load the library, which needs all of torch's own. Its symbols can be checked anyway.
+        # Most machines cannot load the CUDA library, because it needs all of torch's CUDA libraries. Its symbols can be
+        # compared without loading it.
         needed = needs("lib/libdpbench_cuda.so")
         places = places_of(needed, output_of("ldd", library))
         if len(places) < len(needed):

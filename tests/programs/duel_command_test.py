@@ -1,4 +1,5 @@
-"""duel_command_test.py DPBENCH FAKE_WORKER: duel from outside, on fake builds with a set speed."""
+"""duel_command_test.py DPBENCH FAKE_WORKER: tests the program `dpbench duel`, which compares two builds, on fake builds
+with a set speed."""
 import glob
 import json
 import os
@@ -9,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-import reports  # validates every report against its schema
+import reports  # importing it validates every report that dpbench writes
 
 PROGRAM, WORKER = (os.path.abspath(word) for word in sys.argv[1:3])
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -22,7 +23,8 @@ class Duel(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
 
     def build(self, name, place="", factor=1.0, noise=0.01, catalogue=lambda text: text, **more):
-        """Creates the directory of a fake build whose worker reports a set speed."""
+        """Creates the directory of a fake build. Its worker reports times with the given speed factor and noise.
+        Returns the directory."""
         root = os.path.join(self.folder.name, name)
         folder = os.path.join(root, place)
         os.makedirs(folder)

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-import reports  # validates every report against its schema
+import reports  # importing it validates every report that dpbench writes
 
 DPBENCH = os.path.abspath(sys.argv.pop(1))
 FORMATS = {"F64": "d", "F32": "f", "I64": "q"}
@@ -23,7 +23,7 @@ def dump(directory, *flags):
 
 
 def tensors_of(path):
-    """Returns {name: flat list of numbers}, read by the definition of the format."""
+    """Returns {name: flat list of numbers} of a safetensors file, parsed here without dpbench's code."""
     with open(path, "rb") as file:
         data = file.read()
     length = struct.unpack("<Q", data[:8])[0]
@@ -39,7 +39,8 @@ def tensors_of(path):
 
 
 def mean_gradients(seen):
-    """Gradients of the mean squared error of Linear(5, 2) over this rank's samples, by weight and by bias."""
+    """Returns the gradients of the mean squared error of Linear(5, 2) over one rank's samples: those of the weight,
+    then those of the bias."""
     weight, bias = seen["parameters.fc.weight"], seen["parameters.fc.bias"]
     rows, by_weight, by_bias = len(seen["batch.0.ids"]), [0.0] * 10, [0.0] * 2
     for row in range(rows):
@@ -77,7 +78,7 @@ class Dump(unittest.TestCase):
                 self.assertEqual(limit is None, ranks[0]["clipped"] == 0, scenario)
                 if step == 0 and limit is not None:
                     self.assertAlmostEqual(limit, ranks[0]["clipped"] * norm, delta=1e-12)
-                if limit is not None and limit < norm:  # torch's clip_grad_norm_
+                if limit is not None and limit < norm:  # clips like torch's clip_grad_norm_
                     expected = [one * limit / (norm + 1e-6) for one in expected]
                     reached.add((scenario, step))
                 for one in seen:

@@ -1,5 +1,5 @@
-"""google_benchmark_test.py DPBENCH: Google Benchmark's compare.py, as Debian packages it, reads our export. Skipped (77) if it or scipy, which it
-needs, is not installed: scripts/test google-benchmark installs both."""
+"""google_benchmark_test.py DPBENCH: Google Benchmark's compare.py, as Debian packages it, reads dpbench's export.
+Skipped (77) if it or scipy, which it needs, is not installed: scripts/test google-benchmark installs both."""
 import json
 import os
 import pathlib

@@ -1,4 +1,5 @@
-"""help_test.py DPBENCH: the help of a command, the man page, the completions, and the committed reference generated from them."""
+"""help_test.py DPBENCH: tests the commands' help, the man page, the shell completions, and the committed reference page
+generated from them."""
 import pathlib
 import re
 import subprocess
@@ -20,7 +21,7 @@ def commands():
 
 
 def complete(*words):
-    """What bash offers for the last word."""
+    """Returns the completions that bash offers for the last of these words."""
     script = """source /dev/stdin <<< "$SCRIPT"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _dpbench; printf '%s\\n' "${COMPREPLY[@]}\""""
     environment = {"SCRIPT": dpbench("help", "--as", "bash"), "PATH": f"{pathlib.Path(DPBENCH).parent}:/usr/bin:/bin"}
     done = subprocess.run(["bash", "-c", script, "bash", *words], text=True, capture_output=True, check=True, env=environment)

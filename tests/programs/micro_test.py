@@ -1,4 +1,5 @@
-"""micro_test.py DPBENCH-MICRO: its table and JSON, agreement of all ranks, and rejected flags."""
+"""micro_test.py DPBENCH-MICRO: tests the collectives benchmark: its table and JSON, equal results on all ranks, and
+rejected flags."""
 import json
 import os
 import pathlib
@@ -41,7 +42,8 @@ class Micro(unittest.TestCase):
         self.assertIn("# allreduce/backend:shm/world:3\n", table)
         self.assertRegex(table, r"\n +1024 +256 +float +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0\n")
         self.assertRegex(table, r"\n +64 +16 +float +none +0 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0\n")
-        for name, redop in (("allgather", "none"), ("reduce_scatter", "sum")):  # nccl-tests counts a rank's part
+        # The count column is one rank's part, as in nccl-tests.
+        for name, redop in (("allgather", "none"), ("reduce_scatter", "sum")):
             block = table.split(f"# {name}/backend:shm/world:3\n")[1].split("\n\n")[0]
             self.assertRegex(block, rf"\n +1020 +85 +float +{redop} +-1 ")
         self.assertIn("# Avg bus bandwidth", table)
@@ -56,7 +58,7 @@ class Micro(unittest.TestCase):
             self.assertEqual(iterations, min(max((64 << 20) // size, 5), 200), "depends on the size only")
         self.assertEqual(len(sizes), 4 * 2 * 2)
         for (collective, _, _), found in sizes.items():
-            least = 4 if collective in ("allreduce", "broadcast") else 16  # one part per rank
+            least = 4 if collective in ("allreduce", "broadcast") else 16  # each rank needs at least one 4-byte element
             self.assertEqual(found, [size for size in (4 << 2 * k for k in range(14)) if size >= least])
             self.assertEqual(found[-1], 256 << 20)
 

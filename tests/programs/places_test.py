@@ -1,5 +1,6 @@
-"""places_test.py DPBENCH GOLDEN FAKE_WORKER: unwritable places: a read-only directory, a full disk (a tiny tmpfs in its own mount namespace).
-Each gives one clear line and exit 2 before anything runs, or 5 while writing; existing files stay intact."""
+"""places_test.py DPBENCH GOLDEN FAKE_WORKER: tests places that dpbench cannot write to: a read-only directory, a full
+disk (a tiny tmpfs in its own mount namespace). Each gives one error line and exit code 2 before a run, or 5 while
+writing; existing files stay intact."""
 import os
 import pwd
 import shutil
@@ -9,7 +10,7 @@ import tempfile
 import unittest
 
 from mounts import own_mounts
-import reports  # validates every report against its schema
+import reports  # importing it validates every report that dpbench writes
 
 PROGRAM, GOLDEN, WORKER = (os.path.abspath(word) for word in sys.argv[1:4])
 RUN = ("--workload", "toy", "--cpus", "1,2", "--quick", "-q")
@@ -21,7 +22,7 @@ class Places(unittest.TestCase):
         holder = tempfile.TemporaryDirectory(prefix="dpbench-places-")
         self.addCleanup(holder.cleanup)
         self.folder = holder.name
-        # Copies that another user may run.
+        # Copy the programs to a place where another user may run them.
         os.chmod(self.folder, 0o755)
         fake = os.path.dirname(WORKER)
         for source in (PROGRAM, WORKER, GOLDEN, os.path.join(fake, "catalogue.json")):
@@ -41,7 +42,7 @@ class Places(unittest.TestCase):
         return subprocess.run([self.program, *words], cwd=self.folder, env=self.variables, text=True, capture_output=True, check=False)
 
     def as_nobody(self, *words):
-        """Runs as another user if root, who may write anywhere."""
+        """Runs dpbench as user nobody if the test runs as root, because root may write anywhere."""
         user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
         return subprocess.run([self.program, *words], cwd=self.folder, env=self.variables, text=True, capture_output=True, check=False, **user)
 
@@ -132,7 +133,7 @@ class Places(unittest.TestCase):
         self.one_line(self.as_nobody(*plan), 2, "12345")
 
     def on_small_disk(self, size, script):
-        """Runs the script with a tmpfs of that size (mount's options) at results, in its own mount namespace."""
+        """Runs the script in its own mount namespace, with a tmpfs of the given size (options of mount) at results/."""
         if not own_mounts():
             self.skipTest("no mount namespaces here (unshare --mount)")
         text = f'mount -t tmpfs -o {size} tmpfs "{self.results}"\nd() {{ "{self.program}" "$@"; }}\n{script}'
@@ -148,12 +149,12 @@ class Places(unittest.TestCase):
         self.assertNotIn(".part", done.stdout)
 
     def test_a_file_system_without_inodes_is_exit_2_or_5(self):
-        # The root directory takes one inode, a run's directory another, its report a third.
+        # On the tmpfs the root directory takes one inode, a run's directory another, and its report a third.
         done = self.on_small_disk("nr_inodes=1", f"d {' '.join(RUN)} -o none; echo rc=$?; ls -A results")
         self.assertEqual(done.stdout, "rc=2\n", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertIn("No space left on device", done.stderr)
-        for inodes in range(2, 6):  # for a run's directory, a report, the log directory, a log
+        for inodes in range(2, 6):  # inodes for a run's directory, a report, the log directory and a log
             done = self.on_small_disk(f"nr_inodes={inodes}", f"d {' '.join(RUN)} -o json; echo rc=$?; ls -A results/*")
             self.assertRegex(done.stdout, "(?m)^rc=5$" if inodes < 4 else "(?m)^rc=[05]$", done.stderr)
             self.assertIn('"status": "complete"', done.stdout, "the figures still reach stdout")

@@ -1,4 +1,5 @@
-"""The plug-in interface's version is raised by hand: workloads/api/plugin_abi.h stores a hash of the headers at the last review.
+"""Fails if plug-in headers changed without a review of the interface version, which is raised by hand.
+workloads/api/plugin_abi.h stores the hash of the headers at the last review.
 
 The headers: those of the interface, and all of ours that they include. Nothing else is installed (scripts/cmake/Install.cmake).
 """
@@ -8,19 +9,19 @@ import re
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ABI = ROOT / "workloads/api/plugin_abi.h"  # not part of the hash
+ABI = ROOT / "workloads/api/plugin_abi.h"  # plugin_abi.h stores the hash and is not part of it
 INTERFACE = ("strategies/api", "workloads/api")
 INSTALLED = (*INTERFACE, "workloads/base")
 
 
 def bare(text):
-    """Removes comments and white space."""
+    """Returns the text without comments and white space."""
     tokens = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/|\s+', re.DOTALL)
     return tokens.sub(lambda found: found[1] or "", text)
 
 
 def interface(root):
-    """Returns {path: bare text}."""
+    """Returns {path: text without comments and white space} of all headers that a plug-in can include."""
     found, todo = {}, [path.relative_to(root).as_posix() for folder in INTERFACE for path in (root / folder).glob("*.h") if path.name != ABI.name]
     while todo:
         name = todo.pop()

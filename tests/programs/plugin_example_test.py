@@ -1,4 +1,5 @@
-"""plugin_example_test.py BUILD: third-party strategies built against the installed package; the right one passes, the wrong one fails."""
+"""plugin_example_test.py BUILD: builds third-party strategies against the installed package; the right strategy must
+pass the checks, the wrong one must fail."""
 import json
 import os
 import pathlib
@@ -41,7 +42,7 @@ class PluginExample(unittest.TestCase):
                    "--cpus", cpus, "-o", "json", *more)
 
     def patched(self, old, new):
-        """Returns a copy of the plug-in with `old` replaced, which must occur."""
+        """Returns a copy of the example plug-in with `old` replaced by `new`. Fails if `old` does not occur."""
         self.assertEqual(len(old), len(new))
         data = self.plugin.read_bytes()
         self.assertIn(old, data)

@@ -1,5 +1,5 @@
-"""project_command_test.py DPBENCH: `dpbench project` from outside: every format is marked as a projection, errors are one line, and charts
-distinguish projected from measured cases."""
+"""project_command_test.py DPBENCH: tests the program `dpbench project`: every output format is marked as a projection,
+errors are one line, and charts distinguish projected from measured cases."""
 import json
 import os
 import pathlib
@@ -75,7 +75,7 @@ class ProjectCommand(unittest.TestCase):
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
     def strong(self, batch):
-        """The same run as if measured under strong scaling."""
+        """Returns a report of the same run as if it had been measured under strong scaling."""
         run = sample_runs.scaled()
         for case in run["cases"]:
             case["id"] = case["id"].replace("/weak/b64/", f"/strong/b{batch}/")

@@ -1,5 +1,5 @@
-"""report_command_test.py DPBENCH: `dpbench report` from outside, up to the drawing: rejected input, the script's arguments, and messages
-if nothing can be drawn. A stub replaces the Python that draws."""
+"""report_command_test.py DPBENCH: tests the program `dpbench report` up to the drawing: rejected input, the arguments
+of the drawing script, and messages if nothing can be drawn. A stub replaces the Python that draws."""
 import json
 import os
 import subprocess
@@ -39,7 +39,8 @@ class ReportCommand(unittest.TestCase):
         return done
 
     def arguments_of_script(self, *words):
-        """Returns the script's arguments, without the interpreter's flags and the script."""
+        """Returns the arguments that dpbench passes to the drawing script, without the interpreter's flags and the
+        script's path."""
         flags, script, *rest = self.dpbench(*words).stdout.splitlines()
         self.assertEqual(flags, "-EsB")
         self.assertTrue(os.path.isfile(script) and script.endswith("/share/dpbench/charts/report.py"), script)
@@ -102,12 +103,14 @@ class ReportCommand(unittest.TestCase):
         self.assertIn("python3", self.dpbench("--html", "x.html", code=2, DPBENCH_PYTHON="", PATH="/absent").stderr)
 
     def test_a_python_without_matplotlib_is_one_line(self):
-        bare = self.put("bare", f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')  # without site-packages
+        # The flag -S hides site-packages, and so matplotlib.
+        bare = self.put("bare", f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
         os.chmod(bare, 0o755)
         self.assertIn("DPBENCH_PYTHON", self.dpbench("--html", "x.html", code=2, DPBENCH_PYTHON=bare).stderr)
 
     def error_installing_matplotlib(self, **variables):
-        """Runs up to the installation of matplotlib, which fails. Returns the last line of stderr."""
+        """Runs `dpbench report` with an environment in which installing matplotlib fails. Returns the last line of
+        stderr."""
         environment = {key: value for key, value in os.environ.items() if key != "DPBENCH_PYTHON" and not key.startswith("PIP_")}
         done = subprocess.run([PROGRAM, "report", "--html", "x.html"], cwd=self.folder, text=True, capture_output=True, check=False,
                               env=environment | variables)

@@ -1,4 +1,5 @@
-"""stored_test.py DPBENCH GOLDEN FAKE_WORKER: compare, export and validate from outside, on reports derived from the golden file and on reports of a run."""
+"""stored_test.py DPBENCH GOLDEN FAKE_WORKER: tests the programs `dpbench compare`, `export` and `validate` on reports
+derived from the golden file and on reports of a run."""
 import copy
 import csv
 import io
@@ -12,15 +13,15 @@ import time
 import unittest
 import xml.etree.ElementTree as xml
 
-import reports  # validates every report against its schema
+import reports  # importing it validates every report that dpbench writes
 
 PROGRAM, GOLDEN, WORKER = (os.path.abspath(word) for word in sys.argv[1:4])
 HERE = os.path.dirname(os.path.abspath(__file__))
-LEVELS = (0.99, 1.0, 1.01, 1.0, 1.002)  # of five launches
+LEVELS = (0.99, 1.0, 1.01, 1.0, 1.002)  # factors on the step time, one per launch
 
 
 def report(ddp_factor=1.0, run="20261121T063057Z-a1b2c3d-2xEPYC-5f3a"):
-    """Returns the golden report's ok cases with five launches each, ddp's times multiplied by ddp_factor."""
+    """Returns a report: the golden report's ok cases with five launches each. ddp_factor multiplies ddp's times."""
     with open(GOLDEN, encoding="utf-8") as file:
         made = json.load(file)
     made["id"], made["status"] = run, "complete"
@@ -157,7 +158,7 @@ class Stored(unittest.TestCase):
     def test_hostile_documents_of_512_mib_take_at_most_3_gib(self):
         size = 512 << 20
         base, file = self.put("base.json", report()), os.path.join(self.folder.name, "hostile.json")
-        # Empty strings take the most memory per byte.
+        # Of all JSON documents, a list of empty strings takes the most memory per byte.
         for name, text, message in (("texts", b"[" + b'"",' * (size // 3 - 1) + b"1]", "1024 MiB"),
                                  ("deep", b"[" * size, "64"), ("text", b'["' + b"x" * (size - 4) + b'"]', "object")):
             with self.subTest(name):
@@ -170,8 +171,8 @@ class Stored(unittest.TestCase):
                     self.assertRegex(done.stderr, r"^dpbench: .*hostile.json: .*\n$")
                     self.assertIn(message, done.stderr)
 
-    # Each empty string counts as 72 bytes: slightly below the limit. A second report of that size is read after the
-    # first has been reduced.
+    # The report holds as many empty strings as the memory limit accepts: dpbench counts each as 72 bytes. It reads the
+    # second report after it has reduced the first to its figures.
     def test_the_largest_accepted_documents_take_at_most_3_gib_even_two_of_them(self):
         file = self.put("large.json", json.dumps(report() | {"config": {"x": 0}}).replace('"x": 0', '"x": [' + '"",' * 14_500_000 + "1]"))
         for words in (("compare", file, file), ("validate", file)):

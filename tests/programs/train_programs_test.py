@@ -1,4 +1,5 @@
-"""train_programs_test.py BUILD: `dpbench train` from outside: its output and files, kill and resume, and bad input."""
+"""train_programs_test.py BUILD: tests the program `dpbench train`: its output and files, kill and resume, and bad
+input."""
 import json
 import os
 import pathlib
@@ -14,14 +15,15 @@ import time
 import unittest
 
 from mounts import own_mounts
-import reports  # validates every report against its schema
+import reports  # importing it validates every report that dpbench writes
 
 DPBENCH = pathlib.Path(sys.argv.pop()).resolve() / "bin/dpbench"
 TRAIN_ROWS, TEST_ROWS = 640, 200
 
 
 def write_images(folder):
-    """Writes four small IDX files: noise with a bright bar at a height given by the label."""
+    """Writes four small IDX files (the MNIST format). Each image is noise with a bright bar; the label determines the
+    bar's height."""
     dice = random.Random(5)
     for prefix, rows in (("train", TRAIN_ROWS), ("t10k", TEST_ROWS)):
         labels = bytes(dice.randrange(10) for _ in range(rows))
@@ -36,7 +38,7 @@ def write_images(folder):
 
 
 def parts_of(file):
-    """Returns the header, the offset of the data and the raw bytes."""
+    """Returns the header of a safetensors file, the offset of its data and its raw bytes."""
     raw = file.read_bytes()
     length = struct.unpack("<Q", raw[:8])[0]
     return json.loads(raw[8:8 + length]), 8 + length, raw
@@ -62,7 +64,7 @@ class Training(unittest.TestCase):
         return done
 
     def report(self):
-        """The only case of the last run."""
+        """Returns the only case in the last run's report."""
         (file,) = self.out.glob("*/run.json")
         (case,) = json.loads(file.read_text())["cases"]
         return case
@@ -81,10 +83,11 @@ class Training(unittest.TestCase):
             self.assertEqual(list(self.out.glob("*")), [], "no files are left")
         return done
 
-    # Output.
+    # Tests of the program's output.
 
     def test_shapes_match_the_tutorial(self):
-        # The tutorial's sizes for 1, 2, 3, 4 and 8 devices, and torch.chunk's for 7.
+        # Batch sizes per replica: those of the DataParallel tutorial for 1, 2, 3, 4 and 8 devices, and torch.chunk's
+        # for 7.
         for world, whole, last in ((1, [30], [10]), (2, [15] * 2, [5] * 2), (3, [10] * 3, [4, 4, 2]), (4, [8, 8, 8, 6], [3, 3, 3, 1]),
                                    (7, [5] * 6, [2] * 5), (8, [4] * 7 + [2], [2] * 5)):
             for strategy in ("dp", "dp-upstream") if world != 1 else ("dp", "cpu"):
@@ -108,7 +111,7 @@ class Training(unittest.TestCase):
         case = self.report()
         for epoch, line in enumerate(lines):
             self.assertRegex(line, rf"^  {epoch}: \d+\.\d{{4}}$")
-            steps = case["training"]["loss_curve"][5 * epoch:5 * epoch + 5]  # each the mean of two ranks
+            steps = case["training"]["loss_curve"][5 * epoch:5 * epoch + 5]  # each loss is the mean of two ranks
             self.assertAlmostEqual(float(line.split(": ")[1]), 2 * sum(steps), places=3)
         self.assertEqual(len(lines), 3)
         self.assertEqual(case["status"], "ok")
@@ -134,7 +137,7 @@ class Training(unittest.TestCase):
             while piece := os.read(own, 65536):
                 shown += piece
         except OSError:
-            pass  # the other end is closed
+            pass  # reading fails once the program has closed the terminal
         os.close(own)
         self.assertRegex(shown.decode(), r"\[[#.]+\] 1/3 · \d/5 · loss \d\.\d+ · \d+ samples/s · \d+ s left")
         self.assertEqual(len(lines.splitlines()), 3)
@@ -148,7 +151,7 @@ class Training(unittest.TestCase):
         self.assertEqual(process.returncode, 130)
         self.assertEqual(self.report()["status"], "interrupted")
 
-    # Results.
+    # Tests of training results.
 
     def test_curves_agree_at_the_same_global_batch(self):
         common = ("--epochs", "4", "--threads", "1")
@@ -206,7 +209,7 @@ class Training(unittest.TestCase):
         for a, b in zip(whole, cut, strict=True):
             self.assertLess(abs(a - b), 1e-6 * a)
 
-    # Kill and resume.
+    # Tests of killing and resuming a training.
 
     def kill_at_first_checkpoint(self, *arguments):
         file = self.folder / "kept"
@@ -223,7 +226,7 @@ class Training(unittest.TestCase):
     def test_a_killed_and_resumed_run_ends_with_the_same_bits(self):
         for workload, strategy, world, epochs, backend in (("mnist-mlp", "dp", 2, 60, "auto"), ("convnet", "ddp", 2, 4, "shm"),
                                                            ("mnist-mlp", "ddp", 3, 60, "shm"), ("mnist-mlp", "ddp", 3, 60, "gloo")):
-            # The first checkpoint is within an epoch.
+            # --checkpoint-every 3 writes the first checkpoint in the middle of an epoch.
             arguments = (workload, strategy, "--cpus", str(world), "--backend", backend, "--threads", "1", "--epochs", str(epochs),
                          "--checkpoint-every", "3")
             self.train(*arguments[:-2], "--save", self.folder / "straight")
@@ -250,7 +253,7 @@ class Training(unittest.TestCase):
         for a, b in zip(straight, other, strict=True):
             self.assertLess(abs(a - b), 1e-6 * a)
 
-    # Bad input.
+    # Tests of rejected input.
 
     def test_a_checkpoint_of_another_run_is_rejected(self):
         kept = self.checkpoint()

@@ -1,5 +1,5 @@
-"""Tests scripts/dpbench and scripts/build on a toy project: the program is never stale, and stdout is the program's. Also tests
-scripts/studies/build-times."""
+"""Tests scripts/dpbench and scripts/build on a toy project: they never run an outdated program, and stdout carries only
+the program's output. Also tests scripts/studies/build-times."""
 import json
 import os
 import pathlib
@@ -76,8 +76,8 @@ class Build(unittest.TestCase):
         for script in (self.root / "scripts/setup", tools / "cmake", tools / "ninja"):
             script.write_text(f'#!/bin/sh\necho "${{0##*/}} ${{DPBENCH_TORCH##*/}}" >>{self.root}/calls\n', encoding="utf-8")
             script.chmod(0o755)
-        os.utime(self.root / "scripts/setup", (0, 0))  # older than build/set-up
-        for torch in ("one", "two", "", "", "one"):  # pip is needed only without DPBENCH_TORCH
+        os.utime(self.root / "scripts/setup", (0, 0))  # scripts/setup must be older than build/set-up
+        for torch in ("one", "two", "", "", "one"):  # setup installs pip only if DPBENCH_TORCH is empty
             subprocess.run([self.root / "scripts/build", "release", "build/release", "programs"], check=True, stderr=subprocess.DEVNULL,
                            env={**os.environ, "DPBENCH_TORCH": torch, "DPBENCH_TORCH_VERSION": "", "PATH": f"{tools}:{os.environ['PATH']}"})
         calls = (self.root / "calls").read_text(encoding="utf-8").splitlines()
@@ -122,7 +122,8 @@ class Build(unittest.TestCase):
 
 
 class RealProgram(unittest.TestCase):
-    """scripts/dpbench of this tree. Skipped unless scripts/build built it and it is up to date."""
+    """Tests scripts/dpbench of this source tree. Skipped unless scripts/build built build/release and the build is up
+    to date."""
 
     def test_stdout_has_only_json(self):
         build, asked = SOURCE / "build/release", {}
@@ -145,7 +146,7 @@ class RealProgram(unittest.TestCase):
 
 
 class BuildTimes(unittest.TestCase):
-    """scripts/studies/build-times with stand-in scripts that record their calls and build nothing."""
+    """Tests scripts/studies/build-times with stand-in build scripts that record their calls and build nothing."""
 
     def run_it(self, *files):
         with tempfile.TemporaryDirectory() as folder:

@@ -22,8 +22,8 @@ REPORTS = {"usual": [sample_runs.usual()], "troubled": [sample_runs.troubled()],
 CHARTS = {"usual": 6, "troubled": 5, "hostile": 9, "one": 3, "many": 12, "settings": 72, "everything": 11, "training": 8, "empty": 0}
 OPENS_WITHIN_S = 2
 
-# Finds text that does not fit: clipped by its box, outside the window or its picture, or overlapping other text of a picture.
-# Scrolling boxes are allowed.
+# JavaScript that returns text that does not fit: clipped by its box, outside the window or its picture, or overlapping
+# other text of a picture. Scrolling boxes are allowed.
 MISFITS = r"""(() => {
   const found = [], say = (node) => (node.textContent || node.tagName).trim().slice(0, 40);
   if (document.documentElement.scrollWidth > innerWidth) found.push("the page is wider than its window");
@@ -49,7 +49,8 @@ MISFITS = r"""(() => {
   return found;
 })()"""
 
-# Finds text with a contrast below WCAG's 4.5 to its background, by the browser's computed colours.
+# JavaScript that returns text whose contrast with its background is below 4.5 (WCAG's minimum), by the browser's
+# computed colours.
 FAINT = r"""(() => {
   const parts = (text) => text.match(/[\d.]+/g).map(Number);
   const light = (colour) => colour.slice(0, 3).map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
@@ -112,7 +113,8 @@ class Charts(unittest.TestCase):
                     self.keep(page, f"{name}-{look}-{'dark' if dark else 'light'}.png")
 
     def look_at(self, page, name):
-        self.assertLess(page.seconds, OPENS_WITHIN_S * max(1, os.getloadavg()[0] / os.cpu_count()))  # scaled up on a busy machine
+        # A busy machine gets more time.
+        self.assertLess(page.seconds, OPENS_WITHIN_S * max(1, os.getloadavg()[0] / os.cpu_count()))
         self.assertEqual(page.run("document.querySelectorAll('figure svg').length"), CHARTS[name])
         page.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         page.run("document.querySelectorAll('.evidence').forEach((each) => { each.hidden = false; })")
@@ -155,7 +157,7 @@ class Charts(unittest.TestCase):
             page.click(f"{head} button")
             falling = page.run(f"({COLUMN})(5)")
             self.assertEqual(page.run(f"document.querySelector('{head}').ariaSort"), "descending")
-        self.assertEqual(rising[-4:], [""] * 4)  # unmeasured cases come last
+        self.assertEqual(rising[-4:], [""] * 4)  # cases without a measurement come last
         self.assertEqual(falling[-4:], [""] * 4)
         with self.open("many") as page:
             page.click(f"{head} button")

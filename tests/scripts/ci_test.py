@@ -1,5 +1,5 @@
-"""ci_test.py DPBENCH FAKE_WORKER: runs every command in scripts/ci/ as a CI runner would, in a temporary repository, with the real
-dpbench and simulated builds."""
+"""ci_test.py DPBENCH FAKE_WORKER: runs every command of the CI examples in scripts/ci/ as a CI runner would, in a
+temporary repository, with the real dpbench and simulated builds."""
 import json
 import os
 import pathlib
@@ -10,11 +10,12 @@ import sys
 import tempfile
 import unittest
 
-import reports  # validates every report against its schema
+import reports  # importing it validates every report that dpbench writes
 
 PROGRAM, WORKER = (os.path.abspath(word) for word in sys.argv[1:3])
 FILES = pathlib.Path(__file__).parents[2] / "scripts" / "ci"
-# Stand-in for scripts/dpbench: "builds" a worker with the speed given in its source tree.
+# Stand-in for scripts/dpbench. Instead of building, it makes a worker with the speed that the source tree's file
+# `factor` gives.
 SCRIPT = f"""#!/bin/sh
 set -eu
 root=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
@@ -28,7 +29,7 @@ DPBENCH_WORKER="$bin/dpbench-worker" exec "{PROGRAM}" "$@"
 
 
 def commands(name):
-    """Returns the shell scripts of a file, one per step, without those marked as set-up of the runner."""
+    """Returns the shell scripts of a CI file, one per step, without steps marked as set-up of the runner."""
     lines = (FILES / name).read_text(encoding="utf-8").splitlines()
     found = []
     for at, line in enumerate(lines):
@@ -71,7 +72,8 @@ class Ci(unittest.TestCase):
         subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@x", *words], cwd=where, check=True, capture_output=True)
 
     def run_all(self, name, noise="0.01", cores=None):
-        """Returns the exit code of the first failing step, or 0, and the output."""
+        """Runs the steps of a CI file until one fails. Returns the exit code of the failing step, or 0, and the
+        output."""
         summary = self.root / "summary.md"
         variables = {**os.environ, "GITHUB_STEP_SUMMARY": str(summary), "GITHUB_BASE_REF": "main", "GITHUB_ACTIONS": "true",
                      "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main", "FAKE_NOISE": noise}
@@ -113,7 +115,8 @@ class Ci(unittest.TestCase):
         self.keep_baseline()
         self.check("github.yml", "1", 0, "ratio-to-baseline:30%")
 
-    # Pairs differ by more than 15 %: the duel is unclear, but the comparison with the stored baseline is not.
+    # With this noise, pairs of a duel differ by more than 15 %, so the duel is unclear. The comparison with the stored
+    # baseline still fails.
     def test_a_build_four_times_slower_fails_on_a_noisy_machine(self):
         for name in ("github.yml", "gitlab.yml"):
             with self.subTest(name):
@@ -147,7 +150,8 @@ class Ci(unittest.TestCase):
             self.assertTrue(run)
 
 
-# Stand-in for build/release/bin/dpbench: the n-th run of the gate uses the n-th line of `plan`.
+# Stand-in for build/release/bin/dpbench: the n-th run gets its environment variables from the n-th line of the file
+# `plan`.
 GATED = f"""#!/bin/sh
 here=$(dirname -- "$0")
 if [ "$1" = run ]; then
@@ -159,7 +163,7 @@ FAKE_NOISE=0.01 DPBENCH_WORKER="$here/dpbench-worker" exec "{PROGRAM}" "$@"
 
 
 class Gate(unittest.TestCase):
-    """scripts/ci/gate: only a slowdown is measured a second time."""
+    """Tests scripts/ci/gate, dpbench's own speed gate: only a slowdown is measured a second time."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="dpbench-gate-")

@@ -1,4 +1,5 @@
-"""compare_apart_test.py DPBENCH: tests that scripts/studies/compare-apart judges only runs started far enough apart. The runs are synthetic."""
+"""compare_apart_test.py DPBENCH: tests that scripts/studies/compare-apart compares only runs started far enough apart,
+on synthetic reports."""
 import json
 import os
 import pathlib
@@ -11,7 +12,7 @@ import sample_runs
 
 DPBENCH = os.path.abspath(sys.argv.pop(1))
 SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/studies/compare-apart"
-# Two runs two minutes apart, and two more two hours later, slower by a third.
+# Start and step time of two runs two minutes apart, and of two more runs two hours later, slower by a third.
 RUNS = (("20261122T020000Z", 1e6), ("20261122T020200Z", 1.01e6), ("20261122T040000Z", 1.33e6), ("20261122T040200Z", 1.34e6))
 
 

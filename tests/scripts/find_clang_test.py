@@ -1,4 +1,5 @@
-"""Tests scripts/find-clang with a stand-in for pip: downloads are cached, and a failed download leaves nothing."""
+"""Tests scripts/find-clang (finds or installs clang-format and clang-tidy) with a stand-in for pip: downloads are
+cached, and a failed download leaves no files."""
 import os
 import pathlib
 import shutil

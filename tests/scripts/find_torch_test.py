@@ -1,4 +1,4 @@
-"""Tests scripts/find-torch: its search order and its downloads."""
+"""Tests scripts/find-torch (finds or downloads LibTorch): its search order and its downloads."""
 import hashlib
 import importlib.machinery
 import importlib.util
@@ -25,7 +25,7 @@ HEADER = "#define TORCH_VERSION_MAJOR {}\n#define TORCH_VERSION_MINOR {}\n#defin
 
 
 def contents(version):
-    """The files that make a folder a LibTorch."""
+    """Returns the files that make scripts/find-torch recognise a folder as a LibTorch of this version."""
     return {"torch/include/torch/headeronly/version.h": HEADER.format(*version.split(".")), "torch/lib/libtorch_cpu.so": "x"}
 
 
@@ -140,7 +140,7 @@ class FindTorch(unittest.TestCase):
 
 
 class FastEvent(threading.Event):
-    """Waits a hundredth of the timeout, and records the timeouts."""
+    """An event that waits a hundredth of the requested time and records the requested times."""
     timeouts = []
 
     def wait(self, timeout=None):
@@ -150,7 +150,8 @@ class FastEvent(threading.Event):
 
 class Progress(unittest.TestCase):
     def fetch(self, terminal):
-        """Returns the output while 1 MB and then 3 MB of the expected 2 MB have arrived, and the waiting times."""
+        """Simulates a download of 2 MB: 1 MB and then 3 MB appear in the folder. Returns the progress output and the
+        intervals between updates."""
         said = io.StringIO()
         said.isatty = lambda: terminal
         FastEvent.timeouts = []

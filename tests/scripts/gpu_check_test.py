@@ -1,4 +1,5 @@
-"""Tests scripts/gpu-check with stand-in programs: parts that pass, fail, hang or cannot run."""
+"""Tests scripts/gpu-check (the GPU test script) with stand-in programs: parts of it that pass, fail, hang or cannot
+run."""
 import json
 import os
 import pathlib
@@ -27,7 +28,7 @@ echo "$LD_LIBRARY_PATH" > "$FAKE_PIDS.libraries"
 """
 
 
-# A stand-in for compute-sanitizer: prints the lines of $FAKE_SANITIZER for its --tool.
+# A stand-in for compute-sanitizer: prints the lines of $FAKE_SANITIZER that begin with the name given by --tool.
 SANITIZER = """#!/bin/sh
 tool=$2
 printf '%s\\n' "$FAKE_SANITIZER" | sed -n "s/^$tool //p"
@@ -94,7 +95,7 @@ class Parts(Fixture):
                 self.out = self.folder / ("out" + "".join(flags))
                 begin = time.monotonic()
                 self.gpu_check(*flags, "--limit", "1.5", "--part", *self.NAMES, code=1, gpu=not flags)
-                self.assertLess(time.monotonic() - begin, 100)  # the hanging part would take 300 s
+                self.assertLess(time.monotonic() - begin, 100)  # the part that hangs would take 300 s
                 parts = self.parts()
                 self.assertEqual({name: parts[name]["status"] for name in self.NAMES},
                                  {"doctor": "passed", "check-dp": "failed", "check-ddp-gloo": "timeout", "check-ddp-shm": "skipped",
@@ -220,7 +221,7 @@ class Limits(unittest.TestCase):
                     unittest.mock.patch.dict(os.environ, unseen | ({"CUDA_VISIBLE_DEVICES": shown} if shown else {}), clear=True):
                 several = [part for part in parts.all_parts(self.on_gpus(count)) if part.gpus > 1 and part.name != "doctor"]
                 self.assertEqual([part.name for part in several], list(self.SEVERAL))
-                for part in several:  # with enough GPUs, `lacks` may still name the missing programs
+                for part in several:  # programs may be missing too, so only "2 GPUs" is tested
                     self.assertEqual("2 GPUs" in (part.lacks or ""), not enough, part.lacks)
         commands = [(part.name, command) for part in several for _, command in part.commands]
         for name, command in commands:

@@ -1,4 +1,5 @@
-"""gpu_commands_test.py BUILD: runs scripts/gpu-check's GPU commands with the real programs, and tests --pack."""
+"""gpu_commands_test.py BUILD: tests with the real programs that scripts/gpu-check's GPU commands are valid, and that
+--pack collects all files."""
 import json
 import os
 import pathlib
@@ -17,7 +18,7 @@ import machine  # noqa: E402
 import packing  # noqa: E402
 import parts  # noqa: E402
 
-# A stand-in for NVML with $PRETENDED_GPUS GPUs, enough for dpbench's plan.
+# A stand-in for the NVML driver that shows $PRETENDED_GPUS GPUs; enough for a dry run of dpbench.
 NVML = r"""
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,7 @@ int nvmlDeviceGetName(void* device, char* name, unsigned size) { strncpy(name, "
 
 
 def on_two_gpus(out):
-    """Returns all parts for a machine with two GPUs and torch."""
+    """Returns all parts of scripts/gpu-check for a machine with two GPUs and torch."""
     with unittest.mock.patch.object(machine, "find_gpus", return_value={"gpus": ["Pretended"] * 2}):
         place = machine.Machine(BUILD / "bin", sys.executable, False, out)
     return parts.all_parts(place)
@@ -74,7 +75,7 @@ class Commands(unittest.TestCase):
                 form = [] if "-o" in words else ["-o", "json"]
                 done = subprocess.run([*words, *form, "--dry-run"], capture_output=True, text=True, check=False, timeout=60, env=environment)
                 if done.returncode == 77 and missing & set(words):
-                    continue  # the build lacks NCCL and reports it
+                    continue  # a build without NCCL refuses the command with this code
                 self.assertEqual(done.returncode, 0, done.stderr)
                 cases = json.loads(done.stdout)["cases"]
                 self.assertTrue([case for case in cases if not case.get("skipped") and not case.get("reason")], done.stdout[:2000])

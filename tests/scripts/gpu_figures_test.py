@@ -1,4 +1,4 @@
-"""Tests the targets and the page of scripts/gpu-check with figures computed by hand."""
+"""Tests the figures, target verdicts and result page of scripts/gpu-check on inputs with known results."""
 import json
 import pathlib
 import sys
@@ -80,7 +80,8 @@ class Targets(unittest.TestCase):
 
 class Sweeps(unittest.TestCase):
     def sweep(self, *steps):
-        """Steps of 1e8 operations at a peak of 1e12 per second, so 100 us is a share of 100 %."""
+        """Returns a sweep of 1e8 operations per step at a peak of 1e12 per second: a step of 100 us reaches 100 % of
+        the peak."""
         return {"measure-batches": {"mnist-mlp": {"cases": [case("mnist-mlp", us, flop="100000000", batch=batch) for batch, us in steps]}}}
 
     def test_the_gpu_is_busy_once_larger_batches_gain_nothing(self):
@@ -89,7 +90,7 @@ class Sweeps(unittest.TestCase):
         self.assertEqual(figures.busy_from(shares), {"mnist-mlp": (1024, 4096, False)})
 
     def test_a_sweep_that_ends_too_early_is_reported(self):
-        self.assertEqual(list(page.busy(self.sweep((64, 1000)))), [])  # no sweep at all
+        self.assertEqual(list(page.busy(self.sweep((64, 1000)))), [])  # a single point is no sweep
         said = self.sweep((64, 1000), (256, 400))
         self.assertEqual(list(page.busy(said)), ["- mnist-mlp by rows: the share of the measured matrix-product rate still grew at 256 (64: 10 %, 256: 25 %)"])
 

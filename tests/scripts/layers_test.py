@@ -25,7 +25,7 @@ UPWARD = (
     ("harness/shared.h", '"harness/report/record/case.h"'),
     ("strategies/ddp/ddp.cpp", '"replica.h"'),
 )
-# within a component: a layer may not include a higher layer
+# Wrong includes within a component: a layer includes a higher layer.
 INSIDE = (
     ("workloads/base/error.h", '"workloads/api/workload.h"'),
     ("workloads/api/workload.h", '"workloads/layers/linear.h"'),

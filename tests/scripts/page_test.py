@@ -1,4 +1,4 @@
-"""Tests the page without matplotlib: figures computed by hand, escaping, the display of each status."""
+"""Tests the report's HTML page without matplotlib: figures with known results, escaping, the display of each status."""
 import base64
 import hashlib
 import html.parser
@@ -35,7 +35,7 @@ def chart(**more):
 
 
 class Reader(html.parser.HTMLParser):
-    """Collects elements and texts. Asserts that tags match."""
+    """An HTML parser that collects elements and texts, and asserts that opening and closing tags match."""
 
     def __init__(self, source):
         super().__init__()
@@ -71,7 +71,7 @@ class Data(unittest.TestCase):
         self.assertEqual(case.launches, [[30, 40]])
 
     def test_the_low_end_of_step_time_is_the_high_end_of_throughput(self):
-        span = self.case(world=2, step_ns=1e6, noise=0.05).rows_per_s  # 0.9 to 1.1 ms
+        span = self.case(world=2, step_ns=1e6, noise=0.05).rows_per_s  # the step time is 0.9 to 1.1 ms
         self.assertAlmostEqual(span.middle, 128e3)
         self.assertAlmostEqual(span.low, 128e3 / 1.1)
         self.assertAlmostEqual(span.high, 128e3 / 0.9)
@@ -79,7 +79,8 @@ class Data(unittest.TestCase):
     def test_the_width_of_a_ratio_adds_up_in_squares(self):
         ratio = data.Interval(10, 10 / 1.03, 10 * 1.03).over(data.Interval(5, 5 / 1.04, 5 * 1.04))
         self.assertAlmostEqual(ratio.middle, 2)
-        self.assertAlmostEqual(ratio.high / 2, 1.0506, places=3)  # sqrt(3^2 + 4^2) = 5 %, of logs
+        # sqrt(3^2 + 4^2) = 5: a ratio's interval has the logarithmic width of 5 %.
+        self.assertAlmostEqual(ratio.high / 2, 1.0506, places=3)
         self.assertAlmostEqual(2 / ratio.low, 1.0506, places=3)
 
     def test_an_interval_is_widened_to_include_its_median(self):
@@ -91,7 +92,8 @@ class Data(unittest.TestCase):
 
     def test_outliers_are_far_above_the_median(self):
         self.assertEqual(data.outliers([100, 101, 99, 100, 150, 60]), [False] * 4 + [True, False])
-        self.assertEqual(data.outliers([100, 100, 100, 104]), [False] * 4)  # below 5 %
+        # Less than 5 % above the median is no outlier.
+        self.assertEqual(data.outliers([100, 100, 100, 104]), [False] * 4)
 
     def test_the_newest_successful_measurement_of_a_case_is_charted(self):
         old, new, broken = sample_runs.usual(), sample_runs.usual(), sample_runs.usual()
@@ -129,7 +131,7 @@ class Data(unittest.TestCase):
             sizes, _ = data.read_collectives(file.name)
         self.assertEqual(sorted(sizes), [4, 4096, 407080, 4 << 20, 100_000_000])
         self.assertEqual(set(sizes[4]), {"gloo", "shm", "memcpy"})
-        self.assertEqual(len(sizes[4]["gloo"]), 3)  # not the aggregate
+        self.assertEqual(len(sizes[4]["gloo"]), 3)  # three repetitions, without the aggregate entry
 
 
 class Words(unittest.TestCase):
@@ -186,12 +188,12 @@ class Page(unittest.TestCase):
     def test_markup_in_names_is_escaped(self):
         made = page_of(sample_runs.hostile(), charts=[chart(kind="<script>", subject="<script>", caption="</style>", marks={"m": "<img>"})])
         reader = Reader(made)
-        self.assertEqual(len(reader.all("script")), 1)  # the page's own
+        self.assertEqual(len(reader.all("script")), 1)  # the page's own script and none from a name
         self.assertEqual(reader.all("img") + reader.all("h1")[1:], [])
         self.assertIn("<script>document.title='run'</script>", "".join(reader.texts))
         self.assertNotIn("\u202e", made)
         self.assertNotIn("\x1b", made)
-        self.assertIn("@@MAIN@@", "".join(reader.texts))  # a placeholder in a name is not expanded
+        self.assertIn("@@MAIN@@", "".join(reader.texts))  # a template placeholder in a name stays text
 
     def test_only_the_pages_own_script_may_run(self):
         made = page_of(sample_runs.usual())

@@ -1,4 +1,5 @@
-"""Tests scripts/studies/prove-fresh with stand-ins for debootstrap, namespaces and the two commands: its commands and its page."""
+"""Tests scripts/studies/prove-fresh (runs the README's commands on a bare Debian) with stand-ins for debootstrap,
+namespaces and the two commands: the calls it makes and the page it writes."""
 import os
 import pathlib
 import re
@@ -8,7 +9,7 @@ import tempfile
 import unittest
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/studies/prove-fresh"
-# unshare runs its last argument, the command, in the folder that the script would chroot to.
+# The stand-in for unshare runs its last argument, the command, in the folder that the script would chroot to.
 STAND_INS = {"id": "echo 0", "sleep": ":", "chroot": ":", "unshare": 'for last; do :; done; cd "$root/root/dpbench" && eval "$last"',
              "debootstrap": 'mkdir -p "$4/etc" "$4/root" "$4/usr/local/share/ca-certificates" && echo 12.15 >"$4/etc/debian_version"'}
 TOY = """#!/bin/sh

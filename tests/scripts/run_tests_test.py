@@ -1,4 +1,5 @@
-"""Tests scripts/run-tests (counts, retries, a run without a passed test fails) and scripts/test (a failing command fails its part)."""
+"""Tests scripts/run-tests (counts, retries, a run without a passed test fails) and scripts/test (one failing command
+fails the part it belongs to)."""
 import os
 import pathlib
 import shutil
@@ -35,7 +36,7 @@ unittest.main(argv=sys.argv[:1] + sys.argv[2:])
 
 
 def group(name, status, *said):
-    """Returns a ctest test that prints a GoogleTest summary."""
+    """Returns the CMake line of a ctest test that prints these lines of a GoogleTest summary."""
     return f"""add_test({name} "/bin/sh" "-c" "echo '{"'; echo '".join(said)}'; exit {status}")\n"""
 
 
@@ -103,7 +104,7 @@ class RunTests(unittest.TestCase):
 
 
 class Test(unittest.TestCase):
-    """scripts/test in a temporary tree with stand-ins for all commands."""
+    """Tests scripts/test in a temporary tree with stand-ins for all commands."""
 
     def run_with(self, failing, cuda="not built, no CUDA toolkit was found", toolkit="", gpu=False, checked=0):
         codes = {name: int(name == failing) for name in ("check.sh", "build", "run-tests", "soak", "ci/gate", "parts/more")}

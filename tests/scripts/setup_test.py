@@ -1,4 +1,4 @@
-"""Tests scripts/setup without the right to install: it prints a command that works on a fresh machine."""
+"""Tests scripts/setup (installs packages) for a user without root or sudo: it prints the command that installs them."""
 import os
 import pathlib
 import shutil
@@ -12,7 +12,8 @@ ABSENT = "dpbench-no-such-package"
 
 class Setup(unittest.TestCase):
     def run_it(self, packages=(ABSENT,), torch="", bare=False, **programs):
-        """Runs scripts/setup with stand-in programs (bare: with few others on the path), expects exit code 2 and returns stderr."""
+        """Runs scripts/setup with stand-in programs and expects exit code 2. Returns stderr. With `bare`, PATH has only
+        the stand-ins and four basic programs."""
         with tempfile.TemporaryDirectory() as folder:
             for name, line in programs.items():
                 path = pathlib.Path(folder, name.replace("_", "-"))

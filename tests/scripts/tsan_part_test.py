@@ -1,4 +1,5 @@
-"""Tests scripts/parts/tsan with stand-ins for GoogleTest programs: a pattern that matches no test is a failure."""
+"""Tests scripts/parts/tsan (runs tests under the thread sanitizer) with stand-ins for GoogleTest programs: a name
+pattern that matches no test is a failure."""
 import os
 import pathlib
 import shutil
@@ -7,7 +8,7 @@ import tempfile
 import unittest
 
 SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/parts/tsan"
-# Lists a test unless the filter equals $RENAMED. Prints the filter when run.
+# Stand-in for a GoogleTest program: lists one test unless the filter equals $RENAMED; when run, it prints the filter.
 PROGRAM = """#!/bin/sh
 for word; do case $word in --gtest_filter=*) filter=${word#*=} ;; esac; done
 case $* in *--gtest_list_tests*) echo "Running main()"; [ "$filter" = "$RENAMED" ] || printf 'Suite.\\n  Name\\n' ;; *) echo "ran $filter" ;; esac

@@ -1,4 +1,5 @@
-// A strategy around another one, for plug-ins that change one thing of it.
+// Base class of a strategy that forwards to an inner strategy. Plug-ins of the tests derive from it and change one
+// thing.
 #pragma once
 
 #include <memory>
@@ -7,7 +8,7 @@
 
 namespace dpbench {
 
-// Another one with the defaults of its own parameters.
+// Returns the registered strategy `name` with default values for its own parameters.
 inline std::unique_ptr<Strategy> with_defaults(const std::string& name, Setup setup) {
   const StrategyInfo& info = strategy_registry().at(name);
   setup.params = Params(info.params, {}, name);

@@ -1,4 +1,4 @@
-// The cores that this process may use.
+// Returns the CPU cores that this process may use.
 #pragma once
 
 #include <sched.h>

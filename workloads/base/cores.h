@@ -1,4 +1,4 @@
-// CPU affinity of threads. No torch dependency.
+// Sets and queries the CPU affinity of threads. Does not depend on torch.
 #pragma once
 
 #include <sched.h>

@@ -1,4 +1,4 @@
-// Error types, available to every part of the project. No torch dependency.
+// Error types used in every part of the project. Does not depend on torch.
 #pragma once
 
 #include <new>
@@ -8,19 +8,20 @@
 
 namespace dpbench {
 
-// A mistake in the user's command line or files. The message names the value and the remedy. Exit code 2.
+// Thrown for a mistake in the user's command line or files. The message names the value and the remedy. The process
+// exits with code 2.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// The request cannot run on this machine (no GPU, backend not built). Exit code 77.
+// Thrown if this machine cannot run the request (no GPU, backend not built). The process exits with code 77.
 class Unavailable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// std::bad_alloc that names the component that ran out of host memory.
+// An out-of-memory error that names the component that ran out of host memory.
 class OutOfHostMemory : public std::bad_alloc {
  public:
   explicit OutOfHostMemory(const std::string& who) : what_(who + ": out of host memory") {}
@@ -30,7 +31,7 @@ class OutOfHostMemory : public std::bad_alloc {
   std::string what_;
 };
 
-// Checks an internal invariant. A failure is a bug or a failed case, never a user error.
+// Throws if an internal invariant is violated. A failure is a bug or a failed case, never a user error.
 inline void check(bool ok, const std::string& message, std::source_location where = std::source_location::current()) {
   if (ok) return;
   throw std::runtime_error(message + " (" + where.file_name() + ":" + std::to_string(where.line()) + ")");

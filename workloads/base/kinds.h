@@ -1,4 +1,4 @@
-// Enumerated axes of a case. No torch dependency.
+// Enumerated properties of a benchmark case: scaling, dtype, parallelism. Does not depend on torch.
 #pragma once
 
 #include <array>
@@ -12,12 +12,12 @@ enum class Device { cpu, cuda };
 template <>
 inline constexpr auto enum_names<Device> = std::to_array<std::string_view>({"cpu", "cuda"});
 
-// strong: the batch is global; weak: the batch is per device.
+// strong: the batch size counts all devices together; weak: it counts the samples per device.
 enum class Scaling { strong, weak };
 template <>
 inline constexpr auto enum_names<Scaling> = std::to_array<std::string_view>({"strong", "weak"});
 
-// bf16: autocast over float32 parameters.
+// bf16 means autocast over float32 parameters.
 enum class Dtype { f32, f64, bf16 };
 template <>
 inline constexpr auto enum_names<Dtype> = std::to_array<std::string_view>({"f32", "f64", "bf16"});

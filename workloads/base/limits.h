@@ -1,10 +1,10 @@
-// Limits shared by the command line and the workloads. No torch dependency.
+// Limits shared by the command line and the workloads. Does not depend on torch.
 #pragma once
 
 #include <cstdint>
 
 namespace dpbench {
 
-inline constexpr int64_t kMaxScale = 64;  // largest --scale
+inline constexpr int64_t kMaxScale = 64;  // largest allowed value of --scale
 
 }  // namespace dpbench

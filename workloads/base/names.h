@@ -1,4 +1,4 @@
-// Enum names for users, files and messages: one table of names beside each enum.
+// Names of enum values for users, files and messages. Each enum has one table of names beside its definition.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace dpbench {
 
-// Names of an enum's values, in declaration order. Specialised beside the enum.
+// The table of an enum's names, in declaration order. Specialise it beside the enum.
 template <class Enum>
 inline constexpr std::nullptr_t enum_names = nullptr;
 
@@ -29,7 +29,7 @@ std::string name_of(Enum value) {
   return std::string(word_of(value));
 }
 
-// Appending a value to a string appends its name.
+// Appends the value's name to a string.
 template <Named Enum>
 std::string operator+(const std::string& text, Enum value) {
   return text + name_of(value);
@@ -44,7 +44,7 @@ std::ostream& operator<<(std::ostream& stream, Enum value) {
   return stream << word_of(value);
 }
 
-// Returns nullopt for an unknown name.
+// Returns the enum value of this name; nullopt if no value has it.
 template <Named Enum>
 std::optional<Enum> parse_name(std::string_view word) {
   const auto& names = enum_names<Enum>;
@@ -58,7 +58,7 @@ std::vector<std::string> names_list() {
   return {enum_names<Enum>.begin(), enum_names<Enum>.end()};
 }
 
-// Returns all names joined by `separator`: "a, b, c", or "a|b|c" for a flag's help.
+// Returns all names of an enum joined by `separator`: "a, b, c", or "a|b|c" for a flag's help.
 template <Named Enum>
 std::string all_names(const std::string& separator = ", ") {
   std::string all;

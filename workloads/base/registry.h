@@ -1,5 +1,5 @@
-// A table of named entries, filled by static initialisers before main. One per kind (workloads, strategies, backends),
-// all in dpbench_core.
+// A table of named entries, filled by static initialisers before main. There is one table each for workloads,
+// strategies and backends, all in the library dpbench_core.
 #pragma once
 
 #include <deque>
@@ -31,7 +31,7 @@ class Registry {
     throw UsageError("unknown name '" + name + "' (known: " + known + ")");
   }
 
-  // Entries never move, so references stay valid while plug-ins register more.
+  // Returns all entries. They never move, so references stay valid while plug-ins register more.
   const std::deque<Info>& all() const { return entries_; }
 
  private:

@@ -1,4 +1,4 @@
-// Runs jobs in order on a dedicated thread, started with the first job. No torch dependency.
+// Runs jobs in order on a dedicated thread, which starts with the first job. Does not depend on torch.
 #pragma once
 
 #include <atomic>
@@ -12,9 +12,9 @@ namespace dpbench {
 
 class WorkQueue {
  public:
-  using Job = std::function<void()>;  // must not throw
+  using Job = std::function<void()>;  // a job must not throw
 
-  ~WorkQueue();  // runs the jobs still queued
+  ~WorkQueue();  // runs the jobs still queued, then ends the thread
   void push(Job job);
   bool idle() const { return unfinished_.load(std::memory_order_acquire) == 0; }
   void drain();

@@ -1,4 +1,5 @@
-// Base of the MNIST workloads: samples (from --data, or drawn), pixel conversion, and the loss over ten classes.
+// Base class of the MNIST workloads: samples (from --data, or synthetic digits), pixel conversion, and the loss over
+// ten classes.
 #pragma once
 
 #include "workloads/api/workload.h"
@@ -9,7 +10,7 @@ namespace dpbench {
 
 inline constexpr int64_t digit_classes = 10;
 
-// Returns images [ids, 1, 28, 28] in float32 and labels [ids] in int64.
+// Returns a batch with images [ids, 1, 28, 28] in float32 and labels [ids] in int64.
 Batch images_to_batch(const ImageSet& set, const at::Tensor& ids, PixelRange range);
 
 class DigitsWorkload : public Workload {

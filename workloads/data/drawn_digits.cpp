@@ -12,10 +12,10 @@
 namespace dpbench {
 namespace {
 
-// Pen strokes of the ten digits in a 100 x 100 box, y downwards.
+// A point of a digit's pen strokes, in a 100 x 100 box with y downwards.
 struct GlyphPoint {
   int8_t x, y;
-  bool lift = false;  // starts a new stroke here
+  bool lift = false;  // true if a new stroke starts at this point
 };
 
 using Strokes = std::vector<GlyphPoint>;
@@ -46,10 +46,10 @@ const std::array<std::array<Strokes, 2>, 10> glyphs{{
 }};
 // clang-format on
 
-// Each digit has two variants.
+// Returns the pen strokes of a digit in one of its two variants.
 std::span<const GlyphPoint> glyph(int digit, int variant) { return glyphs[digit][variant]; }
 
-constexpr int padded_side = 32;  // row length of a drawing, a multiple of the vector width
+constexpr int padded_side = 32;  // row length of a drawing in pixels, a multiple of the vector width
 using Drawing = std::array<std::array<float, padded_side>, image_side>;
 
 struct Point {
@@ -60,7 +60,7 @@ class Random {
  public:
   explicit Random(uint64_t key) : key_(key) {}
   uint64_t bits() { return mix64(key_ + ++count_); }
-  // Uniform in [low, high).
+  // Returns a uniformly distributed random number in [low, high).
   float between(float low, float high) {
     return low + (high - low) * static_cast<float>(bits() >> 40) * (1.0f / (1 << 24));
   }
@@ -69,10 +69,10 @@ class Random {
   uint64_t key_, count_ = 0;
 };
 
-// Handwriting of one sample: maps the 100 x 100 box to pixels.
+// The random handwriting of one sample: maps points of the 100 x 100 box to pixels.
 struct Hand {
   Point scale, shift;
-  float slant, turn, wobble;  // turn in radians; small, so sine and cosine are short series
+  float slant, turn, wobble;  // turn is in radians, and so small that sine and cosine need only short series
 
   explicit Hand(Random& random)
       : scale{random.between(0.10f, 0.15f), random.between(0.16f, 0.21f)},
@@ -107,7 +107,8 @@ void draw_line(Drawing& drawing, Point from, Point to, float half_width) {
   for (int row = top; row < bottom; ++row) {
     const float py = static_cast<float>(row) - from.y;
     for (int four = left / 4; four * 4 < right; ++four)
-      for (int column = four * 4; column < four * 4 + 4; ++column) {  // fixed length: vectorises
+      // A fixed number of columns, so that the compiler vectorises the loop.
+      for (int column = four * 4; column < four * 4 + 4; ++column) {
         const float px = static_cast<float>(column) - from.x;
         float along = (px * dx + py * dy) * per_length;
         along = along < 0 ? 0 : along;

@@ -16,9 +16,11 @@
 namespace dpbench {
 namespace {
 
-constexpr uint32_t unsigned_bytes = 0x0800;  // type code in IDX's magic number; the last byte counts the dimensions
-constexpr int64_t max_gzip_ratio = 1032;     // limit of deflate (zlib's documentation)
-constexpr int64_t max_read_bytes = 1 << 30;  // gzread takes an unsigned length and returns an int
+// Type code for bytes in IDX's magic number, whose last byte counts the dimensions.
+constexpr uint32_t unsigned_bytes = 0x0800;
+constexpr int64_t max_gzip_ratio = 1032;  // highest compression ratio of deflate (zlib's documentation)
+// Bytes per gzread() call, which takes an unsigned length but returns an int.
+constexpr int64_t max_read_bytes = 1 << 30;
 
 gzFile handle(void* file) { return static_cast<gzFile>(file); }
 
@@ -38,7 +40,7 @@ std::string text(const std::vector<int64_t>& sizes) {
   return out;
 }
 
-// Returns zlib's error message without its descriptor prefix ("<fd:3>: "), or "" if there is no error.
+// Returns zlib's error message without its file descriptor prefix ("<fd:3>: "); an empty string if there is no error.
 std::string gzip_error(void* file) {
   int error = Z_OK;
   const std::string message = gzerror(handle(file), &error);
@@ -57,7 +59,8 @@ void IdxFile::fail(const std::string& found, const std::string& expected) const 
 }
 
 IdxFile::IdxFile(const std::string& path, size_t dimensions) : path_(path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: opening a FIFO would block
+  // O_NONBLOCK, because opening a FIFO would block.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail(std::string("cannot be opened (") + std::strerror(errno) + ")", "a readable IDX file");
   struct stat status{};
   const bool regular = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
@@ -76,7 +79,7 @@ void IdxFile::read_header(size_t dimensions) {
   const auto bytes = static_cast<int64_t>(4 + 4 * dimensions);
   const uint32_t expected = unsigned_bytes + static_cast<uint32_t>(dimensions);
   const int64_t got = read_some(header.data(), std::min(bytes, static_cast<int64_t>(header.size())));
-  if (got < bytes) require_sound();  // a small file is decompressed whole, so damage shows here
+  if (got < bytes) require_sound();  // reports damage first: a file this small has been decompressed whole
   if (got < bytes) fail("holds " + std::to_string(got) + " bytes", "a header of " + std::to_string(bytes));
   const uint32_t magic = big_endian(header.data());
   if (magic != expected)

@@ -1,4 +1,4 @@
-// A file in MNIST's IDX format, plain or gzip. Header values are checked against the file size before use.
+// Reads a file in MNIST's IDX format, plain or gzip. Header values are checked against the file size before use.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,17 @@ namespace dpbench {
 
 class IdxFile {
  public:
-  // Throws UsageError unless the file holds unsigned bytes in `dimensions` dimensions.
+  // Opens the file. Throws UsageError unless it holds unsigned bytes in this number of dimensions.
   IdxFile(const std::string& path, size_t dimensions);
 
   const std::string& path() const { return path_; }
   const std::vector<int64_t>& sizes() const { return sizes_; }
   int64_t bytes() const { return bytes_; }
 
-  // Reads the data; call once. `out` holds bytes(). Throws UsageError if the file is shorter or longer.
+  // Reads all data; may be called once. `out` must hold bytes() bytes. Throws UsageError if the file is shorter or
+  // longer.
   void read(std::span<uint8_t> out);
-  // Checks as read() does, without keeping the data. No-op for a plain file: its size has been checked.
+  // Checks the file as read() does, without keeping the data. A no-op for a plain file, whose size has been checked.
   void skim();
 
  private:

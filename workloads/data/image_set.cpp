@@ -17,11 +17,12 @@ namespace {
 
 enum State : uint8_t { untouched, being_made, ready };
 constexpr const char* fetch_hint = "; fetch them again, or leave --data out for drawn digits";
-constexpr auto claim_timeout = std::chrono::milliseconds(20);  // a rank that claimed an image may have died
+// How long to wait for a rank that claimed an image; it may have died.
+constexpr auto claim_timeout = std::chrono::milliseconds(20);
 
 std::atomic_ref<uint8_t> state_of(uint8_t* states, int64_t row) { return std::atomic_ref<uint8_t>(states[row]); }
 
-// Returns a file name for the shared directory, unique per pair of IDX files.
+// Returns a name for the shared file, unique per path of an IDX file.
 std::string shared_name(const std::string& path) {
   uint64_t hash = 0;
   for (const char c : std::filesystem::weakly_canonical(path).string()) hash = mix64(hash ^ static_cast<uint8_t>(c));
@@ -102,7 +103,8 @@ void ImageSet::ensure(std::span<const int64_t> ids) const {
   for (const int64_t id : claimed_by_others) {
     while (state_of(states_, id).load(std::memory_order_acquire) != ready && std::chrono::steady_clock::now() < limit)
       std::this_thread::yield();
-    // The claiming rank died or is very slow. Writing the image twice is safe: the bytes are the same.
+    // The rank that claimed the image died or is very slow, so this rank makes it too. That is safe: both write the
+    // same bytes.
     if (state_of(states_, id).load(std::memory_order_acquire) != ready) make_row(id);
   }
 }

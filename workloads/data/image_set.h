@@ -1,4 +1,5 @@
-// 28x28 images and labels in memory shared by the ranks of a host. Each image is generated or read once, by one rank.
+// A set of 28x28 images and labels in memory shared by the ranks of a host. Each image is generated or read once, by
+// one rank.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +16,24 @@ inline constexpr int64_t image_side = 28, image_bytes = image_side * image_side;
 
 class ImageSet {
  public:
-  // Writes the image and label of `row`. Pure: depends on `row` alone.
+  // A function that writes the image and label of `row`. Pure: the result depends on `row` alone.
   using Make = std::function<void(int64_t row, std::span<uint8_t> pixels, uint8_t& label)>;
 
-  // Images generated on first use.
+  // Returns a set whose images are generated on first use.
   static ImageSet made(const std::string& shared_dir, const std::string& name, int64_t rows, Make make);
-  // Reads two IDX files unless another process already has. Throws UsageError if they do not match.
+  // Returns the images and labels of two IDX files. Reads them unless another process already has. Throws UsageError if
+  // the files do not match.
   static ImageSet read(const std::string& shared_dir, const std::string& images, const std::string& labels);
-  // Throws UsageError unless read() would succeed. Returns the number of images.
+  // Throws UsageError if read() would fail on these files. Returns the number of images.
   static int64_t require(const std::string& images, const std::string& labels);
 
   int64_t rows() const { return rows_; }
 
-  // Generates the missing images of `ids`. Call before pixels() and label().
+  // Generates those images of `ids` that are missing. Call it before pixels() and label().
   void ensure(std::span<const int64_t> ids) const;
   const uint8_t* pixels(int64_t row) const { return pixels_ + row * image_bytes; }
   uint8_t label(int64_t row) const { return labels_[row]; }
-  // Prefetches an image into the cache: with random access, loading costs more than converting.
+  // Prefetches an image into the CPU cache: with random access, loading an image costs more than converting it.
   void prefetch(int64_t row) const {
     __builtin_prefetch(labels_ + row);
     for (int64_t line = 0; line < image_bytes; line += 64) __builtin_prefetch(pixels(row) + line);
@@ -43,7 +45,7 @@ class ImageSet {
 
   int64_t rows_;
   std::unique_ptr<Mapping> memory_;
-  uint8_t *states_, *labels_, *pixels_;  // one state and one label per image, then the images
+  uint8_t *states_, *labels_, *pixels_;  // layout of memory_: one state per image, one label per image, then the images
   Make make_;
 };
 

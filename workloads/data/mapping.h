@@ -1,4 +1,4 @@
-// Zero-initialised memory, shared by all processes of a run on this host if they have a shared directory.
+// A mapping of zero-initialised memory. All processes of a run on this host share it if they have a shared directory.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@ namespace dpbench {
 
 class Mapping {
  public:
-  // Maps the file `name` in `directory`, created by the first process. An empty directory gives private memory.
+  // Maps the file `name` in `directory`; the first process creates it. If `directory` is empty, the memory is private.
   Mapping(const std::string& directory, const std::string& name, size_t bytes);
   ~Mapping();
   Mapping(const Mapping&) = delete;
@@ -16,10 +16,10 @@ class Mapping {
 
   std::byte* data() const { return data_; }
 
-  // Allocates file system space for the range, so that writing cannot raise SIGBUS.
+  // Allocates file system space for the byte range, so that writing to it cannot raise SIGBUS.
   void reserve(size_t offset, size_t bytes) const;
 
-  // Exclusive among processes and threads. The kernel releases it when the process dies.
+  // A lock on the mapping that excludes other processes and threads. The kernel releases it when the process dies.
   class Lock {
    public:
     explicit Lock(const Mapping& mapping);

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Layouts of a plain download and of torchvision, with or without gzip.
+// Folders in which MNIST's files are searched: those of a plain download and of torchvision.
 constexpr std::array folders = {"", "raw", "MNIST/raw"};
 constexpr std::array separators = {"-", "."};
 constexpr std::array endings = {"", ".gz"};
@@ -29,7 +29,7 @@ std::string find(const fs::path& directory, const std::string& set, const std::s
                    "(plain or .gz); leave --data out for drawn digits");
 }
 
-// Returns the reason why `path` is not a readable directory, or "" if it is one.
+// Returns the reason why `path` is not a readable directory; an empty string if it is one.
 std::string directory_error(const fs::path& path) {
   std::error_code failed;
   const fs::file_status status = fs::status(path, failed);
@@ -56,7 +56,7 @@ int64_t require_mnist(const std::string& directory) {
   const MnistFiles files = find_mnist(directory);
   const int64_t rows = ImageSet::require(files.train_images, files.train_labels);
   const int64_t test_rows = ImageSet::require(files.test_images, files.test_labels);
-  if (test_rows > rows)  // subsets are allowed, swapped files are not
+  if (test_rows > rows)  // more test than training images: subsets are allowed, but swapped files are not
     throw UsageError(files.test_images + ": " + std::to_string(test_rows) + " images to test with, more than the " +
                      std::to_string(rows) + " to train on in " + files.train_images +
                      "; swap the files, or leave --data out for drawn digits");

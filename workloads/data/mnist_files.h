@@ -10,13 +10,14 @@ struct MnistFiles {
   std::string train_images, train_labels, test_images, test_labels;
 };
 
-// Throws UsageError unless `directory` is a readable directory. Does not look at its files.
+// Throws UsageError unless `directory` is a readable directory. Does not look for MNIST's files in it.
 void require_data_directory(const std::string& directory);
 
-// Throws UsageError naming the first missing file.
+// Returns the paths of MNIST's four files. Throws UsageError naming the first missing file.
 MnistFiles find_mnist(const std::string& directory);
 
-// Throws UsageError unless the four files are present, intact and match. Returns the number of training samples.
+// Returns the number of training samples. Throws UsageError unless MNIST's four files are present, intact and match
+// each other.
 int64_t require_mnist(const std::string& directory);
 
 }  // namespace dpbench

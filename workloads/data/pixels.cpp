@@ -3,14 +3,14 @@
 namespace dpbench {
 namespace {
 
-// value = pixel * high + pixel * low, with 1/255 split in two parts. The first product is exact, so the sum is rounded
-// once, as pixel / 255 is, without a division.
+// Factors for value = pixel * high + pixel * low, where high + low is 1/255 in two parts. The first product is exact,
+// so the sum is rounded only once, like pixel / 255 but without a division.
 struct PixelFactor {
   float high, low;
 };
 constexpr PixelFactor unit_factor{0x1.01p-8f, 0x1.010102p-24f}, byte_factor{1, 0};
 
-// Inlined into each function below, so it compiles for that function's instruction set.
+// Inlined into each function below, so that it is compiled for that function's instruction set.
 [[gnu::always_inline]] inline void convert(const uint8_t* pixels, int64_t count, PixelRange range, float* out) {
   const PixelFactor factor = range == PixelRange::unit ? unit_factor : byte_factor;
   for (int64_t i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// Conversion of image bytes to float32. No torch dependency.
+// Converts image bytes to float32. Does not depend on torch.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,12 @@
 
 namespace dpbench {
 
-enum class PixelRange { unit, bytes };  // [0, 1], [0, 255]
+enum class PixelRange { unit, bytes };  // unit: pixels in [0, 1]; bytes: pixels in [0, 255]
 
-// Converts `count` bytes. `unit` divides by 255 and rounds once: the bits of torchvision's ToTensor.
+// Converts `count` bytes to float32. PixelRange::unit divides by 255 and rounds once, which gives the bits of
+// torchvision's ToTensor.
 using ConvertPixels = void (*)(const uint8_t* pixels, int64_t count, PixelRange range, float* out);
-// Returns the implementations this processor supports, fastest first. All give the same bits.
+// Returns the conversion functions that this processor supports, fastest first. All give the same bits.
 const std::vector<ConvertPixels>& pixel_converters();
 inline void convert_pixels(const uint8_t* pixels, int64_t count, PixelRange range, float* out) {
   pixel_converters()[0](pixels, count, range, out);

@@ -22,7 +22,7 @@ std::string named(std::string_view name) {
   return "'" + std::string(name.substr(0, longest)) + (name.size() > longest ? "..." : "") + "'";
 }
 
-// Returns elements times width, or nullopt if the product of the non-zero sizes exceeds 63 bits.
+// Returns the tensor's size in bytes; nullopt if the product of its non-zero dimensions exceeds 63 bits.
 std::optional<uint64_t> bytes_of(const StoredTensor& tensor) {
   int64_t bytes = static_cast<int64_t>(safetensors_width(tensor.dtype));
   bool empty = false;
@@ -33,7 +33,8 @@ std::optional<uint64_t> bytes_of(const StoredTensor& tensor) {
   return empty ? 0 : static_cast<uint64_t>(bytes);
 }
 
-// Parses the header as a stream. It builds no JSON document, so a hostile header costs no more memory than its text.
+// Parses the JSON header as a stream, without building a document, so that a hostile header costs no more memory than
+// its text.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override { return refuse("holds a null"); }
@@ -198,7 +199,7 @@ SafetensorsHeader parse_safetensors(std::string_view header, uint64_t data_bytes
   if (!nlohmann::json::sax_parse(header.begin(), header.end(), &reader))
     throw UsageError(what + ": the header " + reader.refused);
   auto& tensors = reader.found.tensors;
-  // An empty tensor comes before another one at the same offset.
+  // Tensors are sorted by offset; an empty tensor comes before another tensor at the same offset.
   std::stable_sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });

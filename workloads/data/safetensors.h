@@ -1,5 +1,5 @@
-// The safetensors format: 8 bytes of little-endian header length, a JSON header with each tensor's offsets, the data.
-// The file is untrusted: any deviation from the format is rejected. No torch dependency.
+// The safetensors file format: 8 bytes of little-endian header length, a JSON header with each tensor's offsets, then
+// the data. Files are untrusted, so any deviation from the format is rejected. Does not depend on torch.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +11,33 @@
 namespace dpbench {
 
 struct StoredTensor {
-  std::string name, dtype;  // dtype: "F32", "I64", ...
+  std::string name, dtype;  // dtype is a name such as "F32" or "I64"
   std::vector<int64_t> shape;
-  uint64_t begin = 0, end = 0;  // byte offsets in the data part
+  uint64_t begin = 0, end = 0;  // offsets in bytes from the start of the data
 };
 
 struct SafetensorsHeader {
-  std::vector<StoredTensor> tensors;            // by offset
-  std::map<std::string, std::string> metadata;  // "__metadata__"
+  std::vector<StoredTensor> tensors;            // sorted by offset
+  std::map<std::string, std::string> metadata;  // entries of the header's "__metadata__"
 
   const StoredTensor* find(const std::string& name) const;
 };
 
-inline constexpr uint64_t safetensors_prefix = 8;              // bytes of the length field
-inline constexpr uint64_t safetensors_max_header = 100 << 20;  // as in the reference implementation
+inline constexpr uint64_t safetensors_prefix = 8;  // bytes of the length field at the start of a file
+// Largest header in bytes, the limit of the reference implementation.
+inline constexpr uint64_t safetensors_max_header = 100 << 20;
 
-// Returns the bytes per element, or 0 for an unknown dtype or one smaller than a byte.
+// Returns the bytes per element of a dtype; 0 if the dtype is unknown or smaller than a byte.
 uint64_t safetensors_width(std::string_view dtype);
 
-// header: the JSON text without the length field; data_bytes: number of bytes after it. Throws UsageError with a
-// one-line message that begins with `what`.
+// Parses a header. header: its JSON text, without the length field. data_bytes: number of bytes after the header.
+// Throws UsageError with a one-line message that begins with `what` if the header is malformed.
 SafetensorsHeader parse_safetensors(std::string_view header, uint64_t data_bytes, const std::string& what);
 
-// Assigns contiguous offsets, wide dtypes first, then by name, so that equal contents give equal files.
+// Assigns contiguous offsets to the tensors: wide dtypes first, then by name, so that equal contents give equal files.
 void place_safetensors(SafetensorsHeader& header);
-// Returns length field and header, padded so that the data begin at a multiple of 8. Requires assigned offsets.
+// Returns the length field and the header, padded so that the data begin at a multiple of 8 bytes. The tensors must
+// have offsets already.
 std::string format_safetensors(const SafetensorsHeader& header);
 
 }  // namespace dpbench

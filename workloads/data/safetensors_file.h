@@ -1,4 +1,5 @@
-// Safetensors files: tensors are read one at a time, files are written atomically. No torch dependency.
+// Reads and writes safetensors files: tensors are read one at a time, and files are written atomically. Does not depend
+// on torch.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +14,15 @@ namespace dpbench {
 
 class SafetensorsFile {
  public:
-  // what: the flag that named the file, for messages. Throws UsageError if the file is missing or malformed.
+  // Opens a file and parses its header. what: the flag that named the file, for error messages. Throws UsageError if
+  // the file is missing or malformed.
   SafetensorsFile(const std::string& path, const std::string& what);
   ~SafetensorsFile();
   SafetensorsFile(const SafetensorsFile&) = delete;
   SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   const SafetensorsHeader& header() const { return header_; }
-  // to: must have exactly the tensor's size.
+  // Reads a tensor's data into `to`, which must have exactly the tensor's size.
   void read(const StoredTensor& tensor, std::span<std::byte> to) const;
 
  private:
@@ -30,17 +32,19 @@ class SafetensorsFile {
   SafetensorsHeader header_;
 };
 
-// A file could not be written (disk full, no permission). An existing file is left untouched.
+// Thrown if a file could not be written (disk full, no permission). An existing file is left untouched.
 class FileError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Replaces `path` by fsync and rename. bytes[i] belongs to header.tensors[i], which must have its offsets.
+// Writes a temporary file and renames it to `path`, with fsync. bytes[i] is the data of header.tensors[i], which must
+// have its offsets assigned.
 void write_safetensors(const std::string& path, const SafetensorsHeader& header,
                        const std::vector<std::span<const std::byte>>& bytes);
 
-// Throws UsageError if `path` cannot be written, so that a long run fails at its start. Leaves no file behind.
+// Throws UsageError if `path` cannot be written, so that a long run fails at its start. Leaves no file behind. what:
+// the flag that named the file.
 void require_writable(const std::string& path, const std::string& what);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// Sample order, identical to torch.utils.data.DistributedSampler.
+// The order in which samples are used, identical to torch.utils.data.DistributedSampler.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,21 @@ struct SamplerOptions {
   int64_t samples = 0, world = 1, rank = 0;
   bool shuffle = true;
   uint64_t seed = 0;
-  bool drop_last = false;  // false: pads with repeated samples to equal counts
+  bool drop_last = false;  // true: drops samples to get equal counts per rank; false: repeats samples
 };
 
-// Returns a single process's order for one epoch: torch.randperm seeded with seed + epoch, or 0, 1, 2, ...
+// Returns the order of samples of one epoch for a single process: torch.randperm seeded with seed + epoch, or 0, 1, 2,
+// ... without shuffling.
 at::Tensor epoch_order(int64_t samples, uint64_t seed, int64_t epoch, bool shuffle);
 
-// Rank r of n takes elements r, r + n, r + 2n, ... of the epoch's padded or truncated order.
+// Assigns samples to ranks: rank r of n takes elements r, r + n, r + 2n, ... of the epoch's padded or truncated order.
 class DistributedSampler {
  public:
   explicit DistributedSampler(const SamplerOptions& options);
 
-  void set_epoch(int64_t epoch);                          // starts at epoch 0
-  const at::Tensor& indices() const { return indices_; }  // int64, contiguous: a step's ids are a slice
+  void set_epoch(int64_t epoch);  // sets the epoch, which is 0 at first
+  // This rank's sample ids as a contiguous int64 tensor; a step uses a slice of it.
+  const at::Tensor& indices() const { return indices_; }
   int64_t size() const { return indices_.numel(); }
 
  private:

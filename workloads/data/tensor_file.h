@@ -16,14 +16,14 @@ struct TensorFile {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   std::map<std::string, std::string> metadata;
 
-  // Returns an undefined tensor if there is none of that name.
+  // Returns the tensor of this name; an undefined tensor if there is none.
   at::Tensor find(const std::string& name) const;
 };
 
-// Skips undefined tensors. Throws FileError if the file cannot be written.
+// Saves the tensors, except undefined ones. Throws FileError if the file cannot be written.
 void save_tensors(const std::string& path, const TensorFile& file);
-// Returns CPU tensors that own their memory. what: the flag that named the file. Throws UsageError if the file is
-// missing or malformed.
+// Loads a file's tensors; they are on the CPU and own their memory. what: the flag that named the file, for error
+// messages. Throws UsageError if the file is missing or malformed.
 TensorFile load_tensors(const std::string& path, const std::string& what);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// ReLU, or softplus for smooth models.
+// The activation function: ReLU, or softplus for models that must be smooth functions.
 #pragma once
 
 #include <ATen/ops/relu.h>
@@ -6,7 +6,7 @@
 
 namespace dpbench {
 
-// ReLU works in place: no layer here needs the unactivated output in its backward pass.
+// Applies the activation. ReLU works in place, because no layer needs its input again in the backward pass.
 inline at::Tensor activate(at::Tensor x, bool smooth) { return smooth ? at::softplus(x) : x.relu_(); }
 
 }  // namespace dpbench

@@ -1,4 +1,5 @@
-// Enables bfloat16 autocast for its lifetime. Thread-local: construct it on the thread that runs the pass.
+// While an object of this class exists, bfloat16 autocast is enabled on its thread. Construct it on the thread that
+// runs the pass.
 #pragma once
 
 #include <ATen/autocast_mode.h>

@@ -1,4 +1,5 @@
-// BatchNorm over channels with a bias and no weight (Keras' scale=False). A strategy may synchronise it across ranks.
+// A BatchNorm layer with a bias and no weight (Keras' scale=False). A strategy may synchronise its statistics across
+// ranks.
 #pragma once
 
 #include <functional>
@@ -10,8 +11,8 @@ namespace dpbench {
 
 class BatchNorm : public torch::nn::Module {
  public:
-  // Sums a float64 vector on the layer's device in place, over all ranks or replicas that share a batch. Called once in
-  // a training forward pass and once in its backward pass, even for an empty shard.
+  // A function that sums a float64 vector in place, over all ranks or replicas that share a batch. It is called once in
+  // a training forward pass and once in its backward pass, even by a replica without samples.
   using Reduce = std::function<void(at::Tensor& sums)>;
   struct Hook : torch::CustomClassHolder {
     explicit Hook(Reduce r) : reduce(std::move(r)) {}
@@ -22,7 +23,7 @@ class BatchNorm : public torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& input);
 
-  // Makes the statistics those of the global batch. An empty function turns this off.
+  // Makes the layer normalise by statistics of the global batch, summed by `reduce`. An empty function turns this off.
   void set_reduce(Reduce reduce);
 
  private:

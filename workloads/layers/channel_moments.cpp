@@ -8,8 +8,9 @@ namespace {
 
 constexpr int64_t channels_at_once = 4, chunk = 256;
 
-// Returns the sums of of(value, channel) for `count` channels from `first` on, each added in the order of the values.
-// of() is evaluated for a chunk first, so that it vectorises; the dependent additions then interleave the channels.
+// Returns the sum over all values of of(value, channel), for `count` channels starting with `first`, added in the order
+// of the values. It evaluates of() for a chunk of values first, which vectorises. Then it adds the chunk, alternating
+// between channels, because successive additions of one channel depend on each other.
 template <class Of>
 [[gnu::always_inline]] inline std::array<double, channels_at_once> sums_of(const Images& images, int64_t first,
                                                                            int64_t count, const Of& of) {

@@ -1,5 +1,5 @@
-// Mean and sum of squared deviations of each channel of a batch of images. Adds in torch's order, but several channels
-// at a time, which hides the latency of the dependent additions. No torch dependency.
+// Computes each channel's mean and sum of squared deviations for a batch of images. It adds in torch's order, but
+// several channels at a time, which hides the latency of dependent additions. Does not depend on torch.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 namespace dpbench {
 
 struct Images {
-  const float* values;  // [rows, channels, places]
+  const float* values;  // array of shape [rows, channels, places], where a place is a pixel
   int64_t rows, channels, places;
 };
 
-// Computes the means of channels [begin, end) and the sums of squared deviations from them.
+// A function that computes the means of channels [begin, end) and the sums of squared deviations from them.
 using ChannelMoments = void (*)(const Images& images, int64_t begin, int64_t end, float* means, float* square_sums);
-// Returns the implementations this processor supports, fastest first. All give the same bits.
+// Returns the functions that this processor supports, fastest first. All give the same bits.
 const std::vector<ChannelMoments>& channel_moments();
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// A 2-d convolution with a square kernel. Leaves the global generator untouched.
+// A 2-d convolution layer with a square kernel. Constructing it does not use torch's global random generator.
 #pragma once
 
 #include <array>

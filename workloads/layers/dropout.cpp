@@ -12,7 +12,8 @@
 namespace dpbench {
 namespace {
 
-constexpr uint32_t feature_stride = 0x1e3779b1;  // odd and below 2^31, like the factors of mix32
+// Step between the random keys of two features; odd and below 2^31, like the factors of mix32().
+constexpr uint32_t feature_stride = 0x1e3779b1;
 constexpr int64_t low32 = 0xffffffff;
 
 uint32_t row_key(uint64_t key, int64_t id) {
@@ -28,7 +29,8 @@ void fill_row(float* row, int64_t features, uint32_t key, int32_t threshold, flo
   }
 }
 
-// mix64 on int64 tensors. They add and multiply modulo 2^64, but their right shift extends the sign.
+// Same as the scalar mix64(), on int64 tensors. Tensors add and multiply modulo 2^64, but their right shift copies the
+// sign bit, so it is masked.
 at::Tensor mix64(at::Tensor x) {
   const auto shifted = [](const at::Tensor& bits, int64_t by) {
     return bits.__rshift__(by).bitwise_and_((int64_t{1} << (64 - by)) - 1);
@@ -39,14 +41,14 @@ at::Tensor mix64(at::Tensor x) {
   return x.bitwise_xor(shifted(x, 31));
 }
 
-// mix32 on int64 tensors that hold 32 bits each.
+// Same as the scalar mix32(), on int64 tensors that hold 32 bits each.
 at::Tensor mix32(at::Tensor x) {
   x = x.bitwise_xor(x.__rshift__(16)).mul_(mix32_first).bitwise_and_(low32);
   x = x.bitwise_xor(x.__rshift__(15)).mul_(mix32_second).bitwise_and_(low32);
   return x.bitwise_xor(x.__rshift__(16));
 }
 
-// low, high: halves of the step's key, scalars or one-element tensors.
+// Returns a random key per sample. low, high: halves of the step's key, as scalars or one-element tensors.
 template <class Half>
 at::Tensor row_keys(const at::Tensor& ids, const Half& low, const Half& high) {
   const auto upper = ids.__rshift__(32).bitwise_and_(low32);

@@ -1,4 +1,5 @@
-// Dropout with a mask that depends only on (seed, step, layer, sample id, feature): the same for every sharding.
+// A dropout layer with a mask that depends only on (seed, step, layer, sample id, feature), so it is the same however
+// samples are split between replicas.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -9,25 +10,27 @@ namespace dpbench {
 
 class Dropout : public torch::nn::Module {
  public:
-  // rate: share of features set to zero, in [0, 1). layer: number of this dropout layer, unique in its model.
+  // rate: fraction of features set to zero, in [0, 1). layer: number of this dropout layer, unique in its model.
   Dropout(double rate, uint64_t layer);
 
-  // input: one row per entry of context.ids. Returned unchanged in evaluation mode.
+  // Applies dropout to `input`, which has one row per entry of context.ids. Returns it unchanged in evaluation mode.
   at::Tensor forward(const at::Tensor& input, const Context& context) const;
 
-  // Returns [ids, features] of 0 and 1/(1-rate). The CPU loop and the tensor operations give the same bits.
+  // Return a mask [ids, features] of the values 0 and 1/(1-rate). The CPU loop and the tensor operations give the same
+  // bits.
   at::Tensor mask(const Context& context, int64_t features, const at::TensorOptions& options) const;
   at::Tensor mask_by_loop(const Context& context, int64_t features) const;
   at::Tensor mask_by_tensors(const Context& context, int64_t features, const at::TensorOptions& options) const;
 
  private:
   uint64_t key(const Context& context) const;
-  // Return one key per row, from the context's step number or from RecordedStep's on the device.
+  // Both return one random key per sample: from the context's step number, or from the step number in device memory
+  // (RecordedStep).
   at::Tensor keyed(const Context& context, const at::Tensor& ids) const;
   at::Tensor keyed_on_device(const Context& context, const at::Tensor& ids) const;
 
   uint64_t layer_;
-  int32_t threshold_;  // a feature is dropped if 24 random bits are below it
+  int32_t threshold_;  // a feature is dropped if its 24 random bits are below this number
   double factor_;
 };
 

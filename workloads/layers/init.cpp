@@ -12,7 +12,8 @@ namespace {
 double fan_in(at::IntArrayRef shape) { return static_cast<double>(c10::multiply_integers(shape.slice(1))); }
 double fan_out(at::IntArrayRef shape) { return static_cast<double>(shape[0] * c10::multiply_integers(shape.slice(2))); }
 
-// Kaiming bound with a = sqrt(5), in the operation order of PyTorch's kaiming_uniform_, for the same bits.
+// Returns the bound of PyTorch's kaiming_uniform_ with a = sqrt(5), computed in the same order of operations to give
+// the same bits.
 double kaiming_bound(at::IntArrayRef shape) {
   const double gain = std::sqrt(2.0 / (1 + std::pow(std::sqrt(5.0), 2)));
   return std::sqrt(3.0) * (gain / std::sqrt(fan_in(shape)));

@@ -1,4 +1,5 @@
-// Parameter initialisation from an explicit generator: the same seed gives the same bits in any process and thread.
+// Initialises parameters from an explicit random generator: the same seed gives the same bits in any process and
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ enum class Init {
 
 at::Generator own_generator(uint64_t seed);
 
-// Shapes are [outputs, inputs, kernel...].
+// Return an initial weight or bias. Weight shapes are [outputs, inputs, kernel...].
 at::Tensor init_weight(at::IntArrayRef shape, Init init, const at::Generator& generator);
 at::Tensor init_bias(at::IntArrayRef weight_shape, Init init, const at::Generator& generator);
 

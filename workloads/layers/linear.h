@@ -1,4 +1,4 @@
-// A fully connected layer. Unlike torch::nn::Linear, construction leaves the global generator untouched.
+// A fully connected layer. Unlike torch::nn::Linear, constructing it does not use torch's global random generator.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -7,7 +7,7 @@
 
 namespace dpbench {
 
-// at::linear as one autograd node instead of three. Gives the same bits unless OneDnnProducts is on.
+// Same as at::linear, but with one autograd node instead of three. Gives the same bits unless OneDnnProducts is on.
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
 
 class Linear : public torch::nn::Module {

@@ -15,7 +15,7 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t ignore_index = -100;  // torch's default: samples with this label do not count
+constexpr int64_t ignore_index = -100;  // torch's default: samples with this label are ignored
 
 struct CrossEntropyNode : torch::autograd::Node {
   torch::autograd::SavedVariable logarithms, labels, total_weight;

@@ -1,4 +1,5 @@
-// Losses: the mean over the samples. Outputs that autocast left in 16 bits are converted to float32 first.
+// Loss functions, averaged over the samples. Outputs that autocast left in a 16-bit dtype are converted to float32
+// first.
 #pragma once
 
 #include <ATen/core/Tensor.h>

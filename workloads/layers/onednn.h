@@ -1,12 +1,13 @@
-// Large float32 matrix products on the CPU through oneDNN, which LibTorch bundles for convolutions. Twice as fast where
-// LibTorch's BLAS does not use the processor's widest instructions. The summation order and so the bits differ.
+// Large float32 matrix products on the CPU through oneDNN, which LibTorch bundles for convolutions. They are twice as
+// fast if LibTorch's BLAS does not use the processor's widest instructions. The bits differ because the order of
+// summation does.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace dpbench {
 
-// Switches layers called on this thread to oneDNN (or back) for its lifetime.
+// While an object of this class exists, layers called on its thread use oneDNN (or do not, if `on` is false).
 class OneDnnProducts {
  public:
   explicit OneDnnProducts(bool on);
@@ -14,15 +15,15 @@ class OneDnnProducts {
   OneDnnProducts(const OneDnnProducts&) = delete;
   OneDnnProducts& operator=(const OneDnnProducts&) = delete;
 
-  // True if oneDNN should compute this product. For a small one, the call overhead outweighs the gain.
+  // True if oneDNN should compute this product. For a small product the call overhead outweighs the gain.
   static bool take(const at::Tensor& input, int64_t multiplications);
 
  private:
   bool before_;
 };
 
-// Returns input [n, k] times the transpose of weight [m, k], plus bias if defined. Throws UsageError if this LibTorch
-// has no oneDNN.
+// Returns input [n, k] times the transpose of weight [m, k], plus the bias if it is defined. Throws UsageError if this
+// LibTorch has no oneDNN.
 at::Tensor onednn_product(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias = {});
 
 }  // namespace dpbench

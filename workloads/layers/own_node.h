@@ -1,4 +1,5 @@
-// Custom autograd nodes that call the same kernels as torch's: the same bits with fewer nodes and views.
+// Helpers for custom autograd nodes, which call the same kernels as torch's nodes. They give the same bits with fewer
+// nodes and views.
 #pragma once
 
 #include <memory>
@@ -22,13 +23,15 @@ auto make_node(Arguments&&... arguments) {
 #endif
 }
 
-// Call it in apply(). Its operations are not recorded, so a second derivative would silently be incomplete.
+// Throws if a second derivative is requested (create_graph). Call it in apply() of a custom node: the node's operations
+// are not recorded, so a second derivative would silently be incomplete.
 inline void refuse_second_derivative(const torch::autograd::Node& node) {
   TORCH_CHECK(!at::GradMode::is_enabled(), node.name(),
               " has no second derivative: backward() with create_graph needs torch's own layers");
 }
 
-// False under autocast, where torch's nodes cast, and on a GPU, where node overhead rarely matters.
+// True if custom autograd nodes are usable. False under autocast, where torch's nodes cast, and on a GPU, where the
+// overhead of nodes rarely matters.
 inline bool plain_on_cpu(const at::Tensor& input) {
   return at::GradMode::is_enabled() && input.is_cpu() && input.is_contiguous() &&
          !at::autocast::is_autocast_enabled(at::kCPU);

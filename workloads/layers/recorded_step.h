@@ -1,4 +1,5 @@
-// Step number of a recorded step, which is replayed for many steps. Layers read it from the device.
+// Step number of a recorded step (a CUDA graph), which is replayed for many steps. Layers such as dropout read the
+// number from device memory.
 #pragma once
 
 #include <utility>
@@ -9,13 +10,14 @@ namespace dpbench {
 
 class RecordedStep {
  public:
-  // number: one int64 on the device. Replaces Context::step in this thread's forward passes for the object's lifetime.
+  // number: one int64 in device memory. While this object exists, it replaces Context::step in this thread's forward
+  // passes.
   explicit RecordedStep(at::Tensor number) : outer_(std::exchange(current(), std::move(number))) {}
   ~RecordedStep() { current() = std::move(outer_); }
   RecordedStep(const RecordedStep&) = delete;
   RecordedStep& operator=(const RecordedStep&) = delete;
 
-  // Undefined outside recorded steps.
+  // Returns the step number's tensor; an undefined tensor outside of recorded steps.
   static const at::Tensor& number() { return current(); }
 
  private:

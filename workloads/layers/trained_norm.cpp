@@ -44,7 +44,8 @@ struct TrainedNormNode : torch::autograd::Node {
   std::string name() const override { return "TrainedNormBackward"; }
 };
 
-// Our loop is single-threaded; torch splits the channels over its threads. With more threads, torch's loop is faster.
+// With more threads than this, torch's loop is faster: it splits the channels over its threads, while ours is
+// single-threaded.
 constexpr int max_threads = 2;
 
 bool is_vector(const at::Tensor& tensor, int64_t channels) {
@@ -64,7 +65,8 @@ Moments moments_of(const at::Tensor& input, const at::Tensor& like) {
   return found;
 }
 
-// Updates the running statistics and returns 1 / standard deviation of each channel. Uses torch's type in each step.
+// Updates the running statistics and returns 1 / standard deviation of each channel. Every intermediate value has the
+// same dtype as in torch, for the same bits.
 at::Tensor update(const RunningStatistics& running, const Moments& moments, int64_t values, double epsilon) {
   at::Tensor inverse = at::empty_like(running.mean);
   const float *means = moments.mean.const_data_ptr<float>(), *square_sums = moments.square_sum.const_data_ptr<float>();
@@ -86,8 +88,8 @@ at::Tensor update(const RunningStatistics& running, const Moments& moments, int6
 at::Tensor trained_norm(const at::Tensor& input, const at::Tensor& bias, const RunningStatistics& running,
                         double epsilon) {
   const int64_t channels = input.dim() < 2 ? 0 : input.size(1);
-  const bool images =
-      input.dim() > 2 && input.numel() > input.size(0) * channels;  // torch sums 1x1 images in another order
+  // Images of 1x1 are excluded, because torch sums them in another order.
+  const bool images = input.dim() > 2 && input.numel() > input.size(0) * channels;
   const bool supported = images && plain_on_cpu(input) && input.scalar_type() == at::kFloat && bias.requires_grad() &&
                          is_vector(bias, channels) && is_vector(running.mean, channels) &&
                          is_vector(running.var, channels) && at::get_num_threads() <= max_threads;
@@ -100,8 +102,8 @@ at::Tensor trained_norm(const at::Tensor& input, const at::Tensor& bias, const R
     const Moments moments = moments_of(input, running.mean);
     mean = moments.mean;
     inverse = update(running, moments, input.numel() / channels, epsilon);
-    // Normalise with torch's evaluation kernel. With `inverse` as the weight and a variance of 1 it computes the same
-    // as in training.
+    // Normalises with torch's evaluation kernel. With `inverse` as the weight and a variance of 1, it computes the same
+    // as torch's training kernel.
     output = std::get<0>(at::native_batch_norm(input, inverse, bias, mean, at::ones_like(mean), /*training=*/false,
                                                /*momentum=*/0, /*eps=*/0));
   }

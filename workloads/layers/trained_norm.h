@@ -1,4 +1,4 @@
-// BatchNorm in training, without a weight.
+// BatchNorm in training mode, without a weight.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,7 +10,7 @@ struct RunningStatistics {
   double momentum;
 };
 
-// at::batch_norm with training=true: the same bits, but faster for float32 images on a CPU.
+// Same bits as at::batch_norm with training=true, but faster for float32 images on a CPU.
 at::Tensor trained_norm(const at::Tensor& input, const at::Tensor& bias, const RunningStatistics& running,
                         double epsilon);
 

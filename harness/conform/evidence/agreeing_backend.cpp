@@ -16,7 +16,8 @@ namespace {
 
 constexpr int64_t fingerprint_bytes = 192;
 
-// Describes a call; equal on every rank. Scatter is described by its outputs because only the root has inputs.
+// Returns a description of the collective call that is equal on every rank. A scatter is described by its outputs
+// because only its root has inputs.
 std::string shape_of_call(CollectiveOp op, ReduceKind reduction, const ForwardingBackend::Tensors& input,
                           const ForwardingBackend::Tensors& output, int64_t root) {
   std::string text = name_of(op);
@@ -29,7 +30,8 @@ std::string shape_of_call(CollectiveOp op, ReduceKind reduction, const Forwardin
   return root < 0 ? text : text + " with root " + std::to_string(root);
 }
 
-// Shortens a long text (e.g. all parameters of a model in one call) and appends its hash.
+// Returns the text, shortened to the fingerprint's fixed size. A shortened text (e.g. for all parameters of a model in
+// one call) ends with its hash.
 std::string fitting(const std::string& text) {
   constexpr size_t limit = fingerprint_bytes - 1;
   if (text.size() <= limit) return text;
@@ -54,7 +56,7 @@ void AgreeingBackend::finish(const std::string& how) {
   try {
     exchange(run_ + ": " + how);
   } catch (const std::exception&) {
-    // the other ranks have already left
+    // Ignored: the exchange fails if the other ranks have already left.
   }
 }
 
@@ -68,7 +70,7 @@ ForwardingBackend::WorkPtr AgreeingBackend::around(Call call) {
 
 void AgreeingBackend::agree(const std::string& mine) {
   if (diverged_) throw std::runtime_error("the ranks called different collectives earlier");
-  diverged_ = true;  // stays true if the exchange throws
+  diverged_ = true;  // stays true if the exchange below throws
   const auto all = exchange(mine);
   const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& text) { return text != all[0]; });
   diverged_ = other != all.end();

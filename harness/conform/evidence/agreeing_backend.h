@@ -1,5 +1,6 @@
-// Compares the collectives of all ranks before each call and throws if they differ. Some backends (Gloo) return success
-// and wrong numbers in that case. Used in the conformance suite only, never while timing.
+// A c10d backend wrapper that compares all ranks' calls before each collective and throws if they differ. Without it,
+// some backends (Gloo) return success and wrong numbers for mismatched calls. Used in the conformance suite only, never
+// while timing.
 #pragma once
 
 #include <string>
@@ -11,16 +12,16 @@ namespace dpbench {
 
 class AgreeingBackend : public ForwardingBackend {
  public:
-  // run: name of this run for messages, equal on every rank.
+  // run: the name of this test run for error messages; it must be equal on every rank.
   AgreeingBackend(c10::intrusive_ptr<c10d::Backend> inner, at::Device device, std::string run);
 
-  // Collectives from now on belong to this step.
+  // Attributes all further collectives to this training step in error messages.
   void begin_step(int64_t step);
   // Announces that this rank makes no more calls, so that waiting ranks fail at once. A no-op if the ranks have already
   // diverged. Does not throw.
   void finish(const std::string& how);
-  // True if the ranks called different collectives or one of them has finished. Later errors of this rank are
-  // consequences.
+  // True if the ranks called different collectives or one of them has finished. Any later error of this rank is only a
+  // consequence.
   bool diverged() const { return diverged_; }
 
  protected:

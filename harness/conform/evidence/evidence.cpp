@@ -17,7 +17,7 @@ at::Tensor plain(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU)
 template <class T>
 constexpr bool is_plain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 
-// One visitor for reading and writing keeps both in the same order.
+// The same visit() functions both write and read evidence, so the field order cannot differ.
 template <class Archive>
 void visit(Archive& archive, Collective& collective) {
   archive(collective.op), archive(collective.reduction), archive(collective.bytes), archive(collective.floating);
@@ -153,7 +153,7 @@ class Reader {
   size_t at_ = 0;
 };
 
-// Collects every tensor of the evidence.
+// An archive that only collects every tensor of the evidence.
 struct Collector {
   TensorPool pool;
   template <class T>
@@ -186,7 +186,7 @@ uint64_t content_hash(const at::Tensor& tensor) {
 
 TensorPool pool_of(const Evidence& evidence) {
   Collector collector;
-  Evidence copy = evidence;  // tensors are shared, not copied
+  Evidence copy = evidence;  // copies the struct only; its tensors are shared
   collector(copy);
   return std::move(collector.pool);
 }

@@ -1,4 +1,5 @@
-// The evidence that one rank collects while it drives a strategy. Judges use only this.
+// The evidence: what one rank records (tensors, collectives, errors) while it runs a strategy through a test scenario.
+// The judges (functions that verify the results) read nothing else.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace dpbench {
 
-// A collective called by a step. Tensors are kept only if the scenario captures them.
+// A collective that a training step called. Its input and output tensors are stored only if the scenario asks for them.
 struct Collective {
   CollectiveOp op = CollectiveOp::allreduce;
   ReduceKind reduction = ReduceKind::UNUSED;
@@ -21,40 +22,44 @@ struct Collective {
 
   bool reduces() const { return reduction != ReduceKind::UNUSED; }
   bool averages() const { return reduction == ReduceKind::AVG; }
-  bool sums() const { return averages() || reduction == ReduceKind::SUM; }  // sum or mean
+  // True if the collective computes a sum or a mean.
+  bool sums() const { return averages() || reduction == ReduceKind::SUM; }
 };
 
 struct StepEvidence {
-  std::vector<at::Tensor> ids;  // sample ids of each micro-batch of this rank
+  std::vector<at::Tensor> ids;  // the sample ids of each micro-batch of this rank
   at::Tensor output, loss;
-  NamedTensors gradients, parameters, buffers, state;  // as the strategy reports them after the step
+  NamedTensors gradients, parameters, buffers, state;  // values that the strategy reports after the step
   std::vector<Collective> collectives;
-  std::string modified_input;  // the first input tensor that the step modified
-  std::string wrong_strides;   // the first gradient without the strides that torch gives a parameter's .grad
+  std::string modified_input;  // name of the first input tensor that the step modified; empty if none
+  // Name of the first gradient whose strides differ from those that torch gives a parameter's .grad; empty if none.
+  std::string wrong_strides;
 };
 
-// A call of forward() and its result.
+// One call of the strategy's forward() for evaluation, and its result.
 struct Evaluation {
-  int64_t step = 0;  // the preceding step
+  int64_t step = 0;  // number of the training step before the evaluation
   at::Tensor ids, output;
-  int64_t collectives = 0;  // number of collectives called; must be 0, since one rank may evaluate alone
-  NamedTensors buffers;     // after the call
+  // Number of collectives that the evaluation called; must be 0, since one rank may evaluate alone.
+  int64_t collectives = 0;
+  NamedTensors buffers;  // buffers after the evaluation
 };
 
 struct Evidence {
   int rank = 0;
-  NamedTensors parameters, buffers, state;  // after construction
+  NamedTensors parameters, buffers, state;  // values after the strategy's construction
   std::vector<StepEvidence> steps;
   std::vector<Evaluation> evaluations;
-  NamedTensors last_parameters, last_buffers, last_state;  // after finish()
-  std::string error;                                       // message of the exception that ended the scenario early
-  bool refused = false;      // the error is a UsageError or Unavailable: the strategy does not support this
-  bool interrupted = false;  // other ranks may still be waiting, so the group is unusable
-  bool echo = false;         // the error is a consequence of another rank's failure
+  NamedTensors last_parameters, last_buffers, last_state;  // values after finish()
+  std::string error;     // message of the exception that ended the scenario early; empty if none
+  bool refused = false;  // true if the error is a UsageError or Unavailable: the strategy does not support the scenario
+  // True if other ranks may still be waiting in a collective, so the process group is unusable.
+  bool interrupted = false;
+  bool echo = false;  // true if the error is only a consequence of another rank's failure
 };
 
-// Content-addressed serialization: a tensor with its hash in `known` is sent as the hash only, so ranks that agree with
-// rank 0 send little data.
+// Serialization of evidence. A tensor whose hash is in `known` is sent as its hash only, so ranks that agree with rank
+// 0 send little data.
 using TensorPool = std::map<uint64_t, at::Tensor>;
 uint64_t content_hash(const at::Tensor& tensor);
 TensorPool pool_of(const Evidence& evidence);

@@ -1,4 +1,4 @@
-// Messages and kinds of exceptions.
+// Returns the message of an exception and recognises out-of-memory errors.
 #pragma once
 
 #include <exception>
@@ -9,7 +9,7 @@
 
 namespace dpbench {
 
-// The message of an exception, without torch's backtrace.
+// Returns the exception's message, without torch's backtrace.
 inline std::string message_of(const std::exception& error) {
   const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
   return of_torch ? of_torch->what_without_backtrace() : error.what();

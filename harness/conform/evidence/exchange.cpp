@@ -6,7 +6,7 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t chunk_bytes = 4 << 20;  // stores are not designed for larger values
+constexpr size_t chunk_bytes = 4 << 20;  // rendezvous stores are not designed for larger values
 
 void write_chunks(c10d::Store& store, const std::string& key, const std::string& bytes) {
   const size_t chunks = (bytes.size() + chunk_bytes - 1) / chunk_bytes;
@@ -31,7 +31,7 @@ std::string packed(const TensorPool& pool) {
 std::vector<uint64_t> unpacked(const std::string& bytes) {
   std::vector<uint64_t> hashes(bytes.size() / sizeof(uint64_t));
   std::memcpy(hashes.data(), bytes.data(), bytes.size());
-  return hashes;  // sorted, like the pool
+  return hashes;  // the hashes are sorted because they come from a sorted map
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// A c10d backend that forwards every collective to another one through a single overridable function.
+// A base class for c10d backend wrappers: every collective is forwarded to the wrapped backend through one overridable
+// function, around().
 #pragma once
 
 #include <chrono>
@@ -24,7 +25,7 @@ enum class CollectiveOp {
   barrier
 };
 const char* name_of(CollectiveOp op);
-using ReduceKind = c10d::ReduceOp::RedOpType;  // UNUSED for collectives without a reduction
+using ReduceKind = c10d::ReduceOp::RedOpType;  // UNUSED for collectives that reduce nothing, such as broadcast
 
 class ForwardingBackend : public c10d::Backend {
  public:
@@ -36,7 +37,7 @@ class ForwardingBackend : public c10d::Backend {
 
   const std::string getBackendName() const override { return inner_->getBackendName(); }
   void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }
-  // Forward allocation too, so that buckets are placed as without the wrapper.
+  // Tensor allocation is forwarded too, so that the Reducer's buckets get the same memory as without the wrapper.
   bool supportsTensorAlloc(c10::DeviceIndex index) override { return inner_->supportsTensorAlloc(index); }
   at::Tensor allocateTensor(long count, at::TensorOptions options) override {
     return inner_->allocateTensor(count, options);
@@ -59,20 +60,21 @@ class ForwardingBackend : public c10d::Backend {
   void shutdown() override { inner_->shutdown(); }
 
  protected:
-  // run() may be called once, at any time and on any thread: it owns its arguments.
+  // A collective call in progress. run() starts it on the wrapped backend and may be called once, at any time and on
+  // any thread, because it owns its arguments.
   struct Call {
     CollectiveOp op;
     ReduceKind reduction;
     Tensors input, output;
     std::function<WorkPtr()> run;
-    int64_t root = -1;  // -1: the operation has no root
+    int64_t root = -1;  // root rank of the collective; -1 if it has no root
   };
   virtual WorkPtr around(Call call) { return call.run(); }
 
   c10::intrusive_ptr<c10d::Backend> inner_;
 };
 
-// Returns a copy of the group with its backend replaced by wrap(backend).
+// Returns a new process group with the same ranks. Its backend is wrap(backend of `group`).
 using Wrap = std::function<c10::intrusive_ptr<c10d::Backend>(c10::intrusive_ptr<c10d::Backend>)>;
 c10::intrusive_ptr<c10d::ProcessGroup> wrapped_group(const c10::intrusive_ptr<c10d::ProcessGroup>& group,
                                                      at::DeviceType device, const Wrap& wrap);

@@ -11,7 +11,8 @@ namespace dpbench {
 namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
-constexpr double pass_roundings = 128, pass_roundings_of_halves = 32;  // units of rounding
+// Allowed errors of a pass, in units of the dtype's rounding error.
+constexpr double pass_roundings = 128, pass_roundings_of_halves = 32;
 
 at::Tensor wide(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU, at::kDouble).contiguous(); }
 
@@ -32,7 +33,8 @@ std::string first_difference(const at::Tensor& found, const at::Tensor& expected
   if (found.sizes() != expected.sizes())
     return "expected shape " + c10::str(expected.sizes()) + ", found " + c10::str(found.sizes());
   if (at::isIntegralType(found.scalar_type(), /*includeBool=*/true) && found.scalar_type() == expected.scalar_type()) {
-    const at::Tensor places = found.ne(expected).flatten().nonzero();  // large integers may collide in float64
+    // Compared as integers: different large integers may be equal in float64.
+    const at::Tensor places = found.ne(expected).flatten().nonzero();
     if (places.numel() == 0) return "no element";
     const auto flat = places[0].item<int64_t>();
     return index_text(flat, found.sizes()) + ", expected " + std::to_string(expected.flatten()[flat].item<int64_t>()) +

@@ -1,4 +1,4 @@
-// Measures and descriptions of the difference between tensors.
+// Functions that measure and describe the difference between two tensors.
 #pragma once
 
 #include <optional>
@@ -9,25 +9,27 @@
 
 namespace dpbench {
 
-// |found - expected| in the L2 norm, divided by max(|expected|, floor). Infinite if only one of an element pair is
-// finite.
+// Returns |found - expected| in the L2 norm, divided by max(|expected|, floor). Returns infinity if an element is
+// finite in only one of the two tensors.
 double relative_error(const at::Tensor& found, const at::Tensor& expected, double floor);
 
-// Returns e.g. "index [3, 1], expected 0.25, found 0.75" for the first element with at least half of the largest
-// difference.
+// Returns e.g. "index [3, 1], expected 0.25, found 0.75" for the first element whose difference is at least half of the
+// largest difference.
 std::string first_difference(const at::Tensor& found, const at::Tensor& expected);
 
-// Returns e.g. "index [3, 1]" for the row-major element number `flat`.
+// Returns the multi-dimensional index, e.g. "index [3, 1]", of the element with the row-major number `flat`.
 std::string index_text(int64_t flat, at::IntArrayRef sizes);
 
-// Largest |found - expected| / bound over the elements; infinite for a difference where the bound is 0.
+// Returns the largest |found - expected| / bound over all elements. Returns infinity if an element differs where its
+// bound is 0.
 double largest_ratio(const at::Tensor& found, const at::Tensor& expected, const at::Tensor& bound);
 
 double unit_roundoff(at::ScalarType type);
 double smallest_subnormal(at::ScalarType type);
-double gamma(double terms, double u);  // k u / (1 - k u)
+double gamma(double terms, double u);  // rounding error bound of a sum: k u / (1 - k u) for k = terms
 
-// Bound for the relative difference of a model pass computed by different kernels.
+// Returns the allowed relative difference between two results of a forward or backward pass computed by different
+// kernels.
 double pass_bound(at::ScalarType type);
 at::ScalarType coarser(at::ScalarType a, at::ScalarType b);
 

@@ -9,7 +9,8 @@
 namespace dpbench {
 namespace {
 
-constexpr std::chrono::milliseconds delay{2};  // longer than a strategy takes to read a result without waiting
+// Longer than a faulty strategy takes to read a result without waiting for it.
+constexpr std::chrono::milliseconds delay{2};
 
 int64_t bytes_of(const ForwardingBackend::Tensors& tensors) {
   int64_t bytes = 0;

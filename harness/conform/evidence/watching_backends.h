@@ -1,4 +1,4 @@
-// Backends that observe a strategy's collectives: one records them, one delays them.
+// c10d backend wrappers for observing a strategy: RecordingBackend records its collectives, LateBackend delays them.
 #pragma once
 
 #include <condition_variable>
@@ -17,7 +17,8 @@ class RecordingBackend : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
 
-  // Starts a new record. keep: also copy inputs and outputs of reductions, which makes each reduction blocking.
+  // Discards the old record and starts a new one. keep: also copy inputs and outputs of reductions, which makes each
+  // reduction blocking.
   void start(bool keep);
   std::vector<Collective> stop();
 
@@ -30,8 +31,8 @@ class RecordingBackend : public ForwardingBackend {
   std::vector<Collective> record_;
 };
 
-// Starts each collective after a delay, in order, on a separate thread. A strategy that uses a result without waiting
-// then always reads the old value.
+// Starts each collective after a delay, in order, on a separate thread. A faulty strategy that does not wait for a
+// collective then always reads the old value.
 class LateBackend : public ForwardingBackend {
  public:
   explicit LateBackend(c10::intrusive_ptr<c10d::Backend> inner);

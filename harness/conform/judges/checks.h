@@ -1,4 +1,5 @@
-// Every check of the conformance kit with its meaning: `dpbench list checks`. No verdict has another name.
+// The table of all conformance checks with their meanings, printed by `dpbench list checks`. Every check result uses a
+// name from this table.
 #pragma once
 
 #include <string>
@@ -12,7 +13,7 @@ struct CheckMeaning {
 
 const std::vector<CheckMeaning>& check_meanings();
 
-// Throws std::logic_error unless `name` is in the table.
+// Throws std::logic_error if no check of this name is in the table.
 void require_check_meaning(const std::string& name);
 
 }  // namespace dpbench

@@ -27,12 +27,13 @@ std::string first_change(const Evidence& rank) {
   return "";
 }
 
-// A strategy with local gradients may average the models in finish(). Returns the first parameter that is not the mean
-// over ranks.
+// Returns the first parameter whose value after finish() is not the mean over ranks; empty if there is none. Strategies
+// with local gradients may average the models in finish().
 std::string first_not_mean(const Trial& trial) {
   for (const auto& [name, tensor] : trial.ranks[0].steps.back().parameters) {
     at::Tensor mean = at::zeros_like(tensor, at::kDouble);
-    double largest = 0;  // scale of the rounding error; the mean is too small if the ranks' values cancel
+    // Scale of the rounding error; the mean itself may be too small, because values of different ranks may cancel.
+    double largest = 0;
     for (const auto& rank : trial.ranks)
       if (const at::Tensor* mine = find(rank.steps.back().parameters, name)) {
         mean += mine->to(at::kDouble) / trial.world();
@@ -66,7 +67,8 @@ void judge_ending(const Trial& trial, Rows& rows) {
   for (const auto& evidence : trial.ranks)
     if (change.empty() && !evidence.steps.empty()) change = first_change(evidence);
   if (!change.empty() && trial.bench.strategy.gradient == Gradient::local)
-    change = trial.scenario.poison ? "" : first_not_mean(trial);  // non-finite values have no mean
+    // A poisoned run (with a NaN or infinity in a sample) has no finite mean.
+    change = trial.scenario.poison ? "" : first_not_mean(trial);
   rows.judged("finish",
               "parameters, buffers and optimizer state after finish() with those after the last step, bit for bit",
               change.empty(), change + ", scenario " + trial.scenario.name,

@@ -1,5 +1,5 @@
-// Compares gradients with the oracle: in float64 with the exact result, in the working dtype with a replay of each
-// shard.
+// Compares a strategy's gradients with the oracle (the reference computation on one device): in float64 with its exact
+// result, otherwise with a recomputation of each shard in the same dtype.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,9 +16,12 @@
 namespace dpbench {
 namespace {
 
-constexpr double floor_share = 1e-3;    // relative errors use at least this fraction of the global norm
-constexpr double allowed_factor = 8;    // allowed multiple of one device's rounding error on smooth models
-constexpr double by_definition = 1e-9;  // gradient semantics closer than this are considered equal
+// Relative errors are divided by at least this fraction of the global gradient norm.
+constexpr double floor_share = 1e-3;
+// A gradient may have this multiple of one device's rounding error on smooth models (softplus instead of ReLU).
+constexpr double allowed_factor = 8;
+// Two definitions of the gradient that differ by less than this are considered equal.
+constexpr double by_definition = 1e-9;
 
 struct Finding {
   double error = 0;
@@ -34,8 +37,8 @@ std::string place(const Trial& trial, const Finding& finding, const at::Tensor& 
          std::to_string(finding.rank) + ", step " + std::to_string(finding.step) + ", scenario " + trial.scenario.name;
 }
 
-// Calls measure(step, rank, parameter) for every expected gradient. Keeps the largest error and the first place above
-// the bound.
+// Calls measure(step, rank, parameter) for every expected gradient. Returns the largest error and the first place where
+// an error exceeds the bound.
 template <class Measure>
 Finding scan(const Trial& trial, double bound, Measure measure) {
   Finding finding;
@@ -46,10 +49,11 @@ Finding scan(const Trial& trial, double bound, Measure measure) {
         if (!trial.expected[static_cast<size_t>(step)].used[p]) continue;
         if (rank > 0 && trial.expected[static_cast<size_t>(step)].own.empty() &&
             trial.reported(step, p, rank).is_same(trial.reported(step, p)))
-          continue;  // identical to rank 0's
+          continue;  // skipped: the same tensor object as on rank 0
         const double measured = measure(step, rank, p);
         const double error =
-            std::isnan(measured) ? std::numeric_limits<double>::infinity() : measured;  // NaN must fail
+            // A NaN error counts as infinite, so that the check fails.
+            std::isnan(measured) ? std::numeric_limits<double>::infinity() : measured;
         finding.error = std::max(finding.error, error);
         if (!(error <= bound)) wrong.push_back(p);
       }
@@ -58,7 +62,8 @@ Finding scan(const Trial& trial, double bound, Measure measure) {
   return finding;
 }
 
-// The factor of torch's clip_grad_norm_, and the same without its 1e-6.
+// Returns the clipping factors that are accepted: torch's clip_grad_norm_ factor, and the same without its epsilon of
+// 1e-6.
 std::vector<double> clip_factors(const Trial& trial, const std::vector<at::Tensor>& gradient) {
   if (!trial.clip_norm) return {1};
   const double size = norm(gradient);
@@ -76,8 +81,8 @@ void row(const Trial& trial, Rows& rows, const std::string& name, const std::str
                 likely_mistake(trial, finding.step, finding.rank, finding.wrong));
 }
 
-// Bound for the rounding error of each element if gradients are summed in `type`. more: further roundings, by default
-// one for the gradient's own dtype.
+// Returns the bound for each element's rounding error if gradients are summed in `type`. more: number of further
+// roundings, by default one for the gradient's own dtype.
 at::Tensor rounding_bound(const ExpectedStep& expected, int rank, size_t p, at::ScalarType type, double more = 1) {
   at::Tensor sizes = at::zeros_like(expected.gradient[p]);
   double terms = 0;
@@ -90,7 +95,8 @@ at::Tensor rounding_bound(const ExpectedStep& expected, int rank, size_t p, at::
   return sizes * gamma(terms + more, unit_roundoff(type)) + terms * smallest_subnormal(type);
 }
 
-// The coarsest dtype of the reported gradients: a gradient passes through the layers after its own, in their dtypes.
+// Returns the coarsest dtype of the reported gradients. Every gradient passes through the layers after its own, in the
+// dtypes of those layers.
 at::ScalarType coarsest(const Trial& trial, int64_t step, int rank, at::ScalarType type) {
   for (size_t p = 0; p < trial.names.size(); ++p)
     if (const at::Tensor found = trial.reported(step, p, rank); found.defined())
@@ -98,12 +104,13 @@ at::ScalarType coarsest(const Trial& trial, int64_t step, int rank, at::ScalarTy
   return type;
 }
 
-// The clipping factor and the relative rounding error that it may have.
+// The clipping factor, and the relative rounding error (slack) allowed for it.
 struct Clipped {
   double factor = 1, slack = 0;
 };
 
-// bound_of(p): bound for the error of the reduced gradient. type: the coarsest dtype of the gradients.
+// Returns the expected clipping factor. bound_of(p): error bound for the reduced gradient of parameter p. type: the
+// coarsest dtype of the gradients.
 template <class BoundOf>
 Clipped clipped(const Trial& trial, const std::vector<at::Tensor>& gradient, at::ScalarType type,
                 const BoundOf& bound_of) {
@@ -118,15 +125,16 @@ Clipped clipped(const Trial& trial, const std::vector<at::Tensor>& gradient, at:
   const double u = unit_roundoff(type);
   const double slack =
       1.1 * norm(bounds) / size + roots * std::sqrt(count) * std::min(u, unit_roundoff(at::kFloat)) + 2 * u;
-  if (*trial.clip_norm > size * (1 + slack)) return {};  // not reached
+  if (*trial.clip_norm > size * (1 + slack)) return {};  // no clipping: the norm is below the limit
   return {clip_factors(trial, gradient).front(), slack};
 }
 
-// For gradients that are communicated in a narrower dtype. Clipping uses the norm of the received gradients.
+// Judges gradients that the ranks communicate in a narrower dtype. The clipping norm is computed from the rounded
+// gradients that a rank received.
 void judge_compressed(const Trial& trial, at::ScalarType type, Rows& rows) {
   const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
-    // Parameters that are not reduced are not rounded to the narrower dtype.
+    // Parameters that are local to a rank are not communicated, so they are not rounded to the narrower dtype.
     const auto bound_of = [&](size_t q) {
       return rounding_bound(expected, rank, q, expected.unreduced[q] ? at::kFloat : type, 2);
     };
@@ -142,7 +150,8 @@ void judge_compressed(const Trial& trial, at::ScalarType type, Rows& rows) {
 
 void judge_meaning(const Trial& trial, Rows& rows) {
   if (const auto type = trial.bench.strategy.reduced_in) return judge_compressed(trial, *type, rows);
-  std::map<std::pair<int64_t, int>, std::pair<std::vector<double>, double>> known;  // factors and floor of (step, rank)
+  // Cached clipping factors and error floor of each (step, rank).
+  std::map<std::pair<int64_t, int>, std::pair<std::vector<double>, double>> known;
   const auto finding = scan(trial, exact_bound, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const auto& gradient = expected.gradient_of(rank);
@@ -182,15 +191,16 @@ void judge_against_one_device(const Trial& trial, Rows& rows) {
                finding.error);
 }
 
-// True if the ranks' losses have different weights: backward passes then round differently from their replay.
+// True if the shards' losses have different weights: a weighted backward pass rounds differently from its
+// recomputation.
 bool weighted(const ExpectedStep& expected) {
   for (const double share : expected.shares)
     if (share != expected.shares.front()) return true;
   return false;
 }
 
-// True if the backward pass rounds differently from its replay: with weighted losses, or with float16 gradients and
-// accumulation, where dividing the loss moves more values below float16's normal range.
+// True if the backward pass rounds differently from its recomputation. That happens with weighted losses, or with
+// float16 gradients and accumulation, because dividing the loss moves more values below float16's normal range.
 bool rounds_differently(const Trial& trial, const ExpectedStep& expected, int64_t step, int rank) {
   if (weighted(expected)) return true;
   if (trial.scenario.accumulate == 1) return false;
@@ -218,16 +228,17 @@ void judge_replay(const Trial& trial, Rows& rows) {
   if (trial.bench.strategy.buffers == Buffers::synchronised)
     return rows.skipped(trial.scenario.gradient_check, "gradient with each shard replayed in the same dtype",
                         "with shared BatchNorm statistics a shard cannot be replayed by itself");
-  if (!trial.bench.devices.front().is_cpu() && !trial.workload().sum_loss())  // exact sums are equal on any device
+  // Exact sums are equal on every device, so only other models are skipped.
+  if (!trial.bench.devices.front().is_cpu() && !trial.workload().sum_loss())
     return rows.skipped(
         trial.scenario.gradient_check, "gradient with each shard replayed in the same dtype",
         "GPU kernels round differently from the CPU kernels of the replay; see gradient-accuracy instead");
   struct Known {
     Clipped clip;
-    bool differs;             // the pass rounds differently from its replay
-    double difference_bound;  // relative bound for that difference
+    bool differs;             // the backward pass rounds differently from its recomputation
+    double difference_bound;  // allowed relative difference in that case
   };
-  std::map<std::pair<int64_t, int>, Known> known;  // of (step, rank)
+  std::map<std::pair<int64_t, int>, Known> known;  // cached per (step, rank)
   const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const auto& gradient = expected.gradient_of(rank);
@@ -236,7 +247,8 @@ void judge_replay(const Trial& trial, Rows& rows) {
     const auto bound_of = [&](size_t q) {
       const at::Tensor its = trial.reported(step, q, rank);
       const auto type = its.defined() ? its.scalar_type() : at::kFloat;
-      const double more = (narrow ? 2 : 1) + (trial.clip_norm ? 2 : 0);  // clipping rounds its factor and the product
+      // Clipping adds two roundings: of its factor and of the product.
+      const double more = (narrow ? 2 : 1) + (trial.clip_norm ? 2 : 0);
       return rounding_bound(expected, rank, q, narrow ? coarser(*narrow, type) : type, more);
     };
     const auto [entry, fresh] = known.try_emplace({step, rank});
@@ -255,7 +267,7 @@ void judge_replay(const Trial& trial, Rows& rows) {
       "gradient with each shard replayed in the same dtype and averaged in float64, in units of the rounding bound", 1,
       finding);
   if (!trial.workload().sum_loss() || trial.scenario.accumulate > 1 || trial.clip_norm)
-    return;  // sums are not exact in these scenarios
+    return;  // gradient sums are not exact in these scenarios
   if (narrow)
     return rows.skipped("gradient-exact", "bits of a gradient with sums that are exact in any order",
                         "gradients are communicated in " + std::string(at::toString(*narrow)) + ", as requested");

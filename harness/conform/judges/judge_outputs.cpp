@@ -1,4 +1,4 @@
-// Checks the results of steps and evaluations: shapes, dtypes, values, losses.
+// Checks what training steps and evaluations return: output shapes, dtypes, values and losses.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -16,7 +16,8 @@ std::string place_in(const Trial& trial, size_t rank, size_t step) {
   return ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
 }
 
-// The output of this rank, micro-batch by micro-batch; for one process that of all its replicas.
+// Returns the expected output of this rank, its micro-batches concatenated. For a single process the output covers all
+// of its replicas.
 at::Tensor expected_output(const Trial& trial, const ExpectedStep& step, int rank) {
   std::vector<at::Tensor> outputs;
   for (const auto& shard : step.shards)
@@ -24,7 +25,7 @@ at::Tensor expected_output(const Trial& trial, const ExpectedStep& step, int ran
   return outputs.empty() ? at::Tensor() : at::cat(outputs);
 }
 
-// The mean loss over micro-batches.
+// Returns the expected loss: the mean over micro-batches.
 at::Tensor expected_loss(const Trial& trial, const ExpectedStep& step, int rank) {
   at::Tensor sum;
   const bool coupled = trial.bench.strategy.gradient == Gradient::gathered;
@@ -37,12 +38,13 @@ at::Tensor expected_loss(const Trial& trial, const ExpectedStep& step, int rank)
   return sum.defined() ? sum / static_cast<double>(trial.scenario.accumulate) : sum;
 }
 
-// Autocast computes in bfloat16 but returns float32, the dtype of the parameters.
+// Returns the expected output dtype. Autocast computes in bfloat16 but returns float32, the dtype of the parameters.
 at::ScalarType due_dtype(const Trial& trial) {
   return trial.scenario.dtype == at::kBFloat16 ? at::kFloat : trial.scenario.dtype;
 }
 
-// How to judge a value of a forward pass: in float64 against the oracle, otherwise against a replay in the same dtype.
+// How a value of a forward pass is compared: in float64 with the oracle (the reference computation), in other dtypes
+// with a recomputation in the same dtype.
 struct Value {
   bool judged;
   std::string suffix, with;
@@ -51,7 +53,7 @@ struct Value {
 
 Value value_of(const Trial& trial) {
   if (trial.scenario.dtype == at::kDouble) return {true, "", " with the float64 oracle", exact_bound};
-  // Not on a GPU: its kernels round differently from the CPU kernels of the replay.
+  // On a GPU the value is not compared: GPU kernels round differently from the CPU kernels of the recomputation.
   const bool judged = trial.bench.devices.front().is_cpu() && !trial.scenario.poison && !trial.scenario.smooth;
   at::ScalarType type = trial.scenario.dtype;
   for (const auto& [name, parameter] : trial.ranks[0].parameters)
@@ -80,7 +82,7 @@ void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
   const StepEvidence& seen = trial.ranks[rank].steps[step];
   const auto where = place_in(trial, rank, step);
   const at::Tensor output = expected_output(trial, trial.expected[step], static_cast<int>(rank));
-  if (!output.defined()) return;  // this rank had no samples
+  if (!output.defined()) return;  // The rank had no samples, so nothing is expected of it.
   const bool shaped = seen.output.defined() && seen.output.sizes() == output.sizes();
   rows.judged("output-shape", "this rank's number of samples by the width of the model's output", shaped,
               "expected " + c10::str(output.sizes()) + ", found " +
@@ -94,7 +96,8 @@ void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
       "loss-finite", "one finite number per step", scalar && std::isfinite(seen.loss.item<double>()),
       (scalar ? "found " + short_number(seen.loss.item<double>()) : std::string("found no single number")) + where);
   const auto [judged, suffix, with, bound] = value_of(trial);
-  // The rounding error of synchronised statistics grows with their mean and has no simple bound.
+  // In narrower dtypes than float64, values that depend on synchronised BatchNorm statistics are not compared: their
+  // rounding error grows with the mean and has no simple bound.
   const bool shared = trial.bench.strategy.buffers == Buffers::synchronised;
   if (!judged || !scalar || (shared && trial.scenario.dtype != at::kDouble)) return;
   const auto row_of = [&, &suffix = suffix](const char* name) {
@@ -105,7 +108,7 @@ void judge_step(const Trial& trial, size_t rank, size_t step, Rows& rows) {
       [&] { return first_difference(seen.output, output) + where; },
       [&, bound = bound] { return output_mistake(trial, seen.output, output, bound); });
   const at::Tensor loss = expected_loss(trial, trial.expected[step], static_cast<int>(rank));
-  // A cross-entropy may be a small difference of large numbers, so its rounding error scales with the outputs.
+  // The error bound of a loss scales with the outputs: a cross-entropy may be a small difference of large numbers.
   const double floor =
       suffix.empty() ? 0 : norm({output}) / std::sqrt(static_cast<double>(std::max<int64_t>(output.size(0), 1)));
   rows.measured(

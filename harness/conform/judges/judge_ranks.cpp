@@ -1,4 +1,4 @@
-// Checks that ranks, repeated runs, and a world of 1 agree bit for bit.
+// Checks that all ranks, two runs of the same steps, and a world of 1 and the single-device baseline agree bit for bit.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -24,7 +24,8 @@ std::string first_mismatch(const NamedTensors& found, const NamedTensors& expect
 
 using StepMember = NamedTensors StepEvidence::*;
 
-// Removes the parameters that are not synchronized between ranks, and their optimizer state "name.slot".
+// Returns the tensors without those that each rank keeps to itself: unsynchronized parameters and their optimizer state
+// "<parameter>.<slot>".
 NamedTensors shared(const Trial& trial, const NamedTensors& tensors) {
   const auto& own = trial.bench.strategy.own;
   NamedTensors rest;
@@ -48,7 +49,7 @@ void judge_field(const Trial& trial, Rows& rows, const std::string& name, const 
   }
 }
 
-// The initial state of rank 0's model, but with the unsynchronized parameters of `rank`.
+// Returns the expected initial state: rank 0's model, but with the unsynchronized parameters of `rank`.
 NamedTensors model_state(const Bench& bench, int rank, at::ScalarType dtype, bool buffers) {
   const auto model = first_model(bench), mine = bench.workload.model(bench.init_seed(rank));
   for (auto& item : model->named_parameters())
@@ -64,7 +65,8 @@ NamedTensors model_state(const Bench& bench, int rank, at::ScalarType dtype, boo
   return result;
 }
 
-// All ranks must skip the step. A rank that decides by its own gradient would diverge from the others.
+// Checks that every rank skipped a step with a non-finite gradient. If a rank decided by its own gradient alone, the
+// ranks would diverge.
 void judge_skipped(const Trial& trial, int64_t step, Rows& rows) {
   for (const Evidence& evidence : trial.ranks) {
     const StepEvidence &before = evidence.steps[static_cast<size_t>(step - 1)],

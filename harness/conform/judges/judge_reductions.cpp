@@ -1,4 +1,5 @@
-// Checks the collectives: the result of each reduction against the inputs of all ranks, and the number of reductions.
+// Checks a strategy's collectives: the result of each reduction against the inputs of all ranks, and the number of
+// reductions.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -14,11 +15,12 @@ namespace dpbench {
 namespace {
 
 struct Reduction {
-  std::vector<at::Tensor> inputs, outputs;  // one per rank
+  std::vector<at::Tensor> inputs, outputs;  // one tensor per rank
   bool average;
 };
 
-// The largest error in units of gamma(R + 1): R terms and a division before or after the sum.
+// Returns the largest error of the reduction in units of its rounding bound gamma(R + 1), for R summands and a division
+// before or after the sum.
 double ratio_to_bound(const Reduction& reduction, const at::Tensor& output) {
   const auto terms = static_cast<double>(reduction.inputs.size());
   at::Tensor sum = at::zeros_like(output, at::kDouble), sizes = at::zeros_like(sum);
@@ -60,7 +62,8 @@ std::string mismatch_of_lists(const Trial& trial, size_t step) {
 
 constexpr char sums_compared[] = "each reduction with the exact sum of the ranks' inputs, in units of rounding";
 
-// True for sums and means. Others are skipped: the factor of a premul_sum is not recorded, and a maximum is exact.
+// True if the collective is a sum or a mean. Other reductions are recorded as skipped: the factor of a premul_sum is
+// unknown, and a maximum is exact.
 bool judged_as_a_sum(const Collective& collective, Rows& rows) {
   if (collective.sums()) return true;
   rows.skipped("reduction", sums_compared,
@@ -82,7 +85,8 @@ void judge_one(const Reduction& reduction, const std::string& where, Rows& rows)
   }
 }
 
-// Only the root of a reduce has the sum. The root is not recorded, so the rank closest to the sum is judged.
+// Checks a reduce, whose sum only its root receives. The root is not recorded, so the output closest to the sum is
+// checked.
 void judge_at_the_root(const Reduction& reduction, const std::string& where, Rows& rows) {
   size_t root = 0;
   double least = std::numeric_limits<double>::infinity();
@@ -93,7 +97,7 @@ void judge_at_the_root(const Reduction& reduction, const std::string& where, Row
                 [&] { return likely_of_backend(reduction, reduction.outputs[root]); });
 }
 
-// Rank r of a reduce_scatter has piece r only.
+// Checks a reduce_scatter, in which rank r receives only the r-th piece of the sum.
 void judge_pieces(const Trial& trial, size_t step, size_t i, Rows& rows) {
   const auto collective = [&](size_t rank) -> const Collective& {
     return trial.ranks[rank].steps[step].collectives[i];
@@ -127,7 +131,7 @@ void judge_reductions(const Trial& trial, Rows& rows) {
     if (!mismatch.empty()) return;
     const auto& first = trial.ranks[0].steps[step].collectives;
     for (size_t i = 0; i < first.size(); ++i) {
-      if (first[i].output.empty()) continue;  // a step whose inputs and outputs were not kept
+      if (first[i].output.empty()) continue;  // the step's inputs and outputs were not recorded
       if (first[i].op == CollectiveOp::reduce_scatter) judge_pieces(trial, step, i, rows);
       const bool everywhere = first[i].op == CollectiveOp::allreduce;
       if ((!everywhere && first[i].op != CollectiveOp::reduce) || !judged_as_a_sum(first[i], rows)) continue;

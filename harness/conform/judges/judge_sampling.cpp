@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t epochs = 4;
 
-// Returns the first error in one epoch's assignment of samples to ranks; empty if it is correct.
+// Returns the first error in the assignment of one epoch's samples to ranks; empty if the assignment is correct.
 std::string wrong_shares(const Deal& deal, const std::vector<at::Tensor>& shares) {
   const int64_t each = deal.drop_last ? deal.samples / deal.world : (deal.samples + deal.world - 1) / deal.world;
   std::vector<int64_t> counts(static_cast<size_t>(deal.samples), 0);
@@ -39,7 +39,8 @@ std::string wrong_shares(const Deal& deal, const std::vector<at::Tensor>& shares
 
 std::string sampler_suffix(const Deal& deal) { return deal.sampler.empty() ? "" : " (" + deal.sampler + ")"; }
 
-// Counts samples with the same successor in both orders: about one after a shuffle, nearly all after a rotation.
+// Counts the samples that are followed by the same sample in both orders: about one after a shuffle, nearly all after a
+// rotation.
 int64_t same_successors(const at::Tensor& one, const at::Tensor& other, int64_t samples) {
   const auto followers = [samples](const at::Tensor& order) {
     at::Tensor next = at::full({samples}, -1, at::kLong);
@@ -65,7 +66,7 @@ void judge_order(const Deal& deal, const std::vector<at::Tensor>& orders, Rows& 
   }
 }
 
-// Dropped samples must change between epochs; otherwise some samples are never used.
+// Checks that the samples dropped by drop_last change between epochs; otherwise some samples are never used.
 void judge_what_is_dropped(const Deal& deal, const std::vector<at::Tensor>& orders, Rows& rows) {
   at::Tensor seen = at::zeros({deal.samples}, at::kBool);
   for (const auto& order : orders) seen.index_fill_(0, order, true);

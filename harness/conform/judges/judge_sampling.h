@@ -1,5 +1,5 @@
-// Checks that a sampler assigns every sample exactly once per epoch, in a different order each epoch. The sampler is
-// any function from epoch and rank to sample ids.
+// Checks that a sampler assigns every sample exactly once per epoch, in a different order in each epoch. The sampler is
+// a function that returns sample ids for an epoch and rank.
 #pragma once
 
 #include <functional>
@@ -14,11 +14,12 @@ namespace dpbench {
 struct Deal {
   int64_t samples = 0;
   int world = 1;
-  bool drop_last = false;  // false: padded to equal counts with as few repeated samples as possible
+  // true: ranks drop the rest; false: ranks are padded to equal counts with as few repeated samples as possible
+  bool drop_last = false;
   std::function<at::Tensor(int64_t epoch, int rank)> ids;
-  std::string sampler = {};  // the sampler's name, for messages
+  std::string sampler = {};  // the sampler's name for error messages
 };
 
-void judge_sampling(const Deal& deal, Rows& rows);  // data-each-once, epoch-order
+void judge_sampling(const Deal& deal, Rows& rows);  // fills the checks data-each-once and epoch-order
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// Checks the state after a step: buffers, optimizer updates, unused and frozen parameters.
+// Checks a strategy's state after a step: buffers, optimizer updates, unused and frozen parameters.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -11,16 +11,19 @@
 namespace dpbench {
 namespace {
 
-// Adam divides a sum by the root of another; the rounding error is a few dozen units of the learning rate.
+// Allowed rounding error of an Adam update, in units of the learning rate times the dtype's roundoff. An update is a
+// quotient of a running sum and a root, so dozens of roundings add up.
 constexpr double adam_roundings = 64;
-// Statistics are means over a few dozen numbers; the order of summation may differ from the oracle's.
+// Allowed rounding error of running statistics, in units of roundoff. They are means over dozens of numbers, and the
+// order of summation may differ from the reference's.
 constexpr double working_roundings = 32;
 
 std::string at_place(const Trial& trial, int rank, int64_t step) {
   return ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
 }
 
-// With one replica the model is not cloned, so its buffers change.
+// Returns the buffer semantics to check. With a single replica the model is not cloned, so its running statistics
+// change even if the strategy promises unchanged buffers.
 Buffers meant(const Trial& trial) {
   const Buffers promised = trial.bench.strategy.buffers;
   return promised == Buffers::unchanged && trial.world() == 1 ? Buffers::first_replica : promised;
@@ -74,12 +77,12 @@ std::string buffers_meaning(Buffers buffers) {
   }
 }
 
-// Replays one parameter's optimizer in float64 on the reported gradients.
+// Recomputes one parameter's optimizer updates in float64 from the gradients that the strategy reported.
 struct Replay {
   at::Tensor momentum, variance;
   int64_t steps = 0;
 
-  // Returns the expected change of the parameter and the bound for rounding in the parameter's dtype.
+  // Returns the expected change of the parameter and its error bound for rounding in the parameter's dtype.
   std::pair<at::Tensor, at::Tensor> step(const OptimizerSpec& spec, const at::Tensor& gradient, double u) {
     const at::Tensor g = gradient.to(at::kDouble);
     if (spec.kind == OptimizerSpec::Kind::sgd) return {-spec.learning_rate * g, g.abs() * (2 * u * spec.learning_rate)};
@@ -96,7 +99,8 @@ struct Moved {
   at::Tensor expected, slack;
 };
 
-// Replays rank 0's optimizer, since ranks agree; if ranks have their own gradients, every rank's optimizer.
+// Compares parameter updates with a recomputation of the optimizer. It uses rank 0's optimizer only, or every rank's if
+// the ranks have their own gradients.
 class OptimizerJudge {
  public:
   OptimizerJudge(const Trial& trial, Rows& rows)
@@ -151,13 +155,14 @@ class OptimizerJudge {
     return {expected, rounding + expected.abs() * (4 * u) + smallest_subnormal(before->scalar_type())};
   }
 
-  // averaged: each rank's parameters before averaging; empty in steps without averaging.
+  // averaged: the expected update of every rank before the ranks average their parameters; empty in steps without
+  // averaging.
   void judge(int rank, size_t p, int64_t step, const Moved& move, const std::vector<Moved>& averaged) {
     const at::Tensor* before = named(trial_.parameters_before(step, rank), p);
     const at::Tensor* found =
         named(trial_.ranks[static_cast<size_t>(rank)].steps[static_cast<size_t>(step)].parameters, p);
     if (!before || !found || !move.expected.defined())
-      return;  // judge_agreement and judge_start report missing parameters
+      return;  // missing parameters are reported by judge_agreement and judge_start
     const at::Tensor& after = *found;
     const at::Tensor& expected = move.expected;
     rows_.measured(
@@ -208,7 +213,7 @@ class OptimizerJudge {
   Rows& rows_;
   OptimizerSpec spec_;
   bool local_;
-  std::vector<std::vector<Replay>> replays_;  // [rank][parameter]
+  std::vector<std::vector<Replay>> replays_;  // indexed by rank, then by parameter
 };
 
 }  // namespace
@@ -216,8 +221,8 @@ class OptimizerJudge {
 void judge_buffers(const Trial& trial, Rows& rows) {
   if (trial.scenario.poison || trial.scenario.smooth) return;
   const bool exact = trial.scenario.dtype == at::kDouble;
-  // The rounding error of synchronised statistics grows with their mean and has no simple bound: judged in float64
-  // only.
+  // Synchronised BatchNorm statistics are compared in float64 only: in narrower dtypes their rounding error grows with
+  // the mean and has no simple bound.
   if (!exact && trial.bench.strategy.buffers == Buffers::synchronised) return;
   if (!exact && !trial.bench.devices.front().is_cpu())
     return rows.skipped("buffers-replay", "buffers after a step in the working dtype",
@@ -253,7 +258,8 @@ void judge_unused(const Trial& trial, Rows& rows) {
   if (trial.scenario.poison) return;
   const auto model = first_model(trial.bench);
   const auto first = static_cast<size_t>(trial.scenario.judged_from);
-  std::vector<bool> ever(trial.names.size(), first > 0);  // used in an earlier step; assumed for steps not judged
+  // Parameter was used in an earlier step; assumed true if earlier steps are not judged.
+  std::vector<bool> ever(trial.names.size(), first > 0);
   for (size_t step = first; step < trial.expected.size(); ++step)
     for (const auto& evidence : trial.ranks) {
       const auto where = at_place(trial, evidence.rank, static_cast<int64_t>(step));

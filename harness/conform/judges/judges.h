@@ -1,4 +1,5 @@
-// The judges: pure functions that add rows for a trial. They do not run the strategy.
+// The judges: functions that verify the recorded results of one scenario and add rows to the result table. They do not
+// run the strategy. A comment beside each judge names the checks whose rows it adds.
 #pragma once
 
 #include <vector>
@@ -10,44 +11,48 @@ namespace dpbench {
 
 using Judge = void (*)(const Trial& trial, Rows& rows);
 
-// Allowed relative error of a float64 result: 15 times the largest error measured for correct strategies (6.6e-14).
+// Allowed relative error of a float64 result: 15 times the largest error (6.6e-14) measured for correct strategies.
 inline constexpr double exact_bound = 1e-12;
 
-// output-shape, output-dtype, loss-finite; output-value, loss-value; output-replay, loss-replay
+// Adds output-shape, output-dtype and loss-finite; in float64 output-value and loss-value; in other dtypes
+// output-replay and loss-replay.
 void judge_outputs(const Trial& trial, Rows& rows);
-void judge_start(const Trial& trial, Rows& rows);       // initial-broadcast
-void judge_gradients(const Trial& trial, Rows& rows);   // the scenario's gradient check, gradient-vs-baseline
-void judge_replay(const Trial& trial, Rows& rows);      // the same in the working dtype; gradient-exact
-void judge_accuracy(const Trial& trial, Rows& rows);    // gradient-accuracy, on smooth twins
-void judge_strides(const Trial& trial, Rows& rows);     // gradient-layout
-void judge_unused(const Trial& trial, Rows& rows);      // unused-parameters, frozen-parameters
-void judge_agreement(const Trial& trial, Rows& rows);   // ranks-agree-gradients, -parameters, -state
-void judge_buffers(const Trial& trial, Rows& rows);     // buffers, buffers-replay
-void judge_optimizer(const Trial& trial, Rows& rows);   // optimizer-replay
-void judge_poison(const Trial& trial, Rows& rows);      // non-finite, non-finite-skipped
-void judge_evaluation(const Trial& trial, Rows& rows);  // evaluation, evaluation-replay
-void judge_reductions(const Trial& trial, Rows& rows);  // reduction
-void judge_learning(const Trial& trial, Rows& rows);    // loss-falls
-void judge_rows(const Trial& trial, Rows& rows);        // rows-untouched
-void judge_ending(const Trial& trial, Rows& rows);      // finish
+void judge_start(const Trial& trial, Rows& rows);  // adds initial-broadcast
+// Adds the scenario's float64 gradient check and gradient-vs-baseline.
+void judge_gradients(const Trial& trial, Rows& rows);
+// Adds the scenario's gradient check in other dtypes, and gradient-exact.
+void judge_replay(const Trial& trial, Rows& rows);
+// Adds gradient-accuracy, for models with softplus instead of ReLU.
+void judge_accuracy(const Trial& trial, Rows& rows);
+void judge_strides(const Trial& trial, Rows& rows);     // adds gradient-layout
+void judge_unused(const Trial& trial, Rows& rows);      // adds unused-parameters, frozen-parameters
+void judge_agreement(const Trial& trial, Rows& rows);   // adds ranks-agree-gradients, -parameters, -state
+void judge_buffers(const Trial& trial, Rows& rows);     // adds buffers, buffers-replay
+void judge_optimizer(const Trial& trial, Rows& rows);   // adds optimizer-replay
+void judge_poison(const Trial& trial, Rows& rows);      // adds non-finite, non-finite-skipped
+void judge_evaluation(const Trial& trial, Rows& rows);  // adds evaluation, evaluation-replay
+void judge_reductions(const Trial& trial, Rows& rows);  // adds reduction
+void judge_learning(const Trial& trial, Rows& rows);    // adds loss-falls
+void judge_rows(const Trial& trial, Rows& rows);        // adds rows-untouched
+void judge_ending(const Trial& trial, Rows& rows);      // adds finish
 
-// In order of execution.
+// All judges that check a single run, in order of execution.
 inline constexpr Judge judges[] = {judge_start,      judge_outputs,   judge_gradients, judge_replay,
                                    judge_accuracy,   judge_strides,   judge_unused,    judge_agreement,
                                    judge_buffers,    judge_optimizer, judge_poison,    judge_evaluation,
                                    judge_reductions, judge_learning,  judge_rows,      judge_ending};
 
-// The floating-point reductions in a trial's last step.
+// Number and size of the floating-point reductions in a run's last step.
 struct ReductionCount {
   int64_t count = 0, bytes = 0;
   bool operator==(const ReductionCount&) const = default;
 };
 ReductionCount count_reductions(const Trial& trial);
 
-// Judges that compare two runs.
-void judge_collective_count(const ReductionCount& once, const Trial& accumulated, Rows& rows);  // collective-count
+// The following judges compare two runs.
+void judge_collective_count(const ReductionCount& once, const Trial& accumulated, Rows& rows);  // adds collective-count
 void judge_repeat(const std::vector<Evidence>& first, const std::vector<Evidence>& second, bool promised,
-                  Rows& rows);                                                                  // run-to-run
-void judge_same_bits_as_baseline(const Evidence& found, const Evidence& baseline, Rows& rows);  // world-1-bits
+                  Rows& rows);                                                                  // adds run-to-run
+void judge_same_bits_as_baseline(const Evidence& found, const Evidence& baseline, Rows& rows);  // adds world-1-bits
 
 }  // namespace dpbench

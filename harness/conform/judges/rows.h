@@ -1,4 +1,4 @@
-// Collects the verdicts of a case: one row per check, the worst over all trials.
+// Collects the check results of a case: one row per check, with its worst result over all scenarios.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace dpbench {
 
-// A text or a function that creates it. Lazy because most checks pass and need no text.
+// A text, or a function that creates it on demand. Most checks pass and never need their failure text.
 class LazyText {
  public:
   LazyText(const char* text) : make_([text] { return std::string(text); }) {}
@@ -27,18 +27,18 @@ class LazyText {
 
 class Rows {
  public:
-  // Name of the check recorded by completed().
+  // Name of the check that completed() records.
   static constexpr char completion[] = "run-completes";
 
-  // Passes if error <= bound. `where` and `likely` are evaluated only on failure.
+  // Records a check, which passes if error <= bound. `where` and `likely` are evaluated only if it fails.
   void measured(const std::string& name, const std::string& compared, double error, double bound, const LazyText& where,
                 const LazyText& likely = "");
   void judged(const std::string& name, const std::string& compared, bool ok, const LazyText& where,
               const LazyText& likely = "");
-  // Records a skipped check with its reason, and the error if it was measured but not judged.
+  // Records a skipped check with the reason. error: the measured error, if there is one although the check is skipped.
   void skipped(const std::string& name, const std::string& compared, const std::string& why,
                std::optional<double> error = {});
-  // Records whether all ranks completed all steps without an exception.
+  // Records the check run-completes: whether all ranks completed all steps without an exception.
   void completed(bool ok, const LazyText& where);
   void add(const CheckRow& row);
 

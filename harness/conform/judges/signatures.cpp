@@ -13,14 +13,14 @@ namespace {
 
 using Gradients = std::vector<at::Tensor>;
 
-// A wrong gradient of one rank and step.
+// The wrong gradient that one rank reported in one step.
 struct WrongGradient {
   const Trial& trial;
   const ExpectedStep& expected;
   int64_t step;
   int rank;
   std::vector<size_t> wrong;
-  Gradients found;  // by parameter; only the wrong ones are set
+  Gradients found;  // the reported gradients, indexed by parameter; undefined for correct ones
   double tolerance;
 
   bool alike(const Gradients& some, const Gradients& others) const {
@@ -29,8 +29,9 @@ struct WrongGradient {
     return true;
   }
   bool looks_like(const Gradients& candidate) const { return !candidate.empty() && alike(found, candidate); }
-  // True if `candidate` matches and differs from the expected gradient. Without the second condition a bug with no
-  // effect would match. With clipping it does not apply: `expected` is not clipped.
+  // True if `candidate` (the gradient that a known bug produces) matches and differs from the expected gradient. A bug
+  // with no effect would match otherwise. With clipping the second condition is dropped, because `expected` is not
+  // clipped.
   bool explained_by(const Gradients& candidate) const {
     return looks_like(candidate) && (trial.clip_norm || !alike(candidate, expected.gradient));
   }
@@ -39,7 +40,7 @@ struct WrongGradient {
     for (const auto& gradient : gradients) result.push_back(gradient * factor);
     return result;
   }
-  // The sum over the shards selected by `keep`, with their shares times `factor`.
+  // Returns the weighted sum of the shards' gradients over the shards selected by `keep`, multiplied by `factor`.
   template <class Keep>
   Gradients only(Keep keep, double factor) const {
     std::vector<double> shares = expected.shares;
@@ -55,7 +56,7 @@ struct Signature {
 
 std::string ratio_text(double ratio) { return short_number(ratio) + " times what they should be"; }
 
-// Factors caused by one division or multiplication too many.
+// Returns wrong scale factors of a gradient and the bug that causes each, such as a missing division.
 std::vector<std::pair<double, std::string>> known_factors(const Trial& trial) {
   const double world = trial.world(), micro = static_cast<double>(trial.scenario.accumulate);
   std::vector<std::pair<double, std::string>> factors = {
@@ -68,7 +69,7 @@ std::vector<std::pair<double, std::string>> known_factors(const Trial& trial) {
     factors.emplace_back(micro, "not divided by the " + short_number(micro) + " micro-batches");
     factors.emplace_back(1 / micro, "divided by the number of micro-batches twice");
     factors.emplace_back(2 - 1 / micro, "one micro-batch was not divided by their number");
-  } else if (world > 1) {  // with micro-batches these factors have other causes
+  } else if (world > 1) {  // skipped with micro-batches, where other bugs cause these factors
     factors.emplace_back(world / (world - 1), "divided by one rank too few");
     factors.emplace_back(world / (world + 1), "divided by one rank too many");
   }
@@ -107,7 +108,7 @@ bool same_on_all_ranks(const WrongGradient& c) {
   return true;
 }
 
-// True if all outputs are correct, so the bug is after the forward pass.
+// True if all outputs are correct, so the bug must be after the forward pass.
 bool same_forward_pass(const WrongGradient& c) {
   for (const auto& evidence : c.trial.ranks) {
     std::vector<at::Tensor> outputs;
@@ -119,7 +120,8 @@ bool same_forward_pass(const WrongGradient& c) {
   return true;
 }
 
-// The gradient if each micro-batch is weighted by its number of samples, per rank or, for gathered losses, over all.
+// Returns the gradient that results if each micro-batch is weighted by its number of samples: by the rank's own, or for
+// gathered losses by that of all replicas.
 Gradients by_rows(const WrongGradient& c) {
   const bool gathered = c.trial.bench.strategy.gradient == Gradient::gathered;
   const auto rows_where = [&](const auto& counts) {
@@ -140,7 +142,7 @@ Gradients by_rows(const WrongGradient& c) {
   return combine(c.expected.shards, shares);
 }
 
-// Each rank's own gradient; empty for strategies without ranks.
+// Returns each rank's own gradient, without reduction; an empty list for strategies without ranks.
 std::vector<Gradients> of_each_rank(const WrongGradient& c) {
   std::vector<Gradients> result;
   if (c.trial.bench.layout.parallelism != Parallelism::ranks) return result;
@@ -226,7 +228,7 @@ std::vector<Signature> meaning_signatures(const WrongGradient& c) {
   if (!c.expected.whole.empty())
     list.push_back({"one device's gradient of the whole batch, which is not the declared semantics", c.expected.whole});
   if (trial.bench.strategy.gradient != Gradient::gathered) return list;
-  std::vector<double> shares = c.expected.shares;  // declared: one loss over all samples of a micro-batch
+  std::vector<double> shares = c.expected.shares;  // correct weights: one loss over all samples of a micro-batch
   for (size_t i = 0; i < shares.size(); ++i) {
     double rows = 0, pieces = 0;
     for (const auto& shard : c.expected.shards)
@@ -280,7 +282,8 @@ std::string listed(const std::vector<double>& numbers) {
   return text;
 }
 
-// Tests whether the gradient is a linear combination of the shards' gradients with unexpected shares.
+// Returns a diagnosis if the gradient is a linear combination of the shards' gradients with unexpected weights;
+// otherwise an empty string.
 std::string by_shares(const WrongGradient& c) {
   const auto count = static_cast<int64_t>(c.expected.shards.size());
   const at::Tensor found = joined(c, c.found);
@@ -350,7 +353,8 @@ std::string likely_mistake(const Trial& trial, int64_t step, int rank, const std
                   trial.scenario.dtype == at::kDouble ? 1e-10 : 1e-4};
   if (const auto narrow = trial.bench.strategy.reduced_in) c.tolerance = 8 * unit_roundoff(*narrow);
   for (const size_t p : wrong) {
-    // Skip gradients that are zero up to rounding, e.g. of a bias before BatchNorm: they have no direction.
+    // A gradient that is zero up to rounding, such as a bias's before BatchNorm, is skipped: it has no direction to
+    // compare.
     if (expected.gradient[p].norm().item<double>() < 1e-9 * norm(expected.gradient) && wrong.size() > 1) continue;
     c.wrong.push_back(p);
     const at::Tensor found = trial.reported(step, p, rank);

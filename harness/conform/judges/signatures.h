@@ -8,7 +8,8 @@
 
 namespace dpbench {
 
-// wrong: indices of the parameters with wrong gradients. Returns an empty string if no known bug matches.
+// Returns the description of the known bug that explains the wrong gradient; an empty string if none does. wrong:
+// indices of the parameters with wrong gradients.
 std::string likely_mistake(const Trial& trial, int64_t step, int rank, const std::vector<size_t>& wrong);
 
 }  // namespace dpbench

@@ -18,12 +18,14 @@ struct Narrowing {
   const std::vector<size_t>& wrong;
   const Gradients& found;
 
-  // The sum of the ranks' accumulated gradients, each rounded to `type` after every micro-batch accepted by `rounds`.
+  // Returns the sum of the ranks' accumulated gradients. Each rank rounds its gradient to `type` after every
+  // micro-batch for which `rounds` is true.
   template <class Rounds>
   Gradients of_rounded_parts(at::ScalarType type, Rounds rounds) const {
     double due = 0;
     for (const double share : expected.shares) due += share;
-    const double undivided = trial.world() / due;  // ranks divide by the world size only when communicating
+    // A rank's gradient is divided by the world size only when it is communicated.
+    const double undivided = trial.world() / due;
     Gradients sum;
     for (const auto& gradient : expected.gradient) sum.push_back(at::zeros_like(gradient));
     for (int rank = 0; rank < trial.world(); ++rank)
@@ -40,8 +42,8 @@ struct Narrowing {
     return sum;
   }
 
-  // The smallest difference between the found gradient and three candidates: the mean rounded to `type`, each rank's
-  // gradient rounded, or the accumulated gradient rounded between micro-batches.
+  // Returns the smallest difference between the reported gradient and three candidates: the mean rounded to `type`,
+  // each rank's gradient rounded, or the accumulated gradient rounded between micro-batches.
   double distance_to_rounded(at::ScalarType type) const {
     const int64_t last = trial.scenario.accumulate - 1;
     std::vector<Gradients> candidates = {{}, of_rounded_parts(type, [=](int64_t micro) { return micro == last; })};
@@ -56,7 +58,8 @@ struct Narrowing {
     return least;
   }
 
-  // The error alone is ambiguous if only a part was rounded to bfloat16, so compare the values.
+  // Returns the likelier of the two dtypes. The size of the error is ambiguous if only a part was rounded to bfloat16,
+  // so the values are compared.
   std::string float16_or_bfloat16() const {
     const double as_half = distance_to_rounded(at::kHalf), as_brain = distance_to_rounded(at::kBFloat16);
     if (as_half <= as_brain / 2) return "float16";

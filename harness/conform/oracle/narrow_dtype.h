@@ -8,8 +8,8 @@
 
 namespace dpbench {
 
-// Returns e.g. "rounded to float16 on its way", or an empty string. found: gradients by parameter in float64; only
-// those in `wrong` are read.
+// Returns a diagnosis such as "rounded to float16 on its way", or an empty string if no rounding explains the gradient.
+// found: the reported gradients in float64; only the parameters in `wrong` are read.
 std::string rounded_to_narrow_dtype(const Trial& trial, const ExpectedStep& expected, const std::vector<size_t>& wrong,
                                     const std::vector<at::Tensor>& found);
 

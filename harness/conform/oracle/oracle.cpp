@@ -13,7 +13,7 @@
 namespace dpbench {
 namespace {
 
-// Trainable parameters; each tensor once, under its first name.
+// Returns the trainable parameters; a tensor with several names is listed once, under its first name.
 std::vector<std::pair<std::string, at::Tensor>> trainable(const Model& model) {
   std::vector<std::pair<std::string, at::Tensor>> unique;
   for (const auto& item : model.named_parameters()) {
@@ -34,7 +34,7 @@ void load(Model& model, const NamedTensors& parameters, const NamedTensors& buff
   fill(model.named_buffers(), buffers);
 }
 
-// Converts to float64. Module::to(dtype) would convert integer counters too.
+// Converts floating-point parameters and buffers to float64. Module::to(dtype) would also convert integer counters.
 void widen(Model& model) {
   for (auto& item : model.named_parameters())
     if (item.value().is_floating_point()) item.value().set_data(item.value().to(at::kDouble));

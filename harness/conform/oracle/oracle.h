@@ -1,5 +1,5 @@
-// Computes the expected results: the gradient of every shard on one device, from the strategy's own state before the
-// step, and their combination according to the gradient semantics that the strategy declares.
+// The oracle: computes the expected gradients of a step on one device, from the strategy's own state before the step.
+// It computes the gradient of every shard (the samples of one forward pass) and combines them as the strategy declares.
 #pragma once
 
 #include <memory>
@@ -11,33 +11,36 @@
 
 namespace dpbench {
 
-// The samples of one forward pass of a replica: a rank's micro-batch, or one replica's piece of it.
+// A shard: the samples of one forward pass of a replica, which are a rank's micro-batch or one replica's piece of it.
 struct Shard {
-  int replica = 0;  // rank, or index of the piece
+  int replica = 0;  // index of the rank, or of the replica in a single process
   int64_t micro = 0;
   int64_t rows = 0;
-  std::vector<at::Tensor> gradient;  // gradient of this shard's loss (gathered: its part of the total), by parameter
-  at::Tensor output, loss;           // loss: of this shard (gathered: of the whole micro-batch)
+  // Gradient of the shard's loss, by parameter; for gathered losses, the shard's part of the total gradient.
+  std::vector<at::Tensor> gradient;
+  at::Tensor output, loss;  // loss of the shard; for gathered losses, of the whole micro-batch
 };
 
-// How samples of different replicas are coupled: not at all, by one loss over all outputs, or in the forward pass.
+// How samples of different replicas influence each other: not at all, through one loss over all outputs, or in the
+// forward pass (synchronised BatchNorm).
 enum class Coupling { none, loss, batch };
 
 class Oracle {
  public:
-  // onednn: use oneDNN for float32 matrix products, as the strategy's replicas do.
+  // onednn: compute float32 matrix products with oneDNN, if the strategy's replicas do so.
   Oracle(const Workload& workload, at::ScalarType dtype, uint64_t step_seed, int replicas, bool onednn);
 
-  // Computes all shards of a step. micro[k][r]: replica r's part of micro-batch k, or an empty Batch. Replica r starts
-  // from parameters[r] (or the only entry) and buffers[r], and keeps its updated buffers.
+  // Computes all shards of a step. micro[k][r] is replica r's part of micro-batch k, or an empty Batch. Replica r
+  // starts from parameters[r] (or from the only entry) and buffers[r], and keeps its updated buffers.
   std::vector<Shard> shards(int64_t step, const std::vector<std::vector<Batch>>& micro, Coupling coupling,
                             const std::vector<NamedTensors>& parameters, const std::vector<NamedTensors>& buffers);
-  // Buffers of a replica after the last call of shards().
+  // Returns a replica's buffers after the last call of shards().
   NamedTensors buffers(int replica) const;
   at::Tensor evaluate(const Batch& batch, const NamedTensors& parameters, const NamedTensors& buffers);
 
   const std::vector<std::string>& names() const { return names_; }  // trainable parameters, each tensor once
-  const std::vector<bool>& used() const { return used_; }           // has a gradient in a shard of the last call
+  // True for each parameter that got a gradient in the last call of shards().
+  const std::vector<bool>& used() const { return used_; }
   at::ScalarType dtype() const { return dtype_; }
 
  private:
@@ -56,12 +59,13 @@ class Oracle {
   std::vector<bool> used_;
 };
 
-// Returns the weight of each shard under `meaning`: the combined gradient is the sum of share * gradient.
+// Returns the weight of each shard under the declared gradient semantics `meaning`. The expected gradient is the
+// weighted sum of the shards' gradients.
 std::vector<double> shares(const std::vector<Shard>& shards, Gradient meaning, int world, int64_t accumulate,
                            bool sum_loss);
 std::vector<at::Tensor> combine(const std::vector<Shard>& shards, const std::vector<double>& shares);
 
-// Global L2 norm over all gradients, in float64.
+// Returns the global L2 norm over all gradients, computed in float64.
 double norm(const std::vector<at::Tensor>& gradients);
 
 }  // namespace dpbench

@@ -5,7 +5,7 @@
 namespace dpbench {
 namespace {
 
-using MicroBatches = std::vector<std::vector<Batch>>;  // [micro][replica]
+using MicroBatches = std::vector<std::vector<Batch>>;  // indexed by micro-batch, then by replica
 
 std::vector<Batch> pieces(const Batch& batch, int replicas) {
   const auto sizes = chunk_sizes(batch.rows(), replicas);
@@ -32,7 +32,7 @@ MicroBatches micro_batches(const Bench& bench, const Scenario& scenario, int64_t
   return micro;
 }
 
-// Concatenates the parts of each micro-batch: the batches of a single device.
+// Returns each micro-batch with its replicas' parts concatenated, as a single device would receive it.
 MicroBatches joined(const MicroBatches& micro) {
   MicroBatches result;
   for (const auto& parts : micro) {
@@ -55,7 +55,7 @@ std::vector<std::vector<std::string>> aliases_of(const Model& model, const std::
   return result;
 }
 
-// The buffers with which each replica starts a step, according to the strategy's buffer semantics.
+// Returns the buffers with which each replica starts a step under the strategy's buffer semantics.
 std::vector<NamedTensors> buffers_at_start(const Trial& trial, int64_t step) {
   std::vector<NamedTensors> result;
   for (int r = 0; r < trial.world(); ++r)

@@ -1,4 +1,5 @@
-// The judges' input for one scenario: every rank's evidence and the oracle's expectation for each step.
+// A trial: the input of the judges for one scenario. It holds every rank's recorded evidence and the expected result of
+// each step, computed by the oracle.
 #pragma once
 
 #include <optional>
@@ -11,16 +12,18 @@
 namespace dpbench {
 
 struct ExpectedStep {
-  std::vector<Shard> shards;  // computed from the strategy's own parameters before the step
+  std::vector<Shard> shards;  // shards computed from the strategy's own parameters before the step
   std::vector<double> shares;
-  std::vector<at::Tensor> gradient;          // combined by the declared semantics, in float64, not clipped
-  std::vector<std::vector<at::Tensor>> own;  // gradient of each rank; empty if all parameters are reduced
-  std::vector<bool> unreduced;               // true for parameters that are not reduced
-  double unreduced_share = 1;                // factor on the shares of parameters that are not reduced
-  std::vector<at::Tensor> whole;             // gradient of the whole batch on one device; empty if not requested
-  std::vector<at::Tensor> single;            // the same in the scenario's dtype; only for smooth twins
-  std::vector<bool> used;                    // parameters with a gradient in some shard
-  std::vector<NamedTensors> buffers;         // buffers of each replica after the step
+  // Expected gradient, combined as the strategy declares, in float64, before clipping.
+  std::vector<at::Tensor> gradient;
+  std::vector<std::vector<at::Tensor>> own;  // expected gradient of each rank; empty if all parameters are reduced
+  std::vector<bool> unreduced;               // true for each parameter that is local to its rank, hence not reduced
+  double unreduced_share = 1;                // factor on the shards' weights for parameters that are not reduced
+  std::vector<at::Tensor> whole;  // gradient of the whole batch on one device in float64; empty if not requested
+  // Gradient of the whole batch on one device in the scenario's dtype; only for smooth models.
+  std::vector<at::Tensor> single;
+  std::vector<bool> used;             // true for each parameter with a gradient in some shard
+  std::vector<NamedTensors> buffers;  // expected buffers of each replica after the step
 
   const std::vector<at::Tensor>& gradient_of(int rank) const {
     return own.empty() ? gradient : own[static_cast<size_t>(rank)];
@@ -32,23 +35,25 @@ struct Trial {
   const Scenario& scenario;
   std::optional<double> clip_norm;
   std::vector<Evidence> ranks;
-  std::vector<std::string> names;                 // trainable parameters, each tensor once
-  std::vector<std::vector<std::string>> aliases;  // all names of each parameter
-  std::vector<ExpectedStep> expected;             // entries before scenario.judged_from are empty
+  std::vector<std::string> names;                 // names of the trainable parameters, each tensor once
+  std::vector<std::vector<std::string>> aliases;  // all names of each parameter; several for a tied one
+  std::vector<ExpectedStep> expected;             // indexed by step; entries before scenario.judged_from are empty
 
   const Workload& workload() const { return bench.workload; }
   int world() const { return bench.layout.world; }
   const NamedTensors& parameters_before(int64_t step, int rank = 0) const;
   const NamedTensors& buffers_before(int64_t step, int rank = 0) const;
-  // The gradient that a rank reported for a parameter; undefined if none.
+  // Returns the gradient that a rank reported for a parameter; an undefined tensor if it reported none.
   at::Tensor reported(int64_t step, size_t parameter, int rank = 0) const;
 };
 
-// Runs the oracle over all steps, in float64 or, to replay each shard's computation, in the scenario's dtype.
+// Computes the expected results of all steps. They are in float64, or in the scenario's dtype if each shard's
+// computation is to be repeated.
 Trial make_trial(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
                  std::vector<Evidence> ranks);
 
-// The expected first step, computed before the strategy runs; used to choose the clipping norm and the loss scale.
+// Returns the expected first step, computed before the strategy runs. It is used to choose the clipping norm and the
+// loss scale.
 ExpectedStep first_step(const Bench& bench, const Scenario& scenario);
 
 }  // namespace dpbench

@@ -1,4 +1,5 @@
-// A probe with coupled samples: BatchNorm, plus an integer counter among its buffers.
+// A probe (small test model) whose samples influence each other through BatchNorm. Its buffers include an integer
+// counter.
 #include <memory>
 
 #include "harness/conform/probes/probe.h"

@@ -1,4 +1,5 @@
-// Dense probes: several layers; a hundred tiny parameters; a parameter larger than a bucket next to an empty one.
+// Dense probes (small test models): several layers; a hundred tiny parameters; a parameter larger than a bucket next to
+// an empty parameter.
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,7 +42,7 @@ class ManyTiny : public Model {
  public:
   explicit ManyTiny(uint64_t seed) {
     Seeded random(seed);
-    for (int i = 0; i < 100; ++i) {  // of 0, 1 or 2 dimensions in turn
+    for (int i = 0; i < 100; ++i) {  // parameters of 0, 1 and 2 dimensions in turn
       const std::vector<std::vector<int64_t>> shapes = {{}, {1}, {1, 3}};
       std::string name = "p";
       name += std::to_string(i);

@@ -1,6 +1,6 @@
-// A linear model with a sum loss. Its gradients are exact in any order of summation: each rank's gradient is the world
-// size R times a power of two, so that multiplying by fl(1/R) gives a power of two for every R up to 40, in float32 and
-// float64.
+// The exact probe: a linear test model with a sum loss, whose gradients are exact in any order of summation. Each
+// rank's gradient is the world size R times a power of two. Its product with fl(1/R) is then a power of two for every R
+// up to 40, in float32 and float64.
 #include <memory>
 
 #include "harness/conform/probes/probe.h"
@@ -27,7 +27,7 @@ class Linear : public Model {
 
 class Exact : public Workload {
  public:
-  // options.scale: the world size.
+  // options.scale holds the world size.
   explicit Exact(const WorkloadOptions& options) {
     input_ = at::empty({row_count, features + 1});
     auto values = input_.accessor<float, 2>();

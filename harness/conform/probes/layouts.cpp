@@ -1,4 +1,4 @@
-// Probes with parameters that are not contiguous float32: transposed, channels_last, mixed dtypes.
+// Probes (small test models) whose parameters are not contiguous float32: transposed, channels_last, mixed dtypes.
 #include "harness/conform/probes/probe.h"
 
 namespace dpbench::probes {
@@ -21,8 +21,8 @@ class Strided : public Model {
   at::Tensor kernel_, turned_, bias_;
 };
 
-// One layer each in float64, bfloat16 and float16, next to float32; gradients are reduced in their layer's dtype. A
-// bucket may hold only one dtype.
+// A model with one layer each in float32, float64, bfloat16 and float16. Gradients must be reduced in their layer's
+// dtype, and a bucket can hold only one dtype.
 class Mixed : public Model {
  public:
   explicit Mixed(uint64_t seed) {

@@ -1,4 +1,5 @@
-// Small models, each designed to catch one kind of bug. All are smooth, so rounding cannot cross a kink.
+// Probes: small test models, each designed to catch one kind of bug. All are smooth functions, so a rounding error
+// cannot flip a ReLU.
 #pragma once
 
 #include <memory>
@@ -12,8 +13,8 @@
 
 namespace dpbench::probes {
 
-// A learnable data set: the target is a fixed smooth function of the input. Output columns beyond the target's width do
-// not contribute to the loss.
+// The data set of all probes: the target is a fixed smooth function of the input, so a model can learn it. Output
+// columns beyond the target's width do not affect the loss.
 class Probe : public Workload {
  public:
   using MakeModel = std::shared_ptr<Model> (*)(uint64_t seed);
@@ -43,7 +44,7 @@ class Probe : public Workload {
   at::Tensor input_, target_;
 };
 
-// Draws tensors from its own generator: the same seed gives the same bits on any thread.
+// Draws random tensors from its own generator, so the same seed gives the same bits on any thread.
 class Seeded {
  public:
   explicit Seeded(uint64_t seed) : generator_(at::detail::createCPUGenerator(seed)) {}

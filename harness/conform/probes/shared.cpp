@@ -1,5 +1,5 @@
-// Probes with unusual parameters: shared, used several times, recomputed, unused, used by some samples only, frozen, or
-// without effect on the loss.
+// Probes (small test models) with unusual parameters: shared, used several times, recomputed, unused, used by some
+// samples only, frozen, or without effect on the loss.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -9,7 +9,8 @@
 namespace dpbench::probes {
 namespace {
 
-// One tensor under two names: a strategy that iterates over names reduces and updates it twice.
+// A model with one tensor under two names. A faulty strategy that iterates over names reduces and updates the tensor
+// twice.
 class Tied : public Model {
  public:
   explicit Tied(uint64_t seed) {
@@ -26,7 +27,7 @@ class Tied : public Model {
   at::Tensor table_, bias_;
 };
 
-// Activation checkpointing: saves only the layer's input and recomputes the rest in the backward pass.
+// A layer with activation checkpointing: it saves only its input and recomputes the rest in the backward pass.
 struct Recomputed : torch::autograd::Function<Recomputed> {
   using Layer = at::Tensor (*)(const at::Tensor& input, const at::Tensor& weight);
 
@@ -37,7 +38,8 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
     return layer(input, weight);
   }
 
-  // Recomputes in the weight's dtype even under autocast; returns gradients in the dtypes of the saved tensors.
+  // Recomputes the layer in the weight's dtype even under autocast. Returns gradients in the dtypes of the saved
+  // tensors.
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
     const auto layer = reinterpret_cast<Layer>(context->saved_data["layer"].toInt());
@@ -51,7 +53,7 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
   }
 };
 
-// One checkpointed layer that is called three times.
+// A model that calls one checkpointed layer three times.
 class Reused : public Model {
  public:
   explicit Reused(uint64_t seed) {
@@ -71,7 +73,7 @@ class Reused : public Model {
   at::Tensor layer_, out_;
 };
 
-// An unused parameter with two names: DDP must mark it as ready exactly once.
+// A model with an unused parameter that has two names: DDP must mark it as ready exactly once.
 class Unused : public Model {
  public:
   explicit Unused(uint64_t seed) {
@@ -88,7 +90,7 @@ class Unused : public Model {
   at::Tensor first_, out_;
 };
 
-// A branch that depends on the samples: in most steps some ranks take it and others do not.
+// A model with a branch that depends on the samples: in most steps some ranks take it and others do not.
 class Branch : public Model {
  public:
   explicit Branch(uint64_t seed) {

@@ -1,4 +1,5 @@
-// Wraps a workload: modifies its models after construction (e.g. different buffers on each rank) or scales its loss.
+// A workload wrapper that modifies the inner workload's models after construction (e.g. different buffers on each rank)
+// or scales its loss.
 #pragma once
 
 #include <functional>

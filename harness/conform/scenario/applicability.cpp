@@ -23,7 +23,8 @@ std::string text_of(const ParamValues& values) {
   return text;
 }
 
-// One process needs no parameter for unused model parameters. But a recorded step cannot run if the graph changes.
+// Plans a single-process strategy, which needs no parameter for unused model parameters. But a recorded step cannot run
+// if the autograd graph changes.
 UnusedPlan plan_for_one_process(const Bench& bench, bool probe) {
   UnusedPlan plan;
   if (!bench.strategy.same_graph || (!probe && first_steps_use_all(bench)) || !graph_changes(bench)) return plan;
@@ -74,7 +75,8 @@ UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, b
   } catch (const UsageError& error) {
     return refuse(": its parameters are incompatible with " + text_of(asking) + ": " + error.what());
   }
-  // A recorded step does not search for unused parameters: it may accept one that no rank uses, or refuse it by name.
+  // A strategy with recorded steps does not search for unused parameters. It may accept a parameter that no rank uses,
+  // or refuse it by name.
   if (allowed || (strategy.same_graph && !strategy.recorded))
     plan.pattern = {};
   else if (on_some_ranks)

@@ -1,4 +1,4 @@
-// Decides which scenarios apply to a strategy and which parameters a model requires.
+// Decides which scenarios (test runs) apply to a strategy, and which strategy parameters a model requires.
 #pragma once
 
 #include <optional>
@@ -8,20 +8,20 @@
 
 namespace dpbench {
 
-// Returns the reason why a scenario does not apply to the strategy; nullopt if it applies. twin: the workload's smooth
-// variant.
+// Returns the reason why a scenario does not apply to the strategy; nullopt if it applies. twin: the workload with
+// softplus instead of ReLU.
 std::optional<std::string> why_not_applicable(const Scenario& scenario, const StrategyInfo& strategy,
                                               const Workload& workload, const Workload& twin);
 
-// How to run a model with parameters that some ranks do not use.
+// Settings for running a model with parameters that some ranks do not use.
 struct UnusedPlan {
-  UnusedPattern pattern = {};     // unused parameters that the strategy may refuse with an error naming them
+  UnusedPattern pattern = {};     // unused model parameters that the strategy may refuse with an error naming them
   ParamValues params = {};        // strategy parameters that allow unused model parameters
-  std::string not_runnable = {};  // reason why the strategy cannot run such a model; empty if it can
+  std::string not_runnable = {};  // reason why the strategy cannot run the model; empty if it can
 };
 
-// registered: the strategy's registered properties, not adjusted to parameter values. probe: the model is a probe, so
-// all of its steps are examined.
+// registered: the strategy's properties before they are adjusted to parameter values. probe: the model is a probe (a
+// small test model), so all of its steps are examined.
 UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, bool probe);
 
 }  // namespace dpbench

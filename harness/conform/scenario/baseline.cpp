@@ -7,7 +7,8 @@ StrategyInfo with(const StrategyInfo& info, const ParamValues& params) {
   return promised(info, Params(info.params, params, info.name));
 }
 
-// Returns the baseline parameters that make it compute matrix products with the same library (oneDNN) as the strategy.
+// Returns parameter values for the baseline (the single-device strategy) that make it use the strategy's library for
+// matrix products, oneDNN or not.
 ParamValues same_products(const StrategyInfo& baseline, const StrategyInfo& strategy) {
   for (const Variant& variant : baseline.variants)
     if (strategy.onednn && with(baseline, variant.params).onednn) return variant.params;

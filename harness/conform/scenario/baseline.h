@@ -1,4 +1,4 @@
-// Runs a scenario on a single device.
+// Runs a scenario with the baseline, the strategy for a single device.
 #pragma once
 
 #include <optional>
@@ -7,8 +7,8 @@
 
 namespace dpbench {
 
-// Returns the run that a world of 1 must equal bit for bit; nullopt for a larger world or a strategy without this
-// requirement.
+// Returns the baseline's evidence, which the strategy must equal bit for bit in a world of 1. Returns nullopt for a
+// larger world, or if the strategy does not promise equal bits.
 std::optional<Evidence> baseline_of(const Bench& bench, const Scenario& scenario);
 
 }  // namespace dpbench

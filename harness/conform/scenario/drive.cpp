@@ -28,8 +28,8 @@ at::Tensor snapshot(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.detach().to(at::kCPU, tensor.scalar_type(), false, /*copy=*/true) : at::Tensor();
 }
 
-// Makes buffers differ between ranks so that a missing broadcast is detected. Integer buffers may be indices, so they
-// are left unchanged if every rank keeps its own.
+// Makes buffers differ between ranks so that a missing broadcast is detected. If every rank keeps its own buffers,
+// integer buffers stay unchanged, because they may be indices.
 void perturb_buffers(Model& model, int rank, Buffers meaning) {
   const at::NoGradGuard no_grad;
   for (auto& item : model.named_buffers()) {
@@ -56,7 +56,8 @@ std::string first_modified(const std::vector<Batch>& before, const std::vector<B
   return "";
 }
 
-// torch's contract for .grad: the parameter's strides if those are dense, otherwise row-major contiguous.
+// Returns the first gradient that breaks torch's rule for .grad: it has the parameter's strides if those are dense,
+// otherwise it is row-major contiguous.
 std::string first_wrong_strides(const NamedTensors& gradients, const NamedTensors& parameters) {
   for (const auto& [name, gradient] : gradients) {
     const at::Tensor* parameter = find(parameters, name);
@@ -95,7 +96,7 @@ class Driver {
   }
 
  private:
-  // Rethrows out-of-memory errors: the run fails, not a check of the strategy.
+  // Rethrows an out-of-memory error: it fails the whole run, not a check of the strategy.
   [[noreturn]] void abort_run() {
     if (agreeing_) agreeing_->finish("gave up: out of memory");
     throw;
@@ -109,8 +110,8 @@ class Driver {
 
   void wrap_group() {
     group_ = wrapped_group(bench_.group, bench_.devices.at(0).type(), [&](c10::intrusive_ptr<c10d::Backend> inner) {
-      // The order of calls is not compared for late collectives, which start on another thread at an unknown step, nor
-      // for recorded steps, which must not block while they are recorded.
+      // The ranks' order of calls is not compared in two cases: delayed collectives start on another thread at an
+      // unknown step, and recorded steps must not block while they are recorded.
       if (scenario_.late) {
         inner = c10::make_intrusive<LateBackend>(inner);
       } else if (!bench_.strategy.recorded) {
@@ -124,7 +125,7 @@ class Driver {
 
   ParamValues params() const {
     const Settings& settings = bench_.strategy.settings;
-    ParamValues given = bench_.params;  // insert() below keeps the user's values
+    ParamValues given = bench_.params;  // insert() below keeps the values that the user set
     if (scenario_.small_buckets) given.insert(settings.small_buckets.begin(), settings.small_buckets.end());
     if (scenario_.rows == Split::few) given.insert(settings.allow_no_rows.begin(), settings.allow_no_rows.end());
     return given;
@@ -200,7 +201,7 @@ class Driver {
     seen.state = snapshot(strategy.state());
   }
 
-  // Evaluates different samples on each rank: evaluation must work on one rank alone.
+  // Evaluates with different samples on each rank, because evaluation must work on one rank alone.
   void evaluate(Strategy& strategy, int64_t step) {
     Evaluation seen{.step = step,
                     .ids = at::arange(3).add(bench_.rank).remainder(bench_.layout.samples),
@@ -237,7 +238,7 @@ Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout&
                int owner, int64_t step) {
   Batch batch = workload.batch(ids);
   if (!scenario.poison || poisoned(scenario, layout) != std::pair(owner, step)) return batch;
-  // Infinity in the target gives infinite gradients; in the input it would mostly give NaN.
+  // An infinity is put into the target, which gives infinite gradients; in the input it would mostly give NaN.
   const bool of_target = std::isinf(*scenario.poison) && batch.target.is_floating_point() && !workload.sum_loss();
   at::Tensor& poisoned_tensor = of_target ? batch.target : batch.input;
   poisoned_tensor = poisoned_tensor.clone();

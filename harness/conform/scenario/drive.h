@@ -1,4 +1,4 @@
-// Runs a strategy through a scenario on this rank and records the evidence.
+// Runs a strategy through a scenario on this rank and records its results as evidence.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,13 @@
 
 namespace dpbench {
 
-// One rank's setup, shared by all scenarios of a case.
+// One rank's test setup (strategy, workload, devices), shared by all scenarios of a case.
 struct Bench {
-  const StrategyInfo& strategy;  // properties adjusted to `params`
+  const StrategyInfo& strategy;  // the strategy's properties, adjusted to the values in `params`
   const Workload& workload;
   Layout layout;
   int rank = 0;
-  c10::intrusive_ptr<c10d::ProcessGroup> group;  // null unless the strategy uses ranks
+  c10::intrusive_ptr<c10d::ProcessGroup> group;  // null unless the strategy runs one process per rank
   std::vector<at::Device> devices;
   ParamValues params;
   uint64_t seed = 1;
@@ -28,14 +28,15 @@ struct Bench {
 
 Evidence drive(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm);
 
-// Returns e.g. "rank 1, step 2, scenario even": the place at which the scenario ended early.
+// Returns the place at which a scenario ended early, e.g. "rank 1, step 2, scenario even".
 std::string place_of_error(const Evidence& evidence, const Scenario& scenario);
 
-// Returns the batch of these sample ids as its owner receives it, poison included.
+// Returns the batch of these sample ids for `owner` (a rank, or 0 for one process), including the NaN or infinity of a
+// poisoned sample.
 Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout& layout, const at::Tensor& ids,
                int owner, int64_t step);
 
-// Returns rank 0's initial model, which all ranks must start with.
+// Returns a new copy of rank 0's initial model, from which all ranks must start.
 std::shared_ptr<Model> first_model(const Bench& bench);
 
 }  // namespace dpbench

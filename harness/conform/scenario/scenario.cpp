@@ -114,15 +114,16 @@ std::vector<Scenario> table(at::ScalarType working) {
   };
 }
 
-// Returns a stride coprime to `samples`: it visits every sample once before repeating, and neighbours are far apart.
+// Returns a stride coprime to `samples`. Stepping by it visits every sample once before repeating, and successive
+// samples are far apart.
 int64_t stride_for(int64_t samples, uint64_t seed) {
   int64_t stride = samples / 2 + 1 + static_cast<int64_t>(seed % 97);
   while (std::gcd(stride, samples) != 1) ++stride;
   return stride;
 }
 
-// With Split::few the first step is still even, so that state left from it on a rank or replica that later has no
-// samples can be detected.
+// Returns the split of a step's samples. With Split::few the first step is still even: a replica without samples later
+// must not reuse state of the first step.
 Split split_of(const Scenario& scenario, int64_t step) {
   return scenario.rows == Split::few && step == 0 ? Split::even : scenario.rows;
 }
@@ -152,7 +153,7 @@ int64_t rows_of_first(const Scenario& scenario, const Layout& layout, int owner,
   return rows;
 }
 
-// As in a real step, the last micro-batch is smaller than the others.
+// Returns the number of samples of a micro-batch. The last micro-batch is smaller than the others, as in real training.
 int64_t rows_of(const Scenario& scenario, const Layout& layout, int owner, int64_t micro, int64_t step) {
   const int64_t rows = rows_of_first(scenario, layout, owner, step);
   const bool rest = scenario.accumulate > 1 && micro + 1 == scenario.accumulate && !scenario.same_rows;

@@ -12,7 +12,7 @@
 namespace dpbench {
 namespace {
 
-// Names of the parameters without a gradient after forward and backward passes over these samples.
+// Returns the names of the parameters without a gradient after forward and backward passes over these samples.
 std::vector<std::string> unused_names(const Bench& bench, const std::vector<at::Tensor>& passes, int64_t step) {
   const auto model = first_model(bench);
   for (const auto& ids : passes) {
@@ -21,7 +21,7 @@ std::vector<std::string> unused_names(const Bench& bench, const std::vector<at::
     bench.workload.loss(output, batch.target).backward();
   }
   std::vector<std::string> names;
-  std::vector<at::Tensor> seen;  // a tied parameter counts under the first of its names
+  std::vector<at::Tensor> seen;  // a tied parameter counts under its first name only
   for (const auto& item : model->named_parameters()) {
     const bool known =
         std::any_of(seen.begin(), seen.end(), [&](const at::Tensor& other) { return other.is_same(item.value()); });
@@ -31,12 +31,12 @@ std::vector<std::string> unused_names(const Bench& bench, const std::vector<at::
   return names;
 }
 
-// The same for all micro-batches of one rank's step.
+// Returns the names of the parameters that one rank does not use in any micro-batch of a step.
 std::vector<std::string> unused_names(const Bench& bench, const Scenario& scenario, int rank, int64_t step) {
   return unused_names(bench, ids_of(scenario, bench.layout, bench.seed, step, rank), step);
 }
 
-// One scenario for each different choice of samples.
+// Returns one scenario for each different way to choose samples.
 std::vector<Scenario> with_distinct_samples(const Layout& layout) {
   std::vector<Scenario> chosen;
   std::set<std::tuple<Split, int64_t, bool>> seen;
@@ -48,9 +48,10 @@ std::vector<Scenario> with_distinct_samples(const Layout& layout) {
 
 }  // namespace
 
-// Returns true if the model throws: the strategy's run will then throw too and report the step.
+// Returns true if the model throws, because the strategy's own run will then throw too and report the step.
 bool first_steps_use_all(const Bench& bench) try {
-  for (const Split rows : {Split::even, Split::uneven})  // the first ids of even batches are similar
+  // Uneven batches too: the first samples of even batches are similar.
+  for (const Split rows : {Split::even, Split::uneven})
     for (const int64_t step : {0, 1})
       for (int rank = 0; rank < bench.layout.world; ++rank)
         if (!unused_names(bench, {.name = "look", .gradient_check = "", .rows = rows}, rank, step).empty())
@@ -65,7 +66,7 @@ UnusedPattern unused_pattern(const Bench& bench) {
   for (const auto& scenario : with_distinct_samples(bench.layout)) {
     for (int64_t step = 0; step < 4; ++step) {
       std::map<std::string, int> counts;
-      int ranks = 0;  // with rows
+      int ranks = 0;  // number of ranks that have samples
       for (int rank = 0; rank < bench.layout.world; ++rank) {
         if (ids_of(scenario, bench.layout, bench.seed, step, rank).empty()) continue;
         ++ranks;

@@ -9,13 +9,13 @@
 namespace dpbench {
 
 struct UnusedPattern {
-  std::vector<std::string> names;  // unused by at least one rank in some step
-  bool some_ranks = false;         // another rank uses one of them in the same step
+  std::vector<std::string> names;  // parameters that at least one rank does not use in some step
+  bool some_ranks = false;         // true if another rank uses one of these parameters in the same step
 };
 
 UnusedPattern unused_pattern(const Bench& bench);
 
-// True if every parameter gets a gradient in the first steps of every rank. A quick test for large models.
+// True if every parameter gets a gradient in the first two steps of every rank. A quick test for large models.
 bool first_steps_use_all(const Bench& bench);
 
 // True if the set of used parameters differs between replicas, ranks or steps.

@@ -25,13 +25,14 @@ std::vector<std::string> flag_names(const CLI::App& app, const std::string& type
   return names;
 }
 
-// Suggests --out, which takes a directory, for --output-dir.
+// Returns a suggestion for a mistyped flag, or an empty string. A flag ending in -dir suggests flags that take a
+// directory first: --out for --output-dir.
 std::string flag_meant(const CLI::App& app, const std::string& word) {
   const std::string meant = word.ends_with("-dir") ? did_you_mean(word, flag_names(app, "DIR")) : "";
   return meant.empty() ? did_you_mean(word, flag_names(app)) : meant;
 }
 
-// Throws for mistyped flags and stray words. `command`: its name and a space, or empty.
+// Throws UsageError for mistyped flags and unexpected arguments. `command` is the command's name and a space, or empty.
 void refuse_extras(const CLI::App& app, const std::string& command) {
   const auto extras = app.remaining();
   if (extras.empty()) return;
@@ -41,7 +42,7 @@ void refuse_extras(const CLI::App& app, const std::string& command) {
   throw UsageError("unexpected word " + shown + " (lists take commas, not spaces)" + help);
 }
 
-// CLI11 would take the next word as the value.
+// Throws UsageError for a long flag that ends in '=' without a value. CLI11 would take the next argument as its value.
 void refuse_lost_values(const std::vector<std::string>& arguments) {
   for (const auto& word : arguments)
     if (word.starts_with("--") && word.find('=') == word.size() - 1)
@@ -76,7 +77,7 @@ std::variant<Command, std::string> parse_command_line(const std::vector<Command>
   set_up(app, commands, command);
   refuse_lost_values(rest);
   refuse_bad_config(rest);
-  std::reverse(rest.begin(), rest.end());  // CLI11 parses from the back
+  std::reverse(rest.begin(), rest.end());  // CLI11 parses the arguments from the last to the first
   try {
     app.parse(rest);
   } catch (const CLI::CallForHelp&) {

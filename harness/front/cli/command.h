@@ -1,4 +1,4 @@
-// An entry in the table of commands: name, help, flags, the options they fill, and the work.
+// A dpbench command: its name, help, flags, the options that the flags fill, and the functions that run it.
 #pragma once
 
 #include <any>
@@ -25,21 +25,22 @@ struct Example {
 
 struct CommandHelp {
   std::string name;
-  std::string arguments;  // after the name in the usage line
+  std::string arguments;  // arguments shown after the command's name in the usage line
   std::string summary;
   std::vector<Example> examples;
-  std::vector<int> exit_codes;  // besides 0, 2 and 5, which every command has
+  std::vector<int> exit_codes;  // exit codes besides 0, 2 and 5, which every command has
 };
 
 struct Command : CommandHelp {
-  std::any options;  // the command's own struct, passed to the functions below
+  std::any options;  // the command's own options struct, passed to the functions below
   std::function<void(CLI::App& app, std::any& options)> add_flags;
   std::function<void(const CLI::App& app, std::any& options)>
-      settle;  // derives options from combinations of flags; may be empty
+      settle;  // derives options from combinations of flags; null if the command has none
 
-  // Does all the work of a command that only reads; returns the exit code.
+  // Runs a command that starts no workers; returns its exit code. Null for commands that start workers.
   std::function<int(const std::any& options)> read;
-  // Set by commands that start workers. `world` holds the ranks of an outside launcher, or is null.
+  // `measuring` and `start` are set only by commands that start workers. `world` connects to the ranks of an outside
+  // launcher (torchrun, mpirun, srun); it is null if dpbench starts the ranks itself.
   std::function<MeasuringOptions&(std::any& options)> measuring;
   std::function<std::unique_ptr<Run>(const std::any& options, World* world)> start;
 };
@@ -60,7 +61,7 @@ Command reading_command(CommandHelp help, void (*add_flags)(CLI::App&, Options&)
   return command;
 }
 
-// Own: a Run with a constructor from Options and World*.
+// `Own` is a class derived from Run (one measurement) whose constructor takes Options and World*.
 template <class Options, class Own>
 Command measuring_command(CommandHelp help, void (*add_flags)(CLI::App&, Options&),
                           void (*settle)(const CLI::App&, Options&)) {

@@ -8,7 +8,8 @@
 namespace dpbench {
 namespace {
 
-// Returns the words of a choice such as "auto|github|none"; empty for other types.
+// Returns the allowed values of a flag whose type is a choice such as "auto|github|none"; empty for flags of other
+// types.
 std::vector<std::string> choices_of(const Flag& flag) {
   const auto is_choice = [](char character) {
     return character == '|' || (character >= 'a' && character <= 'z') || (character >= '0' && character <= '9');
@@ -24,7 +25,7 @@ bool takes_file(const Flag& flag) {
   return false;
 }
 
-// Returns the topic of `dpbench list` with the values of the flag, or an empty string.
+// Returns the topic T for which `dpbench list T` prints the flag's allowed values; empty if there is no such topic.
 std::string listed_topic(const Flag& flag) {
   if (flag.name == "strategy") return "strategies";
   if (flag.name == "workload") return "workloads";
@@ -41,11 +42,11 @@ std::string bash_value(const Flag& flag) {
   return takes_file(flag) ? "COMPREPLY=($(compgen -f -- \"$cur\"))" : "COMPREPLY=()";
 }
 
-// Reads the first column of `dpbench list TOPIC`, below its title and header.
+// Shell function that prints the first column of `dpbench list TOPIC`, without the title and header lines.
 constexpr char names_function[] =
     "_dpbench_names() { dpbench list \"$1\" 2>/dev/null | awk 'NR > 2 && $1 { print $1 }'; }\n";
 
-// Quotes for zsh and fish.
+// Returns the text in single quotes, escaped for zsh and fish.
 std::string single_quoted(const std::string& text) { return "'" + replaced(text, "'", "'\\''") + "'"; }
 
 std::string zsh_spec(const Flag& flag) {

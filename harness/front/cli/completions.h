@@ -1,4 +1,4 @@
-// Completion scripts of shells, generated from the flags of all commands.
+// Generates shell completion scripts (bash, zsh, fish) from the flags of all commands.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Validates a --config file before CLI11 reads it.
+// Validates the file given with --config before the flag parser (CLI11) reads it.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace dpbench {
 
-// Throws UsageError with the offending line.
+// Throws UsageError naming the faulty line of the config file.
 void refuse_bad_config(const std::vector<std::string>& arguments);
 
 }  // namespace dpbench

@@ -1,4 +1,5 @@
-// Helpers that add flags: enum values, lists, help groups; and the flags that several reading commands share.
+// Helpers that define command-line flags: enum values, lists and help groups. Also defines the flags for stored runs
+// and the output format.
 #pragma once
 
 #include <functional>
@@ -13,7 +14,7 @@
 
 namespace dpbench {
 
-// Returns a function that assigns a flag's help group and value type.
+// Returns a function that assigns a flag to the help group `group` and sets its value type.
 inline auto in_group(const char* group) {
   return [group](CLI::Option* option, const char* type) { option->group(group)->type_name(type); };
 }
@@ -25,7 +26,7 @@ std::vector<Enum> all_values() {
   return all;
 }
 
-// Adds a flag whose values are an enum's names. `Value` is the enum, an optional of it, or bool.
+// Adds a flag that accepts the names of an enum's values. `Value` is the enum, an optional of the enum, or bool.
 template <Named Enum, class Value>
 CLI::Option* add_named(CLI::App& app, const std::string& names, Value& value, const std::string& help,
                        const std::vector<Enum>& allowed = all_values<Enum>()) {
@@ -38,7 +39,7 @@ CLI::Option* add_named(CLI::App& app, const std::string& names, Value& value, co
   return app.add_option_function(names, take, help)->check(one_of(words))->type_name(join(words, "|"));
 }
 
-// Adds a flag with comma-separated values. (CLI11's own lists silently drop empty values.)
+// Adds a flag with comma-separated values. CLI11's own list parsing is not used because it silently drops empty values.
 template <class List>
 CLI::Option* add_values(CLI::App& app, const std::string& names, List& values, const std::string& help) {
   const std::function<void(const std::vector<std::string>&)> take = [&values](const std::vector<std::string>& given) {
@@ -57,7 +58,8 @@ inline CLI::Option* add_output(CLI::App& app, Form& output, const std::vector<Fo
   return add_named<Form>(app, "-o,--output", output, "format on stdout [table]", forms);
 }
 
-// Stored runs. Each is a file, a directory, latest, latest~N or a baseline's name.
+// Stored runs named on the command line. Each is a file, a directory, "latest", "latest~N" or the name of a saved
+// baseline.
 struct StoredRuns {
   std::vector<std::string> runs;
   std::string results = "results";

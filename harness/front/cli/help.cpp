@@ -15,7 +15,7 @@ namespace {
 
 constexpr char title[] = "dpbench " DPBENCH_VERSION ": benchmark and proof of data-parallel strategies on LibTorch";
 
-// Flags without CLI11's own usage line.
+// Formats the flags of a command for its help, without the usage line that CLI11 would add.
 class FlagFormatter : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override { return ""; }
@@ -31,7 +31,8 @@ class FlagFormatter : public CLI::Formatter {
   }
 };
 
-// Aligns the meanings, but for examples too long for a common column.
+// Formats a command's examples and aligns their explanations. Examples longer than 48 characters do not widen the
+// column.
 std::string examples_text(const Command& command) {
   constexpr size_t longest = 48;
   size_t width = 0;
@@ -96,7 +97,7 @@ void set_up(CLI::App& app, const std::vector<Command>& commands, Command& comman
   app.allow_extras();
   app.allow_config_extras(CLI::config_extras_mode::error);
   command.add_flags(app, command.options);
-  // Groups stand in the order of their first flags: these two come last.
+  // Help groups appear in the order of their first flags, so --help and --version are added last.
   app.set_help_flag("-h,--help", "print this text")->group("Output");
   if (first)
     app.set_version_flag("-V,--version", "dpbench " DPBENCH_VERSION)->description("print the version")->group("Output");

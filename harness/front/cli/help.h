@@ -1,5 +1,5 @@
-// The flags, usage, examples and exit codes of a command, as its help prints them; the man page, the completions and
-// the Markdown reference read the same tables.
+// The flags, usage, examples and exit codes of commands. The --help text, the man page, the shell completions and the
+// Markdown reference are all generated from them.
 #pragma once
 
 #include <string>
@@ -9,20 +9,21 @@
 
 namespace dpbench {
 
-// The first command is the one that bare flags mean; its help lists all commands.
+// True for the first command, which runs when the command line has only flags. Its help also lists all commands.
 bool is_first(const std::vector<Command>& commands, const Command& command);
 
-// Throws UsageError for an unknown name.
+// Returns the command with this name. Throws UsageError for an unknown name.
 const Command& command_named(const std::vector<Command>& commands, const std::string& name);
 
-// Prepares `app` to parse the command's flags into its options.
+// Prepares `app` (the CLI11 parser) to parse the command's flags into the command's options.
 void set_up(CLI::App& app, const std::vector<Command>& commands, Command& command);
 
 std::string help_text(const std::vector<Command>& commands, const std::string& name);
 
-// One flag or argument of a command, in the form that man page, completions and reference need.
+// One flag or positional argument of a command, as listed in the man page, the completions and the reference.
 struct Flag {
-  std::string name, short_name;  // "strategy" and "" or "o"; a positional argument has its type as name
+  // Long and short name, such as "output" and "o". The name of a positional argument is its type.
+  std::string name, short_name;
   std::string type, help, group;
   bool positional = false;
 };
@@ -30,7 +31,7 @@ struct Flag {
 std::string flag_label(const Flag& flag);
 std::vector<Flag> flags_of(const std::vector<Command>& commands, Command command);
 
-// Promised to scripts: a code never changes its meaning.
+// An exit code and its meaning. Scripts rely on exit codes, so the meaning of a code never changes.
 struct ExitMeaning {
   int code;
   std::string meaning;
@@ -48,7 +49,7 @@ const std::vector<Variable>& environment_variables();
 std::string usage_of(const std::vector<Command>& commands, const Command& command);
 std::string example_of(const Example& example);
 
-// Returns `text` with every `old` replaced.
+// Returns `text` with every occurrence of `old` replaced by `by`.
 std::string replaced(std::string text, const std::string& old, const std::string& by);
 
 }  // namespace dpbench

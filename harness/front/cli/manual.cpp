@@ -8,7 +8,7 @@
 namespace dpbench {
 namespace {
 
-// Escapes backslashes, leading dots and hyphens (which troff would turn into dashes).
+// Escapes text for troff: backslashes, leading dots and quotes, and hyphens (which troff would turn into dashes).
 std::string troff(const std::string& text) {
   const std::string escaped = replaced(replaced(text, "\\", "\\e"), "-", "\\-");
   return escaped.starts_with('.') || escaped.starts_with('\'') ? "\\&" + escaped : escaped;

@@ -1,4 +1,4 @@
-// The man page and the Markdown reference of all commands.
+// Generates the man page and the Markdown reference of all commands.
 #pragma once
 
 #include <string>

@@ -53,7 +53,7 @@ void add_cases(CLI::App& app, Selection& what) {
   add(app.add_flag("--oversubscribe", what.oversubscribe, "let ranks share GPUs: rank r uses GPU r mod count"), "");
 }
 
-// Flags that `check` lacks: its scenarios choose batches, micro-batches and clipping.
+// Adds the batch, micro-batch and clipping flags. `check` lacks them because its test scenarios choose these values.
 void add_step(CLI::App& app, Selection& what) {
   const auto add = in_group("What to run");
   add(add_values(app, "--batch", what.batches, "samples per device (weak) or in total (strong) [the workload's]")
@@ -209,7 +209,7 @@ void add_training(CLI::App& app, TrainingOptions& o) {
       "FILE");
 }
 
-// `train` has run's flags, but they choose one case.
+// Rewords the help of flags that `train` shares with `run`: in `train` the flags together choose a single case.
 void reword(CLI::App& app) {
   const auto say = [&](const char* flag, const char* help, const char* type) {
     app.get_option(flag)->description(help)->type_name(type);
@@ -227,9 +227,10 @@ bool any_given(const CLI::App& app, const std::string& group) {
   return std::any_of(options.begin(), options.end(), [](const CLI::Option* option) { return option->count() > 0; });
 }
 
-constexpr const char* all = "all";  // same as an empty list
+constexpr const char* all = "all";  // the value "all" of --strategy and --workload, same as an empty list
 
-// Replaces "all" by the empty list. A name beside "all" is refused: it would be ignored, and might be misspelled.
+// Replaces the value "all" by the empty list, which means all. Throws UsageError if the list has other names too: they
+// would be ignored and might be misspelled.
 void settle_all(const std::string& flag, std::vector<std::string>& names) {
   if (std::find(names.begin(), names.end(), all) == names.end()) return;
   for (const auto& name : names)
@@ -299,7 +300,8 @@ void add_duel_flags(CLI::App& app, DuelOptions& o) {
   add_output(app, o.output, {Form::table, Form::markdown, Form::json, Form::none})->group("Output");
 }
 
-// --quick fills in unset flags. Bare `dpbench` implies it.
+// Derives the options of `run`. --quick shortens the measurement unless the user set the flags; `dpbench` without flags
+// implies --quick.
 void settle_run(const CLI::App& app, RunOptions& o) {
   settle_selection(o.what);
   const bool chosen = any_given(app, "What to run") || any_given(app, "Sampling");
@@ -312,7 +314,8 @@ void settle_run(const CLI::App& app, RunOptions& o) {
   if (app.count("--warmup") == 0) o.sampling.warmup = 5;
 }
 
-// One launch, no baselines, and worlds in which order and distribution can go wrong.
+// Derives the options of `check`: one launch, no baselines, and world sizes (such as 3) that expose errors in rank
+// order and data distribution.
 void settle_check(const CLI::App&, CheckingOptions& o) {
   o.launches = 1;
   o.what.baseline = false;
@@ -323,7 +326,7 @@ void settle_check(const CLI::App&, CheckingOptions& o) {
   settle_selection(o.what);
 }
 
-// Training runs one case once.
+// Derives the options of `train`: one case, launched once, without a baseline.
 void settle_train(const CLI::App&, TrainingOptions& o) {
   o.launches = 1;
   o.what.baseline = false;
@@ -334,7 +337,7 @@ void settle_train(const CLI::App&, TrainingOptions& o) {
                      shell_command("train --workload mnist-mlp --strategy ddp --cpus 2"));
   if (!o.training.checkpoint.empty() && o.training.checkpoint_every == 0)
     throw UsageError("--checkpoint '" + one_line(o.training.checkpoint, 100) + "' needs --checkpoint-every STEPS");
-  // The worker reports unreadable paths: it knows their purpose.
+  // Unreadable paths are not reported here; the worker reports them because it knows what each file is for.
   const auto place = [](const std::string& file) {
     std::error_code failed;
     std::filesystem::path path = std::filesystem::absolute(file, failed);

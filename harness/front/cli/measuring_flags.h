@@ -1,4 +1,4 @@
-// Flags of the commands that start workers.
+// Flags of the commands that start worker processes: run, check, train and duel.
 #pragma once
 
 #include "harness/front/cli/options.h"
@@ -14,7 +14,7 @@ void add_check_flags(CLI::App& app, CheckingOptions& options);
 void add_train_flags(CLI::App& app, TrainingOptions& options);
 void add_duel_flags(CLI::App& app, DuelOptions& options);
 
-// Derive options from combinations of flags. Throw UsageError for contradictory flags.
+// The settle functions derive options from combinations of flags. They throw UsageError for contradictory flags.
 void settle_run(const CLI::App& app, RunOptions& options);
 void settle_check(const CLI::App& app, CheckingOptions& options);
 void settle_train(const CLI::App& app, TrainingOptions& options);

@@ -1,5 +1,5 @@
-// Options of the commands that start workers, as given on the command line and in --config. Other commands define
-// theirs in commands/.
+// Options of the commands that start worker processes (run, check, train, duel), from the command line and --config.
+// Other commands define their options in commands/.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace dpbench {
 
 inline constexpr int max_world = 1024;
 
-// -o: format of stdout.
+// Output format of stdout, chosen with -o.
 enum class Form { table, json, csv, markdown, none };
 template <>
 inline constexpr auto enum_names<Form> = std::to_array<std::string_view>({"table", "json", "csv", "markdown", "none"});
@@ -24,90 +24,93 @@ enum class ProgressChoice { automatic, plain, none };
 template <>
 inline constexpr auto enum_names<ProgressChoice> = std::to_array<std::string_view>({"auto", "plain", "none"});
 
-// Launcher that started this process as a rank; `self` if dpbench starts the ranks.
+// The launcher that started this process as a rank; `self` if dpbench itself starts the ranks.
 enum class StartedBy { automatic, self, torchrun, mpi, slurm, env };
 template <>
 inline constexpr auto enum_names<StartedBy> =
     std::to_array<std::string_view>({"auto", "self", "torchrun", "mpi", "slurm", "env"});
 
-// Values of a flag that is on by default.
+// Values of a flag that is on by default ("auto") and can be switched off.
 enum class Switch { off, automatic };
 template <>
 inline constexpr auto enum_names<Switch> = std::to_array<std::string_view>({"off", "auto"});
 
-// Cases to run. An empty list means all.
+// Selects the cases (configurations) to run. An empty list of names or types selects all of that kind.
 struct Selection {
   std::vector<std::string> strategies, workloads, backends;
   std::vector<Dtype> dtypes;
-  std::vector<std::string> params;  // "strategy.name=v1,v2" or "name=v1,v2"
-  std::vector<int> gpus, cpus;      // worlds; both empty: chosen by the machine
+  std::vector<std::string> params;  // values of --param, like "strategy.name=v1,v2" or "name=v1,v2"
+  std::vector<int> gpus, cpus;      // world sizes to run; both lists empty: chosen from the machine's devices
   std::vector<int64_t> batches;
-  std::optional<Scaling> scaling;  // unset: the workload's
+  std::optional<Scaling> scaling;  // weak or strong scaling; unset: the workload's default
   int64_t scale = 1, accumulate = 1;
   std::optional<double> clip_norm;
   std::vector<std::string> plugins;
   std::string data_dir, filter;
   uint64_t seed = 1;
-  int threads = 0;  // 0: cores / largest world
+  int threads = 0;  // CPU threads per replica; 0: number of cores divided by the largest world
   bool oversubscribe = false;
-  std::vector<int> default_worlds;  // used if gpus and cpus are empty; empty: chosen by the machine
-  bool probes = false;              // "all workloads" includes those made for checks only
-  bool every_backend = false;       // without --backend: each suitable one, not only the best
-  int whole_worlds = max_world;     // in larger worlds, only backends that can change results
-  bool own_rows = false;            // check: scenarios choose the samples of a step, not --batch
-  bool whole_epochs = false;        // train: a batch larger than the data is one step over all samples
+  // World sizes to run if `gpus` and `cpus` are empty. If this list is empty too, the machine's devices decide.
+  std::vector<int> default_worlds;
+  bool probes = false;         // "all workloads" includes probes, models made only for checks
+  bool every_backend = false;  // without --backend, run every suitable backend, not only the best
+  // With every_backend: a world larger than this runs every backend only where the backend can affect the results.
+  int whole_worlds = max_world;
+  bool own_rows = false;      // for check: its test scenarios choose the samples of a step
+  bool whole_epochs = false;  // for train: a batch larger than the data set is one step over all samples
   bool baseline = true;
-  bool one_place = false;  // without gpus and cpus: all GPUs, else all cores
-  // Ranks started by an outside launcher in total and on this host, and the number of hosts; 0: no launcher.
+  bool one_place = false;  // without gpus and cpus, one world: all GPUs, or all cores if there is no GPU
+  // Number of ranks that an outside launcher (torchrun, mpirun, srun) started in total and on this host, and the number
+  // of hosts. All are 0 if there is no launcher.
   int launched_world = 0, launched_local_world = 0, launched_hosts = 0;
   std::string launched_by;
 };
 
-// Options shared by all commands that start workers.
+// Options shared by all commands that start worker processes.
 struct MeasuringOptions {
   std::vector<std::string> argv;
   Selection what;
   Sampling sampling;
   int launches = 5;
-  double max_noise_percent = 0;  // 0: never add launches
+  double max_noise_percent = 0;  // noise above which a case gets more launches; 0: never add launches
   double timeout_s = 30;
   int retries = 0;
   bool quick = false, dry_run = false, trace = false;
-  bool check = true;  // before timing
+  bool check = true;  // verify each case before timing it
   std::string out_dir = "results";
   Form output = Form::table;
   bool quiet = false, verbose = false;
   ProgressChoice progress = ProgressChoice::automatic;
   StartedBy started_by = StartedBy::automatic;
-  bool takes_ranks = true;  // supports ranks started by a launcher
+  bool takes_ranks = true;  // false: the command refuses to run under torchrun, mpirun or srun
 };
 
 struct RunOptions : MeasuringOptions {
   Color color = Color::automatic;
-  std::string save_baseline;  // baseline name
+  std::string save_baseline;  // name under which the run is saved as a baseline; empty: not saved
 };
 
 struct CheckingOptions : MeasuringOptions {
   int seeds = 1;
   bool long_form = false;
-  std::string check_filter;  // regular expression on check names
+  std::string check_filter;  // regular expression on check names; empty: all checks
   std::string junit;
-  std::string dump;  // directory for weights, batches, gradients and outputs
+  std::string dump;  // directory for dumps of weights, batches, gradients and outputs; empty: none
 };
 
 struct TrainingOptions : MeasuringOptions {
-  TrainOptions training;  // sent to the workers
+  TrainOptions training;  // training options sent to the workers
 };
 
 struct DuelOptions : MeasuringOptions {
-  std::string base, now;  // program or build directory; empty: this build
+  std::string base, now;  // the two builds to compare: program or build directory; empty: this build
   std::vector<std::string> base_plugins, new_plugins;
   bool strict = false;
-  int pairs = 0;  // 0: until clear
+  int pairs = 0;  // pairs of blocks to measure; 0: until the result is clear
   int pairs_per_launch = 5;
 };
 
-// Returns the `config` block of a report.
+// Returns the `config` block of a report, which records the options of the run.
 Json config_json(const MeasuringOptions& options);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// Validators of flag values. Their messages name the value and the allowed range.
+// Validators of command-line flag values. Their error messages name the value and the allowed range.
 #pragma once
 
 #include <string>
@@ -8,14 +8,15 @@
 
 namespace dpbench {
 
-// Accepts numbers within [low, high], integers only unless `fractions`; never NaN.
+// Accepts numbers within [low, high], and only integers unless `fractions` is true. Never accepts NaN.
 CLI::Validator between(double low, double high, bool fractions = false);
 CLI::Validator one_of(std::vector<std::string> allowed);
 CLI::Validator regular_expression();
-// Refuses an empty value, as from an unset shell variable.
+// Refuses an empty flag value, for example from an unset shell variable.
 CLI::Validator not_empty();
 
-// For comma-separated lists: `each` value passes; no value is empty unless it is the only one.
+// Checks a comma-separated list: every element must pass the validator `value`. An empty element is refused unless it
+// is the only one.
 CLI::Validator each(const CLI::Validator& value);
 CLI::Validator no_empty_value();
 

@@ -1,4 +1,4 @@
-// dpbench check: runs the conformance suite on the cases of a plan. Times nothing and saves no run.
+// dpbench check: runs the conformance suite on the planned cases. It times nothing and saves no run.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -42,7 +42,7 @@ std::vector<Cells> rows_of(const Report& report) {
   return rows;
 }
 
-// Formats a case with one line per check, followed by the details of failed checks.
+// Formats a case as one line per check, followed by the details of its failed checks.
 std::string section_of(const CaseRecord& record) {
   std::string text = record.spec.id + "\n", details;
   std::vector<Cells> rows = {{"", "CHECK", "STATUS", "ERROR", "BOUND", "COMPARED"}};
@@ -106,14 +106,14 @@ class CheckRun : public ReportRun {
 
   int judged() const { return count(report_, CheckStatus::passed) + count(report_, CheckStatus::failed); }
 
-  // A run in which no check passed or failed is not a success.
+  // Reports "unavailable" if no check passed or failed: a run that checked nothing is not a success.
   Ending ending() const override {
     Ending end = ending_of(report_);
     end.unavailable = end.unavailable || judged() == 0;
     return end;
   }
 
-  // Failed checks are already part of the output.
+  // Returns a message for each case that failed to run. Failed checks are left out: the output already lists them.
   std::vector<std::string> complaints() const override {
     std::vector<std::string> lines;
     for (const auto& record : report_.cases)

@@ -16,7 +16,8 @@ namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
 
-// The end of a chain of symbolic links: a file name, or a descriptor of this process for /dev/stdout and /dev/fd/3.
+// The target of a chain of symbolic links: a file name, or an open descriptor of this process for paths like
+// /dev/stdout and /dev/fd/3.
 struct Target {
   fs::path file = {};
   int descriptor = -1;
@@ -30,9 +31,9 @@ int descriptor_named(const fs::path& file) {
   return error == std::errc() && end == name.data() + name.size() ? number : -1;
 }
 
-// Follows the links of `path`. The file itself need not exist; its folders must.
+// Follows the symbolic links of `path`. The final file need not exist, but its directory must; otherwise sets `error`.
 Target resolve_links(fs::path path, std::error_code& error) {
-  constexpr int max_links = 40;  // the limit of Linux
+  constexpr int max_links = 40;  // Linux's own limit on symbolic links in a path
   for (int links = 0; links <= max_links; ++links) {
     const fs::path folder = fs::canonical(path.parent_path(), error);
     if (error) return {};
@@ -43,14 +44,15 @@ Target resolve_links(fs::path path, std::error_code& error) {
     const fs::path next = folder / fs::read_symlink(path, error);
     if (error) return {};
     if (!fs::exists(fs::symlink_status(next, none)) && fs::exists(path, none))
-      return {.file = path};  // another process' pipe, in /proc
+      return {.file = path};  // `path` is a link in /proc to a pipe, whose link target is not a real path
     path = next;
   }
   error = std::make_error_code(std::errc::too_many_symbolic_link_levels);
   return {};
 }
 
-// Duplicates a writable descriptor, which shares its file offset.
+// Duplicates a writable descriptor; the copy shares the file offset. Returns an empty Fd and sets errno if it is not
+// writable.
 Fd duplicate(int descriptor) {
   const int flags = ::fcntl(descriptor, F_GETFL);
   if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY) return Fd(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
@@ -59,11 +61,11 @@ Fd duplicate(int descriptor) {
 }
 
 bool write_in_place(const Fd& file, const std::string& text) {
-  if (::ftruncate(file.get(), 0) != 0 && errno != EINVAL) return false;  // pipes and devices give EINVAL
+  if (::ftruncate(file.get(), 0) != 0 && errno != EINVAL) return false;  // ftruncate sets EINVAL for pipes and devices
   return write_all(file.get(), text);
 }
 
-// Returns the reason that a file of this name cannot be created in the folder; empty if it can.
+// Returns the reason that a file called `name` cannot be created in the directory; empty if it can.
 std::string why_not_into(const Fd& folder, const std::string& name) {
   if (!folder) return std::strerror(errno);
   try {
@@ -113,7 +115,7 @@ std::string JunitFile::write(const std::string& text) const {
 }
 
 DumpDirectory::Made::~Made() {
-  for (const auto& path : paths) ::rmdir(path.c_str());  // fails unless the directory is empty
+  for (const auto& path : paths) ::rmdir(path.c_str());  // rmdir fails unless the directory is empty
 }
 
 DumpDirectory::DumpDirectory(const std::string& path) {

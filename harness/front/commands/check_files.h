@@ -1,5 +1,5 @@
-// The files that `check` writes besides its table. They are checked to be writable before anything runs, and not
-// changed until there is something to write.
+// The files that `dpbench check` writes besides its table: the JUnit report and the tensor dumps. Whether they are
+// writable is checked before any case runs; old files change only when results are written.
 #pragma once
 
 #include <filesystem>
@@ -10,28 +10,30 @@
 
 namespace dpbench {
 
-// The --junit file. An old file stays until the new one is complete. For a symbolic link, its target is replaced or
-// created.
+// The JUnit report file named by --junit. An old file stays until the new one is complete. A symbolic link is followed,
+// and its target is replaced or created.
 class JunitFile {
  public:
-  // An empty path means no file. Throws UsageError if the file is not writable.
+  // An empty path means that no JUnit file is written. Throws UsageError if the file is not writable.
   explicit JunitFile(const std::string& path);
 
-  // Returns an error message; empty on success.
+  // Writes the JUnit report. Returns an error message; empty on success.
   std::string write(const std::string& text) const;
 
  private:
   std::string shown_, name_;
-  Fd folder_;     // the new file is renamed into this folder
-  Fd in_place_;   // used for a pipe, a device, or a file in a read-only folder: written in place
-  Fd inherited_;  // used for an inherited descriptor like /dev/stdout: appended to earlier output
+  Fd folder_;  // for a regular file: directory into which the complete new report is renamed
+  // For a pipe, a device, or a file in a read-only directory: the descriptor to which the report is written in place.
+  Fd in_place_;
+  Fd inherited_;  // for a path like /dev/stdout: the descriptor to which the report is appended
 };
 
-// The --dump directory. It must be empty, so dumps are never mixed. Directories created for it are removed again if
-// they stay empty.
+// The directory for tensor dumps named by --dump. It must be empty, so that dumps of two runs never mix. Directories
+// created for the dump are removed at the end if they are still empty.
 class DumpDirectory {
  public:
-  // An empty path means no dump. Throws UsageError if the directory is not empty or cannot be created or written.
+  // An empty path means that no dump is written. Throws UsageError if the directory is not empty, or cannot be created
+  // or written.
   explicit DumpDirectory(const std::string& path);
   DumpDirectory(const DumpDirectory&) = delete;
   DumpDirectory& operator=(const DumpDirectory&) = delete;
@@ -39,7 +41,7 @@ class DumpDirectory {
  private:
   struct Made {
     ~Made();
-    std::vector<std::filesystem::path> paths;  // innermost first
+    std::vector<std::filesystem::path> paths;  // directories created for the dump, innermost first
   };
   Made made_;
 };

@@ -1,4 +1,4 @@
-// Turns a command's exception into one line on stderr and an exit code.
+// Runs a command and returns its exit code. Turns an exception into one line on stderr and the matching exit code.
 #pragma once
 
 #include <functional>

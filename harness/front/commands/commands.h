@@ -1,4 +1,4 @@
-// The commands of dpbench. Each has its own file and is registered here.
+// Declares the commands of dpbench, one per source file, and lists them.
 #pragma once
 
 #include <vector>
@@ -22,7 +22,7 @@ Command schema_command();
 Command train_command();
 Command validate_command();
 
-// Returns the commands in the order of the help. The first is the default for a command line of flags only.
+// Returns all commands in the order of the help. The first one runs if the command line has only flags.
 inline std::vector<Command> commands() {
   return {run_command(),    check_command(),    train_command(),  list_command(),    doctor_command(),
           env_command(),    compare_command(),  duel_command(),   project_command(), export_command(),

@@ -1,4 +1,4 @@
-// dpbench compare: gates one stored run against another.
+// dpbench compare: compares a new stored run with a base run and fails on regressions, as a CI gate.
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -34,7 +34,7 @@ inline constexpr auto enum_names<Annotations> = std::to_array<std::string_view>(
 namespace {
 
 struct CompareOptions {
-  StoredRuns stored;  // base, then new
+  StoredRuns stored;  // the two runs to compare: base, then new
   std::vector<std::string> fail_on;
   std::string gate;
   bool strict = false, require_baseline = false, allow_env_diff = false;
@@ -72,11 +72,12 @@ std::string output_of(const Comparison& comparison, Form form) {
              : judgement_text(compare_rows(comparison), compare_columns_right(), compare_summary(comparison), form);
 }
 
-// Reading takes most of the time, so read both reports in parallel if a thread can be started. Read large ones in
-// sequence to stay below 3 GiB: each may need 3 * 24 times its size.
+// Returns the launch policy for reading the two reports, which takes most of the command's time. Small reports are read
+// in parallel if a thread can be started. Reports above 20 MiB are read in sequence to keep memory below 3 GiB: parsing
+// a report may need 72 times its size.
 std::launch read_policy(const std::filesystem::path& base, const std::filesystem::path& now) {
   constexpr uintmax_t small = uintmax_t{20} << 20;
-  std::error_code unknown;  // file_size() then returns the largest number
+  std::error_code unknown;  // if a size is unknown, file_size() returns the largest number
   const bool both_small =
       std::filesystem::file_size(base, unknown) <= small && std::filesystem::file_size(now, unknown) <= small;
   return both_small ? std::launch::async | std::launch::deferred : std::launch::deferred;

@@ -1,4 +1,5 @@
-// dpbench doctor and env: describe the machine and the missing parts, each with the command that fixes it.
+// dpbench doctor and dpbench env. `env` describes the machine; `doctor` lists what is missing, each with the command
+// that fixes it.
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -58,7 +59,8 @@ Check catalogue_check(const fs::path& worker, Catalogue& catalogue) {
   }
 }
 
-// A torch wheel contains the CUDA libraries that it loads and NCCL's header, but no compiler.
+// Returns the commands that install what a missing CUDA library needs. A torch wheel brings the CUDA libraries and
+// NCCL's header, but no compiler.
 std::string cuda_remedy(const Catalogue& catalogue) {
   const std::string toolkit = "apt-get install cuda-toolkit (of NVIDIA's: developer.nvidia.com/cuda-downloads); ";
   return (catalogue.cuda.empty() ? toolkit : "") +
@@ -92,7 +94,7 @@ Check memory_check() {
           "in a container: docker run --shm-size=1g ..; otherwise private files go to TMPDIR"};
 }
 
-// Checks the default results directory, or the working directory if it does not exist yet.
+// Checks that the default results directory is writable; if it does not exist yet, checks the working directory.
 Check results_check() {
   const std::string results = MeasuringOptions().out_dir, elsewhere = shell_command("--out DIR");
   std::error_code none;
@@ -139,7 +141,7 @@ int doctor(const EnvOptions& options) {
   return exit_code({.usage = bad, .unsaved = !printed});
 }
 
-// Adds a row for each value; a list of plain values is one row.
+// Adds a table row for each value in nested JSON. A list of plain values becomes a single row.
 void add_rows(std::vector<Cells>& rows, const std::string& key, const Json& value) {
   const auto text = [](const Json& one) { return sanitised(one.is_string() ? one.get<std::string>() : one.dump()); };
   if (value.is_null()) return;
@@ -153,7 +155,8 @@ void add_rows(std::vector<Cells>& rows, const std::string& key, const Json& valu
   for (const auto& [name, inner] : value.items()) add_rows(rows, key.empty() ? name : key + "/" + name, inner);
 }
 
-// Adds the reasons for missing GPUs and for libraries that cannot be loaded, for the text output.
+// Returns the machine description with the reasons for missing GPUs and unloadable libraries added, for the text
+// output.
 Json with_reasons(Json env, const GpuSurvey& survey, const Catalogue& catalogue) {
   if (env["gpus"].empty()) env["gpus"] = "none (" + survey.why_none + ")";
   for (const char* library : {"cuda", "nccl"})
@@ -168,7 +171,7 @@ int env(const EnvOptions& options) {
   Catalogue catalogue;
   try {
     catalogue = load_catalogue(find_worker(), {});
-  } catch (const UsageError&) {  // the machine can be described without a worker
+  } catch (const UsageError&) {  // if there is no worker program, the machine is described without it
   }
   const Json block = environment(this_machine(), survey.accelerators, versions_of(catalogue));
   if (options.output == Form::json) return exit_code({.unsaved = !print(json_text(block))});

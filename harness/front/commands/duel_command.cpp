@@ -1,4 +1,4 @@
-// dpbench duel: measures two builds in turn and compares them.
+// dpbench duel: measures two builds of dpbench alternately and compares their speed.
 #include <algorithm>
 #include <functional>
 #include <random>
@@ -19,7 +19,7 @@
 namespace dpbench {
 namespace {
 
-// Prefixes the usage errors of a build with its flag.
+// Runs `work` for one of the two builds and prefixes its usage errors with that build's flag (--base or --new).
 void for_build(const char* flag, const std::function<void()>& work) {
   try {
     work();
@@ -45,10 +45,11 @@ DuelBuild build_of(const Prepared& side) {
   return {.worker = side.worker, .torch = side.catalogue.torch, .plugins = side.options.what.plugins};
 }
 
-// The report's machine and configuration are those of the base build.
+// Creates the duel's report. Its machine description and configuration are taken from the base build.
 DuelReport new_duel_report(const Prepared& base, const Prepared& now, const DuelOptions& options) {
   DuelReport report;
-  // Random for each duel, so that an effect of one particular order does not look like a difference every time.
+  // Use a random seed for each duel. With a fixed seed, an effect of one particular order would look like a real
+  // difference in every duel.
   report.order_seed = 1 + int64_t{std::random_device{}()};
   report.tool = tool_block(options.argv);
   report.env = environment(this_machine(), base.gpus.accelerators, versions_of(base.catalogue));
@@ -129,7 +130,7 @@ class DuelRun : public Run {
   }
 
   const DuelOptions& duel_options_;
-  Prepared now_;  // the new build; prepared_ is the base build
+  Prepared now_;  // the new build; prepared_ holds the base build
   DuelReport report_;
 };
 

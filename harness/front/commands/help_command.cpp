@@ -1,4 +1,4 @@
-// dpbench help: the help of a command, and the same facts as man page, completions or Markdown.
+// dpbench help: prints a command's help, or generates the man page, shell completions or Markdown reference.
 #include <functional>
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// dpbench list: lists the strategies, workloads and backends of this build and the devices of this machine.
+// dpbench list: lists the strategies, workloads, backends and checks of this build, and the devices of this machine.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -19,7 +19,7 @@ namespace dpbench {
 namespace {
 
 struct ListOptions {
-  std::string topic;  // a Topic, or the name of one entry; empty: everything
+  std::string topic;  // name of a Topic or of a single entry; empty: list everything
   std::vector<std::string> plugins;
   Form output = Form::table;
 };
@@ -47,7 +47,7 @@ std::string devices_of(bool cpu, bool cuda) { return cpu && cuda ? "cpu, gpu" : 
 
 struct Section {
   std::string title;
-  std::vector<Cells> rows;  // the first one is the header
+  std::vector<Cells> rows;  // table rows; the first one is the header
 };
 
 std::string section_text(const Section& section) {
@@ -166,7 +166,8 @@ void sort_by_name(std::vector<Entry>& entries) {
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
 }
 
-// Without a name: everything that does not depend on the machine, by name (the order of registration is the linker's).
+// Formats a topic or an entry as Markdown. An empty name gives everything that does not depend on the machine, sorted
+// by name, because the registration order depends on the linker.
 std::string list_markdown(const std::string& name, const Catalogue& all) {
   if (const auto topic = parse_name<Topic>(name)) return section_markdown(section_of(*topic, all));
   if (!name.empty()) return entry_text(name, all);
@@ -180,7 +181,8 @@ std::string list_markdown(const std::string& name, const Catalogue& all) {
   return text + section_markdown(workloads_of(sorted)) + "\n" + section_markdown(checks_of(all));
 }
 
-// Returns the entries of a topic, a single entry by name, or everything.
+// Returns a topic's entries, a single entry by name, or everything if `topic` is empty. Throws UsageError for an
+// unknown name.
 Json list_json(const std::string& topic, const Catalogue& all) {
   Json document = all.document;
   const Machine machine = this_machines_devices();
@@ -191,7 +193,7 @@ Json list_json(const std::string& topic, const Catalogue& all) {
   for (const char* kind : {"strategies", "workloads", "backends", "checks"})
     for (const auto& entry : document.value(kind, Json::array()))
       if (entry.at("name") == topic) return entry;
-  entry_text(topic, all);  // throws: no such entry
+  entry_text(topic, all);  // always throws UsageError here, because no entry has this name
   return nullptr;
 }
 

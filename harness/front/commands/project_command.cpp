@@ -1,4 +1,4 @@
-// dpbench project: projects a stored run to worlds larger than this machine.
+// dpbench project: extrapolates a stored run to world sizes larger than this machine.
 #include <functional>
 #include <iostream>
 #include <optional>
@@ -28,8 +28,8 @@ struct ProjectOptions {
   StoredRuns stored;
   std::vector<int> to, from;
   std::string link, filter;
-  std::optional<Algorithm> algorithm;  // nothing: the fastest
-  int hosts = 0;                       // devices per host
+  std::optional<Algorithm> algorithm;  // allreduce algorithm to assume; unset: the fastest
+  int hosts = 0;                       // number of devices per host
   Form output = Form::table;
 };
 

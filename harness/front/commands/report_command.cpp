@@ -1,4 +1,4 @@
-// dpbench report: reads and checks stored runs, then execs the script that draws them (scripts/charts).
+// dpbench report: reads and validates stored runs, then execs the script in scripts/charts that draws their charts.
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,8 +23,8 @@ namespace {
 
 struct ReportOptions {
   StoredRuns stored;
-  std::string html, charts;             // outputs
-  std::string collectives, projection;  // additional inputs
+  std::string html, charts;             // output paths of the HTML page and the charts
+  std::string collectives, projection;  // additional JSON input files for the HTML page
 };
 
 void add_flags(CLI::App& app, ReportOptions& o) {
@@ -51,7 +51,8 @@ std::vector<fs::path> checked_runs(const StoredRuns& options) {
   return files;
 }
 
-// Throws UsageError if the page cannot be written or would overwrite one of its inputs.
+// Returns the absolute path of the HTML page. Throws UsageError if the page cannot be written or would overwrite one of
+// its input files.
 fs::path checked_page(const std::string& file, const std::vector<fs::path>& shown) {
   const fs::path page = absolute_path("--html", file);
   const std::string flag = quoted_path("--html", file);
@@ -73,7 +74,8 @@ fs::path checked_folder(const std::string& folder) {
   return fs::absolute(folder);
 }
 
-// Returns the absolute path of an additional JSON input. Throws UsageError unless it has an array `key`.
+// Returns the absolute path of an additional JSON input file. Throws UsageError unless the file has an array called
+// `key`.
 fs::path checked_beside(const char* flag, const std::string& file, const char* key, const std::string& otherwise) {
   try {
     const Json json = parse_json(read_text(file, shown_max_bytes), "the text");
@@ -85,7 +87,8 @@ fs::path checked_beside(const char* flag, const std::string& file, const char* k
   return fs::absolute(file);
 }
 
-// The script has the same path relative to the program in a build folder and in an installed tree.
+// Returns the path of the chart script. It is the same relative to the program in a build directory and in an installed
+// tree. Throws UsageError if the script is missing.
 fs::path find_script() {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
   const fs::path script = (here / "../share/dpbench/charts/report.py").lexically_normal();

@@ -1,4 +1,4 @@
-// dpbench run: times every case over several launches.
+// dpbench run: times every planned case over several launches.
 #include <unistd.h>
 
 #include <exception>
@@ -47,7 +47,8 @@ class TimedRun : public ReportRun {
     const fs::path traces = fs::absolute(directory_->path()) / "traces";
     if (run_options_.trace) fs::create_directories(traces);
     const auto make_command = [&](int launch) { return order(traces, launch); };
-    // Under a launcher, the other ranks on this host cannot be distinguished from other load.
+    // Measure the load by other processes, except under an outside launcher: there, the ranks that other dpbench
+    // processes started on this host would count as foreign load.
     const auto load = [&]() -> std::optional<CpuTimes> {
       if (world_) return std::nullopt;
       return cpu_times(::getpid(), prepared_.machine.cpus, monotonic_seconds());
@@ -60,7 +61,7 @@ class TimedRun : public ReportRun {
   Json order(const fs::path& traces, int launch) const {
     Sampling sampling = run_options_.sampling;
     sampling.max_time_s /= run_options_.launches;
-    sampling.measure_peak = launch == 0 && !run_options_.quick;  // takes a tenth of a second per replica
+    sampling.measure_peak = launch == 0 && !run_options_.quick;  // the peak measurement takes 0.1 s per replica
     if (run_options_.trace && launch == 0) sampling.trace_dir = traces;
     return {{"do", name_of(Order::run)},
             {"sampling", to_json(sampling)},
@@ -84,7 +85,8 @@ class TimedRun : public ReportRun {
     return "";
   }
 
-  // Later runs are compared with the baseline, so an interrupted run or one with bad cases is not saved as a baseline.
+  // Saves the run as a baseline if the user asked for one. Refuses an interrupted run or one with failed cases, because
+  // later runs are compared with the baseline.
   bool write_extra_files() override {
     if (run_options_.save_baseline.empty()) return true;
     if (const std::string why = why_no_baseline(report_); !why.empty()) {

@@ -13,7 +13,8 @@
 namespace dpbench {
 namespace {
 
-// Returns a rank's share of its host's cores, or all cores that the launcher has bound the rank to.
+// Returns the number of threads for a rank: its equal share of the host's cores, or all cores to which the launcher has
+// bound the rank.
 int threads_per_rank(const Placement& placement) {
   const Machine machine = detect_machine({}, "");
   return cores_to_share().empty() ? machine.cores : std::max(1, machine.cores / placement.local_world);
@@ -40,7 +41,8 @@ int run_launched(MeasuringOptions& options, const Placement& placement, const st
   options.what.launched_by = name_of(placement.launcher);
   options.what.launched_world = placement.world;
   options.what.launched_local_world = placement.local_world;
-  // An estimate that assumes the same number of ranks on every host. Rank 0 corrects it once all ranks have joined.
+  // Estimate the number of hosts, assuming the same number of ranks on each. Rank 0 corrects it once all ranks have
+  // joined.
   options.what.launched_hosts = (placement.world + placement.local_world - 1) / placement.local_world;
   if (options.what.threads == 0) options.what.threads = threads_per_rank(placement);
   if (options.dry_run || placement.world == 1) return placement.rank == 0 ? measure(nullptr) : 0;

@@ -1,4 +1,5 @@
-// Runs a measurement in a process that an outside launcher has started.
+// Runs a command in a dpbench process that an outside launcher (torchrun, mpirun, srun) has started as one of its
+// ranks.
 #pragma once
 
 #include <functional>
@@ -10,8 +11,8 @@ namespace dpbench {
 
 class World;
 
-// Rank 0 measures and the other ranks follow its orders. All return the same exit code. Sets the options to the ranks
-// that the launcher has started.
+// On rank 0, calls `measure`; other ranks follow rank 0's orders. Returns the same exit code on all ranks. Sets the
+// launcher's ranks and hosts in `options`.
 int run_launched(MeasuringOptions& options, const Placement& placement, const std::function<int(World*)>& measure);
 
 }  // namespace dpbench

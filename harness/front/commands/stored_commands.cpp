@@ -1,4 +1,4 @@
-// dpbench export, validate and schema: convert stored reports, check them, and document their keys.
+// dpbench export, validate and schema: convert stored reports, validate them, and print the schema of their keys.
 #include <algorithm>
 #include <iostream>
 #include <string>
@@ -21,7 +21,7 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t max_problems = 10;  // printed per report
+constexpr size_t max_problems = 10;  // limit on the validation problems printed per report
 
 struct ExportForm {
   std::string name;
@@ -36,7 +36,7 @@ const std::vector<ExportForm>& export_forms() {
 
 struct ExportOptions {
   StoredRuns stored;
-  std::string to;  // an ExportForm's name
+  std::string to;  // name of the export format (ExportForm)
 };
 
 void add_flags(CLI::App& app, ExportOptions& o) {

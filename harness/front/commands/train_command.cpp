@@ -1,4 +1,4 @@
-// dpbench train: trains one case like the program of its document, and prints that program's lines on stdout.
+// dpbench train: trains one case to the end and prints the workload's log lines on stdout.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -14,7 +14,7 @@
 namespace dpbench {
 namespace {
 
-// Formats the progress for a terminal of 80 columns, epoch and step first.
+// Formats the training progress with epoch and step first, so that they stay visible on an 80-column terminal.
 std::string progress_text(const Json& event) {
   char text[200];
   std::snprintf(text, sizeof text, "%lld/%lld · %lld/%lld · loss %.4f · %.0f samples/s · %s left",
@@ -24,7 +24,7 @@ std::string progress_text(const Json& event) {
   return text;
 }
 
-// Prints the program's lines to stdout as they arrive, and updates the progress line.
+// Prints the training's log lines to stdout as they arrive, and updates the progress line on stderr.
 class Listener {
  public:
   explicit Listener(ProgressLine& progress) : progress_(progress) {}
@@ -130,11 +130,11 @@ class TrainRun : public ReportRun {
     return end;
   }
 
-  // The result line, for a success as well.
+  // Returns the result line of the training, which is printed after a success as well as after a failure.
   std::vector<std::string> complaints() const override {
     return {result_of(report_.cases[0], monotonic_seconds() - began_)};
   }
-  std::string output() const override { return ""; }  // already printed by the Listener
+  std::string output() const override { return ""; }  // empty, because the Listener has already printed the log lines
 
   const TrainingOptions& training_options_;
   double began_ = 0;

@@ -1,4 +1,5 @@
-// The part of CaseWatch that diagnoses hangs: finds the rank that is behind, and mismatched collectives.
+// The part of CaseWatch (which determines the outcome of a running case) that diagnoses hangs: it finds the rank that
+// is behind, and mismatched collectives.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -32,8 +33,8 @@ std::string CaseWatch::different_calls() const {
   return dpbench::different_calls(states, names);
 }
 
-// Compares the collectives after all ranks have answered. Some backends return wrong numbers for mismatched collectives
-// instead of an error.
+// Compares all ranks' collectives after every rank has finished the case. Returns an error message; empty if they
+// match. Some backends compute wrong numbers for mismatched collectives instead of failing.
 std::string CaseWatch::different_calls_at_end() const {
   const Rank& first = ranks_.front();
   const auto other = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
@@ -47,7 +48,7 @@ std::string CaseWatch::different_calls_at_end() const {
   return differ + ", " + std::to_string(first.calls) + " and " + std::to_string(other->calls);
 }
 
-// True if all ranks stopped at the same point, so no single rank is at fault.
+// True if all ranks stopped at the same point, so no single rank is to blame for the hang.
 bool CaseWatch::all_at_same_point() const {
   const RankState& first = ranks_.front().state;
   return ranks_.size() > 1 && first.collectives > 0 && std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
@@ -58,7 +59,7 @@ bool CaseWatch::all_at_same_point() const {
 }
 
 // Lists the ranks by their latest collective, for example "; in or after collective #7: rank 0, 2; #6: rank 1". A rank
-// that is behind never entered the collective in which the others wait.
+// that is behind has not entered the collective in which the other ranks wait.
 std::string CaseWatch::last_collectives() const {
   std::map<int64_t, std::vector<int>, std::greater<>> ranks_at;
   for (int i = 0; i < static_cast<int>(ranks_.size()); ++i) ranks_at[ranks_[i].state.collectives].push_back(i);
@@ -81,7 +82,8 @@ CaseOutcome CaseWatch::hung() const {
     const RankState& state = ranks_[rank].state;
     return std::tuple(!state.stopped, ranks_[rank].ready, state.step, state.beat);
   };
-  // Ranks that wait for a missing one are not ready either, but they have sent a heartbeat.
+  // If some ranks have sent no heartbeat, only those count as missing. Ranks that wait for a missing rank are not ready
+  // either, but they have sent a heartbeat.
   const bool some_silent =
       std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.ready && rank.state.beat == 0; });
   for (int i = 0; i < static_cast<int>(ranks_.size()); ++i) {

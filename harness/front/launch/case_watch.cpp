@@ -16,19 +16,20 @@
 namespace dpbench {
 namespace {
 
-constexpr double grace_seconds = 0.3;  // wait for symptoms that explain the first one
+constexpr double grace_seconds = 0.3;  // time to wait after the first error for errors that explain it
 constexpr size_t reason_length = 2000;
 
-// True for errors that a rank reports because another rank is gone; these are never the cause.
+// True for errors that a rank reports only because another rank is gone. Such an error is never the root cause.
 bool is_secondary(const std::string& reason) {
   constexpr std::array<const char*, 8> phrases = {
       "onnection reset", "onnection closed", "onnection refused", "roken pipe", "imed out", "imeout",
-      " peer",           ") died while "};  // the last one is from the shm backend
+      " peer",           ") died while "};  // the last phrase is from the shm backend
   return std::any_of(phrases.begin(), phrases.end(),
                      [&](const char* phrase) { return reason.find(phrase) != std::string::npos; });
 }
 
-// A worker that ends before it is ready reports a usage error or an unavailable resource through its exit code.
+// Classifies the death of a worker. A worker that exits before it is ready uses its exit code to report a usage error
+// or an unavailable resource.
 FailureKind death_kind(bool ready, int wait_status) {
   if (ready || !WIFEXITED(wait_status)) return FailureKind::death;
   const int code = WEXITSTATUS(wait_status);
@@ -190,7 +191,7 @@ CaseOutcome CaseWatch::failed() const {
   const auto kind = root.kind == FailureKind::usage         ? CaseOutcome::Kind::usage
                     : root.kind == FailureKind::unavailable ? CaseOutcome::Kind::unavailable
                                                             : CaseOutcome::Kind::failed;
-  // The surviving ranks know which collective they were in.
+  // Add the first error of a surviving rank to the reason: survivors know which collective they were in.
   std::string seen;
   const bool for_memory = root.kind == FailureKind::killed_for_memory,
              silent = root.kind == FailureKind::death || for_memory;

@@ -1,5 +1,5 @@
-// Determines the outcome of one running case from the messages and exits of its ranks. Pure: the caller supplies the
-// clock and the processes.
+// Determines the outcome of one running case from the messages and exits of its ranks. Has no side effects: the caller
+// reads the clock and watches the processes.
 #pragma once
 
 #include <functional>
@@ -17,26 +17,29 @@ struct CaseOutcome {
   enum class Kind { ran, failed, usage, unavailable, interrupted };
   Kind kind = Kind::ran;
   std::string reason{};
-  int culprit = -1;            // the rank that failed first; -1: no single rank
-  bool unexplained = false;    // the culprit died without a message; its last output may explain why
-  bool unwritten = false;      // a requested file could not be written
-  bool never_started = false;  // failed before every rank was ready
-  bool group_over = false;     // it ran, but its checks broke the group: nothing was measured, start a new group
-  int signal = 0;              // the signal that interrupted the case
+  int culprit = -1;            // the rank that failed first; -1: no single rank is to blame
+  bool unexplained = false;    // the culprit died without an error message; its log may explain why
+  bool unwritten = false;      // a file requested by the user could not be written
+  bool never_started = false;  // the case failed before every rank was ready
+  // The case ran, but its checks left the process group unusable: nothing was measured, and the next case needs new
+  // processes.
+  bool group_over = false;
+  int signal = 0;  // the signal that interrupted the case; 0: none
   std::vector<RankRecord> ranks{};
   std::vector<CheckRow> checks{};
   std::optional<TrainingRecord> training{};
-  std::map<std::string, std::string> versions{};  // of the libraries loaded by the workers; keys as in env.versions
+  // Versions of the libraries that the workers loaded; the keys are those of the report's env.versions.
+  std::map<std::string, std::string> versions{};
 };
 
 class CaseWatch : public RankEvents {
  public:
-  // Receives rank 0's "line" and "progress" events while the case runs.
+  // Receives the "line" (log line) and "progress" events of rank 0 while the case runs.
   using EventHandler = std::function<void(const Json& event)>;
 
-  // `answer` is the event that completes the case. `ready` is true if the ranks became ready in an earlier case.
-  // Without a handler only the answer is accepted. `hosts` has the host of each rank; it is empty if all ranks share
-  // one.
+  // `answer` is the type of event with which a rank reports that it has completed the case. `ready` is true if the
+  // ranks became ready in an earlier case. Without a handler, "line" and "progress" events are protocol errors. `hosts`
+  // holds the host of each rank; it is empty if all ranks share one host.
   CaseWatch(std::string case_id, Event answer, int ranks, double timeout_s, bool ready, double now,
             EventHandler handler = {}, std::vector<std::string> hosts = {});
 
@@ -45,12 +48,13 @@ class CaseWatch : public RankEvents {
   void on_death(int rank, int wait_status, double now, const std::string& why = {}) override;
   void on_states(const std::vector<RankState>& states, double now) override;
 
-  // Returns nothing while the case is running. Once there is a verdict it does not change.
+  // Returns the outcome of the case, or nothing while the case is running. A returned outcome never changes.
   std::optional<CaseOutcome> verdict(double now) const;
   bool all_ready() const;
 
  private:
-  // How well a symptom explains a failure. The lowest weight is reported as the cause.
+  // How directly a symptom (a rank's error or death) explains a failure. The symptom of the lowest weight is reported
+  // as the root cause.
   enum class Weight { cause, end, echo };
   struct Symptom {
     int rank;
@@ -63,7 +67,7 @@ class CaseWatch : public RankEvents {
     bool ready = false, answered = false, dead = false;
     RankState state;
     RankRecord record;
-    int64_t calls = 0;  // calls of its backend in the whole case, from its answer
+    int64_t calls = 0;  // number of collectives that the rank called in the case, as it reports at the end
     uint64_t calls_hash = 0;
   };
 

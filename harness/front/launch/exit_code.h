@@ -1,4 +1,4 @@
-// Maps the end of a run to an exit code. The table is part of dpbench's documented interface.
+// Maps the result of a run to the exit code of dpbench. The exit codes are part of dpbench's documented interface.
 #pragma once
 
 #include "harness/report/record/report.h"
@@ -6,21 +6,22 @@
 namespace dpbench {
 
 struct Ending {
-  bool usage = false;         // usage error, found before anything ran
+  bool usage = false;         // a usage error was found before any case ran
   bool unsaved = false;       // the report or the output could not be written
-  bool failed = false;        // a case failed
-  bool wrong = false;         // a check failed
-  bool inconclusive = false;  // with --strict
-  bool unavailable = false;   // no requested case can run here
+  bool failed = false;        // a case failed to run
+  bool wrong = false;         // a conformance check failed
+  bool inconclusive = false;  // a comparison was inconclusive, and --strict was given
+  bool unavailable = false;   // none of the requested cases can run on this machine
   int signal = 0;
 };
 
 inline constexpr int exit_usage = 2, exit_unavailable = 77;
 
-// A signal N takes precedence and gives 128 + N. The order of the others is 2 > 5 > 3 > 1 > 4 > 77 > 0.
+// Returns the exit code of a run. A run ended by signal N returns 128 + N. Otherwise the first applicable code in the
+// order 2, 5, 3, 1, 4, 77 is returned, or 0.
 int exit_code(const Ending& ending);
 
-// Derives the ending from the status of the report's cases.
+// Derives a run's ending (the input of exit_code()) from the status of the report's cases.
 Ending ending_of(const Report& report);
 
 }  // namespace dpbench

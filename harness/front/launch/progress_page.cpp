@@ -19,7 +19,8 @@ namespace {
 static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free,
               "processes share these counters");
 
-// Appends the slot's call, unless the rank is writing to the slot.
+// Appends the collective call stored in a slot of a rank's call log. Skips an empty slot and one that the rank is
+// writing to.
 void read_into(std::vector<RankCall>& calls, const CallSlot& slot) {
   const int64_t number = slot.number.load(std::memory_order_acquire);
   if (number == 0) return;
@@ -35,7 +36,7 @@ ProgressPage::ProgressPage(const std::filesystem::path& file, int ranks)
     : file_(file), bytes_((sizeof(Progress) + sizeof(CallLog)) * ranks) {
   const Fd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   void* mapped = MAP_FAILED;
-  // Allocate the blocks now, so a full file system is an error here instead of a SIGBUS in a rank.
+  // Allocate the file's blocks now, so that a full file system is an error here instead of a SIGBUS in a rank.
   if (fd && ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes_)) == 0)
     mapped = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (mapped == MAP_FAILED)

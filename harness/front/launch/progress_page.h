@@ -1,5 +1,5 @@
-// Shared memory in which ranks publish their progress. The mapped file holds one `Progress` per rank, then one
-// `CallLog` per rank.
+// Shared memory in which the local ranks publish their progress. The mapped file holds one `Progress` per rank, then
+// one `CallLog` (its latest collectives) per rank.
 #pragma once
 
 #include <filesystem>

@@ -16,7 +16,7 @@ struct CallOfRank {
   const RankCall* call;
 };
 
-// Groups the ranks by their call, in rank order. Returns an empty string if all calls have the same text.
+// Describes the ranks' calls, grouping ranks with equal calls. Returns an empty string if all calls have the same text.
 std::string describe_calls(const std::vector<CallOfRank>& calls, const std::vector<std::string>& names) {
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
   for (const CallOfRank& one : calls) {
@@ -37,8 +37,8 @@ std::string listed_ranks(const std::vector<std::string>& names) {
   return names.size() > max_named_ranks ? std::to_string(names.size()) + " ranks" : "rank " + join(names);
 }
 
-// Ranks may be several calls apart and remember only their latest ones. Compares each call number that several ranks
-// still remember, the lowest first.
+// Ranks may be several collectives apart, and each remembers only its latest ones. Therefore compares every collective
+// that several ranks still remember, starting with the oldest.
 std::string different_calls(const std::vector<const RankState*>& states, const std::vector<std::string>& names) {
   std::map<int64_t, std::vector<CallOfRank>> by_number;
   for (size_t rank = 0; rank < states.size(); ++rank)

@@ -1,4 +1,4 @@
-// Interface to a group of ranks, local or remote, and to the events of its ranks.
+// Interfaces of a group of rank processes, local or remote, and of the events that its ranks cause.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@
 namespace dpbench {
 
 struct GroupSpec {
-  std::string name;  // unique in the run
+  std::string name;  // name of the group, unique in the run
   std::string backend;
   Device device = Device::cpu;
   int processes = 1, threads = 1;
-  std::string nonce = {};  // set by the group: a random one, or the one of the outside launcher
+  std::string nonce = {};  // identifies the launch; random, or taken from the outside launcher
 };
 
-// A collective that a rank has entered.
+// A collective operation that a rank has entered.
 struct RankCall {
   int64_t number = 0;
-  uint64_t hash = 0;  // of this call and all earlier ones
+  uint64_t hash = 0;  // hash of this call and all earlier ones of the rank
   std::string text = {};
 
   bool operator==(const RankCall&) const = default;
@@ -28,9 +28,10 @@ struct RankCall {
 
 struct RankState {
   int64_t step = 0, beat = 0;
-  bool stopped = false;              // by SIGSTOP or a debugger
-  int64_t collectives = 0;           // entered since the rank started; 0: not known
-  std::vector<RankCall> calls = {};  // the latest ones, unordered; empty if the backend itself detects mismatches
+  bool stopped = false;     // the process is stopped by SIGSTOP or a debugger
+  int64_t collectives = 0;  // number of collectives entered since the rank started; 0: not known
+  // The rank's latest collectives, unordered. Empty if the backend itself detects mismatched collectives.
+  std::vector<RankCall> calls = {};
 
   bool operator==(const RankState&) const = default;
 };
@@ -39,9 +40,10 @@ class RankEvents {
  public:
   virtual ~RankEvents() = default;
   virtual void on_line(int rank, const std::string& line, double now) = 0;
-  // A rank misbehaved, for example "printed more than 64 MiB".
+  // Called when a rank violates a limit or the protocol, for example "printed more than 64 MiB".
   virtual void on_offence(int rank, const std::string& offence, double now) = 0;
-  // `why` adds to the status, for example "killed by the control group's limit of 4096 bytes".
+  // Called when a rank has died. `why` explains the exit status, for example "killed by the control group's limit of
+  // 4096 bytes"; empty if nothing more is known.
   virtual void on_death(int rank, int wait_status, double now, const std::string& why = {}) = 0;
   virtual void on_states(const std::vector<RankState>& states, double now) = 0;
 };
@@ -49,15 +51,16 @@ class RankEvents {
 class RankGroup {
  public:
   virtual ~RankGroup() = default;
-  // Sends to every rank.
+  // Sends a message to every rank.
   virtual void send(const Json& message) = 0;
-  // Waits for events at most this long and delivers them. Returns true if this process has a pending signal.
+  // Waits for rank events for at most `milliseconds` and passes them to `events`. Returns true if a signal to this
+  // process is pending.
   virtual bool wait(RankEvents& events, const Signals& signals, int milliseconds) = 0;
-  // Asks the ranks to quit and kills those that do not. Returns a message for each problem.
+  // Asks all ranks to quit and kills those that do not. Returns an error message for each problem.
   virtual std::vector<std::string> quit(const Signals& signals) = 0;
-  // Sends TERM, then KILL after a short wait, which another signal to this process cuts short.
+  // Sends SIGTERM to all ranks, then SIGKILL after a short wait. Another signal to this process cuts the wait short.
   virtual void kill(const Signals& signals) = 0;
-  // Returns the end of a rank's output, safe to print.
+  // Returns the last lines of a rank's log, safe to print.
   virtual std::string log_tail(int rank) const = 0;
   virtual const GroupSpec& spec() const = 0;
 };

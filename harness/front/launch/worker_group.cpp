@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t max_line_bytes = 64u << 20;
-constexpr char reaper_variable[] = "DPBENCH_KEPT_BY";  // in the environment of ranks and their children
+constexpr char reaper_variable[] = "DPBENCH_KEPT_BY";  // marks the ranks and their children through their environment
 constexpr double quit_seconds = 5, quit_seconds_per_rank = 0.25, term_seconds = 0.5, kill_seconds = 5;
 
 std::string random_hex() {
@@ -33,8 +33,8 @@ std::string random_hex() {
   return hex;
 }
 
-// Returns the rank's equal share of the cores. Empty (all cores) for a single rank or if there are fewer cores than
-// ranks.
+// Returns a rank's equal share of the cores. Empty, which means all cores, for a single rank or if there are fewer
+// cores than ranks.
 std::vector<int> share(const std::vector<int>& cpus, int rank, int ranks) {
   const size_t each = cpus.size() / static_cast<size_t>(ranks);
   if (ranks == 1 || each == 0) return {};
@@ -42,7 +42,8 @@ std::vector<int> share(const std::vector<int>& cpus, int rank, int ranks) {
   return {first, first + static_cast<ptrdiff_t>(each)};
 }
 
-// Returns the seat of a rank that dpbench itself starts. Its rendezvous is a file in the scratch directory.
+// Returns the seat (rank numbers and rendezvous) of a rank that dpbench itself starts. The rendezvous is a file in the
+// run's scratch directory.
 Seat local_seat(int rank, const GroupSpec& spec, const Scratch& scratch) {
   return {.rank = rank,
           .local_rank = rank,
@@ -53,7 +54,8 @@ Seat local_seat(int rank, const GroupSpec& spec, const Scratch& scratch) {
 
 std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpec& spec, const WorkerSettings& settings,
                                                 const ProgressPage& page, const std::string& mark) {
-  // Longer than this process's timeout, so the stuck rank is identified before the ranks waiting for it time out.
+  // The ranks' timeout is longer than this process's timeout. So the stuck rank is identified before the ranks that
+  // wait for it time out.
   const auto timeout = static_cast<int64_t>(settings.timeout_s) + 10;
   const std::string threads = std::to_string(spec.threads);
   std::string cores;
@@ -78,7 +80,8 @@ std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpe
                                             {"DPBENCH_CORES", cores},
                                             {"OMP_NUM_THREADS", threads}};
   if (!seat.master.empty()) all["MASTER_ADDR"] = seat.master;
-  // On a single host, restrict the backends to the loopback interface unless the user has set these variables.
+  // If all ranks are on one host, restrict the backends to the loopback interface, unless the user has set these
+  // variables.
   if (seat.local_world < seat.world) return all;
   for (const char* name : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"})
     if (!std::getenv(name)) all[name] = "lo";
@@ -93,13 +96,14 @@ bool is_stopped(pid_t pid) {
   return name_end != std::string::npos && (text[name_end + 2] == 'T' || text[name_end + 2] == 't');
 }
 
-// Children of this process that have not been reaped: ranks of all groups, reapers and relays.
+// Process ids of the children that this process started and has not reaped: ranks of all groups, orphan reapers and
+// relay processes.
 std::set<pid_t>& known_children() {
   static std::set<pid_t> pids;
   return pids;
 }
 
-// Returns the children that this process did not start: orphans of dead ranks.
+// Returns the children that this process adopted but did not start: orphans of dead ranks.
 std::vector<pid_t> adopted() {
   std::ifstream file("/proc/self/task/" + std::to_string(::getpid()) + "/children");
   std::vector<pid_t> pids;
@@ -128,7 +132,8 @@ WorkerGroup::WorkerGroup(const GroupSpec& spec, const WorkerSettings& settings, 
   spec_.nonce = seat ? seat->nonce : random_hex();
   std::error_code failed;
   fs::create_directories(logs_, failed);
-  if (failed == std::errc::no_space_on_device) {  // saving the report will fail too, and report it
+  // On a full disk, log to the scratch directory. Saving the report will fail too and report the full disk.
+  if (failed == std::errc::no_space_on_device) {
     logs_ = scratch.path() / "logs" / spec.name;
     fs::create_directories(logs_, failed);
   }
@@ -152,13 +157,13 @@ WorkerGroup::~WorkerGroup() {
   known_children().erase(reaper_.pid());
   for (const Rank& rank : ranks_) rank.log.tidy();
   std::error_code ignored;
-  fs::remove(logs_, ignored);  // succeeds only if the folder is empty
+  fs::remove(logs_, ignored);  // removal succeeds only if the log directory is empty
 }
 
 void WorkerGroup::start(Rank& rank, const WorkerSettings& settings, const Scratch& scratch,
                         const std::optional<Seat>& given) {
   const Seat seat = given ? *given : local_seat(rank.number, spec_, scratch);
-  rank.dead = true;  // until spawn() succeeds
+  rank.dead = true;  // the rank counts as dead until spawn() succeeds
   rank.log = RankLog(logs_, rank.number);
   const Fd log = rank.log.open();
   std::array<int, 2> pair{};
@@ -180,9 +185,9 @@ void WorkerGroup::start(Rank& rank, const WorkerSettings& settings, const Scratc
 void WorkerGroup::send(const Json& message) {
   const std::string line = message.dump() + "\n";
   for (auto& rank : ranks_) {
-    rank.oom_kills.reset();  // ignore kills before this case
-    // A short line always fits into an empty socket. A full socket means a dead or stuck rank, which is detected
-    // elsewhere.
+    rank.oom_kills.reset();  // ignore out-of-memory kills before this case
+    // Sending does not block: a message always fits into an empty socket buffer. If the buffer is full, the rank is
+    // dead or stuck, which is detected elsewhere.
     [[maybe_unused]] const auto sent = ::send(rank.socket.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }
@@ -203,7 +208,7 @@ bool WorkerGroup::wait(RankEvents& events, const Signals& signals, int milliseco
     watch_states(events);
     for (size_t i = 0; i < polled_ranks.size(); ++i)
       if (polled[first_rank + 1 + 2 * i].revents) {
-        read_socket(*polled_ranks[i], events);  // its last messages
+        read_socket(*polled_ranks[i], events);  // read the dead rank's last messages
         reap(*polled_ranks[i]);
         const bool killed = WIFSIGNALED(polled_ranks[i]->status) && WTERMSIG(polled_ranks[i]->status) == SIGKILL;
         events.on_death(polled_ranks[i]->number, polled_ranks[i]->status, monotonic_seconds(),
@@ -217,7 +222,7 @@ bool WorkerGroup::wait(RankEvents& events, const Signals& signals, int milliseco
 
 void WorkerGroup::read_socket(Rank& rank, RankEvents& events) {
   std::array<char, 65536> buffer;
-  // Bounded, so that a rank that sends without end cannot starve the others.
+  // Bound the number of reads, so that a rank that sends without end cannot starve the other ranks.
   for (int turn = 0; turn < 256; ++turn) {
     const ssize_t got = ::recv(rank.socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (got <= 0) break;
@@ -247,7 +252,8 @@ void WorkerGroup::watch_states(RankEvents& events) {
 }
 
 void WorkerGroup::reap(Rank& rank) {
-  ::kill(-rank.child.pid, SIGKILL);  // its children; the process group id cannot be reused before waitpid()
+  // Kill the rank's children too. Its process group id cannot be reused before waitpid().
+  ::kill(-rank.child.pid, SIGKILL);
   ::waitpid(rank.child.pid, &rank.status, 0);
   rank.dead = true;
   known_children().erase(rank.child.pid);

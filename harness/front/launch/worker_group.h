@@ -1,4 +1,4 @@
-// A group of local rank processes. They start and end together; each has a socket for messages.
+// A group of rank processes (workers) on this host. They start and end together; each has a socket for messages.
 #pragma once
 
 #include <filesystem>
@@ -18,26 +18,27 @@ namespace dpbench {
 
 class World;
 
-// The single rank that this process starts under an outside launcher.
+// The position of a rank in the world, with its rendezvous. Under an outside launcher, this process starts only that
+// rank.
 struct Seat {
   int rank = 0, local_rank = 0, local_world = 1, world = 1;
-  std::string directory = {};          // shared by the ranks of this host
-  std::string store = {}, nonce = {};  // rendezvous of the ranks of all hosts
-  std::string master = {};             // address of rank 0's host
+  std::string directory = {};          // private directory shared by the ranks of this host
+  std::string store = {}, nonce = {};  // address and nonce of a launched world's rendezvous store
+  std::string master = {};             // address of rank 0's host; empty if dpbench starts the ranks
 };
 
 struct WorkerSettings {
   std::string program;
   std::vector<std::string> plugins;
-  std::vector<int> cpus;  // divided among the ranks
+  std::vector<int> cpus;  // cores to divide among the ranks
   double timeout_s = 30;
-  std::filesystem::path logs;  // each group creates a folder in it
-  World* world = nullptr;      // the ranks started by an outside launcher; null: this process starts all ranks
+  std::filesystem::path logs;  // directory in which each group creates its log directory
+  World* world = nullptr;      // connection to the ranks of an outside launcher; null: this process starts all ranks
 };
 
 class WorkerGroup : public RankGroup {
  public:
-  // Starts all ranks, or only the one of `seat`.
+  // Starts all ranks of the group, or only the rank of `seat` if it is given.
   WorkerGroup(const GroupSpec& spec, const WorkerSettings& settings, const Scratch& scratch,
               const std::optional<Seat>& seat = std::nullopt);
   ~WorkerGroup() override;
@@ -48,7 +49,7 @@ class WorkerGroup : public RankGroup {
   bool wait(RankEvents& events, const Signals& signals, int milliseconds) override {
     return wait(events, signals, milliseconds, -1);
   }
-  // Also returns early when the descriptor `extra` becomes readable.
+  // Like RankGroup::wait(), but also returns when the descriptor `extra` becomes readable.
   bool wait(RankEvents& events, const Signals& signals, int milliseconds, int extra);
   std::vector<std::string> quit(const Signals& signals) override;
   void kill(const Signals& signals) override;
@@ -69,13 +70,13 @@ class WorkerGroup : public RankGroup {
 
   void start(Rank& rank, const WorkerSettings& settings, const Scratch& scratch, const std::optional<Seat>& given);
   static void read_socket(Rank& rank, RankEvents& events);
-  static void reap(Rank& rank);  // also kills the processes that the rank started
+  static void reap(Rank& rank);  // waits for the dead rank and kills the processes that it started
   void watch_states(RankEvents& events);
   bool all_dead() const;
-  // Returns true if all ranks died within the time.
+  // Returns true if all ranks died within `seconds`.
   bool await_deaths(double seconds, const Signals* signals);
   void signal_all(int signal);
-  void kill_adopted();  // processes that ranks left behind in other process groups
+  void kill_adopted();  // kills processes that dead ranks left behind, even in other process groups
 
   GroupSpec spec_;
   std::string mark_;
@@ -83,10 +84,10 @@ class WorkerGroup : public RankGroup {
   std::filesystem::path logs_;
   ProgressPage page_;
   std::vector<Rank> ranks_;
-  std::vector<RankState> states_;  // as last seen
+  std::vector<RankState> states_;  // the ranks' states as last read from the progress page
 };
 
-// Protects a child of this process from kill_adopted().
+// Registers a child process that is not a rank, so that no group kills it as an orphan of a dead rank.
 void register_child(pid_t pid);
 
 }  // namespace dpbench

@@ -40,7 +40,7 @@ std::array<Fd, 2> pipe_pair() {
   return {Fd(ends[0]), Fd(ends[1])};
 }
 
-// Runs a program and captures its stdout. Kills it after a minute, or if it prints too much.
+// Runs a program and captures its stdout. Kills the program after a minute, or if it prints too much.
 Answer run_and_capture(const Program& program_without_output) {
   auto [ours, theirs] = pipe_pair();
   Program program = program_without_output;
@@ -82,8 +82,8 @@ Catalogue read_catalogue_file(const fs::path& worker) {
 
 bool has_gpu() { return !survey_gpus().accelerators.gpus.empty(); }
 
-// A worker started with --no-cuda cannot list the entries of the CUDA library. Takes them from the catalogue written at
-// build time.
+// Completes the catalogue of a worker started with --no-cuda, which cannot list the strategies and backends of the CUDA
+// library. Takes those entries from the catalogue file written at build time.
 Catalogue with_cuda_as_built(const Catalogue& asked, const fs::path& worker) {
   Json all = asked.document;
   if (::access(catalogue_file(worker).c_str(), R_OK) != 0) {
@@ -149,11 +149,11 @@ fs::path checked_plugin(const std::string& file) {
 Catalogue query_catalogue(const fs::path& worker, const std::vector<std::string>& plugins) {
   Program program{.path = worker, .arguments = {"--catalogue"}, .variables = {}, .cpus = {}};
   for (const auto& plugin : plugins) program.arguments.insert(program.arguments.end(), {"--plugin", plugin});
-  const Fd errors(::memfd_create("dpbench-catalogue", MFD_CLOEXEC));  // works without any writable directory
+  const Fd errors(::memfd_create("dpbench-catalogue", MFD_CLOEXEC));  // a memfd needs no writable directory
   check(static_cast<bool>(errors), "memfd_create failed");
   program.errors = errors.get();
   const bool gpu = has_gpu();
-  // Must come last: older workers read arguments in pairs and ignore this one.
+  // --no-cuda must be the last argument: older workers read arguments in pairs and ignore an unpaired last one.
   if (!gpu) program.arguments.emplace_back("--no-cuda");
   const Answer answer = run_and_capture(program);
   if (answer.status == 0) {
@@ -171,7 +171,8 @@ Catalogue query_catalogue(const fs::path& worker, const std::vector<std::string>
 Catalogue load_catalogue(const fs::path& worker, const std::vector<std::string>& plugins) {
   if (!plugins.empty()) return query_catalogue(worker, plugins);
   const Catalogue written = read_catalogue_file(worker);
-  // A CUDA library that could not be loaded at build time may load now, so query the worker if there is a GPU.
+  // A CUDA library that could not be loaded at build time may load now. So query the worker instead of the file if
+  // there is a GPU.
   const bool may_be_stale = !written.cuda.empty() && !written.not_built.empty();
   return may_be_stale && has_gpu() ? query_catalogue(worker, {}) : written;
 }

@@ -1,4 +1,4 @@
-// Locates dpbench-worker and loads its catalogue.
+// Locates the worker program (dpbench-worker) and loads its catalogue of strategies, workloads and backends.
 #pragma once
 
 #include <filesystem>
@@ -9,24 +9,24 @@
 
 namespace dpbench {
 
-// Returns $DPBENCH_WORKER, or the worker next to this program or in ../libexec/dpbench. Throws UsageError if there is
-// none.
+// Returns the path $DPBENCH_WORKER, or the worker next to this program or in ../libexec/dpbench. Throws UsageError if
+// there is no worker.
 std::filesystem::path find_worker();
 
-// Returns the worker of another build. `build` is its dpbench or dpbench-worker, its build or install directory, or its
-// checkout. Throws UsageError with the paths tried.
+// Returns the worker program of another build. `build` is its dpbench or dpbench-worker program, its build or install
+// directory, or its source checkout. Throws UsageError listing the paths tried.
 std::filesystem::path worker_of_build(const std::string& build);
 
-// Returns the absolute path of a plug-in. Throws UsageError unless `file` contains a '/' and is a regular file that no
-// other user can change.
+// Returns the absolute path of a plug-in file. Throws UsageError unless `file` contains a '/' and is a regular file
+// that no other user can modify.
 std::filesystem::path checked_plugin(const std::string& file);
 
-// Starts the worker and queries its catalogue. This also proves that the worker finds its libraries; the CUDA libraries
-// are loaded only if there is a GPU. Throws UsageError with the worker's output.
+// Starts the worker program and queries its catalogue, which also proves that the worker finds its libraries. The CUDA
+// libraries are loaded only if there is a GPU. Throws UsageError with the worker's output.
 Catalogue query_catalogue(const std::filesystem::path& worker, const std::vector<std::string>& plugins);
 
-// Reads catalogue.json next to the worker. Queries the worker instead if there are plug-ins, which only the worker can
-// load, or if the file may be stale.
+// Returns the catalogue from catalogue.json next to the worker program. Queries the worker instead if the file may be
+// stale or if there are plug-ins, which only the worker can load.
 Catalogue load_catalogue(const std::filesystem::path& worker, const std::vector<std::string>& plugins);
 
 }  // namespace dpbench

@@ -1,4 +1,5 @@
-// The strategies, workloads and backends of this build, as listed in catalogue.json next to the worker.
+// The catalogue: the strategies, workloads and backends of this build, as listed in catalogue.json next to the worker
+// program (dpbench-worker).
 #pragma once
 
 #include <cstdint>
@@ -29,17 +30,18 @@ struct WorkloadEntry {
   Scaling scaling = Scaling::weak;
   int64_t batch = 0;
   bool probe = false;
-  bool thorough = false;  // checked in full even by the short form of `check`
-  bool digits = false;    // reads the files of --data
-  int64_t samples = 0;  // per epoch, at scale 1 and without --data; 0: known only once a worker has built the workload
-  bool plugin = false;  // its sample count may depend on --scale and --data
+  bool thorough = false;  // even the short form of `check` tests this workload in full
+  bool digits = false;    // the workload reads the MNIST files in the --data directory
+  // Number of samples per epoch, at scale 1 and without --data. 0: known only once a worker has built the workload.
+  int64_t samples = 0;
+  bool plugin = false;  // true for a plug-in, whose sample count may depend on --scale and --data
 };
 
 struct BackendEntry {
   std::string name, summary;
   bool cpu = true, cuda = false, shares_device = true, threads = false;
-  int cpu_preference = 0, cuda_preference = 0;  // --backend auto takes the highest; 0: never
-  bool shares_memory = false;                   // its ranks on one host communicate through shared memory
+  int cpu_preference = 0, cuda_preference = 0;  // --backend auto takes the highest preference; 0: never
+  bool shares_memory = false;                   // ranks on one host communicate through shared memory with this backend
 
   bool takes(Device device) const { return device == Device::cuda ? cuda : cpu; }
   int preference(Device device) const { return device == Device::cuda ? cuda_preference : cpu_preference; }
@@ -54,25 +56,25 @@ struct NotBuilt {
 };
 
 struct Catalogue {
-  std::string torch, cuda, nccl;  // versions of the build; empty: built without it
+  std::string torch, cuda, nccl;  // library versions of the build; empty: built without the library
   std::vector<StrategyEntry> strategies;
   std::vector<WorkloadEntry> workloads;
   std::vector<BackendEntry> backends;
   std::vector<CheckEntry> checks;
   std::vector<NotBuilt> not_built;
-  Json document;  // the complete catalogue as written by the worker
+  Json document;  // the complete catalogue JSON as written by the worker
 };
 
-// Throws UsageError when the text is not a catalogue.
+// Parses the catalogue's JSON. Throws UsageError if it is not a valid catalogue.
 Catalogue catalogue_from_json(const Json& json);
 
 Versions versions_of(const Catalogue& catalogue);
 
-// Returns the reason that an entry cannot be used. A library that was built but cannot be loaded counts as part of the
-// build.
+// Returns the reason that a strategy, workload or backend cannot be used. A library that was built but cannot be loaded
+// counts as part of the build.
 std::string why_missing(const Catalogue& catalogue, const NotBuilt& missing);
 
-// Returns the entry called `name`, or null.
+// Returns the entry called `name`, or null if there is none.
 template <class Entry>
 const Entry* find_entry(const std::vector<Entry>& entries, const std::string& name) {
   for (const auto& entry : entries)
@@ -87,7 +89,8 @@ std::vector<std::string> names_of(const std::vector<Entry>& entries) {
   return names;
 }
 
-// False for entries that exist only for checks or tests: they can be chosen by name but are never suggested.
+// True for entries meant for users. Other entries exist only for checks or tests: users can choose them by name, but
+// dpbench never suggests them.
 inline bool is_for_users(const StrategyEntry&) { return true; }
 inline bool is_for_users(const WorkloadEntry& workload) { return !workload.probe; }
 inline bool is_for_users(const BackendEntry& backend) { return !backend.threads; }

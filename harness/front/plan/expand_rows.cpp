@@ -62,8 +62,8 @@ class Expansion {
           add_row(base, strategy, place, params, backend, false);
   }
 
-  // A strategy named by the user that runs on none of the chosen devices gets its own device, and settle_backend()
-  // refuses it there. A single-device strategy then runs with a world of 1.
+  // Returns the devices and worlds on which a strategy is tried. If the user named a strategy that runs on none of the
+  // chosen devices, returns the strategy's own device. settle_backend() then skips the case with the reason.
   std::vector<Place> places_of(const StrategyEntry& strategy) const {
     const bool single = strategy.parallelism == Parallelism::single;
     std::vector<Place> places;
@@ -88,7 +88,8 @@ class Expansion {
     return fitting.empty() ? resolved_.backends : fitting;
   }
 
-  // True if results can depend on the backend: several ranks, and a workload or a thorough probe.
+  // True if the backend can affect a case's result: it has several ranks, and its workload is real or a probe (a model
+  // made for checks) that is always checked in full.
   static bool backend_matters(const Place& place, const WorkloadEntry& workload) {
     return place.world > 1 && (!workload.probe || workload.thorough);
   }
@@ -104,7 +105,8 @@ class Expansion {
     spec.processes = strategy.parallelism == Parallelism::ranks ? place.world : 1;
     spec.params = params;
     spec.backend = backend;
-    // The same strategy with other parameters is an ordinary case, compared with the baseline.
+    // Only the baseline strategy's default parameters make a case the baseline. With other parameters it is an ordinary
+    // case, compared with the baseline.
     spec.baseline = &strategy == baseline_on(place.device, catalogue_) && params.empty();
     emit_(std::move(row));
   }

@@ -7,7 +7,8 @@
 namespace dpbench {
 namespace {
 
-// An outside launcher has already fixed the number of ranks.
+// Skips a case that cannot run under an outside launcher: its world differs from the number of started ranks, or it
+// runs several replicas in one process.
 void judge_launch(Row& row, const Selection& selection) {
   const int started = selection.launched_world;
   if (started == 0 || !row.skip_reason.empty()) return;
@@ -20,14 +21,14 @@ void judge_launch(Row& row, const Selection& selection) {
                       selection.launched_by + ", or with --launcher self";
 }
 
-// True if the catalogue's sample count applies to this case. A built-in workload's count always does. A plug-in's count
-// applies only at scale 1, and with --data only to digits workloads, because their files have been counted.
+// True if the catalogue's sample count is valid for this case. A built-in workload's count always is. A plug-in's count
+// is valid only at scale 1; with --data, only if the workload reads the MNIST files, whose samples have been counted.
 bool knows_sample_count(const WorkloadEntry& workload, const CaseSpec& spec) {
   const bool other_data = !spec.data_dir.empty() && !workload.digits;
   return workload.samples != 0 && !(workload.plugin && (spec.scale != 1 || other_data));
 }
 
-// Returns an error message if some rank gets too few samples in a step, otherwise an empty string.
+// Returns an error message if some rank gets too few samples in a training step; otherwise an empty string.
 std::string too_few_samples(const Row& row, const Selection& selection) {
   const CaseSpec& spec = row.spec;
   const std::string name = spec.strategy + " on " + spec.workload, samples = std::to_string(spec.batch);
@@ -44,7 +45,7 @@ std::string too_few_samples(const Row& row, const Selection& selection) {
   return "";
 }
 
-// Returns an error message if a step needs more samples than the workload has, otherwise an empty string.
+// Returns an error message if a training step needs more samples than the workload has; otherwise an empty string.
 std::string too_many_samples(const Row& row, const Selection& selection) {
   const CaseSpec& spec = row.spec;
   const WorkloadEntry& workload = *row.workload;
@@ -59,8 +60,8 @@ std::string too_many_samples(const Row& row, const Selection& selection) {
          (from_files ? "Add samples, or use" : "Use") + " a smaller --batch" + (per_device ? " or fewer devices" : "");
 }
 
-// Throws UsageError for a bad --batch. Only skips the row if the batch is the workload's default, or if it is too large
-// for a workload that the user did not name.
+// Checks a case's batch size. Throws UsageError for a bad --batch. Skips the case instead if the bad batch is the
+// workload's default, or if --batch is too large for a workload that the user did not name.
 void judge_batch(Row& row, const Selection& selection) {
   if (selection.own_rows) return;
   std::string why = too_few_samples(row, selection);

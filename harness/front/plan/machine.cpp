@@ -29,7 +29,8 @@ std::string read_text(const std::string& path) {
   return text.str();
 }
 
-// Returns the tightest core limit of this process's cgroup and its ancestors (v2), or the v1 limit; 0 means no limit.
+// Returns the tightest core limit of this process's cgroup and its ancestors (cgroup v2), or the cgroup v1 limit. 0
+// means no limit.
 int cgroup_cores() {
   std::string group;
   for (const auto& line : split(read_text("/proc/self/cgroup"), '\n'))

@@ -1,4 +1,5 @@
-// Parses --param. Each parameter with several values is an axis; a strategy runs with every combination of its axes.
+// Parses --param. Each strategy parameter with several values is an axis; the strategy runs with every combination of
+// its axes' values.
 #pragma once
 
 #include <map>
@@ -12,16 +13,18 @@ namespace dpbench {
 using ParamValues = std::map<std::string, std::string>;
 
 struct ParamAxis {
-  std::string strategy;  // empty: every chosen strategy that has the parameter
+  std::string strategy;  // name of a strategy; empty: every chosen strategy with the parameter
   std::string name;
   std::vector<std::string> values;
 };
 
-// Throws UsageError if a text is not [STRATEGY.]NAME=V,.. or names a parameter that no chosen strategy has.
+// Parses the --param texts. Throws UsageError if a text is not [STRATEGY.]NAME=V,.. or names a parameter that no chosen
+// strategy has.
 std::vector<ParamAxis> parse_params(const std::vector<std::string>& texts,
                                     const std::vector<const StrategyEntry*>& chosen);
 
-// Returns every combination for one strategy, without the parameters at their default; at least the empty combination.
+// Returns every combination of parameter values for one strategy. Omits parameters that have their default value, so
+// the default combination is an empty map.
 std::vector<ParamValues> combinations(const std::vector<ParamAxis>& axes, const StrategyEntry& strategy);
 
 }  // namespace dpbench

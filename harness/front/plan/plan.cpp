@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t max_cases = 10000;
 
-// Rows in insertion order, one for each id.
+// Collects planned cases (rows) in insertion order, and keeps one row for each case id.
 class Rows {
  public:
   void add(Row row) {
@@ -32,7 +32,7 @@ class Rows {
   std::map<std::string, size_t> index_by_id_;
 };
 
-// Throws UsageError or Unavailable unless at least one row that the user asked for can run.
+// Throws UsageError or Unavailable if none of the cases that the user asked for can run.
 void require_runnable(const std::vector<Row>& rows, const Selection& selection) {
   if (rows.empty())
     throw UsageError("nothing matched" + (selection.filter.empty() ? "" : " --filter '" + selection.filter + "'") +
@@ -77,7 +77,7 @@ ResolvedSelection resolve(const Selection& selection, const Catalogue& catalogue
   return resolved;
 }
 
-// A baseline is kept as long as a matching row is compared with it.
+// Returns the cases (rows) that match --filter. Keeps a baseline too if a matching row is compared with it.
 std::vector<Row> filtered(const std::vector<Row>& rows, const Selection& selection) {
   if (selection.filter.empty()) return rows;
   const std::regex pattern(selection.filter);

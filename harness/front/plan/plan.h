@@ -1,4 +1,5 @@
-// Options x catalogue x machine -> cases. Pure: starts no process, reads no file.
+// The plan: the cases that the options, the catalogue of this build and the machine together give. Planning starts no
+// process and reads no file.
 #pragma once
 
 #include <map>
@@ -18,13 +19,15 @@ struct SkippedCase {
 };
 
 struct Plan {
-  std::vector<CaseSpec> cases;               // in table order; each workload's baselines come first
-  std::vector<SkippedCase> skipped;          // cases that cannot run here
-  std::map<std::string, std::string> notes;  // by id: the reason that `auto` did not take the preferred backend
-  int threads = 1;                           // per replica, the same for all cases
+  std::vector<CaseSpec> cases;       // cases in table order; each workload's baselines come first
+  std::vector<SkippedCase> skipped;  // requested cases that cannot run on this machine
+  // By case id: the reason that `--backend auto` did not take its preferred backend.
+  std::map<std::string, std::string> notes;
+  int threads = 1;  // threads per replica (model copy), the same for all cases
 };
 
-// Throws UsageError for unknown names and impossible numbers, Unavailable for missing devices or backends.
+// Returns the plan. Throws UsageError for unknown names and impossible numbers, and Unavailable for missing devices or
+// backends.
 Plan make_plan(const Selection& selection, const Catalogue& catalogue, const Machine& machine);
 
 }  // namespace dpbench

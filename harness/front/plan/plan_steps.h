@@ -1,4 +1,5 @@
-// The steps from a selection to a plan, all pure: resolve, expand, settle the backend, judge, filter.
+// The steps that turn a Selection (the user's choice of cases) into a plan: resolve names, expand combinations, choose
+// backends, skip cases with unusable batches or worlds, and filter. None of them has side effects.
 #pragma once
 
 #include <functional>
@@ -14,40 +15,41 @@
 
 namespace dpbench {
 
-// A selection with its names looked up in the catalogue and its devices on the machine.
+// A selection whose names have been looked up in the catalogue, and whose devices have been found on the machine.
 struct ResolvedSelection {
   std::vector<const StrategyEntry*> strategies;
   std::vector<const WorkloadEntry*> workloads;
   std::vector<Place> places;
-  std::vector<std::string> backends;  // "auto": the most preferred one
+  std::vector<std::string> backends;  // backend names; "auto" stands for the most preferred backend
   std::vector<ParamAxis> axes;
 };
 
-// A candidate for a case; it may turn out to be impossible.
+// A candidate case while the plan is made. Later steps may find that it cannot run.
 struct Row {
   CaseSpec spec;
   const StrategyEntry* strategy = nullptr;
   const WorkloadEntry* workload = nullptr;
-  std::string skip_reason = {};  // empty: it can run
-  std::string note = {};         // the reason that `auto` did not take the preferred backend
-  bool unavailable = false;      // skipped because this machine or build lacks something
-  bool added = false;            // a baseline that the user did not name
+  std::string skip_reason = {};  // why the case is skipped; empty: the case can run
+  std::string note = {};         // why `--backend auto` did not take the preferred backend
+  bool unavailable = false;      // the case is skipped because this machine or build lacks something
+  bool added = false;            // the case is a baseline that the user did not name
 };
 
 ResolvedSelection resolve(const Selection& selection, const Catalogue& catalogue, const Machine& machine);
 
 // Passes every combination of the resolved selection to `emit`, in table order: each workload's baselines come first.
-// The same case may be emitted twice.
+// The same case may be passed twice.
 void expand(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,
             const std::function<void(Row)>& emit);
 
-// Replaces "auto" with a backend. Sets `skip_reason` if the row cannot use its device or backend.
+// Replaces the backend "auto" with an actual one. Sets `skip_reason` if the case cannot use its device or backend.
 void settle_backend(Row& row, const Selection& selection, const Catalogue& catalogue, const Machine& machine);
 
-// Sets `skip_reason` if the row cannot run under this launcher or with this batch. Throws UsageError for a bad --batch.
+// Sets `skip_reason` if the case does not fit its batch or the ranks that a launcher has started. Throws UsageError for
+// a bad --batch.
 void judge(Row& row, const Selection& selection);
 
-// Returns the rows that match --filter and their baselines.
+// Returns the cases (rows) that match --filter, and the baselines with which they are compared.
 std::vector<Row> filtered(const std::vector<Row>& rows, const Selection& selection);
 
 }  // namespace dpbench

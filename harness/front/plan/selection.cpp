@@ -6,7 +6,8 @@
 namespace dpbench {
 namespace {
 
-// `any` is the wildcard name that this kind accepts ("all", "auto").
+// Throws UsageError for an unknown name and Unavailable for one that this build lacks. `any` is the wildcard that names
+// of this kind accept ("all", "auto").
 template <class Entry>
 [[noreturn]] void refuse_name(const std::string& kind, const std::string& name, const std::vector<Entry>& entries,
                               const std::string& any, const Catalogue& catalogue) {
@@ -56,7 +57,8 @@ void refuse_missing_gpus(const Selection& selection, const Machine& machine) {
                       ", or --oversubscribe to share GPUs");
 }
 
-// Throws UsageError unless the requested worlds include the launched one. The plan skips the others.
+// Throws UsageError unless the requested worlds include the world that an outside launcher has started. The plan skips
+// the other requested worlds.
 void refuse_other_world(const Selection& selection) {
   if (selection.launched_world == 0 || (selection.gpus.empty() && selection.cpus.empty())) return;
   const auto& asked = selection.gpus.empty() ? selection.cpus : selection.gpus;

@@ -1,4 +1,4 @@
-// Looks up the names of a selection in the catalogue and its devices on the machine.
+// Looks up the names of a Selection (the user's choice of cases) in the catalogue, and its devices on the machine.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace dpbench {
 
-inline constexpr const char* auto_backend = "auto";  // the most preferred one
+inline constexpr const char* auto_backend = "auto";  // backend name that stands for the most preferred backend
 
 struct Place {
   Device device;
@@ -26,14 +26,16 @@ std::vector<T> without_repeats(const std::vector<T>& values) {
   return once;
 }
 
-// Each throws UsageError for an unknown name (with a suggestion) and Unavailable for one that this build lacks.
+// These functions return the entries that the user chose. They throw UsageError for an unknown name (with a suggestion)
+// and Unavailable for a name that this build lacks.
 std::vector<const StrategyEntry*> chosen_strategies(const Selection& selection, const Catalogue& catalogue);
 std::vector<const WorkloadEntry*> chosen_workloads(const Selection& selection, const Catalogue& catalogue);
 std::vector<std::string> chosen_backends(const Selection& selection, const Catalogue& catalogue);
 
-std::string count_of(size_t gpus);  // "1 GPU", "2 GPUs"
+std::string count_of(size_t gpus);  // formats a number of GPUs as "1 GPU" or "2 GPUs"
 
-// Throws Unavailable if requested GPUs are missing, with the flags to use instead.
+// Returns the devices and world sizes to run. Throws Unavailable if requested GPUs are missing; the message names the
+// flags to use instead.
 std::vector<Place> chosen_places(const Selection& selection, const Machine& machine);
 
 }  // namespace dpbench

@@ -10,7 +10,8 @@ int local_replicas(const CaseSpec& spec, const Selection& selection) {
   return selection.launched_world > 0 ? selection.launched_local_world : spec.world;
 }
 
-// Suggests a CPU strategy of the same parallelism in place of a GPU-only strategy.
+// Returns a hint that suggests a CPU strategy of the same parallelism in place of a GPU-only one; empty if there is
+// none.
 std::string cpu_alternative(const Row& row, const Catalogue& catalogue) {
   for (const auto& other : catalogue.strategies)
     if (other.parallelism == row.strategy->parallelism && other.runs_on(Device::cpu))
@@ -25,8 +26,8 @@ void refuse_gpu(Row& row, const Catalogue& catalogue, const Machine& machine) {
   if (row.spec.backend == auto_backend) row.spec.backend = no_backend;
 }
 
-// Returns null if this build has no suitable backend. `shared` requires a backend whose ranks can share a GPU. With one
-// rank per host, shared-memory backends come last.
+// Returns the preferred backend, or null if this build has no suitable one. `shared` requires a backend whose ranks can
+// share a GPU. Shared-memory backends come last if each host has only one rank.
 const BackendEntry* preferred_backend(Device device, bool shared, const Selection& selection,
                                       const Catalogue& catalogue) {
   const bool one_rank_per_host = selection.launched_hosts > 1 && selection.launched_hosts == selection.launched_world;

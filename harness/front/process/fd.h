@@ -1,4 +1,4 @@
-// A file descriptor that closes itself.
+// A file descriptor that is closed on destruction.
 #pragma once
 
 #include <unistd.h>

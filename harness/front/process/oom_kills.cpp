@@ -7,7 +7,8 @@ namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int64_t no_limit = int64_t{1} << 60;  // v1 reports "no limit" as its largest page count
+// Limits from this value on count as none, because cgroup v1 reports a huge number for "no limit".
+constexpr int64_t no_limit = int64_t{1} << 60;
 
 struct Version {
   const char *mount, *counter, *limit;
@@ -15,8 +16,8 @@ struct Version {
 constexpr Version first_version = {"sys/fs/cgroup/memory", "memory.oom_control", "memory.limit_in_bytes"},
                   second_version = {"sys/fs/cgroup", "memory.events", "memory.max"};
 
-// Returns the counter file of `group` or its closest ancestor that has one. In a container, /proc can name a group that
-// is not visible under the mount.
+// Returns the path of the kill counter of the control group `group` or its closest ancestor that has one; empty if
+// there is none. In a container, /proc can name a group that is not visible under the mount.
 fs::path counter_of(const fs::path& mount, fs::path group, const char* name) {
   std::error_code ignored;
   for (;; group = group.parent_path()) {
@@ -27,7 +28,7 @@ fs::path counter_of(const fs::path& mount, fs::path group, const char* name) {
   }
 }
 
-// Returns the memory limit of `group` or of its closest ancestor that has one.
+// Returns the memory limit of the control group `group` or its closest ancestor that has a limit.
 int64_t limit_of(fs::path group, const char* name) {
   for (std::string text; !group.filename().empty(); group = group.parent_path()) {
     if (!(std::ifstream(group / name) >> text)) break;
@@ -39,7 +40,7 @@ int64_t limit_of(fs::path group, const char* name) {
 
 }  // namespace
 
-// Lines of /proc/PID/cgroup are "4:memory:/a/b" in v1 and "0::/a/b" in v2.
+// Finds the process's control group in /proc/PID/cgroup. Its lines are like "4:memory:/a/b" in v1 and "0::/a/b" in v2.
 OomKills::OomKills(pid_t pid, const fs::path& root) {
   std::ifstream file(root / "proc" / std::to_string(pid) / "cgroup");
   for (std::string line; std::getline(file, line);) {

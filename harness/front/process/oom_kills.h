@@ -1,5 +1,5 @@
-// Detects that the kernel killed a process because its control group (v1 or v2) or the machine ran out of memory. The
-// exit status alone shows only signal 9.
+// Detects that the kernel killed a process because the machine or its control group (cgroup v1 or v2) ran out of
+// memory. The exit status alone shows only signal 9.
 #pragma once
 
 #include <sys/types.h>
@@ -13,20 +13,21 @@ namespace dpbench {
 class OomKills {
  public:
   OomKills() = default;
-  // `root` is the parent of /proc and /sys/fs/cgroup; tests pass another directory.
+  // Watches the control group of process `pid`. `root` is the directory that contains /proc and /sys/fs/cgroup; tests
+  // pass another one.
   explicit OomKills(pid_t pid, const std::filesystem::path& root = "/");
 
-  // Ignores all kills so far.
+  // Makes reason() ignore all out-of-memory kills so far.
   void reset();
-  // Returns for example "killed by the control group's limit of 4096 bytes". Empty if there was no out-of-memory kill
-  // since the last reset, or no counter is available.
+  // Returns the cause of an out-of-memory kill, for example "killed by the control group's limit of 4096 bytes". Empty
+  // if there was no such kill since the last reset, or if no counter is available.
   std::string reason() const;
 
  private:
   int64_t count() const;
 
-  std::filesystem::path counter_;  // empty: not available
-  const char* limit_ = "";         // name of the limit file in the same directory
+  std::filesystem::path counter_;  // file that counts the group's out-of-memory kills; empty: none
+  const char* limit_ = "";         // name of the limit file in the counter's directory
   int64_t before_ = 0;
 };
 

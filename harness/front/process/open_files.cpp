@@ -9,8 +9,8 @@
 namespace dpbench {
 namespace {
 
-// For each rank this process holds a socket and a pidfd, doubled in a duel, which runs two groups at once. A rank holds
-// a connection or a pidfd for each peer. The rest is for libraries and reports.
+// Open files needed: this process holds a socket and a pidfd for each rank, and twice as many in a duel, which runs two
+// groups of ranks at once. A rank holds at most as many for its peers. The other files are libraries and reports.
 constexpr rlim_t files_per_rank = 4, other_files = 64;
 
 }  // namespace

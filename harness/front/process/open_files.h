@@ -3,8 +3,8 @@
 
 namespace dpbench {
 
-// Throws UsageError if the limit is too low for a group of `ranks` ranks. prepare_process() must have raised the soft
-// limit before.
+// Throws UsageError if the limit on open files is too low for a group of `ranks` ranks. Call prepare_process() first,
+// which raises the soft limit.
 void require_open_files(int ranks);
 
 }  // namespace dpbench

@@ -25,8 +25,8 @@ bool has_in_environment(const std::filesystem::path& process, const std::string&
   return false;
 }
 
-// Kills every process that has `mark` in its environment. Returns true if it found one; zombies have no environment and
-// are not counted.
+// Kills every process that has `mark` in its environment. Returns true if it found one. Zombies are not counted,
+// because they have no environment.
 bool kill_marked(const std::string& mark) {
   bool found = false;
   std::error_code failed;
@@ -39,11 +39,12 @@ bool kill_marked(const std::string& mark) {
   return found;
 }
 
-// The reaper process: waits until the parent exits, then kills the marked processes unless the parent said goodbye.
+// Runs in the helper process: waits until dpbench exits, then kills the marked processes. Kills nothing if dpbench has
+// sent a byte to say that it exits normally.
 [[noreturn]] void wait_and_reap(int line, const std::string& mark) {
-  ::setsid();  // the terminal's Ctrl-C and hang-up no longer reach it
+  ::setsid();  // detach from the terminal: its Ctrl-C and hang-up no longer arrive here
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_IGN);
-  // Close all inherited descriptors; otherwise it would keep locks held and pipes open.
+  // Close all inherited descriptors; otherwise the helper would keep dpbench's locks held and its pipes open.
   const int nothing = ::open("/dev/null", O_RDWR);
   for (int standard = 0; standard < 3; ++standard) ::dup2(nothing, standard);
   ::close_range(3, static_cast<unsigned>(line) - 1, 0);

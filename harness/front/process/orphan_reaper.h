@@ -1,5 +1,5 @@
-// Helper process that kills the ranks' children after this process was killed. The ranks die with their parent; their
-// children do not.
+// A helper process that cleans up if dpbench is killed. The kernel then kills the ranks, and the helper kills the
+// ranks' children, which would otherwise survive.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,8 @@ namespace dpbench {
 
 class OrphanReaper {
  public:
-  // `mark` is a NAME=VALUE that only the processes to kill have in their environment.
+  // `mark` is an environment setting NAME=VALUE by which the helper finds the processes to kill. No other process may
+  // have it.
   explicit OrphanReaper(const std::string& mark);
   ~OrphanReaper();
   OrphanReaper(const OrphanReaper&) = delete;
@@ -21,7 +22,7 @@ class OrphanReaper {
   pid_t pid() const { return pid_; }
 
  private:
-  Fd line_;  // pipe to the helper; the helper acts when this end closes
+  Fd line_;  // write end of the pipe to the helper, which acts when this end closes
   pid_t pid_ = -1;
 };
 

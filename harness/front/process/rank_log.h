@@ -1,4 +1,4 @@
-// Log file with the output of one rank.
+// The log file with the stdout and stderr of one rank.
 #pragma once
 
 #include <filesystem>
@@ -13,12 +13,13 @@ class RankLog {
   RankLog() = default;
   RankLog(const std::filesystem::path& folder, int rank);
 
-  // Creates the file. Throws UsageError if it exists or cannot be created. On a full disk the output is discarded.
+  // Creates the log file. Throws UsageError if the file exists or cannot be created. On a full disk, the rank's output
+  // is discarded instead.
   Fd open() const;
   bool flooded() const;
-  // Returns the last lines without control characters.
+  // Returns the last lines of the log without control characters.
   std::string tail() const;
-  // Removes an empty log and truncates a flooded one.
+  // Removes the log file if it is empty, and truncates it if it is too large.
   void tidy() const;
 
  private:

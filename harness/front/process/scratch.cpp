@@ -15,10 +15,11 @@ namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
 
-// Containers often have only 64 MiB of shared memory; a full /dev/shm kills ranks.
+// Free memory that /dev/shm must have to be used. Containers often have only 64 MiB there, and a full /dev/shm kills
+// ranks.
 constexpr uint64_t wanted_bytes = 256u << 20;
 
-constexpr char unfinished_prefix[] = ".new-";  // precedes a directory's name until it is locked
+constexpr char unfinished_prefix[] = ".new-";  // prefix of a new scratch directory's name until it is locked
 
 std::string prefix() { return "dpbench-" + std::to_string(::getuid()) + "-"; }
 
@@ -79,14 +80,15 @@ int Scratch::clean(const fs::path& parent) {
 Scratch::Scratch(const std::vector<fs::path>& parents) {
   for (const auto& parent : parents) clean(parent);
   const fs::path parent = chosen_parent(parents);
-  for (int tries = 1000; !make_in(parent);)  // runs that start at the same time can remove it dozens of times in a row
+  // Try again up to 1000 times: other runs that are starting may take each new directory for a leftover and remove it.
+  for (int tries = 1000; !make_in(parent);)
     if (--tries == 0)
       throw UsageError("cannot keep a private directory " + path_.string() + ": " + std::strerror(errno) +
                        ". Set TMPDIR");
 }
 
-// The directory gets its final name only once it is locked, so a named one without a lock is a leftover. Another run
-// can remove it before it is locked; the caller then tries again.
+// Creates the scratch directory under a temporary name and renames it once it is locked. So a directory with a final
+// name but no lock is a leftover. Returns false if another run removed the directory before it was locked.
 bool Scratch::make_in(const fs::path& parent) {
   std::string fresh = (parent / (unfinished_prefix + prefix() + "XXXXXX")).string();
   if (!::mkdtemp(fresh.data()))

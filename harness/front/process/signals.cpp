@@ -28,18 +28,19 @@ int Signals::take() const {
 }
 
 void prepare_process() {
-  // Reopen closed standard descriptors, or the next file would get their number. A closed stdout becomes unwritable, so
-  // that printing fails.
+  // Reopen closed standard descriptors; otherwise the next file opened would get their number. A closed stdout is
+  // reopened read-only, so that printing fails.
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR);
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
-    files.rlim_cur = std::max(files.rlim_cur, std::min<rlim_t>(files.rlim_max, 8192));  // two for each of 1024 ranks
+    // Raise the soft limit to at most 8192: 1024 ranks need 4 files each (open_files.cpp).
+    files.rlim_cur = std::max(files.rlim_cur, std::min<rlim_t>(files.rlim_max, 8192));
     ::setrlimit(RLIMIT_NOFILE, &files);
   }
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans of a rank become children of this process, which kills them
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // adopt the orphans of dead ranks, so that this process can kill them
 }
 
 }  // namespace dpbench

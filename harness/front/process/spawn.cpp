@@ -20,7 +20,7 @@ namespace {
 
 constexpr int channel_descriptor = 3;
 
-// The child's side between fork and exec. run() returns only on failure, with the errno.
+// Sets up the child process between fork and exec. run() returns only on failure; the result is the errno.
 class ChildSetup {
  public:
   ChildSetup(const Program& program, char* const* argv, char* const* variables)
@@ -28,7 +28,8 @@ class ChildSetup {
 
   int run() const {
     if (::setpgid(0, 0) != 0) return errno;
-    // Survives exec, so the child cannot outlive this process even while it is still loading its libraries.
+    // Kill the child when its parent dies. The setting survives exec, so the child cannot outlive this process even
+    // while it is still loading its libraries.
     if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return errno;
     if (::getppid() != parent_) ::_exit(127);
     if (!connect(-1, STDIN_FILENO, O_RDONLY) || !connect(program_.output, STDOUT_FILENO, O_WRONLY) ||
@@ -45,7 +46,7 @@ class ChildSetup {
     return from >= 0 && ::dup2(from, to) == to;
   }
 
-  // Descriptor 3 stays open across exec; all higher ones are closed.
+  // Passes the child's channel as descriptor 3, which stays open across exec. All higher descriptors are closed.
   bool pass_channel() const {
     if (program_.channel == channel_descriptor && ::fcntl(channel_descriptor, F_SETFD, 0) != 0) return false;
     if (program_.channel >= 0 && ::dup2(program_.channel, channel_descriptor) != channel_descriptor) return false;
@@ -68,7 +69,7 @@ class ChildSetup {
   pid_t parent_;
 };
 
-// A pipe that a successful exec closes. A failing child writes its errno into it.
+// A pipe that reports exec errors: a successful exec closes it, and a failing child writes its errno into it.
 struct ExecErrorPipe {
   Fd reader, writer;
 
@@ -78,7 +79,7 @@ struct ExecErrorPipe {
     reader = Fd(ends[0]);
     const Fd low(ends[1]);
     writer =
-        Fd(::fcntl(low.get(), F_DUPFD_CLOEXEC, channel_descriptor + 1));  // above the descriptors passed to the child
+        Fd(::fcntl(low.get(), F_DUPFD_CLOEXEC, channel_descriptor + 1));  // a number above all the child's descriptors
     check(static_cast<bool>(writer), "fcntl failed");
   }
 };

@@ -1,4 +1,5 @@
-// Starts a program as a supervised child: in its own process group, with no inherited descriptors except those passed.
+// Starts a program as a supervised child process. The child has its own process group and inherits only the descriptors
+// passed to it.
 #pragma once
 
 #include <sys/types.h>
@@ -13,22 +14,23 @@ namespace dpbench {
 
 struct Program {
   std::string path;
-  std::vector<std::string> arguments;            // without the program itself
-  std::map<std::string, std::string> variables;  // added to this process's own
-  std::vector<int> cpus;                         // cores it may use; empty: all cores of this process
-  int output = -1, errors = -1;                  // descriptors for stdout and stderr; -1: /dev/null
-  int channel = -1;                              // becomes descriptor 3
+  std::vector<std::string> arguments;            // arguments without the program name
+  std::map<std::string, std::string> variables;  // environment variables added to those of this process
+  std::vector<int> cpus;                         // cores that the child may use; empty: all cores of this process
+  int output = -1, errors = -1;                  // the child's stdout and stderr descriptors; -1: /dev/null
+  int channel = -1;                              // descriptor that the child gets as descriptor 3; -1: none
 };
 
 struct Child {
   pid_t pid = -1;
-  Fd pidfd;  // readable once the child has ended
+  Fd pidfd;  // descriptor that becomes readable when the child has ended
 };
 
-// Throws UsageError if the program cannot be started. Must be called by a thread that lives as long as the child.
+// Starts a child process. Throws UsageError if the program cannot be started. The calling thread must live as long as
+// the child: the kernel kills the child when that thread exits.
 Child spawn(const Program& program);
 
-// Returns for example "exit code 3" or "signal 9 (SIGKILL)" for a status from waitpid.
+// Describes a status from waitpid, for example "exit code 3" or "signal 9 (SIGKILL)".
 std::string describe_exit(int wait_status);
 
 }  // namespace dpbench

@@ -14,7 +14,7 @@ namespace {
 
 const char* side_name(bool is_base) { return is_base ? "base: " : "new: "; }
 
-// True if the ranks ended a block with different parameters.
+// True if the ranks ended a timed block with different model parameters.
 bool parameters_differ(const std::vector<RankRecord>& ranks) {
   return std::any_of(ranks.begin(), ranks.end(),
                      [&](const RankRecord& rank) { return rank.parameters_hash != ranks.front().parameters_hash; });
@@ -82,7 +82,8 @@ bool DuelLoop::launch(int index) {
   return true;
 }
 
-// Returns false if the duel must stop; a failed case does not stop it.
+// Measures pairs of blocks for one case. Returns false if the whole duel must stop; a failed case does not stop the
+// duel.
 bool DuelLoop::measure_pairs(int index, DuelCase& record) {
   const auto over = [&] { return record.status != DuelStatus::interrupted; };
   const auto stopped = [&] { return ending_.signal != 0 || !ending_.usage.empty(); };
@@ -96,8 +97,8 @@ bool DuelLoop::measure_pairs(int index, DuelCase& record) {
   return !stopped();
 }
 
-// Runs an unrecorded block of each build. The base build determines the number of steps per block, and both are
-// checked.
+// Runs an unrecorded block of each build, with checks if they are enabled. The base build determines the number of
+// steps per block. Returns false if the case cannot be measured.
 bool DuelLoop::calibrate(DuelCase& record) {
   if (!run_block(true, options_.check, record) || !run_block(false, options_.check, record)) return false;
   const std::string base_fault = failed_check(record.base_checks), new_fault = failed_check(record.new_checks);
@@ -141,7 +142,7 @@ std::optional<int64_t> DuelLoop::run_block(bool is_base, bool check, DuelCase& r
   for (const RankRecord& rank : outcome.ranks)
     for (const int64_t ns : rank.samples_ns) slowest = std::max(slowest, ns);
   if (outcome.ranks.empty() && check && !failed_check(outcome.checks).empty())
-    return slowest;  // calibrate() reports the failed check
+    return slowest;  // a failed check is not an error here: calibrate() reports it
   if (slowest == 0) {
     record.status = DuelStatus::failed;
     record.reason = side_name(is_base) + std::string("a block has no timed steps");

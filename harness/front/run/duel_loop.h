@@ -1,5 +1,5 @@
-// Measures a duel: pairs of blocks, one of each build, in random order, until every case has a clear verdict. Every few
-// pairs the processes are restarted.
+// Measures a duel, the comparison of two builds. Runs pairs of blocks (timed runs of steps), one block of each build in
+// random order, until every case has a clear result. The processes are restarted every few pairs.
 #pragma once
 
 #include <functional>
@@ -24,11 +24,12 @@ class DuelLoop {
   LoopEnding run();
 
  private:
-  bool launch(int index);  // false: stop
+  bool launch(int index);  // returns false if the duel must stop
   bool measure_pairs(int index, DuelCase& record);
   bool calibrate(DuelCase& record);
   bool measure_pair(DuelCase& record);
-  // Runs a block. Returns the nanoseconds of the slowest rank; nothing if the case or the duel has ended.
+  // Runs a block (a timed run of steps). Returns the nanoseconds of the slowest rank, or nothing if the case or the
+  // duel has ended.
   std::optional<int64_t> run_block(bool is_base, bool check, DuelCase& record);
   void fail(bool is_base, DuelCase& record, const CaseOutcome& outcome);
   void judge(DuelCase& record);

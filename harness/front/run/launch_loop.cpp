@@ -11,7 +11,7 @@
 namespace dpbench {
 namespace {
 
-// Returns the time spent in timed blocks, summed over the slowest rank of each launch.
+// Returns a case's time in timed blocks: the sum, over all launches, of the slowest rank's time.
 double sampled_seconds(const CaseRecord& record) {
   double total = 0;
   for (const auto& launch : record.launches) {
@@ -88,7 +88,8 @@ bool LaunchLoop::run_group(int index, const std::vector<size_t>& members) {
   int failed_starts = 0;
   for (const size_t which : members) {
     if (!run_case(index, which)) return false;
-    // Starting a group does not depend on the case. After two failed starts in a row the group's other cases fail too.
+    // Whether a process group starts does not depend on the case. After two failed starts in a row, the remaining cases
+    // of the group fail without being tried.
     failed_starts = broken_start_.empty() ? 0 : failed_starts + 1;
     if (failed_starts < 2) broken_start_.clear();
   }
@@ -168,7 +169,8 @@ bool LaunchLoop::store(int index, size_t which, CaseOutcome outcome) {
   return true;
 }
 
-// Marks the cases that completed all launches. A case that failed in a later launch keeps its blocks and its status.
+// Marks cases as ok if they completed all launches. A case that failed in a later launch keeps its earlier blocks and
+// its failed status.
 void LaunchLoop::finish_launches() {
   for (size_t i = 0; i < planned_; ++i)
     if (report_.cases[i].status == CaseStatus::interrupted) report_.cases[i].status = CaseStatus::ok;
@@ -187,7 +189,7 @@ std::vector<size_t> LaunchLoop::noisy() const {
   for (const size_t i : unfinished()) {
     CaseRecord& record = report_.cases[i];
     if (!record.step_time_ns) continue;
-    const auto noise = record.derived.noise;  // not known from a single block
+    const auto noise = record.derived.noise;  // the noise is unset if the case has only a single block
     if (noise && *noise * 100 <= options_.max_noise_percent) continue;
     if (sampled_seconds(record) < options_.sampling.max_time_s) {
       which.push_back(i);
@@ -213,7 +215,8 @@ std::string LaunchLoop::result_text(const CaseRecord& record) const {
   const auto samples = sample_step_ns(record.launches.back());
   if (samples.empty()) return "no samples";
   char text[64];
-  const double ns = record.step_time_ns ? record.step_time_ns->median : median(samples);  // over the launches so far
+  // The step time so far is the median over the launches that have ended.
+  const double ns = record.step_time_ns ? record.step_time_ns->median : median(samples);
   std::snprintf(text, sizeof text, "%.4g ms a step", ns * 1e-6);
   return text;
 }

@@ -1,4 +1,5 @@
-// Runs every case of a plan in every launch, with retries. Fills the report and saves it after each case.
+// Runs every case of a plan once in each launch (a start of fresh processes), with retries. Fills the report and saves
+// it after each case.
 #pragma once
 
 #include <functional>
@@ -17,19 +18,19 @@ namespace dpbench {
 class LaunchLoop {
  public:
   using Save = std::function<void()>;
-  // Returns the command to the workers in a launch, without the case.
+  // Returns the command that is sent to the workers in a launch, without the case to run.
   using MakeCommand = std::function<Json(int launch)>;
-  // Returns the CPU times of the machine's cores so far; nothing if they are not available.
+  // Returns the CPU times that the machine's cores have used so far, or nothing if they are not available.
   using Load = std::function<std::optional<CpuTimes>()>;
 
-  // `report.cases` has the `planned` cases in plan order, followed by the skipped ones.
+  // The first `planned` entries of `report.cases` must be the planned cases in plan order; the skipped cases follow.
   LaunchLoop(const MeasuringOptions& options, Report& report, size_t planned, CaseRunner& runner,
              ProgressLine& progress, MakeCommand make_command, Save save, Load load = {}, int cores = 0);
 
   LoopEnding run();
 
  private:
-  bool launch(int index, const std::vector<size_t>& which);  // false: stop
+  bool launch(int index, const std::vector<size_t>& which);  // returns false if the loop must stop
   bool run_group(int index, const std::vector<size_t>& members);
   bool run_case(int index, size_t which);
   CaseOutcome attempt_with_load(int index, size_t which);
@@ -51,11 +52,11 @@ class LaunchLoop {
   MakeCommand make_command_;
   Save save_;
   Load cpu_times_;
-  std::vector<OtherLoad> others_;  // one for each case
+  std::vector<OtherLoad> others_;  // load by other processes, one entry per case
   std::vector<CaseSpec> specs_;
-  std::vector<bool> finished_;  // failed, or its checks did: not run again
-  std::vector<bool> printed_;   // its line in the progress is there
-  std::string broken_start_;    // why groups like the present one do not start
+  std::vector<bool> finished_;  // per case: true if the case or one of its checks failed, so it is not run again
+  std::vector<bool> printed_;   // per case: true if its result line has been printed
+  std::string broken_start_;    // error that keeps the current process group from starting; empty: none
   LoopEnding ending_;
 };
 

@@ -1,4 +1,5 @@
-// Runs cases one after another on groups of workers. Starts a new group if the current one does not fit the case.
+// Runs cases one after another on groups of worker processes. Starts a new group if the current group does not fit the
+// case.
 #pragma once
 
 #include <functional>
@@ -11,7 +12,7 @@
 
 namespace dpbench {
 
-// The settings that workers are started with. Cases with the same key share a group.
+// The settings with which worker processes are started. Cases with equal settings can share a group of processes.
 struct GroupKey {
   std::string backend;
   Device device = Device::cpu;
@@ -21,33 +22,34 @@ struct GroupKey {
 
 GroupKey group_key(const CaseSpec& spec);
 
-// Runs a case: the launcher, or a fake in tests.
+// Interface that runs a single case. Launcher implements it; tests use a fake.
 class CaseRunner {
  public:
   virtual ~CaseRunner() = default;
-  // `command` is {"do":..} without the case.
+  // Runs a case and returns its outcome. `command` is the message {"do":..} to the workers, without the case.
   virtual CaseOutcome run(const CaseSpec& spec, const Json& command) = 0;
-  // Ends the group, so the next case gets fresh processes. Returns a message for each problem.
+  // Ends the group of worker processes, so that the next case gets new ones. Returns an error message for each problem.
   virtual std::vector<std::string> end_group() = 0;
   virtual int pending_signal() = 0;
 };
 
-// The reason that a loop over cases ended early.
+// The reason that a loop over cases ended early; default values mean that it completed.
 struct LoopEnding {
-  int signal = 0;       // interrupted by this signal
-  std::string usage{};  // a usage error that a worker reported
+  int signal = 0;       // the signal that interrupted the loop; 0: none
+  std::string usage{};  // a usage error that a worker reported; empty: none
 };
 
 class Launcher : public CaseRunner {
  public:
   using Say = std::function<void(const std::string&)>;
 
-  // `answer` is the event that completes a case. Without a log folder in the settings, logs go to the private directory
-  // and are removed with it.
+  // `answer` is the type of event with which a rank reports that it has completed a case. If the settings name no log
+  // directory, logs go to the run's scratch directory and are removed with it.
   Launcher(WorkerSettings settings, const Signals& signals, Event answer, Say say);
 
   CaseOutcome run(const CaseSpec& spec, const Json& command) override { return run(spec, command, {}); }
-  // `handler` receives the events before the answer.
+  // Runs a case and returns its outcome. `handler` receives the progress events and log lines of rank 0 while the case
+  // runs.
   CaseOutcome run(const CaseSpec& spec, Json command, const CaseWatch::EventHandler& handler);
   std::vector<std::string> end_group() override;
   int pending_signal() override { return signals_.take(); }

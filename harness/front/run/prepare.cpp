@@ -15,8 +15,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Checks the files of --data before anything runs; a worker would open them only when its case starts. Returns their
-// number of samples, or 0 if no case needs them.
+// Checks the files in the --data directory before any case runs; a worker would open them only when its case starts.
+// Returns the number of samples in the files, or 0 if no case needs them.
 int64_t require_data(const Prepared& prepared) {
   const std::string& directory = prepared.options.what.data_dir;
   if (directory.empty()) return 0;
@@ -32,8 +32,8 @@ void set_sample_count(Catalogue& catalogue, int64_t samples) {
     if (workload.digits) workload.samples = samples;
 }
 
-// The plan decides if the files of --data are needed, and their sample count decides which cases can run. So the plan
-// is made again once the count is known.
+// Plans twice if the cases read the --data files. The first plan shows whether the files are needed; their sample count
+// then decides which cases can run.
 Plan plan_with_data(Prepared& prepared) {
   const auto plan = [&] { return make_plan(prepared.options.what, prepared.catalogue, prepared.machine); };
   if (!prepared.options.what.data_dir.empty()) set_sample_count(prepared.catalogue, 0);

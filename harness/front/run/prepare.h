@@ -1,4 +1,4 @@
-// Gathers everything known before a worker starts and creates the report.
+// Collects everything that is known before a worker starts (build, machine, plan) and creates the report.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +14,8 @@
 namespace dpbench {
 
 struct Prepared {
-  MeasuringOptions options{};  // with absolute plug-in paths
-  World* world = nullptr;      // the ranks started by an outside launcher
+  MeasuringOptions options{};  // options with absolute plug-in paths
+  World* world = nullptr;      // connection to the ranks of an outside launcher; null if there is none
   std::filesystem::path worker{};
   Catalogue catalogue{};
   GpuSurvey gpus{};
@@ -23,15 +23,16 @@ struct Prepared {
   Plan plan{};
 };
 
-// Fills all but the plan. Throws UsageError for errors that can be detected without a plan.
+// Fills everything except the plan. Throws UsageError for errors that can be detected without a plan.
 Prepared prepare(MeasuringOptions options, const std::filesystem::path& worker, World* world = nullptr);
-// Fills the plan. Throws UsageError or Unavailable if no case can run.
+// Fills the plan of `prepared`. Throws UsageError or Unavailable if no case can run.
 void plan_cases(Prepared& prepared);
 
-// Returns a report with the plan's cases, followed by the skipped ones.
+// Returns a new report with the planned cases, followed by the skipped ones.
 Report new_report(const Prepared& prepared);
 
-// With an empty `logs`, logs go to the private directory and are removed with it.
+// Returns the settings for starting workers. If `logs` is empty, log files go to the run's scratch directory and are
+// removed with it.
 WorkerSettings worker_settings(const Prepared& prepared, const std::filesystem::path& logs);
 
 }  // namespace dpbench

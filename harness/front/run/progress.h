@@ -1,4 +1,4 @@
-// Progress and messages of a run on stderr: one line that is redrawn on a terminal, otherwise a plain line per case.
+// Shows the progress and messages of a run on stderr: one redrawn line on a terminal, otherwise a plain line per case.
 #pragma once
 
 #include <string>
@@ -10,32 +10,32 @@ namespace dpbench {
 
 enum class ProgressStyle { none, plain, moving };
 
-// Chooses the style from --progress, -q and whether stderr is a terminal that can move its cursor.
+// Chooses the progress style from --progress, -q, and whether stderr is a terminal that can move its cursor.
 ProgressStyle progress_style(const MeasuringOptions& options, bool terminal, const char* term);
 
 class ProgressLine {
  public:
-  // `launches` is the initial number per case; add_work() adds more.
+  // `launches` is the initial number of launches per case; add_work() adds more.
   ProgressLine(ProgressStyle style, bool verbose, int cases, double now, int launches = 1);
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // A launch of a case begins and ends.
+  // begin() and end() report that one launch of a case begins and ends.
   void begin(const std::string& case_id, double now);
   void end(const std::string& case_id, const std::string& result, double now);
-  // The last launch of a case has ended: prints the plain line.
+  // Reports that the last launch of a case has ended. Prints the case's line in the plain style.
   void over(const std::string& case_id, const std::string& result, double now);
   void add_work(int launches) { total_ += launches; }
-  // Shows the progress within one long case on the redrawn line; `done` is a fraction from 0 to 1.
+  // Shows the progress within one long case on the redrawn line. `done` is the completed fraction, from 0 to 1.
   void part(double done, const std::string& text);
-  void clear();                           // erases the redrawn line; call it before printing on stdout
-  void note(const std::string& text);     // only with -v
-  void warning(const std::string& text);  // unless -q
-  void error(const std::string& text);    // always
-  // Holds a warning back until a case has ended, so that a usage error found before is the only message.
+  void clear();                           // erases the redrawn line; call it before printing to stdout
+  void note(const std::string& text);     // prints a message, but only with -v
+  void warning(const std::string& text);  // prints a warning unless progress is off (-q)
+  void error(const std::string& text);    // always prints an error message
+  // Holds a warning back until a case has ended. So if a usage error is found first, it is the only message.
   void warn_later(const std::string& text);
-  void print_held();  // prints the held warnings
+  void print_held();  // prints the warnings held back by warn_later()
 
  private:
   void move(const std::string& text);
@@ -45,12 +45,12 @@ class ProgressLine {
 
   ProgressStyle style_;
   bool verbose_, shown_ = false;
-  int cases_, over_ = 0, total_, done_ = 0;  // in all and launches of them
+  int cases_, over_ = 0, total_, done_ = 0;  // cases in total and finished; launches in total and finished
   std::vector<std::string> held_warnings_;
   double began_;
 };
 
-// "8 s", "1m40s", "2h05m".
+// Formats a duration, for example as "8 s", "1m40s" or "2h05m".
 std::string duration_text(double seconds);
 
 }  // namespace dpbench

@@ -29,10 +29,10 @@ void Run::measure() {
   progress_.emplace(progress_style(options_, ::isatty(STDERR_FILENO), std::getenv("TERM")), options_.verbose,
                     static_cast<int>(start.cases), monotonic_seconds(), start.launches);
   for (const auto& warning : start.warnings) progress_->warn_later(warning);
-  save(true);  // reports a write error before anything is measured
+  save(true);  // save once now, to find write errors before anything is measured
   ended_ = run_cases();
   std::error_code ignored;
-  if (directory_)  // remove() succeeds only for empty folders
+  if (directory_)  // remove() deletes a log directory only if it is empty
     for (const char* logs : {"logs/base", "logs/new", "logs"}) fs::remove(directory_->path() / logs, ignored);
   if (ended_.usage.empty() || measured()) return;
   if (directory_) directory_->remove();
@@ -64,7 +64,8 @@ void Run::open_directory(const Start& start) {
   start.id = directory_->id();
 }
 
-// Saves at most once a second unless forced. A failure (a full disk) is reported once, and the next save tries again.
+// Saves the report at most once a second unless `force` is set. A failure such as a full disk is reported once; the
+// next save tries again.
 void Run::save(bool force) {
   if (!directory_ || (!force && monotonic_seconds() < next_save_)) return;
   saved_ = true;

@@ -1,5 +1,5 @@
-// One measurement from its flags to its exit code: the steps shared by run, check, train and duel. Each command
-// overrides the virtual parts.
+// One measurement from its flags to its exit code, as steps shared by the commands run, check, train and duel. Each
+// command overrides the virtual functions.
 #pragma once
 
 #include <filesystem>
@@ -21,47 +21,48 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // The steps, in this order.
-  virtual void prepare();  // finds the build and the machine
-  virtual void plan();     // chooses the cases
+  // The steps of a measurement, to be called in this order.
+  virtual void prepare();  // finds the worker build and the machine's devices
+  virtual void plan();     // makes the plan: chooses the cases to run
   bool dry() const { return options_.dry_run; }
-  Ending print_plan() const;  // replaces the remaining steps in a --dry-run
-  // Throws UsageError if a worker reports a usage error before anything was measured.
+  Ending print_plan() const;  // prints the planned cases; with --dry-run, replaces the remaining steps
+  // Runs and saves the cases. Throws UsageError if a worker reports a usage error before any case was measured.
   void measure();
   Ending report();
 
  protected:
-  // `document` is the NAME of the NAME.json saved in the run's directory; if empty, nothing is saved. `options` must
-  // outlive the run.
+  // The report is saved as `document`.json in the run's directory; nothing is saved if `document` is empty. `options`
+  // must outlive the run.
   Run(const MeasuringOptions& options, World* world, std::string document)
       : options_(options), world_(world), document_(std::move(document)) {}
 
-  // The parts of a new report that the steps use. They set the id once the run has its directory.
+  // The parts of a new report that the steps need. `id` refers to the report's id, which is set once the run has its
+  // directory.
   struct Start {
     std::string& id;
     const Json &tool, &env;
     size_t cases;
-    int launches;  // per case
+    int launches;  // number of launches per case
     std::vector<std::string> warnings;
   };
 
-  // Parts of measure().
+  // Functions that a command overrides for measure().
   virtual Start begin() = 0;
   virtual LoopEnding run_cases() = 0;
-  virtual bool measured() const = 0;  // true if any case was measured
-  // Parts of report().
+  virtual bool measured() const = 0;  // true if any case has been measured
+  // Functions that a command overrides for report().
   virtual Json json() const = 0;
   virtual Ending ending() const = 0;
-  virtual std::vector<std::string> complaints() const = 0;  // a message for each bad case
+  virtual std::vector<std::string> complaints() const = 0;  // error messages, one for each bad case
   virtual std::string output() const = 0;
-  virtual bool write_extra_files() { return true; }  // false: it could not be written
+  virtual bool write_extra_files() { return true; }  // returns false if a file could not be written
   virtual std::string closing_line(bool saved) const;
-  virtual std::vector<std::string> hints() const { return {}; }  // next steps to suggest
+  virtual std::vector<std::string> hints() const { return {}; }  // hints to print: suggested next commands
 
   virtual const Plan& shown_plan() const { return prepared_.plan; }
   void save(bool force);
   std::filesystem::path logs() const;
-  Launcher::Say note();  // prints only with -v
+  Launcher::Say note();  // returns a function that prints messages, but only with -v
 
   const MeasuringOptions& options_;
   World* const world_;
@@ -78,7 +79,7 @@ class Run {
   double next_save_ = 0;
 };
 
-// A run that fills a Report with the plan's cases.
+// A measurement whose result is a Report with the plan's cases (run, check and train).
 class ReportRun : public Run {
  protected:
   using Run::Run;
@@ -88,13 +89,14 @@ class ReportRun : public Run {
   Json json() const override { return to_json(report_); }
   Ending ending() const override { return ending_of(report_); }
   std::vector<std::string> complaints() const override;
-  // `answer` is the event that completes a case.
+  // Runs every case in each launch. `answer` is the type of event with which a rank reports that it has completed a
+  // case.
   LoopEnding run_launches(Event answer, LaunchLoop::MakeCommand make_command, LaunchLoop::Load load = {});
 
   Report report_;
 };
 
-// Returns a line for each case that has no valid result.
+// Returns a message for each case that has no valid result.
 template <class Record>
 std::vector<std::string> bad_cases(const std::vector<Record>& cases) {
   std::vector<std::string> lines;

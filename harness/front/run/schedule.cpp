@@ -6,7 +6,7 @@
 namespace dpbench {
 namespace {
 
-// Unlike std::shuffle, gives the same order for a seed with every standard library.
+// Shuffles the values. Unlike std::shuffle, gives the same order for the same seed with every standard library.
 template <class T>
 void shuffle(std::vector<T>& values, std::mt19937_64& random) {
   for (size_t left = values.size(); left > 1; --left) std::swap(values[left - 1], values[random() % left]);

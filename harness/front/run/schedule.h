@@ -1,4 +1,5 @@
-// The order of cases within a launch. Each launch runs every case once, on fresh processes and in its own random order.
+// Determines the order of cases within a launch. Each launch runs every case once, on new processes and in its own
+// random order.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 
 namespace dpbench {
 
-// Returns the indices `which`, grouped by the cases that can share processes. Groups and cases are shuffled by (seed,
-// launch).
+// Returns the case indices `which`, grouped so that the cases of a group can share processes. The order of groups and
+// cases is random but reproducible from `seed` and `launch`.
 std::vector<std::vector<size_t>> launch_order(const std::vector<CaseSpec>& cases, const std::vector<size_t>& which,
                                               int launch, uint64_t seed);
 

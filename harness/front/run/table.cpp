@@ -23,7 +23,7 @@ std::string number(const char* form, std::optional<double> value) {
   return text;
 }
 
-// Formats with four significant digits and no exponent.
+// Formats nanoseconds as milliseconds with four significant digits and no exponent; "-" if the value is missing.
 std::string milliseconds(std::optional<double> ns) {
   if (!ns || !(*ns > 0) || !std::isfinite(*ns)) return "-";
   const double ms = *ns * 1e-6;
@@ -43,7 +43,8 @@ std::string check_cell(const CaseRecord& record) {
   return "ok";
 }
 
-// Lists the settings that distinguish a case from others of its strategy, then its warnings and notices.
+// Returns the notes column of a case: the settings that distinguish it from others of its strategy, then its warnings
+// and notices.
 std::string notes(const CaseRecord& record) {
   const CaseSpec& spec = record.spec;
   std::vector<std::string> all;
@@ -92,7 +93,7 @@ struct Section {
   std::vector<Cells> rows;
 };
 
-// Groups the cases by heading; sections are in the order of their first cases.
+// Groups the report's cases into table sections by heading. Sections are in the order of their first cases.
 std::vector<Section> sections_of(const Report& report) {
   std::vector<Section> sections;
   for (const auto& record : report.cases) {
@@ -114,7 +115,7 @@ const char* colour_of(const std::string& check) {
 std::string csv_cell(const std::string& text) {
   const bool formula = !text.empty() && std::string("=+-@").find(text[0]) != std::string::npos && text.size() > 1 &&
                        !std::isdigit(static_cast<unsigned char>(text[1]));
-  std::string cell = formula ? "'" + text : text;  // keeps a spreadsheet from executing it
+  std::string cell = formula ? "'" + text : text;  // the quote keeps a spreadsheet from executing the cell as a formula
   if (cell.find_first_of(",\"\n") == std::string::npos) return cell;
   for (size_t at = 0; (at = cell.find('"', at)) != std::string::npos; at += 2) cell.insert(at, "\"");
   return "\"" + cell + "\"";
@@ -204,7 +205,7 @@ std::string report_table(const Report& report, bool colour) {
   std::vector<Cells> all = {column_titles};
   const auto sections = sections_of(report);
   for (const auto& section : sections) all.insert(all.end(), section.rows.begin(), section.rows.end());
-  // Use the same column widths in all sections.
+  // Use the same column widths in all sections of the table.
   const auto lines = split(aligned(all, right_aligned), '\n');
   std::string text;
   size_t next = 1;

@@ -1,4 +1,4 @@
-// Formats a report as a table, Markdown or CSV. A missing value is shown as "-".
+// Formats a report or a plan as a table, Markdown or CSV. A missing value is shown as "-".
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace dpbench {
 
 using Cells = std::vector<std::string>;
 
-// Aligns the columns; those set in `right` are right-aligned. The last column is never padded.
+// Formats rows as text with aligned columns. Columns set in `right` are right-aligned; the last column is never padded.
 std::string aligned(const std::vector<Cells>& rows, const std::vector<bool>& right);
 std::string as_markdown(const std::vector<Cells>& rows);
 std::string as_csv(const std::vector<Cells>& rows);
@@ -21,12 +21,12 @@ std::string report_table(const Report& report, bool colour);
 std::string report_markdown(const Report& report);
 std::string report_csv(const Report& report);
 
-// Formats a complete document, indented by one space.
+// Formats a complete JSON document, indented by one space.
 std::string json_text(const Json& json);
-// Formats rows as CSV, Markdown or a table. Returns an empty string for other forms.
+// Formats rows as CSV, Markdown or a table, as `form` says. Returns an empty string for other output forms.
 std::string rows_text(const std::vector<Cells>& rows, const std::vector<bool>& right, Form form);
 
-// Formats rows as Markdown or a table, followed by a summary line.
+// Formats the rows of a comparison as Markdown or a table, followed by a summary line.
 std::string judgement_text(std::vector<Cells> rows, const std::vector<bool>& right, const std::string& summary,
                            Form form);
 

@@ -1,4 +1,4 @@
-// Merges the traces of the ranks into one file per case.
+// Merges the profiler traces of all ranks into one file per case.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,8 @@
 
 namespace dpbench {
 
-// Merges the trace files in `directory`. Passes a message to `complain` for each case that fails.
+// Merges the trace files in `directory`, case by case. Calls `complain` with an error message for each case whose
+// traces cannot be merged.
 void merge_traces(const Report& report, const std::filesystem::path& directory,
                   const std::function<void(const std::string&)>& complain);
 

@@ -9,7 +9,8 @@
 
 namespace dpbench {
 
-// `flag` names the origin of the path in the message. Throws UsageError if the working directory no longer exists.
+// Returns the absolute path. `flag` is the flag that gave the path, for error messages. Throws UsageError if the
+// working directory no longer exists.
 inline std::filesystem::path absolute_path(const std::string& flag, const std::string& path) {
   std::error_code failed;
   const std::filesystem::path resolved = std::filesystem::absolute(path, failed);

@@ -1,4 +1,4 @@
-// Writes a command's data to stdout and decides when output is coloured.
+// Writes a command's output to stdout and decides whether the output is coloured.
 #pragma once
 
 #include <array>
@@ -8,14 +8,14 @@
 
 namespace dpbench {
 
-// Writes data to stdout. Returns false if some of it could not be written (closed pipe, full disk).
+// Writes text to stdout. Returns false if some of the text could not be written (closed pipe, full disk).
 bool print(const std::string& text);
 
 enum class Color { automatic, always, never };
 template <>
 inline constexpr auto enum_names<Color> = std::to_array<std::string_view>({"auto", "always", "never"});
 
-// True if text on this stream may be coloured, given --color, NO_COLOR and TERM.
+// True if the stream `descriptor` may be coloured, given --color, NO_COLOR, TERM and whether it is a terminal.
 bool coloured(Color color, int descriptor);
 
 }  // namespace dpbench

@@ -11,7 +11,7 @@ namespace {
 
 bool is_continuation(unsigned char byte) { return (byte & 0xC0) == 0x80; }
 
-// Returns the length in bytes of the well-formed UTF-8 character at the start of `text`, 0 if there is none.
+// Returns the length in bytes of the well-formed UTF-8 character at the start of `text`, or 0 if there is none.
 size_t character_length(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   if (first < 0x80) return 1;
@@ -25,11 +25,11 @@ size_t character_length(std::string_view text) {
   const auto second = static_cast<unsigned char>(text[1]);
   const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
   const bool outside =
-      (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);  // surrogates, > U+10FFFF
+      (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);  // surrogates or above U+10FFFF
   return overlong || outside ? 0 : length;
 }
 
-// True for control characters (except newline and tab) and text-direction marks.
+// True for control characters (except newline and tab) and for text-direction marks.
 bool is_unprintable(std::string_view character) {
   if (character.size() == 1) {
     const char c = character[0];
@@ -42,8 +42,8 @@ bool is_unprintable(std::string_view character) {
          (second == 0x81 && third >= 0xA6 && third <= 0xA9);
 }
 
-// Returns the length of the escape sequence at the start of `text` (ESC [ ... letter, or ESC and one more byte), 0 if
-// there is none.
+// Returns the length of the terminal escape sequence at the start of `text` (ESC [ ... letter, or ESC and one more
+// byte), or 0 if there is none.
 size_t escape_length(std::string_view text) {
   if (text[0] != '\x1B') return 0;
   if (text.size() < 2 || text[1] != '[') return std::min<size_t>(text.size(), 2);
@@ -52,7 +52,8 @@ size_t escape_length(std::string_view text) {
   return std::min(end + 1, text.size());
 }
 
-// Damerau-Levenshtein distance: insertions, deletions, replacements and swaps of neighbours, each of cost one.
+// Returns the edit distance of two words (Damerau-Levenshtein): insertions, deletions, replacements and swaps of
+// neighbouring letters each cost one.
 size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i)
@@ -68,7 +69,7 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return cost[a.size()][b.size()];
 }
 
-// Returns the name in lower case without leading dashes: the form in which names are compared.
+// Returns a name in lower case and without leading dashes, the form in which names are compared.
 std::string normalized(const std::string& name) {
   std::string plain = name.substr(std::min(name.find_first_not_of('-'), name.size()));
   std::transform(plain.begin(), plain.end(), plain.begin(),
@@ -76,10 +77,11 @@ std::string normalized(const std::string& name) {
   return plain;
 }
 
-// Returns a penalty, smaller for better matches, or nothing if the names do not match. A matching prefix costs as much
-// as one edit; a matching substring, or a known name with extra letters, costs less than two edits.
+// Rates a known name as the meaning of a mistyped one. Returns a penalty, smaller for better matches, or nothing if the
+// names do not match. A prefix match costs as much as one edit. A substring match, or a known name with extra letters,
+// costs less than two edits.
 std::optional<size_t> match_penalty(const std::string& typed, const std::string& meant, size_t edits) {
-  constexpr size_t min_letters = 3;  // shorter fragments match too many names
+  constexpr size_t min_letters = 3;  // fragments shorter than this match too many names
   if (edits > 1 && typed.size() >= min_letters && meant.starts_with(typed)) return 2;
   if (edits > 1 && typed.size() >= min_letters && meant.find(typed) != std::string::npos) return 3;
   if (edits > 1 && meant.size() >= min_letters && typed.starts_with(meant)) return 3;

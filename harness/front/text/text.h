@@ -1,4 +1,4 @@
-// Text helpers: joining, splitting, terminal widths, sanitising untrusted text, and suggestions for mistyped names.
+// Text functions: join and split, measure terminal width, sanitise untrusted text, and suggest names for mistyped ones.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +12,19 @@ namespace dpbench {
 
 std::string join(const std::vector<std::string>& words, const std::string& between = ", ");
 std::vector<std::string> split(const std::string& text, char at);
-std::vector<std::string> comma_values(const std::string& list);  // keeps empty values, also after the last comma
+// Splits a list at commas. Keeps empty values, also after the last comma.
+std::vector<std::string> comma_values(const std::string& list);
 
-// Returns the number of terminal columns that valid UTF-8 text takes.
+// Returns the number of terminal columns that valid UTF-8 text occupies.
 size_t display_width(std::string_view text);
 
-// Returns valid UTF-8 without control, escape or text-direction characters (tab and newline stay), safe to print or
-// store.
+// Returns the text as valid UTF-8, safe to print or store: control, escape and text-direction characters are removed,
+// except tab and newline.
 std::string sanitised(std::string_view text);
-// Returns the sanitised text on one line, cut to `limit` characters.
+// Returns the text sanitised and on one line, cut to `limit` characters.
 std::string one_line(std::string_view text, size_t limit);
 
-// Returns the known name closest to a mistyped one, by edit distance, prefix or substring; empty if none is close.
+// Returns the known name closest to a mistyped one, by edit distance, prefix or substring; empty if no name is close.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
 // Returns " (did you mean 'x'?)", or an empty string if no known name is close.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);

@@ -1,4 +1,4 @@
-// Exports a report to the formats of other tools.
+// Converts a run's report to the formats of other tools: Google Benchmark JSON and JUnit XML.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace dpbench {
 
-// Returns Google Benchmark's JSON for its compare.py. Each launch becomes one entry, its median, because the U test of
-// compare.py needs independent values. Only ok cases are exported.
+// Returns the report as Google Benchmark JSON for Google's compare.py. Each launch of a case becomes one entry, the
+// launch's median, because the U test of compare.py needs independent values. Only cases with status ok are exported.
 std::string gbench_json(const Report& report);
 
-// Returns JUnit XML: one test for each check of each case, and one for a case without checks.
+// Returns the report as JUnit XML: one test for each conformance check of each case, and one for a case without checks.
 std::string junit_xml(const Report& report);
 
 }  // namespace dpbench

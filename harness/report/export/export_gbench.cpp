@@ -6,8 +6,8 @@
 namespace dpbench {
 namespace {
 
-// The name begins with the strategy, its backend and its parameters as one word, so that
-// `compare.py filters FILE '^dp/' '^ddp:shm/'` compares strategies within one file.
+// Returns a case's benchmark name. It begins with the strategy, backend and parameters as one word, so that `compare.py
+// filters FILE '^dp/' '^ddp:shm/'` compares strategies within one file.
 std::string benchmark_name(const CaseSpec& spec) {
   std::string name = spec.strategy;
   if (spec.backend != no_backend) name += ":" + spec.backend;
@@ -19,7 +19,7 @@ std::string benchmark_name(const CaseSpec& spec) {
   return name;
 }
 
-// 20261121T063057Z-... -> 2026-11-21T06:30:57+00:00
+// Converts the start of a run id to a date: 20261121T063057Z-... becomes 2026-11-21T06:30:57+00:00.
 std::string date_of(const std::string& id) {
   if (id.size() < 16) return "";
   return id.substr(0, 4) + "-" + id.substr(4, 2) + "-" + id.substr(6, 2) + "T" + id.substr(9, 2) + ":" +

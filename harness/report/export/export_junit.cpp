@@ -65,7 +65,7 @@ std::string message_of(const CheckRow& row) {
   return text;
 }
 
-// Returns a test for each check, plus a test "run" if the case did not end normally or has no checks.
+// Returns a JUnit test for each conformance check, plus a test "run" if the case did not end normally or has no checks.
 std::vector<Test> tests_of(const CaseRecord& record) {
   std::vector<Test> tests;
   for (const CheckRow& row : record.checks)

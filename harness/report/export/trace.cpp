@@ -7,10 +7,11 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t rows_per_rank = 1000;               // rows of the trace viewer: the rank itself and its GPUs
-constexpr int64_t flow_ids_per_rank = 1'000'000'000;  // ids of flow arrows must differ between ranks
+constexpr int64_t rows_per_rank = 1000;               // trace viewer rows reserved for a rank: its process and its GPUs
+constexpr int64_t flow_ids_per_rank = 1'000'000'000;  // offset that keeps ids of flow arrows distinct between ranks
 
-// Assigns trace viewer rows. Kineto gives GPUs the process numbers 0, 1, ...; any other number is the rank's process.
+// Assigns trace viewer rows to one rank's events. Kineto numbers GPUs 0, 1, ... in the pid field; any other pid is the
+// rank's process.
 class RankRows {
  public:
   explicit RankRows(int rank) : rank_(rank) {}
@@ -63,7 +64,8 @@ Json merged_trace(const std::vector<Json>& ranks) {
     const double offset_us = static_cast<double>(base_of(ranks[i]) - base_of(ranks[0])) * 1e-3;
     Fields(ranks[i], "trace of rank " + std::to_string(i))
         .each("traceEvents", [&](const Json& event, const std::string&) {
-          // Skip Kineto's row names, which are replaced, and its own spans ("Spans", "Traces"), which have no process.
+          // Skip Kineto's row names, because new ones are written, and its own spans ("Spans", "Traces"), which have no
+          // process.
           if (!event.contains("pid") || !event["pid"].is_number_integer()) return;
           const bool process_meta = event.value("ph", "") == "M" && event.value("name", "") != "thread_name";
           if (process_meta) return;

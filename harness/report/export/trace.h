@@ -1,4 +1,4 @@
-// Merges the ranks' traces into one for Perfetto and chrome://tracing.
+// Merges the Kineto traces of all ranks into one trace file for Perfetto and chrome://tracing.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace dpbench {
 
-// Returns the common prefix of a case's trace files. Rank 0's file adds ".rank0.json".
+// Returns the common prefix of a case's trace file names. Rank 0's file name is this prefix plus ".rank0.json".
 std::string trace_stem(const std::string& case_id);
 
-// ranks[i]: the Chrome trace that Kineto wrote for rank i. Each rank becomes a process, followed by its GPUs.
+// Returns one Chrome trace merged from ranks[i], the trace that Kineto wrote for rank i. Each rank is shown as a
+// process, followed by its GPUs.
 Json merged_trace(const std::vector<Json>& ranks);
 
 }  // namespace dpbench

@@ -26,8 +26,8 @@ std::optional<double> comm_fraction(const CaseRecord& record) {
   return (phases.at("communication") + (waiting == phases.end() ? 0 : waiting->second)) / total;
 }
 
-// Host memory is the median over launches, as the processes of other launches may have run other cases before. Reports
-// before 1.4 have no own_rss_bytes.
+// Returns the median of peak host memory over launches, because worker processes of some launches may have run other
+// cases before. Reports before version 1.4 have no own_rss_bytes.
 std::optional<int64_t> peak_memory_bytes(const CaseRecord& record) {
   int64_t device = 0, resident = 0;
   std::vector<double> own;
@@ -44,7 +44,7 @@ std::optional<int64_t> peak_memory_bytes(const CaseRecord& record) {
   return peak > 0 ? std::optional(peak) : std::nullopt;
 }
 
-// Mean over the ranks of all launches that have the value.
+// Returns the mean of a profile value over the ranks of all launches that have it, or nullopt if no rank has it.
 template <class Get>
 std::optional<double> mean_of_profiles(const CaseRecord& record, Get get) {
   double sum = 0, n = 0;
@@ -69,7 +69,7 @@ void derive_communication(CaseRecord& record) {
   d.collective_bytes_per_step = mean_of_profiles(record, known(&Profile::collective_bytes_per_step));
 }
 
-// Sum over all ranks, from the first launch in which every rank has the value.
+// Returns the sum of a profile value over all ranks, taken from the first launch in which every rank has the value.
 template <class Get>
 std::optional<double> sum_over_ranks(const CaseRecord& record, Get get) {
   for (const LaunchRecord& launch : record.launches) {
@@ -101,8 +101,8 @@ void derive_flop(CaseRecord& record) {
   if (d.flop_per_s && d.peak_flop_per_s && *d.peak_flop_per_s > 0) d.flop_share = *d.flop_per_s / *d.peak_flop_per_s;
 }
 
-// Power is the sum over a launch's GPUs, then the median over launches. A GPU is identified by host and PCI bus id, as
-// identical hosts number their GPUs alike.
+// Fills a case's GPU power and throttling. Power is summed over a launch's GPUs; the median over launches is reported.
+// A GPU is identified by host and PCI bus id, because identical hosts number their GPUs alike.
 void derive_gpus(CaseRecord& record, const HostOfRank& hosts) {
   std::vector<double> launches_w;
   int64_t readings = 0, throttled = 0;
@@ -113,7 +113,8 @@ void derive_gpus(CaseRecord& record, const HostOfRank& hosts) {
       for (const GpuCounters& gpu : rank.gpus) {
         const auto host = hosts.find(rank.rank);
         const std::pair which(host == hosts.end() ? 0 : host->second, gpu.pci_bus);
-        if (record.spec.oversubscribe && !seen.insert(which).second) continue;  // a GPU shared by ranks counts once
+        // Count a GPU shared by several ranks once.
+        if (record.spec.oversubscribe && !seen.insert(which).second) continue;
         if (gpu.mean_power_w) watts = watts.value_or(0) + *gpu.mean_power_w;
         readings += gpu.readings;
         throttled += gpu.throttled_readings;

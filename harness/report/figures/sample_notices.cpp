@@ -11,12 +11,14 @@ namespace {
 
 using Launches = std::vector<std::vector<double>>;
 
-// An outlier or trend must exceed both limits: sigmas of the launch's own spread, and a share of the median.
+// Limits for reporting an outlier or a trend. A deviation must exceed both: a multiple of the launch's own spread
+// (sigmas) and a share of the median.
 constexpr double outlier_sigmas = 10, outlier_share = 0.05;
 constexpr double trend_sigmas = 3, trend_share = 0.02;
 constexpr double apart_share = 0.10, apart_times_noise = 3;
 
-// Two clusters: each has at least a fifth of the blocks, and the gap between them is wide relative to both.
+// Limits for reporting two clusters of block times: each holds at least a fifth of the blocks, and the gap between them
+// is wide relative to the spread within each cluster.
 constexpr double cluster_share = 0.2, gap_sigmas = 6, gap_share = 0.05;
 
 std::string percent(double share) {
@@ -43,7 +45,8 @@ std::optional<std::string> outliers(const Launches& launches) {
          " above the median: other work was running";
 }
 
-// Mann-Kendall test: each pair of blocks counts +1 if the later one is slower, -1 if it is faster.
+// Reports a trend in block times. Mann-Kendall test: each pair of blocks counts +1 if the later block is slower, -1 if
+// it is faster.
 std::optional<std::string> trend(const Launches& launches) {
   double score = 0, variance = 0;
   std::vector<double> changes;
@@ -81,7 +84,7 @@ std::optional<std::string> two_clusters(const Launches& launches) {
   std::sort(all.begin(), all.end());
   const auto least = static_cast<size_t>(std::ceil(cluster_share * static_cast<double>(all.size())));
   if (all.size() < 10) return std::nullopt;
-  size_t cut = least;  // start of the upper cluster
+  size_t cut = least;  // index of the first block of the upper (slower) cluster
   for (size_t i = least; i + least <= all.size(); ++i)
     if (all[i] - all[i - 1] > all[cut] - all[cut - 1]) cut = i;
   const std::span<const double> values(all), low = values.first(cut), high = values.subspan(cut);
@@ -97,7 +100,7 @@ std::optional<std::string> straggling(const CaseRecord& record) {
          percent(*record.derived.skew) + " longer than the others, which wait for it";
 }
 
-// Names the GPUs that were throttled during the measurement.
+// Returns a notice that names the GPUs throttled during the measurement; nullopt if there are none.
 std::optional<std::string> throttling(const CaseRecord& record) {
   std::vector<std::string> gpus, reasons;
   const auto add_new = [](std::vector<std::string>& list, const std::string& text) {
@@ -118,7 +121,7 @@ std::optional<std::string> throttling(const CaseRecord& record) {
          "): cool the GPU, or raise its power limit (nvidia-smi -pl)";
 }
 
-// Warnings of all ranks, without duplicates.
+// Returns the warnings of all ranks, without duplicates.
 std::vector<std::string> rank_warnings(const CaseRecord& record) {
   std::vector<std::string> warnings;
   for (const LaunchRecord& launch : record.launches)
@@ -138,7 +141,7 @@ std::vector<std::string> notices_of(const CaseRecord& record) {
   const auto clusters = two_clusters(launches);
   if (clusters) notices.push_back(*clusters);
   for (const auto detect : {outliers, trend, launch_spread}) {
-    if (detect == outliers && clusters) continue;  // the outliers are the smaller cluster
+    if (detect == outliers && clusters) continue;  // the outliers are the smaller cluster, already reported
     if (auto notice = detect(launches)) notices.push_back(std::move(*notice));
   }
   if (auto notice = straggling(record)) notices.push_back(std::move(*notice));

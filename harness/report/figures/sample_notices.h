@@ -1,4 +1,4 @@
-// Diagnoses the quality of a case's measurements. Notices only inform: no measurement is dropped because of them.
+// Diagnoses the quality of a case's measurements. Notices only inform: they never discard a measurement.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace dpbench {
 
-// Returns one line, with a likely cause or remedy, for each finding: outliers, a trend within launches, launches that
-// differ, two clusters, a straggler, throttled GPUs; then the ranks' own warnings.
+// Returns one line, with a likely cause or remedy, for each finding in a case's timings: outliers, a trend within
+// launches, launches that differ, two clusters of blocks, a straggler, throttled GPUs. The warnings of the ranks
+// follow.
 std::vector<std::string> notices_of(const CaseRecord& record);
 
 }  // namespace dpbench

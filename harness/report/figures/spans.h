@@ -1,4 +1,5 @@
-// Arithmetic on time spans: total communication, its overlap with computation, and waiting for other ranks.
+// Arithmetic on time spans: computes total communication, its overlap with computation, and the time spent waiting for
+// other ranks.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +12,24 @@ struct Span {
 };
 using Spans = std::vector<Span>;
 
-// Sorts the spans, merges overlapping ones and drops empty ones.
+// Returns the spans sorted, with overlapping spans merged and empty ones dropped.
 Spans merged(Spans spans);
-int64_t length(const Spans& spans);            // of the union
-Spans common(const Spans& a, const Spans& b);  // intersection
+int64_t length(const Spans& spans);            // length of the union of the spans; overlaps count once
+Spans common(const Spans& a, const Spans& b);  // intersection of a and b
 
-// A collective as one rank sees it.
+// One collective (such as an allreduce) in the timing of one rank.
 struct EnteredCollective {
-  Span span;                 // begins when this rank enters it
-  int64_t last_entered = 0;  // when the last rank entered it
+  Span span;                 // from this rank's entry to the end of the collective
+  int64_t last_entered = 0;  // time at which the last rank entered the collective
 };
 
 struct Communication {
-  int64_t total_ns = 0;    // at least one collective was in progress
-  int64_t exposed_ns = 0;  // part of total_ns in which this rank did nothing else
-  int64_t hidden_ns = 0;   // total_ns - exposed_ns
+  int64_t total_ns = 0;    // time in which at least one collective was in progress
+  int64_t exposed_ns = 0;  // part of total_ns in which this rank did nothing but communicate
+  int64_t hidden_ns = 0;   // total_ns - exposed_ns: communication that overlapped with computation
   int64_t waiting_ns = 0;  // part of exposed_ns in which another rank had not yet entered the collective
 };
-// blocked: spans in which the strategy did nothing but communicate.
+// Returns a rank's communication times. blocked: the time spans in which the strategy did nothing but communicate.
 Communication communication_of(const std::vector<EnteredCollective>& collectives, const Spans& blocked);
 
 }  // namespace dpbench

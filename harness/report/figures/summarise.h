@@ -5,12 +5,12 @@
 
 namespace dpbench {
 
-// Returns the measured baseline for the speed-ups of `spec`, or null. It has the same workload, dtype, threads, ... and
-// the same batch (global for strong scaling, per device for weak).
+// Returns the measured baseline case for the speed-ups of `spec`, or null if there is none. The baseline has the same
+// workload, dtype, threads, ... and the same batch (global for strong scaling, per device for weak).
 const CaseRecord* baseline_of(const Report& report, const CaseSpec& spec);
 
-// Sets the status of an ok case to wrong if a check failed or its ranks ended with unequal parameters. Fills
-// step_time_ns, derived and notices of every ok case. May be called after every case.
+// Changes the status of an ok case to wrong if a check failed or its ranks ended with unequal parameters. Fills
+// step_time_ns, derived and notices of every ok case. May be called repeatedly, e.g. after each case of a run.
 void summarise(Report& report);
 
 }  // namespace dpbench

@@ -9,12 +9,13 @@
 namespace dpbench {
 namespace {
 
-// Differences in these fields are reported but never refused: they may be the change under test.
+// Env fields whose differences between two runs are reported but never refused, because they may be the change under
+// test.
 const std::vector<std::string> reported_fields = {"/versions/torch", "/versions/cuda",     "/versions/nccl",
                                                   "/os/kernel",      "/os/libc",           "/os/container",
                                                   "/cpu/microcode",  "/memory/total_bytes"};
 
-// "/gpus/*/name" -> gpus.name
+// Returns the dotted name of a JSON pointer: "/gpus/*/name" becomes gpus.name.
 std::string dotted_name(const std::string& pointer) {
   std::string name;
   for (size_t i = 1; i < pointer.size(); ++i) {

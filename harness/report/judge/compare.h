@@ -1,4 +1,4 @@
-// Compares two stored runs and applies the gate.
+// Compares two stored runs case by case and applies the gate, the rules for which slowdowns fail.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ namespace dpbench {
 struct Judgement {
   std::string case_id;
   Rule rule;
-  double base = 0, now = 0;  // in the metric's own unit
+  double base = 0, now = 0;  // the metric's value in the base and the new run, in the metric's own unit
   Change change;
   int64_t base_launches = 0, new_launches = 0;
   Verdict verdict = Verdict::unclear;
 };
 
-// A case without a verdict, and the reason.
+// A case for which no verdict is given, and the reason.
 struct Unjudged {
   std::string case_id, why;
 };
@@ -30,20 +30,22 @@ struct Difference {
 struct Comparison {
   std::string base_id, new_id;
   std::vector<Judgement> judged;
-  std::vector<Unjudged> broken;      // wrong or failed in the new run: the gate fails
-  std::vector<Unjudged> unmeasured;  // in both runs but impossible to judge: counts as unclear
+  std::vector<Unjudged> broken;      // cases that are wrong or failed in the new run; the gate fails
+  std::vector<Unjudged> unmeasured;  // cases in both runs that cannot be judged; count as unclear
   std::vector<Unjudged> added, gone;
-  std::vector<std::string> unused;      // patterns of the gate file that never decide: earlier ones match their cases
-  std::vector<Difference> differences;  // accepted differences of machine or software
+  // Patterns of the gate file that never decide: earlier patterns match their cases.
+  std::vector<std::string> unused;
+  std::vector<Difference> differences;  // accepted differences of machine or software between the runs
 
   size_t count(Verdict verdict) const;
   bool failed() const { return !broken.empty() || count(Verdict::slower) > 0; }
   bool inconclusive() const { return !unmeasured.empty() || count(Verdict::unclear) > 0; }
 };
 
-// Judges the cases of both runs. Throws UsageError if the runs have no case in common, if a pattern of the gate matches
-// no case of either run, or if nothing can be judged. Unless allow_differences is set, also throws UsageError, naming
-// the fields, if the machines or settings differ. Metrics taken within one run never need equal machines.
+// Judges the cases that two runs have in common. Throws UsageError if the runs share no case, if a pattern of the gate
+// matches no case of either run, or if nothing can be judged. Unless allow_differences is set, also throws UsageError,
+// naming the fields, if the machines or settings differ. Ratios taken within one run (such as speed-up) never need
+// equal machines.
 Comparison compare(const Report& base, const Report& now, const Gate& gate, bool allow_differences = false);
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// Prints a comparison as a table, as JSON and as GitHub annotations.
+// Prints the comparison of two runs as a table, as JSON and as GitHub annotations.
 #pragma once
 
 #include <string>
@@ -8,17 +8,18 @@
 
 namespace dpbench {
 
-// Returns the title row, then a row for each judgement and each case without one.
+// Returns the table's title row, then a row for each judged case and rule and a row for each case without a verdict.
 std::vector<std::vector<std::string>> compare_rows(const Comparison& comparison);
-const std::vector<bool>& compare_columns_right();  // true for right-aligned (numeric) columns
+const std::vector<bool>& compare_columns_right();  // one flag per table column: true if right-aligned (numeric)
 
 Json compare_json(const Comparison& comparison);
 
-// "1 slower, 1 unclear, 18 same of 20. Gate: FAILED"
+// Returns the summary line, e.g. "1 slower, 1 unclear, 18 same of 20. Gate: FAILED".
 std::string compare_summary(const Comparison& comparison);
-// Returns a line for each unused pattern of the gate file and for each difference.
+// Returns a note for each unused pattern of the gate file and for each accepted difference of machine or software.
 std::vector<std::string> compare_notes(const Comparison& comparison);
-// Returns workflow commands that GitHub shows on a pull request: ::error and ::warning lines.
+// Returns the comparison as GitHub workflow commands (::error and ::warning lines), which GitHub shows on a pull
+// request.
 std::vector<std::string> github_annotations(const Comparison& comparison);
 
 }  // namespace dpbench

@@ -9,19 +9,20 @@
 namespace dpbench {
 namespace {
 
-// One-sided p-value of the values being above `level`, or below it if sign is -1.
+// Returns the one-sided p-value that the values lie above `level`, or below it if sign is -1.
 double p_above(std::span<const double> values, double level, double sign = 1) {
   std::vector<double> shifted;
   for (const double value : values) shifted.push_back(sign * (value - level));
   return signed_rank_p_above(shifted);
 }
 
-// Interval between two order statistics that contains the median with at least 95 % confidence, for any distribution.
+// Returns an interval between two order statistics that contains the median with at least 95 % confidence, for any
+// distribution.
 Interval median_interval(std::span<const double> values) {
   std::vector<double> sorted(values.begin(), values.end());
   std::sort(sorted.begin(), sorted.end());
   const auto n = static_cast<double>(sorted.size());
-  const auto probability = [&](double k) {  // of k of n values below the median
+  const auto probability = [&](double k) {  // probability that exactly k of n values are below the median
     return std::exp(std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) - n * std::log(2.0));
   };
   size_t outside = 0;

@@ -1,5 +1,5 @@
-// Judges two builds from pairs of blocks measured alternately. A case is judged after 20, 40, 80 and 160 pairs; each of
-// these interim analyses is a "look".
+// Judges a duel: two builds whose timed blocks alternate in pairs, one block of each build. A case is judged after 20,
+// 40, 80 and 160 pairs; each of these interim analyses is called a look.
 #pragma once
 
 #include <span>
@@ -11,34 +11,34 @@
 namespace dpbench {
 
 struct DuelRule {
-  std::vector<int> looks = {20, 40, 80, 160};  // pairs
-  double alpha = 0.0025;                       // significance level of a look; divided by the number of cases
-  double least = 0.025;                        // smaller changes are never slower or faster
-  double same_within = 0.045;                  // a change significantly smaller than this is "same"
-  double most_noise = 0.15;                    // with noisier pairs, the verdict is unclear
+  std::vector<int> looks = {20, 40, 80, 160};  // numbers of pairs at which a case is judged
+  double alpha = 0.0025;                       // significance level of one look; divided by the number of cases
+  double least = 0.025;                        // relative change below which a verdict is never slower or faster
+  double same_within = 0.045;  // margin: a change significantly smaller than this gets the verdict "same"
+  double most_noise = 0.15;    // highest noise of the pairs; above it the verdict is unclear
 };
 
-// The result of one look.
+// The result of one look, an interim analysis of a case's pairs.
 struct DuelLook {
   int pairs = 0;
-  int launches = 0;                   // launches that measured the pairs
-  double change = 0;                  // median of log(new / base)
-  double low = 0, high = 0;           // interval of the median: at least 95 %, for any distribution
-  double noise = 0;                   // robust standard deviation of a pair's log ratio
-  double p_slower = 1, p_faster = 1;  // one-sided p-values; null hypothesis: no change
-  double p_same = 1;                  // p-value; null hypothesis: a change of at least same_within, either way
+  int launches = 0;                   // number of launches in which the pairs of blocks were measured
+  double change = 0;                  // median over the pairs of log(new / base)
+  double low = 0, high = 0;           // bounds of the median's confidence interval: at least 95 %, for any distribution
+  double noise = 0;                   // robust standard deviation of the log ratios of single pairs
+  double p_slower = 1, p_faster = 1;  // one-sided p-values of a slower or faster new build; null hypothesis: no change
+  double p_same = 1;  // p-value of "same"; null hypothesis: a change of at least same_within, either way
   Verdict verdict = Verdict::unclear;
 };
 
-// Judges the pairs. log_ratios: log(new / base) of each pair. launches: starts of both builds; with fewer than
-// launches_to_judge the verdict is unclear, because a start may affect all its pairs alike. cases: number of cases
-// judged in the same duel.
+// Judges one case from its pairs of blocks. log_ratios: log(new / base) of each pair. launches: starts of both builds;
+// with fewer than launches_to_judge the verdict is unclear, because a start may affect all its pairs alike. cases:
+// number of cases judged in the same duel.
 DuelLook duel_look(std::span<const double> log_ratios, int launches, const DuelRule& rule, size_t cases);
 
-// Returns the reason why a duel that ends with this look is unclear, and a remedy.
+// Returns why the verdict is unclear if `look` is a case's last interim analysis, with a remedy.
 std::string why_unclear(const DuelLook& look, const DuelRule& rule);
 
-// Returns the number of pairs of the next look after `pairs`, or 0 after the last.
+// Returns the number of pairs at which the next look (interim analysis) after `pairs` is due, or 0 after the last.
 int next_look(const DuelRule& rule, int pairs);
 
 }  // namespace dpbench

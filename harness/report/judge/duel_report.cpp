@@ -24,7 +24,7 @@ std::string verdict_word(const DuelCase& record) {
   return record.bad() ? "FAILED" : name_of(record.status);
 }
 
-// Step time in milliseconds: the median over all blocks of one side.
+// Returns the step time of one build in milliseconds: the median over all its blocks.
 std::string step_ms(const DuelCase& record, int64_t DuelPair::* side) {
   std::vector<double> all;
   for (const auto& launch : record.launches)

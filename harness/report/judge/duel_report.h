@@ -1,4 +1,4 @@
-// The report of a duel, duel.json: two builds measured alternately, and the verdicts.
+// The report of a duel (duel.json): block times of two builds measured alternately, and the verdicts.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ struct Table<DuelPair> {
             range::positive}};
 };
 
-// wrong: a check of the new build failed. unmeasured: a check of the base build failed.
+// Status of a case in a duel. wrong: a check of the new build failed. unmeasured: a check of the base build failed.
 enum class DuelStatus { ok, wrong, unmeasured, failed, skipped, interrupted };
 template <>
 inline constexpr auto enum_names<DuelStatus> =
@@ -43,8 +43,9 @@ struct DuelCase {
   DuelStatus status = DuelStatus::interrupted;
   std::string reason = {};  // why the status is not ok, or why the verdict is unclear
   int64_t steps_per_block = 0;
-  std::vector<std::vector<DuelPair>> launches = {};  // each with new processes of both builds
-  DuelLook look = {};                                // the last look
+  // Pairs of blocks by launch; each launch starts new processes of both builds.
+  std::vector<std::vector<DuelPair>> launches = {};
+  DuelLook look = {};  // result of the case's last interim analysis
   std::vector<CheckRow> base_checks = {}, new_checks = {};
   std::vector<std::string> warnings = {};
 
@@ -71,7 +72,8 @@ inline constexpr int duel_minor_version = 1;
 struct DuelReport {
   std::string id;
   RunStatus status = RunStatus::interrupted;
-  // Random seed for the order of builds within pairs and of cases; 0: unknown (before 1.1).
+  // Random seed for the order of the two builds within pairs and for the order of cases. 0: unknown (report before
+  // version 1.1).
   int64_t order_seed = 0;
   Json tool = Json::object(), env = Json::object(), config = Json::object();
   DuelBuild base, now;
@@ -79,7 +81,7 @@ struct DuelReport {
   std::vector<DuelCase> cases;
   std::vector<std::string> added, gone;  // ids of the cases that only one build has
 
-  size_t count(Verdict verdict) const;  // ok cases only
+  size_t count(Verdict verdict) const;  // number of ok cases with this verdict
   size_t count(DuelStatus wanted) const;
   bool inconclusive() const {
     return count(Verdict::unclear) + count(DuelStatus::skipped) + count(DuelStatus::unmeasured) +
@@ -91,10 +93,11 @@ struct DuelReport {
 std::vector<double> log_ratios(const DuelCase& record);
 
 Json to_json(const DuelReport& report);
-// Table: the title row, then the cases; duel_columns_right() is true for right-aligned (numeric) columns.
+// Returns the duel's table: the title row, then a row per case. duel_columns_right() is true for right-aligned
+// (numeric) columns.
 std::vector<std::vector<std::string>> duel_rows(const DuelReport& report);
 const std::vector<bool>& duel_columns_right();
-// Returns e.g. "1 slower, 3 same of 4. Gate: FAILED".
+// Returns the summary line, e.g. "1 slower, 3 same of 4. Gate: FAILED".
 std::string duel_summary(const DuelReport& report);
 
 }  // namespace dpbench

@@ -36,7 +36,7 @@ double launch_memory(const LaunchRecord& launch) {
   return own > 0 ? own : largest(launch, &RankRecord::peak_rss_bytes);
 }
 
-// A figure is factor * product over parts of exp(coefficient * mean of logs).
+// One factor of a figure. A figure is factor * product over its parts of exp(coefficient * mean of logs).
 struct Part {
   double coefficient;
   Logs logs;
@@ -84,7 +84,7 @@ struct Entry {
   std::optional<Figure> (*figure)(const Report&, const CaseRecord&);
 };
 
-// name, title, larger is worse, in points, within one run, worse, better, display
+// Columns of the metric table: name, title, larger is worse, in points, within one run, worse, better, display.
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
       {{"median", "STEP", true, false, false, "SLOWER", "faster", 1e-6, "ms"}, median_figure},
@@ -128,7 +128,7 @@ bool comparable_figures(const Metric& metric, const CaseRecord& base, const Case
 
 Change change_between(const Metric& metric, const Figure& base, const Figure& now) {
   const double sign = metric.larger_is_worse ? 1 : -1;
-  // In points, a log is weighted by the figure itself (delta method).
+  // For a metric in percentage points, scale each log by the figure itself (delta method).
   const auto weight = [&](const Figure& figure) { return metric.in_points ? 100 * figure.value : 1; };
   std::vector<Term> terms;
   for (const Figure* figure : {&base, &now})

@@ -1,4 +1,4 @@
-// The metrics that `compare` can judge. Each figure is a function of the launches of one run.
+// The metrics that `dpbench compare` can judge. Each figure is a function of the launches of one run.
 #pragma once
 
 #include <optional>
@@ -11,32 +11,33 @@
 namespace dpbench {
 
 struct Metric {
-  const char* name;   // on the command line
-  const char* title;  // of its column
+  const char* name;   // the metric's name on the command line
+  const char* title;  // title of the metric's table column
   bool larger_is_worse;
-  bool in_points;       // judged by the difference in percentage points, not by the ratio
-  bool within_one_run;  // a ratio taken within one run; comparable across machines
+  bool in_points;       // true: the metric is judged by the difference in percentage points, not by the ratio
+  bool within_one_run;  // true: the metric is a ratio taken within one run, so it is comparable across machines
   const char *worse, *better;
-  double display_scale;  // factor from the internal to the displayed unit
+  double display_scale;  // factor from the metric's internal to its displayed unit
   const char* display_unit;
 };
 
 const std::vector<Metric>& metrics();
 const Metric* find_metric(const std::string& name);
 
-// A figure of one run, with the groups of launches it depends on: value is proportional to exp(sum of coefficient *
-// mean log).
+// A metric's value in one run, with the groups of launches it depends on: value is proportional to exp(sum of
+// coefficient * mean log of each group).
 struct Figure {
   double value = 0;
   std::vector<Term> terms;
 };
-// Returns nullopt if the run lacks the figure: no baseline, or nothing measured.
+// Returns a metric's figure for a case, or nullopt if the run lacks it: no baseline, or nothing measured.
 std::optional<Figure> figure_of(const Metric& metric, const Report& report, const CaseRecord& record);
 
-// True if the figure has the same definition in both cases; peak memory changed with reports of version 1.4.
+// True if the metric is defined alike in both cases; peak memory has a new definition since reports of version 1.4.
 bool comparable_figures(const Metric& metric, const CaseRecord& base, const CaseRecord& now);
 
-// Returns the change from base to now; positive is worse. In logs, or in points for a metric judged in points.
+// Returns the metric's change from base to now; positive is worse. The unit is the log ratio, or percentage points for
+// a metric judged in points.
 Change change_between(const Metric& metric, const Figure& base, const Figure& now);
 
 }  // namespace dpbench

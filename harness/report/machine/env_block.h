@@ -1,4 +1,5 @@
-// The env block of a report: the facts that can explain a difference between two runs. Unknown facts are null.
+// The env block of a report: facts about the machine and software that can explain a difference between two runs.
+// Unknown facts are null.
 #pragma once
 
 #include <cstdint>
@@ -134,7 +135,7 @@ struct Table<LoadBlock> {
                   range::not_negative})};
 };
 
-// State of one GPU, from NVML.
+// Settings and state of one GPU, as read through NVML.
 struct GpuState {
   std::string name{};
   std::string uuid{}, pci_bus{};
@@ -179,7 +180,7 @@ struct Table<DriverBlock> {
       text_or_null(Field{"cuda", "-", &D::cuda, "newest CUDA version that the driver supports"})};
 };
 
-// Library versions that dpbench was built with. The workers' CUDA library reports the loaded ones.
+// Library versions that dpbench was built with, and those of the CUDA libraries that its workers loaded.
 struct Versions {
   std::string torch{}, cuda{}, nccl{}, cuda_loaded{}, nccl_loaded{};
 };
@@ -197,7 +198,7 @@ struct Table<Versions> {
           Field{"nccl_loaded", "-", &V::nccl_loaded, "NCCL loaded by the workers; null: not loaded; since 1.3"})};
 };
 
-// A host with ranks that an external launcher started.
+// One host of a launch by an external launcher such as torchrun: its ranks and machine facts.
 struct LaunchedHost {
   std::string name{};
   std::string fingerprint{};

@@ -16,7 +16,8 @@
 namespace dpbench {
 namespace {
 
-// Variables that affect speed or behaviour of a run. No paths, and nothing that could hold a secret.
+// Environment variables recorded in the env block because they affect a run's speed or behaviour. The list has no paths
+// and nothing that could hold a secret.
 constexpr std::array kept_variables = {"CUDA_DEVICE_MAX_CONNECTIONS",
                                        "CUDA_DEVICE_ORDER",
                                        "CUDA_LAUNCH_BLOCKING",
@@ -80,7 +81,8 @@ constexpr std::array kept_variables = {"CUDA_DEVICE_MAX_CONNECTIONS",
                                        "ONEDNN_MAX_CPU_ISA",
                                        "ATEN_CPU_CAPABILITY"};
 
-// Keeps the order of kept_variables: the fingerprint depends on it.
+// Returns the recorded environment variables in the order of kept_variables, because the machine's fingerprint depends
+// on the order.
 Json kept_of(const std::map<std::string, std::string>& variables) {
   Json json = Json::object();
   for (const char* name : kept_variables)
@@ -88,7 +90,7 @@ Json kept_of(const std::map<std::string, std::string>& variables) {
   return json;
 }
 
-// Reduces a text to letters, digits and single dashes, for use in a directory name.
+// Reduces a text to letters, digits and single dashes, for use in the name of a run directory.
 std::string as_word(const std::string& text) {
   std::string word;
   for (const char c : text) {
@@ -101,7 +103,8 @@ std::string as_word(const std::string& text) {
   return word;
 }
 
-// "AMD EPYC 9654 96-Core Processor" -> "AMD-EPYC-9654", "NVIDIA H200" -> "H200".
+// Shortens a CPU or GPU model name for a run id: "AMD EPYC 9654 96-Core Processor" -> "AMD-EPYC-9654", "NVIDIA H200" ->
+// "H200".
 std::string short_model(const std::string& model) {
   std::string text = model;
   for (const char* noise : {"NVIDIA ", "(R)", "(TM)", " CPU", " Processor"})

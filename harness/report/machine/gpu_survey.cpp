@@ -16,10 +16,12 @@ struct Memory {
   unsigned long long total, free, used;
 };
 
-constexpr unsigned most_nvlinks = 64;  // NVML rejects link numbers that do not exist
+// Upper bound of the NVLink search; NVML rejects link numbers that do not exist.
+constexpr unsigned most_nvlinks = 64;
 constexpr int nvlink_to_a_switch = 2;
 
-// Number of active NVLinks by the bus id of their other end, or by "switch": an NVSwitch joins all GPUs.
+// Number of a GPU's active NVLinks, keyed by the bus id of the GPU at the other end, or by "switch" for an NVSwitch,
+// which joins all GPUs.
 using Nvlinks = std::map<std::string, int>;
 
 std::optional<bool> on_off(const Nvml& nvml, const char* name, Nvml::Device device) {
@@ -46,8 +48,8 @@ GpuState state_of(const Nvml& nvml, Nvml::Device device) {
   gpu.memory_clock_mhz = number("nvmlDeviceGetClockInfo", nvml_memory_clock);
   gpu.temperature_c = number("nvmlDeviceGetTemperature", nvml_gpu_temperature);
   if (const auto milliwatts = number("nvmlDeviceGetPowerManagementLimit")) gpu.power_limit_w = *milliwatts / 1000;
-  gpu.pcie_generation =
-      number("nvmlDeviceGetMaxPcieLinkGeneration");  // the maximum: an idle link runs at a lower generation
+  // Use the maximum PCIe generation, because an idle link runs at a lower one.
+  gpu.pcie_generation = number("nvmlDeviceGetMaxPcieLinkGeneration");
   gpu.pcie_lanes = number("nvmlDeviceGetMaxPcieLinkWidth");
   gpu.ecc = on_off(nvml, "nvmlDeviceGetEccMode", device);
   gpu.mig = on_off(nvml, "nvmlDeviceGetMigMode", device);
@@ -79,7 +81,7 @@ int nvlinks_between(const Nvlinks& from, const Nvlinks& to, const std::string& b
   return a == from.end() || b == to.end() ? 0 : std::min(a->second, b->second);
 }
 
-// Returns the closest common PCIe level of two GPUs, as `nvidia-smi topo` names it.
+// Returns the closest common PCIe level of two GPUs in the notation of `nvidia-smi topo`, e.g. PIX or SYS.
 std::string pcie_between(const Nvml& nvml, Nvml::Device a, Nvml::Device b) {
   const auto level = nvml.query<int>("nvmlDeviceGetTopologyCommonAncestor", a, b);
   if (!level) return "?";

@@ -1,4 +1,4 @@
-// Reads the counters of a launch's GPUs after each block, never inside one.
+// Reads clocks, power and throttling of a launch's GPUs through NVML after each timed block, never inside one.
 #pragma once
 
 #include <chrono>
@@ -13,11 +13,11 @@ namespace dpbench {
 
 class GpuWatch {
  public:
-  // pci_buses: bus ids in CUDA's form. Ids unknown to NVML are ignored.
+  // pci_buses: PCI bus ids, in CUDA's form, of the GPUs to watch. Ids that NVML does not know are ignored.
   explicit GpuWatch(const std::vector<std::string>& pci_buses);
-  // Call right before the first block.
+  // Starts the measurement. Call it right before the first timed block.
   void start();
-  // Call right after each block.
+  // Adds one reading of every GPU. Call it right after each timed block.
   void read();
   std::vector<GpuCounters> counters() const;
 

@@ -33,7 +33,7 @@ std::vector<CpuCache> caches(const fs::path& cpu) {
   }
 }
 
-// x86 calls the line "flags", Arm "Features".
+// Returns the CPU's feature flags from /proc/cpuinfo. The line is called "flags" on x86 and "Features" on Arm.
 std::set<std::string> flags_of(const std::string& cpuinfo) {
   std::istringstream words(line_value(cpuinfo, "flags").value_or(line_value(cpuinfo, "Features").value_or("")));
   return {std::istream_iterator<std::string>(words), {}};
@@ -55,7 +55,7 @@ std::string numbers_of(const std::string& cpuinfo) {
   return numbers;
 }
 
-// CPU limit of the cgroup (version 2, else 1), e.g. 1.5; nullopt for no limit.
+// Returns the CPU limit of the cgroup (version 2, else 1) in cores, e.g. 1.5; nullopt if there is no limit.
 std::optional<double> cgroup_cpus(const fs::path& cgroup) {
   double quota = 0, period = 0;
   if (const auto both = read_small(cgroup / "cpu.max")) {
@@ -68,7 +68,7 @@ std::optional<double> cgroup_cpus(const fs::path& cgroup) {
 }
 
 CountOrNull cgroup_memory(const fs::path& cgroup) {
-  constexpr int64_t no_limit = int64_t{1} << 60;  // version 1 reports a huge number for no limit
+  constexpr int64_t no_limit = int64_t{1} << 60;  // cgroup version 1 reports a huge number for no memory limit
   for (const char* file : {"memory.max", "memory/memory.limit_in_bytes"})
     if (const auto text = read_small(cgroup / file)) {
       const auto bytes = bytes_of_size(*text);

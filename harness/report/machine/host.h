@@ -1,4 +1,4 @@
-// The host's parts of the env block, read from the files below Sources::root.
+// Reads the host's parts of a report's env block from the /proc and /sys files below Sources::root.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,8 @@ namespace dpbench {
 CpuBlock cpu_block(const Sources& sources);
 MemoryBlock memory_block(const Sources& sources);
 OsBlock os_block(const Sources& sources);
-LimitsBlock limits_block(const Sources& sources);             // cgroup limits, as in a container
-std::optional<LoadBlock> load_block(const Sources& sources);  // at the start of the run
+// Returns the CPU and memory limits of the cgroup, as set for a container.
+LimitsBlock limits_block(const Sources& sources);
+std::optional<LoadBlock> load_block(const Sources& sources);  // returns the load average at the start of the run
 
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// Reads the small text files of /proc and /sys.
+// Reads and parses the small text files of /proc and /sys.
 #pragma once
 
 #include <filesystem>
@@ -8,15 +8,15 @@
 
 namespace dpbench {
 
-// Returns the text without trailing newlines, or nullopt if the file cannot be read.
+// Returns the file's text without trailing newlines, or nullopt if the file cannot be read.
 std::optional<std::string> read_small(const std::filesystem::path& path);
-// Returns the value of the first "key : value" line.
+// Returns the value of the first "key : value" line of the text, or nullopt if no line has the key.
 std::optional<std::string> line_value(const std::string& text, const std::string& key);
-// 32K -> 32768
+// Converts a size as written in /sys to bytes, e.g. 32K to 32768; nullopt if the text is no size.
 std::optional<int64_t> bytes_of_size(const std::string& text);
-// {0,1,2,5} -> "0-2,5"
+// Formats core numbers as in /sys: {0,1,2,5} becomes "0-2,5".
 std::string ranges_of(const std::vector<int>& ids);
-// "0-2,5" -> 4
+// Returns how many numbers a list in the format of /sys contains: 4 for "0-2,5".
 int count_of_ranges(const std::string& text);
 
 }  // namespace dpbench

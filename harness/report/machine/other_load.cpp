@@ -16,10 +16,11 @@ namespace fs = std::filesystem;
 
 struct ProcessTimes {
   int parent = 0;
-  double ticks = 0;  // including its children that have ended and were waited for
+  double ticks = 0;  // CPU time of a process, including children that ended and were waited for
 };
 
-// proc(5): "pid (name) state ppid ..."; fields 14 to 17 are utime to cstime. A name may contain any character.
+// Reads a process's CPU times from /proc/PID/stat, "pid (name) state ppid ...". Fields 14 to 17 are utime to cstime;
+// the name may contain any character.
 std::optional<ProcessTimes> process_times(const fs::path& file) {
   const std::string text = read_small(file).value_or("");
   const size_t name_end = text.rfind(')');
@@ -58,7 +59,8 @@ bool descends(int pid, int ancestor, const std::map<int, ProcessTimes>& all) {
   return false;
 }
 
-// Format: "cpu3 user nice system idle iowait irq softirq steal ..."; user includes guest time.
+// Adds the times of the given CPUs from /proc/stat. Line format: "cpu3 user nice system idle iowait irq softirq steal
+// ..."; user includes guest time.
 void add_cores(const std::string& stat, const std::vector<int>& cpus, double ticks_per_s, CpuTimes& times) {
   std::istringstream lines(stat);
   for (std::string line; std::getline(lines, line);) {
@@ -73,11 +75,11 @@ void add_cores(const std::string& stat, const std::vector<int>& cpus, double tic
   }
 }
 
-// Threshold in cores: a quarter of a core, or 5 % of a large machine. Anything below is daemons and the resolution of
-// the kernel's clocks.
+// Returns the load, in cores, from which other programs count as a disturbance: a quarter of a core, or 5 % of a large
+// machine. Lower loads come from daemons and the resolution of the kernel's clocks.
 double least_load(int cores) { return std::max(0.25, 0.05 * cores); }
 
-constexpr double least_wall_s = 0.2;  // 20 ticks
+constexpr double least_wall_s = 0.2;  // shortest launch whose load is judged: 20 clock ticks
 
 std::string cores_text(double cores) {
   char text[32];

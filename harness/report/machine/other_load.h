@@ -1,4 +1,5 @@
-// Measures the load of other programs during a run: the busy time of the cores minus that of our own processes.
+// Measures the load of other programs during a run: the busy time of the cores minus the CPU time of dpbench's own
+// processes.
 #pragma once
 
 #include <filesystem>
@@ -11,21 +12,22 @@ namespace dpbench {
 // CPU time of the usable cores, in seconds since an arbitrary start.
 struct CpuTimes {
   double wall_s = 0;
-  double busy_s = 0;    // all programs
-  double stolen_s = 0;  // steal time: the cores of a virtual machine waited for the host
-  double ours_s = 0;    // our process and its descendants, including ended ones
+  double busy_s = 0;    // CPU time of all programs
+  double stolen_s = 0;  // steal time, in which a virtual machine's cores waited for the host
+  double ours_s = 0;    // CPU time of dpbench and its descendants, including ended ones
 };
 
-// Reads proc/stat, and proc/PID/stat of `pid` and its descendants, below root. Returns nullopt if they cannot be read.
+// Reads the cores' times from proc/stat, and the times of process `pid` and its descendants from proc/PID/stat, below
+// root. Returns nullopt if the files cannot be read.
 std::optional<CpuTimes> cpu_times(int pid, const std::vector<int>& cpus, double wall_s,
                                   const std::filesystem::path& root = "/");
 
-// Tracks the launches of one case that other programs disturbed, and the highest load.
+// Counts the launches of one case that other programs disturbed, and keeps the highest load of other programs.
 class OtherLoad {
  public:
   explicit OtherLoad(int cores = 0) : cores_(cores) {}
   void add(const CpuTimes& before, const CpuTimes& after);
-  // Returns an empty string if no launch was disturbed.
+  // Returns a warning about the load of other programs, or an empty string if no launch was disturbed.
   std::string warning() const;
 
  private:

@@ -16,7 +16,8 @@ std::string name_of_user(uid_t user) {
 
 std::optional<PluginFault> fault_of_plugin(const std::filesystem::path& file) {
   using Kind = PluginFault::Kind;
-  for (const auto& path : {file, file.parent_path()}) {  // a writable folder allows the file to be replaced
+  // Check the folder too: if it is writable, the file can be replaced.
+  for (const auto& path : {file, file.parent_path()}) {
     struct stat state{};
     if (::stat(path.c_str(), &state) != 0) return PluginFault{Kind::missing, path};
     if (state.st_uid != 0 && state.st_uid != ::geteuid()) return PluginFault{Kind::of_another_user, path, state.st_uid};

@@ -1,5 +1,5 @@
-// Decides if a plug-in may be loaded. It runs as this user, so only this user and root may be able to change or replace
-// it.
+// Decides if a plug-in (a third-party shared library) may be loaded. A plug-in runs with this user's rights, so only
+// this user and root may be able to change or replace its file.
 #pragma once
 
 #include <sys/types.h>
@@ -12,16 +12,16 @@ namespace dpbench {
 
 struct PluginFault {
   enum class Kind { missing, of_another_user, writable_by_others } kind;
-  std::filesystem::path path;  // the file, or its folder
+  std::filesystem::path path;  // the faulty path: the plug-in's file or its folder
   uid_t owner = 0;
 };
 
-// Returns nullopt if the plug-in may be loaded. The file and its folder must belong to this user or root, since an
-// owner can always change the mode, and must not be writable by others. A sticky folder such as /tmp is accepted. Both
-// the front and the worker check this.
+// Returns why the plug-in must not be loaded, or nullopt if it may be. The file and its folder must belong to this user
+// or root (an owner can always change the mode) and must not be writable by others. A sticky folder such as /tmp is
+// accepted. The front (the dpbench process) and the worker both check this.
 std::optional<PluginFault> fault_of_plugin(const std::filesystem::path& file);
 
-// Returns "refused because ..." with a remedy, to follow the name of the flag.
+// Returns "refused because ..." with a remedy, as the rest of a message that begins with the name of the flag.
 std::string describe(const PluginFault& fault);
 
 }  // namespace dpbench

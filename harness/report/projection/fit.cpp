@@ -8,11 +8,12 @@ namespace dpbench {
 namespace {
 
 constexpr int most_rounds = 30;
-constexpr double no_limit = 1e30;  // bytes per second of a link with unlimited bandwidth
+constexpr double no_limit = 1e30;  // bytes per second that stand for unlimited bandwidth
 
 using Row = std::array<double, 3>;
 
-// Solves for the columns in `set` (the others are 0) by the normal equations. Returns false if they are singular.
+// Solves the least-squares problem for the columns in `set` (the other unknowns are 0) by the normal equations. Returns
+// false if the equations are singular.
 bool solve(const std::vector<Row>& rows, const std::vector<double>& goal, unsigned set, Row& x) {
   std::vector<int> used;
   for (int i = 0; i < 3; ++i)
@@ -50,9 +51,9 @@ double squares(const std::vector<Row>& rows, const std::vector<double>& goal, co
   return sum;
 }
 
-// The step time is the length of the longest of several paths: computing until bucket i is ready, then reducing it and
-// all later buckets (row i), or computing only (the last row). Each length is linear in computing time, latency and
-// seconds per byte.
+// Returns the candidate critical paths of a step; the longest is the step time. Row i: compute until bucket i is ready,
+// then reduce bucket i and all later ones. The last row: compute only. Each length is linear in computing time, latency
+// and seconds per byte.
 std::vector<Row> critical_paths(const StepShape& shape, Algorithm algorithm, int world) {
   const auto& traffic = shape.traffic;
   const double k = shape.computing(world), copying = shape.copying(world);
@@ -61,7 +62,7 @@ std::vector<Row> critical_paths(const StepShape& shape, Algorithm algorithm, int
     if (!one.hides) blocking = blocking + terms_of(one.op, algorithm, world, one.bytes);
   std::vector<Row> paths(traffic.size() + 1, Row{k, blocking.messages, blocking.bytes * copying});
   for (size_t i = traffic.size(); i-- > 0;) {
-    if (!traffic[i].hides) continue;  // has no path of its own
+    if (!traffic[i].hides) continue;  // a blocking collective is part of every path and has none of its own
     overlapped = overlapped + terms_of(traffic[i].op, algorithm, world, traffic[i].bytes);
     paths[i] = {k * (traffic[i].ready + 1 - shape.backward_end), blocking.messages + overlapped.messages,
                 (blocking.bytes + overlapped.bytes) * copying};
@@ -88,7 +89,8 @@ double error_of(const StepShape& shape, Algorithm algorithm, const std::vector<W
   return std::sqrt(sum / static_cast<double>(times.size()));
 }
 
-// Fits iteratively: starts with path `first` for every world and repeats until the longest paths no longer change.
+// Fits iteratively: assumes path `first` as the critical path of every world, then repeats until the longest paths no
+// longer change.
 Fit fit_from(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times,
              const std::vector<std::vector<Row>>& paths, size_t first) {
   std::vector<size_t> current(times.size(), first);
@@ -97,7 +99,8 @@ Fit fit_from(const StepShape& shape, Algorithm algorithm, const std::vector<Worl
     std::vector<Row> rows;
     for (size_t i = 0; i < times.size(); ++i) {
       Row row = paths[i][current[i]];
-      row[1] *= 1e-6, row[2] *= 1e-9;  // scaled to microseconds and GB, so that the columns have similar magnitudes
+      // Scale latency to microseconds and data to GB, so that the columns have similar magnitudes.
+      row[1] *= 1e-6, row[2] *= 1e-9;
       for (double& value : row) value /= times[i].step_s;
       rows.push_back(row);
     }

@@ -1,4 +1,5 @@
-// Fits computing time, latency and bandwidth to the step times of several worlds.
+// Fits a training step's computing time, message latency and bandwidth to the step times measured in several worlds
+// (numbers of replicas).
 #pragma once
 
 #include <array>
@@ -11,10 +12,10 @@ namespace dpbench {
 
 struct Fit {
   double compute_s = 0;         // computing time of a step in world 1
-  double latency_s = 0;         // per message
-  double seconds_per_byte = 0;  // 0: unlimited bandwidth
+  double latency_s = 0;         // latency of one message
+  double seconds_per_byte = 0;  // reciprocal bandwidth; 0: unlimited bandwidth
   double error = 0;             // root mean square of the relative errors over the worlds
-  Network network() const;      // the same link between all devices
+  Network network() const;      // returns a network with the fitted latency and bandwidth between all devices
 };
 
 struct WorldTime {
@@ -22,10 +23,11 @@ struct WorldTime {
   double step_s = 0;
 };
 
-// Minimises the squared relative errors, with all parameters >= 0. Needs three worlds or more.
+// Fits the step model to the measured step times by minimising the squared relative errors, with all parameters >= 0.
+// Needs three or more worlds.
 Fit fit_steps(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times);
 
-// Minimises |A x - b| over x >= 0 by trying every set of nonzero columns.
+// Returns the x >= 0 that minimises |A x - b|, found by trying every set of nonzero columns.
 std::array<double, 3> nonnegative_least_squares(const std::vector<std::array<double, 3>>& rows,
                                                 const std::vector<double>& goal);
 

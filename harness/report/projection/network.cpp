@@ -51,13 +51,13 @@ Link parse_link(const std::string& part, const std::string& text) {
 
 int levels(int n) { return n < 2 ? 0 : static_cast<int>(std::ceil(std::log2(n))); }
 
-// Each step of a ring takes as long as its slowest link.
+// Returns the time of a ring collective. Each step of a ring takes as long as its slowest link.
 double ring_seconds(const Terms& terms, int world, const Network& network) {
   if (network.hosts_of(world) < 2) return terms.seconds(network.intra);
   return std::max(terms.seconds(network.intra), terms.seconds(network.inter));
 }
 
-// A tree within each host, and a tree across the hosts.
+// Returns the time of a tree collective, with a tree within each host and a tree across the hosts.
 double tree_seconds(const Terms& terms, int world, const Network& network) {
   const int hosts = network.hosts_of(world);
   if (hosts < 2) return terms.seconds(network.intra);
@@ -74,7 +74,8 @@ double hierarchical_seconds(int world, double bytes, const Network& network) {
          terms_of("allreduce", Algorithm::ring, hosts, bytes / inside).seconds(network.inter);
 }
 
-// Communication pattern: one rank to all; once around a ring; an allreduce (reduce, then distribute).
+// Communication pattern of a collective. from_one: one rank sends to all. half_ring: data passes once around a ring.
+// allreduce: reduce, then distribute.
 enum class Pattern { from_one, half_ring, allreduce };
 
 Pattern pattern_of(const std::string& op) {

@@ -1,4 +1,4 @@
-// Closed-form cost model of collectives: latency and bandwidth of the links, number of messages and bytes.
+// Closed-form cost model of collectives from the links' latency and bandwidth and the number of messages and bytes.
 #pragma once
 
 #include <array>
@@ -10,38 +10,39 @@
 namespace dpbench {
 
 struct Link {
-  double bytes_per_s = 0;  // per device and direction
-  double latency_s = 0;    // per message
+  double bytes_per_s = 0;  // bandwidth per device and direction
+  double latency_s = 0;    // latency of one message
 };
 
-// `intra` joins the devices of a host, `inter` joins hosts.
+// A network of two link types: `intra` joins the devices of a host, `inter` joins hosts.
 struct Network {
   Link intra{}, inter{};
-  int host_size = 0;  // devices per host; 0: all devices are on one host
+  int host_size = 0;  // devices per host; 0: a single host has all devices
   int hosts_of(int world) const { return host_size > 0 ? (world + host_size - 1) / host_size : 1; }
 };
 
-// Parses "intra=450GB/s:2us,inter=50GB/s:10us", in any order. inter and host_size need each other. Throws a UsageError
-// that names the invalid part and the format.
+// Parses a --link text, "intra=450GB/s:2us,inter=50GB/s:10us", in any order. inter is allowed only with host_size, and
+// required by it. Throws a UsageError that names the invalid part and the format.
 Network parse_network(const std::string& text, int host_size);
 
 enum class Algorithm { ring, tree, hierarchical };
 template <>
 inline constexpr auto enum_names<Algorithm> = std::to_array<std::string_view>({"ring", "tree", "hierarchical"});
 
-// Messages and bytes that one device sends in sequence over one link.
+// The numbers of messages and bytes that one device sends in sequence over one link.
 struct Terms {
   double messages = 0, bytes = 0;
   Terms operator+(const Terms& other) const { return {messages + other.messages, bytes + other.bytes}; }
   double seconds(const Link& link) const { return messages * link.latency_s + bytes / link.bytes_per_s; }
 };
 
-// Returns the cost on a single link, so hierarchical counts as ring. op: allreduce, reduce_scatter, allgather or
-// broadcast; any other counts as allreduce. bytes: size of the whole tensor.
+// Returns the messages and bytes of a collective on a single link, where a hierarchical allreduce counts as a ring. op:
+// allreduce, reduce_scatter, allgather or broadcast; any other op counts as allreduce. bytes: size of the whole tensor.
 Terms terms_of(const std::string& op, Algorithm algorithm, int world, double bytes);
 
-// Returns the time on a network. Hierarchical applies to allreduce, other ops use the ring: reduce-scatter within each
-// host, ring allreduce of each shard between hosts, allgather within each host.
+// Returns the time of a collective on a network. Algorithm::hierarchical applies to allreduce; other ops use the ring.
+// It is a reduce-scatter within each host, a ring allreduce of each shard between hosts, then an allgather within each
+// host.
 double collective_seconds(const std::string& op, Algorithm algorithm, int world, double bytes, const Network& network);
 
 }  // namespace dpbench

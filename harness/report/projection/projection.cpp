@@ -16,10 +16,10 @@ namespace dpbench {
 namespace {
 
 constexpr int draws = 400;
-constexpr size_t worlds_needed = 3;  // three parameters: computing, latency and bandwidth
+constexpr size_t worlds_needed = 3;  // a fit has three parameters: computing, latency and bandwidth
 constexpr double normal_95 = 1.959964;
 
-using Series = std::vector<const CaseRecord*>;  // sorted by world
+using Series = std::vector<const CaseRecord*>;  // one case measured in several worlds, sorted by world
 
 std::vector<Series> series_of(const Report& report, const std::string& filter) {
   const std::regex wanted(filter);
@@ -41,7 +41,7 @@ std::vector<Series> series_of(const Report& report, const std::string& filter) {
   return found;
 }
 
-// Returns the first rank with recorded collectives, or null.
+// Returns the first rank whose profile has recorded collectives, or null if there is none.
 const RankRecord* profiled_rank(const CaseRecord& record) {
   for (const LaunchRecord& launch : record.launches)
     for (const RankRecord& rank : launch.ranks)
@@ -60,7 +60,7 @@ bool was_profiled(const CaseRecord& record) {
   return !record.launches.empty() && !record.launches[0].ranks.empty() && record.launches[0].ranks[0].profile;
 }
 
-// Returns the reason why these worlds cannot be fitted; empty if they can.
+// Returns the reason why the step times of these worlds cannot be fitted; empty if they can.
 std::string reason_against(const Series& measured) {
   const auto any = [&](auto has) { return std::any_of(measured.begin(), measured.end(), has); };
   if (any([](const CaseRecord* r) { return was_profiled(*r); }) &&
@@ -83,7 +83,7 @@ double share_of(const std::map<std::string, double>& phases, const std::string& 
   return found == phases.end() ? 0 : found->second;
 }
 
-// Returns the time of all phases except communication and waiting.
+// Returns the time of all phases of a step except communication and waiting.
 double computing_of(const std::map<std::string, double>& phases) {
   static const std::set<std::string> between_ranks = {"communication", "waiting"};
   double sum = 0;
@@ -92,14 +92,15 @@ double computing_of(const std::map<std::string, double>& phases) {
   return sum;
 }
 
-// True for collectives that overlap with computation: the reductions of the backward pass.
+// True for a collective that overlaps with computation: a reduction during the backward pass.
 bool hides(const CollectiveRecord& one) { return one.phase == "backward"; }
 
 double whole_bytes(const CollectiveRecord& one, int world) {
   return static_cast<double>(one.bytes) * (one.op == "allgather" ? world : 1);
 }
 
-// Estimates when a bucket is ready if no start time was recorded: in proportion to the bytes of gradients computed.
+// Estimates when a gradient bucket is ready, for profiles without start times: in proportion to the bytes of gradients
+// computed so far.
 double ready_by_bytes(const std::map<std::string, double>& phases, double part) {
   const double before = share_of(phases, "data") + share_of(phases, "scatter") + share_of(phases, "forward");
   return (before + part * share_of(phases, "backward")) / computing_of(phases);
@@ -115,7 +116,8 @@ std::vector<Traffic> traffic_of(const RankRecord& rank, int world, double backwa
     Traffic item{.op = one.op, .bytes = whole_bytes(one, world), .hides = hides(one)};
     if (item.hides) {
       so_far += item.bytes;
-      const bool timed = one.start_ns && world == 1;  // in larger worlds, the start includes waiting
+      // With more than one rank, the start time would include waiting.
+      const bool timed = one.start_ns && world == 1;
       item.ready = timed ? (*one.start_ns - blocked) / computing : ready_by_bytes(rank.phases_ns, so_far / all);
       item.ready = std::clamp(item.ready, 0.0, backward_end);
     } else if (one.start_ns && one.end_ns) {
@@ -142,8 +144,8 @@ std::vector<WorldTime> times_of(const Series& one) {
   return times;
 }
 
-// Parametric bootstrap: fits to step times drawn from their intervals (log-normal). Empty if a step time has no
-// interval.
+// Returns fits for a parametric bootstrap: each fit uses step times drawn from their confidence intervals (log-normal).
+// Empty if a step time has no interval.
 std::vector<Fit> bootstrap_fits(const Series& one, const StepShape& shape, Algorithm algorithm) {
   std::mt19937_64 random(1);
   std::normal_distribution<double> normal;
@@ -165,7 +167,8 @@ Interval95 band_of(const std::vector<Fit>& fits, double middle, Get get) {
   return Band{std::min(middle, quantile(values, 0.025)), std::max(middle, quantile(values, 0.975))};
 }
 
-// Predicts the step time of a world: on the fitted network, or on the requested one with separate cores per device.
+// Predicts the step time of a world: on the requested network with separate cores for each device, or on the fitted
+// network if none was requested.
 StepTime predicted(const StepShape& shape, const Fit& fit, int world, const ProjectionRequest& asked) {
   if (!asked.network)
     return step_time(shape, fit.compute_s, world, fit.network(), asked.algorithm.value_or(Algorithm::ring));
@@ -191,7 +194,7 @@ ProjectedWorld project_world(const Report& report, const ProjectedSeries& series
   return result;
 }
 
-// Returns the reason why the strategy cannot run in this world; empty if it can.
+// Returns the reason why the case's strategy cannot run in this world (number of replicas); empty if it can.
 std::string reason_against(const CaseSpec& spec, int world) {
   if (spec.scaling != Scaling::strong || spec.batch / world >= spec.accumulate) return "";
   return "a batch of " + std::to_string(spec.batch) + " samples is too small for " + std::to_string(world) + " ranks" +

@@ -1,4 +1,5 @@
-// Projects step times to worlds that were not measured, from those that were. All output is marked as a projection.
+// Projects step times to worlds (numbers of replicas) that were not measured, from measured ones. All output is marked
+// as a projection.
 #pragma once
 
 #include <optional>
@@ -11,27 +12,29 @@
 namespace dpbench {
 
 struct ProjectionRequest {
-  std::vector<int> to{};                 // worlds to project
-  std::optional<Network> network{};      // if unset: the fitted link, on this machine's cores
-  std::optional<Algorithm> algorithm{};  // of allreduces; if unset: the fastest (ring on the fitted link)
-  std::vector<int> from{};               // worlds to fit; empty: all measured worlds
-  std::string filter{};                  // regular expression for the ids of cases
+  std::vector<int> to{};             // worlds (numbers of replicas) to project
+  std::optional<Network> network{};  // network to assume; unset: the fitted link, on this machine's cores
+  // Algorithm of allreduces; unset: the fastest one, or ring on the fitted link.
+  std::optional<Algorithm> algorithm{};
+  std::vector<int> from{};  // worlds whose step times are fitted; empty: all measured worlds
+  std::string filter{};     // regular expression that selects cases by id
 };
 
 struct Band {
   double low = 0, high = 0;
 };
-// 95 % interval of the fit only. Unset if a fitted step time has no interval.
+// 95 % confidence interval that covers only the error of the fit. Unset if a fitted step time has no interval.
 using Interval95 = std::optional<Band>;
 
 struct ProjectedWorld {
   CaseSpec spec{};
   StepTime time{};
-  std::optional<double> measured_s{};  // set if the world was measured but not fitted; only on the fitted network
+  // Measured step time of a world that was not used in the fit. Set only if the projection uses the fitted network.
+  std::optional<double> measured_s{};
   Interval95 step_s{};
   double samples_per_s = 0;
-  double own_efficiency = 0;           // relative to the fitted world 1
-  std::optional<double> efficiency{};  // relative to the baseline
+  double own_efficiency = 0;           // efficiency relative to the same strategy in world 1, as fitted
+  std::optional<double> efficiency{};  // efficiency relative to the measured baseline case
 };
 
 struct FittedWorld {
@@ -40,11 +43,12 @@ struct FittedWorld {
 };
 
 struct ProjectedSeries {
-  CaseSpec spec{};  // of the smallest world
+  CaseSpec spec{};  // the case as measured in the smallest world
   StepShape shape{};
   Fit fit{};
   Interval95 compute_s{}, latency_s{}, seconds_per_byte{};
-  bool separable = true;  // latency and bandwidth; false if devices share cores and copy in turn
+  // True if latency and bandwidth can be fitted apart; false if devices share cores and copy in turn.
+  bool separable = true;
   std::vector<FittedWorld> fitted{};
   std::vector<ProjectedWorld> worlds{};
   std::optional<int> first_exposed{};
@@ -54,21 +58,23 @@ struct Projection {
   std::string run{};
   ProjectionRequest asked{};
   std::vector<ProjectedSeries> series{};
-  std::vector<std::string> left_out{};  // cases or worlds that were left out, with reasons
+  std::vector<std::string> left_out{};  // cases or worlds that were not projected, with reasons
 };
 
-// Returns the collectives of a step and their start times, from the smallest world that recorded them. The traffic is
-// empty if none did.
+// Returns the collectives of a step and when they start, from the smallest world whose profile recorded them. The list
+// of collectives is empty if no world did.
 StepShape shape_of(const std::vector<const CaseRecord*>& worlds, int cores);
 
-// Throws a UsageError that names the missing measurements if no case can be fitted.
+// Projects the report's cases to the requested worlds. Throws a UsageError that names the missing measurements if no
+// case can be fitted.
 Projection project(const Report& report, const ProjectionRequest& asked);
 
-// Returns the title row, then a row for each fitted and each projected world.
+// Returns the table of one case: the title row, then a row for each fitted and each projected world.
 std::vector<std::vector<std::string>> projection_rows(const ProjectedSeries& series);
 const std::vector<bool>& projection_columns_right();
 std::string projection_heading(const ProjectedSeries& series);
-std::vector<std::string> projection_remarks(const ProjectedSeries& series);  // the fit and its limitations
+// Lines about the fit and its limitations.
+std::vector<std::string> projection_remarks(const ProjectedSeries& series);
 Json to_json(const Projection& projection);
 
 }  // namespace dpbench

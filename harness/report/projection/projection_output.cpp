@@ -17,7 +17,7 @@ std::string text_of(const char* form, double value) {
   return text;
 }
 
-// Four significant digits.
+// Returns the time in milliseconds with four significant digits.
 std::string ms(double seconds) {
   const double value = seconds * 1e3;
   if (!(value > 0) || !std::isfinite(value)) return value == 0 ? "0" : "-";
@@ -41,7 +41,7 @@ Json band(const Interval95& band) { return band ? Json{band->low, band->high} : 
 
 Json in_ns(double seconds) { return seconds * 1e9; }
 
-// Returns e.g. "2.8 to 3.1", or "-" if unknown.
+// Formats an interval, e.g. "2.8 to 3.1", or "-" if it is unknown.
 template <class Text>
 std::string span_text(const Interval95& band, Text text) {
   return band ? text(band->low) + " to " + text(band->high) : "-";
@@ -56,8 +56,8 @@ Json parameters_json(const ProjectedSeries& s) {
           {"relative_error", s.fit.error}};
 }
 
-// A case in the format of run.json, so that charts can draw it next to measured ones. It has no launches and is marked
-// as projected.
+// Returns a projected case in the format of run.json, so that charts can draw it next to measured cases. It has no
+// launches and is marked as projected.
 Json case_json(const ProjectedWorld& world) {
   Json json = to_json(world.spec);
   json["projected"] = true;

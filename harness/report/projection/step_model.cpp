@@ -6,7 +6,7 @@
 namespace dpbench {
 namespace {
 
-// Returns the time of a collective in this world.
+// Returns the time of one collective of the step in a world of this size.
 double seconds_of(const StepShape& shape, const Traffic& one, Algorithm algorithm, int world, const Network& network) {
   Network shared = network;
   shared.intra.bytes_per_s /= shape.copying(world);
@@ -65,7 +65,7 @@ std::optional<int> first_exposed_world(const StepShape& shape, double compute_s,
       good = world;
       continue;
     }
-    int exposed = world;  // binary search: hidden at `good`, exposed here
+    int exposed = world;  // binary search: communication is hidden in world `good` and exposed in world `exposed`
     for (int middle; (middle = whole(good + (exposed - good) / 2)) > good;) (hidden(middle) ? good : exposed) = middle;
     return exposed;
   }

@@ -1,5 +1,5 @@
-// Model of a training step: buckets become ready during the backward pass and are reduced one after another, overlapped
-// with computing. The rest of the communication is exposed after the backward pass.
+// Model of a training step: gradient buckets become ready during the backward pass and are reduced one after another,
+// overlapped with computing. All other communication follows the backward pass and is not overlapped.
 #pragma once
 
 #include <optional>
@@ -13,38 +13,39 @@ namespace dpbench {
 struct Traffic {
   std::string op{};
   double bytes = 0;
-  double ready = 0;    // fraction of the step's computing done when it becomes ready
-  bool hides = false;  // overlaps with computing; otherwise it blocks
+  double ready = 0;    // fraction of the step's computing that is done when this tensor is ready to be sent
+  bool hides = false;  // true: the collective overlaps with computing; false: it blocks the step
 };
 
 struct StepShape {
-  std::vector<Traffic> traffic{};  // in order
-  double backward_end = 1;         // fraction of the step's computing before the reduced gradients are needed
-  bool strong = false;             // strong scaling: more devices, fewer samples on each
-  double fixed = 0;                // strong scaling: fraction of computing that does not shrink with the samples
-  int threads = 1;                 // per device
-  int cores = 0;                   // shared by all devices; 0: each device has its own
+  std::vector<Traffic> traffic{};  // collectives of a step, in order
+  double backward_end = 1;  // fraction of the step's computing that comes before the reduced gradients are needed
+  bool strong = false;      // true for strong scaling: with more devices, each has fewer samples
+  double fixed = 0;         // strong scaling only: fraction of computing that does not shrink with the samples
+  int threads = 1;          // threads per device
+  int cores = 0;            // number of cores that all devices share; 0: each device has its own
 
-  // Returns the computing time of this world relative to world 1.
+  // Returns the computing time of a step in this world, relative to world 1.
   double computing(int world) const;
-  // Returns the slowdown of copying: devices that share cores copy in turn.
+  // Returns the factor by which copying slows down in this world, because devices that share cores copy in turn.
   double copying(int world) const;
 };
 
 struct StepTime {
   double step_s = 0, computing_s = 0;
-  double communication_s = 0;             // all collectives, overlapped or not
-  double exposed_s = 0;                   // step_s - computing_s
-  bool hidden = true;                     // only the last bucket is exposed, or, with a single bucket, nothing
-  Algorithm algorithm = Algorithm::ring;  // of the allreduces
+  double communication_s = 0;  // time of all collectives, overlapped or not
+  double exposed_s = 0;        // step_s - computing_s: communication that no computing hides
+  // True if only the last bucket's reduction is exposed, or nothing if there is a single bucket.
+  bool hidden = true;
+  Algorithm algorithm = Algorithm::ring;  // algorithm of the allreduces
 };
 
-// If algorithm is unset, the one with the shortest step is used.
+// Predicts the time of a step. If algorithm is unset, the one with the shortest step is used.
 StepTime step_time(const StepShape& shape, double compute_s, int world, const Network& network,
                    std::optional<Algorithm> algorithm = std::nullopt);
 
-// Returns the smallest world in which communication is no longer hidden, or nullopt if it is hidden up to `most`.
-// Beyond one host, only whole hosts count.
+// Returns the smallest world in which communication is no longer hidden by computing, or nullopt if it is hidden in all
+// worlds up to `most`. Worlds of more than one host must consist of whole hosts.
 std::optional<int> first_exposed_world(const StepShape& shape, double compute_s, const Network& network,
                                        std::optional<Algorithm> algorithm, int most = 1 << 20);
 

@@ -17,7 +17,7 @@
 
 namespace dpbench {
 
-inline constexpr const char* no_backend = "none";  // for a case with one process
+inline constexpr const char* no_backend = "none";  // backend name of a case that runs in a single process
 
 struct CaseSpec {
   std::string id{}, strategy{}, workload{};
@@ -72,13 +72,15 @@ struct Table<CaseSpec> {
       later(Field{"baseline", "-", &S::baseline, "this case is the baseline of other cases"})};
 };
 
-// Returns e.g. "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32", followed by "/name=value" for each parameter, scale or
-// accumulation that differs from its default.
+// Returns a case's id, e.g. "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32", followed by "/name=value" for each parameter, scale
+// or accumulation that differs from its default.
 std::string case_id(const CaseSpec& spec);
 
-// Fields in which two cases may differ. `batch` must always be equal, whether it is global or per device.
+// Selects the settings in which two cases may differ. `batch` must always be equal, whether it counts samples of all
+// devices or per device.
 struct MayDiffer {
-  bool strategy = false;  // with its parameters, backend and scaling: a case and its baseline
+  // The cases may differ in strategy, parameters, backend and scaling, as a case and its baseline do.
+  bool strategy = false;
   bool world = false;
 };
 // True if the two cases are equal in every measured setting except those in `may_differ`.
@@ -108,7 +110,7 @@ struct Table<Sampling> {
       later(Field{"trace_dir", "-", &S::trace_dir, "directory for the ranks' traces; empty: no traces"})};
 };
 
-// Measurements of one rank in one launch.
+// Measurements that one rank made of a case in one launch.
 struct RankRecord {
   int rank = 0, threads = 1;
   int64_t steps_per_sample = 0;

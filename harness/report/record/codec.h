@@ -1,4 +1,4 @@
-// Generates from a field table: the JSON writer, the JSON reader and the JSON Schema.
+// Generates the JSON writer, JSON reader and JSON Schema of a report struct from its field table (field.h).
 #pragma once
 
 #include <cmath>
@@ -29,7 +29,7 @@ struct MapOf : std::false_type {};
 template <class T>
 struct MapOf<std::map<std::string, T>> : std::true_type {};
 
-// --- writing
+// --- writing of structs as JSON
 
 template <class T>
 Json write_value(const T& value) {
@@ -59,7 +59,7 @@ Json write_value(const T& value) {
   }
 }
 
-// --- reading: throws a UsageError that names the key
+// --- reading of structs from JSON: throws a UsageError that names the wrong key
 
 template <class T>
 T read_value(const Json& json, const std::string& path);
@@ -70,7 +70,8 @@ void read_fields(const Json& json, const std::string& path, T& value) {
   const auto take = [&](const auto& field) {
     using Member = std::remove_reference_t<decltype(value.*field.member)>;
     const Json* found = fields.find(field.key);
-    constexpr bool may_be_absent = ListOf<Member>::value || MapOf<Member>::value;  // an absent list is empty
+    // The key of a list or map may be absent if it is empty.
+    constexpr bool may_be_absent = ListOf<Member>::value || MapOf<Member>::value;
     if (!field.required && (!found || found->is_null())) return;
     if (may_be_absent && !found) return;
     value.*field.member = read_value<Member>(fields.at(field.key), fields.path(field.key));
@@ -108,7 +109,7 @@ T read_value(const Json& json, const std::string& path) {
   }
 }
 
-// --- schema: each struct becomes one definition
+// --- JSON Schema: each struct becomes one definition
 
 inline void limit(Json& type, const NumberRange& range) {
   const auto number = [](double value) {
@@ -121,7 +122,7 @@ inline void limit(Json& type, const NumberRange& range) {
 template <class T>
 Json schema_of(const NumberRange& range, Json& definitions);
 
-// Schema of a table's fields. The caller may add properties of its own.
+// Returns the JSON Schema of a struct's fields. The caller may add properties to it.
 template <class T>
 Json schema_of_fields(Json& definitions) {
   Json required = Json::array(), properties = Json::object();
@@ -129,7 +130,7 @@ Json schema_of_fields(Json& definitions) {
     using Member = std::remove_cvref_t<decltype(std::declval<T>().*field.member)>;
     Json type = schema_of<Member>(field.limits, definitions);
     if (field.null_if_empty) type["type"] = {"string", "null"};
-    // Non-finite numbers are written as null.
+    // Allow null for a floating-point number, because non-finite numbers are written as null.
     if (std::is_floating_point_v<Member> && !field.required) type["type"] = {"number", "null"};
     if (std::string_view(field.unit) != "-") type["unit"] = field.unit;
     type["description"] = field.meaning;
@@ -144,7 +145,8 @@ template <class T>
 Json schema_of(const NumberRange& range, Json& definitions) {
   if constexpr (HasTable<T>) {
     if (!definitions.contains(Table<T>::name)) {
-      definitions[Table<T>::name] = nullptr;  // reserves its position: definitions are listed in order of first use
+      // Reserve the definition's position: definitions are listed in order of first use.
+      definitions[Table<T>::name] = nullptr;
       definitions[Table<T>::name] = schema_of_fields<T>(definitions);
     }
     return {{"$ref", "#/$defs/" + std::string(Table<T>::name)}};

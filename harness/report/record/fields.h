@@ -1,4 +1,4 @@
-// Typed reading of a JSON object. Every error names the file and the path of the key. Unknown keys are ignored.
+// Typed reading of a JSON object. Every error names the file and the path of the JSON key. Unknown keys are ignored.
 #pragma once
 
 #include <cmath>
@@ -31,7 +31,7 @@ class Fields {
   T get(const char* key) const {
     return read<T>(at(key), path(key));
   }
-  // Returns nullopt if the key is absent or null; null stands for an unknown value.
+  // Returns the key's value, or nullopt if the key is absent or null (an unknown value).
   template <class T>
   std::optional<T> maybe(const char* key) const {
     const Json* value = find(key);
@@ -42,7 +42,7 @@ class Fields {
   T get_or(const char* key, T fallback) const {
     return maybe<T>(key).value_or(std::move(fallback));
   }
-  // Calls use(item, path) for each item of an array. An absent key counts as an empty array.
+  // Calls use(item, path) for each item of the array at `key`. An absent key counts as an empty array.
   template <class Use>
   void each(const char* key, Use use) const {
     const Json* list = find(key);
@@ -50,7 +50,7 @@ class Fields {
     if (!list->is_array()) throw UsageError(path(key) + " is not an array");
     for (size_t i = 0; i < list->size(); ++i) use((*list)[i], path(key) + "[" + std::to_string(i) + "]");
   }
-  // Calls use(name, value, path) for each member of an object.
+  // Calls use(name, value, path) for each member of the object at `key`. An absent key counts as an empty object.
   template <class Use>
   void each_member(const char* key, Use use) const {
     const Json* members = find(key);

@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t report_max_bytes = size_t{512} << 20;
-// Limit for the parsed document. The Report built from it and the copy that `validate` writes take as much each: 3 GiB
-// in all.
+// Memory limit for a report parsed as JSON. The Report struct built from it and the copy that `dpbench validate` writes
+// take as much each: 3 GiB in all.
 constexpr size_t report_max_memory = size_t{1} << 30;
 
 constexpr size_t run_time_length = std::string_view("20261121T063057Z").size();
@@ -32,7 +32,8 @@ bool is_file(const fs::path& path) {
   return fs::exists(path, error) && !fs::is_directory(path, error);
 }
 
-// Returns the runs in chronological order: by the time in their names, then by modification time, then by name.
+// Returns the run directories below `results` in chronological order: by the time in their names, then by modification
+// time, then by name.
 std::vector<fs::path> runs_in(const fs::path& results) {
   std::vector<std::tuple<std::string, fs::file_time_type, fs::path>> runs;
   std::error_code error;
@@ -48,7 +49,7 @@ std::vector<fs::path> runs_in(const fs::path& results) {
   return paths;
 }
 
-// Returns 0 for "latest", N for "latest~N", nullopt for anything else.
+// Returns how many runs a RUN argument goes back: 0 for "latest", N for "latest~N", nullopt for anything else.
 std::optional<size_t> runs_back(const std::string& run) {
   if (run == "latest") return 0;
   if (!run.starts_with("latest~")) return std::nullopt;
@@ -80,7 +81,8 @@ fs::path find_run(const std::string& run, const fs::path& results) {
   const bool saved = plain && is_file(baseline);
   std::error_code error;
   if (saved && fs::exists(run, error))
-    throw UsageError("'" + run + "' is both a saved baseline and a local path. Use ./" + run + " or " + baseline.string());
+    throw UsageError("'" + run + "' is both a saved baseline and a local path. Use ./" + run + " or " +
+                     baseline.string());
   if (saved) return baseline;
   if (is_file(run)) return run;
   if (is_file(fs::path(run) / "run.json")) return fs::path(run) / "run.json";
@@ -113,7 +115,7 @@ std::string read_text(const fs::path& path, size_t max_bytes) {
   std::vector<char> piece(size_t{1} << 20);
   while (file.read(piece.data(), static_cast<std::streamsize>(piece.size())), file.gcount() > 0) {
     text.append(piece.data(), static_cast<size_t>(file.gcount()));
-    refuse_above(text.size());  // the file may grow, or be a pipe without a size
+    refuse_above(text.size());  // check the size again: the file may grow, or be a pipe without a size
   }
   if (file.bad()) throw UsageError("cannot read " + path.string() + ": " + std::strerror(errno));
   return text;

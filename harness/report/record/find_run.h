@@ -1,4 +1,4 @@
-// Resolves a command's RUN argument to a file and reads it.
+// Resolves the RUN argument of commands such as `dpbench compare` to a report file and reads the file.
 #pragma once
 
 #include <filesystem>
@@ -9,21 +9,21 @@
 
 namespace dpbench {
 
-// Returns the path of a report. `run` is a report file, a run directory, a results directory (meaning its latest run,
-// by the time in its name), "latest", "latest~N" or the name of a baseline saved in `results`. Throws UsageError if
+// Returns the path of the report that `run` means: a report file, a run directory, a results directory (its latest run,
+// by the time in the name), "latest", "latest~N" or the name of a baseline saved in `results`. Throws UsageError if
 // there is no such run.
 std::filesystem::path find_run(const std::string& run, const std::filesystem::path& results);
 
 // True if `run` is a plain name that matches no baseline, run or path: presumably a baseline not saved yet.
 bool is_unsaved_baseline(const std::string& run, const std::filesystem::path& results);
 
-// Reads a whole file of at most max_bytes. Throws UsageError.
+// Returns the text of a whole file. Throws UsageError if it cannot be read or is larger than max_bytes.
 std::string read_text(const std::filesystem::path& path, size_t max_bytes);
 
-// True if the name begins with a UTC time, as a run's does: 20261121T063057Z-
+// True if the name begins with a UTC time, as the name of a run directory does: 20261121T063057Z-...
 bool is_run_name(const std::string& name);
 
-// Returns read(). Adds the file's name to any UsageError it throws.
+// Returns the result of read(). Adds the file's name to any UsageError that read() throws.
 template <class Read>
 auto name_file_in_errors(const std::filesystem::path& file, Read read) {
   try {
@@ -35,7 +35,7 @@ auto name_file_in_errors(const std::filesystem::path& file, Read read) {
 
 // Parses a report file as JSON. Throws a UsageError that names the file.
 Json read_document(const std::filesystem::path& path);
-// Likewise, and converts it to a Report, checking its fields.
+// Reads a report file, checks its fields and converts it to a Report. Throws a UsageError that names the file.
 Report read_report(const std::filesystem::path& path);
 
 }  // namespace dpbench

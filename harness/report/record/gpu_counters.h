@@ -1,4 +1,5 @@
-// NVML counters of one GPU in one launch, read after each block. A figure that NVML does not provide is empty.
+// NVML counters of one GPU in one launch, read after each timed block. A figure that NVML does not provide is left
+// empty.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +33,13 @@ struct Table<GpuCounters> {
       later(Field{"most_power_w", "W", &G::most_power_w, "highest power read", range::not_negative}),
       later(Field{"mean_sm_clock_mhz", "MHz", &G::mean_sm_clock_mhz, "mean SM clock read", range::not_negative}),
       later(Field{"least_sm_clock_mhz", "MHz", &G::least_sm_clock_mhz, "lowest SM clock read", range::not_negative}),
-      later(Field{"least_memory_clock_mhz", "MHz", &G::least_memory_clock_mhz, "lowest memory clock read", range::not_negative}),
+      later(Field{"least_memory_clock_mhz", "MHz", &G::least_memory_clock_mhz, "lowest memory clock read",
+                  range::not_negative}),
       later(Field{"most_temperature_c", "°C", &G::most_temperature_c, "highest temperature read", range::not_negative}),
       Field{"throttled_readings", "readings", &G::throttled_readings, "number of readings with throttled clocks",
             range::not_negative},
-      Field{"throttle_reasons", "-", &G::throttle_reasons, "all throttle reasons seen, as NVML names them", range::not_empty}};
+      Field{"throttle_reasons", "-", &G::throttle_reasons, "all throttle reasons seen, as NVML names them",
+            range::not_empty}};
 };
 
 }  // namespace dpbench

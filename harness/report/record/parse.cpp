@@ -21,10 +21,11 @@ std::string line_and_column(const std::string& text, size_t byte) {
   return "line " + std::to_string(line) + ", column " + std::to_string(column);
 }
 
-// Builds the document while reading, so a hostile one is rejected before it is complete.
+// Receives the parser's events and builds the JSON document from them, so that a hostile document is rejected before it
+// is complete.
 class StrictReader : public nlohmann::json_sax<Json> {
  public:
-  // The document is written to `root`.
+  // Writes the parsed document to `root` and rejects documents beyond `limits`.
   StrictReader(const JsonLimits& limits, Json& root) : limits_(limits), root_(root) {}
   bool null() override { return add_scalar(nullptr); }
   bool boolean(bool value) override { return add_scalar(value); }
@@ -55,7 +56,8 @@ class StrictReader : public nlohmann::json_sax<Json> {
  private:
   struct Level {
     Json* value;
-    std::unordered_set<std::string> keys;  // for large objects only: a linear search of a small one is faster
+    // Keys of a large object; a small one is searched linearly, which is faster.
+    std::unordered_set<std::string> keys;
 
     bool has(const std::string& key) {
       const auto& members = value->get_ref<const Json::object_t&>();
@@ -79,14 +81,15 @@ class StrictReader : public nlohmann::json_sax<Json> {
       items.push_back(std::move(value));
       return &items.back();
     }
-    // Appends directly: ordered_json's own insertion searches all keys, which is quadratic in a hostile object.
+    // Append without ordered_json's own insertion, which searches all keys and so takes quadratic time for a hostile
+    // object.
     auto& members = parent.get_ref<Json::object_t&>();
     members.emplace_back(std::move(key_), std::move(value));
     return &members.back().second;
   }
-  // Estimates the memory of a value: its own size, plus half as much again for the spare capacity of lists.
+  // Estimates the memory of a JSON value: its own size, plus half of it for the spare capacity of lists.
   static size_t memory_of(const Json& value) {
-    constexpr size_t own = 3 * sizeof(Json) / 2, block = 48;  // block: heap block of a list, an object or a string
+    constexpr size_t own = 3 * sizeof(Json) / 2, block = 48;  // bytes of the heap block of a list, object or string
     if (value.is_string()) return own + block + value.get_ref<const std::string&>().size();
     return value.is_structured() ? own + block : own;
   }
@@ -95,7 +98,7 @@ class StrictReader : public nlohmann::json_sax<Json> {
     add(std::move(value));
     return charge(bytes);
   }
-  // Adds to the memory used; refuses the document once the limit is exceeded.
+  // Adds to the estimated memory of the document. Refuses the document, returning false, once the limit is exceeded.
   bool charge(size_t bytes) {
     memory_ += bytes;
     return memory_ <= limits_.memory ||
@@ -131,7 +134,7 @@ Json parse_json(const std::string& text, const std::string& what, const JsonLimi
   try {
     if (Json::sax_parse(text, &reader)) return std::move(*root);
   } catch (const std::bad_alloc&) {
-    (void)root.release();  // leak it: destroying a document allocates memory, too
+    (void)root.release();  // Leak the partial document: destroying a JSON document allocates memory too.
     throw;
   }
   const std::string where = reader.byte_ ? " (" + line_and_column(text, reader.byte_) + ")" : "";

@@ -1,4 +1,4 @@
-// Profile of one rank, taken in extra, untimed steps of a case. Times are in ns, means over those steps.
+// Profile of one rank, taken in extra, untimed steps of a case. Times are in ns and are means over these steps.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,12 @@ template <>
 struct Table<CollectiveRecord> {
   using C = CollectiveRecord;
   static constexpr const char* name = "collective";
-  static constexpr std::tuple fields{Field{"op", "-", &C::op, "operation: allreduce, broadcast, ...", range::not_empty},
-                                     Field{"phase", "-", &C::phase, "phase of the step in which it began"},
-                                     Field{"bytes", "bytes", &C::bytes, "size of this rank's tensors", range::not_negative},
-                                     Field{"start_ns", "ns", &C::start_ns, "start time since the step began; null on a GPU"},
-                                     Field{"end_ns", "ns", &C::end_ns, "end time since the step began; null on a GPU"}};
+  static constexpr std::tuple fields{
+      Field{"op", "-", &C::op, "operation: allreduce, broadcast, ...", range::not_empty},
+      Field{"phase", "-", &C::phase, "phase of the step in which it began"},
+      Field{"bytes", "bytes", &C::bytes, "size of this rank's tensors", range::not_negative},
+      Field{"start_ns", "ns", &C::start_ns, "start time since the step began; null on a GPU"},
+      Field{"end_ns", "ns", &C::end_ns, "end time since the step began; null on a GPU"}};
 };
 
 struct Profile {
@@ -48,21 +49,26 @@ struct Table<Profile> {
       Field{"step_ns", "ns", &P::step_ns, "mean time of a profiled step; the phases add up to it", range::above_zero},
       later(Field{"communication_ns", "ns", &P::communication_ns, "time per step with a collective in progress",
                   range::not_negative}),
-      later(Field{"exposed_ns", "ns", &P::exposed_ns, "part of communication_ns not overlapped with computation", range::not_negative}),
-      later(Field{"hidden_ns", "ns", &P::hidden_ns, "part of communication_ns overlapped with computation", range::not_negative}),
-      later(Field{"waiting_ns", "ns", &P::waiting_ns,
-                  "time per step waiting for other ranks to arrive; null if the ranks do not share a clock", range::not_negative}),
-      later(
-          Field{"collectives_per_step", "collectives", &P::collectives_per_step, "collectives of this rank per step", range::not_negative}),
-      later(Field{"collective_bytes_per_step", "bytes", &P::collective_bytes_per_step, "size of this rank's tensors in collectives, per step",
+      later(Field{"exposed_ns", "ns", &P::exposed_ns, "part of communication_ns not overlapped with computation",
                   range::not_negative}),
+      later(Field{"hidden_ns", "ns", &P::hidden_ns, "part of communication_ns overlapped with computation",
+                  range::not_negative}),
+      later(Field{"waiting_ns", "ns", &P::waiting_ns,
+                  "time per step waiting for other ranks to arrive; null if the ranks do not share a clock",
+                  range::not_negative}),
+      later(Field{"collectives_per_step", "collectives", &P::collectives_per_step, "collectives of this rank per step",
+                  range::not_negative}),
+      later(Field{"collective_bytes_per_step", "bytes", &P::collective_bytes_per_step,
+                  "size of this rank's tensors in collectives, per step", range::not_negative}),
       Field{"collectives", "-", &P::collectives, "collectives of a step, in starting order; empty if steps differ"},
-      later(Field{"strategy_figures", "-", &P::strategy_figures, "figures reported by the strategy; each name ends with its unit"}),
-      later(Field{"flop", "operations", &P::flop, "floating-point operations of this rank per step", range::not_negative})};
+      later(Field{"strategy_figures", "-", &P::strategy_figures,
+                  "figures reported by the strategy; each name ends with its unit"}),
+      later(Field{"flop", "operations", &P::flop, "floating-point operations of this rank per step",
+                  range::not_negative})};
 };
 
-// Peak rates of the machine, measured next to the case: by the threads or the GPU of one replica, with all ranks
-// measuring at once.
+// Peak compute and memory rates of the machine, measured in the same run as the case, with the threads or the GPU of
+// one replica, while all ranks measure at once.
 struct Peak {
   double gemm_flop_per_s = 0, triad_bytes_per_s = 0;
 };
@@ -71,10 +77,10 @@ template <>
 struct Table<Peak> {
   using P = Peak;
   static constexpr const char* name = "peak";
-  static constexpr std::tuple fields{
-      Field{"gemm_flop_per_s", "operations / s", &P::gemm_flop_per_s, "rate of a large matrix product", range::above_zero},
-      Field{"triad_bytes_per_s", "bytes / s", &P::triad_bytes_per_s, "memory bandwidth of a = b + c * x over large arrays",
-            range::above_zero}};
+  static constexpr std::tuple fields{Field{"gemm_flop_per_s", "operations / s", &P::gemm_flop_per_s,
+                                           "rate of a large matrix product", range::above_zero},
+                                     Field{"triad_bytes_per_s", "bytes / s", &P::triad_bytes_per_s,
+                                           "memory bandwidth of a = b + c * x over large arrays", range::above_zero}};
 };
 
 }  // namespace dpbench

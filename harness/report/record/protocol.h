@@ -1,5 +1,5 @@
-// Protocol between the front and a worker: one JSON object per line, over a socket pair that the worker inherits
-// (DPBENCH_FD).
+// Protocol between the front (the dpbench process) and a worker (the process of one rank): one JSON object per line,
+// over a socket pair that the worker inherits (DPBENCH_FD).
 //
 //   front -> every rank   {"do":"run","case":{..},"sampling":{..},"launch":0,"check":true}
 //                         {"do":"check","case":{..},"filter":"RE","seeds":1,"whole_worlds":0}
@@ -10,17 +10,18 @@
 //                                                                                         that CUDA's library loaded
 //                         {"event":"ran","case":"ID","record":{..},"checks":[..]}         checks: only from rank 0
 //                         {"event":"checked","case":"ID","checks":[..]}                   checks: only from rank 0
-//                           "group_over":true in these two: a check broke the group and nothing was timed; start a
-//                           new group
+//                           "group_over":true in "ran" and "checked": a check broke the process group and nothing was
+//                           timed; start a new group
 //                           "failed":{"kind":..,"reason":..} in "ran": an error in the checks that would have failed
 //                           the timed steps too
-//                           "calls":{"count":0,"hash":0} in "ran" and "trained": the collectives since the checks;
-//                           must be equal on all ranks
+//                           "calls":{"count":0,"hash":0} in "ran" and "trained": number and hash of the collectives
+//                           since the checks; must be equal on all ranks
 //                         {"event":"line","case":"ID","text":".."}                        only from rank 0, in training
 //                         {"event":"progress","case":"ID","epoch":0,"epochs":2,"step":1,"steps":9,"loss":..,
 //                          "samples_per_s":..,"left_s":..}                                only from rank 0
 //                         {"event":"trained","case":"ID","record":{..},"checks":[..],"training":{..}}
-//                         {"event":"failed","case":"ID","rank":0,"kind":"usage|unavailable|oom|nan|unwritten|peer|failure","reason":".."}
+//                         {"event":"failed","case":"ID","rank":0,
+//                          "kind":"usage|unavailable|oom|nan|unwritten|peer|failure","reason":".."}
 //
 // Environment of a worker:
 //   RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
@@ -61,58 +62,62 @@ Json to_json(const TrainingRecord& record);
 CaseSpec case_from_json(const Json& json);
 Sampling sampling_from_json(const Json& json);
 RankRecord rank_record_from_json(const Json& json);
-void require_times(const RankRecord& record);  // throws UsageError if a time is below 1 ns
+void require_times(const RankRecord& record);  // throws UsageError if one of the record's times is below 1 ns
 CheckRow check_row_from_json(const Json& json);
 TrainOptions train_options_from_json(const Json& json);
 TrainingRecord training_record_from_json(const Json& json);
 
-// Why a rank had to stop a case. Ranks never send the last three; the front detects them.
+// Why a rank had to stop a case. Ranks never send the last three kinds; the front (the dpbench process) detects them.
 enum class FailureKind { usage, unavailable, oom, nan, unwritten, peer, failure, death, killed_for_memory, offence };
 template <>
 inline constexpr auto enum_names<FailureKind> = std::to_array<std::string_view>(
     {"usage", "unavailable", "oom", "nan", "unwritten", "peer", "failure", "death", "killed for memory", "offence"});
 
-// Messages from a rank to the front.
+// Messages from a rank to the front (the dpbench process).
 enum class Event { ready, ran, checked, line, progress, trained, failed };
 template <>
 inline constexpr auto enum_names<Event> =
     std::to_array<std::string_view>({"ready", "ran", "checked", "line", "progress", "trained", "failed"});
-// Commands from the front to a rank.
+// Commands from the front (the dpbench process) to a rank.
 enum class Order { run, check, train, block, quit };
 template <>
 inline constexpr auto enum_names<Order> = std::to_array<std::string_view>({"run", "check", "train", "block", "quit"});
 
-// Limits of a document. Memory is counted while parsing: a hostile text can hold a list in every three bytes, and each
-// list takes 80. A report of the maximum size takes half of the memory limit.
+// Limits for a JSON document. Memory is counted while parsing, because a hostile text can hold a list in every three
+// bytes, and each list takes 80 bytes. A report of the maximum size takes half of the memory limit.
 struct JsonLimits {
   size_t bytes = size_t{512} << 20, depth = 64, memory = size_t{1536} << 20;
-  size_t keys = size_t{1} << 17;  // per object
+  size_t keys = size_t{1} << 17;  // maximum number of keys per object
 };
-// Parses a protocol line or the text of a file. Rejects invalid UTF-8, NaN, duplicate keys and documents beyond the
-// limits. Throws a UsageError that begins with `what`.
+// Parses JSON from a protocol line or the text of a file. Rejects invalid UTF-8, NaN, duplicate keys and documents
+// beyond the limits. Throws a UsageError that begins with `what`.
 Json parse_json(const std::string& text, const std::string& what, const JsonLimits& limits = {});
 
-// A rank's heartbeat, in a page that the front maps. The rank with the smallest (step, beat) is the stuck one.
+// A rank's heartbeat, in memory shared with the front (the dpbench process). When the ranks hang, the rank with the
+// smallest (step, beat) is the stuck one.
 struct alignas(64) Progress {
   std::atomic<int64_t> step{0};
-  std::atomic<int64_t> beat{0};         // any progress: a collective entered, a phase done
-  std::atomic<int64_t> collectives{0};  // entered since the start; failure messages quote this number
+  std::atomic<int64_t> beat{0};         // counts any progress of the rank: a collective entered, a phase done
+  std::atomic<int64_t> collectives{0};  // number of collectives entered since the start, quoted in failure messages
 };
 
-// One collective of a rank. Others may read it while it is written: number is 0 meanwhile, and before first use.
+// Log entry of one collective call of a rank. Other ranks may read it while it is being written: `number` is 0 until
+// the entry is complete, and before its first use.
 struct alignas(64) CallSlot {
   static constexpr size_t words = 6;
   std::atomic<int64_t> number{0};
-  // Hash of this call and all before it. If two ranks' hashes differ, they made different calls.
+  // Hash of this call and all calls before it. If two ranks' hashes differ, the ranks made different calls.
   std::atomic<uint64_t> hash{0};
-  std::array<std::atomic<uint64_t>, words> text{};  // "allreduce of 12 Float (sum)", truncated to fit
+  // Description, e.g. "allreduce of 12 Float (sum)", truncated to fit.
+  std::array<std::atomic<uint64_t>, words> text{};
 };
-// Words are stored with release and loaded with acquire order: a reader that sees a new word also sees that the number
-// has changed.
+// Writes and reads a log entry's text as atomic words. Words are stored with release and loaded with acquire order, so
+// a reader that sees a new word also sees that the entry's number has changed.
 void store_text(CallSlot& slot, std::string_view text);
 std::string load_text(const CallSlot& slot);
 
-// A rank's latest collectives: call n is in slot n mod 8. Unused if the backend itself compares the ranks' calls.
+// Log of a rank's latest eight collectives: call n is in slot n mod 8. Unused if the backend itself compares the ranks'
+// calls.
 struct CallLog {
   std::array<CallSlot, 8> slots{};
 };

@@ -1,5 +1,5 @@
-// The report of a run, run.json: its options, machine and results. Schema in results/schema/, glossary in
-// results/glossary.md.
+// The report of a run, run.json: its options, machine and results. The JSON Schema is in results/schema/, the glossary
+// in results/glossary.md.
 #pragma once
 
 #include <array>
@@ -19,7 +19,8 @@
 
 namespace dpbench {
 
-// Figures derived from a case's measurements (figures/). Empty: unknown or not applicable.
+// Figures derived from a case's measurements (computed in report/figures). An empty figure is unknown or not
+// applicable.
 struct Derived {
   std::optional<double> samples_per_s{}, speedup{}, efficiency{}, own_speedup{}, own_efficiency{}, karp_flatt{},
       own_karp_flatt{}, wrapper_cost{}, comm_fraction{}, communication_ns{}, exposed_ns{}, waiting_ns{}, overlap{},
@@ -34,8 +35,8 @@ struct Table<Derived> {
   using D = Derived;
   static constexpr const char* name = "derived";
   static constexpr std::tuple fields{
-      Field{"samples_per_s", "samples / s", &D::samples_per_s, "throughput: training samples per step / median step time",
-            range::above_zero},
+      Field{"samples_per_s", "samples / s", &D::samples_per_s,
+            "throughput: training samples per step / median step time", range::above_zero},
       Field{"speedup", "1", &D::speedup, "samples_per_s / samples_per_s of the baseline", range::above_zero},
       Field{"efficiency", "1", &D::efficiency, "speedup / world", range::above_zero},
       later(Field{"own_speedup", "1", &D::own_speedup,
@@ -43,24 +44,29 @@ struct Table<Derived> {
       later(Field{"own_efficiency", "1", &D::own_efficiency, "own_speedup / world", range::above_zero}),
       later(Field{"karp_flatt", "1", &D::karp_flatt, "serial fraction: (1 / speedup - 1 / world) / (1 - 1 / world)"}),
       later(Field{"own_karp_flatt", "1", &D::own_karp_flatt, "serial fraction, computed from own_speedup"}),
-      later(Field{"wrapper_cost", "1", &D::wrapper_cost, "overhead of the strategy with world 1: step time / step time of the baseline - 1"}),
+      later(Field{"wrapper_cost", "1", &D::wrapper_cost,
+                  "overhead of the strategy with world 1: step time / step time of the baseline - 1"}),
       Field{"comm_fraction", "1", &D::comm_fraction, "communication and waiting / all phases of a profiled step",
             range::share},
-      later(Field{"communication_ns", "ns", &D::communication_ns, "time per step with a collective in progress, mean over ranks", range::not_negative}),
-      later(Field{"exposed_ns", "ns", &D::exposed_ns, "part of communication_ns not overlapped with computation", range::not_negative}),
-      later(
-          Field{"waiting_ns", "ns", &D::waiting_ns, "time per step waiting for other ranks, mean over ranks", range::not_negative}),
+      later(Field{"communication_ns", "ns", &D::communication_ns,
+                  "time per step with a collective in progress, mean over ranks", range::not_negative}),
+      later(Field{"exposed_ns", "ns", &D::exposed_ns, "part of communication_ns not overlapped with computation",
+                  range::not_negative}),
+      later(Field{"waiting_ns", "ns", &D::waiting_ns, "time per step waiting for other ranks, mean over ranks",
+                  range::not_negative}),
       later(Field{"overlap", "1", &D::overlap, "overlapped communication / communication", range::share}),
-      later(Field{"collectives_per_step", "collectives", &D::collectives_per_step, "collectives per step, mean over ranks",
-                  range::not_negative}),
-      later(Field{"collective_bytes_per_step", "bytes", &D::collective_bytes_per_step, "size of the tensors in collectives per step, mean over ranks",
-                  range::not_negative}),
-      later(Field{"flop_per_step", "operations", &D::flop_per_step, "floating-point operations per step, sum over ranks", range::not_negative}),
-      later(Field{"flop_per_s", "operations / s", &D::flop_per_s, "floating-point operations per second, sum over ranks", range::not_negative}),
-      later(Field{"peak_flop_per_s", "operations / s", &D::peak_flop_per_s, "peak compute rate of the cores or GPUs used",
-                  range::above_zero}),
-      later(Field{"peak_bytes_per_s", "bytes / s", &D::peak_bytes_per_s, "peak memory bandwidth of the cores or GPUs used",
-                  range::above_zero}),
+      later(Field{"collectives_per_step", "collectives", &D::collectives_per_step,
+                  "collectives per step, mean over ranks", range::not_negative}),
+      later(Field{"collective_bytes_per_step", "bytes", &D::collective_bytes_per_step,
+                  "size of the tensors in collectives per step, mean over ranks", range::not_negative}),
+      later(Field{"flop_per_step", "operations", &D::flop_per_step,
+                  "floating-point operations per step, sum over ranks", range::not_negative}),
+      later(Field{"flop_per_s", "operations / s", &D::flop_per_s,
+                  "floating-point operations per second, sum over ranks", range::not_negative}),
+      later(Field{"peak_flop_per_s", "operations / s", &D::peak_flop_per_s,
+                  "peak compute rate of the cores or GPUs used", range::above_zero}),
+      later(Field{"peak_bytes_per_s", "bytes / s", &D::peak_bytes_per_s,
+                  "peak memory bandwidth of the cores or GPUs used", range::above_zero}),
       later(Field{"flop_share", "1", &D::flop_share, "flop_per_s / peak_flop_per_s", range::not_negative}),
       later(Field{"skew", "1", &D::skew, "step time without waiting: busiest rank / median of the others - 1",
                   range::not_negative}),
@@ -70,7 +76,8 @@ struct Table<Derived> {
           Field{"throttled_share", "1", &D::throttled_share, "throttled readings / readings; since 1.3", range::share}),
       Field{"noise", "1", &D::noise, "1.4826 * mad / median of the step times of all blocks", range::not_negative},
       later(Field{"peak_memory_bytes", "bytes", &D::peak_memory_bytes,
-                  "peak memory of the largest rank: device memory on a GPU, else its own host memory", range::not_negative}),
+                  "peak memory of the largest rank: device memory on a GPU, else its own host memory",
+                  range::not_negative}),
       later(Field{"straggler", "rank", &D::straggler, "rank that is far slower than the others in every launch",
                   range::not_negative})};
 };
@@ -83,14 +90,14 @@ inline constexpr auto enum_names<CaseStatus> =
 struct CaseRecord {
   CaseSpec spec;
   CaseStatus status = CaseStatus::interrupted;
-  std::string reason;  // why the status is not ok
+  std::string reason;  // why the case's status is not ok
   std::vector<CheckRow> checks;
   std::vector<LaunchRecord> launches;
   std::optional<Summary> step_time_ns;
   Derived derived;
-  std::optional<TrainingRecord> training{};  // only from `dpbench train`
-  std::vector<std::string> warnings;         // raised while the case ran
-  std::vector<std::string> notices;          // findings in its blocks: outliers, trends
+  std::optional<TrainingRecord> training{};  // results of training; set only by `dpbench train`
+  std::vector<std::string> warnings;         // warnings raised while the case ran
+  std::vector<std::string> notices;          // findings about the timed blocks: outliers, trends
 
   bool ok() const { return status == CaseStatus::ok; }
   // True if the case was tried and must not count as a result.
@@ -104,29 +111,32 @@ inline constexpr auto enum_names<RunStatus> = std::to_array<std::string_view>({"
 struct Report {
   std::string id;  // name of the run's directory: <UTC time>-<commit>-<machine>
   RunStatus status = RunStatus::interrupted;
-  // tool: version, commit, argv; env: the machine; config: the options.
+  // tool: dpbench's version, commit and argv. env: facts about the machine. config: the run's options.
   Json tool = Json::object(), env = Json::object(), config = Json::object();
   std::vector<CaseRecord> cases;
 };
 
-// Maps ids to cases; of duplicates, to the first.
+// Maps case ids to cases. A duplicate id maps to its first case.
 using CaseIndex = std::unordered_map<std::string_view, const CaseRecord*>;
 CaseIndex by_id(const Report& report);
 
 // Returns the time per step of the slowest rank, for each block of a launch.
 std::vector<double> sample_step_ns(const LaunchRecord& launch);
-// Returns the training samples per step over all ranks: the number the ranks counted, as the last batch of an epoch may
-// be short, else the global batch.
+// Returns the mean number of training samples per step over all ranks, as counted by the ranks because the last batch
+// of an epoch may be short. Falls back to the global batch if the ranks did not count.
 double rows_per_step(const CaseRecord& record);
 // Returns the mean time per step of each phase, over the ranks of all launches.
 std::map<std::string, double> mean_phases_ns(const CaseRecord& record);
 bool any_failed(const std::vector<CheckRow>& checks);
-// Describes the first rank whose parameters differ from the first rank's at the end of a launch; nullopt if none does.
+// Describes the first rank whose parameters differ from those of the launch's first rank after the steps; nullopt if
+// all ranks are equal.
 std::optional<std::string> unequal_parameters(const CaseRecord& record);
-// Returns the reason why a case is wrong: the first failed check, else a row for unequal parameters of its ranks.
+// Returns the check that makes a case wrong: the first failed check, else a check row for unequal parameters of its
+// ranks; nullopt if the case is right.
 std::optional<CheckRow> failing_check(const CaseRecord& record);
 
-inline constexpr const char *run_document = "dpbench.run", *duel_document = "dpbench.duel";  // values of the key "schema"
+// Values of the key "schema" in run.json and duel.json.
+inline constexpr const char *run_document = "dpbench.run", *duel_document = "dpbench.duel";
 inline constexpr int report_minor_version = 4;
 Json to_json(const Report& report);
 // Returns a case's "stats", "phases" and "derived" as in run.json.

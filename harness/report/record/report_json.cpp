@@ -18,7 +18,8 @@ std::vector<LaunchRecord> launches_from_json(const Json& json, const std::string
   return launches;
 }
 
-// Mean time of a profiled step over the ranks of all launches; the phases add up to it.
+// Returns the mean time of a profiled step over the ranks of all launches, or nullopt without profiles. The phases'
+// times add up to it.
 std::optional<double> mean_watched_step_ns(const CaseRecord& record) {
   double sum = 0, n = 0;
   for (const LaunchRecord& launch : record.launches)
@@ -27,7 +28,7 @@ std::optional<double> mean_watched_step_ns(const CaseRecord& record) {
   return n > 0 ? std::optional(sum / n) : std::nullopt;
 }
 
-// One flat object: the fields of the case and its results.
+// Returns a case as one flat JSON object with the fields of its CaseSpec and its results.
 Json case_json(const CaseRecord& record) {
   Json json = write_value(record.spec);
   json["status"] = write_value(record.status);
@@ -67,7 +68,7 @@ CaseRecord case_record_from_json(const Json& json, const std::string& path) {
   return record;
 }
 
-// Version 1.0 did not mark baselines; they are recognised by the strategy names "cpu" and "gpu".
+// Marks the baseline in a report of version 1.0, which lacks the mark: the case whose strategy is "cpu" or "gpu".
 void mark_baseline(CaseSpec& spec) { spec.baseline = spec.strategy == (spec.device == Device::cuda ? "gpu" : "cpu"); }
 
 void require_version(const Fields& report) {

@@ -35,7 +35,7 @@ class Descriptor {
 
 std::string errno_text() { return std::strerror(errno); }
 
-// Opens a directory for use with the *at calls, creating it and its parents if needed.
+// Opens a directory for openat() and related calls, creating it and its parents if needed. Returns the descriptor.
 int open_directory(const fs::path& path) {
   std::error_code error;
   if (fs::exists(path, error) && !fs::is_directory(path, error))
@@ -47,7 +47,7 @@ int open_directory(const fs::path& path) {
                    (error ? error.message() : errno_text()) + "). Use --out with a writable one");
 }
 
-// Returns the directories that open_directory would create, innermost first.
+// Returns the directories that open_directory() would create for this path, innermost first.
 std::vector<fs::path> missing_directories(fs::path path) {
   std::vector<fs::path> missing;
   std::error_code ignored;
@@ -55,11 +55,11 @@ std::vector<fs::path> missing_directories(fs::path path) {
   return missing;
 }
 
-// Name of the temporary file that holds a file's new text until it is complete.
+// Returns the name of the temporary file that holds a file's new text until the text is complete.
 std::string temporary_name(const std::string& name) { return "." + name + "." + std::to_string(::getpid()) + ".part"; }
 
 int open_temporary(int directory, const std::string& name, const std::string& what) {
-  ::unlinkat(directory, name.c_str(), 0);  // left over from a process that died here
+  ::unlinkat(directory, name.c_str(), 0);  // remove a file left over from a killed process with the same id
   const int fd = ::openat(directory, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (fd < 0) throw WriteError("cannot write " + what + ": " + errno_text());
   return fd;
@@ -121,7 +121,8 @@ RunDirectory::~RunDirectory() { ::close(descriptor_); }
 void RunDirectory::remove() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
-  for (const auto& directory : created_) ::rmdir(directory.c_str());  // fails, as intended, if not empty
+  // Remove only empty directories: rmdir() fails, as intended, if the directory is not empty.
+  for (const auto& directory : created_) ::rmdir(directory.c_str());
 }
 
 void RunDirectory::save(const Report& report, bool force) {

@@ -10,9 +10,10 @@ namespace {
 constexpr size_t exact_up_to = 50;
 
 struct Ranked {
-  std::vector<int> doubled;  // twice the rank of each difference, so that shared ranks stay integers
-  int above = 0;             // twice the rank sum of the positive differences
-  double ties = 0;           // sum of t^3 - t over groups of t equal magnitudes
+  // Twice the rank of each difference, so that the mean rank of equal magnitudes stays an integer.
+  std::vector<int> doubled;
+  int above = 0;    // twice the rank sum of the positive differences
+  double ties = 0;  // tie correction: sum of t^3 - t over groups of t equal magnitudes
 };
 
 Ranked rank(std::span<const double> differences) {
@@ -32,7 +33,7 @@ Ranked rank(std::span<const double> differences) {
   return ranked;
 }
 
-// Exact p-value over all 2^n sign assignments, built up one rank at a time.
+// Returns the exact p-value of the signed-rank test over all 2^n sign assignments, built up one rank at a time.
 double exact(const Ranked& ranked) {
   int total = 0;
   for (const int r : ranked.doubled) total += r;

@@ -1,4 +1,4 @@
-// Statistics as pure functions. Results have the unit of the input.
+// Statistics (median, quantiles, confidence intervals) as pure functions. Results have the unit of the input.
 #pragma once
 
 #include <array>
@@ -15,13 +15,15 @@
 namespace dpbench {
 
 double median(std::span<const double> values);
-double quantile(std::span<const double> values, double q);  // linear interpolation between order statistics, as in numpy
-double mad(std::span<const double> values);                 // median absolute deviation, unscaled
+// Quantile with linear interpolation between order statistics, as in numpy.
+double quantile(std::span<const double> values, double q);
+double mad(std::span<const double> values);  // median absolute deviation, unscaled
 
-inline constexpr double mad_to_sigma = 1.4826;  // for a normal distribution: 1 / quantile(0.75)
+// Factor from MAD to standard deviation for a normal distribution: 1 / quantile(0.75).
+inline constexpr double mad_to_sigma = 1.4826;
 
 struct Moments {
-  double mean = 0, variance = 0;  // unbiased; 0 for one value
+  double mean = 0, variance = 0;  // unbiased variance; 0 for a single value
   int64_t n = 0;
 };
 Moments moments(std::span<const double> values);
@@ -30,11 +32,13 @@ struct Interval {
   double low = 0, high = 0;
 };
 double students_t_quantile(double probability, double degrees);
-// 95 % interval of the geometric mean: Student's t on the logs. Needs at least two values, all above 0.
+// Returns the 95 % confidence interval of the geometric mean, from Student's t on the logs. Needs at least two values,
+// all above 0.
 Interval log_t_interval(std::span<const double> values);
 
-// The variation that an interval covers. launches: Student's t on the logs of launch medians. samples: a bootstrap
-// over the blocks, with the launches fixed. none: no interval, because each launch has only one block.
+// The variation that a confidence interval covers. launches: variation between launches, by Student's t on the logs of
+// launch medians. samples: only between timed blocks, by a bootstrap with the launches fixed. none: no interval,
+// because each launch has only one block.
 enum class IntervalOver { launches, samples, none };
 template <>
 inline constexpr auto enum_names<IntervalOver> = std::to_array<std::string_view>({"launches", "samples", "none"});
@@ -55,19 +59,25 @@ struct Table<Summary> {
   static constexpr std::tuple fields{
       Field{"median", "ns", &S::median, "median over launches of each launch's median step time", range::above_zero},
       Field{"ci95_low", "ns", &S::ci95_low, "lower bound of the median's 95 % confidence interval", range::above_zero},
-      Field{"ci95_high", "ns", &S::ci95_high, "upper bound of the median's 95 % confidence interval", range::above_zero},
-      Field{"interval", "-", &S::interval, "variation that the interval covers: between launches, between samples (blocks) only, or none (no interval)"},
-      Field{"p90", "ns", &S::p90, "90th percentile of single step times: slowest rank of each launch, median over launches", range::above_zero},
+      Field{"ci95_high", "ns", &S::ci95_high, "upper bound of the median's 95 % confidence interval",
+            range::above_zero},
+      Field{
+          "interval", "-", &S::interval,
+          "variation that the interval covers: between launches, between samples (blocks) only, or none (no interval)"},
+      Field{"p90", "ns", &S::p90,
+            "90th percentile of single step times: slowest rank of each launch, median over launches",
+            range::above_zero},
       Field{"p99", "ns", &S::p99, "99th percentile of single step times, taken the same way", range::above_zero},
-      Field{"mad", "ns", &S::mad, "median absolute deviation of the step times of all blocks, unscaled", range::not_negative},
+      Field{"mad", "ns", &S::mad, "median absolute deviation of the step times of all blocks, unscaled",
+            range::not_negative},
       Field{"n", "blocks", &S::n, "number of blocks in all launches", range::positive},
       Field{"launches", "launches", &S::launches, "number of launches with at least one block", range::positive}};
 };
 
-// Returns the median of each launch that has samples.
+// Returns the median of each launch that has at least one timed block.
 std::vector<double> launch_medians(const std::vector<std::vector<double>>& samples);
-// Summarises samples[launch][block]. With 3 or more launches the interval covers launches, else only the blocks within
-// the given launches.
+// Summarises step times, samples[launch][block]. With 3 or more launches the confidence interval covers the variation
+// between launches, else only between the blocks of the given launches.
 Summary summarise_samples(const std::vector<std::vector<double>>& samples);
 
 }  // namespace dpbench

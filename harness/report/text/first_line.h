@@ -1,4 +1,5 @@
-// The report keeps only the first line of an error text; the rest, such as a backtrace, goes to the log.
+// Returns the first line of an error text, the only part kept in a report; the rest, such as a backtrace, goes to the
+// log.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Reads a duel.json and checks its consistency.
+// Reads a duel report (duel.json) and checks its consistency.
 #pragma once
 
 #include <string>
@@ -8,9 +8,10 @@
 
 namespace dpbench {
 
-// Throws UsageError if the document is not a duel report of this major version.
+// Converts a JSON document to a DuelReport. Throws UsageError if it is not a duel report of this major version.
 DuelReport duel_from_json(const Json& document);
-// Returns the inconsistencies, each with its case. Looks and verdicts are recomputed from the pairs.
+// Returns the inconsistencies of a duel report, each with its case; empty if there are none. Interim analyses (looks)
+// and verdicts are recomputed from the pairs of blocks.
 std::vector<std::string> duel_problems_of(const Json& document);
 
 }  // namespace dpbench

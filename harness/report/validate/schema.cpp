@@ -11,7 +11,7 @@
 namespace dpbench {
 namespace {
 
-// Parts of the schemas that no field table describes: the structure of the documents.
+// Hand-written parts of the JSON Schemas: the outer structure of the documents, which no field table describes.
 constexpr const char* run_skeleton = R"json({
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "$id": "urn:dpbench:schema:run-1",
@@ -56,7 +56,7 @@ constexpr const char* shared_definitions = R"json({
   }
 })json";
 
-// Results of a case of run.json, next to the fields of CaseSpec.
+// JSON Schema of a case's results in run.json, which stand next to the fields of CaseSpec.
 constexpr const char* case_results = R"json({
   "status": {"enum": [], "description": "result of the case; wrong: a check failed"},
   "reason": {"type": "string", "description": "why the status is not ok"},
@@ -81,7 +81,7 @@ constexpr const char* case_results = R"json({
   "launches": {"type": "array", "items": {"$ref": "#/$defs/launch"}, "description": "launches of the case, each with new processes"}
 })json";
 
-// An ok case has no failed check; a case that is not ok has no step time.
+// Schema rule for cases: an ok case has no failed check, and a case that is not ok has no step time.
 constexpr const char* case_rule = R"json([{
   "if": {"properties": {"status": {"const": "ok"}}},
   "then": {"properties": {"checks": {"items": {"properties": {"status": {"enum": ["passed", "skipped"]}}}}}},
@@ -165,7 +165,7 @@ Json enum_values() {
   return schema_of<Enum>(range::any, unused)["enum"];
 }
 
-// Schema of a case: the fields of CaseSpec, then the results.
+// Returns the JSON Schema of a case: the fields of CaseSpec, then the results.
 Json case_definition(const char* results, const std::vector<std::string>& required, Json& definitions) {
   Json schema = schema_of_fields<CaseSpec>(definitions);
   schema["properties"].update(Json::parse(results));
@@ -219,7 +219,8 @@ class Checker {
 
   void visit(const Json& value, const Json& schema, const std::string& path) {
     if (const auto reference = schema.find("$ref"); reference != schema.end())
-      return visit(value, definitions_.at(reference->get<std::string>().substr(8)), path);  // "#/$defs/"
+      // Skip the 8 characters "#/$defs/".
+      return visit(value, definitions_.at(reference->get<std::string>().substr(8)), path);
     if (const auto either = schema.find("oneOf"); either != schema.end())
       return value.is_null() ? void() : visit(value, either->at(1), path);
     if (const auto type = schema.find("type"); type != schema.end() && !has_type(value, *type))
@@ -287,7 +288,7 @@ class Checker {
 
 namespace {
 
-// Meaning of a property without a description: a reference to its section.
+// Returns the glossary text for a property without a description: a reference to the section of its type.
 std::string meaning_of(const Json& property) {
   const Json& type = property.contains("items") ? property.at("items") : property;
   return type.contains("$ref") ? "see " + type.at("$ref").get<std::string>().substr(8) : "";

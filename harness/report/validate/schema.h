@@ -1,4 +1,4 @@
-// Generates the JSON Schemas of the reports and the glossary of their keys from the field tables. Validates documents
+// Generates the JSON Schemas of reports, and the glossary of their keys, from the field tables. Validates documents
 // against a schema.
 #pragma once
 
@@ -11,10 +11,11 @@ namespace dpbench {
 
 Json run_schema();
 Json duel_schema();
-// Returns Markdown tables of every key of run.json with its unit and meaning.
+// Returns the glossary: Markdown tables of every key of run.json with its unit and meaning.
 std::string glossary();
 
-// Returns the violations of the schema, e.g. "report.env.cpu.usable is \"two\", not integer".
+// Returns where a document violates a JSON Schema, e.g. "report.env.cpu.usable is \"two\", not integer". Empty if it is
+// valid.
 std::vector<std::string> schema_problems(const Json& document, const Json& schema);
 
 }  // namespace dpbench

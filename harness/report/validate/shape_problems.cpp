@@ -21,13 +21,15 @@ class Problems {
 
 std::string text(int64_t number) { return std::to_string(number); }
 
-// Returns a number from the run's configuration, or nullopt: older reports and other commands may lack it.
+// Returns a number from the run's stored configuration, or nullopt, because older reports and other commands may lack
+// it.
 std::optional<int64_t> configured_number(const Report& report, const char* pointer) {
   const Json value = field_of(report.config, pointer);
   return value.is_number_integer() ? std::optional(value.get<int64_t>()) : std::nullopt;
 }
 
-// True if the configuration lists the name, or has no list (meaning all).
+// True if the list at `pointer` in the run's configuration has this name, or if there is no list, which means all
+// names.
 bool is_configured(const Report& report, const char* pointer, const std::string& name) {
   const Json names = field_of(report.config, pointer);
   return !names.is_array() || names.empty() || std::find(names.begin(), names.end(), name) != names.end();
@@ -47,7 +49,8 @@ void check_spec(const Report& report, const CaseSpec& spec, Problems& problems) 
 }
 
 void check_profile(const Profile& profile, const std::string& whose, Problems& problems) {
-  // Profiling begins shortly before the step, so a first collective may have a slightly negative start time.
+  // Do not require start times of at least 0: profiling begins shortly before the step, so a first collective may have
+  // a slightly negative one.
   for (const CollectiveRecord& one : profile.collectives)
     problems.require(one.start_ns.has_value() == one.end_ns.has_value() &&
                          one.start_ns.value_or(0) >= -profile.step_ns &&
@@ -63,7 +66,8 @@ void check_rank(const CaseSpec& spec, const RankRecord& rank, const std::string&
   problems.require(rank.own_rss_bytes <= rank.peak_rss_bytes, whose + " has own_rss_bytes above peak_rss_bytes");
   problems.require(rank.step_p50_ns <= rank.step_p90_ns && rank.step_p90_ns <= rank.step_p99_ns,
                    whose + "'s percentiles of single steps are not ascending");
-  // On a GPU, communication is subtracted from a phase measured by another clock, so the phase may become negative.
+  // Do not require phase times of at least 0 on a GPU: communication is subtracted from a phase measured by another
+  // clock, so the result may be negative.
   for (const auto& [name, ns] : rank.phases_ns)
     problems.require(ns >= 0 || spec.device == Device::cuda, whose + "'s " + name + " is below 0");
   if (rank.profile) check_profile(*rank.profile, whose, problems);
@@ -107,7 +111,8 @@ void check_launches(const Report& report, const CaseRecord& record, Problems& pr
   }
   const auto asked_for = configured_number(report, "/launches");
   if (!asked_for || !record.ok() || record.launches.empty()) return;
-  const bool more = field_of(report.config, "/max_noise_percent").is_number();  // may repeat until noise is low enough
+  // With max_noise_percent, launches may be added until the noise is low enough.
+  const bool more = field_of(report.config, "/max_noise_percent").is_number();
   const auto launches = std::ssize(record.launches);
   problems.require(launches == *asked_for || (more && launches > *asked_for),
                    text(launches) + " launches, not the " + text(*asked_for) + " of the configuration");
@@ -126,7 +131,7 @@ void check_status(const Report& report, const CaseRecord& record, Problems& prob
   if (!record.step_time_ns) return;
   const Summary& s = *record.step_time_ns;
   if (!s.ci95_low || !s.ci95_high) return;
-  // An interval over launches belongs to their geometric mean and may miss the median.
+  // The interval may miss the median if it covers launches, because it then belongs to their geometric mean.
   const bool holds = *s.ci95_low <= s.median && s.median <= *s.ci95_high;
   problems.require(*s.ci95_low <= *s.ci95_high && (s.interval == IntervalOver::launches || holds),
                    "stats.step_time_ns: the interval does not contain the median");

@@ -1,4 +1,4 @@
-// Structural consistency of a report, apart from its figures: ids, ranks, counts, ranges, status.
+// Checks the structure of a report for consistency, apart from its figures: ids, ranks, counts, ranges, status.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace dpbench {
 
 std::vector<std::string> shape_problems(const Report& report, const CaseRecord& record);
-// Problems of the report as a whole.
+// Returns the structural problems of the report, one line each; empty if there are none.
 std::vector<std::string> shape_problems(const Report& report);
 
 }  // namespace dpbench

@@ -13,8 +13,8 @@
 namespace dpbench {
 namespace {
 
-// Numbers are written in the shortest form that reads back exactly, so only the order of arithmetic may change them.
-// The absolute tolerance is for differences of figures near 1.
+// True if a stored and a recomputed figure agree. Numbers are written in a form that reads back exactly, so only the
+// order of arithmetic may change them. The absolute tolerance is for differences of figures near 1.
 bool nearly_equal(const Json& a, const Json& b) {
   if (!a.is_number() || !b.is_number()) return a == b;
   const auto x = a.get<double>(), y = b.get<double>();

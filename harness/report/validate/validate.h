@@ -1,4 +1,4 @@
-// Checks the consistency of a report, which a schema cannot express.
+// Checks a report for inconsistencies that a JSON Schema cannot express.
 #pragma once
 
 #include <filesystem>
@@ -10,17 +10,18 @@
 
 namespace dpbench {
 
-// Returns the inconsistencies, each with its case; empty if there are none. Statistics are recomputed from the blocks.
-// Throws UsageError if the document is not a report.
+// Returns the inconsistencies of a report, each with its case; empty if there are none. Statistics are recomputed from
+// the timed blocks. Throws UsageError if the document is not a report.
 std::vector<std::string> problems_of(const Json& document);
-// Adds a line to `found` for each stored figure that differs from the recomputed one. stored: null if missing. older:
-// the report has an older minor version, which may lack figures.
+// Compares stored figures with recomputed ones and adds a line to `found` for each difference. stored: the stored
+// figures, null if missing. again: the recomputed ones. older: the report has an older minor version, which may lack
+// figures.
 void compare_figures(const std::string& name, const Json* stored, const Json& again, bool older,
                      std::vector<std::string>& found);
-// Returns a contradiction that could make a wrong case look right: an ok status despite a failed check, or a duplicate
-// id.
+// Returns a contradiction in the report that could make a wrong case look right (an ok status despite a failed check,
+// or a duplicate id), or nullopt.
 std::optional<std::string> contradiction_of(const Report& report);
-// Reads a report. Throws a UsageError that names the file if it is invalid or contradictory.
+// Reads a report file. Throws a UsageError that names the file if the report is invalid or contradicts itself.
 Report read_consistent_report(const std::filesystem::path& file);
 
 }  // namespace dpbench

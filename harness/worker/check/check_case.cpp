@@ -16,7 +16,7 @@
 namespace dpbench {
 namespace {
 
-// The first failure of each kind on this rank.
+// Keeps the first failure of each kind (exception, mismatch between ranks, non-finite value) on this rank.
 class Failures {
  public:
   static constexpr int64_t never = std::numeric_limits<int64_t>::max();
@@ -32,7 +32,8 @@ class Failures {
   }
 
   std::string exception, peer_mismatch, not_finite;
-  int64_t when = never;  // position of the first non-finite value; comparable between ranks: all run the same scenarios
+  // Position of the first non-finite value, comparable between ranks because all ranks run the same scenarios.
+  int64_t when = never;
 
  private:
   static std::string place(const Scenario& scenario, const std::string& step = "") {
@@ -49,8 +50,8 @@ class Failures {
   int64_t scenarios_ = 0;
 };
 
-// Makes cuDNN deterministic during the checks: a varying order of summation would be blamed on the strategy. Timed
-// steps use torch's default.
+// Makes cuDNN deterministic during the conformance checks, because a varying order of summation would be blamed on the
+// strategy. Timed steps use torch's default.
 class DeterministicCudnn {
  public:
   DeterministicCudnn() { at::globalContext().setDeterministicCuDNN(true); }
@@ -62,7 +63,8 @@ class DeterministicCudnn {
   bool before_ = at::globalContext().deterministicCuDNN();
 };
 
-// Returns the rank that produced a non-finite value first, or -1 if all values are finite. Collective over the store.
+// Returns the rank that produced a non-finite value first, or -1 if all values are finite. Collective: every rank must
+// call it; ranks communicate through the store.
 int first_non_finite_rank(c10d::Store& store, const std::string& key, int rank, int world, int64_t when) {
   int first = -1;
   int64_t least = Failures::never;
@@ -88,14 +90,15 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
   const DeterministicCudnn deterministic;
   const StrategyInfo& strategy = strategy_registry().at(spec.strategy);
   const bool ranks = strategy.parallelism == Parallelism::ranks, several = ranks && spec.world > 1;
-  static int calls = 0;  // equal on every rank; makes the keys of each call unique
+  // Number of earlier calls; equal on every rank, so it makes the store keys of each call unique.
+  static int calls = 0;
   const std::string prefix = "check" + std::to_string(calls++);
-  // Uses the store because the group may be broken.
+  // Distribute rank 0's decision through the store, because the process group may be broken.
   const auto decided_by_rank0 = [&](const std::string& key, bool value) {
     return several ? broadcast_decision(*group.store(), prefix + key, group.rank(), value) : value;
   };
   const WorkloadOptions workload{.scale = spec.scale, .data_dir = spec.data_dir, .shared_dir = shared_dir};
-  Rows rows;  // one row per check: the worst of all seeds
+  Rows rows;  // one row per check with the worst result over all seeds
   std::optional<Dump> dump;
   if (!options.dump.empty()) dump.emplace(options.dump, spec, group.rank());
   Failures failures;

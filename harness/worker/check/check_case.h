@@ -1,4 +1,4 @@
-// Runs the conformance suite for one case on one rank.
+// Runs the conformance suite (the checks of a strategy's mathematics) for one case on one rank.
 #pragma once
 
 #include <optional>
@@ -12,17 +12,19 @@
 namespace dpbench {
 
 struct SuiteOptions {
-  std::string filter = {};  // extended regular expression on check names; empty: all
+  std::string filter = {};  // extended regular expression on check names; empty: run all checks
   int seeds = 1;
-  int whole_worlds = 0;   // larger worlds run costly scenarios on thorough probes only
-  std::string dump = {};  // directory for each rank's tensors; empty: no dump
+  // Largest world that runs costly scenarios on all workloads; larger worlds run them only on workloads marked as
+  // thorough.
+  int whole_worlds = 0;
+  std::string dump = {};  // directory for files of each rank's tensors; empty: no files
 };
 
-// Returns the checks to pass before timing, as an expression on check names. They are cheap and use batches like the
-// timed ones, so an exception in the timed steps also occurs here. gradient-meaning is included because
-// gradient-vs-baseline is skipped if BatchNorm couples samples. They run three scenarios: float64, the timed dtype (CPU
-// only, since a GPU's rounding cannot be replayed on a CPU), and twenty steps in which the loss must fall. Accumulation
-// and clipping, if the case uses them, add a float64 and a timed-dtype scenario each.
+// Returns a regular expression on the names of the checks to pass before timing. These checks are cheap and use batches
+// like the timed ones, so an exception in the timed steps also occurs in the checks. gradient-meaning is included
+// because gradient-vs-baseline is skipped if BatchNorm couples samples. The checks run three scenarios: float64, the
+// timed dtype (CPU only, since a GPU's rounding cannot be replayed on a CPU), and twenty steps in which the loss must
+// fall. Accumulation and clipping, if the case uses them, add a float64 and a timed-dtype scenario each.
 std::string checks_before_timing(const CaseSpec& spec);
 
 struct CheckFailure {
@@ -31,15 +33,17 @@ struct CheckFailure {
 };
 
 struct CheckedCase {
-  std::vector<CheckRow> rows;  // empty except on rank 0
-  bool group_whole = true;     // all ranks completed, so the group is still usable; equal on every rank
-  bool sound = true;           // group_whole, no check failed, all values are finite; equal on every rank
+  std::vector<CheckRow> rows;  // results of the checks; empty except on rank 0
+  // Every rank completed the checks, so the process group is still usable; equal on every rank.
+  bool group_whole = true;
+  bool sound = true;  // true if group_whole is set, no check failed and all values are finite; equal on every rank
   // Set if this rank's timed steps would fail: the strategy threw ("failure"), this rank produced the first non-finite
   // loss, gradient or parameter ("nan"), or collectives differ between ranks ("peer").
   std::optional<CheckFailure> failure = {};
 };
 
-// Collective. Beats `pulse` throughout: judging has no time limit.
+// Runs the conformance checks of a case. Collective: every rank must call it. Sends heartbeats through `pulse`
+// throughout, because the checks have no time limit.
 CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const Group& group, Pulse& pulse,
                        const std::string& shared_dir);
 

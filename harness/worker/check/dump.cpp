@@ -15,7 +15,7 @@ namespace {
 
 constexpr char index_name[] = "index.json";
 
-// Replaces characters of a case id that do not belong in a folder name, such as slashes and colons.
+// Returns a folder name for a case id, in which characters such as slashes and colons are replaced.
 std::string folder_of(std::string id) {
   for (char& c : id)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '-') c = '_';

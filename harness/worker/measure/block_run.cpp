@@ -12,7 +12,8 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t rewarm_steps = 2;  // the other build's block has evicted this build's data from the caches
+// Untimed steps before each block, because the other build's block has evicted this build's data from the caches.
+constexpr int64_t rewarm_steps = 2;
 
 const StrategyInfo& info_of(const CaseSpec& spec) { return strategy_registry().at(spec.strategy); }
 
@@ -37,7 +38,7 @@ BlockRun::BlockRun(const CaseSpec& spec, int64_t warmup, const Group& group, Pul
 
 void BlockRun::finish() {
   strategy_->finish();
-  group_.barrier();  // all ranks are done before any rank tears down the group
+  group_.barrier();  // wait until all ranks are done before any rank tears down the process group
 }
 
 RankRecord BlockRun::block(const Sampling& sampling) {

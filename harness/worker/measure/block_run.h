@@ -1,4 +1,4 @@
-// Keeps a case loaded between its timed blocks, so that `duel` can alternate the blocks of two builds.
+// Keeps a case loaded between its timed blocks, so that `dpbench duel` can alternate the blocks of two builds.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@ namespace dpbench {
 
 class BlockRun {
  public:
-  // Sets up and warms up the case.
+  // Creates the case's strategy and runs its warm-up steps.
   BlockRun(const CaseSpec& spec, int64_t warmup, const Group& group, Pulse& pulse, const std::string& shared_dir);
   const std::string& case_id() const { return case_id_; }
-  // Times one block. sampling.steps = 0: rank 0 chooses the number of steps from the minimum block time.
+  // Times one block of steps. If sampling.steps is 0, rank 0 chooses the number of steps from the minimum block time.
   RankRecord block(const Sampling& sampling);
-  // Collective, after the last block.
+  // Finishes the strategy. Collective: every rank must call it, after the last block.
   void finish();
 
  private:

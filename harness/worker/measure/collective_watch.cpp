@@ -17,7 +17,8 @@ void CollectiveWatch::start() {
 const std::deque<CollectiveWatch::Seen>& CollectiveWatch::stop() {
   on_ = false;
   const auto missing = [&](const Seen& one) { return one.end.load() == Time{}; };
-  // A waiting thread may wake before the future's callback has stored the end time.
+  // Wait up to a second for missing end times: a thread waiting for a collective may wake before the future's callback
+  // has stored its end time.
   for (int i = 0; timed_ && i < 1000 && std::any_of(seen_.begin(), seen_.end(), missing); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return seen_;
@@ -48,7 +49,8 @@ ForwardingBackend::WorkPtr CollectiveWatch::around(Call call) {
   return work;
 }
 
-// Disables timing if a Work has no future (Gloo's send and receive).
+// Stores the end time of a collective when it completes. Disables timing if its Work has no future (Gloo's send and
+// receive).
 void CollectiveWatch::note_end(c10d::Work& work, Seen& seen) {
   try {
     work.getFuture()->addCallback([&seen](c10::ivalue::Future&) { seen.end = Phases::Clock::now(); });

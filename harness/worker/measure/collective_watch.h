@@ -1,4 +1,5 @@
-// Records the start and end of each collective on this rank, and charges the caller's time to the communication phase.
+// A process-group backend that forwards every collective, records its start and end on this rank, and charges the
+// caller's time to the communication phase.
 #pragma once
 
 #include <atomic>
@@ -17,18 +18,21 @@ class CollectiveWatch : public ForwardingBackend {
   using Time = Phases::Clock::time_point;
   struct Seen {
     std::string op;
-    int phase = -1;  // phase of the step; -1: called outside a phase or from another thread
+    // Index of the phase in which the collective was called; -1: outside a phase or on another thread.
+    int phase = -1;
     int64_t bytes = 0;
     Time start;
-    std::atomic<Time> end = Time{};  // Time{} if not finished or unknown
+    std::atomic<Time> end = Time{};  // end of the collective; Time{} if it has not finished or its end is unknown
   };
 
-  // timed: record the end of a collective when its future completes. On a GPU that is only the launch.
+  // timed: record the end of a collective, the completion of its future. On a GPU, the future completes at the launch
+  // of the collective already.
   CollectiveWatch(c10::intrusive_ptr<c10d::Backend> inner, Phases& phases, bool timed)
       : ForwardingBackend(std::move(inner)), phases_(phases), timed_(timed) {}
 
   void start();
-  // Stops recording. Returns the collectives since start() in order; valid until the next start().
+  // Stops recording. Returns the collectives called since start(), in order; the reference is valid until the next
+  // start().
   const std::deque<Seen>& stop();
 
  protected:

@@ -1,4 +1,5 @@
-// Times a step's phases on the GPU: records an event on the stream at each phase boundary and reads them at the end.
+// Times a step's phases on the GPU: records a CUDA event on the stream at each phase boundary and reads all events at
+// the end.
 #pragma once
 
 #include <array>
@@ -17,9 +18,9 @@ class DevicePhases : public PhaseListener {
   void entered(Phase phase, Time) override { mark(static_cast<int>(phase)); }
   void left(Time) override { mark(-1); }
   void moved(Phase phase, Time from, Time until) override;
-  // Time of each phase. Waits for the device.
+  // Returns the total time of each phase on the GPU. Waits for the GPU to finish.
   std::array<double, phase_names.size()> total_ns();
-  // Time from the first boundary to the last. Waits for the device.
+  // Returns the GPU time from the first phase boundary to the last. Waits for the GPU to finish.
   double all_ns();
 
  private:

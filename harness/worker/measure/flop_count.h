@@ -1,5 +1,5 @@
-// Counts the floating-point operations of matrix products and convolutions, forward and backward, from their shapes:
-// one multiplication and one addition per term. Other operations are not counted.
+// Counts the floating-point operations (FLOP) of matrix products and convolutions, forward and backward, from their
+// shapes: one multiplication and one addition per term. Other operations are not counted.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 
 namespace dpbench {
 
-// Counts the operations of all threads during its lifetime. Only one counter may exist at a time.
+// Counts the floating-point operations of all threads during the object's lifetime. Only one counter may exist at a
+// time.
 class FlopCount {
  public:
   FlopCount();
@@ -23,22 +24,23 @@ class FlopCount {
   FlopCount(const FlopCount&) = delete;
   FlopCount& operator=(const FlopCount&) = delete;
 
-  // Operations since construction.
+  // Returns the number of floating-point operations since construction.
   int64_t flop() const;
 
  private:
   at::CallbackHandle handle_;
 };
 
-// Counts the operations of each step. A replayed step dispatches no operations, so it gets the count of the first eager
-// step with the same shapes. Must listen to the phases, which mark replayed steps.
+// Counts the floating-point operations of each step. A replayed step (recorded earlier) dispatches no operations, so it
+// gets the count of the first eager step with the same shapes. Must be registered as a listener of the phases, which
+// mark replayed steps.
 class StepFlop : public PhaseListener {
  public:
   // Call begin() before and end() after each step.
   void begin();
   void end(std::span<const Batch> micro);
-  // Mean count of the last `steps` steps. nullopt if the count is zero, or if a replayed step's shapes never ran
-  // eagerly.
+  // Returns the mean count of the last `steps` steps; nullopt if the count is zero, or if a replayed step's shapes
+  // never ran eagerly.
   std::optional<int64_t> mean_of_last(int64_t steps) const;
 
   void entered(Phase phase, Time) override { replayed_ = replayed_ || phase == Phase::graph; }
@@ -49,7 +51,7 @@ class StepFlop : public PhaseListener {
   FlopCount count_;
   int64_t before_ = 0;
   bool replayed_ = false;
-  std::map<Shape, int64_t> eager_;  // counts of eager steps
+  std::map<Shape, int64_t> eager_;  // counts of eager (not replayed) steps, by input shapes
   std::vector<std::optional<int64_t>> steps_;
 };
 

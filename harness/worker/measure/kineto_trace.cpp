@@ -13,7 +13,8 @@ using torch::profiler::impl::ActivityType;
 
 torch::profiler::impl::ProfilerConfig profiler_config() {
   torch::profiler::impl::ExperimentalConfig all_threads;
-  all_threads.profile_all_threads = true;  // the backward pass and replicas run in other threads
+  // Trace all threads, because the backward pass and replicas run in other threads.
+  all_threads.profile_all_threads = true;
   return torch::profiler::impl::ProfilerConfig(torch::profiler::impl::ProfilerState::KINETO,
                                                /*report_input_shapes=*/true, /*profile_memory=*/false,
                                                /*with_stack=*/false, /*with_flops=*/false, /*with_modules=*/false,
@@ -23,7 +24,7 @@ torch::profiler::impl::ProfilerConfig profiler_config() {
 }  // namespace
 
 Trace::Trace(c10::Device device) {
-  setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);  // silence its warning that there is no GPU
+  setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);  // silence Kineto's warning that there is no GPU
   std::set<ActivityType> activities = {ActivityType::CPU};
   if (device.is_cuda()) activities.insert(ActivityType::CUDA);
   profiler::prepareProfiler(profiler_config(), activities);

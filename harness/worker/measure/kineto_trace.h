@@ -1,4 +1,4 @@
-// A Kineto trace of a few steps of this rank, annotated with dpbench's phases.
+// Records a Kineto trace (profiler timeline) of a few steps of this rank, annotated with dpbench's phases.
 #pragma once
 
 #include <optional>
@@ -13,10 +13,10 @@ namespace dpbench {
 
 class Trace : public PhaseListener {
  public:
-  explicit Trace(c10::Device device);  // starts tracing
+  explicit Trace(c10::Device device);  // starts recording the trace
   void entered(Phase phase, Time) override;
   void left(Time) override { annotation_.reset(); }
-  // Stops tracing and writes the trace in Chrome's JSON format.
+  // Stops recording and writes the trace to a file in Chrome's JSON format.
   void save(const std::string& file);
 
  private:

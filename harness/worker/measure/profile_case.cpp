@@ -22,16 +22,17 @@ namespace dpbench {
 namespace {
 
 using Time = Phases::Clock::time_point;
-constexpr int64_t warmup_steps = 5;  // until the Reducer has rebuilt its buckets; the machine is already warm
+constexpr int64_t warmup_steps = 5;  // enough for DDP's Reducer to rebuild its buckets; the machine is already warm
 constexpr int64_t max_steps = 500, traced_steps = 5;
-constexpr int64_t short_epoch = 16;         // average FLOP over such an epoch: its last step may have fewer samples
-constexpr size_t max_collectives = 200000;  // per profile, to limit memory
+// Longest epoch, in steps, over which FLOP counts are averaged, because its last step may have fewer samples.
+constexpr int64_t short_epoch = 16;
+constexpr size_t max_collectives = 200000;  // maximum number of timed collectives per profile, to limit memory
 
 int64_t ns_of(Time time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
-// Records the time spans in which the step's own thread was in the communication phase.
+// Records the time spans in which the thread that runs the steps was in the communication phase.
 class CommunicationSpans : public PhaseListener {
  public:
   void entered(Phase phase, Time now) override {
@@ -57,7 +58,8 @@ class ProfiledCase {
  public:
   ProfiledCase(const CaseSpec& spec, Setup setup, StepSource& source, const Group& group, Pulse& pulse)
       : source_(source), group_(group), pulse_(pulse), device_(setup.devices.at(0)) {
-    // Replayed steps do not call the backend, so their collectives cannot be watched.
+    // Watch collectives only if steps are not replayed from a recording, because replayed steps do not call the
+    // backend.
     if (setup.group && !promised(strategy_registry().at(spec.strategy), setup.params).recorded) {
       setup.group = wrapped_group(setup.group, device_.type(), [&](const auto& inner) {
         return watch_ = c10::make_intrusive<CollectiveWatch>(inner, phases_, device_.is_cpu());
@@ -66,8 +68,8 @@ class ProfiledCase {
     strategy_ = strategy_registry().at(spec.strategy).make(setup);
   }
 
-  // Runs the recording steps, then `steps` warm-up steps. Returns the mean FLOP count of the last `counted`. Phases are
-  // on because they may switch on a strategy's own clocks.
+  // Runs the strategy's recording steps, then `steps` warm-up steps. Returns the mean FLOP count of the last `counted`
+  // steps. Phases are switched on because they may switch on a strategy's own clocks.
   std::optional<int64_t> warm_up(const std::vector<int64_t>& recording, int64_t steps, int64_t counted) {
     StepFlop flop;
     phases_.switch_on(true);
@@ -83,7 +85,7 @@ class ProfiledCase {
     return flop.mean_of_last(counted);
   }
 
-  // Runs the profiled steps. Fills times, collectives and the strategy's own figures.
+  // Runs the profiled steps. Fills the record's times, collectives and the figures that the strategy reports.
   void run(int64_t steps, RankRecord& record) {
     Profile& profile = *record.profile;
     DevicePhases on_device(device_);
@@ -122,7 +124,8 @@ class ProfiledCase {
   }
 
  private:
-  // Runs one step. Returns its start time by the phases' clock, so that phases and collectives are relative to it.
+  // Runs one step. Returns its start time by the phases' clock, so that times of phases and collectives can be given
+  // relative to it.
   Time step(int64_t number, StepFlop* flop = nullptr) {
     phases_.enter(Phase::data);
     const Time begin = phases_.since();
@@ -164,8 +167,8 @@ class ProfiledCase {
     if (waited > 0) record.phases_ns["waiting"] += waited;
   }
 
-  // Collective. Fills the time at which the last rank entered each collective. Returns false if the ranks are on
-  // several hosts (no common clock), a rank has no times, or the numbers of collectives differ.
+  // Fills the time at which the last rank entered each collective. Every rank must call it. Returns false if the ranks
+  // are on several hosts (no common clock), a rank has no times, or the numbers of collectives differ.
   bool find_last_entered(std::vector<EnteredCollective>& entered, bool usable) const {
     if (!group_.one_host()) return false;
     const auto count = static_cast<int64_t>(entered.size());
@@ -181,7 +184,8 @@ class ProfiledCase {
     return true;
   }
 
-  // Fills the collectives of the mean step, if all steps have the same collectives.
+  // Fills the profile's list of collectives with their mean times over all steps. Leaves it empty if the steps differ
+  // in their collectives.
   void describe_each(const std::deque<CollectiveWatch::Seen>& seen, bool timed, Profile& profile) const {
     const auto steps = static_cast<size_t>(profile.steps), count = seen.size() / steps;
     if (seen.size() % steps != 0) return;
@@ -214,7 +218,8 @@ class ProfiledCase {
   std::vector<int64_t> begins_;
 };
 
-// Rounds down to whole epochs if the timed blocks run whole epochs.
+// Returns the number of steps to profile, at most max_steps, rounded down to whole epochs if the timed blocks run whole
+// epochs.
 int64_t profiled_steps(int64_t wanted, int64_t steps_per_epoch) {
   const int64_t steps = std::min(wanted, max_steps);
   return steps > steps_per_epoch && wanted % steps_per_epoch == 0 ? steps / steps_per_epoch * steps_per_epoch : steps;

@@ -1,4 +1,4 @@
-// Profiles a case in a separate pass after timing: phases, collectives and FLOP of a step.
+// Profiles a case in a separate pass after timing: phases, collectives and floating-point operations of a step.
 #pragma once
 
 #include "harness/report/record/case.h"
@@ -9,7 +9,8 @@
 
 namespace dpbench {
 
-// Collective. Creates a new strategy with watched collectives; fills the record's phases_ns and profile.
+// Profiles a case. Every rank must call it. Creates a new strategy whose collectives are recorded; fills the record's
+// phases_ns and profile.
 void profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, const Sampling& sampling,
                   const Group& group, Pulse& pulse, RankRecord& record);
 

@@ -18,8 +18,8 @@
 namespace dpbench {
 namespace {
 
-// Skip the peak measurement when replicas share cores: each would report the whole machine's peak. Collective; returns
-// the same answer on every rank.
+// True if the ranks' replicas do not share cores. Otherwise the peak measurement is skipped, as each replica would
+// report the whole machine's peak. Every rank must call it and gets the same answer.
 bool replicas_have_own_cores(const CaseSpec& spec, const Group& group) {
   if (spec.device != Device::cpu) return true;
   const auto processes = group.gather(host_and_cores());
@@ -77,7 +77,8 @@ RankRecord time_steps(Strategy& strategy, StepSource& source, const std::vector<
   record.last_loss = timer.last_loss();
   record.peak_rss_bytes = peak_memory_bytes();
   record.own_rss_bytes = own_peak_memory_bytes();
-  require_finite(strategy, timer.step_index() - 1);  // the last loss does not cover the last update
+  // Check gradients and parameters too: the last step's loss was computed before its update.
+  require_finite(strategy, timer.step_index() - 1);
   return record;
 }
 
@@ -100,7 +101,7 @@ RankRecord run_case(const CaseSpec& spec, const Sampling& sampling, const Group&
   profile_case(spec, setup, source, sampling, group, pulse, record);
   if (sampling.measure_peak && replicas_have_own_cores(spec, group))
     record.peak = measured_peak(setup.dtype, setup.devices.at(0));
-  group.barrier();  // all ranks are done before any rank tears down the group
+  group.barrier();  // wait until all ranks are done before any rank tears down the process group
   return record;
 }
 

@@ -1,4 +1,4 @@
-// Runs one case on one rank: workload, strategy, timing, profile.
+// Runs one case on one rank: sets up workload and strategy, times blocks of steps, then profiles extra steps.
 #pragma once
 
 #include <string>
@@ -13,8 +13,9 @@
 
 namespace dpbench {
 
-// Runs the warm-up, which includes recording_steps(), then the timed blocks. A barrier precedes each block; inside, the
-// clock is read once per step. Fills all of the record except the parameter hash, thread count and profile.
+// Runs the warm-up, including the strategy's recording steps, then the timed blocks. A barrier precedes each block;
+// within a block, the clock is read once per step. Returns a record with everything but the parameter hash, thread
+// count and profile.
 RankRecord time_steps(Strategy& strategy, StepSource& source, const std::vector<int64_t>& recording,
                       const Sampling& sampling, const Group& group, Pulse& pulse, GpuWatch& gpus);
 

@@ -1,4 +1,4 @@
-// Exchanges lines of JSON with the front over the inherited socket.
+// Exchanges lines of JSON with the front (the dpbench process) over the socket that this worker inherited.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ class Channel {
  public:
   explicit Channel(int descriptor);
 
-  // Returns the next command, or nullopt if the front has closed its end.
+  // Waits for the front's next command. Returns nullopt if the front has closed its end of the socket.
   std::optional<Json> receive();
   void send(const Json& event);
 

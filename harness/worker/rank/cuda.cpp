@@ -11,7 +11,7 @@
 namespace dpbench {
 namespace {
 
-// Calls a C function of a loaded library by name. Returns false if the function does not exist or fails.
+// Calls a C function of a loaded shared library by name. Returns false if the function does not exist or fails.
 template <class... Arguments>
 bool succeeded(const char* name, Arguments... arguments) {
   auto* function = reinterpret_cast<int (*)(Arguments...)>(dlsym(RTLD_DEFAULT, name));
@@ -24,7 +24,7 @@ std::string load_cuda() {
 #ifdef DPBENCH_CUDA_LIBRARY
   if (!dlopen(DPBENCH_CUDA_LIBRARY, RTLD_NOW | RTLD_GLOBAL))
     return std::string("its library cannot be loaded: ") + dlerror();
-  at::globalContext().setAllowTF32CuDNN(false);  // torch's default runs float32 convolutions in TF32
+  at::globalContext().setAllowTF32CuDNN(false);  // torch's default would run float32 convolutions in TF32
   return "";
 #else
   return DPBENCH_CUDA_REASON;

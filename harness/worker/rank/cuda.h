@@ -1,5 +1,5 @@
-// Loads the CUDA library and queries it. CUDA code is in a separate library, loaded on demand before any other torch
-// call.
+// Loads dpbench's CUDA library and queries versions and GPUs. CUDA code is in a separate shared library, loaded on
+// demand before any other torch call.
 #pragma once
 
 #include <map>
@@ -8,13 +8,13 @@
 
 namespace dpbench {
 
-// Returns an empty string on success, otherwise the reason for the failure.
+// Loads dpbench's CUDA library. Returns an empty string on success, otherwise the reason for the failure.
 std::string load_cuda();
 
-// Versions of the loaded libraries by their keys in the report, e.g. {"cuda_loaded", "13.0"}, {"nccl_loaded",
-// "2.28.9"}. LibTorch may load the CUDA runtime without a GPU.
+// Returns the versions of the loaded CUDA and NCCL libraries by their keys in the report, e.g. {"cuda_loaded", "13.0"},
+// {"nccl_loaded", "2.28.9"}. LibTorch may load the CUDA runtime even without a GPU.
 std::map<std::string, std::string> loaded_versions();
-// PCI bus ids, in NVML's format, of the GPUs with these CUDA indices.
+// Returns the PCI bus ids, in NVML's format, of the GPUs with these CUDA indices.
 std::vector<std::string> pci_buses(const std::vector<int>& gpus);
 
 }  // namespace dpbench

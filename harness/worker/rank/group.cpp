@@ -10,7 +10,8 @@
 namespace dpbench {
 namespace {
 
-// On one host the store is a file in the run's private directory, so no port is opened.
+// Creates the store through which the ranks meet. On one host it is a file in the run's private directory, so no port
+// is opened.
 c10::intrusive_ptr<c10d::Store> make_store(const Variables& variables) {
   if (variables.world == 1) return c10::make_intrusive<c10d::HashStore>();
   if (!variables.rendezvous.host.empty()) {
@@ -20,7 +21,7 @@ c10::intrusive_ptr<c10d::Store> make_store(const Variables& variables) {
   }
   auto file = file_store(variables.run_dir + "/" + variables.group + ".store", variables.world);
   file->setTimeout(variables.timeout);
-  // The nonce in every key separates this run from stale entries of earlier runs.
+  // Prefix every key with the run's nonce (a random id), which separates this run from stale entries of earlier runs.
   return c10::make_intrusive<c10d::PrefixStore>(variables.nonce + "/" + variables.group, file);
 }
 
@@ -64,7 +65,8 @@ std::vector<at::Device> Group::devices(int count, bool oversubscribe) const {
 }
 
 void Group::barrier() const {
-  // Call the backend directly: ProcessGroup::barrier of torch 2.11 uses a static tensor, a data race between threads.
+  // Call the backend directly, because ProcessGroup::barrier of torch 2.11 uses a static tensor, which is a data race
+  // between threads.
   if (group_) group_->getDefaultBackend()->barrier()->wait();
 }
 

@@ -29,7 +29,7 @@ int64_t held_bytes() { return status_bytes("RssAnon:") + status_bytes("RssShmem:
 void retain_freed_memory() {
   for (const char* chosen : {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES"})
     if (std::getenv(chosen)) return;
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc's maximum
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // size from which malloc uses mmap: the largest that glibc accepts
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 16 << 20);
   cache_small_blocks();

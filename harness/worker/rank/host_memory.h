@@ -5,19 +5,20 @@
 
 namespace dpbench {
 
-// Keeps freed memory in the process, and caches small tensors by size (small_blocks.h). By default glibc returns the
-// pages of a step's gradients to the kernel and gets them back, zeroed, in every step. A no-op if one of glibc's malloc
-// variables is set. Call it before starting other threads.
+// Makes malloc keep freed memory in the process, and caches small tensors by size (small_blocks.h). By default glibc
+// returns the pages of a step's gradients to the kernel and gets them back, zeroed, in every step. A no-op if one of
+// glibc's malloc variables is set. Call it before starting other threads.
 void retain_freed_memory();
 
-// Records the memory in use before the first case.
+// Records the process's memory in use before its first case, to be subtracted later.
 void record_initial_memory();
 
-// Resets the peak before a case. Free memory is returned to the kernel first, so the next case is not charged for it.
+// Resets the peak memory before a case. Free memory is returned to the kernel first, so the next case is not charged
+// for it.
 void reset_peak_memory();
 int64_t peak_memory_bytes();
-// The peak as if this case were the first of the process: excludes file pages (LibTorch code loaded by earlier cases)
-// and memory that earlier cases left allocated.
+// Returns the peak memory of the current case as if it were the first of the process. Excludes file pages (LibTorch
+// code loaded by earlier cases) and memory that earlier cases left allocated.
 int64_t own_peak_memory_bytes();
 
 }  // namespace dpbench

@@ -6,8 +6,8 @@
 
 namespace dpbench {
 
-// Throws UsageError unless `file` is an absolute path, was built for this dpbench and this LibTorch, and the file and
-// its folder are owned and writable only by this user or root.
+// Loads a plug-in. Throws UsageError unless `file` is an absolute path and was built for this dpbench and this
+// LibTorch, and the file and its folder are owned and writable only by this user or root.
 void load_plugin(const std::string& file);
 
 }  // namespace dpbench

@@ -15,7 +15,7 @@
 namespace dpbench {
 namespace {
 
-// Hashes a separator too, so that "ab" + "c" differs from "a" + "bc".
+// Adds a text and a separator to a hash. Without the separator, "ab" + "c" would equal "a" + "bc".
 uint64_t mixed(uint64_t hash, std::string_view text) { return fnv1a("\xff", fnv1a(text, hash)); }
 
 }  // namespace
@@ -34,7 +34,8 @@ Pulse::Pulse(const std::string& file, int rank, int world) {
   check(mapping_ != MAP_FAILED, "cannot map " + file);
   progress_ = static_cast<Progress*>(mapping_) + rank;
   const auto ranks = static_cast<size_t>(world);
-  if (bytes_ >= ranks * (sizeof(Progress) + sizeof(CallLog)))  // an older front has no call log
+  // A heartbeat file created by an older dpbench has no call log.
+  if (bytes_ >= ranks * (sizeof(Progress) + sizeof(CallLog)))
     log_ = reinterpret_cast<CallLog*>(static_cast<Progress*>(mapping_) + ranks) + rank;
 }
 
@@ -53,8 +54,8 @@ void Pulse::follow(std::function<uint64_t()> collectives) {
   });
 }
 
-// Number 0 marks a slot as incomplete for concurrent readers. The memory orders keep the slot's data after the 0 and
-// before the final number.
+// Writes a collective to the call log. Number 0 marks a log entry as incomplete for concurrent readers; the memory
+// orders keep the entry's data after the 0 and before the final number.
 void Pulse::note_call(uint64_t number, std::string_view call) {
   const std::lock_guard lock(calls_mutex_);
   ++calls_.count;

@@ -1,4 +1,5 @@
-// This rank's heartbeat: counters in a page shared with the front, which reports ranks that stop making progress.
+// This rank's heartbeat: counters in a memory page shared with the front (the dpbench process), which reports ranks
+// that stop making progress.
 #pragma once
 
 #include <atomic>
@@ -14,23 +15,23 @@ namespace dpbench {
 
 class Pulse {
  public:
-  // world: number of ranks in the file. With an empty file name the heartbeat is discarded.
+  // Opens the file of heartbeats, which has `world` ranks. With an empty file name, heartbeats are discarded.
   Pulse(const std::string& file, int rank, int world = 1);
   ~Pulse();
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
 
-  // Starts a case: resets its step counter.
+  // Starts a case: resets the rank's step counter.
   void begin() { progress_->step.store(0, std::memory_order_relaxed), beat(); }
   void step() { progress_->step.store(progress_->step.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
-  // Polls `collectives` from a separate thread and beats when it has grown. Distinguishes a rank that waits in a
-  // collective from one that never entered it.
+  // Polls `collectives`, the number of collectives entered, from a separate thread and sends a heartbeat when it has
+  // grown. This distinguishes a rank that waits in a collective from one that never entered it.
   void follow(std::function<uint64_t()> collectives);
   void beat() { progress_->beat.fetch_add(1, std::memory_order_relaxed); }
 
-  // Logs the start of a collective. Thread-safe.
+  // Logs the start of a collective in the shared call log. Thread-safe.
   void note_call(uint64_t number, std::string_view call);
-  // Collectives logged since the last forget_calls(); equal on all ranks.
+  // Number and hash of the collectives logged since the last forget_calls(). Must be equal on all ranks.
   struct Calls {
     int64_t count = 0;
     uint64_t hash = 0;
@@ -47,7 +48,7 @@ class Pulse {
   CallLog* log_ = &unused_log_;
   mutable std::mutex calls_mutex_;
   Calls calls_;
-  std::jthread follower_;  // declared last: joined before the members it writes to are destroyed
+  std::jthread follower_;  // declared last, so the thread is joined before the members it writes to are destroyed
 };
 
 }  // namespace dpbench

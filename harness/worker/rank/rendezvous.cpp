@@ -47,7 +47,8 @@ Addresses addresses_of(const Rendezvous& rendezvous) {
   return {found, &freeaddrinfo};
 }
 
-// Tries to connect. Returns an empty string if the address accepts connections, otherwise the reason for the failure.
+// Tries to connect to the rendezvous address. Returns an empty string if it accepts connections, otherwise the reason
+// for the failure.
 std::string connection_error(const Rendezvous& rendezvous, Clock::time_point until) try {
   std::string why = "no address";
   const Addresses addresses = addresses_of(rendezvous);
@@ -70,10 +71,11 @@ std::string connection_error(const Rendezvous& rendezvous, Clock::time_point unt
   }
   return why;
 } catch (const UsageError& error) {
-  return error.what();  // the host name may resolve later
+  return error.what();  // do not throw: the host name may resolve at a later try
 }
 
-// TCPStore's own retries back off and would overrun the timeout by seconds.
+// Waits until the rendezvous address accepts connections; throws after the timeout. TCPStore's own retries back off and
+// would overrun the timeout by seconds.
 void wait_for_listener(const Rendezvous& rendezvous, std::chrono::milliseconds timeout) {
   const auto until = Clock::now() + timeout;
   for (;;) {
@@ -84,7 +86,7 @@ void wait_for_listener(const Rendezvous& rendezvous, std::chrono::milliseconds t
   }
 }
 
-// Binds to the rendezvous address only; TCPStore's own socket would listen on every interface.
+// Returns a socket that listens on the rendezvous address only; TCPStore's own socket would listen on every interface.
 int listening_socket(const Rendezvous& rendezvous) {
   const Addresses addresses = addresses_of(rendezvous);
   std::string why;
@@ -100,8 +102,8 @@ int listening_socket(const Rendezvous& rendezvous) {
                    ". Set MASTER_ADDR to an address of rank 0's host and MASTER_PORT to a free port.");
 }
 
-// A FileStore that polls every 50 us to 2 ms. c10d's FileStore polls every 10 ms, which would dominate the launch time
-// and every exchange of evidence.
+// A file-based rendezvous store that polls every 50 us to 2 ms. c10d's FileStore polls every 10 ms, which would
+// dominate the launch time and every exchange of check results.
 class FastFileStore : public c10d::FileStore {
  public:
   FastFileStore(std::string path, int workers) : FileStore(std::move(path), workers), workers_(workers) {}
@@ -127,7 +129,8 @@ void FastFileStore::wait(const std::vector<std::string>& keys, const std::chrono
   const auto in_time = [&] { return timeout == kNoTimeout || Clock::now() - begin < timeout; };
   for (auto interval = first_interval; !check(keys) && in_time(); interval = std::min(2 * interval, longest_interval))
     std::this_thread::sleep_for(interval);
-  FileStore::wait(keys, std::chrono::milliseconds(1));  // throws c10d's timeout error if a key is still missing
+  // FileStore::wait throws c10d's timeout error if a key is still missing.
+  FileStore::wait(keys, std::chrono::milliseconds(1));
 }
 
 c10::intrusive_ptr<c10d::Store> prefixed(const Rendezvous& rendezvous, c10::intrusive_ptr<c10d::Store> store) {

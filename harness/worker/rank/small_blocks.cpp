@@ -13,8 +13,9 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t unit = c10::gAlignment;           // alignment of tensors and granularity of their sizes
-constexpr size_t max_units = 64, max_cached = 16;  // largest cached size; blocks per size and thread (2 MiB in total)
+constexpr size_t unit = c10::gAlignment;  // alignment of tensors in bytes, and granularity of cached sizes
+// Largest cached size in units; maximum blocks cached per size and thread (2 MiB in all).
+constexpr size_t max_units = 64, max_cached = 16;
 
 struct Block {
   Block* next;
@@ -25,7 +26,7 @@ struct FreeList {
   size_t count = 0;
 };
 
-// Per-thread cache; falls back to malloc after the thread exits.
+// Per-thread cache of free memory blocks; falls back to malloc after the thread exits.
 class ThreadCache {
  public:
   ~ThreadCache() {
@@ -39,7 +40,8 @@ class ThreadCache {
     return kept ? kept : std::aligned_alloc(unit, units * unit);
   }
 
-  // malloc_usable_size exceeds the requested size by less than one unit.
+  // Returns a block to the cache. malloc_usable_size exceeds the requested size by less than one unit, so it gives the
+  // block's size class.
   static void release(void* block) {
     const size_t units = malloc_usable_size(block) / unit;
     if (units == 0 || units > max_units || ended()) return std::free(block);
@@ -70,10 +72,12 @@ struct SmallBlocks : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0 || bytes > max_units * unit) return c10::GetDefaultCPUAllocator()->allocate(bytes);
     void* const block = ThreadCache::allocate((bytes + unit - 1) / unit);
-    if (!block) return c10::GetDefaultCPUAllocator()->allocate(bytes);  // throws torch's out-of-memory error
+    // Let torch's default allocator throw its out-of-memory error.
+    if (!block) return c10::GetDefaultCPUAllocator()->allocate(bytes);
     return {block, block, &ThreadCache::release, c10::DeviceType::CPU};
   }
-  // Torch's default allocator also uses malloc, so release() may free its blocks (empty or large ones).
+  // Returns the function that frees a block. It may also free blocks of torch's default allocator (empty or large
+  // ones), which uses malloc too.
   c10::DeleterFnPtr raw_deleter() const override { return &ThreadCache::release; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
 };
@@ -81,7 +85,8 @@ struct SmallBlocks : c10::Allocator {
 }  // namespace
 
 void cache_small_blocks() {
-  static SmallBlocks& blocks = *new SmallBlocks;  // never destroyed: static destructors may still free tensors
+  // Never destroyed, because static destructors may still free tensors.
+  static SmallBlocks& blocks = *new SmallBlocks;
   c10::SetCPUAllocator(&blocks);
 }
 

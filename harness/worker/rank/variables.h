@@ -12,18 +12,18 @@ namespace dpbench {
 
 struct Variables {
   int rank = 0, world = 1, local_rank = 0, local_world = 1;
-  int channel = -1;  // descriptor of the front's socket
+  int channel = -1;  // descriptor of the socket to the front (the dpbench process)
   int threads = 1;
   std::string run_dir, group, nonce, backend, progress_file;
   Device device = Device::cpu;
-  Rendezvous rendezvous;  // rendezvous of an external launch; empty: the ranks use a file in run_dir
-  bool serves = false;    // a relay only: serves the rendezvous store
+  Rendezvous rendezvous;  // rendezvous address of an external launch; empty: the ranks use a file in run_dir
+  bool serves = false;    // relay process only: true if it serves the rendezvous store
   std::vector<std::string> plugins;
   std::vector<int> cores;  // cores of all ranks on this host; empty: ranks are not pinned to separate cores
   std::chrono::milliseconds timeout{30000};
 };
 
-// Throws UsageError naming the variable and its value.
+// Reads the worker's environment variables. Throws a UsageError that names an invalid variable and its value.
 Variables read_variables();
 
 }  // namespace dpbench

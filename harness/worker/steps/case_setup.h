@@ -1,4 +1,4 @@
-// Creates a case's workload and strategy setup, for `run`, `train`, `check` and dpbench-micro.
+// Creates a case's workload and strategy setup, for `dpbench run`, `train` and `check` and for dpbench-micro.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,10 @@
 namespace dpbench {
 
 at::ScalarType scalar_type(Dtype dtype);
-// Names of the parameters that the case's strategy does not synchronize between ranks.
+// Returns the names of the parameters that the case's strategy does not synchronize between ranks.
 std::vector<std::string> own_parameters(const CaseSpec& spec);
-// Returns the same setup on every rank. `workload` must outlive the strategies made from it.
+// Returns the settings from which the case's strategy is made, the same on every rank. `workload` must outlive the
+// strategies made from them.
 Setup setup_of(const CaseSpec& spec, const StrategyInfo& info, const Workload& workload, const Group& group);
 std::unique_ptr<Workload> workload_of(const CaseSpec& spec, const std::string& shared_dir);
 

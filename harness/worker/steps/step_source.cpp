@@ -12,11 +12,12 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t cache_bytes = 1 << 20;  // an epoch up to this size is cached before timing
-// StrategyInfo::recorded: three eager steps of a shape, then one that records.
+constexpr int64_t cache_bytes = 1 << 20;  // largest epoch, in bytes, that is cached before timing
+// Steps of one shape until a recording strategy replays it: three eager steps, then one that records (see
+// StrategyInfo::recorded).
 constexpr int64_t until_replayed = 4;
 
-// Every world-th sample of the step from index `rank` on, as DistributedSampler assigns them.
+// Returns a rank's samples of a step: every world-th sample from index `rank` on, as DistributedSampler assigns them.
 at::Tensor share(const at::Tensor& rows, int world, int rank) {
   return rows.slice(0, rank, std::nullopt, world).contiguous();
 }
@@ -28,7 +29,8 @@ StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const Str
     : workload_(workload), ids_only_(strategy.loads_rows) {
   const bool ranks = strategy.parallelism == Parallelism::ranks;
   const int64_t samples = workload.samples(), batch = spec.global_batch();
-  const int64_t least = (ranks ? spec.world : 1) * spec.accumulate;  // one sample per micro-batch and rank
+  // Smallest batch: one sample per micro-batch and rank.
+  const int64_t least = (ranks ? spec.world : 1) * spec.accumulate;
   if (batch > samples)
     throw UsageError("a global batch of " + std::to_string(batch) + " samples exceeds the " + std::to_string(samples) +
                      " samples of " + spec.workload + ". Use a smaller --batch.");
@@ -51,7 +53,8 @@ StepSource::StepSource(const Workload& workload, const CaseSpec& spec, const Str
   if (row_bytes * steps_per_epoch() > cache_bytes) return;
   prepare(0, steps_per_epoch());
   for (const auto& micros : ids_) cached_.push_back(load(micros));
-  if (strategy.parallelism != Parallelism::replicas) move_cache_to(device);  // replicas split batches on the host
+  // Keep the cache on the host if one process drives all replicas: it splits batches there.
+  if (strategy.parallelism != Parallelism::replicas) move_cache_to(device);
 }
 
 // The cached samples are the same in every epoch, so they are copied to the device once.
@@ -75,7 +78,7 @@ std::vector<Batch> StepSource::load(const std::vector<at::Tensor>& micros) const
 std::span<const Batch> StepSource::at(int64_t step) {
   const auto index = static_cast<size_t>(step % steps_per_epoch());
   if (!cached_.empty()) return cached_[index];
-  current_.clear();  // the next batch reuses this memory, which is still in the CPU caches
+  current_.clear();  // free the batch first: the next one reuses its memory, which is still in the CPU caches
   if (!ids_only_) {
     current_ = load(ids_[index]);
     return current_;
@@ -95,7 +98,7 @@ std::vector<int64_t> recording_steps(const CaseSpec& spec, const StepSource& sou
   const StrategyInfo& info = strategy_registry().at(spec.strategy);
   if (!promised(info, Params(info.params, spec.params, spec.strategy)).recorded) return {};
   std::vector<int64_t> steps;
-  std::set<int64_t> sizes;  // global batch sizes; they determine each rank's batch size
+  std::set<int64_t> sizes;  // global batch sizes seen so far; they determine each rank's batch size
   for (int64_t step = 0; step < source.steps_per_epoch(); ++step)
     if (sizes.insert(source.rows(step, 1)).second) steps.insert(steps.end(), until_replayed, step);
   return steps;

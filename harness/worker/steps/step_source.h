@@ -1,4 +1,4 @@
-// Loads the samples of every step for one process: the only process of a case or one of its ranks.
+// Loads the samples of every timed step for one process, which is either one rank or the only process of a case.
 #pragma once
 
 #include <span>
@@ -11,18 +11,18 @@ namespace dpbench {
 
 class StepSource {
  public:
-  // device: the strategy's device if it has exactly one. Throws UsageError if the batch does not fit the data or the
-  // world.
+  // Throws UsageError if the batch does not fit the data or the world. device: the device to cache a small epoch on, if
+  // the strategy has exactly one device.
   StepSource(const Workload& workload, const CaseSpec& spec, const StrategyInfo& strategy, int rank,
              at::Device device = at::kCPU);
 
   int64_t steps_per_epoch() const { return static_cast<int64_t>(ids_.size()); }
-  // Prepares the samples of these steps for fast access. Never timed.
+  // Generates or unpacks the samples of these steps, so that at() is fast. Never called while timing.
   void prepare(int64_t first_step, int64_t count) const;
-  // Returns the micro-batches of a step; valid until the next call. Every epoch has the same order. Batches are on the
-  // host; a small epoch is on the device if the strategy has a single one.
+  // Returns the micro-batches of a step; they are valid until the next call. Every epoch has the same order of samples.
+  // Batches are on the host, but those of a small epoch are on the device if the strategy has a single one.
   std::span<const Batch> at(int64_t step);
-  // Number of samples over all ranks in steps first .. first + count - 1.
+  // Returns the number of samples over all ranks in steps first_step .. first_step + count - 1.
   int64_t rows(int64_t first_step, int64_t count) const;
 
  private:
@@ -30,15 +30,15 @@ class StepSource {
   void move_cache_to(at::Device device);
 
   const Workload& workload_;
-  bool ids_only_;                             // the strategy loads the samples itself
-  std::vector<std::vector<at::Tensor>> ids_;  // [step of the epoch][micro-batch]
+  bool ids_only_;  // true: batches hold sample ids only, because the strategy loads the samples itself
+  std::vector<std::vector<at::Tensor>> ids_;  // sample ids, indexed by [step of the epoch][micro-batch]
   std::vector<int64_t> global_rows_;
-  std::vector<std::vector<Batch>> cached_;  // all batches of a small epoch
+  std::vector<std::vector<Batch>> cached_;  // all batches of a small epoch; empty for a large one
   std::vector<Batch> current_;
 };
 
-// Returns the steps of an epoch to run before timing so that a recording strategy replays every batch size afterwards.
-// Equal on every rank. Empty for a strategy that does not record steps.
+// Returns the steps of an epoch to run before timing, so that a strategy that records and replays steps has recorded
+// every batch size. Equal on every rank. Empty for a strategy that does not record steps.
 std::vector<int64_t> recording_steps(const CaseSpec& spec, const StepSource& source);
 
 }  // namespace dpbench

@@ -30,7 +30,7 @@ int64_t StepTimer::block(int64_t count, std::vector<int64_t>* readings) {
   for (int64_t i = 0; i < count; ++i) {
     phases.enter(Phase::data);
     const auto micro = source_.at(step_);
-    result_ = {};  // free the old result first, so that the step reuses its cached memory
+    result_ = {};  // free the previous step's result first, so that the next step reuses its cached memory
     result_ = strategy_.step(step_, micro, phases);
     phases.leave();
     pulse_.step();

@@ -1,4 +1,4 @@
-// Times blocks of steps. A barrier precedes each block; there is none inside.
+// Times blocks of training steps. A barrier of all ranks precedes each block; there is none inside a block.
 #pragma once
 
 #include <chrono>
@@ -16,15 +16,16 @@ class StepTimer {
   StepTimer(Strategy& strategy, StepSource& source, const Group& group, Pulse& pulse)
       : strategy_(strategy), source_(source), group_(group), pulse_(pulse) {}
 
-  // Runs `count` steps. Returns their time in nanoseconds; appends the time of each step to `readings`.
+  // Runs `count` steps. Returns their total time in nanoseconds and appends the time of each step to `readings`.
   int64_t block(int64_t count, std::vector<int64_t>* readings = nullptr);
-  // Runs `count` steps untimed and checks the loss of each.
+  // Runs `count` steps untimed and throws std::domain_error if a loss is not finite.
   void checked_block(int64_t count);
-  // Runs these steps of an epoch out of order, untimed, and checks the loss of each. step_index() does not change.
+  // Runs the given steps of an epoch, in any order and untimed. Throws std::domain_error if a loss is not finite. Does
+  // not change step_index().
   void run_extra(const std::vector<int64_t>& steps);
   // Returns the last step's loss. Throws std::domain_error if it is not finite.
   double last_loss() const;
-  // The index of the next step.
+  // Returns the index of the next step that block() runs.
   int64_t step_index() const { return step_; }
 
   Phases phases;
@@ -41,8 +42,8 @@ class StepTimer {
   int64_t step_ = 0;
 };
 
-// Returns the number of steps of a block from the minimum block time. Short epochs are rounded up to whole ones, so
-// that all blocks run the same steps.
+// Returns the number of steps that a block needs to last the minimum block time. With short epochs it is rounded up to
+// whole epochs, so that all blocks run the same steps.
 int64_t steps_for(double step_ns, const Sampling& sampling, int64_t steps_per_epoch);
 
 }  // namespace dpbench

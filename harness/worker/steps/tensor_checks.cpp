@@ -15,7 +15,8 @@ namespace dpbench {
 std::optional<std::string> first_not_finite(const NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
     if (!tensor.defined() || !tensor.is_floating_point() || tensor.numel() == 0) continue;
-    const auto [least, most] = at::aminmax(tensor.detach());  // no copy; both are NaN if any element is NaN
+    // Aminmax makes no copy and returns NaN twice if any element is NaN.
+    const auto [least, most] = at::aminmax(tensor.detach());
     if (std::isfinite(least.item<double>()) && std::isfinite(most.item<double>())) continue;
     const at::Tensor flat = tensor.detach().cpu().flatten();
     const auto first = flat.isfinite().logical_not().to(at::kByte).argmax().item<int64_t>();

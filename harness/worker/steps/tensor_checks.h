@@ -1,4 +1,4 @@
-// Checks of a strategy's tensors after a step: every element is finite, and every rank has the same bits.
+// Checks a strategy's tensors after a step: every element must be finite, and every rank must have the same bits.
 #pragma once
 
 #include <optional>
@@ -9,24 +9,25 @@
 
 namespace dpbench {
 
-// Describes the first non-finite element, as in "fc.weight is nan at index [1, 2]"; nullopt if all are finite.
+// Describes the first non-finite element of the tensors, as in "fc.weight is nan at index [1, 2]"; nullopt if all
+// elements are finite.
 std::optional<std::string> first_not_finite(const NamedTensors& tensors);
 
-// The first non-finite value after a step. Checks the loss (if it is a single number), then the gradients, then the
-// parameters.
+// The first non-finite value after a step. The loss is checked first (if it is a single number), then the gradients,
+// then the parameters.
 struct NotFinite {
   enum class Of { loss, gradient, parameter } of;
-  std::string text;  // as in "parameter fc.weight is nan at index [1, 2] after step 3"
+  std::string text;  // description, e.g. "parameter fc.weight is nan at index [1, 2] after step 3"
 };
 std::optional<NotFinite> first_not_finite(int64_t step, const at::Tensor& loss, const NamedTensors& gradients,
                                           const NamedTensors& parameters);
 
 // Throws std::domain_error if a gradient or parameter is not finite after step `step`; the message names the first one.
-// Collective, untimed.
+// Every rank must call it. Untimed.
 void require_finite(Strategy& strategy, int64_t step);
 
-// Returns a short hash of names and bytes; equal hashes on two ranks mean equal bits. Skips the parameters in `own`,
-// which ranks do not synchronize, and their optimizer state.
+// Returns a short hash of the tensors' names and bytes. Equal hashes on two ranks mean equal bits. Skips the parameters
+// named in `own`, which ranks do not synchronize, and their optimizer state.
 std::string fingerprint(const NamedTensors& tensors, const std::vector<std::string>& own = {});
 
 }  // namespace dpbench

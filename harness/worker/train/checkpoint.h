@@ -1,5 +1,5 @@
-// Checkpoints of a training run, taken between two steps, in a safetensors file: model, optimizer state and progress.
-// Sample order and dropout are functions of seed, epoch and step, so no generator state is stored.
+// Checkpoints of a training run, taken between two steps and stored in a safetensors file: model, optimizer state and
+// progress. Sample order and dropout are functions of seed, epoch and step, so no generator state is stored.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace dpbench {
 
-// Settings that determine the samples of each step and their use. A resumed run must have the same values.
+// Settings that determine which samples each step uses and how. A resumed run must have the same values.
 using RunIdentity = std::vector<std::pair<std::string, std::string>>;
 
 struct TrainingState {
-  int64_t epoch = 0, step = 0;                      // the next step and its epoch
-  double seconds = 0;                               // spent in steps so far, data loading included
-  std::vector<std::vector<double>> running = {{}};  // losses of the current epoch's steps, by rank
+  int64_t epoch = 0, step = 0;                      // the step to run next, and its epoch
+  double seconds = 0;                               // time spent in steps so far, data loading included
+  std::vector<std::vector<double>> running = {{}};  // losses of the current epoch's steps, one list per rank
   std::vector<double> epoch_losses = {}, loss_curve = {}, accuracy = {};
 };
 
@@ -25,11 +25,11 @@ struct Checkpoint {
   TrainingState state;
 };
 
-// Throws FileError if the file cannot be written; an existing file is then left unchanged.
+// Writes a checkpoint. Throws FileError if the file cannot be written; an existing file is then left unchanged.
 void save_checkpoint(const std::string& path, const RunIdentity& identity, const Checkpoint& checkpoint);
 
-// Throws UsageError if the file is not a dpbench checkpoint, is damaged, or belongs to another run; the message names
-// the difference.
+// Reads a checkpoint. Throws UsageError if the file is not a dpbench checkpoint, is damaged, or belongs to a run with
+// other settings; the message names the difference.
 Checkpoint load_checkpoint(const std::string& path, const RunIdentity& identity, int64_t steps_per_epoch);
 
 }  // namespace dpbench

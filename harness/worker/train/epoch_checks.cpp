@@ -45,10 +45,12 @@ bool EpochChecks::after_epoch(Strategy& strategy, TrainingState& state) {
   return reached_target(strategy, state) || differ;
 }
 
-// Compares parameters and optimizer state of all ranks bit for bit.
+// True if the parameters or optimizer state of any rank differ from rank 0's in a single bit. Every rank must call it.
 bool EpochChecks::ranks_differ(Strategy& strategy, int64_t epoch) {
   if (job_.info.gradient == Gradient::local)
-    return false;  // ranks may differ until the parameters are averaged, at the latest at the end
+    // With local gradients (local SGD), ranks may differ until the parameters are averaged, at the latest at the end of
+    // training.
+    return false;
   const auto texts =
       job_.group.gather(fingerprint(strategy.parameters(), job_.own) + " " + fingerprint(strategy.state(), job_.own));
   std::string mismatch;

@@ -1,4 +1,5 @@
-// Checks after every epoch: all ranks hold the same model, and its accuracy on the test samples.
+// Checks after every epoch of a training run that all ranks hold the same model, and measures its accuracy on the test
+// samples.
 #pragma once
 
 #include <optional>
@@ -15,7 +16,8 @@ struct Accuracy {
   double share() const { return static_cast<double>(right) / static_cast<double>(rows); }
 };
 
-// Collective. Each test sample is counted once. Every rank evaluates with rank 0's buffers.
+// Returns the model's accuracy on the test samples, each counted once. Every rank must call it. All ranks evaluate with
+// rank 0's buffers.
 Accuracy evaluate(Strategy& strategy, const Workload& workload, const Group& group, Pulse& pulse);
 
 class EpochChecks {
@@ -23,9 +25,10 @@ class EpochChecks {
   EpochChecks(const TrainJob& job, const Workload& workload, const TrainOutput& output)
       : job_(job), workload_(workload), output_(output) {}
 
-  // Throws UsageError if accuracy is requested and the workload has no test samples or no classes.
+  // Throws UsageError if accuracy is requested but the workload has no test samples or no classes.
   void validate() const;
-  // Collective, once per epoch. Returns true to end training: ranks differ, or the target accuracy is reached.
+  // Runs the checks after an epoch; every rank must call it. Returns true if training must end: ranks differ, or the
+  // target accuracy is reached.
   bool after_epoch(Strategy& strategy, TrainingState& state);
   std::vector<CheckRow> rows(const TrainingState& state) const;
   std::optional<double> time_to_accuracy_s() const { return time_to_accuracy_s_; }

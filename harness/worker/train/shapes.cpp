@@ -8,7 +8,8 @@
 namespace dpbench {
 namespace {
 
-// Registers the inner model's parameters, buffers and layers under their own names, so strategies see no difference.
+// A model that records its input and output shapes. Registers the inner model's parameters, buffers and layers under
+// their own names, so strategies see no difference.
 class ShapeRecordingModel : public Model {
  public:
   ShapeRecordingModel(std::shared_ptr<Model> model, ShapeLog& log) : model_(std::move(model)), log_(log) {

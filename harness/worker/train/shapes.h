@@ -1,4 +1,4 @@
-// Records the input and output shapes of every replica's model, for --show-shapes.
+// Records the input and output shapes of every replica's model, for `dpbench train --show-shapes`.
 #pragma once
 
 #include <memory>
@@ -11,15 +11,17 @@
 namespace dpbench {
 
 struct ModelShapes {
-  at::Tensor first_id;  // kept on the model's device: reading it here would synchronize with the GPU
+  // Id of the first sample; kept on the model's device, because reading it would synchronize with the GPU.
+  at::Tensor first_id;
   std::vector<int64_t> input, output;
 };
 
-// Thread-safe: replicas are threads and add their shapes in any order.
+// Collects the shapes recorded by all replicas. Thread-safe, because replicas are threads and add their shapes in any
+// order.
 class ShapeLog {
  public:
   void add(ModelShapes seen);
-  // Returns and clears the recorded shapes, ordered by the position of their samples in `ids`, i.e. by replica.
+  // Returns and clears the recorded shapes in the order of replicas, found from the position of their samples in `ids`.
   std::vector<ModelShapes> take(const at::Tensor& ids);
 
  private:
@@ -27,7 +29,7 @@ class ShapeLog {
   std::vector<ModelShapes> seen_;
 };
 
-// Wraps a workload so that its models record their shapes. `workload` and `log` must outlive the result.
+// Returns a wrapped workload whose models record their shapes in `log`. `workload` and `log` must outlive it.
 std::unique_ptr<Workload> shape_recording_workload(const Workload& workload, ShapeLog& log);
 
 }  // namespace dpbench

@@ -22,7 +22,8 @@
 namespace dpbench {
 namespace {
 
-// "; use NAME=VALUE" for each parameter that turns off recording of steps.
+// Returns a hint for an error message: "; use NAME=VALUE" for each parameter that turns off the strategy's recording of
+// steps.
 std::string unrecorded_hint(const StrategyInfo& recorded) {
   std::string text;
   for (const auto& [name, value] : recorded.settings.unrecorded)
@@ -53,12 +54,13 @@ class Trainer {
     prepare();
     output_.greet(workload_);
     while (state_.epoch < job_.epochs() && !over_) epoch();
-    require_finite(*strategy_, steps_done() - 1);  // the last loss does not cover the last update
+    // Check gradients and parameters too: the last step's loss was computed before its update.
+    require_finite(*strategy_, steps_done() - 1);
     strategy_->finish();
     if (job_.options.checkpoint_every > 0) files_.checkpoint(*strategy_, state_, losses_);
     files_.save(*strategy_);
     TrainResult result = summary_of(job_, tally_, source_, state_, phases_, checks_, *strategy_);
-    job_.group.barrier();  // all ranks are done before any rank tears down the group
+    job_.group.barrier();  // wait until all ranks are done before any rank tears down the process group
     return result;
   }
 
@@ -72,7 +74,7 @@ class Trainer {
     files_.validate();
   }
 
-  // Generates or unpacks the samples before timing starts; every rank prepares its share.
+  // Generates or unpacks the samples before timing starts. Every rank prepares its share of the data set.
   void prepare() {
     for (const at::Tensor& ids : at::arange(job_.group.rank(), workload_.samples(), job_.group.world()).split(1000)) {
       workload_.prepare(ids.contiguous());
@@ -130,7 +132,8 @@ class Trainer {
             .left_s = static_cast<double>(left) * tally_.seconds / static_cast<double>(tally_.steps)};
   }
 
-  // The sampler gives every rank the same number of samples per step, so the mean over ranks is the mean over samples.
+  // Computes the epoch's loss over all ranks. The sampler gives every rank the same number of samples per step, so the
+  // mean over ranks is the mean over samples.
   void finish_epoch() {
     const double world = job_.group.world(), steps = static_cast<double>(losses_.size());
     std::vector<double> own = losses_;

@@ -1,4 +1,4 @@
-// A complete training run on one rank, equivalent to the programs in the framework tutorials.
+// Runs a complete training run on one rank, equivalent to the programs in the framework tutorials.
 #pragma once
 
 #include <functional>
@@ -13,14 +13,16 @@ namespace dpbench {
 
 struct TrainResult {
   RankRecord record;
-  std::vector<CheckRow> checks;  // empty except on rank 0
-  TrainingRecord training;       // the same on every rank, except for times
+  std::vector<CheckRow> checks;  // results of the checks after each epoch; empty except on rank 0
+  TrainingRecord training;       // results of the training; equal on every rank, except for times
 };
 
-// Sends rank 0's events during the run: {"event":"line","text":..} for program output, {"event":"progress",..}.
+// Sends an event of rank 0 to the front (the dpbench process) during the run: {"event":"line","text":..} for program
+// output, {"event":"progress",..} for progress.
 using SendEvent = std::function<void(const Json& event)>;
 
-// Throws UsageError for invalid options before the first step, std::domain_error for a non-finite loss.
+// Trains the case's model. Throws UsageError for invalid options, before the first step, and std::domain_error for a
+// non-finite loss.
 TrainResult train_case(const CaseSpec& spec, const TrainOptions& options, const Group& group, Pulse& pulse,
                        const std::string& shared_dir, const SendEvent& send);
 

@@ -10,7 +10,8 @@
 namespace dpbench {
 namespace {
 
-// Resumes with a different world size: every rank continues with the mean loss over the ranks of the checkpoint.
+// Adapts a checkpoint's losses to a different world size: every rank continues with the mean loss over the ranks of the
+// checkpoint.
 void pool_running(TrainingState& state, int world) {
   std::vector<double> mean(static_cast<size_t>(state.step), 0);
   for (const auto& losses : state.running)
@@ -73,9 +74,9 @@ std::optional<TrainingState> TrainFiles::resume(Strategy& strategy) const {
   return std::move(stored.state);
 }
 
-// Takes one step and discards it, so that a resumed run is bit-identical to an uninterrupted run. A strategy's first
-// step may round differently: c10d's Reducer multiplies by 1/n until gradients are views of its buckets, then divides
-// by n.
+// Takes one step and discards its result, so that a resumed run is bit-identical to an uninterrupted run. A strategy's
+// first step may round differently: c10d's Reducer multiplies by 1/n until gradients are views of its buckets, then
+// divides by n.
 void TrainFiles::discard_one_step(Strategy& strategy) const {
   Phases unused;
   strategy.step(0, source_.at(0), unused);

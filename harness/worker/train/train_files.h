@@ -1,4 +1,4 @@
-// The files of a training run: --checkpoint, --resume and --save.
+// Reads and writes the files of a training run for --checkpoint, --resume and --save.
 #pragma once
 
 #include <optional>
@@ -15,16 +15,19 @@ class TrainFiles {
   TrainFiles(const TrainJob& job, const Workload& workload, const TrainSource& source)
       : job_(job), workload_(workload), source_(source) {}
 
-  // Throws UsageError if the strategy does not support checkpoints or a file cannot be written.
+  // Throws UsageError if checkpoints are requested but the strategy does not support them, or if a file cannot be
+  // written.
   void validate() const;
-  // Collective. Loads the --resume file into the strategy; returns nullopt without --resume. The returned `running` has
-  // one entry per rank.
+  // Loads the --resume file into the strategy and returns the run's progress, or nullopt without --resume. Every rank
+  // must call it. The returned `running` has one list of losses per rank.
   std::optional<TrainingState> resume(Strategy& strategy) const;
-  // True if --checkpoint-every asks for a checkpoint after this many steps.
+  // True if --checkpoint-every asks for a checkpoint after this many steps of the run.
   bool due(int64_t steps_done) const;
-  // Collective. losses: the losses of this rank's steps in the current epoch.
+  // Writes the --checkpoint file on rank 0. Every rank must call it. losses: the losses of this rank's steps in the
+  // current epoch.
   void checkpoint(Strategy& strategy, const TrainingState& state, const std::vector<double>& losses) const;
-  // Collective. Writes parameters and buffers under their own names, which Python's load_state_dict accepts.
+  // Writes the --save file: parameters and buffers under their own names, which Python's load_state_dict accepts. Every
+  // rank must call it.
   void save(Strategy& strategy) const;
 
  private:

@@ -1,4 +1,4 @@
-// Parameters of a training run, shared by all of its components.
+// Settings of a training run and the objects shared by all of its components.
 #pragma once
 
 #include <string>

@@ -43,7 +43,8 @@ std::string memo_line(const EpochLoss& loss) {
 std::vector<std::string> guide_greeting(const Placement& placement, int64_t samples, std::span<const int64_t> input) {
   std::vector<int64_t> shape(input.begin(), input.end());
   if (!shape.empty()) shape[0] = samples;
-  if (shape.size() == 4) shape = {shape[0], shape[2], shape[3], shape[1]};  // the guide uses channels-last shapes
+  // The Keras guide prints channels-last shapes.
+  if (shape.size() == 4) shape = {shape[0], shape[2], shape[3], shape[1]};
   return {"Running on " + devices(placement), "x_train shape: " + joined(shape, '(', ')')};
 }
 

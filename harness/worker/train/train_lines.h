@@ -1,4 +1,4 @@
-// The output lines of the tutorial programs. Does not use torch.
+// Formats the output lines of the tutorial programs that `dpbench train` reproduces. Does not use torch.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,29 @@ struct Placement {
   int world = 1;
 };
 
-// The loss of an epoch over all ranks.
+// The loss of one epoch over all ranks, in the forms that tutorial programs print.
 struct EpochLoss {
   int64_t epoch = 0, epochs = 1, steps = 1;
-  double total = 0, mean = 0;  // sum of the ranks' sums; mean of the ranks' means
+  // Total: sum over ranks of each rank's sum over steps; mean: mean over ranks of each rank's mean.
+  double total = 0, mean = 0;
 };
 
-// The DataParallel tutorial: "Let's use 4 devices!"; empty for one device.
+// Returns the first lines of the PyTorch DataParallel tutorial: "Let's use 4 devices!"; empty for one device.
 std::vector<std::string> tutorial_greeting(const Placement& placement);
-// "In Model: input size [8, 5] output size [8, 2]"
+// Returns the tutorial's line for one replica, e.g. "In Model: input size [8, 5] output size [8, 2]".
 std::string in_model_line(std::span<const int64_t> input, std::span<const int64_t> output);
 std::string outside_line(std::span<const int64_t> input, std::span<const int64_t> output);
 
-// The memo: "  0: 1234.5678"
+// Returns the epoch line of the memo (the training program that the mnist-mlp workload follows): "  0:
+// 1234.5678".
 std::string memo_line(const EpochLoss& loss);
 
-// The Keras guide: "Running on 8 GPUs", "x_train shape: (60000, 28, 28, 1)"; "Epoch 1/2, Loss: 0.25"
+// Returns the first lines of the Keras guide, "Running on 8 GPUs" and "x_train shape: (60000, 28, 28, 1)". guide_line()
+// returns its epoch line, "Epoch 1/2, Loss: 0.25".
 std::vector<std::string> guide_greeting(const Placement& placement, int64_t samples, std::span<const int64_t> input);
 std::string guide_line(const EpochLoss& loss);
 
-// Formats a float like Python's repr(): the shortest text that parses to the same value.
+// Formats a number like Python's repr(): the shortest text that parses to the same value.
 std::string python_float(double value);
 
 }  // namespace dpbench

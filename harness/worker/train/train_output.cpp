@@ -10,8 +10,8 @@ namespace dpbench {
 struct Document {
   std::vector<std::string> (*greeting)(const Placement& placement, const Workload& workload);
   std::string (*epoch_line)(const EpochLoss& loss);
-  double EpochLoss::* printed;  // the value in the epoch's line
-  bool shapes_alone = false;    // with --show-shapes the program prints no loss
+  double EpochLoss::* printed;  // the loss that the epoch's line prints
+  bool shapes_alone = false;    // true: with --show-shapes, the tutorial program prints shapes but no loss
 };
 
 namespace {
@@ -32,7 +32,8 @@ const Document guide{.greeting =
                      .epoch_line = guide_line,
                      .printed = &EpochLoss::mean};
 
-// All other workloads use the memo's format.
+// Output formats of workloads from a tutorial. All other workloads use the memo's format, one line "EPOCH: LOSS" per
+// epoch.
 const std::map<std::string, const Document*> documents = {{"convnet", &guide}, {"random-linear", &tutorial}};
 
 const Document& document_of(const std::string& workload) {

@@ -1,4 +1,4 @@
-// The output of a training run: rank 0 prints the lines of the tutorial that the workload comes from.
+// Prints the output of a training run: rank 0 prints the lines of the tutorial program that the workload comes from.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,8 @@ namespace dpbench {
 struct Document;  // output format of one tutorial program
 
 struct TrainingPlace {
-  int64_t epoch = 0, epochs = 1, step = 0, steps = 1;  // the next step
+  // Position of the next step: its epoch and its index in the epoch.
+  int64_t epoch = 0, epochs = 1, step = 0, steps = 1;
   double loss = 0, samples_per_s = 0, left_s = 0;
 };
 
@@ -26,11 +27,13 @@ class TrainOutput {
 
   void line(const std::string& text) const;
   void greet(const Workload& workload) const;
-  // Prints an epoch's line. Returns the printed loss: the total over ranks or the mean, depending on the document.
+  // Prints an epoch's line. Returns the printed loss, which is the total over ranks or the mean, depending on the
+  // tutorial program.
   double epoch(const EpochLoss& loss, bool shapes_shown) const;
-  // Collective. Prints every rank's shapes in rank order, then the "Outside" line for all `rows` samples of the step.
+  // Prints the shapes of every rank's replicas in rank order, then the "Outside" line for all `rows` samples of the
+  // step. Every rank must call it.
   void shapes(ShapeLog& log, const std::vector<Batch>& micro, const at::Tensor& output, int64_t rows) const;
-  // True if a progress event is due (at most 10 per second, rank 0 only). Restarts the interval.
+  // True if a progress event is due (at most 10 per second, rank 0 only). If it is, restarts the interval.
   bool progress_due();
   void progress(const TrainingPlace& place) const;
 

@@ -11,7 +11,8 @@ TrainSource::TrainSource(const Workload& workload, const CaseSpec& spec, const R
     : workload_(workload),
       ranks_(spec.processes),
       accumulate_(spec.accumulate),
-      // Round up if the ranks do not divide the global batch, so that all ranks take the same number of steps.
+      // Round the local batch up if the ranks do not divide the global batch, so that all ranks take the same number of
+      // steps.
       local_batch_((spec.global_batch() + spec.processes - 1) / spec.processes),
       sampler_({.samples = workload.samples(),
                 .world = spec.processes,

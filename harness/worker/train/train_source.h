@@ -1,4 +1,4 @@
-// Loads the samples of every training step. Each rank has a DistributedSampler, as in the tutorials.
+// Loads the samples of every training step. Each rank has a DistributedSampler, as in the PyTorch tutorials.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace dpbench {
 
 class TrainSource {
  public:
-  // Throws UsageError if an epoch has no step.
+  // Throws UsageError if an epoch would have no step.
   TrainSource(const Workload& workload, const CaseSpec& spec, const Recipe& recipe, bool drop_last, int rank);
 
   int64_t steps_per_epoch() const { return steps_; }
@@ -19,9 +19,9 @@ class TrainSource {
   void set_epoch(int64_t epoch) { sampler_.set_epoch(epoch); }
   // Returns the micro-batches of a step; a short last batch may have fewer of them.
   std::vector<Batch> at(int64_t step) const;
-  // Number of samples in a step over all ranks.
+  // Returns the number of samples in a step over all ranks.
   int64_t rows(int64_t step) const;
-  // Prepares this rank's samples for fast access. Never timed.
+  // Generates or unpacks this rank's samples, so that at() is fast. Never called while timing.
   void prepare() const { workload_.prepare(sampler_.indices()); }
 
  private:

@@ -1,4 +1,4 @@
-// The measurements of a training run and their record for the report.
+// Sums up the measurements of a training run and makes their record for the report.
 #pragma once
 
 #include "harness/worker/train/checkpoint.h"
@@ -8,7 +8,7 @@
 
 namespace dpbench {
 
-// Totals of this run only; steps before a --resume are not included.
+// Totals of the steps of this run; steps before a --resume are not included.
 struct TrainTally {
   int64_t steps = 0, rows = 0;
   double seconds = 0;

@@ -1,9 +1,9 @@
 "use strict";
-// The page works without this script, which only sorts, filters, opens rows and shows values.
+// The page works without this script. The script only sorts and filters tables, opens rows and shows values.
 (() => {
   const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
 
-  // The theme: the system's until the button is used.
+  // The colour theme is the system's until the reader uses the button.
   const theme = document.getElementById("theme");
   const system = matchMedia("(prefers-color-scheme: dark)");
   const dark = () => (document.documentElement.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
@@ -13,7 +13,7 @@
   name_theme();
   theme.hidden = false;
 
-  // Sorting: numbers by value, words alphabetically; missing values last in either direction.
+  // Sorting orders numbers by value and words alphabetically. Missing values come last in either direction.
   const key_of = (cell) => {
     if (cell.dataset.v === undefined) return cell.textContent.trim() === "-" ? null : cell.textContent.trim();
     return cell.dataset.v === "" ? null : Number(cell.dataset.v);
@@ -39,7 +39,7 @@
     }));
   }
 
-  // Filtering: a row is shown if it (or its case id) contains every word and its status is selected.
+  // Filtering shows a row if the row (or its case id) contains every word and its status is selected.
   const field = document.getElementById("filter");
   const boxes = all(".choices input");
   const shown = document.getElementById("shown");
@@ -57,7 +57,7 @@
   if (field) field.addEventListener("input", filter);
   boxes.forEach((box) => box.addEventListener("change", filter));
 
-  // A failed cell of the matrix opens the evidence row below it.
+  // A click on a failed cell of the conformance matrix opens the evidence row below it.
   for (const button of all("button[aria-controls]"))
     button.addEventListener("click", () => {
       const target = document.getElementById(button.getAttribute("aria-controls"));
@@ -65,7 +65,7 @@
       button.setAttribute("aria-expanded", String(!target.hidden));
     });
 
-  // Tooltips for values of a chart, by mouse or touch; the list below the chart has all values.
+  // Pointing at or touching a mark of a chart shows its value. The list below the chart has all values.
   const tip = document.getElementById("tip");
   const tell = (event) => {
     const mark = event.target.closest && event.target.closest(".tip");

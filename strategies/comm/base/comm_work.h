@@ -1,4 +1,5 @@
-// A c10d::Work completed by our backends. Its future holds the output tensors, as the Reducer requires.
+// The c10d::Work objects that our backends return. The future of a work holds the output tensors, as c10d's Reducer
+// requires.
 #pragma once
 
 #include <exception>
@@ -11,7 +12,7 @@ namespace dpbench {
 class CommWork : public c10d::Work {
  public:
   CommWork(int rank, c10d::OpType type, uint64_t sequence, std::vector<at::Tensor> outputs,
-           std::vector<at::Device> devices = {});  // of outputs that are not on the CPU
+           std::vector<at::Device> devices = {});  // devices of the outputs; empty if all are on the CPU
 
   void succeed();
   void fail(std::exception_ptr error);

@@ -1,5 +1,5 @@
-// Logs each collective called on a c10d backend, because c10d's backends do not detect ranks that call different ones.
-// Implemented by inheritance, not wrapping, so timing is unaffected apart from the log.
+// A wrapper class that logs each collective called on a c10d backend, because c10d's backends do not detect ranks that
+// call different collectives. Implemented by inheritance, not forwarding, so timing is unaffected apart from the log.
 #pragma once
 
 #include <string>
@@ -13,16 +13,17 @@
 
 namespace dpbench {
 
-// A collective's name, reduction and root, which must be equal on all ranks. root -1: no root.
+// A collective's name, reduction and root, which must be equal on all ranks. root is -1 if the collective has none.
 struct NamedCall {
   const char* op;
   const char* reduction = "";
   int64_t root = -1;
 };
-// Returns a description such as "allreduce of 12 Float (sum)", nearly as the shm backend gives it.
+// Returns a description of a call, such as "allreduce of 12 Float (sum)". The shm backend describes its calls
+// similarly.
 std::string describe(const NamedCall& call, const std::vector<at::Tensor>& tensors);
-// Returns the pieces of all ranks if there are any, else `own`. The description counts all pieces, because the size of
-// one rank's own may differ between ranks.
+// Returns the tensors by which a call is described: those of all ranks if `lists` is not empty, otherwise `own`. The
+// size of a single rank's tensor may differ between ranks.
 const std::vector<at::Tensor>& all_pieces(const std::vector<std::vector<at::Tensor>>& lists,
                                           const std::vector<at::Tensor>& own);
 
@@ -34,7 +35,7 @@ class LoggingBackend : public Inner {
   using Tensors = std::vector<at::Tensor>;
   using Lists = std::vector<Tensors>;
 
-  // Call before the first collective.
+  // Sets the callback that receives each call. Must be called before the first collective.
   void log_calls(NoteCall note) { note_ = std::move(note); }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
@@ -59,11 +60,13 @@ class LoggingBackend : public Inner {
     return Inner::allgather(outputs, inputs, options);
   }
   WorkPtr gather(Lists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
-    const LogScope log(*this, {.op = "gather", .root = options.rootRank}, inputs);  // only the root has outputs
+    // Described by the inputs: only the root has outputs.
+    const LogScope log(*this, {.op = "gather", .root = options.rootRank}, inputs);
     return Inner::gather(outputs, inputs, options);
   }
   WorkPtr scatter(Tensors& outputs, Lists& inputs, const c10d::ScatterOptions& options) override {
-    const LogScope log(*this, {.op = "scatter", .root = options.rootRank}, outputs);  // only the root has inputs
+    // Described by the outputs: only the root has inputs.
+    const LogScope log(*this, {.op = "scatter", .root = options.rootRank}, outputs);
     return Inner::scatter(outputs, inputs, options);
   }
   WorkPtr reduce_scatter(Tensors& outputs, Lists& inputs, const c10d::ReduceScatterOptions& options) override {
@@ -75,7 +78,7 @@ class LoggingBackend : public Inner {
     const LogScope log(*this, {.op = "barrier"}, {});
     return Inner::barrier(options);
   }
-  // The names depend on the LibTorch version.
+  // The names of these virtual functions depend on the LibTorch version.
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
   WorkPtr _allgather_base(at::Tensor& whole, at::Tensor& piece, const c10d::AllgatherOptions& options) override {
     const LogScope log(*this, {.op = "allgather"}, {whole});
@@ -99,12 +102,12 @@ class LoggingBackend : public Inner {
 #endif
 
  private:
-  // Logs the outermost call only: some collectives call others.
+  // Logs a collective unless another one called it: some collectives are implemented by others.
   class LogScope {
    public:
     LogScope(LoggingBackend& backend, const NamedCall& call, const Tensors& tensors) {
       if (depth_ == 0 && backend.note_) backend.note_(backend.getSequenceNumberForGroup() + 1, describe(call, tensors));
-      ++depth_;  // last: if the callback throws, the destructor does not run
+      ++depth_;  // must come last: if the callback throws, the destructor does not run
     }
     ~LogScope() { --depth_; }
     LogScope(const LogScope&) = delete;

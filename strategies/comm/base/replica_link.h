@@ -1,4 +1,5 @@
-// Interface for moving one buffer per device between the replicas of one process. dpbench_cuda implements it with NCCL.
+// Interface for moving one buffer per device between the replicas of a single process. The library dpbench_cuda
+// implements it with NCCL.
 #pragma once
 
 #include <vector>
@@ -8,11 +9,11 @@
 namespace dpbench {
 
 struct ReplicaLink {
-  void (*broadcast)(const std::vector<at::Tensor>& buffers);  // from the first buffer to the others
+  void (*broadcast)(const std::vector<at::Tensor>& buffers);  // copies the first buffer into the others
   void (*reduce)(std::vector<at::Tensor>& buffers);           // sums all buffers into the first
 };
 
-// Set by dpbench_cuda when it is loaded; null before.
+// The NCCL implementation of this interface. dpbench_cuda sets it when it is loaded; it is null before that.
 const ReplicaLink*& nccl_replica_link();
 
 }  // namespace dpbench

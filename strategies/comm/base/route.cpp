@@ -23,7 +23,8 @@ Addresses resolve(const std::string& host) {
   return {found, &freeaddrinfo};
 }
 
-// Connecting a datagram socket only picks the route; getsockname() then returns the source address.
+// Returns the local address of the route to the target. Connecting a datagram socket sends nothing; it only picks the
+// route, and getsockname() then returns the source address.
 std::string source_address(const addrinfo& target) {
   const int fd = socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return {};

@@ -1,15 +1,15 @@
-// Finds the address of this host that peers on other hosts should connect to.
+// Finds the network address of this host to which ranks on other hosts should connect.
 #pragma once
 
 #include <string>
 
 namespace dpbench {
 
-// Returns the local address of the route to MASTER_ADDR, without sending anything. Throws UsageError if there is no
-// route.
+// Returns the local address of the route to the host in MASTER_ADDR, without sending anything. Throws UsageError if
+// there is no route.
 std::string address_towards_master();
 
-// Returns the name of the interface with this address, or an empty string.
+// Returns the name of the network interface with this address; an empty string if there is none.
 std::string interface_of(const std::string& address);
 
 }  // namespace dpbench

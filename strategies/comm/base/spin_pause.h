@@ -1,4 +1,4 @@
-// CPU hint for spin loops.
+// The CPU's pause instruction, for loops that spin while they wait.
 #pragma once
 
 #include <thread>

@@ -12,13 +12,13 @@ namespace {
 
 using StagedType = c10d::OpType;
 
-// Waits for all work on this thread's current stream.
+// Waits for all work on the device's current stream of this thread.
 void wait_for(at::Device device) {
   if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
 }
 
 void copy_back(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& from, at::Device device) {
-  const at::NoGradGuard no_grad;  // outputs may be parameters, and grad mode is per thread
+  const at::NoGradGuard no_grad;  // grad mode is per thread, and writing to outputs that are parameters needs it off
   for (size_t i = 0; i < outputs.size(); ++i) {
     at::Tensor output = outputs[i];
     output.copy_(from[i], /*non_blocking=*/true);

@@ -1,7 +1,7 @@
-// Runs collectives on GPU tensors over a CPU backend, through pinned copies. For ranks that share a GPU, which NCCL
-// refuses.
+// Runs collectives on GPU tensors over a CPU backend, through copies in pinned host memory. Needed for ranks that share
+// a GPU, which NCCL refuses.
 //
-// The caller waits for the copy of its inputs to the host, never for its peers. The thread that completes the
+// The caller waits until its inputs are copied to the host, but never for other ranks. The thread that completes the
 // collective copies the outputs back and waits for that copy, so the outputs are ready on every stream when the work is
 // done.
 #pragma once
@@ -21,7 +21,8 @@ class StagedBackend : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  // Stages tensors of this device's type and passes others to `host`. The works of `host` must have futures.
+  // Tensors of this device's type are copied through the host; other tensors go to the backend `host` unchanged. The
+  // works that `host` returns must have futures.
   StagedBackend(c10::intrusive_ptr<c10d::Backend> host, at::Device device);
 
   const std::string getBackendName() const override { return host_->getBackendName(); }
@@ -43,7 +44,7 @@ class StagedBackend : public c10d::Backend {
   void shutdown() override { host_->shutdown(); }
 
  private:
-  // Starts the collective on host tensors.
+  // A function that starts the collective on the host copies of the tensors.
   using OnHost = std::function<WorkPtr(Tensors& outputs, Tensors& inputs)>;
   WorkPtr in_place(c10d::OpType type, const Tensors& tensors, const OnHost& start);
   WorkPtr out_of_place(c10d::OpType type, const Tensors& outputs, const Tensors& inputs, const OnHost& start);

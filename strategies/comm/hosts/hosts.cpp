@@ -12,18 +12,21 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-constexpr Milliseconds check_interval{200};  // between two checks whether another host has given up
-constexpr Milliseconds reason_grace{1000};   // extra wait for another host to report its reason
-constexpr Milliseconds max_overrun{3000};    // extra timeout of parts that are ended early by the checks here
+constexpr Milliseconds check_interval{200};  // time between two checks whether another host has given up
+constexpr Milliseconds reason_grace{1000};   // extra time in which another host may report why it is late
+// Extra timeout of a call's parts; check_deadline() normally ends them earlier.
+constexpr Milliseconds max_overrun{3000};
 
 std::string leader_key(int leader) { return c10::str("leader-", leader); }
 std::string complete_key(int leader) { return c10::str("complete-", leader); }
 std::string left_key(int leader) { return c10::str("left-", leader); }
 std::string waits_key(int leader, uint64_t call) { return c10::str("waits-", leader, "-", call); }
-// Set by a leader that waits for other hosts while its own host is complete.
+// Key of a flag in the store. A leader (first rank of a host) sets it while it waits for other hosts although its own
+// host is complete.
 std::string ready_key(int leader, uint64_t call) { return c10::str("ready-", leader, "-", call); }
 
-// Each leader publishes the number of its ranks. The ranks of a host are consecutive.
+// Returns all hosts. Each leader (first rank of a host) publishes its number of ranks; the ranks of a host are
+// consecutive.
 std::vector<Host> find_hosts(const BackendSetup& setup, SideChannel& side_channel) {
   if (setup.local_rank == 0) side_channel.set(leader_key(setup.rank), std::to_string(setup.local_world));
   std::vector<Host> hosts;
@@ -52,7 +55,7 @@ BackendSetup between_leaders(const BackendSetup& setup, int own, size_t hosts) {
   leaders.world = static_cast<int>(hosts);
   leaders.local_rank = 0;
   leaders.local_world = 1;
-  leaders.note = {};  // internal calls are not logged
+  leaders.note = {};  // internal collectives between the leaders are not logged
   return leaders;
 }
 
@@ -77,7 +80,7 @@ void HostsBackend::join(const BackendSetup& setup, shm::Home home) {
   if (leads()) connect(setup);
 }
 
-// Connects the leaders once all hosts are complete. An incomplete host reports its missing ranks itself.
+// Connects the leaders once all hosts are complete. An incomplete host itself reports which of its ranks are missing.
 void HostsBackend::connect(const BackendSetup& setup) {
   side_channel_.set(complete_key(rank_), "");
   for (const Host& host : hosts_)
@@ -87,7 +90,7 @@ void HostsBackend::connect(const BackendSetup& setup) {
   leaders_ = backend_registry().at("gloo").make(between_leaders(setup, own_, hosts_.size()));
 }
 
-// Tells peers that this leader is leaving, so that they can explain a closed connection.
+// Tells the other hosts that this leader is leaving, so that they can explain a closed connection.
 HostsBackend::~HostsBackend() {
   if (leads()) side_channel_.set_flag(left_key(rank_));
   abort();
@@ -106,7 +109,8 @@ int HostsBackend::host_of(int rank) const {
 
 std::string HostsBackend::call_name() const { return c10::str("#", current_.number, " ", describe(current_.call)); }
 
-// Stores the reason before the leaders' sockets close, so that the other hosts do not keep waiting.
+// Stores the reason of the failure before the leaders' sockets close, so that the other hosts do not keep waiting.
+// Returns the exception to throw.
 std::exception_ptr HostsBackend::give_up(const std::string& reason) {
   const std::string why = side_channel_.give_up(reason);
   local_->fail(why);
@@ -148,8 +152,9 @@ void HostsBackend::await(const WorkPtr& work, WaitFor target) {
   }
 }
 
-// Called after the deadline. Throws if the wait is over. A host that has begun the call but lacks a rank gets a grace
-// period to report the rank. Waits within the own host time out by themselves and name the missing ranks.
+// Called after the deadline of the current call; throws if this rank should stop waiting. A host that has begun the
+// call but lacks a rank gets extra time to report the missing rank. Waits within this rank's own host are skipped: they
+// time out by themselves and name the missing ranks.
 void HostsBackend::check_deadline(WaitFor target) {
   if (target == WaitFor::own_host) return;
   const auto over = shm::Clock::now() - current_.deadline;
@@ -169,13 +174,14 @@ void HostsBackend::flag_wait(const std::string& key) {
   if (side_channel_.set_flag(key)) wait_flags_.push_back(key);
 }
 
-// Call when all ranks have reached the current call: the flags of earlier calls are no longer read.
+// Clears this leader's flags of earlier calls. Call it when all ranks have reached the current call, because the old
+// flags are no longer read then.
 void HostsBackend::clear_old_waits() {
   if (!old_wait_flags_.empty()) side_channel_.clear_flags(old_wait_flags_);
   old_wait_flags_.clear();
 }
 
-// Returns false if the work is still running after `time`.
+// Returns false if the work is still running after `time`. Throws if it has failed.
 bool HostsBackend::done_within(c10d::Work& work, Milliseconds time, WaitFor target) {
   try {
     return work.wait(time);
@@ -190,7 +196,8 @@ void HostsBackend::throw_aborted() const {
   throw std::runtime_error(c10::str("rank ", rank_, " gave up ", call_name(), ": its backend was aborted"));
 }
 
-// Throws the reason why a part of the current call failed with `error`.
+// Throws the most specific reason known for the failure of a part of the current call. `error`: the message of the part
+// itself.
 void HostsBackend::throw_failed_part(const std::string& error, WaitFor target) {
   const bool between_hosts = target == WaitFor::other_hosts;
   if (aborted_) throw_aborted();
@@ -207,7 +214,7 @@ void HostsBackend::await(const std::vector<WorkPtr>& parts) {
   for (const auto& part : parts) await(part, WaitFor::other_hosts);
 }
 
-// Returns the other hosts' leaders for which `is` holds, for example "rank 2 and rank 4".
+// Returns the other hosts' leaders (first ranks) for which the predicate `is` holds, for example "rank 2 and rank 4".
 template <class Is>
 std::string HostsBackend::leaders_where(Is is) {
   std::string names;
@@ -216,8 +223,8 @@ std::string HostsBackend::leaders_where(Is is) {
   return names;
 }
 
-// Returns the hosts that have not begun the current call, or, if `begun`, those that lack a rank. Returns an empty
-// string if the store does not answer.
+// Returns the hosts that are late in the current call, as text. begun = false: hosts that have not begun the call;
+// true: hosts that lack a rank. Returns an empty string if the store does not answer.
 std::string HostsBackend::late_hosts(bool begun) {
   const auto key = begun ? ready_key : waits_key;
   const std::string leaders = leaders_where(
@@ -234,7 +241,8 @@ Milliseconds HostsBackend::left() const {
   return std::max(time, Milliseconds(1));
 }
 
-// Returns the timeout for parts that check_deadline() watches: longer than the call's own, so that it gives the reason.
+// Returns the timeout for parts of a call that check_deadline() watches. It is longer than the call's own timeout, so
+// that check_deadline() fails first and gives the reason.
 Milliseconds HostsBackend::padded_timeout() const { return left() + max_overrun; }
 
 }  // namespace dpbench

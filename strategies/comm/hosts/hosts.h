@@ -1,11 +1,11 @@
-// Collectives across hosts: shared memory within a host, Gloo between the hosts' leaders.
+// Collectives across hosts: shared memory within a host, Gloo between the leaders (the first rank of each host).
 //
 // Before touching any data, all ranks compare their calls, as within one host. A rank that gives up writes its reason
 // to the store, so every rank of every host fails with the same reason.
 //
-// A call ends at most 3 s after its timeout, which starts when its turn comes. A leader that waits for another host
-// gives up 1 s after the timeout, so that the host can report its missing ranks. A rank that waits for its leader gives
-// up 2 or 3 s after the timeout. A slow store can add 2 s per query.
+// A call ends at most 3 s after its timeout, which starts when the call reaches the head of the queue. A leader that
+// waits for another host gives up 1 s after the timeout, so that the other host can report its missing ranks first. A
+// rank that waits for its leader gives up 2 or 3 s after the timeout. A slow store can add 2 s per query.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@
 
 namespace dpbench {
 
-// The ranks first .. first + count - 1 of one host; the first is the leader.
+// The ranks of one host: first .. first + count - 1. The first is the host's leader.
 struct Host {
   int first = 0, count = 1;
 };
@@ -54,14 +54,15 @@ class HostsBackend : public c10d::Backend {
   void shutdown() override { queue_.drain(); }
 
  private:
-  // The call in progress, in the queue's thread.
+  // The collective call in progress. Used by the queue's thread only.
   struct Current {
     shm::Call call;
-    uint64_t number = 0;  // joining the group is call 1, as within one host
+    uint64_t number = 0;  // sequence number of the call; joining the group is call 1, as within one host
     Milliseconds limit{};
-    shm::Clock::time_point deadline = {};  // of all its steps
+    shm::Clock::time_point deadline = {};  // deadline of the whole call
   };
-  enum class WaitFor { own_host, leader, other_hosts };  // target of a wait; a leader may itself wait for other hosts
+  // What a rank waits for; its leader may itself be waiting for other hosts.
+  enum class WaitFor { own_host, leader, other_hosts };
   WorkPtr start(c10d::OpType type, const shm::Call& call, Milliseconds timeout, Tensors outputs,
                 std::function<void()> steps);
   void join(const BackendSetup& setup, shm::Home home);
@@ -71,7 +72,7 @@ class HostsBackend : public c10d::Backend {
   int host_of(int rank) const;
   bool leads() const { return rank_ == hosts_[own_].first; }
 
-  // Waits for a part of the current call. Throws if it fails, or if another host gives up.
+  // Waits for one part of the current call. Throws if the part fails, or if another host gives up.
   void await(const WorkPtr& work, WaitFor target);
   void await(const std::vector<WorkPtr>& parts);
   bool done_within(c10d::Work& work, Milliseconds time, WaitFor target);
@@ -85,7 +86,7 @@ class HostsBackend : public c10d::Backend {
   std::string late_hosts(bool begun);
   std::string gone_leaders();
 
-  // The steps of the current call.
+  // The following functions are the parts of a call.
   void require_agreement();
   void reduce_over(c10d::Backend& backend, const at::Tensor& flat, const c10d::ReduceOp& op);
   WorkPtr broadcast_over(c10d::Backend& backend, const at::Tensor& flat, int root) const;
@@ -101,13 +102,14 @@ class HostsBackend : public c10d::Backend {
   std::vector<Host> hosts_;
   int own_ = 0;  // index of this host in hosts_
   c10::intrusive_ptr<shm::ShmBackend> local_;
-  c10::intrusive_ptr<c10d::Backend> leaders_;  // null on all but leaders, and after a failure
+  c10::intrusive_ptr<c10d::Backend> leaders_;  // backend between the leaders; null on other ranks, and after a failure
   std::exception_ptr failure_;
   Current current_;
-  std::vector<std::string> wait_flags_, old_wait_flags_;  // flags set in the current and an earlier call
+  // Flags that this leader set in the store, in the current and in an earlier call.
+  std::vector<std::string> wait_flags_, old_wait_flags_;
   std::atomic<uint64_t> calls_{0};
   std::atomic<bool> aborted_{false};
-  WorkQueue queue_;  // last, so that its thread ends before the members it uses
+  WorkQueue queue_;  // declared last, so that its thread ends before the other members are destroyed
 };
 
 }  // namespace dpbench

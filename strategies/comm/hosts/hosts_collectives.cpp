@@ -1,4 +1,5 @@
-// The steps of each collective: within the host, between the leaders, then within the host again.
+// Collectives across hosts. Each runs in three parts: within the host, between the leaders (first ranks of the hosts),
+// then within the host again.
 #include <cstring>
 #include <stdexcept>
 #include <vector>
@@ -11,7 +12,7 @@ namespace {
 using c10d::OpType;
 using c10d::ReduceOp;
 
-// Returns a flat view of a dense tensor, in memory order; never a copy.
+// Returns a flat view of a dense tensor in memory order, without a copy.
 at::Tensor flat_view(const at::Tensor& tensor) { return tensor.detach().as_strided({tensor.numel()}, {1}); }
 
 const at::Tensor& single(const std::vector<at::Tensor>& tensors) {
@@ -77,7 +78,7 @@ void HostsBackend::broadcast_across_hosts(const at::Tensor& flat, int root) {
   if (source != own_) from_leader(flat);
 }
 
-// limit: timeout of the part within this host.
+// Gathers the ranks' shares into `whole` on every rank. limit: timeout of the part within this host.
 void HostsBackend::gather_across_hosts(const at::Tensor& whole, const at::Tensor& share, Milliseconds limit) {
   const int64_t count = share.numel();
   const auto part_of = [&](const Host& host) { return whole.narrow(0, host.first * count, host.count * count); };
@@ -146,7 +147,8 @@ HostsBackend::WorkPtr HostsBackend::_reduce_scatter_base(at::Tensor& output, at:
 
 HostsBackend::WorkPtr HostsBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                    const c10d::ReduceScatterOptions& options) {
-  (void)shm::reduce_scatter_job(inputs.at(0), single(outputs), options.reduceOp);  // throws if the tensors do not match
+  // Called only for its checks: throws if the tensors do not match.
+  (void)shm::reduce_scatter_job(inputs.at(0), single(outputs), options.reduceOp);
   Tensors flat;
   for (const auto& tensor : inputs[0]) flat.push_back(flat_view(tensor));
   auto whole = at::cat(flat);
@@ -155,7 +157,7 @@ HostsBackend::WorkPtr HostsBackend::reduce_scatter(Tensors& outputs, std::vector
 
 HostsBackend::WorkPtr HostsBackend::barrier(const c10d::BarrierOptions& options) {
   return start(OpType::BARRIER, shm::barrier_job().call, options.timeout, {},
-               [] {});  // the agreement on the call is the barrier
+               [] {});  // empty: comparing the ranks' calls already acts as a barrier
 }
 
 }  // namespace dpbench

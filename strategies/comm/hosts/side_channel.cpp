@@ -20,9 +20,9 @@ std::string reason_in(c10d::Store& store) { return store.check({gave_up_key}) ? 
 
 }  // namespace
 
-// A store behind a broken network link never answers, and store calls have no timeout, so a separate thread makes each
-// query. While one is unanswered, new queries fail at once instead of waiting again. A late answer means that the store
-// is back.
+// Queries the store on a separate thread, because store calls have no timeout and a store behind a broken network link
+// never answers. Returns nullopt if no answer comes in time. While a query is unanswered, new ones fail at once instead
+// of waiting. A late answer means that the store works again.
 std::optional<std::string> SideChannel::ask(Question question) {
   if (*silent_) return {};
   auto answer = std::make_shared<std::promise<std::string>>();
@@ -38,10 +38,11 @@ std::optional<std::string> SideChannel::ask(Question question) {
   try {
     if (future.wait_for(answer_timeout) == std::future_status::ready) return future.get();
   } catch (const std::exception&) {
-    return {};  // the store's host is gone, and the query failed at once
+    return {};  // the query failed at once because the store's host is gone
   }
   *silent_ = true;
-  if (future.wait_for(Milliseconds{}) == std::future_status::ready) *silent_ = false;  // answered in between
+  // The answer arrived after the timeout but before `silent_` was set.
+  if (future.wait_for(Milliseconds{}) == std::future_status::ready) *silent_ = false;
   return {};
 }
 

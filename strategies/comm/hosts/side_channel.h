@@ -1,5 +1,5 @@
-// Messages between the hosts of a group through its store. They arrive even while a connection blocks or after it
-// broke.
+// Exchanges failure reasons and flags between the hosts of a group through the rendezvous store. Messages arrive even
+// while a connection between hosts blocks, or after it broke.
 #pragma once
 
 #include <atomic>
@@ -20,15 +20,15 @@ class SideChannel {
 
   explicit SideChannel(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
 
-  // Ends the group for all ranks. Returns the reason of the first rank that gave up.
+  // Ends the group for all ranks, with this reason unless a rank gave up earlier. Returns the first rank's reason.
   std::string give_up(const std::string& reason);
-  // Returns the reason that a rank gives within this time, or an empty string.
+  // Returns the reason of a rank that gives up within this time; an empty string if none does.
   std::string reason(Milliseconds within = {});
-  bool set_flag(const std::string& key);  // false if the store does not answer
+  bool set_flag(const std::string& key);  // Returns false if the store does not answer.
   void clear_flags(const std::vector<std::string>& keys);
-  std::optional<bool> flag_is_set(const std::string& key);  // nullopt if the store does not answer
+  std::optional<bool> flag_is_set(const std::string& key);  // Returns nullopt if the store does not answer.
 
-  // For use while the group forms; these block if the store does not answer.
+  // The next functions are for use while the group forms. They block if the store does not answer.
   void set(const std::string& key, const std::string& value);
   std::string get(const std::string& key) { return store_->get_to_str(key); }
   // Waits until the key is set. Returns false on timeout. Throws the reason if a rank gives up.
@@ -39,8 +39,8 @@ class SideChannel {
   std::optional<std::string> ask(Question question);
 
   c10::intrusive_ptr<c10d::Store> store_;
-  // True while a query is unanswered, because the store's host or the network is down or slow. Shared with the query
-  // threads.
+  // True while a store query is unanswered, because the store's host or the network is down or slow. Shared with the
+  // threads that run the queries.
   std::shared_ptr<std::atomic<bool>> silent_ = std::make_shared<std::atomic<bool>>(false);
 };
 

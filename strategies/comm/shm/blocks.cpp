@@ -14,7 +14,7 @@ struct Block {
   Mapping mapping;
 };
 
-// All blocks of this process, by address.
+// All blocks (tensor allocations in shared memory) of this process, ordered by address.
 class Blocks {
  public:
   char* add(size_t bytes) {
@@ -53,7 +53,7 @@ class Blocks {
   uint64_t next_ = 1;
 };
 
-// Never destroyed: tensors may outlive static objects.
+// Never destroyed, because tensors may outlive static objects.
 Blocks& blocks() {
   static auto* const all = new Blocks;
   return *all;

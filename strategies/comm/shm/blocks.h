@@ -1,4 +1,5 @@
-// Tensors in shared memory, which peers can reduce in place. The Reducer allocates its buckets there.
+// Tensors in shared memory, which other ranks of the host can read and reduce in place. Each allocation is a block.
+// c10d's Reducer allocates its buckets this way.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,16 +10,18 @@
 
 namespace dpbench::shm {
 
-// Returns a one-dimensional CPU tensor in its own shared memory, freed with its last reference.
+// Returns a one-dimensional CPU tensor in a new block of shared memory, which is freed with the tensor's last
+// reference.
 at::Tensor allocate_shared(int64_t count, const at::TensorOptions& options);
 
-// Returns the place of these bytes in this process's shared memory; block 0 if they are elsewhere.
+// Returns the block and offset of these bytes in this process's shared memory. The block number is 0 if they are
+// elsewhere.
 Place find_place(const void* data, size_t bytes);
 
-// The peers' blocks mapped by this rank.
+// The other ranks' blocks that this rank has mapped.
 class PeerBlocks {
  public:
-  // Returns the address of a place announced by `rank`; maps the block if needed.
+  // Returns the address in this process of a place that `rank` announced. Maps the block if necessary.
   char* view(const HostGroup& group, int rank, const Place& place);
 
  private:

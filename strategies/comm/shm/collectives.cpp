@@ -11,18 +11,19 @@
 namespace dpbench::shm {
 namespace {
 
-// Up to this size each rank reduces everything itself, which is faster than a second barrier.
+// In an allreduce of up to this many bytes, each rank reduces everything itself: that is faster than a second barrier.
 constexpr size_t kReducedByAll = 16 << 10;
 constexpr size_t kLine = 64;
-constexpr size_t kStreamed = 4096;  // below this size ordinary stores are faster than streaming stores
+// Copies below this size use ordinary stores, which are faster there than streaming stores.
+constexpr size_t kStreamed = 4096;
 constexpr size_t kWord = 16;
 
-// True if ranks send different data to each rank.
+// True if a rank sends different data to each other rank.
 bool per_rank(Kind kind) { return kind == Kind::reduce_scatter || kind == Kind::scatter || kind == Kind::alltoall; }
 
-// Copies data that another core will read, with streaming stores that bypass the caches. An ordinary store must first
-// take the cache line back from the peer that read it, which took up to four times as long on the CPUs measured. The
-// data is visible to threads that observe a later atomic store.
+// Copies data that another core will read, with streaming stores, which bypass the caches. An ordinary store must first
+// take the cache line back from the core that last read it, which took up to four times as long on the CPUs measured.
+// The data is visible to threads that observe a later atomic store.
 void copy_for_peers(char* to, const char* from, size_t bytes) {
 #ifdef __SSE2__
   if (bytes >= kStreamed && reinterpret_cast<uintptr_t>(to) % kWord == 0) {
@@ -40,8 +41,8 @@ void copy_for_peers(char* to, const char* from, size_t bytes) {
 
 }  // namespace
 
-// A large allreduce is split into one piece per rank. All other collectives publish to the rank's slot, meet, and read
-// the peers' slots.
+// True unless the call is a large allreduce, which is reduced in one piece per rank. In all other collectives a rank
+// publishes data in its slot (its buffer in shared memory), waits at a barrier, and reads the other ranks' slots.
 bool Collectives::uses_exchange(const Job& job) const {
   return job.call.kind != Kind::allreduce || job.bytes() <= kReducedByAll;
 }
@@ -74,7 +75,8 @@ Collectives::Chunk Collectives::chunk_at(const Job& job, size_t begin, size_t el
   return {begin, std::min<size_t>(elements, job.call.count - begin)};
 }
 
-// Returns a rank's contiguous piece. Pieces start on cache lines, so no two ranks write to the same line.
+// Returns the contiguous piece of an array that a rank reduces. Pieces start on cache lines, so no two ranks write to
+// the same line.
 Collectives::Chunk Collectives::piece(size_t count, size_t item, int rank) const {
   const size_t line = std::max<size_t>(1, kLine / item);
   const size_t share = (count + group_.world() * line - 1) / (group_.world() * line) * line;
@@ -120,7 +122,8 @@ void Collectives::exchange(const Job& job, Clock::time_point deadline) {
   }
 }
 
-// Copies the chunk to this rank's slot, except its own piece, which no peer reads.
+// Copies a chunk of this rank's data to its slot (its buffer in shared memory). Leaves out the piece that this rank
+// reduces itself, because no other rank reads it.
 void Collectives::copy_in(const Job& job, Chunk chunk) {
   if (place_.block) return;
   char* const slot = group_.slot(group_.rank(), turn_);

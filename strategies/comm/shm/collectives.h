@@ -1,5 +1,5 @@
-// The collectives over a group's slots. begin() does not wait for peers. finish() must be called by one thread at a
-// time, in the order of the begin() calls.
+// Shared-memory collectives over the slots (one buffer per rank) of a group. begin() does not wait for other ranks.
+// finish() must be called by one thread at a time, in the order of the begin() calls.
 #pragma once
 
 #include <vector>
@@ -9,14 +9,15 @@
 
 namespace dpbench::shm {
 
-// One rank's part in a collective: contiguous arrays of call.count elements each.
+// One rank's part in a collective. All arrays are contiguous and have call.count elements.
 struct Job {
   Call call;
   size_t item = 1;                 // bytes of an element
-  Reduce reduce = nullptr;         // only for kinds that reduce
-  std::vector<const char*> sends;  // one for all ranks or one per rank; empty: sends nothing
-  std::vector<char*> receives;     // one per source rank, null to skip it; empty: receives nothing
-  char* reduced = nullptr;         // used instead of receives by kinds that reduce
+  Reduce reduce = nullptr;         // reduction kernel; null for collectives that do not reduce
+  std::vector<const char*> sends;  // one array for all ranks or one per rank; empty if this rank sends nothing
+  // One array per source rank, null to skip that rank; empty if this rank receives nothing.
+  std::vector<char*> receives;
+  char* reduced = nullptr;  // result array of collectives that reduce, instead of `receives`
 
   size_t bytes() const { return call.count * item; }
 };
@@ -49,9 +50,9 @@ class Collectives {
 
   HostGroup& group_;
   PeerBlocks blocks_;
-  Place place_;                // of this rank's tensor
-  std::vector<char*> placed_;  // every rank's tensor as mapped here; null if it is not in shared memory
-  uint64_t turn_ = 0;          // selects one of the two slots of each rank
+  Place place_;                // place of this rank's tensor in shared memory
+  std::vector<char*> placed_;  // addresses of every rank's tensor in this process; null if it is not in shared memory
+  uint64_t turn_ = 0;          // counts calls; its parity selects one of the two slots of each rank
 };
 
 }  // namespace dpbench::shm

@@ -23,11 +23,14 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr auto kSpin = microseconds(100);  // covers the usual skew of ranks, and costs less than two context switches
-// Interval of a waiting rank's checks for dead peers. Grows with the group, because all waiting ranks check.
+// Spinning time before a wait sleeps; covers the usual delay between ranks at a lower cost than two context switches.
+constexpr auto kSpin = microseconds(100);
+// Returns how often a waiting rank checks for dead ranks. The interval grows with the group, because all waiting ranks
+// check.
 milliseconds check_interval(int world) { return milliseconds(5 * ((world + 7) / 8)); }
 
-// Spins until done() or the time limit; yields if cores are oversubscribed. Returns done().
+// Spins until done() is true or the time limit is over. If `yield` is true, it yields the core in between. Returns the
+// last done().
 template <class Done>
 bool spin(std::chrono::nanoseconds limit, bool yield, Done done) {
   const auto end = Clock::now() + limit;
@@ -43,7 +46,7 @@ bool spin(std::chrono::nanoseconds limit, bool yield, Done done) {
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
 
-// Returns when the word differs from `seen`, on a wake-up, or after `limit`.
+// Sleeps until the word differs from `seen`, until a wake-up, or until the limit is over.
 void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, std::chrono::nanoseconds limit) {
   const timespec time{limit.count() / 1'000'000'000, limit.count() % 1'000'000'000};
   syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
@@ -68,7 +71,9 @@ void HostGroup::announce(const Call& call, const Place& place) {
 
 void HostGroup::arrive() {
   Seat& mine = seat(rank_);
-  mine.phase.store(++phase_);  // seq_cst, like the sleeper's increment: one of the two sees the other
+  // Sequentially consistent, like the sleeper's increment: either the waker sees the sleeper or the sleeper sees the
+  // new phase.
+  mine.phase.store(++phase_);
   if (mine.sleepers.load() > 0) futex_wake_all(mine.phase);
 }
 
@@ -113,7 +118,7 @@ void HostGroup::check_peers(int missing, Clock::time_point deadline) {
     if (r == rank_) continue;
     const bool left = seat(r).left.load(), died = !left && died_[r];
     if (arrived(r)) {
-      require_same_call(r);  // even if it has left or died since
+      require_same_call(r);  // a rank that has arrived counts, even if it has left or died since
     } else if (left || died) {
       fail(name_of(r) + (left ? " left the group" : " died") + meanwhile);
     }
@@ -123,15 +128,16 @@ void HostGroup::check_peers(int missing, Clock::time_point deadline) {
        "; it was last seen in " + last_seen(missing));
 }
 
-// A pidfd becomes readable when its process ends, even before it is reaped. One poll() checks all peers. The pidfds are
-// opened when the group is complete; a pidfd that could not be opened is retried on every call.
+// Checks which ranks have died. A pidfd (process file descriptor) becomes readable when its process ends, even before
+// the process is reaped, and one poll() checks all. The pidfds are opened when the group is complete; opening is
+// retried on every call if it failed.
 void HostGroup::watch_peers() {
   if (home_ == Home::threads) return;
   for (int r = 0; r < world(); ++r) {
     if (r == rank_ || pollfds_[r].fd >= 0 || pid(r) == 0) continue;
     pidfds_[r] = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid(r), 0)));
     if (!pidfds_[r] && (errno == ESRCH || (kill(pid(r), 0) != 0 && errno == ESRCH)))
-      died_[r] = true;  // kill() covers the case that no descriptor is left
+      died_[r] = true;  // kill() works even if this process has no file descriptor left for a pidfd
     pollfds_[r] = {.fd = pidfds_[r].get(), .events = POLLIN, .revents = 0};
   }
   poll(pollfds_.data(), pollfds_.size(), 0);
@@ -164,7 +170,8 @@ void HostGroup::fail(const std::string& reason) {
 
 void HostGroup::throw_reason() {
   const Segment& shared = segment();
-  // A rank in state `breaking` only copies its reason, so a long wait means that it died there.
+  // Time limit for a rank that is writing the failure reason. It only copies a text, so a long wait means that it died
+  // meanwhile.
   const bool readable = spin(milliseconds(200), true, [&] { return shared.state.load() == Segment::broken; });
   throw std::runtime_error(readable ? shared.reason
                                     : "the group was broken by a rank that died before it gave a reason");
@@ -179,7 +186,8 @@ std::string HostGroup::call_name(int rank) const {
   return c10::str("#", sequence_, " ", describe(announced(rank).call));
 }
 
-// Reads the last agreed call: a rank that is behind may be writing its next announcement.
+// Returns the last call that all ranks agreed on. A newer announcement cannot be read safely: a late rank may still be
+// writing it.
 std::string HostGroup::last_seen(int rank) const {
   if (agreed_ == 0) return "no call";
   return c10::str("#", agreed_, " ", describe(seat(rank).announcements[agreed_ % 2].call));

@@ -1,5 +1,5 @@
-// Membership and synchronisation of the ranks of one host: joining, arrival, exit and death. Independent of
-// collectives.
+// Membership and synchronisation of the ranks of one host: joining, barriers, leaving and death of a rank. Knows
+// nothing about collectives.
 #pragma once
 
 #include <poll.h>
@@ -15,7 +15,7 @@
 
 namespace dpbench::shm {
 
-enum class Home { processes, threads };  // threads: all ranks are in this process and share one mapping
+enum class Home { processes, threads };  // threads: all ranks are threads of this process and share one mapping
 
 using Clock = std::chrono::steady_clock;
 
@@ -32,23 +32,26 @@ class HostGroup {
   pid_t pid(int rank) const { return seat(rank).pid.load(); }
   bool crowded() const { return crowded_; }
 
-  // Starts a call with the next sequence number and announces it. Throws the reason if the group is broken.
+  // Starts a call with the next sequence number and announces it to the other ranks. Throws the reason if the group is
+  // broken.
   void announce(const Call& call, const Place& place = {});
   const Announcement& announced(int rank) const { return seat(rank).announcements[sequence_ % 2]; }
   uint64_t sequence() const { return sequence_; }
 
-  // Barrier in two halves: arrive() publishes this rank's writes; after wait() the peers' writes are visible.
+  // A barrier in two halves. arrive() publishes this rank's writes; after wait() the other ranks' writes are visible.
   void arrive();
-  bool wait_briefly();  // false if a rank has not arrived yet
-  // Throws the same text on all ranks if a rank died, left, timed out or made a different call.
+  bool wait_briefly();  // Spins for a short time. Returns false if a rank has still not arrived.
+  // Waits until all ranks have arrived. Throws the same text on all ranks if a rank died, left, timed out or made a
+  // different call.
   void wait(Clock::time_point deadline);
   void meet(Clock::time_point deadline) { arrive(), wait(deadline); }
 
   // Throws unless all ranks announced the same call. Every rank must call it after a barrier.
   void require_agreement();
-  // Breaks the group for all ranks, unless it is broken already, and throws the first reason.
+  // Marks the group as broken for all ranks and throws `reason`. If the group was broken already, throws the first
+  // reason.
   [[noreturn]] void fail(const std::string& reason);
-  // Leaves the group: peers that wait for this rank fail, and so do this rank's own pending waits.
+  // Leaves the group. Other ranks that wait for this rank fail, and so do this rank's own pending waits.
   void leave();
 
  private:
@@ -72,13 +75,14 @@ class HostGroup {
   Layout layout_;
   std::shared_ptr<Mapping> mapping_;
   char* base_ = nullptr;
-  Descriptor memory_;               // on the creating rank, until all have joined
-  std::vector<Descriptor> pidfds_;  // one per peer process
-  std::vector<pollfd> pollfds_;     // of all pidfds
+  Descriptor memory_;               // shared memory; held by the rank that created it until all have joined
+  std::vector<Descriptor> pidfds_;  // one process file descriptor per other rank
+  std::vector<pollfd> pollfds_;     // poll() entries of all pidfds
   std::vector<bool> died_;
-  bool crowded_ = true;  // more ranks than cores (assumed until known): spinning would keep a peer from running
+  // True if ranks outnumber cores, or if unknown: spinning would then keep another rank from running.
+  bool crowded_ = true;
   uint32_t phase_ = 0;
-  uint64_t sequence_ = 0, agreed_ = 0;  // the current call, and the last one that all ranks agreed on
+  uint64_t sequence_ = 0, agreed_ = 0;  // numbers of the current call, and of the last one that all ranks agreed on
 };
 
 }  // namespace dpbench::shm

@@ -49,7 +49,8 @@ Reduce kernel_for(Reduction reduction, at::ScalarType dtype) {
          (reduction == Reduction::avg ? " by avg" : ""));
 }
 
-// Dense memory without overlaps is treated as one flat array. Call.layout ensures that peers use the same order.
+// Throws unless the tensor is dense without overlaps, so it can be treated as one flat array. Call.layout ensures that
+// all ranks use the same element order.
 void require_flat(const at::Tensor& tensor) {
   if (tensor.layout() != at::kStrided) refuse("takes dense tensors, not sparse ones");
   if (!tensor.is_cpu()) refuse("takes CPU tensors, not " + tensor.device().str());

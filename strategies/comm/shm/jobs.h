@@ -1,4 +1,5 @@
-// Builds a rank's job from c10d's tensors and options. Throws std::invalid_argument for unsupported arguments.
+// Converts c10d's tensors and options into a job, which is one rank's part in a shared-memory collective. Throws
+// std::invalid_argument for unsupported arguments.
 #pragma once
 
 #include <string>
@@ -21,7 +22,8 @@ Job barrier_job();
 int checked_root(int64_t root, int world);
 std::string shape_of(const at::Tensor& tensor);
 
-// inputs: one for all ranks or one per rank. outputs: one per rank, or none on a rank that receives nothing.
+// inputs: one tensor for all ranks, or one per rank. outputs: one tensor per rank; empty on a rank that receives
+// nothing.
 Job exchange_job(Kind kind, const TensorList& inputs, const TensorList& outputs, int root);
 Job reduce_scatter_job(const TensorList& inputs, const at::Tensor& output, const c10d::ReduceOp& op);
 

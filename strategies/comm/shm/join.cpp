@@ -1,4 +1,5 @@
-// Set-up of a group's segment: the first rank creates it and publishes it in the store, the others map it.
+// Set-up of a group's segment (its shared memory): the first rank creates it and publishes it in the store, the others
+// map it.
 #include <unistd.h>
 
 #include <cstring>
@@ -21,7 +22,7 @@ namespace {
 
 constexpr const char* kTicketKey = "shm-segment";
 
-// Published in the store by the first rank.
+// What the first rank publishes in the store, so that the others can map the segment.
 struct Ticket {
   pid_t pid = 0;
   int fd = -1;
@@ -44,7 +45,8 @@ Ticket read_ticket(const BackendSetup& setup, int first_rank) {
   return ticket;
 }
 
-// Ranks that are threads share the first rank's mapping: a second mapping would hide races from tsan.
+// Mappings shared by ranks that are threads of this process. A second mapping of the same memory would hide data races
+// from ThreadSanitizer.
 class SharedMappings {
  public:
   void add(int fd, const std::shared_ptr<Mapping>& mapping) {
@@ -58,7 +60,8 @@ class SharedMappings {
 
  private:
   std::mutex mutex_;
-  std::map<int, std::weak_ptr<Mapping>> mappings_;  // by descriptor, which stays open until all have joined
+  // Keyed by file descriptor, which stays open until all ranks have joined.
+  std::map<int, std::weak_ptr<Mapping>> mappings_;
 };
 
 SharedMappings& shared_mappings() {
@@ -66,7 +69,7 @@ SharedMappings& shared_mappings() {
   return mappings;
 }
 
-// Returns the cores this rank may run on; all cores if unknown.
+// Returns the cores that this rank may run on; all cores if the kernel does not tell.
 cpu_set_t own_cores() {
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof cores, &cores) != 0) std::memset(&cores, 0xff, sizeof cores);
@@ -75,7 +78,8 @@ cpu_set_t own_cores() {
 
 }  // namespace
 
-// True if the group has at least one core per rank, counting the cores of all ranks, which may be pinned separately.
+// True if the group has at least one core per rank. The cores of all ranks are combined, because ranks may be pinned to
+// different ones.
 bool HostGroup::has_core_per_rank() const {
   cpu_set_t all;
   CPU_ZERO(&all);
@@ -133,8 +137,8 @@ HostGroup::HostGroup(const BackendSetup& setup, Home home, size_t slot_bytes, in
     leave();
     throw;
   }
-  memory_ = {};   // all ranks have mapped it
-  watch_peers();  // open pidfds now: after a rank's death its process id may be reused
+  memory_ = {};   // closed: all ranks have mapped the segment
+  watch_peers();  // opens the pidfds now, because a process id may be reused after a rank's death
   crowded_ = !has_core_per_rank();
 }
 

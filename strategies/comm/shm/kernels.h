@@ -1,5 +1,6 @@
-// Element-wise reduction of several arrays into one, in the given order, so that the bits are reproducible. bfloat16
-// and float16 are reduced in float32 and rounded once. max and min propagate NaN. avg divides the sum.
+// Reduction kernels: combine several arrays into one, element by element and in the given order, so that the bits are
+// reproducible. bfloat16 and float16 are reduced in float32 and rounded once. max and min propagate NaN. avg divides
+// the sum.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +11,13 @@ enum class Reduction : unsigned char { sum, avg, product, min, max };
 enum class Element : unsigned char { f32, f64, bf16, f16, i32, i64, i8, u8 };
 inline constexpr int kReductions = 5, kElements = 8;
 
-// Writes the result to every target. A target may also be a source.
+// A reduction kernel. It writes the result to every target; a target may also be a source.
 using Reduce = void (*)(const void* const* sources, int n_sources, void* const* targets, int n_targets, size_t count);
 
-// [reduction][element]; null for undefined reductions (the average of integers).
+// Kernels indexed by reduction and element type. Null for undefined reductions (the average of integers).
 using ReduceTable = Reduce[kReductions][kElements];
 
-// Returns the kernel for the best instruction set of this CPU.
+// Returns the kernel for the best instruction set of this CPU; null if the reduction is undefined for the type.
 Reduce find_reduce(Reduction reduction, Element element);
 
 }  // namespace dpbench::shm

@@ -1,4 +1,5 @@
-// Layout of the memory shared by the ranks of a group: a header, one seat per rank, then the ranks' slots.
+// Layout of a segment, the memory shared by the ranks of a group: a header, one seat (status record) per rank, then the
+// ranks' slots (data buffers).
 #pragma once
 
 #include <sched.h>
@@ -27,27 +28,27 @@ enum class Kind : uint8_t {
   barrier
 };
 
-// Description of a rank's next call. All ranks' calls must be equal before any data is touched.
+// A rank's description of its next collective call. The calls of all ranks must be equal before any data is touched.
 struct Call {
   Kind kind = Kind::none;
-  Reduction reduction = Reduction::sum;  // only for kinds that reduce
+  Reduction reduction = Reduction::sum;  // used only by collectives that reduce
   int8_t dtype = 0;                      // an at::ScalarType
   int32_t root = -1;
-  int64_t count = 0;    // elements of the whole tensor, or of one rank's share
-  uint64_t layout = 0;  // hash of the strides of a tensor that is not contiguous
-  uint64_t tag = 0;     // set by the caller, for example to the step number
+  int64_t count = 0;    // elements of the whole tensor, or of one rank's share of it
+  uint64_t layout = 0;  // hash of the strides; 0 if the tensor is contiguous
+  uint64_t tag = 0;     // any number that must be equal on all ranks, for example the step number
 
   bool operator==(const Call&) const = default;
 };
 
 std::string describe(const Call& call);
 
-// Location of a rank's tensor in shared memory.
+// Location of a rank's tensor in a block (an allocation in shared memory).
 struct Place {
-  uint64_t block = 0;   // 0: not in shared memory
-  uint64_t oldest = 0;  // this rank has freed all blocks with lower numbers
+  uint64_t block = 0;   // number of the block; 0 if the tensor is not in shared memory
+  uint64_t oldest = 0;  // all blocks of this rank with lower numbers have been freed
   uint64_t offset = 0, bytes = 0;
-  char* address = nullptr;  // of the block in its owner's address space, for ranks that are threads
+  char* address = nullptr;  // address of the block in its owner's process; usable if the ranks are threads
   int32_t fd = -1;
 };
 
@@ -57,21 +58,21 @@ struct Announcement {
 };
 
 struct alignas(64) Seat {
-  std::atomic<uint32_t> phase{0};  // number of arrivals of this rank; peers sleep on it
+  std::atomic<uint32_t> phase{0};  // number of barriers that this rank has reached; waiting ranks sleep on this word
   std::atomic<uint32_t> sleepers{0};
-  std::atomic<uint32_t> left{0};  // its backend is destroyed
-  std::atomic<pid_t> pid{0};      // 0 until it has joined
-  Announcement announcements[2];  // indexed by the parity of the sequence number
-  cpu_set_t cores;                // affinity mask of this rank
+  std::atomic<uint32_t> left{0};  // set when the rank's backend is destroyed
+  std::atomic<pid_t> pid{0};      // process id; 0 until the rank has joined
+  Announcement announcements[2];  // indexed by the parity of the call's sequence number
+  cpu_set_t cores;                // CPU affinity mask of this rank
 };
 
 struct alignas(64) Segment {
   enum : uint32_t { sound, breaking, broken };
   std::atomic<uint32_t> state{sound};
-  char reason[1024] = {};  // valid once broken
+  char reason[1024] = {};  // why the group is broken; valid once `state` is broken
 };
 
-// Sizes of a segment: Segment, seats, then two slots per rank.
+// Computes the size of a segment: the header, the seats, then two slots per rank.
 struct Layout {
   int world = 1;
   size_t slot_bytes = 0;

@@ -1,5 +1,6 @@
-// Memory that other processes of this host can map: a memfd, opened through /proc/PID/fd. Unlike a file in /dev/shm it
-// has no name and no mount size limit, and it cannot leak: it is freed with its last mapping, even after a crash.
+// Memory that other processes of this host can map: a memfd (anonymous memory file), opened by others through
+// /proc/PID/fd. Unlike a file in /dev/shm it has no name and no mount size limit, and it cannot leak: it is freed with
+// its last mapping, even after a crash.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +13,7 @@ namespace dpbench::shm {
 class Mapping {
  public:
   Mapping() = default;
-  Mapping(int fd, size_t bytes);  // does not take ownership of the descriptor
+  Mapping(int fd, size_t bytes);  // maps the memory, but does not take ownership of the descriptor
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;
   ~Mapping();
@@ -40,10 +41,10 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// Returns new zeroed memory. Pages are allocated on first touch.
+// Returns a file descriptor of new zeroed memory. Its pages are allocated on first touch.
 Descriptor create_memory(const std::string& label, size_t bytes);
 
-// Maps the memory of another process's descriptor. Throws if it does not have this size.
+// Maps the memory behind another process's file descriptor. Throws if the memory does not have this size.
 Mapping map_memory_of(pid_t pid, int fd, size_t bytes);
 
 // Throws std::system_error with errno's message, prefixed with `what`.

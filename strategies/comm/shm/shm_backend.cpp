@@ -9,7 +9,7 @@ namespace {
 using c10d::OpType;
 
 constexpr size_t kSlotBytes = 1 << 20;
-constexpr size_t kMaxInlineBytes = 2 << 20;  // larger collectives run in the backend's thread
+constexpr size_t kMaxInlineBytes = 2 << 20;  // collectives above this size run in the backend's own thread
 
 const at::Tensor& single(const std::vector<at::Tensor>& tensors) {
   if (tensors.size() != 1)
@@ -17,7 +17,7 @@ const at::Tensor& single(const std::vector<at::Tensor>& tensors) {
   return tensors[0];
 }
 
-// Returns the only list, which must have one tensor per rank.
+// Returns the only list of tensors. Throws unless there is exactly one list, with one tensor per rank.
 const std::vector<at::Tensor>& per_rank_list(const std::vector<std::vector<at::Tensor>>& lists, int world,
                                              const char* what) {
   if (lists.size() != 1)
@@ -39,7 +39,7 @@ size_t total_bytes(const std::vector<Job>& jobs) {
   return bytes;
 }
 
-// Splits a contiguous tensor into equal flat shares, one per rank.
+// Splits a contiguous tensor into equal flat parts, one per rank. Throws if the sizes do not match.
 std::vector<at::Tensor> shares(const at::Tensor& whole, const at::Tensor& share, int world) {
   if (whole.numel() != share.numel() * world || !whole.is_contiguous())
     throw std::invalid_argument(c10::str("shm: a tensor of ", whole.sizes(), " does not hold ", world,
@@ -63,7 +63,7 @@ void ShmBackend::fail(const std::string& reason) {
   try {
     group_.fail(reason);
   } catch (const std::exception&) {
-    // group_.fail() always throws the reason, which the caller already has
+    // ignored: group_.fail() always throws, and the caller already has the reason
   }
 }
 
@@ -79,7 +79,8 @@ ShmBackend::WorkPtr ShmBackend::start(OpType type, std::vector<Job> jobs, Tensor
   return work;
 }
 
-// Begins a task, and finishes it if all peers have arrived. Returns false if the backend's thread has to finish it.
+// Begins a collective, and finishes it if all ranks have arrived. Returns false if the backend's thread has to finish
+// it.
 bool ShmBackend::try_inline(Task& task) {
   try {
     collectives_.begin(task.jobs[0]);
@@ -100,7 +101,7 @@ void ShmBackend::run_task(Task& task, bool begun) {
       collectives_.finish(job, deadline);
     }
   } catch (...) {
-    // Keep the outputs alive: a late peer may still write to them.
+    // The outputs of a failed call are kept alive, because a late rank may still write to them.
     abandoned_.push_back(task.work->result());
     return task.work->fail(std::current_exception());
   }

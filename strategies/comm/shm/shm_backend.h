@@ -1,7 +1,8 @@
 // Our own c10d backend for the ranks of one host: collectives through shared memory.
 //
-// Each rank reduces its own piece in rank order, so results have the same bits on every rank and in every run. A small
-// collective runs in the calling thread if all peers have arrived; others run in the backend's thread.
+// In a reduction, each rank reduces its own piece in rank order, so results have the same bits on every rank and in
+// every run. A small collective runs in the calling thread if all ranks have arrived; others run in the backend's
+// thread.
 #pragma once
 
 #include <atomic>
@@ -23,7 +24,7 @@ class ShmBackend : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  // first_rank: the global rank of the group's rank 0, for error messages.
+  // first_rank: the global rank of the group's rank 0, used in error messages.
   ShmBackend(const BackendSetup& setup, Home home, int first_rank = 0);
   ~ShmBackend() override;
 
@@ -56,13 +57,13 @@ class ShmBackend : public c10d::Backend {
 
   void abort() override;
   void shutdown() override { queue_.drain(); }
-  // Breaks the group for all ranks.
+  // Breaks the process group for all ranks.
   void fail(const std::string& reason);
 
  private:
   struct Task {
     std::vector<Job> jobs;
-    Tensors held;  // inputs, kept alive until the task ends
+    Tensors held;  // input tensors, kept alive until the collective ends
     std::chrono::milliseconds timeout;
     c10::intrusive_ptr<CommWork> work;
   };
@@ -78,9 +79,9 @@ class ShmBackend : public c10d::Backend {
   HostGroup group_;
   Collectives collectives_{group_};
   std::mutex starting_;
-  std::vector<Tensors> abandoned_;  // outputs of failed calls
-  std::atomic<uint64_t> calls_{0};  // also read by other threads
-  WorkQueue queue_;                 // last, so that its thread ends before the members it uses
+  std::vector<Tensors> abandoned_;  // outputs of failed calls, kept alive
+  std::atomic<uint64_t> calls_{0};  // atomic, because other threads read it too
+  WorkQueue queue_;                 // declared last, so that its thread ends before the other members are destroyed
 };
 
 }  // namespace dpbench::shm

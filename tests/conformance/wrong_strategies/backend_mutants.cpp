@@ -1,4 +1,4 @@
-// Wrong backends under the real ddp: effects of a broken collective on a right strategy.
+// Wrong backends under the real ddp: a correct strategy with a broken collective must fail a check.
 #include <ATen/ATen.h>
 
 #include "tests/conformance/wrong_strategies/mutant.h"
@@ -39,7 +39,7 @@ Wrap alter(const AlteringBackend::Change& before, const AlteringBackend::Change&
   };
 }
 
-// Replaces a collective: each rank computes its own result from all ranks' inputs.
+// Replaces the result of one kind of collective: each rank computes its own result from all ranks' inputs.
 class ReplacingBackend : public ForwardingBackend {
  public:
   using Act = std::function<void(ForwardingBackend& self, at::Tensor& tensor, std::vector<at::Tensor> all)>;
@@ -80,7 +80,7 @@ at::Tensor sum_from(const std::vector<at::Tensor>& all, int first) {
   return sum;
 }
 
-// A grouping into two hosts, ranks {0, 1} and {2}. A host's group has ranks and a size that differ from the world's.
+// Divides three ranks into two hosts: {0, 1} and {2}. Ranks and sizes within a host differ from those in the world.
 struct HostsGroup {
   int first, size;
 };
@@ -101,7 +101,7 @@ void divide_by_host_size(ForwardingBackend& self, at::Tensor& tensor, const std:
   tensor.copy_(sum_of_hosts(all) / group_of(self.getRank()).size);
 }
 
-// Mistakes the root, global rank 0, for rank 0 of each host's group.
+// A broadcast that takes its data from rank 0 of each host instead of global rank 0.
 void take_host_rank_0(ForwardingBackend& self, at::Tensor& tensor, const std::vector<at::Tensor>& all) {
   tensor.copy_(all[static_cast<size_t>(group_of(self.getRank()).first)]);
 }
@@ -123,7 +123,7 @@ class SilentBroadcast : public ForwardingBackend {
   }
 };
 
-// Corrupts the output of one collective.
+// Corrupts the output of one kind of collective.
 class CorruptingBackend : public ForwardingBackend {
  public:
   using Change = void (*)(at::Tensor& output, int rank);
@@ -154,7 +154,7 @@ void reverse_on_rank_1(at::Tensor& output, int rank) {
   if (rank == 1) output.copy_(output.flip(0));
 }
 
-// Rounds integers that a double cannot represent.
+// Converts integers to double and back, which changes integers that a double cannot represent.
 void round_to_doubles(at::Tensor& output, int /*rank*/) { output.copy_(output.to(at::kDouble)); }
 
 template <class B>
@@ -179,7 +179,7 @@ void lose_every_third(AlteringBackend& self, at::Tensor& tensor) {
   if (self.calls % 3 == 0) tensor.copy_(self.kept[-1]);
 }
 
-// Reduces a bucket to rank 0, which broadcasts it.
+// Averages a bucket by a reduce to rank 0 and a broadcast from rank 0, instead of an allreduce.
 void reduce_via_rank_0(Run& run, at::Tensor& flat, size_t) {
   c10d::ReduceOptions options;
   options.rootRank = 0;
@@ -208,7 +208,8 @@ Mutant broken(const std::string& name, const std::string& killed_by, Wrap wrap, 
   return {name, killed_by, says, ddp(), workload, 3, std::move(wrap)};
 }
 
-// Decides on every rank by the reduced gradient, which all ranks share, like a loss scaler.
+// Skips the optimizer step if the reduced gradient is not finite. All ranks see the same gradient, so they decide
+// alike, as with a loss scaler.
 StrategyInfo skips_non_finite() {
   Parts parts = right_parts();
   parts.update = [right = parts.update](Run& run) {

@@ -1,4 +1,5 @@
-// Mistakes in ddp's features beyond the plain mean, in local SGD and in sharded optimizers; and right versions of each.
+// Mistakes in ddp's features beyond the plain mean, in local SGD and in sharded optimizers. Also contains a right
+// version of each, which must pass.
 #include <map>
 #include <mutex>
 
@@ -22,7 +23,7 @@ std::function<StrategyInfo()> promising(const Promise& promise, const Change& ch
   };
 }
 
-// --- compression
+// --- Mistakes in gradient compression
 
 void in_half(StrategyInfo& info) { info.reduced_in = at::kHalf; }
 
@@ -36,11 +37,12 @@ Change compressed(at::ScalarType type, double divisor_of_world) {
   };
 }
 
-// --- mean over all samples
+// --- Mistakes in averaging over all samples instead of over ranks
 
 void mean_over_all_samples(StrategyInfo& info) { info.gradient = Gradient::global_mean; }
 
-// weight(run, rows, all): rows are the samples of this rank, all those of all ranks, over the step's micro-batches.
+// Scales each rank's gradient by weight(run, rows, all). `rows` counts this rank's samples in the step's micro-batches,
+// `all` those of all ranks.
 Change weighted(const std::function<double(Run&, double rows, double all)>& weight) {
   return [=](Parts& parts) {
     const auto seen = std::make_shared<std::map<int, double>>();
@@ -73,7 +75,7 @@ double share_of_rows(Run& run, double rows, double all) {
   return run.workload.sum_loss() ? run.world : rows * run.world / all;
 }
 
-// --- synchronised BatchNorm
+// --- Mistakes in synchronised BatchNorm
 
 void synchronised(StrategyInfo& info) {
   info.buffers = Buffers::synchronised;
@@ -81,7 +83,8 @@ void synchronised(StrategyInfo& info) {
 }
 
 using ReduceSums =
-    std::function<void(Run&, at::Tensor& sums, int call)>;  // calls of one layer: forward, backward, forward, ...
+    // `call` counts one layer's reductions: even in the forward pass, odd in the backward pass.
+    std::function<void(Run&, at::Tensor& sums, int call)>;
 
 Change norms_reducing(const ReduceSums& reduce) {
   return [=](Parts& parts) {
@@ -102,10 +105,10 @@ void right_sums(Run& run, at::Tensor& sums, int) { run.all_reduce(sums); }
 void weight_ranks_equally(Run& run, at::Tensor& sums, int call) {
   if (call % 2 == 0) sums.div_(sums[-1].clone());
   run.all_reduce(sums);
-  if (call % 2 == 0) sums.mul_(4);  // samples per rank in scenario even
+  if (call % 2 == 0) sums.mul_(4);  // scenario "even" has 4 samples per rank
 }
 
-// --- local SGD: an average after every second step
+// --- Mistakes in local SGD, which averages the parameters after every second step
 
 void use_local_sgd(StrategyInfo& info) {
   info.gradient = Gradient::local;
@@ -136,9 +139,9 @@ Change averaging(const std::function<void(Run&, at::Tensor& leaf)>& average) {
 
 void right_average(Run& run, at::Tensor& leaf) { run.all_reduce(leaf.div_(run.world)); }
 
-// --- a sharded optimizer: partial updates
+// --- Mistakes in a sharded optimizer, which leave some elements without an update
 
-// Keeps the new value of element i of n where `keep` returns true, else the old one.
+// Restores the value from before the optimizer step in every element i of n for which keep(run, i, n) is false.
 Change stepping_where(const std::function<bool(Run&, int64_t i, int64_t n)>& keep,
                       std::vector<at::Tensor> Run::* kept) {
   return [=](Parts& parts) {
@@ -158,11 +161,13 @@ Change stepping_where(const std::function<bool(Run&, int64_t i, int64_t n)>& kee
 }
 
 bool in_own_piece(Run& run, int64_t i, int64_t n) { return i * run.world / n == run.rank; }
-bool in_a_full_piece(Run& run, int64_t i, int64_t n) { return i < n / run.world * run.world; }  // drops the padding
+// Leaves out the remainder after dividing by the world.
+bool in_a_full_piece(Run& run, int64_t i, int64_t n) { return i < n / run.world * run.world; }
 
-// --- buckets with unused parameters
+// --- Mistakes with buckets that contain unused parameters
 
-// Leaves out the buckets for which `idle` returns true. A right one asks whether any rank used one of their parameters.
+// Does not reduce buckets for which `idle` returns true. A right `idle` returns true only if no rank used any parameter
+// of the bucket.
 Change omitting_buckets(const std::function<bool(Run&, const std::vector<size_t>& bucket)>& idle) {
   return [=](Parts& parts) {
     parts.buckets = [=, right = parts.buckets](Run& run) {
@@ -180,14 +185,14 @@ bool this_rank_used_none(Run& run, const std::vector<size_t>& bucket) {
   return true;
 }
 
-// A parameter that no rank used makes the whole bucket after it be left out.
+// True if the parameter before one of the bucket's parameters was used by no rank. Skipping such a bucket is a mistake.
 bool next_to_unused(Run& run, const std::vector<size_t>& bucket) {
   for (const size_t i : bucket)
     if (i > 0 && !run.gradients[i - 1].defined()) return true;
   return false;
 }
 
-// --- an optimizer step within the backward pass
+// --- Mistakes in an optimizer step that runs within the backward pass
 
 void stepped_before_it_is_reduced(Parts& parts) {
   parts.reduce = [right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {
@@ -210,7 +215,7 @@ void last_bucket_never_stepped(Parts& parts) {
   };
 }
 
-// --- a parameter that each rank keeps to itself: b1
+// --- Mistakes with a parameter that each rank keeps to itself: "b1" is never synchronised
 
 void declare_own_b1(StrategyInfo& info) { info.own = {"b1"}; }
 
@@ -235,7 +240,7 @@ void keep_b1(Parts& parts, bool at_the_start, bool in_steps) {
   };
 }
 
-// --- gradients in float16 and bfloat16
+// --- Mistakes in reducing float16 and bfloat16 gradients
 
 Change reducing_halves(const std::function<void(Run&, at::Tensor& flat)>& reduce) {
   return [=](Parts& parts) {
@@ -246,7 +251,7 @@ Change reducing_halves(const std::function<void(Run&, at::Tensor& flat)>& reduce
   };
 }
 
-// --- a static graph
+// --- Mistakes with a static graph (the set of used parameters is recorded once)
 
 Change reducing_when(const std::function<bool(int64_t step)>& when) {
   return [=](Parts& parts) {

@@ -1,4 +1,5 @@
-// Mistakes that begin late or show at one moment only: a later step, the rest of an epoch, a resume, the end.
+// Mistakes that begin late or show only at one moment: in a later step, at the end of an epoch, after a resume, or in
+// the final call.
 #include <map>
 #include <mutex>
 
@@ -9,7 +10,7 @@
 namespace dpbench::wrong {
 namespace {
 
-constexpr int64_t late_from = 4;  // later than the steps of most scenarios
+constexpr int64_t late_from = 4;  // first step with the mistake: most check scenarios have fewer steps
 
 using RunStep = std::function<void(Run&)>;
 
@@ -23,7 +24,7 @@ std::function<StrategyInfo()> resuming(const std::function<void(Run&, Snapshot&)
   return with([change](Parts& parts) { parts.before_load = change; });
 }
 
-// Pads a short last micro-batch to the first one's size by repeating its own samples.
+// Pads a short last micro-batch to the size of the step's first micro-batch by repeating its own samples.
 void pad_the_rest(Parts& parts) {
   const auto first = std::make_shared<std::map<int, int64_t>>();
   const auto guard = std::make_shared<std::mutex>();
@@ -38,7 +39,8 @@ void pad_the_rest(Parts& parts) {
   };
 }
 
-// Seeds dropout by a count that restarts when the strategy is made.
+// Seeds dropout with the strategy object's own step count instead of the global step, so the masks differ after a
+// resume.
 void count_own_steps(Parts& parts) {
   parts.start = [right = parts.start](Run& run) {
     right(run);

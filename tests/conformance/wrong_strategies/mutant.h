@@ -1,4 +1,4 @@
-// A wrong strategy, the check that must catch it, and the key term of its verdict.
+// A mutant is a wrong strategy with the name of the check that must catch it and a key term of that check's message.
 #pragma once
 
 #include <ostream>
@@ -12,15 +12,15 @@ namespace dpbench::wrong {
 struct Mutant {
   std::string name;
   std::string killed_by;
-  std::string key_term = {};  // must appear in `likely` or `detail` of that check's row
+  std::string key_term = {};  // must appear in the check's `likely` or `detail`
   std::function<StrategyInfo()> strategy;
   std::string workload = "probe-mlp-sgd";
   int world = 3;
   Wrap wrap = {};
-  at::ScalarType dtype = at::kFloat;  // the working dtype
+  at::ScalarType dtype = at::kFloat;  // dtype of the training step
 };
 
-// The reference with one part changed.
+// Returns a factory of the reference strategy (reference.h) with `change` applied to its parts.
 inline std::function<StrategyInfo()> with(const std::function<void(Parts&)>& change,
                                           Gradient gradient = Gradient::mean_of_means) {
   return [=] {
@@ -30,7 +30,7 @@ inline std::function<StrategyInfo()> with(const std::function<void(Parts&)>& cha
   };
 }
 
-inline void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.name; }  // the name that gtest shows
+inline void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.name; }  // GoogleTest prints it
 
 std::vector<Mutant> reduction_mutants();
 std::vector<Mutant> step_mutants();
@@ -40,7 +40,7 @@ std::vector<Mutant> backend_mutants();
 std::vector<Mutant> feature_mutants();
 std::vector<Mutant> late_mutants();
 std::vector<Mutant> view_mutants();
-std::vector<Mutant> right_features();  // right, like the equivalents
-std::vector<Mutant> equivalents();     // must pass every check; killed_by is empty
+std::vector<Mutant> right_features();  // right feature variants: must pass every check
+std::vector<Mutant> equivalents();     // right alternatives: must pass every check; killed_by is empty
 
 }  // namespace dpbench::wrong

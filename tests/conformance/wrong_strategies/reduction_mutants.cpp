@@ -47,7 +47,7 @@ std::function<StrategyInfo()> masking(const std::function<at::Tensor(const at::T
   });
 }
 
-// Promises to skip steps with a non-finite gradient.
+// Makes a strategy that promises to skip steps with a non-finite gradient and contains `change`.
 std::function<StrategyInfo()> skipping(const std::function<void(Parts&)>& change) {
   return [made = with(change)] {
     StrategyInfo info = made();
@@ -102,7 +102,8 @@ void deliver_one_step_late(Parts& parts) {
   };
 }
 
-// The recomputed layer gets its gradient in a nested backward pass, which the reduction misses.
+// Leaves the checkpointed layer out of the reduction. Its gradient appears in a nested backward pass, where a reduction
+// hook can miss it.
 void skip_checkpointed_layer(Parts& parts) {
   parts.buckets = [right = parts.buckets](Run& run) {
     auto buckets = right(run);
@@ -116,7 +117,7 @@ void change_order_each_run(Run& run, at::Tensor& flat, size_t bucket) {
   static std::atomic<int> runs{0};
   if (run.rank == 0 && run.step == 0 && bucket == 0) ++runs;
   at::Tensor first = at::full({1}, runs % run.world, flat.options());
-  run.broadcast(first);  // the same order on all ranks, so only a second run differs
+  run.broadcast(first);  // all ranks use the same order, so only a second run reveals the mistake
   sum_from(run, flat, static_cast<int>(first.item<double>()));
 }
 
@@ -179,7 +180,7 @@ std::vector<Mutant> reduction_mutants() {
       {"sum-of-exact-gradients", "gradient-exact", "3 times",
        reducing([](Run& run, at::Tensor& flat, size_t) { run.all_reduce(flat); }), "probe-exact"},
       {"global-mean-instead-of-mean-of-means", "gradient-uneven", "mean over all", with([](Parts& parts) {
-         parts.micro_scale = [](Run& run) {  // sample counts are equal in even scenarios, which do not show it
+         parts.micro_scale = [](Run& run) {  // the mistake needs unequal sample counts to show
            return 1.0 / static_cast<double>(run.micros);
          };
          parts.rows = [](Run& run, const Batch& batch) {

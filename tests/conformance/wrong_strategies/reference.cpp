@@ -16,7 +16,7 @@ Batch cast(const Run& run, const Batch& batch) {
   return {convert(batch.input), convert(batch.target), batch.ids};
 }
 
-// bfloat16 means autocast over float32 parameters.
+// Runs the forward pass. The dtype bfloat16 means autocast over float32 parameters.
 at::Tensor forward(Run& run, const Batch& batch, int64_t step) {
   const bool on = run.dtype == at::kBFloat16 && run.parts.autocast;
   if (on) {
@@ -44,8 +44,8 @@ void clear(Run& run) {
   for (auto& leaf : run.leaves) leaf.mutable_grad().reset();
 }
 
-// A parameter with a gradient on another rank only gets zeros here; if unused by all ranks its gradient stays
-// undefined.
+// Fills run.gradients. A parameter that only other ranks used gets a zero gradient here; a parameter that no rank used
+// keeps an undefined gradient.
 void before_reduce(Run& run) {
   at::Tensor used = at::zeros({static_cast<int64_t>(run.leaves.size())}, at::kInt);
   for (size_t i = 0; i < run.leaves.size(); ++i) used[static_cast<int64_t>(i)] = run.leaves[i].grad().defined() ? 1 : 0;
@@ -88,14 +88,14 @@ void clip(Run& run) {
       if (gradient.defined()) gradient.mul_(factor);
 }
 
-// Uses the fused kernels of the baseline, so a world of 1 gives the same bits.
+// Runs the optimizer step with the baseline's fused kernels, so that a world of 1 gives the baseline's bits.
 void update(Run& run) {
   const OptimizerSpec spec = run.workload.optimizer();
   for (size_t i = 0; i < run.leaves.size(); ++i) {
     if (!run.gradients[i].defined()) continue;
     std::vector<at::Tensor> leaf = {run.leaves[i]}, gradient = {run.gradients[i]};
     if (spec.kind == OptimizerSpec::Kind::sgd && at::isReducedFloatingType(leaf[0].scalar_type())) {
-      leaf[0].sub_(gradient[0], spec.learning_rate);  // the fused kernel does not support it
+      leaf[0].sub_(gradient[0], spec.learning_rate);  // _fused_sgd_ does not support float16 and bfloat16
       continue;
     }
     if (spec.kind == OptimizerSpec::Kind::sgd) {
@@ -282,7 +282,7 @@ void Run::unflat(const std::vector<size_t>& bucket, const at::Tensor& flat) {
     const int64_t count = gradients[i].numel();
     gradients[i] = flat.narrow(0, offset, count).view(gradients[i].sizes());
     if (!leaves[i].is_contiguous())
-      gradients[i] = at::empty_like(leaves[i]).copy_(gradients[i]);  // in its parameter's layout
+      gradients[i] = at::empty_like(leaves[i]).copy_(gradients[i]);  // with its parameter's strides
     offset += count;
   }
 }

@@ -1,4 +1,4 @@
-// A plain, right data-parallel strategy with exchangeable parts. Wrong strategies replace one of them.
+// The reference: a plain, right data-parallel strategy with exchangeable parts. Each wrong strategy replaces one part.
 #pragma once
 
 #include <functional>
@@ -9,14 +9,14 @@ namespace dpbench::wrong {
 
 struct Run;
 
-// The parts of a step.
+// The exchangeable parts of a training step, in the order of their calls.
 struct Parts {
   std::function<void(Run&)> start;                // broadcasts rank 0's parameters and buffers
   std::function<void(Run&)> sync_buffers;         // broadcasts rank 0's buffers, before a step
   std::function<Batch(Run&, const Batch&)> rows;  // returns the samples this rank trains on
   std::function<void(Run&)> clear;                // clears gradients, before a step
   std::function<double(Run&)> micro_scale;        // scale of each micro-batch's loss
-  std::function<void(Run&)> after_micro;          // between micro-batches
+  std::function<void(Run&)> after_micro;          // called between micro-batches
   std::function<void(Run&)> before_reduce;
   std::function<std::vector<std::vector<size_t>>(Run&)> buckets;
   std::function<void(Run&, at::Tensor&, size_t)> reduce;  // reduces one bucket in place to the mean over ranks
@@ -27,12 +27,12 @@ struct Parts {
   std::function<at::Tensor(Run&, const Batch&)> evaluate;
   std::function<NamedTensors(Run&)> reported_gradients;
   std::function<void(Run&, Snapshot&)> before_load;  // may change the snapshot to resume from
-  std::function<void(Run&)> finish;                  // after the last step
-  bool autocast = true;                              // if the working dtype is bfloat16
+  std::function<void(Run&)> finish;                  // called after the last step
+  bool autocast = true;                              // uses autocast if the dtype is bfloat16
 };
 Parts right_parts();
 
-// State shared by the parts.
+// One rank's training state, which every part receives.
 struct Run {
   Run(const Setup& setup, Parts parts);
 
@@ -40,7 +40,7 @@ struct Run {
   void broadcast(const at::Tensor& tensor, int from = 0);
   at::Tensor flat(const std::vector<size_t>& bucket);
   void unflat(const std::vector<size_t>& bucket, const at::Tensor& flat);
-  bool all_finite() const;  // of the gradients
+  bool all_finite() const;  // true if all gradients are finite
 
   Parts parts;
   const Workload& workload;
@@ -52,14 +52,14 @@ struct Run {
   double bucket_bytes = 0;
   std::shared_ptr<Model> model;
   std::vector<std::string> names;
-  std::vector<at::Tensor> leaves;     // trainable, each once
-  std::vector<at::Tensor> gradients;  // of this step; undefined: no rank used the parameter
+  std::vector<at::Tensor> leaves;     // trainable parameters, a shared one once
+  std::vector<at::Tensor> gradients;  // of the current step; undefined if no rank used the parameter
   std::vector<at::Tensor> momenta, variances, counts;
   int64_t step = 0, micro = 0, micros = 1;
-  bool own_finite = true;  // for a wrong strategy: this rank's gradient before the reduction
+  bool own_finite = true;  // used by wrong strategies: this rank's gradient was finite before the reduction
 };
 
-// A strategy of ranks registered as "reference".
+// Returns a registration named "reference" for a strategy of these parts, with one process per rank.
 StrategyInfo strategy_of(Parts parts, Gradient gradient = Gradient::mean_of_means, Buffers buffers = Buffers::rank0);
 
 }  // namespace dpbench::wrong

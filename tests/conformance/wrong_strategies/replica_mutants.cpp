@@ -1,4 +1,4 @@
-// A plain, right data-parallel strategy of one process, and its wrong variants.
+// A plain, right data-parallel strategy in one process (like dp), and its wrong variants.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -12,12 +12,12 @@ struct Replicas;
 
 struct ReplicaParts {
   std::function<std::vector<int64_t>(int64_t rows, int replicas)> cut = chunk_sizes;
-  int64_t refreshed_steps = 1000;  // steps in which replicas copy the first one's state
-  bool zero_replicas = true;       // zero gradients of replicas before a step
-  bool zero_idle_replicas = true;  // also of replicas without samples in the step
-  bool one_loss = true;            // on the gathered output; otherwise the mean of each replica's loss
+  int64_t refreshed_steps = 1000;  // before steps below this number, replicas copy the first replica's state
+  bool zero_replicas = true;       // zero the replicas' gradients before a step
+  bool zero_idle_replicas = true;  // also zero replicas without samples in the step
+  bool one_loss = true;            // true: one loss on the gathered output; false: the mean of the replicas' losses
   bool gather_backwards = false;
-  std::function<void(Replicas&)> reduce;  // adds gradients into the first replica
+  std::function<void(Replicas&)> reduce;  // adds the other replicas' gradients to the first's
   std::function<void(Replicas&)> keep_buffers = [](Replicas&) {};
 };
 
@@ -160,7 +160,7 @@ std::function<StrategyInfo()> replicas(const std::function<void(ReplicaParts&)>&
   };
 }
 
-// Cuts like NumPy's array_split: sizes differ by at most one.
+// Cuts a batch like NumPy's array_split, instead of torch.chunk: sizes differ by at most one.
 std::vector<int64_t> cut_evenly(int64_t rows, int replicas) {
   std::vector<int64_t> sizes;
   for (int r = 0; r < replicas; ++r)
@@ -174,14 +174,15 @@ std::vector<int64_t> cut_if_all_have_samples(int64_t rows, int replicas) {
   return sizes;
 }
 
-// 7 of 8 replicas have samples in every scenario, 5 of 8 when 10 samples are cut.
+// Cuts a batch, but throws if more than one replica gets no samples. Every scenario gives samples to 7 of 8 replicas,
+// but a batch of 10 samples only to 5.
 std::vector<int64_t> cut_if_most_have_samples(int64_t rows, int replicas) {
   const auto sizes = chunk_sizes(rows, replicas);
   check(static_cast<int>(sizes.size()) >= replicas - 1, "a replica has no rows");
   return sizes;
 }
 
-// Right, but supports Adam only.
+// A right dp strategy that rejects every optimizer except Adam.
 StrategyInfo dp_for_adam_only() {
   StrategyInfo info = strategy_registry().at("dp");
   info.make = [right = info.make](const Setup& setup) {

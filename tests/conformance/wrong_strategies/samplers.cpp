@@ -1,4 +1,4 @@
-// Wrong samplers: mistakes in dealing samples to ranks.
+// Wrong samplers: mistakes in distributing a data set's samples over ranks.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -7,7 +7,7 @@
 namespace dpbench::wrong {
 namespace {
 
-constexpr int64_t samples = 100;  // 3 ranks: 34, 33, 33
+constexpr int64_t samples = 100;  // 3 ranks get 34, 33 and 33 samples
 constexpr int world = 3;
 
 at::Tensor order(int64_t epoch, int64_t rank_of_seed = 0) {

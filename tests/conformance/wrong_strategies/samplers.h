@@ -1,4 +1,4 @@
-// Wrong samplers, with the check that must catch each.
+// Wrong samplers (mistakes in distributing samples over ranks), each with the check that must catch it.
 #pragma once
 
 #include "harness/conform/judges/judge_sampling.h"

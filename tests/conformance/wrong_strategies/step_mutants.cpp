@@ -1,4 +1,4 @@
-// Mistakes around a step: its samples, their order, and what is zeroed, clipped or reported.
+// Mistakes around a training step: wrong samples or order, and wrong zeroing, clipping or reporting of gradients.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -28,7 +28,8 @@ void keep_the_last_micro_batch(Run& run) {
   if (run.micro + 1 < run.micros) run.parts.clear(run);
 }
 
-// The result is right: already reduced gradients are equal on all ranks. There are only too many reductions.
+// Reduces after every micro-batch instead of once per step. The result is right, because reducing equal gradients
+// changes nothing; only the number of reductions is wrong.
 void reduce_after_each_micro_batch(Run& run) {
   if (run.micro + 1 == run.micros) return;
   for (auto& leaf : run.leaves) {
@@ -66,10 +67,10 @@ void clip_always(Run& run) {
   for (auto& gradient : run.gradients) gradient.mul_(*run.clip_norm / (std::sqrt(squares) + 1e-6));
 }
 
-// Weights each micro-batch by its samples, in units of the first one's, and divides at the end. A single micro-batch
-// gives the right bits.
+// Weights each micro-batch by its number of samples, relative to the first micro-batch, and divides at the end. With a
+// single micro-batch the result has the right bits.
 void weight_micro_batches_by_rows(Parts& parts) {
-  // By rank: the samples of the first micro-batch and of all.
+  // rank -> (samples of the step's first micro-batch, samples of all its micro-batches)
   const auto seen = std::make_shared<std::map<int, std::pair<double, double>>>();
   const auto guard = std::make_shared<std::mutex>();
   parts.rows = [=](Run& run, const Batch& batch) {
@@ -94,7 +95,7 @@ void weight_micro_batches_by_rows(Parts& parts) {
   };
 }
 
-// Reduces only the gradients that this rank has, while the others wait for it.
+// Reduces only the gradients that this rank has; ranks that used more parameters wait for it.
 void reduce_only_used(Parts& parts) {
   parts.before_reduce = [](Run& run) {
     run.gradients.clear();
@@ -102,7 +103,7 @@ void reduce_only_used(Parts& parts) {
   };
 }
 
-// Reduces a shared weight before its second use has added its gradient.
+// Reduces the gradient of a shared weight before the weight's second use in the model has added its part.
 void reduce_tied_partly(Parts& parts) {
   const auto own = std::make_shared<std::map<int, at::Tensor>>();
   const auto guard = std::make_shared<std::mutex>();
@@ -166,7 +167,7 @@ at::Tensor evaluate_and_stay(Run& run, const Batch& batch) {
   return run.model->forward(batch.input.to(run.dtype), {run.step_seed, 0, batch.ids});
 }
 
-// Wrong in the working dtype only: float64, which most checks use, is right.
+// Makes a strategy with a wrong part in float32 only. In float64, which most checks use, the part is right.
 using Part = std::function<void(Run&)> Parts::*;
 std::function<StrategyInfo()> in_float32(Part part, const std::function<void(Run&)>& wrong) {
   return with([=](Parts& parts) {

@@ -1,4 +1,4 @@
-// Mistakes of gradients that are views of their buckets, and of computing in a narrower type than the parameters'.
+// Mistakes with gradients that are views of their buckets, and with computing in a narrower type than the parameters'.
 #include <map>
 #include <mutex>
 
@@ -9,7 +9,7 @@
 namespace dpbench::wrong {
 namespace {
 
-// Buckets are rebuilt after the first step, but the gradients stay views of the old ones.
+// Buckets are rebuilt after the first step, but the gradients remain views of the old buckets.
 void keep_first_bucket_views(Parts& parts) {
   const auto first = std::make_shared<std::map<int, std::vector<at::Tensor>>>();
   const auto guard = std::make_shared<std::mutex>();
@@ -23,7 +23,7 @@ void keep_first_bucket_views(Parts& parts) {
   };
 }
 
-// Reads a bucket's strided gradient as if it were contiguous.
+// Reads a gradient that is a strided view of its bucket as if it were contiguous.
 void drop_strides(Run& run) {
   for (size_t i = 0; i < run.leaves.size(); ++i) {
     if (!run.gradients[i].defined() || run.leaves[i].is_contiguous()) continue;
@@ -34,14 +34,14 @@ void drop_strides(Run& run) {
   }
 }
 
-// Each bucket begins one element early, so it overlaps the end of the one before.
+// Each gradient's view begins one element early, so it overlaps the end of the previous gradient.
 void overlap_views(Run& run) {
   for (size_t i = 1; i < run.gradients.size(); ++i)
     if (run.gradients[i].defined() && run.gradients[i - 1].defined())
       run.gradients[i - 1].flatten()[-1].copy_(run.gradients[i].flatten()[0]);
 }
 
-// Zeroed views are never undefined.
+// Gives unused parameters a zero gradient, where a right strategy leaves the gradient undefined.
 void zero_unused_views(Run& run) {
   for (size_t i = 0; i < run.gradients.size(); ++i)
     if (!run.gradients[i].defined()) run.gradients[i] = at::zeros_like(run.leaves[i]);

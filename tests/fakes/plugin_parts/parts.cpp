@@ -1,4 +1,4 @@
-// A workload "own-curve" (a cubic fitted to a sine) and a backend "own-relay" (shm under another name).
+// Registers a workload "own-curve" (a cubic fitted to a sine) and a backend "own-relay" (shm under another name).
 #include <ATen/ATen.h>
 
 #include "strategies/api/backend.h"

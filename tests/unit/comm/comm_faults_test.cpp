@@ -1,4 +1,5 @@
-// Faults between ranks end a call soon, and every rank reports the same rank, call and reason.
+// Faults of ranks (death, absence, mismatched collectives) end the collective on every rank within a time limit. All
+// ranks report the same culprit, call and reason.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -21,9 +22,9 @@ using Backend = c10::intrusive_ptr<c10d::Backend>;
 using Tensors = std::vector<at::Tensor>;
 using Clock = std::chrono::steady_clock;
 
-// The limits promised on an idle machine, tripled for tests. kStart adds the start of the ranks.
+// Time limits promised for an idle machine, tripled for busy test machines. kStart is added for starting the ranks.
 constexpr std::chrono::milliseconds kMismatchReported = 3 * 1s, kDeathReported = 3 * 500ms;
-constexpr auto kDeathSeen = 1s;  // between the ranks of a host, from the SIGKILL itself
+constexpr auto kDeathSeen = 1s;  // from the SIGKILL until the other ranks of the host have reported the death
 constexpr auto kStart = 4s;
 
 c10::intrusive_ptr<c10d::Work> allreduce(const Backend& backend, const at::Tensor& tensor,
@@ -71,7 +72,7 @@ std::vector<Mismatch> mismatches() {
        [=](auto& b) { allreduce(b, floats(8))->wait(); },
        [=](auto& b) { allreduce(b, floats(8).to(at::kLong))->wait(); },
        {"8 Float", "8 Long"}},
-      {"NarrowTypes",  // of equal size in bytes
+      {"NarrowTypes",  // both types have two bytes per element
        [=](auto& b) { allreduce(b, floats(8).to(at::kHalf))->wait(); },
        [=](auto& b) { allreduce(b, floats(8).to(at::kBFloat16))->wait(); },
        {"8 Half", "8 BFloat16"}},
@@ -116,7 +117,7 @@ class Faults : public ::testing::TestWithParam<Arm> {
   }
 };
 
-TEST_P(Faults, DifferingCallsAreNamedOnAllRanks) {
+TEST_P(Faults, MismatchedCollectivesAreNamedOnAllRanks) {
   for (const auto& mismatch : mismatches()) {
     SCOPED_TRACE(mismatch.name);
     const auto begin = Clock::now();
@@ -129,7 +130,7 @@ TEST_P(Faults, DifferingCallsAreNamedOnAllRanks) {
   }
 }
 
-TEST_P(Faults, DataStayUntouchedIfCallsDiffer) {
+TEST_P(Faults, TensorsAreUnchangedAfterMismatchedCollectives) {
   expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
     const auto tensor = at::full(100000, rank + 1.0);
     try {
@@ -141,7 +142,7 @@ TEST_P(Faults, DataStayUntouchedIfCallsDiffer) {
   });
 }
 
-TEST_P(Faults, ABrokenGroupStaysBroken) {
+TEST_P(Faults, ABrokenGroupRepeatsItsErrorInLaterCalls) {
   expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
     std::string first, second;
     try {
@@ -181,7 +182,7 @@ TEST_P(Faults, ANewGroupWorksAfterABrokenOne) {
   });
 }
 
-TEST_P(Faults, ARankThatDoesNotCallIsNamedAtTheTimeout) {
+TEST_P(Faults, ARankMissingFromACollectiveIsNamedAtTheTimeout) {
   const auto begin = Clock::now();
   const auto errors = run_ranks(team(3, 300ms), [](const Backend& backend, int rank) {
     allreduce(backend, at::ones(10))->wait();
@@ -193,7 +194,7 @@ TEST_P(Faults, ARankThatDoesNotCallIsNamedAtTheTimeout) {
   EXPECT_GE(Clock::now() - begin, 300ms);
 }
 
-TEST_P(Faults, ACallsOwnTimeoutApplies) {
+TEST_P(Faults, TheTimeoutOfACallOverridesTheTimeoutOfTheGroup) {
   const auto begin = Clock::now();
   const auto errors = run_ranks(team(2), [](const Backend& backend, int rank) {
     c10d::AllreduceOptions options;
@@ -225,7 +226,7 @@ TEST_P(Faults, ARankThatNeverJoinsIsNamed) {
   }
 }
 
-TEST_P(Faults, ARankThatLeavesFailsTheWaitingRanks) {
+TEST_P(Faults, ARankThatLeavesFailsTheCollectiveOfTheWaitingRanks) {
   const auto begin = Clock::now();
   const auto errors = run_ranks(team(3), [](const Backend& backend, int rank) {
     if (rank != 2) allreduce(backend, at::ones(10))->wait();
@@ -235,7 +236,7 @@ TEST_P(Faults, ARankThatLeavesFailsTheWaitingRanks) {
   EXPECT_LT(Clock::now() - begin, kStart + kDeathReported);
 }
 
-TEST_P(Faults, AbortEndsOnesOwnWait) {
+TEST_P(Faults, AbortEndsTheWaitOfTheSameRank) {
   const auto errors = run_ranks(team(2), [](const Backend& backend, int rank) {
     if (rank == 1) return std::this_thread::sleep_for(300ms);
     const auto work = allreduce(backend, at::ones(10));
@@ -245,7 +246,7 @@ TEST_P(Faults, AbortEndsOnesOwnWait) {
   EXPECT_TRUE(mentions(errors[0], {"rank 0", "#2 allreduce of 10 Float"}));
 }
 
-TEST_P(Faults, TheFutureHoldsTheError) {
+TEST_P(Faults, TheFutureOfAFailedCollectiveHoldsItsError) {
   const auto errors = run_ranks(team(2), [](const Backend& backend, int rank) {
     auto future = allreduce(backend, at::ones(3 + rank))->getFuture();
     future->wait();
@@ -291,9 +292,9 @@ INSTANTIATE_TEST_SUITE_P(All, Faults,
                                            Arm{"hostsOfTwo", "shm", As::processes, 2}),
                          [](const auto& arm) { return arm.param.name; });
 
-// Kills rank 2 of 4. Returns the time from its last instruction until the last other rank knows.
+// Kills rank 2 of 4 with SIGKILL. Returns the time from the kill until the last surviving rank has thrown.
 std::chrono::nanoseconds time_until_death_is_known(int64_t count) {
-  const SharedNumbers<int64_t> known;  // time by rank
+  const SharedNumbers<int64_t> known;  // time of the kill or, for surviving ranks, of the error, by rank
   const auto note = [&](int rank) { known[rank] = Clock::now().time_since_epoch() / 1ns; };
   const auto errors =
       run_ranks({.backend = "shm", .as = As::processes, .world = 4}, [&](const Backend& backend, int rank) {
@@ -317,9 +318,9 @@ std::chrono::nanoseconds time_until_death_is_known(int64_t count) {
   return std::chrono::nanoseconds(last - known[2]);
 }
 
-// A sleeping peer polls every 5 ms; the rest is process teardown in the kernel. On a busy machine the best of three
-// counts.
-TEST(Death, OfARankIsDetectedAndNamed) {
+// Waiting ranks poll for a death every 5 ms; the rest of the time is process teardown in the kernel. The fastest of
+// three attempts counts, because a busy machine may delay the others.
+TEST(RankDeath, IsDetectedAndNamedByAllOtherRanks) {
   for (const int64_t count : {10, 3'000'000}) {
     auto took = time_until_death_is_known(count);
     for (int more = 0; more < 2 && took > kDeathSeen; ++more) took = std::min(took, time_until_death_is_known(count));
@@ -327,7 +328,7 @@ TEST(Death, OfARankIsDetectedAndNamed) {
   }
 }
 
-TEST(Death, OfAPeerIsAnErrorOverGlooAndNotASignal) {
+TEST(RankDeath, CausesAnErrorAndNotASignalInOtherRanksOverGloo) {
   for (int attempt = 0; attempt < 5; ++attempt) {
     const auto errors =
         run_ranks({.backend = "gloo", .as = As::processes, .world = 2}, [=](const Backend& backend, int rank) {
@@ -344,7 +345,7 @@ TEST(Death, OfAPeerIsAnErrorOverGlooAndNotASignal) {
   }
 }
 
-TEST(Death, BeforeTheGroupIsCompleteIsDetectedToo) {
+TEST(RankDeath, IsDetectedBeforeTheGroupIsComplete) {
   const auto begin = Clock::now();
   const auto errors = run_ranks({.backend = "shm",
                                  .as = As::processes,
@@ -360,7 +361,7 @@ TEST(Death, BeforeTheGroupIsCompleteIsDetectedToo) {
 }
 
 TEST(Hosts, DetectADeathOnAnotherHostAtOnce) {
-  for (const int killed : {3, 2, 0}) {  // 2 and 0 are host leaders
+  for (const int killed : {3, 2, 0}) {  // ranks 2 and 0 are the leaders of their hosts
     SCOPED_TRACE(killed);
     const auto begin = Clock::now();
     auto errors = run_ranks({.backend = "shm", .as = As::processes, .world = 4, .per_host = 2},
@@ -383,14 +384,15 @@ TEST(Hosts, NameTheLateRankOnAnotherHostAndNotItsLeader) {
   const auto errors = run_ranks({.backend = "shm", .as = As::processes, .world = 5, .per_host = 2, .timeout = 500ms},
                                 [](const Backend& backend, int rank) {
                                   allreduce(backend, at::ones(10))->wait();
-                                  if (rank / 2 == 1) std::this_thread::sleep_for(200ms);  // lets others wait longer
+                                  // So ranks 0, 1 and 4 begin to wait before rank 2.
+                                  if (rank / 2 == 1) std::this_thread::sleep_for(200ms);
                                   if (rank == 3) std::this_thread::sleep_for(3s);
                                   allreduce(backend, at::ones(11))->wait();
                                 });
   expect_all_mention(errors, {"rank 2 (pid ", "for rank 3 (pid ", "#3 allreduce of 11 Float"});
 }
 
-TEST(Hosts, ThatDoNotJoinAreNamedByTheirLeader) {
+TEST(Hosts, NameTheLeaderOfAHostThatNeverJoins) {
   const auto errors = run_ranks({.backend = "threads",
                                  .world = 4,
                                  .per_host = 2,
@@ -408,7 +410,7 @@ size_t entries(const char* directory) {
   return std::distance(begin, end);
 }
 
-TEST(Groups, LeaveNoDescriptorsAndNoMappings) {
+TEST(Groups, LeakNoDescriptorsAndNoMemoryMappings) {
   const auto once = [] {
     expect_ranks_succeed({.backend = "threads", .world = 3}, [](const Backend& backend, int) {
       const auto shared = backend->allocateTensor(50000, at::TensorOptions().dtype(at::kFloat));

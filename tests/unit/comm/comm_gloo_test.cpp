@@ -1,4 +1,4 @@
-// Rendezvous of ranks over gloo: several attempts within one timeout.
+// Rendezvous of ranks over gloo: after a failed attempt the ranks try again within the same timeout.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kLimit = 4000ms, kFirstAttempt = 2800ms;
 
-// Rank 1's store: reports late that it did not hear from all, so the first attempt fails, and may then leave.
+// Store of rank 1. Rank 1 reports late that it did not hear from all ranks, so the first rendezvous attempt fails. If
+// `leaves` is true, rank 1 then throws.
 class LateStore : public c10d::PrefixStore {
  public:
   LateStore(c10::intrusive_ptr<c10d::Store> store, bool leaves)
@@ -42,7 +43,7 @@ Team late_team(bool leaves) {
           }};
 }
 
-TEST(Gloo, GivesUpAtTheTimeoutOnARankThatLeftBetweenAttempts) {
+TEST(Gloo, RendezvousEndsAtItsTimeoutWhenARankLeavesBetweenAttempts) {
   const auto begin = Clock::now();
   const auto errors = run_ranks(late_team(/*leaves=*/true), [](const auto&, int) {});
   EXPECT_NE(errors[0], "");
@@ -51,9 +52,9 @@ TEST(Gloo, GivesUpAtTheTimeoutOnARankThatLeftBetweenAttempts) {
   EXPECT_LT(Clock::now() - begin, (kLimit + kFirstAttempt + kLimit) / 2) << "the timeout restarted";
 }
 
-TEST(Gloo, KeepsTheWholeTimeoutForACallAfterASecondAttempt) {
+TEST(Gloo, ACollectiveHasItsWholeTimeoutAfterASecondRendezvousAttempt) {
   expect_ranks_succeed(late_team(/*leaves=*/false), [](const c10::intrusive_ptr<c10d::Backend>& backend, int rank) {
-    // Longer than the rest of the rendezvous timeout.
+    // Rank 1 is late by more than the rest of the rendezvous timeout, but by less than the timeout of a call.
     if (rank == 1) std::this_thread::sleep_for((kLimit - kFirstAttempt + kLimit) / 2);
     std::vector<at::Tensor> list{at::ones(10)};
     backend->allreduce(list, {})->wait();
@@ -61,7 +62,7 @@ TEST(Gloo, KeepsTheWholeTimeoutForACallAfterASecondAttempt) {
   });
 }
 
-// All ranks log the same text, numbered by the backend's own sequence number.
+// All ranks log the same text. Its number is the sequence number of the backend.
 TEST(Gloo, LogsEachCollectiveBeforeItBegins) {
   std::vector<std::vector<std::string>> logged(2);
   const Team team{.backend = "gloo", .adjust = [&](BackendSetup& setup) {

@@ -1,4 +1,4 @@
-// Timeouts between hosts, the ranks that errors name, and the keys left in the store.
+// Collectives across hosts: timeouts, the ranks that errors name, and the keys left in the c10d store.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ void wait_until(const std::function<bool()>& condition) {
   for (int ms = 0; ms < 10000 && !condition(); ++ms) std::this_thread::sleep_for(1ms);
 }
 
-TEST(SideChannel, WorksAgainWhenTheStoreAnswersAgain) {
+TEST(SideChannel, RecoversWhenTheStoreAnswersAgain) {
   const SharedStoreMode mode = new_store_mode();
   SideChannel side_channel(c10::make_intrusive<FaultyStore>(c10::make_intrusive<c10d::HashStore>(), mode));
   EXPECT_TRUE(side_channel.set_flag("here"));
@@ -82,7 +82,7 @@ void allreduce_within(const Backend& backend, std::chrono::milliseconds limit) {
   backend->allreduce(list, options)->wait();
 }
 
-TEST(Hosts, ThatWereNotAskedAreNotNamed) {
+TEST(Hosts, BlameNoRankOnAnotherHostWhenTheStoreFails) {
   const SharedStoreMode modes[] = {new_store_mode(), new_store_mode()};
   std::atomic<bool> over{false};
   Team team{.backend = "threads", .as = As::threads, .world = 2, .per_host = 1};
@@ -103,7 +103,8 @@ TEST(Hosts, ThatWereNotAskedAreNotNamed) {
   EXPECT_FALSE(says(errors[0], "rank 1")) << errors[0];
 }
 
-// Rank 3 never calls. Its host starts late, so rank 0 times out long before that host's leader can report.
+// Rank 3 never calls. Rank 2, the leader of the same host, calls late, so rank 0 times out long before rank 2 can
+// report.
 TEST(Hosts, EndACallSoonAfterItsTimeoutEvenIfAnotherHostStartedLate) {
   constexpr auto limit = 4000ms, delay = 3000ms;
   std::atomic<int> over{0};
@@ -138,11 +139,13 @@ TEST(Hosts, RemoveTheStoreKeysOfFinishedCalls) {
   expect_ranks_succeed(team, [&](const Backend& backend, int rank) {
     int64_t at_first = 0;
     for (int call = 0; call < 12; ++call) {
-      if (rank == 1) std::this_thread::sleep_for(250ms);  // longer than rank 0 waits before it writes a key
+      // Longer than rank 0 waits before it writes a key to the store.
+      if (rank == 1) std::this_thread::sleep_for(250ms);
       allreduce_within(backend, 20s);
       if (rank == 0 && call == 0) at_first = store->getNumKeys();
     }
-    // A call writes at most two keys a rank. Keys of finished calls would add at least one each.
+    // A call writes at most two store keys per rank. Leftover keys of the eleven later calls would add at least one key
+    // per call.
     if (rank == 0 && store->getNumKeys() > at_first + 4)
       throw std::runtime_error(c10::str(store->getNumKeys() - at_first, " more keys after eleven more calls"));
   });

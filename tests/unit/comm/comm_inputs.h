@@ -1,4 +1,4 @@
-// Collectives on inputs with exact results, and the ranks that call them.
+// Test inputs for collectives with exactly representable results, and the combinations of backend and ranks to test.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,10 +15,10 @@ using Tensors = std::vector<at::Tensor>;
 using Op = c10d::ReduceOp;
 
 inline constexpr int64_t kCounts[] = {0, 1, 2, 3, 7, 97, 1000, 4099, 50021, 300007};
-inline constexpr int64_t kLarge = 40000;  // larger counts test one type only
+inline constexpr int64_t kLarge = 40000;  // with more elements, only one type is tested
 
-// Returns integers that differ between ranks and neighbours, for elements from `first` on. Small for narrow types, so
-// sums of eight stay exact.
+// Returns `count` integers that differ between ranks and between neighbours; `first` is the index of the first element.
+// Narrow types get small values, so that sums over eight ranks stay exact.
 inline at::Tensor input_of(int rank, int64_t count, at::ScalarType dtype = at::kFloat, int64_t first = 0) {
   const bool narrow = dtype == at::kBFloat16 || dtype == at::kHalf || dtype == at::kByte;
   const auto index = at::arange(first, first + count, at::kLong);
@@ -31,7 +31,8 @@ inline at::Tensor all_inputs(int world, int64_t count, at::ScalarType dtype) {
   return at::stack(inputs);
 }
 
-// Returns a rank's share, `count` elements, of the sum of inputs of count * world elements.
+// Returns the `count` elements that a reduce-scatter gives to `rank`: its part of the sum over all inputs, which have
+// count * world elements each.
 inline at::Tensor share_of_sum(int world, int rank, int64_t count, at::ScalarType dtype) {
   auto sum = at::zeros(count, at::kDouble);
   for (int r = 0; r < world; ++r) sum += input_of(r, count, dtype, rank * count);
@@ -54,7 +55,7 @@ inline c10::intrusive_ptr<c10d::Work> allreduce(const Backend& backend, const at
   return backend->allreduce(list, options);
 }
 
-// A backend and its ranks, possibly on several hosts.
+// A test configuration: a backend and its ranks, all on one host or `per_host` ranks on each host.
 struct Arm {
   const char* backend;
   As as;

@@ -1,4 +1,4 @@
-// Ranks lost while a host forms its group, and how its ranks watch each other afterwards.
+// Ranks that die while a host forms its shared-memory group, and how the remaining ranks detect deaths afterwards.
 #include <ATen/ATen.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,8 @@ using namespace std::chrono_literals;
 using Backend = c10::intrusive_ptr<c10d::Backend>;
 using Hook = std::function<void()>;
 
-// A store that calls `announced` after a rank publishes its shared memory, and `heard` after a rank reads of it.
+// A store that calls `announced` after a rank has published its shared memory, and `heard` after a rank has waited for
+// that message.
 class HookedStore : public c10d::PrefixStore {
  public:
   HookedStore(c10::intrusive_ptr<c10d::Store> store, Hook announced, Hook heard)
@@ -48,10 +49,10 @@ void install_hooks(BackendSetup& setup, Hook announced, Hook heard) {
   setup.store = c10::make_intrusive<HookedStore>(setup.store, std::move(announced), std::move(heard));
 }
 
-// On return the process's descriptors are closed.
+// Waits up to 10 s for the process to exit. After the exit its descriptors are closed.
 void wait_for_exit(pid_t process) {
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
-  if (fd < 0) return;  // already reaped
+  if (fd < 0) return;  // the process has already been reaped
   pollfd end{.fd = fd, .events = POLLIN, .revents = 0};
   poll(&end, 1, 10000);
   close(fd);
@@ -64,7 +65,8 @@ std::vector<std::string> errors_after_killing(int victim, int world, int per_hos
     raise(SIGKILL);
   };
   const auto wait_for_victim = [&] {
-    while (processes[victim] == 0) std::this_thread::sleep_for(1ms);  // the store's key comes earlier
+    // The killed rank publishes its store key before its pid.
+    while (processes[victim] == 0) std::this_thread::sleep_for(1ms);
     wait_for_exit(processes[victim]);
   };
   return run_ranks({.backend = "shm",
@@ -81,19 +83,19 @@ std::vector<std::string> errors_after_killing(int victim, int world, int per_hos
                    [](const Backend&, int) {});
 }
 
-TEST(Join, ARankThatFindsTheAnnouncedMemoryGoneNamesItsOwner) {
+TEST(Join, MissingSharedMemoryIsBlamedOnTheRankThatPublishedIt) {
   const auto errors = errors_after_killing(/*victim=*/0, /*world=*/3, /*per_host=*/0);
   EXPECT_EQ(errors[0], "ended by signal 9");
   for (int r : {1, 2}) EXPECT_TRUE(mentions(errors[r], {c10::str("rank ", r), "rank 0 (pid "}));
 }
 
-TEST(Join, AcrossHostsGlobalRanksAreNamed) {
+TEST(Join, ErrorsNameGlobalRanksAcrossHosts) {
   const auto errors = errors_after_killing(/*victim=*/2, /*world=*/4, /*per_host=*/2);
   EXPECT_EQ(errors[2], "ended by signal 9");
   for (int r : {0, 3}) EXPECT_TRUE(mentions(errors[r], {"rank 3", "rank 2 (pid "})) << "rank " << r;
 }
 
-// Sets `caught` when destroyed, after stack unwinding has destroyed the half-built group.
+// Sets `caught` when the exception is destroyed. By then, stack unwinding has destroyed the half-built group.
 class GiveUp : public std::runtime_error {
  public:
   explicit GiveUp(std::atomic<bool>& caught)
@@ -103,7 +105,7 @@ class GiveUp : public std::runtime_error {
   std::shared_ptr<std::atomic<bool>> caught_;
 };
 
-TEST(Join, AThreadThatGaveUpIsNamed) {
+TEST(Join, ARankThatThrowsWhileJoiningIsNamed) {
   std::atomic<bool> unwound{false};
   const auto errors = run_ranks({.backend = "threads",
                                  .as = As::threads,
@@ -121,7 +123,8 @@ TEST(Join, AThreadThatGaveUpIsNamed) {
   EXPECT_TRUE(mentions(errors[1], {"rank 0", "thread"}));
 }
 
-// Counts without opening a descriptor. Kernels name them anon_inode:[pidfd] or pidfd:[..].
+// Returns the number of open pidfds (process descriptors) without opening another descriptor. Depending on the kernel,
+// their links read anon_inode:[pidfd] or pidfd:[..].
 int open_pidfds() {
   int found = 0;
   for (int fd = 0; fd < 256; ++fd) {
@@ -132,7 +135,7 @@ int open_pidfds() {
   return found;
 }
 
-TEST(Join, EachPeerIsWatchedAfterwards) {
+TEST(Join, EachRankWatchesAllOtherProcessesAfterJoining) {
   expect_ranks_succeed({.backend = "shm", .as = As::processes, .world = 4}, [](const Backend&, int) {
     if (const int found = open_pidfds(); found != 3) throw std::runtime_error(c10::str("watches ", found, " peers"));
   });
@@ -157,9 +160,9 @@ bool has_mapped_the_group() {
   return says(text, "dpbench-group");
 }
 
-// Rank 0 announces its memory only when the others have mapped it and have no descriptor left. It is also the first
-// child to be reaped, which ends their wait.
-TEST(Join, WithoutAFreeDescriptorADeathIsStillDetected) {
+// After publishing its memory, rank 0 waits until the other ranks have mapped it and have no free descriptor. Rank 0 is
+// also the first child to be reaped, which ends the wait of the others.
+TEST(Join, ADeathIsDetectedEvenWithoutFreeDescriptors) {
   const SharedNumbers<int> exhausted;
   Team team{.backend = "shm", .as = As::processes, .world = 3, .timeout = 6s};
   team.adjust = [&](BackendSetup& setup) {
@@ -180,7 +183,7 @@ TEST(Join, WithoutAFreeDescriptorADeathIsStillDetected) {
     std::vector<at::Tensor> list{at::ones(10)};
     const auto work = backend->allreduce(list, {});
     while (!work->isCompleted()) std::this_thread::sleep_for(1ms);
-    allow_descriptors(256);  // the FileStore needs one to close
+    allow_descriptors(256);  // FileStore needs a free descriptor when it closes
     work->wait();
   });
   for (int r : {1, 2}) EXPECT_TRUE(mentions(errors[r], {"rank 0 (pid ", "died"}));

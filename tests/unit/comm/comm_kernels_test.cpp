@@ -1,4 +1,5 @@
-// The reduction kernels: narrow conversions, rounding, NaN, and the same bits from every instruction set.
+// The CPU reduction kernels of the shm backend: conversion of 16-bit floats, rounding, NaN, and equal bits from every
+// instruction set.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -49,10 +50,10 @@ at::Tensor reduce(const Set& set, Reduction reduction, Element element, const st
   return output;
 }
 
-// Every 16-bit pattern as a value of the type.
+// Returns all 65,536 bit patterns as values of a 16-bit type.
 at::Tensor all_patterns(at::ScalarType dtype) { return at::arange(-32768, 32768, at::kShort).view(dtype); }
 
-TEST(Kernels, KeepEveryNarrowValueInASumOfOne) {
+TEST(Kernels, KeepEvery16BitFloatInASumOfOneTensor) {
   for (const auto& set : sets_of_this_cpu())
     for (const auto dtype : {at::kBFloat16, at::kHalf}) {
       const auto patterns = all_patterns(dtype), number = patterns.isnan().logical_not();
@@ -62,7 +63,7 @@ TEST(Kernels, KeepEveryNarrowValueInASumOfOne) {
     }
 }
 
-TEST(Kernels, RoundNarrowSumsOnceLikeTorch) {
+TEST(Kernels, RoundSumsOf16BitFloatsOnceLikeTorch) {
   const auto generator = at::detail::createCPUGenerator(7);
   for (const auto& set : sets_of_this_cpu())
     for (const auto [element, dtype] : {Type{Element::bf16, at::kBFloat16}, Type{Element::f16, at::kHalf}}) {
@@ -112,7 +113,7 @@ TEST(Kernels, PropagateNan) {
     }
 }
 
-TEST(Kernels, WriteEveryTargetEvenOneThatIsASource) {
+TEST(Kernels, WriteTheResultToEveryTargetEvenIfItIsASource) {
   auto a = at::arange(3000, at::kFloat), b = a * 2, other = at::zeros(3000);
   const auto want = a + b;
   const void* sources[] = {a.data_ptr(), b.data_ptr()};

@@ -1,4 +1,5 @@
-// Lifetimes: inputs, Work objects or the backend may end before a collective does. Also lists of the wrong length.
+// Callers may destroy inputs, Work objects or the backend before a collective ends. Tensor lists of the wrong length
+// are rejected.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +39,8 @@ at::Tensor sum_of_inputs(int world, int64_t count, int call) {
   return sum;
 }
 
-// Some sizes exceed a slot. The inputs are destroyed on return.
+// Starts a reduce-scatter and destroys its inputs on return. Some sizes exceed a slot, the shared-memory buffer of a
+// rank.
 WorkPtr start_reduce_scatter(const Backend& backend, at::Tensor& share, int rank, int world, int call) {
   const int64_t count = share.numel();
   if (call % 2 == 0) {
@@ -54,14 +56,15 @@ WorkPtr start_reduce_scatter(const Backend& backend, at::Tensor& share, int rank
 
 constexpr int64_t kShares[] = {1, 0, 5, 1021, 0, 70001, 300007};
 
-TEST_P(Lifetimes, InputsAndWorksMayBeDestroyedBeforeTheResultsAreReady) {
+TEST_P(Lifetimes, InputsAndWorkObjectsMayBeDestroyedBeforeTheCollectiveEnds) {
   const int world = GetParam().world;
   expect_ranks_succeed(team(), [=](const Backend& backend, int rank) {
     Tensors shares;
     for (int call = 0; call < 42; ++call) {
       shares.push_back(at::zeros(kShares[call % 7]));
       start_reduce_scatter(backend, shares.back(), rank, world, call);
-      at::empty(kShares[(call + 3) % 7] + 1).fill_(-1);  // reuses freed memory, so a stale read finds -1
+      // Reuses freed memory, so that a read of a destroyed input finds -1.
+      at::empty(kShares[(call + 3) % 7] + 1).fill_(-1);
     }
     backend->barrier({})->wait();
     for (int call = 0; call < 42; ++call) {
@@ -72,7 +75,7 @@ TEST_P(Lifetimes, InputsAndWorksMayBeDestroyedBeforeTheResultsAreReady) {
   });
 }
 
-TEST_P(Lifetimes, OutputsMayBeDestroyedToo) {
+TEST_P(Lifetimes, OutputsMayBeDestroyedBeforeTheCollectiveEnds) {
   const int world = GetParam().world;
   expect_ranks_succeed(team(), [=](const Backend& backend, int rank) {
     for (int call = 0; call < 42; ++call) {
@@ -93,7 +96,7 @@ TEST_P(Lifetimes, DestroyingABackendFailsPendingCalls) {
       BackendSetup setup = setups[static_cast<size_t>(rank)];
       setup.store = c10::make_intrusive<c10d::PrefixStore>(c10::str("round-", round), setup.store);
       Backend doomed = backend_registry().at(GetParam().backend).make(setup);
-      backend->barrier({})->wait();  // all ranks have joined before one leaves
+      backend->barrier({})->wait();  // all ranks have joined before any rank leaves
       std::vector<WorkPtr> works;
       Tensors shares;
       for (int call = 0; rank != 1 && call < 7; ++call) {  // rank 1 makes no calls
@@ -101,7 +104,7 @@ TEST_P(Lifetimes, DestroyingABackendFailsPendingCalls) {
         try {
           works.push_back(start_reduce_scatter(doomed, shares.back(), rank, world, call));
         } catch (const std::exception&) {
-          break;  // a peer has already left, which fails later calls at once
+          break;  // another rank has already left, so later calls fail at once
         }
       }
       doomed.reset();
@@ -130,7 +133,7 @@ void require_rejected(Call call, const std::string& word) {
   throw std::runtime_error("not refused: " + word);
 }
 
-TEST(Lists, OfWrongLengthAreRejectedWithoutAffectingPeers) {
+TEST(Lists, TensorListsOfTheWrongLengthAreRejectedWithoutAffectingPeers) {
   expect_ranks_succeed({.backend = "threads", .as = As::threads, .world = 3}, [](const Backend& backend, int rank) {
     const auto ones = [](size_t count) { return Tensors(count, at::ones(4)); };
     if (rank == 0) {

@@ -1,4 +1,4 @@
-// Log texts of LoggingBackend over a PyTorch backend, here one that does nothing.
+// Texts that LoggingBackend logs for collectives. It is derived from a PyTorch backend, here one that does nothing.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -34,8 +34,8 @@ class LoggedCalls : public ::testing::Test {
   bool fails_ = false;
 };
 
-TEST_F(LoggedCalls, AllRanksLogTheSameTextForPiecesOfDifferentSizes) {
-  for (const int64_t own : {3, 5}) {  // of rank 0 and of rank 1
+TEST_F(LoggedCalls, AllRanksLogTheTotalSizeWhenTheirTensorsDiffer) {
+  for (const int64_t own : {3, 5}) {  // size of the own tensor of rank 0, then of rank 1
     Lists pieces{{at::ones(3), at::ones(5)}};
     Tensors own_piece{at::ones(own)};
     backend_->allgather(pieces, own_piece, {});
@@ -45,7 +45,7 @@ TEST_F(LoggedCalls, AllRanksLogTheSameTextForPiecesOfDifferentSizes) {
   EXPECT_EQ(calls_, (std::vector<std::string>{gathered, scattered, gathered, scattered}));
 }
 
-TEST_F(LoggedCalls, WithoutListsTheRanksOwnPieceIsLogged) {
+TEST_F(LoggedCalls, TheSizeOfTheOwnTensorIsLoggedWhenTheListIsEmpty) {
   Lists none;
   Tensors own_piece{at::ones(3)};
   backend_->allgather(none, own_piece, {});
@@ -53,7 +53,7 @@ TEST_F(LoggedCalls, WithoutListsTheRanksOwnPieceIsLogged) {
   EXPECT_EQ(calls_, (std::vector<std::string>{"allgather of 3 Float", "reduce_scatter of 3 Float (sum)"}));
 }
 
-TEST_F(LoggedCalls, ALoggingErrorDoesNotSilenceLaterCalls) {
+TEST_F(LoggedCalls, LaterCallsAreLoggedAfterALoggingError) {
   fails_ = true;
   EXPECT_THROW(backend_->barrier({}), std::runtime_error);
   fails_ = false;

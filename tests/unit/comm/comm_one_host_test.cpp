@@ -1,4 +1,4 @@
-// Collectives for plug-ins that the built-in strategies never call; they support one host only.
+// Collectives that only plug-ins call, not the built-in strategies. They are supported on a single host only.
 #include "tests/unit/comm/comm_inputs.h"
 #include "tests/support/contains.h"
 
@@ -10,9 +10,9 @@ class SingleHost : public Collectives {
   bool gloo() const { return GetParam().backend == std::string("gloo"); }
 };
 
-class SingleHostExceptGloo : public Collectives {};  // gloo has no alltoall of lists
+class SingleHostExceptGloo : public Collectives {};  // gloo has no alltoall for lists of tensors
 
-// What rank `from` sends to rank `to`.
+// Returns the tensor that rank `from` sends to rank `to`.
 at::Tensor sent(int from, int to, int64_t count, at::ScalarType dtype) { return input_of(from, count, dtype) + to; }
 
 TEST_P(SingleHost, ReduceGivesTheRootTheResultAndLeavesOtherInputsUntouched) {
@@ -52,7 +52,7 @@ TEST_P(SingleHost, GatherGivesTheRootEveryRanksTensor) {
   });
 }
 
-TEST_P(SingleHost, ScatterGivesEachRankItsTensorOfTheRoot) {
+TEST_P(SingleHost, ScatterGivesEachRankItsTensorFromTheRoot) {
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     for (const auto dtype : {at::kFloat, at::kLong, at::kByte})
       for (const int64_t count : kCounts) {
@@ -68,7 +68,7 @@ TEST_P(SingleHost, ScatterGivesEachRankItsTensorOfTheRoot) {
   });
 }
 
-TEST_P(SingleHostExceptGloo, AlltoallGivesEachRankItsTensorOfEveryRank) {
+TEST_P(SingleHostExceptGloo, AlltoallGivesEachRankItsTensorFromEveryRank) {
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     for (const auto dtype : {at::kFloat, at::kLong, at::kByte})
       for (const int64_t count : kCounts) {
@@ -82,7 +82,7 @@ TEST_P(SingleHostExceptGloo, AlltoallGivesEachRankItsTensorOfEveryRank) {
   });
 }
 
-TEST_P(SingleHost, ACoalescedCallGivesEachTensorItsOwnResult) {
+TEST_P(SingleHost, ACoalescedCollectiveGivesEachTensorItsOwnResult) {
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     for (const auto dtype : {at::kFloat, at::kLong}) {
       Tensors sums, gathered, shares, mine, scattered;

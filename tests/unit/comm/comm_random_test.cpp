@@ -1,5 +1,5 @@
-// Ten thousand random collectives over each backend, several outstanding at once, against plain sums. Also c10d's own
-// Reducer over each backend.
+// Ten thousand random collectives over each backend, several outstanding at once, compared with plain sums. Also c10d's
+// Reducer (the one of DDP) over each backend.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -27,12 +27,13 @@ using Op = c10d::ReduceOp;
 constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kInt, at::kLong};
 constexpr Op::RedOpType kOps[] = {Op::SUM, Op::MAX, Op::MIN, Op::AVG};
 
-// {world, calls}: ten thousand calls in total. gloo makes 25 a second with 8 ranks on 2 cores.
+// Number of random calls for each world size, {world, calls}: ten thousand in total. Large worlds get few, because gloo
+// with 8 ranks makes only 25 calls a second on 2 cores.
 constexpr std::pair<int, int> kCalls[] = {{1, 1700}, {2, 4000}, {3, 3000}, {4, 900}, {7, 200}, {8, 200}};
 
 enum Kind { allreduce, broadcast, allgather, allgather_base, reduce_scatter, reduce_scatter_base, barrier, kinds };
 
-// One outstanding collective with its expected output.
+// An outstanding collective with its expected output.
 struct Pending {
   WorkPtr work;
   at::Tensor output, want;
@@ -44,7 +45,7 @@ struct Pending {
 // Draws the same random collectives on every rank.
 class RandomCalls {
  public:
-  // least: smallest share in elements; gloo cannot scatter 0.
+  // `least` is the smallest number of elements per rank in a scatter: 1 for gloo, which cannot scatter 0 elements.
   RandomCalls(uint64_t seed, int rank, int world, int64_t least)
       : random_(seed), rank_(rank), world_(world), least_(least) {}
 
@@ -65,7 +66,7 @@ class RandomCalls {
  private:
   int below(int limit) { return static_cast<int>(random_() % limit); }
 
-  // Sums of eight are integers that bfloat16 represents exactly.
+  // Returns integers so small that sums over eight ranks are exact in bfloat16.
   static at::Tensor input(int rank, int call, int64_t count, at::ScalarType dtype) {
     return (at::arange(count, at::kLong) * 5 + rank * 7 + call).remainder(17).add_(rank).to(dtype);
   }
@@ -194,7 +195,7 @@ torch::nn::Sequential small_model() {
                                torch::nn::Tanh(), torch::nn::Linear(17, 3));
 }
 
-// Deterministic parameters; avoids the global generator, which all threads share.
+// Sets and returns deterministic parameters. It does not use the global random generator, which all threads share.
 Tensors fill(const torch::nn::Sequential& model) {
   Tensors parameters = model->parameters();
   const at::NoGradGuard guard;
@@ -221,7 +222,7 @@ std::shared_ptr<c10d::Reducer> reducer_of(const Tensors& parameters,
                                          false, std::vector<int64_t>{});
 }
 
-TEST_P(WithReducer, AveragesGradients) {
+TEST_P(WithReducer, C10dReducerAveragesGradientsOverRanks) {
   const bool shared = std::string(GetParam().backend) != "gloo" && GetParam().per_host == 0;
   expect_ranks_succeed(team(), [=](const Backend& backend, int rank) {
     const auto group = group_over(backend, rank);

@@ -18,7 +18,7 @@ namespace {
 
 using Store = c10::intrusive_ptr<c10d::Store>;
 
-// Hosts of per_host ranks each; the last may have fewer.
+// Returns the setup of a rank. Each host has per_host ranks; the last host may have fewer.
 BackendSetup setup_of(const Team& team, const Store& store, int rank) {
   const int per_host = team.per_host ? team.per_host : team.world, first = rank / per_host * per_host;
   BackendSetup setup;
@@ -54,7 +54,7 @@ struct Child {
   int output;
 };
 
-// The child runs the rank and reports its error through a pipe.
+// The child process runs the rank and reports its error through a pipe.
 Child fork_rank(const Team& team, const std::string& file, int rank, const Body& body) {
   int ends[2];
   check(pipe(ends) == 0, "no pipe");
@@ -93,8 +93,8 @@ std::vector<std::string> run_processes(const Team& team, const Body& body) {
 }  // namespace
 
 std::vector<std::string> run_ranks(const Team& team, const Body& body) {
-  setenv("MASTER_ADDR", "127.0.0.1", 0);  // gloo's address between hosts
-  // LibTorch's flight recorder keeps groups in a map without a lock: several ranks in one process crash in it.
+  setenv("MASTER_ADDR", "127.0.0.1", 0);  // address that gloo uses between hosts
+  // Disable LibTorch's flight recorder. It keeps groups in a map without a lock, so several ranks in one process crash.
   setenv("TORCH_FR_BUFFER_SIZE", "0", 0);
   return team.as == As::threads ? run_threads(team, body) : run_processes(team, body);
 }

@@ -1,4 +1,4 @@
-// Ranks for tests of collectives: as threads over one store, or as forked processes over a file.
+// Runs the ranks of a collective test as threads that share a store, or as forked processes that share a file store.
 #pragma once
 
 #include <sys/mman.h>
@@ -19,22 +19,23 @@ struct Team {
   std::string backend;
   As as = As::threads;
   int world = 2;
-  int per_host = 0;  // ranks per host; 0: all on one host
+  int per_host = 0;  // ranks per host; 0 puts all ranks on one host
   std::chrono::milliseconds timeout{20000};
   std::function<void(BackendSetup&)> adjust = [](BackendSetup&) {};
 };
 
 using Body = std::function<void(const c10::intrusive_ptr<c10d::Backend>& backend, int rank)>;
 
-// Runs `body` on every rank. Returns each rank's error, empty if none; a crashed process's signal or exit code.
+// Runs `body` on every rank. Returns one error per rank, empty if the rank succeeded. The error of a crashed process is
+// its signal or exit code.
 std::vector<std::string> run_ranks(const Team& team, const Body& body);
 
 inline bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// Reports errors of ranks as gtest failures.
+// Runs `body` on every rank and reports each rank's error as a gtest failure.
 void expect_ranks_succeed(const Team& team, const Body& body);
 
-// Zero-initialised numbers, one a rank, in memory shared with forked ranks.
+// One number per rank, initially 0, in memory that forked ranks share.
 template <class Number>
 class SharedNumbers {
  public:
@@ -49,7 +50,7 @@ class SharedNumbers {
   void* at_;
 };
 
-// Throws with both values unless they are equal in every bit. For use in a rank.
+// Throws an error with both tensors unless they are equal in every bit. Ranks call it instead of gtest assertions.
 void require_equal(const at::Tensor& got, const at::Tensor& want, const std::string& what);
 
 }  // namespace dpbench::testing

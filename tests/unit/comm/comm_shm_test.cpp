@@ -1,4 +1,5 @@
-// Properties of shm alone: sums in rank order on every path, and no spinning if cores are scarce.
+// Properties that only the shm (shared memory) backend has: sums in rank order on every code path, and no busy waiting
+// when ranks share cores.
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -12,14 +13,15 @@ namespace {
 
 class InRankOrder : public Collectives {};
 
-// Values of very different magnitude with fractions: nearly every sum rounds, so another order gives other bits.
+// Returns fractions of very different magnitude. Nearly every sum rounds, so another order of addition gives other
+// bits.
 at::Tensor rough_input(int rank, int64_t count, at::ScalarType dtype) {
   const auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(100 + rank));
   const auto size = at::randint(0, 6, {count}, generator, at::kDouble);
   return (at::randn({count}, generator, at::kDouble) * at::exp(size)).to(dtype);
 }
 
-// Sums in a loop over the ranks; narrow types in float32, rounded once.
+// Returns the sum over the ranks, added in the given order. 16-bit types are added in float32 and rounded once.
 at::Tensor plain_sum(const std::vector<int>& ranks, int64_t count, at::ScalarType dtype) {
   const bool narrow = dtype == at::kBFloat16 || dtype == at::kHalf;
   auto sum = rough_input(ranks[0], count, dtype).to(narrow ? at::kFloat : dtype);
@@ -27,9 +29,9 @@ at::Tensor plain_sum(const std::vector<int>& ranks, int64_t count, at::ScalarTyp
   return sum.to(dtype);
 }
 
-// Every run and rank gives the same bits: up to 16 kB (each rank sums all), beyond (each sums a piece) and beyond two
-// slots of 1 MiB; from private memory and from shared memory, which is read in place. The longest sizes run in one
-// world only.
+// Every rank and every run gives the same bits. The sizes cover all code paths: up to 16 kB each rank sums everything,
+// above it each rank sums one piece, and the largest exceed two slots (buffers) of 1 MiB. Tensors are in private memory
+// or in shared memory, which shm reads in place. Only world 3 runs the largest sizes.
 TEST_P(InRankOrder, AllreduceRoundsLikeAPlainLoopOverTheRanks) {
   std::vector<int> ranks(static_cast<size_t>(world()));
   for (int r = 0; r < world(); ++r) ranks[static_cast<size_t>(r)] = r;
@@ -39,7 +41,7 @@ TEST_P(InRankOrder, AllreduceRoundsLikeAPlainLoopOverTheRanks) {
       for (const int64_t count : {97, 4096, 4099, 50021, 300007, 1100003}) {
         const bool is_long = count > (dtype == at::kFloat ? 300007 : kLarge);
         if (is_long && world() != 3) continue;
-        if (count > 300007 && dtype == at::kDouble) continue;  // already fills three slots
+        if (count > 300007 && dtype == at::kDouble) continue;  // in float64, 300,007 elements already fill three slots
         const auto mine = rough_input(rank, count, dtype), want = plain_sum(ranks, count, dtype);
         if (dtype == at::kFloat && at::equal(plain_sum(reverse, count, dtype), want))
           throw std::logic_error("these inputs do not depend on the order");
@@ -73,8 +75,8 @@ INSTANTIATE_TEST_SUITE_P(All, InRankOrder,
                                            Arm{"shm", As::processes, 3}, Arm{"shm", As::processes, 4}),
                          name_of);
 
-// Each host sums its ranks before gloo adds the hosts' sums. The bits differ from rank order but are the same on every
-// rank and in every run.
+// Each host sums its own ranks before gloo adds the sums of the hosts. The bits differ from a sum in rank order, but
+// are the same on every rank and in every run.
 TEST(AcrossHosts, SumsHaveTheSameBitsInEveryRunAndOnEveryRank) {
   constexpr int world = 5, per_host = 2;
   std::vector<std::vector<Tensors>> sums(2, std::vector<Tensors>(world));
@@ -98,10 +100,10 @@ TEST(AcrossHosts, SumsHaveTheSameBitsInEveryRunAndOnEveryRank) {
             << "sum " << i << " of rank " << rank << " in run " << run;
 }
 
-// The n-th core of this process.
+// Returns the n-th of the cores that this process may use.
 std::vector<int> only_core(int n) { return {own_cores().at(static_cast<size_t>(n))}; }
 
-// Expects two ranks, each pinned to `cores(rank)`, to report `crowded`.
+// Pins two ranks to the cores `cores(rank)`. Expects the group to be crowded (more ranks than cores) or not.
 void expect_crowded(bool crowded, const std::function<std::vector<int>(int rank)>& cores) {
   std::vector<BackendSetup> setups(2);
   Team team{.backend = "shm", .as = As::processes, .world = 2};
@@ -116,7 +118,7 @@ void expect_crowded(bool crowded, const std::function<std::vector<int>(int rank)
   });
 }
 
-TEST(Cores, AreCountedOverTheAffinitiesOfAllRanks) {
+TEST(Cores, GroupIsCrowdedIfItsRanksMayUseFewerCoresThanRanks) {
   expect_crowded(true, [](int) { return only_core(0); });
   if (own_cores().size() < 2) GTEST_SKIP() << "one core";
   expect_crowded(false, [](int rank) { return only_core(rank); });

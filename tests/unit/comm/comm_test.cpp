@@ -25,8 +25,9 @@ TEST_P(Collectives, AllreduceIsExactForEverySizeTypeAndOperation) {
   });
 }
 
-// More than two slots, and more than a caller sums itself. Tensors are private, shared, or alternate by rank.
-TEST_P(Collectives, AllreduceIsExactInManyPieces) {
+// The messages exceed two slots (shared-memory buffers of 1 MiB) and are too large to be summed in the calling thread.
+// All, no or every second rank's tensor is in shared memory.
+TEST_P(Collectives, AllreduceOfLargeMessagesIsExactInPrivateAndSharedMemory) {
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     for (const int64_t count : {700001, 1100003})
       for (const int shared_kinds : {0, 1, 2}) {
@@ -42,8 +43,8 @@ TEST_P(Collectives, AllreduceIsExactInManyPieces) {
 
 class BeyondASlot : public Collectives {};
 
-// Every type and operation in two and in three slots, the last one partly filled.
-TEST_P(BeyondASlot, AllreduceIsExactForEveryTypeAndOperation) {
+// Messages fill two or three slots (shared-memory buffers of 1 MiB), the last slot only partly.
+TEST_P(BeyondASlot, AllreduceOfMessagesAbove1MebibyteIsExactForEveryTypeAndOperation) {
   constexpr int64_t slot = 1 << 20;
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     for (const auto dtype : kDtypes)
@@ -149,7 +150,7 @@ TEST_P(Collectives, BarrierBlocksEveryRankUntilAllHaveArrived) {
   });
 }
 
-TEST_P(Collectives, SeveralCallsMayBeOutstanding) {
+TEST_P(Collectives, SeveralOutstandingCallsGiveTheRightResults) {
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     Tensors tensors;
     std::vector<c10::intrusive_ptr<c10d::Work>> works;

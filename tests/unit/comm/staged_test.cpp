@@ -1,5 +1,5 @@
-// Collectives staged through host memory. Here the CPU is the staged device, so everything but pinning is tested
-// without a GPU.
+// StagedBackend runs collectives of device tensors through copies in host memory. Here the CPU is the device, so
+// everything but pinned memory is tested without a GPU.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,8 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 constexpr int kRanks = 3;
-constexpr int64_t kSizes[] = {1, 1000, 300007};  // completed at once, in a slot, in pieces by the backend's thread
+// The host backend completes the first size at once, the second in one slot, the third in pieces on its own thread.
+constexpr int64_t kSizes[] = {1, 1000, 300007};
 
 void expect_staged(const Body& body) {
   expect_ranks_succeed({.backend = "threads", .world = kRanks}, [&](const auto& backend, int rank) {
@@ -23,7 +24,7 @@ void expect_staged(const Body& body) {
 
 at::Tensor input_of(int rank, int64_t count) { return at::arange(count, at::kDouble).remainder(97) + 100 * rank; }
 
-TEST(Staged, CollectivesEqualTheHostBackends) {
+TEST(Staged, CollectivesGiveTheResultsOfTheHostBackend) {
   expect_staged([](const auto& backend, int rank) {
     for (const int64_t count : kSizes) {
       const at::Tensor sum = input_of(0, count) + input_of(1, count) + input_of(2, count);
@@ -58,7 +59,7 @@ TEST(Staged, CollectivesEqualTheHostBackends) {
   });
 }
 
-TEST(Staged, TheFutureHoldsTheOutputs) {
+TEST(Staged, TheFutureOfACollectiveHoldsItsOutputs) {
   expect_staged([](const auto& backend, int rank) {
     Tensors mine{input_of(rank, 300007)};
     const auto future = backend->allreduce(mine, {})->getFuture();
@@ -68,7 +69,7 @@ TEST(Staged, TheFutureHoldsTheOutputs) {
   });
 }
 
-TEST(Staged, WritesToParametersAndKeepsTheirLayout) {
+TEST(Staged, BroadcastIntoAParameterKeepsItsLayout) {
   expect_staged([](const auto& backend, int rank) {
     at::Tensor parameter =
         (at::arange(24, at::kDouble).view({2, 3, 2, 2}) + rank).contiguous(at::MemoryFormat::ChannelsLast);

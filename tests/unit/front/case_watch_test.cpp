@@ -1,4 +1,5 @@
-// Which rank CaseWatch blames when a case fails.
+// CaseWatch follows one case on all ranks. The tests check which rank it blames, and with which reason, when the case
+// fails.
 #include <signal.h>
 
 #include "harness/front/launch/case_watch.h"
@@ -10,7 +11,7 @@ namespace {
 using Kind = CaseOutcome::Kind;
 
 constexpr double kTimeout = 2;
-int killed_by(int signal) { return signal; }  // in waitpid's encoding
+int killed_by(int signal) { return signal; }  // status as waitpid returns it
 int exited_with(int code) { return code << 8; }
 
 std::string failed(int rank, const std::string& kind, const std::string& reason) {
@@ -68,7 +69,7 @@ TEST(CaseWatch, RejectsTrainingLinesWithoutAListenerOrFromOtherRanks) {
   expect_contains(watch.verdict(0.5)->reason, {"rank 1", "'line'"});
 }
 
-TEST(CaseWatch, DropsMeasurementsWhenChecksBrokeTheGroup) {
+TEST(CaseWatch, DropsMeasurementsWhenTheChecksBrokeTheProcessGroup) {
   CaseWatch watch("c", Event::ran, 1, 30, true, 0);
   Json answer = {{"event", "ran"}, {"case", "c"}, {"record", to_json(RankRecord{})}, {"group_over", true}};
   answer["checks"] = {to_json(CheckRow{.name = "run-completes", .status = CheckStatus::failed})};
@@ -81,7 +82,7 @@ TEST(CaseWatch, DropsMeasurementsWhenChecksBrokeTheGroup) {
   EXPECT_EQ(outcome->checks.size(), 1u);
 }
 
-TEST(CaseWatch, DropsMeasurementsOfAnUntimedCaseAndKeepsTheGroup) {
+TEST(CaseWatch, DropsMeasurementsOfAnUntimedCaseAndKeepsItsWorkersRunning) {
   CaseWatch watch("c", Event::ran, 1, 30, true, 0);
   Json answer = {
       {"event", "ran"}, {"case", "c"}, {"record", to_json(RankRecord{})}, {"group_over", false}, {"untimed", true}};
@@ -93,7 +94,7 @@ TEST(CaseWatch, DropsMeasurementsOfAnUntimedCaseAndKeepsTheGroup) {
   EXPECT_TRUE(outcome->ranks.empty());
 }
 
-// The answer of a rank that failed in the checks before timing.
+// Returns the message of a rank that failed in the checks before timing.
 std::string failed_in_checks(int rank, const std::string& kind, const std::string& reason) {
   Json answer = Json::parse(ran(rank));
   answer["untimed"] = true;
@@ -102,7 +103,7 @@ std::string failed_in_checks(int rank, const std::string& kind, const std::strin
   return answer.dump();
 }
 
-TEST(CaseWatch, AFailureDuringChecksKeepsTheCheckRows) {
+TEST(CaseWatch, AFailureDuringTheChecksKeepsTheirResults) {
   CaseWatch watch = watch_of(2);
   watch.on_line(1, failed_in_checks(1, "nan", "the loss of step 2 is nan"), 1.0);
   EXPECT_FALSE(watch.verdict(1.1)) << "the check rows come from rank 0";
@@ -116,7 +117,7 @@ TEST(CaseWatch, AFailureDuringChecksKeepsTheCheckRows) {
   EXPECT_TRUE(outcome->ranks.empty());
 }
 
-TEST(CaseWatch, BlamesAnExceptionBeforeThePeerErrorsItCaused) {
+TEST(CaseWatch, BlamesTheRankThatThrewNotThePeersThatFailedBecauseOfIt) {
   CaseWatch watch = watch_of(2);
   watch.on_line(0, failed_in_checks(0, "peer", "the ranks call different collectives"), 1.0);
   watch.on_line(1, failed_in_checks(1, "failure", "its own words"), 1.1);
@@ -138,7 +139,7 @@ TEST(CaseWatch, ReportsADeathWithTheCollectiveThatOthersWaitedIn) {
   EXPECT_LT(outcome->reason.find("signal 9"), outcome->reason.find("(pid 5)")) << "the cause comes first";
 }
 
-TEST(CaseWatch, ASignalOutranksEarlierErrorsOfPeers) {
+TEST(CaseWatch, BlamesARankKilledByASignalNotPeersWithEarlierErrors) {
   CaseWatch watch = watch_of(3);
   watch.on_line(0, failed(0, "failure", "[..] Connection reset by peer"), 1.0);
   EXPECT_FALSE(watch.verdict(1.1)) << "a better explanation may still arrive";
@@ -150,7 +151,7 @@ TEST(CaseWatch, ASignalOutranksEarlierErrorsOfPeers) {
   expect_contains(outcome->reason, {"rank 2", "signal 9 (SIGKILL)"});
 }
 
-TEST(CaseWatch, ReportsALonePeerErrorAfterTheGracePeriod) {
+TEST(CaseWatch, ReportsAConnectionErrorAfterAGracePeriodWithoutABetterCause) {
   CaseWatch watch = watch_of(2);
   watch.on_line(1, failed(1, "failure", "timeout in the store"), 1.0);
   EXPECT_FALSE(watch.verdict(1.2));
@@ -168,7 +169,7 @@ TEST(CaseWatch, BlamesTheRankThatExitedNotTheOneThatWaited) {
   expect_contains(watch.verdict(2.0)->reason, {"rank 1", "exit code 7"});
 }
 
-TEST(CaseWatch, ADiagnosisOutranksAnAbort) {
+TEST(CaseWatch, PrefersAReportedErrorToTheAbortOfAnotherRank) {
   CaseWatch watch = watch_of(2);
   watch.on_death(0, killed_by(SIGABRT), 1.0);
   watch.on_line(1, failed(1, "nan", "gradient of n.1.weight at 3"), 1.1);
@@ -271,7 +272,7 @@ TEST(CaseWatch, DetectsEarlierMismatchedCollectivesByHash) {
   expect_contains(watch.verdict(3.0)->reason, {"different collectives", "#143"});
 }
 
-TEST(CaseWatch, BlamesTheRankBehindInTheSameCalls) {
+TEST(CaseWatch, BlamesTheRankThatIsOneCollectiveBehind) {
   CaseWatch watch = watch_of(2);
   RankState ahead = at_call(7, 77, "barrier");
   ahead.calls.push_back({.number = 8, .hash = 78, .text = "allreduce of 12 Float (sum)"});
@@ -309,7 +310,7 @@ std::string ran_with_calls(int rank, int64_t count, uint64_t hash) {
 }
 
 TEST(CaseWatch, FailsWhenRanksEndWithDifferentCollectives) {
-  const uint64_t hash = 0xfedcba9876543210;  // uses the top bit: all 64 bits must survive
+  const uint64_t hash = 0xfedcba9876543210;  // the top bit is set: JSON must keep all 64 bits
   CaseWatch same = watch_of(2), fewer = watch_of(2), other_hash = watch_of(2), with_calls = watch_of(2);
   for (const int rank : {0, 1}) {
     same.on_line(rank, ran_with_calls(rank, 160, hash), 1);
@@ -357,7 +358,7 @@ TEST(CaseWatch, NamesTheRankThatNeverJoined) {
   expect_contains(outcome->reason, {"2 of 3", "missing 1"});
 }
 
-TEST(CaseWatch, RanksThatWaitForOthersToJoinAreNotMissing) {
+TEST(CaseWatch, RanksThatWaitForAMissingRankAreNotReportedAsMissing) {
   CaseWatch watch("c", Event::ran, 3, kTimeout, false, 0), all("c", Event::ran, 2, kTimeout, false, 0);
   watch.on_states({{.beat = 1}, {.beat = 0}, {.beat = 1}}, 0.5);
   EXPECT_EQ(watch.verdict(2.5)->culprit, 1);
@@ -411,7 +412,7 @@ TEST(CaseWatch, StripsControlCharactersFromReasons) {
   EXPECT_EQ(watch.verdict(2)->reason.find_first_of("\x1B\a"), std::string::npos);
 }
 
-TEST(CaseWatch, KeepsTheKindOfAUsageError) {
+TEST(CaseWatch, AUsageErrorOfARankStaysAUsageError) {
   CaseWatch watch = watch_of(1);
   watch.on_line(0, failed(0, "usage", "images: magic number 7"), 1.0);
   EXPECT_EQ(watch.verdict(2)->kind, Kind::usage);

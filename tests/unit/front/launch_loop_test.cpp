@@ -1,4 +1,5 @@
-// LaunchLoop: order, retries, noise and interruption. A fake runner replaces the workers: no process, no clock.
+// LaunchLoop: order of cases, retries, added launches for noisy cases, and interruption. A fake runner replaces the
+// worker processes, so nothing is started or timed.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -63,7 +64,7 @@ class LaunchLoopTest : public testing::Test {
       report_.cases.emplace_back().spec = spec;
   }
 
-  // Makes dp noisier than --max-noise allows and sets a small --max-time.
+  // Makes the step times of dp noisier than --max-noise allows and sets --max-time to 50 ms.
   void make_dp_noisy() {
     options_.max_noise_percent = 1;
     options_.sampling.max_time_s = 0.05;
@@ -174,7 +175,7 @@ TEST_F(LaunchLoopTest, ReportsASuccessfulRetryAsAWarning) {
   EXPECT_TRUE(record("cpu").warnings.empty());
 }
 
-TEST_F(LaunchLoopTest, StopsAfterTheLastRetry) {
+TEST_F(LaunchLoopTest, ACaseThatFailsInEveryRetryFails) {
   options_.retries = 2;
   runner_.answer = [](const CaseSpec&, int) { return bad(); };
   run();
@@ -206,7 +207,7 @@ TEST_F(LaunchLoopTest, AnInterruptionEndsTheRunAndKeepsFinishedLaunches) {
   EXPECT_EQ(launches, 4u);
 }
 
-TEST_F(LaunchLoopTest, NoticesASignalBetweenCases) {
+TEST_F(LaunchLoopTest, ASignalBetweenCasesEndsTheRun) {
   runner_.signal = 2;
   EXPECT_EQ(run().signal, 2);
   EXPECT_TRUE(runner_.calls.empty());
@@ -227,7 +228,7 @@ TEST_F(LaunchLoopTest, SkipsUnavailableCases) {
   EXPECT_EQ(exit_code(ending_of(report_)), 77);
 }
 
-TEST_F(LaunchLoopTest, GivesUpAGroupThatFailsToStartTwice) {
+TEST_F(LaunchLoopTest, GivesUpAProcessGroupThatFailsToStartTwice) {
   report_.cases.clear();
   for (int i = 0; i < 6; ++i) report_.cases.emplace_back().spec = spec_of(numbered(i));
   runner_.answer = [](const CaseSpec&, int) {
@@ -275,7 +276,7 @@ TEST_F(LaunchLoopTest, LaunchesAddedForNoisePrintNoProgressLines) {
   EXPECT_TRUE(lines[2].starts_with("3/3 · " + spec_of("dp").id)) << lines[2];
 }
 
-TEST_F(LaunchLoopTest, WarnsWhenOneBlockIsTooFewToJudgeNoise) {
+TEST_F(LaunchLoopTest, WarnsWhenOneTimedBlockIsTooFewToMeasureNoise) {
   options_.launches = 1;
   options_.max_noise_percent = 1;
   options_.sampling.max_time_s = 0.0005;
@@ -289,7 +290,7 @@ TEST_F(LaunchLoopTest, WarnsWhenOneBlockIsTooFewToJudgeNoise) {
   EXPECT_NE(record("cpu").warnings[0].find("--max-noise"), std::string::npos);
 }
 
-// Each launch takes one second. Other programs keep a core busy only during the second launch of dp.
+// Each launch takes one second. Other programs keep a core busy during the second launch of dp only.
 TEST_F(LaunchLoopTest, WarnsOnlyTheCaseThatOtherProgramsDisturbed) {
   CpuTimes now;
   load_ = [&] { return now; };
@@ -306,7 +307,7 @@ TEST_F(LaunchLoopTest, WarnsOnlyTheCaseThatOtherProgramsDisturbed) {
   EXPECT_TRUE(record("ddp").warnings.empty());
 }
 
-TEST_F(LaunchLoopTest, WarnsWhenAGroupEndsBadlyAfterItsCases) {
+TEST_F(LaunchLoopTest, WarnsWhenAWorkerEndsWithAnErrorAfterItsLastCase) {
   runner_.complaints = {"rank 1 ended with exit code 5 after its last case"};
   run();
   size_t warnings = 0;
@@ -314,7 +315,7 @@ TEST_F(LaunchLoopTest, WarnsWhenAGroupEndsBadlyAfterItsCases) {
   EXPECT_EQ(warnings, 4u);
 }
 
-TEST(ExitCode, FollowsThePrecedence) {
+TEST(ExitCode, IsThatOfTheMostSevereOutcome) {
   const std::vector<std::pair<Ending, int>> table = {
       {{.usage = true, .unsaved = true, .failed = true, .wrong = true, .inconclusive = true, .unavailable = true}, 2},
       {{.unsaved = true, .failed = true, .wrong = true, .inconclusive = true, .unavailable = true}, 5},

@@ -1,4 +1,4 @@
-// Helpers shared by the launcher tests.
+// Fixture of the launcher tests: a private temporary directory.
 #pragma once
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Launcher with real worker processes that misbehave.
+// The launcher with real worker processes that crash, hang or send invalid messages.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -16,10 +16,11 @@ namespace {
 namespace fs = std::filesystem;
 using Kind = CaseOutcome::Kind;
 
-// The fake worker injects the fault named by --param fault.
+// The tests run a fake worker in place of dpbench's worker program. It injects the fault that --param fault names.
 class Workers : public TempDirTest {
  protected:
-  Workers() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }  // as in dpbench: orphans of ranks become our children
+  // As in dpbench: orphaned child processes of ranks become children of the launcher.
+  Workers() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
   CaseSpec spec(int ranks, const std::string& fault, int rank = 0) {
     CaseSpec one;
@@ -58,7 +59,7 @@ class Workers : public TempDirTest {
       [](const std::string&) {}};
 };
 
-TEST_F(Workers, RunManyCasesInOneGroup) {
+TEST_F(Workers, RunManyCasesWithoutARestart) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(run(spec(3, "none")).kind, Kind::ran);
   EXPECT_TRUE(launcher_.end_group().empty());
   EXPECT_FALSE(fs::exists(root_ / "logs" / "group2-cpu-x3-shm"));
@@ -106,7 +107,7 @@ TEST_F(Workers, ReportABadExitCodeAfterGoodCases) {
   expect_contains(complaints[0], {"rank 1", "exit code 5"});
 }
 
-TEST_F(Workers, AreInterruptedByASignal) {
+TEST_F(Workers, AreInterruptedWhenTheLauncherReceivesSigterm) {
   std::thread sender([] {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     ::kill(::getpid(), SIGTERM);
@@ -143,7 +144,7 @@ TEST_F(Workers, GetAUniqueUnguessableNoncePerGroup) {
   EXPECT_EQ(nonces.size(), 3u);
 }
 
-TEST_F(Workers, RefuseAMissingWorkerProgram) {
+TEST_F(Workers, FailWithAUsageErrorIfTheirProgramIsMissing) {
   Launcher launcher(
       {.program = "/nowhere/dpbench-worker", .plugins = {}, .cpus = {}, .timeout_s = 1, .logs = root_ / "logs"},
       signals_, Event::ran, [](const std::string&) {});

@@ -1,4 +1,4 @@
-// OomKills: reads from the cgroup files if the kernel killed a process for memory.
+// OomKills reads from the cgroup files whether the kernel killed a process because memory ran out.
 #include <fstream>
 
 #include "harness/front/process/oom_kills.h"
@@ -9,14 +9,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A fake /proc and cgroup tree for process 7.
+// A fake /proc and cgroup tree in which process 7 runs.
 class OomKillsTest : public TempDirTest {
  protected:
   void write(const fs::path& file, const std::string& text) const {
     fs::create_directories((root_ / file).parent_path());
     std::ofstream(root_ / file) << text;
   }
-  // Returns the message after the counter file changes to `text`.
+  // Returns the reason that OomKills reports after the counter file has changed to `text`; empty if it reports no kill.
   std::string message_after(const std::string& groups, const fs::path& counter, const std::string& text) const {
     write("proc/7/cgroup", groups);
     const OomKills kills(7, root_);
@@ -26,7 +26,7 @@ class OomKillsTest : public TempDirTest {
   }
 };
 
-TEST_F(OomKillsTest, ReportsTheLimitOfTheGroup) {
+TEST_F(OomKillsTest, ReportsTheMemoryLimitOfTheControlGroup) {
   const fs::path group = "sys/fs/cgroup/a/b";
   write(group / "memory.events", "low 0\nhigh 0\nmax 3\noom 0\noom_kill 2\n");
   write(group / "memory.max", "4096\n");
@@ -43,7 +43,7 @@ TEST_F(OomKillsTest, ReadsCgroupV1WhenItControlsMemory) {
                   {"8192"});
 }
 
-TEST_F(OomKillsTest, FallsBackToTheClosestVisibleParentGroup) {
+TEST_F(OomKillsTest, FallsBackToTheClosestVisibleParentControlGroup) {
   write("sys/fs/cgroup/box/memory.max", "1024\n");
   write("sys/fs/cgroup/box/inner/memory.max", "max\n");
   write("sys/fs/cgroup/box/inner/memory.events", "oom_kill 0\n");
@@ -51,7 +51,7 @@ TEST_F(OomKillsTest, FallsBackToTheClosestVisibleParentGroup) {
                   {"1024"});
 }
 
-TEST_F(OomKillsTest, ReportsTheMachinesMemoryWithoutALimit) {
+TEST_F(OomKillsTest, ReportsAKillWithoutANumberIfThereIsNoMemoryLimit) {
   write("sys/fs/cgroup/memory/memory.oom_control", "oom_kill 0\n");
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
   const std::string message = message_after("4:memory:/\n", "sys/fs/cgroup/memory/memory.oom_control", "oom_kill 1\n");

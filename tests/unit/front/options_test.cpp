@@ -1,4 +1,4 @@
-// Command line parsing, help texts and refusals.
+// Parsing of the command line and the config file, help texts, and refused arguments.
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -61,7 +61,7 @@ class Config : public testing::Test {
   const std::string file_ = testing::TempDir() + "/dpbench_options_" + std::to_string(::getpid()) + ".toml";
 };
 
-TEST(Options, BareFlagsMeanRun) {
+TEST(Options, FlagsWithoutACommandMeanTheRunCommand) {
   const RunOptions bare = parse({"--strategy", "cpu,ddp", "--cpus", "1,2"});
   const RunOptions named = parse({"run", "--strategy", "cpu,ddp", "--cpus", "1,2"});
   EXPECT_EQ(parsed({"--strategy", "cpu,ddp"}).name, "run");
@@ -71,7 +71,7 @@ TEST(Options, BareFlagsMeanRun) {
   EXPECT_EQ(bare.what.strategies, named.what.strategies);
 }
 
-TEST(Options, WithoutAChoiceRunsAreQuickAndSmall) {
+TEST(Options, DefaultsGiveAQuickAndSmallRun) {
   for (const auto& arguments : {std::vector<std::string>{}, {"-o", "json", "--out", "there"}}) {
     const RunOptions options = parse(arguments);
     EXPECT_TRUE(options.quick);
@@ -94,7 +94,7 @@ TEST(Options, ExplicitFlagsOverrideQuick) {
   EXPECT_EQ(options.sampling.samples, 3);
 }
 
-TEST(Options, AllIsTheSameAsNamingNone) {
+TEST(Options, TheNameAllSelectsTheSameAsNoName) {
   const auto named = [](const std::string& name) { return parse({"--strategy", name, "--workload", name}).what; };
   EXPECT_EQ(named("x").strategies, std::vector<std::string>{"x"});
   EXPECT_EQ(named("x").workloads, std::vector<std::string>{"x"});
@@ -102,7 +102,7 @@ TEST(Options, AllIsTheSameAsNamingNone) {
   EXPECT_EQ(named("all").workloads, parse({}).what.workloads);
 }
 
-TEST(Options, RefusesAllTogetherWithOtherNames) {
+TEST(Options, RefusesTheNameAllTogetherWithOtherNames) {
   expect_contains(refusal({"--strategy", "all,x"}), {"--strategy all,x", "'x'"});
   expect_contains(refusal({"check", "--workload", "mnist-mlp", "--workload", "all"}),
                   {"--workload mnist-mlp,all", "'mnist-mlp'"});
@@ -164,7 +164,7 @@ TEST(Options, SuggestsTheNearestCommand) {
   expect_contains(refusal({"hlep"}), {"'hlep'", "'help'", "dpbench --help"});
 }
 
-TEST(Options, ListsTheValuesAndSuggestsTheNearest) {
+TEST(Options, RefusesAnUnknownValueWithAListAndTheNearestValidValue) {
   expect_contains(refusal({"--scaling", "stong"}), {"stong", "strong, weak", "'strong'"});
   expect_contains(refusal({"-o", "xml"}), {"xml", "table, json, csv, markdown, none"});
   expect_contains(refusal({"--dtype", "f16"}), {"f16", "f32, f64, bf16"});
@@ -219,7 +219,7 @@ TEST(Options, RefusesAScaleAbove64) {
   expect_contains(refusal({"--scale", "65"}), {"--scale", "'65'", "1 to 64"});
 }
 
-TEST(Options, CheckHelpListsExactlyTheFlagsItTakes) {
+TEST(Options, HelpOfCheckListsExactlyTheFlagsThatCheckAccepts) {
   const std::set<std::string> accepted = {
       "--strategy", "--workload", "--gpus",   "--cpus",    "--dtype",    "--backend", "--param",
       "--scale",    "--plugin",   "--filter", "--seed",    "--threads",  "--data",    "--oversubscribe",
@@ -365,7 +365,7 @@ TEST(Text, SuggestsPrefixesAndSubstringsIgnoringCase) {
   EXPECT_EQ(nearest("strat", {"strict", "strategy"}), "strategy");
 }
 
-TEST(Training, IsOneCaseOnceWithoutABaseline) {
+TEST(Training, RunsOneCaseOnceWithoutABaseline) {
   const auto options =
       parse<TrainingOptions>({"train", "--workload", "mnist-mlp", "--strategy", "ddp", "--cpus", "2", "--epochs", "3",
                               "--save", "m", "--checkpoint-every", "100", "--target-accuracy", "0.95", "--eval"});

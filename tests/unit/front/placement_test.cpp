@@ -1,4 +1,5 @@
-// Reads rank, world and rendezvous address from each launcher's environment variables.
+// Placement: the rank, world and rendezvous address that a process reads from the environment variables of its launcher
+// (torchrun, Slurm, MPI).
 #include <gtest/gtest.h>
 
 #include <map>
@@ -42,12 +43,12 @@ const Variables kMpi = {{"OMPI_COMM_WORLD_RANK", "1"},
                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                         {"PMIX_NAMESPACE", "123"}};
 
-TEST(Placement, IsEmptyWithoutALauncher) {
+TEST(Placement, IsEmptyForAProcessStartedWithoutALauncher) {
   EXPECT_FALSE(placed({}));
   EXPECT_FALSE(placed({{"RANK", "0"}, {"WORLD_SIZE", "2"}})) << "RANK and WORLD_SIZE alone may be stale";
 }
 
-TEST(Placement, ReadsTorchrunWithTheAgentsStore) {
+TEST(Placement, ReadsTorchrunVariablesAndTheStoreOfItsAgent) {
   const auto p = placed(kTorchrun).value();
   EXPECT_EQ(p.launcher, StartedBy::torchrun);
   EXPECT_EQ(p.rank, 3);
@@ -74,13 +75,13 @@ TEST(Placement, ReadsSlurmWithUnequalNodesAndAHostList) {
   EXPECT_FALSE(p.store_is_served);
 }
 
-TEST(Placement, IgnoresSlurmOutsideAStep) {
+TEST(Placement, IgnoresSlurmVariablesOutsideASlurmStep) {
   Variables batch = kSlurm;
   batch.erase("SLURM_STEP_ID");
   EXPECT_FALSE(placed(batch));
 }
 
-TEST(Placement, PortIsTheSameForAllRanksAndDiffersBetweenLaunches) {
+TEST(Placement, RendezvousPortIsTheSameForAllRanksAndDiffersBetweenLaunches) {
   Variables other = kMpi;
   other["OMPI_COMM_WORLD_RANK"] = "0";
   EXPECT_EQ(placed(kMpi)->master_port, placed(other)->master_port);
@@ -119,7 +120,9 @@ TEST(Placement, RefusesInvalidRanksAndWorldSizes) {
   EXPECT_THROW(placed(bad), UsageError);
 }
 
-TEST(Placement, RefusesANamedLauncherThatDidNotStartUs) { EXPECT_THROW(placed(kMpi, StartedBy::slurm), UsageError); }
+TEST(Placement, RefusesALauncherNameThatDiffersFromTheActualLauncher) {
+  EXPECT_THROW(placed(kMpi, StartedBy::slurm), UsageError);
+}
 
 TEST(Placement, FindsTheFirstHostOfASlurmNodeList) {
   EXPECT_EQ(first_host("n1"), "n1");

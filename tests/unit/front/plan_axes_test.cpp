@@ -1,4 +1,5 @@
-// Plan axes: worlds, batches, devices and backends that run, are skipped or are refused.
+// The plan (list of cases of a run): which combinations of world, batch, device and backend run, are skipped or are
+// refused.
 #include <set>
 
 #include "tests/unit/front/plan_parts.h"
@@ -33,7 +34,7 @@ TEST(Plan, UnderALauncherTheWorldIsTheNumberOfStartedRanks) {
   expect_contains(plan.skipped[1].reason, {"torchrun", "2", "4"});
 }
 
-TEST(Plan, UnderALauncherRefusesAnotherWorld) {
+TEST(Plan, UnderALauncherRefusesAWorldOtherThanTheStartedRanks) {
   Selection what = launched(2, 2);
   what.cpus = {4};
   expect_contains(refusal<UsageError>(what, machine(8)), {"--cpus 4", "torchrun", "2 ranks"});
@@ -52,7 +53,7 @@ TEST(Plan, UnderALauncherRefusesSingleProcessStrategies) {
   expect_contains(refusal<UsageError>(what, machine(8)), {"'dp'", "torchrun"});
 }
 
-TEST(Plan, RepeatedWorldsAndNamesCollapse) {
+TEST(Plan, RepeatedWorldsAndStrategiesAddNoCases) {
   Selection what = ddp_on_mlp();
   what.strategies = {"ddp", "ddp"};
   what.cpus = {2, 2, 1, 2};
@@ -70,7 +71,7 @@ TEST(Plan, BatchIsPerDeviceInWeakAndGlobalInStrongScaling) {
   EXPECT_EQ(strong.cases.front().global_batch(), 32);
 }
 
-TEST(Plan, RefusesABatchSmallerThanTheWorldOnlyForRanks) {
+TEST(Plan, RefusesABatchSmallerThanTheWorldOnlyForMultiProcessStrategies) {
   Selection what = ddp_on_mlp();
   what.scaling = Scaling::strong;
   what.batches = {3};
@@ -100,7 +101,7 @@ TEST(Plan, SkipsADefaultBatchThatIsTooSmallAndSuggestsOne) {
   expect_contains(refusal<UsageError>(what, machine(2)), {"random-linear", "30", "64", "--batch 64"});
 }
 
-TEST(Plan, CommandsThatChooseTheirOwnSamplesSkipNoBatch) {
+TEST(Plan, CommandsThatChooseTheirOwnSamplesAcceptAnyBatch) {
   Selection what;
   what.cpus = {64};
   what.own_rows = true;
@@ -170,7 +171,7 @@ TEST(Plan, AcceptsAnyBatchWhenTheNumberOfSamplesIsUnknown) {
   EXPECT_EQ(catalogue_from_json(json).workloads.at(0).samples, 0);
 }
 
-TEST(Plan, JudgesAPluginsNumberOfSamplesOnlyForTheQueriedScaleAndData) {
+TEST(Plan, ComparesTheBatchWithAPluginsSamplesOnlyForTheQueriedScaleAndData) {
   Selection what;
   what.strategies = {"cpu"};
   what.batches = {100000};
@@ -202,14 +203,14 @@ TEST(Plan, RefusesMoreMicroBatchesThanSamples) {
   EXPECT_EQ(refusal<UsageError>(what, machine(2)), "accepted");
 }
 
-TEST(Plan, MissingGpusSuggestCpusAndOversubscribe) {
+TEST(Plan, RefusalForMissingGpusSuggestsCpusAndOversubscribe) {
   Selection what = ddp_on_mlp();
   what.gpus = {1, 2};
   expect_contains(refusal<Unavailable>(what, machine(2)), {"--gpus 1,2", "no driver", "--cpus 1,2"});
   expect_contains(refusal<Unavailable>(what, machine(2, 1)), {"--gpus 1,2", "1 GPU", "--cpus 1,2", "--oversubscribe"});
 }
 
-TEST(Plan, OversubscribedGpusUseABackendThatCanShareThem) {
+TEST(Plan, RanksThatShareAGpuUseABackendThatSupportsSharing) {
   Selection what = ddp_on_mlp();
   what.gpus = {1, 2};
   what.oversubscribe = true;
@@ -244,7 +245,7 @@ TEST(Plan, CpuRanksUseSharedMemoryUnlessEveryHostHasOneRank) {
     int world, here, hosts;
     const char* backend;
   };
-  // {4, 1, 2}: one rank on this host, three on the other.
+  // {4, 1, 2}: four ranks on two hosts, one rank on this host and three on the other host.
   for (const Launch& one :
        {Launch{4, 4, 1, "shm"}, {4, 2, 2, "shm"}, {1, 1, 1, "shm"}, {4, 1, 2, "shm"}, {4, 1, 4, "gloo"}}) {
     Selection what = launched(one.world, one.here);
@@ -254,7 +255,7 @@ TEST(Plan, CpuRanksUseSharedMemoryUnlessEveryHostHasOneRank) {
   }
 }
 
-TEST(Plan, CpuRanksOnSeparateHostsUseSharedMemoryWithoutGloo) {
+TEST(Plan, CpuRanksOnSeparateHostsUseTheShmBackendIfGlooIsMissing) {
   Catalogue without = catalogue();
   without.backends.erase(without.backends.begin());
   Selection what = launched(2, 1);
@@ -262,7 +263,7 @@ TEST(Plan, CpuRanksOnSeparateHostsUseSharedMemoryWithoutGloo) {
   EXPECT_EQ(make_plan(what, without, machine(2)).cases.back().backend, "shm");
 }
 
-TEST(Plan, ABackendIsAnAxis) {
+TEST(Plan, EveryNamedBackendGivesACase) {
   Selection what = ddp_on_mlp();
   what.cpus = {2};
   what.backends = {"gloo", "shm"};
@@ -288,7 +289,7 @@ TEST(Plan, RefusesTheThreadsBackend) {
   expect_contains(refusal<UsageError>(what, machine(2)), {"threads"});
 }
 
-TEST(Plan, CheckUsesProbesAndEverySupportedBackend) {
+TEST(Plan, CheckCommandUsesProbeModelsAndEverySupportedBackend) {
   Selection what;
   what.strategies = {"ddp"};
   what.default_worlds = {1, 3};
@@ -325,7 +326,7 @@ TEST(Plan, ReducedChecksUseOtherBackendsOnlyForThoroughWorkloads) {
   EXPECT_EQ(backends("probe", 3), Names{"shm"});
 }
 
-TEST(Plan, CpuRanksUseGlooWithoutSharedMemory) {
+TEST(Plan, CpuRanksUseGlooIfTheShmBackendIsMissing) {
   Catalogue without = catalogue();
   without.backends.erase(without.backends.begin() + 1);
   Selection what = ddp_on_mlp();

@@ -1,4 +1,5 @@
-// Helpers shared by the plan tests: a catalogue, a machine and the case ids of a plan.
+// Helpers of the plan tests: a catalogue of strategies, workloads and backends, a fake machine, and the case ids of a
+// plan.
 #pragma once
 
 #include <string>
@@ -61,7 +62,7 @@ inline std::vector<std::string> ids(const Plan& plan) {
 
 using Ids = std::vector<std::string>;
 
-// Returns the message of the Error that make_plan throws, or "accepted".
+// Returns the message of the Error that make_plan throws, or "accepted" if it throws nothing.
 template <class Error>
 std::string refusal(const Selection& what, const Machine& here, const Catalogue& all = catalogue()) {
   try {

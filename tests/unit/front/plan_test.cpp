@@ -1,4 +1,4 @@
-// Plans: the cases that run, the cases that are skipped, and refusals.
+// The plan (list of cases of a run) for a selection: cases that run, cases that are skipped, and refused selections.
 #include "tests/unit/front/plan_parts.h"
 
 namespace dpbench {
@@ -6,7 +6,7 @@ namespace {
 
 using namespace test;
 
-TEST(Plan, AnEmptySelectionIsEverythingThatRunsHere) {
+TEST(Plan, AnEmptySelectionRunsEverythingThatThisMachineCanRun) {
   Selection what;
   what.default_worlds = {1, 2};
   EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))),
@@ -17,7 +17,7 @@ TEST(Plan, AnEmptySelectionIsEverythingThatRunsHere) {
                  "ddp/mnist-mlp/cpu:1/shm/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"}));
 }
 
-TEST(Plan, AnEmptySelectionUsesTheGpus) {
+TEST(Plan, AnEmptySelectionUsesTheGpusOfTheMachine) {
   Selection what;
   what.default_worlds = {1, 2};
   what.workloads = {"mnist-mlp"};
@@ -40,7 +40,7 @@ TEST(Plan, TheBaselineComesOnceAndFirst) {
   EXPECT_FALSE(plan.cases[1].baseline);
 }
 
-TEST(Plan, NoBaselineOmitsOnlyTheAddedCase) {
+TEST(Plan, WithoutABaselineOnlyTheAddedBaselineCaseIsLeftOut) {
   Selection what = ddp_on_mlp();
   what.cpus = {2};
   what.baseline = false;
@@ -49,7 +49,7 @@ TEST(Plan, NoBaselineOmitsOnlyTheAddedCase) {
   EXPECT_EQ(make_plan(what, catalogue(), machine(4)).cases.size(), 1u);
 }
 
-TEST(Plan, ThreadsAreCoresOverTheLargestWorldInEveryCase) {
+TEST(Plan, EveryCaseHasCoresDividedByTheLargestWorldAsThreads) {
   Selection what;
   what.cpus = {1, 2, 3};
   for (const auto& spec : make_plan(what, catalogue(), machine(8)).cases) EXPECT_EQ(spec.threads, 2) << spec.id;
@@ -60,7 +60,7 @@ TEST(Plan, ThreadsAreCoresOverTheLargestWorldInEveryCase) {
   EXPECT_EQ(make_plan(what, catalogue(), machine(8)).threads, 5);
 }
 
-TEST(Plan, OnlyRanksHaveProcessesAndABackend) {
+TEST(Plan, OnlyMultiProcessStrategiesHaveABackendAndAProcessPerReplica) {
   Selection what;
   what.workloads = {"mnist-mlp"};
   what.cpus = {3};
@@ -74,7 +74,7 @@ TEST(Plan, OnlyRanksHaveProcessesAndABackend) {
 TEST(Plan, AutoUsesTheMostPreferredBackendOfTheDevice) {
   Catalogue all = catalogue();
   all.backends.push_back({.name = "own", .summary = "", .cuda = true, .cpu_preference = 30, .cuda_preference = 15});
-  // Returns the backend that auto chooses, and in parentheses the note on the choice.
+  // Returns the backend that `auto` chooses, followed in parentheses by the note that explains the choice, if any.
   const auto auto_backend = [&](int cpus, int gpus, size_t gpus_here, int hosts = 1) {
     Selection what = ddp_on_mlp();
     if (cpus > 0) what.cpus = {cpus};
@@ -111,7 +111,7 @@ TEST(Plan, SuggestsTheNearestKnownName) {
   expect_contains(refusal<UsageError>(what, machine(2)), {"'DDP'", "'ddp'", "cpu, gpu, dp, ddp, all"});
 }
 
-TEST(Plan, ListsBackendsNotInThisBuildButNoProbes) {
+TEST(Plan, RefusalListsBackendsNotInThisBuildButNoProbeModels) {
   Selection what;
   what.workloads = {"MNIST"};
   expect_contains(refusal<UsageError>(what, machine(2)), {"'MNIST'", "'mnist-mlp'", "random-linear, mnist-mlp, all"});
@@ -150,7 +150,7 @@ TEST(Plan, SkipsANamedStrategyWithoutItsDevice) {
   expect_contains(refusal<Unavailable>(what, machine(2)), {"'gpu'", "no driver", "--strategy cpu --cpus 1"});
 }
 
-TEST(Plan, ANamedSingleStrategyKeepsItsOwnDeviceBesideGpus) {
+TEST(Plan, ANamedSingleDeviceStrategyKeepsItsDeviceWhenGpusAreSelected) {
   Selection what;
   what.strategies = {"cpu", "gpu", "ddp"};
   what.workloads = {"mnist-mlp"};
@@ -160,7 +160,7 @@ TEST(Plan, ANamedSingleStrategyKeepsItsOwnDeviceBesideGpus) {
                  "ddp/mnist-mlp/cuda:2/nccl/weak/b64/f32"}));
 }
 
-TEST(Plan, ParametersMultiplyAndDefaultsAreNotInTheId) {
+TEST(Plan, EveryCombinationOfParametersGivesACaseAndIdsOmitDefaults) {
   Selection what = ddp_on_mlp();
   what.cpus = {1};
   what.baseline = false;
@@ -174,7 +174,7 @@ TEST(Plan, ParametersMultiplyAndDefaultsAreNotInTheId) {
   EXPECT_EQ(ids(make_plan(what, catalogue(), machine(2))).front(), "dp/mnist-mlp/cpu:1/weak/b64/f32");
 }
 
-TEST(Plan, TheBaselineWithAParameterIsNotABaseline) {
+TEST(Plan, ABaselineStrategyWithANonDefaultParameterIsNoBaseline) {
   Catalogue all = catalogue();
   all.strategies[1].params = {{"graph", "off", ""}};
   Selection what;
@@ -203,7 +203,7 @@ TEST(Plan, RefusesUnknownParameters) {
   }
 }
 
-TEST(Plan, AFilterKeepsMatchesAndTheirBaselines) {
+TEST(Plan, AFilterKeepsMatchingCasesAndTheirBaselines) {
   Selection what;
   what.cpus = {1, 2};
   what.filter = "^ddp/mnist.*cpu:2";
@@ -213,7 +213,7 @@ TEST(Plan, AFilterKeepsMatchesAndTheirBaselines) {
   expect_contains(refusal<UsageError>(what, machine(2)), {"--filter", "no such case"});
 }
 
-TEST(Plan, ProbesRunOnlyWhenNamed) {
+TEST(Plan, ProbeModelsRunOnlyWhenNamed) {
   Selection what;
   what.cpus = {1};
   for (const auto& spec : make_plan(what, catalogue(), machine(2)).cases) EXPECT_NE(spec.workload, "probe");

@@ -1,4 +1,5 @@
-// The shared progress page that ranks write and the front reads.
+// The progress page: shared memory in which ranks write their progress, and which the front (the dpbench process)
+// reads.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -31,8 +32,8 @@ TEST_F(ProgressPageTest, ReadsProgressAndCallsOfEachRank) {
   progress[1].collectives = 9;
   write_call(logs[1], 8, 70, "barrier");
   write_call(logs[1], 9, ~uint64_t{0}, "allreduce of 12 Float (sum)");
-  write_call(logs[1], 10, 71, std::string(100, 'x'));  // fills the slot: no terminating zero
-  logs[1].slots[3].hash = 1;                           // being written: no number yet
+  write_call(logs[1], 10, 71, std::string(100, 'x'));  // fills its entry, so no terminating zero is stored
+  logs[1].slots[3].hash = 1;                           // entry being written: it has no number yet
   EXPECT_TRUE(page.read(0).calls.empty());
   const RankState state = page.read(1);
   EXPECT_EQ(state.step, 5);

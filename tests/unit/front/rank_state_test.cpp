@@ -1,4 +1,4 @@
-// RankState, as agents send it to rank 0.
+// RankState: the progress of a rank. Agents (dpbench processes of the other ranks) send it to rank 0 as JSON.
 #include <gtest/gtest.h>
 
 #include "harness/front/launch/outside/rank_state.h"
@@ -9,7 +9,7 @@ namespace {
 const RankState kState{
     .step = 5, .beat = 7, .stopped = true, .collectives = 9, .calls = {{9, ~uint64_t{0}, "barrier"}}};
 
-TEST(RankState, SurvivesARoundTrip) {
+TEST(RankState, SurvivesConversionToJsonAndBack) {
   const Json sent = parse_json(to_json(kState).dump(), "a state");
   EXPECT_EQ(rank_state_from_json(sent), kState);
 }
@@ -20,8 +20,8 @@ TEST(RankState, AcceptsTheShorterFormOfOlderAgents) {
             (RankState{.step = 5, .beat = 7, .stopped = true, .collectives = 9}));
 }
 
-// A rank that blocks at the start of a call has changed nothing but its call log.
-TEST(RankState, DiffersAfterOneMoreCall) {
+// A rank that blocks at the start of a collective changes nothing but its call log, which the comparison must include.
+TEST(RankState, ComparesUnequalAfterOneMoreCollective) {
   RankState next = kState;
   next.calls.push_back({10, 1, "barrier"});
   EXPECT_NE(next, kState);

@@ -1,4 +1,4 @@
-// The private directory of a run: permissions and cleanup.
+// Scratch: the private directory of a run, its permissions and its cleanup.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 class ScratchTest : public TempDirTest {};
 
-TEST_F(ScratchTest, IsPrivateAndRemovedAtTheEnd) {
+TEST_F(ScratchTest, DirectoryIsPrivateAndRemovedAtTheEndOfTheRun) {
   fs::path path;
   {
     const Scratch scratch({root_});
@@ -56,7 +56,8 @@ TEST_F(ScratchTest, RemovesUnfinishedDirectoriesOfDeadRuns) {
   EXPECT_TRUE(fs::exists(other));
 }
 
-// A starting run removes unlocked directories, including one that another run is just creating. Neither may fail.
+// A starting run removes unlocked directories. It may remove a directory that another run is just creating; both runs
+// must start without an error.
 TEST_F(ScratchTest, ManyRunsCanStartAtOnce) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
@@ -67,7 +68,7 @@ TEST_F(ScratchTest, ManyRunsCanStartAtOnce) {
   EXPECT_TRUE(fs::is_empty(root_));
 }
 
-TEST_F(ScratchTest, CleaningDoesNotFollowLinks) {
+TEST_F(ScratchTest, CleanupDoesNotFollowSymbolicLinks) {
   fs::create_directories(root_ / "treasure");
   fs::create_directory_symlink(root_ / "treasure", root_ / ("dpbench-" + std::to_string(::getuid()) + "-link00"));
   EXPECT_EQ(Scratch::clean(root_), 0);

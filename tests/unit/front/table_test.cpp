@@ -1,4 +1,4 @@
-// Printed tables and progress: columns, missing figures, output forms and colors.
+// Printed tables and progress lines: columns, missing figures, output formats and colors.
 #include <gtest/gtest.h>
 
 #include "harness/front/plan/machine.h"
@@ -19,7 +19,7 @@ CaseRecord record(const std::string& strategy, const std::string& workload, int 
   return one;
 }
 
-// One case of 2 ms per step with derived figures, one failed case and one skipped case.
+// Returns a report with one case of 2 ms per step, one failed case and one skipped case.
 Report report() {
   Report all;
   all.cases.push_back(record("cpu", "toy", 1, CaseStatus::ok));
@@ -137,7 +137,7 @@ TEST(Csv, QuotesCommasAndNeutralizesFormulas) {
   EXPECT_EQ(as_csv({{"a,b", "say \"x\"", "=cmd()", "-1.5", "-"}}), "\"a,b\",\"say \"\"x\"\"\",'=cmd(),-1.5,-\n");
 }
 
-TEST(PlanTable, ShowsCasesAndSkippedCasesWithReasons) {
+TEST(PlanTable, ShowsPlannedCasesAndSkippedCasesWithReasons) {
   Plan plan;
   plan.cases = {record("cpu", "toy", 1, CaseStatus::ok).spec, record("ddp", "toy", 2, CaseStatus::ok).spec};
   plan.notes = {{plan.cases[1].id, "a note"}};
@@ -150,7 +150,7 @@ TEST(PlanTable, ShowsCasesAndSkippedCasesWithReasons) {
   EXPECT_EQ(plan_json(plan)["skipped"][0]["reason"], "no driver");
 }
 
-TEST(Progress, MovesOnlyOnCapableTerminals) {
+TEST(Progress, IsAnimatedOnlyOnCapableTerminals) {
   MeasuringOptions options;
   EXPECT_EQ(progress_style(options, true, "xterm"), ProgressStyle::moving);
   EXPECT_EQ(progress_style(options, true, "dumb"), ProgressStyle::plain);
@@ -162,7 +162,7 @@ TEST(Progress, MovesOnlyOnCapableTerminals) {
   EXPECT_EQ(progress_style(options, true, "xterm"), ProgressStyle::none);
 }
 
-TEST(Progress, PlainPrintsOneLinePerCaseWithTheTimeLeft) {
+TEST(Progress, PlainStylePrintsOneLinePerCaseWithTheTimeLeft) {
   testing::internal::CaptureStderr();
   {
     ProgressLine line(ProgressStyle::plain, false, 2, 100, 2);

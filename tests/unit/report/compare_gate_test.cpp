@@ -1,4 +1,4 @@
-// Gate rules, given as flags or per case in a file.
+// Rules of the gate that fails a comparison of two runs, given as flags for all cases or in a file per case.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -11,7 +11,7 @@ namespace {
 using namespace test;
 namespace fs = std::filesystem;
 
-TEST(Rules, AreParsedWithTheirUnits) {
+TEST(Rules, GateRulesAreParsedWithTheirUnits) {
   EXPECT_NEAR(parse_rule("median:5%").limit, std::log(1.05), 1e-15);
   EXPECT_NEAR(parse_rule("throughput:5%").limit, -std::log(0.95), 1e-15);
   EXPECT_EQ(parse_rule("efficiency:2.5").limit, 2.5);
@@ -19,7 +19,7 @@ TEST(Rules, AreParsedWithTheirUnits) {
   EXPECT_EQ(make_gate({}).rules.at(0).text, "median:5%");
 }
 
-TEST(Rules, InvalidRulesAreRefusedWithTheValidForms) {
+TEST(Rules, InvalidGateRulesAreRefusedWithAListOfValidForms) {
   for (const char* wrong :
        {"", "median", "median:", "median:5", "median:%", "median:-5%", "median:0%", "median:nan%", "median:100%",
         "median:5%%", "median: 5%", "efficiency:3%", "mean:5%", "Median:5%", ":5%", "median:inf%", "median:1e9%"})

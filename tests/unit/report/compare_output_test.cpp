@@ -1,4 +1,4 @@
-// Output of a comparison: table rows, summary, JSON and GitHub annotations.
+// Output of a comparison of two runs: table rows, summary, JSON and GitHub annotations.
 #include "tests/unit/report/compared.h"
 
 namespace dpbench {
@@ -6,7 +6,7 @@ namespace {
 
 using namespace test;
 
-// A comparison with one case of each verdict: slower, unclear, broken and gone.
+// Returns a comparison of four cases: one slower, one unclear, one broken, and one that is gone from the new run.
 Comparison one_of_each() {
   CaseRecord wrong = measured("dp", 2, Scaling::weak, 64, 10000);
   wrong.checks = {{.name = "output-shape", .status = CheckStatus::failed, .detail = "100%\nwrong"}};
@@ -15,7 +15,7 @@ Comparison one_of_each() {
       run_of({ddp(slower_times), cpu({500, 600, 700, 800}), wrong}));
 }
 
-TEST(Output, HasARowForEveryCase) {
+TEST(Output, ComparisonTableHasARowForEveryCase) {
   const auto rows = compare_rows(one_of_each());
   ASSERT_EQ(rows.size(), 5u);
   EXPECT_EQ(rows[1], (std::vector<std::string>{"ddp/mnist-mlp/cpu:2/shm/weak/b64/f32", "median:5%", "0.0009999 ms",
@@ -27,23 +27,24 @@ TEST(Output, HasARowForEveryCase) {
   for (const auto& row : rows) EXPECT_EQ(row.size(), compare_columns_right().size());
 }
 
-TEST(Output, HasASummaryWithCountsAndGate) {
+TEST(Output, ComparisonSummaryHasCountsAndTheResultOfTheGate) {
   expect_contains(compare_summary(one_of_each()), {"1 broken", "1 worse", "1 unclear", "1 gone", "FAILED"});
   const Report run = run_of({ddp(base_times)});
   expect_contains(compare_summary(compared(run, run)), {"1 same", "passed"});
 }
 
-TEST(Output, HasAJsonForm) {
+TEST(Output, ComparisonIsAvailableAsJson) {
   const Json json = parse_json(compare_json(one_of_each()).dump(), "output");
   EXPECT_EQ(json["gate"], "failed");
   EXPECT_EQ(json["judged"][0]["verdict"], "SLOWER");
   EXPECT_EQ(json["judged"][0]["failed"], true);
-  EXPECT_NEAR(json["judged"][0]["change_percent"].get<double>(), 7.504939, 1e-5);  // exp(0.0723665905) - 1
+  // The estimate is a difference of logarithms: exp(0.0723665905) - 1.
+  EXPECT_NEAR(json["judged"][0]["change_percent"].get<double>(), 7.504939, 1e-5);
   EXPECT_EQ(json["broken"][0]["case"], "dp/mnist-mlp/cpu:2/weak/b64/f32");
   EXPECT_EQ(json["gone"].size(), 1u);
 }
 
-TEST(Output, ShowsADropOfThroughputAsNegative) {
+TEST(Output, ADropOfThroughputIsShownAsNegative) {
   const Comparison result =
       compared(run_of({ddp({1000, 1001, 999, 1000})}), run_of({ddp({2000, 2001, 1999, 2000})}), "throughput:5%");
   const auto row = compare_rows(result).at(1);
@@ -51,7 +52,7 @@ TEST(Output, ShowsADropOfThroughputAsNegative) {
   EXPECT_EQ(row[5], "[-50.1, -49.9]");
 }
 
-TEST(Output, EscapesGithubAnnotations) {
+TEST(Output, SpecialCharactersInGithubAnnotationsAreEscaped) {
   const auto lines = github_annotations(one_of_each());
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(

@@ -1,4 +1,4 @@
-// Pairing of cases and runs, and conditions that fail the gate regardless of its rules.
+// Comparison of two runs: pairing of their cases, and conditions that fail the gate regardless of its rules.
 #include "tests/unit/report/compared.h"
 
 namespace dpbench {
@@ -41,7 +41,7 @@ TEST(Compare, ABrokenCaseFailsTheGateRegardlessOfTheBaseRun) {
           << before.status << " before";
 }
 
-TEST(Compare, AnUnmeasuredCaseIsInconclusive) {
+TEST(Compare, ACaseWithoutMeasurementsIsInconclusive) {
   CaseRecord skipped = ddp({}), crashed = measured("dp", 2, Scaling::weak, 64, Times{});
   skipped.status = CaseStatus::skipped, skipped.reason = "no GPU";
   crashed.status = CaseStatus::failed, crashed.reason = "boom";
@@ -57,7 +57,7 @@ TEST(Compare, AnUnmeasuredCaseIsInconclusive) {
                   {"ddp/mnist-mlp/cpu:2/shm/weak/b64/f32", "new", "skipped", "no GPU"});
 }
 
-TEST(Compare, NewAndGoneCasesAreListed) {
+TEST(Compare, CasesInOnlyOneRunAreListedAsNewOrGone) {
   const Comparison result = compared(run_of({ddp(base_times), measured("dp", 2, Scaling::weak, 64, 10000)}),
                                      run_of({ddp(base_times), cpu(base_baseline)}));
   ASSERT_EQ(result.added.size(), 1u);

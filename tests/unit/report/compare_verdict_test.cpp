@@ -1,4 +1,5 @@
-// The estimate and verdict of a change between two runs, and the error rates of the verdict.
+// Comparison of two runs: the estimate of a change, its verdict (slower, faster, same, unclear), and how often the
+// verdict is wrong.
 #include <cstdio>
 #include <random>
 
@@ -9,8 +10,8 @@ namespace {
 
 using namespace test;
 
-// a = numpy.log(base); b = numpy.log(new); r = scipy.stats.ttest_ind(b, a, equal_var=False)
-// b.mean() - a.mean(); r.confidence_interval(0.95)
+// Expected values from Python: a = numpy.log(base); b = numpy.log(new); r = scipy.stats.ttest_ind(b, a,
+// equal_var=False); b.mean() - a.mean(); r.confidence_interval(0.95)
 TEST(Welch, AgreesWithScipyOnTheLogsOfLaunchMedians) {
   const Comparison result = compared(run_of({ddp(base_times)}), run_of({ddp(slower_times)}));
   EXPECT_NEAR(result.judged[0].change.estimate, 0.0723665904980777, 1e-12);
@@ -19,7 +20,7 @@ TEST(Welch, AgreesWithScipyOnTheLogsOfLaunchMedians) {
   EXPECT_EQ(result.judged[0].verdict, Verdict::slower);
 }
 
-// The same formula with four groups (case and baseline of both runs) in numpy: V = sum of var/n,
+// Expected values from numpy, with the same formula for four groups (case and baseline of both runs): V = sum of var/n,
 // df = V^2 / sum((var/n)^2 / (n - 1)), half = scipy.stats.t.ppf(0.975, df) * sqrt(V)
 TEST(Welch, IncludesTheBaselinesNoiseInRatios) {
   const Comparison result = compared(run_of({cpu(base_baseline), ddp(base_times)}),
@@ -30,8 +31,8 @@ TEST(Welch, IncludesTheBaselinesNoiseInRatios) {
   EXPECT_NEAR(result.judged[0].change.high, 0.10805913080482732, 1e-9);
 }
 
-// Weak scaling: efficiency = baseline time / case time = 0.5039 and 0.4674. The same formula with weights of
-// 100 x efficiency.
+// With weak scaling, efficiency is baseline time / case time: 0.5039 in the base run and 0.4674 in the new run. The
+// expected values are from numpy, with each term weighted by 100 x efficiency.
 TEST(Welch, JudgesEfficiencyInPercentagePoints) {
   const Report base = run_of({cpu(base_baseline), ddp(base_times)}),
                now = run_of({cpu(new_baseline), ddp(slower_times)});
@@ -47,7 +48,7 @@ TEST(Welch, JudgesEfficiencyInPercentagePoints) {
   EXPECT_EQ(compared(base, now, "efficiency:6").judged.at(0).verdict, Verdict::same);
 }
 
-TEST(Verdict, AppliesItsRulesInOrder) {
+TEST(Verdict, DependsOnEstimateIntervalLimitAndLaunches) {
   const double limit = 0.05;
   EXPECT_EQ(verdict_of({0.50, 0.40, 0.60}, limit, 3), Verdict::unclear) << "too few launches";
   EXPECT_EQ(verdict_of({0.06, 0.01, 0.11}, limit, 4), Verdict::slower);
@@ -61,7 +62,7 @@ TEST(Verdict, AppliesItsRulesInOrder) {
   EXPECT_EQ(verdict_of({-0.04, -0.049, -0.03}, limit, 4), Verdict::same);
 }
 
-TEST(Verdict, NeedsFourLaunchesInBothRuns) {
+TEST(Verdict, IsUnclearWithFewerThanFourLaunchesInEitherRun) {
   const Times four = {1000, 1001, 999, 1000}, three = {2000, 2001, 1999}, four_slow = {2000, 2001, 1999, 2000};
   EXPECT_EQ(verdict(four, three), Verdict::unclear);
   EXPECT_EQ(verdict(three, four), Verdict::unclear);
@@ -70,7 +71,7 @@ TEST(Verdict, NeedsFourLaunchesInBothRuns) {
   EXPECT_EQ(verdict(four, four), Verdict::same);
 }
 
-TEST(Verdict, OneLaunchEachIsUnclearAndHasNoInterval) {
+TEST(Verdict, IsUnclearAndHasNoIntervalForOneLaunchPerRun) {
   const Comparison result = compared(run_of({ddp({1000})}), run_of({ddp({2000})}));
   EXPECT_EQ(result.judged.at(0).verdict, Verdict::unclear);
   EXPECT_TRUE(std::isinf(result.judged[0].change.high));
@@ -113,7 +114,7 @@ TEST(Metrics, EachMetricIsJudgedInItsOwnDirection) {
   EXPECT_EQ(verdict({1200, 1201, 1199, 1200}, {1000, 1001, 999, 1000}, "throughput:10%"), Verdict::faster);
 }
 
-// Time x 1.0526 is throughput x 0.95; time x 1.05 only 0.952.
+// A time of 1.0526 times the base gives 95 % of its throughput; a time of 1.05 times the base gives 95.2 %.
 TEST(Metrics, AThroughputLimitIsRelativeToTheBaseThroughput) {
   const Times base = {100000, 100001, 99999, 100000};
   EXPECT_EQ(verdict(base, {105400, 105401, 105399, 105400}, "throughput:5%"), Verdict::slower);
@@ -121,13 +122,14 @@ TEST(Metrics, AThroughputLimitIsRelativeToTheBaseThroughput) {
   EXPECT_EQ(verdict(base, {105100, 105101, 105099, 105100}, "median:5%"), Verdict::slower);
 }
 
-// Simulated runs; each launch has its own level. Measures the rate of false alarms over 20 cases and the rate of
-// detected slowdowns. The bounds allow for the error of the simulation with these fixed seeds.
+// One row of the table of simulated comparisons. The simulation measures how often the gate raises a false alarm in a
+// run of 20 equal cases, and how often it finds a slowdown. The bounds allow for the error of the simulation with its
+// fixed seed.
 struct Power {
   double noise, limit;
   int launches;
   double slower_by;
-  double least, most;  // bounds on the share of experiments that end in SLOWER
+  double least, most;  // smallest and largest allowed share of experiments with the verdict SLOWER
 };
 
 double share_slower(const Power& p, std::mt19937_64& generator) {
@@ -137,7 +139,7 @@ double share_slower(const Power& p, std::mt19937_64& generator) {
     for (double& log : logs) log = level + p.noise * normal(generator);
     return moments(logs);
   };
-  // One slow case, or 20 cases without a slowdown.
+  // An experiment has one slow case, or 20 cases without a slowdown.
   const int cases = p.slower_by > 0 ? 1 : 20, experiments = 2000;
   int alarms = 0;
   for (int experiment = 0; experiment < experiments; ++experiment) {
@@ -153,7 +155,7 @@ double share_slower(const Power& p, std::mt19937_64& generator) {
   return static_cast<double>(alarms) / experiments;
 }
 
-TEST(Power, TheGateHasFewFalseAlarmsAndFindsRealSlowdowns) {
+TEST(Power, GateHasFewFalseAlarmsAndFindsRealSlowdowns) {
   std::mt19937_64 generator(3);
   const Power table[] = {
       {0.02, 0.05, 5, 0.00, 0.00, 0.005}, {0.02, 0.05, 5, 0.06, 0.70, 0.84}, {0.02, 0.05, 5, 0.10, 0.99, 1.00},

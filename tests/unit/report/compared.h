@@ -1,4 +1,4 @@
-// Runs for comparison tests, built from the step times of their launches.
+// Runs for the tests of comparisons, built from the step times of their launches.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@
 
 namespace dpbench::test {
 
-// The step time of each launch in ns.
+// Step time in ns of each launch of a case.
 using Times = std::vector<int64_t>;
 inline const Times base_times = {1000, 1010, 990, 1020, 980}, slower_times = {1070, 1080, 1060, 1090};
 inline const Times base_baseline = {500, 510, 490, 500, 520}, new_baseline = {500, 505, 495, 510};
@@ -24,7 +24,7 @@ inline const Times base_baseline = {500, 510, 490, 500, 520}, new_baseline = {50
 inline Times scaled(const Times& times, double factor) {
   Times result;
   for (const int64_t t : times)
-    result.push_back(std::llround(static_cast<double>(t) * 10 * factor));  // 10 steps per block
+    result.push_back(std::llround(static_cast<double>(t) * 10 * factor));  // a block has 10 steps
   return result;
 }
 
@@ -50,7 +50,7 @@ inline Verdict verdict(const Times& base, const Times& now, const std::string& r
   return result.judged.at(0).verdict;
 }
 
-// Returns the message of the UsageError that call throws, or "not refused".
+// Returns the message of the UsageError that `call` throws, or "not refused" if it throws none.
 inline std::string refusal(const std::function<void()>& call) {
   try {
     call();

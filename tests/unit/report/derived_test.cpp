@@ -1,4 +1,4 @@
-// Time spans and derived figures, checked against results computed by hand.
+// Time spans and derived figures (speed-up, efficiency, communication, power), compared with results computed by hand.
 #include "harness/report/figures/derived.h"
 
 #include <gtest/gtest.h>
@@ -33,9 +33,9 @@ TEST(Spans, CommonSpansAreTheIntersection) {
   EXPECT_TRUE(common({{0, 4}}, {{4, 8}}).empty());
 }
 
-// Two buckets: 10 to 30 and 25 to 50. Computing ends at 28; later communication is exposed. The other rank entered the
-// second bucket at 35.
-TEST(Communication, IsExposedWhenNothingIsComputed) {
+// Two buckets are reduced, from 10 to 30 and from 25 to 50. Computing ends at 28, so later communication is exposed.
+// The other rank enters the second collective at 35.
+TEST(Communication, IsExposedDuringTimesWithoutComputation) {
   const Communication found = communication_of({{{10, 30}, 12}, {{25, 50}, 35}}, {{28, 52}});
   EXPECT_EQ(found.total_ns, 40);
   EXPECT_EQ(found.exposed_ns, 22);
@@ -49,7 +49,8 @@ TEST(Communication, IsZeroWithoutCollectives) {
   EXPECT_EQ(found.exposed_ns, 0);
 }
 
-// Inverts Amdahl's law: with a serial fraction f the speed-up on p is 1 / (f + (1 - f) / p).
+// The Karp-Flatt metric inverts Amdahl's law: with a serial fraction f, the speed-up on p devices is 1 / (f + (1 - f) /
+// p).
 TEST(KarpFlatt, RecoversTheSerialFractionOfAmdahlsLaw) {
   EXPECT_NEAR(karp_flatt(1 / (0.1 + 0.9 / 8), 8), 0.1, 1e-12);
   EXPECT_NEAR(karp_flatt(4, 4), 0, 1e-12);
@@ -66,7 +67,7 @@ Profile profile(double step_ns, double waiting_ns) {
           .flop = 5000};
 }
 
-TEST(PeakMemory, IsTheMedianLaunchsOwnOrTheMaximumInOlderReports) {
+TEST(PeakMemory, IsThatOfTheMedianLaunchOrTheMaximumInOlderReports) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 10000);
   for (size_t i = 0; i < 3; ++i)
     for (RankRecord& rank : record.launches[i].ranks)
@@ -85,7 +86,8 @@ TEST(PeakMemory, IsTheMedianLaunchsOwnOrTheMaximumInOlderReports) {
 }
 
 Report scaling_report() {
-  // Steps of 1000, 1250 and 1600 ns; weak scaling, 64 samples per device.
+  // The steps take 1000 ns (cpu), 1250 ns (ddp, world 1) and 1600 ns (ddp, world 2), with weak scaling and 64 samples
+  // per device.
   Report report = report_of({measured("cpu", 1, Scaling::weak, 64, 10000), measured("ddp", 1, Scaling::weak, 64, 12500),
                              measured("ddp", 2, Scaling::weak, 64, 16000)});
   report.cases[1].spec.backend = report.cases[2].spec.backend;
@@ -111,13 +113,13 @@ TEST(Derived, ReportsSpeedupOverTheBaselineAndOverTheStrategysWorldOfOne) {
   EXPECT_FALSE(two.wrapper_cost);
 }
 
-TEST(Derived, WrapperCostIsTheSlowdownOfAWorldOfOneOverTheBaseline) {
+TEST(Derived, WrapperCostIsTheSlowdownInWorldOneRelativeToTheBaseline) {
   const Report report = scaling_report();
   EXPECT_DOUBLE_EQ(*report.cases[1].derived.wrapper_cost, 0.25);
   EXPECT_FALSE(report.cases[0].derived.wrapper_cost);
 }
 
-TEST(Derived, FlopShareSumsOperationsAndPeaksOfAllRanks) {
+TEST(Derived, ShareOfPeakFlopUsesOperationsAndPeaksOfAllRanks) {
   const Derived two = scaling_report().cases[2].derived;
   EXPECT_DOUBLE_EQ(*two.flop_per_step, 10000);
   EXPECT_DOUBLE_EQ(*two.flop_per_s, 10000 / 1600e-9);
@@ -133,7 +135,7 @@ TEST(Derived, PeakOfOneProcessCountsEveryReplica) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.peak_flop_per_s, 4e10);
 }
 
-TEST(Derived, CommFractionIsTheExposedShare) {
+TEST(Derived, CommFractionIsTheExposedShareOfTheCommunication) {
   const Derived two = scaling_report().cases[2].derived;
   EXPECT_DOUBLE_EQ(*two.comm_fraction, 0.25);
   EXPECT_DOUBLE_EQ(*two.communication_ns, 400);
@@ -147,7 +149,8 @@ GpuCounters gpu(const std::string& bus, std::optional<double> watts, int64_t rea
   return counters;
 }
 
-// Two ranks with a GPU each; launches of 520 + 300, 500 + 300 and 400 + 300 W, 3 of 24 readings throttled.
+// Two ranks have a GPU each. The GPUs draw 520 + 300, 500 + 300 and 400 + 300 W in the three launches. 3 of 24 readings
+// are throttled.
 TEST(Derived, PowerIsTheSumOverGpusInTheMedianLaunch) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 16000);
   const double watts[] = {520, 500, 400};
@@ -163,7 +166,7 @@ TEST(Derived, PowerIsTheSumOverGpusInTheMedianLaunch) {
   expect_contains(report.cases[0].notices[0], {"12 %", "rank 0", "1B", "sw_power_cap", "nvidia-smi -pl"});
 }
 
-TEST(Derived, CountsASharedGpuOnce) {
+TEST(Derived, PowerOfAGpuSharedByRanksCountsOnce) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 16000);
   record.spec.oversubscribe = true;
   for (auto& launch : record.launches)
@@ -173,7 +176,7 @@ TEST(Derived, CountsASharedGpuOnce) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.gpu_power_w, 500);
 }
 
-// Two hosts, each with one GPU at bus 1B that two ranks share.
+// Each of two hosts has one GPU at bus 1B, which two ranks share.
 TEST(Derived, GpusOnDifferentHostsWithTheSameBusIdAreDistinct) {
   CaseRecord record = measured("ddp", 4, Scaling::weak, 64, 16000);
   record.spec.oversubscribe = true;
@@ -209,7 +212,7 @@ TEST(Derived, PowerIsUnknownWhenTheDriverDoesNotReportIt) {
   EXPECT_TRUE(report.cases[0].notices.empty());
 }
 
-TEST(Derived, OneBlockHasNoNoise) {
+TEST(Derived, NoiseOfASingleBlockIsUnknown) {
   CaseRecord record = measured("cpu", 1, Scaling::weak, 64, std::vector<int64_t>{10000});
   record.launches[0].ranks[0].samples_ns = {10000};
   Report report = report_of({record});
@@ -218,7 +221,7 @@ TEST(Derived, OneBlockHasNoNoise) {
   EXPECT_FALSE(report.cases[0].derived.noise);
 }
 
-TEST(Derived, UnmeasuredFiguresAreUnknown) {
+TEST(Derived, FiguresWithoutMeasurementsAreUnknown) {
   const Derived one = scaling_report().cases[0].derived;
   EXPECT_FALSE(one.flop_per_step);
   EXPECT_FALSE(one.flop_share);
@@ -227,7 +230,7 @@ TEST(Derived, UnmeasuredFiguresAreUnknown) {
   EXPECT_FALSE(one.collectives_per_step);
 }
 
-// Rank 0 waits 900 of 2000 ns: it was busy for 1100, rank 1 for 2000.
+// Rank 0 waits during 900 of 2000 ns, so it is busy for 1100 ns and rank 1 for 2000 ns.
 TEST(Straggler, IsTheRankThatIsBusyWhileOthersWait) {
   const Derived two = scaling_report().cases[2].derived;
   EXPECT_NEAR(*two.skew, 2000.0 / 1100 - 1, 1e-12);

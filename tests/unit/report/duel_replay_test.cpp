@@ -1,4 +1,5 @@
-// Error rates of duel on recorded traces (tests/traces/README.md).
+// How often `duel` (alternating runs of two builds) gives a wrong verdict, measured on recorded times of real builds
+// (tests/traces/README.md).
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -17,7 +18,7 @@ const DuelRule rule;
 
 using Trace = std::vector<double>;
 
-// Returns log(new / base) of every pair, in recorded order, one trace per case.
+// Returns one trace per case: log(new time / base time) of every pair of runs, in recorded order.
 std::vector<Trace> traces(const std::string& name) {
   std::ifstream file(DPBENCH_SOURCE "/tests/traces/" + name + ".txt");
   std::string word;
@@ -38,10 +39,10 @@ struct Replay {
   double share(Verdict verdict) { return static_cast<double>(verdicts[verdict]) / windows; }
 };
 
-constexpr int pairs_per_launch = 5;  // in the traces; also the default of duel
+constexpr int pairs_per_launch = 5;  // pairs per launch in the traces; the default of duel is the same
 
-// Runs duels on consecutive windows of the trace. Each duel takes as many pairs as it needs. A window cut off by the
-// end of the trace does not count.
+// Runs one duel after the other on the trace and adds their verdicts to `result`. Each duel takes as many pairs as it
+// needs. A duel that reaches the end of the trace does not count.
 void replay(const Trace& trace, Replay& result) {
   for (size_t begin = 0; begin < trace.size();) {
     DuelLook look;
@@ -75,7 +76,7 @@ TEST(DuelReplay, EqualBuildsAreRarelyCalledSlowerOrFaster) {
   EXPECT_GE(result.share(Verdict::same), 0.9);
 }
 
-TEST(DuelReplay, FindsABuildThatIsFivePercentSlower) {
+TEST(DuelReplay, ABuildThatIsFivePercentSlowerIsCalledSlower) {
   Replay result = replay({"slower-5"});
   EXPECT_GE(result.windows, 30);
   EXPECT_GE(result.share(Verdict::slower), 0.95);

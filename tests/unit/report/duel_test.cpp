@@ -1,4 +1,5 @@
-// The verdict of duel: signed-rank test, looks and limits. Error rates on recorded traces: duel_replay_test.cpp.
+// The verdict of `duel` (alternating runs of two builds): signed-rank test, number of looks at the data, and limits.
+// duel_replay_test.cpp measures error rates.
 #include "harness/report/judge/duel.h"
 
 #include <gtest/gtest.h>
@@ -14,26 +15,26 @@
 namespace dpbench {
 namespace {
 
-// scipy.stats.wilcoxon(x, alternative='greater', method='exact')
+// The expected value is scipy.stats.wilcoxon(x, alternative='greater', method='exact').
 TEST(SignedRank, ExactFormAgreesWithScipy) {
   const std::vector<double> x = {0.031, -0.012, 0.044, 0.027, 0.019, -0.003, 0.052, 0.008, 0.036, -0.021, 0.015, 0.024};
   EXPECT_NEAR(signed_rank_p_above(x), 0.010498046875, 1e-15);
 }
 
-// Computed by enumerating all 2^13 signs; zeros are left out.
-TEST(SignedRank, IsExactWithTiesAndZeros) {
+// The expected value comes from enumerating the signs of all 13 nonzero values. Zeros are left out.
+TEST(SignedRank, PValueIsExactWithTiesAndZeros) {
   const std::vector<double> x = {1, 1, -1, 2, 2, -2, 3, 3, 4, -4, 5, 0, 0, 6, 7};
   EXPECT_NEAR(signed_rank_p_above(x), 0.0216064453125, 1e-15);
 }
 
-// scipy.stats.wilcoxon(x, alternative='greater', method='approx', correction=True)
+// The expected value is scipy.stats.wilcoxon(x, alternative='greater', method='approx', correction=True).
 TEST(SignedRank, NormalApproximationAgreesWithScipy) {
   std::vector<double> x;
   for (int i = 0; i < 80; ++i) x.push_back(((i * 37) % 101 - 45) / 1000.0);
   EXPECT_NEAR(signed_rank_p_above(x), 0.07230362815190532, 1e-12);
 }
 
-TEST(SignedRank, IsOneWithoutNonzeroDifferences) {
+TEST(SignedRank, PValueIsOneWithoutNonzeroDifferences) {
   EXPECT_EQ(signed_rank_p_above({}), 1);
   EXPECT_EQ(signed_rank_p_above(std::vector<double>{0, 0}), 1);
   EXPECT_NEAR(signed_rank_p_above(std::vector<double>(20, 0.1)), std::pow(0.5, 20), 1e-18);
@@ -41,7 +42,7 @@ TEST(SignedRank, IsOneWithoutNonzeroDifferences) {
 
 const DuelRule rule;
 
-// Values evenly spaced from level - spread to level + spread.
+// Returns `pairs` values evenly spaced from level - spread to level + spread.
 std::vector<double> spread_about(double level, double spread, int pairs = 20) {
   std::vector<double> logs;
   for (int i = 0; i < pairs; ++i) logs.push_back(level + spread * (2.0 * i / (pairs - 1) - 1));
@@ -50,14 +51,14 @@ std::vector<double> spread_about(double level, double spread, int pairs = 20) {
 
 Verdict verdict(const std::vector<double>& logs, size_t cases = 1) { return duel_look(logs, 4, rule, cases).verdict; }
 
-TEST(DuelLook, HasFourVerdicts) {
+TEST(DuelLook, GivesTheVerdictsSameSlowerFasterAndUnclear) {
   EXPECT_EQ(verdict(spread_about(0, 0.02)), Verdict::same);
   EXPECT_EQ(verdict(spread_about(0.05, 0.02)), Verdict::slower);
   EXPECT_EQ(verdict(spread_about(-0.05, 0.02)), Verdict::faster);
   EXPECT_EQ(verdict(spread_about(0.03, 0.12)), Verdict::unclear);
 }
 
-TEST(DuelLook, ASignificantButSmallChangeIsSame) {
+TEST(DuelLook, VerdictIsSameForASignificantButSmallChange) {
   EXPECT_EQ(verdict(spread_about(0.02, 0.005)), Verdict::same);
   EXPECT_EQ(verdict(spread_about(-0.02, 0.005)), Verdict::same);
   EXPECT_EQ(verdict(spread_about(0.03, 0.005)), Verdict::slower) << "above 2.5 %, though below 4.5 %";
@@ -77,14 +78,15 @@ TEST(DuelLook, IsUnclearWithFewerThanFourLaunches) {
   expect_contains(why_unclear(duel_look(spread_about(0.5, 0.02), 3, rule, 1), rule), {"3 launches"});
 }
 
-TEST(DuelLook, DividesAlphaByTheNumberOfCases) {
+TEST(DuelLook, DividesTheSignificanceLevelByTheNumberOfCases) {
   const auto logs = spread_about(0.028, 0.058);
   EXPECT_EQ(verdict(logs, 1), Verdict::slower);
   EXPECT_EQ(verdict(logs, 100), Verdict::unclear);
 }
 
-// Binomial(20, 1/2): P(X <= 5) = 2.07 %, P(X <= 6) = 5.8 %. The interval is from the 6th to the 15th value.
-TEST(DuelLook, TheMediansIntervalConsistsOfOrderStatistics) {
+// For Binomial(20, 1/2), P(X <= 5) = 2.07 % and P(X <= 6) = 5.8 %. So the confidence interval of the median is from the
+// 6th to the 15th of 20 values.
+TEST(DuelLook, IntervalOfTheMedianIsFromThe6thToThe15thOf20Values) {
   std::vector<double> logs;
   for (int i = 1; i <= 20; ++i) logs.push_back(i / 1000.0);
   const DuelLook look = duel_look(logs, 4, rule, 1);
@@ -93,7 +95,7 @@ TEST(DuelLook, TheMediansIntervalConsistsOfOrderStatistics) {
   EXPECT_DOUBLE_EQ(look.high, 0.015);
 }
 
-TEST(DuelRule, LooksFourTimes) {
+TEST(DuelRule, LooksAtTheDataAfter20To160Pairs) {
   EXPECT_EQ(next_look(rule, 0), 20);
   EXPECT_EQ(next_look(rule, 20), 40);
   EXPECT_EQ(next_look(rule, 80), 160);

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A fake /proc, /sys and /etc of a machine with known properties.
+// A fake file tree with the /proc, /sys and /etc of a machine with known properties.
 class Environment : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -196,15 +196,15 @@ TEST(Tool, RecordsVersionCommitAndArguments) {
   EXPECT_EQ(run_commit({{"commit", "aaa"}, {"directory_commit", "bbb-dirty"}}), "bbb-dirty");
 }
 
-TEST(HostFiles, FormatsAndCountsRanges) {
+TEST(HostFiles, FormatsAndCountsRangesOfCpuNumbers) {
   EXPECT_EQ(ranges_of({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
   EXPECT_EQ(ranges_of({}), "");
   EXPECT_EQ(count_of_ranges("0-2,5,7-8"), 6);
   EXPECT_EQ(count_of_ranges(""), 0);
 }
 
-// Process 10 is our front, 11 a rank and 12 its child. 13 is another program with a name that looks like fields.
-// 100 ticks per second.
+// A fake /proc in which process 10 is the front (the dpbench process), 11 a rank and 12 the child of that rank. Process
+// 13 is another program whose name looks like fields of the file. A second has 100 clock ticks.
 class OthersLoad : public Environment {
  protected:
   void process(int pid, const std::string& name, int parent, int own, int of_ended_children) {
@@ -232,7 +232,7 @@ TEST_F(OthersLoad, ReadsBusyStolenAndOwnCpuTime) {
   EXPECT_FALSE(cpu_times(99, {0, 1}, 5, sources_.root)) << "no such process";
 }
 
-TEST_F(OthersLoad, OwnTimeIsPartOfTheBusyTimeOfThisMachine) {
+TEST_F(OthersLoad, CpuTimeOfThisProcessIsPartOfTheBusyTimeOfTheMachine) {
   const auto found = cpu_times(::getpid(), this_machine().affinity, 0);
   ASSERT_TRUE(found);
   EXPECT_GE(found->busy_s + 1, found->ours_s);

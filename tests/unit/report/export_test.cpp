@@ -10,7 +10,7 @@ namespace {
 
 using namespace test;
 
-TEST(ExportGbench, HasOneEntryPerLaunchOfEachOkCase) {
+TEST(ExportGbench, HasOneEntryPerLaunchOfEachSuccessfulCase) {
   const Json json = parse_json(gbench_json(full_report()), "export");
   ASSERT_EQ(json["benchmarks"].size(), 6u) << "cpu and ddp, three launches each; not the wrong, failed, skipped ones";
   const Json& last = json["benchmarks"][5];
@@ -25,7 +25,7 @@ TEST(ExportGbench, HasOneEntryPerLaunchOfEachOkCase) {
   EXPECT_DOUBLE_EQ(last["items_per_second"].get<double>(), 128 / 1250e-9);
 }
 
-TEST(ExportGbench, HasTheContextThatReadersRequire) {
+TEST(ExportGbench, HasTheContextFieldsThatReadersOfGoogleBenchmarkRequire) {
   const Json context = parse_json(gbench_json(full_report()), "export")["context"];
   EXPECT_EQ(context["date"], "2026-11-21T06:30:57+00:00");
   EXPECT_EQ(context["json_schema_version"], 1);
@@ -33,7 +33,7 @@ TEST(ExportGbench, HasTheContextThatReadersRequire) {
   EXPECT_GE(context["num_cpus"].get<int>(), 1);
 }
 
-TEST(ExportGbench, ExportsAReportWithoutAnEnvironment) {
+TEST(ExportGbench, AcceptsAReportWithoutAnEnvironment) {
   EXPECT_EQ(parse_json(gbench_json(report_of({measured("cpu", 1, Scaling::weak, 64, 10000)})),
                        "export")["context"]["num_cpus"],
             1);

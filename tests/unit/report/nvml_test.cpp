@@ -9,7 +9,7 @@
 namespace dpbench {
 namespace {
 
-// The run path of this program selects the fake NVML of tests/fakes.
+// The run path (RPATH) of this program selects the fake NVML library of tests/fakes. FAKE_NVML sets its mode.
 class FakeDriver : public ::testing::Test {
  protected:
   void TearDown() override { unsetenv("FAKE_NVML"); }
@@ -21,7 +21,7 @@ class FakeDriver : public ::testing::Test {
 
 using Links = std::vector<std::vector<std::string>>;
 
-TEST_F(FakeDriver, ReportsEveryGpu) {
+TEST_F(FakeDriver, SurveyReportsEveryGpu) {
   const GpuSurvey found = survey();
   ASSERT_EQ(found.accelerators.gpus.size(), 3u) << found.why_none;
   EXPECT_EQ(found.accelerators.driver, "580.65.06");
@@ -55,10 +55,10 @@ TEST_F(FakeDriver, ReportsPcieTopologyWithoutNvlinks) {
   EXPECT_EQ(found.accelerators.gpus[0].sm_clock_mhz, std::nullopt);
 }
 
-// In the fake, each reading adds 50 J of energy and 1 W of power. The SM clock alternates between 1980 and 1200 MHz.
-// Two of four readings are throttled.
+// In the fake library, each reading adds 50 J of energy and 1 W of power, the SM clock alternates between 1980 and 1200
+// MHz, and two of four readings are throttled.
 TEST_F(FakeDriver, ReadsPowerClocksAndThrottleReasonsAfterEachBlock) {
-  GpuWatch watch({"0000:1b:00.0", "0000:99:00.0"});  // in CUDA's format
+  GpuWatch watch({"0000:1b:00.0", "0000:99:00.0"});  // bus number in the format of CUDA
   watch.start();
   for (int block = 0; block < 4; ++block) {
     std::this_thread::sleep_for(std::chrono::milliseconds(25));
@@ -80,7 +80,7 @@ TEST_F(FakeDriver, ReadsPowerClocksAndThrottleReasonsAfterEachBlock) {
             (std::vector<std::string>{"sw_power_cap", "sw_thermal_slowdown", "hw_thermal_slowdown"}));
 }
 
-TEST_F(FakeDriver, ValuesTheDriverDoesNotReportAreUnknown) {
+TEST_F(FakeDriver, ValuesThatTheDriverDoesNotReportAreUnknown) {
   setenv("FAKE_NVML", "bare", 1);
   GpuWatch watch({"00000000:1B:00.0"});
   watch.start();
@@ -91,7 +91,7 @@ TEST_F(FakeDriver, ValuesTheDriverDoesNotReportAreUnknown) {
   EXPECT_EQ(counters.least_sm_clock_mhz, std::nullopt);
 }
 
-TEST_F(FakeDriver, HasNoCountersWithoutGpus) { EXPECT_TRUE(GpuWatch({}).counters().empty()); }
+TEST_F(FakeDriver, GpuCountersAreEmptyWithoutGpus) { EXPECT_TRUE(GpuWatch({}).counters().empty()); }
 
 }  // namespace
 }  // namespace dpbench

@@ -1,4 +1,4 @@
-// Plug-ins are refused if another user could change them.
+// A plug-in is refused if a user other than the one who runs dpbench could change its file.
 #include "harness/report/machine/plugin_owner.h"
 
 #include <fcntl.h>
@@ -56,7 +56,7 @@ TEST_F(PluginOwner, RefusesAFileInAFolderThatOthersCanWrite) {
     set_modes(mode, 0644);
     expect_fault(Kind::writable_by_others, folder_);
   }
-  set_modes(01777, 0644);  // sticky, as /tmp
+  set_modes(01777, 0644);  // the folder has the sticky bit, like /tmp
   EXPECT_FALSE(fault_of_plugin(file_));
 }
 
@@ -69,7 +69,7 @@ TEST_F(PluginOwner, RefusesAFileOrFolderOfAnotherUser) {
   }
 }
 
-TEST_F(PluginOwner, ReportsAMissingFile) {
+TEST_F(PluginOwner, RefusesAMissingFile) {
   fs::remove(file_);
   const auto fault = fault_of_plugin(file_);
   ASSERT_TRUE(fault);

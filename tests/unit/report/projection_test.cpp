@@ -1,4 +1,5 @@
-// Closed forms, fit and projection, checked against figures computed by hand.
+// Projection of step times to larger worlds: cost formulas of collectives and the fit of their parameters, compared
+// with figures computed by hand.
 #include "harness/report/projection/projection.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +26,7 @@ std::string refusal(const std::string& links, int hosts = 8) {
   return "";
 }
 
-TEST(Network, IsParsedWithItsUnits) {
+TEST(Network, LinksAreParsedWithTheirUnits) {
   const Network network = parse_network("inter=400Gbit/s:10us,intra=450GB/s:2000ns", 8);
   EXPECT_DOUBLE_EQ(network.intra.bytes_per_s, 450e9);
   EXPECT_DOUBLE_EQ(network.intra.latency_s, 2e-6);
@@ -34,7 +35,7 @@ TEST(Network, IsParsedWithItsUnits) {
   EXPECT_EQ(network.hosts_of(64), 8);
 }
 
-TEST(Network, RefusesInvalidLinksAndShowsTheForm) {
+TEST(Network, RefusesInvalidLinksAndShowsAValidExample) {
   expect_contains(refusal("intra=450:2us"), {"'450'"});
   expect_contains(refusal("intra=450GB/s:2"), {"'2'"});
   expect_contains(refusal("intra=450GB:2us"), {"'GB'"});
@@ -49,43 +50,44 @@ TEST(Network, RefusesInvalidLinksAndShowsTheForm) {
   for (const char* text : {"intra=450:2us", "", "intra"}) expect_contains(refusal(text), {"intra=450GB/s:2us"});
 }
 
-// 4 devices, 450 MB: each sends 6 messages of a quarter: 6 x (2 us + 112.5 MB / 450 GB/s = 250 us).
-TEST(Allreduce, RingSendsTwiceAllButOneOfThePieces) {
+// 4 devices reduce 450 MB. Each sends 6 messages of a quarter of it, and a message takes 2 us + 112.5 MB / (450 GB/s) =
+// 252 us.
+TEST(Allreduce, RingCostIsThatOf2TimesNMinus1Messages) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::ring, 4, 450e6, {nvlink, nvlink, 0}), 6 * 252e-6, 1e-12);
   EXPECT_EQ(collective_seconds("allreduce", Algorithm::ring, 1, 450e6, {nvlink, nvlink, 0}), 0);
 }
 
-// 5 devices are 3 levels: 6 x 2 us, and all bytes up and down: 2 x 1000 us.
-TEST(Allreduce, TreeGoesUpAndDownItsLevels) {
+// A tree of 5 devices has 3 levels. Latency is 6 x 2 us, and all bytes go up and down in 2 x 1000 us.
+TEST(Allreduce, TreeCostIsThatOfGoingUpAndDownAllLevels) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::tree, 5, 450e6, {nvlink, nvlink, 0}), 12e-6 + 2000e-6, 1e-12);
 }
 
-// 16 devices in hosts of 4: each of the ring's 30 messages uses the slow link: 30 x (10 us + 50 MB / 16 / 50 GB/s =
-// 62.5 us).
-TEST(Allreduce, AcrossHostsRunsAtTheSpeedOfTheSlowestLink) {
+// 16 devices in hosts of 4 reduce 50 MB. Each of the ring's 30 messages waits for the slow link: 10 us + 50 MB / 16 /
+// (50 GB/s) = 72.5 us.
+TEST(Allreduce, AcrossHostsIsLimitedByTheSlowestLink) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::ring, 16, 50e6, {nvlink, ethernet, 4}), 30 * 72.5e-6, 1e-12);
-  // Tree: 2 levels within hosts and 2 between them, both up and down.
+  // The tree has 2 levels within hosts and 2 levels between hosts, and goes up and down each level.
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::tree, 16, 50e6, {nvlink, ethernet, 4}),
               4 * 2e-6 + 4 * 10e-6 + 2 * 1000e-6, 1e-12);
 }
 
-// Hosts of 4: 3 x (2 us + 11.25 MB / 450 GB/s = 25 us) before and after; 4 hosts share 11.25 MB each: 6 x (10 us
-// + 56.25 us).
-TEST(Allreduce, HierarchySendsAShareBetweenHosts) {
+// 16 devices in hosts of 4 reduce 45 MB. Inside a host, 3 messages of 2 us + 11.25 MB / (450 GB/s) = 27 us come before
+// and after. Between 4 hosts, 11.25 MB take 6 messages of 10 us + 56.25 us.
+TEST(Allreduce, HierarchicalAlgorithmSendsOnlyASharePerDeviceBetweenHosts) {
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::hierarchical, 16, 45e6, {nvlink, ethernet, 4}),
               2 * 3 * 27e-6 + 6 * 66.25e-6, 1e-12);
   EXPECT_NEAR(collective_seconds("allreduce", Algorithm::hierarchical, 4, 450e6, {nvlink, ethernet, 4}), 6 * 252e-6,
               1e-12);
 }
 
-TEST(Collectives, OneWayCollectivesCostHalfARing) {
+TEST(Collectives, AllgatherAndReduceScatterCostHalfOfARingAllreduce) {
   EXPECT_NEAR(collective_seconds("allgather", Algorithm::ring, 4, 450e6, {nvlink, nvlink, 0}), 3 * 252e-6, 1e-12);
   EXPECT_NEAR(collective_seconds("reduce_scatter", Algorithm::tree, 4, 450e6, {nvlink, nvlink, 0}), 3 * 252e-6, 1e-12);
   EXPECT_NEAR(collective_seconds("broadcast", Algorithm::ring, 4, 450e6, {nvlink, nvlink, 0}), 1004e-6, 1e-12);
 }
 
-// 10 ms of computing; gradients are needed at 8 ms. On 2 devices at 1 GB/s without latency a bucket of x MB takes x ms.
-// The first bucket is ready at 5 ms, the second at 8 ms.
+// Returns a step with 10 ms of computing, whose gradients are needed after 8 ms. On 2 devices at 1 GB/s without
+// latency, a bucket of x MB takes x ms. The first bucket is ready after 5 ms, the second after 8 ms.
 StepShape two_buckets(double first_mb, double second_mb) {
   return {.traffic = {{"allreduce", first_mb * 1e6, 0.5, true}, {"allreduce", second_mb * 1e6, 0.8, true}},
           .backward_end = 0.8};
@@ -93,15 +95,17 @@ StepShape two_buckets(double first_mb, double second_mb) {
 constexpr Network slow{{1e9, 0}, {1e9, 0}, 0};
 
 TEST(Step, HidesCommunicationThatEndsBeforeGradientsAreNeeded) {
-  const StepTime hidden = step_time(two_buckets(3, 1), 10e-3, 2, slow, Algorithm::ring);  // 5..8, 8..9
+  // Buckets are reduced from 5 to 8 and from 8 to 9 ms.
+  const StepTime hidden = step_time(two_buckets(3, 1), 10e-3, 2, slow, Algorithm::ring);
   EXPECT_NEAR(hidden.step_s, 11e-3, 1e-12);
   EXPECT_NEAR(hidden.exposed_s, 1e-3, 1e-12);
   EXPECT_NEAR(hidden.communication_s, 4e-3, 1e-12);
   EXPECT_TRUE(hidden.hidden);
 }
 
-TEST(Step, WaitsForQueuedBuckets) {
-  const StepTime late = step_time(two_buckets(6, 1), 10e-3, 2, slow, Algorithm::ring);  // 5..11, 11..12
+TEST(Step, IsLongerWhenTheSecondBucketWaitsForTheFirst) {
+  // Buckets are reduced from 5 to 11 and from 11 to 12 ms.
+  const StepTime late = step_time(two_buckets(6, 1), 10e-3, 2, slow, Algorithm::ring);
   EXPECT_NEAR(late.step_s, 14e-3, 1e-12);
   EXPECT_FALSE(late.hidden);
 }
@@ -112,8 +116,9 @@ TEST(Step, BlockingCollectivesExtendTheStep) {
   EXPECT_NEAR(step_time(shape, 10e-3, 2, slow, Algorithm::ring).step_s, 13e-3, 1e-12);
 }
 
-// 20 % of the computing does not scale: 10 x (0.2 + 0.8 / 4) = 4 ms. On 2 cores, 4 devices take twice as long.
-TEST(Step, ComputesLessInStrongScalingAndLongerOnSharedCores) {
+// 20 % of the computing does not scale, so 4 devices compute for 10 x (0.2 + 0.8 / 4) = 4 ms. If they share 2 cores,
+// they take twice as long.
+TEST(Step, ComputationShrinksInStrongScalingAndGrowsOnSharedCores) {
   StepShape shape{.strong = true, .fixed = 0.2};
   EXPECT_NEAR(step_time(shape, 10e-3, 4, slow, Algorithm::ring).step_s, 4e-3, 1e-12);
   shape.cores = 2;
@@ -121,7 +126,8 @@ TEST(Step, ComputesLessInStrongScalingAndLongerOnSharedCores) {
   EXPECT_NEAR(step_time(shape, 10e-3, 1, slow, Algorithm::ring).step_s, 10e-3, 1e-12);
 }
 
-// With unlimited bandwidth, an allreduce is 2 (n - 1) messages of 0.49 ms. Up to world 4 they fit into 3 ms of overlap.
+// With unlimited bandwidth, an allreduce on n devices takes 2 (n - 1) messages of 0.49 ms. The 6 messages of world 4
+// still fit into 3 ms of overlap.
 TEST(Step, FindsTheFirstWorldWithExposedCommunication) {
   const Network far{{1e15, 0.49e-3}, {1e15, 0.49e-3}, 0};
   EXPECT_EQ(first_exposed_world(two_buckets(1, 1), 10e-3, far, Algorithm::ring), 5);
@@ -129,7 +135,7 @@ TEST(Step, FindsTheFirstWorldWithExposedCommunication) {
   EXPECT_EQ(first_exposed_world({.traffic = {{"allreduce", 1, 0.1, true}}}, 1e9, far, Algorithm::ring), std::nullopt);
 }
 
-TEST(Fit, CoefficientsAreNotNegative) {
+TEST(Fit, FittedCoefficientsAreNeverNegative) {
   const auto x = nonnegative_least_squares({{1, 0, 0}, {0, 1, 0}, {1, 1, 1}}, {2, -1, 4});
   EXPECT_NEAR(x[0], 2, 1e-9);
   EXPECT_NEAR(x[1], 0, 1e-9);
@@ -151,7 +157,8 @@ TEST(Fit, RecoversTheParametersOfSimulatedSteps) {
   }
 }
 
-// The steps of ddp with one bucket of 4 MB at 1 GB/s: 10 ms + 2 (n - 1) / n x 4 ms, in worlds 1 to 3.
+// Returns a run of ddp in worlds 1 to 3 with one bucket of 4 MB at 1 GB/s. A step in world n takes 10 ms + 2 (n - 1) /
+// n x 4 ms.
 Report scaled_run() {
   std::vector<CaseRecord> cases = {measured("cpu", 1, Scaling::weak, 64, 98'000'000)};
   for (const auto& [world, sample_ns] :
@@ -185,9 +192,9 @@ TEST(Projection, PredictsAWorldThatWasNotFitted) {
   EXPECT_EQ(series.fitted.size(), 3u);
 }
 
-TEST(Projection, UsesTheGivenLinks) {
-  // 8 hosts of 8 devices: 2 x 7 / 8 x 4 MB / 40 GB/s = 175 us within hosts and 2 x 7 / 8 x 0.5 MB / 4 GB/s = 218.75 us
-  // between them.
+TEST(Projection, UsesTheLatencyAndRateOfTheGivenLinks) {
+  // 8 hosts have 8 devices each. Communication takes 2 x 7 / 8 x 4 MB / (40 GB/s) = 175 us within hosts and 2 x 7 / 8 x
+  // 0.5 MB / (4 GB/s) = 218.75 us between hosts.
   const Projection projection = project(scaled_run(), {.to = {64},
                                                        .network = parse_network("intra=40GB/s:0us,inter=4GB/s:0us", 8),
                                                        .algorithm = Algorithm::hierarchical});
@@ -198,7 +205,7 @@ TEST(Projection, IsComparedWithMeasuredWorldsOutsideTheFit) {
   Report report = scaled_run();
   report.cases.push_back(report.cases.back());
   report.cases.back().spec.world = 4;
-  report.cases.back().step_time_ns->median = 20e6;  // the model predicts 16 ms
+  report.cases.back().step_time_ns->median = 20e6;  // the model predicts 16 ms for this world
   const Projection projection = project(report, {.to = {3, 4}, .from = {1, 2, 3}});
   const ProjectedSeries& series = projection.series.at(0);
   EXPECT_EQ(series.fitted.size(), 3u);
@@ -208,7 +215,8 @@ TEST(Projection, IsComparedWithMeasuredWorldsOutsideTheFit) {
   EXPECT_TRUE(projection_rows(series).back().back().starts_with("-20.0 %"));
 }
 
-// On 2 cores with one thread each, both terms grow with n - 1: 2 (n - 1) messages and (n - 1) / n x n bytes.
+// If n ranks share 2 cores, the latency term and the bandwidth term of a step both grow with n - 1: 2 (n - 1) messages,
+// and (n - 1) / n x n bytes. A fit cannot tell them apart.
 TEST(Projection, ReportsWhenLatencyAndBandwidthAreNotSeparable) {
   Report report = scaled_run();
   EXPECT_TRUE(project(report, {.to = {8}}).series.at(0).separable);
@@ -219,7 +227,7 @@ TEST(Projection, ReportsWhenLatencyAndBandwidthAreNotSeparable) {
   EXPECT_TRUE(project(report, {.to = {8}}).series.at(0).separable);
 }
 
-TEST(Projection, HasNoIntervalIfAFittedStepHasNone) {
+TEST(Projection, HasNoIntervalIfAFittedStepTimeHasNone) {
   Report report = scaled_run();
   report.cases[2].step_time_ns->interval = IntervalOver::none;
   const ProjectedSeries series = project(report, {.to = {8}}).series.at(0);
@@ -260,12 +268,13 @@ std::string refused(const Report& report, const ProjectionRequest& asked) {
   return "";
 }
 
-TEST(Projection, NeedsThreeWorlds) {
+TEST(Projection, RefusesToFitFewerThanThreeWorlds) {
   Report report = scaled_run();
   report.cases.pop_back();
   expect_contains(refused(report, {.to = {8}}), {"worlds 1, 2"});
   report.cases.push_back(report.cases.back());
-  expect_contains(refused(report, {.to = {8}}), {"worlds 1, 2"});  // the added case has a known world
+  // The added case repeats a world that the run already has.
+  expect_contains(refused(report, {.to = {8}}), {"worlds 1, 2"});
   expect_contains(refused(report, {.to = {8}, .filter = "zero1"}), {"--filter 'zero1'"});
   expect_contains(refused(scaled_run(), {.to = {12}, .network = parse_network("intra=1GB/s:1us,inter=1GB/s:1us", 8)}),
                   {"--to 12", "8", "--hosts"});
@@ -276,9 +285,10 @@ TEST(Projection, NeedsThreeWorlds) {
   expect_contains(refused(report, {.to = {8}}), {"collectives"});
 }
 
-// Horovod's documentation: ResNet-101 on 128 servers of 4 P100 with 25 Gbit/s and 64 samples per GPU. 16 GPUs process
-// 1656.82 samples/s. 44.5 million parameters in buckets of 64 MB; the backward pass is two thirds of a step. Published:
-// 90 % efficiency at 512 GPUs. The model predicts more with full overlap and less without overlap.
+// Published in Horovod's documentation: ResNet-101 on 128 servers with 4 P100 GPUs, 25 Gbit/s and 64 samples per GPU
+// has 90 % efficiency at 512 GPUs, and 16 GPUs process 1656.82 samples/s. The model has 44.5 million parameters in
+// buckets of 64 MB, and a backward pass of two thirds of a step. The projection must give more than 90 % with full
+// overlap and less without overlap.
 TEST(Projection, BracketsHorovodsPublishedEfficiency) {
   const double compute_s = 64 * 16 / 1656.82, bytes = 44.5e6 * 4;
   const Network network = parse_network("intra=10GB/s:10us,inter=25Gbit/s:30us", 4);
@@ -291,8 +301,9 @@ TEST(Projection, BracketsHorovodsPublishedEfficiency) {
   EXPECT_LT(worst, 0.90);
 }
 
-// The same page: VGG-16 (138.4 million parameters) reaches 68 % at 512 GPUs. It gives no step time for one GPU: 0.65 s
-// (98 samples/s) is the middle of the range that 68 % allows.
+// Published in Horovod's documentation: VGG-16 (138.4 million parameters) has 68 % efficiency at 512 GPUs. The page
+// gives no step time for one GPU. The assumed 0.65 s (98 samples/s) is the middle of the range in which the projection
+// allows 68 %.
 TEST(Projection, BracketsHorovodsPublishedVggEfficiency) {
   const double compute_s = 0.65, bytes = 138.4e6 * 4;
   const Network network = parse_network("intra=10GB/s:10us,inter=25Gbit/s:30us", 4);
@@ -303,9 +314,9 @@ TEST(Projection, BracketsHorovodsPublishedVggEfficiency) {
   EXPECT_LT(compute_s / step_time(blocking, compute_s, 512, network, Algorithm::ring).step_s, 0.68);
 }
 
-// PyTorch's DDP paper (VLDB 2020) reports near-linear scaling to 256 GPUs. Assumed: ResNet-50 (25.6 million
-// parameters), buckets of 25 MiB, servers of 8 GPUs with 100 Gbit/s, 32 samples at 300 samples/s. The model agrees if
-// buckets overlap with the backward pass, and disagrees otherwise.
+// PyTorch's DDP paper (VLDB 2020) reports near-linear scaling to 256 GPUs. The test assumes ResNet-50 (25.6 million
+// parameters), buckets of 25 MiB, servers of 8 GPUs with 100 Gbit/s, and 32 samples at 300 samples/s. The projection
+// agrees only if the buckets overlap with the backward pass.
 TEST(Projection, OverlappedBucketsScaleNearLinearlyTo256Gpus) {
   const double compute_s = 32.0 / 300, bytes = 25.6e6 * 4;
   const Network network = parse_network("intra=100GB/s:5us,inter=100Gbit/s:10us", 8);

@@ -41,7 +41,7 @@ void expect_no_defaults(const Json& json, const Json& defaults) {
         << key << " has its default value, so the round trip would not notice its loss";
 }
 
-// Serializes and parses, as the socket does.
+// Converts a message to text and parses it again, as the two ends of the socket do.
 Json through_text(const Json& json) { return parse_json(json.dump(), "line"); }
 
 std::string refusal(const std::string& text, const JsonLimits& limits = {}) {
@@ -53,7 +53,7 @@ std::string refusal(const std::string& text, const JsonLimits& limits = {}) {
   return "";
 }
 
-TEST(Protocol, ACaseSurvivesTheRoundTrip) {
+TEST(Protocol, ACaseSurvivesConversionToJsonAndBack) {
   const CaseSpec spec = spec_without_defaults();
   const CaseSpec back = case_from_json(through_text(to_json(spec)));
   EXPECT_EQ(back.id, "ddp/mnist-mlp/cuda:4/nccl/strong/b30/f64/scale=3/accumulate=2/bucket_mb=1/overlap=off");
@@ -64,13 +64,13 @@ TEST(Protocol, ACaseSurvivesTheRoundTrip) {
   expect_no_defaults(to_json(spec), to_json(CaseSpec{}));
 }
 
-TEST(Protocol, NoClippingSurvivesTheRoundTrip) {
+TEST(Protocol, AMissingClipNormSurvivesConversionToJsonAndBack) {
   CaseSpec spec;
   spec.id = "x";
   EXPECT_FALSE(case_from_json(through_text(to_json(spec))).clip_norm.has_value());
 }
 
-TEST(Protocol, SamplingSurvivesTheRoundTrip) {
+TEST(Protocol, SamplingSettingsSurviveConversionToJsonAndBack) {
   const Sampling sampling{.warmup = 3,
                           .samples = 4,
                           .steps = 5,
@@ -88,7 +88,7 @@ RankRecord full_record() {
   record.threads = 2;
   record.steps_per_sample = 8;
   record.rows_per_step = 25;
-  record.samples_ns = {800, 9007199254740993};  // not representable as a double
+  record.samples_ns = {800, 9007199254740993};  // a time that a double cannot represent exactly
   record.step_p50_ns = 1;
   record.step_p90_ns = 2;
   record.step_p99_ns = 3;
@@ -127,7 +127,7 @@ RankRecord full_record() {
   return record;
 }
 
-TEST(Protocol, TrainingSurvivesTheRoundTrip) {
+TEST(Protocol, ATrainingRecordSurvivesConversionToJsonAndBack) {
   const TrainOptions options{.epochs = 3,
                              .drop_last = true,
                              .show_shapes = true,
@@ -156,7 +156,7 @@ TEST(Protocol, TrainingSurvivesTheRoundTrip) {
   EXPECT_EQ(to_json(training_record_from_json(through_text(to_json(record)))), to_json(record));
 }
 
-TEST(Protocol, ARecordSurvivesTheRoundTrip) {
+TEST(Protocol, ARankRecordSurvivesConversionToJsonAndBack) {
   const RankRecord record = full_record();
   EXPECT_EQ(rank_record_from_json(through_text(to_json(record))).samples_ns, record.samples_ns);
   EXPECT_EQ(to_json(rank_record_from_json(through_text(to_json(record)))), to_json(record));
@@ -170,7 +170,7 @@ TEST(Protocol, ANanLossIsSentAsNull) {
   EXPECT_TRUE(std::isnan(rank_record_from_json(through_text(to_json(record))).last_loss));
 }
 
-TEST(Protocol, ACheckRowSurvivesTheRoundTrip) {
+TEST(Protocol, ACheckResultSurvivesConversionToJsonAndBack) {
   const CheckRow row{.name = "gradient-vs-baseline",
                      .status = CheckStatus::failed,
                      .compared = "a with b",
@@ -220,7 +220,7 @@ TEST(Protocol, RefusesTimesBelowOneNanosecond) {
   EXPECT_THROW(rank_record_from_json(no_steps), UsageError);
 }
 
-TEST(Protocol, RequiresTheRankButNotTheBlocks) {
+TEST(Protocol, ARecordMustHaveARankButMayLackBlocks) {
   Json json = to_json(full_record());
   json.erase("samples_ns");
   EXPECT_TRUE(rank_record_from_json(json).samples_ns.empty());
@@ -277,7 +277,7 @@ TEST(ParseJson, ReadsAnObjectOfManyKeysInLinearTime) {
   EXPECT_EQ(parse_json(text + "}", "x").size(), 100001u);
 }
 
-TEST(ParseJson, EnforcesItsLimits) {
+TEST(ParseJson, RefusesTextBeyondItsLimits) {
   const JsonLimits small{.bytes = 100, .depth = 3, .memory = 245, .keys = 2};
   const auto refused = [&](const std::string& text) { return refusal(text, small); };
   EXPECT_EQ(refused("[1,2,3,4,5,6,7]"), "");

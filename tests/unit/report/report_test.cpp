@@ -12,17 +12,18 @@ namespace {
 
 using namespace test;
 
-TEST(Report, ABlockTakesAsLongAsItsSlowestRank) {
+TEST(Report, TheTimeOfABlockIsThatOfItsSlowestRank) {
   const LaunchRecord launch{.index = 0, .ranks = {rank_record(0, {100, 400}), rank_record(1, {300, 200})}};
   EXPECT_EQ(sample_step_ns(launch), (std::vector<double>{30, 40}));
 }
 
-TEST(Report, UsesOnlyBlocksThatAllRanksHave) {
+TEST(Report, UsesOnlyTimedBlocksThatAllRanksHave) {
   const LaunchRecord launch{.index = 0, .ranks = {rank_record(0, {100, 100, 100}), rank_record(1, {200})}};
   EXPECT_EQ(sample_step_ns(launch), (std::vector<double>{20}));
 }
 
-// One device takes 1,000 ns per step of 64 samples. Two take 1,250 ns for 64 each: 128 / 1.25 against 64 / 1.
+// One device takes 1,000 ns per step of 64 samples. Two devices take 1,250 ns for 64 samples each, so the speed-up is
+// (128 / 1.25) / (64 / 1) = 1.6.
 TEST(Report, WeakScalingComparesThroughputAtTheBatchPerDevice) {
   Report report =
       report_of({measured("cpu", 1, Scaling::weak, 64, 10000), measured("ddp", 2, Scaling::weak, 64, 12500)});
@@ -34,7 +35,7 @@ TEST(Report, WeakScalingComparesThroughputAtTheBatchPerDevice) {
   EXPECT_DOUBLE_EQ(*report.cases[1].derived.efficiency, 0.8);
 }
 
-// Batches of 30, 30, 30 and 10 samples: 25 per step on average.
+// The batches of an epoch have 30, 30, 30 and 10 samples, which are 25 per step on average.
 TEST(Report, ThroughputCountsTheSamplesOfShortBatches) {
   CaseRecord record = measured("cpu", 1, Scaling::strong, 30, 10000);
   for (auto& launch : record.launches) launch.ranks[0].rows_per_step = 25;
@@ -43,7 +44,8 @@ TEST(Report, ThroughputCountsTheSamplesOfShortBatches) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.samples_per_s, 25e6);
 }
 
-// 128 samples take 2,000 ns on one device and 1,250 ns on two. The case with 64 samples is not the baseline.
+// A step of 128 samples takes 2,000 ns on one device and 1,250 ns on two. The case with 64 samples is not the baseline,
+// because its batch differs.
 TEST(Report, StrongScalingComparesTimeAtTheSameGlobalBatch) {
   Report report =
       report_of({measured("cpu", 1, Scaling::strong, 64, 10000), measured("cpu", 1, Scaling::strong, 128, 20000),
@@ -95,7 +97,7 @@ TEST(Report, ASkippedCheckIsNotAFailure) {
   EXPECT_EQ(report.cases[0].status, CaseStatus::ok);
 }
 
-TEST(Report, UnequalParametersMakeACaseWrong) {
+TEST(Report, ParametersThatDifferBetweenRanksMakeACaseWrong) {
   CaseRecord record = measured("ddp", 3, Scaling::weak, 64, 10000);
   record.launches[1].index = 1;
   record.launches[1].ranks[2].parameters_hash = "other";
@@ -118,8 +120,8 @@ TEST(Report, AFailedCaseStaysFailedWithAFailedCheck) {
   EXPECT_FALSE(report.cases[0].step_time_ns.has_value());
 }
 
-// Communication 30 of 100 ns in rank 0, 10 of 60 in rank 1: 40 of 160.
-TEST(Report, CommFractionIsTheShareOfAllPhases) {
+// Communication takes 30 of 100 ns on rank 0 and 10 of 60 ns on rank 1, together 40 of 160 ns.
+TEST(Report, CommFractionIsTheShareOfCommunicationInTheTimeOfAllPhases) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 10000);
   for (auto& launch : record.launches) {
     launch.ranks[0].phases_ns = {{"forward", 70}, {"communication", 30}};
@@ -137,7 +139,8 @@ TEST(Report, CommFractionIsUnknownWithoutPhases) {
   EXPECT_FALSE(report.cases[0].derived.comm_fraction.has_value());
 }
 
-// Steps of 90, 100, 110 ns: the median distance from 100 is 10, times 1.4826, over 100.
+// Steps take 90, 100 and 110 ns. The median distance from 100 ns is 10 ns; scaled by 1.4826 and divided by 100 ns it is
+// the noise.
 TEST(Report, NoiseIsTheSpreadOfBlocksRelativeToTheMedian) {
   CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 1000);
   for (auto& launch : record.launches) launch.ranks[0].samples_ns = {900, 1000, 1100};
@@ -146,7 +149,8 @@ TEST(Report, NoiseIsTheSpreadOfBlocksRelativeToTheMedian) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.noise, 0.14826);
 }
 
-// The slowest rank's p99 in each launch: 50, 60, 90. The median is 60.
+// The 99th percentiles of the slowest rank are 50, 60 and 90 ns in the three launches. The median over launches is 60
+// ns.
 TEST(Report, PercentilesAreThoseOfTheSlowestRankInTheMedianLaunch) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 10000);
   const int64_t p99[3][2] = {{50, 10}, {20, 60}, {90, 80}};
@@ -168,18 +172,18 @@ CaseRecord of_launches(const std::vector<std::vector<int64_t>>& launches) {
 std::vector<std::string> notices(const std::vector<std::vector<int64_t>>& launches) {
   Report report = report_of({of_launches(launches)});
   summarise(report);
-  summarise(report);  // must not duplicate notices
+  summarise(report);  // a second call must not duplicate the notices
   return report.cases[0].notices;
 }
 
-TEST(Notices, SteadyBlocksGiveNoNotice) {
+TEST(Notices, AreEmptyForSteadyBlockTimes) {
   EXPECT_EQ(
       notices(
           {{1000, 1010, 990, 1005, 995, 1000}, {1002, 1012, 992, 1007, 997, 1002}, {1000, 1010, 990, 1005, 995, 1000}}),
       std::vector<std::string>{});
 }
 
-TEST(Notices, CountsOutliers) {
+TEST(Notices, ReportTheNumberOfOutlierBlocks) {
   const std::vector<std::vector<int64_t>> launches = {{1000, 1001, 999, 1500, 1000, 1001},
                                                       {1000, 1001, 999, 1000, 1000, 1001}};
   ASSERT_EQ(notices(launches).size(), 1u);
@@ -187,7 +191,7 @@ TEST(Notices, CountsOutliers) {
   EXPECT_TRUE(notices({{1000, 1001, 999, 1040, 1000, 1001}}).empty()) << "significant, but only 4 %";
 }
 
-TEST(Notices, ReportsATrendWithItsDirection) {
+TEST(Notices, ReportATrendOfBlockTimesWithItsDirection) {
   const std::vector<int64_t> rising = {1000, 1010, 1020, 1030, 1040, 1050, 1060, 1070};
   const std::vector<int64_t> falling(rising.rbegin(), rising.rend());
   ASSERT_EQ(notices({rising, rising}).size(), 1u);
@@ -197,7 +201,7 @@ TEST(Notices, ReportsATrendWithItsDirection) {
   EXPECT_TRUE(notices({{1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007}}).empty()) << "a trend, but below 2 %";
 }
 
-TEST(Notices, ReportsTwoClusters) {
+TEST(Notices, ReportBlockTimesThatFormTwoClusters) {
   const std::vector<int64_t> clusters = {1000, 1201, 1001, 1200, 999, 1199, 1002, 1001, 1200, 1000};
   ASSERT_EQ(notices({clusters}).size(), 1u);
   expect_contains(notices({clusters})[0], {"two", "20 %"});
@@ -206,7 +210,7 @@ TEST(Notices, ReportsTwoClusters) {
   EXPECT_TRUE(notices({{1000, 1031, 1001, 1030, 999, 1029, 1002, 1001, 1030, 1000}}).empty()) << "3 % apart";
 }
 
-TEST(Notices, ReportsLaunchesThatDiffer) {
+TEST(Notices, ReportLaunchesWhoseTimesDiffer) {
   const auto found = notices({{1000, 1001, 999}, {1200, 1201, 1199}, {1000, 1001, 999}});
   ASSERT_EQ(found.size(), 1u);
   expect_contains(found[0], {"launches", "20 %"});
@@ -214,7 +218,7 @@ TEST(Notices, ReportsLaunchesThatDiffer) {
       << "not more than blocks within a launch";
 }
 
-TEST(Report, SurvivesARoundTrip) {
+TEST(Report, SurvivesConversionToJsonAndBack) {
   CaseRecord skipped;
   skipped.spec.strategy = "gpu";
   skipped.spec.workload = "convnet";
@@ -237,7 +241,7 @@ TEST(Report, SurvivesARoundTrip) {
   EXPECT_TRUE(json["cases"][2]["stats"]["step_time_ns"].is_null());
 }
 
-TEST(Report, WritesNullWithoutAnInterval) {
+TEST(Report, MissingConfidenceIntervalIsWrittenAsNull) {
   CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 10000);
   record.launches.resize(1);
   record.launches[0].ranks[0].samples_ns.resize(1);

@@ -1,4 +1,4 @@
-// Small, complete reports for tests.
+// Small but complete reports (the JSON documents of a run) for tests.
 #pragma once
 
 #include <string>
@@ -22,7 +22,8 @@ inline RankRecord rank_record(int rank, std::vector<int64_t> samples_ns, int64_t
   return record;
 }
 
-// Returns a case with one launch per given block time. Every rank has three blocks of 10 steps.
+// Returns a case with one launch for each given block time in ns. Every rank of a launch has three timed blocks of 10
+// steps.
 inline CaseRecord measured(const std::string& strategy, int world, Scaling scaling, int64_t batch,
                            const std::vector<int64_t>& launches_ns) {
   CaseRecord record;
@@ -57,7 +58,8 @@ inline Report report_of(std::vector<CaseRecord> cases) {
   return report;
 }
 
-// Returns a report with one case of every status and every field set, from the machine that runs the test.
+// Returns a report with one case of every status and a value in every field. Its environment is the machine that runs
+// the test.
 inline Report full_report() {
   CaseRecord good = measured("ddp", 2, Scaling::weak, 64, 12500);
   good.spec.params = {{"bucket_mb", "1"}};

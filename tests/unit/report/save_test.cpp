@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Gives each test a temporary directory and removes it afterwards.
+// Gives each test a temporary results directory and removes it afterwards.
 class Save : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -78,7 +78,7 @@ TEST_F(Save, ConcurrentRunsGetDifferentDirectories) {
   for (const auto& name : ids) EXPECT_EQ(read_report(results_ / name / "run.json").id, name);
 }
 
-TEST_F(Save, WritesAtMostOncePerSecondUnlessForced) {
+TEST_F(Save, ReportIsWrittenAtMostOncePerSecondUnlessForced) {
   RunDirectory run(results_, id);
   run.save(report(run.id(), RunStatus::interrupted));
   run.save(report(run.id(), RunStatus::complete));
@@ -98,7 +98,7 @@ TEST_F(Save, RefusesAResultsDirectoryThatCannotBeCreated) {
   EXPECT_NE(message<UsageError>([&] { RunDirectory("/proc/dpbench", id); }).find("/proc/dpbench"), std::string::npos);
 }
 
-// Simulates a full disk with a limit on the file size.
+// As long as an object of this class exists, a limit on the file size simulates a full disk.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t bytes) {
@@ -130,13 +130,13 @@ TEST_F(Save, AFullDiskKeepsThePreviousReport) {
   EXPECT_EQ(read_report(run.path() / "run.json").status, RunStatus::complete) << "written once there is space again";
 }
 
-TEST_F(Save, ARemovedRunDirectoryIsAWriteError) {
+TEST_F(Save, SavingIntoARemovedRunDirectoryIsAWriteError) {
   RunDirectory run(results_, id);
   fs::remove_all(run.path());
   EXPECT_NE(message<WriteError>([&] { run.save(report(run.id()), true); }).find("run.json"), std::string::npos);
 }
 
-TEST_F(Save, RemoveDeletesOnlyTheDirectoriesItCreated) {
+TEST_F(Save, RemovingARunDeletesOnlyTheDirectoriesThatItCreated) {
   for (const fs::path& results : {here_ / "a/b/c", here_ / "a/b/c/"}) {
     RunDirectory run(results, id);
     run.save(report(run.id()), true);
@@ -151,7 +151,7 @@ TEST_F(Save, RemoveDeletesOnlyTheDirectoriesItCreated) {
   EXPECT_TRUE(fs::is_directory(second.path())) << "another run uses it";
 }
 
-TEST_F(Save, ReplacesALinkInsteadOfFollowingIt) {
+TEST_F(Save, ASymbolicLinkIsReplacedAndNotFollowed) {
   RunDirectory run(results_, id);
   write(here_ / "precious", "keep");
   fs::create_symlink(here_ / "precious", run.path() / "run.json");
@@ -160,7 +160,7 @@ TEST_F(Save, ReplacesALinkInsteadOfFollowingIt) {
   EXPECT_FALSE(fs::is_symlink(run.path() / "run.json"));
 }
 
-TEST_F(Save, ReplacesInvalidUtf8) {
+TEST_F(Save, InvalidUtf8InAReportIsReplaced) {
   RunDirectory run(results_, id);
   Report odd = report(run.id());
   odd.config = {{"text", "\xff"}};
@@ -169,12 +169,13 @@ TEST_F(Save, ReplacesInvalidUtf8) {
 }
 
 TEST_F(Save, ARunIdConsistsOfTimeCommitAndMachine) {
-  const auto when = std::chrono::system_clock::from_time_t(1795242657);  // date -u -d @1795242657
+  // The time is 1795242657 s since 1970 (date -u -d @1795242657).
+  const auto when = std::chrono::system_clock::from_time_t(1795242657);
   EXPECT_EQ(run_id(when, "a1b2c3d", "2xEPYC-5f3a"), "20261121T063057Z-a1b2c3d-2xEPYC-5f3a");
   EXPECT_EQ(run_id(when, "../x y", "\n"), "20261121T063057Z-.._x_y-_");
 }
 
-TEST_F(Save, RefusesHostileNames) {
+TEST_F(Save, RefusesNamesThatAreUnsafeAsFileNames) {
   std::vector<std::string> hostile = {"",
                                       ".",
                                       "..",
@@ -232,11 +233,11 @@ TEST_F(Save, WithinASecondTheLatestRunIsTheOneWrittenLast) {
   EXPECT_EQ(read_report(find_run("latest~1", results_)).id, first);
 }
 
-TEST_F(Save, LatestFollowsTheTimeInTheName) {
+TEST_F(Save, LatestRunIsTheOneWithTheLatestTimeInItsName) {
   for (const std::string& name :
        {id, id + "-02", std::string("20251121T063057Z-zzz-x"), std::string("20261121T063058Z-aaa-x")})
     RunDirectory(results_, name).save(report(name), true);
-  fs::create_directories(results_ / "20271121T063058Z-empty-x");  // a run without a report
+  fs::create_directories(results_ / "20271121T063058Z-empty-x");  // the directory of a run that has no report
   write(results_ / "baselines/run.json", "{}");
   write(results_ / "zzz/run.json", "{}");
   const auto found = [&](const std::string& run) { return read_report(find_run(run, results_)).id; };
@@ -268,7 +269,7 @@ TEST_F(Save, RefusesANameThatIsAlsoAPath) {
   EXPECT_NE(refusal.find("./main"), std::string::npos) << refusal;
 }
 
-TEST_F(Save, OnlyAnUnusedPlainNameIsAnUnsavedBaseline) {
+TEST_F(Save, ANameMeansAnUnsavedBaselineOnlyIfItIsPlainAndUnused) {
   save_baseline(report("one"), results_, "main");
   RunDirectory(results_, id).save(report(id), true);
   EXPECT_TRUE(is_unsaved_baseline("next", results_));

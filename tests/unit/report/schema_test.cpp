@@ -19,7 +19,8 @@ using namespace test;
 
 const fs::path source = DPBENCH_SOURCE;
 
-// Returns a Python that has the jsonschema module, which the first one in PATH may lack; empty if none has it.
+// Returns the first Python interpreter that has the jsonschema module, or an empty string if there is none. The first
+// python3 in PATH may lack the module.
 std::string python() {
   for (const char* candidate : {"python3", "/usr/bin/python3"})
     if (std::system((std::string(candidate) + " -c 'import jsonschema' 2>/dev/null").c_str()) == 0) return candidate;
@@ -38,7 +39,8 @@ class Schema : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(here_); }
 
-  // Returns one line per fault, "" if all reports are valid. Report i is written to the file i.json.
+  // Validates the reports against the schema. Returns one line per fault, empty if all are valid. Report i is called
+  // i.json in the lines.
   std::string faults_of(const std::vector<Json>& reports, const std::string& flags = "") {
     std::string command = python_ + " " + (source / "tests/support/check_schema.py").string() + " " + flags + " " +
                           (source / "results/schema/run-1.schema.json").string();
@@ -62,8 +64,8 @@ class Schema : public ::testing::Test {
   std::string python_;
 };
 
-// `dpbench schema run|duel|glossary` writes these files.
-TEST(CommittedSchema, MatchesTheFieldTables) {
+// The committed schema files and the glossary are the output of `dpbench schema run|duel|glossary`.
+TEST(CommittedSchema, EqualsTheOutputOfTheSchemaCommand) {
   const auto committed = [](const char* file) { return read_text(source / "results" / file, 1 << 20); };
   EXPECT_EQ(committed("schema/run-1.schema.json"), run_schema().dump(1) + "\n");
   EXPECT_EQ(committed("schema/duel-1.schema.json"), duel_schema().dump(1) + "\n");
@@ -89,7 +91,7 @@ struct Fault {
   Json value;
 };
 
-// Changes that the schema must refuse. Case numbers refer to full_report().
+// Changes to full_report(), at a JSON pointer, that the schema must refuse. Case numbers are those of full_report().
 const std::vector<Fault> faults = {
     {"/schema", "dpbench.other"},
     {"/schema_version/major", 2},
@@ -118,7 +120,7 @@ const std::vector<Fault> faults = {
     {"/cases/1/launches/0/ranks/0/profile/collectives/0/bytes", -1'000'000'000'000'000'000},
     {"/cases/1/launches/0/ranks/0/profile/collectives/0/op", ""},
     {"/cases/1/launches/0/ranks/0/peak_rss_bytes", -1},
-    {"/cases/1/checks/0/status", "failed"},  // a case with a failed check is not ok
+    {"/cases/1/checks/0/status", "failed"},  // a case with a failed check must not have the status ok
     {"/cases/2/status", "ok"},
 };
 
@@ -152,8 +154,9 @@ TEST_F(Schema, RefusesFaultyReports) {
   expect_all_refused(reports, names);
 }
 
-// `dpbench validate` works without a schema: it reports the same faults, or cannot read the report.
-TEST(WithoutJsonschema, ValidateFindsEveryFaultThatTheSchemaForbids) {
+// `dpbench validate` works without the jsonschema module. It must find every fault that the schema forbids, or fail to
+// read the report.
+TEST(WithoutJsonschema, ValidateCommandFindsEveryFaultThatTheSchemaForbids) {
   const auto [reports, names] = faulty_reports();
   for (size_t i = 0; i < reports.size(); ++i) {
     try {
@@ -163,7 +166,8 @@ TEST(WithoutJsonschema, ValidateFindsEveryFaultThatTheSchemaForbids) {
   }
 }
 
-// Reports of every minor version stay readable. The current minor version needs golden files, too.
+// Reports of every minor version stay readable. There is a golden file (a stored report) for each minor version,
+// including the current one.
 class Golden : public ::testing::TestWithParam<std::string> {};
 
 std::vector<std::string> golden_files() {
@@ -176,7 +180,7 @@ std::vector<std::string> golden_files() {
   return files;
 }
 
-TEST_P(Golden, IsReadWithoutLosingAFigure) {
+TEST_P(Golden, ReportOfAnOlderVersionIsReadWithoutLosingAFigure) {
   const fs::path file = source / "tests/golden" / GetParam();
   ASSERT_TRUE(fs::exists(file)) << "add a small report written by the new minor version";
   const Json before = parse_json(read_text(file, 1 << 20), "golden");
@@ -186,7 +190,8 @@ TEST_P(Golden, IsReadWithoutLosingAFigure) {
   const Json lost = Json::diff(before, after);
   for (const Json& change : lost) {
     const std::string path = change["path"];
-    // In 1.0 `baseline` marked added cases. The reader sets it to its present meaning.
+    // In version 1.0, `baseline` marked only baseline cases that dpbench had added. The reader sets it to its present
+    // meaning.
     const bool of_1_0 = version == "1.0.json" && path.ends_with("/baseline");
     EXPECT_TRUE(change["op"] == "add" || of_1_0 || path.starts_with("/schema_version")) << change;
   }
@@ -195,7 +200,7 @@ TEST_P(Golden, IsReadWithoutLosingAFigure) {
 
 INSTANTIATE_TEST_SUITE_P(OfVersion, Golden, ::testing::ValuesIn(golden_files()));
 
-TEST(GoldenDuel, IsReadWithoutLosingAFigure) {
+TEST(GoldenDuel, DuelReportOfAnOlderVersionIsReadWithoutLosingAFigure) {
   for (int minor = 0; minor <= duel_minor_version; ++minor) {
     const fs::path file = source / ("tests/golden/duel-1." + std::to_string(minor) + ".json");
     ASSERT_TRUE(fs::exists(file)) << "add a small report written by the new minor version";

@@ -16,7 +16,7 @@ TEST(Stats, MedianIsTheMiddleValueOrTheMeanOfTwo) {
   EXPECT_EQ(median(std::vector<double>{7}), 7);
 }
 
-// numpy.quantile([10, 11, 13, 20, 12], q)
+// The expected values are numpy.quantile([10, 11, 13, 20, 12], q).
 TEST(Stats, QuantilesAgreeWithNumpy) {
   EXPECT_DOUBLE_EQ(quantile(values, 0.025), 10.1);
   EXPECT_DOUBLE_EQ(quantile(values, 0.9), 17.2);
@@ -25,28 +25,31 @@ TEST(Stats, QuantilesAgreeWithNumpy) {
   EXPECT_EQ(quantile(values, 1), 20);
 }
 
-// |v - 12| = 2 1 1 8 0; scipy.stats.median_abs_deviation says 1.0
-TEST(Stats, MadIsTheMedianDistanceFromTheMedian) { EXPECT_EQ(mad(values), 1); }
+// The distances |v - 12| are 2, 1, 1, 8 and 0. scipy.stats.median_abs_deviation gives 1.0, too.
+TEST(Stats, MedianAbsoluteDeviationIsTheMedianDistanceFromTheMedian) { EXPECT_EQ(mad(values), 1); }
 
-// scipy.stats.norm.ppf(0.75) = 0.6744897501960817
-TEST(Stats, ScaledMadIsSigmaOfANormalDistribution) { EXPECT_NEAR(mad_to_sigma * 0.6744897501960817, 1, 1e-4); }
+// The factor for a normal distribution is 1 / scipy.stats.norm.ppf(0.75), with ppf(0.75) = 0.6744897501960817.
+TEST(Stats, ScaledMedianAbsoluteDeviationIsSigmaOfANormalDistribution) {
+  EXPECT_NEAR(mad_to_sigma * 0.6744897501960817, 1, 1e-4);
+}
 
-// sum of squares about the mean 13.2: 10.24 + 4.84 + 0.04 + 46.24 + 1.44 = 62.8; / 4
+// The variance is the sum of squares about the mean 13.2, divided by 4: (10.24 + 4.84 + 0.04 + 46.24 + 1.44) / 4 = 62.8
+// / 4.
 TEST(Stats, MomentsAreTheMeanAndTheUnbiasedVariance) {
   EXPECT_DOUBLE_EQ(moments(values).mean, 13.2);
   EXPECT_DOUBLE_EQ(moments(values).variance, 15.7);
   EXPECT_EQ(moments(values).n, 5);
 }
 
-// scipy.stats.t.ppf(0.975, 2), (0.975, 4), (0.9, 3.5)
+// The expected values are scipy.stats.t.ppf(0.975, 2), ppf(0.975, 4) and ppf(0.9, 3.5).
 TEST(Stats, StudentsTQuantilesAgreeWithScipy) {
   EXPECT_NEAR(students_t_quantile(0.975, 2), 4.302652729749462, 1e-9);
   EXPECT_NEAR(students_t_quantile(0.975, 4), 2.7764451051977934, 1e-9);
   EXPECT_NEAR(students_t_quantile(0.9, 3.5), 1.5765766051364052, 1e-9);
 }
 
-// l = numpy.log([100, 104, 98, 103, 101]); numpy.exp(scipy.stats.t.interval(0.95, 4, loc=l.mean(),
-// scale=scipy.stats.sem(l)))
+// Expected values from Python: l = numpy.log([100, 104, 98, 103, 101]); numpy.exp(scipy.stats.t.interval(0.95, 4,
+// loc=l.mean(), scale=scipy.stats.sem(l)))
 TEST(Stats, IntervalOverLaunchesIsStudentsTOfTheirLogs) {
   const std::vector<std::vector<double>> launches = {{99, 100, 108}, {104}, {90, 98, 98}, {103, 103}, {101}};
   const Summary summary = summarise_samples(launches);
@@ -85,12 +88,13 @@ TEST(Stats, IntervalOverBlocksIsDeterministic) {
 
 TEST(Stats, OneBlockHasNoInterval) { EXPECT_EQ(summarise_samples({{5}}).interval, IntervalOver::none); }
 
-TEST(Stats, RefusesToSummariseNothing) {
+TEST(Stats, RefusesToSummariseAnEmptyList) {
   EXPECT_THROW(summarise_samples({}), std::runtime_error);
   EXPECT_THROW(summarise_samples({{}, {}}), std::runtime_error);
 }
 
-// Simulated step times: each launch has its own level (2 %); its blocks vary around it (1 %) and drift slowly.
+// Returns simulated step times. Each launch has its own level (2 % spread); its blocks vary around that level (1 %) and
+// drift slowly.
 std::vector<std::vector<double>> simulated_launches(std::mt19937_64& generator, int launches) {
   std::normal_distribution<double> normal;
   std::vector<std::vector<double>> samples(launches);
@@ -118,7 +122,8 @@ TEST(Stats, IntervalOverLaunchesCoversTheTrueValueIn95Percent) {
   }
 }
 
-// The bootstrap sees one launch: with independent blocks it covers that launch's median.
+// With a single launch, the interval is a bootstrap over its blocks. If the blocks are independent, it covers the
+// median of that launch.
 TEST(Stats, IntervalOverBlocksCoversTheMedianOfItsLaunch) {
   std::mt19937_64 generator(2);
   std::normal_distribution<double> normal(100, 1);

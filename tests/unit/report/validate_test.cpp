@@ -19,14 +19,14 @@ using namespace test;
 
 using Texts = std::vector<std::string>;
 
-// Validates a report after a round trip through its text.
+// Writes the report as JSON, parses it and returns the problems that validation finds, empty if there are none.
 Texts problems_of(const Report& report) { return dpbench::problems_of(parse_json(to_json(report).dump(), "text")); }
 
 const std::string ddp = "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32/bucket_mb=1: ";
 
-TEST(Validate, FindsNothingInAGoodReport) { EXPECT_EQ(problems_of(full_report()), Texts{}); }
+TEST(Validate, FindsNoProblemInAValidReport) { EXPECT_EQ(problems_of(full_report()), Texts{}); }
 
-TEST(Validate, FindsNothingInTheCommittedReports) {
+TEST(Validate, FindsNoProblemInTheCommittedReports) {
   int found = 0;
   for (const auto& entry : fs::recursive_directory_iterator(fs::path(DPBENCH_SOURCE) / "results")) {
     const bool baseline = entry.path().parent_path().filename() == "baselines";
@@ -38,7 +38,7 @@ TEST(Validate, FindsNothingInTheCommittedReports) {
   EXPECT_GT(found, 3);
 }
 
-// A change to the measured case with two ranks, and the parts of the problem that it must cause.
+// A forged figure: a change to the measured case with two ranks, and words that the resulting problem must contain.
 struct Forgery {
   void (*change)(CaseRecord&);
   Texts parts;
@@ -115,7 +115,7 @@ const std::vector<Forgery> forgeries = {
     {[](CaseRecord& c) { c.spec.batch = 32; }, {"ddp/mnist-mlp/cpu:2/shm/weak/b32/f32/bucket_mb=1"}},
 };
 
-TEST(Validate, FindsForgedFigures) {
+TEST(Validate, FindsFiguresThatDoNotFollowFromTheMeasurements) {
   for (const auto& [change, parts] : forgeries) {
     const Texts problems = problems_after(change);
     const auto matches = [&](const std::string& problem) {
@@ -154,7 +154,7 @@ TEST(Validate, FindsAnInvalidMachine) {
   expect_contains(problems[2], {"report.env.gpus[0].name"});
 }
 
-TEST(Validate, FindsCasesOutsideTheConfiguration) {
+TEST(Validate, FindsCasesThatTheConfigurationDoesNotInclude) {
   Report report = full_report();
   report.config["strategies"] = {"cpu", "dp", "gpu"};
   report.config["workloads"] = {"mnist-mlp"};
@@ -164,7 +164,7 @@ TEST(Validate, FindsCasesOutsideTheConfiguration) {
   expect_contains(problems[0], {"strategy ddp"});
 }
 
-TEST(Validate, ACompleteRunHasNoInterruptedCase) {
+TEST(Validate, FindsAnInterruptedCaseInACompleteRun) {
   Report report = full_report();
   report.status = RunStatus::complete;
   ASSERT_EQ(problems_of(report).size(), 1u);
@@ -220,7 +220,7 @@ TEST(Validate, RefusesUnknownEnumNames) {
   }
 }
 
-TEST(Validate, RefusesOtherDocuments) { EXPECT_THROW(dpbench::problems_of(Json::array()), UsageError); }
+TEST(Validate, RefusesDocumentsThatAreNoReport) { EXPECT_THROW(dpbench::problems_of(Json::array()), UsageError); }
 
 }  // namespace
 }  // namespace dpbench

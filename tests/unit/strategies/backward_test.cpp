@@ -1,4 +1,5 @@
-// The strategies' own backward pass against torch's engine: same bits, hooks, order and errors.
+// The backward pass of the strategies (dpbench::backward) compared with torch's autograd engine: same bits, hooks,
+// order and errors.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -54,7 +55,7 @@ at::Tensor random_leaf(at::IntArrayRef sizes, uint64_t seed) {
   return at::randn(sizes, at::detail::createCPUGenerator(seed)).requires_grad_();
 }
 
-// Identity whose backward pass calls `tap`.
+// An autograd function that returns its input and calls `tap` in its backward pass.
 struct Tap : torch::autograd::Function<Tap> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const std::function<void()>* tap) {
     context->saved_data["tap"] = reinterpret_cast<int64_t>(tap);
@@ -90,7 +91,7 @@ TEST(Backward, SumsGradientsOfSeveralConsumersInTheEnginesOrder) {
   });
 }
 
-TEST(Backward, VisitsASharedNodeOnceHoweverDeep) {
+TEST(Backward, VisitsANodeWithSeveralConsumersOnlyOnce) {
   const at::Tensor x = random_leaf({64}, 1);
   expect_bits_of_torch({x}, [&] {
     const at::Tensor early = x * 3, late = early.exp();
@@ -139,10 +140,10 @@ TEST(Backward, StartsFromAGivenGradient) {
   x.mutable_grad().reset();
   backward(x.tanh(), gradient);
   EXPECT_TRUE(same_bits_and_strides(expected, x.grad()));
-  EXPECT_THROW(backward(x.tanh(), at::ones({4})), c10::Error);  // would broadcast over the rows
+  EXPECT_THROW(backward(x.tanh(), at::ones({4})), c10::Error);  // the gradient would be broadcast over the samples
 }
 
-// Log of the hook calls on tensors and nodes, with the gradients they receive.
+// Returns a log of all hook calls on tensors and nodes, with the sum of the gradient that each hook receives.
 std::vector<std::string> hooks_called(Pass pass) {
   std::vector<std::string> log;
   const auto hook = [&](const std::string& name) {
@@ -176,7 +177,8 @@ TEST(Backward, CallsHooksLikeTheEngine) {
   EXPECT_EQ(hooks_called(backward_with_callbacks), expected);
 }
 
-// Order in which leaves become ready, as ddp's buckets see it.
+// Returns the names of the leaf tensors in the order in which their gradients become ready, as the buckets of ddp see
+// it.
 std::vector<std::string> leaves_in_order(Pass pass) {
   std::vector<std::string> order;
   const auto leaf = [&](const std::string& name, at::IntArrayRef sizes) {
@@ -199,14 +201,14 @@ std::vector<std::string> leaves_in_order(Pass pass) {
   return order;
 }
 
-TEST(Backward, ReachesLeavesInTheEnginesOrder) {
+TEST(Backward, MakesLeafGradientsReadyInTheEnginesOrder) {
   const auto expected = leaves_in_order(backward_of_torch);
   EXPECT_EQ(expected.size(), 5U);
   EXPECT_EQ(leaves_in_order(backward), expected);
   EXPECT_EQ(leaves_in_order(backward_with_callbacks), expected);
 }
 
-// The post hook reads a saved tensor, which must not have been released.
+// A post hook reads a saved tensor of its node, so the pass must release saved tensors only after the hooks.
 TEST(Backward, ReleasesSavedTensorsAfterTheHooks) {
   for (const Pass pass : {Pass(backward_of_torch), Pass(backward), Pass(backward_with_callbacks)}) {
     const at::Tensor x = random_leaf({4}, 1);
@@ -224,7 +226,7 @@ TEST(Backward, ReleasesSavedTensorsAfterTheHooks) {
   }
 }
 
-TEST(Backward, NeedsNoEngineOnTheCpu) {
+TEST(Backward, RunsWithoutTorchsEngineOnTheCpu) {
   int calls = 0;
   bool inside = false;
   const std::function<void()> look = [&] { ++calls, inside = in_the_engine(); };
@@ -277,7 +279,7 @@ TEST(Backward, DisablesGradModeInNodesAndPropagatesErrors) {
   EXPECT_TRUE(at::GradMode::is_enabled());
 }
 
-TEST(Backward, ReleasesSavedTensors) {
+TEST(Backward, ReleasesSavedTensorsSoThatASecondPassFails) {
   const at::Tensor x = random_leaf({4}, 1);
   for (const Pass pass : {Pass(backward), backward_with_callbacks}) {
     const at::Tensor loss = (x * x).sum();
@@ -291,10 +293,10 @@ TEST(Backward, ReleasesSavedTensors) {
   }
 }
 
-TEST(Backward, RejectsWhatTheEngineRejects) {
+TEST(Backward, RejectsTheSameInvalidRootsAsTheEngine) {
   for (const Pass pass : {Pass(backward), backward_with_callbacks}) {
-    EXPECT_THROW(pass(random_leaf({4}, 1) * 2), c10::Error);  // not a scalar and no gradient given
-    EXPECT_THROW(pass(at::ones({})), c10::Error);             // no graph
+    EXPECT_THROW(pass(random_leaf({4}, 1) * 2), c10::Error);  // the output is no scalar and no gradient is given
+    EXPECT_THROW(pass(at::ones({})), c10::Error);             // the tensor has no autograd graph
     EXPECT_THROW(pass(at::Tensor()), c10::Error);
     EXPECT_THROW(pass(at::complex(random_leaf({}, 1), random_leaf({}, 2))), c10::Error);
   }

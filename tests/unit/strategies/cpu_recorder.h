@@ -1,4 +1,4 @@
-// A step recorder for the CPU: a replay runs the recorded function again.
+// CpuRecorder stands in for the GPU step recorder (CUDA graphs): a replay runs the recorded function again on the CPU.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,8 @@ namespace dpbench {
 struct RecorderCounts {
   int recordings = 0, replays = 0;
   bool replaying = false;
-  std::function<void()> forget_gradients = [] {};  // a GPU replay does not set .grad
+  // Called after a replay to reset .grad, because a GPU replay does not set it.
+  std::function<void()> forget_gradients = [] {};
 };
 
 class CpuRecorder : public StepRecorder {
@@ -47,13 +48,13 @@ class CpuRecorder : public StepRecorder {
   bool takes_backends_;
 };
 
-// Counts of the recorder that this thread makes; each rank is a thread.
+// Returns the counts of the recorder made by this thread. Each rank is a thread, so the counts are per rank.
 inline RecorderCounts& counts_of_this_rank() {
   static thread_local RecorderCounts counts;
   return counts;
 }
 
-// Replaces the GPU step recorder with CpuRecorder while it lives.
+// As long as an object of this class exists, strategies get a CpuRecorder instead of the GPU step recorder.
 class CpuRecorders {
  public:
   explicit CpuRecorders(MakeStepRecorder make = [](c10::Device) -> std::unique_ptr<StepRecorder> {

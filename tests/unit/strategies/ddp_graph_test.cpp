@@ -1,4 +1,4 @@
-// The graph of a ddp step: unused parameters, static graphs, checkpointed layers.
+// Autograd graphs that are special for ddp: unused parameters, static graphs and checkpointed layers.
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "strategies/ddp/reduction.h"
@@ -10,7 +10,7 @@ namespace {
 
 using namespace ddp_ranks;
 
-TEST(DdpUnused, IsAnErrorThatNamesTheParameterAndTheParameterToSet) {
+TEST(DdpUnused, AnUnusedModelParameterIsAnErrorThatNamesItAndTheSettingFindUnused) {
   const SecondLayerIf never([](const Context&) { return false; });
   for (const auto& error : on_ranks(2, [&](Rank& me) {
          const auto ddp = ddp_on(me, never, {});
@@ -20,7 +20,7 @@ TEST(DdpUnused, IsAnErrorThatNamesTheParameterAndTheParameterToSet) {
   }
 }
 
-TEST(DdpUnused, LeavesGradUndefinedIfUnusedByAllRanksElseTheMean) {
+TEST(DdpUnused, AParameterHasTheMeanGradientUnlessAllRanksLeaveItUnused) {
   const SecondLayerIf on_rank_1(
       [](const Context& context) { return context.step < 2 && context.ids[0].item<int64_t>() % 24 >= 8; });
   expect_no_errors(on_ranks(2, [&](Rank& me) {
@@ -38,7 +38,7 @@ TEST(DdpUnused, LeavesGradUndefinedIfUnusedByAllRanksElseTheMean) {
   }));
 }
 
-// Computes with its second layer but does not return the result.
+// A model that computes its second layer but does not return the result, so the layer has no path to the output.
 class UnusedOutput : public Model {
  public:
   UnusedOutput() {
@@ -61,7 +61,7 @@ class UnusedOutputWorkload : public SecondLayerIf {
   std::shared_ptr<Model> model(uint64_t) const override { return std::make_shared<UnusedOutput>(); }
 };
 
-TEST(DdpUnused, IncludesLayersWithoutPathToTheOutput) {
+TEST(DdpUnused, LayersWithoutAPathToTheOutputCountAsUnused) {
   const UnusedOutputWorkload workload;
   for (const auto& error : on_ranks(2, [&](Rank& me) { one_step(*ddp_on(me, workload, {}), workload, me.rank, 0); }))
     EXPECT_TRUE(mentions(error, {"second", "ddp.find_unused=on"}));
@@ -73,7 +73,7 @@ TEST(DdpUnused, IncludesLayersWithoutPathToTheOutput) {
   }));
 }
 
-TEST(DdpOutputs, WithoutALossDoNotBlockTheNextStep) {
+TEST(DdpOutputs, AStepWithoutALossDoesNotBlockTheNextStep) {
   for (const char* find_unused : {"off", "on"})
     expect_no_errors(on_ranks(2, [&](Rank& me) {
       const Replica replica(always(), at::kCPU, at::kDouble, 3, 4);
@@ -85,7 +85,7 @@ TEST(DdpOutputs, WithoutALossDoNotBlockTheNextStep) {
         reduction.before_forward(true);
         const at::Tensor output = replica.forward(step, batch);
         reduction.before_backward(output);
-        if (step % 3 < 2) continue;  // no loss for these outputs
+        if (step % 3 < 2) continue;  // no loss is computed for the outputs of this step
         always().loss(output, batch.target).backward();
         reduction.after_backward();
         const auto expected = mean_gradients(always(), 2, step);
@@ -115,7 +115,7 @@ TEST(DdpStaticGraph, LearnsUnusedParametersInTheFirstStep) {
   }));
 }
 
-TEST(DdpUnused, SkipsUnusedBucketsWithSkipUnused) {
+TEST(DdpUnused, SkipUnusedSkipsTheReductionOfUnusedBuckets) {
   const SecondLayerIf never([](const Context&) { return false; });
   for (const char* skip : {"off", "on"})
     expect_no_errors(on_ranks(2, [&](Rank& me) {
@@ -129,8 +129,8 @@ TEST(DdpUnused, SkipsUnusedBucketsWithSkipUnused) {
     }));
 }
 
-// torch's reentrant activation checkpointing: the layer's weight is not an input of the function. Its gradient comes
-// from a backward pass within the backward pass.
+// Reentrant activation checkpointing as in torch: the weight is not an input of the autograd function. A backward pass
+// inside the backward pass computes the gradient of the weight.
 struct Reentrant : torch::autograd::Function<Reentrant> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor* weight,
                             const at::Tensor& input) {
@@ -179,7 +179,7 @@ class Checkpointed : public SecondLayerIf {
 void expect_checkpoints_reduced(int calls, const Given& params) {
   const Checkpointed workload(calls, true), plain(calls, false);
   expect_no_errors(on_ranks(2, [&](Rank& me) {
-    // The last step's gradient depends on the updates of all earlier steps.
+    // The gradient of the last step depends on the updates of all earlier steps, so every step is checked.
     for (int64_t steps = 1; steps < 4; ++steps) {
       const auto ddp = ddp_on(me, workload, params), other = ddp_on(me, plain, {});
       for (int64_t step = 0; step < steps; ++step) {
@@ -196,12 +196,12 @@ void expect_checkpoints_reduced(int calls, const Given& params) {
   }));
 }
 
-TEST(DdpCheckpoint, ReducesALayerUsedOnce) {
+TEST(DdpCheckpoint, ACheckpointedLayerUsedOnceIsReduced) {
   expect_checkpoints_reduced(1, {});
   expect_checkpoints_reduced(1, {{"static_graph", "on"}});
 }
 
-TEST(DdpCheckpoint, OfALayerUsedTwiceNeedsAStaticGraph) {
+TEST(DdpCheckpoint, ACheckpointedLayerUsedTwiceNeedsAStaticGraph) {
   expect_checkpoints_reduced(2, {{"static_graph", "on"}});
   const Checkpointed workload(2, true);
   for (const auto& error : on_ranks(2, [&](Rank& me) { one_step(*ddp_on(me, workload, {}), workload, me.rank, 0); }))

@@ -1,4 +1,5 @@
-// Optimizer steps of ddp, zero1 and local-sgd: within the backward pass, with parameters that are not shared, sharded.
+// Optimizer steps of ddp, zero1 and local-sgd: during the backward pass, with parameters that ddp ignores, and with
+// optimizer state sharded over the ranks.
 #include <mutex>
 
 #include "strategies/ddp/reduction.h"
@@ -40,7 +41,7 @@ TEST(DdpStepInBackward, StepsEveryBucketOnceBeforeTheBackwardPassReturns) {
   }));
 }
 
-TEST(DdpStepInBackward, GivesTheBitsOfAStepAfterwards) {
+TEST(DdpStepInBackward, GivesTheBitsOfAnOptimizerStepAfterTheBackwardPass) {
   const auto mlp = workload_registry().at("probe-mlp").make({});
   for (const Given& more : std::vector<Given>{
            {}, {{"hook", "fp16"}}, {{"static_graph", "on"}}, {{"gradient_as_bucket_view", "off"}}, {{"ignore", "w1"}}})
@@ -61,7 +62,7 @@ TEST(DdpStepInBackward, GivesTheBitsOfAStepAfterwards) {
     }));
 }
 
-TEST(DdpIgnore, PassesEveryCheck) {
+TEST(DdpIgnore, DdpWithIgnoredParametersPassesEveryCheck) {
   for (const Given& params : std::vector<Given>{
            {{"ignore", "b0+w2"}}, {{"ignore", "w1"}, {"step_in_backward", "on"}}, {{"ignore", "w1"}, {"hook", "fp16"}}})
     for (const char* workload : {"probe-mlp", "probe-mlp-sgd"}) {
@@ -93,7 +94,7 @@ TEST(DdpIgnore, KeepsIgnoredParametersLocalAndReducesTheRest) {
   EXPECT_EQ(shared[0], shared[1]);
 }
 
-TEST(DdpIgnore, RejectsUnknownNamesAndAnEmptyRest) {
+TEST(DdpIgnore, RejectsUnknownNamesAndIgnoringAllParameters) {
   const auto error_of = [](const std::string& names) {
     return on_ranks(1, [&](Rank& me) { ddp_on(me, always(), {{"ignore", names}}); })[0];
   };
@@ -144,7 +145,7 @@ TEST_P(ZeroOne, PassesEveryCheck) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, ZeroOne, testing::Values(1, 2, 3, 4));
 
-TEST(ZeroOneAndLocalSgd, NameUnsupportedValuesAndModels) {
+TEST(ZeroOneAndLocalSgd, RejectUnsupportedValuesAndModelsByName) {
   const auto error_of = [](const std::string& name, const Given& params, const Workload& workload, bool rows) {
     return on_ranks(1, [&](Rank& me) {
       const auto strategy = made(name, me, workload, params);

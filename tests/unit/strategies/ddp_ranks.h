@@ -1,4 +1,4 @@
-// Ranks of ddp as threads, and small workloads for single questions.
+// Runs the ranks of ddp as threads. Defines the small workloads of the ddp tests.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -43,7 +43,7 @@ struct Rank {
   }
 };
 
-// Runs `work` on `world` ranks, each a thread. Returns their errors by rank, empty if there was none.
+// Runs `work` on `world` ranks, each on its own thread. Returns one error per rank, empty if the rank succeeded.
 inline std::vector<std::string> on_ranks(int world, const std::function<void(Rank&)>& work) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::string> errors(static_cast<size_t>(world));
@@ -85,7 +85,7 @@ inline void expect_no_errors(const std::vector<std::string>& errors) {
   for (const auto& error : errors) EXPECT_EQ(error, "");
 }
 
-// Two layers; the second is used if `uses` returns true.
+// A model of two layers. It uses the second layer only in steps for which `uses` returns true.
 class TwoLayers : public Model {
  public:
   explicit TwoLayers(std::function<bool(const Context&)> uses) : uses_(std::move(uses)) {
@@ -143,7 +143,8 @@ inline std::vector<double> flat(const NamedTensors& tensors) {
   return values;
 }
 
-// Returns the mean over ranks of the gradients of an unwrapped model on each rank's samples.
+// Returns the expected gradients of a ddp step: the mean over the ranks of the gradients of a model without ddp on each
+// rank's samples.
 inline std::vector<at::Tensor> mean_gradients(const Workload& workload, int world, int64_t step) {
   std::vector<at::Tensor> sum;
   for (int rank = 0; rank < world; ++rank) {
@@ -161,7 +162,7 @@ inline std::vector<at::Tensor> mean_gradients(const Workload& workload, int worl
   return sum;
 }
 
-// Returns the bytes of each gradient reduction in one step.
+// Returns the size in bytes of each gradient allreduce in one step.
 inline std::vector<int64_t> reductions(const Rank& me, Strategy& strategy, std::span<const Batch> micro, int64_t step) {
   Phases phases;
   me.recorder->start(false);

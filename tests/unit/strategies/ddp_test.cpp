@@ -1,4 +1,4 @@
-// Errors, bucket layout and uneven inputs of ddp. The conformance suite checks its gradients.
+// Errors, bucket layout, buffers and uneven inputs of ddp. The conformance suite checks the gradients of ddp.
 #include <torch/nn/modules/batchnorm.h>
 
 #include "harness/conform/evidence/evidence.h"
@@ -59,7 +59,7 @@ TEST(DdpParameters, RejectSyncBatchNormForAModelWithoutBatchNorm) {
       EXPECT_TRUE(mentions(error, {"ddp.sync_batch_norm=on", "workloads/layers/batch_norm.h", "--workload"}));
 }
 
-// A third-party model with torch's own layer.
+// A workload whose model has torch's own BatchNorm layer, as a third-party model may.
 class ItsOwnNorm : public SecondLayerIf {
  public:
   ItsOwnNorm() : SecondLayerIf({}) {}
@@ -78,7 +78,7 @@ TEST(DdpParameters, RejectSyncBatchNormForTorchsOwnLayers) {
     EXPECT_TRUE(mentions(error, {"norm", "torch"}));
 }
 
-TEST(DdpParameters, RejectAClipNormThatNoRankCanCompute) {
+TEST(DdpParameters, RejectClipNormIfNoRankHasAllGradients) {
   const auto error_of = [](const Given& params) {
     return on_ranks(1, [&](Rank& me) { made("ddp", me, always(), params, at::kDouble, 1.0); })[0];
   };
@@ -86,7 +86,8 @@ TEST(DdpParameters, RejectAClipNormThatNoRankCanCompute) {
   EXPECT_TRUE(mentions(error_of({{"ignore", "second"}}), {"ddp.ignore=second", "--clip-norm"}));
 }
 
-// A model of the given parameters, used one after the other; parameter `frozen` is not trained.
+// A workload whose model multiplies its input by the mean of each given parameter in turn. The parameter with index
+// `frozen` is not trained.
 class GivenParameters : public Workload {
  public:
   explicit GivenParameters(std::vector<at::Tensor> parameters, std::optional<size_t> frozen = {})
@@ -115,7 +116,8 @@ class GivenParameters : public Workload {
   std::optional<size_t> frozen_;
 };
 
-// Returns rank 1's error if rank 0 has parameters `zero` and rank 1 has `one`, with parameter `frozen` not trained.
+// Returns the error of rank 1 if rank 0 has the parameters `zero` and rank 1 has the parameters `one`. On rank 1 the
+// parameter with index `frozen` is not trained.
 std::string mismatch(const std::vector<at::Tensor>& zero, const std::vector<at::Tensor>& one,
                      std::optional<size_t> frozen = {}) {
   return on_ranks(2, [&](Rank& me) {
@@ -125,7 +127,7 @@ std::string mismatch(const std::vector<at::Tensor>& zero, const std::vector<at::
   })[1];
 }
 
-TEST(DdpModels, ThatDifferBetweenRanksAreRejected) {
+TEST(DdpModels, ModelsThatDifferBetweenRanksAreRejected) {
   const at::Tensor plain = at::zeros({2, 3, 4, 5});
   EXPECT_EQ(mismatch({plain}, {plain}), "");
   EXPECT_TRUE(mentions(mismatch({plain}, {plain, plain}), {"rank 0", "p1"}));
@@ -135,7 +137,7 @@ TEST(DdpModels, ThatDifferBetweenRanksAreRejected) {
       mentions(mismatch({plain, plain}, {plain, plain}, 1), {"p1", "[2, 3, 4, 5]", "Float", "not trained", "rank 0"}));
 }
 
-TEST(DdpModels, WithoutTrainableParametersAreRejected) {
+TEST(DdpModels, ModelsWithoutTrainableParametersAreRejected) {
   for (const auto& error :
        on_ranks(1, [](Rank& me) { ddp_on(me, GivenParameters({at::zeros({2}, at::kLong)}), {}, at::kFloat); }))
     EXPECT_TRUE(mentions(error, {"ddp", "gradient"}));
@@ -146,20 +148,21 @@ TEST(DdpBuckets, AreRebuiltInReadyOrderWithinTheirCaps) {
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     const auto ddp = ddp_on(me, *mlp, {{"bucket_mb", "0.0005"}, {"first_bucket_mb", "0.0002"}});
     const Batch micro[] = {batch_of(*mlp, me.rank, 0)};
-    // In float64: w0 432 and b0 72 bytes, w1 504 and b1 56, w2 168 and b2 24. The last layer's gradients are ready
-    // first.
+    // Gradient sizes in float64: w0 432 bytes, b0 72, w1 504, b1 56, w2 168, b2 24. The gradients of the last layer are
+    // ready first.
     EXPECT_EQ(reductions(me, *ddp, micro, 0), (std::vector<int64_t>{1256}));
-    // A bucket is full when it reaches its cap, 209 bytes for the first and 524 for the others: b2 w2 b1, w1 b0, w0.
+    // A bucket is full when it reaches its cap: 209 bytes for the first bucket, 524 for the others. So the buckets are
+    // {b2, w2, b1}, {w1, b0} and {w0}.
     for (const int64_t step : {1, 2})
       EXPECT_EQ(reductions(me, *ddp, micro, step), (std::vector<int64_t>{248, 576, 432}));
     const auto figures = ddp->figures();
     EXPECT_EQ(figures.at("reducer_gradient_ready_order"),
-              (std::vector<double>{5, 4, 3, 2, 1, 0}));  // in registration order
+              (std::vector<double>{5, 4, 3, 2, 1, 0}));  // parameters are numbered in registration order
     EXPECT_EQ(figures.at("reducer_bucket_bytes"), (std::vector<double>{248, 576, 432}));
   }));
 }
 
-TEST(DdpBuckets, DefaultToOneAndThen25Mebibytes) {
+TEST(DdpBuckets, TheFirstHasADefaultCapOf1MebibyteAndTheOthersOf25) {
   constexpr int64_t mebibyte = 1024 * 1024, floats = mebibyte / 4;
   std::vector<at::Tensor> parameters;
   for (const int64_t size : {floats, 9 * floats, 16 * floats, 3 * floats / 4, floats / 2})
@@ -169,13 +172,13 @@ TEST(DdpBuckets, DefaultToOneAndThen25Mebibytes) {
     const auto ddp = ddp_on(me, workload, {}, at::kFloat);
     const Batch micro[] = {batch_of(workload, me.rank, 0)};
     EXPECT_EQ(reductions(me, *ddp, micro, 0), (std::vector<int64_t>{109 * mebibyte / 4}));
-    // From the last parameter on: 1/2 MiB stays below the first cap, 3/4 more fill it; 16 and 9 MiB reach the second
-    // cap exactly.
+    // Buckets are filled from the last parameter on. 1/2 MiB stays below the cap of the first bucket and 3/4 MiB more
+    // exceed it. 16 + 9 MiB reach the cap of the second bucket exactly.
     EXPECT_EQ(reductions(me, *ddp, micro, 1), (std::vector<int64_t>{5 * mebibyte / 4, 25 * mebibyte, mebibyte}));
   }));
 }
 
-// Counts reductions whose tensor is in memory shared with the other ranks.
+// A backend that counts gradient reductions by whether their tensor is in memory shared with the other ranks.
 class SharedMemoryWatch : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
@@ -189,7 +192,8 @@ class SharedMemoryWatch : public ForwardingBackend {
   }
 };
 
-// Wrapped twice, as under the conformance suite, so the checked path is the timed path.
+// The backend is wrapped twice, as in the conformance suite. Buckets must be in shared memory there too, so that the
+// checked code path is the timed one.
 TEST(DdpBuckets, AreInSharedMemoryEvenUnderWrappedBackends) {
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     c10::intrusive_ptr<SharedMemoryWatch> watch;
@@ -202,9 +206,9 @@ TEST(DdpBuckets, AreInSharedMemoryEvenUnderWrappedBackends) {
   }));
 }
 
-// Rank 0 broadcasts other buffers than BatchNorm's before every forward pass, with or without SyncBatchNorm, even if
-// set_data() replaced them.
-TEST(DdpBuffers, OtherThanBatchNormsAreBroadcastFromRankZero) {
+// Before every forward pass, rank 0 broadcasts all buffers that do not belong to BatchNorm, with and without
+// SyncBatchNorm, even if set_data() replaced them.
+TEST(DdpBuffers, BuffersOutsideBatchNormAreBroadcastFromRankZero) {
   const auto inner = workload_registry().at("probe-batch-norm").make({});
   for (const Given& params : std::vector<Given>{{}, {{"sync_batch_norm", "on"}}})
     expect_no_errors(on_ranks(2, [&](Rank& me) {
@@ -219,9 +223,10 @@ TEST(DdpBuffers, OtherThanBatchNormsAreBroadcastFromRankZero) {
     }));
 }
 
-// The first step of a resumed run equals the same step of an uninterrupted run. A static graph reduces its first pass
-// after the backward pass and rebuilds its buckets before the second.
-TEST(DdpBuckets, GiveTheSameBitsInTheFirstStepAndLaterOnes) {
+// Repeating one step from the same snapshot gives the same gradients, so a resumed run equals an uninterrupted one.
+// With a static graph, the first pass reduces gradients after the backward pass, and the buckets are rebuilt before the
+// second.
+TEST(DdpBuckets, GiveTheSameGradientBitsInTheFirstStepAndInLaterSteps) {
   const auto mlp = workload_registry().at("mnist-mlp").make({});
   for (const Given& params :
        std::vector<Given>{{}, {{"join", "on"}}, {{"static_graph", "on"}}, {{"gradient_as_bucket_view", "off"}}})
@@ -241,7 +246,7 @@ TEST(DdpBuckets, GiveTheSameBitsInTheFirstStepAndLaterOnes) {
     }));
 }
 
-TEST(DdpRecovery, ContinuesWithANewGroupAfterABrokenOne) {
+TEST(DdpRecovery, TrainingContinuesWithANewGroupAfterABrokenOne) {
   const auto mlp = workload_registry().at("probe-mlp").make({});
   std::vector<double> ends[2][3];
   for (const bool breaks : {false, true})
@@ -278,14 +283,14 @@ TEST(DdpAccumulation, ReducesOnlyInTheLastMicroBatch) {
         const auto few = reductions(me, *ddp, one, 2 * step), many = reductions(me, *ddp, three, 2 * step + 1);
         EXPECT_EQ(few.size(), 1U);
         if (params.contains("static_graph") && step == 0)
-          continue;  // a static graph reduces its first two passes regardless of accumulation
+          continue;  // with a static graph, the first two passes are reduced regardless of accumulation
         EXPECT_EQ(many, few) << "step " << step;
       }
     }));
 }
 
 TEST(DdpHooks, DivideBeforeSummingSoThatFloat16DoesNotOverflow) {
-  constexpr double huge = 60000;  // gradient value; the sum of two exceeds float16's 65504
+  constexpr double huge = 60000;  // gradient of each rank; the sum over two ranks exceeds 65504, the largest float16
   const SecondLayerIf large([](const Context&) { return false; }, huge * 4 / 3);
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     const auto ddp = ddp_on(me, large, {{"hook", "fp16"}, {"find_unused", "on"}}, at::kFloat);
@@ -298,7 +303,7 @@ TEST(DdpHooks, DivideBeforeSummingSoThatFloat16DoesNotOverflow) {
   }));
 }
 
-TEST(DdpAutocast, PassesEveryCheckInBfloat16) {
+TEST(DdpAutocast, DdpPassesEveryCheckInBfloat16) {
   for (const Given& params : std::vector<Given>{{}, {{"hook", "bf16"}}, {{"find_unused", "on"}}}) {
     const auto rows = check_in_threads({.strategy = strategy_registry().at("ddp"),
                                         .workload = workload_registry().at("probe-mlp"),
@@ -309,7 +314,8 @@ TEST(DdpAutocast, PassesEveryCheckInBfloat16) {
   }
 }
 
-// Rank 1 has two steps, rank 0 five. Rank 1 either takes empty steps or leaves at once and calls finish().
+// Rank 0 takes five steps, rank 1 only two. Rank 1 then takes empty steps or calls finish() at once. Returns the
+// parameters at the end.
 std::vector<double> joined(const Rank& me, const Given& more, bool leaves_at_once) {
   Given params = {{"join", "on"}};
   params.insert(more.begin(), more.end());
@@ -335,7 +341,7 @@ TEST(DdpJoin, KeepsRanksTogetherWhenOneLeavesEarly) {
   EXPECT_EQ(ends[0][0], ends[1][1]);
 }
 
-TEST(DdpJoin, DividesByTheInitialWorldOrTheActiveRanks) {
+TEST(DdpJoin, DividesTheGradientSumByTheInitialWorldOrTheActiveRanks) {
   expect_no_errors(on_ranks(2, [&](Rank& me) {
     at::Tensor initial, active;
     for (const char* divisor : {"initial", "active"}) {
@@ -350,7 +356,7 @@ TEST(DdpJoin, DividesByTheInitialWorldOrTheActiveRanks) {
   }));
 }
 
-TEST(DdpJoin, IsNamedInTheErrorIfARankHasNoSamples) {
+TEST(DdpJoin, AStepWithoutSamplesFailsWithAnErrorThatSuggestsJoin) {
   for (const auto& error : on_ranks(1, [](Rank& me) {
          Phases phases;
          ddp_on(me, always(), {})->step(7, {}, phases);

@@ -1,4 +1,4 @@
-// Errors of dp when a replica fails.
+// Errors that dp reports when a replica fails in a step.
 #include <chrono>
 #include <functional>
 #include <future>
@@ -19,7 +19,7 @@ namespace {
 using dp_steps::made;
 using dp_steps::take_steps;
 
-// A model whose copy for replica 1 throws in its forward or its backward pass.
+// A model that calls `what` in its forward or backward pass if `throws` is set, which only the copy for replica 1 has.
 class Throwing : public Model {
  public:
   Throwing(bool throws, bool in_backward, std::function<void()> what)
@@ -57,7 +57,7 @@ class ThrowingWorkload : public Workload {
  private:
   bool in_backward_;
   std::function<void()> what_;
-  mutable int made_ = 0;  // replicas are created in order of their number
+  mutable int made_ = 0;  // replicas are created in the order of their numbers
 };
 
 TEST(DpErrors, NameTheFailedReplicaInForwardAndBackwardPasses) {
@@ -85,7 +85,7 @@ TEST(DpErrors, NameTheFailedReplicaInForwardAndBackwardPasses) {
   }
 }
 
-// The copy for replica 1 has an inference tensor, which has no version counter: reading its version throws.
+// The copy for replica 1 has an inference tensor. It has no version counter, so reading its version throws.
 class Unversioned : public Model {
  public:
   explicit Unversioned(bool versioned) {
@@ -108,9 +108,9 @@ class UnversionedWorkload : public ThrowingWorkload {
   mutable int made_ = 0;
 };
 
-// Replica 0 waits for the others' copies before its forward pass. A replica that fails before copying must not block
-// it.
-TEST(DpErrors, EndTheStepIfAReplicaFailsBeforeCopying) {
+// Before its forward pass, replica 0 waits until the other replicas have copied its parameters. A replica that fails
+// before copying must not block replica 0.
+TEST(DpErrors, AStepEndsWithAnErrorIfAReplicaFailsBeforeCopyingParameters) {
   std::promise<std::string> promised_error;
   auto error_of_step = promised_error.get_future();
   std::thread([result = std::move(promised_error)]() mutable {

@@ -1,5 +1,5 @@
-// dp with recorded passes on a CPU recorder: a replay runs the recorded function again, in float64 with the same
-// memory.
+// dp with recorded forward and backward passes (dp.graph=on). A recorder for the CPU stands in for CUDA graphs: a
+// replay runs the recorded function again, in float64 at the same memory addresses.
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -66,16 +66,16 @@ class CpuGraphRecorder : public StepRecorder {
 struct Plan {
   std::string workload = "convnet";
   size_t replicas = 3;
-  std::vector<int64_t> rows = {12};  // per step of an epoch
+  std::vector<int64_t> rows = {12};  // samples of each step, repeated after the last
   std::string link = "auto";
   at::ScalarType dtype = at::kDouble;
   int64_t accumulate = 1;
   std::optional<double> clip_norm = {};
 };
 
-// The same steps by dp with and without recording; every result and all state must agree. In float64 agreement is
-// approximate: a product may round differently at another address. Other types must agree bit for bit, which needs
-// about 48 samples a step.
+// Takes the same steps with dp with and without recording. All results and all state must agree: approximately in
+// float64, where a product may round differently at another address, and bit for bit in other types, which needs about
+// 48 samples a step.
 class StepPair {
  public:
   explicit StepPair(const Plan& plan)
@@ -145,8 +145,8 @@ class StepPair {
   std::unique_ptr<Strategy> plain_, recorded_;
 };
 
-TEST(DpGraph, EqualsThePlainStepForEveryWorkloadTypeAndLink) {
-  at::set_num_threads(1);  // otherwise the replicas of both strategies compete for cores
+TEST(DpGraph, ReplayEqualsThePlainStepForEveryWorkloadTypeAndLink) {
+  at::set_num_threads(1);  // with more threads, the replicas of the two strategies would compete for cores
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16})
     for (const char* workload :
          {"random-linear", "mnist-mlp", "convnet", "probe-unused", "probe-strided", "probe-reused"})
@@ -162,22 +162,24 @@ TEST(DpGraph, EqualsThePlainStepForEveryWorkloadTypeAndLink) {
 }
 
 TEST(DpGraph, RecordsEachShapeOfEachReplicaOnce) {
-  StepPair pair({.workload = "random-linear", .rows = {30, 30, 30, 10}});  // pieces of 10, and of 4, 4 and 2
+  // A step is split into pieces of 10, 10 and 10 samples, or of 4, 4 and 2.
+  StepPair pair({.workload = "random-linear", .rows = {30, 30, 30, 10}});
   for (int64_t step = 0; step < 12; ++step) pair.step(step);
   EXPECT_EQ(pair.counts.recordings, 3 * 2 * 2);
   EXPECT_EQ(pair.counts.replays, 3 * 2 * (8 + 2));
 }
 
-TEST(DpGraph, LeavesReplicasWithoutSamplesAlone) {
+TEST(DpGraph, EqualsThePlainStepWhenReplicasHaveNoSamples) {
   for (const char* link : {"auto", "plain"}) {
-    StepPair pair({.replicas = 4, .rows = {12, 6, 12, 12, 6, 6, 9}, .link = link});  // 6 and 9 make three pieces
+    // 6 and 9 samples make only three pieces for four replicas.
+    StepPair pair({.replicas = 4, .rows = {12, 6, 12, 12, 6, 6, 9}, .link = link});
     for (int64_t step = 0; step < 14; ++step) pair.step(step);
   }
 }
 
 TEST(DpGraph, AccumulatesAndClipsLikeThePlainStep) {
   for (const char* link : {"auto", "plain"})
-    for (const int64_t accumulate : {2, 3}) {  // of 26 rows: 13 and 13; 9, 9 and 8
+    for (const int64_t accumulate : {2, 3}) {  // 26 samples in micro-batches of 13 and 13, or of 9, 9 and 8
       StepPair pair({.rows = {26}, .link = link, .accumulate = accumulate, .clip_norm = 0.01});
       for (int64_t step = 0; step < 4; ++step) pair.step(step);
     }
@@ -199,7 +201,7 @@ TEST(DpGraph, RecordsOneReplicaAtATime) {
   EXPECT_EQ(pair.counts.overlaps, 0);
 }
 
-// Records the threads of its forward passes.
+// A model that records on which threads its forward passes run.
 class ThreadRecorder : public Model {
  public:
   static inline std::mutex lock;
@@ -229,7 +231,7 @@ class ThreadRecorderWorkload : public Workload {
   }
 };
 
-TEST(DpGraph, KeepsEachReplicaOnOneThreadWhileRecordingToo) {
+TEST(DpGraph, RecordsAndReplaysEachReplicaOnTheSameThread) {
   const ThreadRecorderWorkload workload;
   Counts counts;
   const StrategyInfo& info = strategy_registry().at("dp");
@@ -263,14 +265,14 @@ std::string refusal_of(const std::map<std::string, std::string>& params) {
   return "nothing was refused";
 }
 
-TEST(DpGraph, IsRejectedOnACpuLikeTf32) {
+TEST(DpGraph, GraphAndTf32AreRejectedOnACpu) {
   EXPECT_EQ(refusal_of({}), "nothing was refused");
   EXPECT_TRUE(mentions(refusal_of({{"graph", "on"}}), {"dp.graph=on", "GPU"}));
   EXPECT_TRUE(mentions(refusal_of({{"graph", "perhaps"}}), {"dp.graph=perhaps", "on", "off"}));
   EXPECT_TRUE(mentions(refusal_of({{"tf32", "on"}}), {"dp.tf32=on", "CPU"}));
 }
 
-TEST(DpGraph, PromisesTheSameGraphInEveryStepAndNoCpu) {
+TEST(DpGraph, PromisesTheSameGraphInEveryStepAndExcludesTheCpu) {
   const StrategyInfo& info = strategy_registry().at("dp");
   const StrategyInfo recorded = promised(info, Params(info.params, {{"graph", "on"}}, "dp")),
                      plain = promised(info, Params(info.params, {}, "dp"));
@@ -278,8 +280,9 @@ TEST(DpGraph, PromisesTheSameGraphInEveryStepAndNoCpu) {
   EXPECT_TRUE(!plain.same_graph && plain.cpu);
 }
 
-// A recording cannot follow another branch later.
-TEST(DpGraph, SkipsModelsWhoseGraphChanges) {
+// A recorded step cannot take another branch later, so the checks leave out models that branch. Models with an unused
+// parameter keep the same graph.
+TEST(DpGraph, ChecksSkipModelsWhoseGraphChangesBetweenSteps) {
   for (const char* name : {"dp", "cpu"}) {
     StrategyInfo info = strategy_registry().at(name);
     info.same_graph = true;

@@ -1,4 +1,4 @@
-// Single-process strategies on a test's own workload, and helpers to run their steps.
+// Makes single-process strategies (dp, cpu) for a test's own workload and runs their steps.
 #pragma once
 
 #include <map>

@@ -1,4 +1,5 @@
-// Transfers between dp's replicas. The conformance suite checks that its steps are right.
+// Transfers of parameters, buffers and gradients between the replicas of dp. The conformance suite checks that dp's
+// steps are right.
 #include <atomic>
 #include <stdexcept>
 
@@ -17,10 +18,10 @@ namespace {
 using dp_steps::made;
 using dp_steps::take_steps;
 
-// A model that changes its own state in every forward pass. halves: scales its parameter, visible to autograd's version
-// counter. marks: writes through the data pointer, invisible to it. moves: replaces the parameter's memory;
-// moves_later: only from the third step on. moves_counter replaces its buffer's memory, grows_counter changes the
-// buffer's shape.
+// A model that changes its own state in every forward pass, in one of these ways. halves: scales the parameter, which
+// autograd's version counter shows. marks: writes through the data pointer, which the counter does not show. moves:
+// replaces the parameter's memory; moves_later does so from the third step on. moves_counter replaces the buffer's
+// memory, grows_counter changes the buffer's shape.
 class Writing : public Model {
  public:
   enum class How { halves, marks, moves, moves_later, moves_counter, grows_counter };
@@ -47,7 +48,8 @@ class Writing : public Model {
     if (how_ == How::moves || (how_ == How::moves_later && step >= 2)) weight_.set_data(weight_ * 0.5);
   }
 
-  // Writes this copy's own mark, which stays until the parameter is overwritten. Counts the marks found.
+  // Writes the mark of this replica's model into the parameter. If the mark of an earlier pass is still there, dp has
+  // not overwritten the parameter; kept_ counts such finds.
   void mark() {
     double& first = *weight_.data_ptr<double>();
     if (first == mark_) ++kept_;
@@ -87,13 +89,14 @@ class WritingWorkload : public Workload {
 
 class DpState : public testing::TestWithParam<std::string> {};
 
-TEST_P(DpState, TransfersParametersOnceAStep) {
+TEST_P(DpState, ParametersAreCopiedToReplicasOncePerStep) {
   const WritingWorkload workload(Writing::How::marks);
   take_steps(*made("dp", workload, 3, {{"link", GetParam()}}), workload, {{6, 6}});
   EXPECT_EQ(workload.kept, 3) << "marks found by three models in the second micro-batch";
 }
 
-// Some micro-batches give some replicas no samples; a replica's copy is then older than the step or the last write.
+// Compares dp with a single device. Small micro-batches leave some replicas without samples, so their copies of the
+// parameters become outdated.
 void expect_the_state_of_one_device(Writing::How how, const std::string& link) {
   const WritingWorkload workload(how);
   const std::vector<std::vector<int64_t>> steps = {{3, 1, 3}, {1, 6}, {6, 1, 2}, {1}, {4, 4}};
@@ -104,18 +107,18 @@ void expect_the_state_of_one_device(Writing::How how, const std::string& link) {
   EXPECT_TRUE(at::equal(dp->buffers()[0].second, cpu->buffers()[0].second));
 }
 
-TEST_P(DpState, TransfersParametersWrittenByTheForwardPassBeforeEachPass) {
+TEST_P(DpState, ParametersThatTheForwardPassWritesAreCopiedBeforeEachPass) {
   expect_the_state_of_one_device(Writing::How::halves, GetParam());
 }
 
-TEST_P(DpState, IsTheFirstReplicasEvenIfTheModelReplacesItsMemory) {
+TEST_P(DpState, TheStateOfTheFirstReplicaWinsEvenIfTheModelReplacesItsMemory) {
   for (const auto how : {Writing::How::moves_counter, Writing::How::moves, Writing::How::moves_later}) {
     SCOPED_TRACE(static_cast<int>(how));
     expect_the_state_of_one_device(how, GetParam());
   }
 }
 
-TEST_P(DpState, OfAChangedShapeIsRejected) {
+TEST_P(DpState, ABufferWhoseShapeChangesIsRejected) {
   const WritingWorkload workload(Writing::How::grows_counter);
   try {
     take_steps(*made("dp", workload, 3, {{"link", GetParam()}}), workload, {{3}, {3}});
@@ -127,9 +130,9 @@ TEST_P(DpState, OfAChangedShapeIsRejected) {
 
 INSTANTIATE_TEST_SUITE_P(Links, DpState, testing::Values("auto", "plain"));
 
-// The tables of the DataParallel tutorials: batches of 30, 30, 30 and 10 over 1, 2, 3, 4 and 8 devices. A batch of 10
+// Batches of 30 and 10 samples as in the DataParallel tutorials, split over 1 to 8 devices. A batch of 10 samples
 // reaches only five of 8 devices.
-TEST(Pieces, MatchTheTutorials) {
+TEST(Pieces, HaveTheSizesShownInTheDataParallelTutorials) {
   struct Row {
     int64_t batch, replicas;
     std::vector<int64_t> rows;
@@ -164,9 +167,9 @@ TEST(Pieces, MatchTheTutorials) {
     }
 }
 
-// Shares may be added in parallel only if every replica's gradient has the same layout. Otherwise two threads add to
-// the same elements.
-TEST(SumGradients, IsDeterministicIfOneReplicasLayoutDiffers) {
+// The replicas' gradients may be added in parallel only if all have the same memory layout. Otherwise two threads would
+// add to the same elements.
+TEST(SumGradients, IsDeterministicIfTheGradientLayoutOfOneReplicaDiffers) {
   const auto workload = workload_registry().at("mnist-mlp").make({});
   const dpbench::Setup setup{.workload = *workload,
                              .devices = std::vector<at::Device>(4, at::Device(at::kCPU)),
@@ -178,7 +181,7 @@ TEST(SumGradients, IsDeterministicIfOneReplicasLayoutDiffers) {
   ReplicaThreads threads(4);
   const at::Tensor weight = replicas[0]->replica.trainable()[0].tensor;
   const at::Tensor ones = at::ones_like(weight.detach()),
-                   large = ones * 1e8;  // adding 1 to it is lost, so the order of summation shows
+                   large = ones * 1e8;  // adding 1 to it has no effect, so the order of summation shows
   const std::vector<at::Tensor> gradients{at::zeros_like(ones), large, (-large).t().contiguous().t(), ones};
   for (int again = 0; again < 50; ++again) {
     for (size_t i = 0; i < replicas.size(); ++i)
@@ -190,7 +193,7 @@ TEST(SumGradients, IsDeterministicIfOneReplicasLayoutDiffers) {
   }
 }
 
-TEST(Flat, ReturnsTheTensorsFromAnIndexOn) {
+TEST(Flat, TailFromCoversAllTensorsFromAnIndexOn) {
   const std::vector<at::Tensor> tensors = {at::full({3}, 1.0, at::kDouble), at::full({2}, 2.0, at::kFloat),
                                            at::full({0}, 0.0, at::kDouble), at::full({4}, 3.0, at::kDouble),
                                            at::full({2}, 4, at::kLong)};

@@ -1,4 +1,4 @@
-// torch's fused kernels, as Optimizer calls them, against the same formulas as single tensor operations.
+// The optimizer steps, which use torch's fused kernels, compared with the same formulas as single tensor operations.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -22,7 +22,7 @@ at::Tensor random_tensor(at::IntArrayRef sizes, at::ScalarType type, uint64_t se
   return at::randn(sizes, at::detail::createCPUGenerator(seed), at::TensorOptions().dtype(type));
 }
 
-// Sizes that fill whole CPU vectors, and sizes that do not.
+// Parameters with and without a number of elements that fills whole vector registers of the CPU.
 std::vector<Parameter> some_parameters(at::ScalarType type) {
   return {{"long", random_tensor({1003}, type, 1)},
           {"even", random_tensor({32, 64}, type, 2)},
@@ -41,7 +41,8 @@ OptimizerSpec spec_of(const std::string& workload) { return workload_registry().
 
 class Fused : public testing::TestWithParam<at::ScalarType> {
  protected:
-  // Returns the largest difference in units of the last place of the value plus `added`, the term that a step adds.
+  // Returns the largest difference in ulps (units in the last place) of the expected value plus `added`, the term that
+  // a step adds.
   double difference_in_ulps(const at::Tensor& found, const at::Tensor& expected, double added) const {
     const double unit =
         GetParam() == at::kFloat ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
@@ -49,9 +50,9 @@ class Fused : public testing::TestWithParam<at::ScalarType> {
   }
 };
 
-// The reference uses one fused multiply-add where the CPU has it, as the fused kernel does. A separate product would
-// round twice.
-TEST_P(Fused, SgdGivesTheBitsOfAScaledSum) {
+// The reference uses a fused multiply-add if the CPU has it, like the fused kernel. Multiplying and adding separately
+// would round twice.
+TEST_P(Fused, SgdStepGivesTheBitsOfSubtractingTheScaledGradient) {
   for (const char* workload : {"random-linear", "mnist-mlp"}) {
     const OptimizerSpec spec = spec_of(workload);
     ASSERT_EQ(spec.kind, OptimizerSpec::Kind::sgd);
@@ -71,8 +72,8 @@ TEST_P(Fused, SgdGivesTheBitsOfAScaledSum) {
   }
 }
 
-// The kernel may round products separately: an ulp a step, no more.
-TEST_P(Fused, AdamIsWithinAnUlpAStepOfItsFormula) {
+// The fused kernel may round products separately, which costs at most one ulp (unit in the last place) per step.
+TEST_P(Fused, AdamDiffersFromItsFormulaByAtMostOneUlpPerStep) {
   const OptimizerSpec spec = spec_of("convnet");
   ASSERT_EQ(spec.kind, OptimizerSpec::Kind::adam);
   const auto parameters = some_parameters(GetParam());
@@ -86,7 +87,8 @@ TEST_P(Fused, AdamIsWithinAnUlpAStepOfItsFormula) {
   for (int step = 1; step <= steps; ++step) {
     give_gradients(parameters, step);
     optimizer.step();
-    const double first = 1 - std::pow(spec.beta1, step), second = 1 - std::pow(spec.beta2, step);  // bias correction
+    // Divisors of Adam's bias correction.
+    const double first = 1 - std::pow(spec.beta1, step), second = 1 - std::pow(spec.beta2, step);
     for (size_t i = 0; i < plain.size(); ++i) {
       const at::Tensor gradient = parameters[i].tensor.grad();
       momenta[i] = momenta[i] * spec.beta1 + gradient * (1 - spec.beta1);
@@ -108,7 +110,7 @@ TEST_P(Fused, AdamIsWithinAnUlpAStepOfItsFormula) {
   }
 }
 
-// --- step in shares, by several threads
+// --- optimizer step split into shares, one per thread
 
 std::vector<Parameter> large_parameters(at::ScalarType type) {
   return {{"weight", random_tensor({128, 301}, type, 1)},
@@ -118,10 +120,11 @@ std::vector<Parameter> large_parameters(at::ScalarType type) {
           {"double", random_tensor({501}, at::kDouble, 5)}};
 }
 
-// The layout a backward pass gives.
+// Gives the gradient of the transposed parameter the memory layout that a backward pass produces.
 void match_layout(const at::Tensor& transposed) { transposed.mutable_grad() = transposed.grad().t().contiguous().t(); }
 
-// Runs the shares in reverse order, one after the other: no share may depend on an earlier one.
+// Runs the shares (parts of an optimizer step) one after the other in reverse order, because no share may depend on an
+// earlier one.
 Optimizer::RunParallel reverse_order(int parts, int* calls) {
   return [=](const std::function<void(int)>& share) {
     ++*calls;
@@ -172,7 +175,7 @@ TEST(StepInShares, GivesTheBitsOfAWholeStepWithConcurrentThreads) {
   }
 }
 
-TEST(StepInShares, FallsBackToAWholeStepIfSmallOrIfAGradientIsMissing) {
+TEST(StepInShares, FallsBackToAWholeStepForSmallModelsOrMissingGradients) {
   const auto stepped = [](const std::vector<Parameter>& parameters) {
     std::vector<at::Tensor> before;
     for (const auto& [name, tensor] : parameters) before.push_back(tensor.clone());
@@ -192,8 +195,8 @@ TEST(StepInShares, FallsBackToAWholeStepIfSmallOrIfAGradientIsMissing) {
   stepped(large);
 }
 
-// For any layout of the gradient.
-TEST(Optimizer, StepsEachElementByItsOwnGradient) {
+// Each element is updated with its own gradient even if parameter and gradient differ in memory layout.
+TEST(Optimizer, UpdatesEachElementWithItsOwnGradientForEveryLayout) {
   for (const char* workload : {"mnist-mlp", "convnet"})
     for (const int parts : {0, 2}) {
       const auto plain = large_parameters(at::kFloat), transposed = large_parameters(at::kFloat);
@@ -202,7 +205,7 @@ TEST(Optimizer, StepsEachElementByItsOwnGradient) {
         give_gradients(plain, step);
         give_gradients(transposed, step);
         match_layout(plain[3].tensor);
-        match_layout(transposed[0].tensor);  // in another layout than its parameter
+        match_layout(transposed[0].tensor);  // the gradient has another memory layout than its parameter
         one.step();
         int calls = 0;
         parts > 0 ? other.step_in_shares(parts, reverse_order(parts, &calls)) : other.step();
@@ -223,7 +226,7 @@ TEST(StepInShares, KeepsNoReferenceToGradients) {
   for (const auto& [name, tensor] : parameters) EXPECT_EQ(tensor.grad().use_count(), 1u) << name;
 }
 
-TEST(Shares, CoverEveryElementOnceInWholeVectors) {
+TEST(Shares, CoverEveryElementOnceAndStartAtMultiplesOf64) {
   const std::vector<std::vector<int64_t>> lists{
       {1}, {63, 1, 64}, {100'352, 128, 1280, 10}, {0, 5, 0}, {200, 200, 200, 200, 200}, {}};
   for (const auto& sizes : lists)

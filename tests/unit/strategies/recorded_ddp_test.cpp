@@ -1,4 +1,5 @@
-// ddp.graph: the whole step of ddp recorded and replayed, with a CPU recorder in place of the GPU's. Ranks are threads.
+// ddp.graph=on records the whole step of ddp and replays it. Ranks are threads, and a recorder for the CPU stands in
+// for CUDA graphs.
 #include <algorithm>
 #include <atomic>
 #include <set>
@@ -22,10 +23,10 @@ Given recorded_with(Given params) {
 struct RecordedCase {
   std::string workload;
   Given params = {};
-  std::vector<int64_t> rows = {8};  // of a rank, per step of an epoch
+  std::vector<int64_t> rows = {8};  // samples of a rank in each step, repeated after the last
   int64_t accumulate = 1;
   std::optional<double> clip_norm = {};
-  int64_t eager = 2;  // eager steps of each shape
+  int64_t eager = 2;  // steps of each batch size that run before recording
 };
 
 std::vector<Batch> batches_of_step(const RecordedCase& recorded_case, const Workload& workload, int rank,
@@ -46,7 +47,7 @@ void expect_equal(const NamedTensors& plain, const NamedTensors& recorded, int64
   }
 }
 
-// Outputs, losses, gradients and all state agree bit for bit with the same steps without recording.
+// Takes the same steps with and without recording. Outputs, losses, gradients and all state must agree bit for bit.
 void expect_plain_steps(const RecordedCase& recorded_case) {
   constexpr int64_t steps = 8;
   const CpuRecorders recorders;
@@ -78,7 +79,7 @@ void expect_plain_steps(const RecordedCase& recorded_case) {
   }));
 }
 
-TEST(DdpRecorded, EqualsThePlainStepForEveryRecordableSetting) {
+TEST(DdpRecorded, ReplayEqualsThePlainStepForEveryRecordableSetting) {
   for (const RecordedCase& recorded_case : std::vector<RecordedCase>{
            {.workload = "random-linear"},
            {.workload = "convnet"},
@@ -107,9 +108,9 @@ TEST(DdpRecorded, RecordsEachShapeOnceAndReturnsTheLastGradients) {
     expect_plain_steps({.workload = "convnet", .params = {{"gradient_as_bucket_view", views}}, .rows = {8, 4}});
 }
 
-// The Reducer rebuilds its buckets before the second step (with a static graph before the third). Recording earlier
-// would capture the old ones.
-TEST(DdpRecorded, ReducesInTheRebuiltBuckets) {
+// The Reducer rebuilds its buckets before the second step, or before the third with a static graph. An earlier
+// recording would capture the old buckets.
+TEST(DdpRecorded, ReplaysReduceTheRebuiltBuckets) {
   const CpuRecorders recorders;
   const auto mlp = workload_registry().at("probe-mlp").make({});
   for (const int64_t eager : {2, 3}) {
@@ -118,7 +119,7 @@ TEST(DdpRecorded, ReducesInTheRebuiltBuckets) {
     expect_no_errors(on_ranks(2, [&](Rank& me) {
       const auto ddp = ddp_on(me, *mlp, recorded_with(params));
       const Batch micro[] = {batch_of(*mlp, me.rank, 0)};
-      const std::vector<int64_t> rebuilt = {248, 576, 432};  // bytes, as in the DdpBuckets tests
+      const std::vector<int64_t> rebuilt = {248, 576, 432};  // bytes of each bucket, as in the DdpBuckets tests
       for (int64_t step = 0; step < 6; ++step) {
         const auto bytes = reductions(me, *ddp, micro, step);
         EXPECT_EQ(bytes == rebuilt, step + 1 >= eager) << "step " << step;
@@ -128,7 +129,7 @@ TEST(DdpRecorded, ReducesInTheRebuiltBuckets) {
   }
 }
 
-TEST(DdpRecorded, ChargesReplaysToTheGraphPhaseOnly) {
+TEST(DdpRecorded, TimeOfReplaysCountsAsDataAndGraphPhasesOnly) {
   const CpuRecorders recorders;
   expect_no_errors(on_ranks(2, [](Rank& me) {
     const auto ddp = ddp_on(me, always(), recorded_with({}));
@@ -147,7 +148,7 @@ TEST(DdpRecorded, ChargesReplaysToTheGraphPhaseOnly) {
   }));
 }
 
-TEST(DdpRecorded, RejectsSampleCountsThatOtherRanksCannotKnow) {
+TEST(DdpRecorded, RejectsANewSampleCountThatOtherRanksCannotKnow) {
   const CpuRecorders recorders;
   const auto error_of = [](int world, int64_t then) {
     return on_ranks(world, [&](Rank& me) {
@@ -183,7 +184,7 @@ TEST(DdpRecorded, RejectsConflictingValuesByName) {
     EXPECT_EQ(refusal(params), "nothing was refused");
 }
 
-TEST(DdpRecorded, NeedsGpusAndABackendThatSupportsRecording) {
+TEST(DdpRecorded, IsRejectedWithoutAGpuOrABackendThatSupportsRecording) {
   const auto error_of = [] { return on_ranks(1, [](Rank& me) { ddp_on(me, always(), recorded_with({})); })[0]; };
   EXPECT_TRUE(mentions(error_of(), {"ddp.graph=on", "GPU"}));
   const CpuRecorders recorders([](c10::Device) -> std::unique_ptr<StepRecorder> {
@@ -192,7 +193,7 @@ TEST(DdpRecorded, NeedsGpusAndABackendThatSupportsRecording) {
   EXPECT_TRUE(mentions(error_of(), {"ddp.graph=on", "--backend threads"}));
 }
 
-TEST(DdpRecorded, PromisesTheSameGraphOnGpusOnly) {
+TEST(DdpRecorded, PromisesTheSameGraphInEveryStepAndExcludesTheCpu) {
   const StrategyInfo& info = strategy_registry().at("ddp");
   const StrategyInfo plain = promised(info, Params(info.params, {}, "ddp"));
   const StrategyInfo recorded = promised(info, Params(info.params, recorded_with({}), "ddp"));
@@ -243,7 +244,7 @@ TEST(DdpRecorded, RejectsAModelWithAnUnusedParameterNamingIt) {
     EXPECT_NE(row.status, CheckStatus::failed) << row.name << ": " << row.detail;
 }
 
-// Counts the collectives of replayed steps other than all-reduce and broadcast.
+// A backend that counts the collectives of replayed steps: allreduce and broadcast are expected, all others are not.
 class ReplayWatch : public ForwardingBackend {
  public:
   using ForwardingBackend::ForwardingBackend;
@@ -257,7 +258,7 @@ class ReplayWatch : public ForwardingBackend {
   }
 };
 
-TEST(DdpRecorded, IsCheckedWithoutHostCollectivesWhileRecorded) {
+TEST(DdpRecorded, ChecksAddNoCollectivesToReplayedSteps) {
   const auto rows = checked("probe-batch-norm", {}, 3, "gradient-meaning", [](c10::intrusive_ptr<c10d::Backend> inner) {
     return c10::make_intrusive<ReplayWatch>(inner);
   });
@@ -266,7 +267,7 @@ TEST(DdpRecorded, IsCheckedWithoutHostCollectivesWhileRecorded) {
   EXPECT_EQ(ReplayWatch::unexpected, 0);
 }
 
-TEST(DdpRecorded, SkipsLateCollectives) {
+TEST(DdpRecorded, SkipsTheCheckForLateCollectives) {
   const auto rows = checked("probe-mlp", {}, 3, "late-collectives");
   ASSERT_EQ(rows.size(), 1U);
   EXPECT_EQ(rows[0].status, CheckStatus::skipped);

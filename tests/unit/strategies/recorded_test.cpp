@@ -1,4 +1,4 @@
-// A step recorded and replayed with a CPU recorder in place of the GPU's.
+// Steps on a single device that are recorded and replayed. A recorder for the CPU stands in for CUDA graphs.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 struct Plan {
   std::string workload;
-  std::vector<int64_t> rows;  // per step of an epoch
+  std::vector<int64_t> rows;  // samples of each step, repeated after the last
   at::ScalarType dtype = at::kFloat;
   int64_t accumulate = 1;
   std::optional<double> clip_norm = {};
@@ -29,7 +29,7 @@ class Pair {
     };
   }
 
-  // Runs the same step with both. Outputs, losses, gradients and all state must agree bit for bit.
+  // Takes the same step with and without recording. Outputs, losses, gradients and all state must agree bit for bit.
   void step(int64_t step) {
     const int64_t rows = plan_.rows[static_cast<size_t>(step) % plan_.rows.size()];
     std::vector<Batch> micro;
@@ -76,7 +76,7 @@ class Pair {
   std::unique_ptr<Strategy> plain_, recorded_;
 };
 
-TEST(Recorded, EqualsThePlainStepForEveryWorkloadAndType) {
+TEST(Recorded, ReplayEqualsThePlainStepForEveryWorkloadAndType) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16})
     for (const auto& [workload, rows] :
          {std::pair<std::string, int64_t>{"random-linear", 30}, {"mnist-mlp", 16}, {"convnet", 8}}) {
@@ -100,12 +100,12 @@ TEST(Recorded, AccumulatesAndClipsLikeThePlainStep) {
   for (int64_t step = 0; step < 4; ++step) pair.step(step);
 }
 
-TEST(Recorded, ContinuesFromAnyStep) {
+TEST(Recorded, StepsMayBeReplayedInAnyOrder) {
   Pair pair({.workload = "convnet", .rows = {8}});
   for (const int64_t step : {0, 1, 2, 40, 41, 5}) pair.step(step);
 }
 
-TEST(PackedRows, HoldTheLastLoadedBatchInTheirDtype) {
+TEST(PackedRows, HoldTheLastLoadedBatchConvertedToTheirDtype) {
   const auto batch = [](double x) {
     return Batch{at::full({3, 5}, x), at::arange(3).add(static_cast<int64_t>(x)),
                  at::arange(3).mul(static_cast<int64_t>(x))};
@@ -126,7 +126,7 @@ TEST(PackedRows, HoldTheLastLoadedBatchInTheirDtype) {
   }
 }
 
-TEST(Recorded, NeedsTheCudaLibrary) {
+TEST(Recorded, GraphOnACpuIsAUsageError) {
   const auto workload = workload_registry().at("random-linear").make({});
   const StrategyInfo& gpu = strategy_registry().at("gpu");
   const dpbench::Setup setup{.workload = *workload,

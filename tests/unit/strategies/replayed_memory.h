@@ -1,5 +1,5 @@
-// CPU memory that behaves like a CUDA graph's: under a ReplayedMemory every run gets the addresses of the first, so
-// tensors of earlier runs are overwritten. Raw allocations, as oneDNN makes, are not covered.
+// CPU memory that behaves like the memory of a CUDA graph: every run gets the addresses of the first run, so tensors of
+// earlier runs are overwritten. Raw allocations, such as those of oneDNN, are not covered.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class ReplayedMemory {
  public:
   ReplayedMemory() { [[maybe_unused]] static const bool installed = (c10::SetCPUAllocator(&replay_allocator()), true); }
 
-  // Active for this thread while it lives.
+  // While a Run exists, this thread allocates from the given ReplayedMemory, starting again at its first block.
   class Run {
    public:
     explicit Run(ReplayedMemory& memory) : before_(std::exchange(current(), &memory)) { memory.next_ = 0; }
@@ -31,7 +31,8 @@ class ReplayedMemory {
     c10::DataPtr allocate(size_t bytes) override {
       if (!current()) return c10::GetDefaultCPUAllocator()->allocate(bytes);
       void* const place = current()->take(bytes);
-      return {place, place, [](void*) {}, c10::DeviceType::CPU};  // freed with the graph
+      // The memory is freed together with the recorded graph.
+      return {place, place, [](void*) {}, c10::DeviceType::CPU};
     }
     c10::DeleterFnPtr raw_deleter() const override { return c10::GetDefaultCPUAllocator()->raw_deleter(); }
     void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
@@ -56,7 +57,8 @@ class ReplayedMemory {
   }
 
   std::vector<std::pair<size_t, c10::DataPtr>> blocks_;
-  std::vector<c10::DataPtr> retired_;  // blocks replaced by another size: tensors may still refer to them
+  // Blocks that were replaced because their size changed; tensors may still refer to them.
+  std::vector<c10::DataPtr> retired_;
   size_t next_ = 0;
 };
 

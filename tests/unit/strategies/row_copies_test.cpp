@@ -1,5 +1,5 @@
-// Copies of samples to a device. The test replaces the guard of torch's memoryless "meta" device to log every stream
-// operation in order.
+// RowCopies copies samples to a device on a side stream. The tests use torch's "meta" device, which has no memory, and
+// log every stream operation in order.
 #include <atomic>
 #include <deque>
 #include <string>
@@ -64,7 +64,7 @@ std::unique_ptr<at::ObserverContext> observe(const at::RecordFunction& function)
   return nullptr;
 }
 
-// Gives "meta" streams while it lives.
+// While a test of this fixture runs, the "meta" device has streams, whose operations are logged.
 class LoggedRowCopies : public testing::Test {
  protected:
   LoggedRowCopies()
@@ -87,7 +87,7 @@ class LoggedRowCopies : public testing::Test {
 
 Tensors rows() { return {at::ones({3, 5}), at::Tensor(), at::arange(3)}; }
 
-TEST_F(LoggedRowCopies, CopyOnASideStreamThatTheComputingStreamWaitsFor) {
+TEST_F(LoggedRowCopies, RunOnASideStreamThatTheComputeStreamWaitsFor) {
   RowCopies copies(at::kMeta, at::kFloat);
   const Tensors there = copies.to_device(rows());
   EXPECT_TRUE(there[0].is_meta() && there[2].is_meta());
@@ -112,7 +112,7 @@ TEST_F(LoggedRowCopies, ReusePinnedMemoryOnlyAfterItsCopyAndAtMostOneRoundAhead)
   EXPECT_EQ(device.take(), again);
 }
 
-TEST_F(LoggedRowCopies, ReturnTensorsAlreadyOnTheDevice) {
+TEST_F(LoggedRowCopies, ReturnTensorsOnTheDeviceWithoutCopying) {
   RowCopies copies(at::kMeta, at::kFloat);
   const Tensors there = copies.to_device(rows());
   device.take();
@@ -121,7 +121,7 @@ TEST_F(LoggedRowCopies, ReturnTensorsAlreadyOnTheDevice) {
   EXPECT_EQ(device.take(), Log{});
 }
 
-TEST_F(LoggedRowCopies, OfARecordedStepEndInPlaceOnTheComputingStream) {
+TEST_F(LoggedRowCopies, ForARecordedStepEndWithACopyOnTheComputeStream) {
   const std::vector<Batch> host = {{at::ones({3, 5}), at::ones({3}), at::arange(3)}};
   PackedRows packed(host, at::kMeta, at::kFloat);
   device.take();
@@ -135,7 +135,7 @@ TEST_F(LoggedRowCopies, OfARecordedStepEndInPlaceOnTheComputingStream) {
   EXPECT_EQ(device.take(), (Log{"copy computing", "copy computing", "copy computing"}));
 }
 
-TEST(RowCopies, ConvertToTheWantedDtype) {
+TEST(RowCopies, ConvertFloatingTensorsToTheGivenDtype) {
   RowCopies copies(at::kCPU, at::kDouble);
   for (int call = 0; call < 20; ++call) {
     const Tensors from = {at::full({call + 1, 5}, call), at::Tensor(), at::arange(call + 1), at::ones({5, 2}).t()};
@@ -147,7 +147,7 @@ TEST(RowCopies, ConvertToTheWantedDtype) {
   }
 }
 
-TEST(RowCopies, GiveTensorsThatAutogradMaySave) {
+TEST(RowCopies, ReturnTensorsThatAutogradMaySaveForBackward) {
   RowCopies copies(at::kCPU, at::kFloat);
   const Tensors there = copies.to_device({at::ones({3, 5}), at::ones({3})});
   at::Tensor weight = at::ones({3, 5}).requires_grad_();

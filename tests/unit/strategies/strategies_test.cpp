@@ -1,4 +1,5 @@
-// The built-in strategies against each other on a small model. The conformance suite checks their promises in full.
+// The built-in strategies compared with each other on a small model. The conformance suite checks everything that the
+// strategies promise.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +39,7 @@ class TwoLayers : public Model {
   }
 
  private:
-  int64_t writes_from_;  // the first step in which the model writes to its own parameter
+  int64_t writes_from_;  // first step in which the model writes to its own parameter
   at::Tensor hidden_, out_, unused_;
 };
 
@@ -61,7 +62,7 @@ class Toy : public Workload {
     return {input_.index_select(0, ids), target_.index_select(0, ids), ids};
   }
 
-  mutable int made = 0;  // number of models
+  mutable int made = 0;  // number of models made so far
 
  private:
   OptimizerSpec spec_;
@@ -82,7 +83,7 @@ std::unique_ptr<Strategy> make_strategy(const std::string& name, const Workload&
                     .clip_norm = clip});
 }
 
-// Returns the parameters after three steps of 10 samples, each cut into micro-batches.
+// Returns the parameters after three steps of 10 samples. Each step is split into `micros` micro-batches.
 std::vector<at::Tensor> parameters_after(Strategy& strategy, const Workload& workload, int64_t micros) {
   Phases phases;
   for (int64_t step = 0; step < 3; ++step) {
@@ -145,7 +146,7 @@ TEST(Registration, RejectsValuesOfUndeclaredParameters) {
   EXPECT_TRUE(mentions(refusal_of(info), {"mute", "'size'"}));
 }
 
-TEST(Phases, MoveTimeOnlyOnce) {
+TEST(Phases, OverlappingSpansMoveTimeToAnotherPhaseOnlyOnce) {
   using namespace std::chrono_literals;
   Phases phases(true);
   phases.enter(Phase::backward);
@@ -180,7 +181,7 @@ TEST(Gpu, RejectsTf32OnACpu) {
   }
 }
 
-// Like upstream's data_parallel.
+// dp-upstream copies the model in every step, but not for a single device, like torch's data_parallel.
 TEST(DpUpstream, ClonesTheModelOnlyForSeveralDevices) {
   const auto made_in_steps = [](size_t devices) {
     const Toy toy;
@@ -219,8 +220,8 @@ TEST(DataParallel, RejectsAWriteToParametersThatReplicasShare) {
   }
 }
 
-// Takes three steps, a snapshot and three more. A second strategy that loads the snapshot must take the same last
-// three.
+// Takes three steps, a snapshot and three more steps. A second strategy that loads the snapshot must get the same bits
+// in the last three steps.
 void expect_same_after_loading(const std::function<std::unique_ptr<Strategy>(uint64_t seed)>& make,
                                const Workload& workload) {
   const auto first = make(3);
@@ -240,7 +241,7 @@ void expect_same_after_loading(const std::function<std::unique_ptr<Strategy>(uin
 
 class Loaded : public testing::TestWithParam<std::string> {};
 
-TEST_P(Loaded, ContinuesWithTheSameBits) {
+TEST_P(Loaded, ALoadedSnapshotContinuesWithTheSameBits) {
   for (const auto kind : {OptimizerSpec::Kind::sgd, OptimizerSpec::Kind::adam}) {
     const Toy toy({.kind = kind, .learning_rate = 0.1});
     const size_t devices = GetParam() == "cpu" ? 1 : 3;
@@ -250,7 +251,7 @@ TEST_P(Loaded, ContinuesWithTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Strategies, Loaded, testing::Values("cpu", "dp", "dp-upstream"));
 
-TEST(Loading, KeepsTheRanksOfDdpTogether) {
+TEST(Loading, DdpContinuesWithTheSameBitsOnAllRanks) {
   const auto dense = workload_registry().at("convnet").make({});
   constexpr int world = 2;
   const auto store = c10::make_intrusive<c10d::HashStore>();
@@ -289,7 +290,7 @@ std::string refusal_of(Strategy& strategy, const Snapshot& snapshot) {
   return "nothing was refused";
 }
 
-TEST(Loading, RejectsAMismatchNamingTheTensor) {
+TEST(Loading, RejectsASnapshotThatDoesNotMatchNamingTheTensor) {
   const Toy toy({.kind = OptimizerSpec::Kind::adam});
   const auto cpu = make_strategy("cpu", toy, 1);
   const Snapshot good = snapshot_of(*cpu);
@@ -314,7 +315,7 @@ TEST(Loading, RejectsAMismatchNamingTheTensor) {
   EXPECT_EQ(refusal_of(*cpu, bad), "nothing was refused") << "NaN is loaded unchanged";
 }
 
-// Its accessors gather copies, like a strategy that shards its parameters.
+// A strategy that returns copies of its parameters, like one that gathers sharded parameters.
 class Gathering : public Strategy {
  public:
   StepResult step(int64_t, std::span<const Batch>, Phases&) override { return {}; }
@@ -325,7 +326,7 @@ class Gathering : public Strategy {
   NamedTensors state() override { return {}; }
 };
 
-TEST(Loading, IntoGatheredCopiesIsUnavailable) {
+TEST(Loading, AStrategyThatReturnsCopiesOfItsParametersCannotLoad) {
   Gathering strategy;
   EXPECT_THROW(strategy.load({.parameters = {{"w", at::ones({2})}}}), Unavailable);
 }
@@ -355,7 +356,7 @@ TEST(ReplicaThreads, NameTheReplicaThatFailed) {
   EXPECT_EQ(sum, 6);
 }
 
-TEST(DataParallel, AcceptsOnlyKnownLinks) {
+TEST(DataParallel, RejectsAnUnknownValueOfTheParameterLink) {
   const StrategyInfo& dp = strategy_registry().at("dp");
   const auto workload = workload_registry().at("random-linear").make({});
   const auto made = [&](const std::string& link) {
@@ -375,7 +376,7 @@ TEST(DataParallel, AcceptsOnlyKnownLinks) {
   }
 }
 
-// Callers handle an error by its type.
+// Callers tell errors apart by their type, for example out of memory.
 TEST(ReplicaThreads, KeepTheTypeOfAnError) {
   ReplicaThreads threads(3);
   const auto run_with_error = [&](const std::function<void()>& one) {
@@ -428,7 +429,7 @@ TEST(ReplicaThreads, SpinOnlyIfEachHasACore) {
   EXPECT_EQ(sum, 50 * 3);
 }
 
-TEST(Flat, HoldsMixedTypesAndLayoutsInOneBufferEach) {
+TEST(Flat, HoldsTensorsOfAllLayoutsInOneBufferPerType) {
   std::vector<at::Tensor> tensors = {
       at::arange(6.0).view({2, 3}).to(at::kFloat), at::arange(4),
       at::arange(24.0).to(at::kFloat).view({1, 2, 3, 4}).contiguous(at::MemoryFormat::ChannelsLast),

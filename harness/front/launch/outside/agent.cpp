@@ -25,7 +25,7 @@ namespace {
 
 constexpr int tick_milliseconds = 100;
 constexpr double state_every_seconds = 0.3;
-constexpr size_t max_message_bytes = 4u << 20;  // c10d's store accepts 8 MiB
+constexpr size_t max_message_bytes = 4u << 20;  // limit on one message; c10d's store accepts 8 MiB
 
 std::string host_name() {
   char name[256] = "";
@@ -33,7 +33,8 @@ std::string host_name() {
   return name;
 }
 
-// Plug-ins come only from this process's command line, never from a message: nothing named over the network is loaded.
+// Returns the plug-ins named on this process's own command line. Plug-ins named in a message from the network are never
+// loaded.
 std::vector<std::string> own_plugins(const MeasuringOptions& options) {
   std::vector<std::string> files;
   for (const auto& plugin : options.what.plugins) files.push_back(checked_plugin(plugin));
@@ -92,7 +93,8 @@ class Agent : public RankEvents {
     return code_;
   }
 
-  // Returns the signal that ends this process, 0 if there is none. SIGHUP if the launcher is gone.
+  // Waits for events for at most 100 ms. Returns the signal that this process must end with: SIGHUP if the launcher is
+  // gone, 0 to continue.
   int wait_one_tick() {
     bool signalled = false;
     if (group_) {
@@ -213,7 +215,8 @@ int run_agent(const MeasuringOptions& options, const Placement& placement) {
   }
 }
 
-// Tests run two nodes on one machine; the launcher's node name or the network namespace distinguishes them.
+// The host name alone is not unique: tests run two nodes on one machine. Adding the launcher's node name and the
+// network namespace distinguishes them.
 std::string node_of(const Placement& placement) {
   std::error_code ignored;
   const std::string network = std::filesystem::read_symlink("/proc/self/ns/net", ignored).string();

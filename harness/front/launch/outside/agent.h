@@ -1,4 +1,5 @@
-// The agent: a launched dpbench process other than rank 0. It runs its rank's worker on rank 0's orders.
+// The agent: a dpbench process that an outside launcher (torchrun, mpirun, srun) started as a rank other than 0. It
+// runs its rank's worker process on rank 0's orders.
 #pragma once
 
 #include <string>
@@ -10,16 +11,18 @@
 
 namespace dpbench {
 
-// Returns the run's exit code as sent by rank 0; 3 if rank 0 is gone.
+// Runs the agent. Returns the run's exit code as sent by rank 0, or 3 if rank 0 is gone.
 int run_agent(const MeasuringOptions& options, const Placement& placement);
 
-// Returns the message that introduces this rank and its host to rank 0. The ranks of a host share `directory`.
+// Returns the "hello" message that describes this rank and its host to rank 0. `directory` is the private directory
+// that the ranks of this host share.
 Json hello_of(const Placement& placement, const std::string& directory);
 
-// Returns an identifier of the host that is unique even if two hosts have the same name.
+// Returns an identifier of this host. It stays unique even if two hosts have the same name.
 std::string node_of(const Placement& placement);
 
-// Returns the cores to divide among the ranks of this host; empty if the launcher has bound each rank to its own.
+// Returns the cores to divide among the ranks of this host; empty if the launcher has already bound each rank to its
+// own cores.
 std::vector<int> cores_to_share();
 
 }  // namespace dpbench

@@ -12,7 +12,8 @@
 namespace dpbench {
 namespace {
 
-constexpr double closing_seconds = 12;  // an agent gives its worker as long to quit as this process, then kills it
+// Time limit for closing a group: an agent waits for its worker to quit as long as this process does, then kills it.
+constexpr double closing_seconds = 12;
 
 Json to_json(const GroupSpec& spec) {
   return {{"name", spec.name},
@@ -86,14 +87,14 @@ bool LaunchedGroup::wait(RankEvents& events, const Signals& signals, int millise
       }
   } catch (const std::exception& error) {
     lost_ = true;
-    ::poll(nullptr, 0, 200);  // a dying launcher that served the store may still look alive
+    ::poll(nullptr, 0, 200);  // wait: a dying launcher that served the store may look alive for a moment
     if (!world_.launcher_is_gone()) events.on_offence(0, std::string("lost the other ranks: ") + error.what(), now);
   }
   return signalled;
 }
 
 void LaunchedGroup::handle(const Json& message, RankEvents& events) {
-  if (message.value("group", "") != spec().name) return;  // from an earlier group
+  if (message.value("group", "") != spec().name) return;  // ignore the message: it is for an earlier group
   const int rank = message.at("rank");
   const double now = monotonic_seconds();
   if (message.contains("line")) events.on_line(rank, message.at("line"), now);
@@ -105,7 +106,8 @@ void LaunchedGroup::handle(const Json& message, RankEvents& events) {
   if (message.contains("state")) states_[static_cast<size_t>(rank)] = rank_state_from_json(message.at("state"));
 }
 
-// Waits until the agents have closed the group or the time is over. Returns their complaints.
+// Waits until all agents (dpbench on the other ranks) have closed the group, for at most `seconds`. Returns their error
+// messages.
 std::vector<std::string> LaunchedGroup::await_closed(double seconds) {
   std::vector<std::string> complaints;
   const double until = monotonic_seconds() + seconds;

@@ -1,4 +1,5 @@
-// A group of ranks under an outside launcher. This process runs rank 0's worker; agents run the others.
+// A group of ranks under an outside launcher (torchrun, mpirun, srun). This process runs rank 0's worker. The other
+// ranks' workers are run by agents, the dpbench processes of those ranks.
 #pragma once
 
 #include <map>
@@ -23,7 +24,7 @@ class LaunchedGroup : public RankGroup {
   const GroupSpec& spec() const override { return local_.spec(); }
 
  private:
-  class LocalEvents;  // forwards the events of the local worker
+  class LocalEvents;  // forwards the events of rank 0's worker, which this process runs
 
   void handle(const Json& message, RankEvents& events);
   std::vector<std::string> await_closed(double seconds);
@@ -33,11 +34,11 @@ class LaunchedGroup : public RankGroup {
   std::vector<RankState> states_;
   std::map<int, std::string> log_tails_;
   std::vector<bool> closed_;
-  std::set<int> gone_;  // already reported
+  std::set<int> gone_;  // ranks whose loss has already been reported
   bool lost_ = false;
 };
 
-// Returns the seat of the rank at `placement`.
+// Converts the launcher's placement of a rank to a Seat (rank numbers, rendezvous and directory for its worker).
 Seat seat_of(const Placement& placement, const std::string& directory);
 
 }  // namespace dpbench

@@ -15,14 +15,16 @@ namespace {
 
 constexpr int max_ranks = 1024;
 
-// The environment variables of a launcher; the first one that is set is used. Only this launcher sets `marker`.
+// The environment variables that a launcher sets. Where several names are listed, the first one that is set is used.
+// `marker` identifies the launcher: no other launcher sets it.
 struct VariableNames {
   StartedBy launcher;
   std::string marker;
   std::vector<std::string> rank, world, local_rank, local_world, node, nonce;
 };
 
-// The order matters: torchrun may run under mpirun, and mpirun under srun.
+// Returns the known launchers in the order in which they are tried. An inner launcher comes first: torchrun may run
+// under mpirun, and mpirun under srun.
 const std::vector<VariableNames>& known_launchers() {
   static const std::vector<VariableNames> all = {
       {.launcher = StartedBy::torchrun,
@@ -46,10 +48,10 @@ const std::vector<VariableNames>& known_launchers() {
        .rank = {"SLURM_PROCID"},
        .world = {"SLURM_STEP_NUM_TASKS"},
        .local_rank = {"SLURM_LOCALID"},
-       .local_world = {},  // from SLURM_STEP_TASKS_PER_NODE
+       .local_world = {},  // the local world is derived from SLURM_STEP_TASKS_PER_NODE
        .node = {"SLURM_NODEID"},
        .nonce = {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
-      {.launcher = StartedBy::mpi,  // MPICH and its derivatives
+      {.launcher = StartedBy::mpi,  // MPICH and MPI libraries derived from it
        .marker = "PMI_SIZE",
        .rank = {"PMI_RANK"},
        .world = {"PMI_SIZE"},
@@ -61,7 +63,7 @@ const std::vector<VariableNames>& known_launchers() {
   return all;
 }
 
-// The variables of torch.distributed's env://, for ranks started by hand or by a script.
+// The environment variables of torch.distributed's env:// rendezvous, for ranks started by hand or by a script.
 const VariableNames& env_names() {
   static const VariableNames names = {.launcher = StartedBy::env,
                                       .marker = "RANK",
@@ -119,7 +121,7 @@ class Reader {
     return std::min(world, std::max(1, tasks_on_node(*counts, node)));
   }
 
-  // Returns the number of tasks on a node: 1 for "2(x3),1" and node 3.
+  // Returns the number of Slurm tasks on a node: for "2(x3),1" (2 tasks on each of 3 nodes, then 1), node 3 has 1.
   static int tasks_on_node(const std::string& counts, int node) {
     for (const auto& part : split(counts, ',')) {
       const int tasks = std::atoi(part.c_str());
@@ -143,7 +145,8 @@ class Reader {
     p.master_port = number({"MASTER_PORT"}, 1, 65535, port_of(p.nonce));
   }
 
-  // Derives a port that is the same on all ranks and differs between launches, below the kernel's ephemeral ports.
+  // Derives a rendezvous port from the launch's nonce, so it is equal on all ranks and differs between launches. It is
+  // below the kernel's ephemeral ports.
   static int port_of(const std::string& nonce) { return 20000 + static_cast<int>(fnv1a(nonce) % 12000); }
 
   const VariableNames& names_;

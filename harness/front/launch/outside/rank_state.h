@@ -1,4 +1,5 @@
-// A rank's state in an agent's message: [step,beat,stopped,collectives,[[number,hash,"call"],..]].
+// Converts a rank's progress state to and from the JSON that agents (dpbench on other ranks) send to rank 0:
+// [step,beat,stopped,collectives,[[number,hash,"call"],..]].
 #pragma once
 
 #include "harness/front/launch/rank_group.h"
@@ -7,7 +8,8 @@
 namespace dpbench {
 
 Json to_json(const RankState& state);
-// Accepts messages without collectives and calls, from agents of older builds.
+// Parses a rank's state. The fields `collectives` and the calls may be missing: agents of older builds do not send
+// them.
 RankState rank_state_from_json(const Json& json);
 
 }  // namespace dpbench

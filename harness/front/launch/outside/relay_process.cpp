@@ -43,7 +43,7 @@ RelayProcess::RelayProcess(const std::string& worker_program, const Placement& p
   register_child(child_.pid);
 }
 
-// The relay exits when its socket closes.
+// Closing the socket makes the relay process exit; it is killed if it has not exited after 1 s.
 RelayProcess::~RelayProcess() {
   socket_.reset();
   pollfd ended{child_.pidfd.get(), POLLIN, 0};
@@ -57,7 +57,7 @@ void RelayProcess::send(int rank, const Json& message) {
   for (size_t sent = 0; sent < line.size();) {
     const ssize_t wrote = ::send(socket_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return;  // the relay is gone; receive() throws the reason
+    if (wrote <= 0) return;  // the relay process is gone; the next receive() throws the reason
     sent += static_cast<size_t>(wrote);
   }
 }

@@ -1,4 +1,4 @@
-// The process that relays messages between this front and those of the other ranks (harness/worker/relay.h).
+// The relay: a helper process that passes messages between the dpbench processes of all ranks (harness/worker/relay.h).
 #pragma once
 
 #include <optional>
@@ -20,7 +20,8 @@ class RelayProcess {
 
   int descriptor() const { return socket_.get(); }
   void send(int rank, const Json& message);
-  // Returns the messages received so far. Throws UsageError or std::runtime_error if the other ranks are out of reach.
+  // Returns the messages received since the last call. Throws UsageError or std::runtime_error if the other ranks
+  // cannot be reached.
   std::vector<Json> receive();
 
  private:

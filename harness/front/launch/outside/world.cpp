@@ -94,7 +94,7 @@ std::vector<Json> World::receive() {
     const int rank = message.at("rank");
     if (rank < 1 || rank >= ranks()) throw std::runtime_error("message of unknown rank " + std::to_string(rank));
     last_heard_[static_cast<size_t>(rank)] = now;
-    // A signal to any rank ends the whole run.
+    // A signal to any rank is raised here too, so that it ends the whole run.
     if (message.contains("gone")) gone_reasons_[rank] = "is gone: " + sanitised(message.at("gone").get<std::string>());
     if (message.contains("signal")) ::raise(message.at("signal").get<int>());
   }
@@ -105,7 +105,7 @@ void World::keep_alive() {
   try {
     receive();
   } catch (const std::exception&) {
-    // the next receive() throws again
+    // ignore the error: the next receive() throws it again
   }
 }
 
@@ -119,7 +119,7 @@ std::map<int, std::string> World::gone() const {
 
 bool World::launcher_is_gone() const { return ::getppid() != parent_; }
 
-// This process may serve the store, so wait until every rank has answered or had time to.
+// This process may serve the rendezvous store, so wait until every rank has said goodbye or the time limit is reached.
 void World::end(int code) {
   ended_ = true;
   try {
@@ -133,12 +133,12 @@ void World::end(int code) {
         if (message.contains("bye")) gone[message.at("rank").get<size_t>()] = true;
     }
   } catch (const std::exception&) {
-    // the others are out of reach and will notice the silence
+    // the other ranks cannot be reached; they notice the missing heartbeats
   }
 }
 
 Json hosts_block(const World& world) {
-  std::vector<std::pair<Json, LaunchedHost>> hosts;  // by node
+  std::vector<std::pair<Json, LaunchedHost>> hosts;  // each host with its node identifier
   for (int rank = 0; rank < world.ranks(); ++rank) {
     const Json& hello = world.hello(rank);
     auto known =

@@ -10,7 +10,8 @@
 
 namespace dpbench {
 
-// Besides the messages below, fronts exchange heartbeats {"do":"alive"} and {"alive":true}.
+// Limits of the heartbeats {"do":"alive"} (rank 0 to agent) and {"alive":true} (agent to rank 0). A rank that is silent
+// for silent_seconds counts as gone.
 inline constexpr double alive_every_seconds = 2, silent_seconds = 10;
 
 enum class AgentOrder { alive, open, tell, quit, kill, end };
@@ -18,6 +19,7 @@ template <>
 inline constexpr auto enum_names<AgentOrder> =
     std::to_array<std::string_view>({"alive", "open", "tell", "quit", "kill", "end"});
 
+// Messages between rank 0 and the agents (the dpbench processes of the other ranks):
 // rank 0 -> agent   {"do":"open","spec":{..},"timeout_s":30,"directory":"/dev/shm/.."}
 //                   {"do":"tell","group":"NAME","message":{..}}          to its worker
 //                   {"do":"quit"|"kill","group":"NAME"}
@@ -39,28 +41,29 @@ class World {
   int descriptor() const { return relay_.descriptor(); }
   int ranks() const { return placement_.world; }
 
-  // Waits for the hello of every rank. Throws std::runtime_error naming the missing ranks.
+  // Waits for the "hello" message of every rank. Throws std::runtime_error naming the missing ranks.
   void gather(const Json& own_hello);
-  // Returns a rank's description of itself and its host.
+  // Returns the "hello" message in which a rank described itself and its host.
   const Json& hello(int rank) const { return hellos_[static_cast<size_t>(rank)]; }
-  // Returns the host of each rank; empty if all ranks share one host.
+  // Returns the host name of each rank; empty if all ranks share one host.
   std::vector<std::string> names_of_hosts() const;
-  // Returns the private directory of a rank's host, which is that of the host's local rank 0.
+  // Returns the private directory that the ranks of a rank's host share. It belongs to the host's local rank 0.
   std::string directory_of(int rank) const;
 
   void tell(int rank, const Json& message) { relay_.send(rank, message); }
   void tell_others(const Json& message);
-  // Returns the messages received so far, and sends heartbeats. Throws if the other ranks are out of reach.
+  // Returns the messages received since the last call, and sends heartbeats. Throws if the other ranks cannot be
+  // reached.
   std::vector<Json> receive();
-  // Sends heartbeats and handles signals of the other ranks while they are idle.
+  // Sends heartbeats and handles signals from the other ranks while only rank 0 runs a case.
   void keep_alive();
-  // Returns the ranks that have failed or have sent nothing for silent_seconds, each with the reason.
+  // Returns the ranks that have failed, or have sent nothing for silent_seconds, each with the reason.
   std::map<int, std::string> gone() const;
 
-  // True if the parent process has exited.
+  // True if the launcher, the parent of this process, has exited.
   bool launcher_is_gone() const;
 
-  // Ends the run on all ranks with this exit code.
+  // Ends the run on all ranks with exit code `code`.
   void end(int code);
 
  private:
@@ -77,7 +80,7 @@ class World {
   bool ended_ = false;
 };
 
-// Returns the report's block of hosts: name, ranks, fingerprint, processor, cores, memory, GPUs.
+// Returns the report's `hosts` block: name, ranks, fingerprint, processor, cores, memory and GPUs of each host.
 Json hosts_block(const World& world);
 
 }  // namespace dpbench

@@ -1,5 +1,5 @@
-// Gloo is compiled into libtorch_cpu, but the wheels lack its headers. These declarations let ProcessGroupGloo.hpp
-// compile. Our code must not construct these types or access their members.
+// Declarations that let ProcessGroupGloo.hpp compile: Gloo is compiled into libtorch_cpu, but the wheels lack its
+// headers. Our code must not construct these types or access their members.
 #pragma once
 
 #include <chrono>

@@ -1,1 +1,1 @@
-#pragma once  // included by ProcessGroupGloo.hpp, which uses nothing from it
+#pragma once  // empty stand-in: ProcessGroupGloo.hpp includes this header but uses nothing from it
