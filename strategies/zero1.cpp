@@ -140,7 +140,7 @@ class Zero1 : public Strategy {
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
-    if (micro.empty()) throw std::runtime_error("zero1: this rank has no rows in step " + std::to_string(step));
+    if (micro.empty()) throw std::runtime_error("zero1: this rank has no samples in step " + std::to_string(step));
     clear_gradients();
     phases.enter(Phase::communication);
     if (!buffers_.empty()) broadcast_from(0, group_, buffers_);

@@ -136,7 +136,7 @@ class Case:
     def setting(self):
         """Returns text on the settings that all cases of a group share."""
         raw = self.raw
-        rows = f"global batch {self.batch}" if self.scaling == "strong" else f"{self.batch} rows per device"
+        rows = f"global batch {self.batch}" if self.scaling == "strong" else f"{self.batch} samples per device"
         words = [DEVICES.get(self.device, self.device), f"{self.scaling} scaling, {rows}", self.dtype]
         words += [f"{key} {raw[key]}" for key in ("scale", "accumulate") if raw.get(key, 1) != 1]
         words += [f"clipped at {raw['clip_norm']:g}"] if raw.get("clip_norm") else []

@@ -108,7 +108,7 @@ def how(runs):
     glossary = (("step time", "the median time of a training step on the slowest rank"),
                 ("±95 %", "its confidence interval: over launches if there are three or more, else over samples"),
                 ("speed-up", "rows per second relative to the single device; strong scaling: at the same global batch, weak: at the same "
-                             "rows per device"),
+                             "samples per device"),
                 ("efficiency", "speed-up / world"), ("comm.", "the share of a step spent in exposed communication"),
                 ("noise", "1.4826 × the median absolute deviation / the median of the samples"),
                 ("wrong", "a check failed: the case gets no speed"))

@@ -86,7 +86,7 @@ class Ddp : public BuiltInStrategy {
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     if (micro.empty() && !options_.join)
-      throw std::runtime_error("ddp: this rank has no rows in step " + std::to_string(step) +
+      throw std::runtime_error("ddp: this rank has no samples in step " + std::to_string(step) +
                                ". Use --param ddp.join=on.");
     if (recorded_) {
       if (group_->getSize() > 1) replayed_rows_.require_unambiguous(step, micro);

@@ -48,9 +48,9 @@ void refuse_unrecordable(const Options& options) {
   if (!options.graph) return;
   refuse_together(options.find_unused, "ddp.graph=on and ddp.find_unused=on",
                   "the host searches for unused parameters in every step");
-  refuse_together(options.join, "ddp.graph=on and ddp.join=on", "the host checks in every step which ranks have rows");
+  refuse_together(options.join, "ddp.graph=on and ddp.join=on", "the host checks in every step which ranks have samples");
   refuse_together(options.global_mean, "ddp.graph=on and ddp.global_mean=on",
-                  "the host counts the rows of all ranks in every step");
+                  "the host counts the samples of all ranks in every step");
   refuse_together(options.step_in_backward, "ddp.graph=on and ddp.step_in_backward=on",
                   "buckets are stepped concurrently, on streams chosen by the reduction");
 }
@@ -61,26 +61,26 @@ void refuse_contradictions(const Options& options, const Params& params) {
                      " is not supported: --clip-norm limits the reduced gradient. Clipping each rank's gradient before "
                      "the reduction would change the declared gradient. Use ddp.clip=after.");
   refuse_together(options.join && options.static_graph, "ddp.join=on and ddp.static_graph=on",
-                  "a rank without rows has no backward pass to learn the graph from");
+                  "a rank without samples has no backward pass to learn the graph from");
   refuse_together(options.join && options.sync_batch_norm, "ddp.join=on and ddp.sync_batch_norm=on",
-                  "a rank without rows does not take part in the statistics");
+                  "a rank without samples does not take part in the statistics");
   refuse_together(options.skip_unused && !options.find_unused, "ddp.skip_unused=on and ddp.find_unused=off",
                   "skip_unused needs the search for unused parameters");
   refuse_together(options.skip_unused && options.join, "ddp.skip_unused=on and ddp.join=on",
-                  "a rank without rows does not know which parameters the others use");
+                  "a rank without samples does not know which parameters the others use");
   refuse_together(options.step_in_backward && options.find_unused, "ddp.step_in_backward=on and ddp.find_unused=on",
                   "a bucket is stepped before its unused parameters are known");
   refuse_together(options.step_in_backward && options.join, "ddp.step_in_backward=on and ddp.join=on",
-                  "a rank without rows has no backward pass to step in");
+                  "a rank without samples has no backward pass to step in");
   const std::string ignored = "ddp.ignore=" + params.text("ignore");
   refuse_together(!options.ignored.empty() && options.join, ignored + " and ddp.join=on",
-                  "a rank without rows has no gradient for an ignored parameter");
+                  "a rank without samples has no gradient for an ignored parameter");
   refuse_together(!options.ignored.empty() && options.global_mean, ignored + " and ddp.global_mean=on",
                   "the loss is weighted for a mean over ranks, but ignored parameters are not reduced");
   refuse_together(options.divide_by_active && !options.join, "ddp.join_divisor=active and ddp.join=off",
-                  "without join every rank must have rows");
+                  "without join every rank must have samples");
   refuse_together(options.divide_by_active && options.global_mean, "ddp.join_divisor=active and ddp.global_mean=on",
-                  "the mean over all rows already gives a rank without rows zero weight");
+                  "the mean over all samples already gives a rank without samples zero weight");
   refuse_unrecordable(options);
 }
 
@@ -120,9 +120,9 @@ std::vector<ParamInfo> parameters() {
            "with find_unused, skip buckets that no rank uses; all ranks must use the same parameters"},
           {"static_graph", "off", "every step has the graph of the first: learn unused and reused parameters once"},
           {"hook", "none", "compress gradients to fp16 or bf16 for the reduction, divided before they are summed"},
-          {"global_mean", "off", "mean over all ranks' rows, even if ranks have different numbers of rows"},
-          {"sync_batch_norm", "off", "BatchNorm statistics over all ranks' rows"},
-          {"join", "off", "a rank may run out of rows: it keeps reducing with the others, contributing zeros"},
+          {"global_mean", "off", "mean over all ranks' samples, even if ranks have different numbers of samples"},
+          {"sync_batch_norm", "off", "BatchNorm statistics over all ranks' samples"},
+          {"join", "off", "a rank may run out of samples: it keeps reducing with the others, contributing zeros"},
           {"join_divisor", "initial", "with join, divide by the initial world or by the active ranks"},
           {"step_in_backward", "off", "step a bucket's parameters as soon as it is reduced, during the backward pass"},
           {"ignore", "none", "parameters local to each rank, neither broadcast nor reduced: NAME+NAME.."},

@@ -37,7 +37,7 @@ void ReplayedRows::require_unambiguous(int64_t step, std::span<const Batch> micr
   if (!counts_.insert(rows).second) return;
   for (const int64_t other : {rows - 1, rows + 1})
     if (counts_.contains(other))
-      throw std::runtime_error("ddp.graph=on: this rank has " + std::to_string(rows) + " rows in step " +
+      throw std::runtime_error("ddp.graph=on: this rank has " + std::to_string(rows) + " samples in step " +
                                std::to_string(step) + " and had " + std::to_string(other) +
                                " before. Another rank may replay a step that this rank records. " +
                                "Use a --batch that leaves a different remainder, or ddp.graph=off.");

@@ -43,7 +43,7 @@ NamedTensors TrainedStrategy::state() { return insides_->optimizer->state(); }
 const std::vector<at::Tensor>& TrainedStrategy::trainable() const { return insides_->trainable; }
 
 StepResult TrainedStrategy::passes(int64_t step, std::span<const Batch> micro, Phases& phases) {
-  if (micro.empty()) throw std::runtime_error("this rank has no rows in step " + std::to_string(step));
+  if (micro.empty()) throw std::runtime_error("this rank has no samples in step " + std::to_string(step));
   insides_->main->clear_gradients();
   return insides_->main->passes(insides_->workload, step, micro, phases);
 }

@@ -39,7 +39,9 @@ void refuse_extras(const CLI::App& app, const std::string& command) {
   const std::string word = extras.front().substr(0, extras.front().find('='));
   const std::string shown = "'" + one_line(word, 60) + "'", help = "; see " + shell_command(command + "--help");
   if (word.starts_with('-')) throw UsageError("unknown flag " + shown + flag_meant(app, word) + help);
-  throw UsageError("unexpected word " + shown + " (lists take commas, not spaces)" + help);
+  const auto takes_words = app.get_options([](const CLI::Option* option) { return option->get_lnames().empty(); });
+  const std::string hint = takes_words.empty() ? ": lists take commas, not spaces" : ": too many arguments";
+  throw UsageError("unexpected word " + shown + hint + help);
 }
 
 // Throws UsageError for a long flag that ends in '=' without a value. CLI11 would take the next argument as its value.
@@ -59,7 +61,12 @@ std::string unknown_key(const CLI::App& app, const std::string& key) {
 
 std::string plain(const CLI::App& app, const std::string& message) {
   constexpr std::string_view of_a_key = "INI was not able to parse ";
-  return message.starts_with(of_a_key) ? unknown_key(app, message.substr(of_a_key.size())) : one_line(message, 300);
+  if (message.starts_with(of_a_key)) return unknown_key(app, message.substr(of_a_key.size()));
+  const std::string required = ": 1 required ", missing = " missing";
+  const size_t at = message.find(required);
+  if (at == std::string::npos || !message.ends_with(missing)) return one_line(message, 300);
+  const std::string type = message.substr(at + required.size());
+  return message.substr(0, at) + " needs a value: " + type.substr(0, type.size() - missing.size());
 }
 
 }  // namespace

@@ -20,9 +20,11 @@ class FlagFormatter : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override { return ""; }
   std::string make_option_opts(const CLI::Option* option) const override {
-    return option->get_type_name().empty() ? "" : " " + option->get_type_name();
+    const bool positional = option->get_lnames().empty();
+    return positional || option->get_type_name().empty() ? "" : " " + option->get_type_name();
   }
   std::string make_option_name(const CLI::Option* option, bool positional) const override {
+    if (positional) return option->get_type_name();
     const std::string name = CLI::Formatter::make_option_name(option, positional);
     return name.substr(0, name.find('{'));
   }
@@ -99,8 +101,7 @@ void set_up(CLI::App& app, const std::vector<Command>& commands, Command& comman
   command.add_flags(app, command.options);
   // Help groups appear in the order of their first flags, so --help and --version are added last.
   app.set_help_flag("-h,--help", "print this text")->group("Output");
-  if (first)
-    app.set_version_flag("-V,--version", "dpbench " DPBENCH_VERSION)->description("print the version")->group("Output");
+  app.set_version_flag("-V,--version", "dpbench " DPBENCH_VERSION)->description("print the version")->group("Output");
 }
 
 std::string help_text(const std::vector<Command>& commands, const std::string& name) {
@@ -139,10 +140,10 @@ std::vector<Flag> flags_of(const std::vector<Command>& commands, Command command
 const std::vector<ExitMeaning>& exit_meanings() {
   static const std::vector<ExitMeaning> all = {
       {0, "success"},
-      {1, "a check failed, a case is slower than its limit, or a report is invalid"},
+      {1, "a check failed, a case is too slow, an accuracy target was missed, or a report is invalid"},
       {2, "wrong arguments, files or directories; or no case matched"},
       {3, "a case failed: a rank died, hung, ran out of memory or met NaN"},
-      {4, "inconclusive, with --strict"},
+      {4, "a case is unclear, with --strict"},
       {5, "the report or the output could not be written"},
       {77, "no case can run here: the GPU or backend is missing"},
       {128, "128+N: ended by signal N"}};

@@ -19,8 +19,9 @@ std::string shown(double value) {
 }  // namespace
 
 CLI::Validator between(double low, double high, bool fractions) {
-  const std::string allowed =
-      std::string(fractions ? "a number" : "a whole number") + " from " + shown(low) + " to " + shown(high);
+  const bool open = low > 0 && low < 1e-6;  // stands for "above 0"
+  const std::string allowed = std::string(fractions ? "a number" : "a whole number") +
+                              (open ? " above 0, up to " : " from " + shown(low) + " to ") + shown(high);
   const auto judge = [=](std::string& text) -> std::string {
     std::string refusal = "'" + one_line(text, 40) + "' is not " + allowed;
     std::istringstream in(text);

@@ -45,6 +45,7 @@ struct CompareOptions {
 void add_flags(CLI::App& app, CompareOptions& o) {
   add_runs(app, o.stored,
            "base, then new: a run.json, a run's or results directory, latest,\nlatest~1, a baseline's name");
+  app.get_option("runs")->type_name("BASE NEW");
   const auto grouped = in_group("Gate");
   grouped(
       add_values(app, "--fail-on", o.fail_on,

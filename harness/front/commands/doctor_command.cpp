@@ -184,7 +184,7 @@ int env(const EnvOptions& options) {
 
 Command doctor_command() {
   return reading_command({.name = "doctor",
-                          .arguments = "",
+                          .arguments = "[FLAGS]",
                           .summary = "report missing parts of this machine, with the commands that add them",
                           .examples = {{"doctor", ""}, {"doctor && dpbench", "run only if nothing is missing"}},
                           .exit_codes = {}},

@@ -139,7 +139,7 @@ class DuelRun : public Run {
 Command duel_command() {
   return measuring_command<DuelOptions, DuelRun>(
       {.name = "duel",
-       .arguments = "--base DIR|PROGRAM --new DIR|PROGRAM [FLAGS]",
+       .arguments = "[--base DIR|PROGRAM] [--new DIR|PROGRAM] [FLAGS]",
        .summary = "judge two builds by measuring them in turn",
        .examples = {{"duel --base ../main --new . --strategy ddp --cpus 2", "exit 1 if . is slower than ../main"},
                     {"duel --base-plugin old.so --new-plugin new.so --strategy mine", ""}},

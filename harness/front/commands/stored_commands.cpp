@@ -74,7 +74,7 @@ struct SchemaOptions {
 void add_flags(CLI::App& app, SchemaOptions& o) {
   app.add_option("document", o.document, "run, duel or glossary [run]")
       ->check(one_of(names_of(documents())))
-      ->type_name("DOCUMENT");
+      ->type_name(join(names_of(documents()), "|"));
 }
 
 int print_schema(const SchemaOptions& options) {
@@ -113,7 +113,7 @@ int validate(const StoredRuns& options) {
 
 Command export_command() {
   return reading_command({.name = "export",
-                          .arguments = "[RUN] --to FORM",
+                          .arguments = "[RUN] --to FORM [FLAGS]",
                           .summary = "convert a stored run to the format of another tool",
                           .examples = {{"export latest --to csv > run.csv", "a table for a spreadsheet"},
                                        {"export latest --to junit > junit.xml", "checks and cases for a CI page"}},
@@ -123,8 +123,8 @@ Command export_command() {
 
 Command schema_command() {
   return reading_command({.name = "schema",
-                          .arguments = "[DOCUMENT]",
-                          .summary = "print the JSON Schema of run.json or duel.json, or the glossary of their keys",
+                          .arguments = "[DOCUMENT] [FLAGS]",
+                          .summary = "print the JSON Schema of run.json or duel.json, or the glossary of run.json",
                           .examples = {{"schema run > run.schema.json", "run.json's schema"},
                                        {"schema glossary", "each key with its unit and meaning"}},
                           .exit_codes = {}},
@@ -133,7 +133,7 @@ Command schema_command() {
 
 Command validate_command() {
   return reading_command({.name = "validate",
-                          .arguments = "FILE..",
+                          .arguments = "RUN.. [FLAGS]",
                           .summary = "check that reports are complete and consistent",
                           .examples = {{"validate latest", "recompute every figure of the last run"},
                                        {"validate results/*/run.json", "all stored runs"}},

@@ -80,7 +80,7 @@ Cells row_cells(const CaseRecord& record) {
 std::string heading(const CaseSpec& spec) {
   std::string text = spec.workload + " · " + (spec.device == Device::cuda ? "GPU" : "CPU") + " · ";
   text += spec.scaling == Scaling::strong ? "strong scaling, global batch " + std::to_string(spec.batch)
-                                          : "weak scaling, " + std::to_string(spec.batch) + " rows per device";
+                                          : "weak scaling, " + std::to_string(spec.batch) + " samples per device";
   text += " · " + spec.dtype + " · " + std::to_string(spec.threads) + (spec.threads == 1 ? " thread" : " threads") +
           " per replica";
   if (spec.scale != 1) text += " · scale " + std::to_string(spec.scale);

@@ -127,7 +127,7 @@ std::string projection_heading(const ProjectedSeries& s) {
   std::string text = "PROJECTION, not measured: " + spec.strategy + " · " + spec.workload + " · " +
                      (spec.device == Device::cuda ? "GPU" : "CPU") + " · " + spec.backend + " · " + spec.scaling +
                      " scaling, ";
-  text += spec.scaling == Scaling::strong ? "global batch " : "rows per device ";
+  text += spec.scaling == Scaling::strong ? "global batch " : "samples per device ";
   text += std::to_string(spec.batch) + " · " + spec.dtype;
   for (const auto& [name, value] : spec.params) text += " · " + name + "=" + value;
   return text;

@@ -20,7 +20,7 @@ constexpr const char* run_skeleton = R"json({
   "type": "object",
   "required": ["schema", "schema_version", "id", "status", "tool", "env", "config", "cases"],
   "properties": {
-    "schema": {"const": "dpbench.run"},
+    "schema": {"const": "dpbench.run", "description": "the kind of document"},
     "schema_version": {"$ref": "#/$defs/schema_version"},
     "id": {"type": "string", "minLength": 1, "description": "name of the run's directory: <UTC time>-<commit>-<machine>"},
     "status": {"enum": [], "description": "complete once every planned case was tried, else interrupted"},
@@ -63,11 +63,13 @@ constexpr const char* case_results = R"json({
   "checks": {"type": "array", "items": {"$ref": "#/$defs/check"}, "description": "conformance checks of the case"},
   "stats": {
     "type": "object",
+    "description": "statistics over all launches",
     "required": ["step_time_ns"],
     "properties": {"step_time_ns": {"oneOf": [{"type": "null"}, {"$ref": "#/$defs/summary"}], "description": "statistics of the step time; null if the case was not timed"}}
   },
   "phases": {
     "type": "object",
+    "description": "parts of a profiled step",
     "required": ["mean_step_ns"],
     "properties": {
       "mean_step_ns": {"type": "object", "additionalProperties": {"type": "number"}, "unit": "ns", "description": "mean time of each phase over the ranks of all launches"},

@@ -224,13 +224,13 @@ TEST(Options, HelpOfCheckListsExactlyTheFlagsThatCheckAccepts) {
       "--strategy", "--workload", "--gpus",   "--cpus",    "--dtype",    "--backend", "--param",
       "--scale",    "--plugin",   "--filter", "--seed",    "--threads",  "--data",    "--oversubscribe",
       "--seeds",    "--long",     "--junit",  "--dump",    "--timeout",  "--dry-run", "--launcher",
-      "--retries",  "--config",   "--quiet",  "--verbose", "--progress", "--output",  "--help"};
+      "--retries",  "--config",   "--quiet",  "--verbose", "--progress", "--output",  "--help", "--version"};
   const auto listed = flags_of("check");
   EXPECT_EQ(std::set<std::string>(listed.begin(), listed.end()), accepted);
   const std::string help = text_of({"check", "--help"});
   for (const auto& flag : accepted) EXPECT_NE(help.find(flag), std::string::npos) << flag;
   for (const auto& flag : flags_of("run"))
-    if (!accepted.contains(flag) && flag != "--version")
+    if (!accepted.contains(flag))
       expect_contains(refusal({"check", flag, "1"}), {"'" + flag + "'", "dpbench check --help"});
   EXPECT_NE(help.find("[1,3 "), std::string::npos) << help;
   const auto options = parse<CheckingOptions>({"check"});
