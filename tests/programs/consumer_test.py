@@ -30,7 +30,7 @@ class Consumer(unittest.TestCase):
         run("cmake", "--build", build)
         self.assertIn("consumer: ", run(build / "consumer"))
 
-    def test_another_minor_version_is_rejected(self):
+    def test_find_package_rejects_another_minor_version(self):
         project = self.root / "newer"
         project.mkdir()
         text = (SOURCE / "CMakeLists.txt").read_text(encoding="utf-8").replace("dpbench 0.1", "dpbench 0.2")

@@ -124,7 +124,7 @@ class Duel(unittest.TestCase):
         with open(program, "w", encoding="utf-8"):
             self.duel("--base", program, "--new", program, "-n", *CASE)
 
-    def test_builds_that_cannot_be_compared_are_one_line_and_exit_2(self):
+    def test_builds_that_cannot_be_compared_give_one_error_line_and_exit_2(self):
         a = self.build("a")
         old = self.build("old", FAKE_OLD=1)
         other = self.build("other", catalogue=lambda text: text.replace('"toy"', '"toi"'))

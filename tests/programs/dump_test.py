@@ -54,7 +54,7 @@ def mean_gradients(seen):
 
 
 class Dump(unittest.TestCase):
-    def test_gradients_match_plain_python(self):
+    def test_dumped_gradients_match_a_computation_in_plain_python(self):
         with tempfile.TemporaryDirectory() as scratch:
             target = os.path.join(scratch, "dump")
             done = dump(target, "--filter", "^(gradient-meaning|gradient-uneven|clip)$")
@@ -87,7 +87,7 @@ class Dump(unittest.TestCase):
             self.assertIn(("clip", 0), reached)
             self.assertNotIn(("clip-unreached", 0), reached)
 
-    def test_refuses_to_overwrite(self):
+    def test_a_dump_refuses_to_overwrite_a_directory(self):
         with tempfile.TemporaryDirectory() as scratch:
             with open(os.path.join(scratch, "mine"), "w", encoding="utf-8") as file:
                 file.write("x")

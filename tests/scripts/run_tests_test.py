@@ -122,7 +122,7 @@ class Test(unittest.TestCase):
             return subprocess.run([scripts / "test", "--all"], capture_output=True, text=True, check=False,
                                   env={**os.environ, "PATH": f"{scripts}/here:{os.environ['PATH']}"})
 
-    def test_passes_if_every_command_passes(self):
+    def test_the_script_passes_if_every_command_passes(self):
         done = self.run_with("none")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("more was here", done.stdout)
