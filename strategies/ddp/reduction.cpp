@@ -152,7 +152,8 @@ void Reduction::charge_waiting(Phases& phases, at::Device device) {
   const auto now = Phases::Clock::now();
   const auto waited = timed_ && device.is_cpu() ? reducer_->after_computing() : std::chrono::nanoseconds(0);
   if (waited < now - phases.since()) phases.move(Phase::communication, now - waited, now);
-  if (!timed_) reducer_->set_ddp_runtime_logging_sample_rate(1);  // time every pass; torch's default is every 100th
+  // Makes torch's timer run in every pass; the default is every 100th.
+  if (!timed_) reducer_->set_ddp_runtime_logging_sample_rate(1);
   timed_ = true;
 }
 

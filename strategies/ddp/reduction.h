@@ -64,8 +64,8 @@ class Reduction {
   Options options_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   bool timed_ = false;             // true once torch's timer runs in every pass
-  bool sync_ = true;               // true if this pass is reduced
-  std::atomic<bool> last_ = true;  // true if this pass is the step's last
+  bool sync_ = true;               // true if the gradients of the current pass are reduced
+  std::atomic<bool> last_ = true;  // true if the current pass is the step's last
   int reduced_passes_ = 0;
   std::shared_ptr<TimedReducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;

@@ -161,13 +161,15 @@ class DataParallel : public BuiltInStrategy {
   }
 
   Tf32 tf32_;
-  std::optional<dp::PassRecorders> recorders_;  // declared before all members made on the recorders' CUDA streams
+  // The recorders are declared before all members made on their CUDA streams.
+  std::optional<dp::PassRecorders> recorders_;
   dp::Replicas replicas_;
   dp::Passes passes_;
   ReplicaThreads threads_;
   const ReplicaLink* link_;
-  bool watches_first_step_ = false;  // on the CPU: the next step checks whether the model writes to parameters
-  bool model_writes_ = false;        // true once the model has written to its parameters
+  // True if the next step checks whether the model writes to parameters (on the CPU only).
+  bool watches_first_step_ = false;
+  bool model_writes_ = false;  // true once the model has written to its parameters
 };
 
 std::unique_ptr<Strategy> plain_or_recorded(const Setup& setup) {

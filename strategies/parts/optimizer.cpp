@@ -89,7 +89,7 @@ void Optimizer::release_gradients() {
 }
 
 bool Optimizer::can_be_split() const {
-  constexpr int64_t worth_it = 1 << 14;  // below this many elements, waking the threads costs more than it saves
+  constexpr int64_t worth_it = 1 << 14;  // with fewer elements than this, waking the threads costs more than it saves
   int64_t total = 0;
   for (const Lists& lists : all_lists_)
     for (size_t i = 0; i < lists.parameters.size(); ++i) {

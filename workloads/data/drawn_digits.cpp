@@ -15,7 +15,7 @@ namespace {
 // A point of a digit's pen strokes, in a 100 x 100 box with y downwards.
 struct GlyphPoint {
   int8_t x, y;
-  bool lift = false;  // true if a new stroke starts at this point
+  bool lift = false;  // true if a new pen stroke starts at this point
 };
 
 using Strokes = std::vector<GlyphPoint>;

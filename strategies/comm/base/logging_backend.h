@@ -107,7 +107,7 @@ class LoggingBackend : public Inner {
    public:
     LogScope(LoggingBackend& backend, const NamedCall& call, const Tensors& tensors) {
       if (depth_ == 0 && backend.note_) backend.note_(backend.getSequenceNumberForGroup() + 1, describe(call, tensors));
-      ++depth_;  // must come last: if the callback throws, the destructor does not run
+      ++depth_;  // the depth is incremented last: if the callback throws, the destructor does not run
     }
     ~LogScope() { --depth_; }
     LogScope(const LogScope&) = delete;

@@ -157,7 +157,7 @@ HostsBackend::WorkPtr HostsBackend::reduce_scatter(Tensors& outputs, std::vector
 
 HostsBackend::WorkPtr HostsBackend::barrier(const c10d::BarrierOptions& options) {
   return start(OpType::BARRIER, shm::barrier_job().call, options.timeout, {},
-               [] {});  // empty: comparing the ranks' calls already acts as a barrier
+               [] {});  // the body is empty, because comparing the ranks' calls already acts as a barrier
 }
 
 }  // namespace dpbench
