@@ -49,7 +49,8 @@ class CollectiveComparison : public ::testing::TestWithParam<const char*> {
     backend.allreduce_coalesced(all, {})->wait();
   }
 
-  // Expects every rank's error to name the calls of rank 0 and rank 1.
+  // Expects the error of every rank to contain the texts `rank0` and `rank1`: the calls of rank 0 and rank 1 that
+  // differ.
   void expect_named(const RankBody& body, const std::string& rank0, const std::string& rank1) const {
     const auto all = errors_of(body);
     for (const auto& text : all)

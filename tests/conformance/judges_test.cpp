@@ -139,7 +139,7 @@ TEST_F(ConformanceChecks, PassForGradientsThatDifferByRounding) {
   EXPECT_EQ(row("gradient-meaning").status, CheckStatus::passed);
 }
 
-// The error and its bound are both infinite, so their ratio is NaN. NaN must not pass.
+// Outputs near 1e300 make the error and its bound infinite, so their ratio is NaN. NaN must not pass.
 TEST_F(ConformanceChecks, FailForNonFiniteErrors) {
   const AlteredWorkload beyond(workload(), 1e300);
   const Bench bench{declared(), beyond, bench_.layout, 0, {}, bench_.devices, {}, 1};

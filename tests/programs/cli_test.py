@@ -210,7 +210,7 @@ class Cli(Runs):
             message = self.refused("--plugin", "./shared/x.so")
             self.assertIn(os.path.realpath(folder), message)
             self.assertIn("chmod go-w", message)
-        for mode in (0o755, 0o1777):  # with the sticky bit, as in /tmp, users cannot replace each other's files
+        for mode in (0o755, 0o1777):  # the sticky bit, as on /tmp, keeps users from replacing each other's files
             os.chmod(folder, mode)
             self.run_it("--plugin", "./shared/x.so", "-n")
 

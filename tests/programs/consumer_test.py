@@ -1,4 +1,5 @@
-"""consumer_test.py BUILD: installs a build, moves it elsewhere, and uses it from a third-party project."""
+"""consumer_test.py BUILD: installs a build of dpbench, moves the installed tree elsewhere, and uses it from a
+third-party project."""
 import pathlib
 import shutil
 import subprocess

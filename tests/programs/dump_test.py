@@ -1,4 +1,5 @@
-"""`dpbench check --dump` is complete and right: the gradients of random-linear are recomputed in plain Python from its dumped weights and samples.
+"""Tests that `dpbench check --dump` is complete and right: the gradients of random-linear are recomputed in plain
+Python from the dumped weights and samples.
 
 usage: dump_test.py DPBENCH
 """
@@ -11,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-import reports  # importing it validates every report that dpbench writes
+import reports  # importing this module validates every report that dpbench writes
 
 DPBENCH = os.path.abspath(sys.argv.pop(1))
 FORMATS = {"F64": "d", "F32": "f", "I64": "q"}

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-import reports  # importing it validates every report that dpbench writes
+import reports  # importing this module validates every report that dpbench writes
 
 DPBENCH, SPUN, FAULTY = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1)
 

@@ -13,7 +13,7 @@ import time
 import unittest
 import xml.etree.ElementTree as xml
 
-import reports  # importing it validates every report that dpbench writes
+import reports  # importing this module validates every report that dpbench writes
 
 PROGRAM, GOLDEN, WORKER = (os.path.abspath(word) for word in sys.argv[1:4])
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -171,7 +171,7 @@ class Stored(unittest.TestCase):
                     self.assertRegex(done.stderr, r"^dpbench: .*hostile.json: .*\n$")
                     self.assertIn(message, done.stderr)
 
-    # The report holds as many empty strings as the memory limit accepts: dpbench counts each as 72 bytes. It reads the
+    # The report holds as many empty strings as the memory limit accepts: dpbench counts each as 72 bytes. dpbench reads the
     # second report after it has reduced the first to its figures.
     def test_the_largest_accepted_documents_take_at_most_3_gib_even_two_of_them(self):
         file = self.put("large.json", json.dumps(report() | {"config": {"x": 0}}).replace('"x": 0', '"x": [' + '"",' * 14_500_000 + "1]"))

@@ -15,7 +15,7 @@ import time
 import unittest
 
 from mounts import own_mounts
-import reports  # importing it validates every report that dpbench writes
+import reports  # importing this module validates every report that dpbench writes
 
 DPBENCH = pathlib.Path(sys.argv.pop()).resolve() / "bin/dpbench"
 TRAIN_ROWS, TEST_ROWS = 640, 200

@@ -1,4 +1,5 @@
-"""charts_in_browser.py DPBENCH: opens the page of every kind of report in a real browser, at two widths, in light and dark mode."""
+"""charts_in_browser.py DPBENCH: tests the report page of every kind of report in a real browser, at two widths, in
+light and dark mode."""
 import json
 import os
 import pathlib
