@@ -171,8 +171,8 @@ class Stored(unittest.TestCase):
                     self.assertRegex(done.stderr, r"^dpbench: .*hostile.json: .*\n$")
                     self.assertIn(message, done.stderr)
 
-    # The report holds as many empty strings as the memory limit accepts: dpbench counts each string as 72 bytes. dpbench
-    # reads the second report after it has reduced the first to its figures.
+    # The report holds as many empty strings as the memory limit accepts: dpbench counts each string as 72 bytes.
+    # dpbench reads the second report after it has reduced the first to its figures.
     def test_the_largest_accepted_documents_take_at_most_3_gib_even_two_of_them(self):
         file = self.put("large.json", json.dumps(report() | {"config": {"x": 0}}).replace('"x": 0', '"x": [' + '"",' * 14_500_000 + "1]"))
         for words in (("compare", file, file), ("validate", file)):
