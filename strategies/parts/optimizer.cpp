@@ -32,7 +32,7 @@ struct Optimizer::Lists {
 
 Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter> parameters)
     : spec_(spec), parameters_(std::move(parameters)) {
-  // Sorted by dtype, so that one fused kernel call takes all parameters of a dtype.
+  // The parameters are sorted by dtype, so that one fused kernel call takes all parameters of a dtype.
   std::stable_sort(parameters_.begin(), parameters_.end(), [](const Parameter& a, const Parameter& b) {
     return a.tensor.scalar_type() < b.tensor.scalar_type();
   });

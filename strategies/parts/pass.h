@@ -10,7 +10,7 @@
 
 namespace dpbench::dp {
 
-// Call load(), forward() and backward() in this order, on the replica's own thread.
+// A replica's pass. Call load(), forward() and backward() in this order, on the replica's own thread.
 class Pass {
  public:
   virtual ~Pass() = default;

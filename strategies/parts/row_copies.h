@@ -11,7 +11,7 @@
 
 namespace dpbench {
 
-// Not thread-safe.
+// A replica's host-to-device copier of samples. Not thread-safe.
 class RowCopies {
  public:
   // storage: the dtype to which floating-point tensors are cast.

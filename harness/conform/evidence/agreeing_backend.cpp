@@ -56,7 +56,7 @@ void AgreeingBackend::finish(const std::string& how) {
   try {
     exchange(run_ + ": " + how);
   } catch (const std::exception&) {
-    // Ignored: the exchange fails if the other ranks have already left.
+    // The error is ignored: publishing this rank's end fails if the other ranks have already left.
   }
 }
 

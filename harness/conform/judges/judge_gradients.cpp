@@ -150,7 +150,7 @@ void judge_compressed(const Trial& trial, at::ScalarType type, Rows& rows) {
 
 void judge_meaning(const Trial& trial, Rows& rows) {
   if (const auto type = trial.bench.strategy.reduced_in) return judge_compressed(trial, *type, rows);
-  // Cached clipping factors and error floor of each (step, rank).
+  // Clipping factors and error floor, cached for each (step, rank).
   std::map<std::pair<int64_t, int>, std::pair<std::vector<double>, double>> known;
   const auto finding = scan(trial, exact_bound, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
@@ -238,7 +238,7 @@ void judge_replay(const Trial& trial, Rows& rows) {
     bool differs;             // true if the backward pass rounds differently from its recomputation
     double difference_bound;  // allowed relative difference if the backward pass rounds differently
   };
-  std::map<std::pair<int64_t, int>, Known> known;  // values cached for each (step, rank)
+  std::map<std::pair<int64_t, int>, Known> known;  // these values are cached for each (step, rank)
   const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const auto& gradient = expected.gradient_of(rank);

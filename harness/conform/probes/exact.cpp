@@ -27,7 +27,7 @@ class Linear : public Model {
 
 class Exact : public Workload {
  public:
-  // options.scale holds the world size.
+  // The caller passes the world size in options.scale.
   explicit Exact(const WorkloadOptions& options) {
     input_ = at::empty({row_count, features + 1});
     auto values = input_.accessor<float, 2>();

@@ -29,7 +29,7 @@ struct Scenario {
   bool same_rows = false;             // true: all micro-batches have equal size; false: the last one is smaller
   double clip = 0;                    // clipping limit as a multiple of the first gradient's norm; 0 means no clipping
   std::optional<double> poison = {};  // value (NaN or infinity) that replaces one sample of one rank in the last step
-  // Scale the loss until the sum of the ranks' gradients exceeds float16's range but their mean does not.
+  // If true, the loss is scaled until the sum of the ranks' gradients exceeds float16's range but their mean does not.
   bool huge = false;
   bool late = false;               // if true, collectives start late, which detects results read too early
   bool learns = false;             // if true, the check loss-falls requires that the loss falls

@@ -32,7 +32,7 @@ enum class Kind : uint8_t {
 struct Call {
   Kind kind = Kind::none;
   Reduction reduction = Reduction::sum;  // kind of reduction; unused by collectives that do not reduce
-  int8_t dtype = 0;                      // dtype of the tensor, as an at::ScalarType
+  int8_t dtype = 0;                      // dtype of the tensor, an at::ScalarType
   int32_t root = -1;
   int64_t count = 0;    // number of elements of the whole tensor, or of one rank's share of it
   uint64_t layout = 0;  // hash of the tensor's strides; 0 if it is contiguous
