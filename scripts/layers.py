@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""layers.py [ROOT]: fails if a file includes a higher layer, or uses a third-party header or an instruction outside its place."""
+"""layers.py [ROOT]: fails if a source file includes a header of a higher layer, or uses a third-party header or a CPU
+intrinsic outside the places allowed for it."""
 import pathlib
 import re
 import sys
@@ -12,7 +13,8 @@ ALLOWED = {
     "strategies/": ("workloads/",),
     "strategies/comm/": ("strategies/api/",),
     "harness/report/": (),
-    "harness/front/": ("harness/report/", "workloads/data/mnist_files.h"),  # mnist_files.h does not include torch
+    # This header is allowed because it does not include torch.
+    "harness/front/": ("harness/report/", "workloads/data/mnist_files.h"),
     # The probe models need workload layers.
     "harness/conform/": (*APIS, "workloads/layers/", "strategies/parts/compat.h", "harness/report/"),
     "harness/worker/": (*APIS, "harness/report/", "harness/conform/"),

@@ -56,7 +56,7 @@ class Shards {
     const double share = 1.0 / static_cast<double>(group_->getSize());
     for (size_t b = 0; b < own_.size(); ++b) {
       at::Tensor buffer = gradients_.buffers()[b], shard = own_[b].grad();
-      buffer.mul_(share);  // scaled before the sum, as in c10d's Reducer
+      buffer.mul_(share);  // gradients are scaled before the sum, as in c10d's Reducer
       reduce_scatter_flat(*group_, shard, buffer);
     }
   }
@@ -179,7 +179,7 @@ class Zero1 : public Strategy {
     load_into(buffers(), snapshot.buffers, "buffer");
     const at::NoGradGuard no_grad;
     shards_->copy_own_parameters();
-    const NamedTensors wanted = state();  // copies gathered from all ranks
+    const NamedTensors wanted = state();  // optimizer state copied from all ranks
     load_into(wanted, snapshot.state, "optimizer state");
     for (const Slice& slice : slices_)
       for (const auto& [name, value] : wanted) load_slice(slice, name, value);
@@ -273,10 +273,10 @@ class Zero1 : public Strategy {
   Replica replica_;
   std::optional<double> clip_norm_;
   std::vector<at::Tensor> tensors_, buffers_;
-  std::optional<Shards> shards_;  // created after rank 0's values have been broadcast
-  std::vector<Slice> slices_;     // slices of this rank's shards
+  std::optional<Shards> shards_;  // flat buffers and shards, created after rank 0's values have been broadcast
+  std::vector<Slice> slices_;     // this rank's slices: the parts of parameters in its shards
   std::vector<bool> used_;
-  std::optional<Optimizer> optimizer_;  // the optimizer; it holds state for this rank's slices only
+  std::optional<Optimizer> optimizer_;  // the optimizer, which has state for this rank's slices only
 };
 
 const RegisterStrategy zero1{

@@ -10,9 +10,8 @@
 namespace dpbench {
 
 Judging::Judging(Rows& rows) : rows_(rows) {
-  queue_.push(
-      // A new thread would use all cores by default.
-      [threads = at::get_num_threads()] { at::set_num_threads(threads); });
+  // The judging thread gets the caller's number of compute threads; a new thread would use all cores by default.
+  queue_.push([threads = at::get_num_threads()] { at::set_num_threads(threads); });
 }
 
 void Judging::later(const Scenario& scenario, WorkQueue::Job judge) {

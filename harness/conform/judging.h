@@ -23,7 +23,7 @@ class Judging {
  private:
   Rows& rows_;
   std::exception_ptr failed_;
-  WorkQueue queue_;  // declared last: its thread ends before the other members are destroyed
+  WorkQueue queue_;  // the queue is declared last: its thread ends before the other members are destroyed
 };
 
 }  // namespace dpbench

@@ -113,7 +113,7 @@ void judge_layout(const CheckRequest& request, Rows& rows) {
 
 void judge_sampler(const CheckRequest& request, Rows& rows) {
   if (request.strategy.parallelism != Parallelism::ranks) return;
-  constexpr int64_t samples = 211;  // a prime, so no world size divides the number of samples
+  constexpr int64_t samples = 211;  // the number of samples is prime, so no world size divides it
   for (const bool drop_last : {false, true}) {
     const auto dealt = [&](int64_t epoch, int rank) {
       DistributedSampler sampler(

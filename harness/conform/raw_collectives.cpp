@@ -15,7 +15,8 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t total_lengths[] = {1, 3001, 30001};  // approximate number of elements over all ranks
+// Tensor sizes to test: approximate number of elements over all ranks.
+constexpr int64_t total_lengths[] = {1, 3001, 30001};
 constexpr int64_t largest_number = 50;
 
 // Calls collectives on one rank with numbers of one dtype and length, and compares each result. Every member function

@@ -90,7 +90,8 @@ class Suite {
     for (auto& scenario : scenarios(bench_.layout, request_.dtype, costly)) {
       if (scenario.huge && strategy_.reduced_in != at::kHalf) continue;
       if (!filter_.takes_any(checks_of(scenario))) continue;
-      if (request_.workload.probe) scenario.judged_from = 0;  // all steps are judged: a small model makes that cheap
+      // A probe (small test model) is cheap, so all of its steps are checked.
+      if (request_.workload.probe) scenario.judged_from = 0;
       scenario.losses_alone = scenario.learns && !filter_.takes(scenario.gradient_check);
       scenarios_.push_back(std::move(scenario));
     }
@@ -179,7 +180,8 @@ class Suite {
   std::vector<Scenario> scenarios_;
   int exchanges_ = 0;
   bool broken_ = false;
-  Verdicts verdicts_{filter_};  // declared last: its thread ends before the benches and scenarios are destroyed
+  // The verdicts are declared last: their thread ends before the benches and scenarios are destroyed.
+  Verdicts verdicts_{filter_};
 };
 
 }  // namespace

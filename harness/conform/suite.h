@@ -19,22 +19,23 @@ struct CheckRequest {
   const WorkloadInfo& workload;
   WorkloadOptions options;
   int rank = 0;
-  int world = 1;  // number of model replicas
+  int world = 1;  // number of model replicas, over all ranks
   // Rendezvous store with a prefix unique to this call; null for a single process.
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroup> group;  // process group of all ranks; null for a single process
-  std::vector<at::Device> devices;               // one device per replica of this process
-  at::ScalarType dtype = at::kFloat;             // the dtype to check; float64 is always checked too
+  std::vector<at::Device> devices;               // the process's devices, one per replica that it runs
+  at::ScalarType dtype = at::kFloat;             // working dtype of the checks; float64 is always checked too
   ParamValues params;
   uint64_t seed = 1;
-  bool long_form = false;  // run costly scenarios on all workloads, not only on those marked as thorough
+  bool long_form = false;  // if true, costly scenarios run on all workloads, not only on those marked as thorough
   std::string filter;      // an extended regular expression on check names; an empty one selects all checks
-  // Called after each scenario with the results that this rank recorded, and the norm to which gradients were clipped.
+  // A function called after each scenario with the results that this rank recorded, and the norm to which gradients
+  // were clipped.
   std::function<void(const Bench&, const Scenario&, std::optional<double> clip_norm, const Evidence&)> show;
 };
 
-// Called by every rank. Returns the result rows on rank 0 and an empty list on the others. Throws UsageError for an
-// invalid filter.
+// Runs all selected checks of a case. Returns the result rows on rank 0 and an empty list on the others. Every rank
+// must call it. Throws UsageError for an invalid filter.
 std::vector<CheckRow> run_checks(const CheckRequest& request);
 
 }  // namespace dpbench

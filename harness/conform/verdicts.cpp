@@ -62,7 +62,8 @@ bool Verdicts::fit_to_judge(const Scenario& scenario, const std::vector<Evidence
     broken_ = broken_ || one.interrupted || (one.refused && refused < evidence.size());
   }
   if (!completed && refusal_names_the_unused(scenario, evidence)) return false;
-  const Evidence* cause = nullptr;  // first rank that failed by itself; if there is none, the first that failed
+  // Evidence of the first rank that failed by itself; if there is none, of the first that failed.
+  const Evidence* cause = nullptr;
   for (const auto& one : evidence)
     if (!one.error.empty() && (!cause || (cause->echo && !one.echo))) cause = &one;
   const std::string why = cause ? place_of_error(*cause, scenario) + ": " + cause->error : "";

@@ -1,4 +1,4 @@
-"""A chart: a matplotlib figure in dpbench's style, with tooltips for its marks."""
+"""A chart of the report: a matplotlib figure in dpbench's style, with tooltips for its marks."""
 import dataclasses
 import io
 import logging
@@ -74,7 +74,7 @@ class Chart:
         self.marks[name] = words
 
     def series(self, axes, look, xs, spans, sayings):
-        """Draws a line with an error bar, a marker and a tooltip at every point. Adds no legend entry."""
+        """Draws a series as a line with an error bar, a marker and a tooltip at every point. Adds no legend entry."""
         middles = [span.middle for span in spans]
         axes.plot(xs, middles, color=look["color"], linestyle=look["linestyle"], zorder=3)
         axes.errorbar(xs, middles, fmt="none", ecolor=look["color"], elinewidth=1.1, zorder=3,

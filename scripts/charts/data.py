@@ -175,7 +175,7 @@ def newest(runs):
 
 
 def groups(cases):
-    """Returns lists of cases that may share a chart, in the order of the report."""
+    """Returns lists of cases with equal settings, which may share a chart, in the order of the report."""
     found = {}
     for case in cases:
         found.setdefault(case.group, []).append(case)

@@ -8,7 +8,7 @@ MOST_LINES = 7
 
 
 def history(runs, looks, groups):
-    """Yields a chart for each of the given groups and each world."""
+    """Yields charts of step time over runs: one for each of the given groups of cases and each world."""
     kept = {}
     for run in sorted(runs, key=lambda run: run.id):
         for case in run.cases:

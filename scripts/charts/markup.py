@@ -1,4 +1,4 @@
-"""Builds HTML. Every string is escaped unless this module created it, so text from a report is never markup."""
+"""Builds HTML. Every string that this module did not create is escaped, so text from a report is never markup."""
 import html
 
 VOID = {"meta", "input", "br", "link"}

@@ -8,7 +8,7 @@ NONE = el("td", "-", class_="none number", data_v="")
 
 
 def scrolling(name, table):
-    """Wraps a table in a box that scrolls horizontally, also by keyboard."""
+    """Returns a table in a box that scrolls horizontally, also by keyboard."""
     return el("div", table, class_="scroll", role="region", aria_label=name, tabindex="0")
 
 

@@ -1,4 +1,4 @@
-"""Formats figures, and builds the captions of charts."""
+"""Formats numbers with their units, and builds the captions of charts."""
 from data import count
 
 SCALES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))

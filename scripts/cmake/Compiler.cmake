@@ -1,7 +1,7 @@
 # Defines dpbench_options, the compiler options for dpbench's own code. ccache and a fast linker are used if installed.
 include(CheckCXXCompilerFlag)
 add_library(dpbench_options INTERFACE)
-# Warnings are errors with g++ only: warnings differ between compilers, and clang is used only for its fuzzer.
+# Warnings are errors only with g++, because warnings differ between compilers and clang is used only for fuzzing.
 target_compile_options(dpbench_options INTERFACE -Wall -Wextra -Wpedantic
   $<$<CXX_COMPILER_ID:GNU>:-Werror> $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local> -fno-omit-frame-pointer
   -fPIC)  # programs need -fPIC too, to share the precompiled header with the libraries

@@ -1,12 +1,13 @@
-# Defines dpbench::torch_cuda, the base of the CUDA library. Sets DPBENCH_CUDA if libtorch_cuda, a matching CUDA toolkit (same
-# major version as LibTorch's) and a matching nccl.h (same minor version) are found. Otherwise DPBENCH_CUDA_REASON names the
-# missing part.
+# Defines dpbench::torch_cuda, on which dpbench's CUDA library builds. Sets DPBENCH_CUDA if libtorch_cuda, a matching
+# CUDA toolkit (same major version as LibTorch's) and a matching nccl.h (same minor version) are found. Otherwise
+# DPBENCH_CUDA_REASON names the missing part.
 find_package(CUDAToolkit QUIET)
 find_path(DPBENCH_NCCL_INCLUDE nccl.h HINTS ${DPBENCH_TORCH}/../nvidia/nccl/include ${CUDAToolkit_INCLUDE_DIRS})
 option(DPBENCH_REQUIRE_CUDA "fail if the CUDA library cannot be built" OFF)
 set(DPBENCH_CUDA OFF)
 
-# ProcessGroupNCCL's options contain ncclConfig_t by value, so the header's minor version is part of LibTorch's ABI.
+# ProcessGroupNCCL's options contain ncclConfig_t by value, so nccl.h must have the minor version with which LibTorch
+# was built.
 file(GLOB torch_metadata ${DPBENCH_TORCH}/../torch-${DPBENCH_TORCH_VERSION}*.dist-info/METADATA)
 set(nccl_wanted "")
 set(cuda_wanted "")

@@ -1,4 +1,5 @@
-# Targets `api-headers` (plug-in headers) and `headers` (all others): compile each header alone to find missing includes.
+# Targets `api-headers` (plug-in headers) and `headers` (all other headers): compile each header alone to find missing
+# includes.
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} workloads/*.h strategies/*.h harness/*.h)
 list(FILTER headers EXCLUDE REGEX "_shim/")  # _shim/ has replacements for third-party headers
 if(NOT TARGET dpbench-micro)

@@ -19,7 +19,8 @@ ASK_LIMIT_S = 30  # seconds for a query to the machine; a driver may hang
 
 
 def ask(command, environment=None):
-    """Runs a short command. A timeout or a failed start counts as failure, with the reason in stderr."""
+    """Runs a short command. Returns its result; a timeout or a failed start gives a non-zero exit code, with the reason
+    in stderr."""
     try:
         return subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment, check=False, timeout=ASK_LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -38,7 +39,7 @@ def torch_libraries(python):
 
 
 def query_driver():
-    """Returns (GPU names, None) or ([], reason), from libcuda: a container may lack nvidia-smi."""
+    """Returns (GPU names, None) or ([], reason). Asks libcuda, because a container may lack nvidia-smi."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -152,7 +153,7 @@ def default_python():
 
 
 def default_programs():
-    """Returns the folder of the programs built here, else of those collected by --pack."""
+    """Returns the folder of the programs built in this tree, else of the programs collected by --pack."""
     built, packed = ROOT / "build" / "release" / "bin", ROOT / "build" / "gpu" / "bin"
     return packed if packed.exists() and not (built / "dpbench-worker").exists() else built
 

@@ -12,14 +12,15 @@ PRESENT = re.compile(r"lib(c|m|dl|rt|util|pthread|stdc\+\+|gcc_s|gomp|z|torch.*|
 
 
 def needed(program):
-    """Returns {name: path} of the libraries to pack for a program; the path is None if this machine lacks the library too."""
+    """Returns {library name: path} of the libraries to pack for a program. The path is None if this machine lacks the
+    library."""
     listed = ask(["ldd", str(program)]).stdout
     found = re.findall(r"^\s*(\S+) => (/\S+|not found)", listed, re.MULTILINE)
     return {name: None if path == "not found" else path for name, path in found if not PRESENT.match(name)}
 
 
 def pack(release=ROOT / "build" / "release", packed=ROOT / "build" / "gpu"):
-    """Collects the stripped programs and the libraries that a bare machine lacks."""
+    """Copies to build/gpu the stripped programs and the libraries that a machine with only a driver and torch lacks."""
     names = [*OURS, *(["bin/" + MICRO] if (release / "bin" / MICRO).exists() else [])]
     for name in names:
         if not (release / name).exists():

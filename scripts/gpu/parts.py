@@ -13,7 +13,7 @@ class Part:
     name: str
     what: str
     limit_s: int
-    commands: list                # (label, command line)
+    commands: list                # list of (label, command line)
     lacks: str | None = None      # reason why the part is skipped here
     broken: str | None = None     # reason why the part fails here without being run
     at_once: bool = False         # runs the commands concurrently; for parts that measure no time
@@ -134,7 +134,7 @@ def sanitizers(machine):
 
 
 def all_parts(machine):
-    """Returns all parts. Parts that targets need come first, so that the budget suffices for them."""
+    """Returns all parts of gpu-check. Parts that the targets need come first, so that they fit the time budget."""
     state = [("doctor", machine.dpbench("doctor")), ("env", machine.dpbench("env"))]
     if not machine.rehearse and shutil.which("nvidia-smi"):
         state.append(("nvidia-smi", ["nvidia-smi"]))

@@ -72,7 +72,8 @@ def complaint(part, folder, label, code):
 
 
 def run_part(part, machine, limit_s):
-    """Runs a part. Returns its record: status (passed, failed, timeout or skipped), reason, and the exit of each command."""
+    """Runs a part of gpu-check. Returns its record: status (passed, failed, timeout or skipped), reason, and the exit
+    code of each command."""
     record = {"name": part.name, "what": part.what, "limit_s": part.limit_s, "status": "passed", "reason": "", "seconds": 0.0, "commands": []}
     if part.broken:
         record.update(status="failed", reason=part.broken)

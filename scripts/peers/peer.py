@@ -41,7 +41,7 @@ def convnet():
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 256), nn.ReLU(), nn.Dropout(0.5), nn.Linear(256, 10))
 
 
-# name: (model, function that makes a batch, loss, optimizer)
+# {name: (model, function that makes a batch, loss, optimizer)}
 WORKLOADS = {
     "random-linear": (lambda: nn.Linear(5, 2), lambda b: (torch.randn(b, 5), torch.randn(b, 2)), nn.MSELoss, "sgd"),
     "mnist-mlp": (MnistMlp, lambda b: (torch.rand(b, 1, 28, 28), torch.randint(0, 10, (b,))), nn.CrossEntropyLoss, "sgd"),

@@ -26,18 +26,19 @@ struct BackendSetup {
   int local_rank = 0, local_world = 1;  // this rank's index among the ranks of its host, and their number
   at::Device device = at::kCPU;
   std::chrono::milliseconds timeout{30000};
-  std::string directory;  // directory for temporary files of this run, on this host
+  std::string directory;  // this run's directory for temporary files on this host
   // CPU cores of all ranks of this host; empty if the ranks are not pinned to cores. A backend's helper threads may use
   // all of them.
   std::vector<int> cores = {};
-  NoteCall note = {};  // set only for backends that do not compare the ranks' calls themselves
+  // Callback for each collective, set only for backends that do not compare the ranks' calls themselves.
+  NoteCall note = {};
 };
 
 struct BackendInfo {
   std::string name, summary;
   bool cpu = true, cuda = false;  // whether the backend accepts CPU tensors and CUDA tensors
   bool shares_device = true;      // true if two ranks may use one GPU
-  bool threads = false;           // true if all ranks are threads of one process; used in tests
+  bool threads = false;           // true if the backend's ranks are threads of one process; used in tests
   // `--backend auto` picks the backend with the highest preference for the device. A backend with preference 0 is never
   // picked.
   int cpu_preference = 0, cuda_preference = 0;

@@ -71,7 +71,7 @@ class Walk {
   struct Task {
     Node* node;
     variable_list inputs;
-    size_t first_target = 0;  // index of the node's first outgoing edge in targets_
+    size_t first_target = 0;  // index in targets_ of the node's first outgoing edge
     int awaited = 0;          // number of incoming edges that have not delivered a gradient yet
   };
 

@@ -1,4 +1,4 @@
-// The backward pass of the built-in strategies.
+// The backward pass of the built-in strategies, faster than torch's engine for small graphs on the CPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>

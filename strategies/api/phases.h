@@ -61,7 +61,7 @@ class Phases {
   }
   bool on() const { return on_; }
   Clock::time_point since() const { return since_; }  // start time of the current phase
-  int current() const { return current_; }            // the current phase as a number; -1 for no phase
+  int current() const { return current_; }            // number of the current phase; -1 if no phase is active
   void switch_on(bool on) { on_ = on; }
   void listen(PhaseListener* listener) { listener_ = listener; }
   void clear() { total_ns_.fill(0); }
@@ -89,7 +89,7 @@ class Phases {
   bool on_;
   int current_ = -1;
   Clock::time_point since_;
-  std::vector<Span> moved_;  // time spans of the current phase that were charged to another, sorted by start
+  std::vector<Span> moved_;  // time spans of the current phase that were charged to another phase, sorted by start
   PhaseListener* listener_ = nullptr;
   std::array<int64_t, phase_names.size()> total_ns_{};
 };

@@ -24,12 +24,14 @@ namespace dpbench {
 
 struct Setup {
   const Workload& workload;
-  std::vector<at::Device> devices;  // one device per replica of a single-process strategy; otherwise this rank's device
+  // The process's devices: one per replica in a single-process strategy, one in a rank.
+  std::vector<at::Device> devices;
   // The ranks' process group; null unless the strategy runs one process per rank.
   c10::intrusive_ptr<c10d::ProcessGroup> group;
-  uint64_t init_seed = 0;             // seed of this rank's initial parameters; may differ between ranks
-  uint64_t step_seed = 0;             // seed of dropout masks; the same on every rank
-  at::ScalarType dtype = at::kFloat;  // kFloat or kDouble, or kBFloat16 for autocast over float32 parameters
+  uint64_t init_seed = 0;  // seed of this rank's initial parameters; may differ between ranks
+  uint64_t step_seed = 0;  // seed of the dropout masks; the same on every rank
+  // Dtype of the computation: kFloat, kDouble, or kBFloat16 for autocast over float32 parameters.
+  at::ScalarType dtype = at::kFloat;
   Params params;
   int64_t accumulate = 1;           // number of micro-batches per step
   std::optional<double> clip_norm;  // limit on the global norm of the reduced gradient; nullopt: no clipping
@@ -104,11 +106,11 @@ struct Variant {
 // Parameter values with which the tests reach non-default behaviour of a strategy. An empty entry means that no
 // parameter has the effect.
 struct Settings {
-  ParamValues small_buckets = {};   // creates several buckets even for a model of a few hundred bytes
-  ParamValues allow_unused = {};    // sets StrategyInfo::allows_unused to true
-  ParamValues allow_no_rows = {};   // sets StrategyInfo::allows_no_rows to true
-  ParamValues short_interval = {};  // makes average_every small enough for a test of four steps
-  ParamValues unrecorded = {};      // sets StrategyInfo::recorded to false
+  ParamValues small_buckets = {};   // values that create several buckets even for a model of a few hundred bytes
+  ParamValues allow_unused = {};    // values with which StrategyInfo::allows_unused becomes true
+  ParamValues allow_no_rows = {};   // values with which StrategyInfo::allows_no_rows becomes true
+  ParamValues short_interval = {};  // values with which average_every is small enough for a test of four steps
+  ParamValues unrecorded = {};      // values with which StrategyInfo::recorded becomes false
 };
 
 struct StrategyInfo {
@@ -116,7 +118,7 @@ struct StrategyInfo {
   Parallelism parallelism = Parallelism::ranks;
   Gradient gradient = Gradient::mean_of_means;
   Buffers buffers = Buffers::rank0;
-  bool cpu = true, cuda = true;  // devices that the strategy supports
+  bool cpu = true, cuda = true;  // device types that the strategy supports
   // True if the strategy accepts batches with sample ids only and loads the samples itself, for all devices in
   // parallel.
   bool loads_rows = false;
@@ -124,11 +126,11 @@ struct StrategyInfo {
   Settings settings = {};
   std::function<std::unique_ptr<Strategy>(const Setup&)> make = {};
   std::optional<at::ScalarType> reduced_in =
-      {};                         // dtype in which gradients are communicated, if narrower than their own
-  bool repeatable = true;         // two runs of the same steps give identical bits
-  bool skips_non_finite = false;  // a step with a non-finite gradient changes no parameter or state on any rank
-  bool allows_unused = false;     // ranks may use different parameters in a step
-  bool allows_no_rows = false;    // a rank may run out of samples before the others
+      {};                         // dtype in which gradients are communicated, if it is narrower than their own
+  bool repeatable = true;         // true if two runs of the same steps give identical bits
+  bool skips_non_finite = false;  // true if a step with a non-finite gradient changes no parameter or state on any rank
+  bool allows_unused = false;     // true if ranks may use different parameters in a step
+  bool allows_no_rows = false;    // true if a rank may run out of samples before the others
   // True if every step must use the same parameters in the same order. Unless `recorded` is true, a step may leave some
   // parameters unused.
   bool same_graph = false;
@@ -139,7 +141,8 @@ struct StrategyInfo {
   bool onednn = false;
   // Names of parameters that each rank keeps to itself: neither broadcast nor reduced.
   std::vector<std::string> own = {};
-  int64_t average_every = 0;  // for Gradient::local: number of steps between two averages of the parameters
+  // Number of steps between two averages of the parameters, if the gradient is Gradient::local.
+  int64_t average_every = 0;
   // Adjusts the fields above to the parameter values. Throws UsageError for values that cannot be combined.
   std::function<void(StrategyInfo&, const Params&)> promise = {};
   std::vector<Variant> variants = {};

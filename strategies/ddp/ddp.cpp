@@ -197,8 +197,8 @@ class Ddp : public BuiltInStrategy {
   ddp::Options options_;
   Tf32 tf32_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  // Declared before all members made on the recorder's CUDA stream, and after the group, because NCCL cannot shut down
-  // while a CUDA graph holds its collectives.
+  // The recorder is declared before all members made on its CUDA stream. It follows the group, because NCCL cannot shut
+  // down while a CUDA graph holds its collectives.
   std::unique_ptr<RecordedSteps> recorded_;
   Replica replica_;
   Ownership ownership_;

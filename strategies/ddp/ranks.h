@@ -14,7 +14,7 @@ std::vector<int64_t> rows_of_ranks(c10d::ProcessGroup& group, std::span<const Ba
 
 int64_t total(const std::vector<int64_t>& rows);
 int64_t active_ranks(const std::vector<int64_t>& rows);
-int first_active(const std::vector<int64_t>& rows);  // Returns 0 if no rank has samples.
+int first_active(const std::vector<int64_t>& rows);  // Returns the first rank that has samples; 0 if no rank has any.
 
 // Detects steps that some ranks would record as a CUDA graph while others replay one, which NCCL does not allow. The
 // ranks' sample counts in a step differ by at most one. So if this rank's count differs by one from an earlier step's,

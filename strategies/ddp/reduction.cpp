@@ -23,7 +23,7 @@ std::string unused_numbers(const c10::Error& error) {
   return at == std::string::npos ? "" : text.substr(at + 2);
 }
 
-// Pairs of our metric names and torch's names.
+// Names of time metrics: ours, then torch's.
 constexpr std::pair<const char*, const char*> logged_times[] = {
     {"reducer_forward_ns", "forward_compute_time"},
     {"reducer_backward_compute_ns", "backward_compute_time"},
@@ -80,7 +80,7 @@ Reduction::Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::ve
       options_.bucket_views, names, options_.first_bucket_bytes,
       /*skip_all_reduce_unused_params=*/options_.skip_unused, /*use_python_reducer=*/false, std::vector<int64_t>{});
   if (options_.graph) reducer_->stop_clock();
-  // Must stay alive, because the Reducer dereferences it without a check.
+  // The logger must stay alive, because the Reducer dereferences it without a check.
   logger_ = std::make_shared<c10d::Logger>(reducer_);
   reducer_->set_logger(logger_);
   logger_->set_construction_data_and_log("dpbench", {}, -1, options_.broadcast_buffers, options_.sync_batch_norm,
@@ -152,7 +152,8 @@ void Reduction::charge_waiting(Phases& phases, at::Device device) {
   const auto now = Phases::Clock::now();
   const auto waited = timed_ && device.is_cpu() ? reducer_->after_computing() : std::chrono::nanoseconds(0);
   if (waited < now - phases.since()) phases.move(Phase::communication, now - waited, now);
-  if (!timed_) reducer_->set_ddp_runtime_logging_sample_rate(1);  // time every pass; torch's default is every 100th
+  // Makes torch's timer run in every pass; the default is every 100th.
+  if (!timed_) reducer_->set_ddp_runtime_logging_sample_rate(1);
   timed_ = true;
 }
 

@@ -18,7 +18,7 @@
 
 namespace dpbench::ddp {
 
-// A Reducer that exposes its protected timer.
+// A c10d::Reducer that gives access to its protected timer.
 class TimedReducer : public c10d::Reducer {
  public:
   using c10d::Reducer::Reducer;
@@ -36,13 +36,13 @@ class Reduction {
   Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::vector<Parameter>& parameters,
             const Options& options, const SteppingHook::Step& step = {});
 
-  // Call these three around every pass. last: the pass of the step's last micro-batch, which is reduced; earlier passes
-  // accumulate gradients on this rank.
+  // These three functions are called around every pass of a rank with samples. last: the pass of the step's last
+  // micro-batch, which is reduced; earlier passes accumulate gradients on this rank.
   void before_forward(bool last);
   void before_backward(const at::Tensor& output);
   void after_backward();
 
-  // Call these two instead of the three functions above on a rank without samples. It contributes zeros and stores the
+  // A rank without samples calls these two functions instead of the three above. It contributes zeros and stores the
   // reduced gradients.
   void without_rows_forward() { reducer_->rebuild_buckets(); }
   void without_rows_backward();
@@ -64,8 +64,8 @@ class Reduction {
   Options options_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   bool timed_ = false;             // true once torch's timer runs in every pass
-  bool sync_ = true;               // true if this pass is reduced
-  std::atomic<bool> last_ = true;  // true if this pass is the step's last
+  bool sync_ = true;               // true if the gradients of the current pass are reduced
+  std::atomic<bool> last_ = true;  // true if the current pass is the step's last
   int reduced_passes_ = 0;
   std::shared_ptr<TimedReducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;

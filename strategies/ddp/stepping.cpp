@@ -16,7 +16,7 @@ c10::intrusive_ptr<c10::ivalue::Future> SteppingHook::runHook(c10d::GradBucket& 
   const auto all = bucket.getParameters();
   const auto pieces = bucket.getGradients();
   for (size_t i = 0; i < pieces.size(); ++i) {
-    if (!all[i].grad().defined()) continue;  // no rank used the parameter, in a static graph
+    if (!all[i].grad().defined()) continue;  // parameters that no rank used (in a static graph) are skipped
     parameters.push_back(all[i]);
     gradients.push_back(in_layout_of(all[i], pieces[i]));
   }

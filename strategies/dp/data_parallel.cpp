@@ -134,7 +134,7 @@ class DataParallel : public BuiltInStrategy {
   // Sets the phase times of the pass to those of the slowest replica, because replicas copy parameters and load samples
   // in parallel.
   void charge_slowest(int active, Phases& phases) const {
-    // On a GPU the host times are useless: copies are only started by then.
+    // On a GPU the host's clock says nothing about the pass: copies have only been started.
     if (!phases.on() || !main().device().is_cpu()) return;
     const auto later = [](const auto& a, const auto& b) { return a->done < b->done; };
     const auto& last = *std::max_element(replicas_.begin(), replicas_.begin() + active, later);
@@ -161,13 +161,15 @@ class DataParallel : public BuiltInStrategy {
   }
 
   Tf32 tf32_;
-  std::optional<dp::PassRecorders> recorders_;  // declared before all members made on the recorders' CUDA streams
+  // The recorders are declared before all members made on their CUDA streams.
+  std::optional<dp::PassRecorders> recorders_;
   dp::Replicas replicas_;
   dp::Passes passes_;
   ReplicaThreads threads_;
   const ReplicaLink* link_;
-  bool watches_first_step_ = false;  // on the CPU: the next step checks whether the model writes to parameters
-  bool model_writes_ = false;        // true once the model has written to its parameters
+  // True if the next step checks whether the model writes to parameters (on the CPU only).
+  bool watches_first_step_ = false;
+  bool model_writes_ = false;  // true once the model has written to its parameters
 };
 
 std::unique_ptr<Strategy> plain_or_recorded(const Setup& setup) {

@@ -41,13 +41,13 @@ struct FlatReplica {
   at::Tensor& gradient_of(size_t parameter) const { return replica.trainable()[parameter].tensor.mutable_grad(); }
 
   Replica replica;
-  std::vector<at::Tensor> parameters, tensors;  // tensors: the parameters, then the model's buffers
+  std::vector<at::Tensor> parameters, tensors;  // `tensors` lists the parameters, then the model's buffers
   Flat state;
   // Views of `tensors` in `state`, or in the main replica's state for shared parameters.
   std::vector<at::Tensor> home_views;
   std::vector<at::Tensor> flat_buffers;
   bool shares_main = false;
-  bool up_to_date = false;        // true if it has the main replica's parameters of this step
+  bool up_to_date = false;        // true if this replica has the main replica's parameters of the current step
   std::vector<int64_t> versions;  // saved autograd version counters of the parameters
   std::optional<Flat> gradients;
   // Times in the last forward pass, taken only with phase timing.

@@ -12,7 +12,8 @@ class Pieces {
  public:
   Pieces(const Workload& workload, const Batch& batch, int64_t replicas);
 
-  size_t count() const { return ids_.size(); }  // number of pieces; may be smaller than the number of replicas
+  // Number of pieces of the batch; may be smaller than the number of replicas.
+  size_t count() const { return ids_.size(); }
   // Returns a replica's piece of the batch, without the target. Safe to call concurrently for different replicas.
   Batch take(size_t replica);
   // Returns the target of the whole batch. Call it after all pieces have been taken.

@@ -21,7 +21,7 @@ namespace {
 class CudaGraph : public StepGraph {
  public:
   explicit CudaGraph(const std::function<void()>& body) {
-    c10::cuda::device_synchronize();  // waits for earlier work, which must not be captured
+    c10::cuda::device_synchronize();  // the device finishes earlier work, which must not be captured in the graph
     // Thread-local capture: CUDA calls of other threads, such as a watchdog's queries, must not invalidate it. Kernels
     // that the backward thread launches on this stream are captured too.
     graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
@@ -60,7 +60,8 @@ class CudaRecorder : public StepRecorder {
   ~CudaRecorder() override {
     try {
       const c10::cuda::CUDAGuard guard(before_.device());
-      c10::cuda::device_synchronize();  // waits, because memory freed after this may be reused on the previous stream
+      // The device finishes all work, because memory freed after this may be reused on the previous stream.
+      c10::cuda::device_synchronize();
     } catch (const std::exception& error) {
       TORCH_WARN("the GPU ended with an error: ", error.what());
     }

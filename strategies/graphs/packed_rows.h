@@ -23,8 +23,8 @@ class PackedRows {
  private:
   RowCopies copies_;
   at::Tensor memory_;
-  std::vector<at::Tensor> places_;  // views of memory_, micro-batch by micro-batch
-  std::vector<Batch> micro_;        // the same views as micro-batches
+  std::vector<at::Tensor> places_;  // views of the samples in memory_, micro-batch by micro-batch
+  std::vector<Batch> micro_;        // the views in places_, grouped into micro-batches
 };
 
 }  // namespace dpbench

@@ -32,7 +32,7 @@ class Recorded : public BuiltInStrategy {
 
  private:
   Tf32 tf32_;
-  RecordedSteps steps_;  // declared before the replica, which is made on the recorder's CUDA stream
+  RecordedSteps steps_;  // the recorder is declared before the replica, which is made on the recorder's CUDA stream
   Replica replica_;
 };
 

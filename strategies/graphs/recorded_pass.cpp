@@ -79,7 +79,8 @@ class RecordedPass : public Pass {
   struct ShapeState {
     int64_t first_step = 0;
     std::optional<PackedRows> rows = {};
-    at::Tensor live_output = {};  // output with its autograd graph, until the backward pass has run or is recorded
+    // The model's output with its autograd graph, kept until the backward pass has run or is recorded.
+    at::Tensor live_output = {};
     at::Tensor output = {}, slope = {};
     std::vector<at::Tensor> gradients = {};
     std::unique_ptr<StepGraph> forward = {}, backward = {};
@@ -115,7 +116,7 @@ class RecordedPass : public Pass {
   StepRecorder& recorder_;
   int64_t steps_ = 0;
   std::map<Shape, ShapeState> shapes_;
-  ShapeState* current_ = nullptr;  // memory and graphs for the samples loaded last
+  ShapeState* current_ = nullptr;  // memory and CUDA graphs for the shape of the samples loaded last
   Mode mode_ = Mode::eager;
 };
 

@@ -25,7 +25,7 @@ std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string
     throw UsageError(option + ": " + error.what());
   }
   if (!setup.group) return recorder;
-  // A backend that wraps another one to observe it reports the inner backend's name.
+  // The group's backend may be wrapped for observation; a wrapper reports the inner backend's name.
   const std::string backend = setup.group->getBackend(device.type())->getBackendName();
   if (!recorder->takes_backend(backend))
     throw UsageError(option + " and --backend " + backend +
@@ -79,7 +79,8 @@ void RecordedSteps::run(ShapeState& state, const Replica& replica, Phases& phase
   const RecordedStep number(step_);
   const StepResult result = body(state.rows->micro(), phases);
   step_.add_(1);
-  // Detached to release the autograd graph: a parameter's AccumulateGrad node remembers the stream of its first use.
+  // The results are detached to release the autograd graph, because a parameter's AccumulateGrad node remembers the
+  // stream of its first use.
   state.result = {result.output.detach(), result.loss.detach()};
   state.gradients.clear();
   for (const auto& [name, tensor] : replica.trainable()) state.gradients.push_back(tensor.grad());

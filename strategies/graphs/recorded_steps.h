@@ -37,15 +37,15 @@ class RecordedSteps {
   StepResult step(int64_t step, std::span<const Batch> micro, const Replica& replica, Phases& phases, const Body& body);
 
  private:
-  // The micro-batch sizes of a step. Each different shape needs its own recording: micro-batches of 30, 30, 30 and 10
-  // samples in turn need two.
+  // Shape of a step: dtypes and sizes of all its micro-batches. Each different shape needs its own recording: steps of
+  // 30, 30, 30 and 10 samples need two.
   using Shape = std::vector<int64_t>;
   static Shape shape_of(std::span<const Batch> micro);
 
   // The device memory and CUDA graph for one shape. Every replay reads and writes the same addresses.
   struct ShapeState {
     std::optional<PackedRows> rows;
-    int64_t eager = 0;  // number of eager steps so far
+    int64_t eager = 0;  // number of steps of this shape that have run without recording
     StepResult result = {};
     std::vector<at::Tensor> gradients = {};
     std::unique_ptr<StepGraph> graph = {};
@@ -53,10 +53,11 @@ class RecordedSteps {
   void run(ShapeState& state, const Replica& replica, Phases& phases, const Body& body);
   static void set_gradients(const ShapeState& state, const Replica& replica);
 
-  std::unique_ptr<StepRecorder> recorder_;  // declared first, so that all other members are made on its stream
+  // The recorder is declared first, so that all other members are made on its CUDA stream.
+  std::unique_ptr<StepRecorder> recorder_;
   int64_t eager_steps_;
-  at::Tensor step_;        // number of the next step, in device memory
-  int64_t next_step_ = 0;  // the value of step_, known on the host
+  at::Tensor step_;        // number of the next step, as a tensor in device memory
+  int64_t next_step_ = 0;  // number of the next step that the tensor step_ holds, known to the host
   std::map<Shape, ShapeState> shapes_;
 };
 

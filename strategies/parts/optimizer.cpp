@@ -32,7 +32,7 @@ struct Optimizer::Lists {
 
 Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter> parameters)
     : spec_(spec), parameters_(std::move(parameters)) {
-  // Sorted by dtype, so that one fused kernel call takes all parameters of a dtype.
+  // The parameters are sorted by dtype, so that one fused kernel call takes all parameters of a dtype.
   std::stable_sort(parameters_.begin(), parameters_.end(), [](const Parameter& a, const Parameter& b) {
     return a.tensor.scalar_type() < b.tensor.scalar_type();
   });
@@ -89,7 +89,7 @@ void Optimizer::release_gradients() {
 }
 
 bool Optimizer::can_be_split() const {
-  constexpr int64_t worth_it = 1 << 14;  // below this many elements, waking the threads costs more than it saves
+  constexpr int64_t worth_it = 1 << 14;  // with fewer elements than this, waking the threads costs more than it saves
   int64_t total = 0;
   for (const Lists& lists : all_lists_)
     for (size_t i = 0; i < lists.parameters.size(); ++i) {

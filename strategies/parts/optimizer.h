@@ -46,7 +46,7 @@ class Optimizer {
   using GradientOf = std::function<at::Tensor(const at::Tensor& parameter)>;
   std::vector<Lists> grouped(const GradientOf& gradient_of);
   void step(std::vector<Lists>& groups);
-  bool take_gradients();  // collects the gradients in all_lists_; returns false if one is missing
+  bool take_gradients();  // Collects the gradients in all_lists_. Returns false if a parameter has no gradient.
   void step_available();
 
   struct Slot {
@@ -55,7 +55,7 @@ class Optimizer {
   OptimizerSpec spec_;
   std::vector<Parameter> parameters_;
   std::vector<Slot> slots_;
-  std::vector<Lists> all_lists_;  // argument lists for all parameters
+  std::vector<Lists> all_lists_;  // argument lists of the fused kernel calls for all parameters
 };
 
 // Scales all gradients so that their global L2 norm is at most `limit`, like torch's clip_grad_norm_ but without

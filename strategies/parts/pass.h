@@ -10,7 +10,7 @@
 
 namespace dpbench::dp {
 
-// Call load(), forward() and backward() in this order, on the replica's own thread.
+// A replica's pass. Call load(), forward() and backward() in this order, on the replica's own thread.
 class Pass {
  public:
   virtual ~Pass() = default;
@@ -27,7 +27,7 @@ class Pass {
 
 std::unique_ptr<Pass> plain_pass(const Replica& replica);
 
-using Passes = std::vector<std::unique_ptr<Pass>>;  // one pass object per replica
+using Passes = std::vector<std::unique_ptr<Pass>>;  // pass objects, one per replica
 
 // Calls work(i) for each of the first `active` passes that records, one after the other. A recording synchronises its
 // device, and would capture work that another thread submits meanwhile. Each call runs on the replica's own thread,

@@ -35,7 +35,8 @@ class Replica {
   at::Tensor forward(int64_t step, const Batch& batch) const;
   // Runs forward and backward pass over every micro-batch and accumulates gradients. Returns the output and the loss.
   StepResult passes(const Workload& workload, int64_t step, std::span<const Batch> micro, Phases& phases) const;
-  at::Tensor evaluate(const Batch& batch) const;  // forward pass without gradients, with running statistics
+  // Runs a forward pass without gradients, with BatchNorm's running statistics.
+  at::Tensor evaluate(const Batch& batch) const;
 
   const std::shared_ptr<Model>& shared_model() const { return model_; }
   const std::vector<Parameter>& trainable() const { return trainable_; }
@@ -44,9 +45,9 @@ class Replica {
   // Parameters and buffers detached from autograd, so that a broadcast can write to them.
   std::vector<at::Tensor> detached() const;
   std::vector<at::Tensor> buffer_list() const;
-  void clear_gradients() const;  // makes gradients undefined, so that the backward pass writes instead of adding
+  void clear_gradients() const;  // Makes gradients undefined, so that the next backward pass writes instead of adding.
 
-  NamedTensors parameters() const;  // all parameters, including frozen ones
+  NamedTensors parameters() const;  // Returns all parameters, including frozen ones.
   NamedTensors gradients() const;
   NamedTensors buffers() const;
 
@@ -54,14 +55,14 @@ class Replica {
   at::ScalarType storage() const { return storage_; }
 
  private:
-  bool is_stored(const at::Tensor& tensor) const;  // true if the tensor needs no cast to the replica's dtype
+  bool is_stored(const at::Tensor& tensor) const;  // Returns true if the tensor needs no cast to the replica's dtype.
 
   std::shared_ptr<Model> model_;
   at::Device device_;
   at::ScalarType storage_;  // dtype in which parameters and inputs are stored
   bool autocast_, onednn_ = false;
   uint64_t step_seed_;
-  std::unique_ptr<RowCopies> copies_;  // host-to-device copies; null on the CPU
+  std::unique_ptr<RowCopies> copies_;  // host-to-device copies of samples; null on the CPU
   std::vector<Parameter> trainable_;
 };
 

@@ -12,7 +12,8 @@ namespace dpbench {
 namespace {
 
 constexpr size_t slots_of_rows = 8;
-constexpr int64_t row_alignment = 256;  // alignment in bytes, the same as that of CUDA's own allocations
+// Alignment of tensors in device memory in bytes, the same as that of CUDA's own allocations.
+constexpr int64_t row_alignment = 256;
 
 at::TensorOptions row_bytes_on(at::Device device) { return at::TensorOptions().dtype(at::kByte).device(device); }
 

@@ -11,7 +11,7 @@
 
 namespace dpbench {
 
-// Not thread-safe.
+// A replica's host-to-device copier of samples. Not thread-safe.
 class RowCopies {
  public:
   // storage: the dtype to which floating-point tensors are cast.
@@ -35,7 +35,7 @@ class RowCopies {
     explicit Slot(at::DeviceType type) : copied(type), requested(type) {}
     at::Tensor host;
     c10::Event copied;     // event on the copy stream, after which the host buffer may be reused
-    c10::Event requested;  // event on the compute stream at the last use of this buffer
+    c10::Event requested;  // event on the compute stream, recorded at the last use of this buffer
   };
   at::ScalarType stored_type(const at::Tensor& tensor) const;
   // Returns the byte offset of each tensor, then the total size.
@@ -45,7 +45,7 @@ class RowCopies {
 
   at::Device device_;
   at::ScalarType storage_;
-  std::optional<c10::Stream> stream_;  // the copy stream; nullopt on the CPU
+  std::optional<c10::Stream> stream_;  // the stream of the copies; nullopt on the CPU
   std::vector<Slot> ring_;
   int64_t slot_bytes_ = -1;
   size_t calls_ = 0;

@@ -18,7 +18,8 @@ struct TrainedStrategy::Insides {
 
   const Workload& workload;
   std::optional<double> clip_norm;
-  std::unique_ptr<Replica> own = {};  // the replica that the base class makes; null if the strategy makes its own
+  // The replica (copy of the model) that the base class makes; null if the strategy makes its own.
+  std::unique_ptr<Replica> own = {};
   const Replica* main = nullptr;
   std::vector<at::Tensor> trainable = {};
   std::optional<Optimizer> optimizer = {};

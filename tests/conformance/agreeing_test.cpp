@@ -13,7 +13,7 @@ namespace {
 
 using Backend = c10::intrusive_ptr<c10d::Backend>;
 
-class Agreeing : public ::testing::TestWithParam<const char*> {
+class CollectiveComparison : public ::testing::TestWithParam<const char*> {
  protected:
   using RankBody = std::function<void(AgreeingBackend& backend, int rank)>;
 
@@ -49,7 +49,8 @@ class Agreeing : public ::testing::TestWithParam<const char*> {
     backend.allreduce_coalesced(all, {})->wait();
   }
 
-  // Expects every rank's error to name the calls of rank 0 and rank 1.
+  // Expects the error of every rank to contain the texts `rank0` and `rank1`: the calls of rank 0 and rank 1 that
+  // differ.
   void expect_named(const RankBody& body, const std::string& rank0, const std::string& rank1) const {
     const auto all = errors_of(body);
     for (const auto& text : all)
@@ -57,14 +58,14 @@ class Agreeing : public ::testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(Agreeing, EqualCallsPass) {
+TEST_P(CollectiveComparison, AcceptsEqualCollectivesOnAllRanks) {
   for (const auto& text : errors_of([](AgreeingBackend& backend, int) {
          for (int step = 0; step < 3; ++step) backend.begin_step(step), reduce(backend, 4), reduce(backend, 7);
        }))
     EXPECT_EQ(text, "");
 }
 
-TEST_P(Agreeing, ACallSkippedByOneRankIsNamed) {
+TEST_P(CollectiveComparison, NamesACollectiveThatOneRankSkipped) {
   expect_named(
       [](AgreeingBackend& backend, int rank) {
         for (int step = 0; step < 3; ++step) {
@@ -75,7 +76,7 @@ TEST_P(Agreeing, ACallSkippedByOneRankIsNamed) {
       "step 1, call 0: allreduce (sum) of 4 Float", "step 2, call 0: allreduce (sum) of 4 Float");
 }
 
-TEST_P(Agreeing, ASkippedLastCallIsNamedToo) {
+TEST_P(CollectiveComparison, NamesASkippedLastCollective) {
   const auto all = errors_of([](AgreeingBackend& backend, int rank) {
     backend.begin_step(0);
     if (rank != 1) reduce(backend, 4);
@@ -84,7 +85,7 @@ TEST_P(Agreeing, ASkippedLastCallIsNamedToo) {
   for (const int rank : {0, 2}) EXPECT_TRUE(mentions(all[rank], {"rank 1", "all steps done"}));
 }
 
-TEST_P(Agreeing, DifferingCallsAreNamed) {
+TEST_P(CollectiveComparison, NamesCollectivesThatDifferBetweenRanks) {
   const auto expect_difference = [&](const RankBody& body, const std::string& named) {
     expect_named([&](AgreeingBackend& backend, int rank) { rank == 1 ? body(backend, rank) : reduce(backend, 4); },
                  "set-up, call 0: allreduce (sum) of 4 Float", "set-up, call 0: " + named);
@@ -99,12 +100,12 @@ TEST_P(Agreeing, DifferingCallsAreNamed) {
   expect_difference([](AgreeingBackend& backend, int) { broadcast(backend, 0); }, "broadcast of 4 Float with root 0");
 }
 
-TEST_P(Agreeing, DifferingRootsAreNamed) {
+TEST_P(CollectiveComparison, NamesBroadcastsWithDifferentRoots) {
   expect_named([](AgreeingBackend& backend, int rank) { broadcast(backend, rank == 1 ? 1 : 0); },
                "set-up, call 0: broadcast of 4 Float with root 0", "set-up, call 0: broadcast of 4 Float with root 1");
 }
 
-TEST_P(Agreeing, CallsThatDifferBeyondTheShownPartAreNamed) {
+TEST_P(CollectiveComparison, NamesCollectivesThatDifferBeyondTheTextShown) {
   for (const auto& text :
        errors_of([](AgreeingBackend& backend, int rank) { reduce_many(backend, rank == 1 ? 5 : 4); })) {
     EXPECT_TRUE(mentions(text, {"rank 0 \"even: set-up, call 0: allreduce (sum) of 4 Float, 4 ", ".. #"}));
@@ -113,7 +114,7 @@ TEST_P(Agreeing, CallsThatDifferBeyondTheShownPartAreNamed) {
     EXPECT_EQ(text, "");
 }
 
-TEST_P(Agreeing, ARankThatGaveUpIsNamedByWaitingRanks) {
+TEST_P(CollectiveComparison, NamesARankThatGaveUpOnTheWaitingRanks) {
   const auto all = errors_of([](AgreeingBackend& backend, int rank) {
     if (rank == 1) {
       backend.finish("gave up: no more");
@@ -125,7 +126,7 @@ TEST_P(Agreeing, ARankThatGaveUpIsNamedByWaitingRanks) {
   for (const int rank : {0, 2}) EXPECT_TRUE(mentions(all[rank], {"gave up: no more"}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, Agreeing, ::testing::Values("gloo", "shm"),
+INSTANTIATE_TEST_SUITE_P(Over, CollectiveComparison, ::testing::Values("gloo", "shm"),
                          [](const auto& over) { return std::string(over.param); });
 
 }  // namespace

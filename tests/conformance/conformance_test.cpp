@@ -131,9 +131,9 @@ INSTANTIATE_TEST_SUITE_P(Variants, Conformance, testing::ValuesIn(variants()), n
 
 // Compares how dp cuts a batch with the chunk sizes printed in the DataParallel tutorials, in the tutorials' worlds.
 // With 8 devices, a batch of 10 samples leaves three replicas without samples.
-class Pieces : public testing::TestWithParam<std::tuple<std::string, std::string, int>> {};
+class BatchChunks : public testing::TestWithParam<std::tuple<std::string, std::string, int>> {};
 
-TEST_P(Pieces, MatchesTheTutorials) {
+TEST_P(BatchChunks, MatchTheDataParallelTutorials) {
   const auto& [name, link, world] = GetParam();
   const auto params =
       link.empty() ? std::map<std::string, std::string>{} : std::map<std::string, std::string>{{"link", link}};
@@ -147,17 +147,17 @@ TEST_P(Pieces, MatchesTheTutorials) {
   EXPECT_EQ(rows[0].status, CheckStatus::passed) << message_of(rows[0]);
 }
 
-std::string name_of_pieces(const testing::TestParamInfo<Pieces::ParamType>& info) {
+std::string name_of_pieces(const testing::TestParamInfo<BatchChunks::ParamType>& info) {
   const auto& [name, link, world] = info.param;
   return (name == "dp" ? "dp_" + link : "dp_upstream") + "_" + std::to_string(world);
 }
 
 const auto worlds_of_the_tutorials = testing::Values(1, 2, 3, 4, 8);
-INSTANTIATE_TEST_SUITE_P(Dp, Pieces,
+INSTANTIATE_TEST_SUITE_P(Dp, BatchChunks,
                          testing::Combine(testing::Values("dp"), testing::Values("auto", "plain"),
                                           worlds_of_the_tutorials),
                          name_of_pieces);
-INSTANTIATE_TEST_SUITE_P(DpUpstream, Pieces,
+INSTANTIATE_TEST_SUITE_P(DpUpstream, BatchChunks,
                          testing::Combine(testing::Values("dp-upstream"), testing::Values(""), worlds_of_the_tutorials),
                          name_of_pieces);
 

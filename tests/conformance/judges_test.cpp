@@ -27,9 +27,9 @@ const StrategyInfo& declared() {
   return info;
 }
 
-class Judges : public testing::Test {
+class ConformanceChecks : public testing::Test {
  protected:
-  Judges()
+  ConformanceChecks()
       : bench_{declared(), workload(), {Parallelism::ranks, 3, 4, workload().samples()}, 0, {}, {at::Device(at::kCPU)},
                {},         1} {
     scenario_.name = "even";
@@ -83,7 +83,7 @@ class Judges : public testing::Test {
   std::vector<Evidence> ranks_;
 };
 
-TEST_F(Judges, PassRightEvidence) {
+TEST_F(ConformanceChecks, PassForARightStrategy) {
   size_t passed = 0;
   const Rows rows = judged();
   for (const auto& row : rows.all()) {
@@ -94,7 +94,7 @@ TEST_F(Judges, PassRightEvidence) {
   EXPECT_GE(passed, 10U);
 }
 
-TEST_F(Judges, NameTheParameterTheIndexAndBothValues) {
+TEST_F(ConformanceChecks, NameParameterIndexAndBothValuesOfAWrongGradient) {
   step(1).gradients[2].second[1][2] += 0.5;
   const CheckRow found = row("gradient-meaning");
   EXPECT_EQ(found.status, CheckStatus::failed);
@@ -102,7 +102,7 @@ TEST_F(Judges, NameTheParameterTheIndexAndBothValues) {
   EXPECT_EQ(row("ranks-agree-gradients").status, CheckStatus::failed);
 }
 
-TEST_F(Judges, DistinguishASumFromAMean) {
+TEST_F(ConformanceChecks, TellASumOverRanksFromAMean) {
   for (int rank = 0; rank < 3; ++rank)
     for (auto& [name, gradient] : step(rank).gradients) gradient.mul_(3);
   EXPECT_TRUE(mentions(row("gradient-meaning").likely, {"summed over 3"}));
@@ -110,7 +110,7 @@ TEST_F(Judges, DistinguishASumFromAMean) {
 
 // Rounding to float16 and rounding to bfloat16 can give equally large errors; only the gradient's values can tell which
 // type was used. If they fit both types, the message names both.
-TEST_F(Judges, DistinguishFloat16FromBfloat16OrNameBoth) {
+TEST_F(ConformanceChecks, NameFloat16OrBfloat16OrBothAsTheLikelyCause) {
   const auto wrong = [this](const std::function<at::Tensor(const at::Tensor&)>& change) {
     const auto kept = ranks_;
     for (int rank = 0; rank < 3; ++rank)
@@ -129,18 +129,18 @@ TEST_F(Judges, DistinguishFloat16FromBfloat16OrNameBoth) {
   EXPECT_TRUE(mentions(either, {" float16", "bfloat16"}));
 }
 
-TEST_F(Judges, DetectARelativeErrorOfOneInABillion) {
+TEST_F(ConformanceChecks, FailForARelativeErrorOfOneInABillion) {
   step(0).gradients[0].second.mul_(1 + 1e-9);
   EXPECT_EQ(row("gradient-meaning").status, CheckStatus::failed);
 }
 
-TEST_F(Judges, IgnoreRounding) {
+TEST_F(ConformanceChecks, PassForGradientsThatDifferByRounding) {
   for (int rank = 0; rank < 3; ++rank) step(rank).gradients[0].second.mul_(1 + 1e-14);
   EXPECT_EQ(row("gradient-meaning").status, CheckStatus::passed);
 }
 
-// The error and its bound are both infinite, so their ratio is NaN. NaN must not pass.
-TEST_F(Judges, DoNotPassNonFiniteErrors) {
+// Outputs near 1e300 make the error and its bound infinite, so their ratio is NaN. NaN must not pass.
+TEST_F(ConformanceChecks, FailForNonFiniteErrors) {
   const AlteredWorkload beyond(workload(), 1e300);
   const Bench bench{declared(), beyond, bench_.layout, 0, {}, bench_.devices, {}, 1};
   scenario_.smooth = true, scenario_.dtype = at::kFloat, scenario_.gradient_check = "gradient-accuracy";
@@ -152,7 +152,7 @@ TEST_F(Judges, DoNotPassNonFiniteErrors) {
 }
 
 // The oracle repeats each rank's forward and backward pass on the CPU, whose kernels round differently from a GPU's.
-TEST_F(Judges, DoNotCompareAGpuWithTheCpusRounding) {
+TEST_F(ConformanceChecks, SkipTheComparisonOfAGpuWithTheCpusRounding) {
   scenario_.dtype = at::kFloat, scenario_.gradient_check = "gradient-replay";
   for (auto& evidence : ranks_)
     for (auto* tensors : {&evidence.parameters, &evidence.steps[0].gradients})
@@ -166,27 +166,27 @@ TEST_F(Judges, DoNotCompareAGpuWithTheCpusRounding) {
   }
 }
 
-TEST_F(Judges, DetectAnUndefinedGradient) {
+TEST_F(ConformanceChecks, FailForAnUndefinedGradient) {
   step(2).gradients[0].second = at::Tensor();
   EXPECT_EQ(row("gradient-meaning").status, CheckStatus::failed);
   EXPECT_NE(row("gradient-meaning").detail, "");
 }
 
-TEST_F(Judges, DetectOneBitThatDiffersBetweenRanks) {
+TEST_F(ConformanceChecks, FailForOneBitThatDiffersBetweenRanks) {
   at::Tensor& bias = step(2).parameters[1].second;
   bias[0] = std::nextafter(bias[0].item<double>(), 1e9);
   EXPECT_EQ(row("ranks-agree-parameters").status, CheckStatus::failed);
   EXPECT_EQ(row("gradient-meaning").status, CheckStatus::passed);
 }
 
-TEST_F(Judges, SkipTheCollectiveCountWithoutReductions) {
+TEST_F(ConformanceChecks, SkipTheCollectiveCountWithoutReductions) {
   Rows rows;
   const Trial trial = make_trial(bench_, scenario_, {}, ranks_);
   judge_collective_count(count_reductions(trial), trial, rows);
   EXPECT_EQ(rows.find("collective-count")->status, CheckStatus::skipped);
 }
 
-TEST_F(Judges, SkipTheOptimizerStateIfNoRankReportsAny) {
+TEST_F(ConformanceChecks, SkipTheOptimizerStateIfNoRankReportsAny) {
   EXPECT_EQ(row("ranks-agree-state").status, CheckStatus::skipped);
   for (auto& evidence : ranks_) evidence.steps[0].state = {{"w0.momentum", at::ones({2})}};
   EXPECT_EQ(row("ranks-agree-state").status, CheckStatus::passed);
@@ -194,12 +194,12 @@ TEST_F(Judges, SkipTheOptimizerStateIfNoRankReportsAny) {
   EXPECT_EQ(row("ranks-agree-state").status, CheckStatus::failed);
 }
 
-TEST_F(Judges, DetectAWrongStepSize) {
+TEST_F(ConformanceChecks, FailForAWrongStepSize) {
   for (int rank = 0; rank < 3; ++rank) step(rank).parameters[0].second.add_(step(rank).gradients[0].second, -1e-6);
   EXPECT_EQ(row("optimizer-replay").status, CheckStatus::failed);
 }
 
-TEST_F(Judges, DetectAnotherRanksLossAndOutput) {
+TEST_F(ConformanceChecks, FailForLossAndOutputOfAnotherRank) {
   std::swap(step(0).loss, step(1).loss);
   std::swap(step(0).output, step(1).output);
   EXPECT_EQ(row("loss-value").status, CheckStatus::failed);
@@ -207,7 +207,7 @@ TEST_F(Judges, DetectAnotherRanksLossAndOutput) {
   EXPECT_EQ(row("output-shape").status, CheckStatus::passed);
 }
 
-TEST_F(Judges, DetectAWrongOutputDtypeUnderAutocastToo) {
+TEST_F(ConformanceChecks, FailForAWrongOutputDtypeEvenUnderAutocast) {
   scenario_.dtype = at::kBFloat16;
   for (auto& evidence : ranks_) evidence.steps[0].output = evidence.steps[0].output.to(at::kFloat);
   const auto detail_for = [this](at::ScalarType type) {
@@ -223,17 +223,17 @@ TEST_F(Judges, DetectAWrongOutputDtypeUnderAutocastToo) {
       mentions(detail_for(at::kDouble), {"expected Float", "found Double", "rank 2", "step 0", "scenario even"}));
 }
 
-TEST_F(Judges, DetectANonFiniteLoss) {
+TEST_F(ConformanceChecks, FailForANonFiniteLoss) {
   step(1).loss = at::full({}, std::nan(""), at::kDouble);
   EXPECT_EQ(row("loss-finite").status, CheckStatus::failed);
 }
 
-TEST_F(Judges, DetectWeightsThatWereNotBroadcast) {
+TEST_F(ConformanceChecks, FailForInitialWeightsThatWereNotBroadcast) {
   ranks_[1].parameters[0].second = ranks_[1].parameters[0].second + 1;
   EXPECT_TRUE(mentions(row("initial-broadcast").detail, {"rank 1"}));
 }
 
-TEST(Judging, ReportsAJudgesErrorWithoutTorchsBacktrace) {
+TEST(ErrorInACheck, IsReportedWithoutTorchsBacktrace) {
   Rows rows;
   Judging judging(rows);
   Scenario scenario;
@@ -247,7 +247,7 @@ TEST(Judging, ReportsAJudgesErrorWithoutTorchsBacktrace) {
   EXPECT_TRUE(detail.ends_with("no such shape")) << detail;
 }
 
-TEST(Evidence, SurvivesSerialisation) {
+TEST(RecordedResults, SurviveSerialisation) {
   Evidence sent;
   sent.rank = 2;
   sent.error = "late";
@@ -271,7 +271,7 @@ TEST(Evidence, SurvivesSerialisation) {
   EXPECT_THROW(from_bytes(whole.substr(0, whole.size() / 2), {}), std::runtime_error);
 }
 
-TEST(Compare, DistinguishesBits) {
+TEST(TensorComparison, DistinguishesZerosAndDtypesByTheirBits) {
   const at::Tensor zero = at::zeros({1}), minus = -at::zeros({1}), nan = at::full({1}, std::nan(""));
   EXPECT_TRUE(same_bits(nan, nan.clone()));
   EXPECT_FALSE(same_bits(zero, minus));
@@ -279,7 +279,7 @@ TEST(Compare, DistinguishesBits) {
   EXPECT_FALSE(same_bits(zero, nan));
 }
 
-TEST(Compare, TreatsNonFiniteDifferencesAsInfinite) {
+TEST(TensorComparison, TreatsNonFiniteDifferencesAsInfinite) {
   const at::Tensor one = at::ones({2}), nan = at::full({2}, std::nan(""));
   EXPECT_TRUE(std::isinf(relative_error(nan, one, 0)));
   EXPECT_EQ(relative_error(nan, nan, 0), 0);
@@ -287,7 +287,7 @@ TEST(Compare, TreatsNonFiniteDifferencesAsInfinite) {
   EXPECT_DOUBLE_EQ(largest_ratio(one * 3, one, at::full({2}, 4.0)), 0.5);
 }
 
-TEST(Scenarios, GiveEachRankSamplesOfItsOwn) {
+TEST(Scenarios, GiveEachRankItsOwnSamples) {
   const Layout layout{Parallelism::ranks, 3, 4, 211};
   for (const auto& scenario : scenarios(layout, at::kFloat, true)) {
     if (scenario.same_rows) continue;
@@ -303,7 +303,7 @@ TEST(Scenarios, GiveEachRankSamplesOfItsOwn) {
   }
 }
 
-TEST(Scenarios, CutLikeTheTutorials) {
+TEST(Scenarios, CutBatchesLikeTheDataParallelTutorials) {
   using Sizes = std::vector<int64_t>;
   EXPECT_EQ(chunk_sizes(30, 4), (Sizes{8, 8, 8, 6}));
   EXPECT_EQ(chunk_sizes(10, 3), (Sizes{4, 4, 2}));

@@ -94,7 +94,7 @@ TEST(RenamedStrategy, GetsTheSameChecksAsTheOriginal) {
   }
 }
 
-TEST(RenamedStrategy, GetsFewerChecksWithoutItsSettings) {
+TEST(RenamedStrategy, GetsOtherChecksWithoutItsRegisteredSettings) {
   struct Setting {
     ParamValues Settings::* values;
     RenamedCase of;

@@ -54,9 +54,9 @@ size_t passed(const std::vector<CheckRow>& rows) {
   return count;
 }
 
-class Wrong : public testing::TestWithParam<Mutant> {};
+class WrongStrategy : public testing::TestWithParam<Mutant> {};
 
-TEST_P(Wrong, IsCaughtByTheNamedCheck) {
+TEST_P(WrongStrategy, IsCaughtByTheNamedCheck) {
   const auto rows = checked(GetParam());
   const CheckRow* verdict = nullptr;
   for (const auto& row : rows)
@@ -70,16 +70,16 @@ TEST_P(Wrong, IsCaughtByTheNamedCheck) {
   RecordProperty("verdict", verdict->likely.empty() ? verdict->detail : verdict->likely);
 }
 
-class Equivalent : public testing::TestWithParam<Mutant> {};
+class RightAlternative : public testing::TestWithParam<Mutant> {};
 
-TEST_P(Equivalent, PassesEveryCheck) {
+TEST_P(RightAlternative, PassesEveryCheck) {
   const auto rows = checked(GetParam());
   EXPECT_EQ(failures(rows), "");
   EXPECT_GE(passed(rows), 15U) << summary(rows);
 }
 
-INSTANTIATE_TEST_SUITE_P(Mutants, Wrong, testing::ValuesIn(all(false)), name_of);
-INSTANTIATE_TEST_SUITE_P(Variants, Equivalent, testing::ValuesIn(all(true)), name_of);
+INSTANTIATE_TEST_SUITE_P(Mutants, WrongStrategy, testing::ValuesIn(all(false)), name_of);
+INSTANTIATE_TEST_SUITE_P(Variants, RightAlternative, testing::ValuesIn(all(true)), name_of);
 
 TEST(WrongSamplers, AreCaughtByTheNamedCheckAlone) {
   for (const auto& [name, killed_by, key_term, deal] : wrong_samplers()) {
@@ -104,7 +104,7 @@ TEST(WrongStrategies, AreManyWithDistinctNames) {
   EXPECT_GE(names.size(), 40U);
 }
 
-TEST(WrongStrategies, EachHaveAKeyTerm) {
+TEST(WrongStrategies, EachNameAKeyTermOfTheExpectedMessage) {
   for (const auto& mutant : all(false)) EXPECT_NE(mutant.key_term, "") << mutant.name;
 }
 

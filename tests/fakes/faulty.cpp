@@ -148,10 +148,10 @@ class FaultyWorkload : public AlteredWorkload {
   bool this_rank_;
 };
 
-// Alters the result of a reduction before the ranks receive it.
+// Changes the result of an allreduce before the ranks receive it.
 using Alteration = void (*)(const at::Tensor& reduced, int ranks);
 const std::map<std::string, Alteration> alterations = {
-    // ddp asked for a mean, so this gives a sum.
+    // Multiplying the mean that ddp asked for by the number of ranks gives a sum.
     {"sum", [](const at::Tensor& reduced, int ranks) { reduced.mul_(ranks); }},
     {"narrow", [](const at::Tensor& reduced, int) {
        if (reduced.scalar_type() == at::kFloat) reduced.copy_(reduced.to(at::kHalf));

@@ -64,7 +64,7 @@ class CheckFaults(FaultyRuns):
                     self.assertEqual(row["name"], "run-completes")
                     self.assertRegex(row["detail"], found)
 
-    def test_a_sum_instead_of_a_mean_is_not_timed(self):
+    def test_a_strategy_that_sums_gradients_instead_of_averaging_is_not_timed(self):
         """Uses convnet: its BatchNorm couples samples, so gradients cannot be compared with those of one device."""
         case = self.run_fault("sum", code=1, check="auto", flags=("--workload", "convnet", "--filter", "convnet"), within=(30, 2))
         self.assertEqual((case["workload"], case["status"], case["launches"]), ("convnet", "wrong", []), self.stderr)
@@ -73,7 +73,7 @@ class CheckFaults(FaultyRuns):
         self.assertEqual(rows["gradient-meaning"]["status"], "failed")
         self.assertIn("summed over 2 ranks", rows["gradient-meaning"]["likely"])
 
-    def test_mistakes_that_only_the_timed_setting_shows_are_not_timed(self):
+    def test_mistakes_that_show_only_with_the_timed_settings_are_caught_before_timing(self):
         """Each mistake shows only in the timed dtype, with accumulation or with clipping; in float64 without either,
         the result is right."""
         for fault, flags, checks in (("narrow", (), ["gradient-replay"]), ("no-clip", ("--clip-norm", "0.01"), ["clip", "clip-replay"]),
@@ -83,7 +83,7 @@ class CheckFaults(FaultyRuns):
                 self.assertEqual((case["status"], case["launches"]), ("wrong", []), self.stderr)
                 self.assertEqual([row["name"] for row in case["checks"] if row["status"] == "failed"], checks)
 
-    def test_rows_of_the_checks_are_kept_and_nothing_is_timed(self):
+    def test_a_nan_in_the_checks_keeps_their_results_and_no_step_is_timed(self):
         """The case's reason names the rank that produced the NaN or infinity, not a rank that received it in the next
         step."""
         for strategy, backend, rank, who in (("faulty-ddp", "gloo", 1, "rank 1"), ("faulty-ddp", "shm", 0, "rank 0"), ("faulty-dp", "", 0, "the worker")):
@@ -94,7 +94,7 @@ class CheckFaults(FaultyRuns):
                     rows = self.kept_by_the_checks(fault, said, strategy=strategy, backend=backend, flags=("--param", f"rank={rank}"))
                     self.assertIn("scenario even", " ".join(row["detail"] for row in rows))
 
-    def test_a_finite_wrong_gradient_is_wrong_not_failed(self):
+    def test_a_finite_wrong_gradient_gives_the_status_wrong_not_failed(self):
         for strategy, backend in (("faulty-ddp", "gloo"), ("faulty-ddp", "shm"), ("faulty-dp", "")):
             with self.subTest(strategy=strategy, backend=backend):
                 case = self.run_fault("wrong-gradient", strategy=strategy, backend=backend, step=1, code=1, check="auto", within=DIFFERS,
@@ -103,7 +103,7 @@ class CheckFaults(FaultyRuns):
                 self.assertEqual([row["name"] for row in case["checks"] if row["status"] == "failed"],
                                  ["gradient-meaning", "gradient-vs-baseline", "gradient-replay"])
 
-    def test_crashes_and_hangs_in_the_checks_before_timing(self):
+    def test_a_rank_that_crashes_or_hangs_in_the_checks_before_timing_is_named(self):
         for fault, words, silent in (("kill", r"signal 9", 0), ("segv", r"signal 11", 0),
                                      ("exit-0", r"exit code 0", 0), ("stop", r"stopped", TIMEOUT)):
             self.over_both(fault, f"rank 1 .*{words}", check="auto", step=1, silent=silent)

@@ -66,7 +66,7 @@ class CliEnds(Runs):
                 with open(path) as file:
                     self.assertEqual(json.load(file)["cases"][0]["status"], "interrupted")
 
-    def test_a_second_interrupt_ends_at_once(self):
+    def test_a_second_interrupt_ends_the_run_at_once(self):
         process = self.start(*fault("deaf-hang", "30"))
         self.wait_for_ranks(process, 2)
         process.send_signal(signal.SIGINT)

@@ -14,7 +14,7 @@ import time
 import unittest
 
 import leftovers
-import reports  # importing it validates every report that dpbench writes
+import reports  # importing this module validates every report that dpbench writes
 from strangers import Strangers
 
 DPBENCH, PLUGIN, CLOCK = (os.path.abspath(path) for path in sys.argv[1:4])
@@ -67,7 +67,7 @@ class Endings(unittest.TestCase):
         self.assertEqual(leftovers.of_dead_runs() - self.dead, set())
         self.assertEqual(leftovers.others_in_shared_memory() - self.segments, set())
 
-    def test_the_next_start_cleans_up_after_everything_was_killed_at_once(self):
+    def test_the_next_run_cleans_up_after_all_processes_were_killed_at_once(self):
         for backend in ("shm", "gloo"):
             with self.subTest(backend=backend):
                 before = leftovers.of_dead_runs()
@@ -100,7 +100,7 @@ class Endings(unittest.TestCase):
         self.finished(self.start("--strategy", "cpu", "--cpus", "1", "--quick"))
         self.assert_nothing_left()
 
-    def test_a_front_killed_while_its_ranks_load_leaves_none(self):
+    def test_a_front_killed_while_its_ranks_load_leaves_no_rank(self):
         """Ranks must end within a second even while they load LibTorch, which takes longer."""
         for _ in range(5):
             process = self.start("--strategy", "ddp", "--cpus", "3", "--backend", "gloo", "--quick")
@@ -120,7 +120,7 @@ class Endings(unittest.TestCase):
                 process.communicate(timeout=SLACK)
                 self.assertEqual(process.returncode, 128 + signal.SIGTERM)
 
-    def test_ranks_get_the_loopback_interface(self):
+    def test_ranks_on_one_host_use_the_loopback_interface(self):
         """Without these variables LibTorch would choose a network interface by the host's name."""
         names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
         for backend in ("shm", "gloo"):
@@ -186,7 +186,7 @@ class Endings(unittest.TestCase):
         self.assertRegex(case["reason"], r"out of memory: rank 1.* \d+ bytes")
         self.assert_nothing_left()
 
-    def test_four_concurrent_runs_in_one_directory(self):
+    def test_four_concurrent_runs_in_one_directory_each_save_their_report(self):
         runs = [self.start("--strategy", "ddp", "--cpus", "2", "--quick", "--check", "auto") for _ in range(4)]
         ids = set()
         for run in runs:

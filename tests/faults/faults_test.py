@@ -11,48 +11,48 @@ from faulty_runs import DEATH, DIFFERS, TIMEOUT, FaultyRuns, main
 
 
 class Faults(FaultyRuns):
-    def test_killed(self):
+    def test_a_killed_rank_is_named_with_signal_and_step(self):
         self.over_both("kill", r"rank 1 [^;]*signal 9[^;]*step 7")
 
-    def test_killed_rank_0(self):
+    def test_the_other_ranks_end_and_name_a_killed_rank_0(self):
         """Rank 0 created the rendezvous file and is the root of broadcasts. The other ranks must end without it."""
         self.over_both("kill", r"rank 0 [^;]*signal 9[^;]*step 7", flags=("--param", "rank=0"))
 
-    def test_the_step_of_the_case_and_the_last_collective_are_named(self):
+    def test_the_step_and_last_collective_of_a_killed_rank_are_named(self):
         for backend, words in (("shm", r"#\d+ allreduce .*"), ("gloo", "")):
             with self.subTest(backend=backend):
                 case = self.run_fault("kill", flags=("--param", "fault=none,kill", "--seed", "2"), backend=backend)
                 self.assertRegex(case["reason"], rf"rank 1 [^;]*signal 9[^;]*step 7; rank 0 .*{words}collective #\d+")
 
-    def test_crashed(self):
+    def test_a_crashed_rank_is_named_with_its_signal(self):
         self.over_both("segv", r"rank 1 [^;]*signal 11[^;]*step 7")
         self.over_both("abort", r"rank 1 [^;]*signal 6[^;]*step 7")
 
-    def test_exited(self):
+    def test_a_rank_that_exits_is_named_with_its_exit_code(self):
         self.over_both("exit-0", r"rank 1 [^;]*exit code 0[^;]*step 7")
         self.over_both("exit-7", r"rank 1 [^;]*exit code 7[^;]*step 7")
 
-    def test_threw(self):
+    def test_an_exception_on_a_rank_is_reported_with_its_message(self):
         self.over_both("throw", r"rank 1 [^;]*the strategy's own words")
 
-    def test_out_of_memory(self):
+    def test_out_of_memory_is_reported_with_the_rank(self):
         self.over_both("memory", r"out of memory: rank 1")
 
-    def test_stuck(self):
+    def test_a_stuck_rank_is_named_after_the_timeout(self):
         for fault, words in (("stop", r"rank 1 [^;]*stopped[^;]*step 7; .*#\d+: rank 0( \([^;]+\))?; #\d+: rank 1"), ("spin", r"rank 1 .*(stuck|late|missing|did not)"),
                              ("sleep", r"rank 1 .*(stuck|late|missing|did not)")):
             self.over_both(fault, words, silent=TIMEOUT)
 
-    def test_failed_before_joining(self):
+    def test_a_rank_that_fails_before_the_rendezvous_is_named(self):
         self.over_both("sleep", r"rank 1", step=-1, silent=TIMEOUT)
         self.over_both("exit-7", r"rank 1 [^;]*exit code 7", step=-1)
         self.over_both("kill", r"rank 1 [^;]*signal 9", step=-1)
 
-    def test_never_joined(self):
+    def test_a_rank_that_never_joins_the_rendezvous_is_reported_as_missing(self):
         self.variables = {"DPBENCH_NEVER_JOINS": "1"}
         self.over_both("none", r"1 of 2 ranks.*missing 1", silent=TIMEOUT)
 
-    def test_after_the_last_step(self):
+    def test_a_failure_after_the_last_step_is_reported(self):
         """The rank has measured its figures but not yet reported them."""
         for step, place in ((-2, "finish"), (-3, "the destructor")):
             for fault, words in (("kill", "rank 1 [^;]*signal 9"), ("exit-0", "rank 1 [^;]*exit code 0"),
@@ -60,22 +60,22 @@ class Faults(FaultyRuns):
                 with self.subTest(place=place):
                     self.over_both(fault, words, step=step)
 
-    def test_models_differ(self):
+    def test_models_that_differ_between_ranks_are_reported_with_the_parameter(self):
         self.over_both("more-parameters", r"rank 1 [^;]*one_more [^;]*\[3\].* rank 0 .*fc.weight",
                        within=DIFFERS)
         self.over_both("other-order", r"rank 1 [^;]*fc.bias [^;]*\[2\].* rank 0 .*fc.weight",
                        within=DIFFERS)
         self.over_both("other-shape", r"rank 1 .*\[3, 3\].* rank 0 .*\[2, 5\]", within=DIFFERS)
 
-    def test_dtypes_differ(self):
+    def test_parameter_dtypes_that_differ_between_ranks_are_reported(self):
         self.over_both("other-dtype", r"rank 1 .*\[2, 5\].* Double.* rank 0 .* Float", within=DIFFERS)
 
-    def test_a_parameter_that_one_rank_does_not_use(self):
+    def test_a_parameter_that_one_rank_does_not_use_is_named(self):
         """PyTorch's DistributedDataParallel would wait forever for the gradient of such a parameter."""
         for check in ("off", "auto"):
             self.over_both("unused", r"^rank 1 .*ddp.*unused.*extra", within=DIFFERS, check=check)
 
-    def test_another_collective(self):
+    def test_different_collectives_on_two_ranks_are_both_named(self):
         self.failed("other-collective", r"rank 0 .* #(\d+) allreduce of 12 Float \(sum\), rank 1 .* #\1 broadcast of 3 Float",
                     within=DIFFERS)
 
@@ -93,7 +93,7 @@ class Faults(FaultyRuns):
                                        flags=("--param", f"rank={rank}", "--steps", "20"), silent=TIMEOUT, within=DIFFERS)
                     self.assertNotRegex(case["reason"], r"stuck")
 
-    def test_a_skipped_collective(self):
+    def test_a_skipped_collective_is_reported_with_the_calls_of_both_ranks(self):
         """The difference is detected at the next call that differs. A call of the same shape hides it, so the reason
         names the ranks but not the step."""
         case = self.failed("skip", r"^rank [01] .* rank 0 ", within=DIFFERS)
@@ -107,12 +107,12 @@ class Faults(FaultyRuns):
         case = self.other_command("train", "nan-weight", steps - 1, 3)
         self.assertRegex(case["reason"], rf"^not a number: rank 1 .*fc.weight .*nan .*\[1, 2\] .*step {steps - 1}")
 
-    def test_not_a_number(self):
+    def test_a_nan_loss_is_reported_with_rank_and_step(self):
         """Losses of timed steps are checked only at the end of a block (a timed run of steps)."""
         self.over_both("nan", r"not a number: rank 1 .*loss .*step 2 .*nan", step=1, flags=("--warmup", "20"), within=DIFFERS)
         self.over_both("nan", r"not a number: rank \d .*loss .*step \d+.* nan", within=DIFFERS)
 
-    def test_not_a_number_after_the_last_step(self):
+    def test_a_nan_left_by_the_last_step_is_reported(self):
         """The last loss is computed before the last update, so only the final parameters and gradients can reveal the
         NaN."""
         last = ("--launches", "1", "--warmup", "4", "--samples", "1", "--steps", "30", "--max-time", "60")
@@ -135,18 +135,18 @@ class Faults(FaultyRuns):
                 self.assertEqual([row["name"] for row in case["checks"] if row["status"] == "failed"], ["equal-parameters"])
 
     @unittest.skipUnless(control_groups.can_be_made(), "cannot create a memory control group")
-    def test_killed_by_the_limit_of_its_control_group(self):
+    def test_a_rank_killed_by_its_control_groups_memory_limit_is_reported_as_out_of_memory(self):
         with control_groups.Group(limit=2 << 30) as group:
             self.wrapper, self.timeout = group.command(), 30  # filling memory takes longer than the usual timeout
             self.failed("fill", rf"^out of memory: rank 1 [^;]*signal 9.*step 7.* {2 << 30} bytes",
                         within=(10, 2))  # filling memory takes several seconds
 
-    def test_slow_is_not_a_fault(self):
+    def test_a_slow_rank_is_not_reported_as_a_fault(self):
         for strategy in ("faulty-ddp", "faulty-dp"):
             with self.subTest(strategy=strategy):
                 self.assertEqual(self.run_fault("slow", strategy=strategy, code=0, flags=("--param", f"rank={strategy == 'faulty-ddp':d}"))["status"], "ok")
 
-    def test_replicas(self):
+    def test_faults_of_dp_name_the_worker_instead_of_a_rank(self):
         """dp runs in a single process, so messages name the worker instead of a rank."""
         for fault, words, silent in (("throw", r"the worker .*the strategy's own words", 0), ("kill", r"the worker .*signal 9.*step 7", 0),
                                      ("segv", r"the worker .*signal 11", 0), ("abort", r"the worker .*signal 6", 0),
@@ -157,7 +157,7 @@ class Faults(FaultyRuns):
             with self.subTest(fault=fault):
                 self.failed(fault, words, strategy="faulty-dp", silent=silent, flags=("--param", "rank=0"), within=DIFFERS if fault == "nan" else DEATH)
 
-    def test_the_case_after_a_failed_one_runs_and_is_right(self):
+    def test_the_case_after_a_failed_case_ends_with_the_usual_parameters(self):
         """A case with the same seed must end with the same parameters, whether or not an earlier case failed."""
         for strategy, backends in (("faulty-ddp", ("shm", "gloo")), ("faulty-dp", ("",))):
             for backend in backends:

@@ -12,7 +12,7 @@ import time
 import unittest
 
 import leftovers
-import reports  # importing it validates every report that dpbench writes
+import reports  # importing this module validates every report that dpbench writes
 from two_hosts import ADDRESSES, TwoHosts
 
 DPBENCH = os.path.abspath(sys.argv[1])
@@ -59,7 +59,7 @@ class Hosts(unittest.TestCase):
     def processes(self):
         return leftovers.processes_of(f"HOSTS_LIVE={self.out}")
 
-    def test_gloo_shm_and_auto_with_one_and_two_ranks_a_host(self):
+    def test_gloo_shm_and_auto_work_on_two_hosts_with_one_and_two_ranks_each(self):
         for each, auto in ((1, "gloo"), (2, "shm")):
             for flags, backend in ((["--backend", "gloo"], "gloo"), (["--backend", "shm"], "shm"), ([], auto)):
                 with self.subTest(each=each, flags=flags):
@@ -67,14 +67,14 @@ class Hosts(unittest.TestCase):
                     self.assertEqual([host["ranks"] for host in report["env"]["hosts"]], [list(range(each)), list(range(each, 2 * each))])
                     self.assertEqual([case["backend"] for case in report["cases"] if case["strategy"] == "ddp"], [backend])
 
-    def test_the_checks_pass(self):
+    def test_the_conformance_checks_pass_across_hosts(self):
         for backend in ("gloo", "shm"):
             report = self.measured(["check", "--strategy", "ddp", "--workload", "random-linear,mnist-mlp", "--backend", backend], 2, timeout=60)
             rows = [row["status"] for case in report["cases"] for row in case["checks"]]
             self.assertGreater(rows.count("passed"), 40)
             self.assertEqual(rows.count("failed"), 0)
 
-    def test_the_cables_rate_limits_the_step(self):
+    def test_the_step_time_follows_the_rate_of_the_cable(self):
         flags = [*CASE, "--workload", "mnist-mlp", "--scale", "8", "--backend", "gloo", "--warmup", "3", "--steps", "1", "--samples", "5"]
         self.hosts.rate("100mbit")
         report = self.measured(flags, 1)
@@ -88,7 +88,7 @@ class Hosts(unittest.TestCase):
               f"needs {alone:.1f} ms")
         self.assertLess(abs(took / expected - 1), 0.15)
 
-    def test_a_projection_from_one_host_matches_the_cable(self):
+    def test_a_projection_from_one_host_matches_the_step_time_across_a_cable(self):
         flags = [*CASE, "--workload", "mnist-mlp", "--scale", "8", "--backend", "gloo", "--warmup", "3", "--steps", "1", "--samples", "5"]
         subprocess.run([DPBENCH, *flags, "--cpus", "1,2,3", "--out", self.out + "/one", "-q", "-o", "none"], check=True)
         self.hosts.rate("100mbit")
@@ -135,7 +135,7 @@ class Hosts(unittest.TestCase):
         self.assertTrue(seen)
         self.assertLessEqual(seen, {*ADDRESSES, "127.0.0.1"})
 
-    def test_a_named_interface_is_respected_and_reported(self):
+    def test_a_network_interface_chosen_by_variable_is_used_and_reported(self):
         codes, ends = self.finish(self.start([*CASE, "--workload", "random-linear", "--backend", "gloo"], 1, GLOO_SOCKET_IFNAME="absent",
                                              NCCL_SOCKET_IFNAME="^aside"))
         self.assertEqual(codes, [3, 3], ends)

@@ -17,7 +17,7 @@ import time
 import unittest
 
 import leftovers
-import reports  # importing it validates every report that dpbench writes
+import reports  # importing this module validates every report that dpbench writes
 from strangers import Strangers
 
 DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
@@ -89,7 +89,7 @@ class Launched(unittest.TestCase):
         self.assertEqual(case["status"], "failed")
         self.assertRegex(case["reason"], words)
 
-    def test_only_rank_0_prints_and_the_report_knows_the_hosts(self):
+    def test_only_rank_0_prints_and_the_report_lists_the_hosts(self):
         for backend in ("shm", "gloo"):
             with self.subTest(backend=backend):
                 codes, ends = self.launch([*CASE, "--backend", backend, "-o", "json"], world=3)
@@ -105,7 +105,7 @@ class Launched(unittest.TestCase):
         self.nothing_left()
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "one core")
-    def test_ranks_get_their_own_cores_and_as_many_threads_with_any_launcher(self):
+    def test_ranks_get_disjoint_cores_and_no_more_threads_than_cores_with_any_launcher(self):
         flags = [*CASE, "--no-baseline", "--cpus", "2", "--backend", "shm"]
         alone = {name: text for name, text in os.environ.items() if name != "RANK"}
         for way in ("front", "env"):
@@ -132,14 +132,14 @@ class Launched(unittest.TestCase):
                     self.assertEqual(rank["threads"], case["threads"])
                     self.assertLessEqual(rank["threads"], len(cores[str(rank["rank"])]))
 
-    def test_checks_and_several_launches(self):
+    def test_checks_and_several_launches_succeed_under_a_launcher(self):
         codes, ends = self.launch(["check", "--strategy", "ddp", "--workload", "random-linear", "--backend", "shm", "--filter", "^gradient"])
         self.assertEqual(codes, [0, 0], ends)
         codes, ends = self.launch([flag for flag in CASE if flag != "--quick"] + ["--launches", "3", "--samples", "3", "-o", "json", "--backend", "shm"])
         self.assertEqual(codes, [0, 0], ends)
         self.assertEqual(len(json.loads(ends[0][0])["cases"][1]["launches"]), 3)
 
-    def test_the_others_wait_while_rank_0_measures_alone(self):
+    def test_the_other_ranks_wait_while_rank_0_measures_the_baseline(self):
         flags = ["--strategy", "ddp", "--workload", "mnist-mlp", "--launches", "1", "--samples", "200", "--check", "off", "--backend", "shm", "-o", "json"]
         start = time.monotonic()
         # The baseline alone takes longer than SILENT.
@@ -147,7 +147,7 @@ class Launched(unittest.TestCase):
         self.assertEqual(codes, [0, 0], ends)
         self.assertGreater(time.monotonic() - start, 2 * SILENT)
 
-    def test_a_differing_world_is_rejected_with_both_numbers(self):
+    def test_a_world_other_than_the_launchers_is_rejected_with_both_numbers(self):
         began = time.monotonic()
         codes, ends = self.launch([*CASE, "--cpus", "4"])
         self.in_time(began, REFUSED)
@@ -155,35 +155,35 @@ class Launched(unittest.TestCase):
         self.assertRegex(ends[0][1], r"--cpus 4\b.*\benv\b.* 2 ranks")
         self.assertFalse(os.path.exists(self.out + "/results"))
 
-    def test_other_worlds_of_a_list_are_skipped_with_a_reason(self):
+    def test_worlds_other_than_the_launchers_are_skipped_with_a_reason(self):
         codes, ends = self.launch([*CASE, "--cpus", "2,3", "--backend", "shm", "-o", "json"])
         self.assertEqual(codes, [0, 0], ends)
         cases = {case["world"]: case for case in json.loads(ends[0][0])["cases"] if case["strategy"] == "ddp"}
         self.assertEqual((cases[2]["status"], cases[3]["status"]), ("ok", "skipped"))
         self.assertRegex(cases[3]["reason"], r"world of 3\b.*\benv\b.* 2\b")
 
-    def test_dp_is_rejected_as_a_single_process(self):
+    def test_dp_is_rejected_under_a_launcher_as_it_has_one_process(self):
         codes, ends = self.launch(["--strategy", "dp", "--cpus", "2", "--workload", "random-linear"])
         self.assertEqual(codes, [2, 2])
         self.assertRegex(ends[0][1], "'dp'")
 
-    def test_a_duel_needs_the_self_launcher(self):
+    def test_a_duel_is_rejected_under_a_launcher(self):
         codes, ends = self.launch(["duel", "--base", DPBENCH])
         self.assertEqual(codes, [2, 2])
         self.assertRegex(ends[0][1], "--launcher self")
 
-    def test_the_self_launcher_ignores_the_variables(self):
+    def test_launcher_self_ignores_the_variables_of_other_launchers(self):
         (one,) = self.start([*CASE, "--launcher", "self", "--cpus", "1", "--backend", "shm"], ranks=[1])
         codes, ends = self.finish([one])
         self.assertEqual(codes, [0], ends)
 
-    def test_a_dry_run_prints_once(self):
+    def test_a_dry_run_prints_on_rank_0_only(self):
         codes, ends = self.launch([*CASE, "-n"])
         self.assertEqual(codes, [0, 0], ends)
         self.assertIn("ddp/random-linear/cpu:2", ends[0][0])
         self.assertEqual(ends[1][0], "")
 
-    def test_invalid_variables_are_named(self):
+    def test_invalid_launcher_variables_are_named(self):
         for name, value in (("RANK", "two"), ("LOCAL_RANK", "5"), ("MASTER_PORT", "99999")):
             with self.subTest(name=name):
                 began = time.monotonic()
@@ -192,7 +192,7 @@ class Launched(unittest.TestCase):
                 self.assertEqual(codes, [2])
                 self.assertRegex(ends[0][1], f"{name}='{value}'")
 
-    def test_a_worker_that_exits(self):
+    def test_a_worker_that_exits_is_named_in_the_report_and_to_torchrun(self):
         error = self.out + "/error"
         fault = ["--param", "fault=exit-7", "--backend", "gloo"]
         self.failed(fault, r"rank 1 .*exit code 7.* step \d+",
@@ -200,13 +200,13 @@ class Launched(unittest.TestCase):
         with open(error, encoding="utf-8") as file:
             self.assertRegex(json.load(file)["message"]["message"], "exit code 7|rank 1|onnection")
 
-    def test_a_worker_that_is_killed_or_stopped(self):
+    def test_a_worker_that_is_killed_or_stopped_is_named(self):
         self.failed(["--param", "fault=kill", "--backend", "shm"], r"^rank 1 .*signal 9")
         self.out += "/second"
         os.mkdir(self.out)
         self.failed(["--param", "fault=stop", "--backend", "shm"], r"rank 1 .*stopped", waited=TIMEOUT)
 
-    def test_a_worker_is_named_with_its_host_if_there_are_several(self):
+    def test_a_failing_rank_is_named_with_its_host_if_there_are_several_hosts(self):
         """The launcher's variables describe two nodes; both are this machine."""
         host = socket.gethostname()
         for fault, words, waited in (("kill", "signal 9", 0), ("throw", "the strategy's own words", 0), ("stop", "stopped", TIMEOUT)):
@@ -219,7 +219,7 @@ class Launched(unittest.TestCase):
                 self.failed([], f"rank 1 on {host} .*{words}", waited, started)
                 self.assertEqual([one["ranks"] for one in self.report()["env"]["hosts"]], [[0], [1]])
 
-    def test_auto_takes_gloo_with_one_rank_a_host_else_shm(self):
+    def test_backend_auto_is_gloo_with_one_rank_per_host_else_shm(self):
         """The launcher's variables describe several hosts; all are this machine."""
         for hosts, backend in (([1, 1], "gloo"), ([1, 2], "shm")):
             with self.subTest(hosts=hosts):
@@ -232,7 +232,7 @@ class Launched(unittest.TestCase):
                 self.assertEqual(len(report["env"]["hosts"]), len(hosts))
                 self.assertEqual([case["backend"] for case in report["cases"] if case["strategy"] == "ddp"], [backend])
 
-    def test_a_rank_that_never_starts(self):
+    def test_a_rank_that_never_starts_is_named_as_missing(self):
         began = time.monotonic()
         codes, ends = self.launch(CASE, world=3, ranks=[0, 1])
         self.in_time(began, MISSING, TIMEOUT)
@@ -240,7 +240,7 @@ class Launched(unittest.TestCase):
         self.assertRegex(ends[0][1], r"2 of 3 ranks.* 5 s.*missing 2")
         self.nothing_left()
 
-    def test_a_rank_0_that_never_starts(self):
+    def test_the_other_ranks_end_if_rank_0_never_starts(self):
         began = time.monotonic()
         codes, ends = self.launch(CASE, ranks=[1])
         self.in_time(began, MISSING, TIMEOUT)
@@ -256,7 +256,7 @@ class Launched(unittest.TestCase):
         time.sleep(2)
         return started
 
-    def test_the_store_listens_at_the_masters_address_only(self):
+    def test_the_rendezvous_store_listens_at_the_masters_address_only(self):
         started = self.long_run()
         listeners = leftovers.listeners_of(leftovers.processes_of(f"LAUNCHED_TEST={self.out}"))
         self.assertEqual({address for address, port in listeners if port == self.port}, {"127.0.0.1"})
@@ -267,7 +267,7 @@ class Launched(unittest.TestCase):
         self.assertEqual(self.report()["status"], "interrupted")
         self.nothing_left()
 
-    def test_sigterm_to_one_front_ends_all(self):
+    def test_sigterm_to_the_front_of_one_rank_ends_all_ranks(self):
         started = self.long_run()
         started[1].send_signal(signal.SIGTERM)
         codes, ends = self.finish(started)
@@ -275,7 +275,7 @@ class Launched(unittest.TestCase):
         self.assertEqual(self.report()["status"], "interrupted")
         self.nothing_left()
 
-    def test_a_killed_front(self):
+    def test_a_killed_front_ends_the_run_and_its_rank_is_named(self):
         started = self.long_run()
         struck = time.monotonic()
         started[1].kill()
@@ -285,7 +285,7 @@ class Launched(unittest.TestCase):
         self.assertEqual(codes[0], 3, ends)
         self.assertRegex(self.report()["cases"][0]["reason"], r"rank 1 (.*10 s|\(pid \d+\) died)")
 
-    def test_a_killed_rank_0(self):
+    def test_the_other_ranks_end_after_rank_0_is_killed(self):
         started = self.long_run()
         struck = time.monotonic()
         started[0].kill()
@@ -295,7 +295,7 @@ class Launched(unittest.TestCase):
         self.assertEqual(codes, [-9, 3], ends)
         self.assertRegex(ends[1][1], "rank 1 on ")
 
-    def test_a_rank_claimed_by_two_processes(self):
+    def test_a_rank_claimed_by_two_processes_is_refused_to_one_of_them(self):
         began = time.monotonic()
         started = self.start(CASE, world=2, ranks=[0, 1, 1])
         self.assertTrue(leftovers.wait_until(lambda: any(one.poll() is not None for one in started[1:]), SLACK), "neither was rejected")
@@ -336,7 +336,7 @@ class Launched(unittest.TestCase):
         self.assertGreater(len(strangers.heard), 2, "connections to every rank")
         self.nothing_left()
 
-    def test_a_port_in_use(self):
+    def test_a_master_port_in_use_is_reported(self):
         with socket.socket() as other:
             other.bind(("127.0.0.1", self.port))
             other.listen()

@@ -17,7 +17,7 @@ import time
 import unittest
 
 import leftovers
-import reports  # importing it validates every report that dpbench writes
+import reports  # importing this module validates every report that dpbench writes
 
 DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
 SLACK = 60
@@ -130,7 +130,7 @@ class Launcher(unittest.TestCase):
     def nothing_left(self):
         wait_for(lambda: not leftovers.processes_of(self.mark), SLACK, f"left behind: {leftovers.processes_of(self.mark)}")
 
-    def test_one_two_and_three_ranks(self):
+    def test_runs_of_one_two_and_three_ranks_succeed(self):
         for ranks in (1, 2, 3):
             with self.subTest(ranks=ranks):
                 code, out, err = self.run_it(ranks, [*CASE, "-o", "json"])
@@ -142,7 +142,7 @@ class Launcher(unittest.TestCase):
     def launcher_exit_code(self, code):
         return code
 
-    def test_a_differing_world_is_rejected(self):
+    def test_a_world_other_than_the_launchers_is_rejected(self):
         code, _, err = self.run_it(2, [*CASE, "--cpus", "3"])
         self.assertEqual(code, self.launcher_exit_code(2))
         self.assertRegex(err, r"--cpus 3\b.* 2 ranks")
@@ -156,13 +156,13 @@ class Launcher(unittest.TestCase):
         self.assertEqual(cases["cpu"]["status"], "ok", "the other case still runs")
         self.nothing_left()
 
-    def test_a_rank_that_exits_7(self):
+    def test_a_rank_that_exits_with_7_is_named(self):
         self.fails("exit-7", "rank 1 .*exit code 7")
 
-    def test_a_rank_that_is_killed(self):
+    def test_a_killed_rank_is_named(self):
         self.fails("kill", "rank 1 .*signal 9")
 
-    def test_a_rank_that_never_starts(self):
+    def test_a_rank_that_never_starts_is_named_as_missing(self):
         lazy = self.out + "/lazy"
         with open(lazy, "w", encoding="utf-8") as file:
             file.write(f'#!/bin/sh\n[ "${self.rank_variable}" = 1 ] && exec sleep 40\nexec {DPBENCH} "$@"\n')
@@ -179,7 +179,7 @@ class Launcher(unittest.TestCase):
         time.sleep(2)
         return one
 
-    def test_an_interrupt_to_the_launcher(self):
+    def test_an_interrupt_to_the_launcher_ends_the_run_and_saves_its_report(self):
         one = self.running()
         for _ in range(self.interrupts):
             one.send_signal(signal.SIGINT)
@@ -214,7 +214,7 @@ class Torchrun(Launcher):
     def command(self, ranks):
         return [*self.torchrun, "--nproc-per-node", str(ranks), "--master-addr", "127.0.0.1", "--master-port", str(self.free_port())]
 
-    def test_two_agents_form_one_run(self):
+    def test_two_torchrun_agents_form_one_run(self):
         rendezvous = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "two", "--rdzv-endpoint",
                    f"127.0.0.1:{self.free_port()}"]
         agents = [subprocess.Popen([*self.torchrun, *rendezvous, DPBENCH, *CASE, "--out", self.out + "/results", "-q", "-o", "json"],
@@ -267,7 +267,7 @@ class Srun(Launcher):
     def environment(self):
         return self.slurm.env
 
-    def test_two_nodes(self):
+    def test_a_run_on_two_slurm_nodes_succeeds(self):
         one = subprocess.run(["srun", "--overcommit", "-N", "2", "-n", "3", DPBENCH, *CASE, "--out", self.out + "/results", "-q", "-o", "json"],
                              capture_output=True, text=True, env={**self.slurm.env, "MASTER_ADDR": "127.0.0.1"}, timeout=3 * SLACK, check=False)
         self.assertEqual(one.returncode, 0, one.stderr)
@@ -275,7 +275,7 @@ class Srun(Launcher):
         self.assertEqual(sorted(rank for host in hosts for rank in host["ranks"]), [0, 1, 2])
         self.assertEqual(len(hosts), 2)
 
-    def test_the_job_of_the_repository(self):
+    def test_the_repositorys_slurm_job_runs(self):
         with open(os.path.join(os.path.dirname(__file__), "../../scripts/slurm/two-nodes.sbatch"), encoding="utf-8") as file:
             job = file.read()
         for gpus, here in (("--gpus 16", "--cpus 2"), ("--ntasks-per-node=8", "--ntasks-per-node=1"), ("#SBATCH --gpus-per-node=8\n", ""),

@@ -74,7 +74,7 @@ class Cli(Runs):
         self.run_it("--config", "ci.toml")
         self.assertEqual([case["strategy"] for case in self.saved()["cases"]], ["cpu", "ddp"])
 
-    def test_mistakes_are_one_line_and_exit_2(self):
+    def test_wrong_arguments_give_one_error_line_and_exit_2(self):
         os.makedirs(self.directory + "/other")
         open(self.directory + "/file", "w").close()
         for words, message in [(["--strategy", "dpd"], "'ddp'"), (["--workload", "toi"], "'toy'"), (["--backend", "shn"], "'shm'"),
@@ -210,7 +210,7 @@ class Cli(Runs):
             message = self.refused("--plugin", "./shared/x.so")
             self.assertIn(os.path.realpath(folder), message)
             self.assertIn("chmod go-w", message)
-        for mode in (0o755, 0o1777):  # with the sticky bit, as in /tmp, users cannot replace each other's files
+        for mode in (0o755, 0o1777):  # the sticky bit, as on /tmp, keeps users from replacing each other's files
             os.chmod(folder, mode)
             self.run_it("--plugin", "./shared/x.so", "-n")
 
@@ -271,7 +271,7 @@ class Cli(Runs):
         report = json.loads(self.run_it("--workload", "toy", "--strategy", "cpu", "--quick", "--check", "off", "-o", "json").stdout)
         self.assertEqual(report["cases"][0]["checks"], [])
 
-    def test_a_million_brackets_are_rejected_at_once(self):
+    def test_a_report_of_a_million_brackets_is_rejected_at_once(self):
         with open(self.directory + "/deep.json", "w") as file:
             file.write("[" * 1000000)
         began = time.monotonic()

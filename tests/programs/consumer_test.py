@@ -1,4 +1,5 @@
-"""consumer_test.py BUILD: installs a build, moves it elsewhere, and uses it from a third-party project."""
+"""consumer_test.py BUILD: installs a build of dpbench, moves the installed tree elsewhere, and uses it from a
+third-party project."""
 import pathlib
 import shutil
 import subprocess
@@ -30,7 +31,7 @@ class Consumer(unittest.TestCase):
         run("cmake", "--build", build)
         self.assertIn("consumer: ", run(build / "consumer"))
 
-    def test_another_minor_version_is_rejected(self):
+    def test_find_package_rejects_another_minor_version(self):
         project = self.root / "newer"
         project.mkdir()
         text = (SOURCE / "CMakeLists.txt").read_text(encoding="utf-8").replace("dpbench 0.1", "dpbench 0.2")

@@ -41,7 +41,7 @@ class Cores(unittest.TestCase):
                 finally:
                     run.kill()
 
-    def test_ranks_get_shares_and_gloos_threads_get_all_cores(self):
+    def test_ranks_get_disjoint_cores_and_gloos_threads_get_all_cores(self):
         ranks = self.threads_of("gloo")
         shares = [ranks[rank][0] for rank in (0, 1)]
         self.assertEqual([len(share) for share in shares], [len(CORES) // 2] * 2)
@@ -50,7 +50,7 @@ class Cores(unittest.TestCase):
             self.assertIn(frozenset(CORES), ranks[rank][1:])
             self.assertLessEqual(set(ranks[rank]), {share, frozenset(CORES)})
 
-    def test_computing_threads_stay_on_their_ranks_share(self):
+    def test_computing_threads_stay_on_the_cores_of_their_rank(self):
         for own in self.threads_of("shm").values():
             self.assertEqual(set(own), {own[0]})
             self.assertEqual(len(own[0]), len(CORES) // 2)

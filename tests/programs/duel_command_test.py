@@ -10,7 +10,7 @@ import tempfile
 import time
 import unittest
 
-import reports  # importing it validates every report that dpbench writes
+import reports  # importing this module validates every report that dpbench writes
 
 PROGRAM, WORKER = (os.path.abspath(word) for word in sys.argv[1:3])
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -124,7 +124,7 @@ class Duel(unittest.TestCase):
         with open(program, "w", encoding="utf-8"):
             self.duel("--base", program, "--new", program, "-n", *CASE)
 
-    def test_builds_that_cannot_be_compared_are_one_line_and_exit_2(self):
+    def test_builds_that_cannot_be_compared_give_one_error_line_and_exit_2(self):
         a = self.build("a")
         old = self.build("old", FAKE_OLD=1)
         other = self.build("other", catalogue=lambda text: text.replace('"toy"', '"toi"'))

@@ -1,4 +1,5 @@
-"""`dpbench check --dump` is complete and right: the gradients of random-linear are recomputed in plain Python from its dumped weights and samples.
+"""Tests that `dpbench check --dump` is complete and right: the gradients of random-linear are recomputed in plain
+Python from the dumped weights and samples.
 
 usage: dump_test.py DPBENCH
 """
@@ -11,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-import reports  # importing it validates every report that dpbench writes
+import reports  # importing this module validates every report that dpbench writes
 
 DPBENCH = os.path.abspath(sys.argv.pop(1))
 FORMATS = {"F64": "d", "F32": "f", "I64": "q"}
@@ -54,7 +55,7 @@ def mean_gradients(seen):
 
 
 class Dump(unittest.TestCase):
-    def test_gradients_match_plain_python(self):
+    def test_dumped_gradients_match_a_computation_in_plain_python(self):
         with tempfile.TemporaryDirectory() as scratch:
             target = os.path.join(scratch, "dump")
             done = dump(target, "--filter", "^(gradient-meaning|gradient-uneven|clip)$")
@@ -87,7 +88,7 @@ class Dump(unittest.TestCase):
             self.assertIn(("clip", 0), reached)
             self.assertNotIn(("clip-unreached", 0), reached)
 
-    def test_refuses_to_overwrite(self):
+    def test_a_dump_refuses_to_overwrite_a_directory(self):
         with tempfile.TemporaryDirectory() as scratch:
             with open(os.path.join(scratch, "mine"), "w", encoding="utf-8") as file:
                 file.write("x")

@@ -29,7 +29,7 @@ def complete(*words):
 
 
 class Help(unittest.TestCase):
-    def test_help_of_a_command_is_its_help_flag(self):
+    def test_help_command_prints_the_same_as_the_help_flag(self):
         for command in commands():
             self.assertEqual(dpbench("help", command), dpbench(command, "--help"))
         self.assertEqual(dpbench("help"), dpbench("--help"))

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-import reports  # importing it validates every report that dpbench writes
+import reports  # importing this module validates every report that dpbench writes
 
 DPBENCH, SPUN, FAULTY = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1)
 
@@ -31,7 +31,7 @@ def by_strategy(report, strategy, **fields):
 class Slowness(unittest.TestCase):
     # The training step itself becomes slower after a millisecond of spinning (results/notes/self-measurement.md), so
     # the step's own time, measured by the plug-in, is subtracted.
-    def test_an_extra_millisecond_is_measured_as_one(self):
+    def test_an_extra_millisecond_per_step_is_measured_as_one_millisecond(self):
         report = run("--plugin", SPUN, "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline",
                      "--launches", "3", "--steps", "1", "--samples", "300", "--check", "off",
                      "--param", "spun.spin_us=0,1000", strategy="spun")
@@ -48,7 +48,7 @@ class Parts(unittest.TestCase):
         cls.report = run("--workload", "mnist-mlp", "--cpus", "1,2", "--scale", "4", "--param", "ddp.bucket_mb=1",
                          "--launches", "1", "--samples", "3", "--threads", "1", strategy="cpu,dp,ddp")
 
-    def test_add_up_to_the_step(self):
+    def test_the_phases_add_up_to_the_step_time(self):
         for case in self.report["cases"]:
             parts = sum(case["phases"]["mean_step_ns"].values())
             self.assertAlmostEqual(parts / case["phases"]["watched_step_ns"], 1, delta=0.03, msg=case["id"])
@@ -94,7 +94,7 @@ class Peak(unittest.TestCase):
                      "off", *flags, strategy="dp,ddp", cores=cores)
         return {(case["strategy"], case["world"]): case["derived"]["peak_flop_per_s"] is not None for case in report["cases"]}
 
-    def test_is_unknown_if_replicas_share_cores(self):
+    def test_the_peak_rate_is_unknown_if_replicas_share_cores(self):
         usable = sorted(os.sched_getaffinity(0))
         two = {("dp", 2), ("ddp", 2)}
         for flags, cores in ((("--threads", "1"), usable[:1]), (("--threads", "2"), usable[:2])):
@@ -121,7 +121,7 @@ class Memory(unittest.TestCase):
 
 
 class PartsOfEveryStrategy(unittest.TestCase):
-    def test_add_up_to_the_step(self):
+    def test_the_phases_add_up_to_the_step_time(self):
         report = run("--workload", "random-linear,mnist-mlp", "--cpus", "1,2", "--launches", "1", "--samples", "1", "--threads", "1", "--check",
                      "off", strategy="all")
         seen = set()
@@ -150,7 +150,7 @@ class Axes(unittest.TestCase):
 
 
 class Traces(unittest.TestCase):
-    def test_contain_every_rank_and_our_phases(self):
+    def test_traces_contain_every_rank_and_the_phases_of_a_step(self):
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([DPBENCH, "--out", out, "-o", "json", "-q", "--strategy", "ddp", "--workload", "mnist-mlp",
                                    "--cpus", "2", "--no-baseline", "--launches", "1", "--samples", "1", "--trace"],
@@ -181,7 +181,7 @@ class Stragglers(unittest.TestCase):
 class Samples(unittest.TestCase):
     # Rank 1 spins after its step. Rank 0 does not notice within two warm-up steps and alone would choose hundreds of
     # steps per block.
-    def test_all_ranks_take_rank_0s_number_of_steps(self):
+    def test_all_ranks_use_rank_0s_number_of_steps_per_block(self):
         report = run("--plugin", SPUN, "--workload", "mnist-mlp", "--cpus", "2", "--threads", "1", "--no-baseline", "--launches", "1", "--samples",
                      "1", "--warmup", "2", "--check", "off", "--timeout", "20", "--param", "late-ddp.spin_us=10000",
                      strategy="late-ddp")
@@ -192,13 +192,13 @@ class Samples(unittest.TestCase):
 
 
 class Limits(unittest.TestCase):
-    def test_a_time_limit_below_one_step_gives_one_sample_and_a_warning(self):
+    def test_a_time_limit_below_one_step_gives_one_block_and_a_warning(self):
         report = run("--workload", "random-linear", "--cpus", "1", "--threads", "1", "--launches", "1", "--max-time", "0.001", strategy="cpu")
         case = by_strategy(report, "cpu")
         self.assertEqual(case["stats"]["step_time_ns"]["n"], 1)
         self.assertTrue(any("--max-time" in text for text in case["warnings"] + case["launches"][0]["ranks"][0]["warnings"]))
 
-    def test_a_time_limit_of_a_fifteenth_of_a_step_gives_a_row_with_a_notice(self):
+    def test_a_time_limit_of_a_fifteenth_of_a_step_gives_a_result_with_a_notice(self):
         report = run("--plugin", SPUN, "--workload", "random-linear", "--cpus", "1", "--threads", "1", "--no-baseline", "--check", "off",
                      "--warmup", "1", "--max-time", "0.01", "--launches", "2", "--param", "spun.spin_us=150000", strategy="spun")
         case = by_strategy(report, "spun")
@@ -207,7 +207,7 @@ class Limits(unittest.TestCase):
         self.assertGreater(time["median"], 150e6)
         self.assertTrue(any("--max-time" in text and " 1 of" in text for text in case["notices"]), case["notices"])
 
-    def test_an_unreachable_noise_limit_is_named(self):
+    def test_an_unreachable_noise_limit_gives_a_warning(self):
         report = run("--workload", "random-linear", "--cpus", "1", "--threads", "1", "--launches", "1", "--max-noise", "0.01", "--max-time",
                      "0.5", strategy="cpu")
         self.assertTrue(any("--max-noise" in text for text in by_strategy(report, "cpu")["warnings"]))

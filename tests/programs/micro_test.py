@@ -68,7 +68,7 @@ class Micro(unittest.TestCase):
         self.assertEqual([entry["name"].split("/")[0] for entry in found],
                          ["scatter", "gather", "replicate", "sampler", "batching", "protocol", "report_writing", "report_writing"])
 
-    def test_mistakes_are_named_and_exit_2(self):
+    def test_wrong_arguments_are_named_and_exit_2(self):
         for words, said in ((("--backend", "foo"), "shm, gloo"), (("--worlds", "2"), "--worlds"), (("--world", "0"), "--world"),
                             (("--min-bytes", "8", "--max-bytes", "4"), "--min-bytes"), (("--benchmark_nonsense",), "--benchmark_nonsense"),
                             (("--benchmark_out=/proc/nope/x",), "'/proc/nope/x'"),

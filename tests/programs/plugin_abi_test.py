@@ -37,7 +37,7 @@ def digest(headers):
 
 
 class PluginAbi(unittest.TestCase):
-    def test_the_version_was_reviewed_when_a_header_changed(self):
+    def test_the_interface_version_was_reviewed_after_the_last_header_change(self):
         kept = re.search(r"// Headers[^:\n]*: (\w+)", ABI.read_text(encoding="utf-8"))[1]
         now = digest(interface(ROOT))
         self.assertEqual(now, kept, "\nA header of the plug-in interface has changed. If existing plug-ins would break (a type's members, their order or types,\n"
@@ -52,7 +52,7 @@ class PluginAbi(unittest.TestCase):
         installed = (ROOT / "scripts/cmake/Install.cmake").read_text(encoding="utf-8")
         self.assertIn(f"foreach(folder {' '.join(INSTALLED)})", installed)
 
-    def test_members_change_the_hash_and_comments_do_not(self):
+    def test_changed_members_change_the_header_hash_and_changed_comments_do_not(self):
         self.assertEqual(bare('struct A {  // why\n  int a;  /* two\n lines */\n};\n'), bare("struct A { int a; };"))
         self.assertNotEqual(bare("struct A { int a; };"), bare("struct A { int a, b; };"))
         self.assertEqual(bare('f("a // b  c");'), 'f("a // b  c");')

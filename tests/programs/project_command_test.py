@@ -50,7 +50,7 @@ class ProjectCommand(unittest.TestCase):
         self.assertEqual(case["measured_step_ns"], 17e6)
         self.assertAlmostEqual(case["stats"]["step_time_ns"]["median"] / 17e6, 1, places=4)
 
-    def test_mistakes_are_one_line_with_the_value_or_flag(self):
+    def test_wrong_arguments_give_one_error_line_with_the_value_or_flag(self):
         self.put("two.json", sample_runs.scaled((1, 2)))
         self.put("old.json", sample_runs.usual())
         twice = sample_runs.scaled()
@@ -91,7 +91,7 @@ class ProjectCommand(unittest.TestCase):
         self.assertRegex(entry, r"^ddp/mnist-mlp/cpu:7/shm/strong/b6/f32: .*\b6\b.*\b7 ranks")
         self.assertIn(entry, done.stderr)
 
-    def test_a_fitted_step_without_interval_gives_none(self):
+    def test_a_fit_without_interval_gives_a_projection_without_interval(self):
         run = sample_runs.scaled()
         run["cases"][2]["stats"]["step_time_ns"] |= {"interval": "none", "ci95_low": None, "ci95_high": None}
         self.put("run.json", run)

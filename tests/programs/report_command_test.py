@@ -59,16 +59,16 @@ class ReportCommand(unittest.TestCase):
                      *sample_runs.history(), sample_runs.conformance(), sample_runs.trained(), sample_runs.report([], status="interrupted")):
             self.arguments_of_script("--html", "x.html", self.put("made.json", made))
 
-    def test_passes_measured_collectives_on(self):
+    def test_passes_a_collectives_file_to_the_drawing_script(self):
         file = self.put("micro.json", sample_runs.collectives())
         self.assertEqual(self.arguments_of_script("--html", "x.html", "--collectives", "micro.json")[2:], ["--collectives", file, self.run_file])
 
-    def test_passes_a_projection_on(self):
+    def test_passes_a_projection_file_to_the_drawing_script(self):
         files = [self.put("micro.json", sample_runs.collectives()), self.put("projection.json", {"series": []})]
         self.assertEqual(self.arguments_of_script("--html", "x.html", "--projection", "projection.json", "--collectives", "micro.json")[2:],
                          ["--collectives", files[0], "--projection", files[1], self.run_file])
 
-    def test_mistakes_are_one_line_and_exit_2(self):
+    def test_wrong_arguments_give_one_error_line_and_exit_2(self):
         broken, newer = self.put("broken.json", "{"), sample_runs.usual()
         newer["schema_version"]["major"] = 2
         self.put("newer.json", newer)
@@ -98,11 +98,11 @@ class ReportCommand(unittest.TestCase):
         self.put("micro.json", sample_runs.collectives())
         self.assertIn("micro.json", self.dpbench("--html", "micro.json", "--collectives", "micro.json", code=2).stderr)
 
-    def test_a_missing_python_is_one_line_naming_the_variable(self):
+    def test_a_missing_python_gives_one_error_line_naming_the_variable(self):
         self.assertIn("DPBENCH_PYTHON", self.dpbench("--html", "x.html", code=2, DPBENCH_PYTHON="/absent/python").stderr)
         self.assertIn("python3", self.dpbench("--html", "x.html", code=2, DPBENCH_PYTHON="", PATH="/absent").stderr)
 
-    def test_a_python_without_matplotlib_is_one_line(self):
+    def test_a_python_without_matplotlib_gives_one_error_line(self):
         # The flag -S hides site-packages, and so matplotlib.
         bare = self.put("bare", f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
         os.chmod(bare, 0o755)
@@ -126,7 +126,7 @@ class ReportCommand(unittest.TestCase):
 
     @unittest.skipUnless(os.path.exists("/usr/bin/python3") and not subprocess.run(["/usr/bin/python3", "-m", "pip", "--version"], check=False,
                                                                                    capture_output=True).returncode, "the system's python3 has no pip")
-    def test_a_python_without_pip_falls_back_to_the_systems(self):
+    def test_a_python_without_pip_falls_back_to_the_systems_pip(self):
         venv = os.path.join(self.folder, "venv")
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
         message = self.error_installing_matplotlib(XDG_CACHE_HOME=os.path.join(self.folder, "cache"), PIP_NO_INDEX="1", PIP_CONFIG_FILE="/dev/null",

@@ -13,7 +13,7 @@ import time
 import unittest
 import xml.etree.ElementTree as xml
 
-import reports  # importing it validates every report that dpbench writes
+import reports  # importing this module validates every report that dpbench writes
 
 PROGRAM, GOLDEN, WORKER = (os.path.abspath(word) for word in sys.argv[1:4])
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -82,14 +82,14 @@ class Stored(unittest.TestCase):
         self.assertIn("inconclusive", self.dpbench("compare", "latest~1", "latest").stdout)
         self.dpbench("compare", "latest~1", "latest", "--strict", code=4)
 
-    def test_output_is_one_document(self):
+    def test_compare_prints_one_json_or_markdown_document(self):
         self.runs(1.1)
         message = self.dpbench("compare", "latest~1", "latest", "-o", "json", code=1)
         self.assertEqual(json.loads(message.stdout)["gate"], "failed")
         message = self.dpbench("compare", "latest~1", "latest", "-o", "markdown", code=1)
         self.assertTrue(message.stdout.startswith("| CASE |"), message.stdout)
 
-    def test_annotations_go_to_stderr_and_only_on_request(self):
+    def test_github_annotations_go_to_stderr_and_only_on_request(self):
         self.runs(1.1)
         gate = ("compare", "latest~1", "latest")
         self.assertIn("::error title=dpbench SLOWER::ddp", self.dpbench(*gate, code=1, GITHUB_ACTIONS="true").stderr)
@@ -123,7 +123,7 @@ class Stored(unittest.TestCase):
         self.dpbench("compare", base, new, "--allow-env-diff")
         self.dpbench("compare", base, new, "--fail-on", "ratio-to-baseline:5%")
 
-    def test_bad_input_is_one_line_and_exit_2(self):
+    def test_bad_input_gives_one_error_line_and_exit_2(self):
         good = json.dumps(report())
         bad = {"empty": "", "truncated": good[: len(good) // 2], "deep": "[" * 1000000, "nan": good.replace('"batch": 64', '"batch": NaN', 1),
                "other": '{"context": {}, "benchmarks": []}', "newer": good.replace('"major": 1', '"major": 2'),
@@ -171,8 +171,8 @@ class Stored(unittest.TestCase):
                     self.assertRegex(done.stderr, r"^dpbench: .*hostile.json: .*\n$")
                     self.assertIn(message, done.stderr)
 
-    # The report holds as many empty strings as the memory limit accepts: dpbench counts each as 72 bytes. It reads the
-    # second report after it has reduced the first to its figures.
+    # The report holds as many empty strings as the memory limit accepts: dpbench counts each string as 72 bytes.
+    # dpbench reads the second report after it has reduced the first to its figures.
     def test_the_largest_accepted_documents_take_at_most_3_gib_even_two_of_them(self):
         file = self.put("large.json", json.dumps(report() | {"config": {"x": 0}}).replace('"x": 0', '"x": [' + '"",' * 14_500_000 + "1]"))
         for words in (("compare", file, file), ("validate", file)):
@@ -183,7 +183,7 @@ class Stored(unittest.TestCase):
             self.assertLess(usage.ru_maxrss, 3 << 20)
             self.assertGreater(usage.ru_maxrss, 1 << 20)
 
-    def test_too_little_memory_for_a_report_is_one_line(self):
+    def test_too_little_memory_for_a_report_gives_one_error_line(self):
         big = report() | {"config": {"x": [list(range(1000))] * 10000}}
         file = self.put("big.json", big)
         done = subprocess.run(["sh", "-c", 'ulimit -v 150000; exec "$@"', "sh", PROGRAM, "validate", file], text=True, capture_output=True, check=False)
@@ -200,7 +200,7 @@ class Stored(unittest.TestCase):
             for bad in ("\x1b", "\u202e", "\n::error::"):
                 self.assertNotIn(bad, done.stdout + done.stderr, words)
 
-    def test_no_case_in_common_is_an_error(self):
+    def test_comparing_reports_without_a_common_case_is_an_error(self):
         other = report()
         for case in other["cases"]:
             case["id"] += "/x=1"

@@ -15,7 +15,7 @@ import time
 import unittest
 
 from mounts import own_mounts
-import reports  # importing it validates every report that dpbench writes
+import reports  # importing this module validates every report that dpbench writes
 
 DPBENCH = pathlib.Path(sys.argv.pop()).resolve() / "bin/dpbench"
 TRAIN_ROWS, TEST_ROWS = 640, 200
@@ -85,7 +85,7 @@ class Training(unittest.TestCase):
 
     # Tests of the program's output.
 
-    def test_shapes_match_the_tutorial(self):
+    def test_printed_shapes_match_the_data_parallel_tutorial(self):
         # Batch sizes per replica: those of the DataParallel tutorial for 1, 2, 3, 4 and 8 devices, and torch.chunk's
         # for 7.
         for world, whole, last in ((1, [30], [10]), (2, [15] * 2, [5] * 2), (3, [10] * 3, [4, 4, 2]), (4, [8, 8, 8, 6], [3, 3, 3, 1]),
@@ -105,7 +105,7 @@ class Training(unittest.TestCase):
                          ["Outside: input size [30, 5] output_size [30, 2]"])
         self.assertEqual(len(lines), 13)
 
-    def test_mnist_mlp_prints_totals_of_all_ranks(self):
+    def test_mnist_mlp_prints_the_total_loss_of_all_ranks(self):
         done = self.train("mnist-mlp", "ddp", "--cpus", "2", "--epochs", "3")
         lines = done.stdout.splitlines()
         case = self.report()
@@ -118,7 +118,7 @@ class Training(unittest.TestCase):
         self.assertLess(case["training"]["data_fraction"], 0.5)
         self.assertEqual([rank["rank"] for rank in case["launches"][0]["ranks"]], [0, 1])
 
-    def test_convnet_prints_means(self):
+    def test_convnet_prints_the_mean_loss_of_each_epoch(self):
         done = self.train("convnet", "ddp", "--cpus", "2")
         lines, training = done.stdout.splitlines(), self.report()["training"]
         self.assertEqual(lines[:2], ["Running on 2 devices", f"x_train shape: ({TRAIN_ROWS}, 28, 28, 1)"])
@@ -153,7 +153,7 @@ class Training(unittest.TestCase):
 
     # Tests of training results.
 
-    def test_curves_agree_at_the_same_global_batch(self):
+    def test_loss_curves_of_strategies_agree_at_the_same_global_batch(self):
         common = ("--epochs", "4", "--threads", "1")
         cpu = self.curve("mnist-mlp", "cpu", "--batch", "128", *common)
         self.assertEqual(len(cpu), 20)
@@ -164,7 +164,7 @@ class Training(unittest.TestCase):
                 self.assertLess(abs(a - b), 1e-6 * a, (strategy, step))
         self.assertNotEqual(cpu, self.curve("mnist-mlp", "cpu", "--batch", "128", "--seed", "2", *common))
 
-    def test_a_world_of_one_gives_the_same_bits(self):
+    def test_training_with_a_world_of_one_gives_the_same_bits_as_one_device(self):
         for workload in ("mnist-mlp", "convnet"):
             for strategy in ("cpu", "dp", "ddp"):
                 self.train(workload, strategy, "--cpus", "1", "--save", self.folder / strategy, "--epochs", "2")
@@ -201,7 +201,7 @@ class Training(unittest.TestCase):
         self.assertIn("target-accuracy", done.stderr)
         self.assertIsNone(self.report()["training"]["time_to_accuracy_s"])
 
-    def test_drop_last_and_accumulate(self):
+    def test_drop_last_drops_a_step_and_accumulation_keeps_the_loss_curve(self):
         self.assertEqual(len(self.curve("mnist-mlp", "ddp", "--cpus", "2", "--batch", "60", "--epochs", "1")), 6)
         self.assertEqual(len(self.curve("mnist-mlp", "ddp", "--cpus", "2", "--batch", "60", "--epochs", "1", "--drop-last")), 5)
         whole = self.curve("mnist-mlp", "cpu", "--epochs", "1", "--threads", "1")

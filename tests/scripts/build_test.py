@@ -42,7 +42,7 @@ class Build(unittest.TestCase):
         return subprocess.run([self.root / "scripts/dpbench", *arguments], cwd="/", capture_output=True, text=True, check=False,
                               env={**os.environ, "DPBENCH_TORCH": "", "DPBENCH_TORCH_VERSION": "", **environment})
 
-    def test_builds_runs_and_forwards_exit_code_and_stdout(self):
+    def test_the_script_builds_and_runs_the_program_and_forwards_exit_code_and_stdout(self):
         result = self.run_toy("one", "two")
         self.assertEqual((result.returncode, result.stdout), (3, "first one \n"), result.stderr)
 
@@ -183,7 +183,7 @@ class BuildTimes(unittest.TestCase):
         self.assertEqual([call for call in calls if call.startswith("build ")], [])
         self.assertIn("absent.cpp", self.run_it("absent.cpp")[0].stderr)
 
-    def test_the_default_files_exist(self):
+    def test_the_default_files_of_build_times_exist(self):
         text = (SOURCE / "scripts/studies/build-times").read_text(encoding="utf-8")
         files = re.findall(r'"([\w/]+\.cpp)"', text)
         self.assertGreater(len([file for file in files if file.startswith("tests/")]), 1)

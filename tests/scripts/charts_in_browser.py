@@ -1,4 +1,5 @@
-"""charts_in_browser.py DPBENCH: opens the page of every kind of report in a real browser, at two widths, in light and dark mode."""
+"""charts_in_browser.py DPBENCH: tests the report page of every kind of report in a real browser, at two widths, in
+light and dark mode."""
 import json
 import os
 import pathlib
@@ -176,7 +177,7 @@ class Charts(unittest.TestCase):
             page.click(".choices input[value=ok]")
             self.assertEqual(sorted(page.run(f"({COLUMN})(4)")), ["failed", "interrupted", "skipped", "wrong"])
 
-    def test_a_failed_cell_toggles_its_evidence(self):
+    def test_clicking_a_failed_check_in_the_matrix_toggles_its_evidence(self):
         with self.open("everything") as page:
             state = "[document.querySelector('tr.evidence').hidden, document.querySelector('button[aria-controls]').ariaExpanded]"
             self.assertEqual(page.run(state), [True, "false"])
@@ -194,7 +195,7 @@ class Charts(unittest.TestCase):
             page.click("h1")
             self.assertTrue(page.run("document.querySelector('#tip').hidden"))
 
-    def test_training_is_drawn_by_step_and_by_time(self):
+    def test_training_charts_show_loss_by_step_and_accuracy_by_time(self):
         with self.open("training") as page:
             shown = page.run("[...document.querySelectorAll('figure')].map((each) => each.outerHTML).join()")
         for said in ("dp × 2: loss 2.5 at first, 0.2823 after 1,000 steps", "ddp × 2: loss 2.5 at first, 0.2823 after 1,000 steps",

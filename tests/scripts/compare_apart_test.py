@@ -36,15 +36,15 @@ class Apart(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stderr)
         return done
 
-    def test_all_pairs_are_judged_by_default(self):
+    def test_all_pairs_of_runs_are_compared_by_default(self):
         said = self.judge("--markdown").stdout
         self.assertIn("| median:20% | 4 of 12 | 4 of 12 |", said)
         self.assertIn("12 pairs at least 0 s apart", said)
 
-    def test_pairs_closer_than_apart_are_left_out(self):
+    def test_pairs_of_runs_closer_than_option_apart_are_left_out(self):
         self.assertIn("| median:20% | 4 of 8 | 4 of 8 |", self.judge("--apart", "7000", "--markdown").stdout)
 
-    def test_no_pair_far_enough_apart_is_an_error(self):
+    def test_no_pair_of_runs_far_enough_apart_is_an_error(self):
         self.assertIn("no two runs", self.judge("--apart", "86400", code=1).stderr)
 
 

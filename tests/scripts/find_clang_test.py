@@ -34,7 +34,7 @@ class FindClang(unittest.TestCase):
             **os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}", "XDG_CACHE_HOME": str(self.root / "cache"),
             "CALLS": str(self.root / "calls"), "OFFLINE": offline})
 
-    def test_the_pinned_version_is_fetched_once(self):
+    def test_the_pinned_clang_tool_is_fetched_once(self):
         paths = {self.find("clang-tidy").stdout.strip() for _ in range(2)}
         (path,) = paths
         self.assertEqual(subprocess.check_output([path], text=True), "tidy\n")

@@ -89,7 +89,7 @@ class WithoutGpu(Fixture):
 class Parts(Fixture):
     NAMES = ("doctor", "check-dp", "check-ddp-gloo", "check-ddp-shm", "measure-graphs")
 
-    def test_a_part_that_fails_hangs_or_cannot_run_stops_no_other(self):
+    def test_a_part_that_fails_hangs_or_cannot_run_does_not_stop_other_parts(self):
         for flags in (["--rehearse"], []):
             with self.subTest(flags=flags):
                 self.out = self.folder / ("out" + "".join(flags))

@@ -1,4 +1,5 @@
-"""Tests that scripts/layers.py rejects every kind of wrong include and accepts correct ones."""
+"""Tests that scripts/layers.py (the check of includes between layers of the sources) rejects every kind of wrong
+include and accepts correct includes."""
 import pathlib
 import subprocess
 import sys

@@ -76,7 +76,7 @@ class Data(unittest.TestCase):
         self.assertAlmostEqual(span.low, 128e3 / 1.1)
         self.assertAlmostEqual(span.high, 128e3 / 0.9)
 
-    def test_the_width_of_a_ratio_adds_up_in_squares(self):
+    def test_the_squared_interval_widths_of_a_ratio_add_up(self):
         ratio = data.Interval(10, 10 / 1.03, 10 * 1.03).over(data.Interval(5, 5 / 1.04, 5 * 1.04))
         self.assertAlmostEqual(ratio.middle, 2)
         # sqrt(3^2 + 4^2) = 5: a ratio's interval has the logarithmic width of 5 %.
@@ -218,14 +218,14 @@ class Page(unittest.TestCase):
         made = page_of(sample_runs.report([sample_runs.case("cpu", step_ns=1.25e6)]))
         self.assertIn('data-v="1250000.0">1.25 ms<', made)
 
-    def test_checked_cases_appear_only_in_the_matrix(self):
+    def test_cases_that_were_only_checked_appear_only_in_the_conformance_matrix(self):
         made = page_of(sample_runs.conformance())
         reader = Reader(made)
         self.assertEqual(reader.all("table", id="cases-table"), [])
         self.assertEqual(len(reader.all("table", **{"class": "matrix"})), 2)
         self.assertIn("238 passed", made)
 
-    def test_a_failed_cell_has_a_hidden_evidence_row(self):
+    def test_a_failed_check_in_the_matrix_has_a_hidden_evidence_row(self):
         reader = Reader(page_of(sample_runs.conformance()))
         (button,) = [given for given in reader.all("button") if "aria-controls" in given]
         self.assertEqual(button["aria-expanded"], "false")

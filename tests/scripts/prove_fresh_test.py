@@ -50,7 +50,7 @@ class ProveFresh(unittest.TestCase):
         self.assertRegex(page, r"(?m)^Other work kept \d+\.\d of the cores busy in the 10 s before\.$")
         self.assertIn("$ scripts/dpbench\na table\n$ scripts/test\n3 passed, 0 failed, 0 skipped\n", page)
 
-    def test_missing_charts_or_chart_command_fail(self):
+    def test_missing_charts_or_a_missing_chart_command_fail(self):
         for toy in (TOY.replace("touch", "exit 4; touch"), TOY.replace('echo x >"$4"', ":"), TOY.replace("Charts:", "None:")):
             with self.subTest(toy=toy):
                 done, page = self.run_it(toy)

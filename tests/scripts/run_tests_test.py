@@ -13,7 +13,8 @@ FAILS = 'add_test(fails "/bin/false")\n'
 SKIPS = 'add_test(skips "/bin/false")\nset_tests_properties(skips PROPERTIES SKIP_RETURN_CODE 1)\n'
 
 
-# A unittest program in which one method (or its setUpClass) passes only on the second run.
+# Source of a unittest program in which one method, or its class's setUpClass, passes only when the program runs a
+# second time.
 LATE = """import os, sys, unittest
 def note(word):
     with open("{folder}/ran", "a") as file: print(word, file=file)
@@ -122,7 +123,7 @@ class Test(unittest.TestCase):
             return subprocess.run([scripts / "test", "--all"], capture_output=True, text=True, check=False,
                                   env={**os.environ, "PATH": f"{scripts}/here:{os.environ['PATH']}"})
 
-    def test_passes_if_every_command_passes(self):
+    def test_the_script_passes_if_every_command_passes(self):
         done = self.run_with("none")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("more was here", done.stdout)

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through its pipe (descriptors 3 and 4). Opens no port and needs no package."""
+"""A headless Chromium for tests, controlled through pipes (descriptors 3 and 4). Needs no port and no package."""
 import base64
 import contextlib
 import json
@@ -23,7 +23,7 @@ class Browser:
         self.incoming, from_browser = os.pipe()
         command = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
                    "--no-first-run", "--remote-debugging-pipe", f"--user-data-dir={self.profile.name}", "about:blank"]
-        # The shell moves the pipe's ends to the descriptors that Chromium expects.
+        # The shell moves the ends of both pipes to descriptors 3 and 4, which Chromium expects.
         shell = f"exec 3<&{to_browser} 4>&{from_browser}; exec \"$@\""
         self.process = subprocess.Popen(["bash", "-c", shell, "bash", *command], pass_fds=(to_browser, from_browser),
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -70,7 +70,7 @@ class Browser:
 
     @contextlib.contextmanager
     def page(self, path, width, height, dark):
-        """Opens the file in a window of this size. page.errors() returns the console output."""
+        """Opens the file in a window of the given size. Context manager that yields the loaded Page."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         page = Page(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -87,7 +87,7 @@ class Browser:
 class Page:
     def __init__(self, browser, session):
         self.browser, self.session = browser, session
-        self.seconds = None  # load time
+        self.seconds = None  # load time of the page
 
     def call(self, method, **parameters):
         return self.browser.call(method, self.session, **parameters)
@@ -102,14 +102,14 @@ class Page:
         self.seconds = time.monotonic() - began
 
     def run(self, script):
-        """Returns the awaited value of the script's last expression."""
+        """Runs JavaScript in the page. Returns the value of its last expression; awaits a promise."""
         result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in result:
             raise AssertionError(result["exceptionDetails"].get("exception", result["exceptionDetails"]).get("description"))
         return result["result"].get("value")
 
     def errors(self):
-        """Returns all console output, exceptions and requests other than for the page itself."""
+        """Returns what a correct page must not cause: console output, exceptions and requests for other pages."""
         self.run("0")
         found = []
         for event in self.browser.events:
@@ -121,7 +121,7 @@ class Page:
         return found
 
     def click(self, selector):
-        """Clicks the middle of the element with real mouse events."""
+        """Clicks the middle of the first element that the CSS selector matches, with real mouse events."""
         x, y = self.run(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}});"
                         "const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()")
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):

@@ -1,4 +1,6 @@
-"""check_schema.py [--closed] SCHEMA FILE..: validates reports. --closed also refuses keys that the schema does not describe.
+"""check_schema.py [--closed] SCHEMA FILE..: validates reports against the JSON schema.
+
+--closed also refuses keys that the schema does not describe.
 
 Prints one line per fault. Exit 0: all valid, 1: a report is invalid, 3: no jsonschema module (Debian's python3-jsonschema).
 """
@@ -30,7 +32,9 @@ def validator_of(schema_file, closed):
 
 
 def faults_in(files, schema_file, closed):
-    """Yields one line per fault. Raises ImportError without the jsonschema module."""
+    """Yields one line per fault of the reports, none if all are valid.
+
+    Raises ImportError without the jsonschema module."""
     validator = validator_of(schema_file, closed)
     for name in files:
         with open(name, encoding="utf-8") as file:

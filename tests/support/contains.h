@@ -1,4 +1,4 @@
-// Assertions on the values, names and flags in a message, independent of its wording.
+// Assertions that a message contains certain values, names or flags. They do not depend on its wording.
 #pragma once
 
 #include <initializer_list>
@@ -14,7 +14,7 @@ inline void expect_contains(const std::string& text, const std::vector<std::stri
   for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
 }
 
-// True if `message` contains every word.
+// Succeeds if `message` contains every word; otherwise the failure shows the missing word.
 inline ::testing::AssertionResult mentions(std::string_view message, std::initializer_list<std::string_view> words) {
   for (const std::string_view word : words)
     if (message.find(word) == std::string_view::npos)

@@ -1,4 +1,4 @@
-"""A control group with a memory limit for a test. Needs root and a writable cgroup hierarchy."""
+"""A Linux control group (cgroup) with a memory limit for a test. Needs root and a writable cgroup hierarchy."""
 import os
 import tempfile
 import time
@@ -29,7 +29,7 @@ class Group:
                 time.sleep(0.1)
 
     def command(self):
-        """Returns a command prefix that runs a command in the group."""
+        """Returns a command prefix that runs a command in the control group."""
         return ("sh", "-c", f'echo $$ > {self.path}/cgroup.procs && exec "$@"', "sh")
 
 

@@ -23,7 +23,7 @@ def fault(name, timeout="1", check=False):
 
 
 def processes_of(directory):
-    """Returns the live processes of runs in this directory."""
+    """Returns the /proc paths of the live processes whose run uses this directory."""
     found = []
     for path in glob.glob("/proc/[0-9]*/environ"):
         try:
@@ -39,7 +39,9 @@ def processes_of(directory):
 
 
 def ranks_of(directory):
-    """Returns the processes that run the worker already. (The front also starts git and forks before an exec.)"""
+    """Returns the processes of the directory that already run the worker program.
+
+    The front (the dpbench process) also starts git, and forks before it executes the worker; those are left out."""
     found = []
     for path in processes_of(directory):
         try:
@@ -92,7 +94,7 @@ class Runs(unittest.TestCase):
             return json.load(file)
 
     def refused(self, *words, code=2):
-        """Expects a refusal: one line on stderr, no stdout and no files. Returns the line."""
+        """Runs dpbench and expects a refusal: one line on stderr, no stdout and no files. Returns the line."""
         done = self.run_it(*words, code=code)
         self.assertEqual(done.stdout, "")
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)

@@ -1,4 +1,6 @@
-"""Base of the fault tests: runs the real worker with a plug-in that injects a fault on one rank at one step, and times the reaction.
+"""Base of the fault tests: runs the real worker with a plug-in that injects a fault on one rank at one step.
+
+Measures the time until dpbench reports the fault and until it has ended.
 
 Usage of a test: NAME_test.py DPBENCH PLUGIN
 """
@@ -17,8 +19,8 @@ from watched_run import WatchedRun
 
 DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
 TIMEOUT = 3  # --timeout: seconds without progress
-# Seconds from the fault to its report, and from there to the end of the cleanup, as promised for an idle machine. Tests allow SLACK times
-# as long and a second try: a busy machine is late once, a hang is late every time.
+# Limits promised for an idle machine: seconds from the fault to its report, and from the report to the end of the
+# cleanup. Tests allow SLACK times as long and TRIES attempts: a busy machine is late once, a hang is late every time.
 DEATH, DIFFERS = (0.5, 2), (1, 2)
 SLACK, TRIES = 3, 2
 START = 60  # seconds to load LibTorch with many tests in parallel
@@ -26,12 +28,14 @@ TIMES = collections.defaultdict(list)
 
 
 class FaultyRuns(unittest.TestCase):
-    wrapper = ()  # command prefix
-    variables = {}  # extra environment variables
+    wrapper = ()  # command prefix of dpbench
+    variables = {}  # additional environment variables of dpbench
     timeout = TIMEOUT
 
     def run_fault(self, fault, backend="shm", strategy="faulty-ddp", step=7, flags=(), code=3, check="off", within=DEATH, silent=0):
-        """Returns the record of the case. silent: seconds before the fault can be noticed. code: the exit code or a tuple of allowed ones."""
+        """Runs a case with the fault and returns its record.
+
+        silent: seconds after the fault before it can be noticed. code: the expected exit code, or a tuple of them."""
         for attempt in range(TRIES):
             with tempfile.TemporaryDirectory() as out:
                 case, late = self.one_run(out, fault, backend, strategy, step, flags, code, check, within, silent)
@@ -60,11 +64,11 @@ class FaultyRuns(unittest.TestCase):
 
     @staticmethod
     def late(run, fault, within, silent):
-        """Returns a message if the report or the end came too late, else an empty string."""
+        """Returns a message if dpbench reported the fault or ended too late, else an empty string."""
         if run.struck is None or run.reported is None:
             return f"{fault}: {'the fault never happened' if run.struck is None else 'never reported'}"
         reported, ended = run.reported - run.struck - silent, run.ended - run.struck - silent
-        if "," not in fault:  # otherwise a good case still follows
+        if "," not in fault:  # with a list of faults, another case still follows
             TIMES[fault].append((reported, ended))
         limits = SLACK * within[0], SLACK * sum(within)
         return "" if reported <= limits[0] and ended <= limits[1] else (
@@ -82,7 +86,7 @@ class FaultyRuns(unittest.TestCase):
                 self.failed(fault, pattern, backend=backend, **how)
 
     def other_command(self, command, fault, step, code, *flags, strategy="faulty-ddp"):
-        """Runs check or train and returns the record of its only case."""
+        """Runs the command `check` or `train` with the fault and returns the record of its only case."""
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([DPBENCH, command, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", "2", "--workload", "random-linear",
                                    *(("--backend", "shm") if strategy == "faulty-ddp" else ()),

@@ -16,7 +16,7 @@ def read(path):
 
 
 def processes_of(mark):
-    """Returns {pid: program} of the live processes with NAME=VALUE in their environment."""
+    """Returns {pid: program} of the live processes with `mark`, a NAME=VALUE, in their environment."""
     found = {}
     for path in glob.glob("/proc/[0-9]*"):
         state = read(path + "/stat").rpartition(b") ")[2][:1]
@@ -35,7 +35,7 @@ def variables_of(pid):
 
 
 def directory_of(pid):
-    """Returns the private directory of the rank's run."""
+    """Returns the private directory of the run to which the rank process belongs; empty if it has none."""
     return variables_of(pid).get("DPBENCH_RUN_DIR", "")
 
 
@@ -65,7 +65,9 @@ def directories():
 
 
 def of_dead_runs():
-    """Returns directories of dead runs. Checks twice, because runs of other tests create directories before they lock them."""
+    """Returns the private directories of dead runs.
+
+    Checks twice, because runs of other tests create directories before they lock them."""
     found = {path for path in directories() if is_dead(path)}
     if found:
         time.sleep(0.2)
@@ -73,7 +75,7 @@ def of_dead_runs():
 
 
 def others_in_shared_memory():
-    """Returns names in /dev/shm that dpbench, LibTorch or Gloo may have created, except the runs' directories."""
+    """Returns names in /dev/shm that dpbench, LibTorch or Gloo may have created, except the directories of runs."""
     names = set(os.listdir("/dev/shm"))
     return {name for name in names if any(word in name for word in ("dpbench", "torch", "gloo")) and f"/dev/shm/{name}" not in directories()}
 
@@ -89,7 +91,7 @@ def wait_until(condition, seconds):
 
 
 def listeners_of(pids):
-    """Returns the sorted (address, port) of the TCP and UDP sockets on which these processes listen."""
+    """Returns the sorted (address, port) pairs of the TCP and UDP sockets on which the processes listen."""
     inodes = set()
     for pid in pids:
         for path in glob.glob(f"/proc/{pid}/fd/*"):
@@ -110,7 +112,7 @@ def listeners_of(pids):
 
 
 def address_of(word):
-    """Formats an address from /proc/net: hexadecimal 32-bit words in host byte order."""
+    """Returns the text form of an IP address in /proc/net, which has hexadecimal 32-bit words in host byte order."""
     groups = [bytes.fromhex(word[i:i + 8])[::-1] for i in range(0, len(word), 8)]
     data = b"".join(groups)
     if len(data) == 4:

@@ -9,7 +9,7 @@ WAYS = (["unshare", "--user", "--map-root-user", "--mount"],
 
 @functools.cache
 def own_mounts():
-    """Returns a command prefix that gives a command its own mounts, or None if that is impossible."""
+    """Returns a command prefix that gives a command a private mount namespace, or None if that is impossible."""
     for words in WAYS:
         if subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0:
             return words

@@ -1,5 +1,7 @@
-"""Importing this module validates every report that dpbench writes to a temporary directory, before the directory is removed. A test with an
-invalid report fails. The schema is closed, so a key missing from it is a fault."""
+"""Validates every report that dpbench writes to a temporary directory; importing this module is enough.
+
+Reports are validated before the directory is removed, and a test with an invalid report fails. A key that the schema
+does not describe is a fault, too."""
 import json
 import pathlib
 import re
@@ -9,7 +11,7 @@ import tempfile
 import check_schema
 
 HERE = pathlib.Path(__file__).resolve().parent
-RUN = re.compile(r"\d{8}T\d{6}Z-")  # prefix of run ids
+RUN = re.compile(r"\d{8}T\d{6}Z-")  # every run id starts with its time
 
 
 def _written_by_dpbench(folder):
@@ -22,7 +24,7 @@ def _faults(path):
     try:
         name = json.loads(path.read_text(encoding="utf-8"))["schema"].removeprefix("dpbench.")
     except PermissionError:
-        return []  # belongs to another user
+        return []  # the report belongs to another user
     schema = HERE.parents[1] / f"results/schema/{name}-1.schema.json"
     try:
         return list(check_schema.faults_in([path], schema, closed=True))
@@ -32,7 +34,7 @@ def _faults(path):
 
 
 def expect_valid(text):
-    """Validates a report that dpbench printed."""
+    """Validates the text of a report that dpbench printed. Fails the test if it is invalid."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / json.loads(text)["id"] / "run.json"
         path.parent.mkdir()

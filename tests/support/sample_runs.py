@@ -1,4 +1,4 @@
-"""Small reports for the tests of the charts and the HTML page, including failures and hostile names."""
+"""Small made-up reports for the tests of the charts and the HTML page, including failures and hostile names."""
 import copy
 import json
 import math
@@ -19,7 +19,7 @@ def report(cases, run="20261121T063057Z-a1b2c3d-2xEPYC-5f3a", status="complete",
 
 def case(strategy="ddp", workload="mnist-mlp", world=1, step_ns=1e6, launches=3, samples=5, status="ok", noise=0.02, checks=(),
          params=None, **more):
-    """Returns a case with blocks around step_ns and approximately matching figures."""
+    """Returns a case whose timed blocks are around step_ns, with figures that match approximately."""
     draw = random.Random(f"{strategy} {workload} {world} {params}")
     ranks = world if strategy == "ddp" else 1
     made = {"strategy": strategy, "workload": workload, "device": "cpu", "world": world, "processes": ranks,
@@ -60,7 +60,7 @@ FAILED = check(status="failed", error=1.0, detail="n.1.weight[3], rank 1, step 2
 
 
 def usual():
-    """Returns a run of three strategies in worlds 1, 2 and 4, and their baseline."""
+    """Returns a run of three strategies with 1, 2 and 4 replicas, and the baseline on one device."""
     return report([case("cpu")] + [case(strategy, world=world, step_ns=1e6 * slower * (1 + 0.2 * world))
                                    for strategy, slower in (("dp", 0.9), ("dp-upstream", 1.6), ("ddp", 1.0)) for world in (1, 2, 4)])
 
@@ -91,7 +91,7 @@ def hostile():
 
 
 def many(number=500):
-    """Returns a sweep of one strategy over many values of a parameter."""
+    """Returns a run of ddp with many values of one parameter, `number` cases in total."""
     cases = [case("cpu"), case("cpu", workload="convnet")]
     for index in range(number - 2):
         workload = ("mnist-mlp", "convnet")[index % 2]
@@ -101,13 +101,13 @@ def many(number=500):
 
 
 def settings(number=100):
-    """Returns `number` batch sizes with five cases each. Cases with different batch sizes share no chart."""
+    """Returns a run of `number` batch sizes with five cases each. Cases of different batch sizes share no chart."""
     return report([case(strategy, world=world, batch=64 + index) for index in range(number)
                    for strategy, world in (("cpu", 1), ("dp", 1), ("dp", 2), ("ddp", 1), ("ddp", 2))])
 
 
 def conformance(failing=True):
-    """Returns a report like that of `dpbench check -o json`."""
+    """Returns a report like the output of `dpbench check -o json`."""
     names = [f"check-{index}" for index in range(30)]
     cases = []
     for strategy in ("dp", "ddp"):
@@ -134,7 +134,7 @@ def trained_for(epochs, resumed_at, accuracy, seconds=12.0):
 
 
 def trained():
-    """Returns a run with two training records and a projection."""
+    """Returns a run with training records and a projection to larger worlds."""
     made = usual()
     for one in made["cases"]:
         if one["world"] == 2 and one["strategy"] in ("dp", "ddp"):
@@ -145,7 +145,9 @@ def trained():
 
 
 def scaled(worlds=(1, 2, 3)):
-    """Returns a run of ddp with one fully exposed bucket of 4 MB and enough cores: steps of 10 ms + 2 (n - 1) / n x 4 ms."""
+    """Returns a run of ddp with one bucket of 4 MB, whose reduction is fully exposed, and enough cores.
+
+    A step in world n takes 10 ms + 2 (n - 1) / n x 4 ms."""
     cases = [case("cpu", step_ns=9.8e6)]
     for world in worlds:
         made = case("ddp", world=world, step_ns=1e7 + 8e6 * (world - 1) / world)
@@ -162,7 +164,7 @@ def scaled(worlds=(1, 2, 3)):
 
 
 def history(number=5):
-    """Returns runs of the same cases on successive days."""
+    """Returns `number` runs of the same cases on successive days."""
     runs = []
     for day in range(number):
         made = copy.deepcopy(usual())
@@ -173,7 +175,7 @@ def history(number=5):
 
 
 def collectives():
-    """Returns Google Benchmark's JSON of harness/micro with three repetitions."""
+    """Returns the Google Benchmark JSON that harness/micro writes with three repetitions."""
     entries = []
     for size in (4, 4096, 407080, 4 << 20, 100_000_000):
         for repetition in range(3):

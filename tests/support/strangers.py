@@ -1,4 +1,4 @@
-"""Sends garbage and foreign protocols to every open port of a run until it ends."""
+"""Sends garbage and messages of other protocols to every open port of a run, as strangers on the network might."""
 import os
 import socket
 import threading
@@ -11,7 +11,7 @@ PAYLOADS = [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", os.urandom(4096), (2 ** 62).to
 
 
 class Strangers:
-    """Context manager. `heard` is the number of accepted connections by port."""
+    """Context manager that sends during its block. `heard` maps each port to the number of accepted connections."""
 
     def __init__(self, mark, every=0.05, words=tuple(PAYLOADS)):
         self._mark, self._every, self._payloads, self._over = mark, every, words, threading.Event()

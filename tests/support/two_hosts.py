@@ -1,4 +1,6 @@
-"""Simulates two hosts with network namespaces and a cable with an adjustable rate. Needs root and iproute2."""
+"""Simulates two hosts on one machine: network namespaces joined by a virtual cable with an adjustable rate.
+
+Needs root and iproute2."""
 import os
 import subprocess
 
@@ -43,7 +45,7 @@ class TwoHosts:
                            check=True)
 
     def start(self, flags, each, nonce, **variables):
-        """Starts one front per rank, `each` on either host, as a launcher does."""
+        """Starts one front (dpbench process) per rank, `each` on either host, as a launcher does. Returns them."""
         started = []
         for rank in range(2 * each):
             env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(2 * each), "LOCAL_RANK": str(rank % each), "LOCAL_WORLD_SIZE": str(each),

@@ -1,4 +1,4 @@
-"""Runs a command with an injected fault and records when the fault happened, was reported, and the front had ended."""
+"""Runs dpbench with an injected fault and records when the fault happened, was reported, and dpbench had ended."""
 import os
 import subprocess
 import threading
@@ -8,8 +8,10 @@ import leftovers
 
 
 class WatchedRun:
-    """Runs a command to its end. Times are from time.monotonic(); None if the event did not happen. `struck`: recorded by the plug-in.
-    `reported`: the first line of stderr with one of the words. `ended`: the process exited."""
+    """Runs a command to its end, or kills it after `patience` seconds.
+
+    Times are from time.monotonic(), or None if the event did not happen. `struck`: the fault happened (recorded by the
+    plug-in). `reported`: the first line of stderr contained one of the words. `ended`: the process exited."""
 
     def __init__(self, command, folder, variables, words, patience):
         self.reported, self.lines = None, []

@@ -37,7 +37,7 @@ struct OptimizerSpec {
   enum class Kind { sgd, adam };
   Kind kind = Kind::sgd;
   double learning_rate = 1e-3;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // used by Adam only
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // parameters of Adam, unused by SGD
 };
 
 class Workload {
@@ -62,8 +62,9 @@ class Workload {
 };
 
 struct WorkloadOptions {
-  int64_t scale = 1;    // factor on width and depth of the model; 1 is the original model
-  bool smooth = false;  // use softplus instead of ReLU, for checks in which ReLU's kink would amplify rounding errors
+  int64_t scale = 1;  // factor on the model's width and depth; 1 is the original model
+  // If true, the model uses softplus, for checks in which ReLU's kink would amplify rounding errors.
+  bool smooth = false;
   std::string data_dir = {};  // directory of MNIST's four IDX files; if empty, synthetic digits are drawn
   // Directory of this run where ranks of a host share samples; if empty, each process has its own samples.
   std::string shared_dir = {};
@@ -75,15 +76,16 @@ int64_t checked_scale(const WorkloadOptions& options);
 // Default settings of the command `train` for a workload.
 struct Recipe {
   int64_t epochs = 2;
-  bool shuffle = true;  // shuffle the samples again in every epoch
+  bool shuffle = true;  // if true, samples are shuffled again in every epoch
 };
 
 struct WorkloadInfo {
   std::string name, summary;
-  Scaling scaling = Scaling::weak;  // default scaling, as in the program that the workload reproduces
+  Scaling scaling = Scaling::weak;  // default scaling, as in the example program that the workload reproduces
   int64_t batch = 64;  // default batch size: of all devices for strong scaling, per device for weak scaling
   std::function<std::unique_ptr<Workload>(const WorkloadOptions&)> make;
-  bool probe = false;     // true for a test model of the conformance suite; the command `run` does not list it
+  // True for a probe (a test model of the conformance suite), which the command `run` does not list.
+  bool probe = false;
   bool thorough = false;  // true for a probe that runs on every backend and in every scenario, even in the short suite
   Recipe recipe = {};
   // True if the workload reads the IDX files of --data, which are then checked before anything runs.

@@ -35,7 +35,7 @@ void WorkQueue::run() {
     jobs_.pop_front();
     lock.unlock();
     job();
-    job = nullptr;  // release the job's tensors before drain() returns
+    job = nullptr;  // the finished job's tensors are released before drain() returns
     lock.lock();
     --unfinished_;
     changed_.notify_all();

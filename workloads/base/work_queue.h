@@ -12,9 +12,9 @@ namespace dpbench {
 
 class WorkQueue {
  public:
-  using Job = std::function<void()>;  // a job must not throw
+  using Job = std::function<void()>;  // a job (a function run by the queue), which must not throw
 
-  ~WorkQueue();  // runs the jobs still queued, then ends the thread
+  ~WorkQueue();  // Runs the jobs that are still queued, then ends the thread.
   void push(Job job);
   bool idle() const { return unfinished_.load(std::memory_order_acquire) == 0; }
   void drain();

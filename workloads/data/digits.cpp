@@ -35,7 +35,8 @@ ImageSet open_set(const WorkloadOptions& options, const DigitSet& set) {
                         });
 }
 
-constexpr size_t prefetch_distance = 64;  // in images (50 kB): as many outstanding cache misses as a core supports
+// Number of images (50 kB) to prefetch ahead: as many outstanding cache misses as a core supports.
+constexpr size_t prefetch_distance = 64;
 
 std::span<const int64_t> span_of(const at::Tensor& ids) {
   return {ids.const_data_ptr<int64_t>(), static_cast<size_t>(ids.numel())};

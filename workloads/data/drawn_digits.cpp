@@ -15,7 +15,7 @@ namespace {
 // A point of a digit's pen strokes, in a 100 x 100 box with y downwards.
 struct GlyphPoint {
   int8_t x, y;
-  bool lift = false;  // true if a new stroke starts at this point
+  bool lift = false;  // true if a new pen stroke starts at this point
 };
 
 using Strokes = std::vector<GlyphPoint>;
@@ -131,7 +131,7 @@ void draw_glyph(Drawing& drawing, int digit, Random& random) {
   }
 }
 
-// Adds a stray stroke at a random place.
+// Adds a stray pen stroke at a random place of the drawing.
 void draw_clutter(Drawing& drawing, Random& random) {
   const float side = image_side;
   const Point from{random.between(0, side), random.between(0, side)};

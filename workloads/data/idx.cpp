@@ -18,7 +18,7 @@ namespace {
 
 // Type code for bytes in IDX's magic number, whose last byte counts the dimensions.
 constexpr uint32_t unsigned_bytes = 0x0800;
-constexpr int64_t max_gzip_ratio = 1032;  // highest compression ratio of deflate (zlib's documentation)
+constexpr int64_t max_gzip_ratio = 1032;  // highest compression ratio of deflate, according to zlib's documentation
 // Bytes per gzread() call, which takes an unsigned length but returns an int.
 constexpr int64_t max_read_bytes = 1 << 30;
 
@@ -79,7 +79,8 @@ void IdxFile::read_header(size_t dimensions) {
   const auto bytes = static_cast<int64_t>(4 + 4 * dimensions);
   const uint32_t expected = unsigned_bytes + static_cast<uint32_t>(dimensions);
   const int64_t got = read_some(header.data(), std::min(bytes, static_cast<int64_t>(header.size())));
-  if (got < bytes) require_sound();  // reports damage first: a file this small has been decompressed whole
+  // Damage of the gzip data is reported first: a file this small has been decompressed whole.
+  if (got < bytes) require_sound();
   if (got < bytes) fail("holds " + std::to_string(got) + " bytes", "a header of " + std::to_string(bytes));
   const uint32_t magic = big_endian(header.data());
   if (magic != expected)

@@ -10,7 +10,8 @@ struct PixelFactor {
 };
 constexpr PixelFactor unit_factor{0x1.01p-8f, 0x1.010102p-24f}, byte_factor{1, 0};
 
-// Inlined into each function below, so that it is compiled for that function's instruction set.
+// The conversion loop. It is inlined into each function below, so that it is compiled for that function's instruction
+// set.
 [[gnu::always_inline]] inline void convert(const uint8_t* pixels, int64_t count, PixelRange range, float* out) {
   const PixelFactor factor = range == PixelRange::unit ? unit_factor : byte_factor;
   for (int64_t i = 0; i < count; ++i) {

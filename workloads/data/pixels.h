@@ -6,7 +6,7 @@
 
 namespace dpbench {
 
-enum class PixelRange { unit, bytes };  // unit: pixels in [0, 1]; bytes: pixels in [0, 255]
+enum class PixelRange { unit, bytes };  // range of converted pixel values: [0, 1] for unit, [0, 255] for bytes
 
 // Converts `count` bytes to float32. PixelRange::unit divides by 255 and rounds once, which gives the bits of
 // torchvision's ToTensor.

@@ -13,17 +13,18 @@ namespace dpbench {
 struct StoredTensor {
   std::string name, dtype;  // dtype is a name such as "F32" or "I64"
   std::vector<int64_t> shape;
-  uint64_t begin = 0, end = 0;  // offsets in bytes from the start of the data
+  // The tensor's first byte and the byte after its last, counted from the start of the data.
+  uint64_t begin = 0, end = 0;
 };
 
 struct SafetensorsHeader {
-  std::vector<StoredTensor> tensors;            // sorted by offset
-  std::map<std::string, std::string> metadata;  // entries of the header's "__metadata__"
+  std::vector<StoredTensor> tensors;            // the file's tensors, sorted by offset
+  std::map<std::string, std::string> metadata;  // the entries of the header's "__metadata__"
 
   const StoredTensor* find(const std::string& name) const;
 };
 
-inline constexpr uint64_t safetensors_prefix = 8;  // bytes of the length field at the start of a file
+inline constexpr uint64_t safetensors_prefix = 8;  // size in bytes of the length field at the start of a file
 // Largest header in bytes, the limit of the reference implementation.
 inline constexpr uint64_t safetensors_max_header = 100 << 20;
 

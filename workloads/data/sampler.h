@@ -11,7 +11,7 @@ struct SamplerOptions {
   int64_t samples = 0, world = 1, rank = 0;
   bool shuffle = true;
   uint64_t seed = 0;
-  bool drop_last = false;  // true: drops samples to get equal counts per rank; false: repeats samples
+  bool drop_last = false;  // true: ranks get equal counts by dropping samples; false: by repeating samples
 };
 
 // Returns the order of samples of one epoch for a single process: torch.randperm seeded with seed + epoch, or 0, 1, 2,
@@ -23,7 +23,7 @@ class DistributedSampler {
  public:
   explicit DistributedSampler(const SamplerOptions& options);
 
-  void set_epoch(int64_t epoch);  // sets the epoch, which is 0 at first
+  void set_epoch(int64_t epoch);  // Sets the epoch, which determines the order. The first epoch is 0.
   // This rank's sample ids as a contiguous int64 tensor; a step uses a slice of it.
   const at::Tensor& indices() const { return indices_; }
   int64_t size() const { return indices_.numel(); }

@@ -8,7 +8,7 @@
 namespace dpbench {
 
 struct Images {
-  const float* values;  // array of shape [rows, channels, places], where a place is a pixel
+  const float* values;  // pixel values as an array of shape [rows, channels, places]; a place is a pixel position
   int64_t rows, channels, places;
 };
 

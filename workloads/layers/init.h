@@ -10,8 +10,8 @@
 namespace dpbench {
 
 enum class Init {
-  torch,   // PyTorch's default: weight and bias uniform in +-1/sqrt(fan in)
-  glorot,  // Keras' default: weight uniform in +-sqrt(6 / (fan in + fan out)), bias zero
+  torch,   // PyTorch's default initialisation: weight and bias uniform in +-1/sqrt(fan in)
+  glorot,  // Keras' default initialisation: weight uniform in +-sqrt(6 / (fan in + fan out)), bias zero
 };
 
 at::Generator own_generator(uint64_t seed);

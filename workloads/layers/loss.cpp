@@ -15,7 +15,7 @@
 namespace dpbench {
 namespace {
 
-constexpr int64_t ignore_index = -100;  // torch's default: samples with this label are ignored
+constexpr int64_t ignore_index = -100;  // samples with this label are ignored, as in torch by default
 
 struct CrossEntropyNode : torch::autograd::Node {
   torch::autograd::SavedVariable logarithms, labels, total_weight;

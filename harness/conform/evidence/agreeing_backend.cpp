@@ -56,7 +56,7 @@ void AgreeingBackend::finish(const std::string& how) {
   try {
     exchange(run_ + ": " + how);
   } catch (const std::exception&) {
-    // Ignored: the exchange fails if the other ranks have already left.
+    // The error is ignored: publishing this rank's end fails if the other ranks have already left.
   }
 }
 
@@ -70,7 +70,7 @@ ForwardingBackend::WorkPtr AgreeingBackend::around(Call call) {
 
 void AgreeingBackend::agree(const std::string& mine) {
   if (diverged_) throw std::runtime_error("the ranks called different collectives earlier");
-  diverged_ = true;  // stays true if the exchange below throws
+  diverged_ = true;  // `diverged_` stays true if the exchange below throws
   const auto all = exchange(mine);
   const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& text) { return text != all[0]; });
   diverged_ = other != all.end();

@@ -186,7 +186,7 @@ uint64_t content_hash(const at::Tensor& tensor) {
 
 TensorPool pool_of(const Evidence& evidence) {
   Collector collector;
-  Evidence copy = evidence;  // copies the struct only; its tensors are shared
+  Evidence copy = evidence;  // the copy shares its tensors with `evidence`
   collector(copy);
   return std::move(collector.pool);
 }

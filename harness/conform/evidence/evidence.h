@@ -29,7 +29,7 @@ struct Collective {
 struct StepEvidence {
   std::vector<at::Tensor> ids;  // the sample ids of each micro-batch of this rank
   at::Tensor output, loss;
-  NamedTensors gradients, parameters, buffers, state;  // values that the strategy reports after the step
+  NamedTensors gradients, parameters, buffers, state;  // the training state that the strategy reports after the step
   std::vector<Collective> collectives;
   std::string modified_input;  // name of the first input tensor that the step modified; empty if none
   // Name of the first gradient whose strides differ from those that torch gives a parameter's .grad; empty if none.
@@ -38,24 +38,24 @@ struct StepEvidence {
 
 // One call of the strategy's forward() for evaluation, and its result.
 struct Evaluation {
-  int64_t step = 0;  // number of the training step before the evaluation
+  int64_t step = 0;  // number of the training step that precedes the evaluation
   at::Tensor ids, output;
   // Number of collectives that the evaluation called; must be 0, since one rank may evaluate alone.
   int64_t collectives = 0;
-  NamedTensors buffers;  // buffers after the evaluation
+  NamedTensors buffers;  // the model's buffers after the evaluation
 };
 
 struct Evidence {
   int rank = 0;
-  NamedTensors parameters, buffers, state;  // values after the strategy's construction
+  NamedTensors parameters, buffers, state;  // the state right after the strategy was constructed
   std::vector<StepEvidence> steps;
   std::vector<Evaluation> evaluations;
-  NamedTensors last_parameters, last_buffers, last_state;  // values after finish()
+  NamedTensors last_parameters, last_buffers, last_state;  // the state after finish(), the strategy's last call
   std::string error;     // message of the exception that ended the scenario early; empty if none
   bool refused = false;  // true if the error is a UsageError or Unavailable: the strategy does not support the scenario
   // True if other ranks may still be waiting in a collective, so the process group is unusable.
   bool interrupted = false;
-  bool echo = false;  // true if the error is only a consequence of another rank's failure
+  bool echo = false;  // true if the error of this rank is only a consequence of another rank's failure
 };
 
 // Serialization of evidence. A tensor whose hash is in `known` is sent as its hash only, so ranks that agree with rank

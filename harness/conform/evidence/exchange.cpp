@@ -6,7 +6,8 @@
 namespace dpbench {
 namespace {
 
-constexpr size_t chunk_bytes = 4 << 20;  // rendezvous stores are not designed for larger values
+// Large texts are sent in chunks, because rendezvous stores are not designed for larger values.
+constexpr size_t chunk_bytes = 4 << 20;
 
 void write_chunks(c10d::Store& store, const std::string& key, const std::string& bytes) {
   const size_t chunks = (bytes.size() + chunk_bytes - 1) / chunk_bytes;
@@ -31,7 +32,7 @@ std::string packed(const TensorPool& pool) {
 std::vector<uint64_t> unpacked(const std::string& bytes) {
   std::vector<uint64_t> hashes(bytes.size() / sizeof(uint64_t));
   std::memcpy(hashes.data(), bytes.data(), bytes.size());
-  return hashes;  // the hashes are sorted because they come from a sorted map
+  return hashes;  // the tensor hashes are sorted, because they come from a sorted map
 }
 
 }  // namespace

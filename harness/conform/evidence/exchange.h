@@ -11,12 +11,13 @@
 
 namespace dpbench {
 
-// Called by every rank. Returns all ranks' evidence in rank order on rank 0 and an empty list on the others. `key` must
-// be unique per call.
+// Returns all ranks' evidence (recorded results) in rank order on rank 0 and an empty list on the others. Every rank
+// must call it, with a `key` that is unique per call.
 std::vector<Evidence> gather_evidence(c10d::Store& store, const std::string& key, int rank, int world,
                                       const Evidence& mine);
 
-// Called by every rank. Returns every rank's text in rank order on rank 0 and an empty list on the others.
+// Returns every rank's text in rank order on rank 0 and an empty list on the others. Every rank must call it, with a
+// `key` that is unique per call.
 std::vector<std::string> gather_texts(c10d::Store& store, const std::string& key, int rank, int world,
                                       const std::string& mine);
 

@@ -25,7 +25,8 @@ enum class CollectiveOp {
   barrier
 };
 const char* name_of(CollectiveOp op);
-using ReduceKind = c10d::ReduceOp::RedOpType;  // UNUSED for collectives that reduce nothing, such as broadcast
+// The value UNUSED marks collectives that reduce nothing, such as broadcast.
+using ReduceKind = c10d::ReduceOp::RedOpType;
 
 class ForwardingBackend : public c10d::Backend {
  public:

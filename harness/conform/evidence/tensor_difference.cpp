@@ -11,7 +11,7 @@ namespace dpbench {
 namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
-// Allowed errors of a pass, in units of the dtype's rounding error.
+// Rounding errors that a forward or backward pass may have, in units of the dtype's roundoff.
 constexpr double pass_roundings = 128, pass_roundings_of_halves = 32;
 
 at::Tensor wide(const at::Tensor& tensor) { return tensor.detach().to(at::kCPU, at::kDouble).contiguous(); }
@@ -33,7 +33,7 @@ std::string first_difference(const at::Tensor& found, const at::Tensor& expected
   if (found.sizes() != expected.sizes())
     return "expected shape " + c10::str(expected.sizes()) + ", found " + c10::str(found.sizes());
   if (at::isIntegralType(found.scalar_type(), /*includeBool=*/true) && found.scalar_type() == expected.scalar_type()) {
-    // Compared as integers: different large integers may be equal in float64.
+    // Integers are not converted to float64, because different large integers may be equal there.
     const at::Tensor places = found.ne(expected).flatten().nonzero();
     if (places.numel() == 0) return "no element";
     const auto flat = places[0].item<int64_t>();

@@ -49,11 +49,10 @@ Finding scan(const Trial& trial, double bound, Measure measure) {
         if (!trial.expected[static_cast<size_t>(step)].used[p]) continue;
         if (rank > 0 && trial.expected[static_cast<size_t>(step)].own.empty() &&
             trial.reported(step, p, rank).is_same(trial.reported(step, p)))
-          continue;  // skipped: the same tensor object as on rank 0
+          continue;  // a gradient is skipped if it is the same tensor object as on rank 0
         const double measured = measure(step, rank, p);
-        const double error =
-            // A NaN error counts as infinite, so that the check fails.
-            std::isnan(measured) ? std::numeric_limits<double>::infinity() : measured;
+        // A NaN error counts as infinite, so that the check fails.
+        const double error = std::isnan(measured) ? std::numeric_limits<double>::infinity() : measured;
         finding.error = std::max(finding.error, error);
         if (!(error <= bound)) wrong.push_back(p);
       }
@@ -125,7 +124,8 @@ Clipped clipped(const Trial& trial, const std::vector<at::Tensor>& gradient, at:
   const double u = unit_roundoff(type);
   const double slack =
       1.1 * norm(bounds) / size + roots * std::sqrt(count) * std::min(u, unit_roundoff(at::kFloat)) + 2 * u;
-  if (*trial.clip_norm > size * (1 + slack)) return {};  // no clipping: the norm is below the limit
+  // No clipping is expected: the gradient norm is below the limit.
+  if (*trial.clip_norm > size * (1 + slack)) return {};
   return {clip_factors(trial, gradient).front(), slack};
 }
 
@@ -150,7 +150,7 @@ void judge_compressed(const Trial& trial, at::ScalarType type, Rows& rows) {
 
 void judge_meaning(const Trial& trial, Rows& rows) {
   if (const auto type = trial.bench.strategy.reduced_in) return judge_compressed(trial, *type, rows);
-  // Cached clipping factors and error floor of each (step, rank).
+  // Clipping factors and error floor, cached for each (step, rank).
   std::map<std::pair<int64_t, int>, std::pair<std::vector<double>, double>> known;
   const auto finding = scan(trial, exact_bound, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
@@ -235,10 +235,10 @@ void judge_replay(const Trial& trial, Rows& rows) {
         "GPU kernels round differently from the CPU kernels of the replay; see gradient-accuracy instead");
   struct Known {
     Clipped clip;
-    bool differs;             // the backward pass rounds differently from its recomputation
-    double difference_bound;  // allowed relative difference in that case
+    bool differs;             // true if the backward pass rounds differently from its recomputation
+    double difference_bound;  // allowed relative difference if the backward pass rounds differently
   };
-  std::map<std::pair<int64_t, int>, Known> known;  // cached per (step, rank)
+  std::map<std::pair<int64_t, int>, Known> known;  // these values are cached for each (step, rank)
   const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const auto& gradient = expected.gradient_of(rank);
@@ -267,7 +267,7 @@ void judge_replay(const Trial& trial, Rows& rows) {
       "gradient with each shard replayed in the same dtype and averaged in float64, in units of the rounding bound", 1,
       finding);
   if (!trial.workload().sum_loss() || trial.scenario.accumulate > 1 || trial.clip_norm)
-    return;  // gradient sums are not exact in these scenarios
+    return;  // the check is skipped: gradient sums are not exact in these scenarios
   if (narrow)
     return rows.skipped("gradient-exact", "bits of a gradient with sums that are exact in any order",
                         "gradients are communicated in " + std::string(at::toString(*narrow)) + ", as requested");

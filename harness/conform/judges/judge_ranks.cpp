@@ -1,4 +1,5 @@
-// Checks that all ranks, two runs of the same steps, and a world of 1 and the single-device baseline agree bit for bit.
+// Checks that values agree bit for bit: between all ranks, between two runs of the same steps, and between a world of 1
+// and the single-device baseline.
 #include <algorithm>
 #include <string>
 #include <vector>

@@ -15,7 +15,7 @@ namespace dpbench {
 namespace {
 
 struct Reduction {
-  std::vector<at::Tensor> inputs, outputs;  // one tensor per rank
+  std::vector<at::Tensor> inputs, outputs;  // the inputs and outputs of a reduction, one tensor per rank
   bool average;
 };
 
@@ -131,7 +131,7 @@ void judge_reductions(const Trial& trial, Rows& rows) {
     if (!mismatch.empty()) return;
     const auto& first = trial.ranks[0].steps[step].collectives;
     for (size_t i = 0; i < first.size(); ++i) {
-      if (first[i].output.empty()) continue;  // the step's inputs and outputs were not recorded
+      if (first[i].output.empty()) continue;  // a collective is skipped if its inputs and outputs were not recorded
       if (first[i].op == CollectiveOp::reduce_scatter) judge_pieces(trial, step, i, rows);
       const bool everywhere = first[i].op == CollectiveOp::allreduce;
       if ((!everywhere && first[i].op != CollectiveOp::reduce) || !judged_as_a_sum(first[i], rows)) continue;

@@ -17,24 +17,24 @@ inline constexpr double exact_bound = 1e-12;
 // Adds output-shape, output-dtype and loss-finite; in float64 output-value and loss-value; in other dtypes
 // output-replay and loss-replay.
 void judge_outputs(const Trial& trial, Rows& rows);
-void judge_start(const Trial& trial, Rows& rows);  // adds initial-broadcast
+void judge_start(const Trial& trial, Rows& rows);  // adds the check initial-broadcast
 // Adds the scenario's float64 gradient check and gradient-vs-baseline.
 void judge_gradients(const Trial& trial, Rows& rows);
 // Adds the scenario's gradient check in other dtypes, and gradient-exact.
 void judge_replay(const Trial& trial, Rows& rows);
 // Adds gradient-accuracy, for models with softplus instead of ReLU.
 void judge_accuracy(const Trial& trial, Rows& rows);
-void judge_strides(const Trial& trial, Rows& rows);     // adds gradient-layout
-void judge_unused(const Trial& trial, Rows& rows);      // adds unused-parameters, frozen-parameters
-void judge_agreement(const Trial& trial, Rows& rows);   // adds ranks-agree-gradients, -parameters, -state
-void judge_buffers(const Trial& trial, Rows& rows);     // adds buffers, buffers-replay
-void judge_optimizer(const Trial& trial, Rows& rows);   // adds optimizer-replay
-void judge_poison(const Trial& trial, Rows& rows);      // adds non-finite, non-finite-skipped
-void judge_evaluation(const Trial& trial, Rows& rows);  // adds evaluation, evaluation-replay
-void judge_reductions(const Trial& trial, Rows& rows);  // adds reduction
-void judge_learning(const Trial& trial, Rows& rows);    // adds loss-falls
-void judge_rows(const Trial& trial, Rows& rows);        // adds rows-untouched
-void judge_ending(const Trial& trial, Rows& rows);      // adds finish
+void judge_strides(const Trial& trial, Rows& rows);     // adds the check gradient-layout
+void judge_unused(const Trial& trial, Rows& rows);      // adds the checks unused-parameters, frozen-parameters
+void judge_agreement(const Trial& trial, Rows& rows);   // adds the checks ranks-agree-gradients, -parameters, -state
+void judge_buffers(const Trial& trial, Rows& rows);     // adds the checks buffers, buffers-replay
+void judge_optimizer(const Trial& trial, Rows& rows);   // adds the check optimizer-replay
+void judge_poison(const Trial& trial, Rows& rows);      // adds the checks non-finite, non-finite-skipped
+void judge_evaluation(const Trial& trial, Rows& rows);  // adds the checks evaluation, evaluation-replay
+void judge_reductions(const Trial& trial, Rows& rows);  // adds the check reduction
+void judge_learning(const Trial& trial, Rows& rows);    // adds the check loss-falls
+void judge_rows(const Trial& trial, Rows& rows);        // adds the check rows-untouched
+void judge_ending(const Trial& trial, Rows& rows);      // adds the check finish
 
 // All judges that check a single run, in order of execution.
 inline constexpr Judge judges[] = {judge_start,      judge_outputs,   judge_gradients, judge_replay,
@@ -50,9 +50,11 @@ struct ReductionCount {
 ReductionCount count_reductions(const Trial& trial);
 
 // The following judges compare two runs.
-void judge_collective_count(const ReductionCount& once, const Trial& accumulated, Rows& rows);  // adds collective-count
+// Adds the check collective-count.
+void judge_collective_count(const ReductionCount& once, const Trial& accumulated, Rows& rows);
 void judge_repeat(const std::vector<Evidence>& first, const std::vector<Evidence>& second, bool promised,
-                  Rows& rows);                                                                  // adds run-to-run
-void judge_same_bits_as_baseline(const Evidence& found, const Evidence& baseline, Rows& rows);  // adds world-1-bits
+                  Rows& rows);  // adds the check run-to-run
+// Adds the check world-1-bits.
+void judge_same_bits_as_baseline(const Evidence& found, const Evidence& baseline, Rows& rows);
 
 }  // namespace dpbench

@@ -69,7 +69,8 @@ std::vector<std::pair<double, std::string>> known_factors(const Trial& trial) {
     factors.emplace_back(micro, "not divided by the " + short_number(micro) + " micro-batches");
     factors.emplace_back(1 / micro, "divided by the number of micro-batches twice");
     factors.emplace_back(2 - 1 / micro, "one micro-batch was not divided by their number");
-  } else if (world > 1) {  // skipped with micro-batches, where other bugs cause these factors
+  } else if (world > 1) {
+    // Factors of a wrong rank count are tried only without micro-batches, where nothing else causes them.
     factors.emplace_back(world / (world - 1), "divided by one rank too few");
     factors.emplace_back(world / (world + 1), "divided by one rank too many");
   }
@@ -228,7 +229,8 @@ std::vector<Signature> meaning_signatures(const WrongGradient& c) {
   if (!c.expected.whole.empty())
     list.push_back({"one device's gradient of the whole batch, which is not the declared semantics", c.expected.whole});
   if (trial.bench.strategy.gradient != Gradient::gathered) return list;
-  std::vector<double> shares = c.expected.shares;  // correct weights: one loss over all samples of a micro-batch
+  // The correct weights of the shards: one loss over all samples of a micro-batch.
+  std::vector<double> shares = c.expected.shares;
   for (size_t i = 0; i < shares.size(); ++i) {
     double rows = 0, pieces = 0;
     for (const auto& shard : c.expected.shards)

@@ -38,7 +38,8 @@ class Oracle {
   NamedTensors buffers(int replica) const;
   at::Tensor evaluate(const Batch& batch, const NamedTensors& parameters, const NamedTensors& buffers);
 
-  const std::vector<std::string>& names() const { return names_; }  // trainable parameters, each tensor once
+  // Names of the trainable parameters; a tensor with several names is listed once.
+  const std::vector<std::string>& names() const { return names_; }
   // True for each parameter that got a gradient in the last call of shards().
   const std::vector<bool>& used() const { return used_; }
   at::ScalarType dtype() const { return dtype_; }

@@ -5,7 +5,7 @@
 namespace dpbench {
 namespace {
 
-using MicroBatches = std::vector<std::vector<Batch>>;  // indexed by micro-batch, then by replica
+using MicroBatches = std::vector<std::vector<Batch>>;  // batches indexed by micro-batch, then by replica
 
 std::vector<Batch> pieces(const Batch& batch, int replicas) {
   const auto sizes = chunk_sizes(batch.rows(), replicas);

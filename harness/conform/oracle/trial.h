@@ -22,7 +22,7 @@ struct ExpectedStep {
   std::vector<at::Tensor> whole;  // gradient of the whole batch on one device in float64; empty if not requested
   // Gradient of the whole batch on one device in the scenario's dtype; only for smooth models.
   std::vector<at::Tensor> single;
-  std::vector<bool> used;             // true for each parameter with a gradient in some shard
+  std::vector<bool> used;             // `used`: true for each parameter that got a gradient on some replica
   std::vector<NamedTensors> buffers;  // expected buffers of each replica after the step
 
   const std::vector<at::Tensor>& gradient_of(int rank) const {
@@ -35,9 +35,10 @@ struct Trial {
   const Scenario& scenario;
   std::optional<double> clip_norm;
   std::vector<Evidence> ranks;
-  std::vector<std::string> names;                 // names of the trainable parameters, each tensor once
-  std::vector<std::vector<std::string>> aliases;  // all names of each parameter; several for a tied one
-  std::vector<ExpectedStep> expected;             // indexed by step; entries before scenario.judged_from are empty
+  std::vector<std::string> names;  // names of the trainable parameters; a tensor with several names is listed once
+  std::vector<std::vector<std::string>> aliases;  // all names of each parameter; a tied parameter has several
+  // Expected results indexed by step; entries before scenario.judged_from are empty.
+  std::vector<ExpectedStep> expected;
 
   const Workload& workload() const { return bench.workload; }
   int world() const { return bench.layout.world; }

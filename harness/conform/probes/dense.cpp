@@ -42,7 +42,7 @@ class ManyTiny : public Model {
  public:
   explicit ManyTiny(uint64_t seed) {
     Seeded random(seed);
-    for (int i = 0; i < 100; ++i) {  // parameters of 0, 1 and 2 dimensions in turn
+    for (int i = 0; i < 100; ++i) {  // the tiny parameters have 0, 1 and 2 dimensions in turn
       const std::vector<std::vector<int64_t>> shapes = {{}, {1}, {1, 3}};
       std::string name = "p";
       name += std::to_string(i);

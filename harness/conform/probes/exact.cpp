@@ -27,13 +27,14 @@ class Linear : public Model {
 
 class Exact : public Workload {
  public:
-  // options.scale holds the world size.
+  // The caller passes the world size in options.scale.
   explicit Exact(const WorkloadOptions& options) {
     input_ = at::empty({row_count, features + 1});
     auto values = input_.accessor<float, 2>();
     for (int64_t i = 0; i < row_count; ++i)
       for (int64_t j = 0; j <= features; ++j) {
-        const int64_t mixed = (i * 7 + j * 11 + i * j) % 13;  // differs between rows and between columns
+        // The exponent differs between rows and between columns of the input.
+        const int64_t mixed = (i * 7 + j * 11 + i * j) % 13;
         values[i][j] =
             static_cast<float>(options.scale) * static_cast<float>(1 << mixed) * ((i + j) % 3 == 0 ? -1.f : 1.f);
       }

@@ -17,7 +17,7 @@ std::optional<std::string> why_not_applicable(const Scenario& scenario, const St
 struct UnusedPlan {
   UnusedPattern pattern = {};     // unused model parameters that the strategy may refuse with an error naming them
   ParamValues params = {};        // strategy parameters that allow unused model parameters
-  std::string not_runnable = {};  // reason why the strategy cannot run the model; empty if it can
+  std::string not_runnable = {};  // reason why the strategy cannot run the model; an empty string if it can
 };
 
 // registered: the strategy's properties before they are adjusted to parameter values. probe: the model is a probe (a

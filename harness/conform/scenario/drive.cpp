@@ -125,7 +125,7 @@ class Driver {
 
   ParamValues params() const {
     const Settings& settings = bench_.strategy.settings;
-    ParamValues given = bench_.params;  // insert() below keeps the values that the user set
+    ParamValues given = bench_.params;  // values that the user set stay, because insert() below does not overwrite
     if (scenario_.small_buckets) given.insert(settings.small_buckets.begin(), settings.small_buckets.end());
     if (scenario_.rows == Split::few) given.insert(settings.allow_no_rows.begin(), settings.allow_no_rows.end());
     return given;

@@ -17,7 +17,8 @@ struct Bench {
   const Workload& workload;
   Layout layout;
   int rank = 0;
-  c10::intrusive_ptr<c10d::ProcessGroup> group;  // null unless the strategy runs one process per rank
+  // Process group of all ranks; null unless the strategy runs one process per rank.
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
   std::vector<at::Device> devices;
   ParamValues params;
   uint64_t seed = 1;

@@ -19,7 +19,7 @@ struct Scenario {
   std::string name;
   std::string gradient_check;  // name of the check of the scenario's gradients
   std::vector<std::string> further_checks = {};
-  std::vector<std::string> repeat_checks = {};  // checks that need a second run; if empty, the scenario runs once
+  std::vector<std::string> repeat_checks = {};  // checks that need a second run of the scenario; if empty, it runs once
   at::ScalarType dtype = at::kDouble;
   Split rows = Split::even;
   int64_t accumulate = 1;
@@ -27,21 +27,21 @@ struct Scenario {
   // First step whose gradients, outputs and buffers are compared with the oracle (the reference computation).
   int64_t judged_from = 0;
   bool same_rows = false;             // true: all micro-batches have equal size; false: the last one is smaller
-  double clip = 0;                    // clipping limit as a multiple of the first gradient's norm; 0: no clipping
+  double clip = 0;                    // clipping limit as a multiple of the first gradient's norm; 0 means no clipping
   std::optional<double> poison = {};  // value (NaN or infinity) that replaces one sample of one rank in the last step
-  // Scale the loss until the sum of the ranks' gradients exceeds float16's range but their mean does not.
+  // If true, the loss is scaled until the sum of the ranks' gradients exceeds float16's range but their mean does not.
   bool huge = false;
-  bool late = false;               // delay the start of collectives, to detect results read too early
-  bool learns = false;             // check that the loss falls
-  bool losses_alone = false;       // only the losses are checked, so nothing else is recorded
-  bool counts_reductions = false;  // count the reductions of the last step; micro-batches must not add any
-  bool keep_reductions = false;    // record the inputs and outputs of reductions
-  bool small_buckets = false;      // use small buckets if the strategy has a parameter for their size
-  bool smooth = false;             // run the workload with softplus instead of ReLU
-  bool reload = false;             // after the second step, destroy the strategy and restore it from its reported state
-  bool against_one_device = false;  // also compare the gradient with that of all samples on one device
-  bool evaluates_between = false;   // evaluate after the first step too, not only after the last
-  bool costly = false;  // in the short form of `check`, run the scenario only on workloads marked as thorough
+  bool late = false;               // if true, collectives start late, which detects results read too early
+  bool learns = false;             // if true, the check loss-falls requires that the loss falls
+  bool losses_alone = false;       // if true, only the losses are checked, and nothing else is recorded
+  bool counts_reductions = false;  // if true, the last step's reductions are counted; micro-batches must not add any
+  bool keep_reductions = false;    // if true, the inputs and outputs of reductions are recorded
+  bool small_buckets = false;      // if true, gradient buckets are small, if the strategy has a parameter for that
+  bool smooth = false;             // if true, the workload uses softplus instead of ReLU
+  bool reload = false;  // if true, the strategy is destroyed after the second step and restored from its reported state
+  bool against_one_device = false;  // if true, the gradient is also compared with that of all samples on one device
+  bool evaluates_between = false;   // if true, the model is evaluated after the first step too, not only after the last
+  bool costly = false;  // if true, the short form of `check` runs the scenario only on workloads marked as thorough
 };
 
 // How samples are distributed: over ranks, or over the replicas of one process.

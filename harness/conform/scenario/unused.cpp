@@ -66,7 +66,7 @@ UnusedPattern unused_pattern(const Bench& bench) {
   for (const auto& scenario : with_distinct_samples(bench.layout)) {
     for (int64_t step = 0; step < 4; ++step) {
       std::map<std::string, int> counts;
-      int ranks = 0;  // number of ranks that have samples
+      int ranks = 0;  // number of ranks that have samples in this step
       for (int rank = 0; rank < bench.layout.world; ++rank) {
         if (ids_of(scenario, bench.layout, bench.seed, step, rank).empty()) continue;
         ++ranks;

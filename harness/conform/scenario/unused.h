@@ -10,7 +10,7 @@ namespace dpbench {
 
 struct UnusedPattern {
   std::vector<std::string> names;  // parameters that at least one rank does not use in some step
-  bool some_ranks = false;         // true if another rank uses one of these parameters in the same step
+  bool some_ranks = false;         // true if one of the parameters is used by another rank in the same step
 };
 
 UnusedPattern unused_pattern(const Bench& bench);

@@ -12,7 +12,7 @@ namespace dpbench {
 class CommWork : public c10d::Work {
  public:
   CommWork(int rank, c10d::OpType type, uint64_t sequence, std::vector<at::Tensor> outputs,
-           std::vector<at::Device> devices = {});  // devices of the outputs; empty if all are on the CPU
+           std::vector<at::Device> devices = {});  // devices that hold the outputs; empty if all outputs are on the CPU
 
   void succeed();
   void fail(std::exception_ptr error);

@@ -16,7 +16,7 @@ std::string describe(const NamedCall& call, const std::vector<at::Tensor>& tenso
 
 const std::vector<at::Tensor>& all_pieces(const std::vector<std::vector<at::Tensor>>& lists,
                                           const std::vector<at::Tensor>& own) {
-  return lists.empty() ? own : lists.front();  // the backend itself refuses a call with an empty list
+  return lists.empty() ? own : lists.front();  // an empty list is left to the backend, which refuses the call
 }
 
 }  // namespace dpbench

@@ -60,12 +60,12 @@ class LoggingBackend : public Inner {
     return Inner::allgather(outputs, inputs, options);
   }
   WorkPtr gather(Lists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
-    // Described by the inputs: only the root has outputs.
+    // A gather is described by its inputs, because only the root has outputs.
     const LogScope log(*this, {.op = "gather", .root = options.rootRank}, inputs);
     return Inner::gather(outputs, inputs, options);
   }
   WorkPtr scatter(Tensors& outputs, Lists& inputs, const c10d::ScatterOptions& options) override {
-    // Described by the outputs: only the root has inputs.
+    // A scatter is described by its outputs, because only the root has inputs.
     const LogScope log(*this, {.op = "scatter", .root = options.rootRank}, outputs);
     return Inner::scatter(outputs, inputs, options);
   }
@@ -107,7 +107,7 @@ class LoggingBackend : public Inner {
    public:
     LogScope(LoggingBackend& backend, const NamedCall& call, const Tensors& tensors) {
       if (depth_ == 0 && backend.note_) backend.note_(backend.getSequenceNumberForGroup() + 1, describe(call, tensors));
-      ++depth_;  // must come last: if the callback throws, the destructor does not run
+      ++depth_;  // the depth is incremented last: if the callback throws, the destructor does not run
     }
     ~LogScope() { --depth_; }
     LogScope(const LogScope&) = delete;

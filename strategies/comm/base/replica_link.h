@@ -9,8 +9,9 @@
 namespace dpbench {
 
 struct ReplicaLink {
-  void (*broadcast)(const std::vector<at::Tensor>& buffers);  // copies the first buffer into the others
-  void (*reduce)(std::vector<at::Tensor>& buffers);           // sums all buffers into the first
+  // Copies the first replica's buffer into the other replicas' buffers.
+  void (*broadcast)(const std::vector<at::Tensor>& buffers);
+  void (*reduce)(std::vector<at::Tensor>& buffers);  // sums all replicas' buffers into the first replica's buffer
 };
 
 // The NCCL implementation of this interface. dpbench_cuda sets it when it is loaded; it is null before that.

@@ -18,7 +18,8 @@ void wait_for(at::Device device) {
 }
 
 void copy_back(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& from, at::Device device) {
-  const at::NoGradGuard no_grad;  // grad mode is per thread, and writing to outputs that are parameters needs it off
+  // Gradient mode is off, because the outputs may be parameters and the mode is per thread.
+  const at::NoGradGuard no_grad;
   for (size_t i = 0; i < outputs.size(); ++i) {
     at::Tensor output = outputs[i];
     output.copy_(from[i], /*non_blocking=*/true);

@@ -12,8 +12,8 @@ namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 
-constexpr Milliseconds check_interval{200};  // time between two checks whether another host has given up
-constexpr Milliseconds reason_grace{1000};   // extra time in which another host may report why it is late
+constexpr Milliseconds check_interval{200};  // a waiting rank checks this often whether another host has given up
+constexpr Milliseconds reason_grace{1000};   // another host has this much extra time to report why it is late
 // Extra timeout of a call's parts; check_deadline() normally ends them earlier.
 constexpr Milliseconds max_overrun{3000};
 

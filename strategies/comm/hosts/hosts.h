@@ -57,9 +57,9 @@ class HostsBackend : public c10d::Backend {
   // The collective call in progress. Used by the queue's thread only.
   struct Current {
     shm::Call call;
-    uint64_t number = 0;  // sequence number of the call; joining the group is call 1, as within one host
+    uint64_t number = 0;  // sequence number of the collective call; joining the group is call 1, as within one host
     Milliseconds limit{};
-    shm::Clock::time_point deadline = {};  // deadline of the whole call
+    shm::Clock::time_point deadline = {};  // the time at which the whole collective call times out
   };
   // What a rank waits for; its leader may itself be waiting for other hosts.
   enum class WaitFor { own_host, leader, other_hosts };
@@ -100,16 +100,17 @@ class HostsBackend : public c10d::Backend {
   Milliseconds timeout_;
   SideChannel side_channel_;
   std::vector<Host> hosts_;
-  int own_ = 0;  // index of this host in hosts_
+  int own_ = 0;  // this host's index in hosts_
   c10::intrusive_ptr<shm::ShmBackend> local_;
-  c10::intrusive_ptr<c10d::Backend> leaders_;  // backend between the leaders; null on other ranks, and after a failure
+  // Backend that connects the leaders; null on other ranks, and after a failure.
+  c10::intrusive_ptr<c10d::Backend> leaders_;
   std::exception_ptr failure_;
   Current current_;
   // Flags that this leader set in the store, in the current and in an earlier call.
   std::vector<std::string> wait_flags_, old_wait_flags_;
   std::atomic<uint64_t> calls_{0};
   std::atomic<bool> aborted_{false};
-  WorkQueue queue_;  // declared last, so that its thread ends before the other members are destroyed
+  WorkQueue queue_;  // the queue is declared last, so that its thread ends before the other members are destroyed
 };
 
 }  // namespace dpbench

@@ -38,7 +38,7 @@ std::optional<std::string> SideChannel::ask(Question question) {
   try {
     if (future.wait_for(answer_timeout) == std::future_status::ready) return future.get();
   } catch (const std::exception&) {
-    return {};  // the query failed at once because the store's host is gone
+    return {};  // no answer: the query failed at once because the store's host is gone
   }
   *silent_ = true;
   // The answer arrived after the timeout but before `silent_` was set.

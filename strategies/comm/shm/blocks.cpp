@@ -53,7 +53,7 @@ class Blocks {
   uint64_t next_ = 1;
 };
 
-// Never destroyed, because tensors may outlive static objects.
+// Returns the registry of this process's blocks. It is never destroyed, because tensors may outlive static objects.
 Blocks& blocks() {
   static auto* const all = new Blocks;
   return *all;

@@ -12,12 +12,13 @@ namespace dpbench::shm {
 // One rank's part in a collective. All arrays are contiguous and have call.count elements.
 struct Job {
   Call call;
-  size_t item = 1;                 // bytes of an element
-  Reduce reduce = nullptr;         // reduction kernel; null for collectives that do not reduce
-  std::vector<const char*> sends;  // one array for all ranks or one per rank; empty if this rank sends nothing
+  size_t item = 1;          // bytes per array element
+  Reduce reduce = nullptr;  // kernel that reduces arrays; null for collectives that do not reduce
+  // Arrays to send: one for all ranks or one per rank; empty if this rank sends nothing.
+  std::vector<const char*> sends;
   // One array per source rank, null to skip that rank; empty if this rank receives nothing.
   std::vector<char*> receives;
-  char* reduced = nullptr;  // result array of collectives that reduce, instead of `receives`
+  char* reduced = nullptr;  // array for the result of collectives that reduce; they do not use `receives`
 
   size_t bytes() const { return call.count * item; }
 };
@@ -50,9 +51,10 @@ class Collectives {
 
   HostGroup& group_;
   PeerBlocks blocks_;
-  Place place_;                // place of this rank's tensor in shared memory
-  std::vector<char*> placed_;  // addresses of every rank's tensor in this process; null if it is not in shared memory
-  uint64_t turn_ = 0;          // counts calls; its parity selects one of the two slots of each rank
+  Place place_;  // location of this rank's tensor in shared memory
+  // Addresses of every rank's tensor in this process; an address is null if the tensor is not in shared memory.
+  std::vector<char*> placed_;
+  uint64_t turn_ = 0;  // counts collectives; its parity selects one of the two slots (shared buffers) of each rank
 };
 
 }  // namespace dpbench::shm

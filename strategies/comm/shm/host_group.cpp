@@ -118,7 +118,7 @@ void HostGroup::check_peers(int missing, Clock::time_point deadline) {
     if (r == rank_) continue;
     const bool left = seat(r).left.load(), died = !left && died_[r];
     if (arrived(r)) {
-      require_same_call(r);  // a rank that has arrived counts, even if it has left or died since
+      require_same_call(r);  // a rank that has arrived takes part in the call, even if it has left or died since
     } else if (left || died) {
       fail(name_of(r) + (left ? " left the group" : " died") + meanwhile);
     }
@@ -137,7 +137,7 @@ void HostGroup::watch_peers() {
     if (r == rank_ || pollfds_[r].fd >= 0 || pid(r) == 0) continue;
     pidfds_[r] = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid(r), 0)));
     if (!pidfds_[r] && (errno == ESRCH || (kill(pid(r), 0) != 0 && errno == ESRCH)))
-      died_[r] = true;  // kill() works even if this process has no file descriptor left for a pidfd
+      died_[r] = true;  // kill() tells whether a process exists, even if no file descriptor is left for a pidfd
     pollfds_[r] = {.fd = pidfds_[r].get(), .events = POLLIN, .revents = 0};
   }
   poll(pollfds_.data(), pollfds_.size(), 0);

@@ -15,7 +15,8 @@
 
 namespace dpbench::shm {
 
-enum class Home { processes, threads };  // threads: all ranks are threads of this process and share one mapping
+// Where the ranks are; with `threads` they are threads of this process and share one mapping.
+enum class Home { processes, threads };
 
 using Clock = std::chrono::steady_clock;
 
@@ -40,7 +41,7 @@ class HostGroup {
 
   // A barrier in two halves. arrive() publishes this rank's writes; after wait() the other ranks' writes are visible.
   void arrive();
-  bool wait_briefly();  // Spins for a short time. Returns false if a rank has still not arrived.
+  bool wait_briefly();  // Spins for a short time. Returns false if some rank has still not arrived at the barrier.
   // Waits until all ranks have arrived. Throws the same text on all ranks if a rank died, left, timed out or made a
   // different call.
   void wait(Clock::time_point deadline);
@@ -70,19 +71,19 @@ class HostGroup {
   void open_segment(const BackendSetup& setup);
   bool has_core_per_rank() const;
 
-  int rank_, first_rank_;  // first_rank_: the global rank of this group's rank 0
+  int rank_, first_rank_;  // first_rank_ is the global rank of this group's rank 0
   Home home_;
   Layout layout_;
   std::shared_ptr<Mapping> mapping_;
   char* base_ = nullptr;
-  Descriptor memory_;               // shared memory; held by the rank that created it until all have joined
-  std::vector<Descriptor> pidfds_;  // one process file descriptor per other rank
-  std::vector<pollfd> pollfds_;     // poll() entries of all pidfds
+  Descriptor memory_;  // shared memory of the group; held by the rank that created it until all have joined
+  std::vector<Descriptor> pidfds_;  // one process file descriptor (pidfd) per other rank
+  std::vector<pollfd> pollfds_;     // poll() entries of all process file descriptors
   std::vector<bool> died_;
   // True if ranks outnumber cores, or if unknown: spinning would then keep another rank from running.
   bool crowded_ = true;
   uint32_t phase_ = 0;
-  uint64_t sequence_ = 0, agreed_ = 0;  // numbers of the current call, and of the last one that all ranks agreed on
+  uint64_t sequence_ = 0, agreed_ = 0;  // number of the current call, and of the last call that all ranks agreed on
 };
 
 }  // namespace dpbench::shm

@@ -60,7 +60,7 @@ class SharedMappings {
 
  private:
   std::mutex mutex_;
-  // Keyed by file descriptor, which stays open until all ranks have joined.
+  // Mappings by file descriptor, which stays open until all ranks have joined.
   std::map<int, std::weak_ptr<Mapping>> mappings_;
 };
 
@@ -137,8 +137,8 @@ HostGroup::HostGroup(const BackendSetup& setup, Home home, size_t slot_bytes, in
     leave();
     throw;
   }
-  memory_ = {};   // closed: all ranks have mapped the segment
-  watch_peers();  // opens the pidfds now, because a process id may be reused after a rank's death
+  memory_ = {};   // the descriptor is closed, because all ranks have mapped the segment
+  watch_peers();  // process file descriptors are opened now, because a process id may be reused after a rank's death
   crowded_ = !has_core_per_rank();
 }
 

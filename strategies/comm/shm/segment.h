@@ -31,12 +31,12 @@ enum class Kind : uint8_t {
 // A rank's description of its next collective call. The calls of all ranks must be equal before any data is touched.
 struct Call {
   Kind kind = Kind::none;
-  Reduction reduction = Reduction::sum;  // used only by collectives that reduce
-  int8_t dtype = 0;                      // an at::ScalarType
+  Reduction reduction = Reduction::sum;  // kind of reduction; unused by collectives that do not reduce
+  int8_t dtype = 0;                      // dtype of the tensor, an at::ScalarType
   int32_t root = -1;
-  int64_t count = 0;    // elements of the whole tensor, or of one rank's share of it
-  uint64_t layout = 0;  // hash of the strides; 0 if the tensor is contiguous
-  uint64_t tag = 0;     // any number that must be equal on all ranks, for example the step number
+  int64_t count = 0;    // number of elements of the whole tensor, or of one rank's share of it
+  uint64_t layout = 0;  // hash of the tensor's strides; 0 if it is contiguous
+  uint64_t tag = 0;     // a number from the caller that must be equal on all ranks, for example the step number
 
   bool operator==(const Call&) const = default;
 };
@@ -45,10 +45,11 @@ std::string describe(const Call& call);
 
 // Location of a rank's tensor in a block (an allocation in shared memory).
 struct Place {
-  uint64_t block = 0;   // number of the block; 0 if the tensor is not in shared memory
-  uint64_t oldest = 0;  // all blocks of this rank with lower numbers have been freed
+  uint64_t block = 0;  // number of the tensor's block; 0 if the tensor is not in shared memory
+  // Number of this rank's oldest block that still exists; blocks with lower numbers have been freed.
+  uint64_t oldest = 0;
   uint64_t offset = 0, bytes = 0;
-  char* address = nullptr;  // address of the block in its owner's process; usable if the ranks are threads
+  char* address = nullptr;  // address of the block in its owner's process; other ranks can use it if all are threads
   int32_t fd = -1;
 };
 
@@ -58,18 +59,19 @@ struct Announcement {
 };
 
 struct alignas(64) Seat {
-  std::atomic<uint32_t> phase{0};  // number of barriers that this rank has reached; waiting ranks sleep on this word
+  // Number of barriers at which this rank has arrived; waiting ranks sleep on this word.
+  std::atomic<uint32_t> phase{0};
   std::atomic<uint32_t> sleepers{0};
-  std::atomic<uint32_t> left{0};  // set when the rank's backend is destroyed
-  std::atomic<pid_t> pid{0};      // process id; 0 until the rank has joined
-  Announcement announcements[2];  // indexed by the parity of the call's sequence number
-  cpu_set_t cores;                // CPU affinity mask of this rank
+  std::atomic<uint32_t> left{0};  // nonzero once the rank's backend has been destroyed
+  std::atomic<pid_t> pid{0};      // the rank's process id; 0 until it has joined
+  Announcement announcements[2];  // the rank's announced calls, indexed by the parity of the sequence number
+  cpu_set_t cores;                // CPU affinity mask of the rank
 };
 
 struct alignas(64) Segment {
   enum : uint32_t { sound, breaking, broken };
   std::atomic<uint32_t> state{sound};
-  char reason[1024] = {};  // why the group is broken; valid once `state` is broken
+  char reason[1024] = {};  // why the group is broken; valid once its state is `broken`
 };
 
 // Computes the size of a segment: the header, the seats, then two slots per rank.

@@ -13,7 +13,8 @@ namespace dpbench::shm {
 class Mapping {
  public:
   Mapping() = default;
-  Mapping(int fd, size_t bytes);  // maps the memory, but does not take ownership of the descriptor
+  // Maps the memory behind a file descriptor, without taking ownership of the descriptor.
+  Mapping(int fd, size_t bytes);
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;
   ~Mapping();

@@ -63,7 +63,7 @@ void ShmBackend::fail(const std::string& reason) {
   try {
     group_.fail(reason);
   } catch (const std::exception&) {
-    // ignored: group_.fail() always throws, and the caller already has the reason
+    // The exception is ignored: group_.fail() always throws, and the caller already has the reason.
   }
 }
 

@@ -63,7 +63,7 @@ class ShmBackend : public c10d::Backend {
  private:
   struct Task {
     std::vector<Job> jobs;
-    Tensors held;  // input tensors, kept alive until the collective ends
+    Tensors held;  // a collective's input tensors, kept alive until it ends
     std::chrono::milliseconds timeout;
     c10::intrusive_ptr<CommWork> work;
   };
@@ -79,9 +79,10 @@ class ShmBackend : public c10d::Backend {
   HostGroup group_;
   Collectives collectives_{group_};
   std::mutex starting_;
-  std::vector<Tensors> abandoned_;  // outputs of failed calls, kept alive
-  std::atomic<uint64_t> calls_{0};  // atomic, because other threads read it too
-  WorkQueue queue_;                 // declared last, so that its thread ends before the other members are destroyed
+  // Output tensors of failed calls, kept alive because late ranks may still write to them.
+  std::vector<Tensors> abandoned_;
+  std::atomic<uint64_t> calls_{0};  // number of calls; atomic, because other threads read it too
+  WorkQueue queue_;  // the queue is declared last, so that its thread ends before the other members are destroyed
 };
 
 }  // namespace dpbench::shm

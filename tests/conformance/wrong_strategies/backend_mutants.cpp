@@ -6,7 +6,7 @@
 namespace dpbench::wrong {
 namespace {
 
-// Alters the input or the output of floating-point all-reduces.
+// A backend that changes the input or the output of floating-point allreduces.
 class AlteringBackend : public ForwardingBackend {
  public:
   using Change = std::function<void(AlteringBackend&, at::Tensor&)>;

@@ -101,7 +101,7 @@ Change norms_reducing(const ReduceSums& reduce) {
 
 void right_sums(Run& run, at::Tensor& sums, int) { run.all_reduce(sums); }
 
-// Weights each rank's mean and mean square equally, regardless of its number of samples.
+// A mistake in BatchNorm: gives each rank's mean and mean square equal weight, regardless of its number of samples.
 void weight_ranks_equally(Run& run, at::Tensor& sums, int call) {
   if (call % 2 == 0) sums.div_(sums[-1].clone());
   run.all_reduce(sums);

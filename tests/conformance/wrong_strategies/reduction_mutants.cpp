@@ -1,4 +1,4 @@
-// Mistakes in combining gradients over ranks.
+// Wrong strategies with mistakes in combining gradients over ranks.
 #include <ATen/ATen.h>
 
 #include "tests/conformance/wrong_strategies/mutant.h"
@@ -20,7 +20,7 @@ std::function<StrategyInfo()> reducing(const Reduce& reduce) {
   return with([reduce](Parts& parts) { parts.reduce = reduce; });
 }
 
-// Reduces all buckets except those for which `skip` returns true.
+// Makes a strategy that does not reduce the buckets for which `skip` returns true.
 std::function<StrategyInfo()> skipping(const std::function<bool(size_t bucket, size_t buckets)>& skip) {
   return with([skip](Parts& parts) {
     const Reduce right = parts.reduce;

@@ -11,24 +11,24 @@ struct Run;
 
 // The exchangeable parts of a training step, in the order of their calls.
 struct Parts {
-  std::function<void(Run&)> start;                // broadcasts rank 0's parameters and buffers
-  std::function<void(Run&)> sync_buffers;         // broadcasts rank 0's buffers, before a step
-  std::function<Batch(Run&, const Batch&)> rows;  // returns the samples this rank trains on
-  std::function<void(Run&)> clear;                // clears gradients, before a step
-  std::function<double(Run&)> micro_scale;        // scale of each micro-batch's loss
+  std::function<void(Run&)> start;                // broadcasts rank 0's parameters and buffers, once
+  std::function<void(Run&)> sync_buffers;         // broadcasts rank 0's buffers before a step
+  std::function<Batch(Run&, const Batch&)> rows;  // returns the samples that this rank trains on
+  std::function<void(Run&)> clear;                // clears the gradients before a step
+  std::function<double(Run&)> micro_scale;        // returns the scale of a micro-batch's loss
   std::function<void(Run&)> after_micro;          // called between micro-batches
   std::function<void(Run&)> before_reduce;
   std::function<std::vector<std::vector<size_t>>(Run&)> buckets;
-  std::function<void(Run&, at::Tensor&, size_t)> reduce;  // reduces one bucket in place to the mean over ranks
+  std::function<void(Run&, at::Tensor&, size_t)> reduce;  // replaces a bucket's gradients by their mean over ranks
   std::function<void(Run&)> after_reduce;
   std::function<void(Run&)> clip;
-  std::function<void(Run&)> update;  // steps the optimizer
+  std::function<void(Run&)> update;  // runs the optimizer step
   std::function<void(Run&, StepResult&)> report;
   std::function<at::Tensor(Run&, const Batch&)> evaluate;
   std::function<NamedTensors(Run&)> reported_gradients;
   std::function<void(Run&, Snapshot&)> before_load;  // may change the snapshot to resume from
   std::function<void(Run&)> finish;                  // called after the last step
-  bool autocast = true;                              // uses autocast if the dtype is bfloat16
+  bool autocast = true;                              // with dtype bfloat16, runs the forward pass under autocast
 };
 Parts right_parts();
 
@@ -52,7 +52,7 @@ struct Run {
   double bucket_bytes = 0;
   std::shared_ptr<Model> model;
   std::vector<std::string> names;
-  std::vector<at::Tensor> leaves;     // trainable parameters, a shared one once
+  std::vector<at::Tensor> leaves;     // trainable parameters; a parameter that layers share appears once
   std::vector<at::Tensor> gradients;  // of the current step; undefined if no rank used the parameter
   std::vector<at::Tensor> momenta, variances, counts;
   int64_t step = 0, micro = 0, micros = 1;

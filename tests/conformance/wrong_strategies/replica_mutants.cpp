@@ -14,7 +14,7 @@ struct ReplicaParts {
   std::function<std::vector<int64_t>(int64_t rows, int replicas)> cut = chunk_sizes;
   int64_t refreshed_steps = 1000;  // before steps below this number, replicas copy the first replica's state
   bool zero_replicas = true;       // zero the replicas' gradients before a step
-  bool zero_idle_replicas = true;  // also zero replicas without samples in the step
+  bool zero_idle_replicas = true;  // zero the gradients of replicas without samples too
   bool one_loss = true;            // true: one loss on the gathered output; false: the mean of the replicas' losses
   bool gather_backwards = false;
   std::function<void(Replicas&)> reduce;  // adds the other replicas' gradients to the first's

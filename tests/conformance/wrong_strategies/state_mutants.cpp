@@ -1,4 +1,4 @@
-// Mistakes in state that outlives a step: initial weights, buffers, the optimizer and its state.
+// Wrong strategies with mistakes in state that outlives a step: initial weights, buffers, the optimizer and its state.
 #include <ATen/ATen.h>
 
 #include "tests/conformance/wrong_strategies/mutant.h"

@@ -1,4 +1,5 @@
-// Trains one step of an installed workload with an installed strategy, and registers its own strategy.
+// A third-party program that trains one step of an installed workload with an installed strategy, and registers its own
+// strategy.
 #include <cstdio>
 
 #include <ATen/ops/arange.h>

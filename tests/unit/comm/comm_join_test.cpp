@@ -65,7 +65,7 @@ std::vector<std::string> errors_after_killing(int victim, int world, int per_hos
     raise(SIGKILL);
   };
   const auto wait_for_victim = [&] {
-    // The killed rank publishes its store key before its pid.
+    // The killed rank publishes its store key before its pid, so wait for the pid.
     while (processes[victim] == 0) std::this_thread::sleep_for(1ms);
     wait_for_exit(processes[victim]);
   };
@@ -95,7 +95,8 @@ TEST(Join, ErrorsNameGlobalRanksAcrossHosts) {
   for (int r : {0, 3}) EXPECT_TRUE(mentions(errors[r], {"rank 3", "rank 2 (pid "})) << "rank " << r;
 }
 
-// Sets `caught` when the exception is destroyed. By then, stack unwinding has destroyed the half-built group.
+// An exception that sets `caught` when it is destroyed. By then, stack unwinding has destroyed the half-built group of
+// ranks.
 class GiveUp : public std::runtime_error {
  public:
   explicit GiveUp(std::atomic<bool>& caught)

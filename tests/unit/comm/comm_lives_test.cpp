@@ -63,7 +63,7 @@ TEST_P(Lifetimes, InputsAndWorkObjectsMayBeDestroyedBeforeTheCollectiveEnds) {
     for (int call = 0; call < 42; ++call) {
       shares.push_back(at::zeros(kShares[call % 7]));
       start_reduce_scatter(backend, shares.back(), rank, world, call);
-      // Reuses freed memory, so that a read of a destroyed input finds -1.
+      // This tensor reuses freed memory, so that a read of a destroyed input finds -1.
       at::empty(kShares[(call + 3) % 7] + 1).fill_(-1);
     }
     backend->barrier({})->wait();

@@ -1,4 +1,5 @@
-// Texts that LoggingBackend logs for collectives. It is derived from a PyTorch backend, here one that does nothing.
+// LoggingBackend<B> logs a line of text for each collective and forwards it to B, a PyTorch backend. The tests check
+// the lines, with a B that does nothing.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

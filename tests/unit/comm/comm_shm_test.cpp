@@ -103,7 +103,8 @@ TEST(AcrossHosts, SumsHaveTheSameBitsInEveryRunAndOnEveryRank) {
 // Returns the n-th of the cores that this process may use.
 std::vector<int> only_core(int n) { return {own_cores().at(static_cast<size_t>(n))}; }
 
-// Pins two ranks to the cores `cores(rank)`. Expects the group to be crowded (more ranks than cores) or not.
+// Pins two ranks to the cores that `cores(rank)` returns. Expects the group to be crowded (more ranks than cores) if
+// `crowded` is true, otherwise not.
 void expect_crowded(bool crowded, const std::function<std::vector<int>(int rank)>& cores) {
   std::vector<BackendSetup> setups(2);
   Team team{.backend = "shm", .as = As::processes, .world = 2};

@@ -64,7 +64,7 @@ TEST_P(BeyondASlot, AllreduceOfMessagesAbove1MebibyteIsExactForEveryTypeAndOpera
 INSTANTIATE_TEST_SUITE_P(All, BeyondASlot,
                          ::testing::Values(Arm{"shm", As::processes, 3}, Arm{"shm", As::processes, 3, 2}), name_of);
 
-TEST_P(Collectives, BroadcastSendsTheRootsBytes) {
+TEST_P(Collectives, BroadcastGivesEveryRankTheTensorOfTheRoot) {
   expect_ranks_succeed(team(), [&](const Backend& backend, int rank) {
     for (const auto dtype : {at::kFloat, at::kInt, at::kByte, at::kBool, at::kComplexDouble})
       for (const int64_t count : kCounts) {

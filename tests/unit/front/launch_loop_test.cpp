@@ -183,7 +183,7 @@ TEST_F(LaunchLoopTest, ACaseThatFailsInEveryRetryFails) {
   EXPECT_EQ(record("cpu").status, CaseStatus::failed);
 }
 
-TEST_F(LaunchLoopTest, DoesNotTimeAWrongCaseAgain) {
+TEST_F(LaunchLoopTest, DoesNotTimeACaseWithAFailedCheckAgain) {
   runner_.answer = [](const CaseSpec& spec, int) {
     CaseOutcome outcome = good();
     if (spec.strategy == "dp") outcome.checks = {{.name = "gradient-vs-baseline", .status = CheckStatus::failed}};
@@ -291,7 +291,7 @@ TEST_F(LaunchLoopTest, WarnsWhenOneTimedBlockIsTooFewToMeasureNoise) {
 }
 
 // Each launch takes one second. Other programs keep a core busy during the second launch of dp only.
-TEST_F(LaunchLoopTest, WarnsOnlyTheCaseThatOtherProgramsDisturbed) {
+TEST_F(LaunchLoopTest, AddsAWarningOnlyToTheCaseThatOtherProgramsDisturbed) {
   CpuTimes now;
   load_ = [&] { return now; };
   runner_.answer = [&](const CaseSpec& spec, int call) {

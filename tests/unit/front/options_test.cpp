@@ -88,7 +88,7 @@ TEST(Options, DefaultsGiveAQuickAndSmallRun) {
   EXPECT_EQ(chosen.sampling.min_sample_s, 0.1);
 }
 
-TEST(Options, ExplicitFlagsOverrideQuick) {
+TEST(Options, ExplicitFlagsOverrideTheQuickFlag) {
   const RunOptions options = parse({"--quick", "--launches", "4"});
   EXPECT_EQ(options.launches, 4);
   EXPECT_EQ(options.sampling.samples, 3);
@@ -310,7 +310,7 @@ TEST(Options, VersionIsOneLine) {
   EXPECT_EQ(text_of({"-V"}), text_of({"--version"}));
 }
 
-TEST_F(Config, SetsFlagsThatTheCommandLineOverrides) {
+TEST_F(Config, FileSetsFlagsThatTheCommandLineOverrides) {
   const auto file = write("strategy = [\"cpu\", \"ddp\"]\ncpus = [1, 2]\nlaunches = 7\nseed = 3\nbaseline = false\n");
   EXPECT_NE(refusal({"--config", file}).find("baseline"), std::string::npos);
   write("strategy = [\"cpu\", \"ddp\"]\ncpus = [1, 2]\nlaunches = 7\nseed = 3\nquick = true\n");
@@ -322,7 +322,7 @@ TEST_F(Config, SetsFlagsThatTheCommandLineOverrides) {
   EXPECT_EQ(o.sampling.samples, 3);
 }
 
-TEST_F(Config, IsValidatedLikeTheCommandLine) {
+TEST_F(Config, FileIsValidatedLikeTheCommandLine) {
   expect_contains(refusal({"--config", write("cpus = 0\n")}), {"1 to 1024"});
   expect_contains(refusal({"--config", write("stratgy = \"ddp\"\n")}), {file_, "'stratgy'", "'strategy'"});
   expect_contains(refusal({"--config", write("cpus = [1,,2]\n")}), {"--cpus", "''"});

@@ -227,7 +227,7 @@ TEST(Plan, RanksThatShareAGpuUseABackendThatSupportsSharing) {
   expect_contains(refusal<UsageError>(what, machine(2, 1)), {"nccl", "gloo"});
 }
 
-TEST(Plan, NotesWhyAutoAvoidsNcclForTheRanksOfThisHost) {
+TEST(Plan, NotesWhyTheAutomaticBackendIsNotNccl) {
   Selection what = ddp_on_mlp();
   what.gpus = {4, 8};
   what.oversubscribe = true;

@@ -71,7 +71,7 @@ TEST(Plan, OnlyMultiProcessStrategiesHaveABackendAndAProcessPerReplica) {
   }
 }
 
-TEST(Plan, AutoUsesTheMostPreferredBackendOfTheDevice) {
+TEST(Plan, AutomaticBackendIsTheMostPreferredOneOfTheDevice) {
   Catalogue all = catalogue();
   all.backends.push_back({.name = "own", .summary = "", .cuda = true, .cpu_preference = 30, .cuda_preference = 15});
   // Returns the backend that `auto` chooses, followed in parentheses by the note that explains the choice, if any.

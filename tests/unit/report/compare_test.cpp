@@ -6,7 +6,7 @@ namespace {
 
 using namespace test;
 
-TEST(Compare, AWrongCaseFailsTheGateWithoutASpeedVerdict) {
+TEST(Compare, ACaseWithAFailedCheckFailsTheGateWithoutASpeedVerdict) {
   CaseRecord wrong = ddp(base_times, 0.5);
   wrong.checks = {{.name = "gradient-vs-baseline", .status = CheckStatus::failed}};
   const Comparison result = compared(run_of({ddp(base_times)}), run_of({wrong}));
@@ -16,7 +16,7 @@ TEST(Compare, AWrongCaseFailsTheGateWithoutASpeedVerdict) {
   EXPECT_TRUE(result.failed());
 }
 
-TEST(Compare, ANewWrongCaseFailsTheGate) {
+TEST(Compare, ANewCaseWithAFailedCheckFailsTheGate) {
   CaseRecord wrong = measured("dp", 2, Scaling::weak, 64, 10000);
   wrong.checks = {{.name = "output-shape", .status = CheckStatus::failed}};
   EXPECT_TRUE(compared(run_of({ddp(base_times)}), run_of({ddp(base_times), wrong})).failed());

@@ -101,7 +101,7 @@ Report scaling_report() {
   return report;
 }
 
-TEST(Derived, ReportsSpeedupOverTheBaselineAndOverTheStrategysWorldOfOne) {
+TEST(Derived, HasSpeedupsOverTheBaselineAndOverTheSameStrategyInWorldOne) {
   const Report report = scaling_report();
   const Derived& two = report.cases[2].derived;
   EXPECT_DOUBLE_EQ(*two.speedup, 2 * 1000.0 / 1600);
@@ -127,7 +127,7 @@ TEST(Derived, ShareOfPeakFlopUsesOperationsAndPeaksOfAllRanks) {
   EXPECT_DOUBLE_EQ(*two.flop_share, 10000 / 1600e-9 / 4e10);
 }
 
-TEST(Derived, PeakOfOneProcessCountsEveryReplica) {
+TEST(Derived, PeakFlopOfASingleProcessIsMultipliedByItsReplicas) {
   CaseRecord dp = measured("dp", 4, Scaling::weak, 64, 16000);
   for (auto& launch : dp.launches) launch.ranks[0].peak = Peak{.gemm_flop_per_s = 1e10, .triad_bytes_per_s = 1e10};
   Report report = report_of({dp});

@@ -55,7 +55,7 @@ TEST(Report, StrongScalingComparesTimeAtTheSameGlobalBatch) {
   EXPECT_DOUBLE_EQ(*report.cases[2].derived.efficiency, 0.8);
 }
 
-TEST(Report, TheBaselineMatchesWorkloadBatchAndDevice) {
+TEST(Report, TheBaselineHasTheWorkloadBatchAndDeviceOfTheCase) {
   const CaseRecord ddp = measured("ddp", 2, Scaling::weak, 64, 12500);
   const auto speedup_against = [&](auto change) {
     CaseRecord baseline = measured("cpu", 1, Scaling::weak, 64, 10000);

@@ -161,7 +161,7 @@ TEST(DpGraph, ReplayEqualsThePlainStepForEveryWorkloadTypeAndLink) {
         }
 }
 
-TEST(DpGraph, RecordsEachShapeOfEachReplicaOnce) {
+TEST(DpGraph, RecordsEachBatchSizeOfEachReplicaOnce) {
   // A step is split into pieces of 10, 10 and 10 samples, or of 4, 4 and 2.
   StepPair pair({.workload = "random-linear", .rows = {30, 30, 30, 10}});
   for (int64_t step = 0; step < 12; ++step) pair.step(step);

@@ -95,8 +95,8 @@ TEST_P(DpState, ParametersAreCopiedToReplicasOncePerStep) {
   EXPECT_EQ(workload.kept, 3) << "marks found by three models in the second micro-batch";
 }
 
-// Compares dp with a single device. Small micro-batches leave some replicas without samples, so their copies of the
-// parameters become outdated.
+// Compares the state after training with dp and with a single device. Small micro-batches leave some replicas without
+// samples, so their copies of the parameters become outdated.
 void expect_the_state_of_one_device(Writing::How how, const std::string& link) {
   const WritingWorkload workload(how);
   const std::vector<std::vector<int64_t>> steps = {{3, 1, 3}, {1, 6}, {6, 1, 2}, {1}, {4, 4}};

@@ -103,7 +103,7 @@ TEST(DdpRecorded, AccumulatesAndClipsLikeThePlainStep) {
       {.workload = "mnist-mlp", .params = {{"static_graph", "on"}}, .accumulate = 3, .clip_norm = 0.01, .eager = 3});
 }
 
-TEST(DdpRecorded, RecordsEachShapeOnceAndReturnsTheLastGradients) {
+TEST(DdpRecorded, RecordsEachBatchSizeOnceAndReturnsTheGradientsOfTheLastStep) {
   for (const char* views : {"on", "off"})
     expect_plain_steps({.workload = "convnet", .params = {{"gradient_as_bucket_view", views}}, .rows = {8, 4}});
 }

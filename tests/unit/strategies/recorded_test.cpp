@@ -88,7 +88,7 @@ TEST(Recorded, ReplayEqualsThePlainStepForEveryWorkloadAndType) {
     }
 }
 
-TEST(Recorded, RecordsEachShapeOnceAndReturnsTheLastGradients) {
+TEST(Recorded, RecordsEachBatchSizeOnceAndReturnsTheGradientsOfTheLastStep) {
   Pair pair({.workload = "random-linear", .rows = {30, 30, 30, 10}});
   for (int64_t step = 0; step < 12; ++step) pair.step(step);
   EXPECT_EQ(pair.counts.recordings, 2);

@@ -123,12 +123,12 @@ std::string refusal_of(const StrategyInfo& info) {
   return "registered";
 }
 
-TEST(Registration, RejectsAStrategyWithoutMake) {
+TEST(Registration, RejectsAStrategyWithoutAMakeFunction) {
   EXPECT_TRUE(mentions(refusal_of({.name = "unmade", .summary = ""}), {"unmade"}));
   EXPECT_FALSE(strategy_registry().find("unmade"));
 }
 
-TEST(Registration, RejectsLocalGradientsWithoutAnInterval) {
+TEST(Registration, RejectsLocalGradientsWithoutAnAveragingInterval) {
   StrategyInfo info{
       .name = "endless", .summary = "", .gradient = Gradient::local, .make = strategy_registry().at("ddp").make};
   EXPECT_TRUE(mentions(refusal_of(info), {"endless", "Gradient::local", "average_every"}));
@@ -412,7 +412,7 @@ TEST(ReplicaThreads, UseTheCallersGradMode) {
   EXPECT_EQ(enabled, 3);
 }
 
-TEST(ReplicaThreads, SpinOnlyIfEachHasACore) {
+TEST(ReplicaThreads, SpinOnlyIfEachThreadHasItsOwnCore) {
   const std::vector<int> cores = own_cores();
   const auto count = static_cast<int>(cores.size());
   ASSERT_GE(count, 1);

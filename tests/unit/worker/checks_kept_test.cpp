@@ -1,4 +1,5 @@
-// Memory held by the checks: each retained step of a large model is gigabytes.
+// Memory that the checks hold: keeping one step (parameters and gradients) of a large model takes gigabytes, so the
+// checks keep only what they need.
 #include <algorithm>
 #include <map>
 
@@ -15,11 +16,13 @@ using Weak = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
 struct Result {
   std::vector<CheckRow> rows;
-  std::map<std::string, size_t> bytes;  // size of the evidence, by scenario
-  bool even_was_released = false;       // before the end of scenario `twenty`
+  // Size of the kept results, by scenario (a training run that the checks compare).
+  std::map<std::string, size_t> bytes;
+  // True if the tensors of scenario `even` were freed before the end of scenario `twenty`.
+  bool even_was_released = false;
 };
 
-// Runs the checks of mnist-mlp on one device. Its parameters take 400 kB in float32.
+// Runs the checks that match the filter for mnist-mlp on one device. The parameters take 400 kB in float32.
 Result run_with_filter(const std::string& filter) {
   Result result;
   std::vector<Weak> even_parameters;
@@ -47,7 +50,7 @@ Result run_with_filter(const std::string& filter) {
 
 constexpr size_t parameter_bytes = 400000;
 
-TEST(ChecksBeforeTiming, KeepOnlyTheLossesOfTwentySteps) {
+TEST(ChecksBeforeTiming, KeepOnlyTheLossesOfTheTwentyStepScenario) {
   const Result result = run_with_filter(checks_before_timing({}));
   EXPECT_GT(result.bytes.at("working"), 4 * 2 * parameter_bytes);
   EXPECT_LT(result.bytes.at("twenty"), 20U * 500);
@@ -58,11 +61,11 @@ TEST(ChecksBeforeTiming, KeepOnlyTheLossesOfTwentySteps) {
   for (const CheckRow& row : result.rows) EXPECT_NE(row.status, CheckStatus::failed) << row.name << ": " << row.detail;
 }
 
-TEST(ChecksBeforeTiming, ReleaseScenariosAfterTheirVerdict) {
+TEST(ChecksBeforeTiming, FreeTheTensorsOfAScenarioAfterItsVerdict) {
   EXPECT_TRUE(run_with_filter(checks_before_timing({})).even_was_released);
 }
 
-TEST(Checks, KeepAllOfTwentyStepsWhenACheckNeedsThem) {
+TEST(Checks, KeepAllTensorsOfTheTwentyStepScenarioIfACheckNeedsThem) {
   const Result result = run_with_filter("^(gradient-meaning|gradient-later|loss-falls)$");
   EXPECT_GT(result.bytes.at("twenty"), 20 * 2 * parameter_bytes);
   EXPECT_EQ(result.rows.size(), 3U);

@@ -1,4 +1,4 @@
-// The shared progress page, written by Pulse.
+// Pulse: writes the progress of a rank to the progress page, memory shared with the front (the dpbench process).
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -14,7 +14,8 @@ namespace {
 
 constexpr int kRanks = 2;
 
-// A progress page for two ranks, as the front creates it. Older fronts reserve no space for calls.
+// A progress page for two ranks, as the front (the dpbench process) creates it. The page of an older front has no space
+// for collective calls.
 class PulsePage : public testing::Test {
  protected:
   ~PulsePage() override {
@@ -38,7 +39,7 @@ class PulsePage : public testing::Test {
   void* mapped_ = nullptr;
 };
 
-TEST_F(PulsePage, HoldsTheLatestCallsInARing) {
+TEST_F(PulsePage, HoldsTheLatestCollectivesInARingBuffer) {
   make(kRanks * (sizeof(Progress) + sizeof(CallLog)));
   Pulse pulse(file_, 1, kRanks);
   for (uint64_t number = 1; number <= 11; ++number)
@@ -54,7 +55,7 @@ TEST_F(PulsePage, HoldsTheLatestCallsInARing) {
   EXPECT_EQ(pulse.calls().count, 12);
 }
 
-TEST_F(PulsePage, WithoutSpaceForCallsStillCountsThem) {
+TEST_F(PulsePage, CountsCollectivesEvenWithoutSpaceToLogThem) {
   make(kRanks * sizeof(Progress));
   Pulse pulse(file_, 1, kRanks);
   pulse.note_call(1, "barrier");
@@ -63,7 +64,7 @@ TEST_F(PulsePage, WithoutSpaceForCallsStillCountsThem) {
   EXPECT_EQ(pulse.calls().count, 1) << "the answer still needs the count";
 }
 
-TEST(Pulse, HashesCoverTheWholeSequenceOfCalls) {
+TEST(Pulse, HashCoversTheWholeSequenceOfCollectives) {
   const auto hash_of = [](const std::vector<std::string>& calls) {
     Pulse pulse("", 0);
     pulse.note_call(1, "a call of the checks");

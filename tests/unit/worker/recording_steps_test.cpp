@@ -1,4 +1,5 @@
-// Strategies that record their steps (CUDA graphs) do so before timing. A fake strategy replaces the GPU.
+// Strategies that record their steps (as CUDA graphs) must finish recording before steps are timed. A fake strategy
+// replaces the GPU.
 #include <map>
 
 #include <ATen/ATen.h>
@@ -19,10 +20,11 @@ struct Call {
   Mode mode;
 };
 
-// Runs the maximum number of steps of each shape before it replays.
+// A strategy that pretends to record the fourth step of each batch size, the latest step allowed, and to replay later
+// steps.
 class FakeRecorder : public Around {
  public:
-  static inline std::vector<Call> calls;  // of the most recent instance
+  static inline std::vector<Call> calls;  // calls of the instance made last
 
   explicit FakeRecorder(const Setup& setup)
       : Around(with_defaults("cpu", setup)), records_(setup.params.flag("graph")) {
@@ -51,7 +53,7 @@ const RegisterStrategy fake_recorder{
 
 const Sampling quick{.warmup = 5, .samples = 2, .steps = 4};
 
-// random-linear has 100 samples.
+// Returns a case of random-linear, which has 100 samples.
 CaseSpec case_of(int64_t batch, const char* graph) {
   CaseSpec spec;
   spec.strategy = "fake-recorder";
@@ -99,27 +101,28 @@ class RecordingSteps : public testing::Test {
   }
 };
 
-TEST_F(RecordingSteps, RunBeforeStepsAreTimed) {
+TEST_F(RecordingSteps, AreTakenBeforeStepsAreTimed) {
   timed(case_of(30, "on"));
   const auto& calls = FakeRecorder::calls;
   ASSERT_EQ(calls.size(), 5U + 2 * 4 + 2 * 4) << "four more steps for each of the batch sizes 30 and 10";
-  expect_replayed(3 + 2 * 4);  // the second half of the warm-up sets the steps per block
+  // The second half of the warm-up, which sets the number of steps per block, is replayed too.
+  expect_replayed(3 + 2 * 4);
   EXPECT_EQ(calls[calls.size() - 8].step, 5) << "blocks start at the same step as without recording";
 }
 
-TEST_F(RecordingSteps, AreFewerThanAWholeEpoch) {
+TEST_F(RecordingSteps, CoverEachBatchSizeWithoutAWholeEpoch) {
   timed(case_of(3, "on"));
   EXPECT_EQ(FakeRecorder::calls.size(), 5U + 2 * 4 + 2 * 4) << "one of 34 steps has 1 sample";
   timed(case_of(5, "on"));
   EXPECT_EQ(FakeRecorder::calls.size(), 5U + 4 + 2 * 4) << "all batches have the same size";
 }
 
-TEST_F(RecordingSteps, AreSkippedWithoutRecording) {
+TEST_F(RecordingSteps, AreSkippedIfTheStrategyDoesNotRecord) {
   timed(case_of(30, "off"));
   EXPECT_EQ(FakeRecorder::calls.size(), 5U + 2 * 4);
 }
 
-TEST_F(RecordingSteps, RunBeforeTheFirstBlockOfADuel) {
+TEST_F(RecordingSteps, AreTakenBeforeTheFirstTimedBlockOfADuel) {
   BlockRun run(case_of(30, "on"), quick.warmup, group_, pulse_, "");
   const size_t before = FakeRecorder::calls.size();
   for (int i = 0; i < 2; ++i) run.block(quick);
@@ -127,7 +130,7 @@ TEST_F(RecordingSteps, RunBeforeTheFirstBlockOfADuel) {
   run.finish();
 }
 
-TEST_F(RecordingSteps, RunBeforeStepsAreProfiled) {
+TEST_F(RecordingSteps, AreTakenBeforeStepsAreProfiled) {
   const CaseSpec spec = case_of(30, "on");
   StepSource source(*workload_, spec, strategy_registry().at(spec.strategy), 0);
   RankRecord record;
@@ -136,7 +139,7 @@ TEST_F(RecordingSteps, RunBeforeStepsAreProfiled) {
   expect_replayed(static_cast<size_t>(record.profile->steps));
 }
 
-TEST(Recorded, IsPromisedByEveryStrategyWithGraphOn) {
+TEST(Recorded, StrategiesWithGraphOnDeclareThatTheyRecordSteps) {
   for (const char* name : {"gpu", "dp", "ddp"}) {
     const StrategyInfo& info = strategy_registry().at(name);
     EXPECT_TRUE(promised(info, Params(info.params, {{"graph", "on"}}, name)).recorded) << name;

@@ -1,4 +1,4 @@
-// Allocator cache for small tensors: blocks are reused by size and never shared.
+// The allocator cache for small tensors: memory blocks are reused by size and never belong to two tensors at once.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -19,7 +19,7 @@
 namespace dpbench {
 namespace {
 
-// Enables the cache for the rest of the program, as in a worker.
+// Enables the cache for the rest of the program, as dpbench's worker does.
 class SmallBlocks : public testing::Test {
  protected:
   SmallBlocks() { cache_small_blocks(); }
@@ -48,7 +48,7 @@ TEST_F(SmallBlocks, AreAlignedAndLargeEnough) {
     }
 }
 
-TEST_F(SmallBlocks, LeaveEmptyAndLargeBlocksToTorch) {
+TEST_F(SmallBlocks, EmptyAndLargeBlocksComeFromTorchsAllocator) {
   EXPECT_EQ(block(0).get(), nullptr);
   const auto all = c10::GetCPUAllocator();
   for (const size_t bytes : {size_t{0}, size_t{5000}, size_t{1} << 20}) all->raw_deallocate(all->raw_allocate(bytes));
@@ -57,8 +57,9 @@ TEST_F(SmallBlocks, LeaveEmptyAndLargeBlocksToTorch) {
   EXPECT_NE(block(4096).get_deleter(), torchs);
 }
 
-// Blocks freed in any order on any thread are never written to by two owners.
-TEST_F(SmallBlocks, AreNeverHandedOutTwice) {
+// Several threads allocate, fill and free blocks in random order. A block whose content changes has been handed out
+// twice.
+TEST_F(SmallBlocks, AreNeverHandedOutToTwoOwners) {
   struct Owned {
     c10::DataPtr data;
     size_t bytes;
@@ -96,8 +97,8 @@ TEST_F(SmallBlocks, AreNeverHandedOutTwice) {
   EXPECT_EQ(broken, 0);
 }
 
-// Each thread caches 16 blocks per size and frees them at its end.
-TEST_F(SmallBlocks, AreCachedInBoundedNumbers) {
+// Each thread caches up to 16 blocks per size and frees them when the thread ends.
+TEST_F(SmallBlocks, AreCachedOnlyUpToALimitPerThread) {
   const auto in_use = [] { return mallinfo2().uordblks; };
   std::jthread([&] {
     const auto before = in_use();
@@ -111,7 +112,7 @@ TEST_F(SmallBlocks, AreCachedInBoundedNumbers) {
   size_t before = 0;
   std::vector<c10::DataPtr> outlived;
   std::jthread([&] { outlived.push_back(block(1000)); }).join();
-  outlived.clear();  // freed by another thread after the allocating thread ended
+  outlived.clear();  // this frees a block of a thread that has already ended
   before = in_use();
   for (int i = 0; i < 50; ++i)
     std::jthread([] {
@@ -121,7 +122,7 @@ TEST_F(SmallBlocks, AreCachedInBoundedNumbers) {
   EXPECT_LT(in_use(), before + 16 * 4096);
   for (int i = 0; i < 50; ++i)
     std::jthread([] {
-      thread_local std::vector<c10::DataPtr> last;  // constructed before the thread's cache, destroyed after it
+      thread_local std::vector<c10::DataPtr> last;  // constructed before the cache of the thread, so destroyed after it
       last.reserve(16);
       for (int k = 0; k < 16; ++k) last.push_back(block(4096));
     });

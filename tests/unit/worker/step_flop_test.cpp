@@ -1,4 +1,5 @@
-// FLOP counts of strategies that replay steps: replays call no operations. Fake strategies replace the GPU.
+// FLOP counts of strategies that replay recorded steps. A replay calls no operations, so it cannot be counted. Fake
+// strategies replace the GPU.
 #include <map>
 #include <set>
 
@@ -11,8 +12,8 @@
 namespace dpbench {
 namespace {
 
-// For each batch size, the first step runs eagerly, the second is recorded (which calls all operations once more), and
-// later steps call no operations.
+// A strategy that pretends to replay steps. For each batch size, the first step runs eagerly, the second is recorded
+// (which calls all operations once more), and later steps call no operations.
 class Replaying : public Around {
  public:
   explicit Replaying(const Setup& setup)
@@ -38,8 +39,8 @@ const RegisterStrategy replaying{{.name = "replaying",
                                   .params = {{"recorded", "off", "on: record the first step, too"}},
                                   .make = make<Replaying>}};
 
-// Replays forward and backward passes instead of steps. For each batch size, the second step records one micro-batch
-// and later steps call no operations.
+// A strategy that pretends to replay forward and backward passes. For each batch size, the second step records one
+// micro-batch, and later steps call no operations.
 class ReplayingPasses : public Around {
  public:
   explicit ReplayingPasses(const Setup& setup) : Around(with_defaults("cpu", setup)) {}
@@ -58,7 +59,8 @@ const RegisterStrategy replaying_passes{{.name = "replaying-passes",
                                          .parallelism = Parallelism::single,
                                          .make = make<ReplayingPasses>}};
 
-// Returns the FLOP per step of random-linear with strong scaling. It has 100 samples, so the last batch may be short.
+// Returns the FLOP per step that a profile of random-linear reports, or nullopt if they are unknown. With its 100
+// samples and strong scaling, the last batch may be short.
 std::optional<int64_t> flop_of(const std::string& strategy, int64_t batch,
                                const std::map<std::string, std::string>& params = {}, int64_t accumulate = 1) {
   const StrategyInfo& info = strategy_registry().at(strategy);
@@ -87,9 +89,9 @@ std::optional<int64_t> flop_of(const std::string& strategy, int64_t batch,
   return record.profile->flop;
 }
 
-constexpr int64_t flop_per_sample = 2 * (5 * 2) * 2;  // forward and one gradient of a 5 x 2 layer
+constexpr int64_t flop_per_sample = 2 * (5 * 2) * 2;  // forward pass and weight gradient of a 5 x 2 layer
 
-TEST(StepFlop, OfReplayedStepsEqualAnEagerStepOfTheSameShape) {
+TEST(StepFlop, FlopOfAReplayedStepAreThoseOfAnEagerStepOfTheSameBatchSize) {
   for (const char* strategy : {"cpu", "replaying"}) {
     EXPECT_EQ(flop_of(strategy, 30), (3 * 30 + 10) * flop_per_sample / 4)
         << strategy << ": batches of 30, 30, 30 and 10";
@@ -98,12 +100,12 @@ TEST(StepFlop, OfReplayedStepsEqualAnEagerStepOfTheSameShape) {
   }
 }
 
-TEST(StepFlop, AreTakenFromTheFirstStepWhenPassesAreReplayed) {
+TEST(StepFlop, FlopAreCountedInTheFirstStepIfPassesAreReplayed) {
   for (const char* strategy : {"cpu", "replaying-passes"})
     EXPECT_EQ(flop_of(strategy, 50, {}, /*accumulate=*/2), 50 * flop_per_sample) << strategy;
 }
 
-TEST(StepFlop, AreUnknownWithoutAnEagerStep) {
+TEST(StepFlop, FlopAreUnknownIfEveryStepIsRecordedOrReplayed) {
   EXPECT_EQ(flop_of("replaying", 30, {{"recorded", "on"}}), std::nullopt);
 }
 

@@ -1,4 +1,4 @@
-// Complete training runs on 20 samples; ranks are threads of this process.
+// Complete training runs on 20 samples. Ranks are threads of this process.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -49,7 +49,7 @@ void run_on_threads(int ranks, const std::function<void(const Group&, Pulse&)>& 
 
 using OptionsOf = std::function<TrainOptions(int rank)>;
 
-// Returns the result of rank 0 and appends the lines it printed to `lines`.
+// Runs the training on threads. Returns the result of rank 0 and appends the lines that it prints to `lines`.
 TrainResult trained(const CaseSpec& spec, const OptionsOf& options_of, std::vector<std::string>* lines = nullptr) {
   TrainResult rank0_result;
   run_on_threads(spec.processes, [&](const Group& group, Pulse& pulse) {
@@ -72,7 +72,7 @@ OptionsOf epochs(int64_t count) {
   };
 }
 
-// ddp, corrupted by `corrupt` on rank 1 after every step.
+// A strategy that is ddp, but `corrupt` changes its state on rank 1 after every step.
 class Drifting : public Around {
  public:
   using Corrupt = void (*)(Strategy& ddp);
@@ -94,7 +94,7 @@ std::unique_ptr<Strategy> make_drifting(const Setup& setup) {
 }
 
 void change_parameter(Strategy& ddp) { ddp.parameters()[0].second.detach().add_(1e-6); }
-// Changes Adam's step count. The effect on the parameters stays below their precision for many steps.
+// Changes Adam's step count, which affects the parameters so little that they stay equal in float32 for many steps.
 void change_optimizer_state(Strategy& ddp) { ddp.state().back().second.add_(1e6); }
 
 const RegisterStrategy drifting{{.name = "drifting",
@@ -113,7 +113,7 @@ const RegisterStrategy replayed{{.name = "replayed",
                                  .make = [](const Setup& setup) { return strategy_registry().at("cpu").make(setup); },
                                  .recorded = true}};
 
-TEST(Train, RefusesToShowShapesOfReplayedSteps) {
+TEST(Train, RefusesToPrintTensorShapesOfReplayedSteps) {
   const Mnist files;
   TrainOptions options;
   options.epochs = 1;
@@ -148,7 +148,7 @@ TEST(Train, StopsWhenParametersDifferBetweenRanks) {
 TEST(Train, StopsWhenOptimizerStatesDifferBetweenRanks) {
   const Mnist files;
   CaseSpec spec = case_of("forgetful", "convnet", 2, files);
-  spec.batch = 20;  // one step: the state changes after it and affects no parameter yet
+  spec.batch = 20;  // a single step: the state changes after it, so it affects no parameter yet
   const TrainResult drifted = trained(spec, epochs(2));
   ASSERT_EQ(drifted.checks.size(), 1u);
   EXPECT_EQ(drifted.checks[0].name, "equal-ranks");
@@ -157,7 +157,8 @@ TEST(Train, StopsWhenOptimizerStatesDifferBetweenRanks) {
   EXPECT_TRUE(trained(spec, epochs(2)).checks.empty());
 }
 
-// One step of SGD with the memo's learning rate. Returns the loss.
+// Takes one step of SGD with the learning rate of the memo, the training program that mnist-mlp follows. Returns the
+// loss.
 double plain_step(Model& model, const at::Tensor& loss) {
   model.zero_grad();
   loss.backward();
@@ -166,8 +167,9 @@ double plain_step(Model& model, const at::Tensor& loss) {
   return loss.item<double>();
 }
 
-// The training loop of the memo, written out: the loss of every step over two shuffled epochs.
-TEST(Train, MatchesAPlainLoopOverTwoShuffledEpochs) {
+// The reference is the training loop of the memo (the program that mnist-mlp follows), written out. It gives the loss
+// of every step over two shuffled epochs.
+TEST(Train, LossesMatchAPlainTrainingLoopOverTwoShuffledEpochs) {
   const Mnist files;
   const CaseSpec spec = case_of("cpu", "mnist-mlp", 1, files);
   const auto workload = workload_registry().at("mnist-mlp").make({.data_dir = spec.data_dir});
@@ -185,8 +187,9 @@ TEST(Train, MatchesAPlainLoopOverTwoShuffledEpochs) {
   for (size_t i = 0; i < curve.size(); ++i) EXPECT_NEAR(curve[i], losses[i], 1e-6) << i;
 }
 
-// 20 samples on 3 ranks, 3 per rank and step: steps of 9, 9 and 3. The sampler repeats one sample in the last step.
-TEST(Train, LossIsTheMeanOverAllSamplesOfAShortStep) {
+// Three ranks split 20 samples into 3 per rank and step: steps of 9, 9 and 3 samples. The sampler repeats one sample in
+// the last step.
+TEST(Train, LossOfAShortStepIsTheMeanOverTheSamplesOfAllRanks) {
   const Mnist files;
   const CaseSpec spec = case_of("ddp", "mnist-mlp", 3, files);
   const auto workload = workload_registry().at("mnist-mlp").make({.data_dir = spec.data_dir});
@@ -210,11 +213,11 @@ TEST(Train, LossIsTheMeanOverAllSamplesOfAShortStep) {
   const TrainingRecord training = trained(spec, epochs(2)).training;
   ASSERT_EQ(training.loss_curve.size(), losses.size());
   for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(training.loss_curve[i], losses[i], 1e-6) << i;
-  for (size_t e = 0; e < 2; ++e)  // printed by the memo: the sum over steps and ranks
+  for (size_t e = 0; e < 2; ++e)  // the memo (the program that mnist-mlp follows) prints the sum over steps and ranks
     EXPECT_NEAR(training.epoch_losses[e], 3 * (losses[3 * e] + losses[3 * e + 1] + losses[3 * e + 2]), 2e-5) << e;
 }
 
-// The Keras guide divides by the number of steps, regardless of their sizes.
+// The Keras guide, which convnet follows, averages the epoch's loss over steps, regardless of their sizes.
 TEST(Train, EpochLossOfConvnetIsTheMeanOverSteps) {
   const Mnist files;
   const TrainingRecord training = trained(case_of("ddp", "convnet", 2, files), epochs(1)).training;
@@ -241,7 +244,8 @@ TEST(Train, SavesTheModelOnlyOnRankZero) {
   EXPECT_FALSE(fs::exists(path(1)));
 }
 
-// Classifies every sample correctly only with the buffer of rank 0.
+// A strategy that classifies every sample correctly with the buffer of rank 0, and wrongly with the buffer of another
+// rank.
 class BufferedClassifier : public Strategy {
  public:
   explicit BufferedClassifier(int rank) : buffer_(at::full({1}, static_cast<double>(rank))) {}

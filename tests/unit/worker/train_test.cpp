@@ -1,4 +1,4 @@
-// Parts of a training run that need no process: order of samples, printed lines and checkpoints.
+// Parts of a training run that need no worker process: order of samples, printed lines and checkpoints.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -57,7 +57,7 @@ TEST(TrainSource, SplitsAnEpochLikeTheDocumentedLoaders) {
   EXPECT_THROW(rows(case_on_ranks(1, 200, Scaling::weak), true), UsageError);
 }
 
-TEST(TrainSource, RanksTogetherHaveTheSamplesOfOneDevice) {
+TEST(TrainSource, AllRanksTogetherGetTheSamplesOfASingleDevice) {
   const auto workload = hundred_samples();
   TrainSource whole(*workload, case_on_ranks(1, 20, Scaling::strong), {}, false, 0);
   for (const int64_t epoch : {0, 3}) {
@@ -75,7 +75,7 @@ TEST(TrainSource, RanksTogetherHaveTheSamplesOfOneDevice) {
   }
 }
 
-TEST(TrainSource, ReshufflesEveryEpochOnlyIfTheRecipeDoes) {
+TEST(TrainSource, ReshufflesEveryEpochOnlyIfTheTrainingRecipeSaysSo) {
   const auto workload = hundred_samples();
   TrainSource shuffled(*workload, case_on_ranks(1, 50, Scaling::strong), {.shuffle = true}, false, 0);
   const auto first = ids_of(shuffled.at(0));
@@ -87,7 +87,7 @@ TEST(TrainSource, ReshufflesEveryEpochOnlyIfTheRecipeDoes) {
   EXPECT_EQ(ids_of(plain.at(1)), (std::vector<int64_t>{11, 13, 15, 17, 19}));
 }
 
-TEST(TrainLines, MatchTheTutorials) {
+TEST(TrainLines, PrintedLinesMatchThoseOfTheTutorials) {
   EXPECT_EQ(tutorial_greeting({Device::cpu, 4}), std::vector<std::string>{"Let's use 4 devices!"});
   EXPECT_EQ(tutorial_greeting({Device::cuda, 4}), std::vector<std::string>{"Let's use 4 GPUs!"});
   EXPECT_EQ(tutorial_greeting({Device::cuda, 1}), std::vector<std::string>{});
@@ -101,7 +101,7 @@ TEST(TrainLines, MatchTheTutorials) {
   EXPECT_EQ(guide_line({.epoch = 0, .epochs = 2, .mean = 0.25}), "Epoch 1/2, Loss: 0.25");
 }
 
-// Expected values: output of Python 3.
+// The expected texts are the output of Python 3.
 TEST(TrainLines, FormatFloatsLikePython) {
   const std::vector<std::pair<double, std::string>> cases = {{0, "0.0"},
                                                              {2, "2.0"},
@@ -152,7 +152,7 @@ TEST(ShapeLog, DoesNotChangeTheModel) {
   }
 }
 
-TEST(Checkpoint, RoundTrips) {
+TEST(Checkpoint, IsReadBackAsItWasWritten) {
   const std::string path = ::testing::TempDir() + "dpbench-checkpoint-" + std::to_string(getpid());
   const RunIdentity identity = {{"workload", "toy"}, {"seed", "1"}};
   const Checkpoint saved{{.parameters = {{"w", at::rand({2, 3})}},

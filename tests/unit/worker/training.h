@@ -1,4 +1,4 @@
-// Plain training on one device, used to test if a data set can be learned.
+// Plain training on one device, which the tests use to see whether a model can learn a data set.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -11,7 +11,7 @@ namespace dpbench {
 
 struct Training {
   int64_t train_rows, test_rows, epochs;
-  double learning_rate = 1e-3;  // for Adam
+  double learning_rate = 1e-3;  // learning rate of Adam
 };
 
 inline double accuracy(const Workload& workload, Model& model, int64_t rows) {
@@ -26,7 +26,7 @@ inline double accuracy(const Workload& workload, Model& model, int64_t rows) {
   return static_cast<double>(correct) / static_cast<double>(rows);
 }
 
-// Trains the model and returns its accuracy on the test samples.
+// Trains the model with Adam and returns its accuracy on the test samples, from 0 to 1.
 inline double train(const Workload& workload, Model& model, const Training& plan) {
   at::set_num_threads(1);
   torch::optim::Adam optimizer(model.parameters(), plan.learning_rate);
@@ -41,7 +41,7 @@ inline double train(const Workload& workload, Model& model, const Training& plan
   return accuracy(workload, model, plan.test_rows);
 }
 
-// Softmax regression: a model without a hidden layer.
+// A classifier without a hidden layer (softmax regression).
 class LinearClassifier : public Model {
  public:
   LinearClassifier()

@@ -1,4 +1,5 @@
-// Parts of the worker that need no front: step batches, environment variables, FLOP counts and fingerprints.
+// Parts of the worker (the process that runs a rank) that need no other process: step batches, environment variables,
+// FLOP counts and fingerprints.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -43,7 +44,7 @@ CaseSpec strong(int world, int64_t batch) {
   return spec;
 }
 
-TEST(Finite, NamesTheFirstNonFiniteTensor) {
+TEST(Finite, CheckNamesTheFirstTensorWithANonFiniteValue) {
   const at::Tensor good = at::ones({2, 3}), nan = good.clone(), infinite = at::zeros({4}, at::kBFloat16);
   nan[1][0] = std::nan("");
   infinite[2] = -std::numeric_limits<double>::infinity();
@@ -85,7 +86,8 @@ TEST(StepSource, AssignsEachSampleOfAStepToOneRank) {
   }
 }
 
-// The CPU recorder calls the collectives on replay, so a profile would show them. On a GPU only the first steps do.
+// On a GPU, only the steps before recording call collectives. The CPU stand-in for the recorder calls them on every
+// replay, so the profile must leave them out.
 TEST(Profile, OfRecordedStepsHasOnePhaseAndNoCollectives) {
   const CpuRecorders recorders;
   const StrategyInfo& ddp = strategy_registry().at("ddp");
@@ -125,7 +127,7 @@ TEST(StepSource, SplitsAStepIntoMicroBatches) {
   EXPECT_EQ(source.at(0)[0].rows(), 5);
 }
 
-TEST(StepSource, DropsTheShortBatchInWeakScaling) {
+TEST(StepSource, DropsTheShortLastBatchInWeakScaling) {
   const auto workload = linear();
   CaseSpec spec = strong(2, 15);
   spec.scaling = Scaling::weak;
@@ -134,7 +136,7 @@ TEST(StepSource, DropsTheShortBatchInWeakScaling) {
   EXPECT_EQ(source.at(3)[0].rows(), 30);
 }
 
-TEST(StepSource, LeavesLoadingToStrategiesThatLoadSamples) {
+TEST(StepSource, GivesOnlySampleIdsToStrategiesThatLoadSamplesThemselves) {
   const auto workload = workload_registry().at("mnist-mlp").make({});
   CaseSpec spec = strong(2, 64);
   spec.workload = "mnist-mlp";
@@ -144,8 +146,8 @@ TEST(StepSource, LeavesLoadingToStrategiesThatLoadSamples) {
   EXPECT_EQ(ids_of(alone.at(1)[0].ids), ids_of(whole.at(1)[0].ids));
 }
 
-// The "meta" device replaces a GPU.
-TEST(StepSource, KeepsASmallEpochOnASingleDevice) {
+// The "meta" device stands in for a GPU.
+TEST(StepSource, CopiesASmallEpochToASingleDeviceOnce) {
   const auto workload = linear();
   for (const StrategyInfo& strategy : {single, ranks}) {
     StepSource source(*workload, strong(1, 30), strategy, 0, at::kMeta);
@@ -203,7 +205,7 @@ TEST_F(WorkerVariables, AreReadFromTheEnvironment) {
   EXPECT_EQ(v.channel, 5);
 }
 
-TEST_F(WorkerVariables, NameTheInvalidVariable) {
+TEST_F(WorkerVariables, InvalidValueIsReportedWithTheNameOfTheVariable) {
   expect_contains(complaint("RANK", "2"), {"RANK='2'", "0 to 1"});
   expect_contains(complaint("RANK", "-1"), {"RANK='-1'", "0 to 1"});
   expect_contains(complaint("WORLD_SIZE", "two"), {"WORLD_SIZE='two'", "1 to 1024"});
@@ -224,17 +226,21 @@ int64_t flop_of_a_step(const std::string& workload_name, int64_t rows, const cha
   return count.flop();
 }
 
-// Forward: 784 -> 128 -> 10. Backward: both weight gradients and the gradient of the hidden layer.
-TEST(FlopCount, OfTheMlpIsTheSumOfItsFiveProducts) {
+// The forward pass multiplies 784 -> 128 -> 10 features. The backward pass computes both weight gradients and the
+// gradient of the hidden layer.
+TEST(FlopCount, OfTheMlpIsTheSumOfItsFiveMatrixProducts) {
   for (const char* onednn : {"off", "on"})
     EXPECT_EQ(flop_of_a_step("mnist-mlp", 64, onednn), 2 * 64 * (2 * (784 * 128 + 128 * 10) + 128 * 10)) << onednn;
 }
 
-TEST(FlopCount, OfOneLayerHasNoInputGradient) { EXPECT_EQ(flop_of_a_step("random-linear", 30), 2 * 30 * (5 * 2) * 2); }
+TEST(FlopCount, OfASingleLayerExcludesTheInputGradient) {
+  EXPECT_EQ(flop_of_a_step("random-linear", 30), 2 * 30 * (5 * 2) * 2);
+}
 
-// Output positions x weights: 28x28 x 9*1*12, 12x12 x 36*12*24 (no padding: (28 - 6) / 2 + 1), 6x6 x 36*24*32 ("same").
-// The first layer needs no input gradient. The dense layers 32 -> 256 -> 10 do.
-TEST(FlopCount, OfTheConvnetCountsEveryOutputPosition) {
+// Each product below is output positions x weights of a layer: 28x28 x 9*1*12, then 12x12 x 36*12*24 (no padding: (28 -
+// 6) / 2 + 1), then 6x6 x 36*24*32 (padding "same"). Only the first layer needs no input gradient; the dense layers 32
+// -> 256 -> 10 do.
+TEST(FlopCount, OfTheConvnetCountsTheWeightsAtEveryOutputPosition) {
   const int64_t first = 28 * 28 * 9 * 12, second = 12 * 12 * 36 * 12 * 24, third = 6 * 6 * 36 * 24 * 32,
                 dense = 32 * 256 + 256 * 10;
   EXPECT_EQ(flop_of_a_step("convnet", 16), 2 * 16 * (2 * first + 3 * (second + third + dense)));
@@ -249,7 +255,7 @@ TEST(Catalogue, MarksWorkloadsThatReadDataFiles) {
   EXPECT_EQ(readers, (std::vector<std::string>{"convnet", "mnist-mlp"}));
 }
 
-TEST(Catalogue, HasTheNumberOfSamplesAtEveryScale) {
+TEST(Catalogue, GivesTheNumberOfSamplesOfEveryWorkload) {
   for (const auto& workload : catalogue().at("workloads")) {
     const std::string name = workload.at("name");
     for (const int64_t scale : {1, 2})
@@ -265,18 +271,18 @@ TEST(Catalogue, MarksWorkloadsOfPlugins) {
   for (size_t i = 0; i < all; ++i) EXPECT_EQ(known[i].at("plugin"), i == all - 1) << known[i].at("name");
 }
 
-// LibTorch requires the same major version of CUDA and the same minor version of NCCL.
+// LibTorch requires the CUDA major version and the NCCL major and minor version that it was built with.
 TEST(Cuda, ReportsTheLoadedLibraryVersions) {
-  const Json built = catalogue();  // loads the libraries if there are any
+  const Json built = catalogue();  // loads the CUDA and NCCL libraries if there are any
   const auto loaded = loaded_versions();
   if (!built.at("not_built").empty()) GTEST_SKIP() << built.at("not_built").dump();
   EXPECT_EQ(loaded.at("cuda_loaded").substr(0, 3), built.at("cuda").get<std::string>().substr(0, 3));
   EXPECT_EQ(loaded.at("nccl_loaded").substr(0, 4), built.at("nccl").get<std::string>().substr(0, 4));
 }
 
-// The fake NVML library also provides NCCL and CUDA symbols, unless real ones are loaded. LibTorch may load CUDA's
-// runtime.
-TEST(Cuda, QueriesTheLoadedLibraries) {
+// The fake NVML library also has the symbols of NCCL and CUDA, which are found unless real libraries are loaded.
+// LibTorch may have loaded the real CUDA runtime.
+TEST(Cuda, VersionsAndBusNumbersComeFromTheLoadedLibraries) {
   const auto real = loaded_versions();
   if (real.contains("nccl_loaded")) GTEST_SKIP() << "a real NCCL is loaded";
   EXPECT_TRUE(pci_buses({4711}).empty()) << "there is no such GPU";

@@ -1,4 +1,5 @@
-// BatchNorm: bit-identical to torch with vectorized sums, and synchronised statistics over a batch split across ranks.
+// BatchNorm of the workloads: bit-identical to torch although its sums are vectorized, and equal to the whole batch if
+// the ranks that share a batch synchronise their statistics.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -24,10 +25,10 @@
 namespace dpbench {
 namespace {
 
-// --- channel moments
+// --- mean and variance of each channel
 
-// Returns values whose channel sums depend on the order of addition: large values in pairs that cancel, and small
-// values that a large partial sum absorbs.
+// Returns values for which the order of addition changes the sum of a channel: pairs of large values that cancel, and
+// small values that a large partial sum absorbs.
 at::Tensor order_sensitive(at::IntArrayRef sizes) {
   const int64_t channels = sizes[1], values = c10::multiply_integers(sizes) / channels, pairs = values / 3;
   const auto large = at::ldexp(1 + at::rand({channels, pairs}), at::randint(20, 50, {channels, pairs}, at::kFloat));
@@ -43,7 +44,7 @@ struct Moments {
   bool operator==(const Moments&) const = default;
 };
 
-// Adds one value at a time, as torch does.
+// Returns the moments computed by adding one value after the other, as torch does.
 Moments sequential_moments(const Images& images) {
   Moments found;
   const auto sum_of = [&](int64_t channel, const auto& term) {
@@ -63,7 +64,7 @@ Moments sequential_moments(const Images& images) {
   return found;
 }
 
-TEST(ChannelMoments, EqualSequentialSumsForEveryImplementationAndShare) {
+TEST(ChannelMoments, EqualSequentialSumsForEveryImplementationAndSplitOfChannels) {
   at::manual_seed(1);
   const std::array<int64_t, 3> shapes[] = {{1, 1, 1},   {3, 5, 7},    {64, 12, 784}, {2, 9, 300},
                                            {4, 3, 256}, {1, 17, 257}, {50, 4, 1}};
@@ -200,7 +201,7 @@ TEST(TrainedNorm, ReleasesSavedTensorsAfterBackward) {
   EXPECT_THROW(output.backward(slope), c10::Error);
 }
 
-TEST(TrainedNorm, RefusesDoubleBackwardLikeOurOtherNodes) {
+TEST(TrainedNorm, RefusesDoubleBackwardLikeLinearAndCrossEntropy) {
   const auto weight = at::ones({2, 3}).set_requires_grad(true), bias = at::zeros({2}).set_requires_grad(true),
              mean = at::zeros({2}), var = at::ones({2});
   const auto rows = at::ones({4, 3}).set_requires_grad(true), images = at::randn({4, 2, 3}).set_requires_grad(true);
@@ -209,7 +210,7 @@ TEST(TrainedNorm, RefusesDoubleBackwardLikeOurOtherNodes) {
     EXPECT_THROW(loss.backward({}, /*retain_graph=*/true, /*create_graph=*/true), c10::Error);
 }
 
-// --- the layer
+// --- the BatchNorm layer
 
 torch::nn::BatchNorm2d reference_norm(int64_t channels) {
   torch::nn::BatchNorm2d norm(torch::nn::BatchNorm2dOptions(channels).eps(epsilon).momentum(momentum));
@@ -251,7 +252,7 @@ TEST(BatchNorm, RunningVarianceIsUnbiasedWithMomentum) {
   EXPECT_FLOAT_EQ(norm.named_buffers()["running_var"].item<float>(), 0.99f + 0.01f * 2);
 }
 
-// An in-place allreduce (sum) between threads.
+// An in-place allreduce (sum) between threads, each of which stands for a rank.
 class ThreadAllreduce {
  public:
   explicit ThreadAllreduce(int64_t world) : all_here_(world), all_done_(world, Clear{this}) {}
@@ -307,7 +308,7 @@ void expect_whole_batch(at::ScalarType dtype, const std::vector<int64_t>& cuts, 
   for (int64_t r = 0; r < world; ++r)
     ranks.emplace_back([&, r] { parts[r] = run_norm(xs[r], slopes[r], std::ref(sum)); });
   for (auto& rank : ranks) rank.join();
-  EXPECT_EQ(sum.calls, 2);  // one forward, one backward
+  EXPECT_EQ(sum.calls, 2);  // one call in the forward pass and one in the backward pass
   std::vector<at::Tensor> outputs, gradients;
   auto bias = at::zeros_like(whole.bias_gradient);
   for (const auto& part : parts) {
@@ -322,10 +323,12 @@ void expect_whole_batch(at::ScalarType dtype, const std::vector<int64_t>& cuts, 
   EXPECT_TRUE(at::allclose(bias, whole.bias_gradient, tolerance, tolerance));
 }
 
-TEST(SynchronisedBatchNorm, EqualsTheWholeBatch) { expect_whole_batch(at::kDouble, {6}, 1e-12); }
-TEST(SynchronisedBatchNorm, EqualsTheWholeBatchForUnevenShares) { expect_whole_batch(at::kDouble, {7, 8}, 1e-12); }
-TEST(SynchronisedBatchNorm, AcceptsAnEmptyShare) { expect_whole_batch(at::kDouble, {5, 5}, 1e-12); }
-TEST(SynchronisedBatchNorm, EqualsTheWholeBatchInFloat) { expect_whole_batch(at::kFloat, {4, 8}, 2e-6); }
+TEST(SynchronisedBatchNorm, OverRanksEqualsTheWholeBatch) { expect_whole_batch(at::kDouble, {6}, 1e-12); }
+TEST(SynchronisedBatchNorm, EqualsTheWholeBatchIfRanksHaveDifferentNumbersOfSamples) {
+  expect_whole_batch(at::kDouble, {7, 8}, 1e-12);
+}
+TEST(SynchronisedBatchNorm, EqualsTheWholeBatchIfARankHasNoSamples) { expect_whole_batch(at::kDouble, {5, 5}, 1e-12); }
+TEST(SynchronisedBatchNorm, OverRanksEqualsTheWholeBatchInFloat32) { expect_whole_batch(at::kFloat, {4, 8}, 2e-6); }
 
 TEST(SynchronisedBatchNorm, CallsNoCollectiveInEvaluation) {
   BatchNorm norm(2, epsilon, momentum);

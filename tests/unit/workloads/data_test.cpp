@@ -29,18 +29,18 @@ TEST(DataDirectory, AcceptsTheCommonFileNames) {
     }
 }
 
-TEST(DataDirectory, IsReadOnceWhenShared) {
+TEST(DataDirectory, IsReadOnlyByTheFirstOfTwoReadersThatShareMemory) {
   const Mnist mnist;
   const Folder shared;
   const auto first = mlp_with(mnist.folder.text(), shared.text());
-  // Different bytes of the same size: the second reader must use the shared data.
+  // The files now have other bytes of the same size. The second reader must use the data that the first has shared.
   write(mnist.folder / "train-images-idx3-ubyte", idx(3, {20, 28, 28}, Bytes(20 * image_bytes, 0)));
   const auto second = mlp_with(mnist.folder.text(), shared.text());
   EXPECT_TRUE(at::equal(first->batch(at::arange(20)).input, second->batch(at::arange(20)).input));
   EXPECT_GT(second->batch(at::arange(20)).input.sum().item<float>(), 0);
 }
 
-TEST(Batches, AreExactlyBytesDividedBy255) {
+TEST(Batches, PixelsAreExactlyBytesDividedBy255) {
   Folder folder;
   Bytes images(image_bytes);
   for (size_t i = 0; i < 256; ++i) images[i] = static_cast<uint8_t>(i);
@@ -79,7 +79,7 @@ TEST(Batches, RefuseASampleThatDoesNotExist) {
   EXPECT_THROW(workload->test_batch(at::full({1}, 10'000, at::kLong)), std::runtime_error);
 }
 
-TEST(SharedRows, AreEqualInTwoProcesses) {
+TEST(SharedRows, SharedSamplesAreEqualInTwoProcesses) {
   const Folder shared;
   const auto ids = at::arange(0, 600, 3);
   const auto expected = workload_registry().at("mnist-mlp").make({})->batch(ids).input;

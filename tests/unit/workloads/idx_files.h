@@ -1,4 +1,4 @@
-// Valid and malformed files in MNIST's format, in temporary folders that are removed after the test.
+// Makes valid and malformed files in MNIST's IDX format, in temporary folders that are removed after the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ inline Bytes counting(size_t count, int modulo = 251) {
   return bytes;
 }
 
-// Returns the message of the UsageError that call throws, or "nothing was refused".
+// Returns the message of the UsageError that `call` throws, or "nothing was refused" if it throws none.
 inline std::string refusal(const std::function<void()>& call) {
   try {
     call();
@@ -77,7 +77,7 @@ inline std::string refusal(const std::function<void()>& call) {
   return "nothing was refused";
 }
 
-// The message must be one line that contains all parts.
+// Expects a message of one line that contains all parts.
 inline void expect_line(const std::string& message, const std::vector<std::string>& parts) {
   expect_contains(message, parts);
   EXPECT_EQ(message.find('\n'), std::string::npos);

@@ -14,7 +14,7 @@
 namespace dpbench {
 namespace {
 
-TEST(Mix, FlipsHalfOfTheBitsForEachInputBit) {
+TEST(Mix, HashFlipsHalfOfItsBitsForEachInputBit) {
   for (int in = 0; in < 32; ++in) {
     int64_t flipped = 0;
     for (uint32_t i = 0; i < 4096; ++i) flipped += std::popcount(mix32(i) ^ mix32(i ^ (1u << in)));
@@ -22,7 +22,7 @@ TEST(Mix, FlipsHalfOfTheBitsForEachInputBit) {
   }
 }
 
-// Python: torch.manual_seed(1); m = torch.nn.Linear(5, 2); m.weight.flatten(), m.bias
+// Expected values from Python: torch.manual_seed(1); m = torch.nn.Linear(5, 2); m.weight.flatten(), m.bias
 TEST(Linear, InitialisesLikePyTorch) {
   const std::array<float, 10> weight{0x1.d7ed1ap-3f, -0x1.944164p-3f, -0x1.631ce8p-4f, 0x1.ade456p-3f, -0x1.af20cp-2f,
                                      0x1.12a378p-2f, -0x1.78d84cp-4f, 0x1.d1f486p-3f,  0x1.fd4c8ap-5f, -0x1.c0954cp-5f};
@@ -35,7 +35,7 @@ TEST(Linear, InitialisesLikePyTorch) {
     EXPECT_EQ(parameters["bias"][static_cast<int64_t>(i)].item<float>(), bias[i]);
 }
 
-// Returns the output, loss and all gradients of two layers with a ReLU between them.
+// Returns the output, the loss and all parameter gradients of two linear layers with a ReLU between them.
 template <class Layer, class Loss>
 std::vector<at::Tensor> both_passes(Layer layer, Loss loss, std::vector<at::Tensor> p, const at::Tensor& x,
                                     const at::Tensor& labels) {
@@ -48,7 +48,7 @@ std::vector<at::Tensor> both_passes(Layer layer, Loss loss, std::vector<at::Tens
   return found;
 }
 
-TEST(Linear, AndCrossEntropyAreBitIdenticalToTorch) {
+TEST(Linear, LinearAndCrossEntropyAreBitIdenticalToTorch) {
   const auto torch_linear = [](const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
     return at::linear(x, w, b);
   };
@@ -116,7 +116,7 @@ TEST(Dropout, DropsTheSameFeaturesForEveryDistributionOfSamples) {
     }
 }
 
-TEST(Dropout, LoopAndTensorMasksAreEqual) {
+TEST(Dropout, MasksComputedByALoopAndByTensorOperationsAreEqual) {
   const auto ids = at::tensor({int64_t{0}, int64_t{1}, int64_t{59'999}, int64_t{1} << 31, (int64_t{1} << 40) + 17});
   for (const double rate : {0.1, 0.5, 0.9}) {
     const Dropout dropout(rate, 2);
@@ -126,7 +126,7 @@ TEST(Dropout, LoopAndTensorMasksAreEqual) {
   }
 }
 
-TEST(Dropout, MaskFromADeviceStepIsEqual) {
+TEST(Dropout, MaskIsEqualIfTheStepNumberIsATensor) {
   const auto ids = at::tensor({int64_t{0}, int64_t{59'999}, int64_t{1} << 31, (int64_t{1} << 40) + 17});
   for (const uint64_t seed : {uint64_t{0}, uint64_t{7}, ~uint64_t{0}, uint64_t{0x8000000000000001}})
     for (const int64_t step : {int64_t{0}, int64_t{1}, int64_t{123'456'789'012}})
@@ -139,7 +139,7 @@ TEST(Dropout, MaskFromADeviceStepIsEqual) {
       }
 }
 
-TEST(Dropout, DependsOnSeedStepLayerSampleAndFeature) {
+TEST(Dropout, MaskDependsOnSeedStepLayerSampleAndFeature) {
   const auto ids = at::arange(64);
   const auto mask = Dropout(0.5, 0).mask_by_loop(at_step(1, ids), 256);
   const auto agreement = [&](const at::Tensor& other) { return mask.eq(other).to(at::kDouble).mean().item<double>(); };
@@ -150,7 +150,7 @@ TEST(Dropout, DependsOnSeedStepLayerSampleAndFeature) {
   EXPECT_NEAR(agreement(mask.roll(1, 1)), 0.5, 0.02);
 }
 
-TEST(Dropout, DropsItsRateAndKeepsTheMean) {
+TEST(Dropout, DropsTheGivenRateAndScalesTheRestToKeepTheMean) {
   for (const double rate : {0.2, 0.5, 0.75}) {
     const auto mask = Dropout(rate, 0).mask_by_loop(at_step(1, at::arange(1000)), 256);
     EXPECT_NEAR(mask.eq(0).to(at::kDouble).mean().item<double>(), rate, 0.005);

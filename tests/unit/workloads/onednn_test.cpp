@@ -1,4 +1,4 @@
-// oneDNN matrix products: conditions of their use and correctness of the results.
+// Matrix products by oneDNN: when the layers use them instead of BLAS, and whether the results are right.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
@@ -18,7 +18,7 @@ namespace {
 
 std::atomic<int> onednn_calls{0};
 
-// Counts the calls of oneDNN's linear kernel during its lifetime.
+// Counts the calls of oneDNN's linear kernel as long as the object exists.
 class OneDnnCalls {
  public:
   OneDnnCalls()
@@ -64,7 +64,7 @@ double distance(const at::Tensor& a, const at::Tensor& exact) {
   return ((a.to(at::kDouble) - exact).abs().max() / exact.abs().max()).item<double>();
 }
 
-TEST(OneDnn, ComputesTheProductsOfALargeLayer) {
+TEST(OneDnn, ComputesForwardAndBackwardProductsOfALargeLayer) {
   at::set_num_threads(1);
   const LinearPass exact = linear_pass(64, at::kDouble, false), blas = linear_pass(64, at::kFloat, false);
   const OneDnnCalls calls;
@@ -78,14 +78,14 @@ TEST(OneDnn, ComputesTheProductsOfALargeLayer) {
   }
 }
 
-TEST(OneDnn, UsesBlasForSmallProductsAndDoubles) {
+TEST(OneDnn, IsNotUsedForSmallProductsOrFloat64) {
   const OneDnnCalls calls;
   EXPECT_TRUE(all_equal(linear_pass(8, at::kFloat, true), linear_pass(8, at::kFloat, false)));
   EXPECT_TRUE(all_equal(linear_pass(64, at::kDouble, true), linear_pass(64, at::kDouble, false)));
   EXPECT_EQ(calls.count(), 0);
 }
 
-TEST(OneDnn, ForwardPassDecidesForBothPasses) {
+TEST(OneDnn, BackwardPassUsesOneDnnIfTheForwardPassDid) {
   for (const bool forward_on : {true, false}) {
     const at::Tensor x = at::randn({64, 300}), weight = at::randn({90, 300}).requires_grad_(),
                      bias = at::zeros({90}).requires_grad_();
@@ -94,7 +94,7 @@ TEST(OneDnn, ForwardPassDecidesForBothPasses) {
     const at::Tensor output = linear(x, weight, bias);
     products.emplace(!forward_on);
     output.sum().backward();
-    EXPECT_EQ(calls.count(), forward_on ? 2 : 0);  // the output and the weight's gradient
+    EXPECT_EQ(calls.count(), forward_on ? 2 : 0);  // one product for the output and one for the gradient of the weight
   }
 }
 
@@ -120,13 +120,13 @@ at::Tensor output_after(Strategy& strategy) {
   return result.output.clone();
 }
 
-TEST(OneDnn, ParameterDoesNotChangeTheResult) {
+TEST(OneDnn, SettingOfOneDnnDoesNotChangeTheTrainingResult) {
   at::set_num_threads(1);
   for (const char* name : {"cpu", "dp"}) {
     const at::Tensor off = output_after(*make_strategy(name, "off"));
     const OneDnnCalls calls;
     const at::Tensor on = output_after(*make_strategy(name, "on"));
-    EXPECT_GE(calls.count(), 1 + 3 * 2) << name;  // one more call tests if oneDNN is available
+    EXPECT_GE(calls.count(), 1 + 3 * 2) << name;  // the 1 is the call that tests if oneDNN is available
     EXPECT_TRUE(at::allclose(off, on, 1e-3, 1e-4)) << name;
   }
 }

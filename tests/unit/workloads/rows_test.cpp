@@ -33,7 +33,7 @@ TEST(Idx, ReadsPlainAndGzipFiles) {
   EXPECT_EQ(IdxFile((folder / "packed").string(), 3).sizes(), (std::vector<int64_t>{3, 4, 5}));
 }
 
-TEST(Idx, RefusesOtherFilesAndReportsTheirHeader) {
+TEST(Idx, RefusesFilesOfOtherFormatsAndReportsTheirHeader) {
   const Folder folder;
   const auto path = [&](const char* name) { return (folder / name).string(); };
   const auto open = [&](const std::string& p) { return refusal([&] { IdxFile(p, 3); }); };
@@ -54,7 +54,8 @@ TEST(Idx, RefusesSizesThatDoNotMatchTheFile) {
   expect_line(open(idx(3, {3, 4, 4}, payload)), {"3 x 4 x 4"});
   expect_line(open(idx(3, {0xffffffff, 28, 28}, payload)), {"4294967295 x 28 x 28"});
   expect_line(open(idx(3, {0xffffffff, 0xffffffff, 0xffffffff}, payload)), {"4294967295"});
-  expect_line(open(idx(3, {0x80000000, 0x80000000, 4}, payload)), {"2147483648"});  // wraps to 0 in 64 bits
+  // The number of bytes wraps around to 0 in 64 bits.
+  expect_line(open(idx(3, {0x80000000, 0x80000000, 4}, payload)), {"2147483648"});
   expect_line(open(gzip(idx(3, {0xffffffff, 28, 28}, payload))), {"4294967295"});
 }
 
@@ -69,13 +70,13 @@ TEST(Idx, RefusesTruncatedTooLongAndDamagedGzipFiles) {
               {"packed", "50000", "unexpected end of file"});
   expect_line(read(Bytes(packed.begin(), packed.end() - 4)), {"packed"});
   auto damaged = packed;
-  damaged[packed.size() - 6] ^= 0x55;  // in the checksum
+  damaged[packed.size() - 6] ^= 0x55;  // this byte is part of the checksum
   expect_line(read(damaged), {"packed", "incorrect data check"});
   expect_line(read(gzip(idx(3, {50, 20, 49}, noise))), {"packed", "49000"});
 }
 
-// Every damaged file is either read or refused with a message.
-TEST(Idx, SurvivesDamagedFiles) {
+// Random bytes of the files are changed. Every damaged file must be read or refused with a message, without a crash.
+TEST(Idx, DamagedFilesAreReadOrRefusedWithoutACrash) {
   const Folder folder;
   const auto whole = idx(3, {10, 20, 30}, counting(6000)), packed = gzip(whole);
   std::mt19937 random(1);
@@ -98,7 +99,8 @@ void read_folder(const std::string& folder) {
   ImageSet::read("", files.test_images, files.test_labels);
 }
 
-// Returns the refusal, which must be the same in the early check and on reading.
+// Returns the reason why the data directory is refused. The early check and reading the files must give the same
+// reason.
 std::string refusal_of(const std::string& folder) {
   const std::string read = refusal([&] { read_folder(folder); });
   EXPECT_EQ(refusal([&] { require_mnist(folder); }), read);
@@ -168,7 +170,7 @@ void expect_all_converted(ConvertPixels convert) {
   }
 }
 
-TEST(Pixels, AreConvertedCompletelyByEveryImplementation) {
+TEST(Pixels, AreAllConvertedByEveryImplementation) {
   for (const ConvertPixels convert : pixel_converters()) expect_all_converted(convert);
 }
 
@@ -214,7 +216,7 @@ ImageSet counted(const std::string& shared, std::atomic<int>& made) {
   });
 }
 
-TEST(SharedRows, AreMadeOnceAndOnDemand) {
+TEST(SharedRows, SamplesAreGeneratedOnceAndOnDemand) {
   const Folder shared;
   std::atomic<int> first_made = 0, second_made = 0;
   const auto first = counted(shared.text(), first_made), second = counted(shared.text(), second_made);
@@ -227,7 +229,7 @@ TEST(SharedRows, AreMadeOnceAndOnDemand) {
   EXPECT_EQ(second.label(5), 5);
 }
 
-TEST(SharedRows, AreMadeOnceByManyThreads) {
+TEST(SharedRows, SamplesAreGeneratedOnceByManyThreads) {
   const Folder shared;
   std::atomic<int> made = 0;
   std::vector<int64_t> all(100);
@@ -243,7 +245,7 @@ TEST(SharedRows, AreMadeOnceByManyThreads) {
   EXPECT_EQ(made, 100);
 }
 
-TEST(SharedRows, AreMadeAgainAfterTheirMakerDied) {
+TEST(SharedRows, SamplesAreGeneratedAgainIfTheProcessGeneratingThemDied) {
   const Folder shared;
   std::atomic<int> made = 0;
   const std::vector<int64_t> row{7};
@@ -261,7 +263,7 @@ TEST(SharedRows, AreMadeAgainAfterTheirMakerDied) {
   EXPECT_EQ(set.pixels(7)[0], 8);
 }
 
-TEST(SharedRows, NeedAWritableDirectory) {
+TEST(SharedRows, AreRefusedWithoutAWritableDirectory) {
   std::atomic<int> made = 0;
   expect_line(refusal([&] { counted("/nonexistent-dpbench", made); }), {"/nonexistent-dpbench/rows", "No such file"});
 }

@@ -1,4 +1,4 @@
-// The safetensors format byte by byte, and refusals of every kind of invalid header.
+// The safetensors file format, byte by byte, and the refusal of every kind of invalid header.
 #include "workloads/data/safetensors.h"
 
 #include <sys/stat.h>
@@ -34,7 +34,7 @@ std::string refused(const std::string& header, uint64_t data = 8) {
   return refusal([&] { parse_safetensors(header, data, "--resume 'f'"); });
 }
 
-TEST(Safetensors, AreWrittenInTheExactFormat) {
+TEST(Safetensors, FileIsWrittenInTheExactFormat) {
   const Folder folder;
   SafetensorsHeader header{.tensors = {{.name = "b", .dtype = "U8", .shape = {3}},
                                        {.name = "w", .dtype = "F32", .shape = {1, 2}},
@@ -42,7 +42,8 @@ TEST(Safetensors, AreWrittenInTheExactFormat) {
                                        {.name = "none", .dtype = "I64", .shape = {0, 4}}},
                            .metadata = {{"format", "pt"}}};
   place_safetensors(header);
-  const std::string a("\0\0\x80\x3f", 4), w("\0\0\0\x40\0\0\x40\xc0", 8), b("\x01\x02\x03");  // 1, (2, -3), 1 2 3
+  // Values of the three tensors: 1, then 2 and -3, then 1, 2, 3.
+  const std::string a("\0\0\x80\x3f", 4), w("\0\0\0\x40\0\0\x40\xc0", 8), b("\x01\x02\x03");
   write_safetensors(folder / "x", header, {{}, bytes(a), bytes(w), bytes(b)});
   const std::string json =
       R"({"__metadata__":{"format":"pt"},"none":{"dtype":"I64","shape":[0,4],"data_offsets":[0,0]},)"
@@ -54,7 +55,7 @@ TEST(Safetensors, AreWrittenInTheExactFormat) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.text()), {}), 1) << "no temporary file is left";
 }
 
-TEST(Safetensors, AreReadByOffsetInAnyOrder) {
+TEST(Safetensors, TensorsAreReadByOffsetInAnyOrder) {
   const Folder folder;
   const std::string file =
       write_text(folder / "x",
@@ -80,7 +81,7 @@ TEST(Safetensors, AreReadByOffsetInAnyOrder) {
   EXPECT_EQ(stored.header().find("two"), nullptr);
 }
 
-TEST(Safetensors, RefuseInvalidHeaders) {
+TEST(Safetensors, InvalidHeadersAreRefused) {
   const auto one = [](const std::string& inside) { return R"({"w":{)" + inside + "}}"; };
   const std::string good = R"("dtype":"F32","shape":[2],"data_offsets":[0,8])";
   EXPECT_EQ(refused(one(good)), "nothing was refused");
@@ -127,7 +128,7 @@ TEST(Safetensors, RefuseInvalidHeaders) {
   expect_line(refused(R"({")" + std::string(5000, 'n') + R"(":{}})"), {"dtype", "nnn...'"});
 }
 
-TEST(Safetensors, RefuseOffsetsThatDoNotTileTheFile) {
+TEST(Safetensors, OffsetsWithGapsOrOverlapsAreRefused) {
   const auto entry = [](const std::string& name, int64_t size, const std::string& offsets) {
     return std::string(1, '"') + name + R"(":{"dtype":"U8","shape":[)" + std::to_string(size) +
            R"(],"data_offsets":[)" + offsets + "]}";
@@ -145,7 +146,7 @@ TEST(Safetensors, RefuseOffsetsThatDoNotTileTheFile) {
   expect_line(two("0,4", 4, "8,4", 4), {"'b'", "8", "4"});
   expect_line(two("0,4", 3, "4,8", 4), {"tensor 'a'", "3 bytes", "4"});
   expect_line(refused("{" + entry("a", 8, "0,18446744073709551615") + "}"), {"18446744073709551615"});
-  // Shapes with products that wrap around to the right number of bytes.
+  // The product of the shape wraps around to the right number of bytes.
   const std::string wraps = R"({"a":{"dtype":"F64","shape":[4611686018427387905,2],"data_offsets":[0,8]}})";
   expect_line(refused(wraps), {"2^63"});
   const std::string hidden = R"({"a":{"dtype":"U8","shape":[4611686018427387905,4,0],"data_offsets":[0,0]}})";
@@ -153,7 +154,7 @@ TEST(Safetensors, RefuseOffsetsThatDoNotTileTheFile) {
   EXPECT_EQ(refused("{}", 0), "nothing was refused");
 }
 
-TEST(Safetensors, RefuseAFileOfTheWrongLength) {
+TEST(Safetensors, AFileOfTheWrongLengthIsRefused) {
   const Folder folder;
   const std::string header = R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", data(8, '\1');
   const std::string path = (folder / "x").string();
@@ -176,8 +177,8 @@ TEST(Safetensors, RefuseAFileOfTheWrongLength) {
   expect_line(refusal([&] { SafetensorsFile((folder / "fifo").string(), "--resume"); }), {"--resume", "fifo"});
 }
 
-// Every damaged header is either parsed or refused with one line.
-TEST(Safetensors, SurviveDamagedHeaders) {
+// Random characters of the header are changed. Every damaged header must be parsed or refused with a UsageError.
+TEST(Safetensors, DamagedHeadersAreParsedOrRefused) {
   const std::string good = R"({"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
                            R"("b":{"dtype":"U8","shape":[],"data_offsets":[8,9]}})";
   std::mt19937 random(7);
@@ -205,7 +206,7 @@ TEST(Safetensors, SurviveDamagedHeaders) {
   EXPECT_GT(refusals, 15000);
 }
 
-TEST(Safetensors, AreReplacedAtomically) {
+TEST(Safetensors, FileIsReplacedAtomically) {
   const Folder folder;
   const std::string path = write_text(folder / "x", "old content");
   SafetensorsHeader header{.tensors = {{.name = "w", .dtype = "U8", .shape = {1}}}, .metadata = {}};

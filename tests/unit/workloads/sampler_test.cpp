@@ -20,7 +20,7 @@ std::vector<int64_t> indices(const SamplerOptions& options, int64_t epoch = 0) {
 
 using List = std::vector<int64_t>;
 
-// Python: torch.randperm(10, generator=torch.Generator().manual_seed(3)).tolist()
+// Expected values from Python: torch.randperm(10, generator=torch.Generator().manual_seed(3)).tolist()
 TEST(EpochOrder, EqualsPyTorchsRandpermOfSeedPlusEpoch) {
   const List expected{6, 0, 3, 7, 8, 5, 1, 9, 2, 4};
   EXPECT_EQ(list(epoch_order(10, 3, 0, true)), expected);
@@ -28,8 +28,8 @@ TEST(EpochOrder, EqualsPyTorchsRandpermOfSeedPlusEpoch) {
   EXPECT_EQ(list(epoch_order(4, 9, 9, false)), (List{0, 1, 2, 3}));
 }
 
-// Python: s = DistributedSampler(range(samples), num_replicas=world, rank=rank, shuffle=..., seed=..., drop_last=...);
-//         s.set_epoch(epoch); list(s)
+// Expected values from Python: s = DistributedSampler(range(samples), num_replicas=world, rank=rank, shuffle=...,
+// seed=..., drop_last=...); s.set_epoch(epoch); list(s)
 TEST(DistributedSampler, EqualsPyTorchsIndices) {
   struct Example {
     SamplerOptions options;

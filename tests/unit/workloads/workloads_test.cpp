@@ -115,8 +115,8 @@ TEST(Workloads, InitialisationIsTheSameInEveryThread) {
   }
 }
 
-// Python: torch.manual_seed(1); m = the Sequential of mnist-mlp. First value, last value and float64 sum of each
-// tensor.
+// Expected values from Python, after torch.manual_seed(1), for the Sequential model that mnist-mlp corresponds to:
+// first value, last value and float64 sum of each tensor.
 TEST(MnistMlp, InitialisesLikePyTorch) {
   const auto parameters = make_workload("mnist-mlp")->model(1)->named_parameters();
   struct Row {
@@ -160,7 +160,7 @@ TEST(Convnet, HasTheShapesOfTheKerasGuide) {
   EXPECT_EQ(model->named_children()["dropout"]->as<Dropout>() != nullptr, true);
 }
 
-// Keras' default initialisation. Torch's is wider for dense1 and narrower for dense2.
+// Keras and torch initialise differently: torch's default range is wider for dense1 and narrower for dense2.
 TEST(Convnet, InitialisesDenseLayersWithinGlorotsBoundAndZeroBias) {
   const auto parameters = make_workload("convnet")->model(1)->named_parameters();
   for (const auto& [name, inputs, outputs] : {std::tuple{"dense1", 32, 256}, std::tuple{"dense2", 256, 10}}) {
@@ -174,7 +174,7 @@ TEST(Convnet, InitialisesDenseLayersWithinGlorotsBoundAndZeroBias) {
   }
 }
 
-// The same network built from torch's functions, layer by layer as in the Keras guide.
+// The reference is the same network built from torch's functions, layer by layer as in the Keras guide.
 TEST(Convnet, ComputesTheNetworkOfTheKerasGuide) {
   namespace F = torch::nn::functional;
   const auto workload = make_workload("convnet");
@@ -211,7 +211,7 @@ TEST(Workloads, LossIsTheMeanOverSamples) {
   }
 }
 
-TEST(Workloads, RunInEveryDtypeScaleAndSmoothForm) {
+TEST(Workloads, RunInEveryDtypeAndScaleAndWithSmoothActivations) {
   for (const auto& name : names)
     for (const auto& options : {WorkloadOptions{}, WorkloadOptions{.scale = 2}, WorkloadOptions{.smooth = true}})
       for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
@@ -236,7 +236,7 @@ TEST(Workloads, RunInEveryDtypeScaleAndSmoothForm) {
       }
 }
 
-TEST(Workloads, ScaleGrowsWidthAndDepth) {
+TEST(Workloads, ALargerScaleGrowsWidthAndDepth) {
   for (const auto& name : names) {
     const auto small = make_workload(name)->model(1), large = make_workload(name, {.scale = 3})->model(1);
     EXPECT_GT(trainable(*large), 3 * trainable(*small)) << name;
@@ -249,14 +249,14 @@ TEST(Workloads, RefuseAScaleOutOfRange) {
     for (const int64_t scale : {-1, 0, 65}) EXPECT_THROW(make_workload(name, {.scale = scale}), UsageError) << name;
 }
 
-TEST(SmoothTwin, HasTheSameParametersAndADifferentOutput) {
+TEST(SmoothTwin, SmoothVersionOfAModelHasTheSameParametersAndAnotherOutput) {
   const auto plain = make_workload("mnist-mlp"), smooth = make_workload("mnist-mlp", {.smooth = true});
   EXPECT_TRUE(same_bits(*plain->model(1), *smooth->model(1)));
   const auto input = plain->batch(at::arange(4)).input;
   EXPECT_FALSE(at::allclose(plain->model(1)->forward(input, {}), smooth->model(1)->forward(input, {})));
 }
 
-TEST(Workloads, LearnTheirSamples) {
+TEST(Workloads, LossFallsIn20StepsOfTraining) {
   for (const auto& name : names) {
     const auto workload = make_workload(name);
     const auto model = workload->model(1);

@@ -1,1 +1,1 @@
-#pragma once  // empty stand-in: ProcessGroupGloo.hpp includes this header but uses nothing from it
+#pragma once  // empty stand-in for Gloo's header: ProcessGroupGloo.hpp includes it but uses nothing from it
