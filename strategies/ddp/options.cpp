@@ -48,7 +48,8 @@ void refuse_unrecordable(const Options& options) {
   if (!options.graph) return;
   refuse_together(options.find_unused, "ddp.graph=on and ddp.find_unused=on",
                   "the host searches for unused parameters in every step");
-  refuse_together(options.join, "ddp.graph=on and ddp.join=on", "the host checks in every step which ranks have samples");
+  refuse_together(options.join, "ddp.graph=on and ddp.join=on",
+                  "the host checks in every step which ranks have samples");
   refuse_together(options.global_mean, "ddp.graph=on and ddp.global_mean=on",
                   "the host counts the samples of all ranks in every step");
   refuse_together(options.step_in_backward, "ddp.graph=on and ddp.step_in_backward=on",

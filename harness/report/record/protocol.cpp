@@ -26,7 +26,8 @@ void require_times(const RankRecord& record) {
   if (record.samples_ns.empty()) return;
   if (record.steps_per_sample < 1) throw UsageError("record.steps_per_sample is below 1");
   for (const int64_t sample : record.samples_ns)
-    if (sample < 1) throw UsageError("record.samples_ns holds " + std::to_string(sample) + "; a time must be at least 1 ns");
+    if (sample < 1)
+      throw UsageError("record.samples_ns holds " + std::to_string(sample) + "; a time must be at least 1 ns");
 }
 
 RankRecord rank_record_from_json(const Json& json) {

@@ -52,15 +52,20 @@ struct Table<TrainingRecord> {
       Field{"steps_per_epoch", "steps", &T::steps_per_epoch, "planned steps per epoch", range::positive},
       Field{"steps", "steps", &T::steps, "steps taken, including those before a resume", range::not_negative},
       Field{"resumed_at", "step", &T::resumed_at, "number of this run's first step", range::not_negative},
-      Field{"seconds", "s", &T::seconds, "time spent in steps and on their data, including the time before a resume", range::not_negative},
+      Field{"seconds", "s", &T::seconds, "time spent in steps and on their data, including the time before a resume",
+            range::not_negative},
       Field{"samples_per_s", "samples / s", &T::samples_per_s, "throughput of this run; null if it had no step",
             range::above_zero},
-      Field{"data_fraction", "share", &T::data_fraction, "fraction of this run's time spent fetching data", range::share},
+      Field{"data_fraction", "share", &T::data_fraction, "fraction of this run's time spent fetching data",
+            range::share},
       Field{"epoch_losses", "loss", &T::epoch_losses, "loss of each epoch as printed: a sum or a mean over ranks"},
       Field{"loss_curve", "loss", &T::loss_curve, "loss of each step, mean over ranks"},
-      Field{"accuracy", "share", &T::accuracy, "accuracy on the test samples after each epoch, if evaluated", range::share},
-      Field{"target_accuracy", "share", &T::target_accuracy, "accuracy at which training ends; null: none set", range::above_zero},
-      Field{"time_to_accuracy_s", "s", &T::time_to_accuracy_s, "training time until target_accuracy was reached; null: not reached"}};
+      Field{"accuracy", "share", &T::accuracy, "accuracy on the test samples after each epoch, if evaluated",
+            range::share},
+      Field{"target_accuracy", "share", &T::target_accuracy, "accuracy at which training ends; null: none set",
+            range::above_zero},
+      Field{"time_to_accuracy_s", "s", &T::time_to_accuracy_s,
+            "training time until target_accuracy was reached; null: not reached"}};
 };
 
 }  // namespace dpbench

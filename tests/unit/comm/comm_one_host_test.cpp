@@ -1,6 +1,6 @@
 // Collectives that only plug-ins call, not the built-in strategies. They are supported on a single host only.
-#include "tests/unit/comm/comm_inputs.h"
 #include "tests/support/contains.h"
+#include "tests/unit/comm/comm_inputs.h"
 
 namespace dpbench::testing {
 namespace {

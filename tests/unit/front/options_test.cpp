@@ -221,10 +221,10 @@ TEST(Options, RefusesAScaleAbove64) {
 
 TEST(Options, HelpOfCheckListsExactlyTheFlagsThatCheckAccepts) {
   const std::set<std::string> accepted = {
-      "--strategy", "--workload", "--gpus",   "--cpus",    "--dtype",    "--backend", "--param",
-      "--scale",    "--plugin",   "--filter", "--seed",    "--threads",  "--data",    "--oversubscribe",
-      "--seeds",    "--long",     "--junit",  "--dump",    "--timeout",  "--dry-run", "--launcher",
-      "--retries",  "--config",   "--quiet",  "--verbose", "--progress", "--output",  "--help", "--version"};
+      "--strategy", "--workload", "--gpus",    "--cpus",    "--dtype",    "--backend",       "--param",  "--scale",
+      "--plugin",   "--filter",   "--seed",    "--threads", "--data",     "--oversubscribe", "--seeds",  "--long",
+      "--junit",    "--dump",     "--timeout", "--dry-run", "--launcher", "--retries",       "--config", "--quiet",
+      "--verbose",  "--progress", "--output",  "--help",    "--version"};
   const auto listed = flags_of("check");
   EXPECT_EQ(std::set<std::string>(listed.begin(), listed.end()), accepted);
   const std::string help = text_of({"check", "--help"});
