@@ -68,7 +68,7 @@ const RegisterStrategy local_sgd{
      .parallelism = Parallelism::ranks,
      .gradient = Gradient::local,
      .buffers = Buffers::local,
-     .params = {{"average_every", "8", "number of steps between two averages of the ranks' parameters"}},
+     .params = {{"average_every", "8", "number of steps between two averages of the ranks' parameters", "integer"}},
      .settings = {.short_interval = {{"average_every", "2"}}},
      .make = make<LocalSgd>,
      .average_every = 8,

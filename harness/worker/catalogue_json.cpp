@@ -14,10 +14,18 @@ namespace {
 constexpr const char* gradient_names[] = {"gathered", "mean_of_means", "global_mean", "sum", "mean_of_active", "local"};
 constexpr const char* buffers_names[] = {"first_replica", "rank0", "local", "synchronised", "unchanged"};
 
+std::string values_of(const ParamInfo& param) {
+  const bool is_switch = param.fallback == "on" || param.fallback == "off";
+  return param.values.empty() && is_switch ? "on|off" : param.values;
+}
+
 Json describe(const StrategyInfo& info) {
   Json params = Json::array();
   for (const ParamInfo& param : info.params)
-    params.push_back({{"name", param.name}, {"default", param.fallback}, {"summary", param.summary}});
+    params.push_back({{"name", param.name},
+                      {"default", param.fallback},
+                      {"values", values_of(param)},
+                      {"summary", param.summary}});
   return {{"name", info.name},
           {"summary", info.summary},
           {"parallelism", name_of(info.parallelism)},

@@ -10,6 +10,8 @@ namespace dpbench {
 
 struct ParamInfo {
   std::string name, fallback, summary;
+  // Allowed values: words such as "none|fp16|bf16", "integer" or "number". Empty: "on|off" for a switch, else any text.
+  std::string values = "";
 };
 
 using ParamValues = std::map<std::string, std::string>;

@@ -196,7 +196,8 @@ const RegisterStrategy dp_strategy{
      .params = {{"link", "auto",
                  "auto: if each replica has its own GPU, NCCL moves all state as one buffer and all gradients as "
                  "another, else each replica copies and adds its part; plain: the same two buffers, by copies and sums "
-                 "on any device"},
+                 "on any device",
+                 "auto|plain"},
                 {"graph", "off",
                  "on: record each replica's forward pass and backward pass as CUDA graphs and replay them"},
                 {"tf32", "off", "on: allow TF32 (10-bit mantissa) in float32 products on a GPU"},

@@ -39,7 +39,9 @@ class Check(Runs):
                 reports.expect_valid(file.read())
             self.run_it("validate", stored)
         self.assertRegex(self.run_it("check", "--strategy", "cpu", "--workload", "toy", "--filter", "buff").stderr, r"\b1\b.* passed")
-        self.run_it("check", "--filter", "nothing-like-it", code=2)
+        no_match = self.run_it("check", "--filter", "nothing-like-it", code=2)
+        self.assertIn("nothing-like-it", no_match.stderr)
+        self.assertNotIn("1/", no_match.stderr, "no case may start")
 
     def test_check_rejects_unwritable_paths(self):
         self.refused("check", "--junit", "absent/checks.xml")

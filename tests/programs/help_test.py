@@ -58,6 +58,8 @@ class Help(unittest.TestCase):
         self.assertEqual(complete("dpbench", "--launc"), ["--launches", "--launcher"])
         self.assertEqual(complete("dpbench", "run", "--scaling", ""), ["strong", "weak"])
         self.assertEqual(complete("dpbench", "--strategy", "dd"), ["ddp"])
+        self.assertEqual(complete("dpbench", "--strategy", "dp,dd"), ["dp,ddp"])
+        self.assertEqual(complete("dpbench", "list", "wor"), ["workloads"])
         self.assertEqual(sorted(complete("dpbench", "check", "--junit", "/etc/host")), sorted(map(str, pathlib.Path("/etc").glob("host*"))))
 
 

@@ -83,7 +83,7 @@ class ReportCommand(unittest.TestCase):
                             (("--html", "x.html", "--collectives", "list.json"), "list.json"),
                             (("--html", "x.html", "--collectives", "broken.json"), "broken.json"),
                             (("--html", "x.html", "--projection", "list.json"), "project -o json"),
-                            (("latest~7", "--html", "x.html"), "latest~7"), (("--htm", "x.html"), "--html")):
+                            (("latest~7", "--html", "x.html"), "is latest~0"), (("--htm", "x.html"), "--html")):
             with self.subTest(words=words):
                 self.assertIn(message, self.dpbench(*words, code=2).stderr)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "x.html")))

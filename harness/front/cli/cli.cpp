@@ -51,6 +51,17 @@ void refuse_lost_values(const std::vector<std::string>& arguments) {
       throw UsageError("'" + one_line(word, 60) + "' has no value. Give one, or leave the flag out");
 }
 
+// Throws UsageError for a switch that was given a value, as in --no-baseline=5. CLI11 would ignore the value.
+void refuse_values_of_switches(const CLI::App& app, const std::vector<std::string>& arguments) {
+  for (const auto& word : arguments) {
+    if (!word.starts_with("--") || word.find('=') == std::string::npos) continue;
+    const std::string flag = word.substr(0, word.find('='));
+    const CLI::Option* option = app.get_option_no_throw(flag);
+    if (option && option->get_expected_max() == 0)
+      throw UsageError("'" + one_line(word, 60) + "': " + flag + " takes no value");
+  }
+}
+
 std::string unknown_key(const CLI::App& app, const std::string& key) {
   std::vector<std::string> keys;
   for (const auto& flag : flag_names(app)) keys.push_back(flag.substr(2));
@@ -83,6 +94,7 @@ std::variant<Command, std::string> parse_command_line(const std::vector<Command>
   CLI::App app;
   set_up(app, commands, command);
   refuse_lost_values(rest);
+  refuse_values_of_switches(app, rest);
   refuse_bad_config(rest);
   std::reverse(rest.begin(), rest.end());  // CLI11 parses the arguments from the last to the first
   try {

@@ -36,7 +36,11 @@ std::string first_words(const std::string& text) { return text.substr(0, text.fi
 
 std::string bash_value(const Flag& flag) {
   const std::string topic = listed_topic(flag);
-  if (!topic.empty()) return "COMPREPLY=($(compgen -W \"$(_dpbench_names " + topic + ")\" -- \"$cur\"))";
+  // A list such as "ddp,zer" keeps its first names and completes the last one.
+  if (!topic.empty())
+    return "local list=; [[ $cur == *,* ]] && list=${cur%,*},; "
+           "COMPREPLY=($(compgen -P \"$list\" -W \"$(_dpbench_names " +
+           topic + ")\" -- \"${cur##*,}\"))";
   if (const auto choices = choices_of(flag); !choices.empty())
     return "COMPREPLY=($(compgen -W '" + join(choices, " ") + "' -- \"$cur\"))";
   return takes_file(flag) ? "COMPREPLY=($(compgen -f -- \"$cur\"))" : "COMPREPLY=()";
@@ -51,7 +55,10 @@ std::string single_quoted(const std::string& text) { return "'" + replaced(text,
 
 std::string zsh_spec(const Flag& flag) {
   const std::string help = replaced(replaced(first_words(flag.help), "[", "\\["), "]", "\\]");
-  if (flag.positional) return single_quoted("*:" + flag.type + ":_files");
+  if (flag.positional) {
+    const auto choices = choices_of(flag);
+    return single_quoted("*:" + flag.type + ":" + (choices.empty() ? "_files" : "(" + join(choices, " ") + ")"));
+  }
   std::string spec = "--" + flag.name + "[" + help + "]";
   if (flag.type.empty()) return single_quoted(spec);
   std::string action = takes_file(flag) ? "_files" : " ";
@@ -70,14 +77,21 @@ std::string fish_flag(const Flag& flag, const std::string& condition) {
   return line + " -d " + single_quoted(first_words(flag.help)) + "\n";
 }
 
+std::string fish_arguments(const Flag& flag, const std::string& condition) {
+  const auto choices = choices_of(flag);
+  if (choices.empty()) return "";
+  return "complete -c dpbench -f -n " + single_quoted(condition) + " -a " + single_quoted(join(choices, " ")) + "\n";
+}
+
 }  // namespace
 
 std::string bash_completions(const std::vector<Command>& commands) {
   std::string words, cases;
   for (const Command& command : commands) {
     words += (words.empty() ? "" : " ") + command.name;
-    std::string names, values;
+    std::string names, values, words_of_command;
     for (const Flag& flag : flags_of(commands, command)) {
+      if (flag.positional) words_of_command = join(choices_of(flag), " ");
       if (flag.positional) continue;
       names += (names.empty() ? "--" : " --") + flag.name;
       if (flag.type.empty()) continue;
@@ -85,11 +99,12 @@ std::string bash_completions(const std::vector<Command>& commands) {
       values += "        " + either + ") " + bash_value(flag) + "; return ;;\n";
     }
     cases +=
-        "    " + command.name + ")\n      case $prev in\n" + values + "      esac\n      flags='" + names + "' ;;\n";
+        "    " + command.name + ")\n      case $prev in\n" + values + "      esac\n      flags='" + names +
+             "' arguments='" + words_of_command + "' ;;\n";
   }
   return "# bash completion of dpbench " DPBENCH_VERSION "\n" + std::string(names_function) +
          "_dpbench() {\n"
-         "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} flags=\n"
+         "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} flags= arguments=\n"
          "  local commands='" +
          words +
          "'\n"
@@ -101,6 +116,7 @@ std::string bash_completions(const std::vector<Command>& commands) {
          "  esac\n"
          "  if [[ $COMP_CWORD == 1 && $cur != -* ]]; then COMPREPLY=($(compgen -W \"$commands\" -- \"$cur\"))\n"
          "  elif [[ $cur == -* ]]; then COMPREPLY=($(compgen -W \"$flags\" -- \"$cur\"))\n"
+         "  elif [[ $arguments ]]; then COMPREPLY=($(compgen -W \"$arguments\" -- \"$cur\"))\n"
          "  else COMPREPLY=($(compgen -f -- \"$cur\")); fi\n"
          "}\n"
          "complete -F _dpbench dpbench\n";
@@ -146,7 +162,7 @@ std::string fish_completions(const std::vector<Command>& commands) {
     const std::string condition = is_first(commands, command) ? "not __fish_seen_subcommand_from " + others
                                                               : "__fish_seen_subcommand_from " + command.name;
     for (const Flag& flag : flags_of(commands, command))
-      if (!flag.positional) text += fish_flag(flag, condition);
+      text += flag.positional ? fish_arguments(flag, condition) : fish_flag(flag, condition);
   }
   return text;
 }

@@ -331,10 +331,13 @@ void settle_train(const CLI::App&, TrainingOptions& o) {
   o.launches = 1;
   o.what.baseline = false;
   o.what.one_place = o.what.whole_epochs = true;
-  if (o.what.strategies.size() != 1 || o.what.workloads.size() != 1 || o.what.strategies[0] == all ||
-      o.what.workloads[0] == all)
-    throw UsageError("train needs one --strategy and one --workload, as in: " +
-                     shell_command("train --workload mnist-mlp --strategy ddp --cpus 2"));
+  const auto require_one = [](const char* flag, const std::vector<std::string>& names) {
+    if (names.size() != 1 || names[0] == all)
+      throw UsageError(std::string("train needs one ") + flag + ", as in: " +
+                       shell_command("train --workload mnist-mlp --strategy ddp --cpus 2"));
+  };
+  require_one("--strategy", o.what.strategies);
+  require_one("--workload", o.what.workloads);
   if (!o.training.checkpoint.empty() && o.training.checkpoint_every == 0)
     throw UsageError("--checkpoint '" + one_line(o.training.checkpoint, 100) + "' needs --checkpoint-every STEPS");
   // Unreadable paths are not reported here; the worker reports them because it knows what each file is for.

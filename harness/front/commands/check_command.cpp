@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "harness/front/run/table.h"
 #include "harness/front/text/text.h"
 #include "harness/report/export/export.h"
+#include "harness/report/text/shell.h"
 #include "workloads/base/error.h"
 
 namespace dpbench {
@@ -85,6 +87,18 @@ class CheckRun : public ReportRun {
   CheckRun(const CheckingOptions& options, World* world) : ReportRun(options, world, ""), check_options_(options) {}
 
  private:
+  // Refuses a --filter that matches no check of this build before a worker starts.
+  void plan() override {
+    ReportRun::plan();
+    const std::string& filter = check_options_.check_filter;
+    const auto matches = [pattern = std::regex(filter)](const CheckEntry& check) {
+      return std::regex_search(check.name, pattern);
+    };
+    if (std::ranges::none_of(prepared_.catalogue.checks, matches))
+      throw UsageError("no check matches --filter '" + one_line(filter, 100) + "'; " + shell_command("list checks") +
+                       " prints all");
+  }
+
   Start begin() override {
     junit_.emplace(check_options_.junit);
     dump_.emplace(check_options_.dump);

@@ -35,8 +35,8 @@ inline constexpr auto enum_names<Topic> =
 namespace {
 
 void add_flags(CLI::App& app, ListOptions& o) {
-  app.add_option("topic", o.topic, "strategies, workloads, backends, devices, checks, or one name [all]")
-      ->type_name("TOPIC");
+  app.add_option("topic", o.topic, "what to list, or one name such as ddp [all]")
+      ->type_name(join(names_list<Topic>(), "|"));
   app.add_option("--plugin", o.plugins, "library to list too (its code runs); repeatable")
       ->allow_extra_args(false)
       ->type_name("FILE");
@@ -105,8 +105,9 @@ Section devices_of_machine(const Machine& machine) {
 }
 
 Section parameters_of(const StrategyEntry& entry) {
-  std::vector<Cells> rows = {{"PARAMETER", "DEFAULT", "WHAT IT IS"}};
-  for (const auto& param : entry.params) rows.push_back({param.name, param.fallback, param.summary});
+  std::vector<Cells> rows = {{"PARAMETER", "DEFAULT", "VALUES", "WHAT IT IS"}};
+  for (const auto& param : entry.params) 
+    rows.push_back({param.name, param.fallback, param.values.empty() ? "text" : param.values, param.summary});
   return {"Parameters (--param " + entry.name + ".NAME=VALUE,..)", rows};
 }
 

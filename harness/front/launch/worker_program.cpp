@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 #include "harness/front/process/spawn.h"
 #include "harness/front/text/paths.h"
@@ -163,6 +164,8 @@ Catalogue query_catalogue(const fs::path& worker, const std::vector<std::string>
   std::array<char, 2048> said{};
   const ssize_t size = std::max<ssize_t>(::pread(errors.get(), said.data(), said.size() - 1, 0), 0);
   const std::string why = one_line(std::string(said.data(), static_cast<size_t>(size)), 300);
+  constexpr std::string_view refusal = "dpbench-worker: --plugin ";
+  if (why.starts_with(refusal)) throw UsageError(why.substr(refusal.find("--plugin")));
   throw UsageError(
       (plugins.empty() ? std::string("the worker does not start") : "--plugin: the worker could not load it") + " (" +
       describe_exit(answer.status) + "): " + why);

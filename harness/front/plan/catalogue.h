@@ -13,6 +13,7 @@ namespace dpbench {
 
 struct ParamEntry {
   std::string name, fallback, summary;
+  std::string values;  // the allowed values, as in ParamInfo of strategies/api/params.h
 };
 
 struct StrategyEntry {

@@ -1,6 +1,9 @@
 #include "harness/front/plan/param_axis.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <system_error>
 
 #include "harness/front/plan/selection.h"
 #include "harness/front/text/text.h"
@@ -29,6 +32,21 @@ ParamAxis parse_axis(const std::string& text) {
   return axis;
 }
 
+template <class Number>
+bool parses_as(const std::string& value) {
+  Number number{};
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  return error == std::errc{} && end == value.data() + value.size();
+}
+
+bool is_allowed(const std::string& value, const std::string& values) {
+  if (values.empty()) return true;
+  if (values == "number") return parses_as<double>(value);
+  if (values == "integer") return parses_as<int64_t>(value);
+  const std::vector<std::string> words = split((values == "on|off" ? "on|off|true|false|1|0" : values) + '|', '|');
+  return std::count(words.begin(), words.end(), value) > 0;
+}
+
 bool applies(const ParamAxis& axis, const StrategyEntry& strategy) {
   return (axis.strategy.empty() || axis.strategy == strategy.name) && find_entry(strategy.params, axis.name) != nullptr;
 }
@@ -50,6 +68,17 @@ void refuse_unknown(const ParamAxis& axis, const std::vector<const StrategyEntry
                    (params.empty() ? "; there are none" : "; known: " + join(params)));
 }
 
+void refuse_wrong_values(const ParamAxis& axis, const std::vector<const StrategyEntry*>& chosen) {
+  for (const StrategyEntry* strategy : chosen) {
+    if (!applies(axis, *strategy)) continue;
+    const std::string& allowed = find_entry(strategy->params, axis.name)->values;
+    for (const auto& value : axis.values)
+      if (!is_allowed(value, allowed))
+        throw UsageError("--param " + strategy->name + "." + axis.name + "=" + value + ": " +
+                         (allowed == "number" || allowed == "integer" ? "not a valid " : "must be one of ") + allowed);
+  }
+}
+
 }  // namespace
 
 std::vector<ParamAxis> parse_params(const std::vector<std::string>& texts,
@@ -58,6 +87,7 @@ std::vector<ParamAxis> parse_params(const std::vector<std::string>& texts,
   for (const auto& text : texts) {
     axes.push_back(parse_axis(text));
     refuse_unknown(axes.back(), chosen);
+    refuse_wrong_values(axes.back(), chosen);
   }
   return axes;
 }

@@ -58,7 +58,8 @@ Rule parse_rule(const std::string& text) {
   const Metric* metric = find_metric(text.substr(0, colon));
   if (!metric) throw UsageError("--fail-on '" + text + "': unknown figure. Use one of " + known_metrics());
   const std::string example = std::string(metric->name) + (metric->in_points ? ":3 (percentage points)" : ":5%");
-  const std::string limit = colon == std::string::npos ? "" : text.substr(colon + 1);
+  if (colon == std::string::npos) throw UsageError("--fail-on '" + text + "' has no limit. Example: " + example);
+  const std::string limit = text.substr(colon + 1);
   double number = 0;
   const auto [end, error] = std::from_chars(limit.data(), limit.data() + limit.size(), number);
   const std::string unit(end, limit.data() + limit.size());

@@ -306,8 +306,10 @@ Projection project(const Report& report, const ProjectionRequest& asked) {
   if (projection.left_out.empty())
     text += asked.filter.empty() ? ": the run contains only baselines"
                                  : ": no case matches --filter '" + asked.filter + "'";
-  for (size_t i = 0; i < std::min<size_t>(projection.left_out.size(), 4); ++i)
-    text += (i == 0 ? ": " : "; ") + projection.left_out[i];
+  else
+    text += ": " + projection.left_out[0];
+  if (projection.left_out.size() > 1)
+    text += " (and " + std::to_string(projection.left_out.size() - 1) + " more left out)";
   throw UsageError(
       text + (any_fitted ? "" : ". Example of a suitable run: " + shell_command("run --strategy ddp --cpus 1,2,3")));
 }

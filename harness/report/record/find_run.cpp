@@ -63,7 +63,8 @@ std::optional<size_t> runs_back(const std::string& run) {
 fs::path latest(const fs::path& results, size_t back, const std::string& run) {
   const auto runs = runs_in(results);
   if (back < runs.size()) return runs[runs.size() - 1 - back] / "run.json";
-  throw UsageError(run + ": there are " + std::to_string(runs.size()) + " runs in " + results.string());
+  if (runs.empty()) throw UsageError(run + ": there is no run in " + results.string());
+  throw UsageError(run + ": the oldest run in " + results.string() + " is latest~" + std::to_string(runs.size() - 1));
 }
 
 }  // namespace

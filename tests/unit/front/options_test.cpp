@@ -170,6 +170,11 @@ TEST(Options, RefusesAnUnknownValueWithAListAndTheNearestValidValue) {
   expect_contains(refusal({"--dtype", "f16"}), {"f16", "f32, f64, bf16"});
 }
 
+TEST(Options, RefusesAValueForASwitch) {
+  expect_contains(refusal({"--no-baseline=5"}), {"--no-baseline=5", "no value"});
+  expect_contains(refusal({"check", "--long=yes"}), {"--long=yes", "no value"});
+}
+
 TEST(Options, RefusesInvalidNumbers) {
   for (const auto& [flag, value] : std::vector<std::pair<std::string, std::string>>{{"--launches", "0"},
                                                                                     {"--samples", "-3"},

@@ -29,8 +29,8 @@ inline Catalogue catalogue() {
   all.strategies = {strategy("cpu", Parallelism::single, true, false),
                     strategy("gpu", Parallelism::single, false, true),
                     strategy("dp", Parallelism::replicas, true, true), strategy("ddp", Parallelism::ranks, true, true)};
-  all.strategies[3].params = {{"bucket_mb", "25", ""}, {"overlap", "on", ""}};
-  all.strategies[2].params = {{"overlap", "on", ""}};
+  all.strategies[3].params = {{"bucket_mb", "25", "", "number"}, {"overlap", "on", "", "on|off"}};
+  all.strategies[2].params = {{"overlap", "on", "", "on|off"}};
   all.workloads = {{"random-linear", "", Scaling::strong, 30, false},
                    {"mnist-mlp", "", Scaling::weak, 64, false},
                    {"probe", "", Scaling::weak, 4, true}};

@@ -176,7 +176,7 @@ TEST(Plan, EveryCombinationOfParametersGivesACaseAndIdsOmitDefaults) {
 
 TEST(Plan, ABaselineStrategyWithANonDefaultParameterIsNoBaseline) {
   Catalogue all = catalogue();
-  all.strategies[1].params = {{"graph", "off", ""}};
+  all.strategies[1].params = {{"graph", "off", "", ""}};
   Selection what;
   what.strategies = {"gpu"};
   what.workloads = {"mnist-mlp"};
@@ -200,6 +200,20 @@ TEST(Plan, RefusesUnknownParameters) {
   for (const std::string text : {"bucket_mb", "=1", "bucket_mb=", "bucket_mb=1,,2", "bucket_mb=1,", "bucket_mb=a b"}) {
     what.params = {text};
     EXPECT_NE(refusal<UsageError>(what, machine(2)), "accepted") << text;
+  }
+}
+
+TEST(Plan, RefusesParameterValuesOutsideTheDeclaredOnes) {
+  Selection what = ddp_on_mlp();
+  for (const std::string value : {"x", "1x", "1 MB"}) {
+    what.params = {"bucket_mb=1," + value};
+    expect_contains(refusal<UsageError>(what, machine(2)), {"bucket_mb", value});
+  }
+  what.params = {"overlap=maybe"};
+  expect_contains(refusal<UsageError>(what, machine(2)), {"ddp.overlap=maybe", "on|off"});
+  for (const std::string text : {"bucket_mb=0.5", "overlap=off", "overlap=true"}) {
+    what.params = {text};
+    EXPECT_EQ(make_plan(what, catalogue(), machine(2)).cases.size(), 2u) << text;
   }
 }
 
