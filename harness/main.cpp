@@ -55,7 +55,7 @@ int dispatch(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   dpbench::prepare_process();
-  const char* called = std::getenv("DPBENCH_CALLED");  // program name to show, set by a wrapper script
+  const char* called = std::getenv("DPBENCH_CALLED");  // program name to print, set by scripts/dpbench
   dpbench::set_program_name(called ? called : argv[0]);
   return dpbench::exit_code_of_command([&] { return dpbench::dispatch({argv + 1, argv + argc}); });
 }

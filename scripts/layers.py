@@ -5,7 +5,7 @@ import pathlib
 import re
 import sys
 
-BASE = ("workloads/base/",)  # every file may include these headers
+BASE = ("workloads/base/",)  # headers that every file may include
 APIS = ("workloads/api/", "strategies/api/", "workloads/data/")
 # {component: the other components or headers it may include}. A component is a folder or file of the source tree.
 ALLOWED = {
@@ -13,9 +13,9 @@ ALLOWED = {
     "strategies/": ("workloads/",),
     "strategies/comm/": ("strategies/api/",),
     "harness/report/": (),
-    # This header is allowed because it does not include torch.
+    # The front may include mnist_files.h, because that header does not include torch.
     "harness/front/": ("harness/report/", "workloads/data/mnist_files.h"),
-    # The probe models need workload layers.
+    # The conformance suite's test models (probes) are built from workloads/layers/.
     "harness/conform/": (*APIS, "workloads/layers/", "strategies/parts/compat.h", "harness/report/"),
     "harness/worker/": (*APIS, "harness/report/", "harness/conform/"),
     "harness/micro/": (*APIS, "workloads/layers/", "strategies/parts/", "harness/report/", "harness/worker/"),

@@ -83,8 +83,9 @@ class Shards {
     return all.views();
   }
 
-  // Returns this rank's slices, one per parameter. A single slice for the whole shard would give other bits, because a
-  // fused kernel rounds a tensor's tail that fills no vector differently.
+  // Returns this rank's slices, one for each parameter that lies wholly or partly in this rank's shards. A single slice
+  // for the whole shard would give other bits, because a fused kernel rounds a tensor's tail that fills no vector
+  // differently.
   std::vector<Slice> slices() const {
     std::vector<Slice> all;
     for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -186,8 +187,8 @@ class Zero1 : public Strategy {
   }
 
  private:
-  // Installs hooks that detect unused parameters. It cannot be seen from the gradients, which are preallocated in one
-  // buffer.
+  // Installs hooks that detect unused parameters. An unused parameter's gradient is not undefined but zero, because all
+  // gradients are preallocated in flat buffers.
   void track_used_parameters() {
     used_.assign(tensors_.size(), false);
     for (size_t i = 0; i < tensors_.size(); ++i)

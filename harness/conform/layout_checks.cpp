@@ -48,7 +48,7 @@ std::string table(const std::vector<int64_t>& sizes) {
   return text;
 }
 
-// Returns the batch size of each replica, read from the batch-size column of the Witness model's output.
+// Returns each replica's batch size, which the Witness model writes into a column of its output.
 std::vector<int64_t> pieces_seen(const at::Tensor& output) {
   std::vector<int64_t> sizes;
   for (int64_t row = 0; row < output.size(0);) {
@@ -88,7 +88,8 @@ void judge_pieces_of_batches(const CheckRequest& request, Rows& rows) {
 
 }  // namespace
 
-// Records a skip or a failure if the strategy cannot run the Witness model, even if it runs the requested workload.
+// Records a skip or a failure if the strategy cannot run the Witness model (which outputs batch sizes), even if it runs
+// the requested workload.
 void judge_layout(const CheckRequest& request, Rows& rows) {
   if (request.strategy.parallelism != Parallelism::replicas) return;
   const auto refused = [&](const std::exception& error) {

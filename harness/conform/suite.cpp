@@ -161,7 +161,7 @@ class Suite {
 
   void judge_beside_scenarios() {
     Rows& rows = verdicts_.finish();
-    // Collectives without a strategy are checked with the exact probe only, because they do not depend on the workload.
+    // The backend's own collectives do not depend on the workload, so they are checked only with the exact probe.
     const bool backend = workload_->sum_loss() && bench_.layout.owners() > 1;
     if (!broken_ && backend && filter_.takes_any(raw_collective_checks))
       judge_raw_collectives(request_, "raw/" + std::to_string(exchanges_++), rows);
@@ -180,7 +180,7 @@ class Suite {
   std::vector<Scenario> scenarios_;
   int exchanges_ = 0;
   bool broken_ = false;
-  // The verdicts are declared last: their thread ends before the benches and scenarios are destroyed.
+  // verdicts_ is declared last: its thread, which reads the other members, ends before they are destroyed.
   Verdicts verdicts_{filter_};
 };
 

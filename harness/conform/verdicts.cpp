@@ -27,7 +27,7 @@ void Verdicts::judge_trial(const Bench& bench, const Scenario& scenario, std::op
     counted_ = count_reductions(trial);
   else if (scenario.counts_reductions && counted_)
     judge_collective_count(*counted_, trial, rows_);
-  // The evidence is kept only if the scenario is repeated, because that of a large model takes gigabytes.
+  // The evidence is kept only if the scenario is repeated, because the evidence of a large model takes gigabytes.
   if (filter_.takes_any(scenario.repeat_checks)) first_ = std::move(trial.ranks);
 }
 
@@ -46,7 +46,8 @@ void Verdicts::judge_again(const Bench& bench, const Scenario& scenario, std::ve
   });
 }
 
-// True if all ranks completed the scenario. Otherwise adds a result row with the reason and returns false.
+// Records whether all ranks completed the scenario, or skips its checks if the strategy refused it. Returns true if all
+// ranks completed it.
 bool Verdicts::fit_to_judge(const Scenario& scenario, const std::vector<Evidence>& evidence) {
   size_t refused = 0;
   for (const auto& one : evidence) refused += one.refused;
@@ -71,7 +72,7 @@ bool Verdicts::fit_to_judge(const Scenario& scenario, const std::vector<Evidence
   return completed;
 }
 
-// True if the strategy stopped with an error that names a parameter no rank uses: that is a correct response too.
+// True if every rank stopped with an error that names all unused parameters: that is a correct response too.
 bool Verdicts::refusal_names_the_unused(const Scenario& scenario, const std::vector<Evidence>& evidence) {
   if (unused_.empty()) return false;
   for (const auto& one : evidence)

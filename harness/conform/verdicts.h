@@ -16,10 +16,10 @@ class Verdicts {
  public:
   explicit Verdicts(const CheckFilter& filter) : filter_(filter) {}
 
-  // Sets the unused parameters of the model. The strategy may stop with an error that names one of them.
+  // Sets the unused parameters of the model. The strategy may stop with an error that names them.
   void may_refuse(std::vector<std::string> unused) { unused_ = std::move(unused); }
 
-  // The benches and scenarios passed to skip() and judge() must outlive finish().
+  // The arguments `bench` and `scenario` must exist until finish() returns, because the judging thread reads them.
   void skip(const Scenario& scenario, const std::string& why);
   void judge(const Bench& bench, const Scenario& scenario, std::optional<double> clip, std::vector<Evidence> evidence);
   // Judges the second run of a scenario. baseline: the single-device run that a world of 1 must equal.

@@ -45,7 +45,7 @@ constexpr Functions torch_functions{
     [](const at::Tensor& x, const Context&) { return at::dropout(x, dropout_rate, /*train=*/true); },
     [](const at::Tensor& loss) { loss.backward(); }};
 
-// The parameters of a model in the model's registration order.
+// The parameters and buffers of a model, each in the order in which the model registers them.
 struct ModelTensors {
   std::vector<at::Tensor> parameters, buffers;
 };
@@ -126,8 +126,8 @@ class ByHand {
 };
 
 void run_by_hand(benchmark::State& state, const CaseSpec& spec, Loss loss, int64_t steps) {
-  // Use one instance for the variants with and without phase timing, because the memory layout of the parameters
-  // affects the time.
+  // The variants with and without phase timing share one CaseSteps, and thus one model, because the place of the
+  // parameters in memory affects the time of a step.
   CaseSteps harness(spec);
   ByHand with_torch_functions(harness.workload(), loss, torch_functions, harness.source()),
       by_hand(harness.workload(), loss, own_functions, harness.source());

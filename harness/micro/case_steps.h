@@ -21,7 +21,7 @@ class CaseSteps {
  public:
   explicit CaseSteps(const CaseSpec& spec);
 
-  int64_t block(int64_t steps, bool phases = false);  // runs a block of steps; returns nanoseconds
+  int64_t block(int64_t steps, bool phases = false);  // runs a block of steps; returns its time in nanoseconds
   const Workload& workload() const { return *workload_; }
   StepSource& source() { return source_; }
 
@@ -38,7 +38,7 @@ class CaseSteps {
 
 struct StepArm {
   const char* name;
-  std::function<int64_t()> block;  // runs a block of steps; returns nanoseconds
+  std::function<int64_t()> block;  // runs a block of steps; returns its time in nanoseconds
   std::vector<double> us = {};
 };
 

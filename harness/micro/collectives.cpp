@@ -1,6 +1,6 @@
 // Verifies and then times each collective by backend, world (number of ranks) and size. Bandwidths are defined as in
-// nccl-tests: algorithm bandwidth is size / time; bus bandwidth multiplies it by the fraction of the bytes that the
-// busiest link carries.
+// nccl-tests: algorithm bandwidth is size / time; bus bandwidth is algorithm bandwidth times the number of bytes that
+// the busiest link carries for each byte of the size.
 #include <benchmark/benchmark.h>
 
 #include <ATen/ATen.h>
@@ -24,7 +24,8 @@ struct Buffers {
   at::Tensor input, output;  // input and output are the same tensor if the collective works in place
 };
 
-// A collective to measure. Parameter `all`: number of elements of the whole tensor, which the printed size counts.
+// A collective to measure. Parameter `all` of its functions: number of elements of the whole tensor, from which the
+// printed size is computed.
 struct Collective {
   const char* name;
   bool in_parts;  // true if the tensor consists of equal parts, one per rank
@@ -45,8 +46,8 @@ at::Tensor sum_of_inputs(int64_t count, int64_t from, int world) {
 
 void finish(const c10::intrusive_ptr<c10d::Work>& work) { work->wait(); }
 
-// Runs a collective until its outputs are complete. On a GPU, work->wait() only orders the stream, so synchronize the
-// stream.
+// Runs a collective and waits until its outputs are complete. On a GPU, work->wait() only orders the stream, so this
+// function also synchronizes the stream.
 void call_and_wait(const Collective& collective, c10d::Backend& backend, Buffers& buffers) {
   collective.call(backend, buffers);
   const at::Device device = buffers.output.device();

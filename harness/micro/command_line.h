@@ -19,8 +19,8 @@ struct CommandLine {
   }
 };
 
-// Parses the command line. Returns nullopt after printing --help. Throws UsageError for invalid arguments and
-// Unavailable if the machine cannot run them.
+// Parses the command line. Returns nullopt after printing --help. Throws UsageError for invalid arguments, and
+// Unavailable for --device cuda if the CUDA library cannot be loaded.
 std::optional<CommandLine> command_line(int argc, char** argv);
 
 }  // namespace dpbench::micro

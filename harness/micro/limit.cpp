@@ -15,8 +15,8 @@ namespace {
 
 using Calls = std::vector<std::function<void()>>;
 
-// Adds the matrix products of a fully connected layer: the output y = x w', the weight gradient and, if a previous
-// layer needs it, the input gradient.
+// Appends the matrix products of a fully connected layer to `calls`: the output y = x w', the weight gradient and, if a
+// previous layer needs it, the input gradient.
 void add_linear(Calls& calls, int64_t rows, int64_t inputs, int64_t outputs, bool input_gradient) {
   const auto x = at::rand({rows, inputs}), w = at::rand({outputs, inputs}), y = at::rand({rows, outputs});
   auto out = at::empty_like(y), dw = at::empty_like(w), dx = at::empty_like(x);
@@ -30,8 +30,9 @@ struct Convolution {
   bool bias;
 };
 
-// Adds the forward and backward pass of a convolution of x. Returns its output, the next layer's input, in the layout
-// that LibTorch chose. The output gradient has the same layout, so that no conversion is timed.
+// Appends the forward and backward pass of a convolution of x to `calls`. Returns the convolution's output, which is
+// the next layer's input. The output gradient has the memory layout that LibTorch chose for the output, so that no
+// layout conversion is timed.
 at::Tensor add_convolution(Calls& calls, const at::Tensor& x, const Convolution& shape, bool input_gradient) {
   const auto w = at::rand({shape.outputs, x.size(1), shape.kernel, shape.kernel});
   const auto b = shape.bias ? at::rand({shape.outputs}) : at::Tensor();

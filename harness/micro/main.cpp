@@ -53,7 +53,7 @@ void require_writable(const CommandLine& line) {
 
 // Initializes Google Benchmark on a rank. Only rank 0 gets the flags that write files.
 void initialize(const CommandLine& line, int rank) {
-  // Static, because Google Benchmark keeps a pointer to the program name.
+  // `words` is static, because Google Benchmark keeps a pointer to the program name.
   static std::vector<std::string> words{"dpbench-micro"};
   for (const std::string& word : line.passed_on)
     if (rank == 0 || !word.starts_with("--benchmark_out")) words.push_back(word);
@@ -74,8 +74,9 @@ void add_context(const MicroOptions& asked) {
   benchmark::AddCustomContext("commit", built_commit());
 }
 
-// Returns the device of a rank; GPUs are assigned in turn, and ranks share one if their backend allows it. Called only
-// after the fork, because it initialises CUDA.
+// Returns the device of a rank. With --device cuda, rank r uses GPU r modulo the number of GPUs. Throws UsageError if
+// ranks would share a GPU and their backend does not allow it. Called only after the fork, because this function
+// initialises CUDA.
 at::Device device_of(const MicroOptions& asked, int rank) {
   if (!asked.cuda) return at::kCPU;
   const auto gpus = static_cast<int>(torch::cuda::device_count());

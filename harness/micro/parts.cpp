@@ -1,6 +1,6 @@
 // Times the work of dpbench around collectives: splitting and joining batches, copying models, distributing samples,
-// protocol and reports. Only rank 0 does the work; numbers of iterations are fixed because the other ranks run the same
-// list.
+// protocol and reports. Only rank 0 does the work. The numbers of iterations are fixed, because the other ranks run the
+// same list of benchmarks.
 #include <benchmark/benchmark.h>
 
 #include <ATen/ATen.h>

@@ -30,7 +30,7 @@ class Team {
   // Returns this rank's communication backend for the world of the first `world` ranks. The first call creates the
   // backend and must be made by all these ranks.
   CommBackend backend(const std::string& name, int world);
-  // barrier() and sum() are collectives of all ranks, even of ranks outside the measured world.
+  // Every rank must call barrier() and sum(), even a rank outside the measured world.
   void barrier() { sum(0); }
   double sum(double value);  // returns the sum of all ranks' values on every rank
 
@@ -42,10 +42,10 @@ class Team {
   std::map<std::pair<std::string, int>, CommBackend> backends_;
 };
 
-// The add_ functions register benchmarks with Google Benchmark.
+// The following functions register benchmarks of collectives with Google Benchmark.
 void add_collectives(Team& team, const MicroOptions& asked);
 void add_arms(Team& team, int world);
-// In the following benchmarks, only rank 0 does work.
+// The following functions register benchmarks in which only rank 0 does work.
 void add_parts(Team& team);
 void add_by_hand(const Team& team);
 void add_limit(const Team& team);

@@ -1,5 +1,5 @@
-// The catalogue: a JSON list of strategies, workloads, backends and their parameters. The front (the dpbench
-// executable) reads it because it does not link torch.
+// The catalogue: the strategies, workloads, backends and checks of this worker, as JSON. The front (the dpbench
+// executable) reads the catalogue, because it links neither torch nor the strategies.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 namespace dpbench {
 
 // Returns the catalogue as JSON. with_cuda = false: the CUDA library is not loaded and its strategies and backends are
-// missing. Workloads after the first `built_in` are marked as coming from plug-ins.
+// missing. All workloads but the first `built_in` are marked as coming from plug-ins.
 Json catalogue(bool with_cuda = true, size_t built_in = SIZE_MAX);
 
 }  // namespace dpbench

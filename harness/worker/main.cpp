@@ -52,12 +52,13 @@ int run(const std::vector<std::string>& arguments) {
     throw UsageError("usage: dpbench-worker --catalogue [--plugin FILE]... [--no-cuda]. For ranks, use dpbench.");
   retain_freed_memory();
   const Variables variables = read_variables();
-  // Die with the front (the dpbench process). If the front died earlier, the channel to it is already closed.
+  // Ask the kernel to kill this worker when the front (the dpbench process) dies. If the front died before this call,
+  // serve() finds its socket closed.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (variables.device == Device::cuda)
     if (const std::string reason = load_cuda(); !reason.empty()) throw Unavailable("no CUDA: " + reason);
   const int code = serve(variables);
-  // Skip LibTorch's static destructors, which would add 0.1 s to the end of every process group.
+  // Skip LibTorch's static destructors, which would delay the exit of every worker by 0.1 s.
   std::fflush(nullptr);
   std::_Exit(code);
 }

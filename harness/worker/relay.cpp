@@ -40,7 +40,7 @@ void receive(c10d::Store& store, int rank, Channel& channel) {
   }
 }
 
-// Throws UsageError if another process already has this rank: each of the two would receive only half of the rank's
+// Throws UsageError if another process already has this rank: each of the two would receive only some of the rank's
 // messages.
 void claim_rank(c10d::Store& store, int rank) {
   if (store.add("seat/" + std::to_string(rank), 1) == 1) return;

@@ -6,8 +6,8 @@
 
 namespace dpbench {
 
-// Runs the worker's main loop. Returns the exit code: 0 after "quit" or if the front has exited, 3 after a failed case.
-// A failed case leaves the process group unusable.
+// Runs the worker's main loop. Returns the exit code: 0 after "quit" or if the front has exited, 3 after an exception,
+// which is reported to the front and leaves the process group unusable.
 int serve(const Variables& variables);
 
 }  // namespace dpbench

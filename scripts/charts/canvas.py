@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from palette import LIGHT, MARKERS, SERIES
 
 WIDTH = 4.3  # inches: fits a column of a paper and a phone held upright
-matplotlib.rcdefaults()  # ignores the user's matplotlibrc
+matplotlib.rcdefaults()  # the user's matplotlibrc must not change the charts
 matplotlib.rcParams.update({
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 9, "axes.titlesize": 9.5,
     "axes.titleweight": "bold", "axes.titlelocation": "left", "legend.fontsize": 8.5, "xtick.labelsize": 8.5,
@@ -23,7 +23,7 @@ matplotlib.rcParams.update({
     "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8,
     "figure.facecolor": LIGHT["ground"], "axes.facecolor": "none", "legend.frameon": False, "legend.handlelength": 1.5,
     "legend.handletextpad": 0.5, "legend.columnspacing": 1.1, "lines.linewidth": 1.6, "lines.markersize": 5, "errorbar.capsize": 2.5,
-    "svg.fonttype": "none", "svg.hashsalt": "dpbench", "text.parse_math": False,  # a $ in a name is no formula
+    "svg.fonttype": "none", "svg.hashsalt": "dpbench", "text.parse_math": False,  # draws a $ in a name as it is
 })
 warnings.filterwarnings("ignore", message="Glyph .* missing")
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
@@ -38,7 +38,8 @@ def columns_for(labels):
     """Returns the number of legend columns that fit the width. A column takes 5.2 points per letter of its longest
     label and 31 points for the line sample."""
     for columns in range(len(labels), 1, -1):
-        shared, more = divmod(len(labels), columns)  # matplotlib fills columns one by one; the first ones get one more
+        # matplotlib fills a legend column by column; with a remainder, the first columns get one label more.
+        shared, more = divmod(len(labels), columns)
         ends = [shared * (column + 1) + min(more, column + 1) for column in range(columns)]
         longest = [max(map(len, labels[start:end])) for start, end in zip([0, *ends], ends)]
         if sum(5.2 * letters + 31 for letters in longest) < 72 * WIDTH - 10:

@@ -28,8 +28,8 @@ def evidence(case, check):
 
 
 def cell(number, name, workload, found):
-    """Returns a table cell with the number of passed cases, and None. For failed cases the cell is a button that opens
-    the evidence row, which replaces None."""
+    """Returns a table cell and its evidence row. If a case failed, the cell is a button that opens the evidence row;
+    otherwise it shows the number of passed cases, and the evidence row is None."""
     if not found:
         return el("td", "", class_="empty"), None
     failed = [pair for pair in found if pair[1]["status"] == "failed"]

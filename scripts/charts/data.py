@@ -64,12 +64,12 @@ class Interval:
         return Interval(self.middle * factor, self.low * factor, self.high * factor)
 
     def below(self, number):
-        """Returns the interval of number / self."""
+        """Returns the confidence interval of the quotient number / self."""
         return Interval(number / self.middle, number / self.high, number / self.low)
 
     def over(self, other):
-        """Returns the interval of self / other for independent intervals: the squared widths of the logarithms add
-        up."""
+        """Returns the confidence interval of the quotient self / other for independent measurements: the squares of
+        the logarithmic widths add up."""
         middle = self.middle / other.middle
         up = math.hypot(math.log(self.high / self.middle), math.log(other.middle / other.low))
         down = math.hypot(math.log(self.middle / self.low), math.log(other.high / other.middle))
@@ -225,14 +225,14 @@ def add_projection(runs, path):
 
 
 def read_collectives(path):
-    """Returns {message bytes: {"shm, world 2": [microseconds per repetition]}} and the context, from the JSON of
-    dpbench-micro."""
+    """Returns {message bytes: {"shm, world 2": [microseconds per repetition]}} and the context (machine, commit) from
+    the JSON of dpbench-micro."""
     report = read_json(path)
     sizes = {}
     for entry in report["benchmarks"]:
         words = str(entry.get("name", "")).split("/")
         if words[0] == "allreduce" and entry.get("run_type") == "iteration" and isinstance(entry.get("time_us"), (int, float)):
-            # An arm is e.g. "shm, world 2".
+            # Turns "backend:shm" and "world:2" into "shm, world 2".
             arm = ", ".join(word.replace("backend:", "").replace(":", " ") for word in words[1:3])
             sizes.setdefault(int(entry["bytes"]), {}).setdefault(arm, []).append(entry["time_us"])
             continue

@@ -21,7 +21,8 @@ def figure(chart, index):
 
 
 def chart_parts(charts):
-    """Returns (heading, lead, figures) for each group of charts with the same workload and setting."""
+    """Returns (heading, introduction, figures) for each group of charts with the same workload and setting. The
+    introduction is the setting."""
     parts = {}
     for index, chart in enumerate(charts):
         parts.setdefault((chart.subject, chart.setting), []).append(figure(chart, index))

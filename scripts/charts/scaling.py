@@ -60,8 +60,8 @@ def lines(chart, axes, cases, looks, span_of, say):
 
 
 def fastest(group):
-    """Returns the cases of the MOST_SERIES fastest series at the largest world, and caption sentences on omitted series
-    and projected cases."""
+    """Returns the cases of the baseline and the fastest series (at most MOST_SERIES series, compared at their largest
+    world), and caption sentences on omitted series and projected cases."""
     series = by_series(group)
     last = {name: members[-1] for name, members in series.items()}
     best = sorted(series, key=lambda name: (not last[name].is_baseline, -last[name].world, -last[name].rows_per_s.middle))

@@ -23,7 +23,7 @@ def for_page(source, prefix, marks, description):
     root = xml.fromstring(source)
     for parent in list(root.iter()):
         for child in list(parent):
-            # The attribute aria-label replaces these elements.
+            # Removes metadata and title elements: the attribute aria-label describes the chart instead.
             if child.tag in (f"{{{SVG}}}metadata", f"{{{SVG}}}title"):
                 parent.remove(child)
     for key in ("width", "height"):

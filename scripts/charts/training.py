@@ -55,7 +55,7 @@ def chart_of(shown, title, ylabel, xlabel, looks):
         points = [(x, value) for x, value in points if value is not None]
         drawn = thinned(points)
         (line,) = axes.plot(*zip(*drawn), color=look["color"], linestyle=look["linestyle"], label=name,
-                            # Line widths decrease, to keep identical curves visible.
+                            # Each curve is thinner than the previous one, so that identical curves stay visible.
                             linewidth=max(1.0, 3.2 - 0.8 * place),
                             marker=look["marker"] if len(drawn) < 30 else None)
         whole = count(points[-1][0], "step") if title == "loss" else words.duration(points[-1][0] * 1e9)

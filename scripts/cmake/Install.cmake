@@ -1,10 +1,11 @@
-# Installs dpbench (cmake --install): programs, the core library with its headers, the worker's catalogue, and the files
-# for find_package(dpbench). The installed tree is relocatable, but LibTorch must stay at its path.
+# Installs dpbench (cmake --install): programs, the core library with its headers, catalogue.json (the worker's list of
+# strategies, workloads and backends), and the files for find_package(dpbench). The installed tree is relocatable, but
+# LibTorch must stay at its path.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/dpbench)
 
-set(optional_dpbench-micro OPTIONAL)  # scripts/dpbench does not build dpbench-micro
+set(optional_dpbench-micro OPTIONAL)  # skipped if not built: scripts/dpbench does not build dpbench-micro
 foreach(program dpbench dpbench-worker dpbench-micro)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${DPBENCH_TORCH}/lib")

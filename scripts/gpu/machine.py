@@ -124,8 +124,8 @@ class Machine:
         return [str(self.programs / "dpbench"), command, *flags]
 
     def check(self, *flags, workloads=None):
-        """Returns the command that runs the conformance suite in every dtype. A rehearsal runs one workload and two
-        checks."""
+        """Returns the command that runs the conformance suite in every dtype. A rehearsal (on virtual CPU devices) runs
+        only one workload and two checks."""
         few = (["--workload", "random-linear", "--filter", "gradient-meaning|output-shape"] if self.rehearse else
                ["--workload", ",".join(workloads)] if workloads else [])
         return self.dpbench("check", *flags, *few, "--dtype", DTYPES, "-o", "json", "-q")
@@ -137,8 +137,8 @@ class Machine:
         return self.dpbench("run", *flags, *sampling, "--check", "off", "-o", "json", "-q", "--out", str(self.out / "runs"))
 
     def collectives(self, backends, worlds, which="allreduce"):
-        """Returns the command for a collectives benchmark from 4 B to 64 MiB (rehearsal: 4 KiB), which checks each size
-        before timing."""
+        """Returns the command for a collectives benchmark from 4 B to 64 MiB (in a rehearsal on the CPU: to 4 KiB). The
+        benchmark checks the result of each size before timing it."""
         return [str(self.programs / MICRO), "--device", "cpu" if self.rehearse else "cuda", "--backend", backends, "--world", worlds,
                 "--max-bytes", "4KiB" if self.rehearse else "64MiB", "--factor", "16" if self.rehearse else "4",
                 f"--benchmark_filter=^({which})/", "--benchmark_format=json"]
@@ -159,8 +159,8 @@ def default_programs():
 
 
 def make_ready(machine):
-    """Rewrites the worker's catalogue, because only this machine can tell if the CUDA library loads. Returns the reason
-    if nothing can be measured, else None."""
+    """Rewrites catalogue.json, the worker's list of strategies, workloads and backends, because only this machine can
+    tell if the CUDA library loads. Returns the reason if nothing can be measured, else None."""
     if not os.access(machine.programs / "dpbench", os.X_OK):
         return f"no dpbench in {machine.programs}. Build it ({BUILD}) or copy build/gpu here"
     done = ask([str(machine.programs / "dpbench-worker"), "--catalogue"], machine.environment)

@@ -78,8 +78,8 @@ def conformance(records):
 
 
 def judge(said, records, machine):
-    """Returns each target with its ratio and verdict. In a rehearsal the verdict is "rehearsed", because its figures
-    are not a GPU's."""
+    """Returns each target with its ratio and verdict. In a rehearsal (on virtual CPU devices) the verdict is
+    "rehearsed", because the figures are not a GPU's."""
     found = [*against_python(said, None if machine.rehearse else "on"), *ddp_overhead(said), *recorded(said), *gemm_share(said), *conformance(records)]
     if machine.rehearse:
         for one in found:

@@ -42,7 +42,8 @@ struct BackendInfo {
   // `--backend auto` picks the backend with the highest preference for the device. A backend with preference 0 is never
   // picked.
   int cpu_preference = 0, cuda_preference = 0;
-  // The backend uses memory shared by a host's ranks; `--backend auto` skips it if every host has one rank.
+  // True if the backend uses memory shared by a host's ranks. `--backend auto` skips such a backend if every host has
+  // one rank.
   bool shares_memory = false;
   std::function<c10::intrusive_ptr<c10d::Backend>(const BackendSetup&)> make;
 };

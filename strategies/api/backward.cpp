@@ -160,8 +160,8 @@ class WalkedNode : public Node {
 
 Edge root_of(const at::Tensor& output) { return {output.grad_fn(), static_cast<uint32_t>(output.output_nr())}; }
 
-// Runs a backward pass with `by_walk` instead of torch's engine, if the graph allows it. Returns false if the engine
-// has to run the pass.
+// Calls by_walk(walk), which runs the backward pass by a Walk over the graph, if the graph allows it. Returns false if
+// torch's engine has to run the pass.
 template <class ByWalk>
 bool walked(const at::Tensor& output, const ByWalk& by_walk) {
   if (!output.defined() || !output.is_cpu() || output.is_complex() || !output.grad_fn() || AnomalyMode::is_enabled())
@@ -172,7 +172,8 @@ bool walked(const at::Tensor& output, const ByWalk& by_walk) {
   return true;
 }
 
-// Like walked(), but for a scalar loss. Returns false for a loss with several elements.
+// Calls walked() for a scalar loss. Returns false if the loss has several elements, or if torch's engine has to run the
+// backward pass.
 template <class ByWalk>
 bool walked_loss(const at::Tensor& loss, const ByWalk& by_walk) {
   return loss.defined() && loss.numel() == 1 && walked(loss, by_walk);

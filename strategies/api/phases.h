@@ -23,7 +23,7 @@ class PhaseListener {
   virtual ~PhaseListener() = default;
   virtual void entered(Phase, Time) {}
   virtual void left(Time) {}
-  // Called when time of an earlier phase is charged to this phase after the fact.
+  // Called when a time span measured in another phase is charged to the given phase afterwards.
   virtual void moved(Phase, Time /*from*/, Time /*to*/) {}
 };
 

@@ -66,7 +66,7 @@ class Strategy {
 
   // The accessors return whole (unsharded) tensors by name. They are collective and never called during step().
   // gradients() returns the gradients that the last step applied; a parameter without one has an undefined tensor.
-  // state() is the optimizer's, named "<parameter>.<slot>".
+  // state() returns the optimizer's state; its tensors are named "<parameter>.<slot>".
   virtual NamedTensors parameters() = 0;
   virtual NamedTensors gradients() = 0;
   virtual NamedTensors buffers() = 0;
@@ -89,9 +89,9 @@ class Strategy {
 // Returns the strategy's state as copies on the CPU. Collective: every rank must call it.
 Snapshot snapshot_of(Strategy& strategy);
 
-// How a strategy declares to combine the gradients of its replicas; the checks verify the declaration. mean_of_active
-// is mean_of_means over the ranks that still have samples. local means that each rank uses its own gradient without
-// reduction.
+// How a strategy declares to combine the gradients of its replicas; the checks verify the declaration. mean_of_means:
+// the mean of the ranks' own mean-loss gradients. mean_of_active: the same over the ranks that still have samples.
+// local: each rank uses its own gradient without reduction.
 enum class Gradient { gathered, mean_of_means, global_mean, sum, mean_of_active, local };
 // The replica or rank whose BatchNorm running statistics the strategy keeps. unchanged: several replicas are clones and
 // their statistics are discarded; a single replica is the model itself and keeps them.
@@ -119,7 +119,7 @@ struct StrategyInfo {
   Gradient gradient = Gradient::mean_of_means;
   Buffers buffers = Buffers::rank0;
   bool cpu = true, cuda = true;  // device types that the strategy supports
-  // True if the strategy accepts batches with sample ids only and loads the samples itself, for all devices in
+  // True if the strategy accepts batches that hold only sample ids, and loads the samples itself, for all devices in
   // parallel.
   bool loads_rows = false;
   std::vector<ParamInfo> params = {};
@@ -137,7 +137,7 @@ struct StrategyInfo {
   // True if the strategy records steps or passes and then replays them. For each batch shape, recording ends with the
   // fourth step at the latest. Collectives are called while recording, not while replaying.
   bool recorded = false;
-  // On the CPU, large float32 products of linear layers use oneDNN, also in the computation of expected results.
+  // True if large float32 products of linear layers use oneDNN on the CPU, also in the computation of expected results.
   bool onednn = false;
   // Names of parameters that each rank keeps to itself: neither broadcast nor reduced.
   std::vector<std::string> own = {};

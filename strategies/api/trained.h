@@ -33,7 +33,7 @@ class TrainedStrategy : public Strategy {
   // Clips the global gradient norm to Setup::clip_norm, if set, and steps the optimizer.
   void apply_gradients(Phases& phases);
 
-  struct Insides;  // private data members, defined in the implementation file
+  struct Insides;  // the strategy's data members, defined in strategies/parts/trained.h
   explicit TrainedStrategy(std::unique_ptr<Insides> insides);
   std::unique_ptr<Insides> insides_;
 };

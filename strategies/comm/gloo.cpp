@@ -99,7 +99,8 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendSetup& setup) {
     const bool last = number == attempts || spent();
     if (failed && last) std::rethrow_exception(failed);
     if (all_connected(setup, *store, !failed, left())) {
-      gloo->setTimeout(setup.timeout);  // from now on each collective has the user's timeout
+      // All ranks are connected: from now on each collective has the user's timeout.
+      gloo->setTimeout(setup.timeout);
       gloo->log_calls(setup.note);
       return gloo;
     }

@@ -16,8 +16,8 @@ namespace {
 class Nccl : public LoggingBackend<c10d::ProcessGroupNCCL> {
  public:
   using LoggingBackend::LoggingBackend;
-  // False is PyTorch's default. The environment variable DDP_DISABLE_COMM_MEM=0 would change it, but it is meant for
-  // our shm backend only.
+  // Returns false, PyTorch's default, even if DDP_DISABLE_COMM_MEM=0 is set: that environment variable is meant for our
+  // shm backend only.
   bool supportsTensorAlloc(c10::DeviceIndex) override { return false; }
   ~Nccl() override {
     try {

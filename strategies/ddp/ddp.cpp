@@ -185,8 +185,8 @@ class Ddp : public BuiltInStrategy {
     return static_cast<double>(rows) * static_cast<double>(micros) * world / static_cast<double>(ddp::total(rows_));
   }
 
-  // Broadcasts rank 0's buffers before a forward pass if it is due. As in torch, a pass without gradient reduction
-  // delays the broadcast to the pass after the next one with reduction.
+  // Broadcasts the buffers of rank 0 (with ddp.join: of the first rank with samples) before the first forward pass of
+  // each step, as torch's DDP does.
   void broadcast_buffers(bool last) {
     const bool due = buffers_due_;
     buffers_due_ = last;

@@ -17,8 +17,8 @@ int64_t active_ranks(const std::vector<int64_t>& rows);
 int first_active(const std::vector<int64_t>& rows);  // Returns the first rank that has samples; 0 if no rank has any.
 
 // Detects steps that some ranks would record as a CUDA graph while others replay one, which NCCL does not allow. The
-// ranks' sample counts in a step differ by at most one. So if this rank's count differs by one from an earlier step's,
-// another rank may have had the same count in both steps.
+// ranks' sample counts in a step differ by at most one. So if this rank's count is new but differs by one from an
+// earlier step's, another rank may have had the same count in both steps, and would replay.
 class ReplayedRows {
  public:
   // Throws if another rank may replay a step that this rank records.

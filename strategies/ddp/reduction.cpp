@@ -23,7 +23,7 @@ std::string unused_numbers(const c10::Error& error) {
   return at == std::string::npos ? "" : text.substr(at + 2);
 }
 
-// Names of time metrics: ours, then torch's.
+// Names of the Reducer's time metrics: first in our report, then in torch's logger.
 constexpr std::pair<const char*, const char*> logged_times[] = {
     {"reducer_forward_ns", "forward_compute_time"},
     {"reducer_backward_compute_ns", "backward_compute_time"},
@@ -114,7 +114,7 @@ void Reduction::before_forward(bool last) {
 
 void Reduction::before_backward(const at::Tensor& output) {
   if (!sync_) return;
-  // Outputs whose autograd graph is searched; parameters that it does not reach are unused.
+  // Outputs whose autograd graph the Reducer searches: parameters outside this graph are unused.
   std::vector<at::Tensor> searched;
   if (options_.find_unused && !options_.static_graph) searched.push_back(output);
   reducer_->prepare_for_backward(searched);

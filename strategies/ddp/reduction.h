@@ -36,14 +36,14 @@ class Reduction {
   Reduction(c10::intrusive_ptr<c10d::ProcessGroup> group, const std::vector<Parameter>& parameters,
             const Options& options, const SteppingHook::Step& step = {});
 
-  // These three functions are called around every pass of a rank with samples. last: the pass of the step's last
-  // micro-batch, which is reduced; earlier passes accumulate gradients on this rank.
+  // A rank with samples calls before_forward(), before_backward() and after_backward() in every pass. last: true in the
+  // pass of the step's last micro-batch, which is reduced; earlier passes accumulate gradients on this rank.
   void before_forward(bool last);
   void before_backward(const at::Tensor& output);
   void after_backward();
 
-  // A rank without samples calls these two functions instead of the three above. It contributes zeros and stores the
-  // reduced gradients.
+  // A rank without samples calls without_rows_forward() and without_rows_backward() instead. It contributes zeros and
+  // stores the reduced gradients.
   void without_rows_forward() { reducer_->rebuild_buckets(); }
   void without_rows_backward();
 

@@ -134,7 +134,7 @@ class DataParallel : public BuiltInStrategy {
   // Sets the phase times of the pass to those of the slowest replica, because replicas copy parameters and load samples
   // in parallel.
   void charge_slowest(int active, Phases& phases) const {
-    // On a GPU the host's clock says nothing about the pass: copies have only been started.
+    // On a GPU the host only starts the copies, so its clock does not show how long the copies take.
     if (!phases.on() || !main().device().is_cpu()) return;
     const auto later = [](const auto& a, const auto& b) { return a->done < b->done; };
     const auto& last = *std::max_element(replicas_.begin(), replicas_.begin() + active, later);

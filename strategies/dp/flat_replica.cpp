@@ -92,7 +92,7 @@ void FlatReplica::copy_from(const FlatReplica& main, bool parameters_again) {
 uint64_t FlatReplica::parameters_hash() const {
   uint64_t hash = 0;
   for (const at::Tensor& parameter : parameters) {
-    // The memory is dense, as in all views of a flat buffer.
+    // The parameter's bytes have no gaps, because it is a dense view of a flat buffer.
     const auto* const bytes = static_cast<const char*>(parameter.const_data_ptr());
     for (size_t at = 0; at < parameter.nbytes(); at += sizeof hash) {
       uint64_t word = 0;

@@ -50,7 +50,8 @@ struct FlatReplica {
   bool up_to_date = false;        // true if this replica has the main replica's parameters of the current step
   std::vector<int64_t> versions;  // saved autograd version counters of the parameters
   std::optional<Flat> gradients;
-  // Times in the last forward pass, taken only with phase timing.
+  // Times at which the last forward pass began, had copied the state, had loaded the samples, and was done. Taken only
+  // with phase timing.
   Phases::Clock::time_point begun, copied, loaded, done;
 
  private:

@@ -49,8 +49,9 @@ class CudaGraph : public StepGraph {
   at::cuda::CUDAGraph graph_;
 };
 
-// Sets the thread's current stream for its whole lifetime, so that the harness' events and copies use the same stream
-// and never wait across streams. Leaves the current device alone, because a process may have one recorder per device.
+// While a recorder exists, its stream is the thread's current one, so that the harness' events and copies use the same
+// stream and never wait across streams. The current device is unchanged, because a process may have one recorder per
+// device.
 class CudaRecorder : public StepRecorder {
  public:
   explicit CudaRecorder(c10::Device device) : before_(c10::cuda::getCurrentCUDAStream(device.index())) {
@@ -60,7 +61,8 @@ class CudaRecorder : public StepRecorder {
   ~CudaRecorder() override {
     try {
       const c10::cuda::CUDAGuard guard(before_.device());
-      // The device finishes all work, because memory freed after this may be reused on the previous stream.
+      // Waits until the device has finished all work, because memory freed after this may be reused on the previous
+      // stream.
       c10::cuda::device_synchronize();
     } catch (const std::exception& error) {
       TORCH_WARN("the GPU ended with an error: ", error.what());

@@ -1,4 +1,4 @@
-// Keeps the samples of a step at a fixed device address, where a CUDA graph of the step reads them. One copy fills it.
+// Keeps the samples of a step at fixed addresses in device memory, where a CUDA graph of the step reads them.
 #pragma once
 
 #include <span>
@@ -24,7 +24,7 @@ class PackedRows {
   RowCopies copies_;
   at::Tensor memory_;
   std::vector<at::Tensor> places_;  // views of the samples in memory_, micro-batch by micro-batch
-  std::vector<Batch> micro_;        // the views in places_, grouped into micro-batches
+  std::vector<Batch> micro_;        // views of the samples in memory_, as one batch per micro-batch
 };
 
 }  // namespace dpbench

@@ -20,8 +20,8 @@ using MakeRecorder = std::function<std::unique_ptr<StepRecorder>(at::Device devi
 // One recorder of CUDA graphs per device, shared by the device's replicas.
 class PassRecorders {
  public:
-  // threads: one per device. The constructor moves them and the calling thread to the recorders' streams, so that work
-  // from different threads stays ordered.
+  // threads: one per entry of `devices`; the calling thread is the first. The constructor moves all of them to the
+  // recorders' streams, so that work from different threads stays ordered.
   PassRecorders(const std::vector<at::Device>& devices, const MakeRecorder& make, ReplicaThreads& threads);
 
   std::unique_ptr<Pass> pass_of(const Replica& replica) {

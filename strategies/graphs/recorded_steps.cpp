@@ -79,8 +79,8 @@ void RecordedSteps::run(ShapeState& state, const Replica& replica, Phases& phase
   const RecordedStep number(step_);
   const StepResult result = body(state.rows->micro(), phases);
   step_.add_(1);
-  // The results are detached to release the autograd graph, because a parameter's AccumulateGrad node remembers the
-  // stream of its first use.
+  // The results are detached to release the autograd graph with its AccumulateGrad nodes, which remember the stream of
+  // their first use.
   state.result = {result.output.detach(), result.loss.detach()};
   state.gradients.clear();
   for (const auto& [name, tensor] : replica.trainable()) state.gradients.push_back(tensor.grad());

@@ -56,8 +56,8 @@ class RecordedSteps {
   // The recorder is declared first, so that all other members are made on its CUDA stream.
   std::unique_ptr<StepRecorder> recorder_;
   int64_t eager_steps_;
-  at::Tensor step_;        // number of the next step, as a tensor in device memory
-  int64_t next_step_ = 0;  // number of the next step that the tensor step_ holds, known to the host
+  at::Tensor step_;        // number of the next step, in device memory, where recorded steps read it
+  int64_t next_step_ = 0;  // the host's copy of the step number in step_
   std::map<Shape, ShapeState> shapes_;
 };
 

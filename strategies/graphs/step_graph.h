@@ -16,8 +16,9 @@ class StepGraph {
   virtual void replay() = 0;  // Replays the step on the calling thread's current stream.
 };
 
-// A recorder. While it exists, its thread works on a recordable stream of the device. At most one per device may exist;
-// it is constructed and destroyed in the same thread. Other threads on the same stream may record through it.
+// Records steps on one device. While a recorder exists, its thread works on a recordable stream of the device. At most
+// one recorder per device may exist; it is constructed and destroyed in the same thread. Other threads on the same
+// stream may record through it.
 class StepRecorder {
  public:
   virtual ~StepRecorder() = default;

@@ -18,7 +18,8 @@ class Flat {
 
   const std::vector<at::Tensor>& views() const { return views_; }
   const std::vector<at::Tensor>& buffers() const { return buffers_; }
-  // Returns the part of each flat buffer that begins with the tensor of this index. Skips buffers that end before it.
+  // Returns the part of each flat buffer that holds the tensors from this index on. Skips buffers that hold none of
+  // them.
   std::vector<at::Tensor> tail_from(size_t tensor) const;
 
  private:

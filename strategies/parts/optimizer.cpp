@@ -40,7 +40,7 @@ Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter> parameter
     for (const auto& [name, tensor] : parameters_)
       slots_.push_back({at::zeros_like(tensor), at::zeros_like(tensor),
                         at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(tensor.device()))});
-  // Parameters stand in for gradients, which step() sets later.
+  // Each parameter serves as a placeholder for its gradient, which step() sets later.
   all_lists_ = grouped([](const at::Tensor& parameter) { return parameter; });
 }
 

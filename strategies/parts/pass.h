@@ -29,9 +29,9 @@ std::unique_ptr<Pass> plain_pass(const Replica& replica);
 
 using Passes = std::vector<std::unique_ptr<Pass>>;  // pass objects, one per replica
 
-// Calls work(i) for each of the first `active` passes that records, one after the other. A recording synchronises its
-// device, and would capture work that another thread submits meanwhile. Each call runs on the replica's own thread,
-// because cuBLAS and cuDNN handles are per thread and cannot be created while recording.
+// Calls work(i) for those of the first `active` passes that will be recorded, one after the other: a recording
+// synchronises its device, and would capture work that another thread submits meanwhile. Each call runs on the
+// replica's own thread, because cuBLAS and cuDNN handles are per thread and cannot be created while recording.
 void run_recording_passes(const Passes& passes, int active, ReplicaThreads& threads,
                           const std::function<void(size_t)>& work);
 

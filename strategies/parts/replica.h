@@ -16,7 +16,8 @@ namespace dpbench {
 // Returns a micro-batch's loss, divided by `micros`, the number of micro-batches.
 at::Tensor micro_loss(const Workload& workload, const at::Tensor& output, const at::Tensor& target, size_t micros);
 
-// The parameter, the variant and the property that a strategy declares if it supports Replica::use_onednn().
+// A strategy that supports Replica::use_onednn() declares this parameter, this variant and the property
+// StrategyInfo::onednn.
 ParamInfo onednn_param();
 Variant onednn_variant();
 void promise_onednn(StrategyInfo& info, const Params& params);
@@ -42,7 +43,7 @@ class Replica {
   const std::vector<Parameter>& trainable() const { return trainable_; }
   // Returns the trainable tensors. Throws if there are none. who: the strategy's name for the error message.
   std::vector<at::Tensor> trainable_tensors(const std::string& who) const;
-  // Parameters and buffers detached from autograd, so that a broadcast can write to them.
+  // Returns parameters and buffers detached from autograd, so that a broadcast can write to them.
   std::vector<at::Tensor> detached() const;
   std::vector<at::Tensor> buffer_list() const;
   void clear_gradients() const;  // Makes gradients undefined, so that the next backward pass writes instead of adding.

@@ -30,7 +30,7 @@ void wait_while(const std::atomic<uint32_t>& value, uint32_t old, int spins) {
 }  // namespace
 
 ReplicaThreads::ReplicaThreads(int replicas) : spins_(spins_of(replicas)), errors_(static_cast<size_t>(replicas)) {
-  // The caller's thread count is passed on, because a new thread would use all cores by default.
+  // The caller's number of intra-op threads is passed on, because a new thread would use all cores by default.
   const int intra_op = at::get_num_threads();
   for (int replica = 1; replica < replicas; ++replica)
     threads_.emplace_back([this, replica, intra_op] {

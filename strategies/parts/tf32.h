@@ -1,5 +1,5 @@
-// While an object of this class exists, TF32 is enabled: GPUs compute float32 products with a 10-bit mantissa. The
-// setting is process-wide.
+// While an object constructed with on = true exists, TF32 is enabled: GPUs compute float32 products with a 10-bit
+// mantissa. The setting is process-wide.
 #pragma once
 
 #include <string>

@@ -45,7 +45,7 @@ std::vector<Case> variants() {
       if (promises.buffers == Buffers::synchronised) {
         for (const auto& [workload, world] :
              {std::pair{"probe-batch-norm", 1}, {"probe-batch-norm", 3}, {"convnet", 3}})
-          all.push_back({strategy.name, workload, world, variant});  // other models have no BatchNorm and are rejected
+          all.push_back({strategy.name, workload, world, variant});  // the strategy rejects models without BatchNorm
         continue;
       }
       if (promises.onednn) {  // the probe models' layers are too small for oneDNN

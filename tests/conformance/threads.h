@@ -16,7 +16,7 @@ struct ThreadsRequest {
   bool long_form = false;
   std::string filter = {};
   std::string backend = "threads";
-  Wrap wrap = {};  // replaces each rank's backend by a wrong one around it
+  Wrap wrap = {};  // if set, puts a wrapper around each rank's backend, e.g. a faulty one
   std::chrono::milliseconds timeout{5000};
 };
 

@@ -85,9 +85,9 @@ TEST(WrongSamplers, AreCaughtByTheNamedCheckAlone) {
   for (const auto& [name, killed_by, key_term, deal] : wrong_samplers()) {
     Rows rows;
     judge_sampling(deal, rows);
+    // The script scripts/studies/conformance-report reads the GoogleTest property that is recorded here.
     if (const CheckRow* verdict = killed_by.empty() ? nullptr : rows.find(killed_by))
-      RecordProperty("sampler " + name,
-                     killed_by + " " + verdict->detail);  // scripts/studies/conformance-report reads this property
+      RecordProperty("sampler " + name, killed_by + " " + verdict->detail);
     for (const auto& row : rows.all()) {
       EXPECT_EQ(row.status, row.name == killed_by ? CheckStatus::failed : CheckStatus::passed)
           << name << ": " << row.name << " " << row.detail;

@@ -62,7 +62,7 @@ int nvmlDeviceGetPciInfo_v3(void* device, Pci* pci) {
 }
 int nvmlDeviceGetClockInfo(void*, unsigned which, unsigned* mhz) {
   if (mode("bare")) return not_supported;
-  // Type 2 is the memory clock, all others the SM clock.
+  // Reports the memory clock for NVML's clock type 2 and the SM clock for all other types.
   return put(mhz, which == 2 ? 2619u : clock_readings++ % 2 ? 1200u : 1980u);
 }
 int nvmlDeviceGetMaxClockInfo(void*, unsigned, unsigned* mhz) { return mode("bare") ? not_supported : put(mhz, 1980u); }

@@ -95,7 +95,8 @@ class Rank {
   }
 
   void execute(const Json& command) {
-    if (command.at("do") == "block" && !variable("FAKE_OLD").empty())  // acts like a worker from before `dpbench duel`
+    // With FAKE_OLD, acts like an older worker that does not support `dpbench duel`.
+    if (command.at("do") == "block" && !variable("FAKE_OLD").empty())
       return fail(case_from_json(command.at("case")), "failure", "unknown command of the front: block");
     const CaseSpec spec = case_from_json(command.at("case"));
     const bool this_rank = !spec.params.contains("rank") ? rank_ == 0 : std::stoi(spec.params.at("rank")) == rank_;
@@ -142,7 +143,7 @@ class Rank {
          }},
         {"segv",
          [] {
-           ::signal(SIGSEGV, SIG_DFL);  // keeps the sanitizer from handling the signal
+           ::signal(SIGSEGV, SIG_DFL);  // prevents a sanitizer from handling SIGSEGV
            ::raise(SIGSEGV);
          }},
         {"abort", [] { std::abort(); }},

@@ -41,8 +41,8 @@ class CheckFaults(FaultyRuns):
                 self.assertRegex(row["detail"], r"step 1, .* \(--seed 7\)$")
 
     def test_many_seeds_in_one_process_are_not_taken_for_a_hang(self):
-        """dp's checks call no collectives, by which progress is seen. 60 seeds of 3 steps of 20 ms take longer than
-        --timeout."""
+        """60 seeds of 3 steps of 20 ms take longer than --timeout. dp calls no collectives, so only the heartbeats of
+        the checks show its progress."""
         case = self.other_command("check", "crawl", 1, 0, "--seeds", "60", "--filter", "gradient-vs-baseline", "--param", "rank=0", strategy="faulty-dp")
         self.assertEqual(case["status"], "ok")
 
@@ -74,8 +74,8 @@ class CheckFaults(FaultyRuns):
         self.assertIn("summed over 2 ranks", rows["gradient-meaning"]["likely"])
 
     def test_mistakes_that_show_only_with_the_timed_settings_are_caught_before_timing(self):
-        """Each mistake shows only in the timed dtype, with accumulation or with clipping; in float64 without either,
-        the result is right."""
+        """Each faulty strategy of this test is wrong only in the timed dtype, with accumulation or with clipping. In
+        float64 without either, its result is right."""
         for fault, flags, checks in (("narrow", (), ["gradient-replay"]), ("no-clip", ("--clip-norm", "0.01"), ["clip", "clip-replay"]),
                                      ("last-micro", ("--accumulate", "2"), ["output-shape", "accumulation", "accumulation-replay"])):
             with self.subTest(fault=fault):

@@ -79,7 +79,7 @@ class CliEnds(Runs):
 
     def test_killing_the_front_leaves_no_orphans(self):
         process = self.start(*fault("orphan-hang", "30"))
-        self.wait_for_ranks(process, 3)  # two ranks and an orphan that one rank started
+        self.wait_for_ranks(process, 3)  # three processes: two ranks, and an orphan that one of them started
         process.kill()
         process.communicate(timeout=20)
         deadline = time.monotonic() + 3
@@ -102,11 +102,12 @@ class CliEnds(Runs):
         self.assertTrue(mine)
         self.run_it("--workload", "toy", "--quick", "--out", "again")
         left = {path for path in mine if os.path.exists(path)}
-        # Files of other users' live runs may remain; those of the killed run must be gone.
+        # Files of the killed run must be gone. Files of this user's other live runs may remain.
         self.assertTrue(len(left) < len(mine))
 
     def test_a_hundred_killed_fronts_leave_no_rank(self):
-        """In every second trial the ranks are stopped (SIGSTOP), so they handle no signal."""
+        """In every second trial the ranks are stopped (SIGSTOP) before the front is killed, so they handle no
+        signal."""
         late = []
         for trial in range(100):
             out = f"{self.directory}/{trial}"
@@ -159,8 +160,8 @@ class CliEnds(Runs):
         self.assertEqual(self.saved()["status"], "complete")
 
     def test_a_failed_save_is_exit_5_and_keeps_the_previous_baseline(self):
-        """A file size limit makes the save fail: the kernel sends SIGXFSZ, which must be ignored, and cuts the write
-        short."""
+        """A file size limit makes the save fail: the kernel cuts the write short and sends SIGXFSZ, which dpbench must
+        ignore."""
         self.run_it("--workload", "toy", "--quick", "-o", "none", "--save-baseline", "main")
         baseline = self.directory + "/results/baselines/main.json"
         with open(baseline, "rb") as file:

@@ -101,7 +101,7 @@ class Endings(unittest.TestCase):
         self.assert_nothing_left()
 
     def test_a_front_killed_while_its_ranks_load_leaves_no_rank(self):
-        """Ranks must end within a second even while they load LibTorch, which takes longer."""
+        """Ranks must end within 0.2 s even while they load LibTorch, which takes longer."""
         for _ in range(5):
             process = self.start("--strategy", "ddp", "--cpus", "3", "--backend", "gloo", "--quick")
             self.assertTrue(leftovers.wait_until(lambda: len(leftovers.ranks_of(self.mark)) == 3, SLACK))
@@ -121,7 +121,8 @@ class Endings(unittest.TestCase):
                 self.assertEqual(process.returncode, 128 + signal.SIGTERM)
 
     def test_ranks_on_one_host_use_the_loopback_interface(self):
-        """Without these variables LibTorch would choose a network interface by the host's name."""
+        """dpbench sets GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME. Without them, LibTorch would choose a network
+        interface by the host's name."""
         names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
         for backend in ("shm", "gloo"):
             with self.subTest(backend=backend):
@@ -143,7 +144,8 @@ class Endings(unittest.TestCase):
         self.assertEqual(hashes[0], hashes[1])
 
     def test_an_impostor_while_gloo_connects_is_detected(self):
-        """Gloo's handshake is a number counted from 0, so a stranger that sends zeros claims the first rank's place."""
+        """Gloo's handshake is a number counted from 0, so a foreign process that sends zeros poses as the first
+        peer."""
         for _ in range(5):
             with Strangers(self.mark, every=0.001, words=[bytes(64)]):
                 (case,) = self.finished(self.start("--strategy", "ddp", "--cpus", "4", "--backend", "gloo", "--quick", "--timeout", "20"))["cases"]

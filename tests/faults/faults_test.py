@@ -15,7 +15,8 @@ class Faults(FaultyRuns):
         self.over_both("kill", r"rank 1 [^;]*signal 9[^;]*step 7")
 
     def test_the_other_ranks_end_and_name_a_killed_rank_0(self):
-        """Rank 0 created the rendezvous file and is the root of broadcasts. The other ranks must end without it."""
+        """Rank 0 created the rendezvous file and is the root of broadcasts. The other ranks must end even if rank 0 is
+        killed."""
         self.over_both("kill", r"rank 0 [^;]*signal 9[^;]*step 7", flags=("--param", "rank=0"))
 
     def test_the_step_and_last_collective_of_a_killed_rank_are_named(self):
@@ -53,7 +54,7 @@ class Faults(FaultyRuns):
         self.over_both("none", r"1 of 2 ranks.*missing 1", silent=TIMEOUT)
 
     def test_a_failure_after_the_last_step_is_reported(self):
-        """The rank has measured its figures but not yet reported them."""
+        """The fault occurs after the rank has measured its figures and before it reports them."""
         for step, place in ((-2, "finish"), (-3, "the destructor")):
             for fault, words in (("kill", "rank 1 [^;]*signal 9"), ("exit-0", "rank 1 [^;]*exit code 0"),
                                  ("throw", "rank 1 [^;]*the strategy's own words" if step == -2 else "rank 1 [^;]*signal 6")):
@@ -71,7 +72,7 @@ class Faults(FaultyRuns):
         self.over_both("other-dtype", r"rank 1 .*\[2, 5\].* Double.* rank 0 .* Float", within=DIFFERS)
 
     def test_a_parameter_that_one_rank_does_not_use_is_named(self):
-        """PyTorch's DistributedDataParallel would wait forever for the gradient of such a parameter."""
+        """If one rank does not use a parameter, PyTorch's DistributedDataParallel waits forever for its gradient."""
         for check in ("off", "auto"):
             self.over_both("unused", r"^rank 1 .*ddp.*unused.*extra", within=DIFFERS, check=check)
 
@@ -83,7 +84,7 @@ class Faults(FaultyRuns):
         """If ranks call different collectives, Gloo itself returns wrong numbers, aborts, or waits. The ranks' own call
         logs show the difference."""
         usual, more = r"allreduce of 12 Float \(sum\)", r"broadcast of 3 Float with root 0"
-        # Step 30 comes after the checks, which would detect the fault themselves.
+        # With --check auto the fault occurs at step 30, after the checks: at an earlier step, they would detect it.
         for check, step in (("off", 7), ("auto", 30)):
             for fault, rank, calls in (("other-collective", 1, rf"rank 0 {usual}, rank 1 {more}"),
                                        ("other-collective", 0, rf"rank 0 {more}, rank 1 {usual}"),
@@ -94,8 +95,8 @@ class Faults(FaultyRuns):
                     self.assertNotRegex(case["reason"], r"stuck")
 
     def test_a_skipped_collective_is_reported_with_the_calls_of_both_ranks(self):
-        """The difference is detected at the next call that differs. A call of the same shape hides it, so the reason
-        names the ranks but not the step."""
+        """A rank that skips a call makes its next call instead. The difference is detected only once these calls
+        differ, so the reason names the ranks but not the step."""
         case = self.failed("skip", r"^rank [01] .* rank 0 ", within=DIFFERS)
         calls = re.search(r"rank 0 \(pid \d+\) #(\d+) (\S.*), rank 1 \(pid \d+\) #(\d+) (\S.*) \(in or after", case["reason"])
         self.assertEqual(calls[1], calls[3])
@@ -139,7 +140,7 @@ class Faults(FaultyRuns):
         with control_groups.Group(limit=2 << 30) as group:
             self.wrapper, self.timeout = group.command(), 30  # filling memory takes longer than the usual timeout
             self.failed("fill", rf"^out of memory: rank 1 [^;]*signal 9.*step 7.* {2 << 30} bytes",
-                        within=(10, 2))  # filling memory takes several seconds
+                        within=(10, 2))  # seconds; longer than usual, because filling memory takes several
 
     def test_a_slow_rank_is_not_reported_as_a_fault(self):
         for strategy in ("faulty-ddp", "faulty-dp"):
@@ -169,7 +170,7 @@ class Faults(FaultyRuns):
     def hashes_of_the_good_case(self, faults, strategy, backend, code, silent=0):
         rank = "1" if strategy == "faulty-ddp" else "0"
         self.run_fault(faults, strategy=strategy, backend=backend, code=code, silent=silent, check="off",
-                       within=(20, 20), step=0,  # a fault-free case follows the failed one
+                       within=(20, 20), step=0,  # seconds; longer than usual, because a fault-free case follows
                        flags=("--param", f"rank={rank}", "--samples", "2", "--steps", "50", "--launches", "1", "--seed", "3"))
         said = [line for line in self.stderr.splitlines() if " · " in line]
         if code:

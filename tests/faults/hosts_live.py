@@ -79,7 +79,7 @@ class Hosts(unittest.TestCase):
         self.hosts.rate("100mbit")
         report = self.measured(flags, 1)
         (case,) = [case for case in report["cases"] if case["strategy"] == "ddp"]
-        # Each of the two ranks sends all of these bytes over the cable.
+        # With two ranks, each rank sends all bytes of an allreduce over the cable.
         bytes_reduced = case["derived"]["collective_bytes_per_step"]
         alone = self.step_ms(report, "cpu")
         took = self.step_ms(report) - alone

@@ -116,7 +116,7 @@ class Launched(unittest.TestCase):
                 while started[0].poll() is None:
                     for pid in leftovers.ranks_of(f"LAUNCHED_TEST={self.out}"):
                         rank = leftovers.variables_of(pid)
-                        # Leaves out relays (processes that connect the fronts of a run), which have no such variable.
+                        # Only workers have DPBENCH_THREADS; relays (processes that connect the fronts of a run) do not.
                         if "DPBENCH_THREADS" in rank:
                             with contextlib.suppress(ProcessLookupError):
                                 cores[rank["RANK"]] = os.sched_getaffinity(pid)
@@ -142,7 +142,7 @@ class Launched(unittest.TestCase):
     def test_the_other_ranks_wait_while_rank_0_measures_the_baseline(self):
         flags = ["--strategy", "ddp", "--workload", "mnist-mlp", "--launches", "1", "--samples", "200", "--check", "off", "--backend", "shm", "-o", "json"]
         start = time.monotonic()
-        # The baseline alone takes longer than SILENT.
+        # The baseline alone takes longer than the SILENT seconds after which rank 0 gives up another rank.
         codes, ends = self.finish(self.start(flags, timeout=30), seconds=200)
         self.assertEqual(codes, [0, 0], ends)
         self.assertGreater(time.monotonic() - start, 2 * SILENT)

@@ -1,5 +1,5 @@
 // Fuzzes the messages between the front (the dpbench process) and its workers, in both directions. The first byte
-// selects the sending rank, the expected answer and the flags of CaseWatch, which supervises a case.
+// selects the rank that sends first, the expected answer and whether the ranks were ready before.
 #include "harness/front/launch/case_watch.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -46,7 +46,8 @@ class Check(Runs):
     def test_check_rejects_unwritable_paths(self):
         self.refused("check", "--junit", "absent/checks.xml")
         self.refused("check", "--junit", ".")
-        self.refused("check", "--junit", "n" * 255)  # the name of the temporary file beside it is too long
+        # A name of 255 bytes is valid, but the name of the temporary file is longer, and so too long.
+        self.refused("check", "--junit", "n" * 255)
         self.assertEqual(os.listdir(self.directory), [])
 
     def test_check_that_exits_2_changes_no_files(self):

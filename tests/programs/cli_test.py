@@ -151,7 +151,7 @@ class Cli(Runs):
             file.write(f"#!/bin/sh\ncat <<'END'\n{json.dumps(by_now)}\nEND\n")
         os.chmod(worker, 0o755)
         self.variables.update(DPBENCH_WORKER=worker)
-        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # an empty file, not a driver
+        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # simulates a broken driver: the file is empty
         driver = os.path.join(os.path.dirname(WORKER), "../fake_nvml")
         plan = ("--strategy", "ddp", "--backend", "nccl", "--dry-run")
         for cuda, nvml, code in (("13.0", driver, 0), ("13.0", self.directory, 77), ("", driver, 77)):
@@ -340,7 +340,7 @@ class Cli(Runs):
 
     def test_doctor_prints_commands(self):
         self.variables["LD_LIBRARY_PATH"] = self.directory
-        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # an empty file, not a driver
+        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # simulates a broken driver: the file is empty
         message = {check["what"]: check for check in json.loads(self.run_it("doctor", "-o", "json").stdout)}
         self.assertIn(f"{shlex.quote(DPBENCH)} --strategy ddp --cpus 2", message["GPUs"]["remedy"])
         self.assertIn("this is a fake", message["backend nccl"]["found"])
@@ -360,7 +360,7 @@ class Cli(Runs):
         self.assertIn("results", self.refused("--quick"))
 
     def test_env_prints_lists_in_one_line_and_names_what_is_missing(self):
-        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # an empty file, not a driver
+        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # simulates a broken driver: the file is empty
         self.variables["LD_LIBRARY_PATH"] = self.directory
         message = self.run_it("env").stdout
         self.assertRegex(message, r"(?m)^cpu/usable +\S")

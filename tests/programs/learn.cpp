@@ -1,5 +1,5 @@
-// Trains on all drawn digits and prints the test accuracy. Exits with 1 unless a linear model stays below 93 % and the
-// convnet exceeds 97 % after 2 epochs. Takes a minute on one core.
+// Trains on all synthetic digits and prints the test accuracy. Exits with 1 unless a linear model stays below 93 % and
+// the convnet exceeds 97 % after 2 epochs. Takes a minute on one core.
 #include <ATen/ATen.h>
 
 #include <cstdio>

@@ -57,7 +57,8 @@ class Parts(unittest.TestCase):
         case = by_strategy(self.report, "ddp", world=2)
         self.assertGreater(case["derived"]["overlap"], 0)
         hidden = [rank["profile"]["hidden_ns"] for rank in case["launches"][0]["ranks"]]
-        # The last rank to arrive may wait for nothing, so only the largest value is tested.
+        # The rank that starts its allreduce last may hide no communication, so only the largest value over ranks is
+        # tested.
         self.assertGreater(max(hidden), 0)
 
     def test_ddp_exposes_communication_and_names_its_buckets(self):
@@ -84,7 +85,8 @@ class Parts(unittest.TestCase):
     def test_achieved_flops_stay_near_or_below_the_peak(self):
         for case in self.report["cases"]:
             self.assertGreater(case["derived"]["flop_share"], 0)
-            # The share may exceed 1: other tests disturb the measurement of the peak.
+            # The share of the peak may exceed 1, because tests running at the same time slow down the measurement of
+            # the peak.
             self.assertLess(case["derived"]["flop_share"], 1.5, case["id"])
 
 

@@ -42,7 +42,7 @@ class Micro(unittest.TestCase):
         self.assertIn("# allreduce/backend:shm/world:3\n", table)
         self.assertRegex(table, r"\n +1024 +256 +float +sum +-1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0\n")
         self.assertRegex(table, r"\n +64 +16 +float +none +0 +[0-9.]+ +[0-9.]+ +[0-9.]+ +0\n")
-        # The count column is one rank's part, as in nccl-tests.
+        # As in nccl-tests, the count column has the elements of one rank's part: 85 x 3 ranks x 4 B = 1020 B.
         for name, redop in (("allgather", "none"), ("reduce_scatter", "sum")):
             block = table.split(f"# {name}/backend:shm/world:3\n")[1].split("\n\n")[0]
             self.assertRegex(block, rf"\n +1020 +85 +float +{redop} +-1 ")

@@ -114,7 +114,7 @@ class Charts(unittest.TestCase):
                     self.keep(page, f"{name}-{look}-{'dark' if dark else 'light'}.png")
 
     def look_at(self, page, name):
-        # A busy machine gets more time.
+        # On a machine with more load than cores, the page may take longer in proportion.
         self.assertLess(page.seconds, OPENS_WITHIN_S * max(1, os.getloadavg()[0] / os.cpu_count()))
         self.assertEqual(page.run("document.querySelectorAll('figure svg').length"), CHARTS[name])
         page.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
@@ -158,7 +158,7 @@ class Charts(unittest.TestCase):
             page.click(f"{head} button")
             falling = page.run(f"({COLUMN})(5)")
             self.assertEqual(page.run(f"document.querySelector('{head}').ariaSort"), "descending")
-        self.assertEqual(rising[-4:], [""] * 4)  # cases without a measurement come last
+        self.assertEqual(rising[-4:], [""] * 4)  # cases without a value come last in both directions
         self.assertEqual(falling[-4:], [""] * 4)
         with self.open("many") as page:
             page.click(f"{head} button")

@@ -92,7 +92,7 @@ class Data(unittest.TestCase):
 
     def test_outliers_are_far_above_the_median(self):
         self.assertEqual(data.outliers([100, 101, 99, 100, 150, 60]), [False] * 4 + [True, False])
-        # Less than 5 % above the median is no outlier.
+        # A value less than 5 % above the median is no outlier.
         self.assertEqual(data.outliers([100, 100, 100, 104]), [False] * 4)
 
     def test_the_newest_successful_measurement_of_a_case_is_charted(self):
@@ -131,7 +131,7 @@ class Data(unittest.TestCase):
             sizes, _ = data.read_collectives(file.name)
         self.assertEqual(sorted(sizes), [4, 4096, 407080, 4 << 20, 100_000_000])
         self.assertEqual(set(sizes[4]), {"gloo", "shm", "memcpy"})
-        self.assertEqual(len(sizes[4]["gloo"]), 3)  # three repetitions, without the aggregate entry
+        self.assertEqual(len(sizes[4]["gloo"]), 3)  # one value per repetition; aggregates are ignored
 
 
 class Words(unittest.TestCase):
@@ -188,7 +188,7 @@ class Page(unittest.TestCase):
     def test_markup_in_names_is_escaped(self):
         made = page_of(sample_runs.hostile(), charts=[chart(kind="<script>", subject="<script>", caption="</style>", marks={"m": "<img>"})])
         reader = Reader(made)
-        self.assertEqual(len(reader.all("script")), 1)  # the page's own script and none from a name
+        self.assertEqual(len(reader.all("script")), 1)  # only the page's own script, none from a name
         self.assertEqual(reader.all("img") + reader.all("h1")[1:], [])
         self.assertIn("<script>document.title='run'</script>", "".join(reader.texts))
         self.assertNotIn("\u202e", made)

@@ -98,7 +98,8 @@ class Page:
         self.call("Page.navigate", url=url)
         while not any(event.get("method") == "Page.loadEventFired" for event in self.browser.events):
             self.browser.events.append(self.browser.read())
-        self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # until the page is painted
+        # Waits until Chromium has painted the page.
+        self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         self.seconds = time.monotonic() - began
 
     def run(self, script):

@@ -39,7 +39,7 @@ def processes_of(directory):
 
 
 def ranks_of(directory):
-    """Returns the processes of the directory that already run the worker program.
+    """Returns the /proc paths of the ranks of runs that use this directory: the processes that execute the worker.
 
     The front (the dpbench process) also starts git, and forks before it executes the worker; those are left out."""
     found = []

@@ -28,7 +28,7 @@ TIMES = collections.defaultdict(list)
 
 
 class FaultyRuns(unittest.TestCase):
-    wrapper = ()  # command prefix of dpbench
+    wrapper = ()  # command that dpbench is run through, e.g. in a control group
     variables = {}  # additional environment variables of dpbench
     timeout = TIMEOUT
 

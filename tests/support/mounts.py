@@ -3,8 +3,8 @@ import functools
 import subprocess
 
 WAYS = (["unshare", "--user", "--map-root-user", "--mount"],
-        ["unshare", "--mount"],  # root on a machine without user namespaces
-        ["unshare", "--mount", "--propagation", "unchanged"])  # root in a chroot where / is not a mount point
+        ["unshare", "--mount"],  # for root on a machine without user namespaces
+        ["unshare", "--mount", "--propagation", "unchanged"])  # for root in a chroot where / is not a mount point
 
 
 @functools.cache

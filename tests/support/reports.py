@@ -11,7 +11,7 @@ import tempfile
 import check_schema
 
 HERE = pathlib.Path(__file__).resolve().parent
-RUN = re.compile(r"\d{8}T\d{6}Z-")  # every run id starts with its time
+RUN = re.compile(r"\d{8}T\d{6}Z-")  # a run's directory is named by its id, which begins with the start time
 
 
 def _written_by_dpbench(folder):

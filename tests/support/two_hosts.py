@@ -20,7 +20,8 @@ class TwoHosts:
             ip("netns", "add", name)
         ip("link", "add", CABLES[0], "netns", self.names[0], "type", "veth", "peer", "name", CABLES[1], "netns", self.names[1])
         for name, address, cable in zip(self.names, ADDRESSES, CABLES):
-            ip("-n", name, "link", "add", "aside", "type", "veth", "peer", "name", "nowhere")  # a second network on which nothing may listen
+            # A second network interface, on which dpbench must not listen.
+            ip("-n", name, "link", "add", "aside", "type", "veth", "peer", "name", "nowhere")
             ip("-n", name, "addr", "add", address.replace(".71.", ".72.") + "/24", "dev", "aside")
             ip("-n", name, "link", "set", "aside", "up")
             ip("-n", name, "addr", "add", f"{address}/24", "dev", cable)

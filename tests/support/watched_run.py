@@ -11,7 +11,7 @@ class WatchedRun:
     """Runs a command to its end, or kills it after `patience` seconds.
 
     Times are from time.monotonic(), or None if the event did not happen. `struck`: the fault happened (recorded by the
-    plug-in). `reported`: the first line of stderr contained one of the words. `ended`: the process exited."""
+    plug-in). `reported`: a line with one of `words` appeared on stderr. `ended`: the process exited."""
 
     def __init__(self, command, folder, variables, words, patience):
         self.reported, self.lines = None, []

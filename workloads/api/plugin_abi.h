@@ -1,4 +1,5 @@
-// The ABI mark of plug-ins. Every object file that includes an interface header carries it; the loader compares it.
+// The ABI mark: the versions of the plug-in interface and LibTorch, as text. Every object file that includes an
+// interface header contains the mark. dpbench refuses a plug-in with another mark than its own.
 #pragma once
 
 #include <torch/headeronly/version.h>

@@ -35,7 +35,7 @@ ImageSet open_set(const WorkloadOptions& options, const DigitSet& set) {
                         });
 }
 
-// Number of images (50 kB) to prefetch ahead: as many outstanding cache misses as a core supports.
+// Number of images (50 kB) to prefetch ahead, enough for as many outstanding cache misses as a core supports.
 constexpr size_t prefetch_distance = 64;
 
 std::span<const int64_t> span_of(const at::Tensor& ids) {

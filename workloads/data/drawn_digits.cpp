@@ -72,7 +72,7 @@ class Random {
 // The random handwriting of one sample: maps points of the 100 x 100 box to pixels.
 struct Hand {
   Point scale, shift;
-  float slant, turn, wobble;  // turn is in radians, and so small that sine and cosine need only short series
+  float slant, turn, wobble;  // turn: angle in radians, so small that sine and cosine need only short series
 
   explicit Hand(Random& random)
       : scale{random.between(0.10f, 0.15f), random.between(0.16f, 0.21f)},
@@ -107,7 +107,7 @@ void draw_line(Drawing& drawing, Point from, Point to, float half_width) {
   for (int row = top; row < bottom; ++row) {
     const float py = static_cast<float>(row) - from.y;
     for (int four = left / 4; four * 4 < right; ++four)
-      // A fixed number of columns, so that the compiler vectorises the loop.
+      // The loop has a fixed number of columns, so that the compiler vectorises it.
       for (int column = four * 4; column < four * 4 + 4; ++column) {
         const float px = static_cast<float>(column) - from.x;
         float along = (px * dx + py * dy) * per_length;

@@ -79,7 +79,7 @@ void IdxFile::read_header(size_t dimensions) {
   const auto bytes = static_cast<int64_t>(4 + 4 * dimensions);
   const uint32_t expected = unsigned_bytes + static_cast<uint32_t>(dimensions);
   const int64_t got = read_some(header.data(), std::min(bytes, static_cast<int64_t>(header.size())));
-  // Damage of the gzip data is reported first: a file this small has been decompressed whole.
+  // If damaged gzip data is the reason for the short header, the damage is reported instead of the length.
   if (got < bytes) require_sound();
   if (got < bytes) fail("holds " + std::to_string(got) + " bytes", "a header of " + std::to_string(bytes));
   const uint32_t magic = big_endian(header.data());

@@ -8,7 +8,7 @@
 namespace dpbench {
 
 struct Images {
-  const float* values;  // pixel values as an array of shape [rows, channels, places]; a place is a pixel position
+  const float* values;  // pixel values as an array of shape [samples, channels, pixel positions]
   int64_t rows, channels, places;
 };
 

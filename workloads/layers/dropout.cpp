@@ -12,7 +12,7 @@
 namespace dpbench {
 namespace {
 
-// Step between the random keys of two features; odd and below 2^31, like the factors of mix32().
+// Difference between the random keys of two neighbouring features; odd and below 2^31, like the factors of mix32().
 constexpr uint32_t feature_stride = 0x1e3779b1;
 constexpr int64_t low32 = 0xffffffff;
 

@@ -24,8 +24,8 @@ class Dropout : public torch::nn::Module {
 
  private:
   uint64_t key(const Context& context) const;
-  // Both return one random key per sample: from the context's step number, or from the step number in device memory
-  // (RecordedStep).
+  // keyed() and keyed_on_device() return one random key per sample. keyed() takes the step number from the context,
+  // keyed_on_device() from device memory (RecordedStep).
   at::Tensor keyed(const Context& context, const at::Tensor& ids) const;
   at::Tensor keyed_on_device(const Context& context, const at::Tensor& ids) const;
 

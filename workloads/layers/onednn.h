@@ -15,7 +15,7 @@ class OneDnnProducts {
   OneDnnProducts(const OneDnnProducts&) = delete;
   OneDnnProducts& operator=(const OneDnnProducts&) = delete;
 
-  // True if oneDNN should compute this product. For a small product the call overhead outweighs the gain.
+  // True if oneDNN should compute a product of this size. For a small product the call overhead outweighs the gain.
   static bool take(const at::Tensor& input, int64_t multiplications);
 
  private:

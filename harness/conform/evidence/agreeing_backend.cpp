@@ -30,8 +30,8 @@ std::string shape_of_call(CollectiveOp op, ReduceKind reduction, const Forwardin
   return root < 0 ? text : text + " with root " + std::to_string(root);
 }
 
-// Returns the text, shortened to the fingerprint's fixed size. A shortened text (e.g. for all parameters of a model in
-// one call) ends with its hash.
+// Returns the description of a call, shortened to the fixed size in which ranks exchange descriptions. A shortened text
+// (e.g. for all parameters of a model in one call) ends with the hash of the whole text.
 std::string fitting(const std::string& text) {
   constexpr size_t limit = fingerprint_bytes - 1;
   if (text.size() <= limit) return text;
@@ -56,7 +56,7 @@ void AgreeingBackend::finish(const std::string& how) {
   try {
     exchange(run_ + ": " + how);
   } catch (const std::exception&) {
-    // The error is ignored: publishing this rank's end fails if the other ranks have already left.
+    // The error is ignored: announcing the end of this rank fails if the other ranks have already left.
   }
 }
 

@@ -32,7 +32,7 @@ std::string packed(const TensorPool& pool) {
 std::vector<uint64_t> unpacked(const std::string& bytes) {
   std::vector<uint64_t> hashes(bytes.size() / sizeof(uint64_t));
   std::memcpy(hashes.data(), bytes.data(), bytes.size());
-  return hashes;  // the tensor hashes are sorted, because they come from a sorted map
+  return hashes;  // the hashes are sorted, as to_bytes() requires, because rank 0 wrote them from a std::map
 }
 
 }  // namespace

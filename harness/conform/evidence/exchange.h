@@ -21,7 +21,7 @@ std::vector<Evidence> gather_evidence(c10d::Store& store, const std::string& key
 std::vector<std::string> gather_texts(c10d::Store& store, const std::string& key, int rank, int world,
                                       const std::string& mine);
 
-// Both functions return rank 0's value on every rank.
+// broadcast_text() and broadcast_decision() return rank 0's argument on every rank.
 std::string broadcast_text(c10d::Store& store, const std::string& key, int rank, const std::string& text);
 bool broadcast_decision(c10d::Store& store, const std::string& key, int rank, bool mine);
 

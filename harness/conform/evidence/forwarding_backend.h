@@ -25,7 +25,7 @@ enum class CollectiveOp {
   barrier
 };
 const char* name_of(CollectiveOp op);
-// The value UNUSED marks collectives that reduce nothing, such as broadcast.
+// The reduction operation of a collective, e.g. SUM; UNUSED for collectives without one, such as broadcast.
 using ReduceKind = c10d::ReduceOp::RedOpType;
 
 class ForwardingBackend : public c10d::Backend {
@@ -61,8 +61,8 @@ class ForwardingBackend : public c10d::Backend {
   void shutdown() override { inner_->shutdown(); }
 
  protected:
-  // A collective call in progress. run() starts it on the wrapped backend and may be called once, at any time and on
-  // any thread, because it owns its arguments.
+  // A collective call that the wrapper received. run() forwards it to the wrapped backend and may be called once, at
+  // any time and on any thread, because the call owns its arguments.
   struct Call {
     CollectiveOp op;
     ReduceKind reduction;

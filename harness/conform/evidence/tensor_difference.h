@@ -26,7 +26,8 @@ double largest_ratio(const at::Tensor& found, const at::Tensor& expected, const 
 
 double unit_roundoff(at::ScalarType type);
 double smallest_subnormal(at::ScalarType type);
-double gamma(double terms, double u);  // rounding error bound of a sum: k u / (1 - k u) for k = terms
+// Returns the bound of the relative rounding error of a sum: k u / (1 - k u), for k = terms and the unit roundoff u.
+double gamma(double terms, double u);
 
 // Returns the allowed relative difference between two results of a forward or backward pass computed by different
 // kernels.

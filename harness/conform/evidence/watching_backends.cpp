@@ -9,7 +9,7 @@
 namespace dpbench {
 namespace {
 
-// Longer than a faulty strategy takes to read a result without waiting for it.
+// Delay of a late collective, longer than a faulty strategy takes to read a result for which it does not wait.
 constexpr std::chrono::milliseconds delay{2};
 
 int64_t bytes_of(const ForwardingBackend::Tensors& tensors) {

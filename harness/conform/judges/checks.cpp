@@ -5,8 +5,8 @@
 
 namespace dpbench {
 
-// In these texts "replayed" means: computed again in the dtype of the case, from the strategy's own state before the
-// step. All other checks compare in float64.
+// In the descriptions of checks, "replayed" means: computed again in the dtype of the case, from the strategy's own
+// state before the step. All other checks compare in float64.
 const std::vector<CheckMeaning>& check_meanings() {
   static const std::vector<CheckMeaning> all = {
       {"run-completes", "every rank completes every step without an exception"},

@@ -32,7 +32,8 @@ std::string first_change(const Evidence& rank) {
 std::string first_not_mean(const Trial& trial) {
   for (const auto& [name, tensor] : trial.ranks[0].steps.back().parameters) {
     at::Tensor mean = at::zeros_like(tensor, at::kDouble);
-    // Scale of the rounding error; the mean itself may be too small, because values of different ranks may cancel.
+    // The largest norm over ranks scales the allowed rounding error. The mean's own norm may be too small for that,
+    // because values of different ranks may cancel.
     double largest = 0;
     for (const auto& rank : trial.ranks)
       if (const at::Tensor* mine = find(rank.steps.back().parameters, name)) {

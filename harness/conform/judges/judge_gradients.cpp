@@ -16,7 +16,8 @@
 namespace dpbench {
 namespace {
 
-// Relative errors are divided by at least this fraction of the global gradient norm.
+// A parameter's gradient error is divided by the norm of its gradient, but by at least this fraction of the norm of all
+// gradients together.
 constexpr double floor_share = 1e-3;
 // A gradient may have this multiple of one device's rounding error on smooth models (softplus instead of ReLU).
 constexpr double allowed_factor = 8;
@@ -228,7 +229,7 @@ void judge_replay(const Trial& trial, Rows& rows) {
   if (trial.bench.strategy.buffers == Buffers::synchronised)
     return rows.skipped(trial.scenario.gradient_check, "gradient with each shard replayed in the same dtype",
                         "with shared BatchNorm statistics a shard cannot be replayed by itself");
-  // Exact sums are equal on every device, so only other models are skipped.
+  // The exact probe, the only model with a sum loss, is checked on GPUs too: its sums are exact on every device.
   if (!trial.bench.devices.front().is_cpu() && !trial.workload().sum_loss())
     return rows.skipped(
         trial.scenario.gradient_check, "gradient with each shard replayed in the same dtype",
@@ -238,7 +239,7 @@ void judge_replay(const Trial& trial, Rows& rows) {
     bool differs;             // true if the backward pass rounds differently from its recomputation
     double difference_bound;  // allowed relative difference if the backward pass rounds differently
   };
-  std::map<std::pair<int64_t, int>, Known> known;  // these values are cached for each (step, rank)
+  std::map<std::pair<int64_t, int>, Known> known;  // cached values for each (step, rank)
   const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const auto& gradient = expected.gradient_of(rank);
@@ -267,7 +268,7 @@ void judge_replay(const Trial& trial, Rows& rows) {
       "gradient with each shard replayed in the same dtype and averaged in float64, in units of the rounding bound", 1,
       finding);
   if (!trial.workload().sum_loss() || trial.scenario.accumulate > 1 || trial.clip_norm)
-    return;  // the check is skipped: gradient sums are not exact in these scenarios
+    return;  // gradient-exact requires exact sums: a sum loss without micro-batches and clipping
   if (narrow)
     return rows.skipped("gradient-exact", "bits of a gradient with sums that are exact in any order",
                         "gradients are communicated in " + std::string(at::toString(*narrow)) + ", as requested");

@@ -39,8 +39,8 @@ std::string wrong_shares(const Deal& deal, const std::vector<at::Tensor>& shares
 
 std::string sampler_suffix(const Deal& deal) { return deal.sampler.empty() ? "" : " (" + deal.sampler + ")"; }
 
-// Counts the samples that are followed by the same sample in both orders: about one after a shuffle, nearly all after a
-// rotation.
+// Counts the samples that are followed by the same sample in the orders of two epochs: about one if the samples were
+// shuffled, nearly all if the order was only rotated.
 int64_t same_successors(const at::Tensor& one, const at::Tensor& other, int64_t samples) {
   const auto followers = [samples](const at::Tensor& order) {
     at::Tensor next = at::full({samples}, -1, at::kLong);

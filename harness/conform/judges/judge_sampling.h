@@ -20,6 +20,6 @@ struct Deal {
   std::string sampler = {};  // the sampler's name for error messages
 };
 
-void judge_sampling(const Deal& deal, Rows& rows);  // adds the results of the checks data-each-once and epoch-order
+void judge_sampling(const Deal& deal, Rows& rows);  // runs the checks data-each-once and epoch-order
 
 }  // namespace dpbench

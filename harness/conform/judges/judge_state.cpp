@@ -258,7 +258,7 @@ void judge_unused(const Trial& trial, Rows& rows) {
   if (trial.scenario.poison) return;
   const auto model = first_model(trial.bench);
   const auto first = static_cast<size_t>(trial.scenario.judged_from);
-  // Parameter was used in an earlier step; assumed true if earlier steps are not judged.
+  // True for each parameter that was used in an earlier step; assumed true if earlier steps are not judged.
   std::vector<bool> ever(trial.names.size(), first > 0);
   for (size_t step = first; step < trial.expected.size(); ++step)
     for (const auto& evidence : trial.ranks) {

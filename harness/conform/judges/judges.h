@@ -1,5 +1,5 @@
 // The judges: functions that verify the recorded results of one scenario and add rows to the result table. They do not
-// run the strategy. A comment beside each judge names the checks whose rows it adds.
+// run the strategy. A comment beside each judge names its checks.
 #pragma once
 
 #include <vector>
@@ -14,27 +14,29 @@ using Judge = void (*)(const Trial& trial, Rows& rows);
 // Allowed relative error of a float64 result: 15 times the largest error (6.6e-14) measured for correct strategies.
 inline constexpr double exact_bound = 1e-12;
 
-// Adds output-shape, output-dtype and loss-finite; in float64 output-value and loss-value; in other dtypes
-// output-replay and loss-replay.
+// Runs the checks output-shape, output-dtype and loss-finite; in float64 also output-value and loss-value, in other
+// dtypes output-replay and loss-replay.
 void judge_outputs(const Trial& trial, Rows& rows);
-void judge_start(const Trial& trial, Rows& rows);  // adds the check initial-broadcast
-// Adds the scenario's float64 gradient check and gradient-vs-baseline.
+void judge_start(const Trial& trial, Rows& rows);  // runs the check initial-broadcast
+// For scenarios in float64: runs the gradient check that the scenario names, and gradient-vs-baseline if the scenario
+// requests it.
 void judge_gradients(const Trial& trial, Rows& rows);
-// Adds the scenario's gradient check in other dtypes, and gradient-exact.
+// For scenarios in other dtypes: runs the gradient check that the scenario names, and gradient-exact for models with
+// exact sums.
 void judge_replay(const Trial& trial, Rows& rows);
-// Adds gradient-accuracy, for models with softplus instead of ReLU.
+// Runs the check gradient-accuracy, for models with softplus instead of ReLU.
 void judge_accuracy(const Trial& trial, Rows& rows);
-void judge_strides(const Trial& trial, Rows& rows);     // adds the check gradient-layout
-void judge_unused(const Trial& trial, Rows& rows);      // adds the checks unused-parameters, frozen-parameters
-void judge_agreement(const Trial& trial, Rows& rows);   // adds the checks ranks-agree-gradients, -parameters, -state
-void judge_buffers(const Trial& trial, Rows& rows);     // adds the checks buffers, buffers-replay
-void judge_optimizer(const Trial& trial, Rows& rows);   // adds the check optimizer-replay
-void judge_poison(const Trial& trial, Rows& rows);      // adds the checks non-finite, non-finite-skipped
-void judge_evaluation(const Trial& trial, Rows& rows);  // adds the checks evaluation, evaluation-replay
-void judge_reductions(const Trial& trial, Rows& rows);  // adds the check reduction
-void judge_learning(const Trial& trial, Rows& rows);    // adds the check loss-falls
-void judge_rows(const Trial& trial, Rows& rows);        // adds the check rows-untouched
-void judge_ending(const Trial& trial, Rows& rows);      // adds the check finish
+void judge_strides(const Trial& trial, Rows& rows);     // runs the check gradient-layout
+void judge_unused(const Trial& trial, Rows& rows);      // runs the checks unused-parameters, frozen-parameters
+void judge_agreement(const Trial& trial, Rows& rows);   // runs the checks ranks-agree-gradients, -parameters, -state
+void judge_buffers(const Trial& trial, Rows& rows);     // runs the checks buffers, buffers-replay
+void judge_optimizer(const Trial& trial, Rows& rows);   // runs the check optimizer-replay
+void judge_poison(const Trial& trial, Rows& rows);      // runs the checks non-finite, non-finite-skipped
+void judge_evaluation(const Trial& trial, Rows& rows);  // runs the checks evaluation, evaluation-replay
+void judge_reductions(const Trial& trial, Rows& rows);  // runs the check reduction
+void judge_learning(const Trial& trial, Rows& rows);    // runs the check loss-falls
+void judge_rows(const Trial& trial, Rows& rows);        // runs the check rows-untouched
+void judge_ending(const Trial& trial, Rows& rows);      // runs the check finish
 
 // All judges that check a single run, in order of execution.
 inline constexpr Judge judges[] = {judge_start,      judge_outputs,   judge_gradients, judge_replay,
@@ -49,12 +51,11 @@ struct ReductionCount {
 };
 ReductionCount count_reductions(const Trial& trial);
 
-// The following judges compare two runs.
-// Adds the check collective-count.
+// Runs the check collective-count, which compares a step without micro-batches with a step that has several.
 void judge_collective_count(const ReductionCount& once, const Trial& accumulated, Rows& rows);
 void judge_repeat(const std::vector<Evidence>& first, const std::vector<Evidence>& second, bool promised,
-                  Rows& rows);  // adds the check run-to-run
-// Adds the check world-1-bits.
+                  Rows& rows);  // runs the check run-to-run, which compares two runs
+// Runs the check world-1-bits, which compares a world of 1 with the single-device baseline.
 void judge_same_bits_as_baseline(const Evidence& found, const Evidence& baseline, Rows& rows);
 
 }  // namespace dpbench

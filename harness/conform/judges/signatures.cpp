@@ -29,9 +29,9 @@ struct WrongGradient {
     return true;
   }
   bool looks_like(const Gradients& candidate) const { return !candidate.empty() && alike(found, candidate); }
-  // True if `candidate` (the gradient that a known bug produces) matches and differs from the expected gradient. A bug
-  // with no effect would match otherwise. With clipping the second condition is dropped, because `expected` is not
-  // clipped.
+  // True if `candidate` (the gradient that a known bug produces) equals the reported gradient and differs from the
+  // expected one, so a bug without effect is not blamed. With clipping the second condition is dropped, because
+  // `expected` is not clipped.
   bool explained_by(const Gradients& candidate) const {
     return looks_like(candidate) && (trial.clip_norm || !alike(candidate, expected.gradient));
   }
@@ -70,7 +70,8 @@ std::vector<std::pair<double, std::string>> known_factors(const Trial& trial) {
     factors.emplace_back(1 / micro, "divided by the number of micro-batches twice");
     factors.emplace_back(2 - 1 / micro, "one micro-batch was not divided by their number");
   } else if (world > 1) {
-    // Factors of a wrong rank count are tried only without micro-batches, where nothing else causes them.
+    // Division by a wrong number of ranks is considered only without micro-batches: mistakes with micro-batches can
+    // cause the same factors.
     factors.emplace_back(world / (world - 1), "divided by one rank too few");
     factors.emplace_back(world / (world + 1), "divided by one rank too many");
   }
@@ -121,8 +122,8 @@ bool same_forward_pass(const WrongGradient& c) {
   return true;
 }
 
-// Returns the gradient that results if each micro-batch is weighted by its number of samples: by the rank's own, or for
-// gathered losses by that of all replicas.
+// Returns the gradient that results if each micro-batch is weighted by its number of samples: the rank's own samples,
+// or with a gathered loss the samples of all replicas.
 Gradients by_rows(const WrongGradient& c) {
   const bool gathered = c.trial.bench.strategy.gradient == Gradient::gathered;
   const auto rows_where = [&](const auto& counts) {

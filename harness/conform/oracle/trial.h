@@ -37,7 +37,7 @@ struct Trial {
   std::vector<Evidence> ranks;
   std::vector<std::string> names;  // names of the trainable parameters; a tensor with several names is listed once
   std::vector<std::vector<std::string>> aliases;  // all names of each parameter; a tied parameter has several
-  // Expected results indexed by step; entries before scenario.judged_from are empty.
+  // Expected results indexed by step; empty for steps before scenario.judged_from, the first step that is judged.
   std::vector<ExpectedStep> expected;
 
   const Workload& workload() const { return bench.workload; }
@@ -48,8 +48,8 @@ struct Trial {
   at::Tensor reported(int64_t step, size_t parameter, int rank = 0) const;
 };
 
-// Computes the expected results of all steps. They are in float64, or in the scenario's dtype if each shard's
-// computation is to be repeated.
+// Computes the expected results of all steps: in float64 for scenarios in float64 or with softplus instead of ReLU,
+// otherwise in the scenario's dtype.
 Trial make_trial(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
                  std::vector<Evidence> ranks);
 

@@ -33,7 +33,7 @@ class Exact : public Workload {
     auto values = input_.accessor<float, 2>();
     for (int64_t i = 0; i < row_count; ++i)
       for (int64_t j = 0; j <= features; ++j) {
-        // The exponent differs between rows and between columns of the input.
+        // Each input is the world size times a power of two, whose exponent differs between rows and columns.
         const int64_t mixed = (i * 7 + j * 11 + i * j) % 13;
         values[i][j] =
             static_cast<float>(options.scale) * static_cast<float>(1 << mixed) * ((i + j) % 3 == 0 ? -1.f : 1.f);

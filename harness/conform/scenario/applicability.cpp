@@ -23,8 +23,8 @@ std::string text_of(const ParamValues& values) {
   return text;
 }
 
-// Plans a single-process strategy, which needs no parameter for unused model parameters. But a recorded step cannot run
-// if the autograd graph changes.
+// Returns the settings for a strategy in a single process. It can run every model with unused parameters, unless it
+// requires the same autograd graph in every step and the model's graph changes.
 UnusedPlan plan_for_one_process(const Bench& bench, bool probe) {
   UnusedPlan plan;
   if (!bench.strategy.same_graph || (!probe && first_steps_use_all(bench)) || !graph_changes(bench)) return plan;
@@ -75,8 +75,8 @@ UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, b
   } catch (const UsageError& error) {
     return refuse(": its parameters are incompatible with " + text_of(asking) + ": " + error.what());
   }
-  // A strategy with recorded steps does not search for unused parameters. It may accept a parameter that no rank uses,
-  // or refuse it by name.
+  // A strategy that records its steps and replays them does not search for unused parameters. If no rank uses a
+  // parameter, the strategy may accept that or stop with an error that names the parameter.
   if (allowed || (strategy.same_graph && !strategy.recorded))
     plan.pattern = {};
   else if (on_some_ranks)

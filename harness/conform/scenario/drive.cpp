@@ -110,8 +110,8 @@ class Driver {
 
   void wrap_group() {
     group_ = wrapped_group(bench_.group, bench_.devices.at(0).type(), [&](c10::intrusive_ptr<c10d::Backend> inner) {
-      // The ranks' order of calls is not compared in two cases: delayed collectives start on another thread at an
-      // unknown step, and recorded steps must not block while they are recorded.
+      // The ranks' order of collectives is not compared in two cases: delayed collectives start on another thread at an
+      // unknown step, and a strategy that records its steps for a later replay must not block while recording.
       if (scenario_.late) {
         inner = c10::make_intrusive<LateBackend>(inner);
       } else if (!bench_.strategy.recorded) {

@@ -153,7 +153,8 @@ int64_t rows_of_first(const Scenario& scenario, const Layout& layout, int owner,
   return rows;
 }
 
-// Returns the number of samples of a micro-batch. The last micro-batch is smaller than the others, as in real training.
+// Returns the number of samples of a micro-batch. As in real training, the last micro-batch is smaller than the others,
+// unless the scenario sets same_rows.
 int64_t rows_of(const Scenario& scenario, const Layout& layout, int owner, int64_t micro, int64_t step) {
   const int64_t rows = rows_of_first(scenario, layout, owner, step);
   const bool rest = scenario.accumulate > 1 && micro + 1 == scenario.accumulate && !scenario.same_rows;

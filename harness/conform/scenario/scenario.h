@@ -17,9 +17,9 @@ enum class Split { even, uneven, few };
 
 struct Scenario {
   std::string name;
-  std::string gradient_check;  // name of the check of the scenario's gradients
+  std::string gradient_check;  // name of the check that compares this scenario's gradients
   std::vector<std::string> further_checks = {};
-  std::vector<std::string> repeat_checks = {};  // checks that need a second run of the scenario; if empty, it runs once
+  std::vector<std::string> repeat_checks = {};  // checks that need a second run of the scenario
   at::ScalarType dtype = at::kDouble;
   Split rows = Split::even;
   int64_t accumulate = 1;

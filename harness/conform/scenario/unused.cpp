@@ -50,7 +50,7 @@ std::vector<Scenario> with_distinct_samples(const Layout& layout) {
 
 // Returns true if the model throws, because the strategy's own run will then throw too and report the step.
 bool first_steps_use_all(const Bench& bench) try {
-  // Uneven batches too: the first samples of even batches are similar.
+  // Uneven batches are tried too, because the first samples of even batches have nearby ids and may be similar.
   for (const Split rows : {Split::even, Split::uneven})
     for (const int64_t step : {0, 1})
       for (int rank = 0; rank < bench.layout.world; ++rank)

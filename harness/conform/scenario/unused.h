@@ -10,7 +10,7 @@ namespace dpbench {
 
 struct UnusedPattern {
   std::vector<std::string> names;  // parameters that at least one rank does not use in some step
-  bool some_ranks = false;         // true if one of the parameters is used by another rank in the same step
+  bool some_ranks = false;         // true if in some step one rank uses a parameter and another does not
 };
 
 UnusedPattern unused_pattern(const Bench& bench);

@@ -32,7 +32,8 @@ std::string flag_meant(const CLI::App& app, const std::string& word) {
   return meant.empty() ? did_you_mean(word, flag_names(app)) : meant;
 }
 
-// Throws UsageError for mistyped flags and unexpected arguments. `command` is the command's name and a space, or empty.
+// Throws UsageError for mistyped flags and unexpected arguments. `command` is the command's name and a space; empty for
+// the first command, whose name may be left out.
 void refuse_extras(const CLI::App& app, const std::string& command) {
   const auto extras = app.remaining();
   if (extras.empty()) return;
@@ -96,7 +97,7 @@ std::variant<Command, std::string> parse_command_line(const std::vector<Command>
   refuse_lost_values(rest);
   refuse_values_of_switches(app, rest);
   refuse_bad_config(rest);
-  std::reverse(rest.begin(), rest.end());  // CLI11 parses the arguments from the last to the first
+  std::reverse(rest.begin(), rest.end());  // CLI11 expects the arguments in reverse order
   try {
     app.parse(rest);
   } catch (const CLI::CallForHelp&) {

@@ -28,19 +28,20 @@ struct CommandHelp {
   std::string arguments;  // arguments shown after the command's name in the usage line
   std::string summary;
   std::vector<Example> examples;
-  std::vector<int> exit_codes;  // exit codes besides 0, 2 and 5, which every command has
+  std::vector<int> exit_codes;  // exit codes of the command, without 0, 2 and 5 (common to all)
 };
 
 struct Command : CommandHelp {
   std::any options;  // the command's own options struct, passed to the functions below
   std::function<void(CLI::App& app, std::any& options)> add_flags;
   std::function<void(const CLI::App& app, std::any& options)>
-      settle;  // derives options from combinations of flags; null if the command has none
+      settle;  // derives options from combinations of flags; null if the command derives none
 
   // Runs a command that starts no workers; returns its exit code. Null for commands that start workers.
   std::function<int(const std::any& options)> read;
-  // `measuring` and `start` are set only by commands that start workers. `world` connects to the ranks of an outside
-  // launcher (torchrun, mpirun, srun); it is null if dpbench starts the ranks itself.
+  // Set only for commands that start workers: `measuring` returns the MeasuringOptions within `options`, and `start`
+  // creates the Run (one measurement). `world` connects to the ranks of an outside launcher (torchrun, mpirun, srun);
+  // it is null if dpbench starts the ranks itself.
   std::function<MeasuringOptions&(std::any& options)> measuring;
   std::function<std::unique_ptr<Run>(const std::any& options, World* world)> start;
 };
@@ -61,7 +62,8 @@ Command reading_command(CommandHelp help, void (*add_flags)(CLI::App&, Options&)
   return command;
 }
 
-// `Own` is a class derived from Run (one measurement) whose constructor takes Options and World*.
+// Makes a command that starts workers. `Own` is its class derived from Run (one measurement), with a constructor that
+// takes Options and World*.
 template <class Options, class Own>
 Command measuring_command(CommandHelp help, void (*add_flags)(CLI::App&, Options&),
                           void (*settle)(const CLI::App&, Options&)) {

@@ -6,7 +6,8 @@
 
 namespace dpbench {
 
-// Throws UsageError naming the faulty line of the config file.
+// Throws UsageError if the file after --config in `arguments` is malformed (the message names the line), missing, or
+// larger than 1 MiB.
 void refuse_bad_config(const std::vector<std::string>& arguments);
 
 }  // namespace dpbench

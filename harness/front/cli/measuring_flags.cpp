@@ -300,8 +300,9 @@ void add_duel_flags(CLI::App& app, DuelOptions& o) {
   add_output(app, o.output, {Form::table, Form::markdown, Form::json, Form::none})->group("Output");
 }
 
-// Derives the options of `run`. --quick shortens the measurement unless the user set the flags; `dpbench` without flags
-// implies --quick.
+// Derives the options of `run`. --quick shortens the blocks (timed runs of steps), and lowers the numbers of launches,
+// blocks and warm-up steps unless the user set them. It is implied if the user set no flag of the help groups "What to
+// run" and "Sampling".
 void settle_run(const CLI::App& app, RunOptions& o) {
   settle_selection(o.what);
   const bool chosen = any_given(app, "What to run") || any_given(app, "Sampling");
@@ -340,7 +341,8 @@ void settle_train(const CLI::App&, TrainingOptions& o) {
   require_one("--workload", o.what.workloads);
   if (!o.training.checkpoint.empty() && o.training.checkpoint_every == 0)
     throw UsageError("--checkpoint '" + one_line(o.training.checkpoint, 100) + "' needs --checkpoint-every STEPS");
-  // Unreadable paths are not reported here; the worker reports them because it knows what each file is for.
+  // Compare a path that cannot be resolved as it was given. The worker reports unreadable files, because it knows what
+  // each file is for.
   const auto place = [](const std::string& file) {
     std::error_code failed;
     std::filesystem::path path = std::filesystem::absolute(file, failed);

@@ -40,7 +40,7 @@ struct Selection {
   std::vector<std::string> strategies, workloads, backends;
   std::vector<Dtype> dtypes;
   std::vector<std::string> params;  // values of --param, like "strategy.name=v1,v2" or "name=v1,v2"
-  std::vector<int> gpus, cpus;      // world sizes to run; both lists empty: chosen from the machine's devices
+  std::vector<int> gpus, cpus;      // world sizes to run on GPUs and on CPU cores; both empty: default_worlds
   std::vector<int64_t> batches;
   std::optional<Scaling> scaling;  // weak or strong scaling; unset: the workload's default
   int64_t scale = 1, accumulate = 1;
@@ -53,13 +53,13 @@ struct Selection {
   // World sizes to run if `gpus` and `cpus` are empty. If this list is empty too, the machine's devices decide.
   std::vector<int> default_worlds;
   bool probes = false;         // "all workloads" includes probes, models made only for checks
-  bool every_backend = false;  // without --backend, run every suitable backend, not only the best
-  // With every_backend: a world larger than this runs every backend only where the backend can affect the results.
+  bool every_backend = false;  // true: without --backend, run every suitable backend, not only the best
+  // Largest world that `check` tests in full: all test scenarios on all workloads, with every backend.
   int whole_worlds = max_world;
-  bool own_rows = false;      // for check: its test scenarios choose the samples of a step
-  bool whole_epochs = false;  // for train: a batch larger than the data set is one step over all samples
+  bool own_rows = false;      // true for `check`: accept any batch size, since test scenarios choose their own samples
+  bool whole_epochs = false;  // true for `train`: allow a batch larger than the data set
   bool baseline = true;
-  bool one_place = false;  // without gpus and cpus, one world: all GPUs, or all cores if there is no GPU
+  bool one_place = false;  // true for `train`: the default is one world of all GPUs, or of all cores without a GPU
   // Number of ranks that an outside launcher (torchrun, mpirun, srun) started in total and on this host, and the number
   // of hosts. All are 0 if there is no launcher.
   int launched_world = 0, launched_local_world = 0, launched_hosts = 0;

@@ -15,9 +15,9 @@ CLI::Validator regular_expression();
 // Refuses an empty flag value, for example from an unset shell variable.
 CLI::Validator not_empty();
 
-// Checks a comma-separated list: every element must pass the validator `value`. An empty element is refused unless it
-// is the only one.
+// Checks a comma-separated list: every element must pass the validator `value`.
 CLI::Validator each(const CLI::Validator& value);
+// Refuses a comma-separated list with an empty element. An empty flag value is accepted.
 CLI::Validator no_empty_value();
 
 }  // namespace dpbench

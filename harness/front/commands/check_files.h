@@ -10,8 +10,8 @@
 
 namespace dpbench {
 
-// The JUnit report file named by --junit. An old file stays until the new one is complete. A symbolic link is followed,
-// and its target is replaced or created.
+// The JUnit report file named by --junit. An old file stays until the new one is complete, unless its directory is
+// read-only: then the old file is overwritten. A symbolic link is followed, and its target is replaced or created.
 class JunitFile {
  public:
   // An empty path means that no JUnit file is written. Throws UsageError if the file is not writable.

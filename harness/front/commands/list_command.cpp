@@ -194,7 +194,7 @@ Json list_json(const std::string& topic, const Catalogue& all) {
   for (const char* kind : {"strategies", "workloads", "backends", "checks"})
     for (const auto& entry : document.value(kind, Json::array()))
       if (entry.at("name") == topic) return entry;
-  entry_text(topic, all);  // always throws UsageError here, because no entry has this name
+  entry_text(topic, all);  // throws UsageError, because no topic or entry is called `topic`
   return nullptr;
 }
 

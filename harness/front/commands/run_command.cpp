@@ -61,7 +61,8 @@ class TimedRun : public ReportRun {
   Json order(const fs::path& traces, int launch) const {
     Sampling sampling = run_options_.sampling;
     sampling.max_time_s /= run_options_.launches;
-    sampling.measure_peak = launch == 0 && !run_options_.quick;  // the peak measurement takes 0.1 s per replica
+    // Measure the machine's peak compute and memory rates only once, because it takes 0.1 s per replica.
+    sampling.measure_peak = launch == 0 && !run_options_.quick;
     if (run_options_.trace && launch == 0) sampling.trace_dir = traces;
     return {{"do", name_of(Order::run)},
             {"sampling", to_json(sampling)},

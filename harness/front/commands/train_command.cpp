@@ -134,7 +134,8 @@ class TrainRun : public ReportRun {
   std::vector<std::string> complaints() const override {
     return {result_of(report_.cases[0], monotonic_seconds() - began_)};
   }
-  std::string output() const override { return ""; }  // empty, because the Listener has already printed the log lines
+  // Returns nothing: the log lines were printed on stdout during the training.
+  std::string output() const override { return ""; }
 
   const TrainingOptions& training_options_;
   double began_ = 0;

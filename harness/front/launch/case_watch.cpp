@@ -23,7 +23,7 @@ constexpr size_t reason_length = 2000;
 bool is_secondary(const std::string& reason) {
   constexpr std::array<const char*, 8> phrases = {
       "onnection reset", "onnection closed", "onnection refused", "roken pipe", "imed out", "imeout",
-      " peer",           ") died while "};  // the last phrase is from the shm backend
+      " peer",           ") died while "};  // the last phrase is how the shm backend reports another rank's death
   return std::any_of(phrases.begin(), phrases.end(),
                      [&](const char* phrase) { return reason.find(phrase) != std::string::npos; });
 }
@@ -191,7 +191,8 @@ CaseOutcome CaseWatch::failed() const {
   const auto kind = root.kind == FailureKind::usage         ? CaseOutcome::Kind::usage
                     : root.kind == FailureKind::unavailable ? CaseOutcome::Kind::unavailable
                                                             : CaseOutcome::Kind::failed;
-  // Add the first error of a surviving rank to the reason: survivors know which collective they were in.
+  // A rank that died silently left no error message. Add the first error of a surviving rank to the reason: it names
+  // the collective in which that rank waited.
   std::string seen;
   const bool for_memory = root.kind == FailureKind::killed_for_memory,
              silent = root.kind == FailureKind::death || for_memory;
@@ -200,8 +201,8 @@ CaseOutcome CaseWatch::failed() const {
   const std::string label = root.kind == FailureKind::oom || for_memory ? "out of memory: "
                             : root.kind == FailureKind::nan             ? "not a number: "
                                                                         : "";
-  // Mismatched collectives can make a backend fail in any way. Report the mismatch first, unless the root symptom is
-  // certainly the cause.
+  // Mismatched collectives can make a backend fail in any way. So report a mismatch before the error of the
+  // failed rank, unless that error is certainly the cause (Weight::cause).
   std::string reason = label + root.text + seen;
   if (const std::string differ = different_calls(); !differ.empty() && kind == CaseOutcome::Kind::failed)
     reason = root.weight == Weight::cause ? reason + "; " + differ : differ + "; " + reason;

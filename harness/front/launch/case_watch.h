@@ -17,7 +17,7 @@ struct CaseOutcome {
   enum class Kind { ran, failed, usage, unavailable, interrupted };
   Kind kind = Kind::ran;
   std::string reason{};
-  int culprit = -1;            // the rank that failed first; -1: no single rank is to blame
+  int culprit = -1;            // the rank to blame for the failure; -1: no single rank
   bool unexplained = false;    // the culprit died without an error message; its log may explain why
   bool unwritten = false;      // a file requested by the user could not be written
   bool never_started = false;  // the case failed before every rank was ready

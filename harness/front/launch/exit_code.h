@@ -6,10 +6,10 @@
 namespace dpbench {
 
 struct Ending {
-  bool usage = false;         // a usage error was found before any case ran
+  bool usage = false;         // a usage error, a fault found by doctor, or a duel whose base build fails every case
   bool unsaved = false;       // the report or the output could not be written
   bool failed = false;        // a case failed to run
-  bool wrong = false;         // a conformance check failed
+  bool wrong = false;         // a check failed, or a comparison found a regression
   bool inconclusive = false;  // a comparison was inconclusive, and --strict was given
   bool unavailable = false;   // none of the requested cases can run on this machine
   int signal = 0;

@@ -54,8 +54,8 @@ Seat local_seat(int rank, const GroupSpec& spec, const Scratch& scratch) {
 
 std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpec& spec, const WorkerSettings& settings,
                                                 const ProgressPage& page, const std::string& mark) {
-  // The ranks' timeout is longer than this process's timeout. So the stuck rank is identified before the ranks that
-  // wait for it time out.
+  // Give the ranks a longer timeout than the one of this process. So this process identifies a stuck rank before the
+  // ranks that wait for it time out.
   const auto timeout = static_cast<int64_t>(settings.timeout_s) + 10;
   const std::string threads = std::to_string(spec.threads);
   std::string cores;
@@ -80,8 +80,8 @@ std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpe
                                             {"DPBENCH_CORES", cores},
                                             {"OMP_NUM_THREADS", threads}};
   if (!seat.master.empty()) all["MASTER_ADDR"] = seat.master;
-  // If all ranks are on one host, restrict the backends to the loopback interface, unless the user has set these
-  // variables.
+  // If all ranks are on one host, restrict Gloo and NCCL to the loopback interface, unless the user has set
+  // GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME.
   if (seat.local_world < seat.world) return all;
   for (const char* name : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"})
     if (!std::getenv(name)) all[name] = "lo";

@@ -83,8 +83,8 @@ Catalogue read_catalogue_file(const fs::path& worker) {
 
 bool has_gpu() { return !survey_gpus().accelerators.gpus.empty(); }
 
-// Completes the catalogue of a worker started with --no-cuda, which cannot list the strategies and backends of the CUDA
-// library. Takes those entries from the catalogue file written at build time.
+// Completes the catalogue of a worker started with --no-cuda, which cannot list the backends of the CUDA library. Takes
+// those backends, and the list of what was not built, from the catalogue file written at build time.
 Catalogue with_cuda_as_built(const Catalogue& asked, const fs::path& worker) {
   Json all = asked.document;
   if (::access(catalogue_file(worker).c_str(), R_OK) != 0) {
@@ -150,7 +150,8 @@ fs::path checked_plugin(const std::string& file) {
 Catalogue query_catalogue(const fs::path& worker, const std::vector<std::string>& plugins) {
   Program program{.path = worker, .arguments = {"--catalogue"}, .variables = {}, .cpus = {}};
   for (const auto& plugin : plugins) program.arguments.insert(program.arguments.end(), {"--plugin", plugin});
-  const Fd errors(::memfd_create("dpbench-catalogue", MFD_CLOEXEC));  // a memfd needs no writable directory
+  // Capture the worker's stderr in a memfd, which needs no writable directory.
+  const Fd errors(::memfd_create("dpbench-catalogue", MFD_CLOEXEC));
   check(static_cast<bool>(errors), "memfd_create failed");
   program.errors = errors.get();
   const bool gpu = has_gpu();

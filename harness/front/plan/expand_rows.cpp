@@ -88,8 +88,8 @@ class Expansion {
     return fitting.empty() ? resolved_.backends : fitting;
   }
 
-  // True if the backend can affect a case's result: it has several ranks, and its workload is real or a probe (a model
-  // made for checks) that is always checked in full.
+  // True if the backend can affect the results of a case: the case has several ranks, and its workload is not a probe
+  // (a model made for checks) or is a probe that is always checked in full.
   static bool backend_matters(const Place& place, const WorkloadEntry& workload) {
     return place.world > 1 && (!workload.probe || workload.thorough);
   }
@@ -105,8 +105,8 @@ class Expansion {
     spec.processes = strategy.parallelism == Parallelism::ranks ? place.world : 1;
     spec.params = params;
     spec.backend = backend;
-    // Only the baseline strategy's default parameters make a case the baseline. With other parameters it is an ordinary
-    // case, compared with the baseline.
+    // A case is the baseline only if it runs the baseline strategy with default parameters. With other parameters it is
+    // an ordinary case, compared with the baseline.
     spec.baseline = &strategy == baseline_on(place.device, catalogue_) && params.empty();
     emit_(std::move(row));
   }

@@ -78,8 +78,8 @@ struct ExecErrorPipe {
     check(::pipe2(ends.data(), O_CLOEXEC) == 0, "pipe failed");
     reader = Fd(ends[0]);
     const Fd low(ends[1]);
-    writer =
-        Fd(::fcntl(low.get(), F_DUPFD_CLOEXEC, channel_descriptor + 1));  // a number above all the child's descriptors
+    // Move the write end above the descriptors 0 to 3, which the child may replace before exec.
+    writer = Fd(::fcntl(low.get(), F_DUPFD_CLOEXEC, channel_descriptor + 1));
     check(static_cast<bool>(writer), "fcntl failed");
   }
 };

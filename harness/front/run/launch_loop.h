@@ -54,7 +54,7 @@ class LaunchLoop {
   Load cpu_times_;
   std::vector<OtherLoad> others_;  // load by other processes, one entry per case
   std::vector<CaseSpec> specs_;
-  std::vector<bool> finished_;  // per case: true if the case or one of its checks failed, so it is not run again
+  std::vector<bool> finished_;  // per case: true if it failed, failed a check or was skipped, so it is not run again
   std::vector<bool> printed_;   // per case: true if its result line has been printed
   std::string broken_start_;    // error that keeps the current process group from starting; empty: none
   LoopEnding ending_;

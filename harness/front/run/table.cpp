@@ -43,8 +43,8 @@ std::string check_cell(const CaseRecord& record) {
   return "ok";
 }
 
-// Returns the notes column of a case: the settings that distinguish it from others of its strategy, then its warnings
-// and notices.
+// Returns the notes column of a case: the settings that distinguish it from other cases of its strategy, the reason of
+// its status, then its warnings and notices.
 std::string notes(const CaseRecord& record) {
   const CaseSpec& spec = record.spec;
   std::vector<std::string> all;

@@ -1,4 +1,4 @@
-// Formats a report or a plan as a table, Markdown or CSV. A missing value is shown as "-".
+// Formats a report or a plan as a table, Markdown or CSV. A missing value is "-", but empty in the CSV of a report.
 #pragma once
 
 #include <string>

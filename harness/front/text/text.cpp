@@ -25,7 +25,7 @@ size_t character_length(std::string_view text) {
   const auto second = static_cast<unsigned char>(text[1]);
   const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
   const bool outside =
-      (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);  // surrogates or above U+10FFFF
+      (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);  // surrogate or code point above U+10FFFF
   return overlong || outside ? 0 : length;
 }
 

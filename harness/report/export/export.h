@@ -7,8 +7,9 @@
 
 namespace dpbench {
 
-// Returns the report as Google Benchmark JSON for Google's compare.py. Each launch of a case becomes one entry, the
-// launch's median, because the U test of compare.py needs independent values. Only cases with status ok are exported.
+// Returns the report as Google Benchmark JSON for Google's compare.py. Each launch of a case (a start of its
+// processes) becomes one entry, the launch's median, because the U test of compare.py needs independent values. Only
+// cases with status ok are exported.
 std::string gbench_json(const Report& report);
 
 // Returns the report as JUnit XML: one test for each conformance check of each case, and one for a case without checks.

@@ -26,8 +26,8 @@ std::optional<double> comm_fraction(const CaseRecord& record) {
   return (phases.at("communication") + (waiting == phases.end() ? 0 : waiting->second)) / total;
 }
 
-// Returns the median of peak host memory over launches, because worker processes of some launches may have run other
-// cases before. Reports before version 1.4 have no own_rss_bytes.
+// Returns a case's peak memory: on a GPU the maximum over launches, on the host the median over launches, because
+// worker processes of some launches may have run other cases before. Reports before version 1.4 have no own_rss_bytes.
 std::optional<int64_t> peak_memory_bytes(const CaseRecord& record) {
   int64_t device = 0, resident = 0;
   std::vector<double> own;

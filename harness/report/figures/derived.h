@@ -9,7 +9,7 @@
 
 namespace dpbench {
 
-// Maps each rank to the index of its host, from the report's env block. A run on a single host may leave ranks out.
+// Maps each rank to the index of its host, from the report's env block. A rank that is not in the map runs on host 0.
 using HostOfRank = std::map<int, size_t>;
 HostOfRank hosts_of_ranks(const Json& env);
 

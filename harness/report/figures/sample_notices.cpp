@@ -141,7 +141,7 @@ std::vector<std::string> notices_of(const CaseRecord& record) {
   const auto clusters = two_clusters(launches);
   if (clusters) notices.push_back(*clusters);
   for (const auto detect : {outliers, trend, launch_spread}) {
-    if (detect == outliers && clusters) continue;  // the outliers are the smaller cluster, already reported
+    if (detect == outliers && clusters) continue;  // do not report the smaller cluster again, as outliers
     if (auto notice = detect(launches)) notices.push_back(std::move(*notice));
   }
   if (auto notice = straggling(record)) notices.push_back(std::move(*notice));

@@ -43,7 +43,7 @@ class Comparer {
     const std::string& id = now.spec.id;
     const auto found = base_cases_.find(id);
     const CaseRecord* base = found == base_cases_.end() ? nullptr : found->second;
-    if (now.bad())  // a case that failed or is wrong in the new run is broken, whatever the base run shows
+    if (now.bad())  // a case that failed or is wrong in the new run fails the gate, whatever the base run shows
       result_.broken.push_back({id, why(now)});
     else if (!base)
       result_.added.push_back({id, name_of(now.status)});
@@ -102,7 +102,7 @@ bool works_across_machines(const std::vector<std::string>& ids, const Gate& gate
   });
 }
 
-// Returns the gate file's patterns that never decide because earlier patterns match all their cases. Throws UsageError
+// Returns the gate file's patterns without effect, because earlier patterns match all their cases. Throws UsageError
 // if a pattern matches no case of either run.
 std::vector<std::string> unused_patterns(const Report& base, const Report& now, const Gate& gate) {
   std::vector<std::string> unused;

@@ -33,7 +33,7 @@ struct Comparison {
   std::vector<Unjudged> broken;      // cases that are wrong or failed in the new run; the gate fails
   std::vector<Unjudged> unmeasured;  // cases in both runs that cannot be judged; count as unclear
   std::vector<Unjudged> added, gone;
-  // Patterns of the gate file that never decide: earlier patterns match their cases.
+  // Patterns of the gate file without effect, because earlier patterns match all their cases.
   std::vector<std::string> unused;
   std::vector<Difference> differences;  // accepted differences of machine or software between the runs
 

@@ -17,8 +17,8 @@ std::string figure(const Metric& metric, double value) {
   return number("%.4g ", value * metric.display_scale) + metric.display_unit;
 }
 
-// Returns the change for display, positive if the metric's value rose: +7.2 for a time or throughput that rose by 7.2
-// %. Changes in percentage points are not converted.
+// Returns the change for display, positive if the metric's value rose: in percentage points if the metric is judged in
+// points, else in percent (+7.2 for a time or throughput that rose by 7.2 %).
 double shown_change(const Metric& metric, double change) {
   const double own = metric.larger_is_worse ? change : -change;
   return metric.in_points ? own : 100 * std::expm1(own);

@@ -9,7 +9,7 @@
 namespace dpbench {
 namespace {
 
-// Returns the one-sided p-value that the values lie above `level`, or below it if sign is -1.
+// Returns the one-sided p-value of the signed-rank test for values above `level`, or below it if sign is -1.
 double p_above(std::span<const double> values, double level, double sign = 1) {
   std::vector<double> shifted;
   for (const double value : values) shifted.push_back(sign * (value - level));

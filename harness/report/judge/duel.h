@@ -12,7 +12,7 @@ namespace dpbench {
 
 struct DuelRule {
   std::vector<int> looks = {20, 40, 80, 160};  // numbers of pairs at which a case is judged
-  double alpha = 0.0025;                       // significance level of one look; divided by the number of cases
+  double alpha = 0.0025;                       // significance level of one look, to be divided by the number of cases
   double least = 0.025;                        // relative change below which a verdict is never slower or faster
   double same_within = 0.045;  // margin: a change significantly smaller than this gets the verdict "same"
   double most_noise = 0.15;    // highest noise of the pairs; above it the verdict is unclear
@@ -35,7 +35,7 @@ struct DuelLook {
 // number of cases judged in the same duel.
 DuelLook duel_look(std::span<const double> log_ratios, int launches, const DuelRule& rule, size_t cases);
 
-// Returns why the verdict is unclear if `look` is a case's last interim analysis, with a remedy.
+// Returns the reason and a remedy for a case whose verdict is unclear after its last look (interim analysis).
 std::string why_unclear(const DuelLook& look, const DuelRule& rule);
 
 // Returns the number of pairs at which the next look (interim analysis) after `pairs` is due, or 0 after the last.

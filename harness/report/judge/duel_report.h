@@ -43,7 +43,7 @@ struct DuelCase {
   DuelStatus status = DuelStatus::interrupted;
   std::string reason = {};  // why the status is not ok, or why the verdict is unclear
   int64_t steps_per_block = 0;
-  // Pairs of blocks by launch; each launch starts new processes of both builds.
+  // launches[i]: pairs of blocks of launch i. Each launch starts new processes of both builds.
   std::vector<std::vector<DuelPair>> launches = {};
   DuelLook look = {};  // result of the case's last interim analysis
   std::vector<CheckRow> base_checks = {}, new_checks = {};
@@ -81,7 +81,7 @@ struct DuelReport {
   std::vector<DuelCase> cases;
   std::vector<std::string> added, gone;  // ids of the cases that only one build has
 
-  size_t count(Verdict verdict) const;  // number of ok cases with this verdict
+  size_t count(Verdict verdict) const;  // returns the number of ok cases with this verdict
   size_t count(DuelStatus wanted) const;
   bool inconclusive() const {
     return count(Verdict::unclear) + count(DuelStatus::skipped) + count(DuelStatus::unmeasured) +

@@ -25,8 +25,8 @@ std::string known_metrics() {
   return names;
 }
 
-// Converts a rule's limit from a share to a log ratio. A decrease by some share is larger in logs than an increase by
-// the same share.
+// Converts a rule's limit, a share (0.05 for 5 %), to a log ratio: of an increase if larger values of the metric are
+// worse, else of a decrease.
 double log_limit(const Metric& metric, double share) {
   return metric.larger_is_worse ? std::log1p(share) : -std::log1p(-share);
 }
@@ -41,7 +41,7 @@ std::vector<Rule> parse_rules(const std::vector<std::string>& texts) {
 }
 
 std::vector<std::string> texts_of(const Fields& fields) {
-  fields.at("fail_on");  // fail_on is required: a missing list is a mistake, an empty one is not
+  fields.at("fail_on");  // throws if fail_on is missing; an empty list is allowed
   return list_of<std::string>(fields, "fail_on");
 }
 

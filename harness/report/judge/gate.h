@@ -12,7 +12,7 @@ namespace dpbench {
 struct Rule {
   const Metric* metric = nullptr;
   std::string text;  // the rule as written, e.g. median:5%
-  double limit = 0;  // largest accepted change, in the unit of change_between(): logs or points
+  double limit = 0;  // largest accepted change: a log ratio or percentage points, as in change_between()
 };
 
 // Parses one rule, e.g. "median:5%" or "efficiency:3" (percentage points). Throws a UsageError that names the allowed
@@ -25,10 +25,10 @@ struct Gate {
     std::vector<Rule> rules;
     bool matches(const std::string& case_id) const;
   };
-  std::vector<Special> special;  // rules for cases that match a glob; the first matching entry decides
+  std::vector<Special> special;  // rules for cases that match a glob; the first matching entry applies
   std::vector<Rule> rules;       // rules for all other cases
 
-  // Returns null if no entry of `special` matches the case.
+  // Returns the first entry of `special` that matches the case, or null if none does.
   const Special* special_for(const std::string& case_id) const;
   const std::vector<Rule>& rules_for(const std::string& case_id) const;
 };

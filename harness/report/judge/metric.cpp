@@ -36,7 +36,7 @@ double launch_memory(const LaunchRecord& launch) {
   return own > 0 ? own : largest(launch, &RankRecord::peak_rss_bytes);
 }
 
-// One factor of a figure. A figure is factor * product over its parts of exp(coefficient * mean of logs).
+// One factor of a figure: exp(coefficient * mean of logs), with one log for each launch of a case.
 struct Part {
   double coefficient;
   Logs logs;

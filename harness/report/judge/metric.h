@@ -24,8 +24,8 @@ struct Metric {
 const std::vector<Metric>& metrics();
 const Metric* find_metric(const std::string& name);
 
-// A metric's value in one run, with the groups of launches it depends on: value is proportional to exp(sum of
-// coefficient * mean log of each group).
+// A metric's value in one run: a constant times exp(sum of coefficient * mean over the terms). A term's mean is that of
+// the logs of one case's launches; a ratio to the baseline has a second term, for the baseline's launches.
 struct Figure {
   double value = 0;
   std::vector<Term> terms;

@@ -18,7 +18,7 @@ struct Accelerators {
   std::vector<std::vector<std::string>> links{};  // links[i][j]: connection of GPU i to GPU j: NV18, PIX, SYS, ...
 };
 
-// Where the machine's facts are read from: this machine, or a directory tree made by a test.
+// Source of the machine facts: this machine, or a directory tree made by a test.
 struct Sources {
   std::filesystem::path root = "/";
   std::vector<int> affinity{};

@@ -75,8 +75,8 @@ void add_cores(const std::string& stat, const std::vector<int>& cpus, double tic
   }
 }
 
-// Returns the load, in cores, from which other programs count as a disturbance: a quarter of a core, or 5 % of a large
-// machine. Lower loads come from daemons and the resolution of the kernel's clocks.
+// Returns the load, in cores, above which other programs count as a disturbance: a quarter of a core, or 5 % of the
+// cores if that is more. Lower loads come from daemons and the resolution of the kernel's clocks.
 double least_load(int cores) { return std::max(0.25, 0.05 * cores); }
 
 constexpr double least_wall_s = 0.2;  // shortest launch whose load is judged: 20 clock ticks

@@ -21,7 +21,8 @@ struct PluginFault {
 // accepted. The front (the dpbench process) and the worker both check this.
 std::optional<PluginFault> fault_of_plugin(const std::filesystem::path& file);
 
-// Returns "refused because ..." with a remedy, as the rest of a message that begins with the name of the flag.
+// Returns the text of a fault, to follow the plug-in's name in a message: "refused because ..." with a remedy, or
+// "cannot access PATH".
 std::string describe(const PluginFault& fault);
 
 }  // namespace dpbench

@@ -9,7 +9,7 @@
 namespace dpbench {
 namespace {
 
-// Returns the first line that a shell command prints, or an empty string if the command fails.
+// Returns the first line that a shell command prints, or an empty string if there is none.
 std::string first_output_line(const char* command) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command, "re"), ::pclose);
   std::array<char, 128> line{};

@@ -52,8 +52,8 @@ double squares(const std::vector<Row>& rows, const std::vector<double>& goal, co
 }
 
 // Returns the candidate critical paths of a step; the longest is the step time. Row i: compute until bucket i is ready,
-// then reduce bucket i and all later ones. The last row: compute only. Each length is linear in computing time, latency
-// and seconds per byte.
+// reduce bucket i and all later ones, then compute the rest. The last row: compute only. All rows include the blocking
+// collectives. Each length is linear in computing time, latency and seconds per byte.
 std::vector<Row> critical_paths(const StepShape& shape, Algorithm algorithm, int world) {
   const auto& traffic = shape.traffic;
   const double k = shape.computing(world), copying = shape.copying(world);
@@ -62,7 +62,7 @@ std::vector<Row> critical_paths(const StepShape& shape, Algorithm algorithm, int
     if (!one.hides) blocking = blocking + terms_of(one.op, algorithm, world, one.bytes);
   std::vector<Row> paths(traffic.size() + 1, Row{k, blocking.messages, blocking.bytes * copying});
   for (size_t i = traffic.size(); i-- > 0;) {
-    if (!traffic[i].hides) continue;  // a blocking collective is part of every path and has none of its own
+    if (!traffic[i].hides) continue;  // a blocking collective is part of every path, so it adds no path
     overlapped = overlapped + terms_of(traffic[i].op, algorithm, world, traffic[i].bytes);
     paths[i] = {k * (traffic[i].ready + 1 - shape.backward_end), blocking.messages + overlapped.messages,
                 (blocking.bytes + overlapped.bytes) * copying};

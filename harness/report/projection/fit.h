@@ -27,7 +27,7 @@ struct WorldTime {
 // Needs three or more worlds.
 Fit fit_steps(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times);
 
-// Returns the x >= 0 that minimises |A x - b|, found by trying every set of nonzero columns.
+// Returns the x >= 0 that minimises |A x - b|, found by trying every set of nonzero elements of x.
 std::array<double, 3> nonnegative_least_squares(const std::vector<std::array<double, 3>>& rows,
                                                 const std::vector<double>& goal);
 

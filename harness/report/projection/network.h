@@ -41,8 +41,8 @@ struct Terms {
 Terms terms_of(const std::string& op, Algorithm algorithm, int world, double bytes);
 
 // Returns the time of a collective on a network. Algorithm::hierarchical applies to allreduce; other ops use the ring.
-// It is a reduce-scatter within each host, a ring allreduce of each shard between hosts, then an allgather within each
-// host.
+// A hierarchical allreduce is a reduce-scatter within each host, a ring allreduce of each shard between hosts, then an
+// allgather within each host.
 double collective_seconds(const std::string& op, Algorithm algorithm, int world, double bytes, const Network& network);
 
 }  // namespace dpbench

@@ -116,7 +116,7 @@ std::vector<Traffic> traffic_of(const RankRecord& rank, int world, double backwa
     Traffic item{.op = one.op, .bytes = whole_bytes(one, world), .hides = hides(one)};
     if (item.hides) {
       so_far += item.bytes;
-      // With more than one rank, the start time would include waiting.
+      // Use measured start times only in world 1: in larger worlds they would include waiting for other ranks.
       const bool timed = one.start_ns && world == 1;
       item.ready = timed ? (*one.start_ns - blocked) / computing : ready_by_bytes(rank.phases_ns, so_far / all);
       item.ready = std::clamp(item.ready, 0.0, backward_end);

@@ -47,7 +47,7 @@ struct ProjectedSeries {
   StepShape shape{};
   Fit fit{};
   Interval95 compute_s{}, latency_s{}, seconds_per_byte{};
-  // True if latency and bandwidth can be fitted apart; false if devices share cores and copy in turn.
+  // True if latency and bandwidth can be fitted separately; false for a ring of devices that share CPU cores.
   bool separable = true;
   std::vector<FittedWorld> fitted{};
   std::vector<ProjectedWorld> worlds{};
@@ -73,7 +73,7 @@ Projection project(const Report& report, const ProjectionRequest& asked);
 std::vector<std::vector<std::string>> projection_rows(const ProjectedSeries& series);
 const std::vector<bool>& projection_columns_right();
 std::string projection_heading(const ProjectedSeries& series);
-// Lines about the fit and its limitations.
+// Returns lines about the fit and its limitations.
 std::vector<std::string> projection_remarks(const ProjectedSeries& series);
 Json to_json(const Projection& projection);
 

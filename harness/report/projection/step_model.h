@@ -35,7 +35,7 @@ struct StepTime {
   double step_s = 0, computing_s = 0;
   double communication_s = 0;  // time of all collectives, overlapped or not
   double exposed_s = 0;        // step_s - computing_s: communication that no computing hides
-  // True if only the last bucket's reduction is exposed, or nothing if there is a single bucket.
+  // True if computing hides the reductions of all buckets; the last of several buckets may be exposed.
   bool hidden = true;
   Algorithm algorithm = Algorithm::ring;  // algorithm of the allreduces
 };

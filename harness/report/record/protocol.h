@@ -6,8 +6,8 @@
 //                         {"do":"train","case":{..},"train":{..}}
 //                         {"do":"block",..as for run..}   runs one block; the case stays set up for the next one
 //                         {"do":"quit"}
-//   rank -> front         {"event":"ready","rank":0,"pid":1,"versions":{..}}                versions of the libraries
-//                                                                                         that CUDA's library loaded
+//   rank -> front         {"event":"ready","rank":0,"pid":1,"versions":{..}}                versions of the loaded
+//                                                                                         CUDA and NCCL libraries
 //                         {"event":"ran","case":"ID","record":{..},"checks":[..]}         checks: only from rank 0
 //                         {"event":"checked","case":"ID","checks":[..]}                   checks: only from rank 0
 //                           "group_over":true in "ran" and "checked": a check broke the process group and nothing was

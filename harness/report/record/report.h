@@ -100,7 +100,6 @@ struct CaseRecord {
   std::vector<std::string> notices;          // findings about the timed blocks: outliers, trends
 
   bool ok() const { return status == CaseStatus::ok; }
-  // True if the case was tried and must not count as a result.
   bool bad() const { return status == CaseStatus::failed || status == CaseStatus::wrong; }
 };
 
@@ -122,8 +121,8 @@ CaseIndex by_id(const Report& report);
 
 // Returns the time per step of the slowest rank, for each block of a launch.
 std::vector<double> sample_step_ns(const LaunchRecord& launch);
-// Returns the mean number of training samples per step over all ranks, as counted by the ranks because the last batch
-// of an epoch may be short. Falls back to the global batch if the ranks did not count.
+// Returns the training samples per step of all ranks together. The samples are counted in each launch, because the last
+// batch of an epoch may be short. Returns the median over launches, or the global batch if no launch has a count.
 double rows_per_step(const CaseRecord& record);
 // Returns the mean time per step of each phase, over the ranks of all launches.
 std::map<std::string, double> mean_phases_ns(const CaseRecord& record);

@@ -40,8 +40,8 @@ class RunDirectory {
   const std::filesystem::path& path() const { return path_; }
   // Deletes the run's directory with its contents, and those parents that were created for it and are now empty.
   void remove();
-  // Writes run.json atomically. Skips the write if the last one was less than a second ago, unless `force` is set.
-  // Force the last save.
+  // Writes run.json atomically. Skips the write if the last one was less than a second ago, unless `force` is set,
+  // as it must be for the last save of a run.
   void save(const Report& report, bool force = false);
   // Writes another JSON document of the run, as NAME.json.
   void save(const std::string& name, const Json& document) const;

@@ -19,7 +19,7 @@ double median(std::span<const double> values);
 double quantile(std::span<const double> values, double q);
 double mad(std::span<const double> values);  // median absolute deviation, unscaled
 
-// Factor from MAD to standard deviation for a normal distribution: 1 / quantile(0.75).
+// Factor from MAD to standard deviation for a normal distribution: 1 / (its 0.75 quantile).
 inline constexpr double mad_to_sigma = 1.4826;
 
 struct Moments {
@@ -38,7 +38,7 @@ Interval log_t_interval(std::span<const double> values);
 
 // The variation that a confidence interval covers. launches: variation between launches, by Student's t on the logs of
 // launch medians. samples: only between timed blocks, by a bootstrap with the launches fixed. none: no interval,
-// because each launch has only one block.
+// because there are fewer than three launches with only one block each.
 enum class IntervalOver { launches, samples, none };
 template <>
 inline constexpr auto enum_names<IntervalOver> = std::to_array<std::string_view>({"launches", "samples", "none"});

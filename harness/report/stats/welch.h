@@ -9,7 +9,7 @@
 
 namespace dpbench {
 
-// One group of launches (of one run) in a change. The change is linear in the mean of the group's values.
+// One term of a change: the launches of one case in one run. The change is linear in the mean of their values.
 struct Term {
   double coefficient = 1;
   Moments moments;

@@ -221,7 +221,7 @@ class Checker {
 
   void visit(const Json& value, const Json& schema, const std::string& path) {
     if (const auto reference = schema.find("$ref"); reference != schema.end())
-      // Skip the 8 characters "#/$defs/".
+      // Remove the prefix "#/$defs/" (8 characters) from the reference.
       return visit(value, definitions_.at(reference->get<std::string>().substr(8)), path);
     if (const auto either = schema.find("oneOf"); either != schema.end())
       return value.is_null() ? void() : visit(value, either->at(1), path);

@@ -14,8 +14,8 @@ Json duel_schema();
 // Returns the glossary: Markdown tables of every key of run.json with its unit and meaning.
 std::string glossary();
 
-// Returns where a document violates a JSON Schema, e.g. "report.env.cpu.usable is \"two\", not integer". Empty if it is
-// valid.
+// Returns a document's violations of a JSON Schema, e.g. "report.env.cpu.usable is \"two\", not integer"; empty if the
+// document is valid.
 std::vector<std::string> schema_problems(const Json& document, const Json& schema);
 
 }  // namespace dpbench

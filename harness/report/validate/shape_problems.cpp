@@ -21,15 +21,14 @@ class Problems {
 
 std::string text(int64_t number) { return std::to_string(number); }
 
-// Returns a number from the run's stored configuration, or nullopt, because older reports and other commands may lack
-// it.
+// Returns a number from the run's stored configuration, or nullopt if it is absent, as in reports of older versions or
+// other commands.
 std::optional<int64_t> configured_number(const Report& report, const char* pointer) {
   const Json value = field_of(report.config, pointer);
   return value.is_number_integer() ? std::optional(value.get<int64_t>()) : std::nullopt;
 }
 
-// True if the list at `pointer` in the run's configuration has this name, or if there is no list, which means all
-// names.
+// True if the list at `pointer` in the run's configuration contains `name`. A missing or empty list means all names.
 bool is_configured(const Report& report, const char* pointer, const std::string& name) {
   const Json names = field_of(report.config, pointer);
   return !names.is_array() || names.empty() || std::find(names.begin(), names.end(), name) != names.end();
@@ -131,7 +130,7 @@ void check_status(const Report& report, const CaseRecord& record, Problems& prob
   if (!record.step_time_ns) return;
   const Summary& s = *record.step_time_ns;
   if (!s.ci95_low || !s.ci95_high) return;
-  // The interval may miss the median if it covers launches, because it then belongs to their geometric mean.
+  // An interval over launches may miss the median, because it is the interval of the launches' geometric mean.
   const bool holds = *s.ci95_low <= s.median && s.median <= *s.ci95_high;
   problems.require(*s.ci95_low <= *s.ci95_high && (s.interval == IntervalOver::launches || holds),
                    "stats.step_time_ns: the interval does not contain the median");

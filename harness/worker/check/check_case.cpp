@@ -32,7 +32,8 @@ class Failures {
   }
 
   std::string exception, peer_mismatch, not_finite;
-  // Position of the first non-finite value, comparable between ranks because all ranks run the same scenarios.
+  // Position of the first non-finite value in the sequence of scenarios and steps. Positions of different ranks are
+  // comparable, because all ranks run the same scenarios.
   int64_t when = never;
 
  private:
@@ -90,7 +91,7 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
   const DeterministicCudnn deterministic;
   const StrategyInfo& strategy = strategy_registry().at(spec.strategy);
   const bool ranks = strategy.parallelism == Parallelism::ranks, several = ranks && spec.world > 1;
-  // Number of earlier calls; equal on every rank, so it makes the store keys of each call unique.
+  // Number of earlier calls of check_case(); equal on every rank, so it makes the store keys of each call unique.
   static int calls = 0;
   const std::string prefix = "check" + std::to_string(calls++);
   // Distribute rank 0's decision through the store, because the process group may be broken.

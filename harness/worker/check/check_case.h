@@ -34,7 +34,7 @@ struct CheckFailure {
 
 struct CheckedCase {
   std::vector<CheckRow> rows;  // results of the checks; empty except on rank 0
-  // Every rank completed the checks, so the process group is still usable; equal on every rank.
+  // True if every rank completed the checks, so that the process group is still usable; equal on every rank.
   bool group_whole = true;
   bool sound = true;  // true if group_whole is set, no check failed and all values are finite; equal on every rank
   // Set if this rank's timed steps would fail: the strategy threw ("failure"), this rank produced the first non-finite
@@ -42,8 +42,8 @@ struct CheckedCase {
   std::optional<CheckFailure> failure = {};
 };
 
-// Runs the conformance checks of a case. Collective: every rank must call it. Sends heartbeats through `pulse`
-// throughout, because the checks have no time limit.
+// Runs the conformance checks of a case. Collective: every rank must call it. Sends a heartbeat through `pulse` after
+// each scenario, because the checks of a case may take longer than --timeout.
 CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const Group& group, Pulse& pulse,
                        const std::string& shared_dir);
 

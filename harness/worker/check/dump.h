@@ -15,8 +15,9 @@ class Dump {
  public:
   Dump(std::string directory, const CaseSpec& spec, int rank);
 
-  // Writes a safetensors file for every step of a conformance scenario on this rank. A repeated scenario is written
-  // once. The twenty-step scenario is skipped: it would add nearly a third of all files and no new kind of step.
+  // Writes a safetensors file for every step of a conformance scenario on this rank, unless the scenario failed or its
+  // files exist. Skips the scenario of twenty steps, which would add nearly a third of all files and no new kind of
+  // step.
   void add(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm, const Evidence& evidence);
   // Adds the files of all ranks to the directory's index.json; only rank 0 writes. Call it once, after every rank has
   // written its files. A no-op if no file was written.

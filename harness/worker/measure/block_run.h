@@ -14,7 +14,8 @@ class BlockRun {
   // Creates the case's strategy and runs its warm-up steps.
   BlockRun(const CaseSpec& spec, int64_t warmup, const Group& group, Pulse& pulse, const std::string& shared_dir);
   const std::string& case_id() const { return case_id_; }
-  // Times one block of steps. If sampling.steps is 0, rank 0 chooses the number of steps from the minimum block time.
+  // Times one block of steps. If sampling.steps is 0, rank 0 chooses the number of steps so that the block lasts about
+  // the minimum block time.
   RankRecord block(const Sampling& sampling);
   // Finishes the strategy. Collective: every rank must call it, after the last block.
   void finish();

@@ -1,5 +1,5 @@
-// A process-group backend that forwards every collective, records its start and end on this rank, and charges the
-// caller's time to the communication phase.
+// A process-group backend that forwards every collective to another backend, records its start and end on this rank,
+// and charges the caller's time to the communication phase.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@ class CollectiveWatch : public ForwardingBackend {
     std::atomic<Time> end = Time{};  // end of the collective; Time{} if it has not finished or its end is unknown
   };
 
-  // timed: record the end of a collective, the completion of its future. On a GPU, the future completes at the launch
-  // of the collective already.
+  // timed: record when a collective ends, which is when its future completes. False on a GPU, because there the future
+  // completes as soon as the collective is launched.
   CollectiveWatch(c10::intrusive_ptr<c10d::Backend> inner, Phases& phases, bool timed)
       : ForwardingBackend(std::move(inner)), phases_(phases), timed_(timed) {}
 

@@ -12,15 +12,15 @@ namespace {
 using Values = c10::ArrayRef<const c10::IValue>;
 
 std::atomic<int64_t> flop_so_far{0};
-thread_local int inside = 0;  // nesting depth of counted operations; nested ones are part of the outermost
+thread_local int inside = 0;  // depth of nested counted operations; only the outermost is counted
 
 // Returns the floating-point operations of the matrix product a[.., n, k] times b[.., k, m].
 int64_t product(const at::Tensor& a, const at::Tensor& b) { return 2 * a.numel() * b.size(-1); }
 
 int64_t positions(const at::Tensor& output) { return output.numel() / output.size(1); }
 
-// Returns the floating-point operations of a convolution's backward pass, where each weight is used once per output
-// position.
+// Returns the floating-point operations of a convolution's backward pass. For each requested gradient, each weight
+// takes part in one multiplication and one addition per output position.
 int64_t convolution_backward(Values in) {
   const auto mask = in[10].toBoolList();
   const int gradients = static_cast<int>(mask.get(0)) + static_cast<int>(mask.get(1));
@@ -29,8 +29,8 @@ int64_t convolution_backward(Values in) {
 
 struct Operation {
   std::string_view name;
-  int64_t (*flop)(Values in);  // returns the operation count from the inputs, known when the operation begins
-  // True: multiply the count by the number of output positions, known when the operation ends.
+  int64_t (*flop)(Values in);  // computes the operation count from the inputs
+  // True if flop() counts per output position. The number of positions is known only when the operation ends.
   bool per_position = false;
 };
 constexpr Operation operations[] = {
@@ -91,7 +91,7 @@ void StepFlop::end(std::span<const Batch> micro) {
   }
   const int64_t counted = count_.flop() - before_;
   if (!replayed_ && counted > 0)
-    // Keep the first count of a shape, as emplace() does: later passes may be partly replayed.
+    // emplace() keeps the first count of each shape, because parts of later steps may be replayed and not counted.
     eager_.emplace(shape, counted);
   const auto known = eager_.find(shape);
   steps_.push_back(known == eager_.end() ? std::nullopt : std::optional(known->second));

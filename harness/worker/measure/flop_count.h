@@ -31,9 +31,9 @@ class FlopCount {
   at::CallbackHandle handle_;
 };
 
-// Counts the floating-point operations of each step. A replayed step (recorded earlier) dispatches no operations, so it
-// gets the count of the first eager step with the same shapes. Must be registered as a listener of the phases, which
-// mark replayed steps.
+// Counts the floating-point operations of each step. Some strategies record a step and replay the recording later. A
+// replayed step dispatches no operations, so it gets the count of the first eager step with the same shapes. StepFlop
+// must be registered as a listener of the phases, because it recognizes a replayed step by the phase `graph`.
 class StepFlop : public PhaseListener {
  public:
   // Call begin() before and end() after each step.

@@ -45,7 +45,8 @@ Peak measured_peak(at::ScalarType dtype, at::Device device) {
   const auto [place, is_new] = known.try_emplace({dtype, device.str()});
   if (!is_new) return place->second;
   const at::NoGradGuard no_grad;
-  // Matrix size: saturates a GPU; three matrices fit into a CPU's L3 cache.
+  // Matrix size: on a GPU, large enough to saturate it; on a CPU, small enough for three matrices to fit into the L3
+  // cache.
   const int64_t n = device.is_cuda() ? 4096 : 768;
   const int64_t elements = device.is_cuda() ? 1 << 27 : 1 << 23;
   const auto of = [&](at::IntArrayRef shape, at::ScalarType type) {

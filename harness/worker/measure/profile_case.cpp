@@ -22,9 +22,12 @@ namespace dpbench {
 namespace {
 
 using Time = Phases::Clock::time_point;
-constexpr int64_t warmup_steps = 5;  // enough for DDP's Reducer to rebuild its buckets; the machine is already warm
+// Steps before the profiled ones: enough for DDP's Reducer to rebuild its buckets. The timed blocks, which ran before,
+// have already warmed up the machine.
+constexpr int64_t warmup_steps = 5;
 constexpr int64_t max_steps = 500, traced_steps = 5;
-// Longest epoch, in steps, over which FLOP counts are averaged, because its last step may have fewer samples.
+// The FLOP count is averaged over an epoch of at most this many steps, because the last step of an epoch may have fewer
+// samples. With longer epochs, the FLOP count is that of one step.
 constexpr int64_t short_epoch = 16;
 constexpr size_t max_collectives = 200000;  // maximum number of timed collectives per profile, to limit memory
 
@@ -69,7 +72,7 @@ class ProfiledCase {
   }
 
   // Runs the strategy's recording steps, then `steps` warm-up steps. Returns the mean FLOP count of the last `counted`
-  // steps. Phases are switched on because they may switch on a strategy's own clocks.
+  // steps. Phases are timed here too, because the first timed step may switch on a strategy's own clocks (as in ddp).
   std::optional<int64_t> warm_up(const std::vector<int64_t>& recording, int64_t steps, int64_t counted) {
     StepFlop flop;
     phases_.switch_on(true);

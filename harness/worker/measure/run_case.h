@@ -14,8 +14,8 @@
 namespace dpbench {
 
 // Runs the warm-up, including the strategy's recording steps, then the timed blocks. A barrier precedes each block;
-// within a block, the clock is read once per step. Returns a record with everything but the parameter hash, thread
-// count and profile.
+// within a block, the clock is read once per step. Returns a record without parameter hash, thread count, profile and
+// peak.
 RankRecord time_steps(Strategy& strategy, StepSource& source, const std::vector<int64_t>& recording,
                       const Sampling& sampling, const Group& group, Pulse& pulse, GpuWatch& gpus);
 

@@ -10,8 +10,8 @@
 namespace dpbench {
 namespace {
 
-// Creates the store through which the ranks meet. On one host it is a file in the run's private directory, so no port
-// is opened.
+// Creates the store through which the ranks meet. Ranks of an external launcher meet over TCP; ranks that dpbench
+// starts use a file in the run's private directory, so no port is opened.
 c10::intrusive_ptr<c10d::Store> make_store(const Variables& variables) {
   if (variables.world == 1) return c10::make_intrusive<c10d::HashStore>();
   if (!variables.rendezvous.host.empty()) {

@@ -14,7 +14,7 @@ namespace dpbench {
 
 class Group {
  public:
-  // Joins the process group. note: called for every collective, if the backend supports it.
+  // Joins the process group. The backend calls `note` for every collective, if it supports that.
   explicit Group(const Variables& variables, NoteCall note = {});
   ~Group();
   Group(const Group&) = delete;

@@ -10,7 +10,8 @@ namespace dpbench {
 // glibc's malloc variables is set. Call it before starting other threads.
 void retain_freed_memory();
 
-// Records the process's memory in use before its first case, to be subtracted later.
+// Records the memory in use before the process's first case. Only memory beyond this amount counts as left by earlier
+// cases.
 void record_initial_memory();
 
 // Resets the peak memory before a case. Free memory is returned to the kernel first, so the next case is not charged

@@ -15,7 +15,7 @@ namespace dpbench {
 
 class Pulse {
  public:
-  // Opens the file of heartbeats, which has `world` ranks. With an empty file name, heartbeats are discarded.
+  // Opens the file with the heartbeat counters of `world` ranks. With an empty file name, heartbeats are discarded.
   Pulse(const std::string& file, int rank, int world = 1);
   ~Pulse();
   Pulse(const Pulse&) = delete;
@@ -25,7 +25,7 @@ class Pulse {
   void begin() { progress_->step.store(0, std::memory_order_relaxed), beat(); }
   void step() { progress_->step.store(progress_->step.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   // Polls `collectives`, the number of collectives entered, from a separate thread and sends a heartbeat when it has
-  // grown. This distinguishes a rank that waits in a collective from one that never entered it.
+  // grown. From this number, the front tells a rank that waits in a collective from one that never entered it.
   void follow(std::function<uint64_t()> collectives);
   void beat() { progress_->beat.fetch_add(1, std::memory_order_relaxed); }
 

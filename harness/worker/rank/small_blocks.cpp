@@ -14,7 +14,7 @@ namespace dpbench {
 namespace {
 
 constexpr size_t unit = c10::gAlignment;  // alignment of tensors in bytes, and granularity of cached sizes
-// Largest cached size in units; maximum blocks cached per size and thread (2 MiB in all).
+// Largest cached size in units; maximum number of blocks cached per size and thread (2 MiB per thread in all).
 constexpr size_t max_units = 64, max_cached = 16;
 
 struct Block {
@@ -85,7 +85,7 @@ struct SmallBlocks : c10::Allocator {
 }  // namespace
 
 void cache_small_blocks() {
-  // Never destroyed, because static destructors may still free tensors.
+  // The allocator is never destroyed, because static destructors may still free tensors.
   static SmallBlocks& blocks = *new SmallBlocks;
   c10::SetCPUAllocator(&blocks);
 }

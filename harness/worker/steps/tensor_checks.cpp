@@ -15,7 +15,7 @@ namespace dpbench {
 std::optional<std::string> first_not_finite(const NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
     if (!tensor.defined() || !tensor.is_floating_point() || tensor.numel() == 0) continue;
-    // Aminmax makes no copy and returns NaN twice if any element is NaN.
+    // aminmax finds the least and the greatest element without a copy of the tensor. Both are NaN if any element is.
     const auto [least, most] = at::aminmax(tensor.detach());
     if (std::isfinite(least.item<double>()) && std::isfinite(most.item<double>())) continue;
     const at::Tensor flat = tensor.detach().cpu().flatten();

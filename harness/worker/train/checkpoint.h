@@ -14,7 +14,7 @@ namespace dpbench {
 using RunIdentity = std::vector<std::pair<std::string, std::string>>;
 
 struct TrainingState {
-  int64_t epoch = 0, step = 0;                      // the step to run next, and its epoch
+  int64_t epoch = 0, step = 0;                      // next step to run: its epoch and its index in the epoch
   double seconds = 0;                               // time spent in steps so far, data loading included
   std::vector<std::vector<double>> running = {{}};  // losses of the current epoch's steps, one list per rank
   std::vector<double> epoch_losses = {}, loss_curve = {}, accuracy = {};

@@ -11,7 +11,8 @@
 namespace dpbench {
 
 struct ModelShapes {
-  // Id of the first sample; kept on the model's device, because reading it would synchronize with the GPU.
+  // Id of the first sample, as a tensor on the model's device: reading its value during the step would wait for the
+  // GPU.
   at::Tensor first_id;
   std::vector<int64_t> input, output;
 };
@@ -21,7 +22,8 @@ struct ModelShapes {
 class ShapeLog {
  public:
   void add(ModelShapes seen);
-  // Returns and clears the recorded shapes in the order of replicas, found from the position of their samples in `ids`.
+  // Returns the recorded shapes and clears the log. The shapes are sorted by the position of each replica's first
+  // sample in `ids`, which is the order of the replicas.
   std::vector<ModelShapes> take(const at::Tensor& ids);
 
  private:

@@ -28,8 +28,7 @@ std::vector<std::string> tutorial_greeting(const Placement& placement);
 std::string in_model_line(std::span<const int64_t> input, std::span<const int64_t> output);
 std::string outside_line(std::span<const int64_t> input, std::span<const int64_t> output);
 
-// Returns the epoch line of the memo (the training program that the mnist-mlp workload follows): "  0:
-// 1234.5678".
+// Returns the epoch line "  0: 1234.5678" of the memo, the training program that the mnist-mlp workload follows.
 std::string memo_line(const EpochLoss& loss);
 
 // Returns the first lines of the Keras guide, "Running on 8 GPUs" and "x_train shape: (60000, 28, 28, 1)". guide_line()

@@ -32,8 +32,8 @@ const Document guide{.greeting =
                      .epoch_line = guide_line,
                      .printed = &EpochLoss::mean};
 
-// Output formats of workloads from a tutorial. All other workloads use the memo's format, one line "EPOCH: LOSS" per
-// epoch.
+// Output formats of workloads from a tutorial. All other workloads print one line "EPOCH: LOSS" per epoch, as the memo
+// does, the training program that the mnist-mlp workload follows.
 const std::map<std::string, const Document*> documents = {{"convnet", &guide}, {"random-linear", &tutorial}};
 
 const Document& document_of(const std::string& workload) {

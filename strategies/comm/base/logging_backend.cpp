@@ -16,7 +16,8 @@ std::string describe(const NamedCall& call, const std::vector<at::Tensor>& tenso
 
 const std::vector<at::Tensor>& all_pieces(const std::vector<std::vector<at::Tensor>>& lists,
                                           const std::vector<at::Tensor>& own) {
-  return lists.empty() ? own : lists.front();  // an empty list is left to the backend, which refuses the call
+  // A call with empty `lists` is an error, which the backend reports.
+  return lists.empty() ? own : lists.front();
 }
 
 }  // namespace dpbench

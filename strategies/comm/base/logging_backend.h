@@ -78,7 +78,8 @@ class LoggingBackend : public Inner {
     const LogScope log(*this, {.op = "barrier"}, {});
     return Inner::barrier(options);
   }
-  // The names of these virtual functions depend on the LibTorch version.
+  // LibTorch 2.15 renames _allgather_base() to all_gather_single() and _reduce_scatter_base() to
+  // reduce_scatter_single().
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 15
   WorkPtr _allgather_base(at::Tensor& whole, at::Tensor& piece, const c10d::AllgatherOptions& options) override {
     const LogScope log(*this, {.op = "allgather"}, {whole});
@@ -102,12 +103,13 @@ class LoggingBackend : public Inner {
 #endif
 
  private:
-  // Logs a collective unless another one called it: some collectives are implemented by others.
+  // Logs a collective. Skips collectives that the implementation of another collective calls.
   class LogScope {
    public:
     LogScope(LoggingBackend& backend, const NamedCall& call, const Tensors& tensors) {
       if (depth_ == 0 && backend.note_) backend.note_(backend.getSequenceNumberForGroup() + 1, describe(call, tensors));
-      ++depth_;  // the depth is incremented last: if the callback throws, the destructor does not run
+      // The nesting depth is incremented after the callback: if that throws, no destructor would decrement the depth.
+      ++depth_;
     }
     ~LogScope() { --depth_; }
     LogScope(const LogScope&) = delete;

@@ -12,13 +12,13 @@ namespace {
 
 using StagedType = c10d::OpType;
 
-// Waits for all work on the device's current stream of this thread.
+// Waits for all work on this thread's current stream of the device.
 void wait_for(at::Device device) {
   if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
 }
 
 void copy_back(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& from, at::Device device) {
-  // Gradient mode is off, because the outputs may be parameters and the mode is per thread.
+  // Gradient mode must be off, because the outputs may be parameters. It is set here, because the mode is per thread.
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < outputs.size(); ++i) {
     at::Tensor output = outputs[i];

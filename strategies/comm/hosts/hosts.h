@@ -61,7 +61,8 @@ class HostsBackend : public c10d::Backend {
     Milliseconds limit{};
     shm::Clock::time_point deadline = {};  // the time at which the whole collective call times out
   };
-  // What a rank waits for; its leader may itself be waiting for other hosts.
+  // The ranks that a rank waits for: those of its own host, its host's leader, or the leaders of other hosts. The
+  // leader may itself be waiting for other hosts.
   enum class WaitFor { own_host, leader, other_hosts };
   WorkPtr start(c10d::OpType type, const shm::Call& call, Milliseconds timeout, Tensors outputs,
                 std::function<void()> steps);
@@ -86,7 +87,7 @@ class HostsBackend : public c10d::Backend {
   std::string late_hosts(bool begun);
   std::string gone_leaders();
 
-  // The following functions are the parts of a call.
+  // The steps of which the collectives are composed. All of them run in the queue's thread.
   void require_agreement();
   void reduce_over(c10d::Backend& backend, const at::Tensor& flat, const c10d::ReduceOp& op);
   WorkPtr broadcast_over(c10d::Backend& backend, const at::Tensor& flat, int root) const;

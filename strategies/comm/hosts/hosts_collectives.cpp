@@ -147,7 +147,7 @@ HostsBackend::WorkPtr HostsBackend::_reduce_scatter_base(at::Tensor& output, at:
 
 HostsBackend::WorkPtr HostsBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                    const c10d::ReduceScatterOptions& options) {
-  // The job is discarded: building it only checks that the tensors match, and throws otherwise.
+  // Building the job checks that the tensors match, and throws otherwise. The job itself is not used.
   (void)shm::reduce_scatter_job(inputs.at(0), single(outputs), options.reduceOp);
   Tensors flat;
   for (const auto& tensor : inputs[0]) flat.push_back(flat_view(tensor));
@@ -156,8 +156,8 @@ HostsBackend::WorkPtr HostsBackend::reduce_scatter(Tensors& outputs, std::vector
 }
 
 HostsBackend::WorkPtr HostsBackend::barrier(const c10d::BarrierOptions& options) {
-  return start(OpType::BARRIER, shm::barrier_job().call, options.timeout, {},
-               [] {});  // the body is empty, because comparing the ranks' calls already acts as a barrier
+  // A barrier has no steps of its own: start() compares the calls of all ranks, which already acts as a barrier.
+  return start(OpType::BARRIER, shm::barrier_job().call, options.timeout, {}, [] {});
 }
 
 }  // namespace dpbench

@@ -41,7 +41,7 @@ std::optional<std::string> SideChannel::ask(Question question) {
     return {};  // no answer: the query failed at once because the store's host is gone
   }
   *silent_ = true;
-  // The answer arrived after the timeout but before `silent_` was set.
+  // If the answer arrived after the timeout but before `silent_` was set, nothing else would clear `silent_`.
   if (future.wait_for(Milliseconds{}) == std::future_status::ready) *silent_ = false;
   return {};
 }

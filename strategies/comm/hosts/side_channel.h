@@ -24,12 +24,12 @@ class SideChannel {
   std::string give_up(const std::string& reason);
   // Returns the reason of a rank that gives up within this time; an empty string if none does.
   std::string reason(Milliseconds within = {});
-  bool set_flag(const std::string& key);  // Sets a flag. Returns false if the store does not answer.
+  bool set_flag(const std::string& key);  // Sets a flag in the store. Returns false if the store does not answer.
   void clear_flags(const std::vector<std::string>& keys);
   // Returns whether the flag is set; nullopt if the store does not answer.
   std::optional<bool> flag_is_set(const std::string& key);
 
-  // The next functions are for use while the group forms. They block if the store does not answer.
+  // set(), get() and wait_for() are for use while the group forms. They block if the store does not answer.
   void set(const std::string& key, const std::string& value);
   std::string get(const std::string& key) { return store_->get_to_str(key); }
   // Waits until the key is set. Returns false on timeout. Throws the reason if a rank gives up.

@@ -21,7 +21,7 @@ Place find_place(const void* data, size_t bytes);
 // The other ranks' blocks that this rank has mapped.
 class PeerBlocks {
  public:
-  // Returns the address in this process of a place that `rank` announced. Maps the block if necessary.
+  // Returns the address in this process of the tensor that `rank` announced. Maps the tensor's block if necessary.
   char* view(const HostGroup& group, int rank, const Place& place);
 
  private:

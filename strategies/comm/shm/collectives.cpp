@@ -11,7 +11,7 @@
 namespace dpbench::shm {
 namespace {
 
-// In an allreduce of up to this many bytes, each rank reduces everything itself: that is faster than a second barrier.
+// In an allreduce of up to this many bytes, each rank reduces the whole array: that is faster than a second barrier.
 constexpr size_t kReducedByAll = 16 << 10;
 constexpr size_t kLine = 64;
 // Copies below this size use ordinary stores, which are faster there than streaming stores.

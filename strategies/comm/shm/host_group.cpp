@@ -46,7 +46,7 @@ bool spin(std::chrono::nanoseconds limit, bool yield, Done done) {
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
 
-// Sleeps until the word differs from `seen`, until a wake-up, or until the limit is over.
+// Sleeps while the futex `word` equals `seen`, until a wake-up or until the time limit is over.
 void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, std::chrono::nanoseconds limit) {
   const timespec time{limit.count() / 1'000'000'000, limit.count() % 1'000'000'000};
   syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
@@ -71,8 +71,8 @@ void HostGroup::announce(const Call& call, const Place& place) {
 
 void HostGroup::arrive() {
   Seat& mine = seat(rank_);
-  // Sequentially consistent, like the sleeper's increment: either the waker sees the sleeper or the sleeper sees the
-  // new phase.
+  // Writing `phase` is sequentially consistent, like the increment of `sleepers` by a rank that goes to sleep: either
+  // this rank sees the sleeper, or the sleeper sees the new phase.
   mine.phase.store(++phase_);
   if (mine.sleepers.load() > 0) futex_wake_all(mine.phase);
 }

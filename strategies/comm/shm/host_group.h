@@ -41,7 +41,8 @@ class HostGroup {
 
   // A barrier in two halves. arrive() publishes this rank's writes; after wait() the other ranks' writes are visible.
   void arrive();
-  bool wait_briefly();  // Spins for a short time. Returns false if some rank has still not arrived at the barrier.
+  // Spins for a short time, until all ranks have arrived at the barrier. Returns false if some rank has not.
+  bool wait_briefly();
   // Waits until all ranks have arrived. Throws the same text on all ranks if a rank died, left, timed out or made a
   // different call.
   void wait(Clock::time_point deadline);
@@ -76,7 +77,7 @@ class HostGroup {
   Layout layout_;
   std::shared_ptr<Mapping> mapping_;
   char* base_ = nullptr;
-  Descriptor memory_;  // shared memory of the group; held by the rank that created it until all have joined
+  Descriptor memory_;  // file of the group's shared memory; kept open by the rank that created it until all have joined
   std::vector<Descriptor> pidfds_;  // one process file descriptor (pidfd) per other rank
   std::vector<pollfd> pollfds_;     // poll() entries of all process file descriptors
   std::vector<bool> died_;

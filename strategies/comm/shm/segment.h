@@ -59,10 +59,10 @@ struct Announcement {
 };
 
 struct alignas(64) Seat {
-  // Number of barriers at which this rank has arrived; waiting ranks sleep on this word.
+  // Number of barriers at which this rank has arrived; a futex on which waiting ranks sleep.
   std::atomic<uint32_t> phase{0};
   std::atomic<uint32_t> sleepers{0};
-  std::atomic<uint32_t> left{0};  // nonzero once the rank's backend has been destroyed
+  std::atomic<uint32_t> left{0};  // nonzero once the rank has left the group
   std::atomic<pid_t> pid{0};      // the rank's process id; 0 until it has joined
   Announcement announcements[2];  // the rank's announced calls, indexed by the parity of the sequence number
   cpu_set_t cores;                // CPU affinity mask of the rank

@@ -81,7 +81,7 @@ class ShmBackend : public c10d::Backend {
   std::mutex starting_;
   // Output tensors of failed calls, kept alive because late ranks may still write to them.
   std::vector<Tensors> abandoned_;
-  std::atomic<uint64_t> calls_{0};  // number of calls; atomic, because other threads read it too
+  std::atomic<uint64_t> calls_{0};  // number of collectives started; atomic, because other threads read it
   WorkQueue queue_;  // the queue is declared last, so that its thread ends before the other members are destroyed
 };
 

@@ -161,7 +161,8 @@ Change stepping_where(const std::function<bool(Run&, int64_t i, int64_t n)>& kee
 }
 
 bool in_own_piece(Run& run, int64_t i, int64_t n) { return i * run.world / n == run.rank; }
-// Leaves out the remainder after dividing by the world.
+// True if element i of n is in some rank's piece of n / world elements. The mistake: the last n % world elements are in
+// no piece, so they are never updated.
 bool in_a_full_piece(Run& run, int64_t i, int64_t n) { return i < n / run.world * run.world; }
 
 // --- Mistakes with buckets that contain unused parameters

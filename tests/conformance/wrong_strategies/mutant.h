@@ -12,7 +12,7 @@ namespace dpbench::wrong {
 struct Mutant {
   std::string name;
   std::string killed_by;
-  std::string key_term = {};  // must appear in the check's `likely` or `detail`
+  std::string key_term = {};  // text that the failed check's message must contain
   std::function<StrategyInfo()> strategy;
   std::string workload = "probe-mlp-sgd";
   int world = 3;
@@ -30,7 +30,8 @@ inline std::function<StrategyInfo()> with(const std::function<void(Parts&)>& cha
   };
 }
 
-inline void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.name; }  // GoogleTest prints it
+// GoogleTest calls this function to print a mutant.
+inline void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.name; }
 
 std::vector<Mutant> reduction_mutants();
 std::vector<Mutant> step_mutants();

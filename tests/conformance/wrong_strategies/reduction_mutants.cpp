@@ -117,7 +117,7 @@ void change_order_each_run(Run& run, at::Tensor& flat, size_t bucket) {
   static std::atomic<int> runs{0};
   if (run.rank == 0 && run.step == 0 && bucket == 0) ++runs;
   at::Tensor first = at::full({1}, runs % run.world, flat.options());
-  run.broadcast(first);  // all ranks use the same order, so only a second run reveals the mistake
+  run.broadcast(first);  // all ranks sum in the same order, so only a second run reveals the mistake
   sum_from(run, flat, static_cast<int>(first.item<double>()));
 }
 

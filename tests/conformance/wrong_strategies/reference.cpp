@@ -282,7 +282,7 @@ void Run::unflat(const std::vector<size_t>& bucket, const at::Tensor& flat) {
     const int64_t count = gradients[i].numel();
     gradients[i] = flat.narrow(0, offset, count).view(gradients[i].sizes());
     if (!leaves[i].is_contiguous())
-      gradients[i] = at::empty_like(leaves[i]).copy_(gradients[i]);  // with its parameter's strides
+      gradients[i] = at::empty_like(leaves[i]).copy_(gradients[i]);  // gives the gradient its parameter's strides
     offset += count;
   }
 }

@@ -16,7 +16,7 @@ struct Parts {
   std::function<Batch(Run&, const Batch&)> rows;  // returns the samples that this rank trains on
   std::function<void(Run&)> clear;                // clears the gradients before a step
   std::function<double(Run&)> micro_scale;        // returns the scale of a micro-batch's loss
-  std::function<void(Run&)> after_micro;          // called between micro-batches
+  std::function<void(Run&)> after_micro;          // called after each micro-batch's backward pass
   std::function<void(Run&)> before_reduce;
   std::function<std::vector<std::vector<size_t>>(Run&)> buckets;
   std::function<void(Run&, at::Tensor&, size_t)> reduce;  // replaces a bucket's gradients by their mean over ranks
@@ -26,8 +26,8 @@ struct Parts {
   std::function<void(Run&, StepResult&)> report;
   std::function<at::Tensor(Run&, const Batch&)> evaluate;
   std::function<NamedTensors(Run&)> reported_gradients;
-  std::function<void(Run&, Snapshot&)> before_load;  // may change the snapshot to resume from
-  std::function<void(Run&)> finish;                  // called after the last step
+  std::function<void(Run&, Snapshot&)> before_load;  // may change a snapshot before training resumes from it
+  std::function<void(Run&)> finish;                  // called at the end of training, after the last step
   bool autocast = true;                              // with dtype bfloat16, runs the forward pass under autocast
 };
 Parts right_parts();
@@ -53,10 +53,10 @@ struct Run {
   std::shared_ptr<Model> model;
   std::vector<std::string> names;
   std::vector<at::Tensor> leaves;     // trainable parameters; a parameter that layers share appears once
-  std::vector<at::Tensor> gradients;  // of the current step; undefined if no rank used the parameter
+  std::vector<at::Tensor> gradients;  // gradients of the current step; undefined for parameters that no rank used
   std::vector<at::Tensor> momenta, variances, counts;
   int64_t step = 0, micro = 0, micros = 1;
-  bool own_finite = true;  // used by wrong strategies: this rank's gradient was finite before the reduction
+  bool own_finite = true;  // for wrong strategies: true if this rank's gradients were finite before the reduction
 };
 
 // Returns a registration named "reference" for a strategy of these parts, with one process per rank.

@@ -28,8 +28,8 @@ void keep_the_last_micro_batch(Run& run) {
   if (run.micro + 1 < run.micros) run.parts.clear(run);
 }
 
-// Reduces after every micro-batch instead of once per step. The result is right, because reducing equal gradients
-// changes nothing; only the number of reductions is wrong.
+// Reduces after every micro-batch instead of once per step. The result is right, because averaging gradients that
+// are already equal changes nothing; only the number of reductions is wrong.
 void reduce_after_each_micro_batch(Run& run) {
   if (run.micro + 1 == run.micros) return;
   for (auto& leaf : run.leaves) {
@@ -70,7 +70,7 @@ void clip_always(Run& run) {
 // Weights each micro-batch by its number of samples, relative to the first micro-batch, and divides at the end. With a
 // single micro-batch the result has the right bits.
 void weight_micro_batches_by_rows(Parts& parts) {
-  // rank -> (samples of the step's first micro-batch, samples of all its micro-batches)
+  // for each rank: number of samples in the step's first micro-batch, and in all its micro-batches so far
   const auto seen = std::make_shared<std::map<int, std::pair<double, double>>>();
   const auto guard = std::make_shared<std::mutex>();
   parts.rows = [=](Run& run, const Batch& batch) {

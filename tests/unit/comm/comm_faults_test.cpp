@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 // Time limits promised for an idle machine, tripled for busy test machines. kStart is added for starting the ranks.
 constexpr std::chrono::milliseconds kMismatchReported = 3 * 1s, kDeathReported = 3 * 500ms;
-constexpr auto kDeathSeen = 1s;  // from the SIGKILL until the other ranks of the host have reported the death
+constexpr auto kDeathSeen = 1s;  // time from the SIGKILL until the other ranks of the host have failed
 constexpr auto kStart = 4s;
 
 c10::intrusive_ptr<c10d::Work> allreduce(const Backend& backend, const at::Tensor& tensor,
@@ -72,7 +72,7 @@ std::vector<Mismatch> mismatches() {
        [=](auto& b) { allreduce(b, floats(8))->wait(); },
        [=](auto& b) { allreduce(b, floats(8).to(at::kLong))->wait(); },
        {"8 Float", "8 Long"}},
-      {"NarrowTypes",  // both types have two bytes per element
+      {"NarrowTypes",  // float16 and bfloat16 both have two bytes per element
        [=](auto& b) { allreduce(b, floats(8).to(at::kHalf))->wait(); },
        [=](auto& b) { allreduce(b, floats(8).to(at::kBFloat16))->wait(); },
        {"8 Half", "8 BFloat16"}},
@@ -294,7 +294,7 @@ INSTANTIATE_TEST_SUITE_P(All, Faults,
 
 // Kills rank 2 of 4 with SIGKILL. Returns the time from the kill until the last surviving rank has thrown.
 std::chrono::nanoseconds time_until_death_is_known(int64_t count) {
-  const SharedNumbers<int64_t> known;  // time of the kill or, for surviving ranks, of the error, by rank
+  const SharedNumbers<int64_t> known;  // by rank: time of the kill (rank 2) or of the error (other ranks)
   const auto note = [&](int rank) { known[rank] = Clock::now().time_since_epoch() / 1ns; };
   const auto errors =
       run_ranks({.backend = "shm", .as = As::processes, .world = 4}, [&](const Backend& backend, int rank) {
@@ -361,7 +361,7 @@ TEST(RankDeath, IsDetectedBeforeTheGroupIsComplete) {
 }
 
 TEST(Hosts, DetectADeathOnAnotherHostAtOnce) {
-  for (const int killed : {3, 2, 0}) {  // ranks 2 and 0 are the leaders of their hosts
+  for (const int killed : {3, 2, 0}) {  // ranks 2 and 0 are leaders (the first ranks of their hosts)
     SCOPED_TRACE(killed);
     const auto begin = Clock::now();
     auto errors = run_ranks({.backend = "shm", .as = As::processes, .world = 4, .per_host = 2},
@@ -384,7 +384,8 @@ TEST(Hosts, NameTheLateRankOnAnotherHostAndNotItsLeader) {
   const auto errors = run_ranks({.backend = "shm", .as = As::processes, .world = 5, .per_host = 2, .timeout = 500ms},
                                 [](const Backend& backend, int rank) {
                                   allreduce(backend, at::ones(10))->wait();
-                                  // So ranks 0, 1 and 4 begin to wait before rank 2.
+                                  // The ranks of the second host (2 and 3) call later, so ranks 0, 1 and 4 begin to
+                                  // wait before rank 2.
                                   if (rank / 2 == 1) std::this_thread::sleep_for(200ms);
                                   if (rank == 3) std::this_thread::sleep_for(3s);
                                   allreduce(backend, at::ones(11))->wait();

@@ -103,8 +103,8 @@ TEST(Hosts, BlameNoRankOnAnotherHostWhenTheStoreFails) {
   EXPECT_FALSE(says(errors[0], "rank 1")) << errors[0];
 }
 
-// Rank 3 never calls. Rank 2, the leader of the same host, calls late, so rank 0 times out long before rank 2 can
-// report.
+// Rank 3 never calls the allreduce. Rank 2, the leader (first rank) of the same host, calls it late. So rank 0 times
+// out long before rank 2 can report that rank 3 is missing.
 TEST(Hosts, EndACallSoonAfterItsTimeoutEvenIfAnotherHostStartedLate) {
   constexpr auto limit = 4000ms, delay = 3000ms;
   std::atomic<int> over{0};
@@ -139,7 +139,7 @@ TEST(Hosts, RemoveTheStoreKeysOfFinishedCalls) {
   expect_ranks_succeed(team, [&](const Backend& backend, int rank) {
     int64_t at_first = 0;
     for (int call = 0; call < 12; ++call) {
-      // Longer than rank 0 waits before it writes a key to the store.
+      // Rank 1 calls late, because rank 0 writes a key to the store only after it has waited for 200 ms.
       if (rank == 1) std::this_thread::sleep_for(250ms);
       allreduce_within(backend, 20s);
       if (rank == 0 && call == 0) at_first = store->getNumKeys();

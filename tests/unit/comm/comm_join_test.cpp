@@ -161,8 +161,8 @@ bool has_mapped_the_group() {
   return says(text, "dpbench-group");
 }
 
-// After publishing its memory, rank 0 waits until the other ranks have mapped it and have no free descriptor. Rank 0 is
-// also the first child to be reaped, which ends the wait of the others.
+// After publishing its memory, rank 0 waits until the other ranks have mapped it and have no free descriptor. Without a
+// pidfd, they detect the death of rank 0 only when it has been reaped. Rank 0 is the first child that the test reaps.
 TEST(Join, ADeathIsDetectedEvenWithoutFreeDescriptors) {
   const SharedNumbers<int> exhausted;
   Team team{.backend = "shm", .as = As::processes, .world = 3, .timeout = 6s};

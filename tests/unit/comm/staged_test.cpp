@@ -13,7 +13,8 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 
 constexpr int kRanks = 3;
-// The host backend completes the first size at once, the second in one slot, the third in pieces on its own thread.
+// Elements of a tensor. In float64, the first two sizes fit into a slot (shared-memory buffer of 1 MiB). The third
+// takes three slots, and the host backend runs it on its own thread.
 constexpr int64_t kSizes[] = {1, 1000, 300007};
 
 void expect_staged(const Body& body) {

@@ -310,7 +310,7 @@ std::string ran_with_calls(int rank, int64_t count, uint64_t hash) {
 }
 
 TEST(CaseWatch, FailsWhenRanksEndWithDifferentCollectives) {
-  const uint64_t hash = 0xfedcba9876543210;  // the top bit is set: JSON must keep all 64 bits
+  const uint64_t hash = 0xfedcba9876543210;  // a hash with its top bit set, because JSON must keep all 64 bits
   CaseWatch same = watch_of(2), fewer = watch_of(2), other_hash = watch_of(2), with_calls = watch_of(2);
   for (const int rank : {0, 1}) {
     same.on_line(rank, ran_with_calls(rank, 160, hash), 1);

@@ -19,7 +19,7 @@ using Kind = CaseOutcome::Kind;
 // The tests run a fake worker in place of dpbench's worker program. It injects the fault that --param fault names.
 class Workers : public TempDirTest {
  protected:
-  // As in dpbench: orphaned child processes of ranks become children of the launcher.
+  // Orphaned child processes of ranks become children of the test process, as they become children of dpbench.
   Workers() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
   CaseSpec spec(int ranks, const std::string& fault, int rank = 0) {

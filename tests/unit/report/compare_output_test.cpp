@@ -38,7 +38,7 @@ TEST(Output, ComparisonIsAvailableAsJson) {
   EXPECT_EQ(json["gate"], "failed");
   EXPECT_EQ(json["judged"][0]["verdict"], "SLOWER");
   EXPECT_EQ(json["judged"][0]["failed"], true);
-  // The estimate is a difference of logarithms: exp(0.0723665905) - 1.
+  // The estimate 0.0723665905 is a difference of logarithms of step times, so the change is exp(0.0723665905) - 1.
   EXPECT_NEAR(json["judged"][0]["change_percent"].get<double>(), 7.504939, 1e-5);
   EXPECT_EQ(json["broken"][0]["case"], "dp/mnist-mlp/cpu:2/weak/b64/f32");
   EXPECT_EQ(json["gone"].size(), 1u);

@@ -24,7 +24,7 @@ inline const Times base_baseline = {500, 510, 490, 500, 520}, new_baseline = {50
 inline Times scaled(const Times& times, double factor) {
   Times result;
   for (const int64_t t : times)
-    result.push_back(std::llround(static_cast<double>(t) * 10 * factor));  // a block has 10 steps
+    result.push_back(std::llround(static_cast<double>(t) * 10 * factor));  // time of a block, which has 10 steps
   return result;
 }
 

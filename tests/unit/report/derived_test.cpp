@@ -33,8 +33,8 @@ TEST(Spans, CommonSpansAreTheIntersection) {
   EXPECT_TRUE(common({{0, 4}}, {{4, 8}}).empty());
 }
 
-// Two buckets are reduced, from 10 to 30 and from 25 to 50. Computing ends at 28, so later communication is exposed.
-// The other rank enters the second collective at 35.
+// Two buckets are reduced, from 10 to 30 ns and from 25 to 50 ns. Computing ends at 28 ns, so later communication is
+// exposed. The other rank enters the second allreduce at 35 ns, so this rank waits 7 ns.
 TEST(Communication, IsExposedDuringTimesWithoutComputation) {
   const Communication found = communication_of({{{10, 30}, 12}, {{25, 50}, 35}}, {{28, 52}});
   EXPECT_EQ(found.total_ns, 40);

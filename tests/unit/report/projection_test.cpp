@@ -95,7 +95,7 @@ StepShape two_buckets(double first_mb, double second_mb) {
 constexpr Network slow{{1e9, 0}, {1e9, 0}, 0};
 
 TEST(Step, HidesCommunicationThatEndsBeforeGradientsAreNeeded) {
-  // Buckets are reduced from 5 to 8 and from 8 to 9 ms.
+  // The first bucket is reduced from 5 to 8 ms, the second from 8 to 9 ms.
   const StepTime hidden = step_time(two_buckets(3, 1), 10e-3, 2, slow, Algorithm::ring);
   EXPECT_NEAR(hidden.step_s, 11e-3, 1e-12);
   EXPECT_NEAR(hidden.exposed_s, 1e-3, 1e-12);
@@ -104,7 +104,7 @@ TEST(Step, HidesCommunicationThatEndsBeforeGradientsAreNeeded) {
 }
 
 TEST(Step, IsLongerWhenTheSecondBucketWaitsForTheFirst) {
-  // Buckets are reduced from 5 to 11 and from 11 to 12 ms.
+  // The first bucket is reduced from 5 to 11 ms, the second from 11 to 12 ms.
   const StepTime late = step_time(two_buckets(6, 1), 10e-3, 2, slow, Algorithm::ring);
   EXPECT_NEAR(late.step_s, 14e-3, 1e-12);
   EXPECT_FALSE(late.hidden);
@@ -273,7 +273,7 @@ TEST(Projection, RefusesToFitFewerThanThreeWorlds) {
   report.cases.pop_back();
   expect_contains(refused(report, {.to = {8}}), {"worlds 1, 2"});
   report.cases.push_back(report.cases.back());
-  // The added case repeats a world that the run already has.
+  // The added case has a world that the run already has, so there are still only two worlds.
   expect_contains(refused(report, {.to = {8}}), {"worlds 1, 2"});
   expect_contains(refused(report, {.to = {8}, .filter = "zero1"}), {"--filter 'zero1'"});
   expect_contains(refused(scaled_run(), {.to = {12}, .network = parse_network("intra=1GB/s:1us,inter=1GB/s:1us", 8)}),
@@ -286,9 +286,9 @@ TEST(Projection, RefusesToFitFewerThanThreeWorlds) {
 }
 
 // Published in Horovod's documentation: ResNet-101 on 128 servers with 4 P100 GPUs, 25 Gbit/s and 64 samples per GPU
-// has 90 % efficiency at 512 GPUs, and 16 GPUs process 1656.82 samples/s. The model has 44.5 million parameters in
-// buckets of 64 MB, and a backward pass of two thirds of a step. The projection must give more than 90 % with full
-// overlap and less without overlap.
+// has 90 % efficiency at 512 GPUs, and 16 GPUs process 1656.82 samples/s. The test assumes 44.5 million float32
+// parameters in three equal buckets, which are ready after 60, 80 and 100 % of the step. The projection must give more
+// than 90 % with full overlap and less without overlap.
 TEST(Projection, BracketsHorovodsPublishedEfficiency) {
   const double compute_s = 64 * 16 / 1656.82, bytes = 44.5e6 * 4;
   const Network network = parse_network("intra=10GB/s:10us,inter=25Gbit/s:30us", 4);
@@ -315,8 +315,8 @@ TEST(Projection, BracketsHorovodsPublishedVggEfficiency) {
 }
 
 // PyTorch's DDP paper (VLDB 2020) reports near-linear scaling to 256 GPUs. The test assumes ResNet-50 (25.6 million
-// parameters), buckets of 25 MiB, servers of 8 GPUs with 100 Gbit/s, and 32 samples at 300 samples/s. The projection
-// agrees only if the buckets overlap with the backward pass.
+// parameters), four equal buckets, servers of 8 GPUs with 100 Gbit/s, and 32 samples per GPU at 300 samples/s. The
+// projection agrees only if the buckets overlap with the backward pass.
 TEST(Projection, OverlappedBucketsScaleNearLinearlyTo256Gpus) {
   const double compute_s = 32.0 / 300, bytes = 25.6e6 * 4;
   const Network network = parse_network("intra=100GB/s:5us,inter=100Gbit/s:10us", 8);

@@ -13,7 +13,7 @@ namespace dpbench {
 struct RecorderCounts {
   int recordings = 0, replays = 0;
   bool replaying = false;
-  // Called after a replay to reset .grad, because a GPU replay does not set it.
+  // Resets .grad of the parameters after a replay, because a replay on a GPU does not set .grad.
   std::function<void()> forget_gradients = [] {};
 };
 
@@ -48,7 +48,7 @@ class CpuRecorder : public StepRecorder {
   bool takes_backends_;
 };
 
-// Returns the counts of the recorder made by this thread. Each rank is a thread, so the counts are per rank.
+// Returns the numbers of recordings and replays of this thread. Each rank is a thread, so they are numbers per rank.
 inline RecorderCounts& counts_of_this_rank() {
   static thread_local RecorderCounts counts;
   return counts;

@@ -19,7 +19,8 @@ namespace {
 using dp_steps::made;
 using dp_steps::take_steps;
 
-// A model that calls `what` in its forward or backward pass if `throws` is set, which only the copy for replica 1 has.
+// A model that calls `what` in its forward or backward pass if `throws` is true. It is true only for the model of
+// replica 1.
 class Throwing : public Model {
  public:
   Throwing(bool throws, bool in_backward, std::function<void()> what)
@@ -85,7 +86,8 @@ TEST(DpErrors, NameTheFailedReplicaInForwardAndBackwardPasses) {
   }
 }
 
-// The copy for replica 1 has an inference tensor. It has no version counter, so reading its version throws.
+// A model with an inference tensor, but only in replica 1. An inference tensor has no version counter, so reading its
+// version throws.
 class Unversioned : public Model {
  public:
   explicit Unversioned(bool versioned) {

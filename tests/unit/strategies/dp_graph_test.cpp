@@ -66,16 +66,16 @@ class CpuGraphRecorder : public StepRecorder {
 struct Plan {
   std::string workload = "convnet";
   size_t replicas = 3;
-  std::vector<int64_t> rows = {12};  // samples of each step, repeated after the last
+  std::vector<int64_t> rows = {12};  // samples in step 0, 1, ..., after which the list repeats
   std::string link = "auto";
   at::ScalarType dtype = at::kDouble;
   int64_t accumulate = 1;
   std::optional<double> clip_norm = {};
 };
 
-// Takes the same steps with dp with and without recording. All results and all state must agree: approximately in
-// float64, where a product may round differently at another address, and bit for bit in other types, which needs about
-// 48 samples a step.
+// Takes the same steps of dp with and without recording. All results and all state must agree: in float64 up to
+// rounding, because a product may round differently at another memory address; in other types bit for bit, in steps of
+// 48 samples.
 class StepPair {
  public:
   explicit StepPair(const Plan& plan)

@@ -181,7 +181,7 @@ TEST(SumGradients, IsDeterministicIfTheGradientLayoutOfOneReplicaDiffers) {
   ReplicaThreads threads(4);
   const at::Tensor weight = replicas[0]->replica.trainable()[0].tensor;
   const at::Tensor ones = at::ones_like(weight.detach()),
-                   large = ones * 1e8;  // adding 1 to it has no effect, so the order of summation shows
+                   large = ones * 1e8;  // 1e8 + 1 = 1e8 in float32, so another order of addition gives another sum
   const std::vector<at::Tensor> gradients{at::zeros_like(ones), large, (-large).t().contiguous().t(), ones};
   for (int again = 0; again < 50; ++again) {
     for (size_t i = 0; i < replicas.size(); ++i)

@@ -41,8 +41,8 @@ OptimizerSpec spec_of(const std::string& workload) { return workload_registry().
 
 class Fused : public testing::TestWithParam<at::ScalarType> {
  protected:
-  // Returns the largest difference in ulps (units in the last place) of the expected value plus `added`, the term that
-  // a step adds.
+  // Returns the largest difference between `found` and `expected`, in ulps (units in the last place) of |expected| +
+  // `added`, where `added` is the size of the term that a step adds.
   double difference_in_ulps(const at::Tensor& found, const at::Tensor& expected, double added) const {
     const double unit =
         GetParam() == at::kFloat ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();

@@ -23,7 +23,7 @@ Given recorded_with(Given params) {
 struct RecordedCase {
   std::string workload;
   Given params = {};
-  std::vector<int64_t> rows = {8};  // samples of a rank in each step, repeated after the last
+  std::vector<int64_t> rows = {8};  // samples per rank in step 0, 1, ..., after which the list repeats
   int64_t accumulate = 1;
   std::optional<double> clip_norm = {};
   int64_t eager = 2;  // steps of each batch size that run before recording
@@ -119,7 +119,7 @@ TEST(DdpRecorded, ReplaysReduceTheRebuiltBuckets) {
     expect_no_errors(on_ranks(2, [&](Rank& me) {
       const auto ddp = ddp_on(me, *mlp, recorded_with(params));
       const Batch micro[] = {batch_of(*mlp, me.rank, 0)};
-      const std::vector<int64_t> rebuilt = {248, 576, 432};  // bytes of each bucket, as in the DdpBuckets tests
+      const std::vector<int64_t> rebuilt = {248, 576, 432};  // bytes of each bucket after the rebuild
       for (int64_t step = 0; step < 6; ++step) {
         const auto bytes = reductions(me, *ddp, micro, step);
         EXPECT_EQ(bytes == rebuilt, step + 1 >= eager) << "step " << step;

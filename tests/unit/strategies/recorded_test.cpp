@@ -11,7 +11,7 @@ namespace {
 
 struct Plan {
   std::string workload;
-  std::vector<int64_t> rows;  // samples of each step, repeated after the last
+  std::vector<int64_t> rows;  // samples in step 0, 1, ..., after which the list repeats
   at::ScalarType dtype = at::kFloat;
   int64_t accumulate = 1;
   std::optional<double> clip_norm = {};

@@ -16,7 +16,7 @@ using Weak = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
 struct Result {
   std::vector<CheckRow> rows;
-  // Size of the kept results, by scenario (a training run that the checks compare).
+  // Bytes of the results that the checks keep, by scenario (a training run that the checks compare).
   std::map<std::string, size_t> bytes;
   // True if the tensors of scenario `even` were freed before the end of scenario `twenty`.
   bool even_was_released = false;

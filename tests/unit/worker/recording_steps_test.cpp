@@ -24,7 +24,7 @@ struct Call {
 // steps.
 class FakeRecorder : public Around {
  public:
-  static inline std::vector<Call> calls;  // calls of the instance made last
+  static inline std::vector<Call> calls;  // steps taken by the newest FakeRecorder
 
   explicit FakeRecorder(const Setup& setup)
       : Around(with_defaults("cpu", setup)), records_(setup.params.flag("graph")) {

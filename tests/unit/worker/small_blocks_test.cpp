@@ -112,7 +112,7 @@ TEST_F(SmallBlocks, AreCachedOnlyUpToALimitPerThread) {
   size_t before = 0;
   std::vector<c10::DataPtr> outlived;
   std::jthread([&] { outlived.push_back(block(1000)); }).join();
-  outlived.clear();  // this frees a block of a thread that has already ended
+  outlived.clear();  // frees a block of a thread that has already ended
   before = in_use();
   for (int i = 0; i < 50; ++i)
     std::jthread([] {
@@ -122,7 +122,7 @@ TEST_F(SmallBlocks, AreCachedOnlyUpToALimitPerThread) {
   EXPECT_LT(in_use(), before + 16 * 4096);
   for (int i = 0; i < 50; ++i)
     std::jthread([] {
-      thread_local std::vector<c10::DataPtr> last;  // constructed before the cache of the thread, so destroyed after it
+      thread_local std::vector<c10::DataPtr> last;  // outlives the thread's cache, which is constructed later
       last.reserve(16);
       for (int k = 0; k < 16; ++k) last.push_back(block(4096));
     });

@@ -148,7 +148,7 @@ TEST(Train, StopsWhenParametersDifferBetweenRanks) {
 TEST(Train, StopsWhenOptimizerStatesDifferBetweenRanks) {
   const Mnist files;
   CaseSpec spec = case_of("forgetful", "convnet", 2, files);
-  spec.batch = 20;  // a single step: the state changes after it, so it affects no parameter yet
+  spec.batch = 20;  // one step per epoch: the state drifts after the step, so the parameters still agree
   const TrainResult drifted = trained(spec, epochs(2));
   ASSERT_EQ(drifted.checks.size(), 1u);
   EXPECT_EQ(drifted.checks[0].name, "equal-ranks");
@@ -213,7 +213,7 @@ TEST(Train, LossOfAShortStepIsTheMeanOverTheSamplesOfAllRanks) {
   const TrainingRecord training = trained(spec, epochs(2)).training;
   ASSERT_EQ(training.loss_curve.size(), losses.size());
   for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(training.loss_curve[i], losses[i], 1e-6) << i;
-  for (size_t e = 0; e < 2; ++e)  // the memo (the program that mnist-mlp follows) prints the sum over steps and ranks
+  for (size_t e = 0; e < 2; ++e)  // the memo, the program that mnist-mlp follows, sums the loss over steps and ranks
     EXPECT_NEAR(training.epoch_losses[e], 3 * (losses[3 * e] + losses[3 * e + 1] + losses[3 * e + 2]), 2e-5) << e;
 }
 

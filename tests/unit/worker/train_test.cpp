@@ -101,7 +101,7 @@ TEST(TrainLines, PrintedLinesMatchThoseOfTheTutorials) {
   EXPECT_EQ(guide_line({.epoch = 0, .epochs = 2, .mean = 0.25}), "Epoch 1/2, Loss: 0.25");
 }
 
-// The expected texts are the output of Python 3.
+// The expected texts are Python 3's output for the same floats.
 TEST(TrainLines, FormatFloatsLikePython) {
   const std::vector<std::pair<double, std::string>> cases = {{0, "0.0"},
                                                              {2, "2.0"},

@@ -308,7 +308,7 @@ void expect_whole_batch(at::ScalarType dtype, const std::vector<int64_t>& cuts, 
   for (int64_t r = 0; r < world; ++r)
     ranks.emplace_back([&, r] { parts[r] = run_norm(xs[r], slopes[r], std::ref(sum)); });
   for (auto& rank : ranks) rank.join();
-  EXPECT_EQ(sum.calls, 2);  // one call in the forward pass and one in the backward pass
+  EXPECT_EQ(sum.calls, 2);  // one allreduce in the forward pass and one in the backward pass
   std::vector<at::Tensor> outputs, gradients;
   auto bias = at::zeros_like(whole.bias_gradient);
   for (const auto& part : parts) {

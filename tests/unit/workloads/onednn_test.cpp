@@ -126,7 +126,7 @@ TEST(OneDnn, SettingOfOneDnnDoesNotChangeTheTrainingResult) {
     const at::Tensor off = output_after(*make_strategy(name, "off"));
     const OneDnnCalls calls;
     const at::Tensor on = output_after(*make_strategy(name, "on"));
-    EXPECT_GE(calls.count(), 1 + 3 * 2) << name;  // the 1 is the call that tests if oneDNN is available
+    EXPECT_GE(calls.count(), 1 + 3 * 2) << name;  // one call to test oneDNN, two products in each of three steps
     EXPECT_TRUE(at::allclose(off, on, 1e-3, 1e-4)) << name;
   }
 }

@@ -54,7 +54,7 @@ TEST(Idx, RefusesSizesThatDoNotMatchTheFile) {
   expect_line(open(idx(3, {3, 4, 4}, payload)), {"3 x 4 x 4"});
   expect_line(open(idx(3, {0xffffffff, 28, 28}, payload)), {"4294967295 x 28 x 28"});
   expect_line(open(idx(3, {0xffffffff, 0xffffffff, 0xffffffff}, payload)), {"4294967295"});
-  // The number of bytes wraps around to 0 in 64 bits.
+  // The product of these dimensions is 2^64, which wraps around to 0 in 64 bits.
   expect_line(open(idx(3, {0x80000000, 0x80000000, 4}, payload)), {"2147483648"});
   expect_line(open(gzip(idx(3, {0xffffffff, 28, 28}, payload))), {"4294967295"});
 }
@@ -70,7 +70,7 @@ TEST(Idx, RefusesTruncatedTooLongAndDamagedGzipFiles) {
               {"packed", "50000", "unexpected end of file"});
   expect_line(read(Bytes(packed.begin(), packed.end() - 4)), {"packed"});
   auto damaged = packed;
-  damaged[packed.size() - 6] ^= 0x55;  // this byte is part of the checksum
+  damaged[packed.size() - 6] ^= 0x55;  // a byte of the CRC-32 checksum at the end of the gzip file
   expect_line(read(damaged), {"packed", "incorrect data check"});
   expect_line(read(gzip(idx(3, {50, 20, 49}, noise))), {"packed", "49000"});
 }

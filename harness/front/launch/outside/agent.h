@@ -11,7 +11,8 @@
 
 namespace dpbench {
 
-// Runs the agent. Returns the run's exit code as sent by rank 0, or 3 if rank 0 is gone.
+// Runs the agent. Returns the exit code that rank 0 sends at the end of the run, or 128 + N if signal N ended the
+// agent. Throws std::runtime_error if rank 0 is gone.
 int run_agent(const MeasuringOptions& options, const Placement& placement);
 
 // Returns the "hello" message that describes this rank and its host to rank 0. `directory` is the private directory

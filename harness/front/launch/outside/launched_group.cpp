@@ -12,7 +12,8 @@
 namespace dpbench {
 namespace {
 
-// Time limit for closing a group: an agent waits for its worker to quit as long as this process does, then kills it.
+// Time that rank 0 waits for the agents (dpbench on the other ranks) to close the group, after its own worker has
+// ended.
 constexpr double closing_seconds = 12;
 
 Json to_json(const GroupSpec& spec) {
@@ -87,7 +88,9 @@ bool LaunchedGroup::wait(RankEvents& events, const Signals& signals, int millise
       }
   } catch (const std::exception& error) {
     lost_ = true;
-    ::poll(nullptr, 0, 200);  // wait: a dying launcher that served the store may look alive for a moment
+    // Give a dying launcher 200 ms to exit. If it served the rendezvous store, its exit is the cause of the error, and
+    // no rank is to blame.
+    ::poll(nullptr, 0, 200);
     if (!world_.launcher_is_gone()) events.on_offence(0, std::string("lost the other ranks: ") + error.what(), now);
   }
   return signalled;

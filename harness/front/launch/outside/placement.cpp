@@ -15,8 +15,8 @@ namespace {
 
 constexpr int max_ranks = 1024;
 
-// The environment variables that a launcher sets. Where several names are listed, the first one that is set is used.
-// `marker` identifies the launcher: no other launcher sets it.
+// The names of the environment variables that a launcher sets. `marker` identifies the launcher: no other launcher sets
+// it. If a list has several names, the first variable that is set is used; `nonce` joins all that are set.
 struct VariableNames {
   StartedBy launcher;
   std::string marker;
@@ -48,7 +48,7 @@ const std::vector<VariableNames>& known_launchers() {
        .rank = {"SLURM_PROCID"},
        .world = {"SLURM_STEP_NUM_TASKS"},
        .local_rank = {"SLURM_LOCALID"},
-       .local_world = {},  // the local world is derived from SLURM_STEP_TASKS_PER_NODE
+       .local_world = {},  // the local world size is computed from SLURM_STEP_TASKS_PER_NODE
        .node = {"SLURM_NODEID"},
        .nonce = {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
       {.launcher = StartedBy::mpi,  // MPICH and MPI libraries derived from it

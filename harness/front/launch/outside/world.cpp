@@ -94,8 +94,8 @@ std::vector<Json> World::receive() {
     const int rank = message.at("rank");
     if (rank < 1 || rank >= ranks()) throw std::runtime_error("message of unknown rank " + std::to_string(rank));
     last_heard_[static_cast<size_t>(rank)] = now;
-    // A signal to any rank is raised here too, so that it ends the whole run.
     if (message.contains("gone")) gone_reasons_[rank] = "is gone: " + sanitised(message.at("gone").get<std::string>());
+    // Raise a signal that another rank received in this process too, so that it ends the whole run.
     if (message.contains("signal")) ::raise(message.at("signal").get<int>());
   }
   return messages;
@@ -119,7 +119,8 @@ std::map<int, std::string> World::gone() const {
 
 bool World::launcher_is_gone() const { return ::getppid() != parent_; }
 
-// This process may serve the rendezvous store, so wait until every rank has said goodbye or the time limit is reached.
+// Sends the exit code to the other ranks, then waits at most goodbye_seconds for the message {"bye":true} of each. This
+// process must not exit earlier, because it may serve the rendezvous store.
 void World::end(int code) {
   ended_ = true;
   try {
@@ -138,7 +139,7 @@ void World::end(int code) {
 }
 
 Json hosts_block(const World& world) {
-  std::vector<std::pair<Json, LaunchedHost>> hosts;  // each host with its node identifier
+  std::vector<std::pair<Json, LaunchedHost>> hosts;  // node identifier and description of each host
   for (int rank = 0; rank < world.ranks(); ++rank) {
     const Json& hello = world.hello(rank);
     auto known =

@@ -19,17 +19,22 @@ template <>
 inline constexpr auto enum_names<AgentOrder> =
     std::to_array<std::string_view>({"alive", "open", "tell", "quit", "kill", "end"});
 
-// Messages between rank 0 and the agents (the dpbench processes of the other ranks):
-// rank 0 -> agent   {"do":"open","spec":{..},"timeout_s":30,"directory":"/dev/shm/.."}
-//                   {"do":"tell","group":"NAME","message":{..}}          to its worker
-//                   {"do":"quit"|"kill","group":"NAME"}
-//                   {"do":"end","code":0}                                 the run is over
-// agent -> rank 0   {"rank":1,"hello":{..}}
-//                   {"rank":1,"group":"NAME","line":".."}                 a message of its worker
-//                   {.., "death":STATUS,"why":".."} {.., "words":".."} {.., "offence":".."} {.., "state":[..]}
-//                   (rank_state.h)
-//                   {.., "closed":["complaint",..]}
-//                   {"rank":1,"signal":15} {"rank":1,"gone":"why"}        it received a signal; it failed
+// Messages from rank 0 to the agents (the dpbench processes of the other ranks):
+// {"do":"open","spec":{..},"timeout_s":30,"directory":"/dev/shm/.."}   start a worker for a group
+// {"do":"tell","group":"NAME","message":{..}}                          send the message to the worker
+// {"do":"quit"|"kill","group":"NAME"}                                  end the worker
+// {"do":"end","code":0}                                                end the run with this exit code
+// Messages from an agent to rank 0; those with a group concern its worker:
+// {"rank":1,"hello":{..}}                                              the rank and its host
+// {"rank":1,"group":"NAME","line":".."}                                message that the worker sent
+// {"rank":1,"group":"NAME","death":STATUS,"why":".."}                  the worker died
+// {"rank":1,"group":"NAME","words":".."}                               last lines of the dead worker's log
+// {"rank":1,"group":"NAME","offence":".."}                             the worker violated the protocol or a limit
+// {"rank":1,"group":"NAME","state":[..]}                               the worker's progress (rank_state.h)
+// {"rank":1,"group":"NAME","closed":["complaint",..]}                  the worker has ended
+// {"rank":1,"signal":15}                                               the agent received a signal
+// {"rank":1,"gone":"why"}                                              the agent failed
+// {"rank":1,"bye":true}                                                the agent exits after the end of the run
 class World {
  public:
   World(const std::string& worker_program, const Placement& placement, double timeout_s);
