@@ -14,8 +14,7 @@
 #include "harness/conform/evidence/exception_text.h"
 #include "harness/report/text/first_line.h"
 #include "harness/worker/check/check_case.h"
-#include "harness/worker/measure/block_run.h"
-#include "harness/worker/measure/run_case.h"
+#include "harness/worker/measure/timed_case.h"
 #include "harness/worker/rank/channel.h"
 #include "harness/worker/rank/cuda.h"
 #include "harness/worker/rank/group.h"
@@ -113,8 +112,12 @@ class CommandLoop {
   Json execute(const Json& command) {
     const CaseSpec spec = case_from_json(command.at("case"));
     const Order order = order_of(command);
-    if (order != Order::block) pulse_.begin();
-    if (order != Order::block) release();
+    const bool same_case = timed_case_ && timed_case_->case_id() == spec.id;
+    if (order == Order::end) return ended(spec, sampling_from_json(command.at("sampling")));
+    if (order != Order::block || !same_case) {
+      pulse_.begin();
+      release();
+    }
     if (order == Order::check) {
       const CheckedCase checked = check_case(spec, suite_options(command), *group_, pulse_, variables_.run_dir);
       return {{"event", name_of(Event::checked)},
@@ -132,8 +135,20 @@ class CommandLoop {
     }
     const Sampling sampling = sampling_from_json(command.at("sampling"));
     pulse_.forget_calls();
-    const RankRecord record =
-        order == Order::run ? run_case(spec, sampling, *group_, pulse_, variables_.run_dir) : block(spec, sampling);
+    if (!timed_case_)
+      timed_case_ = std::make_unique<TimedCase>(spec, sampling, *group_, pulse_, variables_.run_dir);
+    return ran(spec, timed_case_->block(sampling), checks);
+  }
+
+  Json ended(const CaseSpec& spec, const Sampling& sampling) {
+    check(timed_case_ && timed_case_->case_id() == spec.id, "the case to end has no timed block");
+    pulse_.forget_calls();
+    const RankRecord record = timed_case_->end(sampling);
+    timed_case_.reset();
+    return ran(spec, record, Json::array());
+  }
+
+  Json ran(const CaseSpec& spec, const RankRecord& record, const Json& checks) const {
     return {{"event", name_of(Event::ran)},
             {"case", spec.id},
             {"record", to_json(record)},
@@ -171,16 +186,9 @@ class CommandLoop {
             {"training", variables_.rank == 0 ? to_json(result.training) : Json(nullptr)}};
   }
 
-  RankRecord block(const CaseSpec& spec, const Sampling& sampling) {
-    if (block_run_ && block_run_->case_id() != spec.id) release();
-    if (!block_run_)
-      block_run_ = std::make_unique<BlockRun>(spec, sampling.warmup, *group_, pulse_, variables_.run_dir);
-    return block_run_->block(sampling);
-  }
-
   void release() {
-    if (block_run_) block_run_->finish();
-    block_run_.reset();
+    if (timed_case_) timed_case_->finish();
+    timed_case_.reset();
   }
 
   static SuiteOptions suite_options(const Json& command) {
@@ -200,7 +208,7 @@ class CommandLoop {
   Channel channel_;
   Pulse pulse_;
   std::optional<Group> group_;
-  std::unique_ptr<BlockRun> block_run_;
+  std::unique_ptr<TimedCase> timed_case_;
 };
 
 }  // namespace

@@ -33,6 +33,8 @@ Json config_json(const MeasuringOptions& options) {
           {"threads", what.threads > 0 ? Json(what.threads) : Json(nullptr)},
           {"oversubscribe", what.oversubscribe},
           {"baseline", what.baseline},
+          {"reference", what.reference.empty() ? Json(nullptr) : Json(what.reference)},
+          {"keep_disturbed", options.keep_disturbed},
           {"quick", options.quick},
           {"launches", options.launches},
           {"sampling", to_json(options.sampling)},

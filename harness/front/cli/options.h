@@ -59,6 +59,7 @@ struct Selection {
   bool own_rows = false;      // true for `check`: accept any batch size, since test scenarios choose their own samples
   bool whole_epochs = false;  // true for `train`: allow a batch larger than the data set
   bool baseline = true;
+  std::string reference;  // strategy that speed-ups are measured against, in the same world; empty: the baseline
   bool one_place = false;  // true for `train`: the default is one world of all GPUs, or of all cores without a GPU
   // Number of ranks that an outside launcher (torchrun, mpirun, srun) started in total and on this host, and the number
   // of hosts. All are 0 if there is no launcher.
@@ -76,7 +77,8 @@ struct MeasuringOptions {
   double timeout_s = 30;
   int retries = 0;
   bool quick = false, dry_run = false, trace = false;
-  bool check = true;  // verify each case before timing it
+  bool check = true;            // verify each case before timing it
+  bool keep_disturbed = false;  // blocks whose replicas did not have their cores count too
   std::string out_dir = "results";
   Form output = Form::table;
   bool quiet = false, verbose = false;

@@ -111,7 +111,9 @@ class CheckRun : public ReportRun {
                         {"seeds", check_options_.seeds},
                         {"whole_worlds", check_options_.what.whole_worlds},
                         {"dump", check_options_.dump.empty() ? "" : fs::absolute(check_options_.dump).string()}};
-    LoopEnding ended = run_launches(Event::checked, [&](int) { return Json(order); });
+    const Signals signals;
+    Launcher launcher(worker_settings(prepared_, logs()), signals, Event::checked, note());
+    LoopEnding ended = run_launches(launcher, [&](int) { return Json(order); });
     if (ended.usage.empty() && !ended.signal && judged() + count(report_, CheckStatus::skipped) == 0 &&
         !check_options_.check_filter.empty() && !ending_of(report_).failed)
       ended.usage = "no check matched --filter '" + one_line(check_options_.check_filter, 100) + "'";

@@ -9,6 +9,7 @@
 
 #include "harness/front/cli/measuring_flags.h"
 #include "harness/front/commands/commands.h"
+#include "harness/front/run/paired_runner.h"
 #include "harness/front/run/run.h"
 #include "harness/front/run/table.h"
 #include "harness/front/run/traces.h"
@@ -53,9 +54,26 @@ class TimedRun : public ReportRun {
       if (world_) return std::nullopt;
       return cpu_times(::getpid(), prepared_.machine.cpus, monotonic_seconds());
     };
-    const LoopEnding ended = run_launches(Event::ran, make_command, load);
+    const LoopEnding ended = run_pairs(make_command, load);
     if (run_options_.trace) merge_traces(report_, traces, [&](const std::string& text) { progress_->warning(text); });
     return ended;
+  }
+
+  LoopEnding run_pairs(LaunchLoop::MakeCommand make_command, LaunchLoop::Load load) {
+    const Signals signals;
+    Launcher cases(worker_settings(prepared_, logs()), signals, Event::ran, note());
+    Launcher references(worker_settings(prepared_, logs() / "reference"), signals, Event::ran, note());
+    const auto& plan = prepared_.plan;
+    const auto reference_of = [&](const CaseSpec& spec) -> const CaseSpec* {
+      for (const CaseSpec& one : plan.cases)
+        if (one.id != spec.id && is_reference_of(one, spec, options_.what.reference)) return &one;
+      return nullptr;
+    };
+    PairedRunner runner(cases, references, reference_of,
+                        {.seed = options_.what.seed,
+                         .cores = prepared_.machine.cores,
+                         .keep_disturbed = options_.keep_disturbed});
+    return run_launches(runner, std::move(make_command), std::move(load));
   }
 
   Json order(const fs::path& traces, int launch) const {
@@ -64,9 +82,8 @@ class TimedRun : public ReportRun {
     // Measure the machine's peak compute and memory rates only once, because it takes 0.1 s per replica.
     sampling.measure_peak = launch == 0 && !run_options_.quick;
     if (run_options_.trace && launch == 0) sampling.trace_dir = traces;
-    return {{"do", name_of(Order::run)},
+    return {{"do", name_of(Order::block)},
             {"sampling", to_json(sampling)},
-            {"launch", launch},
             {"check", run_options_.check && launch == 0}};
   }
 

@@ -5,6 +5,7 @@
 
 #include "harness/front/run/schedule.h"
 #include "harness/front/text/text.h"
+#include "harness/report/figures/disturbance.h"
 #include "harness/report/figures/summarise.h"
 #include "harness/report/machine/environment.h"
 
@@ -26,6 +27,14 @@ double sampled_seconds(const CaseRecord& record) {
   return total;
 }
 
+// Makes all blocks of a launch count as disturbed.
+void drop_blocks(CaseOutcome& outcome) {
+  if (!outcome.ranks.empty()) outcome.disturbed_blocks += static_cast<int>(outcome.ranks.front().samples_ns.size());
+  for (RankRecord& rank : outcome.ranks)
+    for (auto* blocks : {&rank.samples_ns, &rank.cpu_ns, &rank.switches, &rank.queue_ns}) blocks->clear();
+  outcome.reference_ns.clear();
+}
+
 }  // namespace
 
 LaunchLoop::LaunchLoop(const MeasuringOptions& options, Report& report, size_t planned, CaseRunner& runner,
@@ -38,7 +47,7 @@ LaunchLoop::LaunchLoop(const MeasuringOptions& options, Report& report, size_t p
       make_command_(std::move(make_command)),
       save_(std::move(save)),
       cpu_times_(std::move(load)),
-      others_(planned, OtherLoad(cores)),
+      cores_(cores),
       finished_(planned, false),
       printed_(planned, false) {
   for (size_t i = 0; i < planned; ++i) specs_.push_back(report.cases[i].spec);
@@ -56,7 +65,6 @@ LoopEnding LaunchLoop::run() {
     progress_.add_work(static_cast<int>(again.size()));
     keep_going = launch(index, again);
   }
-  add_load_warnings();
   if (keep_going) report_.status = RunStatus::complete;
   return ending_;
 }
@@ -70,11 +78,6 @@ void LaunchLoop::print_result(size_t which) {
 void LaunchLoop::print_results_except(const std::vector<size_t>& which) {
   for (size_t i = 0; i < planned_; ++i)
     if (std::find(which.begin(), which.end(), i) == which.end()) print_result(i);
-}
-
-void LaunchLoop::add_load_warnings() {
-  for (size_t i = 0; i < planned_; ++i)
-    if (const std::string text = others_[i].warning(); !text.empty()) report_.cases[i].warnings.push_back(text);
 }
 
 bool LaunchLoop::launch(int index, const std::vector<size_t>& which) {
@@ -121,7 +124,9 @@ CaseOutcome LaunchLoop::attempt_with_load(int index, size_t which) {
   const auto before = cpu_times_ ? cpu_times_() : std::nullopt;
   CaseOutcome outcome = attempt(index, which);
   const auto after = before && outcome.kind == CaseOutcome::Kind::ran ? cpu_times_() : std::nullopt;
-  if (after) others_[which].add(*before, *after);
+  if (after) outcome.others = load_between(*before, *after);
+  const bool disturbed = outcome.others && disturbs(*outcome.others, specs_[which], cores_);
+  if (disturbed && !options_.keep_disturbed) drop_blocks(outcome);
   return outcome;
 }
 
@@ -161,7 +166,13 @@ bool LaunchLoop::store(int index, size_t which, CaseOutcome outcome) {
       record.reason = outcome.reason;
       return true;
     case CaseOutcome::Kind::ran:
-      if (!outcome.ranks.empty()) record.launches.push_back({.index = index, .ranks = std::move(outcome.ranks)});
+      record.warnings.insert(record.warnings.end(), outcome.warnings.begin(), outcome.warnings.end());
+      if (!outcome.ranks.empty())
+        record.launches.push_back({.index = index,
+                                   .ranks = std::move(outcome.ranks),
+                                   .reference_ns = std::move(outcome.reference_ns),
+                                   .disturbed_blocks = outcome.disturbed_blocks,
+                                   .others = outcome.others});
       finished_[which] = any_failed(record.checks);
       if (finished_[which] || index + 1 >= options_.launches) record.status = CaseStatus::ok;
       return true;

@@ -34,7 +34,6 @@ class LaunchLoop {
   bool run_group(int index, const std::vector<size_t>& members);
   bool run_case(int index, size_t which);
   CaseOutcome attempt_with_load(int index, size_t which);
-  void add_load_warnings();
   void print_result(size_t which);
   void print_results_except(const std::vector<size_t>& which);
   CaseOutcome attempt(int index, size_t which);
@@ -52,7 +51,7 @@ class LaunchLoop {
   MakeCommand make_command_;
   Save save_;
   Load cpu_times_;
-  std::vector<OtherLoad> others_;  // load by other processes, one entry per case
+  int cores_;
   std::vector<CaseSpec> specs_;
   std::vector<bool> finished_;  // per case: true if it failed, failed a check or was skipped, so it is not run again
   std::vector<bool> printed_;   // per case: true if its result line has been printed

@@ -33,7 +33,7 @@ void Run::measure() {
   ended_ = run_cases();
   std::error_code ignored;
   if (directory_)  // remove() deletes a log directory only if it is empty
-    for (const char* logs : {"logs/base", "logs/new", "logs"}) fs::remove(directory_->path() / logs, ignored);
+    for (const char* logs : {"logs/base", "logs/new", "logs/reference", "logs"}) fs::remove(directory_->path() / logs, ignored);
   if (ended_.usage.empty() || measured()) return;
   if (directory_) directory_->remove();
   throw UsageError(one_line(ended_.usage, 500));
@@ -105,11 +105,9 @@ bool ReportRun::measured() const {
 
 std::vector<std::string> ReportRun::complaints() const { return bad_cases(report_.cases); }
 
-LoopEnding ReportRun::run_launches(Event answer, LaunchLoop::MakeCommand make_command, LaunchLoop::Load load) {
-  const Signals signals;
-  Launcher launcher(worker_settings(prepared_, logs()), signals, answer, note());
+LoopEnding ReportRun::run_launches(CaseRunner& runner, LaunchLoop::MakeCommand make_command, LaunchLoop::Load load) {
   LaunchLoop loop(
-      options_, report_, prepared_.plan.cases.size(), launcher, *progress_, std::move(make_command),
+      options_, report_, prepared_.plan.cases.size(), runner, *progress_, std::move(make_command),
       [this] { save(false); }, std::move(load), prepared_.machine.cores);
   return loop.run();
 }

@@ -89,9 +89,8 @@ class ReportRun : public Run {
   Json json() const override { return to_json(report_); }
   Ending ending() const override { return ending_of(report_); }
   std::vector<std::string> complaints() const override;
-  // Runs every case in each launch. `answer` is the type of event with which a rank reports that it has completed a
-  // case.
-  LoopEnding run_launches(Event answer, LaunchLoop::MakeCommand make_command, LaunchLoop::Load load = {});
+  // Runs every case in each launch.
+  LoopEnding run_launches(CaseRunner& runner, LaunchLoop::MakeCommand make_command, LaunchLoop::Load load = {});
 
   Report report_;
 };

@@ -155,6 +155,41 @@ void derive(CaseRecord& record, const HostOfRank& hosts) {
   }
 }
 
+namespace {
+
+// Returns the ratio reference / case of the time per sample for each pair of neighbouring blocks, per launch.
+std::vector<std::vector<double>> pair_ratios(const CaseRecord& record, const CaseRecord& reference) {
+  const double rows = rows_per_step(record) / rows_per_step(reference);
+  std::vector<std::vector<double>> launches;
+  for (const LaunchRecord& launch : record.launches) {
+    const std::vector<double> own = sample_step_ns(launch);
+    if (own.empty() || own.size() != launch.reference_ns.size()) continue;
+    auto& ratios = launches.emplace_back();
+    for (size_t i = 0; i < own.size(); ++i) ratios.push_back(rows * launch.reference_ns[i] / own[i]);
+  }
+  return launches;
+}
+
+void derive_speedup(CaseRecord& record, const CaseRecord& reference) {
+  Derived& d = record.derived;
+  d.speedup = *d.samples_per_s / *reference.derived.samples_per_s;
+  const auto ratios = pair_ratios(record, reference);
+  if (ratios.empty()) return;
+  std::vector<double> all = launch_medians(ratios);
+  const bool over_launches = all.size() >= launches_for_t;
+  if (!over_launches) {
+    all.clear();
+    for (const auto& launch : ratios) all.insert(all.end(), launch.begin(), launch.end());
+  }
+  d.speedup = median(all);
+  if (all.size() < 2) return;
+  const Interval interval = over_launches ? log_t_interval(all) : median_interval(all);
+  d.speedup_low = interval.low;
+  d.speedup_high = interval.high;
+}
+
+}  // namespace
+
 double karp_flatt(double speedup, int world) {
   const double p = world;
   return (1 / speedup - 1 / p) / (1 - 1 / p);
@@ -192,18 +227,29 @@ const CaseRecord* own_world_1_of(const Report& report, const CaseSpec& spec) {
 }
 
 void derive_speedups(Report& report) {
+  const bool to_baseline = reference_name(report).empty();
   for (CaseRecord& record : report.cases) {
     if (!record.step_time_ns) continue;
     Derived& d = record.derived;
     const int world = record.spec.world;
-    if (const CaseRecord* baseline = baseline_of(report, record.spec)) {
-      d.speedup = *d.samples_per_s / *baseline->derived.samples_per_s;
+    const CaseRecord* reference = reference_of(report, record.spec);
+    if (reference) derive_speedup(record, *reference);
+    if (const CaseRecord* baseline = reference; baseline && baseline->spec.baseline && to_baseline) {
       d.efficiency = *d.speedup / world;
+      if (d.speedup_low) d.efficiency_low = *d.speedup_low / world;
+      if (d.speedup_high) d.efficiency_high = *d.speedup_high / world;
       if (world == 1 && baseline != &record) d.wrapper_cost = 1 / *d.speedup - 1;
       if (world > 1) d.karp_flatt = karp_flatt(*d.speedup, world);
     }
+  }
+  for (CaseRecord& record : report.cases) {
+    if (!record.step_time_ns) continue;
+    Derived& d = record.derived;
+    const int world = record.spec.world;
     if (const CaseRecord* own = own_world_1_of(report, record.spec)) {
-      d.own_speedup = *d.samples_per_s / *own->derived.samples_per_s;
+      // Both speed-ups are ratios of neighbouring blocks, so their ratio is steadier than that of the throughputs.
+      d.own_speedup = d.efficiency && own->derived.efficiency ? *d.speedup / *own->derived.speedup
+                                                              : *d.samples_per_s / *own->derived.samples_per_s;
       d.own_efficiency = *d.own_speedup / world;
       if (world > 1) d.own_karp_flatt = karp_flatt(*d.own_speedup, world);
     }

@@ -23,9 +23,22 @@ std::optional<double> slowest_rank_percentile(const CaseRecord& record, int64_t 
   return median(slowest);
 }
 
+// Marks an ok case as disturbed if more of its blocks were disturbed than counted.
+void judge_disturbance(CaseRecord& record) {
+  size_t counted = 0, disturbed = 0;
+  for (const LaunchRecord& launch : record.launches) {
+    if (!launch.ranks.empty()) counted += launch.ranks.front().samples_ns.size();
+    disturbed += static_cast<size_t>(launch.disturbed_blocks);
+  }
+  if (!record.ok() || disturbed <= counted) return;
+  record.status = CaseStatus::disturbed;
+  record.reason = "the replicas did not have their cores in " + std::to_string(disturbed) + " of " +
+                  std::to_string(counted + disturbed) + " blocks";
+}
+
 void judge(CaseRecord& record) {
   const auto failing = record.ok() ? failing_check(record) : std::nullopt;
-  if (!failing) return;
+  if (!failing) return judge_disturbance(record);
   if (!any_failed(record.checks)) record.checks.push_back(*failing);
   record.status = CaseStatus::wrong;
   record.reason = "check " + failing->name + " failed" + (failing->detail.empty() ? "" : ": " + failing->detail);
@@ -51,9 +64,19 @@ void summarise(CaseRecord& record, const HostOfRank& hosts) {
 
 const CaseRecord* baseline_of(const Report& report, const CaseSpec& spec) {
   for (const CaseRecord& record : report.cases)
-    if (record.spec.baseline && record.ok() && record.step_time_ns &&
-        same_setting(record.spec, spec, {.strategy = true, .world = true}))
-      return &record;
+    if (record.ok() && record.step_time_ns && is_reference_of(record.spec, spec, "")) return &record;
+  return nullptr;
+}
+
+std::string reference_name(const Report& report) {
+  const auto name = report.config.find("reference");
+  return name != report.config.end() && name->is_string() ? name->get<std::string>() : "";
+}
+
+const CaseRecord* reference_of(const Report& report, const CaseSpec& spec) {
+  const std::string name = reference_name(report);
+  for (const CaseRecord& record : report.cases)
+    if (record.ok() && record.step_time_ns && is_reference_of(record.spec, spec, name)) return &record;
   return nullptr;
 }
 

@@ -1,6 +1,8 @@
 // Computes the status, statistics and derived figures of every case from its measurements.
 #pragma once
 
+#include <string>
+
 #include "harness/report/record/report.h"
 
 namespace dpbench {
@@ -9,7 +11,13 @@ namespace dpbench {
 // workload, dtype, threads, ... and the same batch (global for strong scaling, per device for weak).
 const CaseRecord* baseline_of(const Report& report, const CaseSpec& spec);
 
-// Changes the status of an ok case to wrong if a check failed or its ranks ended with unequal parameters. Fills
+// Name of the strategy that the run was measured against; empty: the baseline.
+std::string reference_name(const Report& report);
+// Returns the measured case that the speed-up of `spec` is measured against, or null if there is none.
+const CaseRecord* reference_of(const Report& report, const CaseSpec& spec);
+
+// Changes the status of an ok case to wrong if a check failed or its ranks ended with unequal parameters,
+// and to disturbed if most of its blocks were disturbed. Fills
 // step_time_ns, derived and notices of every ok case. May be called repeatedly, e.g. after each case of a run.
 void summarise(Report& report);
 

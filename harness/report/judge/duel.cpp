@@ -16,22 +16,6 @@ double p_above(std::span<const double> values, double level, double sign = 1) {
   return signed_rank_p_above(shifted);
 }
 
-// Returns an interval between two order statistics that contains the median with at least 95 % confidence, for any
-// distribution.
-Interval median_interval(std::span<const double> values) {
-  std::vector<double> sorted(values.begin(), values.end());
-  std::sort(sorted.begin(), sorted.end());
-  const auto n = static_cast<double>(sorted.size());
-  const auto probability = [&](double k) {  // probability that exactly k of n values are below the median
-    return std::exp(std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) - n * std::log(2.0));
-  };
-  size_t outside = 0;
-  double tail = probability(0);
-  while (tail <= 0.025 && 2 * (outside + 1) < sorted.size()) tail += probability(static_cast<double>(++outside));
-  const size_t cut = outside > 0 ? outside - 1 : 0;
-  return {sorted[cut], sorted[sorted.size() - 1 - cut]};
-}
-
 Verdict judged(const DuelLook& look, const DuelRule& rule, double alpha) {
   if (look.launches < launches_to_judge || look.noise > rule.most_noise) return Verdict::unclear;
   const double least = std::log1p(rule.least);

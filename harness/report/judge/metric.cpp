@@ -66,9 +66,27 @@ std::optional<Figure> throughput_figure(const Report&, const CaseRecord& r) {
   return figure(rows_per_step(r) * 1e9, {{-1, logs_of(r, launch_median)}});
 }
 
+// Returns the median over a launch's blocks of (time of the case's block / time of the reference's block beside it); 0
+// if the blocks are not paired.
+double launch_ratio(const LaunchRecord& launch) {
+  const auto own = sample_step_ns(launch);
+  if (own.empty() || own.size() != launch.reference_ns.size()) return 0;
+  std::vector<double> ratios;
+  for (size_t i = 0; i < own.size(); ++i) ratios.push_back(own[i] / launch.reference_ns[i]);
+  return median(ratios);
+}
+
+// Returns one log ratio per launch if every launch is paired with blocks of the baseline, else an empty list.
+Logs paired_logs(const Report& report, const CaseRecord& r) {
+  if (!reference_name(report).empty()) return {};
+  Logs logs = logs_of(r, launch_ratio);
+  return logs.size() == r.launches.size() ? logs : Logs();
+}
+
 std::optional<Figure> ratio_figure(const Report& report, const CaseRecord& r) {
   const CaseRecord* baseline = baseline_of(report, r.spec);
   if (!baseline) return std::nullopt;
+  if (const Logs paired = paired_logs(report, r); !paired.empty()) return figure(1, {{1, paired}});
   return figure(1, {{1, logs_of(r, launch_median)}, {-1, logs_of(*baseline, launch_median)}});
 }
 
@@ -76,6 +94,7 @@ std::optional<Figure> efficiency_figure(const Report& report, const CaseRecord& 
   const CaseRecord* baseline = baseline_of(report, r.spec);
   if (!baseline) return std::nullopt;
   const double rows = rows_per_step(r) / rows_per_step(*baseline);
+  if (const Logs paired = paired_logs(report, r); !paired.empty()) return figure(rows / r.spec.world, {{-1, paired}});
   return figure(rows / r.spec.world, {{-1, logs_of(r, launch_median)}, {1, logs_of(*baseline, launch_median)}});
 }
 

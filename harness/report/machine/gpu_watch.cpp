@@ -39,11 +39,14 @@ void GpuWatch::read() {
   for (Watched& one : watched_) read(one, seconds);
 }
 
-void GpuWatch::read(Watched& one, double seconds) const {
+void GpuWatch::read(Watched& one, double seconds) {
   GpuCounters& c = one.counters;
   ++c.readings;
-  if (const auto energy = energy_mj(one); energy && one.energy_at_start_mj && seconds > 0)
-    c.mean_power_w = static_cast<double>(*energy - *one.energy_at_start_mj) * 1e-3 / seconds;
+  if (const auto energy = energy_mj(one); energy && one.energy_at_start_mj && seconds > 0) {
+    one.energy_mj += static_cast<double>(*energy - *one.energy_at_start_mj);
+    one.seconds += seconds;
+    c.mean_power_w = one.energy_mj * 1e-3 / one.seconds;
+  }
   if (const auto milliwatts = nvml_->query<unsigned>("nvmlDeviceGetPowerUsage", one.device))
     c.most_power_w = std::max(c.most_power_w.value_or(0), *milliwatts * 1e-3);
   const auto clock = nvml_->query<unsigned>("nvmlDeviceGetClockInfo", one.device, nvml_sm_clock);

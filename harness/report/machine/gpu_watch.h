@@ -15,7 +15,7 @@ class GpuWatch {
  public:
   // pci_buses: PCI bus ids, in CUDA's form, of the GPUs to watch. Ids that NVML does not know are ignored.
   explicit GpuWatch(const std::vector<std::string>& pci_buses);
-  // Starts the measurement. Call it right before the first timed block.
+  // Starts a measurement of energy. Call it right before each timed block.
   void start();
   // Adds one reading of every GPU. Call it right after each timed block.
   void read();
@@ -26,10 +26,11 @@ class GpuWatch {
     Nvml::Device device;
     GpuCounters counters;
     std::optional<unsigned long long> energy_at_start_mj;
+    double energy_mj = 0, seconds = 0;  // over the time between start() and read()
     double sm_clock_sum_mhz = 0;
   };
   std::optional<unsigned long long> energy_mj(const Watched& one) const;
-  void read(Watched& one, double seconds) const;
+  void read(Watched& one, double seconds);
 
   std::optional<Nvml> nvml_;
   std::vector<Watched> watched_;

@@ -75,17 +75,7 @@ void add_cores(const std::string& stat, const std::vector<int>& cpus, double tic
   }
 }
 
-// Returns the load, in cores, above which other programs count as a disturbance: a quarter of a core, or 5 % of the
-// cores if that is more. Lower loads come from daemons and the resolution of the kernel's clocks.
-double least_load(int cores) { return std::max(0.25, 0.05 * cores); }
-
 constexpr double least_wall_s = 0.2;  // shortest launch whose load is judged: 20 clock ticks
-
-std::string cores_text(double cores) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", cores);
-  return text;
-}
 
 }  // namespace
 
@@ -101,28 +91,12 @@ std::optional<CpuTimes> cpu_times(int pid, const std::vector<int>& cpus, double 
     if (descends(id, pid, all)) times.ours_s += process.ticks / ticks_per_s;
   return times;
 }
-
-void OtherLoad::add(const CpuTimes& before, const CpuTimes& after) {
+std::optional<OtherLoad> load_between(const CpuTimes& before, const CpuTimes& after) {
   const double wall = after.wall_s - before.wall_s;
-  if (wall < least_wall_s) return;
-  const double others = (after.busy_s - before.busy_s - (after.ours_s - before.ours_s)) / wall;
-  const double stolen = (after.stolen_s - before.stolen_s) / wall;
-  ++launches_;
-  most_ = std::max(most_, others);
-  most_stolen_ = std::max(most_stolen_, stolen);
-  if (std::max(others, stolen) > least_load(cores_)) ++disturbed_;
-}
-
-std::string OtherLoad::warning() const {
-  if (disturbed_ == 0) return "";
-  const bool by_programs = most_ > least_load(cores_), by_host = most_stolen_ > least_load(cores_);
-  std::string text = "during " + std::to_string(disturbed_) + " of " + std::to_string(launches_) + " launches";
-  if (by_programs)
-    text += " other programs took up to " + cores_text(most_) + " of " + std::to_string(cores_) + " cores: stop them";
-  if (by_programs && by_host) text += ";";
-  if (by_host)
-    text += " the host kept up to " + cores_text(most_stolen_) + " cores from this virtual machine: another host";
-  return text + ", or expect noise";
+  if (wall < least_wall_s) return std::nullopt;
+  const double others = after.busy_s - before.busy_s - (after.ours_s - before.ours_s);
+  return OtherLoad{.programs = std::max(0.0, others / wall),
+                   .host = std::max(0.0, (after.stolen_s - before.stolen_s) / wall)};
 }
 
 }  // namespace dpbench

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/report/record/case.h"
+
 namespace dpbench {
 
 // CPU time of the usable cores, in seconds since an arbitrary start.
@@ -22,17 +24,7 @@ struct CpuTimes {
 std::optional<CpuTimes> cpu_times(int pid, const std::vector<int>& cpus, double wall_s,
                                   const std::filesystem::path& root = "/");
 
-// Counts the launches of one case that other programs disturbed, and keeps the highest load of other programs.
-class OtherLoad {
- public:
-  explicit OtherLoad(int cores = 0) : cores_(cores) {}
-  void add(const CpuTimes& before, const CpuTimes& after);
-  // Returns a warning about the load of other programs, or an empty string if no launch was disturbed.
-  std::string warning() const;
-
- private:
-  int cores_, launches_ = 0, disturbed_ = 0;
-  double most_ = 0, most_stolen_ = 0;
-};
+// Returns the mean load by others between two readings, or nullopt if they are too close for the kernel's clock ticks.
+std::optional<OtherLoad> load_between(const CpuTimes& before, const CpuTimes& after);
 
 }  // namespace dpbench

@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "harness/report/figures/disturbance.h"
 #include "harness/report/figures/summarise.h"
 #include "harness/report/text/shell.h"
 #include "workloads/base/error.h"
@@ -256,13 +257,6 @@ void require_worlds(const ProjectionRequest& asked) {
       throw UsageError("--to " + std::to_string(world) + ": must be a multiple of the " + std::to_string(size) +
                        " devices per host (--hosts)");
   }
-}
-
-int cores_of(const Report& report) {
-  const auto cpu = report.env.find("cpu");
-  if (cpu == report.env.end() || !cpu->is_object()) return 0;
-  const auto usable = cpu->find("usable");
-  return usable != cpu->end() && usable->is_number_integer() ? std::max(0, usable->get<int>()) : 0;
 }
 
 }  // namespace

@@ -23,4 +23,10 @@ bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_diff
          (may_differ.world || one.world == other.world);
 }
 
+bool is_reference_of(const CaseSpec& candidate, const CaseSpec& spec, const std::string& reference) {
+  if (reference.empty()) return candidate.baseline && same_setting(candidate, spec, {.strategy = true, .world = true});
+  return candidate.strategy == reference && candidate.params.empty() &&
+         same_setting(candidate, spec, {.strategy = true, .world = false});
+}
+
 }  // namespace dpbench

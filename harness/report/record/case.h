@@ -86,6 +86,10 @@ struct MayDiffer {
 // True if the two cases are equal in every measured setting except those in `may_differ`.
 bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_differ);
 
+// True if the speed-up of `spec` is measured against `candidate`. reference: name of the strategy that is the reference
+// in the same world, with default parameters; empty: the baseline.
+bool is_reference_of(const CaseSpec& candidate, const CaseSpec& spec, const std::string& reference);
+
 struct Sampling {
   int64_t warmup = 20;
   int samples = 10;
@@ -115,7 +119,7 @@ struct RankRecord {
   int rank = 0, threads = 1;
   int64_t steps_per_sample = 0;
   double rows_per_step = 0;
-  std::vector<int64_t> samples_ns{};
+  std::vector<int64_t> samples_ns{}, cpu_ns{}, switches{}, queue_ns{};
   int64_t step_p50_ns = 0, step_p90_ns = 0, step_p99_ns = 0;
   std::map<std::string, double> phases_ns{};
   int64_t peak_rss_bytes = 0, own_rss_bytes = 0, peak_device_bytes = 0, peak_device_reserved_bytes = 0;
@@ -139,6 +143,14 @@ struct Table<RankRecord> {
                   "training samples per step, over all ranks, mean over a block; 0: unknown", range::not_negative}),
       Field{"samples_ns", "ns", &R::samples_ns, "duration of each block; a block has steps_per_sample steps",
             range::positive},
+      unless_empty(Field{"cpu_ns", "ns", &R::cpu_ns, "CPU time of the process in each block; since 1.5",
+                         range::not_negative}),
+      unless_empty(Field{"switches", "switches", &R::switches,
+                         "involuntary context switches of the process in each block; since 1.5", range::not_negative}),
+      unless_empty(Field{"queue_ns", "ns", &R::queue_ns,
+                         "longest time in each block for which a thread was ready to run but had no core; absent if the "
+                         "kernel does not tell; since 1.5",
+                         range::not_negative}),
       later(Field{"step_p50_ns", "ns", &R::step_p50_ns, "median of single step times, by the host clock",
                   range::not_negative}),
       later(Field{"step_p90_ns", "ns", &R::step_p90_ns, "90th percentile of single step times, by the host clock",
@@ -165,9 +177,28 @@ struct Table<RankRecord> {
       later(Field{"warnings", "-", &R::warnings, "warnings of this rank"})};
 };
 
+// The load that others put on the cores during a launch.
+struct OtherLoad {
+  double programs = 0;  // cores used by programs other than dpbench
+  double host = 0;      // cores that the host of a virtual machine withheld
+};
+
+template <>
+struct Table<OtherLoad> {
+  using L = OtherLoad;
+  static constexpr const char* name = "other_load";
+  static constexpr std::tuple fields{
+      Field{"programs", "cores", &L::programs, "mean number of cores that other programs used"},
+      Field{"host", "cores", &L::host, "mean number of cores that the host withheld from this virtual machine",
+            range::not_negative}};
+};
+
 struct LaunchRecord {
   int index = 0;
   std::vector<RankRecord> ranks{};
+  std::vector<double> reference_ns{};
+  int disturbed_blocks = 0;
+  std::optional<OtherLoad> others{};
 };
 
 template <>
@@ -176,7 +207,14 @@ struct Table<LaunchRecord> {
   static constexpr const char* name = "launch";
   static constexpr std::tuple fields{
       Field{"index", "number", &L::index, "position of the launch, from 0", range::not_negative},
-      Field{"ranks", "-", &L::ranks, "record of each rank"}};
+      Field{"ranks", "-", &L::ranks, "record of each rank"},
+      unless_empty(Field{"reference_ns", "ns", &L::reference_ns,
+                         "step time of the reference in the block that ran beside each block; since 1.5",
+                         range::above_zero}),
+      later(Field{"disturbed_blocks", "blocks", &L::disturbed_blocks,
+                  "blocks that do not count because the replicas did not have their cores; since 1.5",
+                  range::not_negative}),
+      later(Field{"others", "-", &L::others, "load by others during the launch; since 1.5"})};
 };
 
 enum class CheckStatus { passed, failed, skipped };

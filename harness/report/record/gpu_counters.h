@@ -28,7 +28,7 @@ struct Table<GpuCounters> {
   static constexpr std::tuple fields{
       Field{"pci_bus", "-", &G::pci_bus, "PCI bus id of the GPU", range::not_empty},
       Field{"readings", "readings", &G::readings, "number of readings; one after each block", range::not_negative},
-      later(Field{"mean_power_w", "W", &G::mean_power_w, "mean power, from the energy used since the first block began",
+      later(Field{"mean_power_w", "W", &G::mean_power_w, "mean power over the blocks, from the energy used",
                   range::not_negative}),
       later(Field{"most_power_w", "W", &G::most_power_w, "highest power read", range::not_negative}),
       later(Field{"mean_sm_clock_mhz", "MHz", &G::mean_sm_clock_mhz, "mean SM clock read", range::not_negative}),

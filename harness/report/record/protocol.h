@@ -1,10 +1,12 @@
 // Protocol between the front (the dpbench process) and a worker (the process of one rank): one JSON object per line,
 // over a socket pair that the worker inherits (DPBENCH_FD).
 //
-//   front -> every rank   {"do":"run","case":{..},"sampling":{..},"launch":0,"check":true}
+//   front -> every rank   {"do":"block","case":{..},"sampling":{..},"check":true}
+//                           runs one block; the case stays set up for the next one
+//                         {"do":"end","case":{..},"sampling":{..}}
+//                           after the last block: profiles the case and answers with the record of all blocks
 //                         {"do":"check","case":{..},"filter":"RE","seeds":1,"whole_worlds":0}
 //                         {"do":"train","case":{..},"train":{..}}
-//                         {"do":"block",..as for run..}   runs one block; the case stays set up for the next one
 //                         {"do":"quit"}
 //   rank -> front         {"event":"ready","rank":0,"pid":1,"versions":{..}}                versions of the loaded
 //                                                                                         CUDA and NCCL libraries
@@ -79,9 +81,9 @@ template <>
 inline constexpr auto enum_names<Event> =
     std::to_array<std::string_view>({"ready", "ran", "checked", "line", "progress", "trained", "failed"});
 // Commands from the front (the dpbench process) to a rank.
-enum class Order { run, check, train, block, quit };
+enum class Order { block, end, check, train, quit };
 template <>
-inline constexpr auto enum_names<Order> = std::to_array<std::string_view>({"run", "check", "train", "block", "quit"});
+inline constexpr auto enum_names<Order> = std::to_array<std::string_view>({"block", "end", "check", "train", "quit"});
 
 // Limits for a JSON document. Memory is counted while parsing, because a hostile text can hold a list in every three
 // bytes, and each list takes 80 bytes. A report of the maximum size takes half of the memory limit.

@@ -22,7 +22,8 @@ namespace dpbench {
 // Figures derived from a case's measurements (computed in report/figures). An empty figure is unknown or not
 // applicable.
 struct Derived {
-  std::optional<double> samples_per_s{}, speedup{}, efficiency{}, own_speedup{}, own_efficiency{}, karp_flatt{},
+  std::optional<double> samples_per_s{}, speedup{}, efficiency{}, speedup_low{}, speedup_high{}, efficiency_low{},
+      efficiency_high{}, own_speedup{}, own_efficiency{}, karp_flatt{},
       own_karp_flatt{}, wrapper_cost{}, comm_fraction{}, communication_ns{}, exposed_ns{}, waiting_ns{}, overlap{},
       collectives_per_step{}, collective_bytes_per_step{}, flop_per_step{}, flop_per_s{}, peak_flop_per_s{},
       peak_bytes_per_s{}, flop_share{}, skew{}, gpu_power_w{}, throttled_share{}, noise{};
@@ -37,8 +38,16 @@ struct Table<Derived> {
   static constexpr std::tuple fields{
       Field{"samples_per_s", "samples / s", &D::samples_per_s,
             "throughput: training samples per step / median step time", range::above_zero},
-      Field{"speedup", "1", &D::speedup, "samples_per_s / samples_per_s of the baseline", range::above_zero},
-      Field{"efficiency", "1", &D::efficiency, "speedup / world", range::above_zero},
+      Field{"speedup", "1", &D::speedup, "throughput / throughput of the reference: median over pairs of neighbouring blocks; without pairs, ratio of "
+            "samples_per_s",
+            range::above_zero},
+      Field{"efficiency", "1", &D::efficiency, "speedup / world; null if the reference is not the baseline", range::above_zero},
+      later(Field{"speedup_low", "1", &D::speedup_low,
+                  "lower bound of the speed-up's 95 % confidence interval; since 1.5", range::above_zero}),
+      later(Field{"speedup_high", "1", &D::speedup_high,
+                  "upper bound of the speed-up's 95 % confidence interval; since 1.5", range::above_zero}),
+      later(Field{"efficiency_low", "1", &D::efficiency_low, "speedup_low / world; since 1.5", range::above_zero}),
+      later(Field{"efficiency_high", "1", &D::efficiency_high, "speedup_high / world; since 1.5", range::above_zero}),
       later(Field{"own_speedup", "1", &D::own_speedup,
                   "samples_per_s / samples_per_s of the same strategy with world 1; since 1.2", range::above_zero}),
       later(Field{"own_efficiency", "1", &D::own_efficiency, "own_speedup / world", range::above_zero}),
@@ -82,10 +91,10 @@ struct Table<Derived> {
                   range::not_negative})};
 };
 
-enum class CaseStatus { ok, wrong, failed, skipped, interrupted };
+enum class CaseStatus { ok, wrong, failed, skipped, disturbed, interrupted };
 template <>
 inline constexpr auto enum_names<CaseStatus> =
-    std::to_array<std::string_view>({"ok", "wrong", "failed", "skipped", "interrupted"});
+    std::to_array<std::string_view>({"ok", "wrong", "failed", "skipped", "disturbed", "interrupted"});
 
 struct CaseRecord {
   CaseSpec spec;
@@ -136,7 +145,7 @@ std::optional<CheckRow> failing_check(const CaseRecord& record);
 
 // Values of the key "schema" in run.json and duel.json.
 inline constexpr const char *run_document = "dpbench.run", *duel_document = "dpbench.duel";
-inline constexpr int report_minor_version = 4;
+inline constexpr int report_minor_version = 5;
 Json to_json(const Report& report);
 // Returns a case's "stats", "phases" and "derived" as in run.json.
 Json figures_json(const CaseRecord& record);

@@ -10,7 +10,6 @@
 namespace dpbench {
 namespace {
 
-constexpr int launches_for_t = 3;
 constexpr int resamples = 2000;
 
 std::vector<double> pooled(const std::vector<std::vector<double>>& samples) {
@@ -81,6 +80,20 @@ Interval log_t_interval(std::span<const double> values) {
   const auto n = static_cast<double>(m.n);
   const double half = students_t_quantile(0.975, n - 1) * std::sqrt(m.variance / n);
   return {std::exp(m.mean - half), std::exp(m.mean + half)};
+}
+
+Interval median_interval(std::span<const double> values) {
+  std::vector<double> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto n = static_cast<double>(sorted.size());
+  const auto probability = [&](double k) {  // probability that exactly k of n values are below the median
+    return std::exp(std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) - n * std::log(2.0));
+  };
+  size_t outside = 0;
+  double tail = probability(0);
+  while (tail <= 0.025 && 2 * (outside + 1) < sorted.size()) tail += probability(static_cast<double>(++outside));
+  const size_t cut = outside > 0 ? outside - 1 : 0;
+  return {sorted[cut], sorted[sorted.size() - 1 - cut]};
 }
 
 std::vector<double> launch_medians(const std::vector<std::vector<double>>& samples) {

@@ -31,10 +31,16 @@ Moments moments(std::span<const double> values);
 struct Interval {
   double low = 0, high = 0;
 };
+// Number of launches from which an interval covers the variation between launches.
+inline constexpr int launches_for_t = 3;
 double students_t_quantile(double probability, double degrees);
 // Returns the 95 % confidence interval of the geometric mean, from Student's t on the logs. Needs at least two values,
 // all above 0.
 Interval log_t_interval(std::span<const double> values);
+
+// Returns an interval between two order statistics that contains the median with at least 95 % confidence, for any
+// distribution. Of fewer than six values it is the whole range, with less confidence.
+Interval median_interval(std::span<const double> values);
 
 // The variation that a confidence interval covers. launches: variation between launches, by Student's t on the logs of
 // launch medians. samples: only between timed blocks, by a bootstrap with the launches fixed. none: no interval,

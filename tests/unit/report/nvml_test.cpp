@@ -59,8 +59,8 @@ TEST_F(FakeDriver, ReportsPcieTopologyWithoutNvlinks) {
 // MHz, and two of four readings are throttled.
 TEST_F(FakeDriver, ReadsPowerClocksAndThrottleReasonsAfterEachBlock) {
   GpuWatch watch({"0000:1b:00.0", "0000:99:00.0"});  // PCI bus numbers in the format of CUDA
-  watch.start();
   for (int block = 0; block < 4; ++block) {
+    watch.start();
     std::this_thread::sleep_for(std::chrono::milliseconds(25));
     watch.read();
   }

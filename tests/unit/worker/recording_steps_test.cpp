@@ -68,10 +68,8 @@ class RecordingSteps : public testing::Test {
  protected:
   RecordingSteps() : group_(alone()) {}
   void timed(const CaseSpec& spec) {
-    StepSource source(*workload_, spec, strategy_registry().at(spec.strategy), 0);
-    const auto strategy = strategy_registry().at(spec.strategy).make(setup(spec));
-    GpuWatch none({});
-    time_steps(*strategy, source, recording_steps(spec, source), quick, group_, pulse_, none);
+    TimedCase timed(spec, quick, group_, pulse_, "");
+    for (int block = 0; block < quick.samples; ++block) timed.block(quick);
   }
   dpbench::Setup setup(const CaseSpec& spec) const {
     return {.workload = *workload_,

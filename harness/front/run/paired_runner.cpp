@@ -1,0 +1,135 @@
+#include "harness/front/run/paired_runner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "harness/report/figures/disturbance.h"
+
+namespace dpbench {
+namespace {
+
+int64_t slowest_ns(const std::vector<RankRecord>& ranks) {
+  int64_t slowest = 0;
+  for (const RankRecord& rank : ranks)
+    for (const int64_t ns : rank.samples_ns) slowest = std::max(slowest, ns);
+  return slowest;
+}
+
+bool ran(const CaseOutcome& outcome) { return outcome.kind == CaseOutcome::Kind::ran && !outcome.ranks.empty(); }
+
+void append(std::vector<int64_t>& all, const std::vector<int64_t>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+}  // namespace
+
+// The blocks of one launch of a case.
+struct PairedRunner::Series {
+  const CaseSpec* reference = nullptr;
+  int64_t steps = 0, reference_steps = 0;    // steps per block
+  std::vector<std::vector<RankRecord>> blocks;  // the blocks that count
+  std::vector<double> reference_ns;             // step time of the reference beside each of these blocks
+  int disturbed = 0;                            // number of blocks that do not count
+  double spent_s = 0;
+  CaseOutcome failure;  // of the case, if a block of it failed
+  std::string reference_fault;
+};
+
+PairedRunner::PairedRunner(CaseRunner& cases, CaseRunner& references, ReferenceOf reference_of, const Rules& rules)
+    : cases_(cases),
+      references_(references),
+      reference_of_(std::move(reference_of)),
+      rules_(rules),
+      random_(rules.seed) {}
+
+CaseOutcome PairedRunner::block(CaseRunner& runner, const CaseSpec& spec, Json command, int64_t steps) {
+  if (const int signal = runner.pending_signal()) return {.kind = CaseOutcome::Kind::interrupted, .signal = signal};
+  command["check"] = false;
+  if (steps > 0) command["sampling"]["steps"] = steps;
+  return runner.run(spec, command);
+}
+
+// Runs one block of the case and one of its reference, in random order. Returns false if the case failed.
+bool PairedRunner::pair(const CaseSpec& spec, const Json& command, Series& series) {
+  const bool reference_first = random_() % 2 == 0;
+  CaseOutcome own, other;
+  const auto run_reference = [&] {
+    if (!series.reference) return;
+    other = block(references_, *series.reference, command, series.reference_steps);
+    if (ran(other)) return;
+    series.reference_fault = other.reason;
+    series.reference = nullptr;
+  };
+  if (reference_first) run_reference();
+  own = block(cases_, spec, command, series.steps);
+  if (!reference_first && ran(own)) run_reference();
+  if (!ran(own)) {
+    series.failure = std::move(own);
+    return false;
+  }
+  series.spent_s += static_cast<double>(slowest_ns(own.ranks)) * 1e-9;
+  const bool starved = (!crowded(spec, rules_.cores) && queue_share(own.ranks) > most_queue_share) ||
+                       (series.reference && queue_share(other.ranks) > most_queue_share);
+  if (starved && !rules_.keep_disturbed) {
+    ++series.disturbed;
+    return true;
+  }
+  if (series.reference)
+    series.reference_ns.push_back(static_cast<double>(slowest_ns(other.ranks)) /
+                                  static_cast<double>(other.ranks.front().steps_per_sample));
+  series.blocks.push_back(std::move(own.ranks));
+  return true;
+}
+
+CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
+  // The first block of each side warms up and decides the number of steps of the later ones. It does not count.
+  CaseOutcome outcome = cases_.run(spec, command);
+  if (!ran(outcome)) return outcome;
+  const Sampling sampling = sampling_from_json(command.at("sampling"));
+  Series series{.reference = reference_of_(spec), .steps = outcome.ranks.front().steps_per_sample};
+  if (series.reference) {
+    const CaseOutcome first = block(references_, *series.reference, command, 0);
+    if (first.kind == CaseOutcome::Kind::interrupted) return first;
+    if (ran(first))
+      series.reference_steps = first.ranks.front().steps_per_sample;
+    else
+      series.reference_fault = first.reason, series.reference = nullptr;
+  }
+  const auto wanted = static_cast<size_t>(sampling.samples);
+  const auto tried = [&] { return series.blocks.size() + static_cast<size_t>(series.disturbed); };
+  bool out_of_time = false;
+  while (series.blocks.size() < wanted && tried() < 2 * wanted && !out_of_time) {
+    if (!pair(spec, command, series)) {
+      series.failure.checks = std::move(outcome.checks);
+      return series.failure;
+    }
+    out_of_time = series.spent_s > sampling.max_time_s;
+  }
+  CaseOutcome end = cases_.run(spec, {{"do", name_of(Order::end)}, {"sampling", command.at("sampling")}});
+  end.checks = std::move(outcome.checks);
+  end.versions = std::move(outcome.versions);
+  if (!ran(end)) return end;
+  for (size_t rank = 0; rank < end.ranks.size(); ++rank)
+    for (const auto& one : series.blocks) {
+      append(end.ranks[rank].samples_ns, one[rank].samples_ns);
+      append(end.ranks[rank].cpu_ns, one[rank].cpu_ns);
+      append(end.ranks[rank].switches, one[rank].switches);
+      append(end.ranks[rank].queue_ns, one[rank].queue_ns);
+    }
+  if (series.reference_ns.size() == series.blocks.size()) end.reference_ns = std::move(series.reference_ns);
+  end.disturbed_blocks = series.disturbed;
+  if (out_of_time && series.blocks.size() < wanted)
+    end.warnings.push_back("stopped by --max-time after " + std::to_string(tried()) + " of " + std::to_string(wanted) +
+                           " blocks");
+  if (!series.reference_fault.empty())
+    end.warnings.push_back("not measured in pairs: the reference failed: " + series.reference_fault);
+  return end;
+}
+
+std::vector<std::string> PairedRunner::end_group() {
+  std::vector<std::string> complaints = cases_.end_group();
+  for (auto& complaint : references_.end_group()) complaints.push_back("reference: " + complaint);
+  return complaints;
+}
+
+}  // namespace dpbench

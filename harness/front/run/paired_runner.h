@@ -1,0 +1,46 @@
+// Measures a case in timed blocks that alternate with blocks of its reference, so that both feel the same load. Blocks
+// whose replicas did not have their cores are dropped and taken again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "harness/front/run/launcher.h"
+
+namespace dpbench {
+
+class PairedRunner : public CaseRunner {
+ public:
+  // Returns the reference of a case, or null if the case has none.
+  using ReferenceOf = std::function<const CaseSpec*(const CaseSpec&)>;
+
+  struct Rules {
+    uint64_t seed = 1;            // of the order of the two blocks of a pair
+    int cores = 0;                // cores of the machine; 0: unknown
+    bool keep_disturbed = false;  // true: disturbed blocks count
+  };
+
+  // `cases` and `references` run on processes of their own.
+  PairedRunner(CaseRunner& cases, CaseRunner& references, ReferenceOf reference_of, const Rules& rules);
+
+  // Runs one launch of a case. `command` orders the first block.
+  CaseOutcome run(const CaseSpec& spec, const Json& command) override;
+  std::vector<std::string> end_group() override;
+  int pending_signal() override { return cases_.pending_signal(); }
+
+ private:
+  struct Series;
+
+  CaseOutcome block(CaseRunner& runner, const CaseSpec& spec, Json command, int64_t steps);
+  bool pair(const CaseSpec& spec, const Json& command, Series& series);
+
+  CaseRunner &cases_, &references_;
+  ReferenceOf reference_of_;
+  Rules rules_;
+  std::mt19937_64 random_;
+};
+
+}  // namespace dpbench

@@ -1,0 +1,89 @@
+#include "harness/report/figures/disturbance.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace dpbench {
+namespace {
+
+std::string cores_text(double cores) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", cores);
+  return text;
+}
+
+// Returns "1.0 to 1.5 of 2 cores", or "1.0 of 2 cores" if both are equal.
+std::string range_text(double least, double most, int cores) {
+  const std::string low = cores_text(least), high = cores_text(most);
+  return (low == high ? high : low + " to " + high) + (cores > 0 ? " of " + std::to_string(cores) : "") + " cores";
+}
+
+// Returns the highest load of the case's launches that reaches the limit; 0 if none does.
+double most_load(const CaseRecord& record, double OtherLoad::* of, double limit) {
+  double most = 0;
+  for (const LaunchRecord& launch : record.launches)
+    if (launch.others && (*launch.others).*of >= limit) most = std::max(most, (*launch.others).*of);
+  return most;
+}
+
+std::string line_of(const Report& report, double OtherLoad::* of, const std::string& who) {
+  const int cores = cores_of(report);
+  double least = 0, most = 0;
+  size_t cases = 0, measured = 0;
+  for (const CaseRecord& record : report.cases) {
+    measured += record.launches.empty() ? 0 : 1;
+    const double load = most_load(record, of, least_load(cores));
+    if (load == 0) continue;
+    least = cases == 0 ? load : std::min(least, load);
+    most = std::max(most, load);
+    ++cases;
+  }
+  if (cases == 0) return "";
+  return who + " " + range_text(least, most, cores) + " in " + std::to_string(cases) + " of " +
+         std::to_string(measured) + " cases";
+}
+
+}  // namespace
+
+double queue_share(const std::vector<RankRecord>& ranks) {
+  double most = 0;
+  for (const RankRecord& rank : ranks)
+    for (size_t i = 0; i < std::min(rank.queue_ns.size(), rank.samples_ns.size()); ++i)
+      most = std::max(most, static_cast<double>(rank.queue_ns[i]) / static_cast<double>(rank.samples_ns[i]));
+  return most;
+}
+
+bool crowded(const CaseSpec& spec, int cores) {
+  return spec.device == Device::cpu && cores > 0 && spec.world * spec.threads > cores;
+}
+
+double least_load(int cores) { return std::max(0.25, 0.05 * cores); }
+
+bool disturbs(const OtherLoad& load, const CaseSpec& spec, int cores) {
+  return load.host >= least_load(cores) || (crowded(spec, cores) && load.programs >= least_load(cores));
+}
+
+int cores_of(const Report& report) {
+  const auto cpu = report.env.find("cpu");
+  if (cpu == report.env.end() || !cpu->is_object()) return 0;
+  const auto usable = cpu->find("usable");
+  return usable != cpu->end() && usable->is_number_integer() ? std::max(0, usable->get<int>()) : 0;
+}
+
+std::string disturbance_line(const Report& report) {
+  const auto disturbed =
+      std::ranges::count(report.cases, CaseStatus::disturbed, [](const CaseRecord& record) { return record.status; });
+  std::string text = disturbed == 0 ? "" : std::to_string(disturbed) + " of " + std::to_string(report.cases.size()) +
+                                               " cases disturbed: their replicas did not have their cores";
+  for (const auto& line : {line_of(report, &OtherLoad::programs, "other programs took"),
+                           line_of(report, &OtherLoad::host, "the host of this virtual machine withheld")})
+    if (!line.empty()) text += (text.empty() ? "" : "; ") + line;
+  return text;
+}
+
+bool loaded(const Report& report, const CaseRecord& record) {
+  const double limit = least_load(cores_of(report));
+  return most_load(record, &OtherLoad::programs, limit) > 0 || most_load(record, &OtherLoad::host, limit) > 0;
+}
+
+}  // namespace dpbench

@@ -1,0 +1,132 @@
+#include "harness/worker/measure/timed_case.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include "harness/report/stats/stats.h"
+#include "harness/worker/measure/peak.h"
+#include "harness/worker/measure/profile_case.h"
+#include "harness/worker/rank/core_use.h"
+#include "harness/worker/rank/cuda.h"
+#include "harness/worker/rank/host_memory.h"
+#include "harness/worker/steps/case_setup.h"
+#include "harness/worker/steps/tensor_checks.h"
+
+namespace dpbench {
+namespace {
+
+// Untimed steps before each block, because the block of the other case or build has evicted this one's data from the
+// caches.
+constexpr int64_t rewarm_steps = 2;
+
+const StrategyInfo& info_of(const CaseSpec& spec) { return strategy_registry().at(spec.strategy); }
+
+// True if the replicas do not share cores. Otherwise the peak measurement is skipped, as each replica would
+// report the whole machine's peak. Every rank must call it and gets the same answer.
+bool replicas_have_own_cores(const CaseSpec& spec, const Group& group) {
+  if (spec.device != Device::cpu) return true;
+  const auto processes = group.gather(host_and_cores());
+  return group.agree(group.rank() != 0 || cores_for_all(processes, spec.world / spec.processes, spec.threads)) != 0;
+}
+
+// Returns the case's setup. Memory in use before this call does not count to the case.
+Setup setup_after_reset(const CaseSpec& spec, const Workload& workload, const Group& group) {
+  reset_peak_memory();
+  return setup_of(spec, info_of(spec), workload, group);
+}
+
+std::vector<int> gpus_of(const Setup& setup) {
+  std::vector<int> gpus;
+  for (const at::Device& device : setup.devices)
+    if (device.is_cuda()) gpus.push_back(device.index());
+  return gpus;
+}
+
+int64_t percentile(const std::vector<int64_t>& readings, double q) {
+  if (readings.empty()) return 0;
+  const std::vector<double> values(readings.begin(), readings.end());
+  return std::llround(quantile(values, q));
+}
+
+}  // namespace
+
+TimedCase::TimedCase(const CaseSpec& spec, const Sampling& sampling, const Group& group, Pulse& pulse,
+                     const std::string& shared_dir)
+    : spec_(spec),
+      own_(own_parameters(spec)),
+      group_(group),
+      pulse_(pulse),
+      workload_(workload_of(spec, shared_dir)),
+      source_(*workload_, spec, info_of(spec), group.rank(), group.devices(1, spec.oversubscribe).at(0)),
+      setup_(setup_after_reset(spec, *workload_, group)),
+      strategy_(info_of(spec).make(setup_)),
+      timer_(*strategy_, source_, group, pulse),
+      gpus_(pci_buses(gpus_of(setup_))) {
+  pulse_.beat();
+  const int64_t first = std::max<int64_t>(1, sampling.warmup / 2), rest = std::max<int64_t>(1, sampling.warmup - first);
+  source_.prepare(0, first + rest);
+  timer_.checked_block(first);
+  first_loss_ = timer_.last_loss();
+  timer_.run_extra(recording_steps(spec, source_));
+  step_ns_ = static_cast<double>(timer_.block(rest)) / static_cast<double>(rest);
+}
+
+RankRecord TimedCase::block(const Sampling& sampling) {
+  steps_ = group_.agree(steps_for(step_ns_, sampling, source_.steps_per_epoch()));
+  source_.prepare(timer_.step_index(), rewarm_steps + steps_);
+  timer_.block(rewarm_steps);
+  gpus_.start();
+  rows_ += source_.rows(timer_.step_index(), steps_);
+  timed_steps_ += steps_;
+  const CoreUse use;
+  const int64_t ns = timer_.block(steps_, &readings_);
+  const CoreUse::Spent spent = use.spent();
+  gpus_.read();
+  RankRecord record = figures();
+  record.samples_ns = {ns};
+  record.cpu_ns = {spent.cpu_ns};
+  record.switches = {spent.switches};
+  if (spent.queue_ns) record.queue_ns = {*spent.queue_ns};
+  return record;
+}
+
+RankRecord TimedCase::figures() const {
+  RankRecord record;
+  record.rank = group_.rank();
+  record.threads = at::get_num_threads();
+  record.steps_per_sample = steps_;
+  if (timed_steps_ > 0) record.rows_per_step = static_cast<double>(rows_) / static_cast<double>(timed_steps_);
+  record.first_loss = first_loss_;
+  record.last_loss = timer_.last_loss();
+  record.peak_rss_bytes = peak_memory_bytes();
+  record.own_rss_bytes = own_peak_memory_bytes();
+  // Check gradients and parameters too: the last step's loss was computed before its update.
+  require_finite(*strategy_, timer_.step_index() - 1);
+  record.parameters_hash = fingerprint(strategy_->parameters(), own_);
+  return record;
+}
+
+void TimedCase::finish() {
+  strategy_->finish();
+  group_.barrier();  // wait until all ranks are done before any rank tears down the process group
+}
+
+RankRecord TimedCase::end(const Sampling& sampling) {
+  RankRecord record = figures();
+  record.gpus = gpus_.counters();
+  record.step_p50_ns = percentile(readings_, 0.5);
+  record.step_p90_ns = percentile(readings_, 0.9);
+  record.step_p99_ns = percentile(readings_, 0.99);
+  finish();
+  strategy_.reset();
+  profile_case(spec_, setup_, source_, sampling, group_, pulse_, record);
+  if (sampling.measure_peak && replicas_have_own_cores(spec_, group_))
+    record.peak = measured_peak(setup_.dtype, setup_.devices.at(0));
+  group_.barrier();
+  return record;
+}
+
+}  // namespace dpbench

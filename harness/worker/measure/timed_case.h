@@ -1,0 +1,46 @@
+// Keeps a case loaded between its timed blocks, so that its blocks can alternate with those of another case or build.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/report/machine/gpu_watch.h"
+#include "harness/worker/steps/step_timer.h"
+
+namespace dpbench {
+
+class TimedCase {
+ public:
+  // Creates the case's strategy and runs its warm-up, including the strategy's recording steps.
+  TimedCase(const CaseSpec& spec, const Sampling& sampling, const Group& group, Pulse& pulse,
+            const std::string& shared_dir);
+  const std::string& case_id() const { return spec_.id; }
+  // Times one block of steps. If sampling.steps is 0, rank 0 chooses the number of steps so that the block lasts about
+  // the minimum block time.
+  RankRecord block(const Sampling& sampling);
+  // Finishes the strategy. Collective: every rank must call it, after the last block.
+  void finish();
+  // Finishes the strategy, then profiles extra steps and measures the machine's peak. Returns the record of all blocks
+  // without the times of the single blocks. Collective.
+  RankRecord end(const Sampling& sampling);
+
+ private:
+  RankRecord figures() const;
+
+  CaseSpec spec_;
+  std::vector<std::string> own_;  // names of parameters that are not synchronized between ranks
+  const Group& group_;
+  Pulse& pulse_;
+  std::unique_ptr<Workload> workload_;
+  StepSource source_;
+  Setup setup_;
+  std::unique_ptr<Strategy> strategy_;
+  StepTimer timer_;
+  GpuWatch gpus_;
+  double step_ns_ = 0, first_loss_ = 0;
+  int64_t steps_ = 0, timed_steps_ = 0, rows_ = 0;  // steps of a block; steps and samples of all blocks
+  std::vector<int64_t> readings_;
+};
+
+}  // namespace dpbench

@@ -1,0 +1,37 @@
+// Tells if this process's threads had their cores: CPU time, involuntary switches and time in the kernel's run queue.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+namespace dpbench {
+
+class CoreUse {
+ public:
+  // Starts a measurement.
+  CoreUse();
+
+  struct Spent {
+    int64_t cpu_ns = 0;    // CPU time of all threads
+    int64_t switches = 0;  // involuntary context switches of all threads
+    // Time for which a thread was ready to run but had no core: the longest time of one thread, among the calling
+    // thread and the threads that were ready or running for a quarter of the measurement. Unset if the kernel does not
+    // tell.
+    std::optional<int64_t> queue_ns{};
+  };
+  // Returns what was spent since the start.
+  Spent spent() const;
+
+ private:
+  struct Thread {
+    int64_t running_ns = 0, queued_ns = 0;
+  };
+  // Reads /proc/self/task/TID/schedstat of all threads; empty without kernel support.
+  static std::map<int, Thread> threads();
+
+  int64_t wall_ns_, cpu_ns_, switches_;
+  std::map<int, Thread> threads_;
+};
+
+}  // namespace dpbench
