@@ -22,10 +22,8 @@ std::string values_of(const ParamInfo& param) {
 Json describe(const StrategyInfo& info) {
   Json params = Json::array();
   for (const ParamInfo& param : info.params)
-    params.push_back({{"name", param.name},
-                      {"default", param.fallback},
-                      {"values", values_of(param)},
-                      {"summary", param.summary}});
+    params.push_back(
+        {{"name", param.name}, {"default", param.fallback}, {"values", values_of(param)}, {"summary", param.summary}});
   return {{"name", info.name},
           {"summary", info.summary},
           {"parallelism", name_of(info.parallelism)},

@@ -112,26 +112,27 @@ Options options_of(const Params& params) {
 }
 
 std::vector<ParamInfo> parameters() {
-  return {{"bucket_mb", "25", "maximum size of a bucket in MiB", "number"},
-          {"first_bucket_mb", "1", "maximum size of the first bucket in MiB, at most bucket_mb", "number"},
-          {"broadcast_buffers", "on", "broadcast rank 0's buffers before each forward pass"},
-          {"gradient_as_bucket_view", "on", "gradients are views of their buckets, so they are not copied back"},
-          {"find_unused", "off", "search the graph for unused parameters in every step"},
-          {"skip_unused", "off",
-           "with find_unused, skip buckets that no rank uses; all ranks must use the same parameters"},
-          {"static_graph", "off", "every step has the graph of the first: learn unused and reused parameters once"},
-          {"hook", "none", "compress gradients to fp16 or bf16 for the reduction, divided before they are summed",
-           "none|fp16|bf16"},
-          {"global_mean", "off", "mean over all ranks' samples, even if ranks have different numbers of samples"},
-          {"sync_batch_norm", "off", "BatchNorm statistics over all ranks' samples"},
-          {"join", "off", "a rank may run out of samples: it keeps reducing with the others, contributing zeros"},
-          {"join_divisor", "initial", "with join, divide by the initial world or by the active ranks", "initial|active"},
-          {"step_in_backward", "off", "step a bucket's parameters as soon as it is reduced, during the backward pass"},
-          {"ignore", "none", "parameters local to each rank, neither broadcast nor reduced: NAME+NAME.."},
-          {"clip", "after", "--clip-norm limits the reduced gradient; no other value is supported"},
-          {"tf32", "off", "on: allow TF32 (10-bit mantissa) in float32 products on a GPU"},
-          {"graph", "off", "on: record each step, including its NCCL reductions, as one CUDA graph and replay it"},
-          onednn_param()};
+  return {
+      {"bucket_mb", "25", "maximum size of a bucket in MiB", "number"},
+      {"first_bucket_mb", "1", "maximum size of the first bucket in MiB, at most bucket_mb", "number"},
+      {"broadcast_buffers", "on", "broadcast rank 0's buffers before each forward pass"},
+      {"gradient_as_bucket_view", "on", "gradients are views of their buckets, so they are not copied back"},
+      {"find_unused", "off", "search the graph for unused parameters in every step"},
+      {"skip_unused", "off",
+       "with find_unused, skip buckets that no rank uses; all ranks must use the same parameters"},
+      {"static_graph", "off", "every step has the graph of the first: learn unused and reused parameters once"},
+      {"hook", "none", "compress gradients to fp16 or bf16 for the reduction, divided before they are summed",
+       "none|fp16|bf16"},
+      {"global_mean", "off", "mean over all ranks' samples, even if ranks have different numbers of samples"},
+      {"sync_batch_norm", "off", "BatchNorm statistics over all ranks' samples"},
+      {"join", "off", "a rank may run out of samples: it keeps reducing with the others, contributing zeros"},
+      {"join_divisor", "initial", "with join, divide by the initial world or by the active ranks", "initial|active"},
+      {"step_in_backward", "off", "step a bucket's parameters as soon as it is reduced, during the backward pass"},
+      {"ignore", "none", "parameters local to each rank, neither broadcast nor reduced: NAME+NAME.."},
+      {"clip", "after", "--clip-norm limits the reduced gradient; no other value is supported"},
+      {"tf32", "off", "on: allow TF32 (10-bit mantissa) in float32 products on a GPU"},
+      {"graph", "off", "on: record each step, including its NCCL reductions, as one CUDA graph and replay it"},
+      onednn_param()};
 }
 
 Settings settings() {

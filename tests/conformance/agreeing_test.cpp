@@ -76,7 +76,7 @@ TEST_P(CollectiveComparison, NamesACollectiveThatOneRankSkipped) {
       "step 1, call 0: allreduce (sum) of 4 Float", "step 2, call 0: allreduce (sum) of 4 Float");
 }
 
-TEST_P(CollectiveComparison, NamesASkippedLastCollective) {
+TEST_P(CollectiveComparison, NamesTheRankThatSkippedTheLastCollective) {
   const auto all = errors_of([](AgreeingBackend& backend, int rank) {
     backend.begin_step(0);
     if (rank != 1) reduce(backend, 4);
@@ -105,7 +105,7 @@ TEST_P(CollectiveComparison, NamesBroadcastsWithDifferentRoots) {
                "set-up, call 0: broadcast of 4 Float with root 0", "set-up, call 0: broadcast of 4 Float with root 1");
 }
 
-TEST_P(CollectiveComparison, NamesCollectivesThatDifferBeyondTheTextShown) {
+TEST_P(CollectiveComparison, NamesCollectivesWhoseDescriptionsDifferOnlyPastTheTruncation) {
   for (const auto& text :
        errors_of([](AgreeingBackend& backend, int rank) { reduce_many(backend, rank == 1 ? 5 : 4); })) {
     EXPECT_TRUE(mentions(text, {"rank 0 \"even: set-up, call 0: allreduce (sum) of 4 Float, 4 ", ".. #"}));
@@ -114,7 +114,7 @@ TEST_P(CollectiveComparison, NamesCollectivesThatDifferBeyondTheTextShown) {
     EXPECT_EQ(text, "");
 }
 
-TEST_P(CollectiveComparison, NamesARankThatGaveUpOnTheWaitingRanks) {
+TEST_P(CollectiveComparison, GivesTheWaitingRanksTheErrorOfARankThatGaveUp) {
   const auto all = errors_of([](AgreeingBackend& backend, int rank) {
     if (rank == 1) {
       backend.finish("gave up: no more");

@@ -101,7 +101,7 @@ std::string message_of(const CheckRow& row) {
 
 class Conformance : public testing::TestWithParam<Case> {};
 
-TEST_P(Conformance, EveryCheckPasses) {
+TEST_P(Conformance, StrategyPassesEveryCheckOnWorkload) {
   RecordProperty("case", GetParam().strategy + (GetParam().variant.name.empty() ? "" : "+") + GetParam().variant.name +
                              " " + GetParam().workload + " " + std::to_string(GetParam().world));
   const auto rows = check_in_threads({.strategy = strategy_registry().at(GetParam().strategy),
@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, Conformance, testing::ValuesIn(variants()), n
 // With 8 devices, a batch of 10 samples leaves three replicas without samples.
 class BatchChunks : public testing::TestWithParam<std::tuple<std::string, std::string, int>> {};
 
-TEST_P(BatchChunks, MatchTheDataParallelTutorials) {
+TEST_P(BatchChunks, OfDpReplicasHaveTheSizesInTheDataParallelTutorials) {
   const auto& [name, link, world] = GetParam();
   const auto params =
       link.empty() ? std::map<std::string, std::string>{} : std::map<std::string, std::string>{{"link", link}};
@@ -173,7 +173,7 @@ class UserModel : public testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(UserModel, WithUnusedParametersPassesEveryCheck) {
+TEST_P(UserModel, WithUnusedParametersPassesEveryCheckOfDdp) {
   size_t passed = 0;
   for (const auto& row : checked({})) {
     EXPECT_NE(row.status, CheckStatus::failed) << message_of(row);
@@ -182,7 +182,7 @@ TEST_P(UserModel, WithUnusedParametersPassesEveryCheck) {
   EXPECT_GE(passed, 20U);
 }
 
-TEST_P(UserModel, IsRejectedWithAMessageIfFindUnusedIsOff) {
+TEST_P(UserModel, WithUnusedParametersIsRejectedByDdpIfFindUnusedIsOff) {
   const auto rows = checked({{"find_unused", "off"}});
   for (const auto& row : rows) EXPECT_NE(row.status, CheckStatus::failed) << message_of(row);
   EXPECT_TRUE(std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.name == "unused-parameters"; }));

@@ -110,7 +110,7 @@ TEST_F(ConformanceChecks, TellASumOverRanksFromAMean) {
 
 // Rounding to float16 and rounding to bfloat16 can give equally large errors; only the gradient's values can tell which
 // type was used. If they fit both types, the message names both.
-TEST_F(ConformanceChecks, NameFloat16OrBfloat16OrBothAsTheLikelyCause) {
+TEST_F(ConformanceChecks, NameRoundingToFloat16OrBfloat16AsTheLikelyCauseOfWrongGradients) {
   const auto wrong = [this](const std::function<at::Tensor(const at::Tensor&)>& change) {
     const auto kept = ranks_;
     for (int rank = 0; rank < 3; ++rank)
@@ -140,7 +140,7 @@ TEST_F(ConformanceChecks, PassForGradientsThatDifferByRounding) {
 }
 
 // Outputs near 1e300 make the error and its bound infinite, so their ratio is NaN. NaN must not pass.
-TEST_F(ConformanceChecks, FailForNonFiniteErrors) {
+TEST_F(ConformanceChecks, FailIfTheErrorOfAGradientIsNotFinite) {
   const AlteredWorkload beyond(workload(), 1e300);
   const Bench bench{declared(), beyond, bench_.layout, 0, {}, bench_.devices, {}, 1};
   scenario_.smooth = true, scenario_.dtype = at::kFloat, scenario_.gradient_check = "gradient-accuracy";
@@ -152,7 +152,7 @@ TEST_F(ConformanceChecks, FailForNonFiniteErrors) {
 }
 
 // The oracle repeats each rank's forward and backward pass on the CPU, whose kernels round differently from a GPU's.
-TEST_F(ConformanceChecks, SkipTheComparisonOfAGpuWithTheCpusRounding) {
+TEST_F(ConformanceChecks, SkipTheFloat32GradientReplayOnAGpuWhichRoundsDifferently) {
   scenario_.dtype = at::kFloat, scenario_.gradient_check = "gradient-replay";
   for (auto& evidence : ranks_)
     for (auto* tensors : {&evidence.parameters, &evidence.steps[0].gradients})
@@ -179,7 +179,7 @@ TEST_F(ConformanceChecks, FailForOneBitThatDiffersBetweenRanks) {
   EXPECT_EQ(row("gradient-meaning").status, CheckStatus::passed);
 }
 
-TEST_F(ConformanceChecks, SkipTheCollectiveCountWithoutReductions) {
+TEST_F(ConformanceChecks, SkipTheCollectiveCountIfNoRankReducedAnything) {
   Rows rows;
   const Trial trial = make_trial(bench_, scenario_, {}, ranks_);
   judge_collective_count(count_reductions(trial), trial, rows);
@@ -247,7 +247,7 @@ TEST(ErrorInACheck, IsReportedWithoutTorchsBacktrace) {
   EXPECT_TRUE(detail.ends_with("no such shape")) << detail;
 }
 
-TEST(RecordedResults, SurviveSerialisation) {
+TEST(RecordedResults, OfARankSurviveSerialisationToBytes) {
   Evidence sent;
   sent.rank = 2;
   sent.error = "late";
@@ -303,7 +303,7 @@ TEST(Scenarios, GiveEachRankItsOwnSamples) {
   }
 }
 
-TEST(Scenarios, CutBatchesLikeTheDataParallelTutorials) {
+TEST(Scenarios, SplitABatchIntoTheChunksOfTheDataParallelTutorials) {
   using Sizes = std::vector<int64_t>;
   EXPECT_EQ(chunk_sizes(30, 4), (Sizes{8, 8, 8, 6}));
   EXPECT_EQ(chunk_sizes(10, 3), (Sizes{4, 4, 2}));

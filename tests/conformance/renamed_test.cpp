@@ -94,7 +94,7 @@ TEST(RenamedStrategy, GetsTheSameChecksAsTheOriginal) {
   }
 }
 
-TEST(RenamedStrategy, GetsOtherChecksWithoutItsRegisteredSettings) {
+TEST(RenamedStrategy, GetsDifferentChecksIfARegisteredSettingIsRemoved) {
   struct Setting {
     ParamValues Settings::* values;
     RenamedCase of;

@@ -56,7 +56,7 @@ size_t passed(const std::vector<CheckRow>& rows) {
 
 class WrongStrategy : public testing::TestWithParam<Mutant> {};
 
-TEST_P(WrongStrategy, IsCaughtByTheNamedCheck) {
+TEST_P(WrongStrategy, FailsTheCheckListedForItsMistake) {
   const auto rows = checked(GetParam());
   const CheckRow* verdict = nullptr;
   for (const auto& row : rows)
@@ -72,7 +72,7 @@ TEST_P(WrongStrategy, IsCaughtByTheNamedCheck) {
 
 class RightAlternative : public testing::TestWithParam<Mutant> {};
 
-TEST_P(RightAlternative, PassesEveryCheck) {
+TEST_P(RightAlternative, CorrectVariantOfAStrategyPassesEveryCheck) {
   const auto rows = checked(GetParam());
   EXPECT_EQ(failures(rows), "");
   EXPECT_GE(passed(rows), 15U) << summary(rows);
@@ -81,7 +81,7 @@ TEST_P(RightAlternative, PassesEveryCheck) {
 INSTANTIATE_TEST_SUITE_P(Mutants, WrongStrategy, testing::ValuesIn(all(false)), name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, RightAlternative, testing::ValuesIn(all(true)), name_of);
 
-TEST(WrongSamplers, AreCaughtByTheNamedCheckAlone) {
+TEST(WrongSamplers, FailOnlyTheCheckListedForTheirMistake) {
   for (const auto& [name, killed_by, key_term, deal] : wrong_samplers()) {
     Rows rows;
     judge_sampling(deal, rows);
@@ -97,14 +97,14 @@ TEST(WrongSamplers, AreCaughtByTheNamedCheckAlone) {
   }
 }
 
-TEST(WrongStrategies, AreManyWithDistinctNames) {
+TEST(WrongStrategies, AreAtLeast40WithDistinctNames) {
   std::set<std::string> names;
   for (const auto& mutant : all(false)) names.insert(mutant.name);
   EXPECT_EQ(names.size(), all(false).size());
   EXPECT_GE(names.size(), 40U);
 }
 
-TEST(WrongStrategies, EachNameAKeyTermOfTheExpectedMessage) {
+TEST(WrongStrategies, EachListATermThatTheFailureMessageMustContain) {
   for (const auto& mutant : all(false)) EXPECT_NE(mutant.key_term, "") << mutant.name;
 }
 

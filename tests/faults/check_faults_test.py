@@ -40,7 +40,7 @@ class CheckFaults(FaultyRuns):
                 (row,) = [row for row in case["checks"] if row["status"] == "failed"]
                 self.assertRegex(row["detail"], r"step 1, .* \(--seed 7\)$")
 
-    def test_many_seeds_in_one_process_are_not_taken_for_a_hang(self):
+    def test_checking_60_seeds_for_longer_than_the_timeout_is_not_a_hang(self):
         """60 seeds of 3 steps of 20 ms take longer than --timeout. dp calls no collectives, so only the heartbeats of
         the checks show its progress."""
         case = self.other_command("check", "crawl", 1, 0, "--seeds", "60", "--filter", "gradient-vs-baseline", "--param", "rank=0", strategy="faulty-dp")
@@ -53,7 +53,7 @@ class CheckFaults(FaultyRuns):
         self.assertEqual(case["launches"], [], self.stderr)
         return [check for check in case["checks"] if check["status"] == "failed"]
 
-    def test_the_checks_before_timing_name_the_differing_calls_of_each_rank(self):
+    def test_the_checks_before_timing_name_the_differing_collectives_of_each_rank(self):
         """If ranks call different collectives, Gloo itself returns wrong numbers or hangs."""
         for backend in ("gloo", "shm"):
             with self.subTest(backend=backend):
@@ -83,7 +83,7 @@ class CheckFaults(FaultyRuns):
                 self.assertEqual((case["status"], case["launches"]), ("wrong", []), self.stderr)
                 self.assertEqual([row["name"] for row in case["checks"] if row["status"] == "failed"], checks)
 
-    def test_a_nan_in_the_checks_keeps_their_results_and_no_step_is_timed(self):
+    def test_after_a_nan_in_a_check_the_results_are_kept_and_nothing_is_timed(self):
         """The case's reason names the rank that produced the NaN or infinity, not a rank that received it in the next
         step."""
         for strategy, backend, rank, who in (("faulty-ddp", "gloo", 1, "rank 1"), ("faulty-ddp", "shm", 0, "rank 0"), ("faulty-dp", "", 0, "the worker")):

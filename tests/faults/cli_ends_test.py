@@ -30,7 +30,7 @@ class CliEnds(Runs):
                 self.assertIn(said, cases[name]["reason"])
                 self.assertIn(said, done.stderr)
 
-    def test_the_last_stderr_lines_are_kept_without_escapes(self):
+    def test_the_last_stderr_lines_of_a_killed_rank_are_reported_without_escapes(self):
         self.run_it(*fault("kill"), code=3)
         (case,) = self.saved()["cases"]
         self.assertIn("about to die", case["reason"])
@@ -47,7 +47,7 @@ class CliEnds(Runs):
         self.assertEqual(case["status"], "ok")
         self.assertIn("exit code 4", " ".join(case["warnings"]))
 
-    def test_orphans_of_ranks_are_ended(self):
+    def test_processes_left_behind_by_ranks_are_ended(self):
         self.run_it(*fault("orphan"))
 
     def test_signals_end_a_run_and_save_its_report(self):
@@ -77,7 +77,7 @@ class CliEnds(Runs):
         self.assertLess(time.monotonic() - sent, 3 * 0.2)
         self.assertEqual(process.returncode, 130)
 
-    def test_killing_the_front_leaves_no_orphans(self):
+    def test_killing_dpbench_ends_its_ranks_and_their_child_processes(self):
         process = self.start(*fault("orphan-hang", "30"))
         self.wait_for_ranks(process, 3)  # three processes: two ranks, and an orphan that one of them started
         process.kill()
@@ -87,7 +87,7 @@ class CliEnds(Runs):
             time.sleep(0.02)
         self.assertEqual(processes_of(self.directory), [], "processes are left")
 
-    def test_after_a_killed_front_the_next_run_cleans_up(self):
+    def test_files_of_a_killed_run_are_removed_by_the_next_run(self):
         self.variables["TMPDIR"] = self.directory
         process = self.start(*fault("hang", "30"))
         self.wait_for_ranks(process, 2)
@@ -105,7 +105,7 @@ class CliEnds(Runs):
         # Files of the killed run must be gone. Files of this user's other live runs may remain.
         self.assertTrue(len(left) < len(mine))
 
-    def test_a_hundred_killed_fronts_leave_no_rank(self):
+    def test_killing_dpbench_a_hundred_times_leaves_no_rank_running(self):
         """In every second trial the ranks are stopped (SIGSTOP) before the front is killed, so they handle no
         signal."""
         late = []
@@ -128,7 +128,7 @@ class CliEnds(Runs):
     def open_files(self, soft, hard):
         return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-    def test_the_open_file_limit_is_raised_or_named(self):
+    def test_an_open_file_limit_too_low_for_the_ranks_is_raised_or_reported(self):
         world = ("--strategy", "ddp", "--workload", "toy", "--cpus", "40", "--quick", "--no-baseline", "-q", "-o", "none")
         self.run_it(*world, preexec_fn=self.open_files(50, 400))
         shutil.rmtree(self.directory + "/results")
@@ -138,7 +138,7 @@ class CliEnds(Runs):
         self.assertFalse(glob.glob(self.directory + "/results/*"))
         self.run_it(*world, "-n", preexec_fn=self.open_files(50, 100))
 
-    def test_a_closed_stdout_is_exit_5_and_the_report_is_saved(self):
+    def test_with_a_closed_stdout_a_run_exits_5_and_saves_its_report(self):
         reader, writer = os.pipe()
         os.close(reader)
         done = subprocess.run([DPBENCH, "--workload", "toy", "--quick"], cwd=self.directory, env=self.variables, stdout=writer,
@@ -147,7 +147,7 @@ class CliEnds(Runs):
         self.assertEqual(done.returncode, 5)
         self.assertEqual(self.saved()["status"], "complete")
 
-    def test_a_full_stdout_is_exit_5(self):
+    def test_dpbench_exits_5_if_stdout_is_full(self):
         with open("/dev/full", "w") as full:
             done = subprocess.run([DPBENCH, "--help"], env=self.variables, stdout=full, stderr=subprocess.PIPE, timeout=60)
         self.assertEqual(done.returncode, 5)
@@ -159,7 +159,7 @@ class CliEnds(Runs):
         self.assertEqual(done.returncode, 5)
         self.assertEqual(self.saved()["status"], "complete")
 
-    def test_a_failed_save_is_exit_5_and_keeps_the_previous_baseline(self):
+    def test_a_failed_save_exits_5_and_keeps_the_previous_baseline(self):
         """A file size limit makes the save fail: the kernel cuts the write short and sends SIGXFSZ, which dpbench must
         ignore."""
         self.run_it("--workload", "toy", "--quick", "-o", "none", "--save-baseline", "main")
@@ -180,7 +180,7 @@ class CliEnds(Runs):
         self.assertEqual(done.returncode, 5)
         self.assertEqual(self.saved()["status"], "complete")
 
-    def test_a_closed_stdout_is_exit_5_for_commands_that_print(self):
+    def test_commands_that_print_exit_5_if_stdout_is_closed(self):
         golden = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden/run-1.2.json")
         for words, code in (("--help", 5), ("list", 5), ("env", 5), ("doctor", 5), ("-n --cpus 1", 5), (f"validate {golden}", 5),
                             (f"compare {golden} {golden}", 5), (f"export {golden} --to csv", 5), ("check --workload toy --strategy cpu", 5),

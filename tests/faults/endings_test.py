@@ -85,7 +85,7 @@ class Endings(unittest.TestCase):
                 self.finished(self.start("--strategy", "cpu", "--cpus", "1", "--quick", "--out", out + "-next"))
                 self.assert_nothing_left()
 
-    def test_a_killed_front_leaves_no_rank_not_even_a_stopped_one(self):
+    def test_killing_dpbench_ends_its_ranks_even_stopped_ones(self):
         for trial, backend in enumerate(("shm", "gloo", "shm")):
             process = self.start_long(backend)
             if trial != 1:
@@ -100,7 +100,7 @@ class Endings(unittest.TestCase):
         self.finished(self.start("--strategy", "cpu", "--cpus", "1", "--quick"))
         self.assert_nothing_left()
 
-    def test_a_front_killed_while_its_ranks_load_leaves_no_rank(self):
+    def test_killing_dpbench_while_its_ranks_load_ends_them(self):
         """Ranks must end within 0.2 s even while they load LibTorch, which takes longer."""
         for _ in range(5):
             process = self.start("--strategy", "ddp", "--cpus", "3", "--backend", "gloo", "--quick")
@@ -143,7 +143,7 @@ class Endings(unittest.TestCase):
         self.assertEqual(disturbed["status"], "ok")
         self.assertEqual(hashes[0], hashes[1])
 
-    def test_an_impostor_while_gloo_connects_is_detected(self):
+    def test_a_stranger_that_poses_as_a_gloo_rank_does_not_disturb_the_run(self):
         """Gloo's handshake is a number counted from 0, so a foreign process that sends zeros poses as the first
         peer."""
         for _ in range(5):
@@ -174,7 +174,7 @@ class Endings(unittest.TestCase):
         self.assertEqual(self.finished(process, 130)["status"], "interrupted")
         self.assertLess(time.monotonic() - sent, 3 * 0.2)
 
-    def test_a_jumping_wall_clock_changes_no_figure(self):
+    def test_a_jumping_wall_clock_does_not_affect_measured_times(self):
         process = self.start("--strategy", "ddp", "--cpus", "2", "--quick", variables={"LD_PRELOAD": CLOCK})
         (case,) = self.finished(process)["cases"]
         self.assertEqual(case["status"], "ok")
@@ -182,7 +182,7 @@ class Endings(unittest.TestCase):
             for rank in launch["ranks"]:
                 self.assertTrue(all(0 < sample < 60e9 for sample in rank["samples_ns"]), rank["samples_ns"])
 
-    def test_out_of_memory_is_named_with_its_size(self):
+    def test_a_rank_out_of_memory_is_reported_with_the_bytes_it_asked_for(self):
         process = self.start("--plugin", PLUGIN, "--strategy", "faulty-ddp", "--cpus", "2", "--quick", "--param", "fault=hoard")
         (case,) = self.finished(process, code=3)["cases"]
         self.assertRegex(case["reason"], r"out of memory: rank 1.* \d+ bytes")

@@ -80,7 +80,7 @@ class Faults(FaultyRuns):
         self.failed("other-collective", r"rank 0 .* #(\d+) allreduce of 12 Float \(sum\), rank 1 .* #\1 broadcast of 3 Float",
                     within=DIFFERS)
 
-    def test_differing_calls_over_gloo_are_named_and_no_rank_is_blamed(self):
+    def test_differing_collectives_over_gloo_are_named_and_no_rank_is_blamed(self):
         """If ranks call different collectives, Gloo itself returns wrong numbers, aborts, or waits. The ranks' own call
         logs show the difference."""
         usual, more = r"allreduce of 12 Float \(sum\)", r"broadcast of 3 Float with root 0"
@@ -103,7 +103,7 @@ class Faults(FaultyRuns):
         self.assertEqual(calls[2], "allreduce of 12 Float (sum)", "rank 0 waits in this bucket's reduction")
         self.assertNotEqual(calls[2], calls[4])
 
-    def test_a_training_with_nan_after_the_last_step_fails(self):
+    def test_a_training_that_ends_with_a_nan_parameter_fails(self):
         steps = self.other_command("train", "none", 0, 0)["training"]["steps"]
         case = self.other_command("train", "nan-weight", steps - 1, 3)
         self.assertRegex(case["reason"], rf"^not a number: rank 1 .*fc.weight .*nan .*\[1, 2\] .*step {steps - 1}")
@@ -124,7 +124,7 @@ class Faults(FaultyRuns):
                     self.failed(fault, f"^not a number: {who} .*{words}", strategy=strategy, backend=backend, check="auto", step=33,
                                 flags=(*last, "--param", f"rank={rank}"), within=DIFFERS)
 
-    def test_a_rank_that_diverges_after_the_last_check_is_wrong(self):
+    def test_a_case_is_wrong_if_a_rank_diverges_after_the_last_check(self):
         for backend in ("shm", "gloo"):
             with self.subTest(backend=backend):
                 case = self.run_fault("drift", code=1, check="auto", step=33, within=(20, 20), backend=backend,
@@ -147,7 +147,7 @@ class Faults(FaultyRuns):
             with self.subTest(strategy=strategy):
                 self.assertEqual(self.run_fault("slow", strategy=strategy, code=0, flags=("--param", f"rank={strategy == 'faulty-ddp':d}"))["status"], "ok")
 
-    def test_faults_of_dp_name_the_worker_instead_of_a_rank(self):
+    def test_fault_reports_of_dp_name_the_worker_instead_of_a_rank(self):
         """dp runs in a single process, so messages name the worker instead of a rank."""
         for fault, words, silent in (("throw", r"the worker .*the strategy's own words", 0), ("kill", r"the worker .*signal 9.*step 7", 0),
                                      ("segv", r"the worker .*signal 11", 0), ("abort", r"the worker .*signal 6", 0),
@@ -158,7 +158,7 @@ class Faults(FaultyRuns):
             with self.subTest(fault=fault):
                 self.failed(fault, words, strategy="faulty-dp", silent=silent, flags=("--param", "rank=0"), within=DIFFERS if fault == "nan" else DEATH)
 
-    def test_the_case_after_a_failed_case_ends_with_the_usual_parameters(self):
+    def test_a_failed_case_does_not_change_the_parameters_of_the_next_case(self):
         """A case with the same seed must end with the same parameters, whether or not an earlier case failed."""
         for strategy, backends in (("faulty-ddp", ("shm", "gloo")), ("faulty-dp", ("",))):
             for backend in backends:

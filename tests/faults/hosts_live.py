@@ -74,7 +74,7 @@ class Hosts(unittest.TestCase):
             self.assertGreater(rows.count("passed"), 40)
             self.assertEqual(rows.count("failed"), 0)
 
-    def test_the_step_time_follows_the_rate_of_the_cable(self):
+    def test_communication_time_on_a_slow_link_matches_bytes_over_link_rate(self):
         flags = [*CASE, "--workload", "mnist-mlp", "--scale", "8", "--backend", "gloo", "--warmup", "3", "--steps", "1", "--samples", "5"]
         self.hosts.rate("100mbit")
         report = self.measured(flags, 1)
@@ -88,7 +88,7 @@ class Hosts(unittest.TestCase):
               f"needs {alone:.1f} ms")
         self.assertLess(abs(took / expected - 1), 0.15)
 
-    def test_a_projection_from_one_host_matches_the_step_time_across_a_cable(self):
+    def test_a_projection_from_one_host_matches_the_step_time_on_two_hosts(self):
         flags = [*CASE, "--workload", "mnist-mlp", "--scale", "8", "--backend", "gloo", "--warmup", "3", "--steps", "1", "--samples", "5"]
         subprocess.run([DPBENCH, *flags, "--cpus", "1,2,3", "--out", self.out + "/one", "-q", "-o", "none"], check=True)
         self.hosts.rate("100mbit")
@@ -100,7 +100,7 @@ class Hosts(unittest.TestCase):
         print(f"\n100 Mbit/s: a step of {measured:.0f} ms, projected from one host {projected:.0f} ms")
         self.assertLess(abs(projected / measured - 1), 0.25)
 
-    def test_a_cut_cable_ends_the_run_and_names_the_peer(self):
+    def test_a_cut_network_link_ends_the_run_and_the_lost_rank_is_named(self):
         for backend in ("gloo", "shm"):
             with self.subTest(backend=backend):
                 started = self.start(["--strategy", "ddp", "--workload", "random-linear", "--backend", backend, "--launches", "200", "--no-baseline",
@@ -122,7 +122,7 @@ class Hosts(unittest.TestCase):
                 os.rename(self.out + "/results", self.out + "/" + backend)
                 self.hosts.cable("up")
 
-    def test_ports_listen_on_the_link_to_the_master_only(self):
+    def test_ports_listen_only_on_the_network_that_leads_to_the_master(self):
         started = self.start(["--strategy", "ddp", "--workload", "random-linear", "--backend", "gloo", "--launches", "200", "--no-baseline"], 1)
         time.sleep(6)
         seen = set()
@@ -135,7 +135,7 @@ class Hosts(unittest.TestCase):
         self.assertTrue(seen)
         self.assertLessEqual(seen, {*ADDRESSES, "127.0.0.1"})
 
-    def test_a_network_interface_chosen_by_variable_is_used_and_reported(self):
+    def test_a_network_interface_set_by_environment_is_used_and_reported(self):
         codes, ends = self.finish(self.start([*CASE, "--workload", "random-linear", "--backend", "gloo"], 1, GLOO_SOCKET_IFNAME="absent",
                                              NCCL_SOCKET_IFNAME="^aside"))
         self.assertEqual(codes, [3, 3], ends)

@@ -132,7 +132,7 @@ class Launched(unittest.TestCase):
                     self.assertEqual(rank["threads"], case["threads"])
                     self.assertLessEqual(rank["threads"], len(cores[str(rank["rank"])]))
 
-    def test_checks_and_several_launches_succeed_under_a_launcher(self):
+    def test_checks_and_repeated_measurements_succeed_under_a_launcher(self):
         codes, ends = self.launch(["check", "--strategy", "ddp", "--workload", "random-linear", "--backend", "shm", "--filter", "^gradient"])
         self.assertEqual(codes, [0, 0], ends)
         codes, ends = self.launch([flag for flag in CASE if flag != "--quick"] + ["--launches", "3", "--samples", "3", "-o", "json", "--backend", "shm"])
@@ -167,17 +167,17 @@ class Launched(unittest.TestCase):
         self.assertEqual(codes, [2, 2])
         self.assertRegex(ends[0][1], "'dp'")
 
-    def test_a_duel_is_rejected_under_a_launcher(self):
+    def test_the_duel_command_is_rejected_under_a_launcher(self):
         codes, ends = self.launch(["duel", "--base", DPBENCH])
         self.assertEqual(codes, [2, 2])
         self.assertRegex(ends[0][1], "--launcher self")
 
-    def test_launcher_self_ignores_the_variables_of_other_launchers(self):
+    def test_the_flag_launcher_self_ignores_the_variables_of_launchers(self):
         (one,) = self.start([*CASE, "--launcher", "self", "--cpus", "1", "--backend", "shm"], ranks=[1])
         codes, ends = self.finish([one])
         self.assertEqual(codes, [0], ends)
 
-    def test_a_dry_run_prints_on_rank_0_only(self):
+    def test_a_dry_run_under_a_launcher_prints_on_rank_0_only(self):
         codes, ends = self.launch([*CASE, "-n"])
         self.assertEqual(codes, [0, 0], ends)
         self.assertIn("ddp/random-linear/cpu:2", ends[0][0])
@@ -267,7 +267,7 @@ class Launched(unittest.TestCase):
         self.assertEqual(self.report()["status"], "interrupted")
         self.nothing_left()
 
-    def test_sigterm_to_the_front_of_one_rank_ends_all_ranks(self):
+    def test_sigterm_to_the_dpbench_process_of_one_rank_ends_all_ranks(self):
         started = self.long_run()
         started[1].send_signal(signal.SIGTERM)
         codes, ends = self.finish(started)
@@ -275,7 +275,7 @@ class Launched(unittest.TestCase):
         self.assertEqual(self.report()["status"], "interrupted")
         self.nothing_left()
 
-    def test_a_killed_front_ends_the_run_and_its_rank_is_named(self):
+    def test_killing_dpbench_of_one_rank_ends_the_run_and_names_the_rank(self):
         started = self.long_run()
         struck = time.monotonic()
         started[1].kill()
@@ -306,7 +306,7 @@ class Launched(unittest.TestCase):
         self.assertRegex(said, "RANK=1")
         self.nothing_left()
 
-    def test_a_rank_without_the_nonce_is_rejected(self):
+    def test_a_rank_with_a_wrong_nonce_cannot_join(self):
         started = self.start(CASE, ranks=[0]) + self.start(CASE, ranks=[1], DPBENCH_NONCE="guessed")
         codes, ends = self.finish(started)
         self.assertEqual(codes, [3, 3], ends)

@@ -130,7 +130,7 @@ class Launcher(unittest.TestCase):
     def nothing_left(self):
         wait_for(lambda: not leftovers.processes_of(self.mark), SLACK, f"left behind: {leftovers.processes_of(self.mark)}")
 
-    def test_runs_of_one_two_and_three_ranks_succeed(self):
+    def test_a_launcher_can_start_one_two_or_three_ranks(self):
         for ranks in (1, 2, 3):
             with self.subTest(ranks=ranks):
                 code, out, err = self.run_it(ranks, [*CASE, "-o", "json"])
@@ -156,7 +156,7 @@ class Launcher(unittest.TestCase):
         self.assertEqual(cases["cpu"]["status"], "ok", "the other case still runs")
         self.nothing_left()
 
-    def test_a_rank_that_exits_with_7_is_named(self):
+    def test_a_rank_that_exits_with_code_7_is_named(self):
         self.fails("exit-7", "rank 1 .*exit code 7")
 
     def test_a_killed_rank_is_named(self):
@@ -224,7 +224,7 @@ class Torchrun(Launcher):
         (printed,) = [out for out, _ in ends if out]
         self.assertEqual([case["world"] for case in json.loads(printed)["cases"] if case["strategy"] == "ddp"], [2])
 
-    def test_a_training_equals_one_with_self_started_ranks(self):
+    def test_training_under_torchrun_equals_training_without_a_launcher(self):
         train = ["train", "--workload", "mnist-mlp", "--strategy", "ddp", "--cpus", "2", "--epochs", "1", "--backend", "shm", "--threads", "1"]
         code, out, err = self.run_it(2, [*train, "--save", self.out + "/theirs"])
         self.assertEqual(code, 0, err)
@@ -275,7 +275,7 @@ class Srun(Launcher):
         self.assertEqual(sorted(rank for host in hosts for rank in host["ranks"]), [0, 1, 2])
         self.assertEqual(len(hosts), 2)
 
-    def test_the_repositorys_slurm_job_runs(self):
+    def test_the_slurm_job_script_of_the_repository_succeeds(self):
         with open(os.path.join(os.path.dirname(__file__), "../../scripts/slurm/two-nodes.sbatch"), encoding="utf-8") as file:
             job = file.read()
         for gpus, here in (("--gpus 16", "--cpus 2"), ("--ntasks-per-node=8", "--ntasks-per-node=1"), ("#SBATCH --gpus-per-node=8\n", ""),
@@ -292,7 +292,7 @@ class Srun(Launcher):
         self.assertEqual(text.count("== "), 3)
         self.assertEqual(len(glob.glob(self.out + "/results/*/run.json")), 2)
 
-    def test_outside_a_job_step_dpbench_starts_its_own_ranks(self):
+    def test_outside_a_slurm_job_step_dpbench_starts_its_own_ranks(self):
         env = {**os.environ, "SLURM_JOB_ID": "1", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"}
         one = subprocess.run([DPBENCH, *CASE, "--cpus", "2", "--out", self.out + "/results", "-q"], capture_output=True, text=True, env=env,
                              timeout=3 * SLACK, check=False)

@@ -110,7 +110,7 @@ class Check(Runs):
                               timeout=60)
         self.assertEqual(done.returncode, 2, done.stderr)
 
-    def test_check_creates_the_target_of_a_link(self):
+    def test_check_writes_junit_through_a_link_whose_target_is_missing(self):
         os.mkdir(self.directory + "/there")
         for link, to in (("second.xml", "link.xml"), ("link.xml", "there/new.xml"), ("lost.xml", "absent/new.xml"), ("loop.xml", "loop.xml")):
             os.symlink(to, f"{self.directory}/{link}")

@@ -55,7 +55,7 @@ class Cli(Runs):
         self.assertEqual((done.stdout, done.stderr), ("", ""))
         self.assertEqual(self.saved()["status"], "complete")
 
-    def test_versions_are_those_of_the_build_and_those_loaded_by_workers(self):
+    def test_reports_have_the_library_versions_built_with_and_loaded(self):
         versions = {"torch": "2.11.0", "cuda": "13.0", "nccl": "2.28.9"}
         self.assertEqual(json.loads(self.run_it("env", "-o", "json").stdout)["versions"],
                          versions | {"cuda_loaded": None, "nccl_loaded": None})
@@ -74,7 +74,7 @@ class Cli(Runs):
         self.run_it("--config", "ci.toml")
         self.assertEqual([case["strategy"] for case in self.saved()["cases"]], ["cpu", "ddp"])
 
-    def test_wrong_arguments_give_one_error_line_and_exit_2(self):
+    def test_dpbench_answers_wrong_arguments_with_one_error_line_and_exit_2(self):
         os.makedirs(self.directory + "/other")
         open(self.directory + "/file", "w").close()
         for words, message in [(["--strategy", "dpd"], "'ddp'"), (["--workload", "toi"], "'toy'"), (["--backend", "shn"], "'shm'"),
@@ -90,7 +90,7 @@ class Cli(Runs):
             with self.subTest(words=words):
                 self.assertIn(message, self.refused(*words))
 
-    def test_bad_data_files_are_rejected_before_anything_runs(self):
+    def test_damaged_mnist_files_are_rejected_before_anything_runs(self):
         data, images = self.directory + "/mnist", bytes(2 * 28 * 28)
         sound = {f"{part}-{kind}": rows for part in ("train", "t10k") for kind, rows in
                  (("images-idx3-ubyte", struct.pack(">IIII", 0x803, 2, 28, 28) + images), ("labels-idx1-ubyte", struct.pack(">II", 0x801, 2) + b"\0\1"))}
@@ -126,7 +126,7 @@ class Cli(Runs):
         done = self.run_it("--batch", "200", "--scaling", "strong", "--strategy", "cpu", "--quick", "-o", "json")
         self.assertEqual({case["workload"]: case["status"] for case in json.loads(done.stdout)["cases"]}, {"toy": "ok", "strong-toy": "skipped"})
 
-    def test_suggested_commands_use_the_name_of_this_program(self):
+    def test_errors_suggest_commands_with_the_name_dpbench_was_called_by(self):
         for words, suggested in ((["--cpuz", "1"], "--help"), (["project"], "project latest --to"), (["report"], "report latest --html"),
                                  (["validate"], "validate FILE"), (["train"], "train --workload")):
             with self.subTest(words=words):
@@ -181,7 +181,7 @@ class Cli(Runs):
                         self.assertEqual(file.read(), asked + words + "\n")
                     os.remove(self.directory + "/asked")
 
-    def test_without_a_gpu_a_plugin_needs_no_catalogue_file(self):
+    def test_list_with_a_plugin_needs_no_catalogue_file_without_a_gpu(self):
         worker = self.directory + "/dpbench-worker"
         with open(worker, "w", encoding="utf-8") as file:
             file.write(f'#!/bin/sh\nexec {shlex.quote(WORKER)} "$@"\n')
@@ -228,7 +228,7 @@ class Cli(Runs):
             os.chown(given, 0, 0)
         self.run_it("--plugin", "./theirs/x.so", "-n")
 
-    def test_the_worker_reads_a_plugins_catalogue(self):
+    def test_plugins_are_loaded_by_the_worker_and_broken_ones_rejected(self):
         open(self.directory + "/mine.so", "w").close()
         open(self.directory + "/broken.so", "w").close()
         self.run_it("--plugin", "./mine.so", "-n")
@@ -242,7 +242,7 @@ class Cli(Runs):
         self.refused("-q", *fault("usage"))
         self.assertEqual(os.listdir(self.directory), ["results"], "an existing directory stays")
 
-    def test_more_threads_than_cores_warn_in_the_affected_cases(self):
+    def test_cases_with_more_threads_than_cores_get_a_warning(self):
         cores = len(os.sched_getaffinity(0))
         report = json.loads(self.run_it("--workload", "toy", "--strategy", "ddp", "--cpus", f"1,{cores + 1}", "--threads", "1", "--quick", "-o",
                                         "json").stdout)
@@ -252,7 +252,7 @@ class Cli(Runs):
             if message:
                 self.assertRegex(message[0], rf"^{cores + 1} replicas .*\b{cores} cores.*--cpus")
 
-    def test_other_cpu_load_during_a_launch_warns_in_its_case(self):
+    def test_cpu_load_of_other_programs_gives_the_case_a_warning(self):
         other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
         self.addCleanup(other.wait)
         self.addCleanup(other.kill)
@@ -263,7 +263,7 @@ class Cli(Runs):
     def test_a_failed_check_exits_1(self):
         self.run_it("--param", "ddp.fault=wrong", "--param", "ddp.rank=0", "--strategy", "ddp", "--workload", "toy", "--cpus", "2", "--quick", code=1)
 
-    def test_samples_and_checks_follow_the_flags(self):
+    def test_flags_set_the_number_of_samples_and_switch_off_checks(self):
         report = json.loads(self.run_it("--workload", "toy", "--strategy", "cpu", "--launches", "2", "--samples", "4", "-o", "json").stdout)
         (case,) = report["cases"]
         self.assertEqual([len(launch["ranks"][0]["samples_ns"]) for launch in case["launches"]], [4, 4])
@@ -315,7 +315,7 @@ class Cli(Runs):
         done = self.run_it("--workload", "toy", "--strategy", "ddp", "--cpus", "2", "--launches", "2", "--samples", "2")
         self.assertEqual(re.findall(r"^(\d/\d) · ", done.stderr, re.M), ["1/2", "2/2"], done.stderr)
 
-    def test_list_shows_names_parameters_and_reasons(self):
+    def test_list_shows_names_parameters_and_why_a_backend_is_missing(self):
         self.assertIn("ddp", self.run_it("list").stdout)
         self.assertIn("DEFAULT", self.run_it("list", "ddp").stdout)
         # --accumulate is a flag that ddp supports, not one of its parameters.
@@ -338,7 +338,7 @@ class Cli(Runs):
         self.assertIn("scripts/dpbench", self.run_it("doctor", code=2).stdout)
         self.assertIn("DPBENCH_WORKER", self.refused("--cpus", "1"))
 
-    def test_doctor_prints_commands(self):
+    def test_doctor_suggests_a_command_for_each_missing_part(self):
         self.variables["LD_LIBRARY_PATH"] = self.directory
         open(self.directory + "/libnvidia-ml.so.1", "w").close()  # simulates a broken driver: the file is empty
         message = {check["what"]: check for check in json.loads(self.run_it("doctor", "-o", "json").stdout)}
@@ -347,7 +347,7 @@ class Cli(Runs):
         self.assertEqual(message["backend nccl"]["remedy"], "python3 -m venv torch && torch/bin/pip install torch==2.11.0 && "
                          "DPBENCH_TORCH=torch scripts/dpbench doctor")
 
-    def test_doctor_checks_the_results_directory(self):
+    def test_doctor_fails_if_the_results_directory_cannot_be_used(self):
         found = lambda code: {check["what"]: check for check in json.loads(self.run_it("doctor", "-o", "json", code=code).stdout)}["results directory"]
         self.assertIn("working directory", found(0)["found"])
         os.mkdir(self.directory + "/results")
@@ -359,7 +359,7 @@ class Cli(Runs):
         self.assertIn("results", status["found"])
         self.assertIn("results", self.refused("--quick"))
 
-    def test_env_prints_lists_in_one_line_and_names_what_is_missing(self):
+    def test_env_prints_a_list_in_one_line_and_says_what_is_missing(self):
         open(self.directory + "/libnvidia-ml.so.1", "w").close()  # simulates a broken driver: the file is empty
         self.variables["LD_LIBRARY_PATH"] = self.directory
         message = self.run_it("env").stdout

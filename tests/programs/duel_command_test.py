@@ -56,7 +56,7 @@ class Duel(unittest.TestCase):
         with open(path, encoding="utf-8") as file:
             return json.load(file)
 
-    def test_equal_builds_are_the_same_after_twenty_pairs(self):
+    def test_duel_calls_equal_builds_same_after_20_pairs(self):
         done = self.duel("--base", self.build("a"), "--new", self.build("b"), *CASE)
         self.assertRegex(done.stdout, r"ddp/toy/cpu:2.* 20  +\d\.\d %  same")
         self.assertRegex(done.stdout, "1 same.*passed")
@@ -67,22 +67,22 @@ class Duel(unittest.TestCase):
         firsts = [pair["first"] for launch in case["launches"] for pair in launch["pairs"]]
         self.assertEqual(set(firsts), {"base", "new"}, "in random order")
 
-    def test_every_duel_has_its_own_order_and_stores_its_seed(self):
+    def test_each_duel_orders_its_pairs_randomly_and_stores_the_seed(self):
         builds = ("--base", self.build("a"), "--new", self.build("b"), *CASE, "-o", "json")
         duels = [json.loads(self.duel(*builds).stdout) for _ in range(2)]
         orders = [[pair["first"] for launch in duel["cases"][0]["launches"] for pair in launch["pairs"]][:20] for duel in duels]
         self.assertNotEqual(*orders)
         self.assertNotEqual(*(duel["order_seed"] for duel in duels))
 
-    def test_a_slower_build_fails_the_gate(self):
+    def test_duel_fails_if_the_new_build_is_slower(self):
         done = self.duel("--base", self.build("a"), "--new", self.build("b", factor=1.06), *CASE, code=1)
         self.assertRegex(done.stdout, r"\+[56]\.\d %.* SLOWER")
         self.assertIn("FAILED", done.stdout)
 
-    def test_a_faster_build_passes_the_gate(self):
+    def test_duel_passes_if_the_new_build_is_faster(self):
         self.assertRegex(self.duel("--base", self.build("a"), "--new", self.build("b", factor=0.9), *CASE).stdout, "1 faster.*passed")
 
-    def test_noise_above_15_percent_is_unclear_with_a_reason(self):
+    def test_duel_is_unclear_and_says_why_if_noise_exceeds_15_percent(self):
         builds = ("--base", self.build("a", noise=0.3), "--new", self.build("b", noise=0.3), *CASE, "--pairs-per-launch", "40")
         done = self.duel(*builds)
         self.assertRegex(done.stdout, r" 160 .*unclear +.*\d\d\.\d %.*15 %")
@@ -106,15 +106,15 @@ class Duel(unittest.TestCase):
                 break
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr or "apt-get install python3-jsonschema")
 
-    def test_pairs_sets_the_exact_number_of_pairs(self):
+    def test_the_flag_pairs_sets_the_exact_number_of_pairs_measured(self):
         self.duel("--base", self.build("a"), "--new", self.build("b"), *CASE, "--pairs", "44", "--pairs-per-launch", "11")
         self.assertEqual([len(launch["pairs"]) for launch in self.saved()["cases"][0]["launches"]], [11, 11, 11, 11])
 
-    def test_fewer_than_four_launches_are_unclear(self):
+    def test_duel_is_unclear_with_fewer_than_four_launches(self):
         done = self.duel("--base", self.build("a"), "--new", self.build("b", factor=2), *CASE, "--pairs", "30", "--pairs-per-launch", "10")
         self.assertRegex(done.stdout, r"unclear +.*\b3 launches.*\b4\b")
 
-    def test_a_build_is_a_program_or_its_directory(self):
+    def test_duel_takes_a_build_as_its_program_or_its_directory(self):
         for number, place in enumerate(("", "bin", "libexec/dpbench", "build/release/bin")):
             root = self.build(f"build{number}", place)
             self.duel("--base", root, "-n", *CASE, env={**os.environ, "DPBENCH_WORKER": WORKER})
@@ -124,7 +124,7 @@ class Duel(unittest.TestCase):
         with open(program, "w", encoding="utf-8"):
             self.duel("--base", program, "--new", program, "-n", *CASE)
 
-    def test_builds_that_cannot_be_compared_give_one_error_line_and_exit_2(self):
+    def test_duel_of_incomparable_builds_gives_one_error_line_and_exit_2(self):
         a = self.build("a")
         old = self.build("old", FAKE_OLD=1)
         other = self.build("other", catalogue=lambda text: text.replace('"toy"', '"toi"'))
@@ -136,21 +136,21 @@ class Duel(unittest.TestCase):
                 self.assertIn(done, self.duel(*words, *CASE, code=2, env={**os.environ, "DPBENCH_WORKER": WORKER}).stderr)
         self.assertIn("does not support duel", self.duel("--base", a, "--new", old, *CASE, code=3).stdout)
 
-    def test_cases_of_only_one_build_are_listed(self):
+    def test_duel_lists_cases_that_only_one_build_has(self):
         more = self.build("more", catalogue=lambda text: text.replace('"strong-toy"', '"new-toy"'))
         done = self.duel("--base", self.build("a"), "--new", more, "--strategy", "cpu", "--cpus", "1")
         self.assertRegex(done.stdout, r"cpu/new-toy\S+ .* new")
         self.assertRegex(done.stdout, r"cpu/strong-toy\S+ .* gone")
 
-    def test_a_wrong_new_build_fails_without_a_speed(self):
+    def test_a_new_build_with_wrong_gradients_fails_the_duel(self):
         both = ("--base", self.build("a"), "--new", self.build("b"), *CASE)
         self.assertIn("gradient-vs-baseline", self.duel(*both, "--param", "fault=wrong", code=1).stdout)
 
-    def test_an_answer_without_a_measurement_fails_the_case(self):
+    def test_a_case_fails_if_a_worker_answers_without_a_measurement(self):
         done = self.duel("--base", self.build("a"), "--new", self.build("b"), *CASE, "--param", "fault=untimed", code=3)
         self.assertRegex(done.stdout, r"FAILED +base: ")
 
-    def test_a_wrong_base_build_is_unmeasured_and_never_passes_alone(self):
+    def test_a_wrong_base_build_makes_its_case_unmeasured_and_not_passed(self):
         both = ("--base", self.build("a"), "--new", self.build("b"), *CASE, "--check", "off")
         done = self.run_duel(*both, "--param", "fault=unequal")
         self.assertEqual(done.returncode, 2, done.stderr)
@@ -163,7 +163,7 @@ class Duel(unittest.TestCase):
         self.assertRegex(done.stdout, r"fault=kill.* FAILED +base: rank 1 .*signal 9")
         self.assertIn("1 broken, 1 same", done.stdout)
 
-    def test_an_interrupt_saves_the_measured_pairs(self):
+    def test_an_interrupted_duel_saves_the_pairs_measured_so_far(self):
         process = subprocess.Popen([PROGRAM, "duel", "--base", self.build("a"), "--new", self.build("b"), *CASE, "--pairs", "1000000"],
                                    cwd=self.folder.name, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 30
@@ -178,7 +178,7 @@ class Duel(unittest.TestCase):
     def saved_so_far(self):
         return self.saved()["cases"] if glob.glob(self.folder.name + "/results/*/duel.json") else []
 
-    def test_a_full_stdout_is_exit_5(self):
+    def test_duel_exits_5_if_stdout_is_full(self):
         with open("/dev/full", "w", encoding="utf-8") as full:
             done = subprocess.run([PROGRAM, "duel", "--base", self.build("a"), "--new", self.build("b"), *CASE, "-q"], stdout=full,
                                   stderr=subprocess.PIPE, cwd=self.folder.name, check=False)

@@ -88,7 +88,7 @@ class Dump(unittest.TestCase):
             self.assertIn(("clip", 0), reached)
             self.assertNotIn(("clip-unreached", 0), reached)
 
-    def test_a_dump_refuses_to_overwrite_a_directory(self):
+    def test_the_flag_dump_refuses_to_overwrite_a_file_or_directory(self):
         with tempfile.TemporaryDirectory() as scratch:
             with open(os.path.join(scratch, "mine"), "w", encoding="utf-8") as file:
                 file.write("x")
@@ -98,7 +98,7 @@ class Dump(unittest.TestCase):
                 self.assertIn("--dump '" + directory, done.stderr)
             self.assertEqual(os.listdir(scratch), ["mine"])
 
-    def test_an_empty_dump_leaves_no_files(self):
+    def test_the_flag_dump_leaves_no_files_if_no_check_is_selected(self):
         with tempfile.TemporaryDirectory() as scratch:
             done = dump(os.path.join(scratch, "a/b"), "--filter", "nothing-like-it")
             self.assertEqual(done.returncode, 2, done.stderr)

@@ -34,7 +34,7 @@ class Help(unittest.TestCase):
             self.assertEqual(dpbench("help", command), dpbench(command, "--help"))
         self.assertEqual(dpbench("help"), dpbench("--help"))
 
-    def test_unknown_commands_and_contradictory_arguments_are_refused(self):
+    def test_help_refuses_unknown_commands_and_contradictory_arguments(self):
         self.assertIn("'frob'", dpbench("help", "frob", code=2))
         self.assertIn("--as", dpbench("help", "run", "--as", "man", code=2))
         self.assertIn("'html'", dpbench("help", "--as", "html", code=2))
@@ -48,7 +48,7 @@ class Help(unittest.TestCase):
             for flag in flags:
                 self.assertIn(f"-l {flag} " if form == "fish" else f"--{flag}", text, form)
 
-    def test_the_committed_reference_is_current(self):
+    def test_the_committed_references_equal_the_output_of_help_and_list(self):
         self.assertEqual((ROOT / "harness/commands.md").read_text(encoding="utf-8"), dpbench("help", "--as", "markdown"))
         self.assertEqual((ROOT / "strategies/reference.md").read_text(encoding="utf-8"), dpbench("list", "-o", "markdown"))
 

@@ -61,7 +61,7 @@ class Parts(unittest.TestCase):
         # tested.
         self.assertGreater(max(hidden), 0)
 
-    def test_ddp_exposes_communication_and_names_its_buckets(self):
+    def test_ddp_reports_exposed_communication_and_the_bytes_of_its_buckets(self):
         case = by_strategy(self.report, "ddp", world=2)
         self.assertGreater(case["derived"]["comm_fraction"], 0)
         self.assertGreater(case["derived"]["communication_ns"], 0)
@@ -139,7 +139,7 @@ class PartsOfEveryStrategy(unittest.TestCase):
 
 
 class Axes(unittest.TestCase):
-    def test_a_list_of_batches_gives_a_case_each_with_its_own_baseline(self):
+    def test_each_batch_of_a_list_gets_a_case_and_a_baseline_of_its_own(self):
         for scaling, global_batch in (("strong", 1), ("weak", 2)):
             report = run("--workload", "mnist-mlp", "--cpus", "2", "--batch", "16,64,256", "--scaling", scaling, "--launches", "1", "--samples",
                          "1", "--steps", "2", "--threads", "1", "--check", "off", strategy="ddp")
@@ -170,7 +170,7 @@ class Traces(unittest.TestCase):
 
 
 class Stragglers(unittest.TestCase):
-    def test_a_sleeping_rank_is_named(self):
+    def test_a_rank_that_sleeps_in_its_steps_is_reported_as_straggler(self):
         report = run("--plugin", FAULTY, "--workload", "random-linear", "--cpus", "2", "--no-baseline", "--launches", "1",
                      "--samples", "2", "--steps", "4", "--check", "off", "--param", "faulty-ddp.fault=crawl", strategy="faulty-ddp")
         case = by_strategy(report, "faulty-ddp")
@@ -183,7 +183,7 @@ class Stragglers(unittest.TestCase):
 class Samples(unittest.TestCase):
     # Rank 1 spins after its step. Rank 0 does not notice within two warm-up steps and alone would choose hundreds of
     # steps per block.
-    def test_all_ranks_use_rank_0s_number_of_steps_per_block(self):
+    def test_all_ranks_use_rank_0s_number_of_steps_per_timed_block(self):
         report = run("--plugin", SPUN, "--workload", "mnist-mlp", "--cpus", "2", "--threads", "1", "--no-baseline", "--launches", "1", "--samples",
                      "1", "--warmup", "2", "--check", "off", "--timeout", "20", "--param", "late-ddp.spin_us=10000",
                      strategy="late-ddp")
@@ -194,7 +194,7 @@ class Samples(unittest.TestCase):
 
 
 class Limits(unittest.TestCase):
-    def test_a_time_limit_below_one_step_gives_one_block_and_a_warning(self):
+    def test_a_time_limit_below_one_step_gives_one_timed_block_and_a_warning(self):
         report = run("--workload", "random-linear", "--cpus", "1", "--threads", "1", "--launches", "1", "--max-time", "0.001", strategy="cpu")
         case = by_strategy(report, "cpu")
         self.assertEqual(case["stats"]["step_time_ns"]["n"], 1)

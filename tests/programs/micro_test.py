@@ -21,7 +21,7 @@ class Micro(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
-    def test_bandwidths_follow_nccl_tests(self):
+    def test_bandwidths_are_computed_like_those_of_nccl_tests(self):
         with tempfile.TemporaryDirectory() as folder:
             file = os.path.join(folder, "micro.json")
             table = self.micro("--world", "1,3", "--max-bytes", "1KiB", "--factor", "16", COLLECTIVES, f"--benchmark_out={file}").stdout
@@ -48,7 +48,7 @@ class Micro(unittest.TestCase):
             self.assertRegex(block, rf"\n +1020 +85 +float +{redop} +-1 ")
         self.assertIn("# Avg bus bandwidth", table)
 
-    def test_sizes_reach_256_mib_and_iterations_depend_on_the_size_only(self):
+    def test_collectives_are_timed_up_to_256_mib_with_iterations_set_by_size(self):
         names = self.micro("--world", "2,3", "--benchmark_list_tests=true", COLLECTIVES).stdout.split()
         sizes = {}
         for name in names:
@@ -62,13 +62,13 @@ class Micro(unittest.TestCase):
             self.assertEqual(found, [size for size in (4 << 2 * k for k in range(14)) if size >= least])
             self.assertEqual(found[-1], 256 << 20)
 
-    def test_benchmarks_besides_collectives_run(self):
+    def test_every_benchmark_that_is_no_collective_runs(self):
         found = json.loads(self.micro("--benchmark_filter=^(scatter|gather|replicate|sampler|batching|protocol|report_writing)/",
                                       "--benchmark_format=json").stdout)["benchmarks"]
         self.assertEqual([entry["name"].split("/")[0] for entry in found],
                          ["scatter", "gather", "replicate", "sampler", "batching", "protocol", "report_writing", "report_writing"])
 
-    def test_wrong_arguments_are_named_and_exit_2(self):
+    def test_dpbench_micro_names_a_wrong_argument_and_exits_2(self):
         for words, said in ((("--backend", "foo"), "shm, gloo"), (("--worlds", "2"), "--worlds"), (("--world", "0"), "--world"),
                             (("--min-bytes", "8", "--max-bytes", "4"), "--min-bytes"), (("--benchmark_nonsense",), "--benchmark_nonsense"),
                             (("--benchmark_out=/proc/nope/x",), "'/proc/nope/x'"),

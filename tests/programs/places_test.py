@@ -69,7 +69,7 @@ class Places(unittest.TestCase):
         self.one_line(self.as_nobody(*run), 2, "Permission denied")
         self.assertEqual(os.listdir(self.results), ["baselines"])
 
-    def test_an_unreadable_report_is_named(self):
+    def test_the_error_names_a_report_that_cannot_be_read(self):
         secret = os.path.join(self.folder, "secret.json")
         shutil.copy(GOLDEN, secret)
         os.chmod(secret, 0 if os.getuid() else 0o600)
@@ -94,14 +94,14 @@ class Places(unittest.TestCase):
                 self.assertIn("--data ", done.stderr)
         self.assertEqual(os.listdir(self.results), [])
 
-    def test_an_inaccessible_build_is_named(self):
+    def test_duel_names_a_build_that_it_cannot_access(self):
         os.symlink("loop", os.path.join(self.folder, "loop"))
         for path, why in (("loop/x", "Too many levels of symbolic links"), ("absent", "No such file or directory")):
             done = self.as_nobody("duel", "--base", path, "--workload", "toy")
             self.one_line(done, 2, why)
             self.assertIn(f"--base: '{path}'", done.stderr)
 
-    def test_a_deleted_working_directory_is_named(self):
+    def test_the_error_names_a_deleted_working_directory(self):
         for words in (("--data", "x"), ("check", "--data", "x"), ("check", "--junit", "x"), ("check", "--dump", "x")):
             self.one_line(self.in_a_folder_that_is_gone(*words), 2, f"{words[-2]} 'x': ")
         self.one_line(self.in_a_folder_that_is_gone("duel", "--base", "x"), 2, "--base: 'x': ")
@@ -112,7 +112,7 @@ class Places(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         self.assertIn("2.11.0", done.stdout)
 
-    def test_an_inaccessible_dump_folder_is_named(self):
+    def test_check_names_a_dump_folder_that_it_cannot_access(self):
         hidden = os.path.join(self.folder, "hidden")
         os.mkdir(hidden, 0)
         self.addCleanup(os.chmod, hidden, 0o700)
@@ -140,7 +140,7 @@ class Places(unittest.TestCase):
         return subprocess.run([*own_mounts(), "sh", "-c", text], cwd=self.folder, env=self.variables,
                               text=True, capture_output=True, check=False)
 
-    def test_a_disk_too_small_for_a_report_is_exit_5(self):
+    def test_a_run_exits_5_if_the_disk_is_too_small_for_its_report(self):
         done = self.on_small_disk("size=8k", f"d {' '.join(RUN)} -o json; echo rc=$?; ls results/*")
         self.assertIn("rc=5", done.stdout, done.stderr)
         self.assertIn('"status": "complete"', done.stdout, "the figures still reach stdout")
@@ -148,7 +148,7 @@ class Places(unittest.TestCase):
         self.assertRegex(done.stderr, "(?i)not saved")
         self.assertNotIn(".part", done.stdout)
 
-    def test_a_file_system_without_inodes_is_exit_2_or_5(self):
+    def test_a_run_exits_2_or_5_on_a_file_system_out_of_inodes(self):
         # On the tmpfs the root directory takes one inode, a run's directory another, and its report a third.
         done = self.on_small_disk("nr_inodes=1", f"d {' '.join(RUN)} -o none; echo rc=$?; ls -A results")
         self.assertEqual(done.stdout, "rc=2\n", done.stderr)
@@ -161,7 +161,7 @@ class Places(unittest.TestCase):
             self.assertNotIn(".part", done.stdout)
             self.assertEqual("No space left on device" in done.stderr, "rc=5" in done.stdout, done.stderr)
 
-    def test_a_duel_on_a_full_disk_is_exit_5(self):
+    def test_a_duel_on_a_full_disk_exits_5(self):
         os.symlink("fake_worker", self.folder + "/dpbench-worker")
         done = self.on_small_disk("size=8k", "d duel --base . --workload toy --strategy cpu --cpus 1 -q; echo rc=$?")
         self.assertIn("rc=5", done.stdout, done.stderr)

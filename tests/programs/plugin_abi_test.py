@@ -37,14 +37,14 @@ def digest(headers):
 
 
 class PluginAbi(unittest.TestCase):
-    def test_the_interface_version_was_reviewed_after_the_last_header_change(self):
+    def test_plugin_abi_h_holds_the_current_hash_of_the_plugin_headers(self):
         kept = re.search(r"// Headers[^:\n]*: (\w+)", ABI.read_text(encoding="utf-8"))[1]
         now = digest(interface(ROOT))
         self.assertEqual(now, kept, "\nA header of the plug-in interface has changed. If existing plug-ins would break (a type's members, their order or types,\n"
                          "a virtual function, a signature or its meaning): raise the number in workloads/api/plugin_abi.h. In either case,\n"
                          f"put the new hash there: {now}")
 
-    def test_every_header_of_the_interface_is_hashed_and_installed(self):
+    def test_every_header_of_the_plugin_interface_is_hashed_and_installed(self):
         headers = interface(ROOT)
         for name in ("strategies/api/strategy.h", "strategies/api/trained.h", "strategies/api/backend.h", "workloads/api/workload.h", "workloads/base/registry.h"):
             self.assertIn(name, headers)
@@ -52,7 +52,7 @@ class PluginAbi(unittest.TestCase):
         installed = (ROOT / "scripts/cmake/Install.cmake").read_text(encoding="utf-8")
         self.assertIn(f"foreach(folder {' '.join(INSTALLED)})", installed)
 
-    def test_changed_members_change_the_header_hash_and_changed_comments_do_not(self):
+    def test_a_changed_member_changes_the_header_hash_but_a_comment_does_not(self):
         self.assertEqual(bare('struct A {  // why\n  int a;  /* two\n lines */\n};\n'), bare("struct A { int a; };"))
         self.assertNotEqual(bare("struct A { int a; };"), bare("struct A { int a, b; };"))
         self.assertEqual(bare('f("a // b  c");'), 'f("a // b  c");')

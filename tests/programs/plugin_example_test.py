@@ -57,18 +57,18 @@ class PluginExample(unittest.TestCase):
         self.assertEqual(result.returncode, 2, result.stderr)
         return result.stderr
 
-    def test_the_right_strategy_passes(self):
+    def test_the_correct_example_strategy_passes_its_checks(self):
         result = self.check("plain-average")
         self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
         rows = [row for case in json.loads(result.stdout)["cases"] for row in case["checks"]]
         self.assertGreater(sum(row["status"] == "passed" for row in rows), 20)
 
-    def test_the_wrong_strategy_fails_with_its_mistake_named(self):
+    def test_the_wrong_example_strategy_fails_and_its_mistake_is_named(self):
         result = self.check("plain-sum")
         self.assertEqual(result.returncode, 1, result.stderr + result.stdout)
         self.assertIn("summed over 3", result.stdout)
 
-    def test_the_right_strategy_passes_with_adam_buffers_clipping_and_mixed_types(self):
+    def test_the_correct_example_passes_with_adam_buffers_clipping_and_mixed_types(self):
         workloads = ("probe-mlp", "probe-batch-norm", "probe-mixed")
         result = self.check("plain-average", ",".join(workloads), cpus="3")
         self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
@@ -87,7 +87,7 @@ class PluginExample(unittest.TestCase):
         self.assertIn("ddp.sync_batch_norm=on", rows["probe-mlp"][0]["detail"])
         self.assertIn("passed", {row["status"] for row in rows["probe-batch-norm"]})
 
-    def test_each_seed_is_checked(self):
+    def test_check_runs_the_given_number_of_seeds(self):
         dump = self.plugin.parent / "dump"
         shutil.rmtree(dump, ignore_errors=True)
         result = self.check("plain-average", "random-linear", "--seed", "5", "--seeds", "2", "--dump", dump, cpus="3")
@@ -96,7 +96,7 @@ class PluginExample(unittest.TestCase):
         for seed in (5, 6):
             self.assertTrue(any(f"seed{seed}-rank2" in name for name in names), names[:3])
 
-    def test_a_plugins_workload_and_backend_are_checked(self):
+    def test_check_can_use_the_workload_and_backend_of_a_plugin(self):
         result = run(self.program, "check", "--plugin", self.parts, "--strategy", "ddp", "--workload", "own-curve",
                      "--backend", "own-relay", "--cpus", "3", "-o", "json")
         self.assertEqual(result.returncode, 0, result.stderr + result.stdout)

@@ -33,7 +33,7 @@ class ProjectCommand(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
-    def test_every_format_is_marked_as_a_projection(self):
+    def test_project_marks_its_output_as_a_projection_in_every_format(self):
         for form in ("table", "markdown"):
             text = self.project("run.json", "--to", "8,64,512,4096", *LINK, "-o", form).stdout
             self.assertIn("PROJECTION", text)
@@ -43,14 +43,14 @@ class ProjectCommand(unittest.TestCase):
         self.assertEqual((document["schema"], document["projected"]), ("dpbench.projection", True))
         self.assertEqual([(case["world"], case["projected"]) for case in document["series"][0]["cases"]], [(8, True), (64, True)])
 
-    def test_predicts_a_world_left_out_of_the_fit(self):
+    def test_project_predicts_a_measured_world_left_out_of_the_fit(self):
         self.put("run.json", sample_runs.scaled((1, 2, 3, 8)))
         document = json.loads(self.project("run.json", "--from", "1,2,3", "--to", "8", "-o", "json").stdout)
         (case,) = document["series"][0]["cases"]
         self.assertEqual(case["measured_step_ns"], 17e6)
         self.assertAlmostEqual(case["stats"]["step_time_ns"]["median"] / 17e6, 1, places=4)
 
-    def test_wrong_arguments_give_one_error_line_with_the_value_or_flag(self):
+    def test_project_names_a_wrong_flag_or_value_in_one_error_line(self):
         self.put("two.json", sample_runs.scaled((1, 2)))
         self.put("old.json", sample_runs.usual())
         twice = sample_runs.scaled()
@@ -82,7 +82,7 @@ class ProjectCommand(unittest.TestCase):
             case["scaling"], case["batch"] = "strong", batch
         return run
 
-    def test_worlds_that_the_strategy_cannot_run_are_left_out(self):
+    def test_project_leaves_out_worlds_that_the_strategy_cannot_run(self):
         self.put("strong.json", self.strong(6))
         done = self.project("strong.json", "--to", "4,6,7", "-o", "json")
         document = json.loads(done.stdout)
@@ -103,7 +103,7 @@ class ProjectCommand(unittest.TestCase):
         self.assertEqual((step["ci95_low"], step["ci95_high"], step["interval"]), (None, None, "none"))
         self.assertEqual([figure["ci95"] for figure in document["fit"].values() if isinstance(figure, dict)], [None] * 3)
 
-    def test_charts_keep_projected_cases_apart(self):
+    def test_charts_do_not_mix_projected_cases_with_measured_ones(self):
         import data
         import tables
         import words

@@ -47,28 +47,28 @@ class ReportCommand(unittest.TestCase):
         self.assertEqual(rest[0], "--version")
         return rest[2:]
 
-    def test_passes_absolute_paths_to_the_script_and_takes_the_latest_run(self):
+    def test_report_draws_the_latest_run_and_passes_absolute_paths(self):
         self.assertEqual(self.arguments_of_script("--html", "x.html"), ["--html", f"{self.folder}/x.html", self.run_file])
         again = self.put("again.json", sample_runs.usual())
         self.assertEqual(self.arguments_of_script("latest", "again.json", "--html", "x.html", "--charts", "a/b"),
                          ["--html", f"{self.folder}/x.html", "--charts", f"{self.folder}/a/b", self.run_file, again])
         self.assertTrue(os.path.isdir(os.path.join(self.folder, "a/b")))
 
-    def test_every_sample_report_of_the_page_tests_is_accepted(self):
+    def test_report_accepts_every_sample_report_of_the_page_tests(self):
         for made in (sample_runs.usual(), sample_runs.troubled(), sample_runs.hostile(), sample_runs.many(3), sample_runs.settings(),
                      *sample_runs.history(), sample_runs.conformance(), sample_runs.trained(), sample_runs.report([], status="interrupted")):
             self.arguments_of_script("--html", "x.html", self.put("made.json", made))
 
-    def test_passes_a_collectives_file_to_the_drawing_script(self):
+    def test_report_passes_a_collectives_file_to_the_drawing_script(self):
         file = self.put("micro.json", sample_runs.collectives())
         self.assertEqual(self.arguments_of_script("--html", "x.html", "--collectives", "micro.json")[2:], ["--collectives", file, self.run_file])
 
-    def test_passes_a_projection_file_to_the_drawing_script(self):
+    def test_report_passes_a_projection_file_to_the_drawing_script(self):
         files = [self.put("micro.json", sample_runs.collectives()), self.put("projection.json", {"series": []})]
         self.assertEqual(self.arguments_of_script("--html", "x.html", "--projection", "projection.json", "--collectives", "micro.json")[2:],
                          ["--collectives", files[0], "--projection", files[1], self.run_file])
 
-    def test_wrong_arguments_give_one_error_line_and_exit_2(self):
+    def test_report_answers_wrong_arguments_with_one_error_line_and_exit_2(self):
         broken, newer = self.put("broken.json", "{"), sample_runs.usual()
         newer["schema_version"]["major"] = 2
         self.put("newer.json", newer)
@@ -88,7 +88,7 @@ class ReportCommand(unittest.TestCase):
                 self.assertIn(message, self.dpbench(*words, code=2).stderr)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "x.html")))
 
-    def test_a_deleted_working_directory_is_named(self):
+    def test_the_error_names_a_deleted_working_directory(self):
         script = f'mkdir gone && cd gone && rmdir ../gone && exec "{PROGRAM}" report "{self.run_file}" --html x'
         done = subprocess.run(["sh", "-c", script], cwd=self.folder, text=True, capture_output=True, check=False)
         self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
@@ -98,7 +98,7 @@ class ReportCommand(unittest.TestCase):
         self.put("micro.json", sample_runs.collectives())
         self.assertIn("micro.json", self.dpbench("--html", "micro.json", "--collectives", "micro.json", code=2).stderr)
 
-    def test_a_missing_python_gives_one_error_line_naming_the_variable(self):
+    def test_a_missing_python_gives_one_error_line_naming_dpbench_python(self):
         self.assertIn("DPBENCH_PYTHON", self.dpbench("--html", "x.html", code=2, DPBENCH_PYTHON="/absent/python").stderr)
         self.assertIn("python3", self.dpbench("--html", "x.html", code=2, DPBENCH_PYTHON="", PATH="/absent").stderr)
 
@@ -118,7 +118,7 @@ class ReportCommand(unittest.TestCase):
         self.assertFalse(os.path.exists(os.path.join(self.folder, "x.html")))
         return done.stderr.splitlines()[-1]
 
-    def test_without_network_the_error_is_named_and_no_partial_install_is_left(self):
+    def test_installing_matplotlib_without_network_fails_and_leaves_nothing(self):
         cache = os.path.join(self.folder, "cache")
         message = self.error_installing_matplotlib(XDG_CACHE_HOME=cache, PIP_NO_INDEX="1", PIP_CONFIG_FILE="/dev/null")
         self.assertRegex(message, "^dpbench: .*matplotlib.*DPBENCH_PYTHON")
@@ -133,7 +133,7 @@ class ReportCommand(unittest.TestCase):
                                             PATH=f"{venv}/bin:{os.environ['PATH']}")
         self.assertRegex(message, "^dpbench: .*matplotlib")
 
-    def test_an_unwritable_cache_is_named(self):
+    def test_the_error_for_an_unwritable_cache_names_xdg_cache_home(self):
         self.assertIn("XDG_CACHE_HOME", self.error_installing_matplotlib(XDG_CACHE_HOME="/proc/none"))
 
 

@@ -64,12 +64,12 @@ class Stored(unittest.TestCase):
         self.put("results/20261121T063057Z-a-m/run.json", report())
         self.put("results/20261121T073057Z-b-m/run.json", report(factor))
 
-    def test_an_equally_fast_run_passes(self):
+    def test_compare_passes_an_equally_fast_run(self):
         self.runs(1.001)
         message = self.dpbench("compare", "latest~1", "latest")
         self.assertRegex(message.stdout, "2 same.*passed")
 
-    def test_a_slower_run_fails_the_gate(self):
+    def test_compare_fails_a_slower_run(self):
         self.runs(1.1)
         message = self.dpbench("compare", "latest~1", "latest", code=1)
         self.assertRegex(message.stdout, r"ddp/.*\+10\.0 % .*SLOWER")
@@ -77,7 +77,7 @@ class Stored(unittest.TestCase):
         self.dpbench("compare", "latest~1", "latest", "--fail-on", "median:20%")
         self.dpbench("compare", "latest~1", "latest", "--fail-on", "ratio-to-baseline:5%", code=1)
 
-    def test_an_unclear_run_is_exit_4_only_with_strict(self):
+    def test_compare_exits_4_for_an_unclear_run_only_with_strict(self):
         self.runs(1.045)
         self.assertIn("inconclusive", self.dpbench("compare", "latest~1", "latest").stdout)
         self.dpbench("compare", "latest~1", "latest", "--strict", code=4)
@@ -97,7 +97,7 @@ class Stored(unittest.TestCase):
         self.assertIn("::error", self.dpbench(*gate, "--annotations", "github", code=1).stderr)
         self.assertNotIn("::error", self.dpbench(*gate, "--annotations", "none", code=1, GITHUB_ACTIONS="true").stderr)
 
-    def test_a_gate_file_sets_limits_per_case(self):
+    def test_a_gate_file_sets_the_limits_of_compare_per_case(self):
         self.runs(1.1)
         gate = self.put("gate.json", {"fail_on": ["median:5%"], "cases": [{"match": "ddp/*", "fail_on": ["median:20%"]}]})
         self.dpbench("compare", "latest~1", "latest", "--gate", gate)
@@ -106,7 +106,7 @@ class Stored(unittest.TestCase):
         typo = self.put("typo.json", {"fail_on": ["median:5%"], "cases": [{"match": "dpp/*", "fail_on": ["median:20%"]}]})
         self.assertIn('"dpp/*"', self.dpbench("compare", "latest~1", "latest", "--gate", typo, code=2).stderr)
 
-    def test_a_missing_baseline_is_a_note_unless_required(self):
+    def test_compare_fails_for_a_missing_baseline_only_if_it_is_required(self):
         self.runs(1)
         self.assertIn("--save-baseline main", self.dpbench("compare", "main", "latest").stderr)
         self.dpbench("compare", "main", "latest", "--require-baseline", code=2)
@@ -115,7 +115,7 @@ class Stored(unittest.TestCase):
         self.put("results/baselines/main.json", report(0.8))
         self.dpbench("compare", "main", "latest", code=1)
 
-    def test_different_machines_are_rejected_naming_the_field(self):
+    def test_compare_rejects_runs_of_different_machines_naming_the_field(self):
         other = report()
         other["env"]["cpu"]["model"] = "Other CPU"
         base, new = self.put("base.json", report()), self.put("new.json", other)
@@ -123,7 +123,7 @@ class Stored(unittest.TestCase):
         self.dpbench("compare", base, new, "--allow-env-diff")
         self.dpbench("compare", base, new, "--fail-on", "ratio-to-baseline:5%")
 
-    def test_bad_input_gives_one_error_line_and_exit_2(self):
+    def test_invalid_reports_give_one_error_line_and_exit_2(self):
         good = json.dumps(report())
         bad = {"empty": "", "truncated": good[: len(good) // 2], "deep": "[" * 1000000, "nan": good.replace('"batch": 64', '"batch": NaN', 1),
                "other": '{"context": {}, "benchmarks": []}', "newer": good.replace('"major": 1', '"major": 2'),
@@ -147,7 +147,7 @@ class Stored(unittest.TestCase):
                       ("export", base), ("export", base, "--to", "pdf"), ("validate",), ("validate", "absent.json")):
             self.dpbench(*words, code=2)
 
-    def test_a_file_above_512_mib_is_rejected_at_once(self):
+    def test_a_report_above_512_mib_is_rejected_at_once(self):
         base, huge = self.put("base.json", report()), self.put("huge.json", "")
         os.truncate(huge, (512 << 20) + 1)
         for words in (("compare", base, huge), ("export", huge, "--to", "csv"), ("validate", huge)):
@@ -190,7 +190,7 @@ class Stored(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
         self.assertRegex(done.stderr, r"big\.json.*memory")
 
-    def test_hostile_text_does_not_reach_terminals_or_tables(self):
+    def test_control_characters_and_markup_of_a_report_are_not_printed(self):
         hostile = report()
         hostile["cases"][1]["id"] = "ddp/\x1b[31m|<b>\u202e\n::error::"
         file, base = self.put("hostile.json", hostile), self.put("base.json", report())
@@ -206,7 +206,7 @@ class Stored(unittest.TestCase):
             case["id"] += "/x=1"
         self.dpbench("compare", self.put("a.json", report()), self.put("b.json", other), code=2)
 
-    def test_exports_parse_as_their_formats(self):
+    def test_exported_files_parse_as_their_formats(self):
         file = self.put("run.json", report())
         self.assertEqual(len(json.loads(self.dpbench("export", file, "--to", "gbench").stdout)["benchmarks"]), 10)
         self.assertEqual(xml.fromstring(self.dpbench("export", GOLDEN, "--to", "junit").stdout).get("failures"), "1")
@@ -228,13 +228,13 @@ class Stored(unittest.TestCase):
             for words_of in ((good, file), (file, good)):
                 self.assertIn(words, self.dpbench("compare", *words_of, code=2).stderr)
 
-    def test_an_environment_with_wrong_types_is_exported(self):
+    def test_export_accepts_a_report_whose_environment_has_wrong_types(self):
         with open(GOLDEN, encoding="utf-8") as file:
             hostile = json.load(file)
         hostile["env"]["cpu"].update({"usable": "x", "max_mhz": {}})
         self.assertIn('"num_cpus": 1', self.dpbench("export", self.put("hostile.json", hostile), "--to", "gbench").stdout)
 
-    def test_validate_recomputes_the_figures(self):
+    def test_validate_recomputes_figures_and_names_one_that_differs(self):
         self.assertRegex(self.dpbench("validate", GOLDEN).stdout, "valid.*6 cases")
         with open(GOLDEN, encoding="utf-8") as file:
             forged = json.load(file)
@@ -279,7 +279,7 @@ class Stored(unittest.TestCase):
             self.assertEqual(message.count("'main'"), 1)
         self.assertEqual(kept.read_bytes(), before)
 
-    def test_a_full_stdout_is_exit_5(self):
+    def test_export_exits_5_if_stdout_is_full(self):
         with open("/dev/full", "w", encoding="utf-8") as full:
             done = subprocess.run([PROGRAM, "export", GOLDEN, "--to", "csv"], stdout=full, stderr=subprocess.PIPE, check=False)
         self.assertEqual(done.returncode, 5)

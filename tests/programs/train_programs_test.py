@@ -99,7 +99,7 @@ class Training(unittest.TestCase):
                 self.assertEqual(done.stdout.splitlines(), lines, (strategy, world))
                 self.assertRegex(done.stderr, r"\d s\b")
 
-    def test_shapes_of_ranks_are_printed_in_rank_order(self):
+    def test_tensor_shapes_of_all_ranks_are_printed_in_rank_order(self):
         lines = self.train("random-linear", "ddp", "--cpus", "2", "--show-shapes").stdout.splitlines()
         self.assertEqual(lines[:4], ["Let's use 2 devices!"] + ["In Model: input size [15, 5] output size [15, 2]"] * 2 +
                          ["Outside: input size [30, 5] output_size [30, 2]"])
@@ -126,7 +126,7 @@ class Training(unittest.TestCase):
         self.assertEqual(lines[2:], [f"Epoch {epoch + 1}/2, Loss: {losses[epoch]}" for epoch in range(2)])
         self.assertAlmostEqual(losses[0], sum(training["loss_curve"][:5]) / 5, places=9)
 
-    def test_a_terminal_shows_progress(self):
+    def test_training_shows_progress_on_a_terminal(self):
         own, theirs = pty.openpty()
         with subprocess.Popen(self.words("mnist-mlp", "dp", "--cpus", "2", "--epochs", "3"), stdout=subprocess.PIPE, stderr=theirs,
                               env=dict(os.environ, TERM="xterm")) as process:
@@ -142,7 +142,7 @@ class Training(unittest.TestCase):
         self.assertRegex(shown.decode(), r"\[[#.]+\] 1/3 · \d/5 · loss \d\.\d+ · \d+ samples/s · \d+ s left")
         self.assertEqual(len(lines.splitlines()), 3)
 
-    def test_an_interrupted_run_is_reported(self):
+    def test_an_interrupted_training_exits_130_and_saves_that_it_was_interrupted(self):
         with subprocess.Popen(self.words("mnist-mlp", "ddp", "--cpus", "2", "--epochs", "100000"), stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL) as process:
             process.stdout.readline()
@@ -172,7 +172,7 @@ class Training(unittest.TestCase):
             self.assertEqual((self.folder / "dp").read_bytes(), cpu, workload)
             self.assertEqual((self.folder / "ddp").read_bytes(), cpu, workload)
 
-    def test_the_saved_model_has_the_documented_names(self):
+    def test_the_saved_model_has_the_documented_parameter_names(self):
         self.train("mnist-mlp", "ddp", "--cpus", "2", "--epochs", "1", "--save", self.folder / "m.safetensors")
         header, begin, raw = parts_of(self.folder / "m.safetensors")
         self.assertEqual(header.pop("__metadata__"), {"format": "pt"})
@@ -180,7 +180,7 @@ class Training(unittest.TestCase):
                          {"n.1.weight": [128, 784], "n.1.bias": [128], "n.3.weight": [10, 128], "n.3.bias": [10]})
         self.assertEqual(len(raw), begin + 4 * 101770)
 
-    def test_every_test_sample_counts_once(self):
+    def test_the_test_accuracy_counts_each_sample_once_with_any_strategy(self):
         said = []
         for strategy, world, batch in (("cpu", 1, 192), ("ddp", 3, 64)):
             done = self.train("mnist-mlp", strategy, "--cpus", str(world), "--batch", str(batch), "--eval", "--epochs", "2")
@@ -245,7 +245,7 @@ class Training(unittest.TestCase):
         self.train(workload, strategy, "--epochs", "1", "--checkpoint-every", "7", "--checkpoint", file, *more)
         return file
 
-    def test_training_can_be_extended_under_another_strategy(self):
+    def test_resumed_training_may_use_another_strategy(self):
         kept = self.checkpoint("mnist-mlp", "cpu", "--batch", "128")
         straight = self.curve("mnist-mlp", "cpu", "--epochs", "2", "--batch", "128")
         other = self.curve("mnist-mlp", "ddp", "--cpus", "2", "--epochs", "2", "--resume", kept)
@@ -255,7 +255,7 @@ class Training(unittest.TestCase):
 
     # Tests of rejected input.
 
-    def test_a_checkpoint_of_another_run_is_rejected(self):
+    def test_resuming_rejects_a_checkpoint_of_another_training(self):
         kept = self.checkpoint()
         resume = ("--epochs", "2", "--resume", kept)
         self.refused("convnet", "cpu", *resume, words=["--resume", str(kept), "workload mnist-mlp", "workload convnet"])
@@ -268,7 +268,7 @@ class Training(unittest.TestCase):
         self.refused("mnist-mlp", "cpu", "--resume", self.folder / "model", words=["--resume", "model"])
         self.refused("mnist-mlp", "cpu", "--resume", self.folder / "absent", words=["absent", "No such file"])
 
-    def test_a_damaged_checkpoint_is_rejected(self):
+    def test_resuming_rejects_a_damaged_checkpoint(self):
         header, begin, raw = parts_of(self.checkpoint())
         bad = self.folder / "bad"
 
@@ -302,7 +302,7 @@ class Training(unittest.TestCase):
         refuse(altered(lambda copy: copy["__metadata__"].update(step="-1")), ["'-1'"])
         refuse(altered(lambda copy: copy["__metadata__"].pop("seed")), ["seed"])
 
-    def test_a_nan_loss_stops_with_its_step_and_rank(self):
+    def test_a_nan_loss_stops_training_and_its_step_and_rank_are_named(self):
         for world, strategy in ((1, "cpu"), (2, "ddp")):
             header, begin, raw = parts_of(self.checkpoint("mnist-mlp", strategy, "--cpus", str(world)))
             place = begin + header["parameter:n.3.bias"]["data_offsets"][0]
@@ -320,7 +320,7 @@ class Training(unittest.TestCase):
             done = self.refused("mnist-mlp", "ddp", "--cpus", "2", *flags, words=[flags[-2], flags[-1]])
             self.assertEqual(done.stdout, "")
 
-    def test_a_disk_too_small_for_the_model_is_exit_5(self):
+    def test_training_exits_5_if_the_disk_is_too_small_for_the_model(self):
         disk = self.folder / "disk"
         disk.mkdir()
         if not own_mounts():
@@ -331,7 +331,7 @@ class Training(unittest.TestCase):
         self.assertIn("rc=5 left=\n", done.stdout, done.stderr)
         self.assertRegex(done.stderr, "model.safetensors.*No space left on device")
 
-    def test_conflicting_flags_are_rejected(self):
+    def test_train_rejects_conflicting_flags(self):
         self.refused("mnist-mlp", "cpu,dp", words=["--strategy", "--workload"])
         self.refused("mnist-mlp", "dp", "--cpus", "1,2", words=["train", "2"])
         self.refused("random-linear", "cpu", "--eval", words=["--eval", "random-linear"])

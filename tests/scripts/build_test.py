@@ -46,7 +46,7 @@ class Build(unittest.TestCase):
         result = self.run_toy("one", "two")
         self.assertEqual((result.returncode, result.stdout), (3, "first one \n"), result.stderr)
 
-    def test_the_program_gets_the_name_it_was_called_by(self):
+    def test_the_program_gets_the_name_its_script_was_called_by(self):
         main = '#include <cstdio>\n#include <cstdlib>\nint main() { std::puts(std::getenv("DPBENCH_CALLED")); }\n'
         (self.root / "main.cpp").write_text(main, encoding="utf-8")
         self.assertEqual(self.run_toy().stdout, f"{self.root}/scripts/dpbench\n")
@@ -65,7 +65,7 @@ class Build(unittest.TestCase):
         self.write("second")
         self.assertEqual(self.run_toy("x").stdout, "second x \n")
 
-    def test_changing_dpbench_torch_configures_again(self):
+    def test_changing_the_variable_dpbench_torch_configures_the_build_again(self):
         self.assertEqual(self.run_toy("x").stdout, "first x \n")
         self.assertEqual(self.run_toy("x", DPBENCH_TORCH="some/torch").stdout, "first x /some/torch\n")
         self.assertEqual(self.run_toy("x").stdout, "first x \n")
@@ -126,7 +126,7 @@ class RealProgram(unittest.TestCase):
     """Tests scripts/dpbench of this source tree. Skipped unless scripts/build built build/release and the build is up
     to date."""
 
-    def test_stdout_has_only_json(self):
+    def test_scripts_dpbench_prints_only_json_on_stdout(self):
         build, asked = SOURCE / "build/release", {}
         if (build / "asked").exists():
             asked = dict(re.findall(r"(DPBENCH_TORCH\w*)=(\S*)", (build / "asked").read_text(encoding="utf-8")))
@@ -166,7 +166,7 @@ class BuildTimes(unittest.TestCase):
             calls = (root / "calls").read_text(encoding="utf-8").splitlines() if (root / "calls").exists() else []
         return done, calls
 
-    def test_tests_are_rebuilt_in_a_fresh_folder_after_a_clean_build(self):
+    def test_build_times_rebuilds_tests_in_a_fresh_folder_after_a_clean_build(self):
         done, calls = self.run_it("harness/a.cpp", "tests/b.cpp", "tests/c.cpp")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([line.split(" | ")[0] for line in done.stdout.splitlines()[2:]],
@@ -178,13 +178,13 @@ class BuildTimes(unittest.TestCase):
             self.assertEqual((preset, folder, target, cache), ("release", builds[0][2], "all", "cache=1"))
         self.assertFalse(os.path.exists(os.path.dirname(builds[0][2])), "the temporary folder was not removed")
 
-    def test_without_test_files_there_is_no_clean_build(self):
+    def test_build_times_makes_no_clean_build_without_test_files(self):
         done, calls = self.run_it("harness/a.cpp")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([call for call in calls if call.startswith("build ")], [])
         self.assertIn("absent.cpp", self.run_it("absent.cpp")[0].stderr)
 
-    def test_the_default_files_of_build_times_exist(self):
+    def test_the_files_that_build_times_touches_by_default_exist(self):
         text = (SOURCE / "scripts/studies/build-times").read_text(encoding="utf-8")
         files = re.findall(r'"([\w/]+\.cpp)"', text)
         self.assertGreater(len([file for file in files if file.startswith("tests/")]), 1)

@@ -131,12 +131,12 @@ class Charts(unittest.TestCase):
             page.run("document.querySelectorAll('figure details').forEach((each) => { each.open = false; })")
             page.picture(f"{folder}/{name}")
 
-    def test_the_page_reports_settings_it_does_not_draw(self):
+    def test_the_page_says_how_many_settings_it_leaves_undrawn(self):
         with self.open("settings") as page:
             self.assertIn("12 of 100 settings are drawn", page.run("document.querySelector('header').innerText"))
             self.assertEqual(page.run("document.querySelectorAll('#cases-table tbody tr').length"), 500)
 
-    def test_the_colours_of_charts_follow_the_page(self):
+    def test_chart_colours_follow_the_light_or_dark_mode_of_the_page(self):
         inks = set()
         for dark in (False, True):
             with self.open("usual", dark=dark) as page:
@@ -177,7 +177,7 @@ class Charts(unittest.TestCase):
             page.click(".choices input[value=ok]")
             self.assertEqual(sorted(page.run(f"({COLUMN})(4)")), ["failed", "interrupted", "skipped", "wrong"])
 
-    def test_clicking_a_failed_check_in_the_matrix_toggles_its_evidence(self):
+    def test_clicking_a_failed_check_in_the_matrix_shows_or_hides_its_evidence(self):
         with self.open("everything") as page:
             state = "[document.querySelector('tr.evidence').hidden, document.querySelector('button[aria-controls]').ariaExpanded]"
             self.assertEqual(page.run(state), [True, "false"])
@@ -188,7 +188,7 @@ class Charts(unittest.TestCase):
             page.click("button[aria-controls]")
             self.assertEqual(page.run(state), [True, "false"])
 
-    def test_pointing_at_a_mark_shows_its_value(self):
+    def test_pointing_at_a_mark_in_a_chart_shows_its_value(self):
         with self.open("usual") as page:
             page.click("figure .tip")
             self.assertRegex(page.run("document.querySelector('#tip').innerText"), r"^\S+, world \d: .* rows/s$")
@@ -225,7 +225,7 @@ class Charts(unittest.TestCase):
             page.call("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
             self.assertEqual(page.run("document.querySelector('#cases-table th').ariaSort"), "ascending")
 
-    def test_an_unwritable_page_exits_5_and_keeps_the_old_one(self):
+    def test_report_exits_5_and_keeps_the_old_page_if_it_cannot_write(self):
         folder = self.folder / "full"
         folder.mkdir()
         (folder / "x.html").write_text("old", encoding="utf-8")

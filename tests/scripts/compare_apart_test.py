@@ -41,10 +41,10 @@ class Apart(unittest.TestCase):
         self.assertIn("| median:20% | 4 of 12 | 4 of 12 |", said)
         self.assertIn("12 pairs at least 0 s apart", said)
 
-    def test_pairs_of_runs_closer_than_option_apart_are_left_out(self):
+    def test_runs_closer_in_time_than_the_flag_apart_are_not_compared(self):
         self.assertIn("| median:20% | 4 of 8 | 4 of 8 |", self.judge("--apart", "7000", "--markdown").stdout)
 
-    def test_no_pair_of_runs_far_enough_apart_is_an_error(self):
+    def test_it_is_an_error_if_no_two_runs_are_far_enough_apart(self):
         self.assertIn("no two runs", self.judge("--apart", "86400", code=1).stderr)
 
 

@@ -42,13 +42,13 @@ class FindClang(unittest.TestCase):
         self.assertRegex(call, r"^-m pip install .* clang-tidy==\d+\.\d+\.\d+$")
         self.assertEqual(len(list(self.cache.iterdir())), 1)
 
-    def test_a_failed_download_exits_2_and_leaves_nothing(self):
+    def test_a_failed_download_exits_2_and_leaves_no_files(self):
         done = self.find("clang-tidy", offline="1")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("clang-tidy", done.stderr)
         self.assertEqual(list(self.cache.iterdir()), [])
 
-    def test_an_unknown_program_is_refused(self):
+    def test_find_clang_refuses_an_unknown_program(self):
         self.assertEqual(self.find("clang-query").returncode, 2)
 
 

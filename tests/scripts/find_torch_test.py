@@ -122,7 +122,7 @@ class FindTorch(unittest.TestCase):
         path.chmod(0o755)
         return str(path)
 
-    def test_falls_back_to_the_systems_pip(self):
+    def test_find_torch_falls_back_to_the_pip_of_the_system(self):
         without = self.python("without", "exit 1")
         system = self.python("system", f'[ "$1" = -c ] || echo "$*" >{self.root}/called')
         for other, called in ((system, True), (without, False), ("/absent/python3", False)):
@@ -133,7 +133,7 @@ class FindTorch(unittest.TestCase):
                 else:
                     self.assertRaisesRegex(find_torch.Refusal, "apt-get install python3-pip", PIP_DOWNLOAD, "torch==1", "t-cp312-any.whl", self.root)
 
-    def test_a_version_that_is_not_pinned_is_refused(self):
+    def test_a_libtorch_version_that_is_not_pinned_is_refused(self):
         with mock.patch.dict(os.environ, DPBENCH_TORCH_VERSION="2.9.0"):
             with self.assertRaisesRegex(find_torch.Refusal, "2.9.0"):
                 find_torch.find()
@@ -166,7 +166,7 @@ class Progress(unittest.TestCase):
                         time.sleep(0.01)
         return said.getvalue(), set(FastEvent.timeouts) - {None}
 
-    def test_progress_on_a_terminal_is_one_updating_line(self):
+    def test_download_progress_on_a_terminal_is_one_updating_line(self):
         said, waited = self.fetch(terminal=True)
         self.assertTrue(said.startswith("dpbench: fetching torch==1 (2 MB)\n"), said)
         for shown in ("dpbench: fetching torch==1: 1 of 2 MB\r", "dpbench: fetching torch==1: 2 of 2 MB\r"):
@@ -174,7 +174,7 @@ class Progress(unittest.TestCase):
         self.assertTrue(said.endswith("\r\033[K"), said)
         self.assertEqual((said.count("\n"), waited), (1, {0.5}))
 
-    def test_progress_without_a_terminal_is_a_line_every_10_seconds(self):
+    def test_download_progress_without_a_terminal_is_a_line_every_10_seconds(self):
         said, waited = self.fetch(terminal=False)
         for shown in ("dpbench: fetching torch==1: 1 of 2 MB\n", "dpbench: fetching torch==1: 2 of 2 MB\n"):
             self.assertIn(shown, said)
@@ -187,7 +187,7 @@ class Program(unittest.TestCase):
         return subprocess.run([sys.executable, SCRIPT], env={**os.environ, "DPBENCH_TORCH_VERSION": "", **environment},
                               capture_output=True, text=True, check=False)
 
-    def test_stdout_is_only_the_folder(self):
+    def test_find_torch_prints_only_the_folder_on_stdout(self):
         with tempfile.TemporaryDirectory() as root:
             folder = make_torch(root, "2.15.3")
             result = self.run_script(DPBENCH_TORCH=root)
@@ -205,7 +205,7 @@ class Program(unittest.TestCase):
             self.assertEqual(result.stdout, cached + "\n")
             self.assertIn("2.16.0", result.stderr)
 
-    def test_a_refusal_is_one_line_and_exit_code_2(self):
+    def test_find_torch_refuses_a_wrong_folder_with_one_line_and_exit_code_2(self):
         result = self.run_script(DPBENCH_TORCH="/nonexistent")
         self.assertEqual((result.returncode, result.stdout, result.stderr.count("\n")), (2, "", 1))
         self.assertIn("/nonexistent", result.stderr)

@@ -70,7 +70,7 @@ class Fixture(unittest.TestCase):
 
 class WithoutGpu(Fixture):
     @unittest.skipIf(machine.query_driver()[0], "there is a GPU")
-    def test_every_part_is_skipped_with_the_reason(self):
+    def test_without_a_gpu_every_part_is_skipped_with_the_reason(self):
         done = self.gpu_check(code=77)
         parts = self.parts()
         self.assertGreater(len(parts), 10)
@@ -112,7 +112,7 @@ class Parts(Fixture):
         state = pathlib.Path(f"/proc/{pid}/stat")
         self.assertTrue(not state.exists() or state.read_text().split()[2] == "Z")
 
-    def test_the_catalogue_is_rewritten_and_libraries_are_found(self):
+    def test_gpu_check_rewrites_catalogue_json_and_sets_the_library_path(self):
         self.gpu_check("--rehearse", "--part", "doctor", code=0)
         self.assertEqual((self.folder / "bin/catalogue.json").read_text(), '{"fresh": 1}\n')
         self.assertEqual((self.folder / "pids.libraries").read_text().split(":")[0].strip(), str(self.folder / "lib"))
@@ -131,7 +131,7 @@ class Parts(Fixture):
         self.gpu_check("--part", "check-dp-gpus", code=77, gpu=1)
         self.assertRegex(self.parts()["check-dp-gpus"]["reason"], r"\b2 GPUs.*\b1\b")
 
-    def test_a_missed_target_fails_unless_any_gpu_is_given(self):
+    def test_a_missed_speed_target_fails_unless_the_flag_any_gpu_is_given(self):
         slow = '{"cases": [%s]}' % ", ".join(
             '{"workload": "mnist-mlp", "strategy": "%s", "status": "ok", "params": {}, "scale": 1, "dtype": "f32", "batch": 64,'
             ' "stats": {"step_time_ns": {"median": %d}}}' % one for one in (("gpu", 4000000), ("ddp", 5000000)))
@@ -153,12 +153,12 @@ class Parts(Fixture):
                     self.assertEqual(part["status"], "failed")
                     self.assertIn(reason, part["reason"])
 
-    def test_missing_programs_are_named(self):
+    def test_a_part_whose_programs_are_missing_fails_and_names_them(self):
         (self.folder / "bin/dpbench").unlink()
         self.gpu_check("--rehearse", "--part", "doctor", code=1)
         self.assertIn(str(self.folder / "bin"), self.parts()["doctor"]["reason"])
 
-    def test_the_sanitizer_must_report_zero_errors(self):
+    def test_a_part_passes_only_if_compute_sanitizer_reports_zero_errors(self):
         self.program("driver/compute-sanitizer", SANITIZER)
         unseen = CLEAN.replace("ERROR SUMMARY: 0 errors", "Error: Target application terminated before first instrumented API call")
         for says, reason in ((CLEAN, ""), ("", "'ERROR SUMMARY: 0 errors'"),
@@ -172,12 +172,12 @@ class Parts(Fixture):
                 self.assertEqual(self.parts()["sanitizer"]["status"], "failed" if reason else "passed")
                 self.assertIn(reason, self.parts()["sanitizer"]["reason"])
 
-    def test_wrong_arguments_are_refused(self):
+    def test_gpu_check_refuses_unknown_parts_and_an_existing_output_folder(self):
         self.assertIn("no part 'nothing'", self.gpu_check("--part", "nothing", code=2).stderr)
         self.out.mkdir()
         self.assertIn(f"--out {self.out}", self.gpu_check(code=2).stderr)
 
-    def test_parts_beyond_the_budget_are_skipped(self):
+    def test_parts_beyond_the_time_budget_are_skipped(self):
         self.gpu_check("--rehearse", "--budget", "1", "--part", "check-ddp-gloo", "check-ddp-shm", code=1)
         parts = self.parts()
         self.assertEqual(parts["check-ddp-gloo"]["status"], "timeout")
@@ -190,7 +190,7 @@ class Limits(unittest.TestCase):
         with unittest.mock.patch.object(machine, "find_gpus", return_value={"gpus": ["Pretended"] * count}):
             return machine.Machine(ROOT / "build", sys.executable, False, ROOT / "out")
 
-    def test_parts_needed_by_targets_come_first_and_fit_the_budget(self):
+    def test_parts_needed_by_speed_targets_come_first_and_fit_the_time_budget(self):
         needed = {"measure-graphs", "peers", "measure-ddp-1", "measure-scales", *targets.CONFORMING}
         spent_s = 0
         for part in parts.all_parts(self.on_gpus(2)):
@@ -205,7 +205,7 @@ class Limits(unittest.TestCase):
         self.assertLessEqual(spent_s, budget_s)
         self.assertLess(budget_s, 8 * 60)
 
-    def test_recorded_passes_of_dp_are_checked_only_on_a_gpu(self):
+    def test_dp_with_cuda_graphs_is_checked_only_on_a_gpu(self):
         rehearsal = machine.Machine(ROOT / "build", sys.executable, True, ROOT / "out")
         for place, labels in ((self.on_gpus(), ["dp", "graph"]), (rehearsal, ["dp"])):
             (two,) = [part for part in parts.all_parts(place) if part.name == "check-dp-2"]

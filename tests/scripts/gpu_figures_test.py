@@ -23,7 +23,7 @@ class Targets(unittest.TestCase):
     def judged(self, said, records=(), rehearse=False):
         return {one["name"]: one for one in targets.judge(said, records, types.SimpleNamespace(rehearse=rehearse))}
 
-    def test_the_speedup_over_python_uses_the_recorded_step_and_pythons_median(self):
+    def test_the_speedup_over_python_compares_cuda_graph_steps_with_its_median(self):
         said = {"measure-graphs": {"a": {"cases": [case("mnist-mlp", 10, params={"graph": "off"}),
                                                    case("mnist-mlp", 20, params={"graph": "on"})]}},
                 "peers": {"eager": {"step_us": {"mnist-mlp": [90, 100, 400]}}, "reduce-overhead": {"step_us": {"mnist-mlp": [38, 39, 39]}}}}
@@ -41,7 +41,7 @@ class Targets(unittest.TestCase):
         self.assertEqual([judged[f"ddp at world 1 over gpu, {label}"]["verdict"] for label in ("short", "good", "bad")], ["shown", "met", "missed"])
         self.assertEqual(judged["ddp at world 1 over gpu, short"]["measured"], "+20.0 us on 100.0 us")
 
-    def test_a_recorded_step_of_ddp_is_compared_with_eager_and_excluded_from_the_overhead(self):
+    def test_ddp_as_a_cuda_graph_is_compared_with_eager_and_not_in_the_overhead(self):
         said = {"measure-ddp-1": {"short": {"cases": [case("mnist-mlp", 100), case("mnist-mlp", 120, "ddp", {"graph": "off"}),
                                                       case("mnist-mlp", 40, "ddp", {"graph": "on"})]},
                                   "long": {"cases": [case("mnist-mlp", 2000), case("mnist-mlp", 2040, "ddp")]}}}
@@ -50,7 +50,7 @@ class Targets(unittest.TestCase):
         self.assertEqual(judged["ddp at world 1 as a CUDA graph against eager, short"]["measured"], "3.00 times: 40.0 and 120.0 us")
         self.assertNotIn("ddp at world 1 as a CUDA graph against eager, long", judged)
 
-    def test_dps_recorded_passes_are_compared_with_eager_by_workload_and_world(self):
+    def test_dp_as_cuda_graphs_is_compared_with_eager_by_workload_and_world(self):
         def rows(*us):
             return {"cases": [case(workload, one, "dp", {"graph": graph}) for workload, one, graph in us]}
         judged = self.judged({"measure-dp": {"1": rows(("mnist-mlp", 90, "off"), ("convnet", 400, "off"), ("mnist-mlp", 60, "on"), ("convnet", 500, "on")),
@@ -66,14 +66,14 @@ class Targets(unittest.TestCase):
         self.assertEqual(self.judged({"measure-scales": {"4": {"cases": rows}}})[name]["verdict"], "met")
         self.assertEqual(self.judged({"measure-scales": {"4": {"cases": rows[:1]}}})[name]["verdict"], "missed")
 
-    def test_conformance_is_judged_only_if_it_ran(self):
+    def test_the_conformance_target_is_judged_only_if_the_checks_ran(self):
         records = [{"name": name, "what": name, "status": status, "commands": [{}]} for name, status in zip(targets.CONFORMING, ("passed", "timeout"))]
         judged = self.judged({}, records)
         self.assertEqual([judged[f"{name}: gradients conform"]["verdict"] for name in targets.CONFORMING], ["met", "not measured"])
         started_nothing = [record | {"status": "failed", "commands": []} for record in records]
         self.assertEqual({one["verdict"] for one in self.judged({}, started_nothing).values()}, {"not measured"})
 
-    def test_a_rehearsal_has_no_verdicts(self):
+    def test_a_rehearsal_without_gpu_gives_no_verdict_on_targets(self):
         said = {"measure-ddp-1": {"a": {"cases": [case("mnist-mlp", 3000, "cpu"), case("mnist-mlp", 4000, "ddp")]}}}
         self.assertEqual({one["verdict"] for one in self.judged(said, rehearse=True).values()}, {"not measured", "rehearsed"})
 
@@ -84,12 +84,12 @@ class Sweeps(unittest.TestCase):
         the peak."""
         return {"measure-batches": {"mnist-mlp": {"cases": [case("mnist-mlp", us, flop="100000000", batch=batch) for batch, us in steps]}}}
 
-    def test_the_gpu_is_busy_once_larger_batches_gain_nothing(self):
+    def test_a_gpu_counts_as_busy_once_larger_batches_gain_nothing(self):
         shares = figures.peak_shares(self.sweep((4096, 125), (64, 1000), (1024, 130), (256, 400)), "measure-batches", "batch")
         self.assertEqual({place: round(share, 3) for (_, place), share in shares.items()}, {64: 0.1, 256: 0.25, 1024: 0.769, 4096: 0.8})
         self.assertEqual(figures.busy_from(shares), {"mnist-mlp": (1024, 4096, False)})
 
-    def test_a_sweep_that_ends_too_early_is_reported(self):
+    def test_a_batch_sweep_that_ends_before_the_gpu_is_busy_is_reported(self):
         # With one batch size it is unknown whether a larger one is faster, so the page reports nothing.
         self.assertEqual(list(page.busy(self.sweep((64, 1000)))), [])
         said = self.sweep((64, 1000), (256, 400))

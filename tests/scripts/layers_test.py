@@ -122,7 +122,7 @@ class Layers(unittest.TestCase):
                 self.assertEqual(result.returncode, 1, result.stdout)
                 self.assertIn(f"{path}: {header.strip('<>').strip(chr(34))}:", result.stdout)
 
-    def test_correct_includes_are_accepted(self):
+    def test_includes_that_the_layers_allow_are_accepted(self):
         for path, header in RIGHT:
             with self.subTest(path=path, header=header):
                 result = check(path, header)

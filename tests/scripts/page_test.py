@@ -64,13 +64,13 @@ class Data(unittest.TestCase):
     def case(self, **more):
         return data.Case(data.Run(sample_runs.report([])), sample_runs.case(**more))
 
-    def test_a_block_takes_the_slowest_ranks_time_per_step(self):
+    def test_the_step_time_of_a_timed_block_is_that_of_its_slowest_rank(self):
         case = self.case(strategy="ddp", world=2, launches=1, samples=2)
         first, second = case.raw["launches"][0]["ranks"]
         first["samples_ns"], second["samples_ns"] = [100, 400], [300, 200]
         self.assertEqual(case.launches, [[30, 40]])
 
-    def test_the_low_end_of_step_time_is_the_high_end_of_throughput(self):
+    def test_the_throughput_interval_is_the_inverse_of_the_step_time_interval(self):
         span = self.case(world=2, step_ns=1e6, noise=0.05).rows_per_s  # the step time is 0.9 to 1.1 ms
         self.assertAlmostEqual(span.middle, 128e3)
         self.assertAlmostEqual(span.low, 128e3 / 1.1)
@@ -90,7 +90,7 @@ class Data(unittest.TestCase):
         case.summary |= {"ci95_low": None, "ci95_high": None}
         self.assertEqual(case.step_ns, data.Interval(100, 100, 100))
 
-    def test_outliers_are_far_above_the_median(self):
+    def test_only_times_far_above_the_median_count_as_outliers(self):
         self.assertEqual(data.outliers([100, 101, 99, 100, 150, 60]), [False] * 4 + [True, False])
         # A value less than 5 % above the median is no outlier.
         self.assertEqual(data.outliers([100, 100, 100, 104]), [False] * 4)
@@ -124,7 +124,7 @@ class Data(unittest.TestCase):
         self.assertEqual(data.Run(report).machine, "2 × H200 and 2 cores of AMD EPYC")
         self.assertEqual(data.Run(report).time, "2026-11-21 06:30 UTC")
 
-    def test_collectives_are_grouped_by_size_and_repetition(self):
+    def test_collective_times_are_grouped_by_size_backend_and_repetition(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(sample_runs.collectives(), file)
             file.flush()
@@ -142,7 +142,7 @@ class Words(unittest.TestCase):
 
 
 class Markup(unittest.TestCase):
-    def test_text_is_escaped_and_markup_is_not(self):
+    def test_text_inside_html_elements_is_escaped_and_nested_elements_are_not(self):
         self.assertEqual(markup.el("p", "<b>", markup.el("i", "&"), title='"x"'), '<p title="&quot;x&quot;">&lt;b&gt;<i>&amp;</i></p>')
 
     def test_control_and_direction_characters_are_removed(self):
@@ -200,7 +200,7 @@ class Page(unittest.TestCase):
         (script,) = re.findall("<script>(.*)</script>", made, re.DOTALL)
         self.assertIn(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(), made)
 
-    def test_every_status_is_counted_and_explained(self):
+    def test_the_page_counts_every_case_status_and_gives_the_reasons(self):
         texts = " ".join(Reader(page_of(sample_runs.troubled())).texts)
         for said in ("SIGKILL", "no GPU here", "Ctrl-C", "expected 1, found 2", "sum instead of mean", "A run was interrupted", "outliers"):
             self.assertIn(said, texts)
@@ -255,7 +255,7 @@ class Palette(unittest.TestCase):
                 least = {"ground": 1, "grid": 1, "ink": 4.5, "muted": 4.5, "bad": 4.5}.get(role, 3)
                 self.assertGreaterEqual(contrast, least, f"{role} {colour} on {ground}")
 
-    def test_light_colours_are_distinct(self):
+    def test_the_colours_of_the_light_palette_are_distinct(self):
         self.assertEqual(len(set(palette.LIGHT.values())), len(palette.LIGHT))
 
 

@@ -42,7 +42,7 @@ class ProveFresh(unittest.TestCase):
             self.assertEqual(sorted(path.name for path in pathlib.Path(folder).iterdir()), ["programs", "tree"], "temporary files were not removed")
             return done, (root / "results/fresh/bookworm.md").read_text(encoding="utf-8")
 
-    def test_runs_both_commands_and_the_chart_command_and_records_the_load(self):
+    def test_prove_fresh_runs_the_readme_commands_and_records_the_cpu_load(self):
         done, page = self.run_it()
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = re.findall(r"^\| `(.*)` \| (\d+) \| 0 min \d\d s \| \d+\.\d \|$", page, re.M)
@@ -50,7 +50,7 @@ class ProveFresh(unittest.TestCase):
         self.assertRegex(page, r"(?m)^Other work kept \d+\.\d of the cores busy in the 10 s before\.$")
         self.assertIn("$ scripts/dpbench\na table\n$ scripts/test\n3 passed, 0 failed, 0 skipped\n", page)
 
-    def test_missing_charts_or_a_missing_chart_command_fail(self):
+    def test_prove_fresh_fails_if_charts_or_their_command_are_missing(self):
         for toy in (TOY.replace("touch", "exit 4; touch"), TOY.replace('echo x >"$4"', ":"), TOY.replace("Charts:", "None:")):
             with self.subTest(toy=toy):
                 done, page = self.run_it(toy)

@@ -21,15 +21,15 @@ def note(word):
 second = os.path.exists("{folder}/ran")
 if second: note("again")
 class One(unittest.TestCase):
-    def test_good(self): note("One.test_good")
+    def test_always_passes(self): note("One.test_always_passes")
 class Two(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         if not second:
             note("first")
             {broken}
-    def test_late(self):
-        note("Two.test_late")
+    def test_passes_in_second_run(self):
+        note("Two.test_passes_in_second_run")
         self.assertTrue(second)
 assert sys.argv[1] == "its own argument"
 unittest.main(argv=sys.argv[:1] + sys.argv[2:])
@@ -74,7 +74,7 @@ class RunTests(unittest.TestCase):
             late += 'set_tests_properties(late PROPERTIES LABELS "deadlines")\n'
             self.expect(run(gone + late), False, "1 passed, 1 failed, 0 skipped; flaky, passed only on retry: late")
 
-    def test_only_a_test_with_deadlines_is_retried_and_listed_as_flaky(self):
+    def test_only_a_test_labelled_deadlines_is_retried_and_listed_as_flaky(self):
         with tempfile.TemporaryDirectory() as folder:
             late = f'add_test(late "/bin/sh" "-c" "test -e {folder}/been || {{ touch {folder}/been && exit 1; }}")\n'
             labelled = late + 'set_tests_properties(late PROPERTIES LABELS "unit;deadlines")\n'
@@ -86,7 +86,7 @@ class RunTests(unittest.TestCase):
             self.expect(run(PASSES + late), False, "1 passed, 1 failed, 0 skipped")
 
     def test_only_failed_methods_of_a_unittest_program_run_again(self):
-        for broken, again in (("", ["Two.test_late"]), ("raise OSError", ["One.test_good", "Two.test_late"])):
+        for broken, again in (("", ["Two.test_passes_in_second_run"]), ("raise OSError", ["One.test_always_passes", "Two.test_passes_in_second_run"])):
             with self.subTest(broken=broken), tempfile.TemporaryDirectory() as folder:
                 program = pathlib.Path(folder, "program.py")
                 program.write_text(LATE.format(folder=folder, broken=broken), encoding="utf-8")
@@ -96,11 +96,11 @@ class RunTests(unittest.TestCase):
                 ran = pathlib.Path(folder, "ran").read_text(encoding="utf-8").split()
                 self.assertEqual(sorted(ran[ran.index("again") + 1:]), again)
 
-    def test_a_run_without_tests_fails(self):
+    def test_run_tests_fails_if_there_are_no_tests(self):
         self.expect(run(""), False, "0 passed, 0 failed, 0 skipped")
         self.expect(run(PASSES, "-R", "no-such-test"), False, "0 passed, 0 failed, 0 skipped")
 
-    def test_a_run_with_only_skipped_tests_fails(self):
+    def test_run_tests_fails_if_every_test_is_skipped(self):
         self.expect(run(SKIPS), False, "0 passed, 0 failed, 1 skipped")
 
 
@@ -123,12 +123,12 @@ class Test(unittest.TestCase):
             return subprocess.run([scripts / "test", "--all"], capture_output=True, text=True, check=False,
                                   env={**os.environ, "PATH": f"{scripts}/here:{os.environ['PATH']}"})
 
-    def test_the_script_passes_if_every_command_passes(self):
+    def test_scripts_test_passes_if_every_command_passes(self):
         done = self.run_with("none")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("more was here", done.stdout)
 
-    def test_a_failing_command_fails_its_part_and_its_log_is_shown(self):
+    def test_a_failing_command_fails_its_part_of_scripts_test_and_shows_its_log(self):
         for failing, part in (("check.sh", "check"), ("build", "core"), ("run-tests", "core"), ("soak", "core"), ("ci/gate", "core"), ("parts/more", "more")):
             with self.subTest(failing):
                 done = self.run_with(failing)

@@ -27,12 +27,12 @@ class Setup(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
         return done.stderr
 
-    def test_without_root_it_prints_a_command_that_updates_and_installs(self):
+    def test_setup_without_root_prints_an_apt_command_that_updates_and_installs(self):
         said = self.run_it(id="echo 1000", sudo="exit 1", apt_get="exit 9")
         self.assertEqual(said, "dpbench: missing packages; type: sudo apt-get update && "
                                f"sudo apt-get install --no-install-recommends {ABSENT}\n")
 
-    def test_without_sudo_the_command_uses_su(self):
+    def test_without_sudo_the_printed_command_uses_su(self):
         self.assertEqual(self.run_it(id="echo 1000", apt_get="exit 9", bare=True),
                          f"dpbench: missing packages; type: su -c 'apt-get update && apt-get install --no-install-recommends {ABSENT}'\n")
 
@@ -43,7 +43,7 @@ class Setup(unittest.TestCase):
             self.assertIn("ninja-build", said.split())
             self.assertEqual("python3-pip" in said.split(), wanted, said)
 
-    def test_with_root_it_updates_and_installs(self):
+    def test_setup_with_root_updates_and_installs_packages(self):
         said = self.run_it(id="echo 0", apt_get='echo "$@" | grep -oE "update|install.*" >&2')
         self.assertEqual(said.splitlines()[1:], ["update", f"install -y --no-install-recommends {ABSENT}",
                                                  f"dpbench: still missing after apt-get: {ABSENT}"])

@@ -34,13 +34,13 @@ class Tsan(unittest.TestCase):
             return subprocess.run([root / "scripts/parts/tsan"], env={**os.environ, "RENAMED": renamed}, capture_output=True, text=True,
                                   check=False)
 
-    def test_the_part_passes_if_every_test_pattern_matches(self):
+    def test_the_tsan_part_passes_if_every_test_name_pattern_matches(self):
         done = self.run_it()
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stdout.count("ran "), len(PROGRAMS))
         self.assertIn("ran */threads:Groups.*\n", done.stdout)
 
-    def test_a_test_pattern_that_matches_nothing_fails(self):
+    def test_the_tsan_part_fails_if_a_test_name_pattern_matches_nothing(self):
         for renamed, program in (("Groups.*", "comm_faults_test"), ("*RandomCollectives*/threads*", "comm_random_test"), ("Lists.*", "comm_lives_test"),
                                  ("DpGraph.*", "dp_test"), ("PackedRows.*", "recorded_test")):
             done = self.run_it(renamed)

@@ -98,13 +98,13 @@ std::string bash_completions(const std::vector<Command>& commands) {
       const std::string either = (flag.short_name.empty() ? "" : "-" + flag.short_name + "|") + "--" + flag.name;
       values += "        " + either + ") " + bash_value(flag) + "; return ;;\n";
     }
-    cases +=
-        "    " + command.name + ")\n      case $prev in\n" + values + "      esac\n      flags='" + names +
+    cases += "    " + command.name + ")\n      case $prev in\n" + values + "      esac\n      flags='" + names +
              "' arguments='" + words_of_command + "' ;;\n";
   }
   return "# bash completion of dpbench " DPBENCH_VERSION "\n" + std::string(names_function) +
          "_dpbench() {\n"
-         "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} flags= arguments=\n"
+         "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} flags= "
+         "arguments=\n"
          "  local commands='" +
          words +
          "'\n"

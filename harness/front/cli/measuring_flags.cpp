@@ -338,8 +338,8 @@ void settle_train(const CLI::App&, TrainingOptions& o) {
   o.what.one_place = o.what.whole_epochs = true;
   const auto require_one = [](const char* flag, const std::vector<std::string>& names) {
     if (names.size() != 1 || names[0] == all)
-      throw UsageError(std::string("train needs one ") + flag + ", as in: " +
-                       shell_command("train --workload mnist-mlp --strategy ddp --cpus 2"));
+      throw UsageError(std::string("train needs one ") + flag +
+                       ", as in: " + shell_command("train --workload mnist-mlp --strategy ddp --cpus 2"));
   };
   require_one("--strategy", o.what.strategies);
   require_one("--workload", o.what.workloads);

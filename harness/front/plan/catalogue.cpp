@@ -15,7 +15,7 @@ Enum value_of(const Json& json, const char* key) {
 
 std::vector<ParamEntry> params_from(const Json& json) {
   std::vector<ParamEntry> params;
-  for (const auto& param : json) 
+  for (const auto& param : json)
     params.push_back({param.at("name"), param.at("default"), param.value("summary", ""), param.value("values", "")});
   return params;
 }

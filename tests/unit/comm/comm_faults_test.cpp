@@ -236,7 +236,7 @@ TEST_P(Faults, ARankThatLeavesFailsTheCollectiveOfTheWaitingRanks) {
   EXPECT_LT(Clock::now() - begin, kStart + kDeathReported);
 }
 
-TEST_P(Faults, AbortEndsTheWaitOfTheSameRank) {
+TEST_P(Faults, AbortEndsTheWaitOfTheRankThatCallsIt) {
   const auto errors = run_ranks(team(2), [](const Backend& backend, int rank) {
     if (rank == 1) return std::this_thread::sleep_for(300ms);
     const auto work = allreduce(backend, at::ones(10));
@@ -345,7 +345,7 @@ TEST(RankDeath, CausesAnErrorAndNotASignalInOtherRanksOverGloo) {
   }
 }
 
-TEST(RankDeath, IsDetectedBeforeTheGroupIsComplete) {
+TEST(RankDeath, IsDetectedBeforeTheProcessGroupIsComplete) {
   const auto begin = Clock::now();
   const auto errors = run_ranks({.backend = "shm",
                                  .as = As::processes,
@@ -411,7 +411,7 @@ size_t entries(const char* directory) {
   return std::distance(begin, end);
 }
 
-TEST(Groups, LeakNoDescriptorsAndNoMemoryMappings) {
+TEST(Groups, LeakNoFileDescriptorsAndNoMemoryMappings) {
   const auto once = [] {
     expect_ranks_succeed({.backend = "threads", .world = 3}, [](const Backend& backend, int) {
       const auto shared = backend->allocateTensor(50000, at::TensorOptions().dtype(at::kFloat));

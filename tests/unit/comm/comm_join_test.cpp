@@ -136,7 +136,7 @@ int open_pidfds() {
   return found;
 }
 
-TEST(Join, EachRankWatchesAllOtherProcessesAfterJoining) {
+TEST(Join, EachRankWatchesTheProcessesOfAllOtherRanksAfterJoining) {
   expect_ranks_succeed({.backend = "shm", .as = As::processes, .world = 4}, [](const Backend&, int) {
     if (const int found = open_pidfds(); found != 3) throw std::runtime_error(c10::str("watches ", found, " peers"));
   });
@@ -163,7 +163,7 @@ bool has_mapped_the_group() {
 
 // After publishing its memory, rank 0 waits until the other ranks have mapped it and have no free descriptor. Without a
 // pidfd, they detect the death of rank 0 only when it has been reaped. Rank 0 is the first child that the test reaps.
-TEST(Join, ADeathIsDetectedEvenWithoutFreeDescriptors) {
+TEST(Join, TheDeathOfARankIsDetectedEvenWithoutFreeFileDescriptors) {
   const SharedNumbers<int> exhausted;
   Team team{.backend = "shm", .as = As::processes, .world = 3, .timeout = 6s};
   team.adjust = [&](BackendSetup& setup) {

@@ -53,7 +53,7 @@ at::Tensor reduce(const Set& set, Reduction reduction, Element element, const st
 // Returns all 65,536 bit patterns as values of a 16-bit type.
 at::Tensor all_patterns(at::ScalarType dtype) { return at::arange(-32768, 32768, at::kShort).view(dtype); }
 
-TEST(Kernels, KeepEvery16BitFloatInASumOfOneTensor) {
+TEST(Kernels, KeepTheBitsOf16BitFloatsInASumOfASingleTensor) {
   for (const auto& set : sets_of_this_cpu())
     for (const auto dtype : {at::kBFloat16, at::kHalf}) {
       const auto patterns = all_patterns(dtype), number = patterns.isnan().logical_not();
@@ -113,7 +113,7 @@ TEST(Kernels, PropagateNan) {
     }
 }
 
-TEST(Kernels, WriteTheResultToEveryTargetEvenIfItIsASource) {
+TEST(Kernels, WriteTheResultToEveryTargetEvenIfTheTargetIsASource) {
   auto a = at::arange(3000, at::kFloat), b = a * 2, other = at::zeros(3000);
   const auto want = a + b;
   const void* sources[] = {a.data_ptr(), b.data_ptr()};

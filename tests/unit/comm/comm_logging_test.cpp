@@ -46,7 +46,7 @@ TEST_F(LoggedCalls, AllRanksLogTheTotalSizeWhenTheirTensorsDiffer) {
   EXPECT_EQ(calls_, (std::vector<std::string>{gathered, scattered, gathered, scattered}));
 }
 
-TEST_F(LoggedCalls, TheSizeOfTheOwnTensorIsLoggedWhenTheListIsEmpty) {
+TEST_F(LoggedCalls, TheSizeOfTheRanksOwnTensorIsLoggedWhenTheTensorListIsEmpty) {
   Lists none;
   Tensors own_piece{at::ones(3)};
   backend_->allgather(none, own_piece, {});

@@ -25,7 +25,7 @@ void expect_staged(const Body& body) {
 
 at::Tensor input_of(int rank, int64_t count) { return at::arange(count, at::kDouble).remainder(97) + 100 * rank; }
 
-TEST(Staged, CollectivesGiveTheResultsOfTheHostBackend) {
+TEST(StagedBackend, CollectivesGiveTheResultsOfTheHostBackend) {
   expect_staged([](const auto& backend, int rank) {
     for (const int64_t count : kSizes) {
       const at::Tensor sum = input_of(0, count) + input_of(1, count) + input_of(2, count);
@@ -60,7 +60,7 @@ TEST(Staged, CollectivesGiveTheResultsOfTheHostBackend) {
   });
 }
 
-TEST(Staged, TheFutureOfACollectiveHoldsItsOutputs) {
+TEST(StagedBackend, TheFutureOfACollectiveHoldsItsOutputs) {
   expect_staged([](const auto& backend, int rank) {
     Tensors mine{input_of(rank, 300007)};
     const auto future = backend->allreduce(mine, {})->getFuture();
@@ -70,7 +70,7 @@ TEST(Staged, TheFutureOfACollectiveHoldsItsOutputs) {
   });
 }
 
-TEST(Staged, BroadcastIntoAParameterKeepsItsLayout) {
+TEST(StagedBackend, BroadcastIntoAParameterKeepsItsLayout) {
   expect_staged([](const auto& backend, int rank) {
     at::Tensor parameter =
         (at::arange(24, at::kDouble).view({2, 3, 2, 2}) + rank).contiguous(at::MemoryFormat::ChannelsLast);
@@ -81,7 +81,7 @@ TEST(Staged, BroadcastIntoAParameterKeepsItsLayout) {
   });
 }
 
-TEST(Staged, PassesOnErrorsOfTheHostBackend) {
+TEST(StagedBackend, PassesOnErrorsOfTheHostBackend) {
   const auto errors = run_ranks({.backend = "threads", .world = kRanks}, [](const auto& backend, int rank) {
     const auto staged = c10::make_intrusive<StagedBackend>(backend, at::kCPU);
     Tensors mine{at::ones({rank == 1 ? 7 : 5})};

@@ -176,21 +176,21 @@ TEST(CaseWatch, PrefersAReportedErrorToTheAbortOfAnotherRank) {
   expect_contains(watch.verdict(1.1)->reason, {"not a number", "rank 1", "n.1.weight"});
 }
 
-TEST(CaseWatch, BlamesTheFirstOfTwoSignals) {
+TEST(CaseWatch, BlamesTheRankThatWasKilledFirst) {
   CaseWatch watch = watch_of(2);
   watch.on_death(1, killed_by(SIGSEGV), 1.0);
   watch.on_death(0, killed_by(SIGKILL), 1.1);
   EXPECT_EQ(watch.verdict(1.1)->culprit, 1);
 }
 
-TEST(CaseWatch, ReportsAnEarlyExitWithItsStep) {
+TEST(CaseWatch, ReportsTheStepAtWhichARankExitedEarly) {
   CaseWatch watch = watch_of(2);
   watch.on_states({{.step = 4, .beat = 9}, {.step = 3, .beat = 8}}, 0.5);
   watch.on_death(1, exited_with(0), 1.0);
   expect_contains(watch.verdict(1.4)->reason, {"rank 1", "exit code 0", "step 3"});
 }
 
-TEST(CaseWatch, ReportsTheExitCode) {
+TEST(CaseWatch, ReportsTheExitCodeOfARank) {
   CaseWatch watch = watch_of(1);
   watch.on_death(0, exited_with(7), 1.0);
   expect_contains(watch.verdict(1.0)->reason, {"exit code 7"});
@@ -254,7 +254,7 @@ TEST(CaseWatch, AHangReportNamesMismatchedCollectives) {
                   {"#143", "rank 0, 2 allreduce of 12 Float (sum)", "rank 1 broadcast of 3 Float with root 0"});
 }
 
-TEST(CaseWatch, ComparesCallsWithTheSameNumberWhenARankIsAhead) {
+TEST(CaseWatch, ComparesCollectivesWithTheSameNumberWhenARankIsAhead) {
   CaseWatch watch = watch_of(2), skipped = watch_of(2);
   RankState ahead = at_call(143, 78, "broadcast of 3 Float with root 0", 6);
   ahead.calls.push_back({.number = 144, .hash = 79, .text = "allreduce of 12 Float (sum)"});
@@ -394,7 +394,7 @@ TEST(CaseWatch, ReportsOomKillsAsOutOfMemory) {
                                              "cgroup limit of 4096 bytes", "rank 0", "Connection closed"});
 }
 
-TEST(CaseWatch, FailsOnLinesThatBreakTheProtocol) {
+TEST(CaseWatch, FailsTheCaseOnWorkerLinesThatBreakTheProtocol) {
   for (const std::string line :
        {"", "hello", "{}", "[1]", R"({"event":"ran","case":"another"})", R"({"event":"ran","case":"c","record":{}})",
         R"({"event":"checked","case":"c","checks":[]})", R"({"event":7,"case":"c"})", "{\"event\":\"\xFF\"}"}) {

@@ -111,7 +111,7 @@ TEST(Schedule, RunsEveryCaseOnceAndGroupsCasesWithTheSameProcesses) {
   EXPECT_EQ(seen.size(), 12u);
 }
 
-TEST(Schedule, OrderDependsOnlyOnLaunchAndSeed) {
+TEST(Schedule, OrderOfCasesDependsOnlyOnLaunchNumberAndSeed) {
   std::vector<CaseSpec> cases;
   std::vector<size_t> which;
   for (int i = 0; i < 12; ++i) cases.push_back(spec_of(numbered(i))), which.push_back(i);
@@ -315,7 +315,7 @@ TEST_F(LaunchLoopTest, WarnsWhenAWorkerEndsWithAnErrorAfterItsLastCase) {
   EXPECT_EQ(warnings, 4u);
 }
 
-TEST(ExitCode, IsThatOfTheMostSevereOutcome) {
+TEST(ExitCode, IsThatOfTheMostSevereOutcomeOfARun) {
   const std::vector<std::pair<Ending, int>> table = {
       {{.usage = true, .unsaved = true, .failed = true, .wrong = true, .inconclusive = true, .unavailable = true}, 2},
       {{.unsaved = true, .failed = true, .wrong = true, .inconclusive = true, .unavailable = true}, 5},

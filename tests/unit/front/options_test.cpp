@@ -94,7 +94,7 @@ TEST(Options, ExplicitFlagsOverrideTheQuickFlag) {
   EXPECT_EQ(options.sampling.samples, 3);
 }
 
-TEST(Options, TheNameAllSelectsTheSameAsNoName) {
+TEST(Options, TheNameAllSelectsEverythingLikeAnOmittedFlag) {
   const auto named = [](const std::string& name) { return parse({"--strategy", name, "--workload", name}).what; };
   EXPECT_EQ(named("x").strategies, std::vector<std::string>{"x"});
   EXPECT_EQ(named("x").workloads, std::vector<std::string>{"x"});

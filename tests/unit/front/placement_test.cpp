@@ -60,7 +60,7 @@ TEST(Placement, ReadsTorchrunVariablesAndTheStoreOfItsAgent) {
   EXPECT_TRUE(p.store_is_served);
 }
 
-TEST(Placement, ATorchrunRestartChangesTheNonce) {
+TEST(Placement, ATorchrunRestartChangesTheNonceOfTheRun) {
   Variables again = kTorchrun;
   again["TORCHELASTIC_RESTART_COUNT"] = "2";
   EXPECT_NE(placed(kTorchrun)->nonce, placed(again)->nonce);
@@ -90,7 +90,7 @@ TEST(Placement, RendezvousPortIsTheSameForAllRanksAndDiffersBetweenLaunches) {
   EXPECT_NE(placed(kMpi)->master_port, placed(other)->master_port);
 }
 
-TEST(Placement, TheInnermostLauncherWins) {
+TEST(Placement, TheInnermostOfNestedLaunchersWins) {
   Variables nested = kSlurm;
   nested.insert(kMpi.begin(), kMpi.end());
   EXPECT_EQ(placed(nested)->launcher, StartedBy::mpi);

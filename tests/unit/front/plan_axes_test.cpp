@@ -40,7 +40,7 @@ TEST(Plan, UnderALauncherRefusesAWorldOtherThanTheStartedRanks) {
   expect_contains(refusal<UsageError>(what, machine(8)), {"--cpus 4", "torchrun", "2 ranks"});
 }
 
-TEST(Plan, UnderALauncherCountsTheGpusOfThisHost) {
+TEST(Plan, UnderALauncherComparesTheGpusOfThisHostWithItsRanks) {
   Selection what = launched(16, 8);
   what.gpus = {16};
   EXPECT_EQ(ids(make_plan(what, catalogue(), machine(8, 8))).back(), "ddp/mnist-mlp/cuda:16/nccl/weak/b64/f32");
@@ -301,7 +301,7 @@ TEST(Plan, CheckCommandUsesProbeModelsAndEverySupportedBackend) {
   EXPECT_EQ(plan.cases.back().workload, "probe");
 }
 
-TEST(Plan, ReducedChecksUseOtherBackendsOnlyForThoroughWorkloads) {
+TEST(Plan, ReducedChecksUseAllBackendsOnlyForWorkloadsMarkedThorough) {
   Catalogue known = catalogue();
   known.workloads.push_back({"thorough-probe", "", Scaling::weak, 4, true, true});
   Selection what;

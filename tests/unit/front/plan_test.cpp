@@ -30,7 +30,7 @@ TEST(Plan, AnEmptySelectionUsesTheGpusOfTheMachine) {
   EXPECT_EQ(make_plan(what, catalogue(), machine(8, 4)).cases.back().world, 4);
 }
 
-TEST(Plan, TheBaselineComesOnceAndFirst) {
+TEST(Plan, TheBaselineCaseComesFirstAndOnlyOnce) {
   Selection what = ddp_on_mlp();
   what.strategies = {"ddp", "cpu"};
   what.cpus = {2};
@@ -40,7 +40,7 @@ TEST(Plan, TheBaselineComesOnceAndFirst) {
   EXPECT_FALSE(plan.cases[1].baseline);
 }
 
-TEST(Plan, WithoutABaselineOnlyTheAddedBaselineCaseIsLeftOut) {
+TEST(Plan, WithoutABaselineANamedBaselineStrategyStillRuns) {
   Selection what = ddp_on_mlp();
   what.cpus = {2};
   what.baseline = false;
@@ -111,7 +111,7 @@ TEST(Plan, SuggestsTheNearestKnownName) {
   expect_contains(refusal<UsageError>(what, machine(2)), {"'DDP'", "'ddp'", "cpu, gpu, dp, ddp, all"});
 }
 
-TEST(Plan, RefusalListsBackendsNotInThisBuildButNoProbeModels) {
+TEST(Plan, RefusalListsValidNamesAndUnbuiltBackendsButNoProbeModels) {
   Selection what;
   what.workloads = {"MNIST"};
   expect_contains(refusal<UsageError>(what, machine(2)), {"'MNIST'", "'mnist-mlp'", "random-linear, mnist-mlp, all"});

@@ -19,7 +19,7 @@ void write_call(CallLog& log, int64_t number, uint64_t hash, const std::string& 
   slot.number = number;
 }
 
-TEST_F(ProgressPageTest, ReadsProgressAndCallsOfEachRank) {
+TEST_F(ProgressPageTest, ReadsTheProgressAndCollectivesOfEachRank) {
   const ProgressPage page(root_ / "progress", 2);
   const int file = ::open((root_ / "progress").c_str(), O_RDWR | O_CLOEXEC);
   const size_t bytes = 2 * (sizeof(Progress) + sizeof(CallLog));

@@ -14,7 +14,7 @@ TEST(RankState, SurvivesConversionToJsonAndBack) {
   EXPECT_EQ(rank_state_from_json(sent), kState);
 }
 
-TEST(RankState, AcceptsTheShorterFormOfOlderAgents) {
+TEST(RankState, AcceptsJsonWithoutTheFieldsAddedLater) {
   EXPECT_EQ(rank_state_from_json({5, 7, true}), (RankState{.step = 5, .beat = 7, .stopped = true}));
   EXPECT_EQ(rank_state_from_json({5, 7, true, 9}),
             (RankState{.step = 5, .beat = 7, .stopped = true, .collectives = 9}));

@@ -112,7 +112,7 @@ TEST(Compare, RatiosWithinARunAreComparedAcrossMachines) {
   EXPECT_NE(refusal([&] { compared(base, other, "ratio-to-baseline:10%,median:5%"); }), "not refused");
 }
 
-TEST(Compare, ARatioNeedsTheBaselineInBothRuns) {
+TEST(Compare, ARatioToTheBaselineNeedsTheBaselineInBothRuns) {
   const Comparison result = compared(run_of({cpu(base_baseline), ddp(base_times)}),
                                      run_of({cpu(new_baseline), ddp(base_times)}), "ratio-to-baseline:20%");
   EXPECT_EQ(result.judged.size(), 1u);

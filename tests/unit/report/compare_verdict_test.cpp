@@ -48,7 +48,7 @@ TEST(Welch, JudgesEfficiencyInPercentagePoints) {
   EXPECT_EQ(compared(base, now, "efficiency:6").judged.at(0).verdict, Verdict::same);
 }
 
-TEST(Verdict, DependsOnEstimateIntervalLimitAndLaunches) {
+TEST(Verdict, DependsOnTheChangeItsIntervalTheLimitAndTheNumberOfLaunches) {
   const double limit = 0.05;
   EXPECT_EQ(verdict_of({0.50, 0.40, 0.60}, limit, 3), Verdict::unclear) << "too few launches";
   EXPECT_EQ(verdict_of({0.06, 0.01, 0.11}, limit, 4), Verdict::slower);
@@ -78,7 +78,7 @@ TEST(Verdict, IsUnclearAndHasNoIntervalForOneLaunchPerRun) {
   EXPECT_TRUE(compare_json(result)["judged"][0]["ci95_low_percent"].is_null());
 }
 
-TEST(Metrics, HostMemoryOfOldAndNewReportsIsNotCompared) {
+TEST(Metrics, HostMemoryIsNotComparedBetweenReportsThatMeasureItDifferently) {
   const auto with = [](int64_t own, int64_t device) {
     CaseRecord record = ddp({1000, 1001, 999, 1000});
     for (auto& launch : record.launches)
@@ -91,7 +91,7 @@ TEST(Metrics, HostMemoryOfOldAndNewReportsIsNotCompared) {
   EXPECT_EQ(compared(with(0, 7), with(50, 7), "peak-memory:10%").judged.at(0).verdict, Verdict::same);
 }
 
-TEST(Metrics, EachMetricIsJudgedInItsOwnDirection) {
+TEST(Metrics, EachMetricIsJudgedByWhetherHigherOrLowerIsBetter) {
   const auto with = [](int64_t p99, int64_t rss, int64_t device) {
     CaseRecord record = ddp({1000, 1001, 999, 1000});
     for (auto& launch : record.launches) {

@@ -212,7 +212,7 @@ TEST(Derived, PowerIsUnknownWhenTheDriverDoesNotReportIt) {
   EXPECT_TRUE(report.cases[0].notices.empty());
 }
 
-TEST(Derived, NoiseOfASingleBlockIsUnknown) {
+TEST(Derived, NoiseOfASingleTimedBlockIsUnknown) {
   CaseRecord record = measured("cpu", 1, Scaling::weak, 64, std::vector<int64_t>{10000});
   record.launches[0].ranks[0].samples_ns = {10000};
   Report report = report_of({record});
@@ -237,7 +237,7 @@ TEST(Straggler, IsTheRankThatIsBusyWhileOthersWait) {
   EXPECT_EQ(two.straggler, 1);
 }
 
-TEST(Straggler, IsReportedOnlyWhenConsistentAndFarFromTheOthers) {
+TEST(Straggler, IsReportedOnlyIfConsistentOverLaunchesAndFarFromOtherRanks) {
   Report report = scaling_report();
   auto& launch = report.cases[2].launches[0];
   launch.ranks[0].profile = profile(2000, 0);
@@ -268,7 +268,7 @@ Json trace_of(int64_t pid, int64_t base, double ts) {
         {{"ph", "X"}, {"name", "PyTorch Profiler (0)"}, {"pid", "Spans"}, {"tid", "PyTorch Profiler"}, {"ts", ts}}}}};
 }
 
-TEST(Trace, MergesRanksIntoSeparateRowsOnOneClock) {
+TEST(Trace, MergesTheTracesOfRanksIntoSeparateRowsOnOneClock) {
   const Json merged = merged_trace({trace_of(4242, 1000000, 10), trace_of(4243, 3000000, 10)});
   std::map<std::string, std::vector<Json>> named;
   for (const Json& event : merged["traceEvents"]) named[event["name"]].push_back(event);

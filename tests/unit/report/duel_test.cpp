@@ -95,7 +95,7 @@ TEST(DuelLook, IntervalOfTheMedianIsFromThe6thToThe15thOf20Values) {
   EXPECT_DOUBLE_EQ(look.high, 0.015);
 }
 
-TEST(DuelRule, LooksAtTheDataAfter20To160Pairs) {
+TEST(DuelRule, JudgesTheDataAfter20And40And80And160Pairs) {
   EXPECT_EQ(next_look(rule, 0), 20);
   EXPECT_EQ(next_look(rule, 20), 40);
   EXPECT_EQ(next_look(rule, 80), 160);

@@ -104,7 +104,7 @@ TEST_F(Environment, UnknownValuesAreNull) {
   EXPECT_EQ(env["fingerprint"].get<std::string>().size(), 8u);
 }
 
-TEST_F(Environment, KeepsOnlyListedVariables) {
+TEST_F(Environment, RecordsOnlyEnvironmentVariablesOnItsList) {
   sources_.variables["AWS_SECRET_ACCESS_KEY"] = "secret";
   sources_.variables["TORCH_HOME"] = "/home/somebody";
   EXPECT_EQ(env()["variables"], Json({{"NCCL_ALGO", "Ring"}, {"OMP_NUM_THREADS", "1"}}));
@@ -180,7 +180,7 @@ TEST_F(Environment, WarnsAboutHostsThatDifferFromTheFirst) {
   EXPECT_EQ(warnings[1].find("cores"), std::string::npos) << warnings[1];
 }
 
-TEST_F(Environment, ThisMachineHasCoresAndMemory) {
+TEST_F(Environment, OfThisMachineHasCoresAndMemory) {
   const Json env = environment(this_machine(), {}, {});
   EXPECT_GE(env["cpu"]["usable"].get<int>(), 1);
   EXPECT_GT(env["memory"]["total_bytes"].get<int64_t>(), 1 << 20);
@@ -238,7 +238,7 @@ TEST_F(OthersLoad, CpuTimeOfThisProcessIsPartOfTheBusyTimeOfTheMachine) {
   EXPECT_GE(found->busy_s + 1, found->ours_s);
 }
 
-TEST(OtherLoad, ReportsTheNumberOfDisturbedLaunchesAndTheCause) {
+TEST(OtherLoad, ReportsHowManyLaunchesOtherProgramsDisturbedAndTheCause) {
   const auto warning_of = [](std::vector<CpuTimes> launches) {
     OtherLoad load(2);
     for (const CpuTimes& taken : launches)

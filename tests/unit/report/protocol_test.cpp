@@ -182,7 +182,7 @@ TEST(Protocol, ACheckResultSurvivesConversionToJsonAndBack) {
   EXPECT_FALSE(check_row_from_json(to_json(CheckRow{.name = "a", .status = CheckStatus::passed})).error.has_value());
 }
 
-TEST(Protocol, NamesTheKeyOfAWrongType) {
+TEST(Protocol, NamesTheKeyWhoseValueHasTheWrongType) {
   Json json = to_json(spec_without_defaults());
   json["world"] = "four";
   EXPECT_THROW(
@@ -220,7 +220,7 @@ TEST(Protocol, RefusesTimesBelowOneNanosecond) {
   EXPECT_THROW(rank_record_from_json(no_steps), UsageError);
 }
 
-TEST(Protocol, ARecordMustHaveARankButMayLackBlocks) {
+TEST(Protocol, ARankRecordMustHaveARankNumberButMayLackTimedBlocks) {
   Json json = to_json(full_record());
   json.erase("samples_ns");
   EXPECT_TRUE(rank_record_from_json(json).samples_ns.empty());

@@ -12,7 +12,7 @@ namespace {
 
 using namespace test;
 
-TEST(Report, TheTimeOfABlockIsThatOfItsSlowestRank) {
+TEST(Report, TheTimeOfATimedBlockIsThatOfItsSlowestRank) {
   const LaunchRecord launch{.index = 0, .ranks = {rank_record(0, {100, 400}), rank_record(1, {300, 200})}};
   EXPECT_EQ(sample_step_ns(launch), (std::vector<double>{30, 40}));
 }
@@ -141,7 +141,7 @@ TEST(Report, CommFractionIsUnknownWithoutPhases) {
 
 // Steps take 90, 100 and 110 ns. The median distance from 100 ns is 10 ns; scaled by 1.4826 and divided by 100 ns it is
 // the noise.
-TEST(Report, NoiseIsTheSpreadOfBlocksRelativeToTheMedian) {
+TEST(Report, NoiseIsTheSpreadOfTimedBlocksRelativeToTheMedian) {
   CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 1000);
   for (auto& launch : record.launches) launch.ranks[0].samples_ns = {900, 1000, 1100};
   Report report = report_of({record});

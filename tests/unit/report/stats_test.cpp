@@ -50,7 +50,7 @@ TEST(Stats, StudentsTQuantilesAgreeWithScipy) {
 
 // Expected values from Python: l = numpy.log([100, 104, 98, 103, 101]); numpy.exp(scipy.stats.t.interval(0.95, 4,
 // loc=l.mean(), scale=scipy.stats.sem(l)))
-TEST(Stats, IntervalOverLaunchesIsStudentsTOfTheirLogs) {
+TEST(Stats, IntervalOverLaunchesUsesStudentsTOnTheLogsOfTheirMedians) {
   const std::vector<std::vector<double>> launches = {{99, 100, 108}, {104}, {90, 98, 98}, {103, 103}, {101}};
   const Summary summary = summarise_samples(launches);
   EXPECT_EQ(summary.interval, IntervalOver::launches);
@@ -61,7 +61,7 @@ TEST(Stats, IntervalOverLaunchesIsStudentsTOfTheirLogs) {
   EXPECT_NEAR(summary.ci95_high.value(), 104.19037605685206, 1e-9);
 }
 
-TEST(Stats, ALaunchWithoutBlocksDoesNotCount) {
+TEST(Stats, ALaunchWithoutTimedBlocksDoesNotCount) {
   const Summary summary = summarise_samples({{}, {100, 102}, {104, 106}});
   EXPECT_EQ(summary.launches, 2);
   EXPECT_EQ(summary.median, 103);
@@ -72,7 +72,9 @@ TEST(Stats, TwoLaunchesAreTooFewForAnIntervalOverLaunches) {
   EXPECT_EQ(summarise_samples({{100, 102}, {104, 106}, {101, 103}}).interval, IntervalOver::launches);
 }
 
-TEST(Stats, ALaunchWithoutBlocksHasNoMedian) { EXPECT_EQ(launch_medians({{}, {3, 1, 2}, {}}), std::vector<double>{2}); }
+TEST(Stats, ALaunchWithoutTimedBlocksHasNoMedian) {
+  EXPECT_EQ(launch_medians({{}, {3, 1, 2}, {}}), std::vector<double>{2});
+}
 
 TEST(Stats, IntervalOverBlocksIsDeterministic) {
   const std::vector<std::vector<double>> launches = {{10, 11, 12, 13, 14, 15, 16, 17, 18, 19}};
@@ -86,7 +88,7 @@ TEST(Stats, IntervalOverBlocksIsDeterministic) {
   EXPECT_EQ(first.ci95_high, second.ci95_high);
 }
 
-TEST(Stats, OneBlockHasNoInterval) { EXPECT_EQ(summarise_samples({{5}}).interval, IntervalOver::none); }
+TEST(Stats, ASingleTimedBlockHasNoInterval) { EXPECT_EQ(summarise_samples({{5}}).interval, IntervalOver::none); }
 
 TEST(Stats, RefusesToSummariseAnEmptyList) {
   EXPECT_THROW(summarise_samples({}), std::runtime_error);

@@ -83,7 +83,7 @@ TEST(Backward, GivesTheBitsOfTorchsEngineForEveryWorkload) {
   }
 }
 
-TEST(Backward, SumsGradientsOfSeveralConsumersInTheEnginesOrder) {
+TEST(Backward, SumsGradientsOfSeveralConsumersInTheOrderOfTorchsEngine) {
   const at::Tensor x = random_leaf({64}, 1);
   expect_bits_of_torch({x}, [&] {
     const at::Tensor y = x * 3;
@@ -112,7 +112,7 @@ TEST(Backward, LeavesGradUndefinedForUnusedParameters) {
   EXPECT_FALSE(unused.grad().defined());
 }
 
-TEST(Backward, AddsSparseGradientsLikeTheEngine) {
+TEST(Backward, AddsSparseGradientsLikeTorchsEngine) {
   const at::Tensor table = random_leaf({6, 3}, 1), rows = at::tensor({1, 4, 1});
   const auto loss = [&](bool dense) {
     const at::Tensor found = at::embedding(table, rows, -1, false, /*sparse=*/true);
@@ -170,7 +170,7 @@ std::vector<std::string> hooks_called(Pass pass) {
   return log;
 }
 
-TEST(Backward, CallsHooksLikeTheEngine) {
+TEST(Backward, CallsHooksLikeTorchsEngine) {
   const auto expected = hooks_called(backward_of_torch);
   EXPECT_EQ(expected.size(), 6U);
   EXPECT_EQ(hooks_called(backward), expected);
@@ -201,7 +201,7 @@ std::vector<std::string> leaves_in_order(Pass pass) {
   return order;
 }
 
-TEST(Backward, MakesLeafGradientsReadyInTheEnginesOrder) {
+TEST(Backward, MakesLeafGradientsReadyInTheOrderOfTorchsEngine) {
   const auto expected = leaves_in_order(backward_of_torch);
   EXPECT_EQ(expected.size(), 5U);
   EXPECT_EQ(leaves_in_order(backward), expected);
@@ -293,7 +293,7 @@ TEST(Backward, ReleasesSavedTensorsSoThatASecondPassFails) {
   }
 }
 
-TEST(Backward, RejectsTheSameInvalidRootsAsTheEngine) {
+TEST(Backward, RejectsTheSameInvalidRootsAsTorchsEngine) {
   for (const Pass pass : {Pass(backward), backward_with_callbacks}) {
     EXPECT_THROW(pass(random_leaf({4}, 1) * 2), c10::Error);  // the output is no scalar and no gradient is given
     EXPECT_THROW(pass(at::ones({})), c10::Error);             // the tensor has no autograd graph

@@ -111,7 +111,7 @@ TEST_P(DpState, ParametersThatTheForwardPassWritesAreCopiedBeforeEachPass) {
   expect_the_state_of_one_device(Writing::How::halves, GetParam());
 }
 
-TEST_P(DpState, TheStateOfTheFirstReplicaWinsEvenIfTheModelReplacesItsMemory) {
+TEST_P(DpState, TheStateOfTheFirstReplicaIsKeptEvenIfTheModelReplacesItsMemory) {
   for (const auto how : {Writing::How::moves_counter, Writing::How::moves, Writing::How::moves_later}) {
     SCOPED_TRACE(static_cast<int>(how));
     expect_the_state_of_one_device(how, GetParam());
@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(Links, DpState, testing::Values("auto", "plain"));
 
 // Batches of 30 and 10 samples as in the DataParallel tutorials, split over 1 to 8 devices. A batch of 10 samples
 // reaches only five of 8 devices.
-TEST(Pieces, HaveTheSizesShownInTheDataParallelTutorials) {
+TEST(Pieces, OfABatchHaveTheSizesShownInTheDataParallelTutorials) {
   struct Row {
     int64_t batch, replicas;
     std::vector<int64_t> rows;
@@ -193,7 +193,7 @@ TEST(SumGradients, IsDeterministicIfTheGradientLayoutOfOneReplicaDiffers) {
   }
 }
 
-TEST(Flat, TailFromCoversAllTensorsFromAnIndexOn) {
+TEST(Flat, TailFromAnIndexCoversThatTensorAndAllAfterIt) {
   const std::vector<at::Tensor> tensors = {at::full({3}, 1.0, at::kDouble), at::full({2}, 2.0, at::kFloat),
                                            at::full({0}, 0.0, at::kDouble), at::full({4}, 3.0, at::kDouble),
                                            at::full({2}, 4, at::kLong)};

@@ -193,7 +193,7 @@ TEST(DdpRecorded, IsRejectedWithoutAGpuOrABackendThatSupportsRecording) {
   EXPECT_TRUE(mentions(error_of(), {"ddp.graph=on", "--backend threads"}));
 }
 
-TEST(DdpRecorded, PromisesTheSameGraphInEveryStepAndExcludesTheCpu) {
+TEST(DdpRecorded, DeclaresTheSameGraphInEveryStepAndExcludesTheCpu) {
   const StrategyInfo& info = strategy_registry().at("ddp");
   const StrategyInfo plain = promised(info, Params(info.params, {}, "ddp"));
   const StrategyInfo recorded = promised(info, Params(info.params, recorded_with({}), "ddp"));

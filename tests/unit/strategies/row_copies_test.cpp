@@ -95,7 +95,7 @@ TEST_F(LoggedRowCopies, RunOnASideStreamThatTheComputeStreamWaitsFor) {
                                 "memory is kept for use computing"}));
 }
 
-TEST_F(LoggedRowCopies, ReusePinnedMemoryOnlyAfterItsCopyAndAtMostOneRoundAhead) {
+TEST_F(LoggedRowCopies, WaitForTheOldestCopyBeforeItsPinnedMemoryIsReused) {
   RowCopies copies(at::kMeta, at::kFloat);
   Log first;
   for (int call = 1; call <= 8; ++call) {

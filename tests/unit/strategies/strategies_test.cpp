@@ -99,7 +99,7 @@ std::vector<at::Tensor> parameters_after(Strategy& strategy, const Workload& wor
 
 class Replicated : public testing::TestWithParam<std::tuple<std::string, size_t, int64_t>> {};
 
-TEST_P(Replicated, GivesTheParametersOfOneDevice) {
+TEST_P(Replicated, TrainingGivesTheParametersOfASingleDevice) {
   const auto& [name, devices, micros] = GetParam();
   for (const auto kind : {OptimizerSpec::Kind::sgd, OptimizerSpec::Kind::adam}) {
     const Toy toy({.kind = kind, .learning_rate = 0.1});

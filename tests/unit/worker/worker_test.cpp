@@ -296,7 +296,7 @@ TEST(Cuda, VersionsAndBusNumbersComeFromTheLoadedLibraries) {
   dlclose(fake);
 }
 
-TEST(Fingerprint, ChangesWithOneBitOfOneTensor) {
+TEST(Fingerprint, OfTensorsChangesWithOneBitOrAnotherName) {
   at::Tensor a = at::ones({3, 5}), b = a.clone();
   EXPECT_EQ(fingerprint({{"a", a}}), fingerprint({{"a", b}}));
   b.view(-1)[14] = std::nextafter(1.0F, 2.0F);

@@ -323,12 +323,14 @@ void expect_whole_batch(at::ScalarType dtype, const std::vector<int64_t>& cuts, 
   EXPECT_TRUE(at::allclose(bias, whole.bias_gradient, tolerance, tolerance));
 }
 
-TEST(SynchronisedBatchNorm, OverRanksEqualsTheWholeBatch) { expect_whole_batch(at::kDouble, {6}, 1e-12); }
+TEST(SynchronisedBatchNorm, OverRanksEqualsBatchNormOverTheWholeBatch) { expect_whole_batch(at::kDouble, {6}, 1e-12); }
 TEST(SynchronisedBatchNorm, EqualsTheWholeBatchIfRanksHaveDifferentNumbersOfSamples) {
   expect_whole_batch(at::kDouble, {7, 8}, 1e-12);
 }
 TEST(SynchronisedBatchNorm, EqualsTheWholeBatchIfARankHasNoSamples) { expect_whole_batch(at::kDouble, {5, 5}, 1e-12); }
-TEST(SynchronisedBatchNorm, OverRanksEqualsTheWholeBatchInFloat32) { expect_whole_batch(at::kFloat, {4, 8}, 2e-6); }
+TEST(SynchronisedBatchNorm, OverRanksEqualsBatchNormOverTheWholeBatchInFloat32) {
+  expect_whole_batch(at::kFloat, {4, 8}, 2e-6);
+}
 
 TEST(SynchronisedBatchNorm, CallsNoCollectiveInEvaluation) {
   BatchNorm norm(2, epsilon, momentum);

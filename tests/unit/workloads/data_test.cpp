@@ -29,7 +29,7 @@ TEST(DataDirectory, AcceptsTheCommonFileNames) {
     }
 }
 
-TEST(DataDirectory, IsReadOnlyByTheFirstOfTwoReadersThatShareMemory) {
+TEST(DataDirectory, IsReadOnceIfTwoModelsShareItsDataInMemory) {
   const Mnist mnist;
   const Folder shared;
   const auto first = mlp_with(mnist.folder.text(), shared.text());

@@ -170,7 +170,7 @@ void expect_all_converted(ConvertPixels convert) {
   }
 }
 
-TEST(Pixels, AreAllConvertedByEveryImplementation) {
+TEST(Pixels, OfAnyCountAreConvertedExactlyByEveryImplementation) {
   for (const ConvertPixels convert : pixel_converters()) expect_all_converted(convert);
 }
 
