@@ -5,6 +5,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "harness/conform/evidence/computing.h"
 #include "harness/conform/evidence/exception_text.h"
 
 namespace dpbench {
@@ -21,6 +22,7 @@ void Judging::later(const Scenario& scenario, WorkQueue::Job judge) {
       rows_.completed(false, "the strategy's results cannot be judged, scenario " + scenario.name + ": " + why);
     };
     try {
+      const Computing here;
       judge();
     } catch (const std::exception& error) {
       if (out_of_memory(error))

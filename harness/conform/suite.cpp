@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "harness/conform/evidence/computing.h"
 #include "harness/conform/evidence/exchange.h"
 #include "harness/conform/layout_checks.h"
 #include "harness/conform/raw_collectives.h"
@@ -60,8 +61,10 @@ class Suite {
   std::vector<CheckRow> run() {
     if (configure_unused()) {
       choose_scenarios();
-      for (const auto& scenario : scenarios_)
-        if (!broken_) run_scenario(scenario);
+      for (size_t i = 0; i < scenarios_.size() && !broken_; ++i) {
+        if (request_.begins) request_.begins(i + 1, scenarios_.size());
+        run_scenario(scenarios_[i]);
+      }
       judge_beside_scenarios();
     }
     std::vector<CheckRow> chosen;
@@ -107,6 +110,7 @@ class Suite {
   // Runs a scenario with a scaled loss: the sum of the ranks' gradients exceeds float16's range but each rank's own
   // gradient does not. Skipped if the ranks' gradients are too unequal for a suitable scale.
   void run_beyond_range(const Scenario& scenario) {
+    const Computing here;
     constexpr double float16_max = 65504;
     const ExpectedStep first = first_step(bench_, scenario);
     double own = 0, sum = 0;
@@ -132,14 +136,20 @@ class Suite {
     agree_to_continue();
     if (broken_ || !filter_.takes_any(scenario.repeat_checks)) return;
     evidence = drive_and_gather(bench, scenario, clip);
-    if (request_.rank == 0) verdicts_.judge_again(bench, scenario, std::move(evidence), baseline_of(bench, scenario));
+    if (request_.rank == 0) verdicts_.judge_again(bench, scenario, std::move(evidence), baseline_for(bench, scenario));
     agree_to_continue();
+  }
+
+  static std::optional<Evidence> baseline_for(const Bench& bench, const Scenario& scenario) {
+    const Computing here;
+    return baseline_of(bench, scenario);
   }
 
   // Returns the clipping norm of a scenario; nullopt for no clipping. Every rank computes the same norm from the same
   // model.
   std::optional<double> clip_of(const Scenario& scenario) {
     if (scenario.clip == 0) return {};
+    const Computing here;
     return norm(first_step(bench_, scenario).gradient) * scenario.clip;
   }
 
@@ -166,6 +176,7 @@ class Suite {
     if (!broken_ && backend && filter_.takes_any(raw_collective_checks))
       judge_raw_collectives(request_, "raw/" + std::to_string(exchanges_++), rows);
     if (request_.rank != 0 || !verdicts_.saw_steps()) return;
+    const Computing here;
     if (filter_.takes_any(layout_checks)) judge_layout(request_, rows);
     if (filter_.takes_any(sampler_checks)) judge_sampler(request_, rows);
   }

@@ -32,6 +32,8 @@ struct CheckRequest {
   // A function called after each scenario with the results that this rank recorded, and the norm to which gradients
   // were clipped.
   std::function<void(const Bench&, const Scenario&, std::optional<double> clip_norm, const Evidence&)> show;
+  // A function called before each scenario, with its number from 1 and the number of scenarios.
+  std::function<void(size_t number, size_t of)> begins = {};
 };
 
 // Runs all selected checks of a case. Returns the result rows on rank 0 and an empty list on the others. Every rank

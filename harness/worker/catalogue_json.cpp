@@ -4,6 +4,7 @@
 #include <string>
 
 #include "harness/conform/judges/checks.h"
+#include "harness/report/record/report.h"
 #include "harness/worker/rank/cuda.h"
 #include "strategies/api/backend.h"
 #include "strategies/api/strategy.h"
@@ -12,6 +13,8 @@ namespace dpbench {
 namespace {
 
 constexpr const char* gradient_names[] = {"gathered", "mean_of_means", "global_mean", "sum", "mean_of_active", "local"};
+constexpr const char* gradient_meanings[] = {batch_mean, batch_mean, batch_mean, "sum over ranks", "mean of active ranks",
+                                             "local steps"};
 constexpr const char* buffers_names[] = {"first_replica", "rank0", "local", "synchronised", "unchanged"};
 
 std::string values_of(const ParamInfo& param) {
@@ -76,6 +79,8 @@ Json describe_all(const Registry<Info>& registry) {
 }
 
 }  // namespace
+
+std::string meaning_of(Gradient gradient) { return gradient_meanings[static_cast<int>(gradient)]; }
 
 Json catalogue(bool with_cuda, size_t built_in) {
   Json workloads = describe_all(workload_registry());

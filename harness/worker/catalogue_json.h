@@ -4,10 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "harness/report/record/protocol.h"
+#include "strategies/api/strategy.h"
 
 namespace dpbench {
+
+// Returns what a strategy's step does with the gradient, in the words of a report, for example "batch mean".
+std::string meaning_of(Gradient gradient);
 
 // Returns the catalogue as JSON. with_cuda = false: the CUDA library is not loaded and its strategies and backends are
 // missing. All workloads but the first `built_in` are marked as coming from plug-ins.

@@ -1,5 +1,6 @@
 #include "harness/worker/serve.h"
 
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
@@ -11,8 +12,10 @@
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
+#include "harness/conform/evidence/computing.h"
 #include "harness/conform/evidence/exception_text.h"
 #include "harness/report/text/first_line.h"
+#include "harness/worker/catalogue_json.h"
 #include "harness/worker/check/check_case.h"
 #include "harness/worker/measure/timed_case.h"
 #include "harness/worker/rank/channel.h"
@@ -77,8 +80,10 @@ class CommandLoop {
       for (const std::string& plugin : variables_.plugins) load_plugin(plugin);
       pulse_.beat();  // tells the front (the dpbench process) that this rank has started and waits for its peers
       group_.emplace(variables_, [this](uint64_t number, std::string_view call) { pulse_.note_call(number, call); });
+      std::function<uint64_t()> collectives;
       if (const auto& joined = group_->process_group())
-        pulse_.follow([backend = joined->getDefaultBackend()] { return backend->getSequenceNumberForGroup(); });
+        collectives = [backend = joined->getDefaultBackend()] { return backend->getSequenceNumberForGroup(); };
+      pulse_.follow(std::move(collectives), Computing::cpu_ns);
       group_->barrier();
       record_initial_memory();
       channel_.send({{"event", name_of(Event::ready)},
@@ -119,7 +124,7 @@ class CommandLoop {
       release();
     }
     if (order == Order::check) {
-      const CheckedCase checked = check_case(spec, suite_options(command), *group_, pulse_, variables_.run_dir);
+      const CheckedCase checked = check_case(spec, suite_options(spec, command), *group_, pulse_, variables_.run_dir);
       return {{"event", name_of(Event::checked)},
               {"case", spec.id},
               {"checks", rows_of(checked.rows)},
@@ -129,7 +134,7 @@ class CommandLoop {
     Json checks = Json::array();
     if (command.at("check").get<bool>()) {
       const CheckedCase checked =
-          check_case(spec, {.filter = checks_before_timing(spec)}, *group_, pulse_, variables_.run_dir);
+          check_case(spec, {.filter = checks_before_timing(spec), .begins = checking(spec)}, *group_, pulse_, variables_.run_dir);
       if (!checked.sound) return untimed(spec, checked);
       checks = rows_of(checked.rows);
     }
@@ -153,7 +158,13 @@ class CommandLoop {
             {"case", spec.id},
             {"record", to_json(record)},
             {"checks", checks},
+            {"means", means_of(spec)},
             {"calls", calls()}};
+  }
+
+  static std::string means_of(const CaseSpec& spec) {
+    const StrategyInfo& info = strategy_registry().at(spec.strategy);
+    return meaning_of(promised(info, Params(info.params, spec.params, spec.strategy)).gradient);
   }
 
   Json calls() const {
@@ -191,11 +202,20 @@ class CommandLoop {
     timed_case_.reset();
   }
 
-  static SuiteOptions suite_options(const Json& command) {
+  // Returns a function that tells the front how many scenarios of the checks have begun; empty except on rank 0.
+  std::function<void(size_t, size_t)> checking(const CaseSpec& spec) {
+    if (variables_.rank != 0) return {};
+    return [this, id = spec.id](size_t number, size_t of) {
+      channel_.send({{"event", name_of(Event::checking)}, {"case", id}, {"number", number}, {"of", of}});
+    };
+  }
+
+  SuiteOptions suite_options(const CaseSpec& spec, const Json& command) {
     return {.filter = command.value("filter", ""),
             .seeds = command.value("seeds", 1),
             .whole_worlds = command.value("whole_worlds", 0),
-            .dump = command.value("dump", "")};
+            .dump = command.value("dump", ""),
+            .begins = checking(spec)};
   }
 
   static Json rows_of(const std::vector<CheckRow>& rows) {

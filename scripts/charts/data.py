@@ -8,6 +8,7 @@ import statistics
 import markup
 
 BASELINES = ("cpu", "gpu")  # names of baseline strategies, for reports of version 1.0, which do not mark baselines
+BATCH_MEAN = "batch mean"  # the baseline's mathematics, as in harness/report/record/report.h
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 # Constants of the outlier rule, the same as in harness/report/figures/sample_notices.cpp.
 MAD_TO_SIGMA, OUTLIER_SIGMAS, OUTLIER_SHARE = 1.4826, 10, 0.05
@@ -44,6 +45,10 @@ class Run:
         if len(digits) < 15 or not (digits[:8] + digits[9:]).isdigit():
             return ""
         return f"{digits[:4]}-{digits[4:6]}-{digits[6:8]} {digits[9:11]}:{digits[11:13]} UTC"
+
+    @property
+    def disturbance(self):
+        return self.report.get("disturbance") or ""
 
     @property
     def machine(self):
@@ -85,6 +90,7 @@ class Case:
         self.params = raw.get("params") or {}
         self.checks = raw.get("checks") or []
         self.remarks = (raw.get("warnings") or []) + (raw.get("notices") or [])
+        self.means = raw.get("means") or ""
         self.series = self.strategy  # label() extends the series' name if several series share it
         self.is_baseline = raw["baseline"] if run.marks_baselines else self.strategy in BASELINES
         self.projected = raw.get("projected") is True  # True: computed by `dpbench project`, not measured
@@ -106,6 +112,21 @@ class Case:
     def rows_per_s(self):
         speed = self.derived.get("samples_per_s")
         return self.step_ns.below(speed * self.step_ns.middle) if speed else None
+
+    @property
+    def speedup(self):
+        """Returns the speed-up over the reference. Its interval comes from pairs of neighbouring blocks; reports before
+        version 1.5 have no pairs and therefore no interval."""
+        value = self.derived.get("speedup")
+        if not value:
+            return None
+        ends = [value] + [self.derived[key] for key in ("speedup_low", "speedup_high") if self.derived.get(key)]
+        return Interval(value, min(ends), max(ends))
+
+    @property
+    def other_mathematics(self):
+        """True if the steps do not compute what the baseline's do, so that speeds do not compare."""
+        return self.means not in ("", BATCH_MEAN)
 
     @property
     def launches(self):
@@ -130,7 +151,7 @@ class Case:
         raw = self.raw
         return (self.run.fingerprint, self.workload, self.device, self.scaling, self.batch, self.dtype, raw.get("scale", 1),
                 raw.get("accumulate", 1), raw.get("clip_norm"), raw.get("threads", 1), raw.get("data_dir", ""),
-                raw.get("oversubscribe", False))
+                raw.get("oversubscribe", False), self.means if self.other_mathematics else "")
 
     @property
     def setting(self):
@@ -141,6 +162,7 @@ class Case:
         words += [f"{key} {raw[key]}" for key in ("scale", "accumulate") if raw.get(key, 1) != 1]
         words += [f"clipped at {raw['clip_norm']:g}"] if raw.get("clip_norm") else []
         words += ["oversubscribed"] if raw.get("oversubscribe") else []
+        words += [f"other mathematics: {self.means}"] if self.other_mathematics else []
         return " · ".join(words + [f"{count(raw.get('threads', 1), 'thread')} per replica"])
 
 
@@ -187,6 +209,12 @@ def by_series(cases):
     for case in sorted(cases, key=lambda case: (not case.is_baseline, case.world)):
         found.setdefault(case.series, []).append(case)
     return found
+
+
+def ceiling(case, world):
+    """Returns the largest possible speed-up of a world: the world, or fewer replicas if they share cores."""
+    cores = of(case.run.report, "env", "cpu", "usable")
+    return min(world, cores / case.raw.get("threads", 1)) if case.device == "cpu" and cores else world
 
 
 def baseline_of(cases):

@@ -84,7 +84,8 @@ def page(runs, charts, version, note=""):
         "TITLE": join("dpbench · ", newest.id if len(runs) == 1 else count(len(runs), "run")),
         "POLICY": Html(f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"),
         "STYLE": Html(style), "SCRIPT": Html(script),
-        "SUMMARY": join(el("p", words.origin(set(runs)), class_="lead"), tiles(runs), el("p", note, class_="lead") if note else None),
+        "SUMMARY": join([el("p", run.disturbance, class_="amber") for run in runs if run.disturbance],
+                        el("p", words.origin(set(runs)), class_="lead"), tiles(runs), el("p", note, class_="lead") if note else None),
         "LINKS": join([el("li", el("a", heading, href=f"#part-{number}")) for number, (heading, *_) in enumerate(parts)]),
         "MAIN": join(sections),
         "VERSION": join(version),
@@ -108,9 +109,11 @@ def how(runs):
                         el("dl", [join(el("dt", key), el("dd", value)) for key, value in facts if value])))
     glossary = (("step time", "the median time of a training step on the slowest rank"),
                 ("±95 %", "its confidence interval: over launches if there are three or more, else over samples"),
-                ("speed-up", "rows per second relative to the single device; strong scaling: at the same global batch, weak: at the same "
+                ("speed-up", "samples per second relative to the single device, measured in pairs of neighbouring blocks; strong scaling: at the same global batch, weak: at the same "
                              "samples per device"),
                 ("efficiency", "speed-up / world"), ("comm.", "the share of a step spent in exposed communication"),
                 ("noise", "1.4826 × the median absolute deviation / the median of the samples"),
+                ("means", "what a step does with the gradient; speeds compare only for equal mathematics"),
+                ("disturbed", "other programs took the cores that the replicas needed: the case gets no speed"),
                 ("wrong", "a check failed: the case gets no speed"))
     return join(lists, el("dl", [join(el("dt", word), el("dd", meaning)) for word, meaning in glossary]))

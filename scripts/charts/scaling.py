@@ -5,7 +5,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 import words
 from canvas import Chart
-from data import Interval, baseline_of, by_series, groups
+from data import Interval, baseline_of, by_series, ceiling, groups
 from palette import LIGHT
 
 
@@ -76,6 +76,11 @@ def scaled(cases):
     return len({case.world for case in cases}) > 1
 
 
+def ideal_name(case, worlds):
+    """Names the dashed line: no ideal reaches beyond the cores that the replicas share."""
+    return "ideal" if ceiling(case, worlds[-1]) == worlds[-1] else "ceiling of the cores"
+
+
 def throughput(cases, looks):
     for group in groups(cases):
         group, note = fastest([case for case in group if case.rows_per_s])
@@ -85,18 +90,24 @@ def throughput(cases, looks):
         chart = Chart(f"throughput-{first.workload}-{first.device}-{first.scaling}", "Throughput", first.workload, first.setting)
         axes = chart.axes()
         top = max(case.rows_per_s.middle for case in group)
-        factor, unit = (1e-6, "million rows/s") if top >= 2e6 else (1e-3, "thousand rows/s") if top >= 2e3 else (1, "rows/s")
+        factor, unit = (1e-6, "million samples/s") if top >= 2e6 else (1e-3, "thousand samples/s") if top >= 2e3 else (1, "samples/s")
         lines(chart, axes, group, looks, lambda case: case.rows_per_s.scaled(factor),
-              lambda case, span: words.interval(span, "", 1 / factor, 4) + " rows/s")
+              lambda case, span: words.interval(span, "", 1 / factor, 4) + " samples/s")
         start = baseline_of(group) or min(group, key=lambda case: (case.world, -case.rows_per_s.middle))
         worlds = sorted({start.world} | {case.world for case in group if case.world >= start.world})
-        ideal = [start.rows_per_s.middle * factor * world / start.world for world in worlds]
-        axes.plot(worlds, ideal, linestyle=(0, (5, 3)), color=LIGHT["muted"], linewidth=1.1, label="ideal", zorder=2)
+        ideal = [start.rows_per_s.middle * factor * ceiling(start, world) / ceiling(start, start.world) for world in worlds]
+        axes.plot(worlds, ideal, linestyle=(0, (5, 3)), color=LIGHT["muted"], linewidth=1.1, label=ideal_name(start, worlds), zorder=2)
         values_axis(axes, max(ideal), min(case.rows_per_s.middle for case in group) * factor)
         axes.set_ylabel(unit)
         chart.legend()
         chart.caption = f"Dashed: linear scaling of {start.series} at world {start.world}. {words.bars(group)} {words.source(group)}{note}"
         yield chart
+
+
+def speedup_over(case, base):
+    """Returns the speed-up with the interval of its pairs of blocks, or of two separate measurements in old reports."""
+    paired = case.derived.get("speedup_low") is not None
+    return case.speedup if paired else case.rows_per_s.over(base.rows_per_s)
 
 
 def efficiency(cases, looks):
@@ -109,13 +120,15 @@ def efficiency(cases, looks):
         def span(case):
             if case is base:
                 return Interval(100, 100, 100)
-            return case.rows_per_s.over(base.rows_per_s).scaled(100 / case.world)
+            return speedup_over(case, base).scaled(100 / case.world)
         first = group[0]
         chart = Chart(f"efficiency-{first.workload}-{first.device}-{first.scaling}",
                       f"{first.scaling.capitalize()} efficiency", first.workload, first.setting)
         axes = chart.axes()
         lines(chart, axes, group, looks, span, lambda case, value: words.interval(value, " %"))
-        axes.axhline(100, linestyle=(0, (5, 3)), color=LIGHT["muted"], linewidth=1.1, label="ideal", zorder=2)
+        worlds = sorted({case.world for case in group})
+        axes.plot(worlds, [100 * ceiling(base, world) / world for world in worlds], linestyle=(0, (5, 3)), color=LIGHT["muted"],
+                  linewidth=1.1, label=ideal_name(base, worlds), zorder=2)
         axes.set_ylim(bottom=0)
         axes.set_ylabel("efficiency, %")
         chart.legend()
@@ -140,7 +153,7 @@ def side_by_side(cases, looks):
         width = 0.8 / len(series)
         for index, (name, members) in enumerate(series.items()):
             for case in (case for case in members if case.world in worlds):
-                span = case.rows_per_s.over(base.rows_per_s)
+                span = speedup_over(case, base)
                 x = worlds.index(case.world) + (index - (len(series) - 1) / 2) * width
                 (bar,) = axes.bar([x], [span.middle], width * 0.92, color=looks.colour(name), zorder=2)
                 axes.errorbar([x], [span.middle], [[span.middle - span.low], [span.high - span.middle]], fmt="none",

@@ -3,7 +3,7 @@ import words
 from data import DEVICES, count
 from markup import el, join
 
-STATUSES = ("ok", "wrong", "failed", "skipped", "interrupted")
+STATUSES = ("ok", "wrong", "failed", "disturbed", "skipped", "interrupted")
 NONE = el("td", "-", class_="none number", data_v="")
 
 
@@ -31,6 +31,12 @@ def half_width(case):
     return (span.high - span.low) / 2 / span.middle
 
 
+def half_text(case):
+    """Returns half the width of the speed-up's interval, e.g. "±0.04"."""
+    span = case.speedup
+    return f"±{(span.high - span.low) / 2:.2f}" if span.high > span.low else ""
+
+
 def checks_cell(case):
     failed = [check["name"] for check in case.checks if check["status"] == "failed"]
     passed = sum(check["status"] == "passed" for check in case.checks)
@@ -39,8 +45,8 @@ def checks_cell(case):
     return el("td", f"{passed} passed" if passed else "-", class_="" if passed else "none")
 
 
-COLUMNS = ("strategy", "workload", "setting", "world", "status", "step", "±95 %", "rows/s", "speed-up", "efficiency", "comm.", "noise",
-           "memory, MiB", "n", "checks")
+COLUMNS = ("strategy", "workload", "setting", "world", "status", "step", "±95 %", "samples/s", "speed-up", "efficiency", "comm.", "noise",
+           "memory, MiB", "n", "means", "checks")
 
 
 def row(case, several):
@@ -53,11 +59,11 @@ def row(case, several):
              cell(case.step_ns.middle if measured else None, words.duration(case.step_ns.middle) if measured else ""),
              cell(half_width(case) if measured else None, percent(half_width(case), 1) if measured else ""),
              figure(case, "samples_per_s", lambda value: words.significant(value, 4)),
-             figure(case, "speedup", lambda value: f"{value:.2f}x"), figure(case, "efficiency", percent),
+             figure(case, "speedup", lambda value: f"{value:.2f}{half_text(case)}x"), figure(case, "efficiency", percent),
              figure(case, "comm_fraction", percent), figure(case, "noise", lambda value: percent(value, 1)),
              figure(case, "peak_memory_bytes", lambda value: f"{value / 2**20:,.0f}"),
              cell(samples["n"] if samples else None, f"{samples['n']} / {samples['launches']}" if samples else ""),
-             checks_cell(case)]
+             el("td", case.means or "-"), checks_cell(case)]
     if several:
         cells.append(el("td", case.run.id))
     return el("tr", cells, data_status=case.status)
@@ -107,6 +113,8 @@ def problems(runs):
         parts.append(folded(f"{len(grave) - MOST_PROBLEMS} more", grave[MOST_PROBLEMS:]))
     if any(run.status == "interrupted" for run in runs):
         parts.insert(0, el("p", "A run was interrupted: the remaining cases are missing.", class_="lead"))
+    if found["disturbed"]:
+        parts.append(folded(f"{count(len(found['disturbed']), 'case')} disturbed by other programs", found["disturbed"]))
     if found["skipped"]:
         parts.append(folded(f"{count(len(found['skipped']), 'case')} skipped", found["skipped"]))
     return join(parts) if any(parts) else None

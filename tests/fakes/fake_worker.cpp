@@ -111,6 +111,10 @@ class Rank {
             {"versions", {{"cuda_loaded", "13.1"}, {"nccl_loaded", "2.28.10"}}}});
     ready_sent_ = true;
     step(3);
+    // A case misbehaves in its first block only.
+    const bool again = (command.at("do") == "block" || command.at("do") == "end") && current_ == spec.id;
+    current_ = command.at("do") == "end" ? "" : spec.id;
+    if (again) return answer(spec, command);
     if (this_rank)
       misbehave(spec);
     else if (fault_ == "echo")
@@ -224,8 +228,7 @@ class Rank {
     if (command.at("do") == "check") return send_checks(spec, command);
     RankRecord record;
     record.steps_per_sample = 10;
-    const int samples = command.at("do") == "block" ? 1 : command.at("sampling").value("samples", 3);
-    for (int i = 0; i < samples; ++i)
+    if (command.at("do") == "block")
       record.samples_ns.push_back(std::llround(fake_slowdown(spec) * 10 * 1000000 * (spec.world + 1) / 2));
     record.parameters_hash = fault_ == "unequal" ? std::to_string(rank_) : "same";
     record.first_loss = record.last_loss = 1;
@@ -253,7 +256,7 @@ class Rank {
   int rank_, fd_;
   Progress* progress_ = nullptr;
   bool ready_sent_ = false, ignores_quit_ = false;
-  std::string fault_;
+  std::string fault_, current_;  // current_: the case whose blocks are being timed; empty: none
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "harness/front/cli/measuring_flags.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -309,6 +310,8 @@ void add_duel_flags(CLI::App& app, DuelOptions& o) {
 // run" and "Sampling".
 void settle_run(const CLI::App& app, RunOptions& o) {
   settle_selection(o.what);
+  const char* keep = std::getenv("DPBENCH_KEEP_DISTURBED");
+  o.keep_disturbed = keep && std::string(keep) == "1";
   const bool chosen = any_given(app, "What to run") || any_given(app, "Sampling");
   if (!any_given(app, "What to run")) o.what.default_worlds = {1, 2};
   if (!chosen) o.quick = true;

@@ -113,6 +113,7 @@ class CheckRun : public ReportRun {
                         {"dump", check_options_.dump.empty() ? "" : fs::absolute(check_options_.dump).string()}};
     const Signals signals;
     Launcher launcher(worker_settings(prepared_, logs()), signals, Event::checked, note());
+    launcher.on_checking([this](const auto& id, const auto& state) { progress_->state(id, state); });
     LoopEnding ended = run_launches(launcher, [&](int) { return Json(order); });
     if (ended.usage.empty() && !ended.signal && judged() + count(report_, CheckStatus::skipped) == 0 &&
         !check_options_.check_filter.empty() && !ending_of(report_).failed)

@@ -9,6 +9,7 @@
 
 #include "harness/front/cli/measuring_flags.h"
 #include "harness/front/commands/commands.h"
+#include "harness/front/run/choose_threads.h"
 #include "harness/front/run/paired_runner.h"
 #include "harness/front/run/run.h"
 #include "harness/front/run/table.h"
@@ -22,9 +23,9 @@ namespace {
 std::string why_no_baseline(const Report& report) {
   if (report.status != RunStatus::complete) return "the run was interrupted";
   for (const auto& record : report.cases)
-    if (record.status == CaseStatus::failed || record.status == CaseStatus::wrong)
-      return record.spec.id + " is " + record.status +
-             ", so later runs could not be compared with it. Fix it, or exclude it with --filter";
+    if (record.bad() || record.status == CaseStatus::disturbed)
+      return record.spec.id + " is " + record.status + ", so later runs could not be compared with it. " +
+             (record.bad() ? "Fix it" : "Stop other programs") + ", or exclude it with --filter";
   return "";
 }
 
@@ -39,6 +40,7 @@ class TimedRun : public ReportRun {
 
  private:
   Start begin() override {
+    choose_threads(prepared_, [](const std::string&) {});
     Start start = ReportRun::begin();
     start.warnings = report_.env.at("warnings");
     return start;
@@ -62,6 +64,7 @@ class TimedRun : public ReportRun {
   LoopEnding run_pairs(LaunchLoop::MakeCommand make_command, LaunchLoop::Load load) {
     const Signals signals;
     Launcher cases(worker_settings(prepared_, logs()), signals, Event::ran, note());
+    cases.on_checking([this](const auto& id, const auto& state) { progress_->state(id, state); });
     Launcher references(worker_settings(prepared_, logs() / "reference"), signals, Event::ran, note());
     const auto& plan = prepared_.plan;
     const auto reference_of = [&](const CaseSpec& spec) -> const CaseSpec* {

@@ -107,6 +107,7 @@ CaseOutcome CaseWatch::hung() const {
     outcome.reason = since + "no rank is behind the others" + step;
   else
     outcome.reason = since + who + " is stuck" + step;
+  if (!checking_.empty()) outcome.reason += " (" + checking_ + ")";
   outcome.reason += last_collectives();
   return outcome;
 }

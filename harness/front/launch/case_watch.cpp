@@ -17,13 +17,16 @@ namespace dpbench {
 namespace {
 
 constexpr double grace_seconds = 0.3;  // time to wait after the first error for errors that explain it
+// The same, while all errors are of ranks that only report that another rank is gone. On a busy machine that rank may
+// need seconds to report its own error.
+constexpr double echo_grace_seconds = 5;
 constexpr size_t reason_length = 2000;
 
 // True for errors that a rank reports only because another rank is gone. Such an error is never the root cause.
 bool is_secondary(const std::string& reason) {
-  constexpr std::array<const char*, 8> phrases = {
+  constexpr std::array<const char*, 9> phrases = {
       "onnection reset", "onnection closed", "onnection refused", "roken pipe", "imed out", "imeout",
-      " peer",           ") died while "};  // the last phrase is how the shm backend reports another rank's death
+      " peer",           ") died while ",    "left the group while "};  // the last two are phrases of the shm backend
   return std::any_of(phrases.begin(), phrases.end(),
                      [&](const char* phrase) { return reason.find(phrase) != std::string::npos; });
 }
@@ -82,6 +85,11 @@ void CaseWatch::on_event(int rank, const Json& message, double now) {
   const bool during_setup = event == Event::failed && message.at("case") == Json("");
   if (message.at("case") != case_id_ && !during_setup) throw UsageError("answer for another case");
   if (event == answer_) return on_answer(rank, message, now);
+  if (event == Event::checking && rank == 0) {
+    checking_ = "checking: " + std::to_string(message.at("number").get<int64_t>()) + " of " +
+                std::to_string(message.at("of").get<int64_t>());
+    return;
+  }
   if (on_event_from_rank0_ && rank == 0 && (event == Event::line || event == Event::progress))
     return on_event_from_rank0_(message);
   if (event != Event::failed) throw UsageError("unexpected event '" + one_line(word, 40) + "'");
@@ -108,6 +116,7 @@ void CaseWatch::on_answer(int rank, const Json& message, double now) {
     sender.calls = message.at("calls").at("count");
     sender.calls_hash = message.at("calls").at("hash");
   }
+  means_ = message.value("means", means_);
   group_over_ = group_over_ || message.value("group_over", false);
   timed_ = timed_ && !message.value("untimed", false);
   if (message.contains("failed")) on_failure(rank, message.at("failed"), now);
@@ -163,8 +172,12 @@ bool CaseWatch::all_settled() const {
 }
 
 std::optional<CaseOutcome> CaseWatch::verdict(double now) const {
-  if (!symptoms_.empty())
-    return now >= symptoms_.front().at + grace_seconds || all_settled() ? std::optional(failed()) : std::nullopt;
+  if (!symptoms_.empty()) {
+    const bool only_echoes = std::all_of(symptoms_.begin(), symptoms_.end(),
+                                         [](const Symptom& symptom) { return symptom.weight == Weight::echo; });
+    const double grace = only_echoes ? echo_grace_seconds : grace_seconds;
+    return now >= symptoms_.front().at + grace || all_settled() ? std::optional(failed()) : std::nullopt;
+  }
   if (std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.answered; })) return finished();
   if (now - last_advance_ >= timeout_s_) return hung();
   return std::nullopt;
@@ -177,6 +190,7 @@ CaseOutcome CaseWatch::finished() const {
   CaseOutcome outcome{.kind = CaseOutcome::Kind::ran,
                       .group_over = group_over_,
                       .checks = checks_,
+                      .means = means_,
                       .training = training_,
                       .versions = versions_};
   if (measured)

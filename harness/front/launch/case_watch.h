@@ -27,6 +27,7 @@ struct CaseOutcome {
   int signal = 0;  // the signal that interrupted the case; 0: none
   std::vector<RankRecord> ranks{};
   std::vector<CheckRow> checks{};
+  std::string means{};                 // what a step does with the gradient; empty: unknown
   std::vector<double> reference_ns{};  // step time of the reference beside each block
   int disturbed_blocks = 0;            // number of blocks that do not count
   std::vector<std::string> warnings{};
@@ -55,6 +56,8 @@ class CaseWatch : public RankEvents {
   // Returns the outcome of the case, or nothing while the case is running. A returned outcome never changes.
   std::optional<CaseOutcome> verdict(double now) const;
   bool all_ready() const;
+  // Returns how far the checks of the case are, such as "checking: 4 of 8"; empty before the first.
+  const std::string& checking() const { return checking_; }
 
  private:
   // How directly a symptom (a rank's error or death) explains a failure. The symptom of the lowest weight is reported
@@ -100,6 +103,7 @@ class CaseWatch : public RankEvents {
   std::vector<Rank> ranks_;
   std::vector<Symptom> symptoms_;
   bool group_over_ = false, timed_ = true;
+  std::string means_, checking_;  // checking_: "checking: 4 of 8" while rank 0 runs checks
   std::vector<CheckRow> checks_;
   std::optional<TrainingRecord> training_;
   std::map<std::string, std::string> versions_;

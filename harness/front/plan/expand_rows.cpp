@@ -40,6 +40,10 @@ class Expansion {
                                 .data_dir = selection_.data_dir},
                        .workload = &workload};
         add_baselines(base);
+        if (const StrategyEntry* reference = resolved_.reference)
+          for (const auto& place : places_of(*reference))
+            for (const auto& backend : backends_of(*reference, place, workload))
+              add_row(base, *reference, place, {}, backend, true);
         for (const StrategyEntry* strategy : resolved_.strategies) add_strategy(base, *strategy);
       }
   }

@@ -22,6 +22,7 @@ struct ResolvedSelection {
   std::vector<Place> places;
   std::vector<std::string> backends;  // backend names; "auto" stands for the most preferred backend
   std::vector<ParamAxis> axes;
+  const StrategyEntry* reference = nullptr;  // strategy of --reference; null: the baseline is the reference
 };
 
 // A candidate case while the plan is made. Later steps may find that it cannot run.

@@ -81,6 +81,11 @@ std::vector<const StrategyEntry*> chosen_strategies(const Selection& selection, 
   return found;
 }
 
+const StrategyEntry* chosen_reference(const Selection& selection, const Catalogue& catalogue) {
+  if (selection.reference.empty()) return nullptr;
+  return chosen("strategy", {selection.reference}, catalogue.strategies, catalogue).front();
+}
+
 std::vector<const WorkloadEntry*> chosen_workloads(const Selection& selection, const Catalogue& catalogue) {
   auto found = chosen("workload", selection.workloads, catalogue.workloads, catalogue);
   if (selection.workloads.empty())

@@ -30,6 +30,8 @@ std::vector<T> without_repeats(const std::vector<T>& values) {
 // and Unavailable for a name that this build lacks.
 std::vector<const StrategyEntry*> chosen_strategies(const Selection& selection, const Catalogue& catalogue);
 std::vector<const WorkloadEntry*> chosen_workloads(const Selection& selection, const Catalogue& catalogue);
+// Returns the strategy of --reference, or null without that flag.
+const StrategyEntry* chosen_reference(const Selection& selection, const Catalogue& catalogue);
 std::vector<std::string> chosen_backends(const Selection& selection, const Catalogue& catalogue);
 
 std::string count_of(size_t gpus);  // formats a number of GPUs as "1 GPU" or "2 GPUs"

@@ -49,6 +49,7 @@ LaunchLoop::LaunchLoop(const MeasuringOptions& options, Report& report, size_t p
       cpu_times_(std::move(load)),
       cores_(cores),
       finished_(planned, false),
+      refused_(planned, false),
       printed_(planned, false) {
   for (size_t i = 0; i < planned; ++i) specs_.push_back(report.cases[i].spec);
 }
@@ -65,6 +66,7 @@ LoopEnding LaunchLoop::run() {
     progress_.add_work(static_cast<int>(again.size()));
     keep_going = launch(index, again);
   }
+  if (keep_going) judge_refusals();
   if (keep_going) report_.status = RunStatus::complete;
   return ending_;
 }
@@ -78,6 +80,19 @@ void LaunchLoop::print_result(size_t which) {
 void LaunchLoop::print_results_except(const std::vector<size_t>& which) {
   for (size_t i = 0; i < planned_; ++i)
     if (std::find(which.begin(), which.end(), i) == which.end()) print_result(i);
+}
+
+// A strategy may refuse some cases, such as a workload that it does not fit. If it refused all of its cases, its
+// parameters are wrong: a usage error.
+void LaunchLoop::judge_refusals() {
+  for (size_t i = 0; i < planned_; ++i) {
+    const auto is_of_strategy = [&](size_t other) { return specs_[other].strategy == specs_[i].strategy; };
+    bool all = refused_[i];
+    for (size_t other = 0; other < planned_ && all; ++other) all = !is_of_strategy(other) || refused_[other];
+    if (!all) continue;
+    report_.cases[i].status = CaseStatus::failed;
+    if (ending_.usage.empty()) ending_.usage = report_.cases[i].reason;
+  }
 }
 
 bool LaunchLoop::launch(int index, const std::vector<size_t>& which) {
@@ -155,10 +170,11 @@ bool LaunchLoop::store(int index, size_t which, CaseOutcome outcome) {
       ending_.signal = outcome.signal;
       return false;
     case CaseOutcome::Kind::usage:
-      ending_.usage = outcome.reason;
-      record.status = CaseStatus::failed;
+      record.status = outcome.never_started ? CaseStatus::failed : CaseStatus::skipped;
       record.reason = outcome.reason;
-      return false;
+      finished_[which] = refused_[which] = true;
+      if (outcome.never_started) ending_.usage = outcome.reason;
+      return !outcome.never_started;
     case CaseOutcome::Kind::failed:
     case CaseOutcome::Kind::unavailable:
       finished_[which] = true;
@@ -166,6 +182,7 @@ bool LaunchLoop::store(int index, size_t which, CaseOutcome outcome) {
       record.reason = outcome.reason;
       return true;
     case CaseOutcome::Kind::ran:
+      if (!outcome.means.empty()) record.means = outcome.means;
       record.warnings.insert(record.warnings.end(), outcome.warnings.begin(), outcome.warnings.end());
       if (!outcome.ranks.empty())
         record.launches.push_back({.index = index,

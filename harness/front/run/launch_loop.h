@@ -39,6 +39,7 @@ class LaunchLoop {
   CaseOutcome attempt(int index, size_t which);
   bool store(int index, size_t which, CaseOutcome outcome);
   void finish_launches();
+  void judge_refusals();
   std::vector<size_t> unfinished() const;
   std::vector<size_t> noisy() const;
   std::string result_text(const CaseRecord& record) const;
@@ -54,6 +55,7 @@ class LaunchLoop {
   int cores_;
   std::vector<CaseSpec> specs_;
   std::vector<bool> finished_;  // per case: true if it failed, failed a check or was skipped, so it is not run again
+  std::vector<bool> refused_;   // per case: true if the strategy refused it as a usage error
   std::vector<bool> printed_;   // per case: true if its result line has been printed
   std::string broken_start_;    // error that keeps the current process group from starting; empty: none
   LoopEnding ending_;

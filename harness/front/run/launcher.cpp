@@ -29,7 +29,7 @@ CaseOutcome Launcher::run(const CaseSpec& spec, Json command, const CaseWatch::E
   CaseWatch case_watch(
       spec.id, answer_, spec.processes, settings_.timeout_s, ready_, monotonic_seconds(), handler,
       settings_.world && spec.processes > 1 ? settings_.world->names_of_hosts() : std::vector<std::string>());
-  CaseOutcome outcome = watch(case_watch);
+  CaseOutcome outcome = watch(spec.id, case_watch);
   ready_ = case_watch.all_ready();
   if (outcome.kind == CaseOutcome::Kind::ran && !outcome.group_over) return outcome;
   group_->kill(signals_);
@@ -55,9 +55,11 @@ void Launcher::open_group(const GroupKey& key) {
   ready_ = false;
 }
 
-CaseOutcome Launcher::watch(CaseWatch& case_watch) {
+CaseOutcome Launcher::watch(const std::string& case_id, CaseWatch& case_watch) {
+  std::string told;
   while (true) {
     const bool signalled = group_->wait(case_watch, signals_, tick_milliseconds);
+    if (tell_ && case_watch.checking() != told) tell_(case_id, told = case_watch.checking());
     if (signalled)
       if (const int signal = signals_.take())
         return {.kind = CaseOutcome::Kind::interrupted, .reason = "interrupted", .signal = signal};

@@ -53,10 +53,14 @@ class Launcher : public CaseRunner {
   CaseOutcome run(const CaseSpec& spec, Json command, const CaseWatch::EventHandler& handler);
   std::vector<std::string> end_group() override;
   int pending_signal() override { return signals_.take(); }
+  // Sets a function that is called with the case's id and its state, such as "checking: 4 of 8", when the state changes.
+  void on_checking(std::function<void(const std::string& case_id, const std::string& state)> tell) {
+    tell_ = std::move(tell);
+  }
 
  private:
   void open_group(const GroupKey& key);
-  CaseOutcome watch(CaseWatch& watch);
+  CaseOutcome watch(const std::string& case_id, CaseWatch& watch);
   void explain(CaseOutcome& outcome) const;
   void drop_group();
 
@@ -65,6 +69,7 @@ class Launcher : public CaseRunner {
   const Signals& signals_;
   Event answer_;
   Say log_;
+  std::function<void(const std::string&, const std::string&)> tell_;
   std::unique_ptr<RankGroup> group_;
   GroupKey key_;
   bool ready_ = false;

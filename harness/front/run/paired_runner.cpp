@@ -107,6 +107,7 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
   }
   CaseOutcome end = cases_.run(spec, {{"do", name_of(Order::end)}, {"sampling", command.at("sampling")}});
   end.checks = std::move(outcome.checks);
+  end.means = std::move(outcome.means);
   end.versions = std::move(outcome.versions);
   if (!ran(end)) return end;
   for (size_t rank = 0; rank < end.ranks.size(); ++rank)

@@ -1,11 +1,13 @@
 #include "harness/front/run/prepare.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "harness/front/launch/outside/agent.h"
 #include "harness/front/launch/outside/world.h"
 #include "harness/front/launch/worker_program.h"
 #include "harness/front/process/open_files.h"
+#include "harness/report/figures/disturbance.h"
 #include "harness/report/machine/tool.h"
 #include "workloads/base/error.h"
 #include "workloads/data/mnist_files.h"
@@ -64,9 +66,12 @@ void plan_cases(Prepared& prepared) {
 
 namespace {
 
-std::string oversubscription_warning(const CaseSpec& spec, int cores) {
-  return std::to_string(spec.world) + " replicas of " + std::to_string(spec.threads) + " threads share " +
-         std::to_string(cores) + " cores and run in turn. Use fewer --cpus or --threads";
+std::string ceiling_warning(const CaseSpec& spec, int cores) {
+  char ceiling[32];
+  std::snprintf(ceiling, sizeof ceiling, "%.2f", static_cast<double>(cores) / spec.threads);
+  return std::string("ceiling ") + ceiling + "x: " + std::to_string(spec.world) + " replicas of " +
+         std::to_string(spec.threads) + (spec.threads == 1 ? " thread" : " threads") + " share " +
+         std::to_string(cores) + " cores";
 }
 
 }  // namespace
@@ -84,8 +89,8 @@ Report new_report(const Prepared& prepared) {
     record.warnings = host_differences(report.env);
     if (const auto note = prepared.plan.notes.find(spec.id); note != prepared.plan.notes.end())
       record.warnings.push_back(note->second);
-    if (spec.device == Device::cpu && spec.world * spec.threads > prepared.machine.cores)
-      record.warnings.push_back(oversubscription_warning(spec, prepared.machine.cores));
+    if (crowded(spec, prepared.machine.cores))
+      record.warnings.push_back(ceiling_warning(spec, prepared.machine.cores));
   }
   for (const auto& [spec, reason] : prepared.plan.skipped) {
     CaseRecord& record = report.cases.emplace_back();

@@ -80,6 +80,10 @@ void ProgressLine::over(const std::string& case_id, const std::string& result, d
   if (style_ == ProgressStyle::plain) line(counted(over_, cases_) + case_id + " · " + result + time_left(now));
 }
 
+void ProgressLine::state(const std::string& case_id, const std::string& text) {
+  if (style_ == ProgressStyle::moving) move(bar(share()) + " " + counted(done_, total_) + case_id + " · " + text);
+}
+
 void ProgressLine::part(double done, const std::string& text) {
   if (style_ == ProgressStyle::moving) move(bar(done) + " " + text);
 }

@@ -27,6 +27,8 @@ class ProgressLine {
   // Reports that the last launch of a case has ended. Prints the case's line in the plain style.
   void over(const std::string& case_id, const std::string& result, double now);
   void add_work(int launches) { total_ += launches; }
+  // Adds the state of the running case to the redrawn line.
+  void state(const std::string& case_id, const std::string& text);
   // Shows the progress within one long case on the redrawn line. `done` is the completed fraction, from 0 to 1.
   void part(double done, const std::string& text);
   void clear();                           // erases the redrawn line; call it before printing to stdout

@@ -7,14 +7,15 @@
 #include <optional>
 
 #include "harness/front/text/text.h"
+#include "harness/report/figures/disturbance.h"
 
 namespace dpbench {
 namespace {
 
 const Cells column_titles = {"STRATEGY", "WORLD", "STEP ms", "±95 %", "SAMPLES/s", "SPEEDUP",
-                             "EFFIC",    "COMM",  "NOISE",   "CHECK", "NOTES"};
-const std::vector<bool> right_aligned = {false, true, true, true, true, true, true, true, true, false, false};
-constexpr size_t check_column = 9, notes_width = 100;
+                             "EFFIC",    "COMM",  "NOISE",   "MEANS", "CHECK",     "NOTES"};
+const std::vector<bool> right_aligned = {false, true, true, true, true, true, true, true, true, false, false, false};
+constexpr size_t check_column = 10, notes_width = 100;
 
 std::string number(const char* form, std::optional<double> value) {
   if (!value || !std::isfinite(*value)) return "-";
@@ -45,10 +46,11 @@ std::string check_cell(const CaseRecord& record) {
 
 // Returns the notes column of a case: the settings that distinguish it from other cases of its strategy, the reason of
 // its status, then its warnings and notices.
-std::string notes(const CaseRecord& record) {
+std::string notes(const Report& report, const CaseRecord& record) {
   const CaseSpec& spec = record.spec;
   std::vector<std::string> all;
-  if (record.spec.baseline) all.push_back("baseline");
+  if (loaded(report, record)) all.emplace_back("! busy");
+  if (spec.baseline) all.emplace_back("baseline");
   if (spec.backend != no_backend) all.push_back(spec.backend);
   for (const auto& [name, value] : spec.params) all.push_back(name + "=" + value);
   if (spec.oversubscribe) all.push_back("GPUs shared");
@@ -59,7 +61,25 @@ std::string notes(const CaseRecord& record) {
   return join(all, " · ");
 }
 
-Cells row_cells(const CaseRecord& record) {
+// Formats a value with half the width of its confidence interval, for example "1.62±0.04x"; "-" without a value.
+std::string with_interval(int decimals, const char* unit, std::optional<double> value, std::optional<double> low,
+                          std::optional<double> high) {
+  if (!value || !std::isfinite(*value)) return "-";
+  char text[64], half[32] = "";
+  if (low && high) std::snprintf(half, sizeof half, "±%.*f", decimals, (*high - *low) / 2);
+  std::snprintf(text, sizeof text, "%.*f%s%s", decimals, *value, half, unit);
+  return text;
+}
+
+// Returns the efficiency cell. Worlds above the cores have no ideal to be measured by, so they have no efficiency.
+std::string efficiency_cell(const Report& report, const CaseRecord& record) {
+  const Derived& d = record.derived;
+  if (crowded(record.spec, cores_of(report))) return "-";
+  return with_interval(0, " %", percent(d.efficiency), percent(d.efficiency_low), percent(d.efficiency_high));
+}
+
+Cells row_cells(const Report& report, const CaseRecord& record) {
+  const Derived& d = record.derived;
   const auto& summary = record.step_time_ns;
   const bool has_interval = summary && summary->ci95_low && summary->ci95_high;
   return {
@@ -68,12 +88,13 @@ Cells row_cells(const CaseRecord& record) {
       milliseconds(summary ? std::optional(summary->median) : std::nullopt),
       has_interval ? number("%.1f %%", percent((*summary->ci95_high - *summary->ci95_low) / 2 / summary->median)) : "-",
       number("%.0f", record.derived.samples_per_s),
-      number("%.2fx", record.derived.speedup),
-      number("%.0f %%", percent(record.derived.efficiency)),
+      with_interval(2, "x", d.speedup, d.speedup_low, d.speedup_high),
+      efficiency_cell(report, record),
       number("%.0f %%", percent(record.derived.comm_fraction)),
       number("%.1f %%", percent(record.derived.noise)),
+      record.means.empty() ? "-" : record.means,
       check_cell(record),
-      one_line(notes(record), notes_width)};
+      one_line(notes(report, record), notes_width)};
 }
 
 std::string heading(const CaseSpec& spec) {
@@ -92,15 +113,18 @@ struct Section {
   std::vector<Cells> rows;
 };
 
+// Added to the heading of cases whose steps do not compute what the baseline's do.
+constexpr const char* other_mathematics = " · other mathematics than the baseline's: speeds do not compare";
+
 // Groups the report's cases into table sections by heading. Sections are in the order of their first cases.
 std::vector<Section> sections_of(const Report& report) {
   std::vector<Section> sections;
   for (const auto& record : report.cases) {
-    const std::string title = heading(record.spec);
+    const std::string title = heading(record.spec) + (record.other_mathematics() ? other_mathematics : "");
     auto found = std::find_if(sections.begin(), sections.end(),
                               [&](const Section& section) { return section.heading == title; });
     if (found == sections.end()) found = sections.insert(sections.end(), Section{title, {}});
-    found->rows.push_back(row_cells(record));
+    found->rows.push_back(row_cells(report, record));
   }
   return sections;
 }
@@ -206,7 +230,8 @@ std::string report_table(const Report& report, bool colour) {
   for (const auto& section : sections) all.insert(all.end(), section.rows.begin(), section.rows.end());
   // Use the same column widths in all sections of the table.
   const auto lines = split(aligned(all, right_aligned), '\n');
-  std::string text;
+  const std::string& line_above = report.disturbance;
+  std::string text = line_above.empty() ? "" : "! " + line_above + "\n\n";
   size_t next = 1;
   for (const auto& section : sections) {
     text += (next > 1 ? "\n" : "") + section.heading + "\n" + lines[0] + "\n";
@@ -223,7 +248,8 @@ std::string report_table(const Report& report, bool colour) {
 }
 
 std::string report_markdown(const Report& report) {
-  std::string text;
+  const std::string& line_above = report.disturbance;
+  std::string text = line_above.empty() ? "" : "> " + markdown_cell(line_above) + "\n";
   for (const auto& section : sections_of(report)) {
     std::vector<Cells> rows = {column_titles};
     rows.insert(rows.end(), section.rows.begin(), section.rows.end());
@@ -237,7 +263,9 @@ std::string report_csv(const Report& report) {
   std::vector<Cells> rows = {{"case",         "strategy",      "workload",     "device",        "world",
                               "backend",      "scaling",       "batch",        "dtype",         "status",
                               "step_time_ns", "ci95_low_ns",   "ci95_high_ns", "samples_per_s", "speedup",
-                              "efficiency",   "comm_fraction", "noise",        "launches",      "reason"}};
+                              "efficiency",   "comm_fraction", "noise",        "launches",      "reason",
+                              "speedup_low",   "speedup_high", "means",         "disturbed_blocks",
+                              "other_programs_cores", "host_cores"}};
   for (const auto& record : report.cases) {
     const CaseSpec& spec = record.spec;
     const auto& summary = record.step_time_ns;
@@ -263,7 +291,13 @@ std::string report_csv(const Report& report) {
                     exact(record.derived.comm_fraction),
                     exact(record.derived.noise),
                     std::to_string(record.launches.size()),
-                    one_line(record.reason, 300)});
+                    one_line(record.reason, 300),
+                    exact(record.derived.speedup_low),
+                    exact(record.derived.speedup_high),
+                    record.means,
+                    std::to_string(disturbed_blocks(record)),
+                    exact(most_load(record, &OtherLoad::programs)),
+                    exact(most_load(record, &OtherLoad::host))});
   }
   return as_csv(rows);
 }

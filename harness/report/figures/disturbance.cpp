@@ -18,22 +18,14 @@ std::string range_text(double least, double most, int cores) {
   return (low == high ? high : low + " to " + high) + (cores > 0 ? " of " + std::to_string(cores) : "") + " cores";
 }
 
-// Returns the highest load of the case's launches that reaches the limit; 0 if none does.
-double most_load(const CaseRecord& record, double OtherLoad::* of, double limit) {
-  double most = 0;
-  for (const LaunchRecord& launch : record.launches)
-    if (launch.others && (*launch.others).*of >= limit) most = std::max(most, (*launch.others).*of);
-  return most;
-}
-
 std::string line_of(const Report& report, double OtherLoad::* of, const std::string& who) {
   const int cores = cores_of(report);
   double least = 0, most = 0;
   size_t cases = 0, measured = 0;
   for (const CaseRecord& record : report.cases) {
     measured += record.launches.empty() ? 0 : 1;
-    const double load = most_load(record, of, least_load(cores));
-    if (load == 0) continue;
+    const double load = most_load(record, of).value_or(0);
+    if (load < least_load(cores)) continue;
     least = cases == 0 ? load : std::min(least, load);
     most = std::max(most, load);
     ++cases;
@@ -82,8 +74,22 @@ std::string disturbance_line(const Report& report) {
 }
 
 bool loaded(const Report& report, const CaseRecord& record) {
-  const double limit = least_load(cores_of(report));
-  return most_load(record, &OtherLoad::programs, limit) > 0 || most_load(record, &OtherLoad::host, limit) > 0;
+  const double most = std::max(most_load(record, &OtherLoad::programs).value_or(0),
+                               most_load(record, &OtherLoad::host).value_or(0));
+  return most >= least_load(cores_of(report));
+}
+
+std::optional<double> most_load(const CaseRecord& record, double OtherLoad::* of) {
+  std::optional<double> most;
+  for (const LaunchRecord& launch : record.launches)
+    if (launch.others) most = std::max(most.value_or(0), (*launch.others).*of);
+  return most;
+}
+
+int disturbed_blocks(const CaseRecord& record) {
+  int blocks = 0;
+  for (const LaunchRecord& launch : record.launches) blocks += launch.disturbed_blocks;
+  return blocks;
 }
 
 }  // namespace dpbench

@@ -1,6 +1,7 @@
 // Decides if the replicas of a block had the cores that they need. A block without them has no speed.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ int cores_of(const Report& report);
 // Returns one line for a table's head, such as "other programs took 1.0 to 1.5 of 2 cores in 25 of 33 cases"; empty if
 // nothing was disturbed.
 std::string disturbance_line(const Report& report);
+// Returns the highest load by others in the case's launches; nullopt if it was not measured.
+std::optional<double> most_load(const CaseRecord& record, double OtherLoad::* of);
+int disturbed_blocks(const CaseRecord& record);
 // True if others loaded the cores in one of the case's launches.
 bool loaded(const Report& report, const CaseRecord& record);
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/report/figures/derived.h"
+#include "harness/report/figures/disturbance.h"
 #include "harness/report/figures/sample_notices.h"
 
 namespace dpbench {
@@ -25,11 +26,10 @@ std::optional<double> slowest_rank_percentile(const CaseRecord& record, int64_t 
 
 // Marks an ok case as disturbed if more of its blocks were disturbed than counted.
 void judge_disturbance(CaseRecord& record) {
-  size_t counted = 0, disturbed = 0;
-  for (const LaunchRecord& launch : record.launches) {
+  size_t counted = 0;
+  for (const LaunchRecord& launch : record.launches)
     if (!launch.ranks.empty()) counted += launch.ranks.front().samples_ns.size();
-    disturbed += static_cast<size_t>(launch.disturbed_blocks);
-  }
+  const auto disturbed = static_cast<size_t>(disturbed_blocks(record));
   if (!record.ok() || disturbed <= counted) return;
   record.status = CaseStatus::disturbed;
   record.reason = "the replicas did not have their cores in " + std::to_string(disturbed) + " of " +
@@ -87,6 +87,7 @@ void summarise(Report& report) {
     summarise(record, hosts);
   }
   derive_speedups(report);
+  report.disturbance = disturbance_line(report);
 }
 
 }  // namespace dpbench

@@ -35,7 +35,7 @@ struct Profile {
   double step_ns = 0;
   std::vector<CollectiveRecord> collectives{};
   double collectives_per_step = 0, collective_bytes_per_step = 0;
-  std::optional<double> communication_ns{}, exposed_ns{}, hidden_ns{}, waiting_ns{};
+  std::optional<double> communication_ns{}, exposed_ns{}, hidden_ns{}, waiting_ns{}, queue_ns{};
   std::map<std::string, std::vector<double>> strategy_figures{};
   std::optional<int64_t> flop{};
 };
@@ -55,6 +55,9 @@ struct Table<Profile> {
                   range::not_negative}),
       later(Field{"waiting_ns", "ns", &P::waiting_ns,
                   "time per step waiting for other ranks to arrive; null if the ranks do not share a clock",
+                  range::not_negative}),
+      later(Field{"queue_ns", "ns", &P::queue_ns,
+                  "longest time per step for which a thread was ready to run but had no core; since 1.5",
                   range::not_negative}),
       later(Field{"collectives_per_step", "collectives", &P::collectives_per_step, "collectives of this rank per step",
                   range::not_negative}),

@@ -18,6 +18,8 @@
 //                           the timed steps too
 //                           "calls":{"count":0,"hash":0} in "ran" and "trained": number and hash of the collectives
 //                           since the checks; must be equal on all ranks
+//                         {"event":"checking","case":"ID","number":4,"of":8}              only from rank 0: a scenario
+//                                                                                         of the checks begins
 //                         {"event":"line","case":"ID","text":".."}                        only from rank 0, in training
 //                         {"event":"progress","case":"ID","epoch":0,"epochs":2,"step":1,"steps":9,"loss":..,
 //                          "samples_per_s":..,"left_s":..}                                only from rank 0
@@ -76,10 +78,10 @@ inline constexpr auto enum_names<FailureKind> = std::to_array<std::string_view>(
     {"usage", "unavailable", "oom", "nan", "unwritten", "peer", "failure", "death", "killed for memory", "offence"});
 
 // Messages from a rank to the front (the dpbench process).
-enum class Event { ready, ran, checked, line, progress, trained, failed };
+enum class Event { ready, ran, checking, checked, line, progress, trained, failed };
 template <>
 inline constexpr auto enum_names<Event> =
-    std::to_array<std::string_view>({"ready", "ran", "checked", "line", "progress", "trained", "failed"});
+    std::to_array<std::string_view>({"ready", "ran", "checking", "checked", "line", "progress", "trained", "failed"});
 // Commands from the front (the dpbench process) to a rank.
 enum class Order { block, end, check, train, quit };
 template <>

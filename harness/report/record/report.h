@@ -96,10 +96,14 @@ template <>
 inline constexpr auto enum_names<CaseStatus> =
     std::to_array<std::string_view>({"ok", "wrong", "failed", "skipped", "disturbed", "interrupted"});
 
+// Value of CaseRecord::means for the baseline's mathematics: each step uses the mean gradient of the whole batch.
+inline constexpr const char* batch_mean = "batch mean";
+
 struct CaseRecord {
   CaseSpec spec;
   CaseStatus status = CaseStatus::interrupted;
   std::string reason;  // why the case's status is not ok
+  std::string means;   // what a step does with the gradient, for example "batch mean"; empty: unknown
   std::vector<CheckRow> checks;
   std::vector<LaunchRecord> launches;
   std::optional<Summary> step_time_ns;
@@ -109,6 +113,8 @@ struct CaseRecord {
   std::vector<std::string> notices;          // findings about the timed blocks: outliers, trends
 
   bool ok() const { return status == CaseStatus::ok; }
+  // True if the case's steps compute something other than the baseline's, so that their speeds do not compare.
+  bool other_mathematics() const { return !means.empty() && means != batch_mean; }
   bool bad() const { return status == CaseStatus::failed || status == CaseStatus::wrong; }
 };
 
@@ -122,6 +128,7 @@ struct Report {
   // tool: dpbench's version, commit and argv. env: facts about the machine. config: the run's options.
   Json tool = Json::object(), env = Json::object(), config = Json::object();
   std::vector<CaseRecord> cases;
+  std::string disturbance{};  // one line on what other programs took from the cases; empty: nothing
 };
 
 // Maps case ids to cases. A duplicate id maps to its first case.

@@ -33,6 +33,7 @@ Json case_json(const CaseRecord& record) {
   Json json = write_value(record.spec);
   json["status"] = write_value(record.status);
   json["reason"] = record.reason;
+  json["means"] = record.means.empty() ? Json(nullptr) : Json(record.means);
   json["checks"] = write_value(record.checks);
   json.update(figures_json(record));
   if (record.training) json["training"] = write_value(*record.training);
@@ -53,6 +54,7 @@ CaseRecord case_record_from_json(const Json& json, const std::string& path) {
   record.spec = case_from_json(json);
   record.status = read_value<CaseStatus>(fields.at("status"), fields.path("status"));
   take("reason", record.reason);
+  take("means", record.means);
   take("checks", record.checks);
   if (const Json* launches = fields.find("launches"))
     record.launches = launches_from_json(*launches, fields.path("launches"));
@@ -96,7 +98,8 @@ Json to_json(const Report& report) {
       {"schema", run_document},  {"schema_version", {{"major", major_version}, {"minor", report_minor_version}}},
       {"id", report.id},         {"status", name_of(report.status)},
       {"tool", report.tool},     {"env", report.env},
-      {"config", report.config}, {"cases", Json::array()}};
+      {"config", report.config}, {"disturbance", report.disturbance.empty() ? Json(nullptr) : Json(report.disturbance)},
+      {"cases", Json::array()}};
   for (const CaseRecord& record : report.cases) json["cases"].push_back(case_json(record));
   return json;
 }
@@ -112,6 +115,7 @@ Report report_from_json(const Json& json) {
   report.config = fields.at("config");
   if (!report.tool.is_object() || !report.env.is_object() || !report.config.is_object())
     throw UsageError("report.tool, report.env and report.config must be objects");
+  if (const Json* line = fields.find("disturbance"); line && line->is_string()) report.disturbance = *line;
   if (!fields.at("cases").is_array()) throw UsageError("report.cases is not an array");
   const int minor = Fields(fields.at("schema_version"), fields.path("schema_version")).get<int>("minor");
   fields.each("cases", [&](const Json& record, const std::string& path) {

@@ -27,6 +27,7 @@ constexpr const char* run_skeleton = R"json({
     "tool": {"$ref": "#/$defs/tool"},
     "env": {"$ref": "#/$defs/env"},
     "config": {"type": "object", "additionalProperties": true, "description": "resolved options, by flag name"},
+    "disturbance": {"type": ["string", "null"], "description": "what other programs and the host took from the cases, in a line; null: nothing; since 1.5"},
     "cases": {"type": "array", "items": {"$ref": "#/$defs/case"}}
   },
   "$defs": {}
@@ -78,6 +79,7 @@ constexpr const char* case_results = R"json({
   },
   "derived": {"$ref": "#/$defs/derived"},
   "training": {"$ref": "#/$defs/training"},
+  "means": {"type": ["string", "null"], "description": "what a step does with the gradient: batch mean (as the baseline), sum over ranks, mean of active ranks, local steps; since 1.5"},
   "warnings": {"type": "array", "items": {"type": "string"}, "description": "warnings raised while the case ran"},
   "notices": {"type": "array", "items": {"type": "string"}, "description": "findings in the measurements: outliers, trends"},
   "launches": {"type": "array", "items": {"$ref": "#/$defs/launch"}, "description": "launches of the case, each with new processes"}

@@ -127,7 +127,8 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
                                init,
                                spec.world <= options.whole_worlds,
                                options.filter,
-                               show};
+                               show,
+                               options.begins};
     for (CheckRow row : run_checks(request)) {
       if (options.seeds > 1 && row.status == CheckStatus::failed)
         row.detail += " (--seed " + std::to_string(init) + ")";

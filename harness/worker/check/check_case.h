@@ -18,6 +18,8 @@ struct SuiteOptions {
   // thorough.
   int whole_worlds = 0;
   std::string dump = {};  // directory for files of each rank's tensors; empty: no files
+  // A function called before each scenario, with its number from 1 and the number of scenarios; may be empty.
+  std::function<void(size_t number, size_t of)> begins = {};
 };
 
 // Returns a regular expression on the names of the checks to pass before timing. These checks are cheap and use batches

@@ -17,6 +17,7 @@
 #include "harness/worker/measure/device_phases.h"
 #include "harness/worker/measure/flop_count.h"
 #include "harness/worker/measure/kineto_trace.h"
+#include "harness/worker/rank/core_use.h"
 
 namespace dpbench {
 namespace {
@@ -96,11 +97,14 @@ class ProfiledCase {
     phases_.listen(device_.is_cpu() ? static_cast<PhaseListener*>(&blocked_) : &on_device);
     group_.barrier();
     if (watch_) watch_->start();
+    const CoreUse use;
     for (int64_t i = 0; i < steps; ++i) begins_.push_back(ns_of(step(step_++)));
     const int64_t end = ns_of(phases_.since());
     phases_.listen(nullptr);
     phases_.switch_on(false);
     profile.steps = steps;
+    if (const auto queue_ns = use.spent().queue_ns)
+      profile.queue_ns = static_cast<double>(*queue_ns) / static_cast<double>(steps);
     const double all_ns = device_.is_cpu() ? static_cast<double>(end - begins_.front()) : on_device.all_ns();
     profile.step_ns = all_ns / static_cast<double>(steps);
     const auto on_gpu = device_.is_cpu() ? std::array<double, phase_names.size()>{} : on_device.total_ns();

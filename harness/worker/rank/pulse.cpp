@@ -39,14 +39,17 @@ Pulse::Pulse(const std::string& file, int rank, int world) {
     log_ = reinterpret_cast<CallLog*>(static_cast<Progress*>(mapping_) + ranks) + rank;
 }
 
-void Pulse::follow(std::function<uint64_t()> collectives) {
-  follower_ = std::jthread([this, collectives = std::move(collectives)](const std::stop_token& stop) {
+void Pulse::follow(std::function<uint64_t()> collectives, std::function<int64_t()> computed_ns) {
+  follower_ = std::jthread([this, collectives = std::move(collectives),
+                            computed_ns = std::move(computed_ns)](const std::stop_token& stop) {
     constexpr auto interval = std::chrono::milliseconds(50);
     std::mutex mutex;
     std::condition_variable_any wake;
     std::unique_lock lock(mutex);
+    int64_t computed = computed_ns();
     for (uint64_t known = 0; !wake.wait_for(lock, stop, interval, [] { return false; }) && !stop.stop_requested();) {
-      const uint64_t now = collectives();
+      if (const int64_t ns = computed_ns(); ns > computed) computed = ns, beat();
+      const uint64_t now = collectives ? collectives() : 0;
       progress_->beat.fetch_add(static_cast<int64_t>(now - known), std::memory_order_relaxed);
       progress_->collectives.store(static_cast<int64_t>(now), std::memory_order_relaxed);
       known = now;

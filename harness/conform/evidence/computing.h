@@ -1,0 +1,20 @@
+// Marks threads that compute a check's expectation, so that a long computation does not look like a hang.
+#pragma once
+
+#include <cstdint>
+
+namespace dpbench {
+
+// While an object exists, its thread computes on its own and waits for no other rank.
+class Computing {
+ public:
+  Computing();
+  ~Computing();
+  Computing(const Computing&) = delete;
+  Computing& operator=(const Computing&) = delete;
+
+  // Returns the CPU time that all marked threads have spent so far while marked.
+  static int64_t cpu_ns();
+};
+
+}  // namespace dpbench

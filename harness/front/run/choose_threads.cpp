@@ -1,0 +1,59 @@
+#include "harness/front/run/choose_threads.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+
+namespace dpbench {
+namespace {
+
+constexpr double short_step_ns = 1e6;
+
+const StrategyEntry* cpu_baseline(const Catalogue& catalogue) {
+  const auto found = std::ranges::find_if(catalogue.strategies, [](const StrategyEntry& strategy) {
+    return strategy.parallelism == Parallelism::single && strategy.cpu;
+  });
+  return found == catalogue.strategies.end() ? nullptr : &*found;
+}
+
+// Returns the case of the baseline with the setting of `spec`, on one thread.
+CaseSpec probe_of(const CaseSpec& spec, const StrategyEntry& baseline) {
+  CaseSpec probe = spec;
+  probe.strategy = baseline.name;
+  probe.world = probe.processes = probe.threads = 1;
+  probe.backend = no_backend;
+  probe.params = {};
+  probe.id = case_id(probe);
+  return probe;
+}
+
+// Returns the time of a step, or infinity if the case cannot run.
+double step_ns(Launcher& launcher, const CaseSpec& spec) {
+  const Sampling sampling{.warmup = 6, .samples = 1, .min_sample_s = 0.005};
+  const CaseOutcome outcome =
+      launcher.run(spec, Json{{"do", name_of(Order::block)}, {"sampling", to_json(sampling)}, {"check", false}});
+  if (outcome.kind != CaseOutcome::Kind::ran || outcome.ranks.empty()) return std::numeric_limits<double>::infinity();
+  const RankRecord& rank = outcome.ranks.front();
+  return static_cast<double>(rank.samples_ns.at(0)) / static_cast<double>(rank.steps_per_sample);
+}
+
+}  // namespace
+
+void choose_threads(Prepared& prepared, const Launcher::Say& say) {
+  const StrategyEntry* baseline = cpu_baseline(prepared.catalogue);
+  if (prepared.options.what.threads > 0 || !baseline) return;
+  const Signals signals;
+  Launcher launcher(worker_settings(prepared, {}), signals, Event::ran, say);
+  std::map<std::string, bool> is_short;
+  for (CaseSpec& spec : prepared.plan.cases) {
+    if (spec.device != Device::cpu || spec.threads == 1) continue;
+    const CaseSpec probe = probe_of(spec, *baseline);
+    const auto [known, is_new] = is_short.try_emplace(probe.id, false);
+    if (is_new) known->second = step_ns(launcher, probe) < short_step_ns;
+    if (known->second) spec.threads = 1;
+  }
+  launcher.end_group();
+}
+
+}  // namespace dpbench
