@@ -96,7 +96,7 @@ class Peak(unittest.TestCase):
                      "off", *flags, strategy="dp,ddp", cores=cores)
         return {(case["strategy"], case["world"]): case["derived"]["peak_flop_per_s"] is not None for case in report["cases"]}
 
-    def test_peak_flops_and_bandwidth_are_unknown_if_replicas_share_cores(self):
+    def test_the_peak_flop_rate_is_unknown_if_replicas_share_cores(self):
         usable = sorted(os.sched_getaffinity(0))
         two = {("dp", 2), ("ddp", 2)}
         for flags, cores in ((("--threads", "1"), usable[:1]), (("--threads", "2"), usable[:2])):
