@@ -5,8 +5,8 @@
 
 namespace dpbench {
 
-// Returns the measured baseline case for the speed-ups of `spec`, or null if there is none. The baseline has the same
-// workload, dtype, threads, ... and the same batch (global for strong scaling, per device for weak).
+// Returns the measured baseline to which the speed of case `spec` is compared, or null if there is none. The baseline
+// has the same workload, dtype, threads, ... and the same batch (global for strong scaling, per device for weak).
 const CaseRecord* baseline_of(const Report& report, const CaseSpec& spec);
 
 // Changes the status of an ok case to wrong if a check failed or its ranks ended with unequal parameters. Fills

@@ -1,4 +1,4 @@
-// Reads clocks, power and throttling of a launch's GPUs through NVML after each timed block, never inside one.
+// Reads clocks, power and throttling of a rank's GPUs through NVML after each timed block of steps, never inside one.
 #pragma once
 
 #include <chrono>
@@ -13,9 +13,10 @@ namespace dpbench {
 
 class GpuWatch {
  public:
-  // pci_buses: PCI bus ids, in CUDA's form, of the GPUs to watch. Ids that NVML does not know are ignored.
+  // pci_buses: PCI bus ids, in CUDA's form, of the GPUs to read. Ids that NVML does not know are ignored.
   explicit GpuWatch(const std::vector<std::string>& pci_buses);
-  // Starts the measurement. Call it right before the first timed block.
+  // Reads the energy counters and the time, from which read() computes mean power. Call it right before the first timed
+  // block.
   void start();
   // Adds one reading of every GPU. Call it right after each timed block.
   void read();

@@ -79,7 +79,7 @@ void add_cores(const std::string& stat, const std::vector<int>& cpus, double tic
 // cores if that is more. Lower loads come from daemons and the resolution of the kernel's clocks.
 double least_load(int cores) { return std::max(0.25, 0.05 * cores); }
 
-constexpr double least_wall_s = 0.2;  // shortest launch whose load is judged: 20 clock ticks
+constexpr double least_wall_s = 0.2;  // load is not judged in a shorter time: 20 clock ticks
 
 std::string cores_text(double cores) {
   char text[32];

@@ -22,7 +22,8 @@ struct CpuTimes {
 std::optional<CpuTimes> cpu_times(int pid, const std::vector<int>& cpus, double wall_s,
                                   const std::filesystem::path& root = "/");
 
-// Counts the launches of one case that other programs disturbed, and keeps the highest load of other programs.
+// Counts the launches (starts of the processes) of one case during which other programs took CPU time, and keeps the
+// highest load of other programs.
 class OtherLoad {
  public:
   explicit OtherLoad(int cores = 0) : cores_(cores) {}

@@ -15,7 +15,7 @@
 namespace dpbench {
 
 double median(std::span<const double> values);
-// Quantile with linear interpolation between order statistics, as in numpy.
+// q-quantile, with linear interpolation between the two nearest values, as numpy's default.
 double quantile(std::span<const double> values, double q);
 double mad(std::span<const double> values);  // median absolute deviation, unscaled
 
@@ -36,9 +36,10 @@ double students_t_quantile(double probability, double degrees);
 // all above 0.
 Interval log_t_interval(std::span<const double> values);
 
-// The variation that a confidence interval covers. launches: variation between launches, by Student's t on the logs of
-// launch medians. samples: only between timed blocks, by a bootstrap with the launches fixed. none: no interval,
-// because there are fewer than three launches with only one block each.
+// The variation that a confidence interval covers. A launch is a start of a case's processes; it times one or more
+// blocks of steps. launches: variation between launches, by Student's t on the logs of launch medians. samples: only
+// between blocks, by a bootstrap with the launches fixed. none: no interval, because there are fewer than three
+// launches with only one block each.
 enum class IntervalOver { launches, samples, none };
 template <>
 inline constexpr auto enum_names<IntervalOver> = std::to_array<std::string_view>({"launches", "samples", "none"});
@@ -74,7 +75,7 @@ struct Table<Summary> {
       Field{"launches", "launches", &S::launches, "number of launches with at least one block", range::positive}};
 };
 
-// Returns the median of each launch that has at least one timed block.
+// Returns the median of each launch that has at least one timed block; samples[launch][block].
 std::vector<double> launch_medians(const std::vector<std::vector<double>>& samples);
 // Summarises step times, samples[launch][block]. With 3 or more launches the confidence interval covers the variation
 // between launches, else only between the blocks of the given launches.

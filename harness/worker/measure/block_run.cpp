@@ -12,8 +12,8 @@
 namespace dpbench {
 namespace {
 
-// Untimed steps before each block. `dpbench duel` alternates two builds, so the other build's block has evicted this
-// build's data from the CPU caches.
+// Untimed steps before each block of timed steps. `dpbench duel` alternates two builds, so the other build's block has
+// evicted this build's data from the CPU caches.
 constexpr int64_t rewarm_steps = 2;
 
 const StrategyInfo& info_of(const CaseSpec& spec) { return strategy_registry().at(spec.strategy); }

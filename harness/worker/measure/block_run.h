@@ -1,4 +1,4 @@
-// Keeps a case loaded between its timed blocks, so that `dpbench duel` can alternate the blocks of two builds.
+// Keeps a case loaded between its timed blocks of steps, so that `dpbench duel` can alternate the blocks of two builds.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,10 @@ class BlockRun {
   // Creates the case's strategy and runs its warm-up steps.
   BlockRun(const CaseSpec& spec, int64_t warmup, const Group& group, Pulse& pulse, const std::string& shared_dir);
   const std::string& case_id() const { return case_id_; }
-  // Times one block of steps. If sampling.steps is 0, rank 0 chooses the number of steps so that the block lasts about
-  // the minimum block time.
+  // Runs two untimed steps, then times one block of steps. If sampling.steps is 0, rank 0 chooses the number of steps
+  // so that the block lasts about sampling.min_sample_s.
   RankRecord block(const Sampling& sampling);
-  // Finishes the strategy. Collective: every rank must call it, after the last block.
+  // Finishes the strategy's work. Collective: every rank must call it, after the last block.
   void finish();
 
  private:

@@ -18,7 +18,7 @@
 namespace dpbench {
 namespace {
 
-// True if the ranks' replicas do not share cores. Otherwise the peak measurement is skipped, as each replica would
+// True if no two replicas share cores. If they do, the machine's peak rates are not measured, as each replica would
 // report the whole machine's peak. Every rank must call it and gets the same answer.
 bool replicas_have_own_cores(const CaseSpec& spec, const Group& group) {
   if (spec.device != Device::cpu) return true;

@@ -13,9 +13,9 @@
 
 namespace dpbench {
 
-// Runs the warm-up, including the strategy's recording steps, then the timed blocks. A barrier precedes each block;
-// within a block, the clock is read once per step. Returns a record without parameter hash, thread count, profile and
-// peak.
+// Runs the warm-up, including the steps in `recording`, in which a strategy that replays steps (e.g. in a CUDA graph)
+// records them. Then times blocks of steps. A barrier precedes each block; within a block, the clock is read once per
+// step. Returns a record without parameter hash, thread count, profile and the machine's peak rates.
 RankRecord time_steps(Strategy& strategy, StepSource& source, const std::vector<int64_t>& recording,
                       const Sampling& sampling, const Group& group, Pulse& pulse, GpuWatch& gpus);
 

@@ -1,5 +1,5 @@
-// This rank's heartbeat: counters in a memory page shared with the front (the dpbench process), which reports ranks
-// that stop making progress.
+// A pulse is this rank's heartbeat: counters in a memory page shared with the front (the dpbench process), which
+// reports ranks that stop making progress.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,8 @@ namespace dpbench {
 
 class Pulse {
  public:
-  // Opens the file with the heartbeat counters of `world` ranks. With an empty file name, heartbeats are discarded.
+  // Opens the file that holds the heartbeat counters of all `world` ranks. With an empty file name, heartbeats are
+  // discarded.
   Pulse(const std::string& file, int rank, int world = 1);
   ~Pulse();
   Pulse(const Pulse&) = delete;
@@ -24,12 +25,13 @@ class Pulse {
   // Starts a case: resets the rank's step counter.
   void begin() { progress_->step.store(0, std::memory_order_relaxed), beat(); }
   void step() { progress_->step.store(progress_->step.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
-  // Polls `collectives`, the number of collectives entered, from a separate thread and sends a heartbeat when it has
-  // grown. From this number, the front tells a rank that waits in a collective from one that never entered it.
+  // From a separate thread, polls `collectives`, which returns the number of collectives this rank has called, and
+  // sends a heartbeat when it has grown. From this number, the front tells a rank that waits in a collective from one
+  // that never called it.
   void follow(std::function<uint64_t()> collectives);
   void beat() { progress_->beat.fetch_add(1, std::memory_order_relaxed); }
 
-  // Logs the start of a collective in the shared call log. Thread-safe.
+  // Writes the start of a collective to this rank's log in the shared file. Thread-safe.
   void note_call(uint64_t number, std::string_view call);
   // Number and hash of the collectives logged since the last forget_calls(). Must be equal on all ranks.
   struct Calls {
