@@ -1,5 +1,4 @@
-// Entry point of dpbench. Parses the command line and runs a command; measuring commands prepare, plan, measure and
-// report.
+// Entry point of dpbench: parses the command line and runs the command.
 #include <cstdlib>
 #include <string>
 #include <variant>

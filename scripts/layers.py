@@ -13,7 +13,7 @@ ALLOWED = {
     "strategies/": ("workloads/",),
     "strategies/comm/": ("strategies/api/",),
     "harness/report/": (),
-    # The front may include mnist_files.h, because that header does not include torch.
+    # The front (the dpbench process) may include mnist_files.h, because that header does not include torch.
     "harness/front/": ("harness/report/", "workloads/data/mnist_files.h"),
     # The conformance suite's test models (probes) are built from workloads/layers/.
     "harness/conform/": (*APIS, "workloads/layers/", "strategies/parts/compat.h", "harness/report/"),

@@ -180,7 +180,7 @@ class Zero1 : public Strategy {
     load_into(buffers(), snapshot.buffers, "buffer");
     const at::NoGradGuard no_grad;
     shards_->copy_own_parameters();
-    const NamedTensors wanted = state();  // optimizer state copied from all ranks
+    const NamedTensors wanted = state();  // copies of the optimizer state, gathered from all ranks
     load_into(wanted, snapshot.state, "optimizer state");
     for (const Slice& slice : slices_)
       for (const auto& [name, value] : wanted) load_slice(slice, name, value);

@@ -14,7 +14,7 @@
 namespace dpbench {
 namespace {
 
-// Keras' defaults; Keras writes momentum as 0.99, the share of the old value.
+// Keras' defaults for BatchNorm. The momentum here is the new value's share; Keras writes it as 0.99, the old value's.
 constexpr double norm_epsilon = 1e-3, norm_momentum = 0.01;
 constexpr double dropout_rate = 0.5;
 

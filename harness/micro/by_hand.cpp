@@ -1,6 +1,6 @@
-// Measures the overhead of the harness by timing the same training as a case of dpbench and as a hand-written loop. A
-// third variant, the hand-written loop with plain LibTorch functions, shows the gain from dpbench's own autograd nodes
-// and backward pass.
+// Measures the overhead of the harness by timing the same training as a case of dpbench and as a hand-written loop. The
+// loop is timed twice: with plain LibTorch functions, and with dpbench's own autograd nodes and backward pass, which
+// shows what these gain.
 #include <chrono>
 #include <string>
 #include <vector>
@@ -126,7 +126,7 @@ class ByHand {
 };
 
 void run_by_hand(benchmark::State& state, const CaseSpec& spec, Loss loss, int64_t steps) {
-  // The variants with and without phase timing share one CaseSteps, and thus one model, because the place of the
+  // The variants with and without phase timing share one CaseSteps, and thus one model, because the address of the
   // parameters in memory affects the time of a step.
   CaseSteps harness(spec);
   ByHand with_torch_functions(harness.workload(), loss, torch_functions, harness.source()),

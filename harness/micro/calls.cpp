@@ -1,5 +1,5 @@
-// Times a training step of the random-linear workload call by call: the time from the start of the step to the end of
-// each call, and the time of each kernel without autograd.
+// Times a training step of the random-linear workload call by call (loss, backward pass, ...): the time from the start
+// of the step to the end of each call, and the time of each kernel without autograd.
 #include <chrono>
 #include <functional>
 #include <vector>

@@ -1,5 +1,5 @@
-// Runs the steps of a case with one CPU device exactly as a dpbench worker does, and times several variants (arms) of a
-// step alternately.
+// Runs the training steps of a case with one CPU device exactly as a dpbench worker does, and times several variants
+// (arms) of a step alternately.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -21,7 +21,7 @@ class CaseSteps {
  public:
   explicit CaseSteps(const CaseSpec& spec);
 
-  int64_t block(int64_t steps, bool phases = false);  // runs a block of steps; returns its time in nanoseconds
+  int64_t block(int64_t steps, bool phases = false);  // runs this number of steps; returns their time in nanoseconds
   const Workload& workload() const { return *workload_; }
   StepSource& source() { return source_; }
 
@@ -38,7 +38,7 @@ class CaseSteps {
 
 struct StepArm {
   const char* name;
-  std::function<int64_t()> block;  // runs a block of steps; returns its time in nanoseconds
+  std::function<int64_t()> block;  // runs the variant's block of steps; returns its time in nanoseconds
   std::vector<double> us = {};
 };
 

@@ -24,11 +24,11 @@ struct Buffers {
   at::Tensor input, output;  // input and output are the same tensor if the collective works in place
 };
 
-// A collective to measure. Parameter `all` of its functions: number of elements of the whole tensor, from which the
-// printed size is computed.
+// A collective to measure. The parameter `all` of its functions is the number of elements of the whole tensor: for
+// reduce_scatter the input, for allgather the output, else either. The printed size is that of the whole tensor.
 struct Collective {
   const char* name;
-  bool in_parts;  // true if the tensor consists of equal parts, one per rank
+  bool in_parts;  // true if each rank receives or sends one of `world` equal parts of the tensor
   double (*bus_share)(double world);
   Buffers (*buffers)(int64_t all, int world, at::Device device);
   void (*call)(c10d::Backend& backend, Buffers& buffers);
@@ -100,7 +100,8 @@ struct Point {
   int64_t bytes;
 };
 
-// Returns the number of elements of the whole tensor; 0 if the ranks' parts would be empty.
+// Returns the number of float elements of a tensor of this size, rounded down to a multiple of the world if the
+// collective works in parts (0 if the parts would be empty).
 int64_t elements_of(const Collective& collective, int world, int64_t bytes) {
   return collective.in_parts ? bytes / 4 / world * world : bytes / 4;
 }
@@ -138,7 +139,7 @@ void run_point(benchmark::State& state, Team& team, const Point& point) {
     return state.SkipWithError(error.c_str());
   }
   if (member) {
-    buffers.input.zero_();  // Time allreduces of zeros: repeated allreduces of other values would overflow.
+    buffers.input.zero_();  // Time the collective with zeros: repeated allreduces of other values would overflow.
     for (int i = 0; i < 3; ++i) call_and_wait(*point.collective, *team.backend(point.backend, point.world), buffers);
   }
   team.barrier();

@@ -92,7 +92,7 @@ at::Device device_of(const MicroOptions& asked, int rank) {
 
 void add_all(Team& team, const MicroOptions& asked) {
   add_collectives(team, asked);
-  if (asked.cuda) return;  // all other benchmarks run on the CPU only
+  if (asked.cuda) return;  // the other benchmarks run on the CPU only
   const auto has_backend = [&](const char* name) {
     return std::find(asked.backends.begin(), asked.backends.end(), name) != asked.backends.end();
   };
@@ -103,8 +103,7 @@ void add_all(Team& team, const MicroOptions& asked) {
   add_calls(team);
 }
 
-// Runs all benchmarks as one rank and returns its exit code. All ranks run the same list, so an error on one rank ends
-// all ranks.
+// Runs all benchmarks as one rank and returns its exit code.
 int run_rank(const CommandLine& line, int rank, int ranks, const std::string& file) {
   try {
     initialize(line, rank);

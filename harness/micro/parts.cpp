@@ -1,6 +1,6 @@
-// Times the work of dpbench around collectives: splitting and joining batches, copying models, distributing samples,
-// protocol and reports. Only rank 0 does the work. The numbers of iterations are fixed, because the other ranks run the
-// same list of benchmarks.
+// Times the work of dpbench around collectives: splitting and joining batches, copying models, dealing samples to
+// ranks, worker messages and reports. Only rank 0 does the work. The numbers of iterations are fixed, because the other
+// ranks run the same list of benchmarks.
 #include <benchmark/benchmark.h>
 
 #include <ATen/ATen.h>
@@ -84,7 +84,7 @@ std::function<void()> protocol() {
   };
 }
 
-// Returns a function that writes and syncs a report with `cases` cases of `launches` launches with 4 ranks.
+// Returns a function that saves a report to disk, with `cases` cases of `launches` launches (starts of 4 ranks).
 std::function<void()> report_writing(int cases, int launches) {
   Report report;
   report.id = "micro";

@@ -60,7 +60,8 @@ class Table : public benchmark::BenchmarkReporter {
     }
     const bool reduces = block.starts_with("allreduce") || block.starts_with("reduce");
     const auto value = [&](const char* key) { return static_cast<double>(run.counters.at(key)); };
-    // The table's "count" column shows the number of elements per rank.
+    // The table's "count" column shows the elements per rank, which are fewer than the whole tensor's for some
+    // collectives.
     const bool in_parts = block.starts_with("allgather") || block.starts_with("reduce_scatter");
     const int64_t elements = static_cast<int64_t>(value("bytes")) / 4;
     const int64_t world = std::stoll(block.substr(block.rfind(':') + 1));

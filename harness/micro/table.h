@@ -1,5 +1,5 @@
-// Prints benchmark results of collectives in the format of nccl-tests: a table for each collective, backend and world,
-// with a line for each size.
+// Prints benchmark results of collectives in the format of nccl-tests: a table for each collective, backend and world
+// (number of ranks), with a line for each tensor size.
 #pragma once
 
 #include <iosfwd>

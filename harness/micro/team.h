@@ -14,7 +14,7 @@ using CommBackend = c10::intrusive_ptr<c10d::Backend>;
 
 struct MicroOptions {
   std::vector<int> worlds{2};
-  std::vector<std::string> backends{};  // names of backends; empty: all backends that take tensors of the device
+  std::vector<std::string> backends{};  // names of backends; empty: all backends that support the device
   bool cuda = false;
   int64_t least_bytes = 4, most_bytes = 256 << 20, factor = 4;
 };
@@ -27,10 +27,10 @@ class Team {
 
   int rank() const { return rank_; }
   at::Device device() const { return device_; }  // device of this rank's tensors
-  // Returns this rank's communication backend for the world of the first `world` ranks. The first call creates the
-  // backend and must be made by all these ranks.
+  // Returns this rank's communication backend of the first `world` ranks. The first call creates the backend and must
+  // be made by all these ranks.
   CommBackend backend(const std::string& name, int world);
-  // Every rank must call barrier() and sum(), even a rank outside the measured world.
+  // Every rank must call barrier() and sum(), even one that takes no part in the measured collective.
   void barrier() { sum(0); }
   double sum(double value);  // returns the sum of all ranks' values on every rank
 

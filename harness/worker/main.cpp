@@ -1,4 +1,4 @@
-// dpbench-worker: runs one rank of a launch. The dpbench executable starts it; run it by hand only for --catalogue.
+// dpbench-worker: the process of one rank. The dpbench executable starts it; run it by hand only for --catalogue.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,7 +24,7 @@ namespace {
 
 int print_catalogue(const std::vector<std::string>& arguments) {
   bool with_cuda = true;
-  // Number of built-in workloads; plug-ins register their workloads later.
+  // Number of workloads before any plug-in is loaded, which may register more.
   const size_t built_in = workload_registry().all().size();
   for (size_t i = 1; i < arguments.size(); ++i) {
     if (arguments[i] == "--no-cuda")

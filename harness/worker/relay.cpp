@@ -27,8 +27,8 @@ void send_to(c10d::Store& store, int rank, const std::string& text) {
   store.set(message_key(rank, number), std::vector<uint8_t>(text.begin(), text.end()));
 }
 
-// Forwards messages from the rendezvous store to the front (the dpbench process) until the front's death kills this
-// process.
+// Forwards messages from the rendezvous store to the front (the dpbench process). Runs until this process is killed,
+// which the kernel does when the front dies.
 void receive(c10d::Store& store, int rank, Channel& channel) {
   constexpr std::chrono::hours forever{24 * 365};
   for (int64_t number = 1;; ++number) {
@@ -54,7 +54,7 @@ void claim_rank(c10d::Store& store, int rank) {
   try {
     channel.send({{"lost", why}, {"usage", code == 2}});
   } catch (const std::exception&) {
-    // Nobody can receive the report: the front has exited too.
+    // Nobody can receive the message: the front has exited too.
   }
   _exit(code);  // skip destructors, because the other thread may be blocked inside the store
 }
@@ -68,7 +68,7 @@ int relay() {
     const Rendezvous& rendezvous = variables.rendezvous;
     [[maybe_unused]] const auto served =
         variables.serves ? serve_rendezvous(rendezvous) : c10::intrusive_ptr<c10d::Store>();
-    // Open one connection to the store per direction, because a waiting client blocks its connection.
+    // Open two connections to the store, one to send and one to receive, because waiting for a key blocks a connection.
     const auto sending = join_rendezvous(rendezvous, variables.timeout),
                receiving = join_rendezvous(rendezvous, variables.timeout);
     claim_rank(*sending, variables.rank);

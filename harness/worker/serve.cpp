@@ -106,7 +106,7 @@ class CommandLoop {
   }
 
  private:
-  // Describes the last collective that this rank entered, for a failure message; empty without a process group.
+  // Names the last collective that this rank called, for a failure message; empty without a process group.
   std::string place() const {
     const auto& joined = group_ ? group_->process_group() : nullptr;
     return joined ? " (in or after collective #" +
@@ -172,8 +172,8 @@ class CommandLoop {
     return {{"count", made.count}, {"hash", made.hash}};
   }
 
-  // Returns the answer for a case that failed its checks and is therefore not timed: a wrong strategy must not be
-  // timed, and a broken process group would hang.
+  // Returns the message to the front for a case that failed its checks and is therefore not timed: a wrong strategy
+  // must not be timed, and a broken process group would hang.
   Json untimed(const CaseSpec& spec, const CheckedCase& checked) const {
     RankRecord nothing;
     nothing.rank = variables_.rank;

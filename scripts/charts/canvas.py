@@ -69,7 +69,8 @@ class Chart:
         return self.figure.add_subplot(**options)
 
     def mark(self, artist, words):
-        """Gives a drawn artist a tooltip. The tooltip's words also appear in the list of values below the chart."""
+        """Gives a matplotlib artist (a drawn shape) a tooltip. The tooltip's words also appear in the list of values
+        below the chart."""
         name = f"mark{len(self.marks)}"
         artist.set_gid(name)
         self.marks[name] = words

@@ -1,4 +1,4 @@
-"""Charts with one row per case: the phases of a step, the spread of the timed blocks, the peak memory."""
+"""Charts with one row per case: the phases of a step, the spread of the timed blocks of steps, the peak memory."""
 import statistics
 
 import words
@@ -106,7 +106,7 @@ def distribution(cases, looks):
 
 
 def spread_of(chart, axes, row, case, looks):
-    """Draws a case's block times as a row of points. Returns True if some points were left out."""
+    """Draws the times of a case's blocks of steps as a row of points. Returns True if some points were left out."""
     middle = case.step_ns.middle
     points = [(100 * (value / middle - 1), odd, place) for place, launch in enumerate(case.launches)
               for value, odd in zip(launch, outliers(launch))]

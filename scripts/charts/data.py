@@ -130,7 +130,8 @@ class Case:
 
     @property
     def launches(self):
-        """Returns a list per launch with the step time of each block, taken from the slowest rank."""
+        """Returns a list per launch (one start of the processes): for each timed block of steps, the time per step of
+        the slowest rank."""
         result = []
         for launch in self.raw.get("launches") or []:
             ranks = [rank for rank in launch["ranks"] if rank["samples_ns"] and rank["steps_per_sample"]]
@@ -167,7 +168,7 @@ class Case:
 
 
 def outliers(launch):
-    """Returns for each block time of a launch True if it is an outlier."""
+    """Returns for each block time of one launch (see Case.launches) True if it is an outlier."""
     middle = statistics.median(launch)
     sigma = MAD_TO_SIGMA * statistics.median([abs(value - middle) for value in launch])
     return [value - middle > max(OUTLIER_SIGMAS * sigma, OUTLIER_SHARE * middle) for value in launch]
@@ -243,8 +244,8 @@ def read_runs(paths):
 
 
 def add_projection(runs, path):
-    """Adds the cases of a projection file to the run from which they were computed, or to the newest run if that run is
-    not shown."""
+    """Adds the cases that `dpbench project` predicted to the run from which it predicted them, or to the newest run if
+    that run is not shown. `path`: the file that it wrote."""
     projection = read_json(path)
     home = next((run for run in runs if run.id == projection.get("run")), max(runs, key=lambda run: run.id))
     for series in projection["series"]:

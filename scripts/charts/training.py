@@ -8,7 +8,7 @@ MOST_POINTS, MOST_LINES = 300, 8
 
 
 def losses(training):
-    """Returns (step, loss) pairs of all steps, including the steps before a resume."""
+    """Returns (step, loss) pairs of all steps, including those before a resume from a checkpoint."""
     return list(enumerate(training["loss_curve"], 1))
 
 

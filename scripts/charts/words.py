@@ -49,7 +49,8 @@ def bars(cases):
 
 
 def source(cases):
-    """Returns a caption sentence with the cases' number of blocks and launches, machine and commit."""
+    """Returns a caption sentence with the cases' number of timed blocks of steps, number of launches (starts of the
+    processes), machine and commit."""
     measured = [case for case in cases if not case.projected]
     if not measured:
         return f"Projected, nothing measured. {origin({case.run for case in cases})}"

@@ -20,8 +20,8 @@ MOST_SETTINGS = 12  # more settings would make a page unreadable and slow to ope
 
 
 def charts_of(runs, asked, most=None):
-    """Returns all charts for which the runs have data, for at most `most` settings. `asked`: path of a collectives
-    file, or None."""
+    """Returns all charts for which the runs have data, for at most `most` settings. `asked`: path of dpbench-micro's
+    JSON (the collectives benchmark), or None."""
     chosen = data.newest(runs)
     data.label(chosen)
     for run in runs:

@@ -38,8 +38,8 @@ def peak_shares(said, part, axis):
 
 
 def busy_from(shares):
-    """Returns {workload: (first batch or scale with nearly the best share, last one, True if the share still grew
-    there)}."""
+    """Returns {workload: (smallest batch or scale with nearly the best share, largest measured one, True if these are
+    equal)}. If they are equal, the share may still grow beyond."""
     found = {}
     for workload in sorted({workload for workload, _ in shares}):
         places = [(place, share) for (of, place), share in shares.items() if of == workload]

@@ -1,4 +1,4 @@
-"""Writes README.md, the result page of a run of scripts/gpu-check: parts, targets and figures."""
+"""Writes README.md, the result page of a run of scripts/gpu-check: its parts, its speed targets, and the figures."""
 import figures
 
 STEPS = ("measure-graphs", "measure-ddp-1", "measure-scales", "measure-batches", "measure-dp", "measure-gpus")

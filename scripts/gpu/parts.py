@@ -22,8 +22,8 @@ class Part:
 
 
 def steps(machine):
-    """Yields the parts that the speed targets need: steps eager and as CUDA graphs, Python's steps, ddp's overhead,
-    scaling."""
+    """Yields the parts whose figures decide the speed targets of targets.py: steps eager and as CUDA graphs, Python's
+    steps, ddp's overhead, scaling."""
     one = machine.single()
     yield Part("measure-graphs", "a step of gpu, eager and as a CUDA graph", 40, [
         (workload, machine.run("--strategy", one, *machine.devices(), "--workload", workload, *machine.graph("off,on")))
@@ -134,7 +134,8 @@ def sanitizers(machine):
 
 
 def all_parts(machine):
-    """Returns all parts of gpu-check. Parts that the targets need come first, so that they fit the time budget."""
+    """Returns all parts of gpu-check. The parts whose figures decide the targets of targets.py, such as the speedup
+    over Python, come first, so that gpu-check's time limit does not cut them off."""
     state = [("doctor", machine.dpbench("doctor")), ("env", machine.dpbench("env"))]
     if not machine.rehearse and shutil.which("nvidia-smi"):
         state.append(("nvidia-smi", ["nvidia-smi"]))

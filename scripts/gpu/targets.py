@@ -1,4 +1,4 @@
-"""Decides from the figures of scripts/gpu-check which of its targets are met."""
+"""Decides from the figures of scripts/gpu-check which of its targets (minimum speedups, largest overhead) are met."""
 import statistics
 
 from figures import cases, fastest, peak_shares

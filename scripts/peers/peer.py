@@ -1,7 +1,7 @@
-"""Measures the same training steps in Python, with PyTorch's own classes, for comparison with dpbench.
+"""Measures the training steps of dpbench's built-in workloads in Python, with PyTorch's own classes, for comparison.
 
-Prints one JSON object: microseconds per step of the slowest rank, for every block. One thread per rank; batches are in memory,
-so no data loader is measured. --fused uses torch's fused optimizers.
+Prints one JSON object: microseconds per step of the slowest rank, for every timed block of steps. One thread per rank;
+batches are in memory, so no data loader is measured. --fused uses torch's fused optimizers.
 """
 import argparse
 import json

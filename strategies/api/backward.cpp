@@ -122,7 +122,8 @@ class Walk {
     }
   }
 
-  // Adds `more` to the sum by the rules of torch's engine for in-place and for mixed dense and sparse addition.
+  // Adds a gradient to the sum of those already delivered, by the rules of torch's engine for in-place and for mixed
+  // dense and sparse addition.
   static void add(at::Tensor& sum, at::Tensor&& more) {
     if (!sum.defined() || !more.defined()) {
       if (more.defined()) sum = std::move(more);
@@ -160,8 +161,8 @@ class WalkedNode : public Node {
 
 Edge root_of(const at::Tensor& output) { return {output.grad_fn(), static_cast<uint32_t>(output.output_nr())}; }
 
-// Calls by_walk(walk), which runs the backward pass by a Walk over the graph, if the graph allows it. Returns false if
-// torch's engine has to run the pass.
+// Calls by_walk(walk), which is to run the backward pass by a Walk over the output's graph. Returns false without a
+// call if the graph does not allow a Walk, so that torch's engine has to run the pass.
 template <class ByWalk>
 bool walked(const at::Tensor& output, const ByWalk& by_walk) {
   if (!output.defined() || !output.is_cpu() || output.is_complex() || !output.grad_fn() || AnomalyMode::is_enabled())
@@ -172,8 +173,7 @@ bool walked(const at::Tensor& output, const ByWalk& by_walk) {
   return true;
 }
 
-// Calls walked() for a scalar loss. Returns false if the loss has several elements, or if torch's engine has to run the
-// backward pass.
+// Same as walked(), for a loss. Also returns false if the loss has several elements.
 template <class ByWalk>
 bool walked_loss(const at::Tensor& loss, const ByWalk& by_walk) {
   return loss.defined() && loss.numel() == 1 && walked(loss, by_walk);

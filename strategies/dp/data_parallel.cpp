@@ -95,7 +95,7 @@ class DataParallel : public BuiltInStrategy {
       dp::FlatReplica& mine = *replicas_[index];
       {
         const bool copies = i > 0 && i < active && !link_;
-        // Replica 0 waits for this counter, which must reach 0 even after an exception.
+        // Counts `copying` down even after an exception, because replica 0 waits until it is 0.
         const CountDown at_end{copies ? &copying : nullptr};
         if (first) mine.begin_step(/*several=*/micros > 1);
         if (i >= active) return;
@@ -161,7 +161,7 @@ class DataParallel : public BuiltInStrategy {
   }
 
   Tf32 tf32_;
-  // The recorders are declared before all members made on their CUDA streams.
+  // The recorders of CUDA graphs are declared before all members made on their CUDA streams.
   std::optional<dp::PassRecorders> recorders_;
   dp::Replicas replicas_;
   dp::Passes passes_;

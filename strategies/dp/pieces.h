@@ -14,9 +14,10 @@ class Pieces {
 
   // Number of pieces of the batch; may be smaller than the number of replicas.
   size_t count() const { return ids_.size(); }
-  // Returns a replica's piece of the batch, without the target. Safe to call concurrently for different replicas.
+  // Returns a replica's piece of the batch, without the targets (labels). Safe to call concurrently for different
+  // replicas.
   Batch take(size_t replica);
-  // Returns the target of the whole batch. Call it after all pieces have been taken.
+  // Returns the targets (labels) of the whole batch. Call it after all pieces have been taken.
   at::Tensor target() const;
 
  private:

@@ -21,7 +21,7 @@ namespace {
 class CudaGraph : public StepGraph {
  public:
   explicit CudaGraph(const std::function<void()>& body) {
-    c10::cuda::device_synchronize();  // the device finishes earlier work, which must not be captured in the graph
+    c10::cuda::device_synchronize();  // waits for the device's earlier work, as torch.cuda.graph() does in Python
     // Thread-local capture: CUDA calls of other threads, such as a watchdog's queries, must not invalidate it. Kernels
     // that the backward thread launches on this stream are captured too.
     graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);

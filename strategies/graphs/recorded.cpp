@@ -32,7 +32,7 @@ class Recorded : public BuiltInStrategy {
 
  private:
   Tf32 tf32_;
-  RecordedSteps steps_;  // the recorder is declared before the replica, which is made on the recorder's CUDA stream
+  RecordedSteps steps_;  // declared first: its recorder sets the CUDA stream on which the replica is made
   Replica replica_;
 };
 

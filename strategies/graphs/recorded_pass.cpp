@@ -21,7 +21,7 @@ class RecordedPass : public Pass {
  public:
   RecordedPass(const Replica& replica, StepRecorder& recorder) : replica_(replica), recorder_(recorder) {}
 
-  // Loads the samples of the next pass. A replica needs no target, so the target's place in the batch carries the step
+  // Loads the samples of the next pass. A replica's pass needs no targets (labels), so Batch::target carries the step
   // number.
   void load(int64_t step, const Batch& rows, bool first_of_step) override {
     if (first_of_step) ++steps_;

@@ -11,8 +11,8 @@
 
 namespace dpbench::dp {
 
-// Returns a pass that runs eagerly in the first step of each batch shape, is recorded in the second, and is replayed
-// from then on.
+// Returns a pass that runs eagerly in the first step of each batch shape, is recorded as CUDA graphs in the second, and
+// is replayed from then on.
 std::unique_ptr<Pass> recorded_pass(const Replica& replica, StepRecorder& recorder);
 
 using MakeRecorder = std::function<std::unique_ptr<StepRecorder>(at::Device device)>;

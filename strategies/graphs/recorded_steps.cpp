@@ -25,7 +25,7 @@ std::unique_ptr<StepRecorder> recorder_for(const Setup& setup, const std::string
     throw UsageError(option + ": " + error.what());
   }
   if (!setup.group) return recorder;
-  // The group's backend may be wrapped for observation; a wrapper reports the inner backend's name.
+  // The conformance suite wraps the group's backend; a wrapper reports the inner backend's name.
   const std::string backend = setup.group->getBackend(device.type())->getBackendName();
   if (!recorder->takes_backend(backend))
     throw UsageError(option + " and --backend " + backend +
@@ -79,14 +79,15 @@ void RecordedSteps::run(ShapeState& state, const Replica& replica, Phases& phase
   const RecordedStep number(step_);
   const StepResult result = body(state.rows->micro(), phases);
   step_.add_(1);
-  // The results are detached to release the autograd graph with its AccumulateGrad nodes, which remember the stream of
-  // their first use.
+  // The step's output and loss are detached to release the autograd graph with its AccumulateGrad nodes, which remember
+  // the stream of their first use.
   state.result = {result.output.detach(), result.loss.detach()};
   state.gradients.clear();
   for (const auto& [name, tensor] : replica.trainable()) state.gradients.push_back(tensor.grad());
 }
 
-// Makes the parameters' gradients those that this replay writes. They may still be those of another shape's recording.
+// Sets the parameters' .grad to the tensors that this shape's CUDA graph writes. They may still be those of another
+// shape's graph.
 void RecordedSteps::set_gradients(const ShapeState& state, const Replica& replica) {
   for (size_t i = 0; i < state.gradients.size(); ++i) replica.trainable()[i].tensor.mutable_grad() = state.gradients[i];
 }

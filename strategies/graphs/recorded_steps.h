@@ -45,7 +45,7 @@ class RecordedSteps {
   // The device memory and CUDA graph for one shape. Every replay reads and writes the same addresses.
   struct ShapeState {
     std::optional<PackedRows> rows;
-    int64_t eager = 0;  // number of steps of this shape that have run without recording
+    int64_t eager = 0;  // number of eager steps of this shape so far
     StepResult result = {};
     std::vector<at::Tensor> gradients = {};
     std::unique_ptr<StepGraph> graph = {};
@@ -53,7 +53,7 @@ class RecordedSteps {
   void run(ShapeState& state, const Replica& replica, Phases& phases, const Body& body);
   static void set_gradients(const ShapeState& state, const Replica& replica);
 
-  // The recorder is declared first, so that all other members are made on its CUDA stream.
+  // The recorder of CUDA graphs is declared first, so that all other members are made on its CUDA stream.
   std::unique_ptr<StepRecorder> recorder_;
   int64_t eager_steps_;
   at::Tensor step_;        // number of the next step, in device memory, where recorded steps read it

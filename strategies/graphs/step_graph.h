@@ -1,5 +1,5 @@
-// Interface of a step that is recorded once and replayed as a whole. The library dpbench_cuda implements it with CUDA
-// graphs.
+// Interface for recording a training step, or a part of it, once and replaying it as a whole. The library dpbench_cuda
+// implements it with CUDA graphs.
 #pragma once
 
 #include <functional>
@@ -13,12 +13,12 @@ namespace dpbench {
 class StepGraph {
  public:
   virtual ~StepGraph() = default;
-  virtual void replay() = 0;  // Replays the step on the calling thread's current stream.
+  virtual void replay() = 0;  // Replays the recording on the calling thread's current stream.
 };
 
-// Records steps on one device. While a recorder exists, its thread works on a recordable stream of the device. At most
-// one recorder per device may exist; it is constructed and destroyed in the same thread. Other threads on the same
-// stream may record through it.
+// Records work on one device. While a recorder exists, its thread works on a stream of the device that allows
+// recording. At most one recorder per device may exist; it is constructed and destroyed in the same thread. Other
+// threads may record through it if they work on the same stream.
 class StepRecorder {
  public:
   virtual ~StepRecorder() = default;

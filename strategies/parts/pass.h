@@ -14,7 +14,8 @@ namespace dpbench::dp {
 class Pass {
  public:
   virtual ~Pass() = default;
-  // Copies the samples to the device. The target may be undefined.
+  // Copies the samples to the replica's device. Their targets (labels) may be undefined: a pass does not compute the
+  // loss.
   virtual void load(int64_t step, const Batch& rows, bool first_of_step) = 0;
   // Returns the model's output, detached from its autograd graph.
   virtual at::Tensor forward() = 0;
@@ -29,9 +30,9 @@ std::unique_ptr<Pass> plain_pass(const Replica& replica);
 
 using Passes = std::vector<std::unique_ptr<Pass>>;  // pass objects, one per replica
 
-// Calls work(i) for those of the first `active` passes that will be recorded, one after the other: a recording
-// synchronises its device, and would capture work that another thread submits meanwhile. Each call runs on the
-// replica's own thread, because cuBLAS and cuDNN handles are per thread and cannot be created while recording.
+// Calls work(i) for those of the first `active` passes that will be recorded as CUDA graphs, one after the other: a
+// recording synchronises its device, and would capture work that another thread submits meanwhile. Each call runs on
+// the replica's own thread, because cuBLAS and cuDNN handles are per thread and cannot be created while recording.
 void run_recording_passes(const Passes& passes, int active, ReplicaThreads& threads,
                           const std::function<void(size_t)>& work);
 

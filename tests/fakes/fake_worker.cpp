@@ -43,6 +43,7 @@ constexpr char kCatalogue[] = R"({
    "samples": 100}],
  "backends": [{"name": "shm", "summary": "pretended", "cpu": true, "cuda": false, "shares_device": true, "threads": false,
    "cpu_preference": 20, "shares_memory": true}],
+ "checks": [{"name": "gradient-vs-baseline", "summary": "pretended"}, {"name": "buffers", "summary": "pretended"}],
  "not_built": [{"kind": "backend", "name": "nccl", "reason": "this is a fake"}]})";
 
 std::string variable(const char* name) {

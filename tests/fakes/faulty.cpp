@@ -257,7 +257,7 @@ StrategyInfo faulty(const std::string& name) {
   info.params = {{"fault", "none", "fault to inject"},
                  {"rank", "1", "rank that fails"},
                  {"step", "7", "when; -1 before the first, -2 in finish(), -3 in the destructor"}};
-  info.settings = {};  // empty: faulty strategies lack the parameters that the inner strategy's settings name
+  info.settings = {};  // empty, because the inner strategy's settings name parameters that this one lacks
   info.promise = nullptr;
   info.variants.clear();
   info.make = [name](const Setup& setup) { return std::make_unique<Faulty>(setup, strategy_registry().at(name)); };

@@ -24,8 +24,8 @@ DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
 TIMEOUT = 5
 SILENT = 10  # seconds of silence after which rank 0 gives up another rank's front
 SLACK = 40  # seconds allowed on a busy machine
-# Promised seconds on an idle machine from a fault until the run has ended without leftovers: after a death, a refusal,
-# a missing rank. Tests allow TIMES these seconds, plus intended waits (--timeout, SILENT).
+# Seconds within which a run must end on an idle machine, without leftovers: after a rank died, after the run was
+# refused, after a rank was found missing. Tests allow TIMES these seconds, plus intended waits (--timeout, SILENT).
 DIED, REFUSED, MISSING = 0.5 + 2, 1, 1 + 2
 TIMES = 3
 CASE = ["--strategy", "ddp", "--workload", "random-linear", "--quick", "--check", "off"]
@@ -116,7 +116,8 @@ class Launched(unittest.TestCase):
                 while started[0].poll() is None:
                     for pid in leftovers.ranks_of(f"LAUNCHED_TEST={self.out}"):
                         rank = leftovers.variables_of(pid)
-                        # Only workers have DPBENCH_THREADS; relays (processes that connect the fronts of a run) do not.
+                        # Only workers have DPBENCH_THREADS. The relays (processes that forward messages between the
+                        # fronts) do not.
                         if "DPBENCH_THREADS" in rank:
                             with contextlib.suppress(ProcessLookupError):
                                 cores[rank["RANK"]] = os.sched_getaffinity(pid)

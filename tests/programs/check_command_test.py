@@ -1,4 +1,5 @@
-"""Tests the program `dpbench check`: its output, its files, its exit codes. Needs no torch: a fake worker answers.
+"""Tests the program `dpbench check`: its output, its files, its exit codes. Needs no torch: a fake worker stands in for
+dpbench-worker.
 
 usage: check_command_test.py DPBENCH FAKE_WORKER
 """

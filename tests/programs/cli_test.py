@@ -1,5 +1,5 @@
 """Tests the program `dpbench` by its command line: exit codes, stdout, rejected input. Needs no torch: a fake worker
-answers.
+stands in for dpbench-worker.
 
 usage: cli_test.py DPBENCH FAKE_WORKER
 """
@@ -111,7 +111,7 @@ class Cli(Runs):
                     self.assertIn(f"{data}/{file}" if bad else data, refusal)
                     self.assertRegex(refusal, message)
                     self.assertIn("--data", refusal)
-                self.run_it("--data", data, "--workload", "toy", "--dry-run")  # the toy workload reads no files
+                self.run_it("--data", data, "--workload", "toy", "--dry-run")  # toy reads no IDX files
         for name, rows in sound.items():
             with open(f"{data}/{name}", "wb") as out:
                 out.write(rows)
@@ -151,7 +151,7 @@ class Cli(Runs):
             file.write(f"#!/bin/sh\ncat <<'END'\n{json.dumps(by_now)}\nEND\n")
         os.chmod(worker, 0o755)
         self.variables.update(DPBENCH_WORKER=worker)
-        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # simulates a broken driver: the file is empty
+        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # a broken GPU driver: an empty file
         driver = os.path.join(os.path.dirname(WORKER), "../fake_nvml")
         plan = ("--strategy", "ddp", "--backend", "nccl", "--dry-run")
         for cuda, nvml, code in (("13.0", driver, 0), ("13.0", self.directory, 77), ("", driver, 77)):
@@ -340,7 +340,7 @@ class Cli(Runs):
 
     def test_doctor_suggests_a_command_for_each_missing_part(self):
         self.variables["LD_LIBRARY_PATH"] = self.directory
-        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # simulates a broken driver: the file is empty
+        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # a broken GPU driver: an empty file
         message = {check["what"]: check for check in json.loads(self.run_it("doctor", "-o", "json").stdout)}
         self.assertIn(f"{shlex.quote(DPBENCH)} --strategy ddp --cpus 2", message["GPUs"]["remedy"])
         self.assertIn("this is a fake", message["backend nccl"]["found"])
@@ -360,7 +360,7 @@ class Cli(Runs):
         self.assertIn("results", self.refused("--quick"))
 
     def test_env_prints_a_list_in_one_line_and_says_what_is_missing(self):
-        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # simulates a broken driver: the file is empty
+        open(self.directory + "/libnvidia-ml.so.1", "w").close()  # a broken GPU driver: an empty file
         self.variables["LD_LIBRARY_PATH"] = self.directory
         message = self.run_it("env").stdout
         self.assertRegex(message, r"(?m)^cpu/usable +\S")

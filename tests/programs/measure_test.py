@@ -57,7 +57,7 @@ class Parts(unittest.TestCase):
         case = by_strategy(self.report, "ddp", world=2)
         self.assertGreater(case["derived"]["overlap"], 0)
         hidden = [rank["profile"]["hidden_ns"] for rank in case["launches"][0]["ranks"]]
-        # The rank that starts its allreduce last may hide no communication, so only the largest value over ranks is
+        # The rank that starts its allreduce last may hide no communication, so only the rank that hides the most is
         # tested.
         self.assertGreater(max(hidden), 0)
 
@@ -72,7 +72,7 @@ class Parts(unittest.TestCase):
             self.assertGreater(len(buckets), 1)
             for one in buckets:
                 self.assertLess(one["start_ns"], one["end_ns"])
-                # end_ns is not tested: the thread that records it may be scheduled late.
+                # end_ns may exceed the step's time, because the thread that records it may be scheduled late.
                 self.assertLess(one["start_ns"], profile["step_ns"])
 
     def test_dp_reports_the_scatter_to_its_replicas(self):
@@ -85,8 +85,8 @@ class Parts(unittest.TestCase):
     def test_achieved_flops_stay_near_or_below_the_peak(self):
         for case in self.report["cases"]:
             self.assertGreater(case["derived"]["flop_share"], 0)
-            # The share of the peak may exceed 1, because tests running at the same time slow down the measurement of
-            # the peak.
+            # The step may seem faster than the machine's peak, because tests running at the same time slow down the
+            # measurement of the peak.
             self.assertLess(case["derived"]["flop_share"], 1.5, case["id"])
 
 
@@ -96,7 +96,7 @@ class Peak(unittest.TestCase):
                      "off", *flags, strategy="dp,ddp", cores=cores)
         return {(case["strategy"], case["world"]): case["derived"]["peak_flop_per_s"] is not None for case in report["cases"]}
 
-    def test_the_peak_rate_is_unknown_if_replicas_share_cores(self):
+    def test_the_peak_flop_rate_is_unknown_if_replicas_share_cores(self):
         usable = sorted(os.sched_getaffinity(0))
         two = {("dp", 2), ("ddp", 2)}
         for flags, cores in ((("--threads", "1"), usable[:1]), (("--threads", "2"), usable[:2])):
@@ -181,8 +181,8 @@ class Stragglers(unittest.TestCase):
 
 
 class Samples(unittest.TestCase):
-    # Rank 1 spins after its step. Rank 0 does not notice within two warm-up steps and alone would choose hundreds of
-    # steps per block.
+    # Rank 1 spins after its step. Rank 0's two warm-up steps do not show this delay, so rank 0 by itself would choose
+    # hundreds of steps per timed block.
     def test_all_ranks_use_rank_0s_number_of_steps_per_timed_block(self):
         report = run("--plugin", SPUN, "--workload", "mnist-mlp", "--cpus", "2", "--threads", "1", "--no-baseline", "--launches", "1", "--samples",
                      "1", "--warmup", "2", "--check", "off", "--timeout", "20", "--param", "late-ddp.spin_us=10000",

@@ -1,5 +1,5 @@
 """stored_test.py DPBENCH GOLDEN FAKE_WORKER: tests the programs `dpbench compare`, `export` and `validate` on reports
-derived from the golden file and on reports of a run."""
+derived from GOLDEN (a committed example report) and on reports of a run with the fake worker."""
 import copy
 import csv
 import io
@@ -21,7 +21,7 @@ LEVELS = (0.99, 1.0, 1.01, 1.0, 1.002)  # factors on the step time, one per laun
 
 
 def report(ddp_factor=1.0, run="20261121T063057Z-a1b2c3d-2xEPYC-5f3a"):
-    """Returns a report: the golden report's ok cases with five launches each. ddp_factor multiplies ddp's times."""
+    """Returns a report: GOLDEN's cases with status ok, with five launches each. ddp_factor multiplies ddp's times."""
     with open(GOLDEN, encoding="utf-8") as file:
         made = json.load(file)
     made["id"], made["status"] = run, "complete"

@@ -76,7 +76,8 @@ class Build(unittest.TestCase):
         for script in (self.root / "scripts/setup", tools / "cmake", tools / "ninja"):
             script.write_text(f'#!/bin/sh\necho "${{0##*/}} ${{DPBENCH_TORCH##*/}}" >>{self.root}/calls\n', encoding="utf-8")
             script.chmod(0o755)
-        # scripts/setup is older than build/set-up, so it runs again only if DPBENCH_TORCH is set or unset.
+        # build/set-up records the last call of scripts/setup. The script is made older than this file, so it runs again
+        # only if DPBENCH_TORCH is set or unset.
         os.utime(self.root / "scripts/setup", (0, 0))
         for torch in ("one", "two", "", "", "one"):  # setup installs pip only if DPBENCH_TORCH is empty
             subprocess.run([self.root / "scripts/build", "release", "build/release", "programs"], check=True, stderr=subprocess.DEVNULL,

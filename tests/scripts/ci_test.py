@@ -115,8 +115,8 @@ class Ci(unittest.TestCase):
         self.keep_baseline()
         self.check("github.yml", "1", 0, "ratio-to-baseline:30%")
 
-    # With this noise, pairs of a duel differ by more than 15 %, so the duel is unclear. The comparison with the stored
-    # baseline still fails.
+    # With this noise, the ratios of the builds' times spread by more than 15 % between the pairs of blocks that a duel
+    # measures, so the duel is unclear. The comparison with the stored baseline still fails.
     def test_a_build_four_times_slower_fails_on_a_noisy_machine(self):
         for name in ("github.yml", "gitlab.yml"):
             with self.subTest(name):

@@ -80,8 +80,8 @@ class Targets(unittest.TestCase):
 
 class Sweeps(unittest.TestCase):
     def sweep(self, *steps):
-        """Returns a sweep of 1e8 operations per step at a peak of 1e12 per second: a step of 100 us reaches 100 % of
-        the peak."""
+        """Returns measurements of several batch sizes, given as (batch, us per step). Every step has 1e8 operations and
+        the peak is 1e12 per second, so a step of 100 us reaches 100 % of the peak."""
         return {"measure-batches": {"mnist-mlp": {"cases": [case("mnist-mlp", us, flop="100000000", batch=batch) for batch, us in steps]}}}
 
     def test_a_gpu_counts_as_busy_once_larger_batches_gain_nothing(self):

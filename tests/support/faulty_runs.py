@@ -19,8 +19,9 @@ from watched_run import WatchedRun
 
 DPBENCH, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:3])
 TIMEOUT = 3  # --timeout: seconds without progress
-# Limits promised for an idle machine: seconds from the fault to its report, and from the report to the end of the
-# cleanup. Tests allow SLACK times as long and TRIES attempts: a busy machine is late once, a hang is late every time.
+# Limits promised for an idle machine: seconds from the fault to dpbench's message, and from the message to the end of
+# its cleanup. Tests allow SLACK times as long and TRIES attempts: a busy machine is late once, a hang is late every
+# time.
 DEATH, DIFFERS = (0.5, 2), (1, 2)
 SLACK, TRIES = 3, 2
 START = 60  # seconds to load LibTorch with many tests in parallel
@@ -35,7 +36,8 @@ class FaultyRuns(unittest.TestCase):
     def run_fault(self, fault, backend="shm", strategy="faulty-ddp", step=7, flags=(), code=3, check="off", within=DEATH, silent=0):
         """Runs a case with the fault and returns its record.
 
-        silent: seconds after the fault before it can be noticed. code: the expected exit code, or a tuple of them."""
+        silent: seconds after the fault before dpbench can notice it, such as the timeout for a hang. code: the expected
+        exit code, or a tuple of them."""
         for attempt in range(TRIES):
             with tempfile.TemporaryDirectory() as out:
                 case, late = self.one_run(out, fault, backend, strategy, step, flags, code, check, within, silent)

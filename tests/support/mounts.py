@@ -3,8 +3,8 @@ import functools
 import subprocess
 
 WAYS = (["unshare", "--user", "--map-root-user", "--mount"],
-        ["unshare", "--mount"],  # for root on a machine without user namespaces
-        ["unshare", "--mount", "--propagation", "unchanged"])  # for root in a chroot where / is not a mount point
+        ["unshare", "--mount"],  # if run by root on a machine without user namespaces
+        ["unshare", "--mount", "--propagation", "unchanged"])  # if run by root in a chroot where / is no mount point
 
 
 @functools.cache

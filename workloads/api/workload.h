@@ -16,7 +16,7 @@ namespace dpbench {
 
 struct Batch {
   at::Tensor input, target;
-  at::Tensor ids;  // int64: the sample id of each row of `input`
+  at::Tensor ids;  // int64: index in the data set of each sample in `input`
   int64_t rows() const { return ids.size(0); }
 };
 
@@ -86,7 +86,9 @@ struct WorkloadInfo {
   std::function<std::unique_ptr<Workload>(const WorkloadOptions&)> make;
   // True for a probe (a test model of the conformance suite), which the command `run` does not list.
   bool probe = false;
-  bool thorough = false;  // true for a probe that runs on every backend and in every scenario, even in the short suite
+  // True for a probe that the conformance suite runs on every backend and in every scenario, even in its short form,
+  // which skips slow scenarios for other workloads.
+  bool thorough = false;
   Recipe recipe = {};
   // True if the workload reads the IDX files of --data, which are then checked before anything runs.
   bool digits = false;

@@ -16,7 +16,7 @@ inline constexpr int64_t image_side = 28, image_bytes = image_side * image_side;
 
 class ImageSet {
  public:
-  // A function that writes the image and label of `row`. Pure: the result depends on `row` alone.
+  // A function that writes the image and label of sample number `row`. Pure: the result depends on `row` alone.
   using Make = std::function<void(int64_t row, std::span<uint8_t> pixels, uint8_t& label)>;
 
   // Returns a set whose images are generated on first use.

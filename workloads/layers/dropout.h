@@ -13,7 +13,8 @@ class Dropout : public torch::nn::Module {
   // rate: fraction of features set to zero, in [0, 1). layer: number of this dropout layer, unique in its model.
   Dropout(double rate, uint64_t layer);
 
-  // Applies dropout to `input`, which has one row per entry of context.ids. Returns it unchanged in evaluation mode.
+  // Applies dropout to `input`, whose row i belongs to the sample context.ids[i]. Returns it unchanged in evaluation
+  // mode.
   at::Tensor forward(const at::Tensor& input, const Context& context) const;
 
   // Return a mask [ids, features] of the values 0 and 1/(1-rate). The CPU loop and the tensor operations give the same
@@ -25,7 +26,7 @@ class Dropout : public torch::nn::Module {
  private:
   uint64_t key(const Context& context) const;
   // keyed() and keyed_on_device() return one random key per sample. keyed() takes the step number from the context,
-  // keyed_on_device() from device memory (RecordedStep).
+  // keyed_on_device() from device memory, as a step captured in a CUDA graph must (see RecordedStep).
   at::Tensor keyed(const Context& context, const at::Tensor& ids) const;
   at::Tensor keyed_on_device(const Context& context, const at::Tensor& ids) const;
 

@@ -23,8 +23,8 @@ auto make_node(Arguments&&... arguments) {
 #endif
 }
 
-// Throws if a second derivative is requested (create_graph). Call it in apply() of a custom node: the node's operations
-// are not recorded, so a second derivative would silently be incomplete.
+// Throws if a second derivative is requested (create_graph). Call it in apply() of a custom node: autograd does not
+// track the operations in there, so a second derivative would silently be incomplete.
 inline void refuse_second_derivative(const torch::autograd::Node& node) {
   TORCH_CHECK(!at::GradMode::is_enabled(), node.name(),
               " has no second derivative: backward() with create_graph needs torch's own layers");

@@ -1,5 +1,5 @@
-// Step number of a recorded step (a CUDA graph), which is replayed for many steps. Layers such as dropout read the
-// number from device memory.
+// The number of the current training step for a step that was captured in a CUDA graph. The graph is replayed for many
+// steps, so layers such as dropout must read the number from device memory.
 #pragma once
 
 #include <utility>
@@ -17,7 +17,7 @@ class RecordedStep {
   RecordedStep(const RecordedStep&) = delete;
   RecordedStep& operator=(const RecordedStep&) = delete;
 
-  // Returns the step number's tensor; an undefined tensor outside of recorded steps.
+  // Returns the tensor with the step number; undefined if no RecordedStep object exists on this thread.
   static const at::Tensor& number() { return current(); }
 
  private:

@@ -153,7 +153,7 @@ class Reader {
   size_t at_ = 0;
 };
 
-// An archive that only collects every tensor of the evidence.
+// Collects every tensor of the evidence, which visit() passes to it as it does to Writer and Reader.
 struct Collector {
   TensorPool pool;
   template <class T>

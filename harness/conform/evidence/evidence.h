@@ -58,8 +58,8 @@ struct Evidence {
   bool echo = false;  // true if the error of this rank is only a consequence of another rank's failure
 };
 
-// Serialization of evidence. `known` lists the hashes of rank 0's tensors, sorted. A tensor in this list is sent as its
-// hash only, so a rank with the same results as rank 0 sends little data.
+// Serialization of evidence. `known` lists the hashes of rank 0's tensors, sorted. A tensor whose hash is in this list
+// is sent as its hash only, so a rank with the same results as rank 0 sends little data.
 using TensorPool = std::map<uint64_t, at::Tensor>;
 uint64_t content_hash(const at::Tensor& tensor);
 TensorPool pool_of(const Evidence& evidence);

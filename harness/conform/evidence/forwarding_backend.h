@@ -38,7 +38,8 @@ class ForwardingBackend : public c10d::Backend {
 
   const std::string getBackendName() const override { return inner_->getBackendName(); }
   void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }
-  // Tensor allocation is forwarded too, so that the Reducer's buckets get the same memory as without the wrapper.
+  // Tensor allocation is forwarded too, so that the gradient buckets of c10d's Reducer get the same memory as without
+  // the wrapper.
   bool supportsTensorAlloc(c10::DeviceIndex index) override { return inner_->supportsTensorAlloc(index); }
   at::Tensor allocateTensor(long count, at::TensorOptions options) override {
     return inner_->allocateTensor(count, options);

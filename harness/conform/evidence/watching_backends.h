@@ -32,7 +32,7 @@ class RecordingBackend : public ForwardingBackend {
 };
 
 // Starts each collective after a delay, in order, on a separate thread. A faulty strategy that does not wait for a
-// collective then always reads the old value.
+// collective then reads the tensor before the collective has changed it.
 class LateBackend : public ForwardingBackend {
  public:
   explicit LateBackend(c10::intrusive_ptr<c10d::Backend> inner);

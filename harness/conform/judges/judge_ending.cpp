@@ -27,13 +27,13 @@ std::string first_change(const Evidence& rank) {
   return "";
 }
 
-// Returns the first parameter whose value after finish() is not the mean over ranks; empty if there is none. Strategies
-// with local gradients may average the models in finish().
+// Returns the first parameter whose value after finish() is not the mean over ranks; empty if there is none. A strategy
+// whose ranks each use their own gradient may average the parameters in finish().
 std::string first_not_mean(const Trial& trial) {
   for (const auto& [name, tensor] : trial.ranks[0].steps.back().parameters) {
     at::Tensor mean = at::zeros_like(tensor, at::kDouble);
-    // The largest norm over ranks scales the allowed rounding error. The mean's own norm may be too small for that,
-    // because values of different ranks may cancel.
+    // The allowed rounding error is relative to the largest norm that the parameter has on any rank. The norm of the
+    // mean may be too small for that, because values of different ranks may cancel.
     double largest = 0;
     for (const auto& rank : trial.ranks)
       if (const at::Tensor* mine = find(rank.steps.back().parameters, name)) {
@@ -68,7 +68,7 @@ void judge_ending(const Trial& trial, Rows& rows) {
   for (const auto& evidence : trial.ranks)
     if (change.empty() && !evidence.steps.empty()) change = first_change(evidence);
   if (!change.empty() && trial.bench.strategy.gradient == Gradient::local)
-    // A poisoned run (with a NaN or infinity in a sample) has no finite mean.
+    // In a poisoned run (with a NaN or infinity in a sample) the mean of the parameters may not be finite.
     change = trial.scenario.poison ? "" : first_not_mean(trial);
   rows.judged("finish",
               "parameters, buffers and optimizer state after finish() with those after the last step, bit for bit",

@@ -21,7 +21,7 @@ namespace {
 constexpr double floor_share = 1e-3;
 // A gradient may have this multiple of one device's rounding error on smooth models (softplus instead of ReLU).
 constexpr double allowed_factor = 8;
-// Two definitions of the gradient that differ by less than this are considered equal.
+// If the declared gradient and that of one device differ by less than this, they are considered the same by definition.
 constexpr double by_definition = 1e-9;
 
 struct Finding {
@@ -95,8 +95,8 @@ at::Tensor rounding_bound(const ExpectedStep& expected, int rank, size_t p, at::
   return sizes * gamma(terms + more, unit_roundoff(type)) + terms * smallest_subnormal(type);
 }
 
-// Returns the coarsest dtype of the reported gradients. Every gradient passes through the layers after its own, in the
-// dtypes of those layers.
+// Returns the coarsest of `type` and the dtypes of all reported gradients: every gradient passes through the layers
+// after its own, in the dtypes of those layers.
 at::ScalarType coarsest(const Trial& trial, int64_t step, int rank, at::ScalarType type) {
   for (size_t p = 0; p < trial.names.size(); ++p)
     if (const at::Tensor found = trial.reported(step, p, rank); found.defined())
@@ -151,7 +151,8 @@ void judge_compressed(const Trial& trial, at::ScalarType type, Rows& rows) {
 
 void judge_meaning(const Trial& trial, Rows& rows) {
   if (const auto type = trial.bench.strategy.reduced_in) return judge_compressed(trial, *type, rows);
-  // Clipping factors and error floor, cached for each (step, rank).
+  // Cached for each (step, rank): the accepted clipping factors, and the least norm by which a gradient's error is
+  // divided.
   std::map<std::pair<int64_t, int>, std::pair<std::vector<double>, double>> known;
   const auto finding = scan(trial, exact_bound, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
@@ -192,8 +193,8 @@ void judge_against_one_device(const Trial& trial, Rows& rows) {
                finding.error);
 }
 
-// True if the shards' losses have different weights: a weighted backward pass rounds differently from its
-// recomputation.
+// True if the losses of the shards (the samples of one forward pass each) have different weights: a weighted backward
+// pass rounds differently from the oracle's, which is not weighted.
 bool weighted(const ExpectedStep& expected) {
   for (const double share : expected.shares)
     if (share != expected.shares.front()) return true;
@@ -229,7 +230,8 @@ void judge_replay(const Trial& trial, Rows& rows) {
   if (trial.bench.strategy.buffers == Buffers::synchronised)
     return rows.skipped(trial.scenario.gradient_check, "gradient with each shard replayed in the same dtype",
                         "with shared BatchNorm statistics a shard cannot be replayed by itself");
-  // The exact probe, the only model with a sum loss, is checked on GPUs too: its sums are exact on every device.
+  // The exact probe (a small test model), the only model whose loss is a sum, is checked on GPUs too: its sums are
+  // exact on every device.
   if (!trial.bench.devices.front().is_cpu() && !trial.workload().sum_loss())
     return rows.skipped(
         trial.scenario.gradient_check, "gradient with each shard replayed in the same dtype",
@@ -239,7 +241,7 @@ void judge_replay(const Trial& trial, Rows& rows) {
     bool differs;             // true if the backward pass rounds differently from its recomputation
     double difference_bound;  // allowed relative difference if the backward pass rounds differently
   };
-  std::map<std::pair<int64_t, int>, Known> known;  // cached values for each (step, rank)
+  std::map<std::pair<int64_t, int>, Known> known;  // cached for each (step, rank)
   const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
     const auto& gradient = expected.gradient_of(rank);

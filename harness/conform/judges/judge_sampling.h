@@ -14,7 +14,8 @@ namespace dpbench {
 struct Deal {
   int64_t samples = 0;
   int world = 1;
-  // true: ranks drop the rest; false: ranks are padded to equal counts with as few repeated samples as possible
+  // If the samples do not divide evenly by `world`, true drops the remaining samples, and false pads the ranks to equal
+  // counts with as few repeated samples as possible.
   bool drop_last = false;
   std::function<at::Tensor(int64_t epoch, int rank)> ids;
   std::string sampler = {};  // the sampler's name for error messages

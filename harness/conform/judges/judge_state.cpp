@@ -213,7 +213,7 @@ class OptimizerJudge {
   Rows& rows_;
   OptimizerSpec spec_;
   bool local_;
-  std::vector<std::vector<Replay>> replays_;  // optimizer replays, indexed by rank, then by parameter
+  std::vector<std::vector<Replay>> replays_;  // recomputed optimizers, by rank, then by parameter
 };
 
 }  // namespace

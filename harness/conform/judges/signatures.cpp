@@ -122,8 +122,8 @@ bool same_forward_pass(const WrongGradient& c) {
   return true;
 }
 
-// Returns the gradient that results if each micro-batch is weighted by its number of samples: the rank's own samples,
-// or with a gathered loss the samples of all replicas.
+// Returns the gradient that results if each micro-batch is weighted by its number of samples. If one loss covers the
+// outputs of all replicas, the samples of all replicas count, otherwise those of the rank alone.
 Gradients by_rows(const WrongGradient& c) {
   const bool gathered = c.trial.bench.strategy.gradient == Gradient::gathered;
   const auto rows_where = [&](const auto& counts) {
@@ -230,7 +230,8 @@ std::vector<Signature> meaning_signatures(const WrongGradient& c) {
   if (!c.expected.whole.empty())
     list.push_back({"one device's gradient of the whole batch, which is not the declared semantics", c.expected.whole});
   if (trial.bench.strategy.gradient != Gradient::gathered) return list;
-  // The correct weights of the shards: one loss over all samples of a micro-batch.
+  // The correct weights, for one loss over all samples of a micro-batch. The loop turns them into the weights for the
+  // mean of the replicas' own losses.
   std::vector<double> shares = c.expected.shares;
   for (size_t i = 0; i < shares.size(); ++i) {
     double rows = 0, pieces = 0;

@@ -58,8 +58,8 @@ struct Narrowing {
     return least;
   }
 
-  // Returns the likelier of the two dtypes. The size of the error is ambiguous if only a part was rounded to bfloat16,
-  // so the values are compared.
+  // Tells by the gradient's values whether float16 or bfloat16 is the likelier dtype of the rounding. The size of the
+  // error does not tell, because rounding only a part of the sum to bfloat16 may cause an error as small as float16's.
   std::string float16_or_bfloat16() const {
     const double as_half = distance_to_rounded(at::kHalf), as_brain = distance_to_rounded(at::kBFloat16);
     if (as_half <= as_brain / 2) return "float16";

@@ -16,9 +16,10 @@ struct Shard {
   int replica = 0;  // index of the rank, or of the replica in a single process
   int64_t micro = 0;
   int64_t rows = 0;
-  // Gradient of the shard's loss, by parameter; for gathered losses, the shard's part of the total gradient.
+  // Gradient of the shard's loss, by parameter. If one loss covers the outputs of all replicas, the shard's part of
+  // that loss's gradient.
   std::vector<at::Tensor> gradient;
-  at::Tensor output, loss;  // loss of the shard; for gathered losses, of the whole micro-batch
+  at::Tensor output, loss;  // loss of the shard, or the one loss that covers all replicas' outputs
 };
 
 // How samples of different replicas influence each other: not at all, through one loss over all outputs, or in the

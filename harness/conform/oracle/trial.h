@@ -20,7 +20,8 @@ struct ExpectedStep {
   std::vector<bool> unreduced;               // true for each parameter that is local to its rank, hence not reduced
   double unreduced_share = 1;                // factor on the shards' weights for parameters that are not reduced
   std::vector<at::Tensor> whole;  // gradient of the whole batch on one device in float64; empty if not requested
-  // Gradient of the whole batch on one device in the scenario's dtype; only for smooth models.
+  // Gradient of the whole batch on one device in the scenario's dtype; only if the scenario uses softplus instead of
+  // ReLU.
   std::vector<at::Tensor> single;
   std::vector<bool> used;             // `used`: true for each parameter that got a gradient on some replica
   std::vector<NamedTensors> buffers;  // expected buffers of each replica after the step

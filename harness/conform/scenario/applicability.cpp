@@ -23,8 +23,8 @@ std::string text_of(const ParamValues& values) {
   return text;
 }
 
-// Returns the settings for a strategy in a single process. It can run every model with unused parameters, unless it
-// requires the same autograd graph in every step and the model's graph changes.
+// The plan for a strategy that runs in a single process. Such a strategy can run every model with unused parameters,
+// unless it requires the same autograd graph in every step and the model's graph changes.
 UnusedPlan plan_for_one_process(const Bench& bench, bool probe) {
   UnusedPlan plan;
   if (!bench.strategy.same_graph || (!probe && first_steps_use_all(bench)) || !graph_changes(bench)) return plan;

@@ -21,7 +21,7 @@ struct UnusedPlan {
 };
 
 // registered: the strategy's properties before they are adjusted to parameter values. probe: the model is a probe (a
-// small test model), so all of its steps are examined.
+// small test model), so more than its first two steps are searched for unused parameters.
 UnusedPlan plan_for_unused(const Bench& bench, const StrategyInfo& registered, bool probe);
 
 }  // namespace dpbench

@@ -238,7 +238,8 @@ Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout&
                int owner, int64_t step) {
   Batch batch = workload.batch(ids);
   if (!scenario.poison || poisoned(scenario, layout) != std::pair(owner, step)) return batch;
-  // An infinity is put into the target, which gives infinite gradients; in the input it would mostly give NaN.
+  // An infinity is put into the sample's target (label), which gives infinite gradients; in the input it would mostly
+  // give NaN.
   const bool of_target = std::isinf(*scenario.poison) && batch.target.is_floating_point() && !workload.sum_loss();
   at::Tensor& poisoned_tensor = of_target ? batch.target : batch.input;
   poisoned_tensor = poisoned_tensor.clone();

@@ -305,9 +305,9 @@ void add_duel_flags(CLI::App& app, DuelOptions& o) {
   add_output(app, o.output, {Form::table, Form::markdown, Form::json, Form::none})->group("Output");
 }
 
-// Derives the options of `run`. --quick shortens the blocks (timed runs of steps), and lowers the numbers of launches,
-// blocks and warm-up steps unless the user set them. It is implied if the user set no flag of the help groups "What to
-// run" and "Sampling".
+// Derives the options of `run`. --quick shortens the blocks (timed runs of steps), and lowers the numbers of launches
+// (starts of the worker processes), blocks and warm-up steps unless the user set them. Without any flag of the help
+// groups "What to run" and "Sampling", --quick is implied.
 void settle_run(const CLI::App& app, RunOptions& o) {
   settle_selection(o.what);
   const char* keep = std::getenv("DPBENCH_KEEP_DISTURBED");
@@ -322,8 +322,8 @@ void settle_run(const CLI::App& app, RunOptions& o) {
   if (app.count("--warmup") == 0) o.sampling.warmup = 5;
 }
 
-// Derives the options of `check`: one launch, no baselines, and world sizes (such as 3) that expose errors in rank
-// order and data distribution.
+// Derives the options of `check`: one launch (start of the worker processes), no baselines, and world sizes (such as 3)
+// that expose errors in rank order and data distribution.
 void settle_check(const CLI::App&, CheckingOptions& o) {
   o.launches = 1;
   o.what.baseline = false;
@@ -334,7 +334,7 @@ void settle_check(const CLI::App&, CheckingOptions& o) {
   settle_selection(o.what);
 }
 
-// Derives the options of `train`: one case, launched once, without a baseline.
+// Derives the options of `train`: one case, one launch (start of the worker processes), and no baseline.
 void settle_train(const CLI::App&, TrainingOptions& o) {
   o.launches = 1;
   o.what.baseline = false;
@@ -348,8 +348,8 @@ void settle_train(const CLI::App&, TrainingOptions& o) {
   require_one("--workload", o.what.workloads);
   if (!o.training.checkpoint.empty() && o.training.checkpoint_every == 0)
     throw UsageError("--checkpoint '" + one_line(o.training.checkpoint, 100) + "' needs --checkpoint-every STEPS");
-  // Compare a path that cannot be resolved as it was given. The worker reports unreadable files, because it knows what
-  // each file is for.
+  // Resolves the path of a file, for comparing it with another; returns `file` itself if that fails. An unreadable file
+  // is not an error here: the worker reports it, because it knows what the file is for.
   const auto place = [](const std::string& file) {
     std::error_code failed;
     std::filesystem::path path = std::filesystem::absolute(file, failed);

@@ -14,7 +14,8 @@ void add_check_flags(CLI::App& app, CheckingOptions& options);
 void add_train_flags(CLI::App& app, TrainingOptions& options);
 void add_duel_flags(CLI::App& app, DuelOptions& options);
 
-// The settle functions derive options from combinations of flags. They throw UsageError for contradictory flags.
+// These functions complete a command's options after its flags have been parsed: they derive options from combinations
+// of flags, and throw UsageError for contradictory flags.
 void settle_run(const CLI::App& app, RunOptions& options);
 void settle_check(const CLI::App& app, CheckingOptions& options);
 void settle_train(const CLI::App& app, TrainingOptions& options);

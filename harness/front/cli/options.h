@@ -35,7 +35,8 @@ enum class Switch { off, automatic };
 template <>
 inline constexpr auto enum_names<Switch> = std::to_array<std::string_view>({"off", "auto"});
 
-// Selects the cases (configurations) to run. An empty list of names or types selects all of that kind.
+// Selects the cases (configurations) to run. An empty list of strategies or workloads means all, of backends the
+// preferred one, and of dtypes f32.
 struct Selection {
   std::vector<std::string> strategies, workloads, backends;
   std::vector<Dtype> dtypes;
@@ -72,7 +73,7 @@ struct MeasuringOptions {
   std::vector<std::string> argv;
   Selection what;
   Sampling sampling;
-  int launches = 5;
+  int launches = 5;              // starts of the worker processes per case
   double max_noise_percent = 0;  // noise above which a case gets more launches; 0: never add launches
   double timeout_s = 30;
   int retries = 0;
@@ -108,7 +109,7 @@ struct DuelOptions : MeasuringOptions {
   std::string base, now;  // the two builds to compare: program or build directory; empty: this build
   std::vector<std::string> base_plugins, new_plugins;
   bool strict = false;
-  int pairs = 0;  // pairs of blocks to measure; 0: until the result is clear
+  int pairs = 0;  // pairs of timed blocks to measure, one block of each build; 0: until the result is clear
   int pairs_per_launch = 5;
 };
 

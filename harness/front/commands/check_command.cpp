@@ -91,6 +91,7 @@ class CheckRun : public ReportRun {
   void plan() override {
     ReportRun::plan();
     const std::string& filter = check_options_.check_filter;
+    if (filter.empty() || prepared_.catalogue.checks.empty()) return;
     const auto matches = [pattern = std::regex(filter)](const CheckEntry& check) {
       return std::regex_search(check.name, pattern);
     };

@@ -167,8 +167,8 @@ void sort_by_name(std::vector<Entry>& entries) {
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
 }
 
-// Formats a topic or an entry as Markdown. An empty name gives everything that does not depend on the machine, sorted
-// by name, because the registration order depends on the linker.
+// Formats as Markdown the topic or the single entry (such as a strategy) called `name`. An empty name gives everything
+// that does not depend on the machine, sorted by name, because the registration order depends on the linker.
 std::string list_markdown(const std::string& name, const Catalogue& all) {
   if (const auto topic = parse_name<Topic>(name)) return section_markdown(section_of(*topic, all));
   if (!name.empty()) return entry_text(name, all);

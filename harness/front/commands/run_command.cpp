@@ -1,4 +1,4 @@
-// dpbench run: times every planned case over several launches.
+// dpbench run: times every planned case over several launches (starts of the worker processes).
 #include <unistd.h>
 
 #include <exception>

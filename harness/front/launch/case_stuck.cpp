@@ -48,7 +48,7 @@ std::string CaseWatch::different_calls_at_end() const {
   return differ + ", " + std::to_string(first.calls) + " and " + std::to_string(other->calls);
 }
 
-// True if all ranks stopped at the same point, so no single rank is to blame for the hang.
+// True if all ranks hang in the same collective and step, so no single rank is to blame.
 bool CaseWatch::all_at_same_point() const {
   const RankState& first = ranks_.front().state;
   return ranks_.size() > 1 && first.collectives > 0 && std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
@@ -82,8 +82,8 @@ CaseOutcome CaseWatch::hung() const {
     const RankState& state = ranks_[rank].state;
     return std::tuple(!state.stopped, ranks_[rank].ready, state.step, state.beat);
   };
-  // If some ranks have sent no heartbeat, only those count as missing. Ranks that wait for a missing rank are not ready
-  // either, but they have sent a heartbeat.
+  // A rank that is not ready may be missing, or may wait for a missing rank. Only a waiting rank has published
+  // heartbeats (RankState::beat). So if some ranks have published none, only those count as missing.
   const bool some_silent =
       std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return !rank.ready && rank.state.beat == 0; });
   for (int i = 0; i < static_cast<int>(ranks_.size()); ++i) {

@@ -14,7 +14,7 @@ struct GroupSpec {
   std::string backend;
   Device device = Device::cpu;
   int processes = 1, threads = 1;
-  std::string nonce = {};  // identifies the launch; random, or taken from the outside launcher
+  std::string nonce = {};  // prefix of the group's rendezvous keys; random, or taken from the outside launcher
 };
 
 // A collective operation that a rank has entered.

@@ -23,7 +23,7 @@ class World;
 struct Seat {
   int rank = 0, local_rank = 0, local_world = 1, world = 1;
   std::string directory = {};          // private directory shared by the ranks of this host
-  std::string store = {}, nonce = {};  // rendezvous store: address and nonce; empty if dpbench starts the ranks
+  std::string store = {}, nonce = {};  // rendezvous store: address, prefix of keys; empty if dpbench starts the ranks
   std::string master = {};             // address of rank 0's host; empty if dpbench starts the ranks
 };
 

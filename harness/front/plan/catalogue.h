@@ -31,7 +31,7 @@ struct WorkloadEntry {
   Scaling scaling = Scaling::weak;
   int64_t batch = 0;
   bool probe = false;
-  bool thorough = false;  // even the short form of `check` tests this workload in full
+  bool thorough = false;  // even without --long, `check` runs the slow test scenarios on this workload
   bool digits = false;    // the workload reads the MNIST files in the --data directory
   // Number of samples per epoch, at scale 1 and without --data. 0: known only once a worker has built the workload.
   int64_t samples = 0;
@@ -71,8 +71,8 @@ Catalogue catalogue_from_json(const Json& json);
 
 Versions versions_of(const Catalogue& catalogue);
 
-// Returns the reason that a strategy, workload or backend cannot be used. A library that was built but cannot be loaded
-// counts as part of the build.
+// Returns the reason that `missing` (a strategy, workload or backend) cannot be used. In a build with CUDA, the reason
+// says that it is part of the build.
 std::string why_missing(const Catalogue& catalogue, const NotBuilt& missing);
 
 // Returns the entry called `name`, or null if there is none.

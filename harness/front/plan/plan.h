@@ -26,8 +26,8 @@ struct Plan {
   int threads = 1;  // threads per replica (model copy), the same for all cases
 };
 
-// Returns the plan. Throws UsageError for unknown names and impossible numbers, and Unavailable for missing devices or
-// backends.
+// Returns the plan. Throws UsageError for unknown names and impossible numbers (such as a batch smaller than the
+// world), and Unavailable for missing devices or backends.
 Plan make_plan(const Selection& selection, const Catalogue& catalogue, const Machine& machine);
 
 }  // namespace dpbench

@@ -46,8 +46,8 @@ void expand(const Selection& selection, const Catalogue& catalogue, const Resolv
 // Replaces the backend "auto" with an actual one. Sets `skip_reason` if the case cannot use its device or backend.
 void settle_backend(Row& row, const Selection& selection, const Catalogue& catalogue, const Machine& machine);
 
-// Sets `skip_reason` if the case does not fit its batch or the ranks that a launcher has started. Throws UsageError for
-// a bad --batch.
+// Sets `skip_reason` if the case's batch size is unusable, or if the case cannot run on the ranks that an outside
+// launcher has started. Throws UsageError for a bad --batch.
 void judge(Row& row, const Selection& selection);
 
 // Returns the cases (rows) that match --filter, and the baselines with which they are compared.

@@ -7,7 +7,7 @@ namespace dpbench {
 namespace fs = std::filesystem;
 namespace {
 
-// Limits from this value on count as none, because cgroup v1 reports a huge number for "no limit".
+// A memory limit from this value on means that there is none: cgroup v1 reports a huge number for "no limit".
 constexpr int64_t no_limit = int64_t{1} << 60;
 
 struct Version {
@@ -54,7 +54,7 @@ OomKills::OomKills(pid_t pid, const fs::path& root) {
     if (found.empty()) continue;
     counter_ = found;
     limit_ = version.limit;
-    if (first) break;  // if both versions are mounted, v1 controls the memory
+    if (first) break;  // if cgroup v1 and v2 are both mounted, v1 controls the memory
   }
   reset();
 }

@@ -27,7 +27,7 @@ class OomKills {
   int64_t count() const;
 
   std::filesystem::path counter_;  // file that counts the group's out-of-memory kills; empty: none
-  const char* limit_ = "";         // name of the limit file in the counter's directory
+  const char* limit_ = "";         // name of the file with the memory limit, in the same directory
   int64_t before_ = 0;
 };
 

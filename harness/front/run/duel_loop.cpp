@@ -97,8 +97,8 @@ bool DuelLoop::measure_pairs(int index, DuelCase& record) {
   return !stopped();
 }
 
-// Runs an unrecorded block of each build, with checks if they are enabled. The base build determines the number of
-// steps per block. Returns false if the case cannot be measured.
+// Runs one block (timed run of steps) of each build without storing its time, with checks if they are enabled. The base
+// build determines the number of steps per block. Returns false if the case cannot be measured.
 bool DuelLoop::calibrate(DuelCase& record) {
   if (!run_block(true, options_.check, record) || !run_block(false, options_.check, record)) return false;
   const std::string base_fault = failed_check(record.base_checks), new_fault = failed_check(record.new_checks);

@@ -15,7 +15,7 @@ ProgressStyle progress_style(const MeasuringOptions& options, bool terminal, con
 
 class ProgressLine {
  public:
-  // `launches` is the initial number of launches per case; add_work() adds more.
+  // `launches` is the initial number of launches (starts of the worker processes) per case; add_work() adds more.
   ProgressLine(ProgressStyle style, bool verbose, int cases, double now, int launches = 1);
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;

@@ -29,7 +29,7 @@ void Run::measure() {
   progress_.emplace(progress_style(options_, ::isatty(STDERR_FILENO), std::getenv("TERM")), options_.verbose,
                     static_cast<int>(start.cases), monotonic_seconds(), start.launches);
   for (const auto& warning : start.warnings) progress_->warn_later(warning);
-  save(true);  // save once now, to find write errors before anything is measured
+  save(true);  // save the report without results, to find write errors before anything is measured
   ended_ = run_cases();
   std::error_code ignored;
   if (directory_)  // remove() deletes a log directory only if it is empty

@@ -36,13 +36,13 @@ class Run {
   Run(const MeasuringOptions& options, World* world, std::string document)
       : options_(options), world_(world), document_(std::move(document)) {}
 
-  // The parts of a new report that the steps need. `id` refers to the report's id, which is set once the run has its
+  // The parts of a new report that measure() needs. `id` refers to the report's id, which is set once the run has its
   // directory.
   struct Start {
     std::string& id;
     const Json &tool, &env;
     size_t cases;
-    int launches;  // number of launches per case
+    int launches;  // initial number of launches (starts of the worker processes) per case
     std::vector<std::string> warnings;
   };
 

@@ -10,8 +10,8 @@ namespace {
 constexpr int64_t rows_per_rank = 1000;               // trace viewer rows reserved for a rank: its process and its GPUs
 constexpr int64_t flow_ids_per_rank = 1'000'000'000;  // offset that keeps ids of flow arrows distinct between ranks
 
-// Assigns trace viewer rows to one rank's events. Kineto numbers GPUs 0, 1, ... in the pid field; any other pid is the
-// rank's process.
+// Assigns rows of the trace viewer to one rank's events: a row for its process and a row for each GPU. In Kineto's
+// events, the pid field holds the GPU's number for work on a GPU, else a process id.
 class RankRows {
  public:
   explicit RankRows(int rank) : rank_(rank) {}

@@ -26,8 +26,10 @@ std::optional<double> comm_fraction(const CaseRecord& record) {
   return (phases.at("communication") + (waiting == phases.end() ? 0 : waiting->second)) / total;
 }
 
-// Returns a case's peak memory: on a GPU the maximum over launches, on the host the median over launches, because
-// worker processes of some launches may have run other cases before. Reports before version 1.4 have no own_rss_bytes.
+// Returns a case's peak memory. Each launch (start of the case's processes) gives the value of its largest rank. On a
+// GPU the result is the maximum over launches. On the host it is the median, because worker processes of some launches
+// may have run other cases before. Reports before version 1.4 lack own_rss_bytes (a rank's host memory without that of
+// other cases); for these, the result is the largest peak_rss_bytes.
 std::optional<int64_t> peak_memory_bytes(const CaseRecord& record) {
   int64_t device = 0, resident = 0;
   std::vector<double> own;
@@ -44,7 +46,8 @@ std::optional<int64_t> peak_memory_bytes(const CaseRecord& record) {
   return peak > 0 ? std::optional(peak) : std::nullopt;
 }
 
-// Returns the mean of a profile value over the ranks of all launches that have it, or nullopt if no rank has it.
+// Returns the mean over the ranks of all launches of the value that get() reads from a rank's profile; nullopt if no
+// profile has the value.
 template <class Get>
 std::optional<double> mean_of_profiles(const CaseRecord& record, Get get) {
   double sum = 0, n = 0;
@@ -69,7 +72,8 @@ void derive_communication(CaseRecord& record) {
   d.collective_bytes_per_step = mean_of_profiles(record, known(&Profile::collective_bytes_per_step));
 }
 
-// Returns the sum of a profile value over all ranks, taken from the first launch in which every rank has the value.
+// Returns the sum over all ranks of the value that get() reads from a rank's record. Uses the first launch in which
+// every rank has the value; nullopt if there is none.
 template <class Get>
 std::optional<double> sum_over_ranks(const CaseRecord& record, Get get) {
   for (const LaunchRecord& launch : record.launches) {
@@ -101,8 +105,9 @@ void derive_flop(CaseRecord& record) {
   if (d.flop_per_s && d.peak_flop_per_s && *d.peak_flop_per_s > 0) d.flop_share = *d.flop_per_s / *d.peak_flop_per_s;
 }
 
-// Fills a case's GPU power and throttling. Power is summed over a launch's GPUs; the median over launches is reported.
-// A GPU is identified by host and PCI bus id, because identical hosts number their GPUs alike.
+// Fills a case's GPU power and the share of readings in which a GPU was throttled. Power is summed over the GPUs of a
+// launch (start of the case's processes); the median over launches is reported. A GPU is identified by host and PCI bus
+// id, because identical hosts number their GPUs alike.
 void derive_gpus(CaseRecord& record, const HostOfRank& hosts) {
   std::vector<double> launches_w;
   int64_t readings = 0, throttled = 0;

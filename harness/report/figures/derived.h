@@ -9,29 +9,30 @@
 
 namespace dpbench {
 
-// Maps each rank to the index of its host, from the report's env block. A rank that is not in the map runs on host 0.
+// Maps each rank to the index of its host in the list env.hosts of a report. A rank that is not in the map runs on host
+// 0.
 using HostOfRank = std::map<int, size_t>;
 HostOfRank hosts_of_ranks(const Json& env);
 
-// Fills a case's figures that need no other case. Requires record.step_time_ns.
+// Fills the figures of a case that need no other case. Requires record.step_time_ns.
 void derive(CaseRecord& record, const HostOfRank& hosts);
 // Fills the speed-ups of all cases, which depend on other cases. Call it after derive() has run for every case.
 void derive_speedups(Report& report);
 
-// Returns the world-1 case with the same strategy, parameters, backend and batch (global for strong scaling, per device
-// for weak), or null if the report has none.
+// Returns the case with world 1 and the same strategy, parameters, backend and batch (global for strong scaling, per
+// device for weak) as `spec`, or null if the report has no such measured case.
 const CaseRecord* own_world_1_of(const Report& report, const CaseSpec& spec);
 
-// Returns the experimentally determined serial fraction of A. H. Karp and H. P. Flatt; below 0 for a superlinear
-// speed-up.
+// Returns the Karp-Flatt metric, the serial fraction of a program computed from its speed-up in a world; below 0 for a
+// superlinear speed-up.
 double karp_flatt(double speedup, int world);
 
 struct Straggler {
   double skew = 0;          // busiest rank's step time without waiting / median of the other ranks' - 1
-  std::optional<int> rank;  // the rank that is far slower than the others in all launches; unset if there is none
+  std::optional<int> rank;  // the busiest rank, if it is the same in all launches and skew is large; else unset
 };
-// Returns how far the busiest rank lags behind the others, or nullopt for a single rank or if waiting times are
-// unknown.
+// Returns how much longer the busiest rank works per step than the others, as a median over the launches (starts of the
+// case's processes). Returns nullopt for a single rank or if the times spent waiting for other ranks are unknown.
 std::optional<Straggler> straggler_of(const CaseRecord& record);
 
 }  // namespace dpbench

@@ -11,14 +11,17 @@ namespace {
 
 using Launches = std::vector<std::vector<double>>;
 
-// Limits for reporting an outlier or a trend. A deviation must exceed both: a multiple of the launch's own spread
-// (sigmas) and a share of the median.
+// Limits for notices; a finding must exceed both of its limits. A launch is a start of the case's processes; it times
+// several blocks of steps. Outlier: a block's deviation from its launch's median, in standard deviations and as a share
+// of the median. Trend: the score of the test, in its standard deviations, and the relative change of block times.
+// Launches that differ: the range of their medians, as a share and as a multiple of the spread within a launch.
 constexpr double outlier_sigmas = 10, outlier_share = 0.05;
 constexpr double trend_sigmas = 3, trend_share = 0.02;
 constexpr double apart_share = 0.10, apart_times_noise = 3;
 
-// Limits for reporting two clusters of block times: each holds at least a fifth of the blocks, and the gap between them
-// is wide relative to the spread within each cluster.
+// Limits for reporting that block times (a block is a timed run of steps) form two clusters. Each cluster holds at
+// least a fifth of the blocks. The gap between the clusters is wide relative to the spread within each, and at least a
+// share of the lower cluster's median.
 constexpr double cluster_share = 0.2, gap_sigmas = 6, gap_share = 0.05;
 
 std::string percent(double share) {
@@ -45,8 +48,8 @@ std::optional<std::string> outliers(const Launches& launches) {
          " above the median: other work was running";
 }
 
-// Reports a trend in block times. Mann-Kendall test: each pair of blocks counts +1 if the later block is slower, -1 if
-// it is faster.
+// Reports that blocks get slower or faster within the launches. Mann-Kendall test: each pair of blocks of a launch
+// counts +1 if the later block is slower, -1 if it is faster.
 std::optional<std::string> trend(const Launches& launches) {
   double score = 0, variance = 0;
   std::vector<double> changes;
@@ -100,7 +103,7 @@ std::optional<std::string> straggling(const CaseRecord& record) {
          percent(*record.derived.skew) + " longer than the others, which wait for it";
 }
 
-// Returns a notice that names the GPUs throttled during the measurement; nullopt if there are none.
+// Returns a notice that names the GPUs throttled while the case was measured; nullopt if there are none.
 std::optional<std::string> throttling(const CaseRecord& record) {
   std::vector<std::string> gpus, reasons;
   const auto add_new = [](std::vector<std::string>& list, const std::string& text) {
@@ -121,7 +124,7 @@ std::optional<std::string> throttling(const CaseRecord& record) {
          "): cool the GPU, or raise its power limit (nvidia-smi -pl)";
 }
 
-// Returns the warnings of all ranks, without duplicates.
+// Returns the warnings that the case's ranks reported, without duplicates.
 std::vector<std::string> rank_warnings(const CaseRecord& record) {
   std::vector<std::string> warnings;
   for (const LaunchRecord& launch : record.launches)

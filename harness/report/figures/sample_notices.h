@@ -9,8 +9,8 @@
 namespace dpbench {
 
 // Returns one line, with a likely cause or remedy, for each finding in a case's timings: outliers, a trend within
-// launches, launches that differ, two clusters of blocks, a straggler, throttled GPUs. The warnings of the ranks
-// follow.
+// launches (starts of the case's processes), launches that differ, two clusters of block times, a rank that is slower
+// than the others, throttled GPUs. The warnings that the ranks reported follow.
 std::vector<std::string> notices_of(const CaseRecord& record);
 
 }  // namespace dpbench

@@ -19,15 +19,15 @@ Spans common(const Spans& a, const Spans& b);  // intersection of a and b
 
 // One collective (such as an allreduce) in the timing of one rank.
 struct EnteredCollective {
-  Span span;                 // from this rank's entry to the end of the collective
-  int64_t last_entered = 0;  // time at which the last rank entered the collective
+  Span span;                 // from this rank's call to the end of the collective
+  int64_t last_entered = 0;  // time at which the last rank called the collective
 };
 
 struct Communication {
   int64_t total_ns = 0;    // time in which at least one collective was in progress
   int64_t exposed_ns = 0;  // part of total_ns in which this rank did nothing but communicate
   int64_t hidden_ns = 0;   // total_ns - exposed_ns: communication that overlapped with computation
-  int64_t waiting_ns = 0;  // part of exposed_ns in which another rank had not yet entered the collective
+  int64_t waiting_ns = 0;  // part of exposed_ns in which another rank had not yet called the collective
 };
 // Returns a rank's communication times. blocked: the time spans in which the strategy did nothing but communicate.
 Communication communication_of(const std::vector<EnteredCollective>& collectives, const Spans& blocked);

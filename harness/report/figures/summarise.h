@@ -7,8 +7,8 @@
 
 namespace dpbench {
 
-// Returns the measured baseline case for the speed-ups of `spec`, or null if there is none. The baseline has the same
-// workload, dtype, threads, ... and the same batch (global for strong scaling, per device for weak).
+// Returns the measured baseline to which the speed of case `spec` is compared, or null if there is none. The baseline
+// has the same workload, dtype, threads, ... and the same batch (global for strong scaling, per device for weak).
 const CaseRecord* baseline_of(const Report& report, const CaseSpec& spec);
 
 // Name of the strategy that the run was measured against; empty: the baseline.

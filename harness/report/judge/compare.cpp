@@ -19,7 +19,8 @@ int64_t fewest_launches(const Figure& figure) {
   return fewest;
 }
 
-// True if the rule applies to the case. Ratios to the baseline do not apply to the baseline itself: they are always 1.
+// True if the rule (e.g. median:5%) can judge the case. Ratios to the baseline do not apply to the baseline itself:
+// they are always 1.
 bool applies(const Rule& rule, const CaseSpec& spec) { return !(rule.metric->within_one_run && spec.baseline); }
 
 class Comparer {
@@ -43,7 +44,7 @@ class Comparer {
     const std::string& id = now.spec.id;
     const auto found = base_cases_.find(id);
     const CaseRecord* base = found == base_cases_.end() ? nullptr : found->second;
-    if (now.bad())  // a case that failed or is wrong in the new run fails the gate, whatever the base run shows
+    if (now.bad())  // a case that failed or is wrong in the new run fails the gate, even if it did so in the base run
       result_.broken.push_back({id, why(now)});
     else if (!base)
       result_.added.push_back({id, name_of(now.status)});
@@ -94,7 +95,7 @@ std::vector<std::string> common_ids(const Report& base, const Report& now) {
   return ids;
 }
 
-// True if every rule for these cases uses a metric that can be judged across machines.
+// True if every rule for these cases uses a metric that can be compared between different machines.
 bool works_across_machines(const std::vector<std::string>& ids, const Gate& gate) {
   return std::all_of(ids.begin(), ids.end(), [&](const std::string& id) {
     const auto& rules = gate.rules_for(id);
@@ -102,8 +103,8 @@ bool works_across_machines(const std::vector<std::string>& ids, const Gate& gate
   });
 }
 
-// Returns the gate file's patterns without effect, because earlier patterns match all their cases. Throws UsageError
-// if a pattern matches no case of either run.
+// Returns the gate file's case patterns without effect, because earlier patterns match all their cases. Throws
+// UsageError if a pattern matches no case of either run.
 std::vector<std::string> unused_patterns(const Report& base, const Report& now, const Gate& gate) {
   std::vector<std::string> unused;
   for (size_t i = 0; i < gate.special.size(); ++i) {

@@ -1,4 +1,4 @@
-// Compares two stored runs case by case and applies the gate, the rules for which slowdowns fail.
+// Compares two stored runs case by case and applies the gate: the rules, such as median:5%, for which slowdowns fail.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace dpbench {
 struct Judgement {
   std::string case_id;
   Rule rule;
-  double base = 0, now = 0;  // the metric's value in the base and the new run, in the metric's own unit
+  double base = 0, now = 0;  // the metric's value in the base and the new run, before scaling by display_scale
   Change change;
   int64_t base_launches = 0, new_launches = 0;
   Verdict verdict = Verdict::unclear;
@@ -31,11 +31,11 @@ struct Comparison {
   std::string base_id, new_id;
   std::vector<Judgement> judged;
   std::vector<Unjudged> broken;      // cases that are wrong or failed in the new run; the gate fails
-  std::vector<Unjudged> unmeasured;  // cases in both runs that cannot be judged; count as unclear
+  std::vector<Unjudged> unmeasured;  // cases of both runs that cannot be judged, e.g. not measured; count as unclear
   std::vector<Unjudged> added, gone;
-  // Patterns of the gate file without effect, because earlier patterns match all their cases.
+  // Case patterns of the gate file without effect, because earlier patterns match all their cases.
   std::vector<std::string> unused;
-  std::vector<Difference> differences;  // accepted differences of machine or software between the runs
+  std::vector<Difference> differences;  // differences of machine or software that do not prevent a comparison
 
   size_t count(Verdict verdict) const;
   bool failed() const { return !broken.empty() || count(Verdict::slower) > 0; }

@@ -16,7 +16,8 @@ Json compare_json(const Comparison& comparison);
 
 // Returns the summary line, e.g. "1 slower, 1 unclear, 18 same of 20. Gate: FAILED".
 std::string compare_summary(const Comparison& comparison);
-// Returns a note for each unused pattern of the gate file and for each accepted difference of machine or software.
+// Returns one line for each case pattern of the gate file without effect and for each accepted difference of machine or
+// software.
 std::vector<std::string> compare_notes(const Comparison& comparison);
 // Returns the comparison as GitHub workflow commands (::error and ::warning lines), which GitHub shows on a pull
 // request.

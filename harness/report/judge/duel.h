@@ -1,5 +1,5 @@
-// Judges a duel: two builds whose timed blocks alternate in pairs, one block of each build. A case is judged after 20,
-// 40, 80 and 160 pairs; each of these interim analyses is called a look.
+// Judges a duel: two builds whose timed blocks of steps alternate in pairs, one block of each build. A case is judged
+// after 20, 40, 80 and 160 pairs; each of these interim analyses is called a look.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@ namespace dpbench {
 struct DuelRule {
   std::vector<int> looks = {20, 40, 80, 160};  // numbers of pairs at which a case is judged
   double alpha = 0.0025;                       // significance level of one look, to be divided by the number of cases
-  double least = 0.025;                        // relative change below which a verdict is never slower or faster
+  double least = 0.025;                        // median change below which it is neither slower nor faster
   double same_within = 0.045;  // margin: a change significantly smaller than this gets the verdict "same"
   double most_noise = 0.15;    // highest noise of the pairs; above it the verdict is unclear
 };
@@ -21,7 +21,7 @@ struct DuelRule {
 // The result of one look, an interim analysis of a case's pairs.
 struct DuelLook {
   int pairs = 0;
-  int launches = 0;                   // number of launches in which the pairs of blocks were measured
+  int launches = 0;                   // number of starts of both builds in which the pairs were measured
   double change = 0;                  // median over the pairs of log(new / base)
   double low = 0, high = 0;           // bounds of the median's confidence interval: at least 95 %, for any distribution
   double noise = 0;                   // robust standard deviation of the log ratios of single pairs

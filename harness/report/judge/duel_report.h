@@ -43,7 +43,7 @@ struct DuelCase {
   DuelStatus status = DuelStatus::interrupted;
   std::string reason = {};  // why the status is not ok, or why the verdict is unclear
   int64_t steps_per_block = 0;
-  // launches[i]: pairs of blocks of launch i. Each launch starts new processes of both builds.
+  // launches[i]: pairs of blocks timed in launch i. Each launch starts new processes of both builds.
   std::vector<std::vector<DuelPair>> launches = {};
   DuelLook look = {};  // result of the case's last interim analysis
   std::vector<CheckRow> base_checks = {}, new_checks = {};

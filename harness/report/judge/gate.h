@@ -12,7 +12,7 @@ namespace dpbench {
 struct Rule {
   const Metric* metric = nullptr;
   std::string text;  // the rule as written, e.g. median:5%
-  double limit = 0;  // largest accepted change: a log ratio or percentage points, as in change_between()
+  double limit = 0;  // largest accepted change, in the unit of change_between(): log ratio or percentage points
 };
 
 // Parses one rule, e.g. "median:5%" or "efficiency:3" (percentage points). Throws a UsageError that names the allowed
@@ -25,7 +25,7 @@ struct Gate {
     std::vector<Rule> rules;
     bool matches(const std::string& case_id) const;
   };
-  std::vector<Special> special;  // rules for cases that match a glob; the first matching entry applies
+  std::vector<Special> special;  // rules for cases whose id matches a pattern; the first matching entry applies
   std::vector<Rule> rules;       // rules for all other cases
 
   // Returns the first entry of `special` that matches the case, or null if none does.

@@ -36,7 +36,8 @@ double launch_memory(const LaunchRecord& launch) {
   return own > 0 ? own : largest(launch, &RankRecord::peak_rss_bytes);
 }
 
-// One factor of a figure: exp(coefficient * mean of logs), with one log for each launch of a case.
+// One factor of a metric's value: exp(coefficient * mean of logs). The logs are those of one number per launch (start
+// of the case's processes), such as its median step time.
 struct Part {
   double coefficient;
   Logs logs;
@@ -103,7 +104,7 @@ struct Entry {
   std::optional<Figure> (*figure)(const Report&, const CaseRecord&);
 };
 
-// Columns of the metric table: name, title, larger is worse, in points, within one run, worse, better, display.
+// Initialisers in the order of the members of Metric, then the function that computes the metric.
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
       {{"median", "STEP", true, false, false, "SLOWER", "faster", 1e-6, "ms"}, median_figure},
@@ -147,7 +148,7 @@ bool comparable_figures(const Metric& metric, const CaseRecord& base, const Case
 
 Change change_between(const Metric& metric, const Figure& base, const Figure& now) {
   const double sign = metric.larger_is_worse ? 1 : -1;
-  // For a metric in percentage points, scale each log by the figure itself (delta method).
+  // Metric in percentage points: its change is the change of the log times the metric's value (delta method).
   const auto weight = [&](const Figure& figure) { return metric.in_points ? 100 * figure.value : 1; };
   std::vector<Term> terms;
   for (const Figure* figure : {&base, &now})

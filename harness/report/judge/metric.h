@@ -1,4 +1,5 @@
-// The metrics that `dpbench compare` can judge. Each figure is a function of the launches of one run.
+// The metrics that `dpbench compare` can judge. Each is computed from the launches of a run (starts of a case's
+// processes).
 #pragma once
 
 #include <optional>
@@ -17,15 +18,16 @@ struct Metric {
   bool in_points;       // true: the metric is judged by the difference in percentage points, not by the ratio
   bool within_one_run;  // true: the metric is a ratio taken within one run, so it is comparable across machines
   const char *worse, *better;
-  double display_scale;  // factor from the metric's internal to its displayed unit
+  double display_scale;  // factor from a Figure's value to display_unit, e.g. 1e-6 from ns to ms
   const char* display_unit;
 };
 
 const std::vector<Metric>& metrics();
 const Metric* find_metric(const std::string& name);
 
-// A metric's value in one run: a constant times exp(sum of coefficient * mean over the terms). A term's mean is that of
-// the logs of one case's launches; a ratio to the baseline has a second term, for the baseline's launches.
+// A metric's value in one run: a constant times exp(sum of coefficient * mean over the terms). The mean of a term is
+// over the launches of one case, of the log of a number such as the median step time. A ratio to the baseline has a
+// second term, for the baseline's launches.
 struct Figure {
   double value = 0;
   std::vector<Term> terms;
@@ -33,11 +35,11 @@ struct Figure {
 // Returns a metric's figure for a case, or nullopt if the run lacks it: no baseline, or nothing measured.
 std::optional<Figure> figure_of(const Metric& metric, const Report& report, const CaseRecord& record);
 
-// True if the metric is defined alike in both cases; peak memory has a new definition since reports of version 1.4.
+// True if the metric has the same definition in both cases; that of peak memory changed in reports of version 1.4.
 bool comparable_figures(const Metric& metric, const CaseRecord& base, const CaseRecord& now);
 
-// Returns the metric's change from base to now; positive is worse. The unit is the log ratio, or percentage points for
-// a metric judged in points.
+// Returns the metric's change from base to now; positive is worse. The unit is the logarithm of the ratio, or
+// percentage points for a metric with in_points.
 Change change_between(const Metric& metric, const Figure& base, const Figure& now);
 
 }  // namespace dpbench

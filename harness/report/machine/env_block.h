@@ -198,7 +198,7 @@ struct Table<Versions> {
           Field{"nccl_loaded", "-", &V::nccl_loaded, "NCCL loaded by the workers; null: not loaded; since 1.3"})};
 };
 
-// One host of a launch by an external launcher such as torchrun: its ranks and machine facts.
+// One host of a run that an external launcher such as torchrun started: its ranks and machine facts.
 struct LaunchedHost {
   std::string name{};
   std::string fingerprint{};

@@ -51,9 +51,10 @@ double squares(const std::vector<Row>& rows, const std::vector<double>& goal, co
   return sum;
 }
 
-// Returns the candidate critical paths of a step; the longest is the step time. Row i: compute until bucket i is ready,
-// reduce bucket i and all later ones, then compute the rest. The last row: compute only. All rows include the blocking
-// collectives. Each length is linear in computing time, latency and seconds per byte.
+// Returns the candidate critical paths of a step; the time of the longest is the step time. Path i: compute until
+// gradient bucket i is ready, reduce bucket i and all later ones, then compute the rest. The last path: compute only.
+// All paths include the collectives that do not overlap with computing. Each path's time is linear in computing time,
+// latency and seconds per byte; a row holds the three coefficients.
 std::vector<Row> critical_paths(const StepShape& shape, Algorithm algorithm, int world) {
   const auto& traffic = shape.traffic;
   const double k = shape.computing(world), copying = shape.copying(world);
@@ -62,7 +63,7 @@ std::vector<Row> critical_paths(const StepShape& shape, Algorithm algorithm, int
     if (!one.hides) blocking = blocking + terms_of(one.op, algorithm, world, one.bytes);
   std::vector<Row> paths(traffic.size() + 1, Row{k, blocking.messages, blocking.bytes * copying});
   for (size_t i = traffic.size(); i-- > 0;) {
-    if (!traffic[i].hides) continue;  // a blocking collective is part of every path, so it adds no path
+    if (!traffic[i].hides) continue;  // a collective that does not overlap is part of every path, so it adds no path
     overlapped = overlapped + terms_of(traffic[i].op, algorithm, world, traffic[i].bytes);
     paths[i] = {k * (traffic[i].ready + 1 - shape.backward_end), blocking.messages + overlapped.messages,
                 (blocking.bytes + overlapped.bytes) * copying};
@@ -89,8 +90,8 @@ double error_of(const StepShape& shape, Algorithm algorithm, const std::vector<W
   return std::sqrt(sum / static_cast<double>(times.size()));
 }
 
-// Fits iteratively: assumes path `first` as the critical path of every world, then repeats until the longest paths no
-// longer change.
+// Fits iteratively: assumes path `first` as the longest in every world, fits, finds the longest path in each world, and
+// repeats until these no longer change.
 Fit fit_from(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times,
              const std::vector<std::vector<Row>>& paths, size_t first) {
   std::vector<size_t> current(times.size(), first);

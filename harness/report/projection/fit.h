@@ -1,5 +1,5 @@
-// Fits a training step's computing time, message latency and bandwidth to the step times measured in several worlds
-// (numbers of replicas).
+// Fits the computing time of a training step and the latency and bandwidth of its messages to the step times measured
+// in several worlds (numbers of replicas).
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ struct WorldTime {
   double step_s = 0;
 };
 
-// Fits the step model to the measured step times by minimising the squared relative errors, with all parameters >= 0.
-// Needs three or more worlds.
+// Fits a step's computing time, message latency and bandwidth, all >= 0, by minimising the squared relative errors of
+// the predicted step times. Needs three or more worlds.
 Fit fit_steps(const StepShape& shape, Algorithm algorithm, const std::vector<WorldTime>& times);
 
 // Returns the x >= 0 that minimises |A x - b|, found by trying every set of nonzero elements of x.

@@ -42,7 +42,7 @@ std::vector<Series> series_of(const Report& report, const std::string& filter) {
   return found;
 }
 
-// Returns the first rank whose profile has recorded collectives, or null if there is none.
+// Returns the first rank whose profile lists the collectives of a step, or null if there is none.
 const RankRecord* profiled_rank(const CaseRecord& record) {
   for (const LaunchRecord& launch : record.launches)
     for (const RankRecord& rank : launch.ranks)
@@ -61,7 +61,7 @@ bool was_profiled(const CaseRecord& record) {
   return !record.launches.empty() && !record.launches[0].ranks.empty() && record.launches[0].ranks[0].profile;
 }
 
-// Returns the reason why the step times of these worlds cannot be fitted; empty if they can.
+// Returns the reason why no model can be fitted to the step times of these worlds; empty if one can.
 std::string reason_against(const Series& measured) {
   const auto any = [&](auto has) { return std::any_of(measured.begin(), measured.end(), has); };
   if (any([](const CaseRecord* r) { return was_profiled(*r); }) &&
@@ -100,8 +100,8 @@ double whole_bytes(const CollectiveRecord& one, int world) {
   return static_cast<double>(one.bytes) * (one.op == "allgather" ? world : 1);
 }
 
-// Estimates when a gradient bucket is ready, for profiles without start times: in proportion to the bytes of gradients
-// computed so far.
+// Estimates when a gradient bucket is ready, as a fraction of the step's computing, for profiles without start times of
+// collectives: the backward pass is taken to progress in proportion to the bytes of finished gradients (`part`).
 double ready_by_bytes(const std::map<std::string, double>& phases, double part) {
   const double before = share_of(phases, "data") + share_of(phases, "scatter") + share_of(phases, "forward");
   return (before + part * share_of(phases, "backward")) / computing_of(phases);
@@ -117,7 +117,8 @@ std::vector<Traffic> traffic_of(const RankRecord& rank, int world, double backwa
     Traffic item{.op = one.op, .bytes = whole_bytes(one, world), .hides = hides(one)};
     if (item.hides) {
       so_far += item.bytes;
-      // Use measured start times only in world 1: in larger worlds they would include waiting for other ranks.
+      // Use measured start times of collectives only in world 1: in larger worlds they would include waiting for other
+      // ranks.
       const bool timed = one.start_ns && world == 1;
       item.ready = timed ? (*one.start_ns - blocked) / computing : ready_by_bytes(rank.phases_ns, so_far / all);
       item.ready = std::clamp(item.ready, 0.0, backward_end);
@@ -145,8 +146,8 @@ std::vector<WorldTime> times_of(const Series& one) {
   return times;
 }
 
-// Returns fits for a parametric bootstrap: each fit uses step times drawn from their confidence intervals (log-normal).
-// Empty if a step time has no interval.
+// Returns fits for a parametric bootstrap: each is fitted to step times drawn at random from the measured confidence
+// intervals (log-normal). Empty if a step time has no interval.
 std::vector<Fit> bootstrap_fits(const Series& one, const StepShape& shape, Algorithm algorithm) {
   std::mt19937_64 random(1);
   std::normal_distribution<double> normal;
@@ -168,8 +169,8 @@ Interval95 band_of(const std::vector<Fit>& fits, double middle, Get get) {
   return Band{std::min(middle, quantile(values, 0.025)), std::max(middle, quantile(values, 0.975))};
 }
 
-// Predicts the step time of a world: on the requested network with separate cores for each device, or on the fitted
-// network if none was requested.
+// Predicts the step time of a world: on the requested network, where each device has its own cores, or without one on
+// the network whose latency and bandwidth were fitted to the measured step times.
 StepTime predicted(const StepShape& shape, const Fit& fit, int world, const ProjectionRequest& asked) {
   if (!asked.network)
     return step_time(shape, fit.compute_s, world, fit.network(), asked.algorithm.value_or(Algorithm::ring));

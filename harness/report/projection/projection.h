@@ -13,10 +13,10 @@ namespace dpbench {
 
 struct ProjectionRequest {
   std::vector<int> to{};             // worlds (numbers of replicas) to project
-  std::optional<Network> network{};  // network to assume; unset: the fitted link, on this machine's cores
-  // Algorithm of allreduces; unset: the fastest one, or ring on the fitted link.
+  std::optional<Network> network{};  // network to assume; unset: latency and bandwidth as fitted
+  // Algorithm of the allreduces. Unset: the fastest one if `network` is set, else ring.
   std::optional<Algorithm> algorithm{};
-  std::vector<int> from{};  // worlds whose step times are fitted; empty: all measured worlds
+  std::vector<int> from{};  // worlds to whose step times the model is fitted; empty: all measured worlds
   std::string filter{};     // regular expression that selects cases by id
 };
 
@@ -29,11 +29,11 @@ using Interval95 = std::optional<Band>;
 struct ProjectedWorld {
   CaseSpec spec{};
   StepTime time{};
-  // Measured step time of a world that was not used in the fit. Set only if the projection uses the fitted network.
+  // Measured step time of this world, if it was measured but not used in the fit. Unset if a network was requested.
   std::optional<double> measured_s{};
   Interval95 step_s{};
   double samples_per_s = 0;
-  double own_efficiency = 0;           // efficiency relative to the same strategy in world 1, as fitted
+  double own_efficiency = 0;           // efficiency relative to the same strategy in world 1, as predicted
   std::optional<double> efficiency{};  // efficiency relative to the measured baseline case
 };
 
@@ -43,11 +43,12 @@ struct FittedWorld {
 };
 
 struct ProjectedSeries {
-  CaseSpec spec{};  // the case as measured in the smallest world
+  CaseSpec spec{};  // settings of the case in the smallest fitted world
   StepShape shape{};
   Fit fit{};
   Interval95 compute_s{}, latency_s{}, seconds_per_byte{};
-  // True if latency and bandwidth can be fitted separately; false for a ring of devices that share CPU cores.
+  // True if the measured step times determine latency and bandwidth separately. They do not for a ring of devices that
+  // share CPU cores.
   bool separable = true;
   std::vector<FittedWorld> fitted{};
   std::vector<ProjectedWorld> worlds{};
@@ -61,12 +62,12 @@ struct Projection {
   std::vector<std::string> left_out{};  // cases or worlds that were not projected, with reasons
 };
 
-// Returns the collectives of a step and when they start, from the smallest world whose profile recorded them. The list
-// of collectives is empty if no world did.
+// Returns a step's collectives and when they start, from the profile of the smallest of these worlds that lists them.
+// The list of collectives is empty if no profile does.
 StepShape shape_of(const std::vector<const CaseRecord*>& worlds, int cores);
 
 // Projects the report's cases to the requested worlds. Throws a UsageError that names the missing measurements if no
-// case can be fitted.
+// case can be projected.
 Projection project(const Report& report, const ProjectionRequest& asked);
 
 // Returns the table of one case: the title row, then a row for each fitted and each projected world.

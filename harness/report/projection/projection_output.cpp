@@ -56,8 +56,8 @@ Json parameters_json(const ProjectedSeries& s) {
           {"relative_error", s.fit.error}};
 }
 
-// Returns a projected case in the format of run.json, so that charts can draw it next to measured cases. It has no
-// launches and is marked as projected.
+// Returns a projected case in the format of run.json, so that charts can draw it next to measured cases. It is marked
+// as projected and lacks the key "launches".
 Json case_json(const ProjectedWorld& world) {
   Json json = to_json(world.spec);
   json["projected"] = true;

@@ -6,7 +6,7 @@
 namespace dpbench {
 namespace {
 
-// Returns the time of one collective of the step in a world of this size.
+// Returns the predicted time of one collective of the step, in a world (number of replicas).
 double seconds_of(const StepShape& shape, const Traffic& one, Algorithm algorithm, int world, const Network& network) {
   Network shared = network;
   shared.intra.bytes_per_s /= shape.copying(world);

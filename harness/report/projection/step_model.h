@@ -1,5 +1,5 @@
 // Model of a training step: gradient buckets become ready during the backward pass and are reduced one after another,
-// overlapped with computing. All other communication follows the backward pass and is not overlapped.
+// overlapped with computing. All other communication does not overlap and is added to the step time.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,8 @@ namespace dpbench {
 struct Traffic {
   std::string op{};
   double bytes = 0;
-  double ready = 0;    // fraction of the step's computing that is done when this tensor is ready to be sent
-  bool hides = false;  // true: the collective overlaps with computing; false: it blocks the step
+  double ready = 0;    // fraction of the step's computing that is done when this collective can start
+  bool hides = false;  // true: the collective overlaps with computing; false: computing waits for it
 };
 
 struct StepShape {
@@ -35,7 +35,7 @@ struct StepTime {
   double step_s = 0, computing_s = 0;
   double communication_s = 0;  // time of all collectives, overlapped or not
   double exposed_s = 0;        // step_s - computing_s: communication that no computing hides
-  // True if computing hides the reductions of all buckets; the last of several buckets may be exposed.
+  // True if the step has overlapping reductions and computing hides them all; the last of several need not be hidden.
   bool hidden = true;
   Algorithm algorithm = Algorithm::ring;  // algorithm of the allreduces
 };
@@ -44,8 +44,8 @@ struct StepTime {
 StepTime step_time(const StepShape& shape, double compute_s, int world, const Network& network,
                    std::optional<Algorithm> algorithm = std::nullopt);
 
-// Returns the smallest world in which communication is no longer hidden by computing, or nullopt if it is hidden in all
-// worlds up to `most`. Worlds of more than one host must consist of whole hosts.
+// Returns the smallest world (number of replicas) in which computing no longer hides the reductions, or nullopt if it
+// hides them in all worlds up to `most`. Worlds of more than one host must consist of whole hosts.
 std::optional<int> first_exposed_world(const StepShape& shape, double compute_s, const Network& network,
                                        std::optional<Algorithm> algorithm, int most = 1 << 20);
 

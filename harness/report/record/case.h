@@ -1,4 +1,4 @@
-// A case is one row of a report: strategy x workload x device x world x backend x scaling x dtype x batch x params.
+// A case is one line of a result: strategy x workload x device x world x backend x scaling x dtype x batch x params.
 #pragma once
 
 #include <array>
@@ -76,14 +76,14 @@ struct Table<CaseSpec> {
 // or accumulation that differs from its default.
 std::string case_id(const CaseSpec& spec);
 
-// Selects the settings in which two cases may differ. `batch` must always be equal, whether it counts samples of all
-// devices or per device.
+// Selects the settings in which same_setting() lets two cases differ. `batch` must always be equal, whether it counts
+// samples of all devices (strong scaling) or per device (weak).
 struct MayDiffer {
-  // The cases may differ in strategy, parameters, backend and scaling, as a case and its baseline do.
+  // The cases may differ in strategy, parameters, backend and scaling, as a case and the baseline of its speed-up do.
   bool strategy = false;
   bool world = false;
 };
-// True if the two cases are equal in every measured setting except those in `may_differ`.
+// True if the two cases have the same settings, except for those that `may_differ` selects.
 bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_differ);
 
 // True if the speed-up of `spec` is measured against `candidate`. reference: name of the strategy that is the reference
@@ -114,7 +114,7 @@ struct Table<Sampling> {
       later(Field{"trace_dir", "-", &S::trace_dir, "directory for the ranks' traces; empty: no traces"})};
 };
 
-// Measurements that one rank made of a case in one launch.
+// Measurements that one rank made of a case in one launch (start of the case's processes).
 struct RankRecord {
   int rank = 0, threads = 1;
   int64_t steps_per_sample = 0;

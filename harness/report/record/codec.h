@@ -145,7 +145,7 @@ template <class T>
 Json schema_of(const NumberRange& range, Json& definitions) {
   if constexpr (HasTable<T>) {
     if (!definitions.contains(Table<T>::name)) {
-      // Reserve the definition's position: definitions are listed in order of first use.
+      // Insert the key before the fields' own definitions, so that definitions are listed in order of first use.
       definitions[Table<T>::name] = nullptr;
       definitions[Table<T>::name] = schema_of_fields<T>(definitions);
     }

@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t report_max_bytes = size_t{512} << 20;
-// Memory limit for a report parsed as JSON. The Report struct built from it and the copy that `dpbench validate` writes
-// take as much each: 3 GiB in all.
+// Memory limit for a report parsed as JSON. Two more copies may exist, each as large: the Report struct made from it,
+// and the JSON that `dpbench validate` makes from that struct.
 constexpr size_t report_max_memory = size_t{1} << 30;
 
 constexpr size_t run_time_length = std::string_view("20261121T063057Z").size();

@@ -14,7 +14,8 @@ namespace dpbench {
 // there is no such run.
 std::filesystem::path find_run(const std::string& run, const std::filesystem::path& results);
 
-// True if `run` is a plain name that matches no baseline, run or path: presumably a baseline not saved yet.
+// True if `run` is a plain name that matches no baseline, run or path: presumably the name of a baseline that is not
+// saved yet.
 bool is_unsaved_baseline(const std::string& run, const std::filesystem::path& results);
 
 // Returns the text of a whole file. Throws UsageError if it cannot be read or is larger than max_bytes.

@@ -1,5 +1,5 @@
-// NVML counters of one GPU in one launch, read after each timed block. A figure that NVML does not provide is left
-// empty.
+// NVML counters of one GPU in one launch (start of a case's processes), read after each timed block of steps. A figure
+// that NVML does not provide is left empty.
 #pragma once
 
 #include <cstdint>

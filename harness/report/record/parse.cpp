@@ -56,7 +56,7 @@ class StrictReader : public nlohmann::json_sax<Json> {
  private:
   struct Level {
     Json* value;
-    // Keys of a large object; a small one is searched linearly, which is faster.
+    // Keys of a large object, to find duplicates; a small object is searched linearly, which is faster.
     std::unordered_set<std::string> keys;
 
     bool has(const std::string& key) {
@@ -98,7 +98,7 @@ class StrictReader : public nlohmann::json_sax<Json> {
     add(std::move(value));
     return charge(bytes);
   }
-  // Adds to the estimated memory of the document. Refuses the document, returning false, once the limit is exceeded.
+  // Adds to the estimated memory of the document. Returns false, which stops the parser, once the limit is exceeded.
   bool charge(size_t bytes) {
     memory_ += bytes;
     return memory_ <= limits_.memory ||

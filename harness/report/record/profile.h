@@ -1,4 +1,5 @@
-// Profile of one rank, taken in extra, untimed steps of a case. Times are in ns and are means over these steps.
+// Profile of one rank: the parts of a step, measured in extra, untimed steps of a case. Times are in ns and are means
+// over these steps.
 #pragma once
 
 #include <cstdint>

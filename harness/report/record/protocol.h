@@ -12,8 +12,9 @@
 //                                                                                         CUDA and NCCL libraries
 //                         {"event":"ran","case":"ID","record":{..},"checks":[..]}         checks: only from rank 0
 //                         {"event":"checked","case":"ID","checks":[..]}                   checks: only from rank 0
+//                           "untimed":true in "ran": the checks failed, so nothing was timed
 //                           "group_over":true in "ran" and "checked": a check broke the process group and nothing was
-//                           timed; start a new group
+//                           timed; the next case needs new processes
 //                           "failed":{"kind":..,"reason":..} in "ran": an error in the checks that would have failed
 //                           the timed steps too
 //                           "calls":{"count":0,"hash":0} in "ran" and "trained": number and hash of the collectives
@@ -30,8 +31,11 @@
 // Environment of a worker:
 //   RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
 //   DPBENCH_FD
-//   DPBENCH_RUN_DIR                private directory of the run: the rendezvous file "store", segments, shared samples
-//   DPBENCH_GROUP, DPBENCH_NONCE   prefixes of the group's keys; the nonce has 128 random bits
+//   DPBENCH_RUN_DIR                private directory of the run: rendezvous file, shared memory, shared samples
+//   DPBENCH_GROUP, DPBENCH_NONCE   prefixes of keys in the ranks' rendezvous store; the nonce has 128 random bits
+//   DPBENCH_STORE                  HOST:PORT of the rendezvous store under an external launcher (torchrun, ...); else
+//                                  empty
+//   DPBENCH_SERVES                 1: this relay process (dpbench-worker --relay) serves that store
 //   DPBENCH_BACKEND, DPBENCH_DEVICE, DPBENCH_THREADS, DPBENCH_TIMEOUT_S
 //   DPBENCH_PLUGINS                separated by ':'
 //   DPBENCH_PROGRESS               file with a `Progress` per rank, then a `CallLog` per rank; older workers ignore
@@ -88,7 +92,7 @@ template <>
 inline constexpr auto enum_names<Order> = std::to_array<std::string_view>({"block", "end", "check", "train", "quit"});
 
 // Limits for a JSON document. Memory is counted while parsing, because a hostile text can hold a list in every three
-// bytes, and each list takes 80 bytes. A report of the maximum size takes half of the memory limit.
+// bytes, and each list takes 80 bytes. For reports, find_run.cpp sets a lower memory limit.
 struct JsonLimits {
   size_t bytes = size_t{512} << 20, depth = 64, memory = size_t{1536} << 20;
   size_t keys = size_t{1} << 17;  // maximum number of keys per object
@@ -98,11 +102,11 @@ struct JsonLimits {
 Json parse_json(const std::string& text, const std::string& what, const JsonLimits& limits = {});
 
 // A rank's heartbeat, in memory shared with the front (the dpbench process). When the ranks hang, the rank with the
-// smallest (step, beat) is the stuck one.
+// smallest (step, beat) is the one for which the others wait.
 struct alignas(64) Progress {
   std::atomic<int64_t> step{0};
-  std::atomic<int64_t> beat{0};         // counts any progress of the rank: a collective entered, a phase done
-  std::atomic<int64_t> collectives{0};  // number of collectives entered since the start, quoted in failure messages
+  std::atomic<int64_t> beat{0};         // counts any progress of the rank: a collective called, a part of its work done
+  std::atomic<int64_t> collectives{0};  // collectives called since the start, quoted in failure messages
 };
 
 // Log entry of one collective call of a rank. Other ranks may read it while it is being written: `number` is 0 until

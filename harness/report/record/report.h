@@ -135,26 +135,28 @@ struct Report {
 using CaseIndex = std::unordered_map<std::string_view, const CaseRecord*>;
 CaseIndex by_id(const Report& report);
 
-// Returns the time per step of the slowest rank, for each block of a launch.
+// Returns the time per step of the slowest rank, for each block (timed run of steps) of a launch (start of the case's
+// processes).
 std::vector<double> sample_step_ns(const LaunchRecord& launch);
-// Returns the training samples per step of all ranks together. The samples are counted in each launch, because the last
-// batch of an epoch may be short. Returns the median over launches, or the global batch if no launch has a count.
+// Returns the training samples per step of all ranks together. Each launch counts them over a block of steps, because
+// the last batch of an epoch may be short. Returns the median over launches, or the global batch if the report lacks
+// the counts.
 double rows_per_step(const CaseRecord& record);
-// Returns the mean time per step of each phase, over the ranks of all launches.
+// Returns the mean time per step of each phase (forward, backward, ...), over the ranks of all launches.
 std::map<std::string, double> mean_phases_ns(const CaseRecord& record);
 bool any_failed(const std::vector<CheckRow>& checks);
-// Describes the first rank whose parameters differ from those of the launch's first rank after the steps; nullopt if
-// all ranks are equal.
+// Describes the first rank whose parameters after the steps differ from those of the first rank of the same launch;
+// nullopt if all ranks are equal.
 std::optional<std::string> unequal_parameters(const CaseRecord& record);
-// Returns the check that makes a case wrong: the first failed check, else a check row for unequal parameters of its
-// ranks; nullopt if the case is right.
+// Returns the check that makes a case wrong: the first failed check, else a check row that says that its ranks'
+// parameters differ; nullopt if the case is right.
 std::optional<CheckRow> failing_check(const CaseRecord& record);
 
 // Values of the key "schema" in run.json and duel.json.
 inline constexpr const char *run_document = "dpbench.run", *duel_document = "dpbench.duel";
 inline constexpr int report_minor_version = 5;
 Json to_json(const Report& report);
-// Returns a case's "stats", "phases" and "derived" as in run.json.
+// Returns the objects "stats", "phases" and "derived" that a case has in run.json.
 Json figures_json(const CaseRecord& record);
 Report report_from_json(const Json& json);
 

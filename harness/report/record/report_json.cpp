@@ -18,8 +18,8 @@ std::vector<LaunchRecord> launches_from_json(const Json& json, const std::string
   return launches;
 }
 
-// Returns the mean time of a profiled step over the ranks of all launches, or nullopt without profiles. The phases'
-// times add up to it.
+// Returns the mean time of a profiled step over the ranks of all launches, or nullopt without profiles. The times of
+// the step's phases add up to it.
 std::optional<double> mean_watched_step_ns(const CaseRecord& record) {
   double sum = 0, n = 0;
   for (const LaunchRecord& launch : record.launches)
@@ -70,7 +70,8 @@ CaseRecord case_record_from_json(const Json& json, const std::string& path) {
   return record;
 }
 
-// Marks the baseline in a report of version 1.0, which lacks the mark: the case whose strategy is "cpu" or "gpu".
+// Sets spec.baseline in a report of version 1.0, which lacks this key: the baseline is the case whose strategy is "cpu"
+// or "gpu".
 void mark_baseline(CaseSpec& spec) { spec.baseline = spec.strategy == (spec.device == Device::cuda ? "gpu" : "cpu"); }
 
 void require_version(const Fields& report) {

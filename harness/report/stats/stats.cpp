@@ -23,8 +23,8 @@ double median_of_medians(const std::vector<std::vector<double>>& samples) { retu
 // Returns a random index below n. Unlike uniform_int_distribution, the result is the same on every standard library.
 size_t below(std::mt19937_64& generator, size_t n) { return static_cast<size_t>(generator() % n); }
 
-// Returns a percentile bootstrap interval for the median of launch medians, resampling within each launch. BCa is not
-// used because its jackknife is invalid for a median.
+// Returns a percentile bootstrap interval for the median of launch medians: draws blocks at random within each launch.
+// The BCa bootstrap is not used because its jackknife is invalid for a median.
 Interval bootstrap_interval(const std::vector<std::vector<double>>& samples) {
   std::mt19937_64 generator(0x64706265);
   std::vector<double> medians(resamples);

@@ -19,7 +19,7 @@ Change welch_change(double estimate, std::span<const Term> terms) {
     variance += part;
     spread += part * part / (n - 1);
   }
-  // A figure without variance (e.g. a byte count) has an interval of width 0.
+  // A metric that is equal in all launches (e.g. a byte count) has an interval of width 0.
   if (!(spread > 0)) return {estimate, estimate, estimate};
   const double half = students_t_quantile(0.975, variance * variance / spread) * std::sqrt(variance);
   return {estimate, estimate - half, estimate + half};

@@ -5,8 +5,8 @@
 
 namespace dpbench {
 
-// Sets the name under which this program was called, for use in printed commands. The default, also for an empty name,
-// is "dpbench".
+// Sets the name under which the user called this program, for use in printed commands. The default, also for an empty
+// name, is "dpbench".
 void set_program_name(const std::string& name);
 
 // Returns the shell command that runs this program with these arguments.

@@ -10,8 +10,8 @@ namespace dpbench {
 
 // Converts a JSON document to a DuelReport. Throws UsageError if it is not a duel report of this major version.
 DuelReport duel_from_json(const Json& document);
-// Returns the inconsistencies of a duel report, each with its case; empty if there are none. Interim analyses (looks)
-// and verdicts are recomputed from the pairs of blocks.
+// Returns the inconsistencies of a duel report, each with its case; empty if there are none. Interim analyses and
+// verdicts are recomputed from the times of the pairs of blocks.
 std::vector<std::string> duel_problems_of(const Json& document);
 
 }  // namespace dpbench

@@ -57,7 +57,7 @@ constexpr const char* shared_definitions = R"json({
   }
 })json";
 
-// JSON Schema of a case's results in run.json, which stand next to the fields of CaseSpec.
+// JSON Schema of a case's results in run.json; they are keys of the same object as the fields of CaseSpec.
 constexpr const char* case_results = R"json({
   "status": {"enum": [], "description": "result of the case; wrong: a check failed"},
   "reason": {"type": "string", "description": "why the status is not ok"},
@@ -292,7 +292,7 @@ class Checker {
 
 namespace {
 
-// Returns the glossary text for a property without a description: a reference to the section of its type.
+// Returns the glossary text for a JSON key without a description: a reference to the glossary section of its type.
 std::string meaning_of(const Json& property) {
   const Json& type = property.contains("items") ? property.at("items") : property;
   return type.contains("$ref") ? "see " + type.at("$ref").get<std::string>().substr(8) : "";

@@ -110,7 +110,7 @@ void check_launches(const Report& report, const CaseRecord& record, Problems& pr
   }
   const auto asked_for = configured_number(report, "/launches");
   if (!asked_for || !record.ok() || record.launches.empty()) return;
-  // With max_noise_percent, launches may be added until the noise is low enough.
+  // With max_noise_percent, more launches than configured are made until the noise is low enough.
   const bool more = field_of(report.config, "/max_noise_percent").is_number();
   const auto launches = std::ssize(record.launches);
   problems.require(launches == *asked_for || (more && launches > *asked_for),
@@ -130,7 +130,8 @@ void check_status(const Report& report, const CaseRecord& record, Problems& prob
   if (!record.step_time_ns) return;
   const Summary& s = *record.step_time_ns;
   if (!s.ci95_low || !s.ci95_high) return;
-  // An interval over launches may miss the median, because it is the interval of the launches' geometric mean.
+  // An interval that covers the variation between launches may miss the median, because it is that of their geometric
+  // mean.
   const bool holds = *s.ci95_low <= s.median && s.median <= *s.ci95_high;
   problems.require(*s.ci95_low <= *s.ci95_high && (s.interval == IntervalOver::launches || holds),
                    "stats.step_time_ns: the interval does not contain the median");

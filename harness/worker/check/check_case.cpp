@@ -32,8 +32,8 @@ class Failures {
   }
 
   std::string exception, peer_mismatch, not_finite;
-  // Position of the first non-finite value in the sequence of scenarios and steps. Positions of different ranks are
-  // comparable, because all ranks run the same scenarios.
+  // Number of the first non-finite value, counting scenarios (test runs of the strategy), steps and kinds of value. The
+  // numbers of different ranks are comparable, because all ranks run the same scenarios.
   int64_t when = never;
 
  private:
@@ -65,7 +65,7 @@ class DeterministicCudnn {
 };
 
 // Returns the rank that produced a non-finite value first, or -1 if all values are finite. Collective: every rank must
-// call it; ranks communicate through the store.
+// call it; ranks communicate through `store`, the c10d store, under keys that begin with `key`.
 int first_non_finite_rank(c10d::Store& store, const std::string& key, int rank, int world, int64_t when) {
   int first = -1;
   int64_t least = Failures::never;
@@ -91,15 +91,16 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
   const DeterministicCudnn deterministic;
   const StrategyInfo& strategy = strategy_registry().at(spec.strategy);
   const bool ranks = strategy.parallelism == Parallelism::ranks, several = ranks && spec.world > 1;
-  // Number of earlier calls of check_case(); equal on every rank, so it makes the store keys of each call unique.
+  // Number of earlier calls of check_case(). Equal on every rank, so it makes the keys of each call in the c10d store
+  // unique.
   static int calls = 0;
   const std::string prefix = "check" + std::to_string(calls++);
-  // Distribute rank 0's decision through the store, because the process group may be broken.
+  // Distribute rank 0's decision through the c10d store, because the process group may be broken.
   const auto decided_by_rank0 = [&](const std::string& key, bool value) {
     return several ? broadcast_decision(*group.store(), prefix + key, group.rank(), value) : value;
   };
   const WorkloadOptions workload{.scale = spec.scale, .data_dir = spec.data_dir, .shared_dir = shared_dir};
-  Rows rows;  // one row per check with the worst result over all seeds
+  Rows rows;  // one row per check, with its worst result over all random seeds
   std::optional<Dump> dump;
   if (!options.dump.empty()) dump.emplace(options.dump, spec, group.rank());
   Failures failures;

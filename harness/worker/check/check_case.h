@@ -14,8 +14,8 @@ namespace dpbench {
 struct SuiteOptions {
   std::string filter = {};  // extended regular expression on check names; empty: run all checks
   int seeds = 1;
-  // Largest world that runs costly scenarios on all workloads; larger worlds run them only on workloads marked as
-  // thorough.
+  // Largest world (number of replicas) that runs costly scenarios (test runs of the strategy) on all workloads; larger
+  // worlds run them only on workloads marked as thorough.
   int whole_worlds = 0;
   std::string dump = {};  // directory for files of each rank's tensors; empty: no files
   // A function called before each scenario, with its number from 1 and the number of scenarios; may be empty.
@@ -24,9 +24,10 @@ struct SuiteOptions {
 
 // Returns a regular expression on the names of the checks to pass before timing. These checks are cheap and use batches
 // like the timed ones, so an exception in the timed steps also occurs in the checks. gradient-meaning is included
-// because gradient-vs-baseline is skipped if BatchNorm couples samples. The checks run three scenarios: float64, the
-// timed dtype (CPU only, since a GPU's rounding cannot be replayed on a CPU), and twenty steps in which the loss must
-// fall. Accumulation and clipping, if the case uses them, add a float64 and a timed-dtype scenario each.
+// because gradient-vs-baseline is skipped if BatchNorm couples samples. The checks need three scenarios (test runs of
+// the strategy): one in float64, one in the timed dtype (CPU only, since a GPU's rounding cannot be replayed on a CPU),
+// and one of twenty steps in which the loss must fall. Accumulation and clipping, if the case uses them, add two each:
+// one in float64 and one in the timed dtype.
 std::string checks_before_timing(const CaseSpec& spec);
 
 struct CheckFailure {
@@ -39,8 +40,8 @@ struct CheckedCase {
   // True if every rank completed the checks, so that the process group is still usable; equal on every rank.
   bool group_whole = true;
   bool sound = true;  // true if group_whole is set, no check failed and all values are finite; equal on every rank
-  // Set if this rank's timed steps would fail: the strategy threw ("failure"), this rank produced the first non-finite
-  // loss, gradient or parameter ("nan"), or collectives differ between ranks ("peer").
+  // Set if this rank's timed steps would fail as well: the strategy threw (kind `failure`), this rank produced the
+  // first non-finite loss, gradient or parameter (`nan`), or its collectives differ from another rank's (`peer`).
   std::optional<CheckFailure> failure = {};
 };
 

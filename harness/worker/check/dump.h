@@ -1,5 +1,5 @@
-// Writes the tensors of a case's conformance scenarios as safetensors files with an index, for comparison with other
-// frameworks.
+// Writes the tensors of a case's scenarios (the test runs of its checks) as safetensors files with an index, for
+// comparison with other frameworks.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ class Dump {
  public:
   Dump(std::string directory, const CaseSpec& spec, int rank);
 
-  // Writes a safetensors file for every step of a conformance scenario on this rank, unless the scenario failed or its
+  // Writes a safetensors file for every step of a scenario (test run) on this rank, unless the scenario failed or its
   // files exist. Skips the scenario of twenty steps, which would add nearly a third of all files and no new kind of
   // step.
   void add(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm, const Evidence& evidence);

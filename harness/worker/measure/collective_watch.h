@@ -1,5 +1,5 @@
-// A process-group backend that forwards every collective to another backend, records its start and end on this rank,
-// and charges the caller's time to the communication phase.
+// A process-group backend that forwards every collective to another backend and records its start and end on this rank.
+// The time in which the calling thread is inside the call counts as the step's communication phase.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,8 @@ class CollectiveWatch : public ForwardingBackend {
   using Time = Phases::Clock::time_point;
   struct Seen {
     std::string op;
-    // Index of the phase in which the collective was called; -1: outside a phase or on another thread.
+    // Index of the phase of the step (forward, backward, ...) in which the collective was called; -1: outside a phase
+    // or on another thread than the one that runs the steps.
     int phase = -1;
     int64_t bytes = 0;
     Time start;

@@ -1,5 +1,5 @@
-// Times a step's phases on the GPU: records a CUDA event on the stream at each phase boundary and reads all events at
-// the end.
+// Times the phases of a step (forward, backward, ...) on the GPU: records a CUDA event on the stream at each phase
+// boundary and reads all events at the end.
 #pragma once
 
 #include <array>

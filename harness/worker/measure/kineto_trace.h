@@ -1,4 +1,5 @@
-// Records a Kineto trace (profiler timeline) of a few steps of this rank, annotated with dpbench's phases.
+// Records a Kineto trace (profiler timeline) of a few steps of this rank, annotated with the phases of a step: forward,
+// backward, communication, ...
 #pragma once
 
 #include <optional>

@@ -23,8 +23,8 @@ namespace dpbench {
 namespace {
 
 using Time = Phases::Clock::time_point;
-// Steps before the profiled ones: enough for DDP's Reducer to rebuild its buckets. The timed blocks, which ran before,
-// have already warmed up the machine.
+// Steps before the profiled ones: enough for DDP's Reducer to rebuild its buckets. The machine needs no warm-up: the
+// timed blocks of steps ran before.
 constexpr int64_t warmup_steps = 5;
 constexpr int64_t max_steps = 500, traced_steps = 5;
 // The FLOP count is averaged over an epoch of at most this many steps, because the last step of an epoch may have fewer
@@ -36,7 +36,7 @@ int64_t ns_of(Time time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
-// Records the time spans in which the thread that runs the steps was in the communication phase.
+// Records the time spans in which the thread that runs the steps was in the step's communication phase.
 class CommunicationSpans : public PhaseListener {
  public:
   void entered(Phase phase, Time now) override {
@@ -62,8 +62,8 @@ class ProfiledCase {
  public:
   ProfiledCase(const CaseSpec& spec, Setup setup, StepSource& source, const Group& group, Pulse& pulse)
       : source_(source), group_(group), pulse_(pulse), device_(setup.devices.at(0)) {
-    // Watch collectives only if steps are not replayed from a recording, because replayed steps do not call the
-    // backend.
+    // Record collectives only if the strategy does not replay recorded steps (e.g. a CUDA graph), because a replay does
+    // not call the backend.
     if (setup.group && !promised(strategy_registry().at(spec.strategy), setup.params).recorded) {
       setup.group = wrapped_group(setup.group, device_.type(), [&](const auto& inner) {
         return watch_ = c10::make_intrusive<CollectiveWatch>(inner, phases_, device_.is_cpu());
@@ -72,8 +72,9 @@ class ProfiledCase {
     strategy_ = strategy_registry().at(spec.strategy).make(setup);
   }
 
-  // Runs the strategy's recording steps, then `steps` warm-up steps. Returns the mean FLOP count of the last `counted`
-  // steps. Phases are timed here too, because the first timed step may switch on a strategy's own clocks (as in ddp).
+  // Runs the steps in `recording`, in which a strategy that replays steps records them, then `steps` warm-up steps.
+  // Returns the mean FLOP count of the last `counted` steps. Phase timing is on here too, because the first step with
+  // it may switch on a strategy's own clocks (as in ddp).
   std::optional<int64_t> warm_up(const std::vector<int64_t>& recording, int64_t steps, int64_t counted) {
     StepFlop flop;
     phases_.switch_on(true);
@@ -89,7 +90,8 @@ class ProfiledCase {
     return flop.mean_of_last(counted);
   }
 
-  // Runs the profiled steps. Fills the record's times, collectives and the figures that the strategy reports.
+  // Runs the profiled steps. Fills the record's times, its collectives and the figures that the strategy itself
+  // reports.
   void run(int64_t steps, RankRecord& record) {
     Profile& profile = *record.profile;
     DevicePhases on_device(device_);
@@ -174,8 +176,8 @@ class ProfiledCase {
     if (waited > 0) record.phases_ns["waiting"] += waited;
   }
 
-  // Fills the time at which the last rank entered each collective. Every rank must call it. Returns false if the ranks
-  // are on several hosts (no common clock), a rank has no times, or the numbers of collectives differ.
+  // Fills last_entered, the time at which the last rank called each collective. Every rank must call it. Returns false
+  // if the ranks are on several hosts (no common clock), a rank has no times, or the numbers of collectives differ.
   bool find_last_entered(std::vector<EnteredCollective>& entered, bool usable) const {
     if (!group_.one_host()) return false;
     const auto count = static_cast<int64_t>(entered.size());
@@ -191,8 +193,8 @@ class ProfiledCase {
     return true;
   }
 
-  // Fills the profile's list of collectives with their mean times over all steps. Leaves it empty if the steps differ
-  // in their collectives.
+  // Fills the profile's list of the collectives of a step, with mean times over all steps. Leaves it empty if the steps
+  // differ in their collectives.
   void describe_each(const std::deque<CollectiveWatch::Seen>& seen, bool timed, Profile& profile) const {
     const auto steps = static_cast<size_t>(profile.steps), count = seen.size() / steps;
     if (seen.size() % steps != 0) return;
@@ -225,8 +227,8 @@ class ProfiledCase {
   std::vector<int64_t> begins_;
 };
 
-// Returns the number of steps to profile, at most max_steps, rounded down to whole epochs if the timed blocks run whole
-// epochs.
+// Returns the number of steps to profile: `wanted`, but at most max_steps. If `wanted` is whole epochs, the result is
+// rounded down to whole epochs.
 int64_t profiled_steps(int64_t wanted, int64_t steps_per_epoch) {
   const int64_t steps = std::min(wanted, max_steps);
   return steps > steps_per_epoch && wanted % steps_per_epoch == 0 ? steps / steps_per_epoch * steps_per_epoch : steps;

@@ -1,4 +1,5 @@
-// Profiles a case in a separate pass after timing: phases, collectives and floating-point operations of a step.
+// Profiles a case in a separate pass after timing: the time of each phase of a step (forward, backward, ...), its
+// collectives and its floating-point operations.
 #pragma once
 
 #include "harness/report/record/case.h"
@@ -9,8 +10,8 @@
 
 namespace dpbench {
 
-// Profiles a case. Every rank must call it. Creates a new strategy whose collectives are recorded; fills the record's
-// phases_ns and profile.
+// Profiles a case. Every rank must call it. Creates a new instance of the strategy, whose collectives are observed.
+// Fills the record's phases_ns and profile.
 void profile_case(const CaseSpec& spec, const Setup& setup, StepSource& source, const Sampling& sampling,
                   const Group& group, Pulse& pulse, RankRecord& record);
 

@@ -11,7 +11,7 @@
 namespace dpbench {
 namespace {
 
-// Calls a C function of a loaded shared library by name. Returns false if the function does not exist or fails.
+// Calls a C function of a loaded shared library by name. Returns false if it does not exist or returns an error code.
 template <class... Arguments>
 bool succeeded(const char* name, Arguments... arguments) {
   auto* function = reinterpret_cast<int (*)(Arguments...)>(dlsym(RTLD_DEFAULT, name));

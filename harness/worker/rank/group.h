@@ -1,4 +1,4 @@
-// The group of a launch's ranks: their rendezvous store and their c10d process group.
+// The group of ranks that run a case together: their rendezvous store (c10d) and their c10d process group.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace dpbench {
 
 class Group {
  public:
-  // Joins the process group. The backend calls `note` for every collective, if it supports that.
+  // Joins the process group. `note` is a callback for each collective; only some backends call it (see NoteCall).
   explicit Group(const Variables& variables, NoteCall note = {});
   ~Group();
   Group(const Group&) = delete;
@@ -43,8 +43,8 @@ class Group {
   bool one_host() const { return variables_.local_world == variables_.world; }
   // Copies rank 0's tensors to every rank, in place.
   void broadcast(const std::vector<std::pair<std::string, at::Tensor>>& tensors) const;
-  // Returns the texts of all ranks in rank order on rank 0, an empty list on other ranks. Uses the store, so texts may
-  // have any length.
+  // Returns the texts of all ranks in rank order on rank 0, an empty list on other ranks. Uses the rendezvous store, so
+  // texts may have any length.
   std::vector<std::string> gather(const std::string& text) const;
 
  private:
@@ -53,7 +53,7 @@ class Group {
   Variables variables_;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
-  // Number of earlier gather() calls; equal on every rank, so it makes store keys unique.
+  // Number of earlier gather() calls. Equal on every rank, so it makes keys in the rendezvous store unique.
   mutable int64_t gathered_ = 0;
 };
 

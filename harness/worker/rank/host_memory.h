@@ -6,12 +6,13 @@
 namespace dpbench {
 
 // Makes malloc keep freed memory in the process, and caches small tensors by size (small_blocks.h). By default glibc
-// returns the pages of a step's gradients to the kernel and gets them back, zeroed, in every step. A no-op if one of
-// glibc's malloc variables is set. Call it before starting other threads.
+// returns the pages of a step's gradients to the kernel and gets them back, zeroed, in every step. A no-op if the
+// environment variable MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_, MALLOC_TOP_PAD_ or GLIBC_TUNABLES is set. Call
+// it before starting other threads.
 void retain_freed_memory();
 
-// Records the memory in use before the process's first case. Only memory beyond this amount counts as left by earlier
-// cases.
+// Records the memory in use before the process's first case, so that reset_peak_memory() can tell how much memory
+// earlier cases left allocated.
 void record_initial_memory();
 
 // Resets the peak memory before a case. Free memory is returned to the kernel first, so the next case is not charged

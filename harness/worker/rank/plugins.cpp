@@ -13,8 +13,8 @@
 namespace dpbench {
 namespace {
 
-// Throws UsageError unless the plug-in's file contains the expected ABI mark (a text with the versions it was built
-// for). Searches the file's bytes before any plug-in code runs.
+// Throws UsageError unless the plug-in's file contains the expected ABI mark (a text with the versions of dpbench and
+// LibTorch for which it was built). Searches the file's bytes before any plug-in code runs.
 void check_abi(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());

@@ -34,7 +34,7 @@ Pulse::Pulse(const std::string& file, int rank, int world) {
   check(mapping_ != MAP_FAILED, "cannot map " + file);
   progress_ = static_cast<Progress*>(mapping_) + rank;
   const auto ranks = static_cast<size_t>(world);
-  // A heartbeat file created by an older dpbench has no call log.
+  // A heartbeat file created by an older dpbench has no log of collective calls.
   if (bytes_ >= ranks * (sizeof(Progress) + sizeof(CallLog)))
     log_ = reinterpret_cast<CallLog*>(static_cast<Progress*>(mapping_) + ranks) + rank;
 }
@@ -57,8 +57,8 @@ void Pulse::follow(std::function<uint64_t()> collectives, std::function<int64_t(
   });
 }
 
-// Writes a collective to the call log. Number 0 marks a log entry as incomplete for concurrent readers; the memory
-// orders keep the entry's data after the 0 and before the final number.
+// Writes a collective call to this rank's log, which other processes may read at the same time. Number 0 marks an entry
+// as incomplete; the memory orders keep the entry's data after the 0 and before the final number.
 void Pulse::note_call(uint64_t number, std::string_view call) {
   const std::lock_guard lock(calls_mutex_);
   ++calls_.count;

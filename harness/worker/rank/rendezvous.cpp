@@ -103,7 +103,7 @@ int listening_socket(const Rendezvous& rendezvous) {
 }
 
 // A file-based rendezvous store that polls every 50 us to 2 ms. c10d's FileStore polls every 10 ms, which would
-// dominate the launch time and every exchange of check results.
+// dominate the time to start the ranks and every exchange of check results.
 class FastFileStore : public c10d::FileStore {
  public:
   FastFileStore(std::string path, int workers) : FileStore(std::move(path), workers), workers_(workers) {}

@@ -16,7 +16,7 @@ struct Variables {
   int threads = 1;
   std::string run_dir, group, nonce, backend, progress_file;
   Device device = Device::cpu;
-  Rendezvous rendezvous;  // rendezvous address of an external launch; empty: the ranks use a file in run_dir
+  Rendezvous rendezvous;  // rendezvous address under an external launcher; empty: the ranks use a file in run_dir
   bool serves = false;    // relay process only: true if it serves the rendezvous store
   std::vector<std::string> plugins;
   std::vector<int> cores;  // cores of all ranks on this host; empty: ranks are not pinned to separate cores

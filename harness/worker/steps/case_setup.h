@@ -1,4 +1,5 @@
-// Creates a case's workload and strategy setup, for `dpbench run`, `train` and `check` and for dpbench-micro.
+// Creates a case's workload and the settings for its strategy, for `dpbench run`, `train` and `check` and for
+// dpbench-micro.
 #pragma once
 
 #include <memory>

@@ -13,11 +13,12 @@ namespace dpbench {
 namespace {
 
 constexpr int64_t cache_bytes = 1 << 20;  // largest epoch, in bytes, that is cached before timing
-// Steps of one shape until a recording strategy replays it: three eager steps, then one that records (see
-// StrategyInfo::recorded).
+// Number of steps with one batch shape until a strategy that replays steps (e.g. in a CUDA graph) does so: at most
+// three normal ones, then one that is recorded (see StrategyInfo::recorded).
 constexpr int64_t until_replayed = 4;
 
-// Returns a rank's samples of a step: every world-th sample from index `rank` on, as DistributedSampler assigns them.
+// Returns a rank's share of a step's samples: every world-th one from index `rank` on, as DistributedSampler assigns
+// them.
 at::Tensor share(const at::Tensor& rows, int world, int rank) {
   return rows.slice(0, rank, std::nullopt, world).contiguous();
 }
@@ -98,7 +99,7 @@ std::vector<int64_t> recording_steps(const CaseSpec& spec, const StepSource& sou
   const StrategyInfo& info = strategy_registry().at(spec.strategy);
   if (!promised(info, Params(info.params, spec.params, spec.strategy)).recorded) return {};
   std::vector<int64_t> steps;
-  std::set<int64_t> sizes;  // global batch sizes seen so far; they determine each rank's batch size
+  std::set<int64_t> sizes;  // batch sizes over all ranks seen so far; they determine each rank's batch size
   for (int64_t step = 0; step < source.steps_per_epoch(); ++step)
     if (sizes.insert(source.rows(step, 1)).second) steps.insert(steps.end(), until_replayed, step);
   return steps;

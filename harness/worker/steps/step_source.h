@@ -11,16 +11,16 @@ namespace dpbench {
 
 class StepSource {
  public:
-  // Throws UsageError if the batch does not fit the data or the world. device: the device to cache a small epoch on, if
-  // the strategy has exactly one device.
+  // Throws UsageError if the batch is too large for the data set or too small for the world. device: where a small
+  // epoch is cached, if the strategy uses exactly one device per process.
   StepSource(const Workload& workload, const CaseSpec& spec, const StrategyInfo& strategy, int rank,
              at::Device device = at::kCPU);
 
   int64_t steps_per_epoch() const { return static_cast<int64_t>(ids_.size()); }
-  // Generates or unpacks the samples of these steps, so that at() is fast. Never called while timing.
+  // Generates or unpacks the samples of these steps, so that at() is fast. Not called while steps are timed.
   void prepare(int64_t first_step, int64_t count) const;
   // Returns the micro-batches of a step; they are valid until the next call. Every epoch has the same order of samples.
-  // Batches are on the host, but those of a small epoch are on the device if the strategy has a single one.
+  // Batches are on the host, but those of a small, cached epoch are on the device if the strategy has a single one.
   std::span<const Batch> at(int64_t step);
   // Returns the number of samples over all ranks in steps first_step .. first_step + count - 1.
   int64_t rows(int64_t first_step, int64_t count) const;
@@ -37,8 +37,8 @@ class StepSource {
   std::vector<Batch> current_;
 };
 
-// Returns the steps of an epoch to run before timing, so that a strategy that records and replays steps has recorded
-// every batch size. Equal on every rank. Empty for a strategy that does not record steps.
+// Returns the steps of an epoch to run before timing, so that a strategy that records steps (e.g. in a CUDA graph) and
+// replays them has recorded every batch size. Equal on every rank. Empty for other strategies.
 std::vector<int64_t> recording_steps(const CaseSpec& spec, const StepSource& source);
 
 }  // namespace dpbench

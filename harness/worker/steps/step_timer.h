@@ -16,7 +16,7 @@ class StepTimer {
   StepTimer(Strategy& strategy, StepSource& source, const Group& group, Pulse& pulse)
       : strategy_(strategy), source_(source), group_(group), pulse_(pulse) {}
 
-  // Runs `count` steps. Returns their total time in nanoseconds and appends the time of each step to `readings`.
+  // Runs and times `count` steps. Returns their total time in nanoseconds and appends each step's time to `readings`.
   int64_t block(int64_t count, std::vector<int64_t>* readings = nullptr);
   // Runs `count` steps untimed and throws std::domain_error if a loss is not finite.
   void checked_block(int64_t count);
@@ -42,8 +42,8 @@ class StepTimer {
   int64_t step_ = 0;
 };
 
-// Returns the number of steps that a block needs to last the minimum block time. With short epochs it is rounded up to
-// whole epochs, so that all blocks run the same steps.
+// Returns the number of steps of a block: sampling.steps if that is set, else as many as last sampling.min_sample_s.
+// The latter is rounded up to whole epochs if epochs are short, so that all blocks run the same steps.
 int64_t steps_for(double step_ns, const Sampling& sampling, int64_t steps_per_epoch);
 
 }  // namespace dpbench

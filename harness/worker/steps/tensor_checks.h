@@ -23,7 +23,7 @@ std::optional<NotFinite> first_not_finite(int64_t step, const at::Tensor& loss, 
                                           const NamedTensors& parameters);
 
 // Throws std::domain_error if a gradient or parameter is not finite after step `step`; the message names the first one.
-// Every rank must call it. Never called while timing.
+// Every rank must call it. Not called while steps are timed.
 void require_finite(Strategy& strategy, int64_t step);
 
 // Returns a short hash of the tensors' names and bytes. Equal hashes on two ranks mean equal bits. Skips the parameters

@@ -11,8 +11,8 @@
 namespace dpbench {
 
 struct ModelShapes {
-  // Id of the first sample, as a tensor on the model's device: reading its value during the step would wait for the
-  // GPU.
+  // Id of the first sample of the batch. It is a tensor on the model's device, because reading its value during the
+  // step would wait for the GPU.
   at::Tensor first_id;
   std::vector<int64_t> input, output;
 };
@@ -22,8 +22,8 @@ struct ModelShapes {
 class ShapeLog {
  public:
   void add(ModelShapes seen);
-  // Returns the recorded shapes and clears the log. The shapes are sorted by the position of each replica's first
-  // sample in `ids`, which is the order of the replicas.
+  // Returns the collected shapes and clears the log. They are sorted by the position of each replica's first sample in
+  // `ids`, the samples of the step, which gives the order of the replicas.
   std::vector<ModelShapes> take(const at::Tensor& ids);
 
  private:
@@ -31,7 +31,8 @@ class ShapeLog {
   std::vector<ModelShapes> seen_;
 };
 
-// Returns a wrapped workload whose models record their shapes in `log`. `workload` and `log` must outlive it.
+// Returns a workload that makes the same models as `workload`, except that they write their shapes to `log`. `workload`
+// and `log` must outlive it.
 std::unique_ptr<Workload> shape_recording_workload(const Workload& workload, ShapeLog& log);
 
 }  // namespace dpbench

@@ -22,8 +22,8 @@
 namespace dpbench {
 namespace {
 
-// Returns a hint for an error message: "; use NAME=VALUE" for each parameter that turns off the strategy's recording of
-// steps.
+// Returns a hint for an error message: "; use NAME=VALUE" for each parameter that turns off the strategy's recording
+// and replaying of steps (e.g. in a CUDA graph).
 std::string unrecorded_hint(const StrategyInfo& recorded) {
   std::string text;
   for (const auto& [name, value] : recorded.settings.unrecorded)
@@ -74,7 +74,7 @@ class Trainer {
     files_.validate();
   }
 
-  // Generates or unpacks the samples before timing starts. Every rank prepares its share of the data set.
+  // Generates or unpacks the samples before timing starts. Every rank does so for its share of the data set.
   void prepare() {
     for (const at::Tensor& ids : at::arange(job_.group.rank(), workload_.samples(), job_.group.world()).split(1000)) {
       workload_.prepare(ids.contiguous());

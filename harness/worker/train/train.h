@@ -1,4 +1,4 @@
-// Runs a complete training run on one rank, equivalent to the programs in the framework tutorials.
+// Runs a complete training run on one rank, like the tutorial programs of the framework that the workload comes from.
 #pragma once
 
 #include <functional>

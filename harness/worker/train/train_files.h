@@ -19,7 +19,7 @@ class TrainFiles {
   // written.
   void validate() const;
   // Loads the --resume file into the strategy and returns the run's progress, or nullopt without --resume. Every rank
-  // must call it. The returned `running` has one list of losses per rank.
+  // must call it. TrainingState::running of the result has one list of losses per rank of this run.
   std::optional<TrainingState> resume(Strategy& strategy) const;
   // True if --checkpoint-every asks for a checkpoint after this many steps of the run.
   bool due(int64_t steps_done) const;

@@ -10,7 +10,7 @@ namespace dpbench {
 struct Document {
   std::vector<std::string> (*greeting)(const Placement& placement, const Workload& workload);
   std::string (*epoch_line)(const EpochLoss& loss);
-  double EpochLoss::* printed;  // the loss that the epoch's line prints
+  double EpochLoss::* printed;  // the loss (total or mean) that epoch_line() prints
   bool shapes_alone = false;    // true: with --show-shapes, the tutorial program prints shapes but no loss
 };
 

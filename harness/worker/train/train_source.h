@@ -17,11 +17,11 @@ class TrainSource {
   int64_t steps_per_epoch() const { return steps_; }
   int64_t global_batch() const { return local_batch_ * ranks_; }
   void set_epoch(int64_t epoch) { sampler_.set_epoch(epoch); }
-  // Returns the micro-batches of a step; a short last batch may have fewer of them.
+  // Returns this rank's micro-batches of a step; a short last batch may have fewer of them.
   std::vector<Batch> at(int64_t step) const;
   // Returns the number of samples in a step over all ranks.
   int64_t rows(int64_t step) const;
-  // Generates or unpacks this rank's samples, so that at() is fast. Never called while timing.
+  // Generates or unpacks this rank's samples, so that at() is fast. Not called while steps are timed.
   void prepare() const { workload_.prepare(sampler_.indices()); }
 
  private:

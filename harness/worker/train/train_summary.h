@@ -8,7 +8,7 @@
 
 namespace dpbench {
 
-// Totals of the steps of this run; steps before a --resume are not included.
+// Totals over the steps that this process has run; steps before a --resume are not included.
 struct TrainTally {
   int64_t steps = 0, rows = 0;
   double seconds = 0;

@@ -22,7 +22,7 @@ class StagedBackend : public c10d::Backend {
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
   // Tensors on devices of the type of `device` are copied through the host; other tensors go to the backend `host`
-  // unchanged. The works that `host` returns must have futures.
+  // unchanged. The c10d::Work objects that `host` returns must have futures.
   StagedBackend(c10::intrusive_ptr<c10d::Backend> host, at::Device device);
 
   const std::string getBackendName() const override { return host_->getBackendName(); }

@@ -14,15 +14,15 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds check_interval{200};  // a waiting rank checks this often whether another host has given up
 constexpr Milliseconds reason_grace{1000};   // another host has this much extra time to report why it is late
-// Extra timeout of a call's parts; check_deadline() normally ends them earlier.
+// Parts of a call that check_deadline() watches get this much more time than the call, so that it ends them first.
 constexpr Milliseconds max_overrun{3000};
 
 std::string leader_key(int leader) { return c10::str("leader-", leader); }
 std::string complete_key(int leader) { return c10::str("complete-", leader); }
 std::string left_key(int leader) { return c10::str("left-", leader); }
 std::string waits_key(int leader, uint64_t call) { return c10::str("waits-", leader, "-", call); }
-// Key of a flag in the store. A leader (first rank of a host) sets it while it waits for other hosts although its own
-// host is complete.
+// Key of a flag in the rendezvous store. A leader (first rank of a host) sets it while it waits for other hosts,
+// although all ranks of its own host have begun the call.
 std::string ready_key(int leader, uint64_t call) { return c10::str("ready-", leader, "-", call); }
 
 // Returns all hosts. Each leader (first rank of a host) publishes its number of ranks; the ranks of a host are
@@ -80,7 +80,8 @@ void HostsBackend::join(const BackendSetup& setup, shm::Home home) {
   if (leads()) connect(setup);
 }
 
-// Connects the leaders once all hosts are complete. An incomplete host itself reports which of its ranks are missing.
+// Connects the leaders (first ranks of the hosts) once all ranks of all hosts have joined. A host with missing ranks
+// reports them itself.
 void HostsBackend::connect(const BackendSetup& setup) {
   side_channel_.set(complete_key(rank_), "");
   for (const Host& host : hosts_)

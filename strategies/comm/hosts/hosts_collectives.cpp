@@ -147,7 +147,7 @@ HostsBackend::WorkPtr HostsBackend::_reduce_scatter_base(at::Tensor& output, at:
 
 HostsBackend::WorkPtr HostsBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                    const c10d::ReduceScatterOptions& options) {
-  // Building the job checks that the tensors match, and throws otherwise. The job itself is not used.
+  // reduce_scatter_job() is called only because it throws if the tensors do not match.
   (void)shm::reduce_scatter_job(inputs.at(0), single(outputs), options.reduceOp);
   Tensors flat;
   for (const auto& tensor : inputs[0]) flat.push_back(flat_view(tensor));

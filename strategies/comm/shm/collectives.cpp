@@ -18,7 +18,7 @@ constexpr size_t kLine = 64;
 constexpr size_t kStreamed = 4096;
 constexpr size_t kWord = 16;
 
-// True if a rank sends different data to each other rank.
+// True for collectives in which a rank sends different data to each other rank.
 bool per_rank(Kind kind) { return kind == Kind::reduce_scatter || kind == Kind::scatter || kind == Kind::alltoall; }
 
 // Copies data that another core will read, with streaming stores, which bypass the caches. An ordinary store must first

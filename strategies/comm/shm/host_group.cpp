@@ -186,8 +186,8 @@ std::string HostGroup::call_name(int rank) const {
   return c10::str("#", sequence_, " ", describe(announced(rank).call));
 }
 
-// Returns the last call that all ranks agreed on. A newer announcement cannot be read safely: a late rank may still be
-// writing it.
+// Returns the last call that all ranks agreed on. The rank's newer announcement of a call cannot be read safely,
+// because a late rank may still be writing it.
 std::string HostGroup::last_seen(int rank) const {
   if (agreed_ == 0) return "no call";
   return c10::str("#", agreed_, " ", describe(seat(rank).announcements[agreed_ % 2].call));

@@ -15,7 +15,7 @@
 
 namespace dpbench::shm {
 
-// Where the ranks are; with `threads` they are threads of this process and share one mapping.
+// Whether the ranks are processes, or threads of this process that share one mapping of the group's memory.
 enum class Home { processes, threads };
 
 using Clock = std::chrono::steady_clock;

@@ -60,7 +60,7 @@ class SharedMappings {
 
  private:
   std::mutex mutex_;
-  // Mappings by file descriptor, which stays open until all ranks have joined.
+  // Mappings by the memory's file descriptor, which stays open until all ranks have joined.
   std::map<int, std::weak_ptr<Mapping>> mappings_;
 };
 

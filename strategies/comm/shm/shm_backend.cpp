@@ -17,7 +17,7 @@ const at::Tensor& single(const std::vector<at::Tensor>& tensors) {
   return tensors[0];
 }
 
-// Returns the only list of tensors. Throws unless there is exactly one list, with one tensor per rank.
+// Returns the only one of `lists`. Throws unless there is exactly one, with one tensor per rank.
 const std::vector<at::Tensor>& per_rank_list(const std::vector<std::vector<at::Tensor>>& lists, int world,
                                              const char* what) {
   if (lists.size() != 1)

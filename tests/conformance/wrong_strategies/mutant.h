@@ -41,7 +41,7 @@ std::vector<Mutant> backend_mutants();
 std::vector<Mutant> feature_mutants();
 std::vector<Mutant> late_mutants();
 std::vector<Mutant> view_mutants();
-std::vector<Mutant> right_features();  // right feature variants: must pass every check
-std::vector<Mutant> equivalents();     // right alternatives: must pass every check; killed_by is empty
+std::vector<Mutant> right_features();  // right versions of feature_mutants(): must pass every check
+std::vector<Mutant> equivalents();     // other right strategies: must pass every check; killed_by is empty
 
 }  // namespace dpbench::wrong

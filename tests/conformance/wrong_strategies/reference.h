@@ -15,7 +15,7 @@ struct Parts {
   std::function<void(Run&)> sync_buffers;         // broadcasts rank 0's buffers before a step
   std::function<Batch(Run&, const Batch&)> rows;  // returns the samples that this rank trains on
   std::function<void(Run&)> clear;                // clears the gradients before a step
-  std::function<double(Run&)> micro_scale;        // returns the scale of a micro-batch's loss
+  std::function<double(Run&)> micro_scale;        // returns the factor on a micro-batch's loss
   std::function<void(Run&)> after_micro;          // called after each micro-batch's backward pass
   std::function<void(Run&)> before_reduce;
   std::function<std::vector<std::vector<size_t>>(Run&)> buckets;

@@ -12,7 +12,7 @@ struct Replicas;
 
 struct ReplicaParts {
   std::function<std::vector<int64_t>(int64_t rows, int replicas)> cut = chunk_sizes;
-  int64_t refreshed_steps = 1000;  // number of first steps before which replicas copy the first replica's state
+  int64_t refreshed_steps = 1000;  // in this many first steps, replicas copy the first one's state
   bool zero_replicas = true;       // zero the replicas' gradients before a step
   bool zero_idle_replicas = true;  // zero the gradients of replicas without samples too
   bool one_loss = true;            // true: one loss on the gathered output; false: the mean of the replicas' losses

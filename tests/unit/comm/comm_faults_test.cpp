@@ -22,7 +22,8 @@ using Backend = c10::intrusive_ptr<c10d::Backend>;
 using Tensors = std::vector<at::Tensor>;
 using Clock = std::chrono::steady_clock;
 
-// Time limits promised for an idle machine, tripled for busy test machines. kStart is added for starting the ranks.
+// Limits on the time until all ranks report an error. They hold on an idle machine and are tripled here, because a test
+// machine may be busy. kStart is added for starting the ranks.
 constexpr std::chrono::milliseconds kMismatchReported = 3 * 1s, kDeathReported = 3 * 500ms;
 constexpr auto kDeathSeen = 1s;  // time from the SIGKILL until the other ranks of the host have failed
 constexpr auto kStart = 4s;
@@ -384,8 +385,8 @@ TEST(Hosts, NameTheLateRankOnAnotherHostAndNotItsLeader) {
   const auto errors = run_ranks({.backend = "shm", .as = As::processes, .world = 5, .per_host = 2, .timeout = 500ms},
                                 [](const Backend& backend, int rank) {
                                   allreduce(backend, at::ones(10))->wait();
-                                  // The ranks of the second host (2 and 3) call later, so ranks 0, 1 and 4 begin to
-                                  // wait before rank 2.
+                                  // The ranks of the second host (2 and 3) start the second allreduce later, so
+                                  // ranks 0, 1 and 4 begin to wait before rank 2.
                                   if (rank / 2 == 1) std::this_thread::sleep_for(200ms);
                                   if (rank == 3) std::this_thread::sleep_for(3s);
                                   allreduce(backend, at::ones(11))->wait();

@@ -54,7 +54,7 @@ TEST(Gloo, RendezvousEndsAtItsTimeoutWhenARankLeavesBetweenAttempts) {
 
 TEST(Gloo, ACollectiveHasItsWholeTimeoutAfterASecondRendezvousAttempt) {
   expect_ranks_succeed(late_team(/*leaves=*/false), [](const c10::intrusive_ptr<c10d::Backend>& backend, int rank) {
-    // Rank 1 calls after the timeout of the rendezvous has passed, but within the timeout of the allreduce.
+    // Rank 1 starts the allreduce after the timeout of the rendezvous has passed, but within that of the allreduce.
     if (rank == 1) std::this_thread::sleep_for((kLimit - kFirstAttempt + kLimit) / 2);
     std::vector<at::Tensor> list{at::ones(10)};
     backend->allreduce(list, {})->wait();
@@ -62,7 +62,7 @@ TEST(Gloo, ACollectiveHasItsWholeTimeoutAfterASecondRendezvousAttempt) {
   });
 }
 
-// All ranks log the same calls, each with the sequence number that the backend gives to the call.
+// Both ranks log the same collectives, each with the sequence number that the backend gives to it.
 TEST(Gloo, LogsEachCollectiveBeforeItBegins) {
   std::vector<std::vector<std::string>> logged(2);
   const Team team{.backend = "gloo", .adjust = [&](BackendSetup& setup) {

@@ -139,13 +139,13 @@ TEST(Hosts, RemoveTheStoreKeysOfFinishedCalls) {
   expect_ranks_succeed(team, [&](const Backend& backend, int rank) {
     int64_t at_first = 0;
     for (int call = 0; call < 12; ++call) {
-      // Rank 1 calls late, because rank 0 writes a key to the store only after it has waited for 200 ms.
+      // Rank 1 starts the allreduce late: only after waiting for 200 ms does rank 0 write a key to the store.
       if (rank == 1) std::this_thread::sleep_for(250ms);
       allreduce_within(backend, 20s);
       if (rank == 0 && call == 0) at_first = store->getNumKeys();
     }
-    // A call writes at most two store keys per rank. Leftover keys of the eleven later calls would add at least one key
-    // per call.
+    // An allreduce writes at most two store keys per rank, so four keys may be left. If keys were not removed, the
+    // eleven later allreduces would add at least one key each.
     if (rank == 0 && store->getNumKeys() > at_first + 4)
       throw std::runtime_error(c10::str(store->getNumKeys() - at_first, " more keys after eleven more calls"));
   });

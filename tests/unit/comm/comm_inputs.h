@@ -15,7 +15,7 @@ using Tensors = std::vector<at::Tensor>;
 using Op = c10d::ReduceOp;
 
 inline constexpr int64_t kCounts[] = {0, 1, 2, 3, 7, 97, 1000, 4099, 50021, 300007};
-inline constexpr int64_t kLarge = 40000;  // inputs with more elements are tested with one type only
+inline constexpr int64_t kLarge = 40000;  // inputs with more elements are tested with one element type only
 
 // Returns `count` integers that differ between ranks and between neighbours; `first` is the index of the first element.
 // Narrow types get small values, so that sums over eight ranks stay exact.

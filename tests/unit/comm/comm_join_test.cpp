@@ -24,8 +24,8 @@ using namespace std::chrono_literals;
 using Backend = c10::intrusive_ptr<c10d::Backend>;
 using Hook = std::function<void()>;
 
-// A store that calls `announced` after a rank has published its shared memory, and `heard` after a rank has waited for
-// that message.
+// A rank's store. It calls `announced` after the rank has published its shared memory under a key, and `heard` after
+// the rank has waited for such a key of another rank.
 class HookedStore : public c10d::PrefixStore {
  public:
   HookedStore(c10::intrusive_ptr<c10d::Store> store, Hook announced, Hook heard)

@@ -99,7 +99,7 @@ TEST_P(Lifetimes, DestroyingABackendFailsPendingCalls) {
       backend->barrier({})->wait();  // all ranks have joined before any rank leaves
       std::vector<WorkPtr> works;
       Tensors shares;
-      for (int call = 0; rank != 1 && call < 7; ++call) {  // rank 1 makes no calls
+      for (int call = 0; rank != 1 && call < 7; ++call) {  // rank 1 starts no collectives
         shares.push_back(at::zeros(kShares[call]));
         try {
           works.push_back(start_reduce_scatter(doomed, shares.back(), rank, world, call));

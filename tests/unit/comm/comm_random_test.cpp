@@ -195,7 +195,8 @@ torch::nn::Sequential small_model() {
                                torch::nn::Tanh(), torch::nn::Linear(17, 3));
 }
 
-// Sets and returns deterministic parameters. It does not use the global random generator, which all threads share.
+// Sets the model's parameters to fixed values and returns them. It does not use the global random generator, because
+// all ranks (threads) share it.
 Tensors fill(const torch::nn::Sequential& model) {
   Tensors parameters = model->parameters();
   const at::NoGradGuard guard;

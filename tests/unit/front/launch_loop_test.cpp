@@ -290,7 +290,8 @@ TEST_F(LaunchLoopTest, WarnsWhenOneTimedBlockIsTooFewToMeasureNoise) {
   EXPECT_NE(record("cpu").warnings[0].find("--max-noise"), std::string::npos);
 }
 
-// Each launch takes one second. Other programs keep a core busy during the second launch of dp only.
+// Each launch (start of a case's processes) takes one second. Other programs keep a core busy during the second launch
+// of dp only.
 TEST_F(LaunchLoopTest, AddsAWarningOnlyToTheCaseThatOtherProgramsDisturbed) {
   CpuTimes now;
   load_ = [&] { return now; };

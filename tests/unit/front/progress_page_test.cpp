@@ -32,7 +32,7 @@ TEST_F(ProgressPageTest, ReadsTheProgressAndCollectivesOfEachRank) {
   progress[1].collectives = 9;
   write_call(logs[1], 8, 70, "barrier");
   write_call(logs[1], 9, ~uint64_t{0}, "allreduce of 12 Float (sum)");
-  write_call(logs[1], 10, 71, std::string(100, 'x'));  // truncated to 48 bytes, without a terminating zero
+  write_call(logs[1], 10, 71, std::string(100, 'x'));  // the text is cut to 48 bytes, without a terminating zero
   logs[1].slots[3].hash = 1;                           // an entry that rank 1 is still writing has number 0
   EXPECT_TRUE(page.read(0).calls.empty());
   const RankState state = page.read(1);

@@ -20,7 +20,7 @@ TEST(RankState, AcceptsJsonWithoutTheFieldsAddedLater) {
             (RankState{.step = 5, .beat = 7, .stopped = true, .collectives = 9}));
 }
 
-// A rank that blocks at the start of a collective changes nothing but its call log, which the comparison must include.
+// A rank that blocks at the start of a collective changes nothing but its call log. So operator== must compare the log.
 TEST(RankState, ComparesUnequalAfterOneMoreCollective) {
   RankState next = kState;
   next.calls.push_back({10, 1, "barrier"});

@@ -139,7 +139,7 @@ double share_slower(const Power& p, std::mt19937_64& generator) {
     for (double& log : logs) log = level + p.noise * normal(generator);
     return moments(logs);
   };
-  // An experiment has one slow case, or 20 cases without a slowdown.
+  // An experiment (one simulated comparison of two runs) has one slow case, or 20 cases without a slowdown.
   const int cases = p.slower_by > 0 ? 1 : 20, experiments = 2000;
   int alarms = 0;
   for (int experiment = 0; experiment < experiments; ++experiment) {

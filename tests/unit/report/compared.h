@@ -16,7 +16,7 @@
 
 namespace dpbench::test {
 
-// Step time in ns of each launch of a case.
+// Step time in ns of each launch (start of the processes) of a case.
 using Times = std::vector<int64_t>;
 inline const Times base_times = {1000, 1010, 990, 1020, 980}, slower_times = {1070, 1080, 1060, 1090};
 inline const Times base_baseline = {500, 510, 490, 500, 520}, new_baseline = {500, 505, 495, 510};

@@ -33,8 +33,8 @@ TEST(Spans, CommonSpansAreTheIntersection) {
   EXPECT_TRUE(common({{0, 4}}, {{4, 8}}).empty());
 }
 
-// Two buckets are reduced, from 10 to 30 ns and from 25 to 50 ns. Computing ends at 28 ns, so later communication is
-// exposed. The other rank enters the second allreduce at 35 ns, so this rank waits 7 ns.
+// Two gradient buckets are reduced, from 10 to 30 ns and from 25 to 50 ns. Computing ends at 28 ns, so later
+// communication is exposed. The other rank enters the second allreduce at 35 ns, so this rank waits from 28 to 35 ns.
 TEST(Communication, IsExposedDuringTimesWithoutComputation) {
   const Communication found = communication_of({{{10, 30}, 12}, {{25, 50}, 35}}, {{28, 52}});
   EXPECT_EQ(found.total_ns, 40);
@@ -149,8 +149,8 @@ GpuCounters gpu(const std::string& bus, std::optional<double> watts, int64_t rea
   return counters;
 }
 
-// Two ranks have a GPU each. The GPUs draw 520 + 300, 500 + 300 and 400 + 300 W in the three launches. 3 of 24 readings
-// are throttled.
+// Two ranks have a GPU each. The GPUs draw 520 + 300, 500 + 300 and 400 + 300 W in the three launches (process starts).
+// In 3 of 24 readings, a GPU is throttled.
 TEST(Derived, PowerIsTheSumOverGpusInTheMedianLaunch) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 16000);
   const double watts[] = {520, 500, 400};

@@ -1,4 +1,4 @@
-// How often `duel` (alternating runs of two builds) gives a wrong verdict, measured on recorded times of real builds
+// How often `duel` (which times two builds alternately) gives a wrong verdict, measured on stored times of real builds
 // (tests/traces/README.md).
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ const DuelRule rule;
 
 using Trace = std::vector<double>;
 
-// Returns one trace per case: log(new time / base time) of every pair of runs, in recorded order.
+// Returns one trace per case: log(new time / base time) of every pair of timed blocks, in the order of measurement.
 std::vector<Trace> traces(const std::string& name) {
   std::ifstream file(DPBENCH_SOURCE "/tests/traces/" + name + ".txt");
   std::string word;
@@ -39,7 +39,7 @@ struct Replay {
   double share(Verdict verdict) { return static_cast<double>(verdicts[verdict]) / windows; }
 };
 
-constexpr int pairs_per_launch = 5;  // pairs per launch in the traces; the default of duel is the same
+constexpr int pairs_per_launch = 5;  // pairs per start of the processes in the traces; duel has the same default
 
 // Runs one duel after the other on the trace and adds their verdicts to `result`. Each duel takes as many pairs as it
 // needs. A duel that reaches the end of the trace does not count.

@@ -1,5 +1,6 @@
-// The verdict of `duel` (alternating runs of two builds): the signed-rank test, the numbers of pairs of runs after
-// which a case is judged, and the limits for noise and launches. duel_replay_test.cpp measures error rates.
+// The verdict of `duel` (which times two builds alternately): the signed-rank test, the numbers of pairs of timed
+// blocks after which a case is judged, and the limits for noise and launches (starts of the processes).
+// duel_replay_test.cpp measures error rates.
 #include "harness/report/judge/duel.h"
 
 #include <gtest/gtest.h>

@@ -205,7 +205,7 @@ TEST(Projection, IsComparedWithMeasuredWorldsOutsideTheFit) {
   Report report = scaled_run();
   report.cases.push_back(report.cases.back());
   report.cases.back().spec.world = 4;
-  report.cases.back().step_time_ns->median = 20e6;  // the model predicts 16 ms for this world
+  report.cases.back().step_time_ns->median = 20e6;  // the projection predicts 16 ms for this world
   const Projection projection = project(report, {.to = {3, 4}, .from = {1, 2, 3}});
   const ProjectedSeries& series = projection.series.at(0);
   EXPECT_EQ(series.fitted.size(), 3u);

@@ -149,8 +149,8 @@ TEST(Report, NoiseIsTheSpreadOfTimedBlocksRelativeToTheMedian) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.noise, 0.14826);
 }
 
-// The 99th percentiles of the slowest rank are 50, 60 and 90 ns in the three launches. The median over launches is 60
-// ns.
+// In the three launches (process starts), the 99th percentile of the slowest rank's step times is 50, 60 and 90 ns. The
+// median over launches is 60 ns.
 TEST(Report, PercentilesAreThoseOfTheSlowestRankInTheMedianLaunch) {
   CaseRecord record = measured("ddp", 2, Scaling::weak, 64, 10000);
   const int64_t p99[3][2] = {{50, 10}, {20, 60}, {90, 80}};

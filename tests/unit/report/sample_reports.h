@@ -22,8 +22,8 @@ inline RankRecord rank_record(int rank, std::vector<int64_t> samples_ns, int64_t
   return record;
 }
 
-// Returns a case with one launch for each given block time in ns. Every rank of a launch has three timed blocks of 10
-// steps.
+// Returns a case with one launch (start of the processes) for each given block time in ns. Every rank of a launch has
+// three timed blocks of 10 steps.
 inline CaseRecord measured(const std::string& strategy, int world, Scaling scaling, int64_t batch,
                            const std::vector<int64_t>& launches_ns) {
   CaseRecord record;

@@ -95,8 +95,8 @@ TEST(Stats, RefusesToSummariseAnEmptyList) {
   EXPECT_THROW(summarise_samples({{}, {}}), std::runtime_error);
 }
 
-// Returns simulated step times. Each launch has its own level (2 % spread); its blocks vary around that level (1 %) and
-// drift slowly.
+// Returns simulated step times. Each launch (process start) has its own level (2 % spread). The times of its blocks
+// vary around that level (1 %) and drift slowly.
 std::vector<std::vector<double>> simulated_launches(std::mt19937_64& generator, int launches) {
   std::normal_distribution<double> normal;
   std::vector<std::vector<double>> samples(launches);

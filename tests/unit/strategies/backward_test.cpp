@@ -140,7 +140,7 @@ TEST(Backward, StartsFromAGivenGradient) {
   x.mutable_grad().reset();
   backward(x.tanh(), gradient);
   EXPECT_TRUE(same_bits_and_strides(expected, x.grad()));
-  EXPECT_THROW(backward(x.tanh(), at::ones({4})), c10::Error);  // 4 gradients for 12 outputs
+  EXPECT_THROW(backward(x.tanh(), at::ones({4})), c10::Error);  // gradient of 4 elements, output of 12
 }
 
 // Returns a log of all hook calls on tensors and nodes, with the sum of the gradient that each hook receives.

@@ -283,7 +283,7 @@ TEST(DdpAccumulation, ReducesOnlyInTheLastMicroBatch) {
         const auto few = reductions(me, *ddp, one, 2 * step), many = reductions(me, *ddp, three, 2 * step + 1);
         EXPECT_EQ(few.size(), 1U);
         if (params.contains("static_graph") && step == 0)
-          continue;  // with a static graph, ddp reduces the first two passes even while it accumulates
+          continue;  // with a static graph, ddp reduces in the first two backward passes even while it accumulates
         EXPECT_EQ(many, few) << "step " << step;
       }
     }));

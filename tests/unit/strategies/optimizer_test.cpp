@@ -22,7 +22,7 @@ at::Tensor random_tensor(at::IntArrayRef sizes, at::ScalarType type, uint64_t se
   return at::randn(sizes, at::detail::createCPUGenerator(seed), at::TensorOptions().dtype(type));
 }
 
-// Parameters with and without a number of elements that fills whole vector registers of the CPU.
+// Returns parameters of several sizes. Only the size of "even" is a multiple of the CPU's vector registers.
 std::vector<Parameter> some_parameters(at::ScalarType type) {
   return {{"long", random_tensor({1003}, type, 1)},
           {"even", random_tensor({32, 64}, type, 2)},

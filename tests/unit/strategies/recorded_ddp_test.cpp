@@ -26,7 +26,7 @@ struct RecordedCase {
   std::vector<int64_t> rows = {8};  // samples per rank in step 0, 1, ..., after which the list repeats
   int64_t accumulate = 1;
   std::optional<double> clip_norm = {};
-  int64_t eager = 2;  // steps of each batch size that run before recording
+  int64_t eager = 2;  // number of steps of each batch size that run without recording, before the recorded one
 };
 
 std::vector<Batch> batches_of_step(const RecordedCase& recorded_case, const Workload& workload, int rank,

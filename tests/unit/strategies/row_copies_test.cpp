@@ -112,7 +112,7 @@ TEST_F(LoggedRowCopies, WaitForTheOldestCopyBeforeItsPinnedMemoryIsReused) {
   EXPECT_EQ(device.take(), again);
 }
 
-TEST_F(LoggedRowCopies, ReturnTensorsOnTheDeviceWithoutCopying) {
+TEST_F(LoggedRowCopies, ReturnTensorsAlreadyOnTheDeviceWithoutCopying) {
   RowCopies copies(at::kMeta, at::kFloat);
   const Tensors there = copies.to_device(rows());
   device.take();

@@ -376,7 +376,7 @@ TEST(DataParallel, RejectsAnUnknownValueOfTheParameterLink) {
   }
 }
 
-// Callers tell errors apart by their type, for example out of memory.
+// Callers of ReplicaThreads tell errors apart by their type, for example std::bad_alloc (out of memory).
 TEST(ReplicaThreads, KeepTheTypeOfAnError) {
   ReplicaThreads threads(3);
   const auto run_with_error = [&](const std::function<void()>& one) {

@@ -86,8 +86,8 @@ TEST(StepSource, AssignsEachSampleOfAStepToOneRank) {
   }
 }
 
-// On a GPU, only the steps before recording call collectives. The CPU stand-in for the recorder calls them on every
-// replay, so the profile must leave them out.
+// On a GPU, a replay of a recorded step (a CUDA graph) calls no collectives. The CPU stand-in for the recorder calls
+// them on every replay, so the profile must leave them out.
 TEST(Profile, OfRecordedStepsHasOnePhaseAndNoCollectives) {
   const CpuRecorders recorders;
   const StrategyInfo& ddp = strategy_registry().at("ddp");

@@ -77,7 +77,7 @@ inline std::string refusal(const std::function<void()>& call) {
   return "nothing was refused";
 }
 
-// Expects a message of one line that contains all parts.
+// Expects that an error message has one line and contains all parts.
 inline void expect_line(const std::string& message, const std::vector<std::string>& parts) {
   expect_contains(message, parts);
   EXPECT_EQ(message.find('\n'), std::string::npos);

@@ -16,7 +16,8 @@ namespace {
 constexpr int max_ranks = 1024;
 
 // The names of the environment variables that a launcher sets. `marker` identifies the launcher: no other launcher sets
-// it. If a list has several names, the first variable that is set is used; `nonce` joins all that are set.
+// it. If a list has several names, the first variable that is set is used. `nonce` (an identifier of the started group
+// of ranks) differs: the values of all its variables that are set are joined.
 struct VariableNames {
   StartedBy launcher;
   std::string marker;
@@ -145,8 +146,8 @@ class Reader {
     p.master_port = number({"MASTER_PORT"}, 1, 65535, port_of(p.nonce));
   }
 
-  // Derives a rendezvous port from the launch's nonce, so it is equal on all ranks and differs between launches. It is
-  // below the kernel's ephemeral ports.
+  // Derives a rendezvous port from the nonce, which the launcher gives to all ranks that it starts together. So these
+  // ranks use the same port, and other runs most likely another. The port is below the kernel's ephemeral ports.
   static int port_of(const std::string& nonce) { return 20000 + static_cast<int>(fnv1a(nonce) % 12000); }
 
   const VariableNames& names_;

@@ -14,7 +14,7 @@ struct Placement {
   StartedBy launcher = StartedBy::env;
   int rank = 0, world = 1, local_rank = 0, local_world = 1;
   std::string node = {};   // the launcher's name for the host; empty if it has none
-  std::string nonce = {};  // an identifier of this launch, the same on all its ranks
+  std::string nonce = {};  // identifies the ranks that the launcher started together; the same on all of them
   std::string master_addr = {};
   int master_port = 0;
   bool store_is_served = false;  // true: the launcher's agent serves the rendezvous store; false: rank 0 does
