@@ -213,12 +213,36 @@ TEST_F(LaunchLoopTest, ASignalBetweenCasesEndsTheRun) {
   EXPECT_TRUE(runner_.calls.empty());
 }
 
-TEST_F(LaunchLoopTest, AUsageErrorStopsTheRun) {
+TEST_F(LaunchLoopTest, AUsageErrorBeforeTheRanksAreReadyStopsTheRun) {
   runner_.answer = [](const CaseSpec&, int) {
-    return CaseOutcome{.kind = Kind::usage, .reason = "images: magic number 7"};
+    return CaseOutcome{.kind = Kind::usage, .reason = "images: magic number 7", .never_started = true};
   };
   EXPECT_EQ(run().usage, "images: magic number 7");
   EXPECT_EQ(runner_.calls.size(), 1u);
+}
+
+TEST_F(LaunchLoopTest, AStrategyThatRefusesAllItsCasesIsAUsageError) {
+  runner_.answer = [](const CaseSpec& spec, int) {
+    return spec.strategy == "dp" ? CaseOutcome{.kind = Kind::usage, .reason = "dp.link=x is unknown"} : good();
+  };
+  EXPECT_EQ(run().usage, "dp.link=x is unknown");
+  EXPECT_EQ(record("dp").status, CaseStatus::failed);
+  EXPECT_EQ(record("cpu").status, CaseStatus::ok);
+}
+
+TEST_F(LaunchLoopTest, AStrategyThatRefusesOneWorkloadSkipsItAndRunsTheOthers) {
+  report_.cases.emplace_back().spec = spec_of("dp");
+  report_.cases.back().spec.workload = "convnet";
+  report_.cases.back().spec.id = case_id(report_.cases.back().spec);
+  runner_.answer = [](const CaseSpec& spec, int) {
+    return spec.strategy == "dp" && spec.workload == "toy"
+               ? CaseOutcome{.kind = Kind::usage, .reason = "dp needs a convolution"}
+               : good();
+  };
+  EXPECT_EQ(run().usage, "");
+  EXPECT_EQ(record("dp").status, CaseStatus::skipped);
+  EXPECT_EQ(record("dp").reason, "dp needs a convolution");
+  EXPECT_EQ(report_.cases.back().status, CaseStatus::ok);
 }
 
 TEST_F(LaunchLoopTest, SkipsUnavailableCases) {
@@ -292,7 +316,7 @@ TEST_F(LaunchLoopTest, WarnsWhenOneTimedBlockIsTooFewToMeasureNoise) {
 
 // Each launch (start of a case's processes) takes one second. Other programs keep a core busy during the second launch
 // of dp only.
-TEST_F(LaunchLoopTest, AddsAWarningOnlyToTheCaseThatOtherProgramsDisturbed) {
+TEST_F(LaunchLoopTest, RecordsTheLoadByOtherProgramsInEachLaunch) {
   CpuTimes now;
   load_ = [&] { return now; };
   runner_.answer = [&](const CaseSpec& spec, int call) {
@@ -301,11 +325,24 @@ TEST_F(LaunchLoopTest, AddsAWarningOnlyToTheCaseThatOtherProgramsDisturbed) {
     return good();
   };
   run();
-  ASSERT_EQ(record("dp").warnings.size(), 1u);
-  for (const char* part : {"1 of 2 launches", "1.0 of 2 cores"})
-    EXPECT_NE(record("dp").warnings[0].find(part), std::string::npos) << record("dp").warnings[0];
-  EXPECT_TRUE(record("cpu").warnings.empty());
-  EXPECT_TRUE(record("ddp").warnings.empty());
+  EXPECT_DOUBLE_EQ(record("dp").launches.at(0).others->programs, 0);
+  EXPECT_DOUBLE_EQ(record("dp").launches.at(1).others->programs, 1);
+  EXPECT_DOUBLE_EQ(record("cpu").launches.at(1).others->programs, 0);
+  EXPECT_EQ(record("dp").status, CaseStatus::ok) << "its one replica had its core";
+}
+
+TEST_F(LaunchLoopTest, CasesWithMoreReplicasThanCoresAreDisturbedByAnyOtherProgram) {
+  for (CaseRecord& one : report_.cases) one.spec.world = 4;
+  CpuTimes now;
+  load_ = [&] { return now; };
+  runner_.answer = [&](const CaseSpec& spec, int) {
+    now.wall_s += 1, now.busy_s += spec.strategy == "dp" ? 2 : 1, now.ours_s += 1;
+    return good();
+  };
+  run();
+  EXPECT_EQ(record("dp").status, CaseStatus::disturbed);
+  EXPECT_FALSE(record("dp").step_time_ns);
+  EXPECT_EQ(record("cpu").status, CaseStatus::ok);
 }
 
 TEST_F(LaunchLoopTest, WarnsWhenAWorkerEndsWithAnErrorAfterItsLastCase) {

@@ -113,6 +113,72 @@ TEST(Derived, HasSpeedupsOverTheBaselineAndOverTheSameStrategyInWorldOne) {
   EXPECT_FALSE(two.wrapper_cost);
 }
 
+// The case's steps take 1600 ns. The reference took 800 to 1100 ns in the blocks beside them.
+TEST(Derived, SpeedupIsTheMedianOverPairsOfBlocksWithAnInterval) {
+  Report report = scaling_report();
+  auto& launches = report.cases[2].launches;
+  launches.resize(1);
+  launches[0].reference_ns = {800, 1100, 960};
+  summarise(report);
+  const Derived& paired = report.cases[2].derived;
+  EXPECT_DOUBLE_EQ(*paired.speedup, 2 * 960.0 / 1600);
+  EXPECT_DOUBLE_EQ(*paired.speedup_low, 2 * 800.0 / 1600);
+  EXPECT_DOUBLE_EQ(*paired.speedup_high, 2 * 1100.0 / 1600);
+  EXPECT_DOUBLE_EQ(*paired.efficiency_high, 1100.0 / 1600);
+  EXPECT_DOUBLE_EQ(*paired.samples_per_s, 128 / 1600e-9) << "the throughput is that of the case alone";
+}
+
+TEST(Derived, IntervalOfTheSpeedupCoversTheVariationBetweenThreeLaunches) {
+  Report report = scaling_report();
+  auto& launches = report.cases[2].launches;
+  for (size_t i = 0; i < 3; ++i) launches[i].reference_ns.assign(3, 900 + 100.0 * static_cast<double>(i));
+  summarise(report);
+  const Derived& paired = report.cases[2].derived;
+  const Interval expected = log_t_interval(std::vector<double>{2 * 900.0 / 1600, 2 * 1000.0 / 1600, 2 * 1100.0 / 1600});
+  EXPECT_DOUBLE_EQ(*paired.speedup_low, expected.low);
+  EXPECT_DOUBLE_EQ(*paired.speedup_high, expected.high);
+}
+
+TEST(Derived, SpeedupOverAReferenceStrategyHasNoEfficiency) {
+  Report report = scaling_report();
+  report.config["reference"] = "ddp";
+  summarise(report);
+  EXPECT_DOUBLE_EQ(*report.cases[1].derived.speedup, 1);
+  EXPECT_DOUBLE_EQ(*report.cases[2].derived.speedup, 1) << "the reference has the same world";
+  EXPECT_FALSE(report.cases[2].derived.efficiency);
+  EXPECT_FALSE(report.cases[0].derived.speedup) << "no ddp case on the same number of devices and backend";
+}
+
+TEST(Derived, ACaseWithMoreDisturbedThanCountedBlocksHasNoFigures) {
+  Report report = scaling_report();
+  report.cases[2].launches[0].disturbed_blocks = 10;
+  summarise(report);
+  EXPECT_EQ(report.cases[2].status, CaseStatus::disturbed);
+  EXPECT_FALSE(report.cases[2].step_time_ns);
+  EXPECT_FALSE(report.cases[2].derived.speedup);
+  EXPECT_EQ(report.cases[1].status, CaseStatus::ok);
+}
+
+TEST(Derived, ADisturbedBaselineIsNoBaseline) {
+  Report report = scaling_report();
+  report.cases[0].launches[0].disturbed_blocks = 10;
+  summarise(report);
+  EXPECT_FALSE(report.cases[2].derived.speedup);
+}
+
+TEST(Disturbance, LineCountsDisturbedCasesAndTheRangeOfTheLoad) {
+  Report report = scaling_report();
+  report.env = {{"cpu", {{"usable", 2}}}};
+  report.cases[0].launches[0].others = OtherLoad{.programs = 0.1};
+  report.cases[1].launches[1].others = OtherLoad{.programs = 1.0};
+  report.cases[2].launches[1].others = OtherLoad{.programs = 1.5, .host = 0.3};
+  report.cases[2].launches[0].disturbed_blocks = 10;
+  summarise(report);
+  expect_contains(report.disturbance,
+                  {"1 of 3 cases disturbed", "1.0 to 1.5 of 2 cores in 2 of 3 cases", "0.3 of 2 cores in 1 of 3 cases"});
+  EXPECT_EQ(scaling_report().disturbance, "");
+}
+
 TEST(Derived, WrapperCostIsTheSlowdownInWorldOneRelativeToTheBaseline) {
   const Report report = scaling_report();
   EXPECT_DOUBLE_EQ(*report.cases[1].derived.wrapper_cost, 0.25);
@@ -235,6 +301,13 @@ TEST(Straggler, IsTheRankThatIsBusyWhileOthersWait) {
   const Derived two = scaling_report().cases[2].derived;
   EXPECT_NEAR(*two.skew, 2000.0 / 1100 - 1, 1e-12);
   EXPECT_EQ(two.straggler, 1);
+}
+
+TEST(Straggler, IsNotARankThatWaitedForACore) {
+  Report report = scaling_report();
+  for (auto& one : report.cases[2].launches) one.ranks[1].profile->queue_ns = 900;
+  summarise(report);
+  EXPECT_FALSE(report.cases[2].derived.straggler);
 }
 
 TEST(Straggler, IsReportedOnlyIfConsistentOverLaunchesAndFarFromOtherRanks) {

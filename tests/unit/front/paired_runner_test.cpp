@@ -1,0 +1,141 @@
+// PairedRunner: blocks of a case alternate with blocks of its reference, and blocks without their cores are taken again.
+// Fake runners replace the worker processes, so nothing is started or timed.
+#include "harness/front/run/paired_runner.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace dpbench {
+namespace {
+
+using Kind = CaseOutcome::Kind;
+
+CaseSpec spec_of(const std::string& strategy, int world = 1) {
+  CaseSpec spec;
+  spec.strategy = strategy;
+  spec.workload = "toy";
+  spec.world = world;
+  spec.id = case_id(spec);
+  return spec;
+}
+
+// Answers blocks of 10 steps with the time and the waiting time that the test sets.
+class FakeSide : public CaseRunner {
+ public:
+  FakeSide(std::string name, std::vector<std::string>& calls) : name_(std::move(name)), calls_(calls) {}
+
+  CaseOutcome run(const CaseSpec& spec, const Json& command) override {
+    const bool block = command.at("do") == "block";
+    calls_.push_back(name_ + " " + std::string(command.at("do")));
+    steps = command.at("sampling").at("steps");
+    if (const auto failed = failure ? failure(++number_) : ""; !failed.empty())
+      return {.kind = Kind::failed, .reason = failed};
+    RankRecord rank;
+    rank.steps_per_sample = 10;
+    rank.parameters_hash = spec.id;
+    if (block) rank.samples_ns = {ns}, rank.queue_ns = {queue_ns(++blocks)}, rank.cpu_ns = {ns}, rank.switches = {1};
+    return {.kind = Kind::ran, .ranks = {rank}, .checks = {{.name = "of the " + name_}}};
+  }
+  std::vector<std::string> end_group() override { return {}; }
+  int pending_signal() override { return 0; }
+
+  int64_t ns = 1000, steps = -1;
+  int blocks = 0;
+  std::function<int64_t(int block)> queue_ns = [](int) { return 0; };
+  std::function<std::string(int call)> failure;
+
+ private:
+  std::string name_;
+  std::vector<std::string>& calls_;
+  int number_ = 0;
+};
+
+class PairedRunnerTest : public testing::Test {
+ protected:
+  CaseOutcome run(const CaseSpec& spec, PairedRunner::Rules rules = {.cores = 2}, bool has_reference = true) {
+    const CaseSpec reference = spec_of("cpu");
+    PairedRunner runner(
+        cases_, references_, [&](const CaseSpec&) { return has_reference ? &reference : nullptr; }, rules);
+    return runner.run(spec, {{"do", "block"}, {"sampling", to_json(Sampling{.samples = 4})}, {"check", true}});
+  }
+
+  std::vector<std::string> calls_;
+  FakeSide cases_{"case", calls_}, references_{"reference", calls_};
+};
+
+TEST_F(PairedRunnerTest, AlternatesBlocksOfTheCaseAndItsReference) {
+  references_.ns = 500;
+  const CaseOutcome outcome = run(spec_of("ddp", 2));
+  ASSERT_EQ(outcome.kind, Kind::ran);
+  EXPECT_EQ(outcome.ranks.at(0).samples_ns, (std::vector<int64_t>{1000, 1000, 1000, 1000}));
+  EXPECT_EQ(outcome.reference_ns, (std::vector<double>{50, 50, 50, 50})) << "the time of a step";
+  EXPECT_EQ(outcome.checks.at(0).name, "of the case");
+  ASSERT_EQ(calls_.size(), 2u + 2 * 4 + 1) << "one block of each that does not count, four pairs and the end";
+  for (size_t pair = 2; pair + 1 < calls_.size() - 1; pair += 2) EXPECT_NE(calls_[pair], calls_[pair + 1]);
+  EXPECT_EQ(calls_.back(), "case end");
+}
+
+TEST_F(PairedRunnerTest, LaterBlocksHaveAsManyStepsAsTheFirst) {
+  run(spec_of("ddp", 2));
+  EXPECT_EQ(references_.steps, 10);
+}
+
+TEST_F(PairedRunnerTest, ACaseWithoutReferenceIsMeasuredAlone) {
+  const CaseOutcome outcome = run(spec_of("cpu"), {.cores = 2}, false);
+  EXPECT_EQ(outcome.ranks.at(0).samples_ns.size(), 4u);
+  EXPECT_TRUE(outcome.reference_ns.empty());
+  EXPECT_EQ(references_.blocks, 0);
+}
+
+TEST_F(PairedRunnerTest, ADisturbedBlockOfEitherSideIsTakenAgain) {
+  cases_.queue_ns = [](int block) { return block == 2 ? 300 : 0; };       // the first block that counts
+  references_.queue_ns = [](int block) { return block == 4 ? 300 : 0; };  // the third one
+  const CaseOutcome outcome = run(spec_of("ddp", 2));
+  EXPECT_EQ(outcome.ranks.at(0).samples_ns.size(), 4u);
+  EXPECT_EQ(outcome.ranks.at(0).queue_ns, (std::vector<int64_t>{0, 0, 0, 0}));
+  EXPECT_EQ(outcome.disturbed_blocks, 2);
+  EXPECT_EQ(cases_.blocks, 1 + 6);
+}
+
+TEST_F(PairedRunnerTest, GivesUpAfterTwiceTheBlocksIfAllAreDisturbed) {
+  cases_.queue_ns = [](int) { return 600; };
+  const CaseOutcome outcome = run(spec_of("ddp", 2));
+  EXPECT_EQ(outcome.disturbed_blocks, 8);
+  EXPECT_TRUE(outcome.ranks.at(0).samples_ns.empty());
+  EXPECT_TRUE(outcome.reference_ns.empty());
+}
+
+TEST_F(PairedRunnerTest, ReplicasThatShareCoresWaitForThemselves) {
+  cases_.queue_ns = [](int) { return 600; };
+  EXPECT_EQ(run(spec_of("ddp", 4)).disturbed_blocks, 0) << "four replicas on two cores";
+}
+
+TEST_F(PairedRunnerTest, KeepsDisturbedBlocksOnRequest) {
+  cases_.queue_ns = [](int) { return 600; };
+  const CaseOutcome outcome = run(spec_of("ddp", 2), {.cores = 2, .keep_disturbed = true});
+  EXPECT_EQ(outcome.ranks.at(0).samples_ns.size(), 4u);
+  EXPECT_EQ(outcome.disturbed_blocks, 0);
+}
+
+TEST_F(PairedRunnerTest, AFailedReferenceLeavesTheCaseMeasuredWithAWarning) {
+  references_.failure = [](int call) { return call == 3 ? "no memory" : ""; };
+  const CaseOutcome outcome = run(spec_of("ddp", 2));
+  EXPECT_EQ(outcome.ranks.at(0).samples_ns.size(), 4u);
+  EXPECT_TRUE(outcome.reference_ns.empty());
+  ASSERT_EQ(outcome.warnings.size(), 1u);
+  EXPECT_NE(outcome.warnings[0].find("no memory"), std::string::npos);
+}
+
+TEST_F(PairedRunnerTest, AFailureInALaterBlockFailsTheCaseAndKeepsItsChecks) {
+  cases_.failure = [](int call) { return call == 3 ? "rank 1 died" : ""; };
+  const CaseOutcome outcome = run(spec_of("ddp", 2));
+  EXPECT_EQ(outcome.kind, Kind::failed);
+  EXPECT_EQ(outcome.reason, "rank 1 died");
+  EXPECT_EQ(outcome.checks.size(), 1u);
+}
+
+}  // namespace
+}  // namespace dpbench
