@@ -227,8 +227,8 @@ class ProfiledCase {
   std::vector<int64_t> begins_;
 };
 
-// Returns the number of steps to profile: `wanted`, but at most max_steps. If `wanted` is whole epochs, the result is
-// rounded down to whole epochs.
+// Returns the number of steps to profile: `wanted`, but at most max_steps. If `wanted` is a number of whole epochs and
+// at least one fits, the result is rounded down to whole epochs.
 int64_t profiled_steps(int64_t wanted, int64_t steps_per_epoch) {
   const int64_t steps = std::min(wanted, max_steps);
   return steps > steps_per_epoch && wanted % steps_per_epoch == 0 ? steps / steps_per_epoch * steps_per_epoch : steps;

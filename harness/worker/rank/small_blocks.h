@@ -1,4 +1,4 @@
-// A cache of freed memory blocks for small CPU tensors, one list per size, used by torch's CPU allocator.
+// The allocator of torch's CPU tensors. It caches freed memory blocks of small tensors, in one list per size.
 #pragma once
 
 namespace dpbench {

@@ -23,7 +23,7 @@ void add_all(TensorFile& file, const NamedTensors& named, const std::string& pre
   for (const auto& [name, tensor] : named) file.tensors.emplace_back(prefix + name, tensor);
 }
 
-// Reads typed values (numbers, lists) from a checkpoint file. Error messages name the file.
+// Reads typed values (texts, numbers, tensors, ...) from a checkpoint file. Error messages name the file.
 class Reader {
  public:
   explicit Reader(const std::string& path) : what_("--resume '" + path + "'"), file_(load_tensors(path, "--resume")) {

@@ -1,4 +1,5 @@
-// Runs a complete training run on one rank, like the tutorial programs of the framework that the workload comes from.
+// Runs a complete training run on one rank, equivalent to the PyTorch and Keras tutorial programs that some workloads
+// reproduce.
 #pragma once
 
 #include <functional>
