@@ -18,6 +18,7 @@
 #include "harness/worker/serve.h"
 #include "workloads/api/workload.h"
 #include "workloads/base/error.h"
+#include "workloads/base/runtime.h"
 
 namespace dpbench {
 namespace {
@@ -50,8 +51,9 @@ int run(const std::vector<std::string>& arguments) {
     return mode->second(arguments);
   if (!arguments.empty())
     throw UsageError("usage: dpbench-worker --catalogue [--plugin FILE]... [--no-cuda]. For ranks, use dpbench.");
-  retain_freed_memory();
   const Variables variables = read_variables();
+  set_runtime(variables.runtime);
+  if (variables.runtime == Runtime::fast) retain_freed_memory();
   // Ask the kernel to kill this worker when the front (the dpbench process) dies. If the front died before this call,
   // serve() finds its socket closed.
   prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -91,6 +91,9 @@ class Case:
         self.checks = raw.get("checks") or []
         self.remarks = (raw.get("warnings") or []) + (raw.get("notices") or [])
         self.means = raw.get("means") or ""
+        self.runtime = raw.get("runtime") or "fast"  # the only one before version 1.5
+        if "runtime" not in raw:
+            self.id += "/fast"
         self.series = self.strategy  # label() extends the series' name if several series share it
         self.is_baseline = raw["baseline"] if run.marks_baselines else self.strategy in BASELINES
         self.projected = raw.get("projected") is True  # True: computed by `dpbench project`, not measured
@@ -150,7 +153,7 @@ class Case:
     @property
     def group(self):
         raw = self.raw
-        return (self.run.fingerprint, self.workload, self.device, self.scaling, self.batch, self.dtype, raw.get("scale", 1),
+        return (self.runtime, self.run.fingerprint, self.workload, self.device, self.scaling, self.batch, self.dtype, raw.get("scale", 1),
                 raw.get("accumulate", 1), raw.get("clip_norm"), raw.get("threads", 1), raw.get("data_dir", ""),
                 raw.get("oversubscribe", False), self.means if self.other_mathematics else "")
 
@@ -159,7 +162,7 @@ class Case:
         """Returns text on the settings that all cases of a group share."""
         raw = self.raw
         rows = f"global batch {self.batch}" if self.scaling == "strong" else f"{self.batch} samples per device"
-        words = [DEVICES.get(self.device, self.device), f"{self.scaling} scaling, {rows}", self.dtype]
+        words = [DEVICES.get(self.device, self.device), f"{self.scaling} scaling, {rows}", self.dtype, f"{self.runtime} runtime"]
         words += [f"{key} {raw[key]}" for key in ("scale", "accumulate") if raw.get(key, 1) != 1]
         words += [f"clipped at {raw['clip_norm']:g}"] if raw.get("clip_norm") else []
         words += ["oversubscribed"] if raw.get("oversubscribe") else []

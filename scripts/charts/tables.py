@@ -52,7 +52,7 @@ COLUMNS = ("strategy", "workload", "setting", "world", "status", "step", "±95 %
 def row(case, several):
     measured = case.measured
     samples = case.summary if measured and not case.projected else None
-    setting = f"{DEVICES.get(case.device, case.device)} {case.scaling} {case.batch} {case.dtype}"
+    setting = f"{DEVICES.get(case.device, case.device)} {case.scaling} {case.batch} {case.dtype} {case.runtime}"
     cells = [el("th", case.series, scope="row", title=case.id, class_="long" if len(case.series) > 28 else None),
              el("td", case.workload), el("td", setting), cell(case.world, str(case.world)),
              el("td", "projection" if case.projected else case.status, class_=case.status, title=case.reason or None),

@@ -15,6 +15,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/input_buffer.h>
 
+#include "workloads/base/runtime.h"
 #include "workloads/layers/own_node.h"
 
 namespace dpbench {
@@ -54,6 +55,7 @@ class Walk {
   // Runs the backward pass; may be called once only. slope: the gradient of the root's output.
   void run(at::Tensor slope) {
     const at::NoGradGuard no_grad;
+    const OwnWalk here;
     tasks_[0].inputs[root_.input_nr] = std::move(slope);
     make_ready(0);
     while (!ready_.empty()) {
@@ -165,6 +167,7 @@ Edge root_of(const at::Tensor& output) { return {output.grad_fn(), static_cast<u
 // call if the graph does not allow a Walk, so that torch's engine has to run the pass.
 template <class ByWalk>
 bool walked(const at::Tensor& output, const ByWalk& by_walk) {
+  if (runtime() == Runtime::torch) return false;
   if (!output.defined() || !output.is_cpu() || output.is_complex() || !output.grad_fn() || AnomalyMode::is_enabled())
     return false;
   Walk walk(root_of(output));

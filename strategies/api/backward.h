@@ -1,4 +1,5 @@
-// The backward pass of the built-in strategies, faster than torch's engine for small graphs on the CPU.
+// The backward pass of strategies, faster than torch's engine for small graphs on the CPU. With --runtime torch it is
+// torch's engine.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -9,6 +9,7 @@
 
 #include "strategies/api/backward.h"
 #include "workloads/base/error.h"
+#include "workloads/base/runtime.h"
 #include "workloads/layers/autocast.h"
 #include "workloads/layers/onednn.h"
 
@@ -54,6 +55,8 @@ void promise_onednn(StrategyInfo& info, const Params& params) { info.onednn = pa
 
 void Replica::use_onednn(bool on, const std::string& owner) {
   if (on && !device_.is_cpu()) throw UsageError(owner + ".onednn=on needs CPU devices: a GPU uses cuBLAS");
+  if (on && runtime() == Runtime::torch)
+    throw UsageError(owner + ".onednn=on needs --runtime fast: torch's runtime uses LibTorch's own layers");
   if (on) onednn_product(at::zeros({1, 1}), at::zeros({1, 1}));
   onednn_ = on;
 }

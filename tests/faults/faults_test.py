@@ -115,19 +115,19 @@ class Faults(FaultyRuns):
 
     def test_a_nan_left_by_the_last_step_is_reported(self):
         """The last loss is computed before the last update, so only the final parameters and gradients can reveal the
-        NaN."""
+        NaN. Four warm-up steps, then two blocks of two and 30 steps: one to choose the number of steps and the one that counts."""
         last = ("--launches", "1", "--warmup", "4", "--samples", "1", "--steps", "30", "--max-time", "60")
-        for fault, words in (("nan-weight", r"fc.weight .*nan .*\[1, 2\] .*step 33"),
-                             ("inf-gradient", r"gradient .*fc.weight .*inf .*\[1, 2\] .*step 33")):
+        for fault, words in (("nan-weight", r"fc.weight .*nan .*\[1, 2\] .*step 67"),
+                             ("inf-gradient", r"gradient .*fc.weight .*inf .*\[1, 2\] .*step 67")):
             for strategy, backend, rank, who in (("faulty-ddp", "gloo", 1, "rank 1"), ("faulty-ddp", "shm", 1, "rank 1"), ("faulty-dp", "", 0, "the worker")):
                 with self.subTest(fault=fault, strategy=strategy, backend=backend):
-                    self.failed(fault, f"^not a number: {who} .*{words}", strategy=strategy, backend=backend, check="auto", step=33,
+                    self.failed(fault, f"^not a number: {who} .*{words}", strategy=strategy, backend=backend, check="auto", step=67,
                                 flags=(*last, "--param", f"rank={rank}"), within=DIFFERS)
 
     def test_a_case_is_wrong_if_a_rank_diverges_after_the_last_check(self):
         for backend in ("shm", "gloo"):
             with self.subTest(backend=backend):
-                case = self.run_fault("drift", code=1, check="auto", step=33, within=(20, 20), backend=backend,
+                case = self.run_fault("drift", code=1, check="auto", step=67, within=(20, 20), backend=backend,
                                       flags=("--launches", "1", "--warmup", "4", "--samples", "1", "--steps", "30", "--max-time", "60"))
                 hashes = [rank["parameters_hash"] for rank in case["launches"][0]["ranks"]]
                 self.assertEqual(case["status"], "wrong")

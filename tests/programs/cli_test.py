@@ -242,23 +242,26 @@ class Cli(Runs):
         self.refused("-q", *fault("usage"))
         self.assertEqual(os.listdir(self.directory), ["results"], "an existing directory stays")
 
-    def test_cases_with_more_threads_than_cores_get_a_warning(self):
+    def test_cases_with_more_threads_than_cores_get_a_ceiling(self):
         cores = len(os.sched_getaffinity(0))
         report = json.loads(self.run_it("--workload", "toy", "--strategy", "ddp", "--cpus", f"1,{cores + 1}", "--threads", "1", "--quick", "-o",
                                         "json").stdout)
         for case in report["cases"]:
-            message = [text for text in case["warnings"] if "--threads" in text]
+            message = [text for text in case["warnings"] if "ceiling" in text]
             self.assertEqual(len(message), 1 if case["world"] > cores else 0, case["id"])
             if message:
-                self.assertRegex(message[0], rf"^{cores + 1} replicas .*\b{cores} cores.*--cpus")
+                self.assertRegex(message[0], rf"^ceiling {cores}\.00x: {cores + 1} replicas .*\b{cores} cores")
 
-    def test_cpu_load_of_other_programs_gives_the_case_a_warning(self):
+    def test_cpu_load_of_other_programs_is_recorded_and_stated_once(self):
         other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
         self.addCleanup(other.wait)
         self.addCleanup(other.kill)
         report = json.loads(self.run_it(*fault("slow"), "--launches", "2", "-o", "json").stdout)
         (case,) = report["cases"]
-        self.assertRegex("\n".join(case["warnings"]), r"(?m)2 of 2 launches.* \d+\.\d of \d+ cores")
+        for launch in case["launches"]:
+            self.assertGreater(launch["others"]["programs"], 0.25)
+        self.assertRegex(report["disturbance"], r"other programs took \d+\.\d (to \d+\.\d )?of \d+ cores in 1 of 1 cases")
+        self.assertFalse(any("other programs" in text for text in case["warnings"]), case["warnings"])
 
     def test_a_failed_check_exits_1(self):
         self.run_it("--param", "ddp.fault=wrong", "--param", "ddp.rank=0", "--strategy", "ddp", "--workload", "toy", "--cpus", "2", "--quick", code=1)

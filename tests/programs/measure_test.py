@@ -148,7 +148,9 @@ class Axes(unittest.TestCase):
             for batch, case in cases.items():
                 self.assertEqual(case["launches"][0]["ranks"][0]["rows_per_step"], batch * global_batch)
                 base = by_strategy(report, "cpu", batch=batch)
-                self.assertAlmostEqual(case["derived"]["speedup"], case["derived"]["samples_per_s"] / base["derived"]["samples_per_s"])
+                beside = case["launches"][0]["reference_ns"][0]  # time of a step of the baseline in the block beside this one
+                rows = batch * global_batch / base["launches"][0]["ranks"][0]["rows_per_step"]
+                self.assertAlmostEqual(case["derived"]["speedup"], rows * beside / case["stats"]["step_time_ns"]["median"])
 
 
 class Traces(unittest.TestCase):
@@ -191,6 +193,54 @@ class Samples(unittest.TestCase):
         self.assertEqual(case["status"], "ok", case["reason"])
         steps = [rank["steps_per_sample"] for rank in case["launches"][0]["ranks"]]
         self.assertEqual(steps[0], steps[1])
+
+
+class Busy(unittest.TestCase):
+    def test_a_case_whose_core_others_took_is_disturbed_and_saved_as_no_baseline(self):
+        if not os.path.exists("/proc/self/schedstat"):
+            self.skipTest("this kernel does not tell how long threads wait for a core")
+        core = sorted(os.sched_getaffinity(0))[:1]
+        loops = [subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"], preexec_fn=lambda: os.sched_setaffinity(0, core)) for _ in range(3)]
+        environment = {key: value for key, value in os.environ.items() if key != "DPBENCH_KEEP_DISTURBED"}
+        try:
+            with tempfile.TemporaryDirectory() as out:
+                done = subprocess.run([DPBENCH, "--out", out, "-o", "json", "--strategy", "dp", "--workload", "random-linear", "--cpus", "1", "--quick",
+                                       "--save-baseline", "main"], capture_output=True, text=True, timeout=280, env=environment,
+                                      preexec_fn=lambda: os.sched_setaffinity(0, core), check=False)
+                self.assertFalse(os.path.exists(os.path.join(out, "baselines/main.json")))
+        finally:
+            for loop in loops:
+                loop.kill()
+                loop.wait()
+        self.assertEqual(done.returncode, 4, done.stderr)
+        report = json.loads(done.stdout)
+        self.assertIn("2 of 2 cases disturbed", report["disturbance"])
+        for case in report["cases"]:
+            self.assertEqual((case["status"], case["stats"]["step_time_ns"], case["derived"]["speedup"]), ("disturbed", None, None))
+            self.assertGreater(case["launches"][0]["disturbed_blocks"], 9)
+
+    def test_steps_below_a_millisecond_take_one_thread_unless_told_otherwise(self):
+        cores = sorted(os.sched_getaffinity(0))[:2]
+        if len(cores) < 2:
+            self.skipTest("one core")
+        flags = ("--workload", "random-linear,convnet", "--cpus", "1", "--quick", "--check", "off")
+        threads = {case["workload"]: case["threads"] for case in run(*flags, strategy="cpu", cores=cores)["cases"]}
+        self.assertEqual(threads, {"random-linear": 1, "convnet": 2})
+        chosen = run(*flags, "--threads", "2", strategy="cpu", cores=cores)["cases"]
+        self.assertEqual([case["threads"] for case in chosen], [2, 2])
+
+
+class Runtimes(unittest.TestCase):
+    def test_a_strategy_that_calls_torchs_engine_under_the_fast_runtime_is_told_so(self):
+        report = run("--workload", "mnist-mlp", "--cpus", "1", "--quick", "--runtime", "fast,torch", strategy="dp,dp-upstream")
+        told = {(case["strategy"], case["runtime"]): any("torch's engine" in text for text in case["notices"]) for case in report["cases"]}
+        self.assertEqual(told, {(strategy, runtime): (strategy, runtime) == ("dp-upstream", "fast")
+                                for strategy in ("cpu", "dp", "dp-upstream") for runtime in ("fast", "torch")})
+
+    def test_both_runtimes_train_to_the_same_bits(self):
+        report = run("--workload", "mnist-mlp", "--cpus", "1", "--launches", "1", "--samples", "1", "--steps", "5", "--runtime", "fast,torch", strategy="cpu")
+        self.assertEqual(len({case["launches"][0]["ranks"][0]["parameters_hash"] for case in report["cases"]}), 1)
+        self.assertEqual(len(report["cases"]), 2)
 
 
 class Limits(unittest.TestCase):

@@ -88,7 +88,7 @@ class ProjectCommand(unittest.TestCase):
         document = json.loads(done.stdout)
         self.assertEqual([case["world"] for case in document["series"][0]["cases"]], [4, 6])
         (entry,) = document["left_out"]
-        self.assertRegex(entry, r"^ddp/mnist-mlp/cpu:7/shm/strong/b6/f32: .*\b6\b.*\b7 ranks")
+        self.assertRegex(entry, r"^ddp/mnist-mlp/cpu:7/shm/strong/b6/f32/fast: .*\b6\b.*\b7 ranks")
         self.assertIn(entry, done.stderr)
 
     def test_a_fit_without_interval_gives_a_projection_without_interval(self):

@@ -1,5 +1,6 @@
 """Tests scripts/dpbench and scripts/build on a toy project: they never run an outdated program, and stdout carries only
 the program's output. Also tests scripts/studies/build-times."""
+import fcntl
 import json
 import os
 import pathlib
@@ -115,6 +116,30 @@ class Build(unittest.TestCase):
         self.assertIn("configuring failed", result.stderr)
         (self.root / "CMakeLists.txt").write_text(TOY, encoding="utf-8")
         self.assertEqual(self.run_toy("x").stdout, "first x \n")
+
+    def test_a_second_build_of_a_folder_waits_and_names_the_process_that_builds_it(self):
+        self.run_toy()
+        lock = self.root / "build/release/lock"
+        with lock.open("a", encoding="utf-8") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            lock.write_text("4711 (another build)\n", encoding="utf-8")
+            other = {**os.environ, "DPBENCH_TORCH": "", "DPBENCH_TORCH_VERSION": ""}
+            with subprocess.Popen([self.root / "scripts/dpbench", "x"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env=other) as waiting:
+                said = waiting.stderr.readline()
+                self.assertIn("waiting for process 4711 (another build)", said)
+                self.assertIsNone(waiting.poll())
+                fcntl.flock(held, fcntl.LOCK_UN)
+                self.assertEqual(waiting.communicate(timeout=60)[0], "first x \n")
+
+    def test_builds_of_different_folders_do_not_wait_for_each_other(self):
+        self.run_toy()
+        with (self.root / "build/release/lock").open("a", encoding="utf-8") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            done = subprocess.run([self.root / "scripts/build", "release", "build/other", "programs"], capture_output=True, text=True,
+                                  check=False, timeout=60, env={**os.environ, "DPBENCH_TORCH": "", "DPBENCH_TORCH_VERSION": ""})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("waiting", done.stderr)
 
     def test_a_link_to_the_script_works_from_anywhere(self):
         link = self.root / "elsewhere"

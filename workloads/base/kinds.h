@@ -27,4 +27,10 @@ enum class Parallelism { single, replicas, ranks };
 template <>
 inline constexpr auto enum_names<Parallelism> = std::to_array<std::string_view>({"single", "replicas", "ranks"});
 
+// Who runs layers, backward passes and small allocations. torch: LibTorch, as in a user's own program; fast: dpbench's
+// own autograd nodes, walk of the graph and cache of small blocks, with the same bits.
+enum class Runtime { torch, fast };
+template <>
+inline constexpr auto enum_names<Runtime> = std::to_array<std::string_view>({"torch", "fast"});
+
 }  // namespace dpbench

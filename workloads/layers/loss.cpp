@@ -21,7 +21,7 @@ struct CrossEntropyNode : torch::autograd::Node {
   torch::autograd::SavedVariable logarithms, labels, total_weight;
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
-    refuse_second_derivative(*this);
+    enter_own_node(*this);
     const at::AutoDispatchBelowADInplaceOrView below;
     const at::Tensor dy = std::move(gradients[0]);
     if (!dy.defined()) return torch::autograd::variable_list(1);

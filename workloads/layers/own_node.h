@@ -12,6 +12,8 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/version.h>
 
+#include "workloads/base/runtime.h"
+
 namespace dpbench {
 
 template <class OwnNode, class... Arguments>
@@ -23,17 +25,18 @@ auto make_node(Arguments&&... arguments) {
 #endif
 }
 
-// Throws if a second derivative is requested (create_graph). Call it in apply() of a custom node: autograd does not
-// track the operations in there, so a second derivative would silently be incomplete.
-inline void refuse_second_derivative(const torch::autograd::Node& node) {
+// Every own node calls this first in apply(). Throws if a second derivative is requested (create_graph): autograd does
+// not track the operations in there, so a second derivative would silently be incomplete.
+inline void enter_own_node(const torch::autograd::Node& node) {
+  count_own_node();
   TORCH_CHECK(!at::GradMode::is_enabled(), node.name(),
               " has no second derivative: backward() with create_graph needs torch's own layers");
 }
 
-// True if custom autograd nodes are usable. False under autocast, where torch's nodes cast, and on a GPU, where the
-// overhead of nodes rarely matters.
+// True if custom autograd nodes are usable. False with torch's runtime, under autocast, where torch's nodes cast, and
+// on a GPU, where the overhead of nodes rarely matters.
 inline bool plain_on_cpu(const at::Tensor& input) {
-  return at::GradMode::is_enabled() && input.is_cpu() && input.is_contiguous() &&
+  return runtime() == Runtime::fast && at::GradMode::is_enabled() && input.is_cpu() && input.is_contiguous() &&
          !at::autocast::is_autocast_enabled(at::kCPU);
 }
 

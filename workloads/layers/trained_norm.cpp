@@ -24,7 +24,7 @@ struct TrainedNormNode : torch::autograd::Node {
   double epsilon = 0;
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
-    refuse_second_derivative(*this);
+    enter_own_node(*this);
     const at::AutoDispatchBelowADInplaceOrView below;
     const at::Tensor dy = std::move(gradients[0]);
     torch::autograd::variable_list results(2);

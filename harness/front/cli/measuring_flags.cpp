@@ -29,6 +29,9 @@ void add_cases(CLI::App& app, Selection& what) {
   add(add_values(app, "--dtype", what.dtypes, "precision; bf16 is autocast over float32 [f32]")
           ->check(each(one_of(names_list<Dtype>()))),
       "f32|f64|bf16");
+  add(add_values(app, "--runtime", what.runtimes, "engine, layers and allocator: LibTorch's or dpbench's [torch]")
+          ->check(each(one_of(names_list<Runtime>()))),
+      "torch|fast");
   add(add_values(app, "--backend", what.backends, "library that carries the collectives [auto]"), "auto|NAME,..");
   add(app.add_option("--param", what.params, "strategy parameter; each value is a case; repeatable")
           ->allow_extra_args(false),
@@ -79,7 +82,7 @@ void add_check_switch(CLI::App& app, MeasuringOptions& o, const std::string& hel
 
 void add_sampling(CLI::App& app, MeasuringOptions& o) {
   const auto add = in_group("Sampling");
-  add(app.add_flag("--quick", o.quick, "1 launch, 6 blocks of 40 ms, 5 warm-up steps [without other flags]"), "");
+  add(app.add_flag("--quick", o.quick, "1 launch, 9 blocks of 25 ms, 5 warm-up steps [without other flags]"), "");
   add(app.add_option("--launches", o.launches, "process starts per case, in random order [5]")->check(between(1, 1000)),
       "N");
   add(app.add_option("--samples", o.sampling.samples, "timed blocks per launch [10]")->check(between(1, 100000)), "N");
@@ -95,8 +98,7 @@ void add_sampling(CLI::App& app, MeasuringOptions& o) {
           ->check(between(0.01, 1000, true)),
       "PCT");
   add(app.add_flag("!--no-baseline", o.what.baseline, "leave out the single-device case of each workload"), "");
-  add(app.add_option("--reference", o.what.reference,
-                     "measure speed-ups against this strategy in the same world [the baseline]")
+  add(app.add_option("--reference", o.what.reference, "measure speed-ups against it in the same world [the baseline]")
           ->check(not_empty()),
       "STRATEGY");
   add_check_switch(app, o, "check every case before timing it [auto]");
@@ -317,8 +319,8 @@ void settle_run(const CLI::App& app, RunOptions& o) {
   if (!chosen) o.quick = true;
   if (!o.quick) return;
   if (app.count("--launches") == 0) o.launches = 1;
-  if (app.count("--samples") == 0) o.sampling.samples = 6;
-  o.sampling.min_sample_s = 0.04;
+  if (app.count("--samples") == 0) o.sampling.samples = 9;
+  o.sampling.min_sample_s = 0.025;
   if (app.count("--warmup") == 0) o.sampling.warmup = 5;
 }
 

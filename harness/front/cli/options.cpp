@@ -21,6 +21,7 @@ Json config_json(const MeasuringOptions& options) {
           {"batches", what.batches},
           {"scaling", write_value(what.scaling)},
           {"dtypes", write_value(what.dtypes)},
+          {"runtimes", write_value(what.runtimes)},
           {"backends", what.backends},
           {"params", what.params},
           {"scale", what.scale},

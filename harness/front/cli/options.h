@@ -40,6 +40,7 @@ inline constexpr auto enum_names<Switch> = std::to_array<std::string_view>({"off
 struct Selection {
   std::vector<std::string> strategies, workloads, backends;
   std::vector<Dtype> dtypes;
+  std::vector<Runtime> runtimes;    // empty: torch's
   std::vector<std::string> params;  // values of --param, like "strategy.name=v1,v2" or "name=v1,v2"
   std::vector<int> gpus, cpus;      // world sizes to run on GPUs and on CPU cores; both empty: default_worlds
   std::vector<int64_t> batches;
@@ -60,7 +61,7 @@ struct Selection {
   bool own_rows = false;      // true for `check`: accept any batch size, since test scenarios choose their own samples
   bool whole_epochs = false;  // true for `train`: allow a batch larger than the data set
   bool baseline = true;
-  std::string reference;  // strategy that speed-ups are measured against, in the same world; empty: the baseline
+  std::string reference;   // strategy that speed-ups are measured against, in the same world; empty: the baseline
   bool one_place = false;  // true for `train`: the default is one world of all GPUs, or of all cores without a GPU
   // Number of ranks that an outside launcher (torchrun, mpirun, srun) started in total and on this host, and the number
   // of hosts. All are 0 if there is no launcher.

@@ -72,10 +72,9 @@ class TimedRun : public ReportRun {
         if (one.id != spec.id && is_reference_of(one, spec, options_.what.reference)) return &one;
       return nullptr;
     };
-    PairedRunner runner(cases, references, reference_of,
-                        {.seed = options_.what.seed,
-                         .cores = prepared_.machine.cores,
-                         .keep_disturbed = options_.keep_disturbed});
+    PairedRunner runner(
+        cases, references, reference_of,
+        {.seed = options_.what.seed, .cores = prepared_.machine.cores, .keep_disturbed = options_.keep_disturbed});
     return run_launches(runner, std::move(make_command), std::move(load));
   }
 
@@ -85,9 +84,8 @@ class TimedRun : public ReportRun {
     // Measure the machine's peak compute and memory rates only once, because it takes 0.1 s per replica.
     sampling.measure_peak = launch == 0 && !run_options_.quick;
     if (run_options_.trace && launch == 0) sampling.trace_dir = traces;
-    return {{"do", name_of(Order::block)},
-            {"sampling", to_json(sampling)},
-            {"check", run_options_.check && launch == 0}};
+    return {
+        {"do", name_of(Order::block)}, {"sampling", to_json(sampling)}, {"check", run_options_.check && launch == 0}};
   }
 
   std::string output() const override {
@@ -151,7 +149,7 @@ Command run_command() {
                     {"--strategy ddp --cpus 2 --param ddp.bucket_mb=1,25 -o markdown", ""},
                     {"--plugin ./my_strategy.so --strategy mine --cpus 2", ""},
                     {"report latest --html report.html", "charts and tables of the last run on one page"}},
-       .exit_codes = {1, 3, 77, 128}},
+       .exit_codes = {1, 3, 4, 77, 128}},
       add_run_flags, settle_run);
 }
 

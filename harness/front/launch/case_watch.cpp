@@ -25,7 +25,7 @@ constexpr size_t reason_length = 2000;
 // True for errors that a rank reports only because another rank is gone. Such an error is never the root cause.
 bool is_secondary(const std::string& reason) {
   constexpr std::array<const char*, 9> phrases = {
-      "onnection reset", "onnection closed", "onnection refused", "roken pipe", "imed out", "imeout",
+      "onnection reset", "onnection closed", "onnection refused",    "roken pipe", "imed out", "imeout",
       " peer",           ") died while ",    "left the group while "};  // the last two are phrases of the shm backend
   return std::any_of(phrases.begin(), phrases.end(),
                      [&](const char* phrase) { return reason.find(phrase) != std::string::npos; });
@@ -173,8 +173,9 @@ bool CaseWatch::all_settled() const {
 
 std::optional<CaseOutcome> CaseWatch::verdict(double now) const {
   if (!symptoms_.empty()) {
-    const bool only_echoes = std::all_of(symptoms_.begin(), symptoms_.end(),
-                                         [](const Symptom& symptom) { return symptom.weight == Weight::echo; });
+    const bool only_echoes =
+        different_calls().empty() && std::all_of(symptoms_.begin(), symptoms_.end(),
+                                                 [](const Symptom& symptom) { return symptom.weight == Weight::echo; });
     const double grace = only_echoes ? echo_grace_seconds : grace_seconds;
     return now >= symptoms_.front().at + grace || all_settled() ? std::optional(failed()) : std::nullopt;
   }

@@ -30,8 +30,7 @@ struct CaseOutcome {
   std::string means{};                 // what a step does with the gradient; empty: unknown
   std::vector<double> reference_ns{};  // step time of the reference beside each block
   int disturbed_blocks = 0;            // number of blocks that do not count
-  std::vector<std::string> warnings{};
-  std::optional<OtherLoad> others{};  // load by others while the case ran
+  std::optional<OtherLoad> others{};   // load by others while the case ran
   std::optional<TrainingRecord> training{};
   // Versions of the libraries that the workers loaded; the keys are those of the report's env.versions.
   std::map<std::string, std::string> versions{};

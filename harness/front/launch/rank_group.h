@@ -14,6 +14,7 @@ struct GroupSpec {
   std::string backend;
   Device device = Device::cpu;
   int processes = 1, threads = 1;
+  Runtime runtime = Runtime::torch;
   std::string nonce = {};  // prefix of the group's rendezvous keys; random, or taken from the outside launcher
 };
 

@@ -74,6 +74,7 @@ std::map<std::string, std::string> variables_of(const Seat& seat, const GroupSpe
                                             {"DPBENCH_BACKEND", spec.backend},
                                             {"DPBENCH_DEVICE", name_of(spec.device)},
                                             {"DPBENCH_THREADS", threads},
+                                            {"DPBENCH_RUNTIME", name_of(spec.runtime)},
                                             {"DPBENCH_TIMEOUT_S", std::to_string(timeout)},
                                             {"DPBENCH_PLUGINS", join(settings.plugins, ":")},
                                             {"DPBENCH_PROGRESS", page.file()},

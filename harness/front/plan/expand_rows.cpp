@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/front/plan/plan_steps.h"
@@ -14,6 +15,14 @@ const StrategyEntry* baseline_on(Device device, const Catalogue& catalogue) {
   return nullptr;
 }
 
+std::vector<std::pair<Dtype, Runtime>> combined(const std::vector<Dtype>& dtypes,
+                                                const std::vector<Runtime>& runtimes) {
+  std::vector<std::pair<Dtype, Runtime>> all;
+  for (const Dtype dtype : dtypes)
+    for (const Runtime runtime : runtimes) all.emplace_back(dtype, runtime);
+  return all;
+}
+
 class Expansion {
  public:
   Expansion(const Selection& selection, const Catalogue& catalogue, const ResolvedSelection& resolved,
@@ -24,14 +33,17 @@ class Expansion {
     const auto batches =
         selection_.batches.empty() ? std::vector<int64_t>{workload.batch} : without_repeats(selection_.batches);
     const auto dtypes = selection_.dtypes.empty() ? std::vector<Dtype>{Dtype::f32} : without_repeats(selection_.dtypes);
+    const auto runtimes =
+        selection_.runtimes.empty() ? std::vector<Runtime>{Runtime::torch} : without_repeats(selection_.runtimes);
     for (const int64_t batch : batches)
-      for (const Dtype dtype : dtypes) {
+      for (const auto& [dtype, runtime] : combined(dtypes, runtimes)) {
         const Row base{.spec = {.id = "",
                                 .strategy = "",
                                 .workload = workload.name,
                                 .scaling = selection_.scaling.value_or(workload.scaling),
                                 .batch = batch,
                                 .dtype = dtype,
+                                .runtime = runtime,
                                 .params = {},
                                 .scale = selection_.scale,
                                 .accumulate = selection_.accumulate,

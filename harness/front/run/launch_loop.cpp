@@ -183,7 +183,6 @@ bool LaunchLoop::store(int index, size_t which, CaseOutcome outcome) {
       return true;
     case CaseOutcome::Kind::ran:
       if (!outcome.means.empty()) record.means = outcome.means;
-      record.warnings.insert(record.warnings.end(), outcome.warnings.begin(), outcome.warnings.end());
       if (!outcome.ranks.empty())
         record.launches.push_back({.index = index,
                                    .ranks = std::move(outcome.ranks),

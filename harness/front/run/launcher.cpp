@@ -12,7 +12,11 @@ constexpr int tick_milliseconds = 100;
 }  // namespace
 
 GroupKey group_key(const CaseSpec& spec) {
-  return {.backend = spec.backend, .device = spec.device, .processes = spec.processes, .threads = spec.threads};
+  return {.backend = spec.backend,
+          .device = spec.device,
+          .processes = spec.processes,
+          .threads = spec.threads,
+          .runtime = spec.runtime};
 }
 
 Launcher::Launcher(WorkerSettings settings, const Signals& signals, Event answer, Say say)
@@ -44,7 +48,8 @@ void Launcher::open_group(const GroupKey& key) {
                  .backend = key.backend,
                  .device = key.device,
                  .processes = key.processes,
-                 .threads = key.threads};
+                 .threads = key.threads,
+                 .runtime = key.runtime};
   if (key.backend != no_backend) spec.name += "-" + key.backend;
   log_("starting " + spec.name + " with " + std::to_string(key.threads) + " threads per replica");
   if (settings_.world && spec.processes > 1)

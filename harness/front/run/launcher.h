@@ -17,6 +17,7 @@ struct GroupKey {
   std::string backend;
   Device device = Device::cpu;
   int processes = 1, threads = 1;
+  Runtime runtime = Runtime::torch;
   auto operator<=>(const GroupKey&) const = default;
 };
 
@@ -53,7 +54,8 @@ class Launcher : public CaseRunner {
   CaseOutcome run(const CaseSpec& spec, Json command, const CaseWatch::EventHandler& handler);
   std::vector<std::string> end_group() override;
   int pending_signal() override { return signals_.take(); }
-  // Sets a function that is called with the case's id and its state, such as "checking: 4 of 8", when the state changes.
+  // Sets a function that is called with the case's id and its state, such as "checking: 4 of 8", when the state
+  // changes.
   void on_checking(std::function<void(const std::string& case_id, const std::string& state)> tell) {
     tell_ = std::move(tell);
   }

@@ -26,13 +26,13 @@ void append(std::vector<int64_t>& all, const std::vector<int64_t>& more) {
 // The blocks of one launch of a case.
 struct PairedRunner::Series {
   const CaseSpec* reference = nullptr;
-  int64_t steps = 0, reference_steps = 0;    // steps per block
-  std::vector<std::vector<RankRecord>> blocks;  // the blocks that count
-  std::vector<double> reference_ns;             // step time of the reference beside each of these blocks
-  int disturbed = 0;                            // number of blocks that do not count
+  int64_t steps = 0, reference_steps = 0;         // steps per block
+  std::vector<std::vector<RankRecord>> blocks{};  // the blocks that count
+  std::vector<double> reference_ns{};             // step time of the reference beside each of these blocks
+  int disturbed = 0;                              // number of blocks that do not count
   double spent_s = 0;
-  CaseOutcome failure;  // of the case, if a block of it failed
-  std::string reference_fault;
+  CaseOutcome failure{};  // of the case, if a block of it failed
+  std::string reference_fault{};
 };
 
 PairedRunner::PairedRunner(CaseRunner& cases, CaseRunner& references, ReferenceOf reference_of, const Rules& rules)
@@ -68,8 +68,10 @@ bool PairedRunner::pair(const CaseSpec& spec, const Json& command, Series& serie
     return false;
   }
   series.spent_s += static_cast<double>(slowest_ns(own.ranks)) * 1e-9;
-  const bool starved = (!crowded(spec, rules_.cores) && queue_share(own.ranks) > most_queue_share) ||
-                       (series.reference && queue_share(other.ranks) > most_queue_share);
+  const auto is_starved = [&](const CaseSpec& one, const CaseOutcome& outcome) {
+    return !crowded(one, rules_.cores) && lost_share(one, outcome.ranks) > most_lost_share;
+  };
+  const bool starved = is_starved(spec, own) || (series.reference && is_starved(*series.reference, other));
   if (starved && !rules_.keep_disturbed) {
     ++series.disturbed;
     return true;
@@ -119,11 +121,12 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
     }
   if (series.reference_ns.size() == series.blocks.size()) end.reference_ns = std::move(series.reference_ns);
   end.disturbed_blocks = series.disturbed;
+  auto& warnings = end.ranks.front().warnings;
   if (out_of_time && series.blocks.size() < wanted)
-    end.warnings.push_back("stopped by --max-time after " + std::to_string(tried()) + " of " + std::to_string(wanted) +
-                           " blocks");
+    warnings.push_back("stopped by --max-time after " + std::to_string(tried()) + " of " + std::to_string(wanted) +
+                       " blocks");
   if (!series.reference_fault.empty())
-    end.warnings.push_back("not measured in pairs: the reference failed: " + series.reference_fault);
+    warnings.push_back("not measured in pairs: the reference failed: " + series.reference_fault);
   return end;
 }
 

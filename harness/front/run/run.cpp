@@ -33,7 +33,8 @@ void Run::measure() {
   ended_ = run_cases();
   std::error_code ignored;
   if (directory_)  // remove() deletes a log directory only if it is empty
-    for (const char* logs : {"logs/base", "logs/new", "logs/reference", "logs"}) fs::remove(directory_->path() / logs, ignored);
+    for (const char* logs : {"logs/base", "logs/new", "logs/reference", "logs"})
+      fs::remove(directory_->path() / logs, ignored);
   if (ended_.usage.empty() || measured()) return;
   if (directory_) directory_->remove();
   throw UsageError(one_line(ended_.usage, 500));
@@ -43,6 +44,7 @@ Ending Run::report() {
   save(true);
   progress_->print_held();
   for (const auto& complaint : complaints()) progress_->warning(complaint);
+  if (!ended_.usage.empty() && options_.quiet) progress_->error(one_line(ended_.usage, 500));
   progress_->clear();
   Ending end = ending();
   end.signal = ended_.signal;

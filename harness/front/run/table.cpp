@@ -101,8 +101,8 @@ std::string heading(const CaseSpec& spec) {
   std::string text = spec.workload + " · " + (spec.device == Device::cuda ? "GPU" : "CPU") + " · ";
   text += spec.scaling == Scaling::strong ? "strong scaling, global batch " + std::to_string(spec.batch)
                                           : "weak scaling, " + std::to_string(spec.batch) + " samples per device";
-  text += " · " + spec.dtype + " · " + std::to_string(spec.threads) + (spec.threads == 1 ? " thread" : " threads") +
-          " per replica";
+  text += " · " + spec.dtype + " · " + spec.runtime + " runtime · " + std::to_string(spec.threads) +
+          (spec.threads == 1 ? " thread" : " threads") + " per replica";
   if (spec.scale != 1) text += " · scale " + std::to_string(spec.scale);
   if (spec.accumulate != 1) text += " · " + std::to_string(spec.accumulate) + " micro-batches";
   return text;
@@ -260,12 +260,32 @@ std::string report_markdown(const Report& report) {
 }
 
 std::string report_csv(const Report& report) {
-  std::vector<Cells> rows = {{"case",         "strategy",      "workload",     "device",        "world",
-                              "backend",      "scaling",       "batch",        "dtype",         "status",
-                              "step_time_ns", "ci95_low_ns",   "ci95_high_ns", "samples_per_s", "speedup",
-                              "efficiency",   "comm_fraction", "noise",        "launches",      "reason",
-                              "speedup_low",   "speedup_high", "means",         "disturbed_blocks",
-                              "other_programs_cores", "host_cores"}};
+  std::vector<Cells> rows = {{"case",
+                              "strategy",
+                              "workload",
+                              "device",
+                              "world",
+                              "backend",
+                              "scaling",
+                              "batch",
+                              "dtype",
+                              "status",
+                              "step_time_ns",
+                              "ci95_low_ns",
+                              "ci95_high_ns",
+                              "samples_per_s",
+                              "speedup",
+                              "efficiency",
+                              "comm_fraction",
+                              "noise",
+                              "launches",
+                              "reason",
+                              "speedup_low",
+                              "speedup_high",
+                              "means",
+                              "disturbed_blocks",
+                              "other_programs_cores",
+                              "host_cores"}};
   for (const auto& record : report.cases) {
     const CaseSpec& spec = record.spec;
     const auto& summary = record.step_time_ns;

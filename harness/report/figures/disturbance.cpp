@@ -37,11 +37,15 @@ std::string line_of(const Report& report, double OtherLoad::* of, const std::str
 
 }  // namespace
 
-double queue_share(const std::vector<RankRecord>& ranks) {
+double lost_share(const CaseSpec& spec, const std::vector<RankRecord>& ranks) {
+  const int64_t cores = int64_t{spec.threads} * spec.world / spec.processes;  // that each process needs
   double most = 0;
   for (const RankRecord& rank : ranks)
-    for (size_t i = 0; i < std::min(rank.queue_ns.size(), rank.samples_ns.size()); ++i)
-      most = std::max(most, static_cast<double>(rank.queue_ns[i]) / static_cast<double>(rank.samples_ns[i]));
+    for (size_t i = 0; i < std::min(rank.queue_ns.size(), rank.samples_ns.size()); ++i) {
+      const int64_t idle_ns = std::max<int64_t>(0, rank.samples_ns[i] * cores - rank.cpu_ns.at(i));
+      const int64_t lost_ns = std::min(rank.queue_ns[i], idle_ns);
+      most = std::max(most, static_cast<double>(lost_ns) / static_cast<double>(rank.samples_ns[i]));
+    }
   return most;
 }
 
@@ -65,8 +69,9 @@ int cores_of(const Report& report) {
 std::string disturbance_line(const Report& report) {
   const auto disturbed =
       std::ranges::count(report.cases, CaseStatus::disturbed, [](const CaseRecord& record) { return record.status; });
-  std::string text = disturbed == 0 ? "" : std::to_string(disturbed) + " of " + std::to_string(report.cases.size()) +
-                                               " cases disturbed: their replicas did not have their cores";
+  std::string text = disturbed == 0 ? ""
+                                    : std::to_string(disturbed) + " of " + std::to_string(report.cases.size()) +
+                                          " cases disturbed: their replicas did not have their cores";
   for (const auto& line : {line_of(report, &OtherLoad::programs, "other programs took"),
                            line_of(report, &OtherLoad::host, "the host of this virtual machine withheld")})
     if (!line.empty()) text += (text.empty() ? "" : "; ") + line;
@@ -74,8 +79,8 @@ std::string disturbance_line(const Report& report) {
 }
 
 bool loaded(const Report& report, const CaseRecord& record) {
-  const double most = std::max(most_load(record, &OtherLoad::programs).value_or(0),
-                               most_load(record, &OtherLoad::host).value_or(0));
+  const double most =
+      std::max(most_load(record, &OtherLoad::programs).value_or(0), most_load(record, &OtherLoad::host).value_or(0));
   return most >= least_load(cores_of(report));
 }
 

@@ -27,6 +27,7 @@ struct CaseSpec {
   Scaling scaling = Scaling::weak;
   int64_t batch = 64;
   Dtype dtype = Dtype::f32;
+  Runtime runtime = Runtime::torch;
   std::map<std::string, std::string> params{};
   int64_t scale = 1, accumulate = 1;
   std::optional<double> clip_norm{};
@@ -56,6 +57,10 @@ struct Table<CaseSpec> {
       Field{"batch", "samples", &S::batch, "batch size: global (strong scaling) or per device (weak scaling)",
             range::positive},
       Field{"dtype", "-", &S::dtype, "floating-point type; bf16 is autocast with float32 parameters"},
+      later(Field{
+          "runtime", "-", &S::runtime,
+          "who runs layers, backward passes and small allocations. torch: LibTorch; fast: dpbench's own code, the "
+          "only runtime before 1.5"}),
       Field{"params", "-", &S::params, "strategy parameters that differ from their defaults"},
       later(Field{"scale", "factor", &S::scale, "factor on the model's width and depth", range::positive}),
       later(
@@ -143,14 +148,15 @@ struct Table<RankRecord> {
                   "training samples per step, over all ranks, mean over a block; 0: unknown", range::not_negative}),
       Field{"samples_ns", "ns", &R::samples_ns, "duration of each block; a block has steps_per_sample steps",
             range::positive},
-      unless_empty(Field{"cpu_ns", "ns", &R::cpu_ns, "CPU time of the process in each block; since 1.5",
-                         range::not_negative}),
+      unless_empty(
+          Field{"cpu_ns", "ns", &R::cpu_ns, "CPU time of the process in each block; since 1.5", range::not_negative}),
       unless_empty(Field{"switches", "switches", &R::switches,
                          "involuntary context switches of the process in each block; since 1.5", range::not_negative}),
-      unless_empty(Field{"queue_ns", "ns", &R::queue_ns,
-                         "longest time in each block for which a thread was ready to run but had no core; absent if the "
-                         "kernel does not tell; since 1.5",
-                         range::not_negative}),
+      unless_empty(
+          Field{"queue_ns", "ns", &R::queue_ns,
+                "longest time in each block for which a thread was ready to run but had no core; absent if the "
+                "kernel does not tell; since 1.5",
+                range::not_negative}),
       later(Field{"step_p50_ns", "ns", &R::step_p50_ns, "median of single step times, by the host clock",
                   range::not_negative}),
       later(Field{"step_p90_ns", "ns", &R::step_p90_ns, "90th percentile of single step times, by the host clock",

@@ -36,7 +36,7 @@
 //   DPBENCH_STORE                  HOST:PORT of the rendezvous store under an external launcher (torchrun, ...); else
 //                                  empty
 //   DPBENCH_SERVES                 1: this relay process (dpbench-worker --relay) serves that store
-//   DPBENCH_BACKEND, DPBENCH_DEVICE, DPBENCH_THREADS, DPBENCH_TIMEOUT_S
+//   DPBENCH_BACKEND, DPBENCH_DEVICE, DPBENCH_THREADS, DPBENCH_RUNTIME, DPBENCH_TIMEOUT_S
 //   DPBENCH_PLUGINS                separated by ':'
 //   DPBENCH_PROGRESS               file with a `Progress` per rank, then a `CallLog` per rank; older workers ignore
 //                                  the logs

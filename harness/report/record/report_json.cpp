@@ -74,6 +74,13 @@ CaseRecord case_record_from_json(const Json& json, const std::string& path) {
 // or "gpu".
 void mark_baseline(CaseSpec& spec) { spec.baseline = spec.strategy == (spec.device == Device::cuda ? "gpu" : "cpu"); }
 
+// Marks a case of a version before 1.5, which knew only the fast runtime, so that it is not taken for one of torch's.
+void mark_runtime(CaseSpec& spec) {
+  const bool usual = spec.id == case_id(spec);
+  spec.runtime = Runtime::fast;
+  spec.id = usual ? case_id(spec) : spec.id + "/" + name_of(spec.runtime);
+}
+
 void require_version(const Fields& report) {
   if (report.get_or<std::string>("schema", "") != run_document)
     throw UsageError("not a report of dpbench: \"schema\" is not \"dpbench.run\"");
@@ -122,6 +129,7 @@ Report report_from_json(const Json& json) {
   fields.each("cases", [&](const Json& record, const std::string& path) {
     report.cases.push_back(case_record_from_json(record, path));
     if (minor == 0) mark_baseline(report.cases.back().spec);
+    if (minor < 5) mark_runtime(report.cases.back().spec);
   });
   return report;
 }

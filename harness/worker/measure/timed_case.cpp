@@ -14,6 +14,7 @@
 #include "harness/worker/rank/host_memory.h"
 #include "harness/worker/steps/case_setup.h"
 #include "harness/worker/steps/tensor_checks.h"
+#include "workloads/base/runtime.h"
 
 namespace dpbench {
 namespace {
@@ -66,6 +67,7 @@ TimedCase::TimedCase(const CaseSpec& spec, const Sampling& sampling, const Group
       timer_(*strategy_, source_, group, pulse),
       gpus_(pci_buses(gpus_of(setup_))) {
   pulse_.beat();
+  engine_nodes_before_ = nodes_run_by_engine();
   const int64_t first = std::max<int64_t>(1, sampling.warmup / 2), rest = std::max<int64_t>(1, sampling.warmup - first);
   source_.prepare(0, first + rest);
   timer_.checked_block(first);
@@ -84,12 +86,14 @@ RankRecord TimedCase::block(const Sampling& sampling) {
   const CoreUse use;
   const int64_t ns = timer_.block(steps_, &readings_);
   const CoreUse::Spent spent = use.spent();
+  group_.barrier();  // here a rank that skipped a collective meets one that did not, and the backend names both
   gpus_.read();
   RankRecord record = figures();
   record.samples_ns = {ns};
   record.cpu_ns = {spent.cpu_ns};
   record.switches = {spent.switches};
   if (spent.queue_ns) record.queue_ns = {*spent.queue_ns};
+  if (info_of(spec_).gradient != Gradient::local) record.parameters_hash = parameters_hash();
   return record;
 }
 
@@ -105,9 +109,10 @@ RankRecord TimedCase::figures() const {
   record.own_rss_bytes = own_peak_memory_bytes();
   // Check gradients and parameters too: the last step's loss was computed before its update.
   require_finite(*strategy_, timer_.step_index() - 1);
-  record.parameters_hash = fingerprint(strategy_->parameters(), own_);
   return record;
 }
+
+std::string TimedCase::parameters_hash() const { return fingerprint(strategy_->parameters(), own_); }
 
 void TimedCase::finish() {
   strategy_->finish();
@@ -121,6 +126,10 @@ RankRecord TimedCase::end(const Sampling& sampling) {
   record.step_p90_ns = percentile(readings_, 0.9);
   record.step_p99_ns = percentile(readings_, 0.99);
   finish();
+  record.parameters_hash = parameters_hash();
+  if (nodes_run_by_engine() > engine_nodes_before_)
+    record.warnings.emplace_back("calls torch's engine, not dpbench::backward(loss): compare it with --runtime torch");
+  group_.barrier();
   strategy_.reset();
   profile_case(spec_, setup_, source_, sampling, group_, pulse_, record);
   if (sampling.measure_peak && replicas_have_own_cores(spec_, group_))

@@ -27,6 +27,7 @@ class TimedCase {
 
  private:
   RankRecord figures() const;
+  std::string parameters_hash() const;
 
   CaseSpec spec_;
   std::vector<std::string> own_;  // names of parameters that are not synchronized between ranks
@@ -38,6 +39,7 @@ class TimedCase {
   std::unique_ptr<Strategy> strategy_;
   StepTimer timer_;
   GpuWatch gpus_;
+  int64_t engine_nodes_before_ = 0;
   double step_ns_ = 0, first_loss_ = 0;
   int64_t steps_ = 0, timed_steps_ = 0, rows_ = 0;  // steps of a block; steps and samples of all blocks
   std::vector<int64_t> readings_;

@@ -62,6 +62,7 @@ Variables read_variables() {
   v.nonce = text("DPBENCH_NONCE", "by-hand");
   v.backend = text("DPBENCH_BACKEND", "none");
   v.device = parse_name<Device>(text("DPBENCH_DEVICE", "cpu")).value_or(Device::cpu);
+  v.runtime = parse_name<Runtime>(text("DPBENCH_RUNTIME", "fast")).value_or(Runtime::fast);
   v.progress_file = text("DPBENCH_PROGRESS");
   v.rendezvous = parse_rendezvous(text("DPBENCH_STORE"), text("DPBENCH_NONCE"));
   v.serves = text("DPBENCH_SERVES") == "1";

@@ -16,6 +16,7 @@ struct Variables {
   int threads = 1;
   std::string run_dir, group, nonce, backend, progress_file;
   Device device = Device::cpu;
+  Runtime runtime = Runtime::fast;
   Rendezvous rendezvous;  // rendezvous address under an external launcher; empty: the ranks use a file in run_dir
   bool serves = false;    // relay process only: true if it serves the rendezvous store
   std::vector<std::string> plugins;

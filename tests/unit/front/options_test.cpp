@@ -77,8 +77,8 @@ TEST(Options, DefaultsGiveAQuickAndSmallRun) {
     EXPECT_TRUE(options.quick);
     EXPECT_EQ(options.what.default_worlds, (std::vector<int>{1, 2}));
     EXPECT_EQ(options.launches, 1);
-    EXPECT_EQ(options.sampling.samples, 3);
-    EXPECT_EQ(options.sampling.min_sample_s, 0.05);
+    EXPECT_EQ(options.sampling.samples, 9);
+    EXPECT_EQ(options.sampling.min_sample_s, 0.025);
   }
   const RunOptions chosen = parse({"--strategy", "ddp"});
   EXPECT_FALSE(chosen.quick);
@@ -91,7 +91,7 @@ TEST(Options, DefaultsGiveAQuickAndSmallRun) {
 TEST(Options, ExplicitFlagsOverrideTheQuickFlag) {
   const RunOptions options = parse({"--quick", "--launches", "4"});
   EXPECT_EQ(options.launches, 4);
-  EXPECT_EQ(options.sampling.samples, 3);
+  EXPECT_EQ(options.sampling.samples, 9);
 }
 
 TEST(Options, TheNameAllSelectsEverythingLikeAnOmittedFlag) {
@@ -226,10 +226,10 @@ TEST(Options, RefusesAScaleAbove64) {
 
 TEST(Options, HelpOfCheckListsExactlyTheFlagsThatCheckAccepts) {
   const std::set<std::string> accepted = {
-      "--strategy", "--workload", "--gpus",    "--cpus",    "--dtype",    "--backend",       "--param",  "--scale",
-      "--plugin",   "--filter",   "--seed",    "--threads", "--data",     "--oversubscribe", "--seeds",  "--long",
-      "--junit",    "--dump",     "--timeout", "--dry-run", "--launcher", "--retries",       "--config", "--quiet",
-      "--verbose",  "--progress", "--output",  "--help",    "--version"};
+      "--runtime", "--strategy", "--workload", "--gpus",    "--cpus",    "--dtype",    "--backend",       "--param",
+      "--scale",   "--plugin",   "--filter",   "--seed",    "--threads", "--data",     "--oversubscribe", "--seeds",
+      "--long",    "--junit",    "--dump",     "--timeout", "--dry-run", "--launcher", "--retries",       "--config",
+      "--quiet",   "--verbose",  "--progress", "--output",  "--help",    "--version"};
   const auto listed = flags_of("check");
   EXPECT_EQ(std::set<std::string>(listed.begin(), listed.end()), accepted);
   const std::string help = text_of({"check", "--help"});
@@ -324,7 +324,7 @@ TEST_F(Config, FileSetsFlagsThatTheCommandLineOverrides) {
   EXPECT_EQ(o.what.cpus, (std::vector<int>{1, 2}));
   EXPECT_EQ(o.launches, 2);
   EXPECT_EQ(o.what.seed, 3u);
-  EXPECT_EQ(o.sampling.samples, 3);
+  EXPECT_EQ(o.sampling.samples, 9);
 }
 
 TEST_F(Config, FileIsValidatedLikeTheCommandLine) {

@@ -1,5 +1,5 @@
-// PairedRunner: blocks of a case alternate with blocks of its reference, and blocks without their cores are taken again.
-// Fake runners replace the worker processes, so nothing is started or timed.
+// PairedRunner: blocks of a case alternate with blocks of its reference, and blocks without their cores are taken
+// again. Fake runners replace the worker processes, so nothing is started or timed.
 #include "harness/front/run/paired_runner.h"
 
 #include <functional>
@@ -17,7 +17,7 @@ CaseSpec spec_of(const std::string& strategy, int world = 1) {
   CaseSpec spec;
   spec.strategy = strategy;
   spec.workload = "toy";
-  spec.world = world;
+  spec.world = spec.processes = world;
   spec.id = case_id(spec);
   return spec;
 }
@@ -36,13 +36,14 @@ class FakeSide : public CaseRunner {
     RankRecord rank;
     rank.steps_per_sample = 10;
     rank.parameters_hash = spec.id;
-    if (block) rank.samples_ns = {ns}, rank.queue_ns = {queue_ns(++blocks)}, rank.cpu_ns = {ns}, rank.switches = {1};
+    if (block)
+      rank.samples_ns = {ns}, rank.queue_ns = {queue_ns(++blocks)}, rank.cpu_ns = {cpu_ns}, rank.switches = {1};
     return {.kind = Kind::ran, .ranks = {rank}, .checks = {{.name = "of the " + name_}}};
   }
   std::vector<std::string> end_group() override { return {}; }
   int pending_signal() override { return 0; }
 
-  int64_t ns = 1000, steps = -1;
+  int64_t ns = 1000, cpu_ns = 0, steps = -1;
   int blocks = 0;
   std::function<int64_t(int block)> queue_ns = [](int) { return 0; };
   std::function<std::string(int call)> failure;
@@ -113,6 +114,12 @@ TEST_F(PairedRunnerTest, ReplicasThatShareCoresWaitForThemselves) {
   EXPECT_EQ(run(spec_of("ddp", 4)).disturbed_blocks, 0) << "four replicas on two cores";
 }
 
+TEST_F(PairedRunnerTest, ThreadsOfAProcessThatUsesItsCoreWaitForEachOtherOnly) {
+  cases_.queue_ns = [](int) { return 600; };
+  cases_.cpu_ns = 990;
+  EXPECT_EQ(run(spec_of("ddp", 2)).disturbed_blocks, 0);
+}
+
 TEST_F(PairedRunnerTest, KeepsDisturbedBlocksOnRequest) {
   cases_.queue_ns = [](int) { return 600; };
   const CaseOutcome outcome = run(spec_of("ddp", 2), {.cores = 2, .keep_disturbed = true});
@@ -125,8 +132,8 @@ TEST_F(PairedRunnerTest, AFailedReferenceLeavesTheCaseMeasuredWithAWarning) {
   const CaseOutcome outcome = run(spec_of("ddp", 2));
   EXPECT_EQ(outcome.ranks.at(0).samples_ns.size(), 4u);
   EXPECT_TRUE(outcome.reference_ns.empty());
-  ASSERT_EQ(outcome.warnings.size(), 1u);
-  EXPECT_NE(outcome.warnings[0].find("no memory"), std::string::npos);
+  ASSERT_EQ(outcome.ranks.at(0).warnings.size(), 1u);
+  EXPECT_NE(outcome.ranks.at(0).warnings[0].find("no memory"), std::string::npos);
 }
 
 TEST_F(PairedRunnerTest, AFailureInALaterBlockFailsTheCaseAndKeepsItsChecks) {

@@ -213,8 +213,30 @@ TEST(Plan, RefusesParameterValuesOutsideTheDeclaredOnes) {
   expect_contains(refusal<UsageError>(what, machine(2)), {"ddp.overlap=maybe", "on|off"});
   for (const std::string text : {"bucket_mb=0.5", "overlap=off", "overlap=true"}) {
     what.params = {text};
-    EXPECT_EQ(make_plan(what, catalogue(), machine(2)).cases.size(), 2u) << text;
+    EXPECT_EQ(make_plan(what, catalogue(), machine(2)).cases.size(), 3u) << text;
   }
+}
+
+TEST(Plan, AddsTheReferenceInEveryWorldOfTheOtherStrategies) {
+  Selection what;
+  what.strategies = {"dp"};
+  what.workloads = {"mnist-mlp"};
+  what.cpus = {1, 2};
+  what.reference = "ddp";
+  const auto planned = ids(make_plan(what, catalogue(), machine(2)));
+  for (const std::string id : {"ddp/mnist-mlp/cpu:1/shm/weak/b64/f32", "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32"})
+    EXPECT_EQ(std::count(planned.begin(), planned.end(), id), 1) << id;
+  what.reference = "dpp";
+  expect_contains(refusal<UsageError>(what, machine(2)), {"dpp"});
+}
+
+TEST(Plan, EachRuntimeIsACaseOfItsOwnWithItsOwnBaseline) {
+  Selection what = ddp_on_mlp();
+  const size_t one = make_plan(what, catalogue(), machine(2)).cases.size();
+  what.runtimes = {Runtime::torch, Runtime::fast};
+  const auto planned = ids(make_plan(what, catalogue(), machine(2)));
+  EXPECT_EQ(planned.size(), 2 * one);
+  EXPECT_EQ(std::count(planned.begin(), planned.end(), "cpu/mnist-mlp/cpu:1/weak/b64/f32/fast"), 1);
 }
 
 TEST(Plan, AFilterKeepsMatchingCasesAndTheirBaselines) {

@@ -51,14 +51,53 @@ TEST(Table, ShowsMeasurementsUnderTheirTitles) {
   EXPECT_NE(lines[0].find(" · f32"), std::string::npos) << lines[0];
   EXPECT_EQ(lines[1].substr(0, 8), "STRATEGY");
   EXPECT_EQ(words(lines[2]), (std::vector<std::string>{"cpu", "1", "2.000", "5.0", "%", "32000", "1.00x", "100", "%",
-                                                       "-", "1.2", "%", "ok", "baseline"}));
+                                                       "-", "1.2", "%", "-", "ok", "baseline"}));
+}
+
+TEST(Table, ShowsSpeedupAndEfficiencyWithTheirIntervals) {
+  Report all = report();
+  all.cases[0].derived.speedup_low = 0.9, all.cases[0].derived.speedup_high = 1.1;
+  all.cases[0].derived.efficiency_low = 0.9, all.cases[0].derived.efficiency_high = 1.1;
+  const std::string line = split(report_table(all, false), '\n')[2];
+  EXPECT_NE(line.find("1.00±0.10x"), std::string::npos) << line;
+  EXPECT_NE(line.find("100±10 %"), std::string::npos) << line;
+}
+
+TEST(Table, ReplicasThatShareCoresHaveNoEfficiency) {
+  Report all = report();
+  all.env = {{"cpu", {{"usable", 2}}}};
+  all.cases[0].spec.world = 4;
+  EXPECT_EQ(split(report_table(all, false), '\n')[2].find("100 %"), std::string::npos);
+}
+
+TEST(Table, OtherMathematicsStandInASectionOfTheirOwn) {
+  Report all = report();
+  all.cases[0].means = batch_mean;
+  all.cases.push_back(all.cases[0]);
+  all.cases.back().means = "local steps";
+  const std::string text = report_table(all, false);
+  const size_t apart = text.find("other mathematics");
+  ASSERT_NE(apart, std::string::npos) << text;
+  EXPECT_GT(text.find("local steps"), apart);
+  EXPECT_LT(text.find(batch_mean), apart);
+}
+
+TEST(Table, DisturbanceStandsOnceAboveTheTableAndAsAMarkOnItsRows) {
+  Report all = report();
+  all.disturbance = "other programs took 1.0 of 2 cores in 1 of 3 cases";
+  all.cases[0].launches.push_back({.index = 0, .ranks = {}, .reference_ns = {}, .others = OtherLoad{.programs = 1}});
+  const std::string text = report_table(all, false);
+  EXPECT_TRUE(text.starts_with("! other programs took 1.0 of 2 cores in 1 of 3 cases\n")) << text;
+  EXPECT_EQ(text.find("other programs", 5), std::string::npos) << text;
+  EXPECT_NE(split(text, '\n')[4].find("! busy"), std::string::npos) << text;
+  EXPECT_TRUE(report_markdown(all).starts_with("> other programs took 1.0")) << report_markdown(all);
 }
 
 TEST(Table, ShowsMissingFiguresAsDashes) {
   const auto lines = split(report_table(report(), false), '\n');
   const auto failed = words(lines[3]);
-  EXPECT_EQ(std::vector<std::string>(failed.begin(), failed.begin() + 10),
-            (std::vector<std::string>{"ddp", "2", "-", "-", "-", "-", "-", "-", "-", "failed"}));
+  EXPECT_EQ(std::vector<std::string>(failed.begin(), failed.begin() + 11),
+            (std::vector<std::string>{"ddp", "2", "-", "-", "-", "-", "-", "-", "-", "-", "failed"}));
   EXPECT_EQ(report_table(report(), false).find("nan"), std::string::npos);
 }
 

@@ -238,24 +238,17 @@ TEST_F(OthersLoad, CpuTimeOfThisProcessIsPartOfTheBusyTimeOfTheMachine) {
   EXPECT_GE(found->busy_s + 1, found->ours_s);
 }
 
-TEST(OtherLoad, ReportsHowManyLaunchesOtherProgramsDisturbedAndTheCause) {
-  const auto warning_of = [](std::vector<CpuTimes> launches) {
-    OtherLoad load(2);
-    for (const CpuTimes& taken : launches)
-      load.add({.wall_s = 7, .busy_s = 3, .stolen_s = 1, .ours_s = 2}, {.wall_s = 7 + taken.wall_s,
-                                                                        .busy_s = 3 + taken.busy_s,
-                                                                        .stolen_s = 1 + taken.stolen_s,
-                                                                        .ours_s = 2 + taken.ours_s});
-    return load.warning();
-  };
-  const CpuTimes calm{.wall_s = 2, .busy_s = 2.3, .stolen_s = 0.1, .ours_s = 2};
-  const CpuTimes other_program{.wall_s = 2, .busy_s = 4, .stolen_s = 0, .ours_s = 2};
-  const CpuTimes stolen{.wall_s = 2, .busy_s = 2, .stolen_s = 1, .ours_s = 2};
-  const CpuTimes short_launch{.wall_s = 0.1, .busy_s = 0.2, .stolen_s = 0, .ours_s = 0};
-  EXPECT_EQ(warning_of({calm, calm}), "");
-  EXPECT_EQ(warning_of({short_launch}), "") << "too short for the resolution of the kernel's clocks";
-  expect_contains(warning_of({calm, other_program, other_program}), {"2 of 3 launches", "1.0 of 2 cores"});
-  expect_contains(warning_of({stolen}), {"1 of 1 launches", "0.5 cores", "virtual machine"});
+TEST(OtherLoad, IsWhatOtherProgramsAndTheHostTookBetweenTwoReadings) {
+  const CpuTimes before{.wall_s = 7, .busy_s = 3, .stolen_s = 1, .ours_s = 2};
+  const CpuTimes after{.wall_s = 9, .busy_s = 7, .stolen_s = 2, .ours_s = 4};
+  const auto load = load_between(before, after);
+  ASSERT_TRUE(load);
+  EXPECT_DOUBLE_EQ(load->programs, 1) << "4 of 4 core seconds were busy, 2 of them ours";
+  EXPECT_DOUBLE_EQ(load->host, 0.5);
+}
+
+TEST(OtherLoad, IsUnknownIfTheTimeIsTooShortForTheKernelsClocks) {
+  EXPECT_FALSE(load_between({}, {.wall_s = 0.1, .busy_s = 0.2}));
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ CaseSpec spec_without_defaults() {
                 .scaling = Scaling::strong,
                 .batch = 30,
                 .dtype = Dtype::f64,
+                .runtime = Runtime::fast,
                 .params = {{"bucket_mb", "1"}, {"overlap", "off"}},
                 .scale = 3,
                 .accumulate = 2,

@@ -245,7 +245,8 @@ TEST_F(Save, LatestRunIsTheOneWithTheLatestTimeInItsName) {
   EXPECT_EQ(found("latest~1"), id + "-02");
   EXPECT_EQ(found("latest~2"), id);
   EXPECT_EQ(found("latest~3"), "20251121T063057Z-zzz-x");
-  expect_contains(message<UsageError>([&] { find_run("latest~4", results_); }), {"latest~4", " 4 ", results_.string()});
+  expect_contains(message<UsageError>([&] { find_run("latest~4", results_); }),
+                  {"latest~4", "latest~3", results_.string()});
   for (const char* wrong : {"latest~", "latest~x", "latest~-1", "latest~1x"})
     EXPECT_THROW(find_run(wrong, results_), UsageError) << wrong;
 }

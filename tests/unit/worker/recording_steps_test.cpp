@@ -5,9 +5,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "harness/worker/measure/block_run.h"
 #include "harness/worker/measure/profile_case.h"
-#include "harness/worker/measure/run_case.h"
+#include "harness/worker/measure/timed_case.h"
 #include "tests/unit/around.h"
 
 namespace dpbench {
@@ -51,6 +50,7 @@ const RegisterStrategy fake_recorder{
      .make = make<FakeRecorder>,
      .promise = [](StrategyInfo& info, const Params& params) { info.recorded = params.flag("graph"); }}};
 
+// Two steps precede each block of four, to refill the caches.
 const Sampling quick{.warmup = 5, .samples = 2, .steps = 4};
 
 // Returns a case of random-linear, which has 100 samples.
@@ -102,30 +102,22 @@ class RecordingSteps : public testing::Test {
 TEST_F(RecordingSteps, AreTakenBeforeStepsAreTimed) {
   timed(case_of(30, "on"));
   const auto& calls = FakeRecorder::calls;
-  ASSERT_EQ(calls.size(), 5U + 2 * 4 + 2 * 4) << "four more steps for each of the batch sizes 30 and 10";
+  ASSERT_EQ(calls.size(), 5U + 2 * 4 + 2 * (2 + 4)) << "four more steps for each of the batch sizes 30 and 10";
   // The second half of the warm-up, which sets the number of steps per block, is replayed too.
-  expect_replayed(3 + 2 * 4);
-  EXPECT_EQ(calls[calls.size() - 8].step, 5) << "blocks start at the same step as without recording";
+  expect_replayed(3 + 2 * (2 + 4));
+  EXPECT_EQ(calls[calls.size() - 12].step, 5) << "blocks start at the same step as without recording";
 }
 
 TEST_F(RecordingSteps, CoverEachBatchSizeWithoutAWholeEpoch) {
   timed(case_of(3, "on"));
-  EXPECT_EQ(FakeRecorder::calls.size(), 5U + 2 * 4 + 2 * 4) << "one of 34 steps has 1 sample";
+  EXPECT_EQ(FakeRecorder::calls.size(), 5U + 2 * 4 + 2 * (2 + 4)) << "one of 34 steps has 1 sample";
   timed(case_of(5, "on"));
-  EXPECT_EQ(FakeRecorder::calls.size(), 5U + 4 + 2 * 4) << "all batches have the same size";
+  EXPECT_EQ(FakeRecorder::calls.size(), 5U + 4 + 2 * (2 + 4)) << "all batches have the same size";
 }
 
 TEST_F(RecordingSteps, AreSkippedIfTheStrategyDoesNotRecord) {
   timed(case_of(30, "off"));
-  EXPECT_EQ(FakeRecorder::calls.size(), 5U + 2 * 4);
-}
-
-TEST_F(RecordingSteps, AreTakenBeforeTheFirstTimedBlockOfADuel) {
-  BlockRun run(case_of(30, "on"), quick.warmup, group_, pulse_, "");
-  const size_t before = FakeRecorder::calls.size();
-  for (int i = 0; i < 2; ++i) run.block(quick);
-  expect_replayed(3 + FakeRecorder::calls.size() - before);
-  run.finish();
+  EXPECT_EQ(FakeRecorder::calls.size(), 5U + 2 * (2 + 4));
 }
 
 TEST_F(RecordingSteps, AreTakenBeforeStepsAreProfiled) {

@@ -140,7 +140,8 @@ class Agent : public RankEvents {
                          .backend = group.at("backend"),
                          .device = read_value<Device>(group.at("device"), "device"),
                          .processes = group.at("processes"),
-                         .threads = group.at("threads")};
+                         .threads = group.at("threads"),
+                         .runtime = read_value<Runtime>(group.at("runtime"), "runtime")};
     const WorkerSettings settings{.program = worker_,
                                   .plugins = plugins_,
                                   .cpus = cores_to_share(),

@@ -17,11 +17,8 @@ namespace {
 constexpr double closing_seconds = 12;
 
 Json to_json(const GroupSpec& spec) {
-  return {{"name", spec.name},
-          {"backend", spec.backend},
-          {"device", name_of(spec.device)},
-          {"processes", spec.processes},
-          {"threads", spec.threads}};
+  return {{"name", spec.name},           {"backend", spec.backend}, {"device", name_of(spec.device)},
+          {"processes", spec.processes}, {"threads", spec.threads}, {"runtime", name_of(spec.runtime)}};
 }
 
 }  // namespace
