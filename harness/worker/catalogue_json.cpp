@@ -13,8 +13,8 @@ namespace dpbench {
 namespace {
 
 constexpr const char* gradient_names[] = {"gathered", "mean_of_means", "global_mean", "sum", "mean_of_active", "local"};
-constexpr const char* gradient_meanings[] = {batch_mean, batch_mean, batch_mean, "sum over ranks", "mean of active ranks",
-                                             "local steps"};
+constexpr const char* gradient_meanings[] = {
+    batch_mean, batch_mean, batch_mean, "sum over ranks", "mean of active ranks", "local steps"};
 constexpr const char* buffers_names[] = {"first_replica", "rank0", "local", "synchronised", "unchanged"};
 
 std::string values_of(const ParamInfo& param) {

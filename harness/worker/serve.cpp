@@ -133,15 +133,14 @@ class CommandLoop {
     if (order == Order::train) return trained(spec, train_options_from_json(command.at("train")));
     Json checks = Json::array();
     if (command.at("check").get<bool>()) {
-      const CheckedCase checked =
-          check_case(spec, {.filter = checks_before_timing(spec), .begins = checking(spec)}, *group_, pulse_, variables_.run_dir);
+      const CheckedCase checked = check_case(spec, {.filter = checks_before_timing(spec), .begins = checking(spec)},
+                                             *group_, pulse_, variables_.run_dir);
       if (!checked.sound) return untimed(spec, checked);
       checks = rows_of(checked.rows);
     }
     const Sampling sampling = sampling_from_json(command.at("sampling"));
     pulse_.forget_calls();
-    if (!timed_case_)
-      timed_case_ = std::make_unique<TimedCase>(spec, sampling, *group_, pulse_, variables_.run_dir);
+    if (!timed_case_) timed_case_ = std::make_unique<TimedCase>(spec, sampling, *group_, pulse_, variables_.run_dir);
     return ran(spec, timed_case_->block(sampling), checks);
   }
 
@@ -154,12 +153,8 @@ class CommandLoop {
   }
 
   Json ran(const CaseSpec& spec, const RankRecord& record, const Json& checks) const {
-    return {{"event", name_of(Event::ran)},
-            {"case", spec.id},
-            {"record", to_json(record)},
-            {"checks", checks},
-            {"means", means_of(spec)},
-            {"calls", calls()}};
+    return {{"event", name_of(Event::ran)}, {"case", spec.id}, {"record", to_json(record)}, {"checks", checks},
+            {"means", means_of(spec)},      {"calls", calls()}};
   }
 
   static std::string means_of(const CaseSpec& spec) {

@@ -160,12 +160,13 @@ std::vector<ExitMeaning> exit_meanings_of(const CommandHelp& help) {
 }
 
 const std::vector<Variable>& environment_variables() {
-  static const std::vector<Variable> all = {{"CUDA_VISIBLE_DEVICES", "GPUs to use"},
-                                            {"DPBENCH_KEEP_DISTURBED", "1: blocks without their cores count (for tests)"},
-                                            {"DPBENCH_PYTHON", "Python with matplotlib, for report"},
-                                            {"DPBENCH_WORKER", "dpbench-worker to start"},
-                                            {"NO_COLOR", "no colors in tables"},
-                                            {"TMPDIR", "private files of a run, if /dev/shm is too small"}};
+  static const std::vector<Variable> all = {
+      {"CUDA_VISIBLE_DEVICES", "GPUs to use"},
+      {"DPBENCH_KEEP_DISTURBED", "1: blocks without their cores count (for tests)"},
+      {"DPBENCH_PYTHON", "Python with matplotlib, for report"},
+      {"DPBENCH_WORKER", "dpbench-worker to start"},
+      {"NO_COLOR", "no colors in tables"},
+      {"TMPDIR", "private files of a run, if /dev/shm is too small"}};
   return all;
 }
 

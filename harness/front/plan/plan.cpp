@@ -78,16 +78,17 @@ ResolvedSelection resolve(const Selection& selection, const Catalogue& catalogue
   return resolved;
 }
 
-// Returns the cases (rows) that match --filter. Keeps a baseline or reference too if a matching row is compared with it.
+// Returns the cases (rows) that match --filter. Keeps a baseline or reference too if a matching row is compared with
+// it.
 std::vector<Row> filtered(const std::vector<Row>& rows, const Selection& selection) {
   if (selection.filter.empty()) return rows;
   const std::regex pattern(selection.filter);
   const auto matches = [&](const Row& row) { return std::regex_search(row.spec.id, pattern); };
   const auto is_needed_reference = [&](const Row& row) {
     return std::ranges::any_of(rows, [&](const Row& other) {
-      return matches(other) && ((selection.baseline && is_reference_of(row.spec, other.spec, "")) ||
-                                (!selection.reference.empty() &&
-                                 is_reference_of(row.spec, other.spec, selection.reference)));
+      return matches(other) &&
+             ((selection.baseline && is_reference_of(row.spec, other.spec, "")) ||
+              (!selection.reference.empty() && is_reference_of(row.spec, other.spec, selection.reference)));
     });
   };
   std::vector<Row> kept;

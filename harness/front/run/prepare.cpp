@@ -89,8 +89,7 @@ Report new_report(const Prepared& prepared) {
     record.warnings = host_differences(report.env);
     if (const auto note = prepared.plan.notes.find(spec.id); note != prepared.plan.notes.end())
       record.warnings.push_back(note->second);
-    if (crowded(spec, prepared.machine.cores))
-      record.warnings.push_back(ceiling_warning(spec, prepared.machine.cores));
+    if (crowded(spec, prepared.machine.cores)) record.warnings.push_back(ceiling_warning(spec, prepared.machine.cores));
   }
   for (const auto& [spec, reason] : prepared.plan.skipped) {
     CaseRecord& record = report.cases.emplace_back();

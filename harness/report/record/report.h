@@ -23,10 +23,10 @@ namespace dpbench {
 // applicable.
 struct Derived {
   std::optional<double> samples_per_s{}, speedup{}, efficiency{}, speedup_low{}, speedup_high{}, efficiency_low{},
-      efficiency_high{}, own_speedup{}, own_efficiency{}, karp_flatt{},
-      own_karp_flatt{}, wrapper_cost{}, comm_fraction{}, communication_ns{}, exposed_ns{}, waiting_ns{}, overlap{},
-      collectives_per_step{}, collective_bytes_per_step{}, flop_per_step{}, flop_per_s{}, peak_flop_per_s{},
-      peak_bytes_per_s{}, flop_share{}, skew{}, gpu_power_w{}, throttled_share{}, noise{};
+      efficiency_high{}, own_speedup{}, own_efficiency{}, karp_flatt{}, own_karp_flatt{}, wrapper_cost{},
+      comm_fraction{}, communication_ns{}, exposed_ns{}, waiting_ns{}, overlap{}, collectives_per_step{},
+      collective_bytes_per_step{}, flop_per_step{}, flop_per_s{}, peak_flop_per_s{}, peak_bytes_per_s{}, flop_share{},
+      skew{}, gpu_power_w{}, throttled_share{}, noise{};
   std::optional<int64_t> peak_memory_bytes{};
   std::optional<int> straggler{};
 };
@@ -38,10 +38,13 @@ struct Table<Derived> {
   static constexpr std::tuple fields{
       Field{"samples_per_s", "samples / s", &D::samples_per_s,
             "throughput: training samples per step / median step time", range::above_zero},
-      Field{"speedup", "1", &D::speedup, "throughput / throughput of the reference: median over pairs of neighbouring blocks; without pairs, ratio of "
-            "samples_per_s",
+      Field{
+          "speedup", "1", &D::speedup,
+          "throughput / throughput of the reference: median over pairs of neighbouring blocks; without pairs, ratio of "
+          "samples_per_s",
+          range::above_zero},
+      Field{"efficiency", "1", &D::efficiency, "speedup / world; null if the reference is not the baseline",
             range::above_zero},
-      Field{"efficiency", "1", &D::efficiency, "speedup / world; null if the reference is not the baseline", range::above_zero},
       later(Field{"speedup_low", "1", &D::speedup_low,
                   "lower bound of the speed-up's 95 % confidence interval; since 1.5", range::above_zero}),
       later(Field{"speedup_high", "1", &D::speedup_high,

@@ -161,7 +161,8 @@ TEST(CaseWatch, ReportsAConnectionErrorAfterAGracePeriodWithoutABetterCause) {
 
 TEST(CaseWatch, BlamesTheRankThatThrewEvenIfItReportsLate) {
   CaseWatch watch = watch_of(2);
-  watch.on_line(0, failed(0, "failure", "rank 1 (pid 9) left the group while rank 0 (pid 8) waited in #3 barrier"), 1.0);
+  watch.on_line(0, failed(0, "failure", "rank 1 (pid 9) left the group while rank 0 (pid 8) waited in #3 barrier"),
+                1.0);
   EXPECT_FALSE(watch.verdict(3));
   watch.on_line(1, failed(1, "failure", "its own words"), 3.5);
   expect_contains(watch.verdict(3.5)->reason, {"rank 1", "its own words"});
