@@ -57,7 +57,7 @@ std::string refusal(const std::string& text, const JsonLimits& limits = {}) {
 TEST(Protocol, ACaseSurvivesConversionToJsonAndBack) {
   const CaseSpec spec = spec_without_defaults();
   const CaseSpec back = case_from_json(through_text(to_json(spec)));
-  EXPECT_EQ(back.id, "ddp/mnist-mlp/cuda:4/nccl/strong/b30/f64/scale=3/accumulate=2/bucket_mb=1/overlap=off");
+  EXPECT_EQ(back.id, "ddp/mnist-mlp/cuda:4/nccl/strong/b30/f64/fast/scale=3/accumulate=2/bucket_mb=1/overlap=off");
   EXPECT_EQ(back.seed, spec.seed);
   EXPECT_EQ(back.params, spec.params);
   EXPECT_EQ(back.clip_norm, 0.5);
