@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include <ATen/ATen.h>
 
@@ -110,7 +112,7 @@ class Suite {
   // Runs a scenario with a scaled loss: the sum of the ranks' gradients exceeds float16's range but each rank's own
   // gradient does not. Skipped if the ranks' gradients are too unequal for a suitable scale.
   void run_beyond_range(const Scenario& scenario) {
-    const Computing here;
+    std::optional<Computing> here(std::in_place);
     constexpr double float16_max = 65504;
     const ExpectedStep first = first_step(bench_, scenario);
     double own = 0, sum = 0;
@@ -124,6 +126,7 @@ class Suite {
     enlarged_.emplace(*workload_, factor);
     enlarged_bench_.emplace(Bench{strategy_, *enlarged_, bench_.layout, bench_.rank, bench_.group, bench_.devices,
                                   bench_.params, bench_.seed});
+    here.reset();  // what follows waits for other ranks
     run_on(*enlarged_bench_, scenario);
   }
 

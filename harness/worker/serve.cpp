@@ -118,7 +118,7 @@ class CommandLoop {
     const CaseSpec spec = case_from_json(command.at("case"));
     const Order order = order_of(command);
     const bool same_case = timed_case_ && timed_case_->case_id() == spec.id;
-    if (order == Order::end) return ended(spec, sampling_from_json(command.at("sampling")));
+    if (order == Order::end) return ended(spec, command);
     if (order != Order::block || !same_case) {
       pulse_.begin();
       release();
@@ -135,6 +135,7 @@ class CommandLoop {
     if (command.at("check").get<bool>()) {
       const CheckedCase checked = check_case(spec, {.filter = checks_before_timing(spec), .begins = checking(spec)},
                                              *group_, pulse_, variables_.run_dir);
+      if (const auto tell = checking(spec)) tell(0, 0);  // the checks are over
       if (!checked.sound) return untimed(spec, checked);
       checks = rows_of(checked.rows);
     }
@@ -144,10 +145,10 @@ class CommandLoop {
     return ran(spec, timed_case_->block(sampling), checks);
   }
 
-  Json ended(const CaseSpec& spec, const Sampling& sampling) {
+  Json ended(const CaseSpec& spec, const Json& command) {
     check(timed_case_ && timed_case_->case_id() == spec.id, "the case to end has no timed block");
     pulse_.forget_calls();
-    const RankRecord record = timed_case_->end(sampling);
+    const RankRecord record = timed_case_->end(sampling_from_json(command.at("sampling")), command.at("blocks"));
     timed_case_.reset();
     return ran(spec, record, Json::array());
   }

@@ -217,7 +217,10 @@ def by_series(cases):
 
 def ceiling(case, world):
     """Returns the largest possible speed-up of a world: the world, or fewer replicas if they share cores."""
-    cores = of(case.run.report, "env", "cpu", "usable")
+    env = case.run.report["env"]
+    cores = of(env, "cpu", "usable")
+    if cores:
+        cores = min(cores, of(env, "limits", "cpus") or cores) * max(1, len(env.get("hosts") or []))
     return min(world, cores / case.raw.get("threads", 1)) if case.device == "cpu" and cores else world
 
 

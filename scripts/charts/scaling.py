@@ -132,8 +132,8 @@ def efficiency(cases, looks):
         axes.set_ylim(bottom=0)
         axes.set_ylabel("efficiency, %")
         chart.legend()
-        chart.caption = (f"Throughput / world relative to {base.series}. {words.bars(group)[:-1]}, of the "
-                         f"case and the baseline combined. {words.source(group)}{note}")
+        chart.caption = (f"Throughput / world relative to {base.series}. {words.bars(group)[:-1]} of pairs of "
+                         f"neighbouring blocks. {words.source(group)}{note}")
         yield chart
 
 

@@ -307,13 +307,17 @@ void add_duel_flags(CLI::App& app, DuelOptions& o) {
   add_output(app, o.output, {Form::table, Form::markdown, Form::json, Form::none})->group("Output");
 }
 
+bool keeps_disturbed() {
+  const char* keep = std::getenv("DPBENCH_KEEP_DISTURBED");
+  return keep && std::string(keep) == "1";
+}
+
 // Derives the options of `run`. --quick shortens the blocks (timed runs of steps), and lowers the numbers of launches
 // (starts of the worker processes), blocks and warm-up steps unless the user set them. Without any flag of the help
 // groups "What to run" and "Sampling", --quick is implied.
 void settle_run(const CLI::App& app, RunOptions& o) {
   settle_selection(o.what);
-  const char* keep = std::getenv("DPBENCH_KEEP_DISTURBED");
-  o.keep_disturbed = keep && std::string(keep) == "1";
+  o.keep_disturbed = keeps_disturbed();
   const bool chosen = any_given(app, "What to run") || any_given(app, "Sampling");
   if (!any_given(app, "What to run")) o.what.default_worlds = {1, 2};
   if (!chosen) o.quick = true;
@@ -366,6 +370,7 @@ void settle_train(const CLI::App&, TrainingOptions& o) {
 
 void settle_duel(const CLI::App& app, DuelOptions& o) {
   o.what.baseline = o.takes_ranks = false;
+  o.keep_disturbed = keeps_disturbed();
   if (app.count("--min-time") == 0) o.sampling.min_sample_s = 0.2;
   if (!any_given(app, "What to run")) o.what.default_worlds = {1, 2};
   settle_selection(o.what);

@@ -102,7 +102,9 @@ class DuelRun : public Run {
     const Signals signals;
     Launcher base(worker_settings(prepared_, logs() / "base"), signals, Event::ran, note());
     Launcher now(worker_settings(now_, logs() / "new"), signals, Event::ran, note());
-    return DuelLoop(duel_options_, report_, base, now, *progress_, [this] { save(false); }).run();
+    return DuelLoop(
+               duel_options_, report_, base, now, *progress_, [this] { save(false); }, prepared_.machine.cores)
+        .run();
   }
 
   bool measured() const override {

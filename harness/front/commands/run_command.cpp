@@ -38,6 +38,15 @@ class TimedRun : public ReportRun {
     Run::prepare();
   }
 
+  void plan() override {
+    Run::plan();
+    const StrategyEntry* reference = find_entry(prepared_.catalogue.strategies, options_.what.reference);
+    if (world_ && reference && reference->parallelism == Parallelism::ranks)
+      throw UsageError("--reference " + reference->name +
+                       ": a launcher's ranks can run one strategy at a time. Use a " +
+                       "strategy of one process, or --launcher self");
+  }
+
  private:
   Start begin() override {
     choose_threads(prepared_, [](const std::string&) {});
@@ -74,7 +83,7 @@ class TimedRun : public ReportRun {
     };
     PairedRunner runner(
         cases, references, reference_of,
-        {.seed = options_.what.seed, .cores = prepared_.machine.cores, .keep_disturbed = options_.keep_disturbed});
+        {.seed = options_.what.seed, .cores = cores_of_run(prepared_), .keep_disturbed = options_.keep_disturbed});
     return run_launches(runner, std::move(make_command), std::move(load));
   }
 
@@ -106,6 +115,12 @@ class TimedRun : public ReportRun {
 
   // Saves the run as a baseline if the user asked for one. Refuses an interrupted run or one with failed cases, because
   // later runs are compared with the baseline.
+  Ending ending() const override {
+    Ending end = ReportRun::ending();
+    end.inconclusive = end.inconclusive || (!run_options_.save_baseline.empty() && !why_no_baseline(report_).empty());
+    return end;
+  }
+
   bool write_extra_files() override {
     if (run_options_.save_baseline.empty()) return true;
     if (const std::string why = why_no_baseline(report_); !why.empty()) {

@@ -86,8 +86,9 @@ void CaseWatch::on_event(int rank, const Json& message, double now) {
   if (message.at("case") != case_id_ && !during_setup) throw UsageError("answer for another case");
   if (event == answer_) return on_answer(rank, message, now);
   if (event == Event::checking && rank == 0) {
-    checking_ = "checking: " + std::to_string(message.at("number").get<int64_t>()) + " of " +
-                std::to_string(message.at("of").get<int64_t>());
+    checking_ = message.at("number") == 0 ? ""
+                                          : "checking: " + std::to_string(message.at("number").get<int64_t>()) +
+                                                " of " + std::to_string(message.at("of").get<int64_t>());
     return;
   }
   if (on_event_from_rank0_ && rank == 0 && (event == Event::line || event == Event::progress))

@@ -1,5 +1,7 @@
 #include "harness/front/run/choose_threads.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -33,9 +35,11 @@ double step_ns(Launcher& launcher, const CaseSpec& spec) {
   const Sampling sampling{.warmup = 6, .samples = 1, .min_sample_s = 0.005};
   const CaseOutcome outcome =
       launcher.run(spec, Json{{"do", name_of(Order::block)}, {"sampling", to_json(sampling)}, {"check", false}});
+  if (outcome.kind == CaseOutcome::Kind::interrupted) ::raise(outcome.signal);  // the run ends by it
   if (outcome.kind != CaseOutcome::Kind::ran || outcome.ranks.empty()) return std::numeric_limits<double>::infinity();
   const RankRecord& rank = outcome.ranks.front();
-  return static_cast<double>(rank.samples_ns.at(0)) / static_cast<double>(rank.steps_per_sample);
+  // CPU time, which on one thread is the step's length, even if other programs took the core for a while.
+  return static_cast<double>(rank.cpu_ns.at(0)) / static_cast<double>(rank.steps_per_sample);
 }
 
 }  // namespace

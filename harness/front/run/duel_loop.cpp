@@ -7,6 +7,7 @@
 
 #include "harness/front/run/schedule.h"
 #include "harness/front/text/text.h"
+#include "harness/report/figures/disturbance.h"
 #include "harness/report/machine/environment.h"
 
 namespace dpbench {
@@ -43,11 +44,12 @@ std::string progress_text(const DuelCase& record, bool clear) {
 }  // namespace
 
 DuelLoop::DuelLoop(const DuelOptions& options, DuelReport& report, CaseRunner& base, CaseRunner& now,
-                   ProgressLine& progress, Save save)
+                   ProgressLine& progress, Save save, int cores)
     : options_(options),
       report_(report),
       base_(base),
       now_(now),
+      cores_(cores),
       progress_(progress),
       save_(std::move(save)),
       decided_(report.cases.size(), false),
@@ -89,8 +91,14 @@ bool DuelLoop::measure_pairs(int index, DuelCase& record) {
   const auto stopped = [&] { return ending_.signal != 0 || !ending_.usage.empty(); };
   if (index == 0 && !calibrate(record)) return !stopped();
   record.launches.emplace_back();
+  int disturbed = 0;
   for (int pair = 0; pair < options_.pairs_per_launch && !over(); ++pair) {
     if (!measure_pair(record)) break;
+    if (starved_ && disturbed++ < 2 * options_.pairs_per_launch) {
+      record.launches.back().pop_back();
+      --pair;
+      continue;
+    }
     const auto taken = static_cast<int>(pairs_of(record));
     if (std::count(report_.rule.looks.begin(), report_.rule.looks.end(), taken) > 0) judge(record);
   }
@@ -110,6 +118,7 @@ bool DuelLoop::calibrate(DuelCase& record) {
 
 bool DuelLoop::measure_pair(DuelCase& record) {
   const bool base_first = random_() % 2 == 0;
+  starved_ = false;
   DuelPair pair{.first = base_first ? Side::base : Side::now};
   const auto first = run_block(base_first, false, record);
   const auto second = first ? run_block(!base_first, false, record) : std::nullopt;
@@ -138,6 +147,9 @@ std::optional<int64_t> DuelLoop::run_block(bool is_base, bool check, DuelCase& r
     record.reason = side_name(is_base) + std::string("ranks ended a block with different parameters");
     return std::nullopt;
   }
+  if (!options_.keep_disturbed && !crowded(record.spec, cores_) &&
+      lost_share(record.spec, outcome.ranks) > most_lost_share)
+    starved_ = true;
   int64_t slowest = 0;
   for (const RankRecord& rank : outcome.ranks)
     for (const int64_t ns : rank.samples_ns) slowest = std::max(slowest, ns);

@@ -19,7 +19,7 @@ class DuelLoop {
   using Save = std::function<void()>;
 
   DuelLoop(const DuelOptions& options, DuelReport& report, CaseRunner& base, CaseRunner& now, ProgressLine& progress,
-           Save save);
+           Save save, int cores = 0);
 
   LoopEnding run();
 
@@ -39,11 +39,13 @@ class DuelLoop {
   const DuelOptions& options_;
   DuelReport& report_;
   CaseRunner &base_, &now_;
+  int cores_;
   ProgressLine& progress_;
   Save save_;
   std::vector<CaseSpec> specs_;
   std::vector<bool> decided_;
   std::mt19937_64 random_;
+  bool starved_ = false;  // true if a block of the current pair did not have its cores
   LoopEnding ending_;
 };
 

@@ -30,8 +30,13 @@ double sampled_seconds(const CaseRecord& record) {
 // Makes all blocks of a launch count as disturbed.
 void drop_blocks(CaseOutcome& outcome) {
   if (!outcome.ranks.empty()) outcome.disturbed_blocks += static_cast<int>(outcome.ranks.front().samples_ns.size());
-  for (RankRecord& rank : outcome.ranks)
+  for (RankRecord& rank : outcome.ranks) {
     for (auto* blocks : {&rank.samples_ns, &rank.cpu_ns, &rank.switches, &rank.queue_ns}) blocks->clear();
+    rank.step_p50_ns = rank.step_p90_ns = rank.step_p99_ns = 0;
+    rank.phases_ns.clear();
+    rank.profile.reset();
+    rank.peak.reset();
+  }
   outcome.reference_ns.clear();
 }
 
@@ -135,13 +140,24 @@ bool LaunchLoop::run_case(int index, size_t which) {
   return true;
 }
 
+// Runs a launch of a case, and once more if others took its cores throughout.
 CaseOutcome LaunchLoop::attempt_with_load(int index, size_t which) {
+  int dropped = 0;
+  for (int attempt = 0;; ++attempt) {
+    CaseOutcome outcome = measured_attempt(index, which);
+    const bool disturbed = outcome.others && disturbs(*outcome.others, specs_[which], cores_);
+    if (disturbed && !options_.keep_disturbed) drop_blocks(outcome);
+    dropped += outcome.disturbed_blocks;
+    outcome.disturbed_blocks = dropped;
+    if (!disturbed || options_.keep_disturbed || attempt == 1) return outcome;
+  }
+}
+
+CaseOutcome LaunchLoop::measured_attempt(int index, size_t which) {
   const auto before = cpu_times_ ? cpu_times_() : std::nullopt;
   CaseOutcome outcome = attempt(index, which);
   const auto after = before && outcome.kind == CaseOutcome::Kind::ran ? cpu_times_() : std::nullopt;
   if (after) outcome.others = load_between(*before, *after);
-  const bool disturbed = outcome.others && disturbs(*outcome.others, specs_[which], cores_);
-  if (disturbed && !options_.keep_disturbed) drop_blocks(outcome);
   return outcome;
 }
 
@@ -236,7 +252,7 @@ std::vector<size_t> LaunchLoop::noisy() const {
 }
 
 std::string LaunchLoop::result_text(const CaseRecord& record) const {
-  if (record.status == CaseStatus::failed || record.status == CaseStatus::skipped || record.status == CaseStatus::wrong)
+  if (record.bad() || record.status == CaseStatus::skipped || record.status == CaseStatus::disturbed)
     return record.status + ": " + one_line(first_line(record.reason), 160);
   if (record.launches.empty()) return std::to_string(record.checks.size()) + " checks, none failed";
   const auto samples = sample_step_ns(record.launches.back());

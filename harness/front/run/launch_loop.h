@@ -34,6 +34,7 @@ class LaunchLoop {
   bool run_group(int index, const std::vector<size_t>& members);
   bool run_case(int index, size_t which);
   CaseOutcome attempt_with_load(int index, size_t which);
+  CaseOutcome measured_attempt(int index, size_t which);
   void print_result(size_t which);
   void print_results_except(const std::vector<size_t>& which);
   CaseOutcome attempt(int index, size_t which);

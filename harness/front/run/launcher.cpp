@@ -70,7 +70,8 @@ CaseOutcome Launcher::watch(const std::string& case_id, CaseWatch& case_watch) {
         return {.kind = CaseOutcome::Kind::interrupted, .reason = "interrupted", .signal = signal};
     if (settings_.world && settings_.world->launcher_is_gone())
       return {.kind = CaseOutcome::Kind::interrupted, .reason = "interrupted", .signal = SIGHUP};
-    if (settings_.world && key_.processes == 1) settings_.world->keep_alive();
+    // Messages of a launched group that is still open wait for its next turn.
+    if (settings_.world && key_.processes == 1 && settings_.world->open_groups == 0) settings_.world->keep_alive();
     if (auto outcome = case_watch.verdict(monotonic_seconds())) return *outcome;
   }
 }

@@ -27,6 +27,8 @@ void append(std::vector<int64_t>& all, const std::vector<int64_t>& more) {
 struct PairedRunner::Series {
   const CaseSpec* reference = nullptr;
   int64_t steps = 0, reference_steps = 0;         // steps per block
+  int64_t taken = 1;                              // blocks of the case so far, the first one included
+  std::vector<int64_t> kept{};                    // numbers of the blocks that count, from 0
   std::vector<std::vector<RankRecord>> blocks{};  // the blocks that count
   std::vector<double> reference_ns{};             // step time of the reference beside each of these blocks
   int disturbed = 0;                              // number of blocks that do not count
@@ -49,6 +51,11 @@ CaseOutcome PairedRunner::block(CaseRunner& runner, const CaseSpec& spec, Json c
   return runner.run(spec, command);
 }
 
+bool PairedRunner::interrupted(Series& series, CaseOutcome& outcome) {
+  series.failure = std::move(outcome);
+  return false;
+}
+
 // Runs one block of the case and one of its reference, in random order. Returns false if the case failed.
 bool PairedRunner::pair(const CaseSpec& spec, const Json& command, Series& series) {
   const bool reference_first = random_() % 2 == 0;
@@ -57,16 +64,20 @@ bool PairedRunner::pair(const CaseSpec& spec, const Json& command, Series& serie
     if (!series.reference) return;
     other = block(references_, *series.reference, command, series.reference_steps);
     if (ran(other)) return;
+    if (other.kind == CaseOutcome::Kind::interrupted) return;
     series.reference_fault = other.reason;
     series.reference = nullptr;
   };
   if (reference_first) run_reference();
+  if (other.kind == CaseOutcome::Kind::interrupted) return interrupted(series, other);
   own = block(cases_, spec, command, series.steps);
   if (!reference_first && ran(own)) run_reference();
+  if (other.kind == CaseOutcome::Kind::interrupted) return interrupted(series, other);
   if (!ran(own)) {
     series.failure = std::move(own);
     return false;
   }
+  const int64_t number = series.taken++;
   series.spent_s += static_cast<double>(slowest_ns(own.ranks)) * 1e-9;
   const auto is_starved = [&](const CaseSpec& one, const CaseOutcome& outcome) {
     return !crowded(one, rules_.cores) && lost_share(one, outcome.ranks) > most_lost_share;
@@ -80,6 +91,7 @@ bool PairedRunner::pair(const CaseSpec& spec, const Json& command, Series& serie
     series.reference_ns.push_back(static_cast<double>(slowest_ns(other.ranks)) /
                                   static_cast<double>(other.ranks.front().steps_per_sample));
   series.blocks.push_back(std::move(own.ranks));
+  series.kept.push_back(number);
   return true;
 }
 
@@ -107,7 +119,8 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
     }
     out_of_time = series.spent_s > sampling.max_time_s;
   }
-  CaseOutcome end = cases_.run(spec, {{"do", name_of(Order::end)}, {"sampling", command.at("sampling")}});
+  CaseOutcome end =
+      cases_.run(spec, {{"do", name_of(Order::end)}, {"sampling", command.at("sampling")}, {"blocks", series.kept}});
   end.checks = std::move(outcome.checks);
   end.means = std::move(outcome.means);
   end.versions = std::move(outcome.versions);
@@ -123,8 +136,8 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
   end.disturbed_blocks = series.disturbed;
   auto& warnings = end.ranks.front().warnings;
   if (out_of_time && series.blocks.size() < wanted)
-    warnings.push_back("stopped by --max-time after " + std::to_string(tried()) + " of " + std::to_string(wanted) +
-                       " blocks");
+    warnings.push_back("stopped by --max-time after " + std::to_string(series.blocks.size()) + " of " +
+                       std::to_string(wanted) + " blocks");
   if (!series.reference_fault.empty())
     warnings.push_back("not measured in pairs: the reference failed: " + series.reference_fault);
   return end;

@@ -36,6 +36,7 @@ class PairedRunner : public CaseRunner {
 
   CaseOutcome block(CaseRunner& runner, const CaseSpec& spec, Json command, int64_t steps);
   bool pair(const CaseSpec& spec, const Json& command, Series& series);
+  static bool interrupted(Series& series, CaseOutcome& outcome);
 
   CaseRunner &cases_, &references_;
   ReferenceOf reference_of_;

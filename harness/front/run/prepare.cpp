@@ -76,6 +76,10 @@ std::string ceiling_warning(const CaseSpec& spec, int cores) {
 
 }  // namespace
 
+int cores_of_run(const Prepared& prepared) {
+  return prepared.machine.cores * std::max(1, prepared.options.what.launched_hosts);
+}
+
 Report new_report(const Prepared& prepared) {
   Report report;
   report.tool = tool_block(prepared.options.argv);
@@ -89,7 +93,7 @@ Report new_report(const Prepared& prepared) {
     record.warnings = host_differences(report.env);
     if (const auto note = prepared.plan.notes.find(spec.id); note != prepared.plan.notes.end())
       record.warnings.push_back(note->second);
-    if (crowded(spec, prepared.machine.cores)) record.warnings.push_back(ceiling_warning(spec, prepared.machine.cores));
+    if (crowded(spec, cores_of_run(prepared))) record.warnings.push_back(ceiling_warning(spec, cores_of_run(prepared)));
   }
   for (const auto& [spec, reason] : prepared.plan.skipped) {
     CaseRecord& record = report.cases.emplace_back();

@@ -28,6 +28,8 @@ Prepared prepare(MeasuringOptions options, const std::filesystem::path& worker, 
 // Fills the plan of `prepared`. Throws UsageError or Unavailable if no case can run.
 void plan_cases(Prepared& prepared);
 
+// Returns the number of cores that the run's ranks share, over all hosts (equal hosts are assumed).
+int cores_of_run(const Prepared& prepared);
 // Returns a new report with the planned cases, followed by the skipped ones.
 Report new_report(const Prepared& prepared);
 

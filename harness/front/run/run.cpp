@@ -110,7 +110,7 @@ std::vector<std::string> ReportRun::complaints() const { return bad_cases(report
 LoopEnding ReportRun::run_launches(CaseRunner& runner, LaunchLoop::MakeCommand make_command, LaunchLoop::Load load) {
   LaunchLoop loop(
       options_, report_, prepared_.plan.cases.size(), runner, *progress_, std::move(make_command),
-      [this] { save(false); }, std::move(load), prepared_.machine.cores);
+      [this] { save(false); }, std::move(load), cores_of_run(prepared_));
   return loop.run();
 }
 

@@ -8,6 +8,7 @@
 
 #include "harness/front/text/text.h"
 #include "harness/report/figures/disturbance.h"
+#include "harness/report/figures/summarise.h"
 
 namespace dpbench {
 namespace {
@@ -66,7 +67,10 @@ std::string with_interval(int decimals, const char* unit, std::optional<double> 
                           std::optional<double> high) {
   if (!value || !std::isfinite(*value)) return "-";
   char text[64], half[32] = "";
-  if (low && high) std::snprintf(half, sizeof half, "±%.*f", decimals, (*high - *low) / 2);
+  if (low && high && *high - *low > *value)  // too wide and uneven for one half width
+    std::snprintf(half, sizeof half, " (%.*f-%.*f)", decimals, *low, decimals, *high);
+  else if (low && high)
+    std::snprintf(half, sizeof half, "±%.*f", decimals, (*high - *low) / 2);
   std::snprintf(text, sizeof text, "%.*f%s%s", decimals, *value, half, unit);
   return text;
 }
@@ -120,7 +124,9 @@ constexpr const char* other_mathematics = " · other mathematics than the baseli
 std::vector<Section> sections_of(const Report& report) {
   std::vector<Section> sections;
   for (const auto& record : report.cases) {
-    const std::string title = heading(record.spec) + (record.other_mathematics() ? other_mathematics : "");
+    const std::string reference = reference_name(report);
+    const std::string title = heading(record.spec) + (reference.empty() ? "" : " · speed-ups over " + reference) +
+                              (record.other_mathematics() ? other_mathematics : "");
     auto found = std::find_if(sections.begin(), sections.end(),
                               [&](const Section& section) { return section.heading == title; });
     if (found == sections.end()) found = sections.insert(sections.end(), Section{title, {}});

@@ -208,8 +208,9 @@ std::optional<Straggler> straggler_of(const CaseRecord& record) {
     for (const RankRecord& rank : launch.ranks)
       if (rank.profile && rank.profile->waiting_ns)
         // A rank that waited for a core is slowed by other programs. It is not a straggler for it.
-        busy.emplace_back(rank.profile->step_ns - *rank.profile->waiting_ns - rank.profile->queue_ns.value_or(0),
-                          rank.rank);
+        // It may have waited for a core and for a rank at once, so only the longer wait counts.
+        busy.emplace_back(
+            rank.profile->step_ns - std::max(*rank.profile->waiting_ns, rank.profile->queue_ns.value_or(0)), rank.rank);
     if (busy.size() < 2 || busy.size() != launch.ranks.size()) continue;
     std::sort(busy.begin(), busy.end());
     std::vector<double> others;

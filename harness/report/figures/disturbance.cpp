@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "harness/report/machine/environment.h"
+
 namespace dpbench {
 namespace {
 
@@ -63,7 +65,11 @@ int cores_of(const Report& report) {
   const auto cpu = report.env.find("cpu");
   if (cpu == report.env.end() || !cpu->is_object()) return 0;
   const auto usable = cpu->find("usable");
-  return usable != cpu->end() && usable->is_number_integer() ? std::max(0, usable->get<int>()) : 0;
+  if (usable == cpu->end() || !usable->is_number_integer()) return 0;
+  const Json limit = field_of(report.env, "/limits/cpus"), hosts = field_of(report.env, "/hosts");
+  int cores = std::max(0, usable->get<int>());
+  if (limit.is_number()) cores = std::min(cores, std::max(1, static_cast<int>(limit.get<double>())));
+  return cores * (hosts.is_array() ? std::max(1, static_cast<int>(hosts.size())) : 1);
 }
 
 std::string disturbance_line(const Report& report) {

@@ -81,7 +81,7 @@ double launch_ratio(const LaunchRecord& launch) {
 Logs paired_logs(const Report& report, const CaseRecord& r) {
   if (!reference_name(report).empty()) return {};
   Logs logs = logs_of(r, launch_ratio);
-  return logs.size() == r.launches.size() ? logs : Logs();
+  return logs.size() == logs_of(r, launch_median).size() ? logs : Logs();
 }
 
 std::optional<Figure> ratio_figure(const Report& report, const CaseRecord& r) {

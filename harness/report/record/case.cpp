@@ -27,8 +27,10 @@ bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_diff
 
 bool is_reference_of(const CaseSpec& candidate, const CaseSpec& spec, const std::string& reference) {
   if (reference.empty()) return candidate.baseline && same_setting(candidate, spec, {.strategy = true, .world = true});
-  return candidate.strategy == reference && candidate.params.empty() &&
-         same_setting(candidate, spec, {.strategy = true, .world = false});
+  const bool is_itself = spec.strategy == reference && spec.params.empty();
+  const bool other_backend = candidate.processes > 1 && spec.processes > 1 && candidate.backend != spec.backend;
+  return candidate.strategy == reference && candidate.params.empty() && !other_backend &&
+         (!is_itself || candidate.id == spec.id) && same_setting(candidate, spec, {.strategy = true, .world = false});
 }
 
 }  // namespace dpbench

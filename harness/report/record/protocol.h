@@ -3,8 +3,9 @@
 //
 //   front -> every rank   {"do":"block","case":{..},"sampling":{..},"check":true}
 //                           runs one block; the case stays set up for the next one
-//                         {"do":"end","case":{..},"sampling":{..}}
-//                           after the last block: profiles the case and answers with the record of all blocks
+//                         {"do":"end","case":{..},"sampling":{..},"blocks":[1,2]}
+//                           after the last block: profiles the case and answers with the record of these blocks,
+//                           numbered from 0
 //                         {"do":"check","case":{..},"filter":"RE","seeds":1,"whole_worlds":0}
 //                         {"do":"train","case":{..},"train":{..}}
 //                         {"do":"quit"}

@@ -38,7 +38,8 @@ void check_spec(const Report& report, const CaseSpec& spec, Problems& problems) 
   problems.require(spec.id == case_id(spec), "the id does not match the fields, which make " + case_id(spec));
   problems.require(spec.processes == 1 || spec.processes == spec.world,
                    text(spec.processes) + " processes do not fit world " + text(spec.world));
-  problems.require(spec.baseline || is_configured(report, "/strategies", spec.strategy),
+  const bool is_reference = field_of(report.config, "/reference") == Json(spec.strategy);
+  problems.require(spec.baseline || is_reference || is_configured(report, "/strategies", spec.strategy),
                    "the configuration does not contain strategy " + spec.strategy);
   problems.require(is_configured(report, "/workloads", spec.workload),
                    "the configuration does not contain workload " + spec.workload);

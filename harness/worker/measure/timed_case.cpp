@@ -84,7 +84,7 @@ RankRecord TimedCase::block(const Sampling& sampling) {
   rows_ += source_.rows(timer_.step_index(), steps_);
   timed_steps_ += steps_;
   const CoreUse use;
-  const int64_t ns = timer_.block(steps_, &readings_);
+  const int64_t ns = timer_.block(steps_, &readings_.emplace_back());
   const CoreUse::Spent spent = use.spent();
   group_.barrier();  // here a rank that skipped a collective meets one that did not, and the backend names both
   gpus_.read();
@@ -119,12 +119,15 @@ void TimedCase::finish() {
   group_.barrier();  // wait until all ranks are done before any rank tears down the process group
 }
 
-RankRecord TimedCase::end(const Sampling& sampling) {
+RankRecord TimedCase::end(const Sampling& sampling, const std::vector<size_t>& blocks) {
+  std::vector<int64_t> readings;
+  for (const size_t block : blocks)
+    readings.insert(readings.end(), readings_.at(block).begin(), readings_.at(block).end());
   RankRecord record = figures();
   record.gpus = gpus_.counters();
-  record.step_p50_ns = percentile(readings_, 0.5);
-  record.step_p90_ns = percentile(readings_, 0.9);
-  record.step_p99_ns = percentile(readings_, 0.99);
+  record.step_p50_ns = percentile(readings, 0.5);
+  record.step_p90_ns = percentile(readings, 0.9);
+  record.step_p99_ns = percentile(readings, 0.99);
   finish();
   record.parameters_hash = parameters_hash();
   if (nodes_run_by_engine() > engine_nodes_before_)

@@ -21,9 +21,9 @@ class TimedCase {
   RankRecord block(const Sampling& sampling);
   // Finishes the strategy. Collective: every rank must call it, after the last block.
   void finish();
-  // Finishes the strategy, then profiles extra steps and measures the machine's peak. Returns the record of all blocks
-  // without the times of the single blocks. Collective.
-  RankRecord end(const Sampling& sampling);
+  // Finishes the strategy, then profiles extra steps and measures the machine's peak. Returns the record of `blocks`,
+  // numbered from 0, without the times of the single blocks. Collective.
+  RankRecord end(const Sampling& sampling, const std::vector<size_t>& blocks);
 
  private:
   RankRecord figures() const;
@@ -42,7 +42,7 @@ class TimedCase {
   int64_t engine_nodes_before_ = 0;
   double step_ns_ = 0, first_loss_ = 0;
   int64_t steps_ = 0, timed_steps_ = 0, rows_ = 0;  // steps of a block; steps and samples of all blocks
-  std::vector<int64_t> readings_;
+  std::vector<std::vector<int64_t>> readings_;      // times of single steps, per block
 };
 
 }  // namespace dpbench

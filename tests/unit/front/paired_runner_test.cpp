@@ -29,8 +29,10 @@ class FakeSide : public CaseRunner {
 
   CaseOutcome run(const CaseSpec& spec, const Json& command) override {
     const bool block = command.at("do") == "block";
+    if (!block) ended_with = command.at("blocks").get<std::vector<int>>();
     calls_.push_back(name_ + " " + std::string(command.at("do")));
     steps = command.at("sampling").at("steps");
+    if (signal_at == blocks + 1 && block) return {.kind = Kind::interrupted, .signal = 2};
     if (const auto failed = failure ? failure(++number_) : ""; !failed.empty())
       return {.kind = Kind::failed, .reason = failed};
     RankRecord rank;
@@ -43,8 +45,9 @@ class FakeSide : public CaseRunner {
   std::vector<std::string> end_group() override { return {}; }
   int pending_signal() override { return 0; }
 
+  std::vector<int> ended_with;
   int64_t ns = 1000, cpu_ns = 0, steps = -1;
-  int blocks = 0;
+  int blocks = 0, signal_at = 0;  // signal_at: the block in which a signal arrives
   std::function<int64_t(int block)> queue_ns = [](int) { return 0; };
   std::function<std::string(int call)> failure;
 
@@ -134,6 +137,22 @@ TEST_F(PairedRunnerTest, AFailedReferenceLeavesTheCaseMeasuredWithAWarning) {
   EXPECT_TRUE(outcome.reference_ns.empty());
   ASSERT_EQ(outcome.ranks.at(0).warnings.size(), 1u);
   EXPECT_NE(outcome.ranks.at(0).warnings[0].find("no memory"), std::string::npos);
+}
+
+TEST_F(PairedRunnerTest, ASignalInABlockOfTheReferenceEndsTheCase) {
+  for (const int block : {1, 2, 4}) {
+    references_.blocks = cases_.blocks = 0;
+    references_.signal_at = block;
+    const CaseOutcome outcome = run(spec_of("ddp", 2));
+    EXPECT_EQ(outcome.kind, Kind::interrupted) << block;
+    EXPECT_EQ(outcome.signal, 2) << block;
+  }
+}
+
+TEST_F(PairedRunnerTest, TheEndNamesTheBlocksThatCount) {
+  cases_.queue_ns = [](int block) { return block == 3 ? 300 : 0; };
+  run(spec_of("ddp", 2));
+  EXPECT_EQ(cases_.ended_with, (std::vector<int>{1, 3, 4, 5})) << "block 0 does not count, and block 2 was disturbed";
 }
 
 TEST_F(PairedRunnerTest, AFailureInALaterBlockFailsTheCaseAndKeepsItsChecks) {

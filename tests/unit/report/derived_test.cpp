@@ -149,6 +149,20 @@ TEST(Derived, SpeedupOverAReferenceStrategyHasNoEfficiency) {
   EXPECT_DOUBLE_EQ(*report.cases[0].derived.speedup, 1.25);
 }
 
+TEST(Derived, AnotherBackendsReferenceDoesNotTakeThePlaceOfADisturbedOne) {
+  Report report = scaling_report();
+  report.config["reference"] = "ddp";
+  report.cases.push_back(report.cases[2]);
+  report.cases[3].spec.strategy = "zero1";
+  report.cases.push_back(report.cases[2]);
+  report.cases[4].spec.backend = "gloo";
+  for (CaseRecord& record : report.cases) record.spec.id = case_id(record.spec);
+  report.cases[2].launches[0].disturbed_blocks = 10;
+  summarise(report);
+  EXPECT_FALSE(report.cases[3].derived.speedup) << "ddp over shm is disturbed";
+  EXPECT_DOUBLE_EQ(*report.cases[4].derived.speedup, 1) << "it is its own reference";
+}
+
 TEST(Derived, ACaseWithMoreDisturbedThanCountedBlocksHasNoFigures) {
   Report report = scaling_report();
   report.cases[2].launches[0].disturbed_blocks = 10;

@@ -56,6 +56,15 @@ TEST(ExportJunit, CountsPassedFailedCrashedAndSkippedTests) {
   EXPECT_NE(xml.find("rank 2 was killed by signal 9 at step 17"), std::string::npos);
 }
 
+TEST(ExportJunit, ADisturbedCaseIsSkippedWithItsReason) {
+  Report report = report_of({measured("cpu", 1, Scaling::weak, 64, 10000)});
+  report.cases[0].launches[0].disturbed_blocks = 20;
+  summarise(report);
+  const std::string xml = junit_xml(report);
+  EXPECT_EQ(count(xml, "<skipped "), 1u) << xml;
+  expect_contains(xml, {"20 of 29 blocks"});
+}
+
 TEST(ExportJunit, EscapesXml) {
   const std::string xml = junit_xml(full_report());
   expect_contains(xml, {"n.1.weight[3]: &lt;expected&gt; 1 &amp; found &quot;2&quot;", "gradients with float64 oracle",

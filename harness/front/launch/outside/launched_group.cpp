@@ -58,6 +58,7 @@ LaunchedGroup::LaunchedGroup(const GroupSpec& spec, const WorkerSettings& settin
       local_(spec, settings, scratch, seat_of(world_.placement(), world_.directory_of(0))),
       states_(static_cast<size_t>(spec.processes)),
       closed_(states_.size(), false) {
+  ++world_.open_groups;
   for (int rank = 1; rank < world_.ranks(); ++rank)
     world_.tell(rank, {{"do", name_of(AgentOrder::open)},
                        {"spec", to_json(spec)},

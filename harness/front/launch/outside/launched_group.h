@@ -16,6 +16,9 @@ class LaunchedGroup : public RankGroup {
  public:
   LaunchedGroup(const GroupSpec& spec, const WorkerSettings& settings, const Scratch& scratch);
 
+  ~LaunchedGroup() override { --world_.open_groups; }
+  LaunchedGroup(const LaunchedGroup&) = delete;
+  LaunchedGroup& operator=(const LaunchedGroup&) = delete;
   void send(const Json& message) override;
   bool wait(RankEvents& events, const Signals& signals, int milliseconds) override;
   std::vector<std::string> quit(const Signals& signals) override;

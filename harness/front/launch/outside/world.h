@@ -62,6 +62,7 @@ class World {
   std::vector<Json> receive();
   // Sends heartbeats and handles signals from the other ranks while only rank 0 runs a case.
   void keep_alive();
+  int open_groups = 0;  // launched groups that read the ranks' messages themselves
   // Returns the ranks that have failed, or have sent nothing for silent_seconds, each with the reason.
   std::map<int, std::string> gone() const;
 
