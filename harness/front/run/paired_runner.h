@@ -18,7 +18,7 @@ class PairedRunner : public CaseRunner {
   using ReferenceOf = std::function<const CaseSpec*(const CaseSpec&)>;
 
   struct Rules {
-    uint64_t seed = 1;            // of the order of the two blocks of a pair
+    uint64_t seed = 1;            // random seed that decides which block of a pair runs first
     int cores = 0;                // cores of the machine; 0: unknown
     bool keep_disturbed = false;  // true: disturbed blocks count
   };

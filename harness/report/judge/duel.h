@@ -18,7 +18,7 @@ struct DuelRule {
   double most_noise = 0.15;    // highest noise of the pairs; above it the verdict is unclear
 };
 
-// The result of one look, an interim analysis of a case's pairs.
+// The result of one look, an interim analysis of a case's pairs of timed blocks (one block of each build).
 struct DuelLook {
   int pairs = 0;
   int launches = 0;                   // number of starts of both builds in which the pairs were measured
