@@ -39,7 +39,8 @@ double step_ns(Launcher& launcher, const CaseSpec& spec) {
   if (outcome.kind != CaseOutcome::Kind::ran || outcome.ranks.empty()) return std::numeric_limits<double>::infinity();
   const RankRecord& rank = outcome.ranks.front();
   // CPU time, which on one thread is the step's length, even if other programs took the core for a while.
-  return static_cast<double>(rank.cpu_ns.at(0)) / static_cast<double>(rank.steps_per_sample);
+  const auto& times = rank.cpu_ns.empty() ? rank.samples_ns : rank.cpu_ns;
+  return static_cast<double>(times.at(0)) / static_cast<double>(rank.steps_per_sample);
 }
 
 }  // namespace
