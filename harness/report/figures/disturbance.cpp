@@ -43,8 +43,8 @@ double lost_share(const CaseSpec& spec, const std::vector<RankRecord>& ranks) {
   const int64_t cores = int64_t{spec.threads} * spec.world / spec.processes;  // that each process needs
   double most = 0;
   for (const RankRecord& rank : ranks)
-    for (size_t i = 0; i < std::min(rank.queue_ns.size(), rank.samples_ns.size()); ++i) {
-      const int64_t idle_ns = std::max<int64_t>(0, rank.samples_ns[i] * cores - rank.cpu_ns.at(i));
+    for (size_t i = 0; i < std::min({rank.queue_ns.size(), rank.cpu_ns.size(), rank.samples_ns.size()}); ++i) {
+      const int64_t idle_ns = std::max<int64_t>(0, rank.samples_ns[i] * cores - rank.cpu_ns[i]);
       const int64_t lost_ns = std::min(rank.queue_ns[i], idle_ns);
       most = std::max(most, static_cast<double>(lost_ns) / static_cast<double>(rank.samples_ns[i]));
     }
