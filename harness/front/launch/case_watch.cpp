@@ -19,7 +19,7 @@ namespace {
 constexpr double grace_seconds = 0.3;  // time to wait after the first error for errors that explain it
 // The same, while all errors are of ranks that only report that another rank is gone. On a busy machine that rank may
 // need seconds to report its own error.
-constexpr double echo_grace_seconds = 5;
+constexpr double echo_grace_seconds = 3;
 constexpr size_t reason_length = 2000;
 
 // True for errors that a rank reports only because another rank is gone. Such an error is never the root cause.

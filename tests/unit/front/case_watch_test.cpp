@@ -154,9 +154,9 @@ TEST(CaseWatch, BlamesARankKilledByASignalNotPeersWithEarlierErrors) {
 TEST(CaseWatch, ReportsAConnectionErrorAfterAGracePeriodWithoutABetterCause) {
   CaseWatch watch = watch_of(2);
   watch.on_line(1, failed(1, "failure", "timeout in the store"), 1.0);
-  EXPECT_FALSE(watch.verdict(5.9)) << "on a busy machine the other rank may need seconds to report the cause";
-  ASSERT_TRUE(watch.verdict(6.1));
-  expect_contains(watch.verdict(6.1)->reason, {"rank 1", "timeout in the store"});
+  EXPECT_FALSE(watch.verdict(3.9)) << "on a busy machine the other rank may need seconds to report the cause";
+  ASSERT_TRUE(watch.verdict(4.1));
+  expect_contains(watch.verdict(4.1)->reason, {"rank 1", "timeout in the store"});
 }
 
 TEST(CaseWatch, BlamesTheRankThatThrewEvenIfItReportsLate) {
