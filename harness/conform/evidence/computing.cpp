@@ -2,18 +2,13 @@
 
 #include <pthread.h>
 
-#include <ctime>
 #include <map>
 #include <mutex>
 
+#include "harness/report/base/clock.h"
+
 namespace dpbench {
 namespace {
-
-int64_t read_ns(clockid_t clock) {
-  timespec now{};
-  ::clock_gettime(clock, &now);
-  return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
 
 struct Marked {
   clockid_t clock;
@@ -28,12 +23,10 @@ int64_t ended_ns = 0;  // spent under marks that have ended
 }  // namespace
 
 Computing::Computing() {
+  clockid_t clock{};
+  ::pthread_getcpuclockid(::pthread_self(), &clock);
   const std::lock_guard lock(marked_mutex);
-  const auto [found, is_new] = marked.try_emplace(::pthread_self());
-  if (is_new) {
-    ::pthread_getcpuclockid(::pthread_self(), &found->second.clock);
-    found->second = {.clock = found->second.clock, .begin_ns = read_ns(found->second.clock), .depth = 0};
-  }
+  const auto [found, is_new] = marked.try_emplace(::pthread_self(), Marked{clock, clock_ns(clock), 0});
   ++found->second.depth;
 }
 
@@ -41,14 +34,14 @@ Computing::~Computing() {
   const std::lock_guard lock(marked_mutex);
   const auto found = marked.find(::pthread_self());
   if (--found->second.depth > 0) return;
-  ended_ns += read_ns(found->second.clock) - found->second.begin_ns;
+  ended_ns += clock_ns(found->second.clock) - found->second.begin_ns;
   marked.erase(found);
 }
 
 int64_t Computing::cpu_ns() {
   const std::lock_guard lock(marked_mutex);
   int64_t total = ended_ns;
-  for (const auto& [thread, mark] : marked) total += read_ns(mark.clock) - mark.begin_ns;
+  for (const auto& [thread, mark] : marked) total += clock_ns(mark.clock) - mark.begin_ns;
   return total;
 }
 

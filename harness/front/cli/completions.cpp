@@ -91,8 +91,10 @@ std::string bash_completions(const std::vector<Command>& commands) {
     words += (words.empty() ? "" : " ") + command.name;
     std::string names, values, words_of_command;
     for (const Flag& flag : flags_of(commands, command)) {
-      if (flag.positional) words_of_command = join(choices_of(flag), " ");
-      if (flag.positional) continue;
+      if (flag.positional) {
+        words_of_command = join(choices_of(flag), " ");
+        continue;
+      }
       names += (names.empty() ? "--" : " --") + flag.name;
       if (flag.type.empty()) continue;
       const std::string either = (flag.short_name.empty() ? "" : "-" + flag.short_name + "|") + "--" + flag.name;

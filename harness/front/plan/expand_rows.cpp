@@ -52,11 +52,9 @@ class Expansion {
                                 .data_dir = selection_.data_dir},
                        .workload = &workload};
         add_baselines(base);
-        if (const StrategyEntry* reference = resolved_.reference)
-          for (const auto& place : places_of(*reference))
-            for (const auto& backend : backends_of(*reference, place, workload))
-              add_row(base, *reference, place, {}, backend, true);
-        for (const StrategyEntry* strategy : resolved_.strategies) add_strategy(base, *strategy);
+        if (resolved_.reference) add_strategy(base, *resolved_.reference, {{}}, true);
+        for (const StrategyEntry* strategy : resolved_.strategies)
+          add_strategy(base, *strategy, combinations(resolved_.axes, *strategy), false);
       }
   }
 
@@ -71,11 +69,12 @@ class Expansion {
     }
   }
 
-  void add_strategy(const Row& base, const StrategyEntry& strategy) {
+  void add_strategy(const Row& base, const StrategyEntry& strategy, const std::vector<ParamValues>& values,
+                    bool added) {
     for (const auto& place : places_of(strategy))
-      for (const auto& params : combinations(resolved_.axes, strategy))
+      for (const auto& params : values)
         for (const auto& backend : backends_of(strategy, place, *base.workload))
-          add_row(base, strategy, place, params, backend, false);
+          add_row(base, strategy, place, params, backend, added);
   }
 
   // Returns the devices and worlds on which a strategy is tried. If the user named a strategy that runs on none of the

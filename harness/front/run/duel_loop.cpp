@@ -147,12 +147,8 @@ std::optional<int64_t> DuelLoop::run_block(bool is_base, bool check, DuelCase& r
     record.reason = side_name(is_base) + std::string("ranks ended a block with different parameters");
     return std::nullopt;
   }
-  if (!options_.keep_disturbed && !crowded(record.spec, cores_) &&
-      lost_share(record.spec, outcome.ranks) > most_lost_share)
-    starved_ = true;
-  int64_t slowest = 0;
-  for (const RankRecord& rank : outcome.ranks)
-    for (const int64_t ns : rank.samples_ns) slowest = std::max(slowest, ns);
+  starved_ = starved_ || (!options_.keep_disturbed && starved(record.spec, outcome.ranks, cores_));
+  const int64_t slowest = slowest_ns(outcome.ranks);
   if (outcome.ranks.empty() && check && !failed_check(outcome.checks).empty())
     return slowest;  // a failed check is not an error here: calibrate() reports it
   if (slowest == 0) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
+#include <string>
 
 #include "harness/front/run/schedule.h"
 #include "harness/front/text/text.h"
@@ -90,11 +92,11 @@ void LaunchLoop::print_results_except(const std::vector<size_t>& which) {
 // A strategy may refuse some cases, such as a workload that it does not fit. If it refused all of its cases, its
 // parameters are wrong: a usage error.
 void LaunchLoop::judge_refusals() {
+  std::set<std::string> accepting;  // strategies that took a case
+  for (size_t i = 0; i < planned_; ++i)
+    if (!refused_[i]) accepting.insert(specs_[i].strategy);
   for (size_t i = 0; i < planned_; ++i) {
-    const auto is_of_strategy = [&](size_t other) { return specs_[other].strategy == specs_[i].strategy; };
-    bool all = refused_[i];
-    for (size_t other = 0; other < planned_ && all; ++other) all = !is_of_strategy(other) || refused_[other];
-    if (!all) continue;
+    if (accepting.contains(specs_[i].strategy)) continue;
     report_.cases[i].status = CaseStatus::failed;
     if (ending_.usage.empty()) ending_.usage = report_.cases[i].reason;
   }

@@ -8,14 +8,9 @@
 namespace dpbench {
 namespace {
 
-int64_t slowest_ns(const std::vector<RankRecord>& ranks) {
-  int64_t slowest = 0;
-  for (const RankRecord& rank : ranks)
-    for (const int64_t ns : rank.samples_ns) slowest = std::max(slowest, ns);
-  return slowest;
-}
-
 bool ran(const CaseOutcome& outcome) { return outcome.kind == CaseOutcome::Kind::ran && !outcome.ranks.empty(); }
+
+bool is_interrupted(const CaseOutcome& outcome) { return outcome.kind == CaseOutcome::Kind::interrupted; }
 
 void append(std::vector<int64_t>& all, const std::vector<int64_t>& more) {
   all.insert(all.end(), more.begin(), more.end());
@@ -26,14 +21,12 @@ void append(std::vector<int64_t>& all, const std::vector<int64_t>& more) {
 // The blocks of one launch of a case.
 struct PairedRunner::Series {
   const CaseSpec* reference = nullptr;
-  int64_t steps = 0, reference_steps = 0;         // steps per block
-  int64_t taken = 1;                              // blocks of the case so far, the first one included
-  std::vector<int64_t> kept{};                    // numbers of the blocks that count, from 0
+  int64_t steps = 0, reference_steps = 0;  // steps per block
+  size_t tried = 0;                        // pairs so far
+  std::vector<size_t> kept{};              // numbers of the case's blocks that count; 0 is the first, uncounted one
   std::vector<std::vector<RankRecord>> blocks{};  // the blocks that count
   std::vector<double> reference_ns{};             // step time of the reference beside each of these blocks
-  int disturbed = 0;                              // number of blocks that do not count
   double spent_s = 0;
-  CaseOutcome failure{};  // of the case, if a block of it failed
   std::string reference_fault{};
 };
 
@@ -51,48 +44,34 @@ CaseOutcome PairedRunner::block(CaseRunner& runner, const CaseSpec& spec, Json c
   return runner.run(spec, command);
 }
 
-bool PairedRunner::interrupted(Series& series, CaseOutcome& outcome) {
-  series.failure = std::move(outcome);
-  return false;
-}
-
-// Runs one block of the case and one of its reference, in random order. Returns false if the case failed.
-bool PairedRunner::pair(const CaseSpec& spec, const Json& command, Series& series) {
+// Runs one block of the case and one of its reference, in random order. Returns the outcome that ends the case, if any.
+std::optional<CaseOutcome> PairedRunner::pair(const CaseSpec& spec, const Json& command, Series& series) {
   const bool reference_first = random_() % 2 == 0;
   CaseOutcome own, other;
   const auto run_reference = [&] {
     if (!series.reference) return;
     other = block(references_, *series.reference, command, series.reference_steps);
-    if (ran(other)) return;
-    if (other.kind == CaseOutcome::Kind::interrupted) return;
+    if (ran(other) || is_interrupted(other)) return;
     series.reference_fault = other.reason;
     series.reference = nullptr;
   };
   if (reference_first) run_reference();
-  if (other.kind == CaseOutcome::Kind::interrupted) return interrupted(series, other);
+  if (is_interrupted(other)) return other;
   own = block(cases_, spec, command, series.steps);
-  if (!reference_first && ran(own)) run_reference();
-  if (other.kind == CaseOutcome::Kind::interrupted) return interrupted(series, other);
-  if (!ran(own)) {
-    series.failure = std::move(own);
-    return false;
-  }
-  const int64_t number = series.taken++;
+  if (!ran(own)) return own;
+  if (!reference_first) run_reference();
+  if (is_interrupted(other)) return other;
+  ++series.tried;
   series.spent_s += static_cast<double>(slowest_ns(own.ranks)) * 1e-9;
-  const auto is_starved = [&](const CaseSpec& one, const CaseOutcome& outcome) {
-    return !crowded(one, rules_.cores) && lost_share(one, outcome.ranks) > most_lost_share;
-  };
-  const bool starved = is_starved(spec, own) || (series.reference && is_starved(*series.reference, other));
-  if (starved && !rules_.keep_disturbed) {
-    ++series.disturbed;
-    return true;
-  }
+  const bool disturbed = starved(spec, own.ranks, rules_.cores) ||
+                         (series.reference && starved(*series.reference, other.ranks, rules_.cores));
+  if (disturbed && !rules_.keep_disturbed) return std::nullopt;
   if (series.reference)
     series.reference_ns.push_back(static_cast<double>(slowest_ns(other.ranks)) /
                                   static_cast<double>(other.ranks.front().steps_per_sample));
   series.blocks.push_back(std::move(own.ranks));
-  series.kept.push_back(number);
-  return true;
+  series.kept.push_back(series.tried);
+  return std::nullopt;
 }
 
 CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
@@ -103,19 +82,18 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
   Series series{.reference = reference_of_(spec), .steps = outcome.ranks.front().steps_per_sample};
   if (series.reference) {
     const CaseOutcome first = block(references_, *series.reference, command, 0);
-    if (first.kind == CaseOutcome::Kind::interrupted) return first;
+    if (is_interrupted(first)) return first;
     if (ran(first))
       series.reference_steps = first.ranks.front().steps_per_sample;
     else
       series.reference_fault = first.reason, series.reference = nullptr;
   }
   const auto wanted = static_cast<size_t>(sampling.samples);
-  const auto tried = [&] { return series.blocks.size() + static_cast<size_t>(series.disturbed); };
   bool out_of_time = false;
-  while (series.blocks.size() < wanted && tried() < 2 * wanted && !out_of_time) {
-    if (!pair(spec, command, series)) {
-      series.failure.checks = std::move(outcome.checks);
-      return series.failure;
+  while (series.blocks.size() < wanted && series.tried < 2 * wanted && !out_of_time) {
+    if (auto ended = pair(spec, command, series)) {
+      ended->checks = std::move(outcome.checks);
+      return *std::move(ended);
     }
     out_of_time = series.spent_s > sampling.max_time_s;
   }
@@ -133,7 +111,7 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
       append(end.ranks[rank].queue_ns, one[rank].queue_ns);
     }
   if (series.reference_ns.size() == series.blocks.size()) end.reference_ns = std::move(series.reference_ns);
-  end.disturbed_blocks = series.disturbed;
+  end.disturbed_blocks = static_cast<int>(series.tried - series.blocks.size());
   auto& warnings = end.ranks.front().warnings;
   if (out_of_time && series.blocks.size() < wanted)
     warnings.push_back("stopped by --max-time after " + std::to_string(series.blocks.size()) + " of " +

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -35,8 +36,7 @@ class PairedRunner : public CaseRunner {
   struct Series;
 
   CaseOutcome block(CaseRunner& runner, const CaseSpec& spec, Json command, int64_t steps);
-  bool pair(const CaseSpec& spec, const Json& command, Series& series);
-  static bool interrupted(Series& series, CaseOutcome& outcome);
+  std::optional<CaseOutcome> pair(const CaseSpec& spec, const Json& command, Series& series);
 
   CaseRunner &cases_, &references_;
   ReferenceOf reference_of_;

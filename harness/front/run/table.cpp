@@ -122,9 +122,9 @@ constexpr const char* other_mathematics = " · other mathematics than the baseli
 
 // Groups the report's cases into table sections by heading. Sections are in the order of their first cases.
 std::vector<Section> sections_of(const Report& report) {
+  const std::string reference = reference_name(report);
   std::vector<Section> sections;
   for (const auto& record : report.cases) {
-    const std::string reference = reference_name(report);
     const std::string title = heading(record.spec) + (reference.empty() ? "" : " · speed-ups over " + reference) +
                               (record.other_mathematics() ? other_mathematics : "");
     auto found = std::find_if(sections.begin(), sections.end(),

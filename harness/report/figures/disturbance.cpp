@@ -37,8 +37,10 @@ std::string line_of(const Report& report, double OtherLoad::* of, const std::str
          std::to_string(measured) + " cases";
 }
 
-}  // namespace
+// Share of a block's time above which cores that were taken away disturb the block.
+constexpr double most_lost_share = 0.05;
 
+// Returns the largest share of a block's time that a rank lost to others.
 double lost_share(const CaseSpec& spec, const std::vector<RankRecord>& ranks) {
   const int64_t cores = int64_t{spec.threads} * spec.world / spec.processes;  // that each process needs
   double most = 0;
@@ -51,8 +53,14 @@ double lost_share(const CaseSpec& spec, const std::vector<RankRecord>& ranks) {
   return most;
 }
 
+}  // namespace
+
 bool crowded(const CaseSpec& spec, int cores) {
   return spec.device == Device::cpu && cores > 0 && spec.world * spec.threads > cores;
+}
+
+bool starved(const CaseSpec& spec, const std::vector<RankRecord>& block, int cores) {
+  return !crowded(spec, cores) && lost_share(spec, block) > most_lost_share;
 }
 
 double least_load(int cores) { return std::max(0.25, 0.05 * cores); }
@@ -62,12 +70,10 @@ bool disturbs(const OtherLoad& load, const CaseSpec& spec, int cores) {
 }
 
 int cores_of(const Report& report) {
-  const auto cpu = report.env.find("cpu");
-  if (cpu == report.env.end() || !cpu->is_object()) return 0;
-  const auto usable = cpu->find("usable");
-  if (usable == cpu->end() || !usable->is_number_integer()) return 0;
+  const Json usable = field_of(report.env, "/cpu/usable");
+  if (!usable.is_number_integer()) return 0;
   const Json limit = field_of(report.env, "/limits/cpus"), hosts = field_of(report.env, "/hosts");
-  int cores = std::max(0, usable->get<int>());
+  int cores = std::max(0, usable.get<int>());
   if (limit.is_number()) cores = std::min(cores, std::max(1, static_cast<int>(limit.get<double>())));
   return cores * (hosts.is_array() ? std::max(1, static_cast<int>(hosts.size())) : 1);
 }

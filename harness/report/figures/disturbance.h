@@ -9,16 +9,13 @@
 
 namespace dpbench {
 
-// Share of a block's time above which cores that were taken away disturb the block.
-inline constexpr double most_lost_share = 0.05;
-
-// Returns the largest share of a block's time that a rank lost to others: a thread waited for a core while its process
-// used less than the cores of its replicas. Threads of a process that uses all its cores wait for each other only.
-// Returns 0 if the kernel does not tell. `ranks` holds the records of one block.
-double lost_share(const CaseSpec& spec, const std::vector<RankRecord>& ranks);
-
 // True if the case's replicas have more threads than the machine has cores, so that they take turns by themselves.
 bool crowded(const CaseSpec& spec, int cores);
+
+// True if a rank lost more than 5 % of a block's time to others: a thread waited for a core while its process used less
+// than the cores of its replicas. Threads of a process that uses all its cores wait for each other only. False if the
+// case is crowded or the kernel does not tell. `block` holds the ranks' records of one block.
+bool starved(const CaseSpec& spec, const std::vector<RankRecord>& block, int cores);
 
 // Load by others, in cores, from which it counts: a quarter of a core, or 5 % of a large machine. Lower loads come from
 // daemons and from the resolution of the kernel's clocks.

@@ -91,6 +91,7 @@ std::optional<CpuTimes> cpu_times(int pid, const std::vector<int>& cpus, double 
     if (descends(id, pid, all)) times.ours_s += process.ticks / ticks_per_s;
   return times;
 }
+
 std::optional<OtherLoad> load_between(const CpuTimes& before, const CpuTimes& after) {
   const double wall = after.wall_s - before.wall_s;
   if (wall < least_wall_s) return std::nullopt;

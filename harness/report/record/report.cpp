@@ -26,6 +26,13 @@ std::vector<double> sample_step_ns(const LaunchRecord& launch) {
   return slowest;
 }
 
+int64_t slowest_ns(const std::vector<RankRecord>& block) {
+  int64_t slowest = 0;
+  for (const RankRecord& rank : block)
+    for (const int64_t ns : rank.samples_ns) slowest = std::max(slowest, ns);
+  return slowest;
+}
+
 double rows_per_step(const CaseRecord& record) {
   std::vector<double> rows;
   for (const LaunchRecord& launch : record.launches)

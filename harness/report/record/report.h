@@ -145,6 +145,9 @@ std::vector<double> sample_step_ns(const LaunchRecord& launch);
 // the last batch of an epoch may be short. Returns the median over launches, or the global batch if the report lacks
 // the counts.
 double rows_per_step(const CaseRecord& record);
+// Returns the time of the slowest rank of a block; 0 without timed steps. `block` holds the ranks' records of one
+// block.
+int64_t slowest_ns(const std::vector<RankRecord>& block);
 // Returns the mean time per step of each phase (forward, backward, ...), over the ranks of all launches.
 std::map<std::string, double> mean_phases_ns(const CaseRecord& record);
 bool any_failed(const std::vector<CheckRow>& checks);

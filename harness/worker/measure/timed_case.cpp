@@ -128,7 +128,7 @@ RankRecord TimedCase::end(const Sampling& sampling, const std::vector<size_t>& b
   record.step_p50_ns = percentile(readings, 0.5);
   record.step_p90_ns = percentile(readings, 0.9);
   record.step_p99_ns = percentile(readings, 0.99);
-  finish();
+  strategy_->finish();
   record.parameters_hash = parameters_hash();
   if (nodes_run_by_engine() > engine_nodes_before_)
     record.warnings.emplace_back("calls torch's engine, not dpbench::backward(loss): compare it with --runtime torch");

@@ -7,18 +7,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <memory>
 #include <string>
 
+#include "harness/report/base/clock.h"
+
 namespace dpbench {
 namespace {
-
-int64_t clock_ns(clockid_t clock) {
-  timespec now{};
-  ::clock_gettime(clock, &now);
-  return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
 
 int64_t involuntary_switches() {
   rusage usage{};
