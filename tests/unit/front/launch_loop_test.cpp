@@ -11,21 +11,12 @@
 #include "harness/front/run/launch_loop.h"
 #include "harness/front/run/schedule.h"
 #include "harness/front/text/text.h"
+#include "tests/unit/front/toy_case.h"
 
 namespace dpbench {
 namespace {
 
 using Kind = CaseOutcome::Kind;
-
-CaseSpec spec_of(const std::string& strategy, int processes = 1) {
-  CaseSpec spec;
-  spec.strategy = strategy;
-  spec.workload = "toy";
-  spec.world = spec.processes = processes;
-  spec.backend = processes > 1 ? "shm" : "none";
-  spec.id = case_id(spec);
-  return spec;
-}
 
 std::string numbered(int i) { return std::string(1, static_cast<char>('a' + i)); }
 

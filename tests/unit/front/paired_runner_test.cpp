@@ -8,19 +8,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/front/toy_case.h"
+
 namespace dpbench {
 namespace {
 
 using Kind = CaseOutcome::Kind;
-
-CaseSpec spec_of(const std::string& strategy, int world = 1) {
-  CaseSpec spec;
-  spec.strategy = strategy;
-  spec.workload = "toy";
-  spec.world = spec.processes = world;
-  spec.id = case_id(spec);
-  return spec;
-}
 
 // Answers blocks of 10 steps with the time and the waiting time that the test sets.
 class FakeSide : public CaseRunner {
