@@ -1,6 +1,7 @@
 #include "harness/conform/suite.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -31,7 +32,7 @@ Layout layout_of(const CheckRequest& request, const Workload& workload) {
   return {.parallelism = request.strategy.parallelism,
           .world = request.world,
           // A single sample keeps the exact probe's gradients powers of two.
-          .rows_per_rank = workload.sum_loss() ? 1 : 4,
+          .rows_per_rank = workload.sum_loss() ? 1 : drawn_rows(request.seed),
           .samples = workload.samples()};
 }
 
@@ -92,7 +93,7 @@ class Suite {
   void choose_scenarios() {
     // A --filter enables the checks of costly scenarios too.
     const bool costly = request_.long_form || request_.workload.thorough || !filter_.takes_all();
-    for (auto& scenario : scenarios(bench_.layout, request_.dtype, costly)) {
+    for (auto& scenario : scenarios(bench_.layout, request_.dtype, costly, request_.seed)) {
       if (scenario.huge && strategy_.reduced_in != at::kHalf) continue;
       if (!filter_.takes_any(checks_of(scenario))) continue;
       // A probe (small test model) is cheap, so all of its steps are checked.
@@ -102,11 +103,33 @@ class Suite {
     }
   }
 
-  void run_scenario(const Scenario& scenario) {
+  void run_scenario(Scenario& scenario) {
     if (const auto why = why_not_applicable(scenario, strategy_, *workload_, *twin_))
       return verdicts_.skip(scenario, *why);
     if (scenario.huge) return run_beyond_range(scenario);
+    if (scenario.unwatched) shape_as_timed(scenario);
     run_on(scenario.smooth ? twin_bench_ : bench_, scenario);
+  }
+
+  // Gives an unwatched run the case's own batch. On workloads other than probes it gets as many steps as the oracle can
+  // compute in the time that it has.
+  void shape_as_timed(Scenario& scenario) {
+    if (request_.own_rows > 0) scenario.rows_per_rank = request_.own_rows;
+    if (request_.own_micros > 0) scenario.accumulate = request_.own_micros;
+    if (request_.workload.probe) return;
+    constexpr int64_t least_steps = 2;
+    int64_t steps = scenario.steps;
+    if (request_.rank == 0) {
+      const Computing here;
+      const auto start = std::chrono::steady_clock::now();
+      first_step(bench_, scenario);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+      steps = std::clamp(static_cast<int64_t>(request_.unwatched_s / took.count()), least_steps, steps);
+    }
+    if (bench_.layout.owners() > 1)
+      steps = std::stoll(broadcast_text(*request_.store, "steps/" + std::to_string(exchanges_++), request_.rank,
+                                        std::to_string(steps)));
+    scenario.steps = steps;
   }
 
   // Runs a scenario with a scaled loss: the sum of the ranks' gradients exceeds float16's range but each rank's own
@@ -151,6 +174,7 @@ class Suite {
   // Returns the clipping norm of a scenario; nullopt for no clipping. Every rank computes the same norm from the same
   // model.
   std::optional<double> clip_of(const Scenario& scenario) {
+    if (scenario.unwatched) return request_.own_clip;
     if (scenario.clip == 0) return {};
     const Computing here;
     return norm(first_step(bench_, scenario).gradient) * scenario.clip;

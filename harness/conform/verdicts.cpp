@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "harness/conform/judges/judge_course.h"
+
 namespace dpbench {
 
 void Verdicts::skip(const Scenario& scenario, const std::string& why) {
@@ -21,6 +23,7 @@ void Verdicts::judge_trial(const Bench& bench, const Scenario& scenario, std::op
                            std::vector<Evidence> evidence) {
   if (scenario.losses_alone)
     return judge_learning(Trial{bench, scenario, clip, std::move(evidence), {}, {}, {}}, rows_);
+  if (scenario.unwatched) return judge_unwatched(Trial{bench, scenario, clip, std::move(evidence), {}, {}, {}}, rows_);
   Trial trial = make_trial(bench, scenario, clip, std::move(evidence));
   for (const Judge judge : judges) judge(trial, rows_);
   if (scenario.counts_reductions && scenario.accumulate == 1)

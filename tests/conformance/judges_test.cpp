@@ -40,10 +40,14 @@ class ConformanceChecks : public testing::Test {
     const auto model = first_model(bench_);
     for (const auto& item : model->named_parameters())
       start.parameters.emplace_back(item.key(), item.value().detach().to(at::kDouble));
-    start.steps.resize(1);
-    const Trial first = make_trial(bench_, scenario_, {}, {start, start, start});
-    const ExpectedStep& expected = first.expected[0];
-    for (int rank = 0; rank < 3; ++rank) ranks_.push_back(right(start, first.names, expected, rank));
+    for (int rank = 0; rank < 3; ++rank)
+      ranks_.emplace_back(start).steps.push_back(
+          {.ids = ids_of(scenario_, bench_.layout, bench_.seed, /*step=*/0, rank)});
+    const Trial first = make_trial(bench_, scenario_, {}, ranks_);
+    for (int rank = 0; rank < 3; ++rank) {
+      Evidence& evidence = ranks_[static_cast<size_t>(rank)];
+      evidence = right(evidence, first.names, first.expected[0], rank);
+    }
   }
 
   // Returns the results that a right strategy would record on this rank.
@@ -289,8 +293,8 @@ TEST(TensorComparison, TreatsNonFiniteDifferencesAsInfinite) {
 
 TEST(Scenarios, GiveEachRankItsOwnSamples) {
   const Layout layout{Parallelism::ranks, 3, 4, 211};
-  for (const auto& scenario : scenarios(layout, at::kFloat, true)) {
-    if (scenario.same_rows) continue;
+  for (const auto& scenario : scenarios(layout, at::kFloat, true, 5)) {
+    if (scenario.same_rows || scenario.unwatched) continue;
     std::set<int64_t> seen;
     int64_t rows = 0;
     for (int64_t step = 0; step < scenario.steps; ++step)
@@ -301,6 +305,33 @@ TEST(Scenarios, GiveEachRankItsOwnSamples) {
         }
     EXPECT_EQ(static_cast<int64_t>(seen.size()), rows) << scenario.name;
   }
+}
+
+TEST(Scenarios, OfUnwatchedRunsShuffleEveryEpochAndEndItWithAShortBatch) {
+  const Layout layout{Parallelism::ranks, 3, 4, 211};
+  const Scenario scenario{
+      .name = "unwatched", .gradient_check = "", .accumulate = 2, .steps = 14, .unwatched = true};
+  std::vector<std::vector<int64_t>> epochs(1);
+  std::set<int64_t> sizes;
+  for (int64_t step = 0; step < scenario.steps; ++step) {
+    int64_t rows = 0;
+    for (int rank = 0; rank < 3; ++rank) {
+      const auto micro = ids_of(scenario, layout, 5, step, rank);
+      ASSERT_EQ(micro.size(), 2U);
+      for (const auto& ids : micro) {
+        ASSERT_GT(ids.numel(), 0);
+        rows += ids.numel();
+        for (int64_t i = 0; i < ids.numel(); ++i) epochs.back().push_back(ids[i].item<int64_t>());
+      }
+    }
+    sizes.insert(rows);
+    if (rows < 24) epochs.emplace_back();
+  }
+  ASSERT_EQ(epochs.size(), 3U);  // the third, which has not begun, is empty
+  EXPECT_EQ(sizes.size(), 2U) << "full batches and a short one";
+  EXPECT_NE(epochs[0], epochs[1]);
+  for (auto& epoch : {epochs[0], epochs[1]})
+    EXPECT_EQ(std::set<int64_t>(epoch.begin(), epoch.end()).size(), epoch.size());
 }
 
 TEST(Scenarios, SplitABatchIntoTheChunksOfTheDataParallelTutorials) {

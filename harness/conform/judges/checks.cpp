@@ -45,6 +45,8 @@ const std::vector<CheckMeaning>& check_meanings() {
       {"buffers", "buffers such as BatchNorm's statistics follow the declared rule"},
       {"buffers-replay", "the replay of the buffers matches"},
       {"optimizer-replay", "the optimizer moves parameters and state as torch's does with these gradients"},
+      {"optimizer-state", "after many steps, each slot of the optimizer's state has the value that its name says"},
+      {"trajectory", "64 steps that nobody looks at end with the oracle's losses, parameters and buffers"},
       {"non-finite", "NaN or infinity on one rank reaches every rank's gradient"},
       {"non-finite-skipped", "a strategy that skips non-finite steps leaves parameters and state unchanged"},
       {"evaluation", "evaluation equals the single device's in evaluation mode and changes nothing"},

@@ -16,28 +16,6 @@ std::string place_in(const Trial& trial, size_t rank, size_t step) {
   return ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
 }
 
-// Returns the expected output of this rank, its micro-batches concatenated. For a single process the output covers all
-// of its replicas.
-at::Tensor expected_output(const Trial& trial, const ExpectedStep& step, int rank) {
-  std::vector<at::Tensor> outputs;
-  for (const auto& shard : step.shards)
-    if (trial.bench.layout.owners() == 1 || shard.replica == rank) outputs.push_back(shard.output);
-  return outputs.empty() ? at::Tensor() : at::cat(outputs);
-}
-
-// Returns the expected loss: the mean over micro-batches.
-at::Tensor expected_loss(const Trial& trial, const ExpectedStep& step, int rank) {
-  at::Tensor sum;
-  const bool coupled = trial.bench.strategy.gradient == Gradient::gathered;
-  int64_t last = -1;
-  for (const auto& shard : step.shards) {
-    if (coupled ? shard.micro == last : shard.replica != rank) continue;
-    last = shard.micro;
-    sum = sum.defined() ? sum + shard.loss : shard.loss;
-  }
-  return sum.defined() ? sum / static_cast<double>(trial.scenario.accumulate) : sum;
-}
-
 // Returns the expected output dtype. Autocast computes in bfloat16 but returns float32, the dtype of the parameters.
 at::ScalarType due_dtype(const Trial& trial) {
   return trial.scenario.dtype == at::kBFloat16 ? at::kFloat : trial.scenario.dtype;

@@ -50,22 +50,6 @@ void judge_field(const Trial& trial, Rows& rows, const std::string& name, const 
   }
 }
 
-// Returns the expected initial state: rank 0's model, but with the unsynchronized parameters of `rank`.
-NamedTensors model_state(const Bench& bench, int rank, at::ScalarType dtype, bool buffers) {
-  const auto model = first_model(bench), mine = bench.workload.model(bench.init_seed(rank));
-  for (auto& item : model->named_parameters())
-    if (is_in(bench.strategy.own, item.key())) item.value().set_data(mine->named_parameters()[item.key()].detach());
-  NamedTensors result;
-  const auto add = [&](const auto& items) {
-    for (const auto& item : items)
-      result.emplace_back(item.key(), item.value().is_floating_point() && dtype == at::kDouble
-                                          ? item.value().detach().to(at::kDouble)
-                                          : item.value().detach());
-  };
-  buffers ? add(model->named_buffers()) : add(model->named_parameters());
-  return result;
-}
-
 // Checks that every rank skipped a step with a non-finite gradient. If a rank decided by its own gradient alone, the
 // ranks would diverge.
 void judge_skipped(const Trial& trial, int64_t step, Rows& rows) {
@@ -89,9 +73,9 @@ void judge_start(const Trial& trial, Rows& rows) {
   const std::string compared = "parameters and buffers after construction with rank 0's model, bit for bit";
   const auto dtype = trial.scenario.dtype;
   for (const auto& evidence : trial.ranks) {
-    auto difference = first_mismatch(evidence.parameters, model_state(trial.bench, evidence.rank, dtype, false));
+    auto difference = first_mismatch(evidence.parameters, initial_parameters(trial.bench, evidence.rank, dtype));
     if (difference.empty() && trial.bench.strategy.buffers != Buffers::local)
-      difference = first_mismatch(evidence.buffers, model_state(trial.bench, evidence.rank, dtype, true));
+      difference = first_mismatch(evidence.buffers, initial_buffers(trial.bench, evidence.rank, dtype));
     rows.judged("initial-broadcast", compared, difference.empty(),
                 difference + ", rank " + std::to_string(evidence.rank) + ", scenario " + trial.scenario.name,
                 evidence.rank == 0 ? "the seed was not used, or a tensor was wrongly cast or mixed with another rank's"

@@ -7,13 +7,11 @@
 
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/judges/judges.h"
+#include "harness/conform/oracle/optimizer_replay.h"
 
 namespace dpbench {
 namespace {
 
-// Allowed rounding error of an Adam update, in units of the learning rate times the dtype's roundoff. An update is a
-// quotient of a running sum and a root, so dozens of roundings add up.
-constexpr double adam_roundings = 64;
 // Allowed rounding error of running statistics, in units of roundoff. They are means over dozens of numbers, and the
 // order of summation may differ from the reference's.
 constexpr double working_roundings = 32;
@@ -22,31 +20,12 @@ std::string at_place(const Trial& trial, int rank, int64_t step) {
   return ", rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " + trial.scenario.name;
 }
 
-// Returns the buffer semantics to check. With a single replica the model is not cloned, so its running statistics
-// change even if the strategy promises unchanged buffers.
-Buffers meant(const Trial& trial) {
-  const Buffers promised = trial.bench.strategy.buffers;
-  return promised == Buffers::unchanged && trial.world() == 1 ? Buffers::first_replica : promised;
-}
-
-const NamedTensors& expected_buffers(const Trial& trial, const ExpectedStep& expected, int rank) {
-  switch (meant(trial)) {
-    case Buffers::unchanged:
-      return trial.ranks[static_cast<size_t>(rank)].buffers;
-    case Buffers::rank0:
-    case Buffers::local:
-      return expected.buffers[static_cast<size_t>(rank)];
-    default:
-      return expected.buffers[0];
-  }
-}
-
 std::string buffers_mistake(const Trial& trial, int rank, size_t step, const std::string& name,
                             const at::Tensor& found) {
   const at::Tensor* before = find(trial.buffers_before(static_cast<int64_t>(step), rank), name);
   if (before && same_bits(*before, found))
     return "unchanged after a step: the model is in evaluation mode, or buffers are not written back";
-  switch (meant(trial)) {
+  switch (meant_buffers(trial)) {
     case Buffers::unchanged:
       return "changed, but the strategy declares them unchanged";
     case Buffers::local:
@@ -77,24 +56,6 @@ std::string buffers_meaning(Buffers buffers) {
   }
 }
 
-// Recomputes one parameter's optimizer updates in float64 from the gradients that the strategy reported.
-struct Replay {
-  at::Tensor momentum, variance;
-  int64_t steps = 0;
-
-  // Returns the expected change of the parameter and its error bound for rounding in the parameter's dtype.
-  std::pair<at::Tensor, at::Tensor> step(const OptimizerSpec& spec, const at::Tensor& gradient, double u) {
-    const at::Tensor g = gradient.to(at::kDouble);
-    if (spec.kind == OptimizerSpec::Kind::sgd) return {-spec.learning_rate * g, g.abs() * (2 * u * spec.learning_rate)};
-    if (++steps == 1) momentum = at::zeros_like(g), variance = at::zeros_like(g);
-    momentum = spec.beta1 * momentum + (1 - spec.beta1) * g;
-    variance = spec.beta2 * variance + (1 - spec.beta2) * g.square();
-    const at::Tensor mean = momentum / (1 - std::pow(spec.beta1, steps));
-    const at::Tensor root = (variance / (1 - std::pow(spec.beta2, steps))).sqrt() + spec.epsilon;
-    return {-spec.learning_rate * mean / root, at::full_like(g, adam_roundings * u * spec.learning_rate)};
-  }
-};
-
 struct Moved {
   at::Tensor expected, slack;
 };
@@ -109,7 +70,7 @@ class OptimizerJudge {
         spec_(trial.workload().optimizer()),
         local_(trial.bench.strategy.gradient == Gradient::local),
         replays_(local_ || !trial.bench.strategy.own.empty() ? trial.ranks.size() : 1,
-                 std::vector<Replay>(trial.names.size())) {}
+                 std::vector<OptimizerReplay>(trial.names.size())) {}
 
   void step(int64_t step) {
     const bool averaged = local_ && (step + 1) % trial_.bench.strategy.average_every == 0;
@@ -213,7 +174,7 @@ class OptimizerJudge {
   Rows& rows_;
   OptimizerSpec spec_;
   bool local_;
-  std::vector<std::vector<Replay>> replays_;  // recomputed optimizers, by rank, then by parameter
+  std::vector<std::vector<OptimizerReplay>> replays_;  // recomputed optimizers, by rank, then by parameter
 };
 
 }  // namespace
@@ -229,7 +190,7 @@ void judge_buffers(const Trial& trial, Rows& rows) {
                         "GPU kernels round differently from the CPU kernels of the replay");
   const std::string check = exact ? "buffers" : "buffers-replay";
   const std::string compared = (exact ? "buffers after a step: " : "buffers after a step in the working dtype: ") +
-                               buffers_meaning(meant(trial));
+                               buffers_meaning(meant_buffers(trial));
   const double bound = exact ? exact_bound : working_roundings * unit_roundoff(trial.scenario.dtype);
   for (auto step = static_cast<size_t>(trial.scenario.judged_from); step < trial.expected.size(); ++step)
     for (const auto& evidence : trial.ranks)

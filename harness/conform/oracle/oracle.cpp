@@ -75,7 +75,7 @@ std::vector<Shard> Oracle::forward(int64_t step, int64_t k, const std::vector<Ba
     if (!parts[r].ids.defined()) continue;
     const Batch batch = cast(parts[r]);
     Shard shard{
-        .replica = static_cast<int>(r), .micro = k, .rows = batch.rows(), .gradient = {}, .output = {}, .loss = {}};
+        .replica = static_cast<int>(r), .micro = k, .rows = batch.rows(), .gradient = {}, .used = {}, .output = {}, .loss = {}};
     if (coupling != Coupling::batch) shard.output = run(*models_[r], step, batch);
     inputs.push_back(batch.input), ids.push_back(batch.ids), rows.push_back(batch.rows());
     result.push_back(std::move(shard));
@@ -91,6 +91,7 @@ void Oracle::keep_gradient(Shard& shard, Model& model) {
   for (size_t p = 0; p < leaves.size(); ++p) {
     const auto& gradient = leaves[p].second.grad();
     if (gradient.defined()) used_[p] = true;
+    shard.used.push_back(gradient.defined());
     shard.gradient.push_back(gradient.defined() ? gradient.clone() : at::zeros_like(leaves[p].second));
   }
 }

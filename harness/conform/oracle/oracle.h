@@ -19,7 +19,8 @@ struct Shard {
   // Gradient of the shard's loss, by parameter. If one loss covers the outputs of all replicas, the shard's part of
   // that loss's gradient.
   std::vector<at::Tensor> gradient;
-  at::Tensor output, loss;  // loss of the shard, or the one loss that covers all replicas' outputs
+  std::vector<bool> used = {};  // true for each parameter that the shard's backward pass reached
+  at::Tensor output, loss;      // loss of the shard, or the one loss that covers all replicas' outputs
 };
 
 // How samples of different replicas influence each other: not at all, through one loss over all outputs, or in the

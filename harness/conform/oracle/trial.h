@@ -31,6 +31,9 @@ struct ExpectedStep {
   }
 };
 
+// Returns all names of each of these parameters of a model; a tied parameter has several.
+std::vector<std::vector<std::string>> aliases_of(const Model& model, const std::vector<std::string>& names);
+
 struct Trial {
   const Bench& bench;
   const Scenario& scenario;
@@ -53,6 +56,18 @@ struct Trial {
 // otherwise in the scenario's dtype.
 Trial make_trial(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
                  std::vector<Evidence> ranks);
+
+// Returns the expected output of a rank, its micro-batches concatenated. For a single process it covers all replicas.
+at::Tensor expected_output(const Trial& trial, const ExpectedStep& step, int rank);
+// Returns the loss that a rank (or the single process) must report for a step: the mean over its micro-batches. An
+// undefined tensor if it has no samples.
+at::Tensor expected_loss(const Trial& trial, const ExpectedStep& step, int rank);
+
+// Returns the buffer semantics to check. With a single replica the model is not cloned, so its running statistics
+// change even if the strategy promises unchanged buffers.
+Buffers meant_buffers(const Trial& trial);
+// Returns the buffers that a rank must have after a step.
+const NamedTensors& expected_buffers(const Trial& trial, const ExpectedStep& expected, int rank);
 
 // Returns the expected first step, computed before the strategy runs. It is used to choose the clipping norm and the
 // loss scale.

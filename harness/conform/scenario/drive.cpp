@@ -41,6 +41,10 @@ void perturb_buffers(Model& model, int rank, Buffers meaning) {
   }
 }
 
+at::Tensor as(at::ScalarType dtype, const at::Tensor& tensor) {
+  return tensor.is_floating_point() && dtype == at::kDouble ? tensor.detach().to(at::kDouble) : tensor.detach();
+}
+
 Batch copy_of(const Batch& batch) {
   const auto copy = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.clone() : tensor; };
   return {copy(batch.input), copy(batch.target), copy(batch.ids)};
@@ -74,7 +78,10 @@ class Driver {
  public:
   Driver(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm)
       : bench_(bench), scenario_(scenario), clip_norm_(clip_norm) {
-    if (bench.layout.parallelism == Parallelism::ranks) wrap_group();
+    if (scenario.unwatched)
+      group_ = bench.group;
+    else if (bench.layout.parallelism == Parallelism::ranks)
+      wrap_group();
   }
 
   Evidence run() {
@@ -143,7 +150,28 @@ class Driver {
                                  .clip_norm = clip_norm_});
   }
 
-  void drive() {
+  void drive() { scenario_.unwatched ? drive_unwatched() : drive_watched(); }
+
+  // Reads the strategy's tensors only after the last step.
+  void drive_unwatched() {
+    evidence_.parameters = initial_parameters(bench_, bench_.rank, scenario_.dtype);
+    evidence_.buffers = initial_buffers(bench_, bench_.rank, scenario_.dtype);
+    const auto strategy = make(bench_.workload);
+    for (int64_t step = 0; step < scenario_.steps; ++step) {
+      StepEvidence& seen = evidence_.steps.emplace_back();
+      seen.ids = ids_of(scenario_, bench_.layout, bench_.seed, step, bench_.rank);
+      std::vector<Batch> micro;
+      for (const auto& ids : seen.ids)
+        micro.push_back(bench_.strategy.loads_rows ? Batch{{}, {}, ids} : bench_.workload.batch(ids));
+      Phases phases;
+      const StepResult result = strategy->step(scenario_.first + step, micro, phases);
+      seen.loss = snapshot(result.loss);
+      if (step + 1 == scenario_.steps) copy_all(*strategy, result.output, seen);
+    }
+    strategy->finish();
+  }
+
+  void drive_watched() {
     const AlteredWorkload workload(bench_.workload,
                                    [&](Model& model) { perturb_buffers(model, bench_.rank, bench_.strategy.buffers); });
     auto strategy = make(workload);
@@ -248,5 +276,23 @@ Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout&
 }
 
 std::shared_ptr<Model> first_model(const Bench& bench) { return bench.workload.model(bench.init_seed(0)); }
+
+NamedTensors initial_parameters(const Bench& bench, int rank, at::ScalarType dtype) {
+  const auto model = first_model(bench), mine = bench.workload.model(bench.init_seed(rank));
+  const auto own = mine->named_parameters();
+  NamedTensors result;
+  for (const auto& item : model->named_parameters())
+    result.emplace_back(item.key(),
+                        as(dtype, is_in(bench.strategy.own, item.key()) ? own[item.key()] : item.value()));
+  return result;
+}
+
+NamedTensors initial_buffers(const Bench& bench, int rank, at::ScalarType dtype) {
+  const int source = bench.strategy.buffers == Buffers::local ? rank : 0;
+  NamedTensors result;
+  for (const auto& item : bench.workload.model(bench.init_seed(source))->named_buffers())
+    result.emplace_back(item.key(), as(dtype, item.value()));
+  return result;
+}
 
 }  // namespace dpbench

@@ -40,4 +40,9 @@ Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout&
 // Returns a new copy of rank 0's initial model, from which all ranks must start.
 std::shared_ptr<Model> first_model(const Bench& bench);
 
+// Return the tensors with which a rank must start: rank 0's, or its own for parameters and buffers that the strategy
+// does not synchronize. Floating-point ones are float64 if `dtype` is.
+NamedTensors initial_parameters(const Bench& bench, int rank, at::ScalarType dtype);
+NamedTensors initial_buffers(const Bench& bench, int rank, at::ScalarType dtype);
+
 }  // namespace dpbench

@@ -6,13 +6,23 @@
 
 #include <ATen/ATen.h>
 
+#include "harness/conform/scenario/epochs.h"
+#include "workloads/base/hash.h"
+
 namespace dpbench {
 namespace {
 
 constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
 constexpr double infinite_value = std::numeric_limits<double>::infinity();
 
-std::vector<Scenario> table(at::ScalarType working) {
+// Returns a number from `from` to `to` that depends on the seed and on what it is drawn for.
+int64_t drawn(uint64_t seed, uint64_t purpose, int64_t from, int64_t to) {
+  const uint64_t words[] = {seed, purpose};
+  return from + static_cast<int64_t>(fnv1a_words(words, sizeof words) % static_cast<uint64_t>(to - from + 1));
+}
+
+std::vector<Scenario> table(at::ScalarType working, uint64_t seed) {
+  const int64_t micro = drawn(seed, 1, 2, 5), other = drawn(seed, 2, 2, 5), unwatched = drawn(seed, 3, 1, 3);
   return {
       {.name = "even",
        .gradient_check = "gradient-meaning",
@@ -57,13 +67,13 @@ std::vector<Scenario> table(at::ScalarType working) {
       {.name = "accumulate",
        .gradient_check = "accumulation",
        .further_checks = {"collective-count"},
-       .accumulate = 2,
+       .accumulate = micro,
        .counts_reductions = true,
        .small_buckets = true},
       {.name = "accumulate-working",
        .gradient_check = "accumulation-replay",
        .dtype = working,
-       .accumulate = 2,
+       .accumulate = other,
        .small_buckets = true,
        .costly = true},
       {.name = "clip", .gradient_check = "clip", .clip = 0.5},
@@ -105,6 +115,13 @@ std::vector<Scenario> table(at::ScalarType working) {
        .same_rows = true,
        .learns = true,
        .costly = true},
+      {.name = "unwatched",
+       .gradient_check = "trajectory",
+       .further_checks = {"optimizer-state"},
+       .accumulate = unwatched,
+       .steps = 64,
+       .small_buckets = true,
+       .unwatched = true},
       {.name = "uneven-accumulate",
        .gradient_check = "accumulation",
        .rows = Split::uneven,
@@ -169,9 +186,11 @@ int64_t rows_of_all(const Scenario& scenario, const Layout& layout, int64_t micr
 
 }  // namespace
 
-std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bool costly) {
+int64_t drawn_rows(uint64_t seed) { return drawn(seed, 0, 2, 7); }
+
+std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bool costly, uint64_t seed) {
   std::vector<Scenario> chosen;
-  for (auto& scenario : table(working)) {
+  for (auto& scenario : table(working, seed)) {
     if (scenario.costly && !costly) continue;
     if (layout.world == 1 && (scenario.rows != Split::even || scenario.late || scenario.huge)) continue;
     if (layout.parallelism != Parallelism::ranks && scenario.late) continue;
@@ -190,6 +209,7 @@ std::vector<std::string> checks_of(const Scenario& scenario) {
 }
 
 std::vector<at::Tensor> ids_of(const Scenario& scenario, const Layout& layout, uint64_t seed, int64_t step, int owner) {
+  if (scenario.unwatched) return epoch_ids(scenario, layout, seed, step, owner);
   if (rows_of_first(scenario, layout, owner, step) == 0) return {};
   const int64_t stride = stride_for(layout.samples, seed);
   int64_t in_a_step = 0, before = 0;

@@ -41,6 +41,11 @@ struct Scenario {
   bool reload = false;  // if true, the strategy is destroyed after the second step and restored from its reported state
   bool against_one_device = false;  // if true, the gradient is also compared with that of all samples on one device
   bool evaluates_between = false;   // if true, the model is evaluated after the first step too, not only after the last
+  // If true, nothing reads the strategy's tensors between the steps, its process group is not wrapped, and its samples
+  // come in shuffled epochs, as in a timed run.
+  bool unwatched = false;
+  int64_t first = 0;         // number of the first step
+  int64_t rows_per_rank = 0;  // samples of a rank's micro-batch; 0: the layout's
   bool costly = false;  // if true, the short form of `check` runs the scenario only on workloads marked as thorough
 };
 
@@ -54,8 +59,14 @@ struct Layout {
   int owners() const { return parallelism == Parallelism::ranks ? world : 1; }
 };
 
-// Returns the scenarios for a distribution of samples and a working dtype. costly: include slow scenarios.
-std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bool costly);
+// Returns the scenarios for a distribution of samples and a working dtype. costly: include slow scenarios. The numbers
+// of micro-batches depend on the seed.
+std::vector<Scenario> scenarios(const Layout& layout, at::ScalarType working, bool costly, uint64_t seed);
+// Returns the number of samples of each micro-batch of a rank: 2 to 7, depending on the seed.
+int64_t drawn_rows(uint64_t seed);
+
+// True if the oracle computes the scenario's expected results in float64.
+inline bool is_exact(const Scenario& scenario) { return scenario.dtype == at::kDouble || scenario.smooth; }
 
 // Returns the names of all checks of a scenario.
 std::vector<std::string> checks_of(const Scenario& scenario);

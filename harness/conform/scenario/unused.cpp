@@ -37,11 +37,11 @@ std::vector<std::string> unused_names(const Bench& bench, const Scenario& scenar
 }
 
 // Returns one scenario for each different way to choose samples.
-std::vector<Scenario> with_distinct_samples(const Layout& layout) {
+std::vector<Scenario> with_distinct_samples(const Layout& layout, uint64_t seed) {
   std::vector<Scenario> chosen;
-  std::set<std::tuple<Split, int64_t, bool>> seen;
-  for (auto& scenario : scenarios(layout, at::kFloat, true))
-    if (seen.emplace(scenario.rows, scenario.accumulate, scenario.same_rows).second)
+  std::set<std::tuple<Split, int64_t, bool, bool>> seen;
+  for (auto& scenario : scenarios(layout, at::kFloat, true, seed))
+    if (seen.emplace(scenario.rows, scenario.accumulate, scenario.same_rows, scenario.unwatched).second)
       chosen.push_back(std::move(scenario));
   return chosen;
 }
@@ -63,7 +63,7 @@ bool first_steps_use_all(const Bench& bench) try {
 
 UnusedPattern unused_pattern(const Bench& bench) {
   UnusedPattern pattern;
-  for (const auto& scenario : with_distinct_samples(bench.layout)) {
+  for (const auto& scenario : with_distinct_samples(bench.layout, bench.seed)) {
     for (int64_t step = 0; step < 4; ++step) {
       std::map<std::string, int> counts;
       int ranks = 0;  // number of ranks that have samples in this step
@@ -85,7 +85,7 @@ UnusedPattern unused_pattern(const Bench& bench) {
 bool graph_changes(const Bench& bench) {
   const bool ranks = bench.strategy.parallelism == Parallelism::ranks;
   std::optional<std::vector<std::string>> before;
-  for (const auto& scenario : with_distinct_samples(bench.layout))
+  for (const auto& scenario : with_distinct_samples(bench.layout, bench.seed))
     for (int64_t step = 0; step < 4; ++step)
       for (int owner = 0; owner < (ranks ? bench.layout.world : 1); ++owner)
         for (const auto& ids : ids_of(scenario, bench.layout, bench.seed, step, owner))

@@ -1,5 +1,6 @@
 #include "harness/worker/check/check_case.h"
 
+#include <algorithm>
 #include <limits>
 
 #include <ATen/Context.h>
@@ -80,7 +81,7 @@ int first_non_finite_rank(c10d::Store& store, const std::string& key, int rank, 
 std::string checks_before_timing(const CaseSpec& spec) {
   std::string names =
       "output-shape|output-dtype|loss-finite|gradient-meaning|gradient-vs-baseline|ranks-agree-parameters|buffers|"
-      "gradient-replay|loss-falls";
+      "gradient-replay|optimizer-replay|trajectory|optimizer-state";
   if (spec.accumulate > 1) names += "|accumulation|accumulation-replay";
   if (spec.clip_norm) names += "|clip|clip-replay";
   return "^(" + names + ")$";
@@ -110,6 +111,9 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
     failures.observe(scenario, evidence);
     pulse.beat();
   };
+  const bool probe = workload_registry().at(spec.workload).probe;
+  const int64_t own_rows =
+      probe ? 0 : std::max<int64_t>(1, spec.global_batch() / (spec.world * spec.accumulate));
   bool whole = true;
   for (int seed = 0; seed < options.seeds && whole; ++seed) {
     const uint64_t init = spec.seed + static_cast<uint64_t>(seed);
@@ -126,6 +130,10 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
                                scalar_type(spec.dtype),
                                spec.params,
                                init,
+                               own_rows,
+                               probe ? 0 : spec.accumulate,
+                               spec.clip_norm,
+                               options.unwatched_s,
                                spec.world <= options.whole_worlds,
                                options.filter,
                                show,

@@ -17,6 +17,7 @@ struct SuiteOptions {
   // Largest world (number of replicas) that runs costly scenarios (test runs of the strategy) on all workloads; larger
   // worlds run them only on workloads marked as thorough.
   int whole_worlds = 0;
+  double unwatched_s = 1;  // how long the oracle may compute an unwatched run of one case
   std::string dump = {};  // directory for files of each rank's tensors; empty: no files
   // A function called before each scenario, with its number from 1 and the number of scenarios; may be empty.
   std::function<void(size_t number, size_t of)> begins = {};

@@ -211,7 +211,7 @@ std::vector<Mutant> step_mutants() {
       {"accumulation-divided-only-once-in-a-step", "two-backwards", "one micro-batch", with([](Parts& p) {
          p.micro_scale = [](Run& run) { return run.micro == 0 ? 1.0 : 1.0 / static_cast<double>(run.micros); };
        })},
-      {"reduced-after-each-micro-batch", "collective-count", "found 9",
+      {"reduced-after-each-micro-batch", "collective-count", "found 27",
        with([](Parts& p) { p.after_micro = reduce_after_each_micro_batch; })},
       {"clip-missing", "clip", "not clipped", with([](Parts& p) { p.clip = [](Run&) {}; })},
       {"clip-always", "clip", "scaled up", with([](Parts& p) { p.clip = clip_always; })},

@@ -1,0 +1,259 @@
+#include "harness/conform/judges/judge_course.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/oracle/optimizer_replay.h"
+
+namespace dpbench {
+namespace {
+
+// Allowed error of a course in float64, relative to how far the parameters move: a million times the largest error that
+// right strategies showed, a thousandth of the smallest that wrong ones showed.
+constexpr double course_bound = 1e-9;
+// A strategy may differ from the exact course by this multiple of what rounding changes in the oracle's own.
+constexpr double course_factor = 8;
+// Allowed relative error of a course, in roundings of the dtype in which gradients are communicated.
+constexpr double communicated_roundings = 64;
+
+double largest(const at::Tensor& tensor) { return tensor.numel() ? tensor.abs().max().item<double>() : 0; }
+
+double apart(const at::Tensor& a, const at::Tensor& b) {
+  return largest(a.to(at::kDouble) - b.to(at::kDouble));
+}
+
+class Comparison {
+ public:
+  Comparison(const Trial& trial, const Course& expected, const Course* rounded)
+      : trial_(trial), expected_(expected), rounded_(rounded) {
+    relative_ = rounded ? pass_bound(trial.scenario.dtype) : course_bound;
+    if (const auto type = trial.bench.strategy.reduced_in)
+      relative_ = std::max(relative_, communicated_roundings * unit_roundoff(*type));
+  }
+
+  Deviation course() {
+    for (size_t rank = 0; rank < trial_.ranks.size(); ++rank) {
+      losses(rank);
+      output(rank);
+    }
+    for (size_t rank = 0; rank < trial_.ranks.size(); ++rank) {
+      parameters(rank);
+      buffers(rank);
+    }
+    return deviation_;
+  }
+
+  Deviation state() {
+    for (size_t rank = 0; rank < trial_.ranks.size(); ++rank)
+      for (const auto& [name, due] : expected_.ranks[rank].state) slot(rank, name, due);
+    return deviation_;
+  }
+
+ private:
+  void add(double error, const LazyText& where, const LazyText& likely = "") {
+    if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
+    if (error > 1 && deviation_.where.empty()) deviation_.where = where(), deviation_.likely = likely();
+    deviation_.error = std::max(deviation_.error, error);
+  }
+
+  std::string at_rank(size_t rank) const { return ", rank " + std::to_string(trial_.ranks[rank].rank); }
+  std::string step_text(size_t step) const {
+    return std::to_string(trial_.scenario.first + static_cast<int64_t>(step));
+  }
+  std::string after() const {
+    return " after step " + step_text(static_cast<size_t>(trial_.scenario.steps) - 1) + ", " +
+           std::to_string(trial_.scenario.steps) + " steps after the last look at the strategy";
+  }
+
+  // Root mean square of the last output, the scale of a loss's rounding errors.
+  double output_size(size_t rank) const {
+    const at::Tensor& output = expected_.ranks[rank].output;
+    return output.defined() && output.numel()
+               ? norm({output}) / std::sqrt(static_cast<double>(output.numel()))
+               : 0;
+  }
+
+  void losses(size_t rank) {
+    const auto& steps = trial_.ranks[rank].steps;
+    for (size_t step = 0; step < steps.size(); ++step) {
+      const at::Tensor &due = expected_.ranks[rank].losses[step], &found = steps[step].loss;
+      if (!due.defined() || !found.defined() || found.numel() != 1) continue;
+      const double loss = due.item<double>(), reported = found.item<double>();
+      double bound = relative_ * std::max({std::abs(loss), output_size(rank), 1e-30});
+      if (rounded_) bound += course_factor * std::abs(rounded_->ranks[rank].losses[step].item<double>() - loss);
+      add(
+          std::abs(reported - loss) / bound,
+          [&] {
+            return "the loss of step " + step_text(step) + ": expected " + short_number(loss) + ", found " +
+                   short_number(reported) + at_rank(rank);
+          },
+          [&] {
+            return step == 0 ? "the loss of other samples or of other parameters than the reported ones"
+                             : "the steps before it did not update the parameters as declared; up to step " +
+                                   step_text(step - 1) + " the losses are right";
+          });
+    }
+  }
+
+  void output(size_t rank) {
+    const at::Tensor &due = expected_.ranks[rank].output, &found = trial_.ranks[rank].steps.back().output;
+    if (!due.defined() || !found.defined()) return;
+    const double rounding = rounded_ ? relative_error(rounded_->ranks[rank].output, due, 0) : 0;
+    add(
+        relative_error(found, due, 0) / (relative_ + course_factor * rounding),
+        [&] { return "the output of the last step, " + first_difference(found, due) + at_rank(rank) + after(); },
+        "computed with other parameters than the reported ones");
+  }
+
+  // Largest distance that an element of any parameter moves during the course.
+  double moved(size_t rank) const {
+    double most = 0;
+    for (const auto& [name, due] : expected_.ranks[rank].parameters)
+      if (const at::Tensor* start = find(trial_.ranks[rank].parameters, name); start && due.is_floating_point())
+        most = std::max(most, apart(due, *start));
+    return most;
+  }
+
+  void parameters(size_t rank) {
+    const Evidence& evidence = trial_.ranks[rank];
+    const double most = moved(rank), steps = static_cast<double>(trial_.scenario.steps);
+    for (const auto& [name, due] : expected_.ranks[rank].parameters) {
+      const at::Tensor *found = find(evidence.steps.back().parameters, name), *start = find(evidence.parameters, name);
+      if (!found || !start || found->sizes() != due.sizes()) {
+        add(std::numeric_limits<double>::infinity(), "parameter " + name + " is missing" + at_rank(rank) + after());
+        continue;
+      }
+      if (!due.is_floating_point()) continue;
+      const double u = unit_roundoff(start->scalar_type());
+      double noise = relative_ * (rounded_ ? std::max(apart(due, *start), 1e-3 * most) : most);
+      if (rounded_)
+        if (const at::Tensor* rough = find(rounded_->ranks[rank].parameters, name))
+          noise += course_factor * apart(*rough, due);
+      if (trial_.workload().optimizer().kind == OptimizerSpec::Kind::adam)
+        noise += steps * adam_roundings * u * trial_.workload().optimizer().learning_rate;
+      const at::Tensor bound = due.to(at::kDouble).abs() * ((steps + 4) * u) + noise;
+      add(
+          largest_ratio(*found, due, bound),
+          [&, &name = name, &due = due] {
+            return "parameter " + name + ", " + first_difference(*found, due) + at_rank(rank) + after();
+          },
+          [&, &due = due] { return mistake(rank, *start, *found, due); });
+    }
+  }
+
+  std::string mistake(size_t rank, const at::Tensor& start, const at::Tensor& found, const at::Tensor& due) const {
+    const at::Tensor way = found.to(at::kDouble) - start.to(at::kDouble),
+                     right = due.to(at::kDouble) - start.to(at::kDouble);
+    if (!way.any().item<bool>()) return "not updated in steps that nobody looks at";
+    const at::Tensor still = way.eq(0).logical_and(right.ne(0));
+    if (const auto count = still.sum().item<int64_t>(); count > 0)
+      return std::to_string(count) + " of " + std::to_string(way.numel()) + " elements were not updated";
+    const double size = right.square().sum().item<double>(), ratio = (way * right).sum().item<double>() / size;
+    if (size > 0 && relative_error(way, right * ratio, 0) < 1e-3)
+      return "moved " + short_number(std::round(ratio * 1e4) / 1e4) +
+             " times as far as declared: steps left out or taken twice, or another scale of the gradient";
+    for (size_t other = 0; other < trial_.ranks.size(); ++other)
+      if (!same_parameters(rank, other))
+        return "the ranks have different parameters: gradients are not reduced in steps that nobody looks at";
+    return "updated with another gradient, of other samples or parameters, or with another optimizer state";
+  }
+
+  bool same_parameters(size_t rank, size_t other) const {
+    const auto &mine = trial_.ranks[rank].steps.back().parameters, &its = trial_.ranks[other].steps.back().parameters;
+    for (const auto& [name, tensor] : mine)
+      if (const at::Tensor* found = find(its, name);
+          !is_in(trial_.bench.strategy.own, name) && found && !same_bits(*found, tensor))
+        return false;
+    return true;
+  }
+
+  void buffers(size_t rank) {
+    for (const auto& [name, due] : expected_.ranks[rank].buffers) {
+      const at::Tensor* found = find(trial_.ranks[rank].steps.back().buffers, name);
+      if (!found) continue;
+      double bound = relative_ * std::max(largest(due.to(at::kDouble)), 1e-30);
+      if (rounded_)
+        if (const at::Tensor* rough = find(rounded_->ranks[rank].buffers, name))
+          bound += course_factor * apart(*rough, due);
+      add(
+          apart(*found, due) / bound,
+          [&, &name = name, &due = due] {
+            return "buffer " + name + ", " + first_difference(*found, due) + at_rank(rank) + after();
+          },
+          "does not follow the declared rule in steps that nobody looks at");
+    }
+  }
+
+  void slot(size_t rank, const std::string& name, const at::Tensor& due) {
+    const auto& state = trial_.ranks[rank].steps.back().state;
+    const at::Tensor* found = find(state, name);
+    if (!found || found->sizes() != due.sizes()) return;
+    // A gradient that is zero by cancellation leaves only rounding errors, as large as those of other slots of its kind.
+    double bound = relative_ * std::max(largest_slot(rank, name.substr(name.rfind('.'))), 1e-30);
+    if (name.ends_with(".step")) bound = 0.5;  // a count must be equal
+    if (rounded_ && !name.ends_with(".step"))
+      if (const at::Tensor* rough = find(rounded_->ranks[rank].state, name))
+        bound += course_factor * apart(*rough, due);
+    add(
+        apart(*found, due) / bound,
+        [&] { return "state " + name + ", " + first_difference(*found, due) + at_rank(rank) + after(); },
+        [&] { return slot_mistake(rank, name, *found); });
+  }
+
+  double largest_slot(size_t rank, const std::string& kind) const {
+    double most = 0;
+    for (const auto& [name, tensor] : expected_.ranks[rank].state)
+      if (name.ends_with(kind)) most = std::max(most, largest(tensor));
+    return most;
+  }
+
+  std::string slot_mistake(size_t rank, const std::string& name, const at::Tensor& found) const {
+    if (name.ends_with(".step"))
+      return "counts steps in which the parameter had no gradient, or leaves out steps in which it had one";
+    const auto& all = expected_.ranks[rank].state;
+    const std::string parameter = name.substr(0, name.rfind('.'));
+    for (const char* other : {".momentum", ".variance"})
+      if (const at::Tensor* due = find(all, parameter + other);
+          due && !name.ends_with(other) && relative_error(found, *due, 0) < 1e-3)
+        return "momentum and variance are swapped";
+    return "another gradient, another decay, or a step left out or taken twice";
+  }
+
+  const Trial& trial_;
+  const Course& expected_;
+  const Course* rounded_;
+  double relative_;
+  Deviation deviation_;
+};
+
+}  // namespace
+
+Deviation course_deviation(const Trial& trial, const Course& expected, const Course* rounded) {
+  return Comparison(trial, expected, rounded).course();
+}
+
+Deviation state_deviation(const Trial& trial, const Course& expected, const Course* rounded) {
+  return Comparison(trial, expected, rounded).state();
+}
+
+void judge_unwatched(const Trial& trial, Rows& rows) {
+  const Course course = course_of(trial.bench, trial.scenario, trial.clip_norm, trial.ranks, /*exact=*/true);
+  const auto place = [&](const Deviation& deviation) { return deviation.where + ", scenario " + trial.scenario.name; };
+  const Deviation found = course_deviation(trial, course, nullptr);
+  rows.measured("trajectory", "losses, parameters and buffers of steps that nobody looks at with the oracle's own",
+                found.error, 1, place(found), found.likely);
+  const std::string compared = "optimizer state after steps that nobody looks at with the oracle's own, by its name";
+  const auto& reported = trial.ranks[0].steps.back().state;
+  for (const auto& [name, due] : course.ranks[0].state)
+    if (!find(reported, name))
+      return rows.skipped("optimizer-state", compared, "state() has no tensor \"" + name + "\"");
+  if (course.ranks[0].state.empty()) return rows.skipped("optimizer-state", compared, "the optimizer has no state");
+  const Deviation state = state_deviation(trial, course, nullptr);
+  rows.measured("optimizer-state", compared, state.error, 1, place(state), state.likely);
+}
+
+}  // namespace dpbench

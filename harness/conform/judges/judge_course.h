@@ -1,0 +1,27 @@
+// Compares what a strategy reports after several unread steps with a course, in which the oracle took these steps.
+#pragma once
+
+#include <string>
+
+#include "harness/conform/judges/rows.h"
+#include "harness/conform/oracle/course.h"
+
+namespace dpbench {
+
+// The largest error of what was compared, in units of its bound. `where` and `likely` describe the first failure.
+struct Deviation {
+  double error = 0;
+  std::string where = {}, likely = {};
+};
+
+// Compares losses, the last output, parameters and buffers of every rank. expected: the course in float64. rounded: the
+// same course in the strategy's dtype, which shows how much rounding changes it; null if the strategy computes in
+// float64.
+Deviation course_deviation(const Trial& trial, const Course& expected, const Course* rounded);
+// Compares the optimizer's state, slot by slot. Slots that the strategy does not report are not compared.
+Deviation state_deviation(const Trial& trial, const Course& expected, const Course* rounded);
+
+// Judges an unwatched scenario: runs the checks trajectory and optimizer-state.
+void judge_unwatched(const Trial& trial, Rows& rows);
+
+}  // namespace dpbench

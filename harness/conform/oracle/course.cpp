@@ -1,0 +1,175 @@
+#include "harness/conform/oracle/course.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/oracle/expectation.h"
+#include "harness/conform/oracle/optimizer_replay.h"
+
+namespace dpbench {
+namespace {
+
+class Walk {
+ public:
+  Walk(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
+       const std::vector<Evidence>& ranks, bool exact)
+      : exact_(exact),
+        trial_{bench, scenario, clip_norm, {}, {}, {}, {}},
+        expectation_(trial_, exact),
+        spec_(bench.workload.optimizer()),
+        own_steps_(bench.strategy.gradient == Gradient::local || !bench.strategy.own.empty()) {
+    begin(ranks);
+    trial_.names = expectation_.oracle().names();
+    trial_.aliases = aliases_of(*first_model(bench), trial_.names);
+    replays_.resize(own_steps_ ? trial_.ranks.size() : 1);
+  }
+
+  Course run() {
+    Course course;
+    for (size_t r = 0; r < replays_.size(); ++r)
+      if (course.unknown = restore(r); !course.unknown.empty()) return course;
+    course.ranks.resize(trial_.ranks.size());
+    for (int64_t step = 0; step < trial_.scenario.steps; ++step) {
+      const ExpectedStep expected = expectation_.at_step(step);
+      for (size_t r = 0; r < trial_.ranks.size(); ++r) {
+        course.ranks[r].losses.push_back(expected_loss(trial_, expected, static_cast<int>(r)));
+        if (step + 1 == trial_.scenario.steps)
+          course.ranks[r].output = expected_output(trial_, expected, static_cast<int>(r));
+      }
+      advance(step, expected);
+    }
+    for (size_t r = 0; r < trial_.ranks.size(); ++r) {
+      StepEvidence& last = trial_.ranks[r].steps.back();
+      course.ranks[r].parameters = std::move(last.parameters);
+      course.ranks[r].buffers = std::move(last.buffers);
+      course.ranks[r].state = state_of(r);
+    }
+    return course;
+  }
+
+ private:
+  at::Tensor widened(const at::Tensor& tensor) const {
+    return exact_ && tensor.is_floating_point() ? tensor.to(at::kDouble) : tensor;
+  }
+
+  void begin(const std::vector<Evidence>& ranks) {
+    for (const Evidence& given : ranks) {
+      Evidence& start = trial_.ranks.emplace_back();
+      start.rank = given.rank;
+      for (const auto& [name, tensor] : given.parameters) start.parameters.emplace_back(name, widened(tensor));
+      for (const auto& [name, tensor] : given.buffers) start.buffers.emplace_back(name, widened(tensor));
+      start.state = given.state;
+      for (const StepEvidence& step : given.steps) start.steps.push_back({.ids = step.ids});
+    }
+  }
+
+  const at::Tensor* slot(size_t rank, size_t p, const std::string& name) const {
+    for (const auto& alias : trial_.aliases[p])
+      if (const at::Tensor* found = find(trial_.ranks[rank].state, alias + "." + name)) return found;
+    return nullptr;
+  }
+
+  // Takes over a rank's optimizer state. Returns what is missing; empty if nothing is.
+  std::string restore(size_t rank) {
+    auto& replays = replays_[rank];
+    replays.assign(trial_.names.size(), {});
+    if (spec_.kind == OptimizerSpec::Kind::sgd || trial_.scenario.first == 0) return "";
+    for (size_t p = 0; p < trial_.names.size(); ++p) {
+      const at::Tensor *momentum = slot(rank, p, "momentum"), *variance = slot(rank, p, "variance"),
+                       *steps = slot(rank, p, "step");
+      if (!momentum || !variance || !steps)
+        return "state() has no \"" + trial_.names[p] + (!momentum ? ".momentum" : !variance ? ".variance" : ".step") +
+               "\", so no later step can be computed";
+      replays[p] = {momentum->to(at::kDouble), variance->to(at::kDouble), std::llround(steps->item<double>())};
+    }
+    return "";
+  }
+
+  // True if the parameter got a gradient from the samples that its rank learns from.
+  bool used(const ExpectedStep& expected, size_t rank, size_t p) const {
+    if (!expected.unreduced[p]) return expected.used[p];
+    return std::any_of(expected.shards.begin(), expected.shards.end(), [&](const Shard& shard) {
+      return shard.replica == static_cast<int>(rank) && shard.used[p];
+    });
+  }
+
+  double clip_factor(const std::vector<at::Tensor>& gradient) const {
+    if (!trial_.clip_norm) return 1;
+    return std::min(1.0, *trial_.clip_norm / (norm(gradient) + 1e-6));
+  }
+
+  // Returns a rank's parameters after a step.
+  NamedTensors stepped(int64_t step, size_t rank, const ExpectedStep& expected) {
+    NamedTensors parameters = trial_.parameters_before(step, static_cast<int>(rank));
+    const auto& gradient = expected.gradient_of(static_cast<int>(rank));
+    const double factor = clip_factor(gradient);
+    for (size_t p = 0; p < trial_.names.size(); ++p) {
+      if (!used(expected, rank, p)) continue;
+      const at::Tensor change = replays_[rank][p].step(spec_, gradient[p] * factor, 0).first;
+      for (auto& [name, tensor] : parameters)
+        if (is_in(trial_.aliases[p], name))
+          tensor = (tensor.to(at::kDouble) + change).to(tensor.scalar_type());
+    }
+    return parameters;
+  }
+
+  void advance(int64_t step, const ExpectedStep& expected) {
+    for (size_t r = 0; r < trial_.ranks.size(); ++r) {
+      StepEvidence& after = trial_.ranks[r].steps[static_cast<size_t>(step)];
+      after.parameters = r < replays_.size() ? stepped(step, r, expected)
+                                             : trial_.ranks[0].steps[static_cast<size_t>(step)].parameters;
+      after.buffers = expected_buffers(trial_, expected, static_cast<int>(r));
+    }
+    const StrategyInfo& strategy = trial_.bench.strategy;
+    if (strategy.gradient == Gradient::local && (trial_.scenario.first + step + 1) % strategy.average_every == 0)
+      average(step);
+    // Steps before the last are not needed any more.
+    if (step > 0)
+      for (Evidence& rank : trial_.ranks) rank.steps[static_cast<size_t>(step - 1)] = {};
+  }
+
+  void average(int64_t step) {
+    const auto count = static_cast<double>(trial_.ranks.size());
+    for (size_t i = 0; i < trial_.ranks[0].parameters.size(); ++i) {
+      at::Tensor sum;
+      for (const Evidence& rank : trial_.ranks) {
+        const at::Tensor part = rank.steps[static_cast<size_t>(step)].parameters[i].second.to(at::kDouble) / count;
+        sum = sum.defined() ? sum + part : part;
+      }
+      for (Evidence& rank : trial_.ranks) {
+        at::Tensor& mine = rank.steps[static_cast<size_t>(step)].parameters[i].second;
+        if (mine.is_floating_point()) mine = sum.to(mine.scalar_type());
+      }
+    }
+  }
+
+  NamedTensors state_of(size_t rank) const {
+    NamedTensors state;
+    const auto& replays = replays_[rank < replays_.size() ? rank : 0];
+    for (size_t p = 0; p < trial_.names.size(); ++p) {
+      if (!replays[p].momentum.defined()) continue;
+      state.emplace_back(trial_.names[p] + ".momentum", replays[p].momentum);
+      state.emplace_back(trial_.names[p] + ".variance", replays[p].variance);
+      state.emplace_back(trial_.names[p] + ".step", at::scalar_tensor(replays[p].steps, at::kDouble));
+    }
+    return state;
+  }
+
+  bool exact_;
+  Trial trial_;
+  Expectation expectation_;
+  OptimizerSpec spec_;
+  bool own_steps_;  // true if ranks step with different gradients
+  std::vector<std::vector<OptimizerReplay>> replays_;  // by rank (only rank 0 if all step alike), then by parameter
+};
+
+}  // namespace
+
+Course course_of(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
+                 const std::vector<Evidence>& ranks, bool exact) {
+  return Walk(bench, scenario, clip_norm, ranks, exact).run();
+}
+
+}  // namespace dpbench

@@ -1,0 +1,30 @@
+// A course: several consecutive steps that the oracle takes by itself, from the state in which a strategy began them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/conform/oracle/trial.h"
+
+namespace dpbench {
+
+// One rank's state after the last step of a course, and the loss of every step.
+struct CourseEnd {
+  NamedTensors parameters, buffers, state;
+  std::vector<at::Tensor> losses;  // a tensor is undefined if the rank had no samples in that step
+  at::Tensor output;               // of the last step
+};
+
+struct Course {
+  std::vector<CourseEnd> ranks;
+  std::string unknown;  // why the course cannot be computed; empty if it could
+};
+
+// Computes the steps of a scenario. ranks: each rank's parameters, buffers and optimizer state before the first step,
+// and the sample ids of every step. exact: compute in float64 throughout; otherwise passes run in the scenario's dtype
+// and parameters are rounded to their own after every step, as a strategy does.
+Course course_of(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm,
+                 const std::vector<Evidence>& ranks, bool exact);
+
+}  // namespace dpbench

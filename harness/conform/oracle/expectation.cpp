@@ -1,0 +1,115 @@
+#include "harness/conform/oracle/expectation.h"
+
+#include <ATen/ATen.h>
+
+namespace dpbench {
+namespace {
+
+using MicroBatches = std::vector<std::vector<Batch>>;  // batches indexed by micro-batch, then by replica
+
+std::vector<Batch> pieces(const Batch& batch, int replicas) {
+  const auto sizes = chunk_sizes(batch.rows(), replicas);
+  const auto inputs = batch.input.split_with_sizes(sizes), targets = batch.target.split_with_sizes(sizes),
+             ids = batch.ids.split_with_sizes(sizes);
+  std::vector<Batch> result(static_cast<size_t>(replicas));
+  for (size_t i = 0; i < sizes.size(); ++i) result[i] = {inputs[i], targets[i], ids[i]};
+  return result;
+}
+
+MicroBatches micro_batches(const Trial& trial, int64_t step) {
+  const Layout& layout = trial.bench.layout;
+  MicroBatches micro(static_cast<size_t>(trial.scenario.accumulate));
+  for (int owner = 0; owner < layout.owners(); ++owner) {
+    const auto& ids = trial.ranks[static_cast<size_t>(owner)].steps[static_cast<size_t>(step)].ids;
+    for (size_t k = 0; k < micro.size(); ++k) {
+      const Batch batch =
+          k < ids.size() ? batch_of(trial.workload(), trial.scenario, layout, ids[k], owner, step) : Batch{};
+      if (layout.parallelism == Parallelism::ranks)
+        micro[k].push_back(batch);
+      else
+        micro[k] = pieces(batch, layout.world);
+    }
+  }
+  return micro;
+}
+
+// Returns each micro-batch with its replicas' parts concatenated, as a single device would receive it.
+MicroBatches joined(const MicroBatches& micro) {
+  MicroBatches result;
+  for (const auto& parts : micro) {
+    std::vector<at::Tensor> input, target, ids;
+    for (const auto& part : parts)
+      if (part.ids.defined()) input.push_back(part.input), target.push_back(part.target), ids.push_back(part.ids);
+    result.push_back({Batch{at::cat(input), at::cat(target), at::cat(ids)}});
+  }
+  return result;
+}
+
+// Returns the buffers with which each replica starts a step under the strategy's buffer semantics.
+std::vector<NamedTensors> buffers_at_start(const Trial& trial, int64_t step) {
+  std::vector<NamedTensors> result;
+  for (int r = 0; r < trial.world(); ++r)
+    result.push_back(trial.buffers_before(step, trial.bench.strategy.buffers == Buffers::local ? r : 0));
+  return result;
+}
+
+std::vector<at::Tensor> on_one_device(Oracle& oracle, int64_t step, const MicroBatches& micro,
+                                      const std::vector<NamedTensors>& parameters,
+                                      const std::vector<NamedTensors>& buffers) {
+  const auto shards = oracle.shards(step, micro, Coupling::loss, parameters, buffers);
+  return combine(shards, std::vector<double>(shards.size(), 1.0 / static_cast<double>(shards.size())));
+}
+
+std::vector<at::Tensor> of_rank(const ExpectedStep& expected, int rank) {
+  std::vector<Shard> shards;
+  std::vector<double> shares;
+  for (size_t i = 0; i < expected.shards.size(); ++i)
+    if (expected.shards[i].replica == rank)
+      shards.push_back(expected.shards[i]), shares.push_back(expected.shares[i]);
+  auto gradient = combine(shards, shares);
+  for (size_t p = 0; p < gradient.size(); ++p)
+    gradient[p] = expected.unreduced[p] ? gradient[p] * expected.unreduced_share : expected.gradient[p];
+  return gradient;
+}
+
+}  // namespace
+
+Expectation::Expectation(const Trial& trial, bool exact)
+    : trial_(trial),
+      oracle_(trial.workload(), exact ? at::kDouble : trial.scenario.dtype, trial.bench.step_seed(), trial.world(),
+              trial.bench.strategy.onednn) {
+  const uint64_t seed = trial.bench.step_seed();
+  if (exact && (trial.scenario.against_one_device || trial.scenario.smooth))
+    whole_.emplace(trial.workload(), at::kDouble, seed, 1, /*onednn=*/false);
+  if (trial.scenario.smooth)
+    single_.emplace(trial.workload(), trial.scenario.dtype, seed, 1, trial.bench.strategy.onednn);
+}
+
+ExpectedStep Expectation::at_step(int64_t step) {
+  const StrategyInfo& strategy = trial_.bench.strategy;
+  const int64_t number = trial_.scenario.first + step;
+  const auto micro = micro_batches(trial_, step);
+  const bool local = strategy.gradient == Gradient::local || !strategy.own.empty();
+  std::vector<NamedTensors> parameters;
+  for (int r = 0; r < (local ? trial_.world() : 1); ++r) parameters.push_back(trial_.parameters_before(step, r));
+  const auto buffers = buffers_at_start(trial_, step);
+  const Coupling coupling = strategy.buffers == Buffers::synchronised ? Coupling::batch
+                            : strategy.gradient == Gradient::gathered ? Coupling::loss
+                                                                      : Coupling::none;
+  ExpectedStep expected;
+  expected.shards = oracle_.shards(number, micro, coupling, parameters, buffers);
+  expected.used = oracle_.used();
+  expected.shares = shares(expected.shards, strategy.gradient, trial_.world(), trial_.scenario.accumulate,
+                           trial_.workload().sum_loss());
+  expected.gradient = combine(expected.shards, expected.shares);
+  for (const auto& name : oracle_.names())
+    expected.unreduced.push_back(strategy.gradient == Gradient::local || is_in(strategy.own, name));
+  if (strategy.gradient != Gradient::local) expected.unreduced_share = trial_.world();
+  for (int r = 0; local && r < trial_.world(); ++r) expected.own.push_back(of_rank(expected, r));
+  for (int r = 0; r < trial_.world(); ++r) expected.buffers.push_back(oracle_.buffers(r));
+  if (whole_) expected.whole = on_one_device(*whole_, number, joined(micro), {parameters.front()}, buffers);
+  if (single_) expected.single = on_one_device(*single_, number, joined(micro), {parameters.front()}, buffers);
+  return expected;
+}
+
+}  // namespace dpbench

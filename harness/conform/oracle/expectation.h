@@ -1,0 +1,23 @@
+// Computes the expected result of one step of a trial with the oracle, from the state that the trial holds before it.
+#pragma once
+
+#include <optional>
+
+#include "harness/conform/oracle/trial.h"
+
+namespace dpbench {
+
+class Expectation {
+ public:
+  // exact: compute in float64; otherwise in the scenario's dtype. `trial` must outlive this object.
+  Expectation(const Trial& trial, bool exact);
+  const Oracle& oracle() const { return oracle_; }
+  ExpectedStep at_step(int64_t step);
+
+ private:
+  const Trial& trial_;
+  Oracle oracle_;
+  std::optional<Oracle> whole_, single_;
+};
+
+}  // namespace dpbench

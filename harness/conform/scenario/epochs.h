@@ -1,0 +1,15 @@
+// The samples of an unwatched run: shuffled epochs with a short last batch, dealt to ranks as a timed run deals them.
+#pragma once
+
+#include <vector>
+
+#include "harness/conform/scenario/scenario.h"
+
+namespace dpbench {
+
+// Returns the sample ids of each micro-batch of a step for `owner` (a rank, or 0 for one process). The steps cover two
+// epochs if there are enough samples, otherwise more.
+std::vector<at::Tensor> epoch_ids(const Scenario& scenario, const Layout& layout, uint64_t seed, int64_t step,
+                                  int owner);
+
+}  // namespace dpbench
