@@ -149,8 +149,9 @@ class CommandLoop {
     check(timed_case_ && timed_case_->case_id() == spec.id, "the case to end has no timed block");
     pulse_.forget_calls();
     const RankRecord record = timed_case_->end(sampling_from_json(command.at("sampling")), command.at("blocks"));
+    const Json audits = rows_of(timed_case_->audits());
     timed_case_.reset();
-    return ran(spec, record, Json::array());
+    return ran(spec, record, audits);
   }
 
   Json ran(const CaseSpec& spec, const RankRecord& record, const Json& checks) const {

@@ -115,5 +115,6 @@ def how(runs):
                 ("noise", "1.4826 × the median absolute deviation / the median of the samples"),
                 ("means", "what a step does with the gradient; speeds compare only for equal mathematics"),
                 ("disturbed", "other programs took the cores that the replicas needed: the case gets no speed"),
+                ("unproven", "no gradient could be judged: the case gets no speed"),
                 ("wrong", "a check failed: the case gets no speed"))
     return join(lists, el("dl", [join(el("dt", word), el("dd", meaning)) for word, meaning in glossary]))

@@ -3,7 +3,7 @@ import words
 from data import DEVICES, count
 from markup import el, join
 
-STATUSES = ("ok", "wrong", "failed", "disturbed", "skipped", "interrupted")
+STATUSES = ("ok", "wrong", "failed", "unproven", "disturbed", "skipped", "interrupted")
 NONE = el("td", "-", class_="none number", data_v="")
 
 
@@ -104,10 +104,10 @@ def folded(summary, cases):
 
 
 def problems(runs):
-    """Returns a list of wrong, failed and interrupted cases; skipped cases are folded away. Returns None if there are
+    """Returns a list of wrong, failed, unproven and interrupted cases; skipped cases are folded away. Returns None if there are
     none."""
     found = {status: [case for run in runs for case in run.cases if case.status == status] for status in STATUSES[1:]}
-    grave = found["wrong"] + found["failed"] + found["interrupted"]
+    grave = found["wrong"] + found["failed"] + found["unproven"] + found["interrupted"]
     parts = [el("ul", [problem(case) for case in grave[:MOST_PROBLEMS]], class_="problems") if grave else None]
     if len(grave) > MOST_PROBLEMS:
         parts.append(folded(f"{len(grave) - MOST_PROBLEMS} more", grave[MOST_PROBLEMS:]))

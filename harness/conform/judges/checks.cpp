@@ -63,6 +63,7 @@ const std::vector<CheckMeaning>& check_meanings() {
       {"allgather-exact", "the backend's allgather is exact"},
       {"reduce-scatter-exact", "the backend's reduce_scatter is exact on integers"},
       {"broadcast-exact", "the backend's broadcast is exact"},
+      {"audit", "steps of the timed run, looked at between its blocks at random moments, equal the oracle's"},
       {"chunk-tables", "replicas split a batch like torch.chunk and gather outputs in order"},
       {"data-each-once", "all ranks together see each sample once per epoch"},
       {"epoch-order", "each epoch has another order of samples"}};

@@ -8,6 +8,7 @@
 
 #include "harness/conform/evidence/evidence.h"
 #include "harness/conform/scenario/scenario.h"
+#include "harness/conform/scenario/seeds.h"
 
 namespace dpbench {
 
@@ -23,8 +24,8 @@ struct Bench {
   ParamValues params;
   uint64_t seed = 1;
 
-  uint64_t init_seed(int of_rank) const { return seed + 7919 * static_cast<uint64_t>(of_rank); }
-  uint64_t step_seed() const { return seed ^ 0x5eed; }
+  uint64_t init_seed(int of_rank) const { return init_seed_of(seed, of_rank); }
+  uint64_t step_seed() const { return step_seed_of(seed); }
 };
 
 Evidence drive(const Bench& bench, const Scenario& scenario, std::optional<double> clip_norm);

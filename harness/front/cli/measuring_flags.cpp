@@ -102,6 +102,9 @@ void add_sampling(CLI::App& app, MeasuringOptions& o) {
           ->check(not_empty()),
       "STRATEGY");
   add_check_switch(app, o, "check every case before timing it [auto]");
+  add_named<Switch>(app, "--audit", o.sampling.audit, "compare steps of the timed run with the oracle [on]",
+                    {Switch::on, Switch::off})
+      ->group("Sampling");
   add(app.add_flag("--trace", o.trace, "also trace a few untimed steps of each case, for Perfetto"), "");
 }
 

@@ -31,9 +31,9 @@ inline constexpr auto enum_names<StartedBy> =
     std::to_array<std::string_view>({"auto", "self", "torchrun", "mpi", "slurm", "env"});
 
 // Values of a flag that is on by default ("auto") and can be switched off.
-enum class Switch { off, automatic };
+enum class Switch { off, automatic, on };
 template <>
-inline constexpr auto enum_names<Switch> = std::to_array<std::string_view>({"off", "auto"});
+inline constexpr auto enum_names<Switch> = std::to_array<std::string_view>({"off", "auto", "on"});
 
 // Selects the cases (configurations) to run. An empty list of strategies or workloads means all, of backends the
 // preferred one, and of dtypes f32.

@@ -61,12 +61,6 @@ std::string section_of(const CaseRecord& record) {
   return text + details;
 }
 
-std::string table_of(const Report& report) {
-  std::string text;
-  for (const auto& record : report.cases) text += (text.empty() ? "" : "\n") + section_of(record);
-  return text;
-}
-
 int count(const Report& report, CheckStatus status) {
   int found = 0;
   for (const auto& record : report.cases)
@@ -76,10 +70,19 @@ int count(const Report& report, CheckStatus status) {
 }
 
 std::string summary_of(const Report& report) {
-  return std::to_string(count(report, CheckStatus::passed)) + " checks passed, " +
+  const auto checked = std::count_if(report.cases.begin(), report.cases.end(),
+                                     [](const CaseRecord& record) { return record.ok() || record.bad(); });
+  return std::to_string(checked) + " of " + std::to_string(report.cases.size()) + " cases could be checked: " +
+         std::to_string(count(report, CheckStatus::passed)) + " checks passed, " +
          std::to_string(count(report, CheckStatus::failed)) + " failed, " +
-         std::to_string(count(report, CheckStatus::skipped)) + " skipped, over " + std::to_string(report.cases.size()) +
-         " cases";
+         std::to_string(count(report, CheckStatus::skipped)) + " skipped; seed " +
+         std::to_string(report.config.value("seed", uint64_t{1}));
+}
+
+std::string table_of(const Report& report) {
+  std::string text = summary_of(report) + "\n";
+  for (const auto& record : report.cases) text += "\n" + section_of(record);
+  return text;
 }
 
 class CheckRun : public ReportRun {
@@ -128,6 +131,7 @@ class CheckRun : public ReportRun {
   Ending ending() const override {
     Ending end = ending_of(report_);
     end.unavailable = end.unavailable || judged() == 0;
+    end.inconclusive = end.inconclusive && !end.unavailable;
     return end;
   }
 
@@ -167,7 +171,7 @@ Command check_command() {
        .summary = "prove that strategies are right: gradients, buffers and optimizer steps",
        .examples = {{"check --strategy ddp --cpus 2", "every check with its error and bound"},
                     {"check --plugin ./mine.so --strategy mine --junit checks.xml", ""}},
-       .exit_codes = {1, 3, 77, 128}},
+       .exit_codes = {1, 3, 4, 77, 128}},
       add_check_flags, settle_check);
 }
 

@@ -23,7 +23,7 @@ namespace {
 std::string why_no_baseline(const Report& report) {
   if (report.status != RunStatus::complete) return "the run was interrupted";
   for (const auto& record : report.cases)
-    if (record.bad() || record.status == CaseStatus::disturbed)
+    if (record.bad() || record.status == CaseStatus::disturbed || record.status == CaseStatus::unproven)
       return record.spec.id + " is " + record.status + ", so later runs could not be compared with it. " +
              (record.bad() ? "Fix it" : "Stop other programs") + ", or exclude it with --filter";
   return "";

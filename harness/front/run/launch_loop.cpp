@@ -181,7 +181,10 @@ CaseOutcome LaunchLoop::attempt(int index, size_t which) {
 
 bool LaunchLoop::store(int index, size_t which, CaseOutcome outcome) {
   CaseRecord& record = report_.cases[which];
-  record.checks.insert(record.checks.end(), outcome.checks.begin(), outcome.checks.end());
+  for (CheckRow& row : outcome.checks)
+    if (options_.launches > 1 && row.status == CheckStatus::failed && !row.detail.empty())
+      row.detail += ", launch " + std::to_string(index);
+  add_checks(record.checks, std::move(outcome.checks));
   set_loaded_versions(report_.env, outcome.versions);
   switch (outcome.kind) {
     case CaseOutcome::Kind::interrupted:
@@ -254,7 +257,7 @@ std::vector<size_t> LaunchLoop::noisy() const {
 }
 
 std::string LaunchLoop::result_text(const CaseRecord& record) const {
-  if (record.bad() || record.status == CaseStatus::skipped || record.status == CaseStatus::disturbed)
+  if (!record.ok() && !record.reason.empty())
     return record.status + ": " + one_line(first_line(record.reason), 160);
   if (record.launches.empty()) return std::to_string(record.checks.size()) + " checks, none failed";
   const auto samples = sample_step_ns(record.launches.back());

@@ -40,6 +40,8 @@ PairedRunner::PairedRunner(CaseRunner& cases, CaseRunner& references, ReferenceO
 CaseOutcome PairedRunner::block(CaseRunner& runner, const CaseSpec& spec, Json command, int64_t steps) {
   if (const int signal = runner.pending_signal()) return {.kind = CaseOutcome::Kind::interrupted, .signal = signal};
   command["check"] = false;
+  // The reference is audited where it is a case itself.
+  if (&runner == &references_) command["sampling"]["audit"] = false;
   if (steps > 0) command["sampling"]["steps"] = steps;
   return runner.run(spec, command);
 }
@@ -99,7 +101,8 @@ CaseOutcome PairedRunner::run(const CaseSpec& spec, const Json& command) {
   }
   CaseOutcome end =
       cases_.run(spec, {{"do", name_of(Order::end)}, {"sampling", command.at("sampling")}, {"blocks", series.kept}});
-  end.checks = std::move(outcome.checks);
+  std::swap(end.checks, outcome.checks);  // the checks before timing, then the audits of all blocks
+  end.checks.insert(end.checks.end(), outcome.checks.begin(), outcome.checks.end());
   end.means = std::move(outcome.means);
   end.versions = std::move(outcome.versions);
   if (!ran(end)) return end;

@@ -72,7 +72,8 @@ std::vector<Test> tests_of(const CaseRecord& record) {
     tests.push_back({row.name, outcome_of(row), row.status == CheckStatus::passed ? "" : message_of(row)});
   if (record.status == CaseStatus::failed || record.status == CaseStatus::interrupted)
     tests.push_back({"run", Test::Status::error, record.status + ": " + record.reason});
-  else if (record.status == CaseStatus::skipped || record.status == CaseStatus::disturbed)
+  else if (record.status == CaseStatus::skipped || record.status == CaseStatus::disturbed ||
+           record.status == CaseStatus::unproven)
     tests.push_back({"run", Test::Status::skipped, record.reason});
   else if (tests.empty())
     tests.push_back({"run", Test::Status::passed, ""});

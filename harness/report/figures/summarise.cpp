@@ -38,6 +38,11 @@ void judge_disturbance(CaseRecord& record) {
 
 void judge(CaseRecord& record) {
   const auto failing = record.ok() ? failing_check(record) : std::nullopt;
+  const auto unproven = record.ok() && !failing ? why_unproven(record.checks) : std::nullopt;
+  if (unproven) {
+    record.status = CaseStatus::unproven;
+    record.reason = *unproven;
+  }
   if (!failing) return judge_disturbance(record);
   if (!any_failed(record.checks)) record.checks.push_back(*failing);
   record.status = CaseStatus::wrong;

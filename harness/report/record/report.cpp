@@ -58,6 +58,33 @@ bool any_failed(const std::vector<CheckRow>& checks) {
                      [](const CheckRow& row) { return row.status == CheckStatus::failed; });
 }
 
+void add_checks(std::vector<CheckRow>& all, std::vector<CheckRow> more) {
+  const auto rank = [](const CheckRow& row) {
+    return row.status == CheckStatus::failed ? 2 : row.status == CheckStatus::passed ? 1 : 0;
+  };
+  for (CheckRow& row : more) {
+    const auto same = std::find_if(all.begin(), all.end(), [&](const CheckRow& one) { return one.name == row.name; });
+    if (same == all.end())
+      all.push_back(std::move(row));
+    else if (std::pair(rank(row), row.error) > std::pair(rank(*same), same->error))
+      *same = std::move(row);
+  }
+}
+
+std::optional<std::string> why_unproven(const std::vector<CheckRow>& checks) {
+  const CheckRow* skipped = nullptr;
+  for (const CheckRow& row : checks) {
+    const bool proves = (row.name.starts_with("gradient-") && row.name != "gradient-layout") ||
+                        row.name.starts_with("accumulation") || row.name == "trajectory" || row.name == "audit";
+    if (!proves) continue;
+    if (row.status != CheckStatus::skipped) return std::nullopt;
+    if (!skipped) skipped = &row;
+  }
+  if (!skipped) return std::nullopt;
+  return "no gradient could be judged: check " + skipped->name + " was skipped: " + skipped->compared +
+         (skipped->detail.empty() ? "" : ": " + skipped->detail);
+}
+
 std::optional<std::string> unequal_parameters(const CaseRecord& record) {
   for (const LaunchRecord& launch : record.launches)
     for (const RankRecord& rank : launch.ranks)

@@ -94,10 +94,10 @@ struct Table<Derived> {
                   range::not_negative})};
 };
 
-enum class CaseStatus { ok, wrong, failed, skipped, disturbed, interrupted };
+enum class CaseStatus { ok, wrong, failed, skipped, unproven, disturbed, interrupted };
 template <>
 inline constexpr auto enum_names<CaseStatus> =
-    std::to_array<std::string_view>({"ok", "wrong", "failed", "skipped", "disturbed", "interrupted"});
+    std::to_array<std::string_view>({"ok", "wrong", "failed", "skipped", "unproven", "disturbed", "interrupted"});
 
 // Value of CaseRecord::means for the baseline's mathematics: each step uses the mean gradient of the whole batch.
 inline constexpr const char* batch_mean = "batch mean";
@@ -151,6 +151,10 @@ int64_t slowest_ns(const std::vector<RankRecord>& block);
 // Returns the mean time per step of each phase (forward, backward, ...), over the ranks of all launches.
 std::map<std::string, double> mean_phases_ns(const CaseRecord& record);
 bool any_failed(const std::vector<CheckRow>& checks);
+// Adds the results of another launch. A check has one row, with its worst result.
+void add_checks(std::vector<CheckRow>& all, std::vector<CheckRow> more);
+// If checks were made, but none of them judged a gradient or an update, returns the reason; else nullopt.
+std::optional<std::string> why_unproven(const std::vector<CheckRow>& checks);
 // Describes the first rank whose parameters after the steps differ from those of the first rank of the same launch;
 // nullopt if all ranks are equal.
 std::optional<std::string> unequal_parameters(const CaseRecord& record);

@@ -74,10 +74,14 @@ TimedCase::TimedCase(const CaseSpec& spec, const Sampling& sampling, const Group
   first_loss_ = timer_.last_loss();
   timer_.run_extra(recording_steps(spec, source_));
   step_ns_ = static_cast<double>(timer_.block(rest)) / static_cast<double>(rest);
+  if (sampling.audit) audit_.emplace(spec_, setup_, *strategy_, source_, timer_, group_);
 }
+
+std::vector<CheckRow> TimedCase::audits() const { return audit_ ? audit_->rows().all() : std::vector<CheckRow>{}; }
 
 RankRecord TimedCase::block(const Sampling& sampling) {
   steps_ = group_.agree(steps_for(step_ns_, sampling, source_.steps_per_epoch()));
+  if (audit_) audit_->between_blocks(steps_);
   source_.prepare(timer_.step_index(), rewarm_steps + steps_);
   timer_.block(rewarm_steps);
   gpus_.start();
@@ -128,9 +132,11 @@ RankRecord TimedCase::end(const Sampling& sampling, const std::vector<size_t>& b
   record.step_p50_ns = percentile(readings, 0.5);
   record.step_p90_ns = percentile(readings, 0.9);
   record.step_p99_ns = percentile(readings, 0.99);
+  if (audit_) audit_->at_end(steps_);
   strategy_->finish();
   record.parameters_hash = parameters_hash();
-  if (nodes_run_by_engine() > engine_nodes_before_)
+  const int64_t of_audits = audit_ ? audit_->engine_nodes() : 0;
+  if (nodes_run_by_engine() > engine_nodes_before_ + of_audits)
     record.warnings.emplace_back("calls torch's engine, not dpbench::backward(loss): compare it with --runtime torch");
   group_.barrier();
   strategy_.reset();

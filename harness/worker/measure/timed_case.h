@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "harness/report/machine/gpu_watch.h"
+#include "harness/worker/measure/audit.h"
 #include "harness/worker/steps/step_timer.h"
 
 namespace dpbench {
@@ -16,6 +17,8 @@ class TimedCase {
   TimedCase(const CaseSpec& spec, const Sampling& sampling, const Group& group, Pulse& pulse,
             const std::string& shared_dir);
   const std::string& case_id() const { return spec_.id; }
+  // Returns the results of the audits on rank 0; no rows without audits.
+  std::vector<CheckRow> audits() const;
   // Times one block of steps. If sampling.steps is 0, rank 0 chooses the number of steps so that the block lasts about
   // the minimum block time.
   RankRecord block(const Sampling& sampling);
@@ -38,6 +41,7 @@ class TimedCase {
   Setup setup_;
   std::unique_ptr<Strategy> strategy_;
   StepTimer timer_;
+  std::optional<Audit> audit_;
   GpuWatch gpus_;
   int64_t engine_nodes_before_ = 0;
   double step_ns_ = 0, first_loss_ = 0;

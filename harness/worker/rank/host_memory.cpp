@@ -14,6 +14,7 @@ namespace dpbench {
 namespace {
 
 int64_t initial_bytes = 0, leftover_bytes = 0;
+int64_t earlier_peak_bytes = 0;  // peak before the last uncounted stretch
 
 int64_t status_bytes(const char* key) {
   std::ifstream status("/proc/self/status");
@@ -23,6 +24,8 @@ int64_t status_bytes(const char* key) {
 }
 
 int64_t held_bytes() { return status_bytes("RssAnon:") + status_bytes("RssShmem:"); }
+
+void restart_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 }  // namespace
 
@@ -42,11 +45,19 @@ void record_initial_memory() {
 
 void reset_peak_memory() {
   malloc_trim(0);
+  earlier_peak_bytes = 0;
   leftover_bytes = std::max<int64_t>(held_bytes() - initial_bytes, 0);
-  std::ofstream("/proc/self/clear_refs") << "5";
+  restart_peak();
 }
 
-int64_t peak_memory_bytes() { return status_bytes("VmHWM:"); }
+int64_t peak_memory_bytes() { return std::max(earlier_peak_bytes, status_bytes("VmHWM:")); }
+
+UncountedMemory::UncountedMemory() { earlier_peak_bytes = peak_memory_bytes(); }
+
+UncountedMemory::~UncountedMemory() {
+  malloc_trim(0);
+  restart_peak();
+}
 
 int64_t own_peak_memory_bytes() {
   return std::max<int64_t>(peak_memory_bytes() - status_bytes("RssFile:") - leftover_bytes, 0);

@@ -23,4 +23,13 @@ int64_t peak_memory_bytes();
 // code loaded by earlier cases) and memory that earlier cases left allocated.
 int64_t own_peak_memory_bytes();
 
+// While an object exists, the process's memory does not count to the case's peak.
+class UncountedMemory {
+ public:
+  UncountedMemory();
+  ~UncountedMemory();
+  UncountedMemory(const UncountedMemory&) = delete;
+  UncountedMemory& operator=(const UncountedMemory&) = delete;
+};
+
 }  // namespace dpbench

@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "harness/conform/scenario/seeds.h"
+
 namespace dpbench {
 
 at::ScalarType scalar_type(Dtype dtype) {
@@ -31,8 +33,8 @@ Setup setup_of(const CaseSpec& spec, const StrategyInfo& info, const Workload& w
   return {.workload = workload,
           .devices = group.devices(info.parallelism == Parallelism::ranks ? 1 : spec.world, spec.oversubscribe),
           .group = group.process_group(),
-          .init_seed = spec.seed,
-          .step_seed = spec.seed,
+          .init_seed = init_seed_of(spec.seed, group.rank()),
+          .step_seed = step_seed_of(spec.seed),
           .dtype = scalar_type(spec.dtype),
           .params = Params(info.params, spec.params, spec.strategy),
           .accumulate = spec.accumulate,

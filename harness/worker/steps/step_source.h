@@ -22,6 +22,8 @@ class StepSource {
   // Returns the micro-batches of a step; they are valid until the next call. Every epoch has the same order of samples.
   // Batches are on the host, but those of a small, cached epoch are on the device if the strategy has a single one.
   std::span<const Batch> at(int64_t step);
+  // Returns the sample ids of each micro-batch of a step.
+  const std::vector<at::Tensor>& ids(int64_t step) const { return ids_[static_cast<size_t>(step % steps_per_epoch())]; }
   // Returns the number of samples over all ranks in steps first_step .. first_step + count - 1.
   int64_t rows(int64_t first_step, int64_t count) const;
 

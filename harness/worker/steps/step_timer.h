@@ -25,6 +25,8 @@ class StepTimer {
   void run_extra(const std::vector<int64_t>& steps);
   // Returns the last step's loss. Throws std::domain_error if it is not finite.
   double last_loss() const;
+  // Returns the last step's result.
+  const StepResult& result() const { return result_; }
   // Returns the index of the next step that block() runs.
   int64_t step_index() const { return step_; }
 

@@ -1,0 +1,55 @@
+// Audits a timed case: between timed blocks, at random moments that the strategy does not know, a stretch of steps like
+// the timed ones is compared with the oracle.
+#pragma once
+
+#include <chrono>
+#include <random>
+#include <string>
+
+#include "harness/conform/judges/rows.h"
+#include "harness/conform/scenario/drive.h"
+#include "harness/worker/measure/motion.h"
+#include "harness/worker/steps/step_timer.h"
+
+namespace dpbench {
+
+class Audit {
+ public:
+  Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepSource& source, StepTimer& timer,
+        const Group& group);
+  // Audits some steps or none, by chance. Audits take at most a tenth of the time since the case began. block_steps:
+  // number of steps of a timed block. Collective.
+  void between_blocks(int64_t block_steps);
+  // Audits at least one step, after the last block. Collective.
+  void at_end(int64_t block_steps);
+  // Returns the results: one row, on rank 0 only.
+  const Rows& rows() const { return rows_; }
+  // Number of autograd nodes that audits ran in torch's engine.
+  int64_t engine_nodes() const { return engine_nodes_; }
+
+ private:
+  int64_t affordable(int64_t block_steps) const;
+  void run(int64_t steps);
+  Evidence observed(int64_t steps);
+  void judge(int64_t first, int64_t steps, std::vector<Evidence> ranks);
+
+  StrategyInfo info_;  // the strategy's properties, adjusted to the parameter values
+  const Group& group_;
+  Strategy& strategy_;
+  StepSource& source_;
+  StepTimer& timer_;
+  Bench bench_;
+  at::ScalarType dtype_;
+  int64_t accumulate_;
+  std::optional<double> clip_norm_;
+  Motion motion_;
+  Rows rows_;
+  std::mt19937_64 random_;
+  std::string key_;
+  int audits_ = 0;
+  int64_t engine_nodes_ = 0;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  double spent_s_ = 0, longest_step_s_ = 0;  // time of all audits; cost of a step in the most expensive one
+};
+
+}  // namespace dpbench

@@ -1,0 +1,86 @@
+#include "harness/worker/measure/motion.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <ATen/ATen.h>
+
+#include "harness/conform/evidence/tensor_difference.h"
+
+namespace dpbench {
+namespace {
+
+constexpr int64_t most_elements = 256;  // number of elements of each parameter that are remembered
+// SGD may move an element this many times as far in a step between audits as in the fastest audited step. Gradients
+// change in training, so this bound finds only parameters that were replaced.
+constexpr double sgd_margin = 1000;
+constexpr double infinite = std::numeric_limits<double>::infinity();
+
+at::Tensor elements(const at::Tensor& tensor, const at::Tensor& indices) {
+  return tensor.detach().cpu().reshape({-1}).index_select(0, indices).to(at::kDouble);
+}
+
+// Returns the number of steps of a parameter that the optimizer counted; -1: none.
+double counted(const NamedTensors& state, const std::string& parameter) {
+  const at::Tensor* steps = find(state, parameter + ".step");
+  return steps ? steps->item<double>() : -1;
+}
+
+double largest(const at::Tensor& tensor) { return tensor.numel() ? tensor.abs().max().item<double>() : 0; }
+
+}  // namespace
+
+// Returns the largest distance that an element of a parameter can move in so many steps.
+double Motion::farthest(int64_t steps) const {
+  const double rate = optimizer_.learning_rate;
+  // An Adam update is largest after many steps without a gradient.
+  const double most = optimizer_.kind == OptimizerSpec::Kind::adam
+                          ? rate * std::max(1.0, (1 - optimizer_.beta1) / std::sqrt(1 - optimizer_.beta2))
+                          : sgd_margin * fastest_;
+  return static_cast<double>(steps) * most * 1.01;
+}
+
+Deviation Motion::since_last(int64_t first, const Evidence& seen) {
+  const int64_t steps = first - next_;
+  if (next_ < 0 || steps <= 0) return {};
+  const std::string since = " in the " + std::to_string(steps) + " steps before step " + std::to_string(first);
+  double most = 0;
+  std::string mover;
+  for (const Sample& sample : samples_) {
+    const at::Tensor* now = find(seen.parameters, sample.name);
+    if (!now) continue;
+    const double moved = largest(elements(*now, sample.indices) - sample.values);
+    const double rounding = largest(sample.values) * unit_roundoff(now->scalar_type()) * static_cast<double>(steps);
+    if (!(moved <= farthest(steps) + rounding))
+      return {infinite,
+              "parameter " + sample.name + " moved by " + short_number(moved) + since + ", the optimizer can move it by " +
+                  short_number(farthest(steps)),
+              "replaced, or updated with another learning rate or gradient than in the audited steps"};
+    if (moved > most) most = moved, mover = sample.name;
+    const double counts = counted(seen.state, sample.name);
+    if (counts >= 0 && sample.steps_counted >= 0 && counts > sample.steps_counted + static_cast<double>(steps))
+      return {infinite,
+              "the optimizer counted " + short_number(counts - sample.steps_counted) + " steps of parameter " +
+                  sample.name + since,
+              "stepped more than once"};
+  }
+  if (most == 0 && fastest_ > 0 && !samples_.empty())
+    return {infinite, "no parameter moved" + since, "not updated in steps that nobody looks at"};
+  return {};
+}
+
+void Motion::remember(int64_t next, int64_t steps, const Evidence& seen) {
+  next_ = next;
+  samples_.clear();
+  const StepEvidence& last = seen.steps.back();
+  for (const auto& [name, after] : last.parameters) {
+    const at::Tensor* before = find(seen.parameters, name);
+    if (!before || !after.is_floating_point() || after.numel() == 0) continue;
+    fastest_ = std::max(fastest_, largest(after.to(at::kDouble) - before->to(at::kDouble)) / static_cast<double>(steps));
+    const at::Tensor indices = at::randint(after.numel(), {std::min(after.numel(), most_elements)}, at::kLong);
+    samples_.push_back({name, indices, elements(after, indices), counted(last.state, name)});
+  }
+}
+
+}  // namespace dpbench

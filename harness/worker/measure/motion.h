@@ -1,0 +1,38 @@
+// Bounds what happens between two audits: a strategy's parameters must move, but not further than the optimizer can
+// move them in so many steps, and the optimizer must have counted these steps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/conform/evidence/evidence.h"
+#include "harness/conform/judges/judge_course.h"
+#include "workloads/api/workload.h"
+
+namespace dpbench {
+
+class Motion {
+ public:
+  explicit Motion(const OptimizerSpec& optimizer) : optimizer_(optimizer) {}
+  // Compares the state before step `first` with the one that remember() saw. The first call compares nothing.
+  Deviation since_last(int64_t first, const Evidence& seen);
+  // Keeps some elements of each parameter as they are after an audit of `steps` steps, which ended before step `next`.
+  void remember(int64_t next, int64_t steps, const Evidence& seen);
+
+ private:
+  struct Sample {
+    std::string name;
+    at::Tensor indices, values;
+    double steps_counted;  // the optimizer's counter of steps; -1: none
+  };
+  double farthest(int64_t steps) const;
+
+  OptimizerSpec optimizer_;
+  int64_t next_ = -1;
+  double fastest_ = 0;  // largest distance that an element of a parameter moved per step in an audit
+  std::vector<Sample> samples_;
+};
+
+}  // namespace dpbench
