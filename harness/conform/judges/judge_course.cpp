@@ -21,6 +21,9 @@ constexpr double course_factor = 8;
 // Allowed relative error of a course, in roundings of the dtype in which gradients are communicated.
 constexpr double communicated_roundings = 64;
 
+constexpr char apart_text[] =
+    "the ranks have different parameters: gradients are not reduced in steps that nobody looks at";
+
 double largest(const at::Tensor& tensor) { return tensor.numel() ? tensor.abs().max().item<double>() : 0; }
 
 double apart(const at::Tensor& a, const at::Tensor& b) {
@@ -37,6 +40,7 @@ class Comparison {
   }
 
   Deviation course() {
+    for (size_t rank = 1; rank < trial_.ranks.size(); ++rank) start(rank);
     for (size_t rank = 0; rank < trial_.ranks.size(); ++rank) {
       losses(rank);
       output(rank);
@@ -70,6 +74,23 @@ class Comparison {
            std::to_string(trial_.scenario.steps) + " steps after the last look at the strategy";
   }
 
+  // Compares the parameters before the first step with rank 0's.
+  void start(size_t rank) {
+    if (trial_.bench.strategy.gradient == Gradient::local) return;
+    for (const auto& [name, due] : trial_.ranks[0].parameters) {
+      const at::Tensor* found = find(trial_.ranks[rank].parameters, name);
+      if (is_in(trial_.bench.strategy.own, name) || (found && (found->is_same(due) || same_bits(*found, due)))) continue;
+      add(
+          std::numeric_limits<double>::infinity(),
+          [&, &name = name, &due = due] {
+            return "parameter " + name + " before step " + step_text(0) + ", " +
+                   first_difference(found ? *found : at::Tensor(), due) + at_rank(rank);
+          },
+          apart_text);
+      return;
+    }
+  }
+
   // Root mean square of the last output, the scale of a loss's rounding errors.
   double output_size(size_t rank) const {
     const at::Tensor& output = expected_.ranks[rank].output;
@@ -93,9 +114,10 @@ class Comparison {
                    short_number(reported) + at_rank(rank);
           },
           [&] {
-            return step == 0 ? "the loss of other samples or of other parameters than the reported ones"
-                             : "the steps before it did not update the parameters as declared; up to step " +
-                                   step_text(step - 1) + " the losses are right";
+            if (step == 0) return std::string("the loss of other samples or of other parameters than the reported ones");
+            const bool known = steps[step - 1].loss.defined();
+            return "a step before it did not update the parameters as declared" +
+                   (known ? "; up to step " + step_text(step - 1) + " the losses are right" : "");
           });
     }
   }
@@ -159,7 +181,7 @@ class Comparison {
              " times as far as declared: steps left out or taken twice, or another scale of the gradient";
     for (size_t other = 0; other < trial_.ranks.size(); ++other)
       if (!same_parameters(rank, other))
-        return "the ranks have different parameters: gradients are not reduced in steps that nobody looks at";
+        return apart_text;
     return "updated with another gradient, of other samples or parameters, or with another optimizer state";
   }
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double share_of_time = 0.1;  // largest share of a case's time that its audits take
 constexpr char check_name[] = "audit";
-constexpr char compared[] = "state before and after steps of the timed run, at random moments, with the float64 oracle";
+constexpr char compared[] = "steps of the timed run";
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -71,7 +71,16 @@ void Audit::between_blocks(int64_t block_steps) {
 }
 
 void Audit::at_end(int64_t block_steps) {
-  run(group_.agree(group_.rank() == 0 ? std::max<int64_t>(1, affordable(block_steps)) : 0));
+  // The loss of a single step would not show whether the step before it updated the parameters.
+  run(group_.agree(group_.rank() == 0 ? std::max<int64_t>(2, affordable(block_steps)) : 0));
+}
+
+std::vector<CheckRow> Audit::rows() const {
+  std::vector<CheckRow> rows = rows_.all();
+  for (CheckRow& row : rows)
+    row.compared = std::to_string(steps_) + " steps of the timed run, looked at " + std::to_string(audits_) +
+                   " times, with the float64 oracle";
+  return rows;
 }
 
 Evidence Audit::observed(int64_t steps) {
@@ -105,6 +114,7 @@ void Audit::run(int64_t steps) {
                    : std::vector<Evidence>{mine};
   if (group_.rank() == 0) judge(first, steps, std::move(all));
   ++audits_;
+  steps_ += steps;
   const double took = seconds_since(start);
   spent_s_ += took;
   longest_step_s_ = std::max(longest_step_s_, took / static_cast<double>(steps));

@@ -20,10 +20,10 @@ class Audit {
   // Audits some steps or none, by chance. Audits take at most a tenth of the time since the case began. block_steps:
   // number of steps of a timed block. Collective.
   void between_blocks(int64_t block_steps);
-  // Audits at least one step, after the last block. Collective.
+  // Audits at least two steps, after the last block. Collective.
   void at_end(int64_t block_steps);
   // Returns the results: one row, on rank 0 only.
-  const Rows& rows() const { return rows_; }
+  std::vector<CheckRow> rows() const;
   // Number of autograd nodes that audits ran in torch's engine.
   int64_t engine_nodes() const { return engine_nodes_; }
 
@@ -47,6 +47,7 @@ class Audit {
   std::mt19937_64 random_;
   std::string key_;
   int audits_ = 0;
+  int64_t steps_ = 0;  // audited steps
   int64_t engine_nodes_ = 0;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   double spent_s_ = 0, longest_step_s_ = 0;  // time of all audits; cost of a step in the most expensive one

@@ -77,7 +77,7 @@ TimedCase::TimedCase(const CaseSpec& spec, const Sampling& sampling, const Group
   if (sampling.audit) audit_.emplace(spec_, setup_, *strategy_, source_, timer_, group_);
 }
 
-std::vector<CheckRow> TimedCase::audits() const { return audit_ ? audit_->rows().all() : std::vector<CheckRow>{}; }
+std::vector<CheckRow> TimedCase::audits() const { return audit_ ? audit_->rows() : std::vector<CheckRow>{}; }
 
 RankRecord TimedCase::block(const Sampling& sampling) {
   steps_ = group_.agree(steps_for(step_ns_, sampling, source_.steps_per_epoch()));

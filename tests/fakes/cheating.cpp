@@ -1,0 +1,152 @@
+// "cheating" is a right data-parallel strategy, except for one way to cheat, chosen by --param cheating.how=.. Most ways
+// are honest in the checks and cheat in timed steps; audits of the timed run must find them.
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "strategies/api/trained.h"
+
+namespace dpbench {
+namespace {
+
+constexpr int64_t steps_of_a_check = 100;  // more steps than any scenario of the checks has
+
+// What a strategy can see when it decides whether to cheat.
+struct View {
+  int64_t steps = 0;         // steps that it has taken
+  int64_t since_read = 0;    // steps since the harness last read its tensors
+  int64_t rows = 0;          // samples of this step
+  double pause_s = 0;        // time since its previous step
+  int world = 1;
+};
+
+// True if a step is to be cheated.
+using When = bool (*)(const View& view);
+const std::map<std::string, When> skips_the_reduction = {
+    {"late", [](const View& v) { return v.steps > steps_of_a_check; }},
+    {"now-and-then", [](const View& v) { return v.steps > steps_of_a_check && v.steps % 7 == 0; }},
+    {"when-not-read", [](const View& v) { return v.since_read > 1; }},
+    {"when-not-read-for-long", [](const View& v) { return v.steps > steps_of_a_check && v.since_read > 3; }},
+    {"when-fast", [](const View& v) { return v.steps > 4 && v.pause_s < 1e-4; }},
+};
+const std::map<std::string, When> skips_the_update = {
+    {"no-late-update", [](const View& v) { return v.steps > steps_of_a_check; }},
+    {"no-update-when-not-read", [](const View& v) { return v.since_read > 1; }},
+    {"every-fourth-update-left-out", [](const View& v) { return v.steps > steps_of_a_check && v.steps % 4 == 0; }},
+};
+const std::map<std::string, When> halves_the_batch = {
+    {"large-batches", [](const View& v) { return v.rows > 8; }},
+    {"late-batches", [](const View& v) { return v.steps > steps_of_a_check; }},
+};
+
+bool applies(const std::map<std::string, When>& ways, const std::string& how, const View& view) {
+  const auto found = ways.find(how);
+  return found != ways.end() && found->second(view);
+}
+
+class Cheating : public TrainedStrategy {
+ public:
+  Cheating(const Setup& setup, std::string how)
+      : TrainedStrategy(setup), setup_(setup), how_(std::move(how)), group_(setup.group) {
+    view_.world = group_->getSize();
+    if (how_ == "honest-copy") copy_ = std::make_unique<Cheating>(setup, "honest");
+  }
+
+  StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
+    if (how_ == "when-asked" && view_.steps > steps_of_a_check) return postpone(step, micro, phases);
+    ++view_.steps;
+    if (copy_) copy_->step(step, micro, phases);
+    return taken(step, micro, phases);
+  }
+
+  NamedTensors parameters() override { return copy_ ? copy_->parameters() : (read(), TrainedStrategy::parameters()); }
+  NamedTensors gradients() override { return copy_ ? copy_->gradients() : (read(), TrainedStrategy::gradients()); }
+  NamedTensors buffers() override { return copy_ ? copy_->buffers() : (read(), TrainedStrategy::buffers()); }
+  NamedTensors state() override { return copy_ ? copy_->state() : (read(), TrainedStrategy::state()); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  StepResult taken(int64_t step, std::span<const Batch> micro, Phases& phases) {
+    ++view_.since_read;
+    view_.rows = micro.front().rows();
+    view_.pause_s = std::chrono::duration<double>(Clock::now() - last_).count();
+    std::vector<Batch> used(micro.begin(), micro.end());
+    if (applies(halves_the_batch, how_, view_))
+      for (Batch& batch : used) batch = first_half(batch);
+    StepResult result = passes(step, used, phases);
+    phases.enter(Phase::communication);
+    const bool cheats = applies(skips_the_reduction, how_, view_) || (copy_ && view_.steps > steps_of_a_check);
+    for (const at::Tensor& parameter : trainable()) reduce(parameter.mutable_grad(), !cheats);
+    if (!applies(skips_the_update, how_, view_)) apply_gradients(phases);
+    if (how_ == "last-element" && view_.steps > steps_of_a_check) freeze_last_element();
+    last_ = Clock::now();
+    return result;
+  }
+
+  static Batch first_half(const Batch& batch) {
+    const int64_t rows = (batch.rows() + 1) / 2;
+    return {batch.input.narrow(0, 0, rows), batch.target.narrow(0, 0, rows), batch.ids.narrow(0, 0, rows)};
+  }
+
+  // Cheats call the same collectives, so that ranks stay in step and the time of a step hardly changes.
+  void reduce(at::Tensor& gradient, bool honest) {
+    if (!gradient.defined()) return;
+    std::vector<at::Tensor> sum = {honest ? gradient : gradient.clone()};
+    group_->allreduce(sum)->wait();
+    if (honest) gradient.div_(group_->getSize());
+  }
+
+  void freeze_last_element() {
+    const at::NoGradGuard no_grad;
+    at::Tensor flat = trainable().back().view(-1);
+    if (!kept_.defined()) kept_ = flat[-1].clone();
+    flat[-1].copy_(kept_);
+  }
+
+  // Returns a loss at once and leaves the work for the next accessor.
+  StepResult postpone(int64_t step, std::span<const Batch> micro, Phases&) {
+    ++view_.steps;
+    auto& batches = postponed_.emplace_back(step, std::vector<Batch>{}).second;
+    for (const Batch& batch : micro) batches.push_back({batch.input.clone(), batch.target.clone(), batch.ids.clone()});
+    const at::Tensor output = TrainedStrategy::forward(micro.front());
+    return {output, setup_.workload.loss(output, micro.front().target)};
+  }
+
+  void read() {
+    Phases untimed;
+    for (const auto& [step, batches] : std::exchange(postponed_, {})) taken(step, batches, untimed);
+    view_.since_read = 0;
+  }
+
+  const Setup setup_;
+  std::string how_;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  View view_;
+  Clock::time_point last_ = Clock::now();
+  at::Tensor kept_;
+  std::unique_ptr<Cheating> copy_;
+  std::vector<std::pair<int64_t, std::vector<Batch>>> postponed_;
+};
+
+std::string all_ways() {
+  std::string names = "honest|honest-copy|last-element|when-asked";
+  for (const auto* ways : {&skips_the_reduction, &skips_the_update, &halves_the_batch})
+    for (const auto& [name, when] : *ways) names += "|" + name;
+  return names;
+}
+
+const RegisterStrategy cheating{
+    {.name = "cheating",
+     .summary = "averages gradients, but not always",
+     .buffers = Buffers::local,
+     .params = {{"how", "honest", "way to cheat", all_ways()}},
+     .make = [](const Setup& setup) { return std::make_unique<Cheating>(setup, setup.params.text("how")); }}};
+
+}  // namespace
+}  // namespace dpbench
