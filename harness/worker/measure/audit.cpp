@@ -53,11 +53,10 @@ Audit::Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepS
 
 // Returns the largest number of steps that an audit may take now; 0: none.
 int64_t Audit::affordable(int64_t block_steps) const {
-  // Until an audit has shown the cost of a step, the first one takes a single step.
   const double left_s = share_of_time * seconds_since(begin_) - spent_s_;
-  if (left_s <= 0) return 0;
-  if (audits_ == 0) return 1;
-  return std::clamp<int64_t>(static_cast<int64_t>(left_s / longest_step_s_), 0, 2 * block_steps);
+  if (left_s <= shortest_s_) return 0;
+  if (audits_ == 0) return 1;  // shows what an audit costs
+  return std::min(1 + static_cast<int64_t>((left_s - shortest_s_) / step_s_), 2 * block_steps);
 }
 
 void Audit::between_blocks(int64_t block_steps) {
@@ -71,8 +70,10 @@ void Audit::between_blocks(int64_t block_steps) {
 }
 
 void Audit::at_end(int64_t block_steps) {
+  int64_t steps = affordable(block_steps);
   // The loss of a single step would not show whether the step before it updated the parameters.
-  run(group_.agree(group_.rank() == 0 ? std::max<int64_t>(2, affordable(block_steps)) : 0));
+  if (steps < 2) steps = 1 + static_cast<int64_t>(random_() % 2);
+  run(group_.agree(steps));
 }
 
 std::vector<CheckRow> Audit::rows() const {
@@ -117,7 +118,12 @@ void Audit::run(int64_t steps) {
   steps_ += steps;
   const double took = seconds_since(start);
   spent_s_ += took;
-  longest_step_s_ = std::max(longest_step_s_, took / static_cast<double>(steps));
+  if (audits_ == 1) {
+    shortest_s_ = took;
+    step_s_ = took / static_cast<double>(4 * steps);  // a guess, until an audit of several steps shows it
+  } else if (steps > 1) {
+    step_s_ = std::max((took - shortest_s_) / static_cast<double>(steps - 1), 1e-2 * shortest_s_);
+  }
 }
 
 void Audit::judge(int64_t first, int64_t steps, std::vector<Evidence> ranks) {

@@ -20,7 +20,7 @@ class Audit {
   // Audits some steps or none, by chance. Audits take at most a tenth of the time since the case began. block_steps:
   // number of steps of a timed block. Collective.
   void between_blocks(int64_t block_steps);
-  // Audits at least two steps, after the last block. Collective.
+  // Audits at least one step, after the last block. Collective.
   void at_end(int64_t block_steps);
   // Returns the results: one row, on rank 0 only.
   std::vector<CheckRow> rows() const;
@@ -50,7 +50,8 @@ class Audit {
   int64_t steps_ = 0;  // audited steps
   int64_t engine_nodes_ = 0;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  double spent_s_ = 0, longest_step_s_ = 0;  // time of all audits; cost of a step in the most expensive one
+  double spent_s_ = 0;                   // time of all audits
+  double shortest_s_ = 0, step_s_ = 0;  // time of an audit of one step, and of each further step
 };
 
 }  // namespace dpbench
