@@ -12,7 +12,7 @@ namespace {
 std::vector<Mutant> all(bool equivalent) {
   std::vector<Mutant> chosen;
   for (const auto& list : {reduction_mutants(), step_mutants(), state_mutants(), replica_mutants(), backend_mutants(),
-                           feature_mutants(), late_mutants(), view_mutants(), right_features(), equivalents()})
+                           feature_mutants(), late_mutants(), view_mutants(), odd_strategies(), right_features(), equivalents()})
     for (const auto& mutant : list)
       if (mutant.killed_by.empty() == equivalent) chosen.push_back(mutant);
   return chosen;
@@ -31,6 +31,7 @@ std::vector<CheckRow> checked(const Mutant& mutant) {
                            .workload = workload_registry().at(mutant.workload),
                            .world = mutant.world,
                            .dtype = mutant.dtype,
+                           .seed = mutant.seed,
                            .wrap = mutant.wrap,
                            .timeout = std::chrono::milliseconds(1500)});
 }

@@ -59,7 +59,9 @@ ForwardingBackend::WorkPtr RecordingBackend::around(Call call) {
   const bool on = on_, keep = keep_ && call.reduction != ReduceKind::UNUSED;
   lock.unlock();
   if (!on) return call.run();
-  Collective entry{call.op, call.reduction, bytes_of(call.input), true, {}, {}};
+  // A scatter is described by its outputs, because only its root has inputs.
+  const auto& described = call.op == CollectiveOp::scatter ? call.output : call.input;
+  Collective entry{call.op, call.reduction, bytes_of(described), true, {}, {}};
   for (const auto& tensor : call.input) entry.floating = entry.floating && tensor.is_floating_point();
   if (keep) entry.input = copies(call.input);
   auto work = call.run();

@@ -1,6 +1,10 @@
 #include "harness/conform/oracle/trial.h"
 
+#include <algorithm>
+
 #include <ATen/ATen.h>
+
+#include "harness/conform/evidence/tensor_difference.h"
 
 namespace dpbench {
 namespace {
@@ -72,11 +76,12 @@ std::vector<at::Tensor> on_one_device(Oracle& oracle, int64_t step, const MicroB
 
 class Expectation {
  public:
-  Expectation(Trial& trial)
+  // dtype: that of the shards' passes, if it is not the scenario's.
+  explicit Expectation(const Trial& trial, std::optional<at::ScalarType> dtype = {})
       : trial_(trial),
-        exact_(trial.scenario.dtype == at::kDouble || trial.scenario.smooth),
-        oracle_(trial.workload(), exact_ ? at::kDouble : trial.scenario.dtype, trial.bench.step_seed(), trial.world(),
-                trial.bench.strategy.onednn),
+        exact_(!dtype && (trial.scenario.dtype == at::kDouble || trial.scenario.smooth)),
+        oracle_(trial.workload(), exact_ ? at::kDouble : dtype.value_or(trial.scenario.dtype), trial.bench.step_seed(),
+                trial.world(), trial.bench.strategy.onednn),
         whole_(trial.workload(), at::kDouble, trial.bench.step_seed(), 1, /*onednn=*/false),
         single_(trial.workload(), trial.scenario.dtype, trial.bench.step_seed(), 1, trial.bench.strategy.onednn) {}
 
@@ -124,7 +129,7 @@ class Expectation {
     return gradient;
   }
 
-  Trial& trial_;
+  const Trial& trial_;
   bool exact_;
   Oracle oracle_, whole_, single_;
 };
@@ -157,6 +162,26 @@ Trial make_trial(const Bench& bench, const Scenario& scenario, std::optional<dou
   for (int64_t step = 0; step < static_cast<int64_t>(trial.ranks[0].steps.size()); ++step)
     trial.expected.push_back(step < scenario.judged_from ? ExpectedStep{} : expectation.at_step(step));
   return trial;
+}
+
+OtherPass other_pass(const Trial& trial) {
+  const bool exact = trial.scenario.dtype == at::kDouble;
+  const double scale = exact ? unit_roundoff(at::kDouble) / unit_roundoff(at::kFloat) : 1;
+  Expectation expectation(trial, exact ? at::kFloat : at::kDouble);
+  OtherPass other{.expected = std::vector<ExpectedStep>(trial.expected.size()),
+                  .rounding = std::vector<double>(trial.names.size(), 0)};
+  for (auto step = static_cast<size_t>(trial.scenario.judged_from); step < trial.expected.size(); ++step) {
+    other.expected[step] = expectation.at_step(static_cast<int64_t>(step));
+    const ExpectedStep &mine = trial.expected[step], &its = other.expected[step];
+    for (size_t p = 0; p < other.rounding.size(); ++p) {
+      at::Tensor error = at::zeros_like(mine.gradient[p]);
+      for (size_t i = 0; i < mine.shards.size(); ++i)
+        error += (its.shards[i].gradient[p].to(at::kDouble) - mine.shards[i].gradient[p].to(at::kDouble)).abs() *
+                 (mine.shares[i] * (mine.unreduced[p] ? mine.unreduced_share : 1));
+      if (error.numel() > 0) other.rounding[p] = std::max(other.rounding[p], scale * error.max().item<double>());
+    }
+  }
+  return other;
 }
 
 ExpectedStep first_step(const Bench& bench, const Scenario& scenario) {
