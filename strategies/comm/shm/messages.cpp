@@ -46,6 +46,7 @@ void Messages::serve() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return stop_ || !sends_.empty() || !receives_.empty(); });
+    if (stop_) return fail_all(std::make_exception_ptr(std::runtime_error("the backend was destroyed")));
     const uint32_t bell = group_.bell();
     try {
       if (move_all()) continue;
@@ -54,7 +55,6 @@ void Messages::serve() {
       fail_all(std::current_exception());
       continue;
     }
-    if (stop_) return fail_all(std::make_exception_ptr(std::runtime_error("the backend was destroyed")));
     lock.unlock();
     group_.wait_for_bell(bell);
     lock.lock();
