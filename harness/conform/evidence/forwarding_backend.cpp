@@ -3,8 +3,8 @@
 namespace dpbench {
 namespace {
 
-constexpr const char* op_names[] = {"broadcast", "allreduce",      "reduce", "allgather", "gather",
-                                    "scatter",   "reduce_scatter", "alltoall", "send", "recv", "barrier"};
+constexpr const char* op_names[] = {"broadcast",      "allreduce", "reduce", "allgather", "gather", "scatter",
+                                    "reduce_scatter", "alltoall",  "send",   "recv",      "barrier"};
 
 ForwardingBackend::Tensors flat(const ForwardingBackend::Lists& lists) {
   ForwardingBackend::Tensors all;
@@ -93,8 +93,9 @@ ForwardingBackend::WorkPtr ForwardingBackend::_reduce_scatter_base(at::Tensor& o
 
 ForwardingBackend::WorkPtr ForwardingBackend::alltoall(Tensors& output, Tensors& input,
                                                        const c10d::AllToAllOptions& options) {
-  return around({CollectiveOp::alltoall, ReduceKind::UNUSED, input, output,
-                 [inner = inner_, o = output, i = input, options]() mutable { return inner->alltoall(o, i, options); }});
+  return around(
+      {CollectiveOp::alltoall, ReduceKind::UNUSED, input, output,
+       [inner = inner_, o = output, i = input, options]() mutable { return inner->alltoall(o, i, options); }});
 }
 
 ForwardingBackend::WorkPtr ForwardingBackend::alltoall_base(at::Tensor& output, at::Tensor& input,

@@ -183,11 +183,10 @@ void judge_same_bits_as_baseline(const Evidence& found, const Evidence& baseline
       const at::Tensor* mine = find(found.steps[step].parameters, name);
       const double ratio = mine ? largest_ratio(*mine, due, update_rounding(*find(*before, name), due))
                                 : std::numeric_limits<double>::infinity();
-      rows.judged("world-1-bits", compared, ratio <= 1,
-                  [&, &of = name, &to = due] {
-                    return of + ", " + first_difference(mine ? *mine : at::Tensor(), to) + place;
-                  },
-                  "the update is not the baseline's");
+      rows.judged(
+          "world-1-bits", compared, ratio <= 1,
+          [&, &of = name, &to = due] { return of + ", " + first_difference(mine ? *mine : at::Tensor(), to) + place; },
+          "the update is not the baseline's");
     }
     // From here on the gradients have other bits, because they are those of other parameters.
     if (!first_mismatch(found.steps[step].parameters, expected).empty()) return;

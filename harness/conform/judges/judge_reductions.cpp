@@ -182,7 +182,8 @@ void judge_collective_count(const ReductionCount& once, const Trial& accumulated
     return rows.skipped("collective-count", compared, "the two steps use different parameters");
   const bool each = accumulated.bench.strategy.reduces_each_micro_batch;
   const int64_t count = once.count * (each ? micro : 1), bytes = once.bytes * (each ? micro : 1);
-  const bool as_many = each ? found.count <= count && found.bytes <= bytes : found.count == count && found.bytes == bytes;
+  const bool as_many =
+      each ? found.count <= count && found.bytes <= bytes : found.count == count && found.bytes == bytes;
   rows.judged("collective-count", compared, as_many,
               "expected " + std::to_string(count) + " reductions of " + std::to_string(bytes) + " bytes, found " +
                   std::to_string(found.count) + " of " + std::to_string(found.bytes) + " with " +

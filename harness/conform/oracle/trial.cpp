@@ -76,12 +76,11 @@ std::vector<at::Tensor> on_one_device(Oracle& oracle, int64_t step, const MicroB
 
 class Expectation {
  public:
-  // dtype: that of the shards' passes, if it is not the scenario's.
-  explicit Expectation(const Trial& trial, std::optional<at::ScalarType> dtype = {})
+  Expectation(Trial& trial)
       : trial_(trial),
-        exact_(!dtype && (trial.scenario.dtype == at::kDouble || trial.scenario.smooth)),
-        oracle_(trial.workload(), exact_ ? at::kDouble : dtype.value_or(trial.scenario.dtype), trial.bench.step_seed(),
-                trial.world(), trial.bench.strategy.onednn),
+        exact_(trial.scenario.dtype == at::kDouble || trial.scenario.smooth),
+        oracle_(trial.workload(), exact_ ? at::kDouble : trial.scenario.dtype, trial.bench.step_seed(), trial.world(),
+                trial.bench.strategy.onednn),
         whole_(trial.workload(), at::kDouble, trial.bench.step_seed(), 1, /*onednn=*/false),
         single_(trial.workload(), trial.scenario.dtype, trial.bench.step_seed(), 1, trial.bench.strategy.onednn) {}
 
@@ -129,7 +128,7 @@ class Expectation {
     return gradient;
   }
 
-  const Trial& trial_;
+  Trial& trial_;
   bool exact_;
   Oracle oracle_, whole_, single_;
 };
@@ -167,11 +166,11 @@ Trial make_trial(const Bench& bench, const Scenario& scenario, std::optional<dou
 OtherPass other_pass(const Trial& trial) {
   const bool exact = trial.scenario.dtype == at::kDouble;
   const double scale = exact ? unit_roundoff(at::kDouble) / unit_roundoff(at::kFloat) : 1;
-  Expectation expectation(trial, exact ? at::kFloat : at::kDouble);
-  OtherPass other{.expected = std::vector<ExpectedStep>(trial.expected.size()),
+  Scenario scenario = trial.scenario;
+  scenario.dtype = exact ? at::kFloat : at::kDouble;
+  OtherPass other{.expected = make_trial(trial.bench, scenario, trial.clip_norm, trial.ranks).expected,
                   .rounding = std::vector<double>(trial.names.size(), 0)};
   for (auto step = static_cast<size_t>(trial.scenario.judged_from); step < trial.expected.size(); ++step) {
-    other.expected[step] = expectation.at_step(static_cast<int64_t>(step));
     const ExpectedStep &mine = trial.expected[step], &its = other.expected[step];
     for (size_t p = 0; p < other.rounding.size(); ++p) {
       at::Tensor error = at::zeros_like(mine.gradient[p]);

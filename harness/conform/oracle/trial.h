@@ -58,8 +58,8 @@ Trial make_trial(const Bench& bench, const Scenario& scenario, std::optional<dou
 // much a pass rounds.
 struct OtherPass {
   std::vector<ExpectedStep> expected;
-  // For each parameter, the largest rounding error of an element in any step. It also covers gradients that are zero but
-  // for rounding, such as that of a bias before BatchNorm. For scenarios in float64 that of float32 is scaled down.
+  // For each parameter, the largest rounding error of an element in any step. It also covers gradients that are zero
+  // but for rounding, such as that of a bias before BatchNorm. For scenarios in float64 that of float32 is scaled down.
   std::vector<double> rounding;
 };
 OtherPass other_pass(const Trial& trial);

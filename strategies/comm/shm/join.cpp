@@ -138,7 +138,7 @@ HostGroup::HostGroup(const BackendSetup& setup, Home home, size_t slot_bytes, in
     leave();
     throw;
   }
-  memory_ = {};   // the descriptor is closed, because all ranks have mapped the segment
+  memory_ = {};  // the descriptor is closed, because all ranks have mapped the segment
   dead_peers();  // process file descriptors are opened now, because a process id may be reused after a rank's death
   crowded_ = !has_core_per_rank();
 }

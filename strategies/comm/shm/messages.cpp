@@ -98,17 +98,16 @@ bool Messages::move_in(int from) {
   const Letter letter = box.letter;
   if (!arriving.begun) {
     arriving = {.begun = true, .moved = 0, .taker = {}, .aside = false, .early = {}};
-    arriving.taker = std::find_if(receives_.begin(), receives_.end(), [&](const Message& one) {
-      return one.peer == from && one.letter.tag == letter.tag;
-    });
+    arriving.taker = std::find_if(receives_.begin(), receives_.end(),
+                                  [&](const Message& one) { return one.peer == from && one.letter.tag == letter.tag; });
     arriving.aside = arriving.taker == receives_.end();
     if (arriving.aside)
       arriving.early = {letter, std::vector<char>(letter.bytes)};
     else
       require_same_size(*arriving.taker, letter);
   }
-  char* const target = arriving.aside ? arriving.early.bytes.data()
-                                      : static_cast<char*>(arriving.taker->tensor.mutable_data_ptr());
+  char* const target =
+      arriving.aside ? arriving.early.bytes.data() : static_cast<char*>(arriving.taker->tensor.mutable_data_ptr());
   const size_t bytes = std::min(letter.bytes - arriving.moved, sizeof box.chunk);
   if (bytes > 0) std::memcpy(target + arriving.moved, box.chunk, bytes);
   arriving.moved += bytes;
@@ -146,7 +145,8 @@ void Messages::require_same_size(const Message& taker, const Letter& letter) {
                        describe(taker)));
 }
 
-// Throws if a peer of a message has left or died, or if a message's time is over. What a peer did before it left counts.
+// Throws if a peer of a message has left or died, or if a message's time is over. What a peer did before it left
+// counts.
 void Messages::require_peers() {
   group_.require_sound();
   for (const List* list : {&sends_, &receives_})

@@ -19,7 +19,7 @@ Change both(const Change& first, const Change& second) {
 
 // Makes a change that takes effect in the narrower dtype only, so that the checks in float64 cannot see it.
 template <class Part>
-Change in_working_dtype(Part Parts::*part, const Part& wrong) {
+Change in_working_dtype(Part Parts::* part, const Part& wrong) {
   return [=](Parts& parts) {
     parts.*part = [wrong, right = parts.*part](Run& run, auto&&... rest) {
       return (run.dtype == at::kDouble ? right : wrong)(run, rest...);
@@ -222,7 +222,8 @@ void sum_pairs_in_float64(Run& run, at::Tensor& flat, size_t) {
   flat.copy_(total.div_(run.world));
 }
 
-// Sends each rank's gradient around a ring of ranks in `hops` hops, then adds all in the order of the ranks.
+// Sends each rank's gradient around a ring of ranks, then adds all in the order of the ranks. Ranks of odd number
+// receive first.
 Reduce ring_of(int hops_left_out) {
   return [=](Run& run, at::Tensor& flat, size_t) {
     std::vector<at::Tensor> parts(static_cast<size_t>(run.world), at::zeros_like(flat));
@@ -232,8 +233,11 @@ Reduce ring_of(int hops_left_out) {
       const auto from = static_cast<size_t>((run.rank - hop + run.world) % run.world),
                  to = static_cast<size_t>((run.rank - hop - 1 + run.world) % run.world);
       std::vector<at::Tensor> sent = {parts[from]}, received = {at::empty_like(flat)};
-      const auto sending = run.group->send(sent, next, hop), receiving = run.group->recv(received, previous, hop);
-      sending->wait(), receiving->wait();
+      std::vector<c10::intrusive_ptr<c10d::Work>> works;
+      if (run.rank % 2 == 1) works.push_back(run.group->recv(received, previous, hop));
+      works.push_back(run.group->send(sent, next, hop));
+      if (run.rank % 2 == 0) works.push_back(run.group->recv(received, previous, hop));
+      for (const auto& work : works) work->wait();
       parts[to] = received[0];
     }
     flat.copy_(at::stack(parts).sum(0).div_(run.world));
@@ -296,8 +300,8 @@ std::vector<Mutant> odd_strategies() {
   const auto reducing = [](const Reduce& reduce) { return with([reduce](Parts& p) { p.reduce = reduce; }); };
   const Change in_bfloat16 = in_working_dtype(&Parts::reduce, sum_in(at::kBFloat16)),
                in_float16 = in_working_dtype(&Parts::reduce, sum_in(at::kHalf)),
-               mean_of_means = in_working_dtype<decltype(Parts::reduce)>(
-                   &Parts::reduce, [](Run& run, at::Tensor& flat, size_t) {
+               mean_of_means =
+                   in_working_dtype<decltype(Parts::reduce)>(&Parts::reduce, [](Run& run, at::Tensor& flat, size_t) {
                      flat.div_(run.rows);
                      run.all_reduce(flat);
                      flat.div_(run.world);
@@ -307,13 +311,20 @@ std::vector<Mutant> odd_strategies() {
       {"loss-divided-by-the-world-convnet", "", "", with(divide_loss_by_world), "convnet"},
       {"loss-divided-by-the-world-mixed", "", "", with(divide_loss_by_world), "probe-mixed"},
       {"loss-divided-by-the-world-in-bfloat16", "", "", with(divide_loss_by_world), "probe-tied", 3, {}, at::kBFloat16},
-      {"loss-divided-and-summed-in-bfloat16", "gradient-replay", "bfloat16", with(both(divide_loss_by_world, in_bfloat16)),
-       "mnist-mlp"},
-      {"loss-divided-and-summed-in-float16", "gradient-replay", "float16", with(both(divide_loss_by_world, in_float16))},
+      {"loss-divided-and-summed-in-bfloat16", "gradient-replay", "bfloat16",
+       with(both(divide_loss_by_world, in_bfloat16)), "mnist-mlp"},
+      {"loss-divided-and-summed-in-float16", "gradient-replay", "float16",
+       with(both(divide_loss_by_world, in_float16))},
       {"loss-divided-and-an-element-stale", "gradient-replay", "[",
        with(both(divide_loss_by_world, keep_one_element())), "mnist-mlp"},
-      {"mean-in-bfloat16-under-autocast", "gradient-replay", "rounded",
-       with(in_working_dtype<Reduce>(&Parts::reduce, mean_in_bfloat16)), "probe-mlp-sgd", 3, {}, at::kBFloat16},
+      {"mean-in-bfloat16-under-autocast",
+       "gradient-replay",
+       "rounded",
+       with(in_working_dtype<Reduce>(&Parts::reduce, mean_in_bfloat16)),
+       "probe-mlp-sgd",
+       3,
+       {},
+       at::kBFloat16},
       {"loss-scaled-by-1024", "", "", with(scale_loss), "probe-mixed", 3, {}, at::kFloat, 4},
       {"mean-over-all-samples", "", "", with(weight_by_samples, Gradient::global_mean), "convnet"},
       {"mean-over-all-samples-in-float64-only", "gradient-uneven-replay", "means",

@@ -166,10 +166,11 @@ TEST_P(MessageFaults, RefuseRanksAndTensorsThatCannotBeSent) {
 }
 
 TEST(MessageDeath, OfAPeerIsNamed) {
-  const auto errors = run_ranks({.backend = "shm", .as = As::processes, .world = 2}, [](const Backend& backend, int rank) {
-    if (rank == 1) raise(SIGKILL);
-    recv(backend, at::ones(7), 1, 4)->wait();
-  });
+  const auto errors =
+      run_ranks({.backend = "shm", .as = As::processes, .world = 2}, [](const Backend& backend, int rank) {
+        if (rank == 1) raise(SIGKILL);
+        recv(backend, at::ones(7), 1, 4)->wait();
+      });
   EXPECT_TRUE(mentions(errors[0], {"rank 1 (pid ", "died", "recv of 7 Float", "tag 4"}));
 }
 
