@@ -91,12 +91,6 @@ class RawCalls {
   int64_t length_;
 };
 
-// True if the error is c10d's report that the backend lacks the collective. c10d reports it before communicating, hence
-// on every rank.
-bool is_unsupported(const c10::Error& error) {
-  return std::string(error.what_without_backtrace()).find("does not support") != std::string::npos;
-}
-
 struct RawCheck {
   std::string name;
   std::string (RawCalls::*call)() const;
@@ -124,7 +118,7 @@ std::string run_check(const RawCheck& check, const CheckRequest& request) {
         if (found.empty()) found = wrong;
       }
   } catch (const c10::Error& error) {
-    if (!is_unsupported(error)) throw;
+    if (!lacks_operation(error)) throw;
     if (found.empty()) found = "- " + std::string(error.what_without_backtrace());
   }
   return found;

@@ -42,7 +42,7 @@ void Verdicts::judge_again(const Bench& bench, const Scenario& scenario, std::ve
     if (first.empty()) return;
     judge_repeat(first, evidence, bench.strategy.repeatable, rows_);
     if (const auto type = bench.strategy.reduced_in)
-      rows_.skipped("world-1-bits", "gradients and parameters of a world of 1 with the baseline's, bit for bit",
+      rows_.skipped("world-1-bits", "a world of 1 with the baseline",
                     "gradients are communicated in " + std::string(at::toString(*type)) + ", as requested");
     else if (baseline)
       judge_same_bits_as_baseline(first[0], *baseline, rows_);

@@ -131,6 +131,7 @@ struct StrategyInfo {
   bool skips_non_finite = false;  // true if a step with a non-finite gradient changes no parameter or state on any rank
   bool allows_unused = false;     // true if ranks may use different parameters in a step
   bool allows_no_rows = false;    // true if a rank may run out of samples before the others
+  bool reduces_each_micro_batch = false;  // true if gradients are reduced in every micro-batch, not only in the last
   // True if every step must use the same parameters in the same order. Unless `recorded` is true, a step may leave some
   // parameters unused.
   bool same_graph = false;

@@ -11,8 +11,9 @@ namespace {
 
 std::vector<Mutant> all(bool equivalent) {
   std::vector<Mutant> chosen;
-  for (const auto& list : {reduction_mutants(), step_mutants(), state_mutants(), replica_mutants(), backend_mutants(),
-                           feature_mutants(), late_mutants(), view_mutants(), right_features(), equivalents()})
+  for (const auto& list :
+       {reduction_mutants(), step_mutants(), state_mutants(), replica_mutants(), backend_mutants(), feature_mutants(),
+        late_mutants(), view_mutants(), odd_strategies(), right_features(), equivalents()})
     for (const auto& mutant : list)
       if (mutant.killed_by.empty() == equivalent) chosen.push_back(mutant);
   return chosen;
@@ -31,6 +32,7 @@ std::vector<CheckRow> checked(const Mutant& mutant) {
                            .workload = workload_registry().at(mutant.workload),
                            .world = mutant.world,
                            .dtype = mutant.dtype,
+                           .seed = mutant.seed,
                            .wrap = mutant.wrap,
                            .timeout = std::chrono::milliseconds(1500)});
 }
@@ -80,6 +82,20 @@ TEST_P(RightAlternative, CorrectVariantOfAStrategyPassesEveryCheck) {
 
 INSTANTIATE_TEST_SUITE_P(Mutants, WrongStrategy, testing::ValuesIn(all(false)), name_of);
 INSTANTIATE_TEST_SUITE_P(Variants, RightAlternative, testing::ValuesIn(all(true)), name_of);
+
+TEST(StrategyOverABackendThatLacksAnOperation, IsSkippedWithTheNamesOfBoth) {
+  const auto rows =
+      checked({.name = "receives-from-any", .killed_by = "", .strategy = with([](Parts& parts) {
+                                                               parts.reduce = [](Run& run, at::Tensor& flat, size_t) {
+                                                                 std::vector<at::Tensor> received = {flat};
+                                                                 run.group->recvAnysource(received, 0)->wait();
+                                                               };
+                                                             })});
+  EXPECT_EQ(failures(rows), "");
+  ASSERT_FALSE(rows.empty());
+  EXPECT_EQ(rows[0].status, CheckStatus::skipped);
+  EXPECT_NE(rows[0].detail.find("Backend threads does not support recv"), std::string::npos) << rows[0].detail;
+}
 
 TEST(WrongSamplers, FailOnlyTheCheckListedForTheirMistake) {
   for (const auto& [name, killed_by, key_term, deal] : wrong_samplers()) {

@@ -1,5 +1,9 @@
 // While an object of this class exists, bfloat16 autocast is enabled on its thread. Construct it on the thread that
 // runs the pass.
+//
+// torch's cache of cast weights stays off: all threads of a process share it, so one thread's clear_cache() would
+// change the bits of another thread's pass. A weight is cast at each use, and the gradients of its uses are added in
+// its own dtype.
 #pragma once
 
 #include <ATen/autocast_mode.h>
@@ -11,20 +15,21 @@ class Autocast {
   Autocast(bool on, at::DeviceType device) : on_(on), device_(device) {
     if (!on_) return;
     before_ = at::autocast::is_autocast_enabled(device_);
+    cached_before_ = at::autocast::is_autocast_cache_enabled();
     at::autocast::set_autocast_enabled(device_, true);
     at::autocast::set_autocast_dtype(device_, at::kBFloat16);
-    at::autocast::increment_nesting();
+    at::autocast::set_autocast_cache_enabled(false);
   }
   ~Autocast() {
     if (!on_) return;
-    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
     at::autocast::set_autocast_enabled(device_, before_);
+    at::autocast::set_autocast_cache_enabled(cached_before_);
   }
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
 
  private:
-  bool on_, before_ = false;
+  bool on_, before_ = false, cached_before_ = true;
   at::DeviceType device_;
 };
 

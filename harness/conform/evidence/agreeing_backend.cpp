@@ -17,11 +17,12 @@ namespace {
 constexpr int64_t fingerprint_bytes = 192;
 
 // Returns a description of the collective call that is equal on every rank. A scatter is described by its outputs
-// because only its root has inputs.
+// because only its root has inputs. In an alltoall each rank may send another amount.
 std::string shape_of_call(CollectiveOp op, ReduceKind reduction, const ForwardingBackend::Tensors& input,
                           const ForwardingBackend::Tensors& output, int64_t root) {
   std::string text = name_of(op);
   if (reduction != ReduceKind::UNUSED) text += std::string(" (") + reduction_name(reduction) + ")";
+  if (op == CollectiveOp::alltoall) return text;
   const char* separator = " of ";
   for (const at::Tensor& tensor : op == CollectiveOp::scatter ? output : input) {
     text += separator + std::to_string(tensor.numel()) + " " + c10::toString(tensor.scalar_type());
@@ -61,7 +62,7 @@ void AgreeingBackend::finish(const std::string& how) {
 }
 
 ForwardingBackend::WorkPtr AgreeingBackend::around(Call call) {
-  if (call.op == CollectiveOp::send || call.op == CollectiveOp::recv) return call.run();
+  if (is_point_to_point(call.op)) return call.run();
   const std::string when = step_ < 0 ? "set-up" : "step " + std::to_string(step_);
   agree(run_ + ": " + when + ", call " + std::to_string(call_++) + ": " +
         shape_of_call(call.op, call.reduction, call.input, call.output, call.root));

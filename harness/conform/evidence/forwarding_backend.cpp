@@ -3,8 +3,8 @@
 namespace dpbench {
 namespace {
 
-constexpr const char* op_names[] = {"broadcast", "allreduce",      "reduce", "allgather", "gather",
-                                    "scatter",   "reduce_scatter", "send",   "recv",      "barrier"};
+constexpr const char* op_names[] = {"broadcast",      "allreduce", "reduce", "allgather", "gather", "scatter",
+                                    "reduce_scatter", "alltoall",  "send",   "recv",      "barrier"};
 
 ForwardingBackend::Tensors flat(const ForwardingBackend::Lists& lists) {
   ForwardingBackend::Tensors all;
@@ -88,6 +88,42 @@ ForwardingBackend::WorkPtr ForwardingBackend::_reduce_scatter_base(at::Tensor& o
                  {output},
                  [inner = inner_, o = output, i = input, options]() mutable {
                    return inner->_reduce_scatter_base(o, i, options);
+                 }});
+}
+
+ForwardingBackend::WorkPtr ForwardingBackend::alltoall(Tensors& output, Tensors& input,
+                                                       const c10d::AllToAllOptions& options) {
+  return around(
+      {CollectiveOp::alltoall, ReduceKind::UNUSED, input, output,
+       [inner = inner_, o = output, i = input, options]() mutable { return inner->alltoall(o, i, options); }});
+}
+
+ForwardingBackend::WorkPtr ForwardingBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                            std::vector<int64_t>& output_sizes,
+                                                            std::vector<int64_t>& input_sizes,
+                                                            const c10d::AllToAllOptions& options) {
+  return around({CollectiveOp::alltoall,
+                 ReduceKind::UNUSED,
+                 {input},
+                 {output},
+                 [inner = inner_, o = output, i = input, os = output_sizes, is = input_sizes, options]() mutable {
+                   return inner->alltoall_base(o, i, os, is, options);
+                 }});
+}
+
+ForwardingBackend::WorkPtr ForwardingBackend::allgather_into_tensor_coalesced(Tensors& output, Tensors& input,
+                                                                              const c10d::AllgatherOptions& options) {
+  return around({CollectiveOp::allgather, ReduceKind::UNUSED, input, output,
+                 [inner = inner_, o = output, i = input, options]() mutable {
+                   return inner->allgather_into_tensor_coalesced(o, i, options);
+                 }});
+}
+
+ForwardingBackend::WorkPtr ForwardingBackend::reduce_scatter_tensor_coalesced(
+    Tensors& output, Tensors& input, const c10d::ReduceScatterOptions& options) {
+  return around({CollectiveOp::reduce_scatter, options.reduceOp, input, output,
+                 [inner = inner_, o = output, i = input, options]() mutable {
+                   return inner->reduce_scatter_tensor_coalesced(o, i, options);
                  }});
 }
 

@@ -20,11 +20,14 @@ enum class CollectiveOp {
   gather,
   scatter,
   reduce_scatter,
+  alltoall,
   send,
   recv,
   barrier
 };
 const char* name_of(CollectiveOp op);
+// True for a send or receive, which takes place between two ranks.
+inline bool is_point_to_point(CollectiveOp op) { return op == CollectiveOp::send || op == CollectiveOp::recv; }
 // The reduction operation of a collective, e.g. SUM; UNUSED for collectives without one, such as broadcast.
 using ReduceKind = c10d::ReduceOp::RedOpType;
 
@@ -55,6 +58,13 @@ class ForwardingBackend : public c10d::Backend {
   WorkPtr reduce_scatter(Tensors& output, Lists& input, const c10d::ReduceScatterOptions& options) override;
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override;
+  WorkPtr alltoall(Tensors& output, Tensors& input, const c10d::AllToAllOptions& options) override;
+  WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
+                        std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) override;
+  WorkPtr allgather_into_tensor_coalesced(Tensors& output, Tensors& input,
+                                          const c10d::AllgatherOptions& options) override;
+  WorkPtr reduce_scatter_tensor_coalesced(Tensors& output, Tensors& input,
+                                          const c10d::ReduceScatterOptions& options) override;
   WorkPtr send(Tensors& tensors, int to, int tag) override;
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;

@@ -59,7 +59,9 @@ ForwardingBackend::WorkPtr RecordingBackend::around(Call call) {
   const bool on = on_, keep = keep_ && call.reduction != ReduceKind::UNUSED;
   lock.unlock();
   if (!on) return call.run();
-  Collective entry{call.op, call.reduction, bytes_of(call.input), true, {}, {}};
+  // A scatter is described by its outputs, because only its root has inputs.
+  const auto& described = call.op == CollectiveOp::scatter ? call.output : call.input;
+  Collective entry{call.op, call.reduction, bytes_of(described), true, {}, {}};
   for (const auto& tensor : call.input) entry.floating = entry.floating && tensor.is_floating_point();
   if (keep) entry.input = copies(call.input);
   auto work = call.run();
@@ -87,11 +89,19 @@ LateBackend::~LateBackend() {
 ForwardingBackend::WorkPtr LateBackend::around(Call call) {
   auto work = c10::make_intrusive<LateWork>();
   const std::lock_guard lock(mutex_);
-  queue_.emplace_back([future = work->getFuture(), call = std::move(call)] {
+  queue_.emplace_back([this, future = work->getFuture(), call = std::move(call)] {
     try {
       std::this_thread::sleep_for(delay);
-      call.run()->wait();
-      future->markCompleted(c10::IValue(call.output));
+      const auto end = [=, started = call.run()] {
+        try {
+          started->wait();
+          future->markCompleted(c10::IValue(call.output));
+        } catch (...) {
+          future->setError(std::current_exception());
+        }
+      };
+      // A send waits for its receiver, which may first have to start a send of its own.
+      is_point_to_point(call.op) ? ends_.push_back(std::async(std::launch::async, end)) : end();
     } catch (...) {
       future->setError(std::current_exception());
     }

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -31,7 +32,7 @@ class RecordingBackend : public ForwardingBackend {
   std::vector<Collective> record_;
 };
 
-// Starts each collective after a delay, in order, on a separate thread. A faulty strategy that does not wait for a
+// Starts each call after a delay, in order, on a separate thread. A faulty strategy that does not wait for a
 // collective then reads the tensor before the collective has changed it.
 class LateBackend : public ForwardingBackend {
  public:
@@ -48,6 +49,7 @@ class LateBackend : public ForwardingBackend {
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
   bool closing_ = false;
+  std::vector<std::future<void>> ends_;  // of sends and receives; used by the thread only
   std::thread thread_;
 };
 

@@ -53,7 +53,7 @@ const std::vector<CheckMeaning>& check_meanings() {
       {"evaluation-replay", "the replay of an evaluation matches"},
       {"finish", "finish() leaves parameters, buffers and optimizer state unchanged"},
       {"run-to-run", "two runs of the same steps give the same bits"},
-      {"world-1-bits", "a world of 1 gives the baseline's bits"},
+      {"world-1-bits", "a world of 1 gives the bits of the baseline's gradients, and its parameters within rounding"},
       {"collective-order", "all ranks call the same collectives in the same order"},
       {"collective-count", "accumulation adds no reductions: one set per step, not per micro-batch"},
       {"reduction", "each reduction's result equals the sum of the ranks' inputs"},

@@ -19,7 +19,7 @@ namespace {
 // A parameter's gradient error is divided by the norm of its gradient, but by at least this fraction of the norm of all
 // gradients together.
 constexpr double floor_share = 1e-3;
-// A gradient may have this multiple of one device's rounding error on smooth models (softplus instead of ReLU).
+// A gradient may have this multiple of one device's rounding error, if it is not a recomputation bit for bit.
 constexpr double allowed_factor = 8;
 // If the declared gradient and that of one device differ by less than this, they are considered the same by definition.
 constexpr double by_definition = 1e-9;
@@ -130,27 +130,78 @@ Clipped clipped(const Trial& trial, const std::vector<at::Tensor>& gradient, at:
   return {clip_factors(trial, gradient).front(), slack};
 }
 
-// Judges gradients that the ranks communicate in a narrower dtype. The clipping norm is computed from the rounded
-// gradients that a rank received.
-void judge_compressed(const Trial& trial, at::ScalarType type, Rows& rows) {
-  const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
+// True if `found` was rounded to `type`, after which it was at most divided by `divisor`: it holds only numbers of that
+// dtype, although many elements of `expected` are none.
+bool holds_only(at::ScalarType type, const at::Tensor& found, const at::Tensor& expected, double divisor) {
+  constexpr int64_t enough = 16;  // so many other numbers do not happen to be numbers of `type`
+  const double slack = divisor == 1 ? 0 : 4 * unit_roundoff(at::kFloat);
+  const auto others = [&](const at::Tensor& tensor) {
+    const at::Tensor value = tensor.to(at::kDouble) * divisor;
+    return (value - value.to(type).to(at::kDouble)).abs().gt(value.abs() * slack).sum().item<int64_t>();
+  };
+  return others(found) == 0 && others(expected.to(found.scalar_type())) >= enough;
+}
+
+// True if a gradient was sent in a narrower dtype than its own.
+bool sent_narrower(const Trial& trial, const at::Tensor& found, const at::Tensor& expected) {
+  for (const auto type : {at::kBFloat16, at::kHalf})
+    for (const double divisor : {1.0, static_cast<double>(trial.world())})
+      if (found.scalar_type() != type && holds_only(type, found, expected, divisor)) return true;
+  return false;
+}
+
+// True if a gradient is much closer to float64 than a pass in bfloat16 comes: autocast was ignored.
+bool computed_wider(const Trial& trial, const at::Tensor& found, const at::Tensor& exact, double rounding) {
+  if (trial.scenario.dtype != at::kBFloat16 || found.numel() == 0) return false;
+  return (found.to(at::kDouble) - exact).abs().max().item<double>() < rounding / 64;
+}
+
+// Judges gradients by the rounding of a sum, as if every shard's pass were recomputed bit for bit. If `other` is not
+// null, the pass may round differently, as with a scaled loss, and by a multiple of what the oracle's own pass rounds.
+Finding replay(const Trial& trial, const OtherPass* other) {
+  const auto narrow = trial.bench.strategy.reduced_in;
+  std::map<std::pair<int64_t, int>, Clipped> known;  // clipping of each (step, rank)
+  return scan(trial, 1, [&](int64_t step, int rank, size_t p) {
     const auto& expected = trial.expected[static_cast<size_t>(step)];
-    // Parameters that are local to a rank are not communicated, so they are not rounded to the narrower dtype.
+    const auto& gradient = expected.gradient_of(rank);
+    const at::Tensor found = trial.reported(step, p, rank);
+    if (!found.defined()) return std::numeric_limits<double>::infinity();
     const auto bound_of = [&](size_t q) {
-      return rounding_bound(expected, rank, q, expected.unreduced[q] ? at::kFloat : type, 2);
+      const at::Tensor its = trial.reported(step, q, rank);
+      const auto own = its.defined() ? its.scalar_type() : at::kFloat;
+      // Parameters that are local to a rank are not communicated, so they are not rounded to the narrower dtype.
+      const auto type = narrow && !expected.unreduced[q] ? coarser(*narrow, own) : own;
+      // Clipping adds two roundings: of its factor and of the product.
+      const double roundings = (narrow ? 2 : 1) + (trial.clip_norm ? 2 : 0);
+      const at::Tensor bound = rounding_bound(expected, rank, q, type, roundings);
+      return other ? bound + allowed_factor * other->rounding[q] : bound;
     };
-    const auto [factor, slack] = clipped(trial, expected.gradient, at::kDouble, bound_of);
-    return largest_ratio(trial.reported(step, p, rank), expected.gradient_of(rank)[p] * factor,
-                         bound_of(p) * factor + expected.gradient[p].abs() * (factor * slack));
+    const auto [entry, fresh] = known.try_emplace({step, rank});
+    if (fresh) entry->second = clipped(trial, gradient, coarsest(trial, step, rank, at::kDouble), bound_of);
+    const auto [factor, slack] = entry->second;
+    const at::Tensor due = gradient[p] * factor;
+    if (other && !narrow) {
+      const at::Tensor exact = other->expected[static_cast<size_t>(step)].gradient_of(rank)[p] * factor;
+      if (sent_narrower(trial, found, due) || computed_wider(trial, found, exact, other->rounding[p] * factor))
+        return std::numeric_limits<double>::infinity();
+    }
+    return largest_ratio(found, due, bound_of(p) * factor + gradient[p].abs() * (factor * slack));
   });
-  row(trial, rows, trial.scenario.gradient_check,
-      "gradient with the float64 oracle of the declared semantics, in units of the rounding bound of " +
-          std::string(at::toString(type)),
-      1, finding);
+}
+
+Finding replay(const Trial& trial) {
+  const Finding finding = replay(trial, nullptr);
+  if (finding.wrong.empty()) return finding;
+  const OtherPass other = other_pass(trial);
+  return replay(trial, &other);
 }
 
 void judge_meaning(const Trial& trial, Rows& rows) {
-  if (const auto type = trial.bench.strategy.reduced_in) return judge_compressed(trial, *type, rows);
+  if (const auto type = trial.bench.strategy.reduced_in)
+    return row(trial, rows, trial.scenario.gradient_check,
+               "gradient with the float64 oracle of the declared semantics, in units of the rounding bound of " +
+                   std::string(at::toString(*type)),
+               1, replay(trial));
   // Cached for each (step, rank): the accepted clipping factors, and the least norm by which a gradient's error is
   // divided.
   std::map<std::pair<int64_t, int>, std::pair<std::vector<double>, double>> known;
@@ -193,25 +244,6 @@ void judge_against_one_device(const Trial& trial, Rows& rows) {
                finding.error);
 }
 
-// True if the losses of the shards (the samples of one forward pass each) have different weights: a weighted backward
-// pass rounds differently from the oracle's, which is not weighted.
-bool weighted(const ExpectedStep& expected) {
-  for (const double share : expected.shares)
-    if (share != expected.shares.front()) return true;
-  return false;
-}
-
-// True if the backward pass rounds differently from its recomputation. That happens with weighted losses, or with
-// float16 gradients and accumulation, because dividing the loss moves more values below float16's normal range.
-bool rounds_differently(const Trial& trial, const ExpectedStep& expected, int64_t step, int rank) {
-  if (weighted(expected)) return true;
-  if (trial.scenario.accumulate == 1) return false;
-  for (size_t p = 0; p < trial.names.size(); ++p)
-    if (const at::Tensor found = trial.reported(step, p, rank); found.defined() && found.scalar_type() == at::kHalf)
-      return true;
-  return false;
-}
-
 }  // namespace
 
 void judge_gradients(const Trial& trial, Rows& rows) {
@@ -236,39 +268,9 @@ void judge_replay(const Trial& trial, Rows& rows) {
     return rows.skipped(
         trial.scenario.gradient_check, "gradient with each shard replayed in the same dtype",
         "GPU kernels round differently from the CPU kernels of the replay; see gradient-accuracy instead");
-  struct Known {
-    Clipped clip;
-    bool differs;             // true if the backward pass rounds differently from its recomputation
-    double difference_bound;  // allowed relative difference if the backward pass rounds differently
-  };
-  std::map<std::pair<int64_t, int>, Known> known;  // cached for each (step, rank)
-  const auto finding = scan(trial, 1, [&](int64_t step, int rank, size_t p) {
-    const auto& expected = trial.expected[static_cast<size_t>(step)];
-    const auto& gradient = expected.gradient_of(rank);
-    const at::Tensor found = trial.reported(step, p, rank);
-    if (!found.defined()) return std::numeric_limits<double>::infinity();
-    const auto bound_of = [&](size_t q) {
-      const at::Tensor its = trial.reported(step, q, rank);
-      const auto type = its.defined() ? its.scalar_type() : at::kFloat;
-      // Clipping adds two roundings: of its factor and of the product.
-      const double more = (narrow ? 2 : 1) + (trial.clip_norm ? 2 : 0);
-      return rounding_bound(expected, rank, q, narrow ? coarser(*narrow, type) : type, more);
-    };
-    const auto [entry, fresh] = known.try_emplace({step, rank});
-    if (fresh)
-      entry->second = {clipped(trial, gradient, coarsest(trial, step, rank, at::kDouble), bound_of),
-                       !narrow && rounds_differently(trial, expected, step, rank),
-                       pass_bound(coarsest(trial, step, rank, trial.scenario.dtype)) * (trial.clip_norm ? 2 : 1)};
-    const auto& [clip, differs, difference_bound] = entry->second;
-    const auto [factor, slack] = clip;
-    if (differs)
-      return relative_error(found, gradient[p] * factor, floor_share * factor * norm(gradient)) /
-             (difference_bound + slack);
-    return largest_ratio(found, gradient[p] * factor, bound_of(p) * factor + gradient[p].abs() * (factor * slack));
-  });
   row(trial, rows, trial.scenario.gradient_check,
       "gradient with each shard replayed in the same dtype and averaged in float64, in units of the rounding bound", 1,
-      finding);
+      replay(trial));
   if (!trial.workload().sum_loss() || trial.scenario.accumulate > 1 || trial.clip_norm)
     return;  // gradient-exact requires exact sums: a sum loss without micro-batches and clipping
   if (narrow)

@@ -44,10 +44,10 @@ inline constexpr Judge judges[] = {judge_start,      judge_outputs,   judge_grad
                                    judge_buffers,    judge_optimizer, judge_poison,    judge_evaluation,
                                    judge_reductions, judge_learning,  judge_rows,      judge_ending};
 
-// Number and size of the floating-point reductions in a run's last step.
+// Number and size of the floating-point reductions in a run's last step, and which parameters that step used.
 struct ReductionCount {
   int64_t count = 0, bytes = 0;
-  bool operator==(const ReductionCount&) const = default;
+  std::vector<bool> used = {};
 };
 ReductionCount count_reductions(const Trial& trial);
 

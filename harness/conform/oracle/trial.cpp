@@ -1,8 +1,11 @@
 #include "harness/conform/oracle/trial.h"
 
+#include <algorithm>
+
 #include <ATen/ATen.h>
 
 #include "harness/conform/oracle/expectation.h"
+#include "harness/conform/evidence/tensor_difference.h"
 
 namespace dpbench {
 
@@ -79,6 +82,25 @@ const NamedTensors& expected_buffers(const Trial& trial, const ExpectedStep& exp
     default:
       return expected.buffers[0];
   }
+
+OtherPass other_pass(const Trial& trial) {
+  const bool exact = trial.scenario.dtype == at::kDouble;
+  const double scale = exact ? unit_roundoff(at::kDouble) / unit_roundoff(at::kFloat) : 1;
+  Scenario scenario = trial.scenario;
+  scenario.dtype = exact ? at::kFloat : at::kDouble;
+  OtherPass other{.expected = make_trial(trial.bench, scenario, trial.clip_norm, trial.ranks).expected,
+                  .rounding = std::vector<double>(trial.names.size(), 0)};
+  for (auto step = static_cast<size_t>(trial.scenario.judged_from); step < trial.expected.size(); ++step) {
+    const ExpectedStep &mine = trial.expected[step], &its = other.expected[step];
+    for (size_t p = 0; p < other.rounding.size(); ++p) {
+      at::Tensor error = at::zeros_like(mine.gradient[p]);
+      for (size_t i = 0; i < mine.shards.size(); ++i)
+        error += (its.shards[i].gradient[p].to(at::kDouble) - mine.shards[i].gradient[p].to(at::kDouble)).abs() *
+                 (mine.shares[i] * (mine.unreduced[p] ? mine.unreduced_share : 1));
+      if (error.numel() > 0) other.rounding[p] = std::max(other.rounding[p], scale * error.max().item<double>());
+    }
+  }
+  return other;
 }
 
 ExpectedStep first_step(const Bench& bench, const Scenario& scenario) {

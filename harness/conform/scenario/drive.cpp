@@ -96,6 +96,7 @@ class Driver {
       evidence_.refused = true;
     } catch (const std::exception& error) {
       if (out_of_memory(error)) abort_run();
+      evidence_.refused = lacks_operation(error);
       record_failure(message_of(error));
     }
     if (agreeing_) agreeing_->finish(evidence_.error.empty() ? "all steps done" : "gave up: " + evidence_.error);
@@ -111,7 +112,7 @@ class Driver {
 
   void record_failure(const std::string& why) {
     evidence_.error = why;
-    evidence_.interrupted = bench_.layout.owners() > 1;
+    evidence_.interrupted = bench_.layout.owners() > 1 && !evidence_.refused;
     evidence_.echo = agreeing_ && agreeing_->diverged();
   }
 
@@ -207,15 +208,16 @@ class Driver {
     if (bench_.strategy.loads_rows && step % 2 == 1 && !scenario_.poison)
       for (Batch& batch : micro) batch = {{}, {}, batch.ids};
     if (recorder_) recorder_->start(scenario_.keep_reductions && step == scenario_.steps - 1);
-    if (agreeing_) agreeing_->begin_step(step);
+    // A step may end in a thread that the accessors wait for. If none is called, it may reach into the next step.
+    if (agreeing_ && !scenario_.losses_alone) agreeing_->begin_step(step);
     std::vector<Batch> given;
     for (const Batch& batch : micro) given.push_back(copy_of(batch));
     Phases phases;
     const StepResult result = strategy.step(step, micro, phases);
-    if (recorder_) seen.collectives = recorder_->stop();
     seen.loss = snapshot(result.loss);
     seen.modified_input = first_modified(given, micro);
     if (!scenario_.losses_alone) copy_all(strategy, result.output, seen);
+    if (recorder_) seen.collectives = recorder_->stop();
     evidence_.steps.push_back(std::move(seen));
   }
 

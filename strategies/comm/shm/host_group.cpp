@@ -113,10 +113,10 @@ void HostGroup::check_peers(int missing, Clock::time_point deadline) {
   const std::string meanwhile = " while " + name_of(rank_) + " waited in " + call_name(rank_);
   if (seat(rank_).left.load())
     fail(name_of(rank_) + " gave up " + call_name(rank_) + ": its backend was aborted or destroyed");
-  watch_peers();
+  const auto dead = dead_peers();
   for (int r = 0; r < world(); ++r) {
     if (r == rank_) continue;
-    const bool left = seat(r).left.load(), died = !left && died_[r];
+    const bool left = seat(r).left.load(), died = !left && dead[r];
     if (arrived(r)) {
       require_same_call(r);  // a rank that has arrived takes part in the call, even if it has left or died since
     } else if (left || died) {
@@ -131,8 +131,9 @@ void HostGroup::check_peers(int missing, Clock::time_point deadline) {
 // Checks which ranks have died. A pidfd (process file descriptor) becomes readable when its process ends, even before
 // the process is reaped, and one poll() checks all. The pidfds are opened when the group is complete; opening is
 // retried on every call if it failed.
-void HostGroup::watch_peers() {
-  if (home_ == Home::threads) return;
+std::vector<bool> HostGroup::dead_peers() {
+  const std::lock_guard lock(watching_);
+  if (home_ == Home::threads) return died_;
   for (int r = 0; r < world(); ++r) {
     if (r == rank_ || pollfds_[r].fd >= 0 || pid(r) == 0) continue;
     pidfds_[r] = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid(r), 0)));
@@ -143,7 +144,29 @@ void HostGroup::watch_peers() {
   poll(pollfds_.data(), pollfds_.size(), 0);
   for (int r = 0; r < world(); ++r)
     if (pollfds_[r].revents != 0) died_[r] = true;
+  return died_;
 }
+
+void HostGroup::require_sound() {
+  if (segment().state.load() != Segment::sound) throw_reason();
+  if (seat(rank_).left.load()) fail(name_of(rank_) + " gave up: its backend was aborted or destroyed");
+}
+
+std::string HostGroup::how_gone(int rank) {
+  if (seat(rank).left.load()) return "left the group";
+  return dead_peers()[rank] ? "died" : "";
+}
+
+Mailbox& HostGroup::mailbox(int from, int to) const {
+  return reinterpret_cast<Mailbox*>(base_ + layout_.mailboxes_begin())[from * world() + to];
+}
+
+void HostGroup::ring(int rank) {
+  seat(rank).bell.fetch_add(1);
+  futex_wake_all(seat(rank).bell);
+}
+
+void HostGroup::wait_for_bell(uint32_t seen) { futex_wait(seat(rank_).bell, seen, check_interval(world())); }
 
 void HostGroup::require_same_call(int rank) {
   if (announced(rank).call == announced(rank_).call) return;
@@ -179,7 +202,7 @@ void HostGroup::throw_reason() {
 
 void HostGroup::leave() {
   seat(rank_).left.store(1);
-  for (int r = 0; r < world(); ++r) futex_wake_all(seat(r).phase);
+  for (int r = 0; r < world(); ++r) futex_wake_all(seat(r).phase), ring(r);
 }
 
 std::string HostGroup::call_name(int rank) const {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,19 @@ class HostGroup {
   // Marks the group as broken for all ranks and throws `reason`. If the group was broken already, throws the first
   // reason.
   [[noreturn]] void fail(const std::string& reason);
+  // Throws the reason if the group is broken, or if this rank has left it.
+  void require_sound();
+  // Returns "left the group" or "died"; an empty text if the rank is still there.
+  std::string how_gone(int rank);
+  std::string name_of(int rank) const;
+
+  // The mailbox of messages from one rank to another. A rank that changes it rings the other's bell.
+  Mailbox& mailbox(int from, int to) const;
+  uint32_t bell() const { return seat(rank_).bell.load(); }
+  void ring(int rank);
+  // Sleeps until the bell of this rank has rung since it was `seen`, at most until peers must be checked.
+  void wait_for_bell(uint32_t seen);
+
   // Leaves the group. Other ranks that wait for this rank fail, and so do this rank's own pending waits.
   void leave();
 
@@ -64,11 +78,10 @@ class HostGroup {
   bool all_arrived() const;
   void sleep_until_change(int rank);
   void check_peers(int missing, Clock::time_point deadline);
-  void watch_peers();
+  std::vector<bool> dead_peers();
   void require_same_call(int rank);
   std::string call_name(int rank) const;
   std::string last_seen(int rank) const;
-  std::string name_of(int rank) const;
   void open_segment(const BackendSetup& setup);
   bool has_core_per_rank() const;
 
@@ -81,6 +94,7 @@ class HostGroup {
   std::vector<Descriptor> pidfds_;  // one process file descriptor (pidfd) per other rank
   std::vector<pollfd> pollfds_;     // poll() entries of all process file descriptors
   std::vector<bool> died_;
+  std::mutex watching_;  // guards the three lists above
   // True if ranks outnumber cores, or if unknown: spinning would then keep another rank from running.
   bool crowded_ = true;
   uint32_t phase_ = 0;

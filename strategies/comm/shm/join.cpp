@@ -93,6 +93,7 @@ void HostGroup::open_segment(const BackendSetup& setup) {
     mapping_ = std::make_shared<Mapping>(memory_.get(), layout_.bytes());
     new (mapping_->data()) Segment;
     for (int r = 0; r < world(); ++r) new (mapping_->data() + sizeof(Segment) + r * sizeof(Seat)) Seat;
+    // Mailboxes need no constructor: the memory is zeroed, and touching them would allocate all of it.
     if (home_ == Home::threads) shared_mappings().add(memory_.get(), mapping_);
     const std::string ticket = Ticket{getpid(), memory_.get(), layout_.bytes()}.text();
     setup.store->set(kTicketKey, std::vector<uint8_t>(ticket.begin(), ticket.end()));
@@ -137,8 +138,8 @@ HostGroup::HostGroup(const BackendSetup& setup, Home home, size_t slot_bytes, in
     leave();
     throw;
   }
-  memory_ = {};   // the descriptor is closed, because all ranks have mapped the segment
-  watch_peers();  // process file descriptors are opened now, because a process id may be reused after a rank's death
+  memory_ = {};  // the descriptor is closed, because all ranks have mapped the segment
+  dead_peers();  // process file descriptors are opened now, because a process id may be reused after a rank's death
   crowded_ = !has_core_per_rank();
 }
 

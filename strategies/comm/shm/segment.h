@@ -1,5 +1,5 @@
-// Layout of a segment, the memory shared by the ranks of a group: a header, one seat (status record) per rank, then the
-// ranks' slots (data buffers).
+// Layout of a segment, the memory shared by the ranks of a group: a header, one seat (status record) per rank, the
+// ranks' slots (data buffers), then the mailboxes.
 #pragma once
 
 #include <sched.h>
@@ -66,6 +66,25 @@ struct alignas(64) Seat {
   std::atomic<pid_t> pid{0};      // the rank's process id; 0 until it has joined
   Announcement announcements[2];  // the rank's announced calls, indexed by the parity of the sequence number
   cpu_set_t cores;                // CPU affinity mask of the rank
+  // Counts changes of the rank's mailboxes; a futex on which it sleeps.
+  std::atomic<uint32_t> bell{0};
+};
+
+// What a message between two ranks is: equal at the sender and at the receiver.
+struct Letter {
+  int32_t tag = 0;
+  int8_t dtype = 0;  // an at::ScalarType
+  int64_t count = 0;
+  uint64_t bytes = 0;
+
+  bool operator==(const Letter&) const = default;
+};
+
+// Carries the messages of one rank to another, chunk by chunk. It is empty if `written` and `read` are equal.
+struct alignas(64) Mailbox {
+  std::atomic<uint32_t> written{0}, read{0};
+  Letter letter;
+  alignas(64) char chunk[64 << 10];
 };
 
 struct alignas(64) Segment {
@@ -74,13 +93,14 @@ struct alignas(64) Segment {
   char reason[1024] = {};  // why the group is broken; valid once its state is `broken`
 };
 
-// Computes the size of a segment: the header, the seats, then two slots per rank.
+// Computes the size of a segment: the header, the seats, two slots per rank, then a mailbox for each pair of ranks.
 struct Layout {
   int world = 1;
   size_t slot_bytes = 0;
 
   size_t slots_begin() const { return (sizeof(Segment) + world * sizeof(Seat) + 4095) / 4096 * 4096; }
-  size_t bytes() const { return slots_begin() + 2 * static_cast<size_t>(world) * slot_bytes; }
+  size_t mailboxes_begin() const { return slots_begin() + 2 * static_cast<size_t>(world) * slot_bytes; }
+  size_t bytes() const { return mailboxes_begin() + static_cast<size_t>(world) * world * sizeof(Mailbox); }
 };
 
 }  // namespace dpbench::shm

@@ -204,6 +204,14 @@ ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, cons
   return start(OpType::ALLTOALL, {exchange_job(Kind::alltoall, inputs, outputs, -1)}, outputs, inputs, options.timeout);
 }
 
+ShmBackend::WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
+  return messages_.send(single(tensors), to, tag, timeout_);
+}
+
+ShmBackend::WorkPtr ShmBackend::recv(Tensors& tensors, int from, int tag) {
+  return messages_.recv(single(tensors), from, tag, timeout_);
+}
+
 ShmBackend::WorkPtr ShmBackend::barrier(const c10d::BarrierOptions& options) {
   return start(OpType::BARRIER, {barrier_job()}, {}, {}, options.timeout);
 }

@@ -15,6 +15,7 @@
 
 #include "strategies/comm/base/comm_work.h"
 #include "strategies/comm/shm/jobs.h"
+#include "strategies/comm/shm/messages.h"
 #include "workloads/base/work_queue.h"
 
 namespace dpbench::shm {
@@ -53,6 +54,8 @@ class ShmBackend : public c10d::Backend {
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
+  WorkPtr send(Tensors& tensors, int to, int tag) override;
+  WorkPtr recv(Tensors& tensors, int from, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
 
   void abort() override;
@@ -78,6 +81,7 @@ class ShmBackend : public c10d::Backend {
   std::chrono::milliseconds timeout_;
   HostGroup group_;
   Collectives collectives_{group_};
+  Messages messages_{group_};
   std::mutex starting_;
   // Output tensors of failed calls, kept alive because late ranks may still write to them.
   std::vector<Tensors> abandoned_;

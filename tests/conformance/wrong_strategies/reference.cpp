@@ -4,7 +4,8 @@
 #include <cmath>
 
 #include <ATen/ATen.h>
-#include <ATen/autocast_mode.h>
+
+#include "workloads/layers/autocast.h"
 
 namespace dpbench::wrong {
 namespace {
@@ -19,15 +20,8 @@ Batch cast(const Run& run, const Batch& batch) {
 // Runs the forward pass. The dtype bfloat16 means autocast over float32 parameters.
 at::Tensor forward(Run& run, const Batch& batch, int64_t step) {
   const bool on = run.dtype == at::kBFloat16 && run.parts.autocast;
-  if (on) {
-    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-    at::autocast::set_autocast_enabled(at::kCPU, true);
-  }
-  at::Tensor output = run.model->forward(batch.input, {run.step_seed, step, batch.ids});
-  if (on) {
-    at::autocast::set_autocast_enabled(at::kCPU, false);
-    at::autocast::clear_cache();
-  }
+  const Autocast autocast(on, at::kCPU);
+  const at::Tensor output = run.model->forward(batch.input, {run.step_seed, step, batch.ids});
   return on ? output.to(at::kFloat) : output;
 }
 

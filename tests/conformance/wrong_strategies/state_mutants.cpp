@@ -107,10 +107,15 @@ std::vector<Mutant> state_mutants() {
        })},
       {"uphill", "loss-falls", "wrong direction",
        updating([](Run& run, const auto&) { plain_sgd(run, -run.workload.optimizer().learning_rate); })},
-      {"other-kernel-at-world-1", "world-1-bits", "kernel", updating([](Run& run, const auto&) {
-         for (size_t i = 0; i < run.leaves.size(); ++i)
-           if (run.gradients[i].defined())
-             run.leaves[i].mul_(1 + 0x1p-24).sub_(run.gradients[i] * run.workload.optimizer().learning_rate);
+      {"weights-decay-at-world-1", "world-1-bits", "update", updating([](Run& run, const auto& right) {
+         for (auto& leaf : run.leaves) leaf.mul_(1 - 0x1p-19);
+         right(run);
+       }),
+       "probe-mlp-sgd", 1},
+      {"gradient-divided-and-multiplied-at-world-1", "world-1-bits", "scale", with([](Parts& p) {
+         p.after_reduce = [](Run& run) {
+           for (auto& gradient : run.gradients) gradient.div_(3).mul_(3);
+         };
        }),
        "probe-mlp-sgd", 1},
       {"only-rank-0-steps", "ranks-agree-parameters", "alone", updating([](Run& run, const auto& right) {

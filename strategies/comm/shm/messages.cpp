@@ -1,0 +1,184 @@
+#include "strategies/comm/shm/messages.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include <c10/util/StringUtil.h>
+
+namespace dpbench::shm {
+
+Messages::~Messages() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_one();
+  group_.ring(group_.rank());
+  if (thread_.joinable()) thread_.join();
+}
+
+Messages::WorkPtr Messages::send(const at::Tensor& tensor, int to, int tag, std::chrono::milliseconds timeout) {
+  return post(sends_, c10d::OpType::SEND, tensor, to, tag, timeout);
+}
+
+Messages::WorkPtr Messages::recv(const at::Tensor& tensor, int from, int tag, std::chrono::milliseconds timeout) {
+  return post(receives_, c10d::OpType::RECV, tensor, from, tag, timeout);
+}
+
+Messages::WorkPtr Messages::post(List& list, c10d::OpType type, const at::Tensor& tensor, int peer, int tag,
+                                 std::chrono::milliseconds timeout) {
+  if (peer < 0 || peer >= group_.world() || peer == group_.rank())
+    throw std::invalid_argument(c10::str("shm: rank ", group_.rank(), " cannot send to or receive from rank ", peer));
+  if (!tensor.is_cpu() || !tensor.is_contiguous())
+    throw std::invalid_argument("shm: sends and receives contiguous CPU tensors only");
+  const Letter letter{tag, static_cast<int8_t>(tensor.scalar_type()), tensor.numel(), tensor.nbytes()};
+  const std::lock_guard lock(mutex_);
+  auto work = c10::make_intrusive<CommWork>(group_.rank(), type, ++posted_, std::vector<at::Tensor>{tensor});
+  list.push_back({tensor, peer, letter, Clock::now() + timeout, work});
+  if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
+  changed_.notify_one();
+  group_.ring(group_.rank());
+  return work;
+}
+
+void Messages::serve() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stop_ || !sends_.empty() || !receives_.empty(); });
+    if (stop_) return fail_all(std::make_exception_ptr(std::runtime_error("the backend was destroyed")));
+    const uint32_t bell = group_.bell();
+    try {
+      if (move_all()) continue;
+      require_peers();
+    } catch (...) {
+      fail_all(std::current_exception());
+      continue;
+    }
+    lock.unlock();
+    group_.wait_for_bell(bell);
+    lock.lock();
+  }
+}
+
+// Moves what can be moved at once. Returns false if that is nothing.
+bool Messages::move_all() {
+  bool moved = take_early();
+  for (int r = 0; r < group_.world(); ++r)
+    if (r != group_.rank()) {
+      moved = move_out(r) || moved;
+      moved = move_in(r) || moved;
+    }
+  return moved;
+}
+
+bool Messages::move_out(int to) {
+  const auto first = std::find_if(sends_.begin(), sends_.end(), [to](const Message& one) { return one.peer == to; });
+  Mailbox& box = group_.mailbox(group_.rank(), to);
+  if (first == sends_.end() || box.written.load() != box.read.load(std::memory_order_acquire)) return false;
+  if (first->posted) {
+    finish(sends_, first);
+    return true;
+  }
+  const size_t bytes = std::min(first->letter.bytes - first->moved, sizeof box.chunk);
+  box.letter = first->letter;
+  std::memcpy(box.chunk, static_cast<const char*>(first->tensor.const_data_ptr()) + first->moved, bytes);
+  first->moved += bytes;
+  first->posted = first->moved == first->letter.bytes;
+  box.written.fetch_add(1, std::memory_order_release);
+  group_.ring(to);
+  return true;
+}
+
+bool Messages::move_in(int from) {
+  Mailbox& box = group_.mailbox(from, group_.rank());
+  Arriving& arriving = arriving_[from];
+  const bool asked = std::any_of(receives_.begin(), receives_.end(), [&](const Message& m) { return m.peer == from; });
+  if ((!asked && !arriving.begun) || box.written.load(std::memory_order_acquire) == box.read.load()) return false;
+  const Letter letter = box.letter;
+  if (!arriving.begun) {
+    arriving = {.begun = true, .moved = 0, .taker = {}, .aside = false, .early = {}};
+    arriving.taker = std::find_if(receives_.begin(), receives_.end(),
+                                  [&](const Message& one) { return one.peer == from && one.letter.tag == letter.tag; });
+    arriving.aside = arriving.taker == receives_.end();
+    if (arriving.aside)
+      arriving.early = {letter, std::vector<char>(letter.bytes)};
+    else
+      require_same_size(*arriving.taker, letter);
+  }
+  char* const target =
+      arriving.aside ? arriving.early.bytes.data() : static_cast<char*>(arriving.taker->tensor.mutable_data_ptr());
+  const size_t bytes = std::min(letter.bytes - arriving.moved, sizeof box.chunk);
+  if (bytes > 0) std::memcpy(target + arriving.moved, box.chunk, bytes);
+  arriving.moved += bytes;
+  box.read.fetch_add(1, std::memory_order_release);
+  group_.ring(from);
+  if (arriving.moved < letter.bytes) return true;
+  arriving.begun = false;
+  if (arriving.aside)
+    early_[from].push_back(std::move(arriving.early));
+  else
+    finish(receives_, arriving.taker);
+  return true;
+}
+
+// Gives messages that arrived early to the first recv of their sender and tag.
+bool Messages::take_early() {
+  for (auto taker = receives_.begin(); taker != receives_.end(); ++taker) {
+    auto& early = early_[taker->peer];
+    const auto found =
+        std::find_if(early.begin(), early.end(), [&](const Early& one) { return one.letter.tag == taker->letter.tag; });
+    if (found == early.end()) continue;
+    require_same_size(*taker, found->letter);
+    if (!found->bytes.empty()) std::memcpy(taker->tensor.mutable_data_ptr(), found->bytes.data(), found->bytes.size());
+    early.erase(found);
+    finish(receives_, taker);
+    return true;
+  }
+  return false;
+}
+
+void Messages::require_same_size(const Message& taker, const Letter& letter) {
+  if (taker.letter == letter) return;
+  group_.fail(c10::str("ranks do not make the same call: ", group_.name_of(taker.peer), " sent ", letter.count, " ",
+                       static_cast<c10::ScalarType>(letter.dtype), ", ", group_.name_of(group_.rank()), " called ",
+                       describe(taker)));
+}
+
+// Throws if a peer of a message has left or died, or if a message's time is over. What a peer did before it left
+// counts.
+void Messages::require_peers() {
+  group_.require_sound();
+  for (const List* list : {&sends_, &receives_})
+    for (const Message& message : *list) {
+      const std::string gone = group_.how_gone(message.peer), waited = describe(message);
+      if (gone.empty() && Clock::now() < message.deadline) continue;
+      if (move_all()) return;
+      const std::string me = group_.name_of(group_.rank()), peer = group_.name_of(message.peer);
+      group_.fail(gone.empty() ? me + " timed out waiting for " + peer + " in " + waited
+                               : peer + " " + gone + " while " + me + " waited in " + waited);
+    }
+}
+
+void Messages::fail_all(std::exception_ptr error) {
+  for (List* list : {&sends_, &receives_}) {
+    for (const Message& message : *list) message.work->fail(error);
+    list->clear();
+  }
+  arriving_.clear();
+}
+
+std::string Messages::describe(const Message& message) const {
+  const bool sends = message.work->retrieveOpType() == c10d::OpType::SEND;
+  return c10::str(sends ? "send of " : "recv of ", message.letter.count, " ",
+                  static_cast<c10::ScalarType>(message.letter.dtype), sends ? " to " : " from ",
+                  group_.name_of(message.peer), ", tag ", message.letter.tag);
+}
+
+void Messages::finish(List& list, List::iterator message) {
+  const WorkPtr work = message->work;
+  list.erase(message);
+  work->succeed();
+}
+
+}  // namespace dpbench::shm

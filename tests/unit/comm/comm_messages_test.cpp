@@ -1,0 +1,183 @@
+// Sends and receives between two ranks: values, tags, both directions at once, and the faults of a peer.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <thread>
+
+#include "tests/support/contains.h"
+#include "tests/unit/comm/comm_ranks.h"
+
+namespace dpbench::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using Backend = c10::intrusive_ptr<c10d::Backend>;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+WorkPtr send(const Backend& backend, const at::Tensor& tensor, int to, int tag = 0) {
+  std::vector<at::Tensor> list{tensor};
+  return backend->send(list, to, tag);
+}
+
+WorkPtr recv(const Backend& backend, at::Tensor tensor, int from, int tag = 0) {
+  std::vector<at::Tensor> list{std::move(tensor)};
+  return backend->recv(list, from, tag);
+}
+
+at::Tensor numbers(int64_t count, int from, at::ScalarType dtype = at::kFloat) {
+  return at::arange(count).remainder(113).add(from).to(dtype);
+}
+
+struct MessagesArm {
+  const char* name;
+  As as;
+};
+
+void PrintTo(const MessagesArm& arm, std::ostream* out) { *out << arm.name; }
+
+class Messages : public ::testing::TestWithParam<MessagesArm> {
+ protected:
+  static Team team(int world, std::chrono::milliseconds timeout = 20s) {
+    return {.backend = GetParam().name, .as = GetParam().as, .world = world, .timeout = timeout};
+  }
+};
+class MessageFaults : public Messages {};
+
+TEST_P(Messages, GoAroundARingInBothDirectionsAtOnce) {
+  expect_ranks_succeed(team(3), [](const Backend& backend, int rank) {
+    const int next = (rank + 1) % 3, previous = (rank + 2) % 3;
+    for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kLong})
+      for (const int64_t count : {1, 7, 16384, 16385, 300'000}) {
+        const at::Tensor mine = numbers(count, rank, dtype), left = at::zeros_like(mine), right = at::zeros_like(mine);
+        const std::vector<WorkPtr> works = {send(backend, mine, next), send(backend, mine, previous),
+                                            recv(backend, left, previous), recv(backend, right, next)};
+        for (const auto& work : works) work->wait();
+        require_equal(left, numbers(count, previous, dtype), "from the previous rank");
+        require_equal(right, numbers(count, next, dtype), "from the next rank");
+      }
+  });
+}
+
+TEST_P(Messages, AreTakenByTheirTagAndInOrderWithinATag) {
+  expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
+    const std::vector<std::pair<int, int>> messages = {{5, 1}, {6, 2}, {5, 3}, {7, 4}};  // tag and value
+    std::vector<WorkPtr> works;
+    std::vector<at::Tensor> received;
+    if (rank == 0) {
+      for (const auto& [tag, value] : messages) works.push_back(send(backend, numbers(40'000, value), 1, tag));
+    } else {
+      for (const int tag : {7, 5, 5, 6}) {
+        received.push_back(at::zeros(40'000));
+        works.push_back(recv(backend, received.back(), 0, tag));
+      }
+    }
+    for (const auto& work : works) work->wait();
+    const std::vector<int> due = {4, 1, 3, 2};
+    for (size_t i = 0; i < received.size(); ++i)
+      require_equal(received[i], numbers(40'000, due[i]), "message " + std::to_string(i));
+  });
+}
+
+TEST_P(Messages, PassCollectivesByAndLeaveThemRight) {
+  expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
+    const at::Tensor received = at::zeros(1000);
+    const auto late = recv(backend, received, 1 - rank);
+    for (int i = 0; i < 5; ++i) {
+      std::vector<at::Tensor> sum = {at::full({100'000}, rank + 1.f)};
+      backend->allreduce(sum, {})->wait();
+      require_equal(sum[0], at::full({100'000}, 3.f), "sum");
+    }
+    const auto sent = send(backend, numbers(1000, rank), 1 - rank);
+    sent->wait(), late->wait();
+    require_equal(received, numbers(1000, 1 - rank), "message");
+  });
+}
+
+TEST_P(Messages, EndASendOnlyWhenItsReceiverHasTakenIt) {
+  expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
+    const at::Tensor tensor = numbers(10, 0);
+    const auto work = rank == 0 ? send(backend, tensor, 1) : WorkPtr();
+    std::vector<at::Tensor> flag = {at::ones(1)};
+    if (rank == 0) std::this_thread::sleep_for(20ms);
+    if (rank == 0 && work->isCompleted()) throw std::runtime_error("ended before the recv");
+    backend->allreduce(flag, {})->wait();
+    (rank == 0 ? work : recv(backend, tensor, 0))->wait();
+  });
+}
+
+TEST_P(MessageFaults, NameTheMessagesOfBothRanksIfTheirSizesDiffer) {
+  const auto errors = run_ranks(team(2), [](const Backend& backend, int rank) {
+    (rank == 0 ? send(backend, at::ones(5), 1, 3) : recv(backend, at::ones(7), 0, 3))->wait();
+  });
+  for (const auto& error : errors)
+    EXPECT_TRUE(mentions(error, {"rank 0", "sent 5 Float", "rank 1", "recv of 7 Float from rank 0", "tag 3"}));
+}
+
+TEST_P(MessageFaults, NameTheRankThatNeverSends) {
+  const auto errors = run_ranks(team(2, 300ms), [](const Backend& backend, int rank) {
+    if (rank == 0) recv(backend, at::ones(7), 1, 3)->wait();
+    if (rank == 1) std::this_thread::sleep_for(1s);
+  });
+  EXPECT_TRUE(mentions(errors[0], {"rank 0", "timed out waiting for rank 1", "recv of 7 Float from rank 1", "tag 3"}));
+}
+
+TEST_P(MessageFaults, NameAPeerThatLeft) {
+  const auto errors = run_ranks(team(3), [](const Backend& backend, int rank) {
+    if (rank == 0) send(backend, at::ones(7), 1)->wait();
+    if (rank == 2) recv(backend, at::ones(7), 0)->wait();
+  });
+  EXPECT_EQ(errors[1], "");
+  for (const int r : {0, 2}) EXPECT_TRUE(mentions(errors[r], {"rank 1", "left the group", "send of 7 Float"}));
+}
+
+TEST_P(MessageFaults, KeepAMessageThatWasTakenJustBeforeItsPeerLeft) {
+  for (int round = 0; round < 20; ++round)
+    expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
+      const at::Tensor tensor = rank == 0 ? numbers(50'000, 9) : at::zeros(50'000);
+      (rank == 0 ? send(backend, tensor, 1) : recv(backend, tensor, 0))->wait();
+      require_equal(tensor, numbers(50'000, 9), "message");
+    });
+}
+
+TEST_P(MessageFaults, EndTheWaitOfARankThatAborts) {
+  const auto errors = run_ranks(team(2), [](const Backend& backend, int rank) {
+    if (rank == 1) return std::this_thread::sleep_for(300ms);
+    const auto work = recv(backend, at::ones(7), 1);
+    backend->abort();
+    work->wait();
+  });
+  EXPECT_TRUE(mentions(errors[0], {"rank 0", "aborted"}));
+}
+
+TEST_P(MessageFaults, RefuseRanksAndTensorsThatCannotBeSent) {
+  expect_ranks_succeed(team(2), [](const Backend& backend, int rank) {
+    const auto refused = [](const auto& call) {
+      try {
+        call();
+      } catch (const std::invalid_argument&) {
+        return;
+      }
+      throw std::runtime_error("not refused");
+    };
+    for (const int peer : {rank, -1, 2}) refused([&] { send(backend, at::ones(3), peer); });
+    refused([&] { send(backend, at::ones({4, 4}).t().slice(0, 0, 2), 1 - rank); });
+  });
+}
+
+TEST(MessageDeath, OfAPeerIsNamed) {
+  const auto errors =
+      run_ranks({.backend = "shm", .as = As::processes, .world = 2}, [](const Backend& backend, int rank) {
+        if (rank == 1) raise(SIGKILL);
+        recv(backend, at::ones(7), 1, 4)->wait();
+      });
+  EXPECT_TRUE(mentions(errors[0], {"rank 1 (pid ", "died", "recv of 7 Float", "tag 4"}));
+}
+
+std::string name_of(const ::testing::TestParamInfo<MessagesArm>& arm) { return arm.param.name; }
+constexpr MessagesArm threads{"threads", As::threads}, shm{"shm", As::processes}, gloo{"gloo", As::processes};
+INSTANTIATE_TEST_SUITE_P(Over, Messages, ::testing::Values(threads, shm, gloo), name_of);
+INSTANTIATE_TEST_SUITE_P(Over, MessageFaults, ::testing::Values(threads, shm), name_of);
+
+}  // namespace
+}  // namespace dpbench::testing
