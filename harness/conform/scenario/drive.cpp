@@ -143,7 +143,12 @@ class Driver {
                                  .clip_norm = clip_norm_});
   }
 
+  void enter(const std::string& part) const {
+    if (bench_.enters) bench_.enters(part + " of scenario " + scenario_.name);
+  }
+
   void drive() {
+    enter("set-up");
     const AlteredWorkload workload(bench_.workload,
                                    [&](Model& model) { perturb_buffers(model, bench_.rank, bench_.strategy.buffers); });
     auto strategy = make(workload);
@@ -163,6 +168,7 @@ class Driver {
       const bool evaluates = step + 1 == scenario_.steps || (step == 0 && scenario_.evaluates_between);
       if (evaluates && !scenario_.losses_alone) evaluate(*strategy, step);
     }
+    enter("finish()");
     strategy->finish();
     if (scenario_.losses_alone) return;
     evidence_.last_parameters = snapshot(strategy->parameters());
@@ -171,6 +177,7 @@ class Driver {
   }
 
   void one_step(Strategy& strategy, int64_t step) {
+    enter("step " + std::to_string(step));
     std::vector<Batch> micro;
     StepEvidence seen;
     seen.ids = ids_of(scenario_, bench_.layout, bench_.seed, step, bench_.rank);
@@ -203,6 +210,7 @@ class Driver {
 
   // Evaluates with different samples on each rank, because evaluation must work on one rank alone.
   void evaluate(Strategy& strategy, int64_t step) {
+    enter("evaluation");
     Evaluation seen{.step = step,
                     .ids = at::arange(3).add(bench_.rank).remainder(bench_.layout.samples),
                     .output = {},

@@ -129,7 +129,8 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
                                spec.world <= options.whole_worlds,
                                options.filter,
                                show,
-                               options.begins};
+                               options.begins,
+                               [&](const std::string& place) { pulse.place(place); }};
     for (CheckRow row : run_checks(request)) {
       if (options.seeds > 1 && row.status == CheckStatus::failed)
         row.detail += " (--seed " + std::to_string(init) + ")";
@@ -140,6 +141,7 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
     const bool broken = completed && completed->status == CheckStatus::failed;
     whole = decided_by_rank0(".end" + std::to_string(seed), !broken);
   }
+  pulse.place("");
   if (dump) dump->finish();
   const int first =
       several ? first_non_finite_rank(*group.store(), prefix + ".finite", group.rank(), spec.world, failures.when)
