@@ -89,8 +89,8 @@ class PluginExample(unittest.TestCase):
         result = run(self.program, "check", "--plugin", self.parts, "--strategy", "own-flat", "--workload",
                      "probe-mlp,probe-batch-norm", "--cpus", "1,3", "--backend", "shm", "-o", "json")
         self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
-        for case in json.loads(result.stdout)["cases"]:
-            self.assertIn("buffers", [row["name"] for row in case["checks"] if row["status"] == "passed"])
+        passed = {row["name"] for case in json.loads(result.stdout)["cases"] for row in case["checks"] if row["status"] == "passed"}
+        self.assertLessEqual({"buffers", "clip", "ranks-agree-state", "world-1-bits"}, passed)
 
     def talk(self, *more):
         return run(self.program, "check", "--plugin", self.parts, "--strategy", "own-talk", "--workload", "random-linear", "--cpus", "2",

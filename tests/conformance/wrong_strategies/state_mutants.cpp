@@ -120,7 +120,10 @@ std::vector<Mutant> state_mutants() {
          run.kept = copies(now);
        })},
       {"stepped-with-its-own-gradient", "optimizer-replay", "gradient of this rank's samples", with([](Parts& p) {
-         p.before_reduce = [](Run& run) { run.kept = copies(run.gradients); };
+         p.before_reduce = [right = p.before_reduce](Run& run) {
+           right(run);
+           run.kept = copies(run.gradients);
+         };
          p.update = [right = p.update](Run& run) {
            const auto now = std::exchange(run.gradients, run.kept);
            right(run);
