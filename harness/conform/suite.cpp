@@ -57,9 +57,9 @@ class Suite {
         twin_(request.workload.make(options_of(request, true))),
         bench_{strategy_,          *workload_,    layout_of(request, *workload_),
                request.rank,       request.group, request.devices,
-               params_of(request), request.seed},
-        twin_bench_{strategy_,     *twin_,          bench_.layout,      request.rank,
-                    request.group, request.devices, params_of(request), request.seed} {}
+               params_of(request), request.seed,  request.enters},
+        twin_bench_{strategy_,          *twin_,       bench_.layout, request.rank, request.group, request.devices,
+                    params_of(request), request.seed, request.enters} {}
 
   std::vector<CheckRow> run() {
     if (configure_unused()) {
@@ -148,7 +148,7 @@ class Suite {
       return verdicts_.skip(scenario, "one rank's gradient is nearly as large as the sum of all");
     enlarged_.emplace(*workload_, factor);
     enlarged_bench_.emplace(Bench{strategy_, *enlarged_, bench_.layout, bench_.rank, bench_.group, bench_.devices,
-                                  bench_.params, bench_.seed});
+                                  bench_.params, bench_.seed, bench_.enters});
     here.reset();  // what follows waits for other ranks
     run_on(*enlarged_bench_, scenario);
   }

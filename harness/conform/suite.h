@@ -38,6 +38,7 @@ struct CheckRequest {
   std::function<void(const Bench&, const Scenario&, std::optional<double> clip_norm, const Evidence&)> show;
   // A function called before each scenario, with its number from 1 and the number of scenarios.
   std::function<void(size_t number, size_t of)> begins = {};
+  std::function<void(const std::string& place)> enters = {};  // see Bench::enters
 };
 
 // Runs all selected checks of a case. Returns the result rows on rank 0 and an empty list on the others. Every rank

@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "harness/conform/judges/checks.h"
 #include "harness/report/record/report.h"
@@ -22,6 +23,39 @@ std::string values_of(const ParamInfo& param) {
   return param.values.empty() && is_switch ? "on|off" : param.values;
 }
 
+Json text_of(const ParamValues& values) {
+  Json text = Json::array();
+  for (const auto& [name, value] : values) text.push_back(name + "=" + value);
+  return text;
+}
+
+// Returns the promises of a strategy's registration, without its gradient, buffers and devices.
+Json declarations_of(const StrategyInfo& info) {
+  const Json reduced_in = info.reduced_in ? Json(at::toString(*info.reduced_in)) : Json(nullptr);
+  const Settings& settings = info.settings;
+  Json all = Json::array();
+  const auto add = [&](const char* name, Json value, const char* summary) {
+    all.push_back({{"name", name}, {"value", std::move(value)}, {"summary", summary}});
+  };
+  add("repeatable", info.repeatable, "two runs of the same steps give the same bits");
+  add("reduced_in", reduced_in, "type in which gradients are communicated, if narrower than their own");
+  add("skips_non_finite", info.skips_non_finite, "a non-finite gradient changes no parameter and no state");
+  add("allows_unused", info.allows_unused, "ranks may use different parameters in a step");
+  add("allows_no_rows", info.allows_no_rows, "a rank may run out of samples before the others");
+  add("same_graph", info.same_graph, "every step must use the same parameters in the same order");
+  add("recorded", info.recorded, "steps are recorded and replayed");
+  add("own", info.own, "parameters that each rank keeps to itself");
+  add("average_every", info.average_every, "steps between two averages of the parameters; 0: none");
+  add("loads_rows", info.loads_rows, "loads the samples itself, from their ids");
+  add("onednn", info.onednn, "large float32 products use oneDNN");
+  add("settings.small_buckets", text_of(settings.small_buckets), "parameter values with several buckets");
+  add("settings.allow_unused", text_of(settings.allow_unused), "parameter values for allows_unused");
+  add("settings.allow_no_rows", text_of(settings.allow_no_rows), "parameter values for allows_no_rows");
+  add("settings.short_interval", text_of(settings.short_interval), "parameter values for a small average_every");
+  add("settings.unrecorded", text_of(settings.unrecorded), "parameter values without recording");
+  return all;
+}
+
 Json describe(const StrategyInfo& info) {
   Json params = Json::array();
   for (const ParamInfo& param : info.params)
@@ -34,6 +68,7 @@ Json describe(const StrategyInfo& info) {
           {"buffers", buffers_names[static_cast<int>(info.buffers)]},
           {"cpu", info.cpu},
           {"cuda", info.cuda},
+          {"declares", declarations_of(info)},
           {"params", params}};
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <sys/prctl.h>
+#include <unistd.h>
 #include <csignal>
 
 #include "harness/worker/catalogue_json.h"
@@ -18,6 +19,7 @@
 #include "harness/worker/serve.h"
 #include "workloads/api/workload.h"
 #include "workloads/base/error.h"
+#include "workloads/base/registry.h"
 #include "workloads/base/runtime.h"
 
 namespace dpbench {
@@ -25,6 +27,9 @@ namespace {
 
 int print_catalogue(const std::vector<std::string>& arguments) {
   bool with_cuda = true;
+  // What plug-ins print goes to stderr, because stdout gets the catalogue alone.
+  const int catalogue_output = dup(STDOUT_FILENO);
+  check(catalogue_output >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0, "dup failed");
   // Number of workloads before any plug-in is loaded, which may register more.
   const size_t built_in = workload_registry().all().size();
   for (size_t i = 1; i < arguments.size(); ++i) {
@@ -35,7 +40,10 @@ int print_catalogue(const std::vector<std::string>& arguments) {
     else
       throw UsageError("unknown argument '" + arguments[i] + "'");
   }
-  std::puts(catalogue(with_cuda, built_in).dump(1).c_str());
+  const std::string text = catalogue(with_cuda, built_in).dump(1);
+  std::fflush(stdout);
+  check(dup2(catalogue_output, STDOUT_FILENO) >= 0, "dup2 failed");
+  std::puts(text.c_str());
   return 0;
 }
 
@@ -45,6 +53,7 @@ int relay_until_death(const std::vector<std::string>&) {
 }
 
 int run(const std::vector<std::string>& arguments) {
+  require_valid_registrations("this build");
   static const std::map<std::string, int (*)(const std::vector<std::string>&)> modes = {
       {"--catalogue", print_catalogue}, {"--relay", relay_until_death}};
   if (const auto mode = arguments.empty() ? modes.end() : modes.find(arguments[0]); mode != modes.end())
@@ -57,6 +66,9 @@ int run(const std::vector<std::string>& arguments) {
   // Ask the kernel to kill this worker when the front (the dpbench process) dies. If the front died before this call,
   // serve() finds its socket closed.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // Stdout is the rank's log file. Writing each line at once keeps the order with stderr, and the last words of a
+  // crash.
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (variables.device == Device::cuda)
     if (const std::string reason = load_cuda(); !reason.empty()) throw Unavailable("no CUDA: " + reason);
   const int code = serve(variables);

@@ -32,7 +32,13 @@ Registry<BackendInfo>& backend_registry() {
   return registry;
 }
 
-RegisterBackend::RegisterBackend(BackendInfo info) { backend_registry().add(std::move(info)); }
+RegisterBackend::RegisterBackend(BackendInfo info) {
+  register_or_note([&] {
+    require_field(!info.name.empty(), "backend", info.name, "name");
+    require_field(static_cast<bool>(info.make), "backend", info.name, "make");
+    backend_registry().add(std::move(info));
+  });
+}
 
 c10::intrusive_ptr<c10d::ProcessGroup> make_process_group(const std::string& backend, const BackendSetup& setup) {
   using Group = c10d::ProcessGroup;

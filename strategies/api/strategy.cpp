@@ -43,11 +43,14 @@ void require_loaded(const NamedTensors& mine, const NamedTensors& stored, const 
 
 void require_interval(const StrategyInfo& info) {
   if (info.gradient == Gradient::local && info.average_every < 1)
-    throw UsageError("strategy " + info.name + ": with Gradient::local, average_every must be 1 or more");
+    throw UsageError("strategy '" + info.name +
+                     "' has .gradient = Gradient::local, so .average_every must be 1 or more");
 }
 
 void require_complete(const StrategyInfo& info) {
-  if (!info.make) throw UsageError("strategy " + info.name + " is registered without a function to make it");
+  require_field(!info.name.empty(), "strategy", info.name, "name");
+  require_field(static_cast<bool>(info.make), "strategy", info.name, "make");
+  require_field(info.cpu || info.cuda, "strategy", info.name, "cpu or .cuda");
   require_interval(info);
   const Settings& settings = info.settings;
   std::vector<ParamValues> used = {settings.small_buckets, settings.allow_unused, settings.allow_no_rows,
@@ -102,8 +105,10 @@ Registry<StrategyInfo>& strategy_registry() {
 }
 
 RegisterStrategy::RegisterStrategy(StrategyInfo info) {
-  require_complete(info);
-  strategy_registry().add(std::move(info));
+  register_or_note([&] {
+    require_complete(info);
+    strategy_registry().add(std::move(info));
+  });
 }
 
 }  // namespace dpbench

@@ -155,8 +155,8 @@ StrategyInfo promised(StrategyInfo info, const Params& params);
 
 Registry<StrategyInfo>& strategy_registry();
 
-// Registers a strategy when constructed. Throws UsageError with the strategy's name if its properties are incomplete or
-// contradictory.
+// Registers a strategy when constructed. If its properties are incomplete or contradictory, dpbench refuses the plug-in
+// with the strategy's name and the property.
 struct RegisterStrategy {
   explicit RegisterStrategy(StrategyInfo info);
 };

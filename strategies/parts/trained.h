@@ -1,4 +1,4 @@
-// Common code of the built-in strategies: the main replica (copy of the model) and the optimizer that steps it.
+// Base class for strategies that make their own replicas (copies of the model) or step some parameters by themselves.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ struct TrainedStrategy::Insides {
   std::optional<Optimizer> optimizer = {};
 };
 
-// Base class for strategies that make their own replicas.
+// Used by the built-in strategies and open to plug-ins.
 class BuiltInStrategy : public TrainedStrategy {
  protected:
   explicit BuiltInStrategy(const Setup& setup)

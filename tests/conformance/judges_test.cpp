@@ -112,8 +112,8 @@ TEST_F(ConformanceChecks, TellASumOverRanksFromAMean) {
   EXPECT_TRUE(mentions(row("gradient-meaning").likely, {"summed over 3"}));
 }
 
-// Rounding to float16 and rounding to bfloat16 can give equally large errors; only the gradient's values can tell which
-// type was used. If they fit both types, the message names both.
+// Rounding to float16 and rounding to bfloat16 can give equally large errors, and so can other mistakes; only the
+// gradient's values can tell which type was used, if any.
 TEST_F(ConformanceChecks, NameRoundingToFloat16OrBfloat16AsTheLikelyCauseOfWrongGradients) {
   const auto wrong = [this](const std::function<at::Tensor(const at::Tensor&)>& change) {
     const auto kept = ranks_;
@@ -127,10 +127,38 @@ TEST_F(ConformanceChecks, NameRoundingToFloat16OrBfloat16AsTheLikelyCauseOfWrong
   EXPECT_TRUE(mentions(half, {"float16"}) && !mentions(half, {"bfloat16"})) << half;
   const auto brain = wrong([](const at::Tensor& g) { return g.to(at::kBFloat16).to(at::kDouble); });
   EXPECT_TRUE(mentions(brain, {"bfloat16"}) && !mentions(brain, {" float16"})) << brain;
-  const auto either = wrong([](const at::Tensor& g) {
+  const auto sum = wrong([](const at::Tensor& g) { return (g * 3).to(at::kHalf).to(at::kDouble) / 3; });
+  EXPECT_TRUE(mentions(sum, {"float16"})) << "a sum in float16, then divided: " << sum;
+  const auto neither = wrong([](const at::Tensor& g) {
     return g * (1 + 1.5e-3 * (1 - 2 * at::arange(g.numel()).remainder(2)).view(g.sizes()).to(at::kDouble));
   });
-  EXPECT_TRUE(mentions(either, {" float16", "bfloat16"}));
+  EXPECT_FALSE(mentions(neither, {"rounded"})) << neither;
+}
+
+TEST_F(ConformanceChecks, NameTheElementsThatAreWrong) {
+  const auto likely = [this](const std::function<void(at::Tensor)>& change) {
+    const auto kept = ranks_;
+    for (int rank = 0; rank < 3; ++rank) {
+      at::Tensor& gradient = step(rank).gradients[2].second;
+      gradient = gradient.clone();
+      change(gradient);
+    }
+    const std::string text = row("gradient-meaning").likely;
+    ranks_ = kept;
+    return text;
+  };
+  const auto expect = [](const std::string& text, const std::string& words) {
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+  };
+  expect(likely([](const at::Tensor& w) { w[1][2] *= 0.5; }),
+         "parameter w1: only the element at index [1, 2] is wrong: 0.5 times the expected value");
+  expect(likely([](const at::Tensor& w) { w[1].mul_(3.5); }), "only row 1 is wrong: 3.5 times the expected value");
+  expect(likely([](const at::Tensor& w) { w.select(1, 2).zero_(); }), "only column 2 is wrong: zero");
+  expect(likely([](const at::Tensor& w) { w.flatten().slice(0, w.size(1) + 1).add_(0.5); }),
+         "only everything from index [1, 1] on is wrong");
+  expect(likely([](const at::Tensor& w) { w.flatten().slice(0, 0, w.size(1) + 1).add_(0.5); }),
+         "only everything before index [1, 1] is wrong");
+  expect(likely([](const at::Tensor& w) { w[0][1] += 0.5, w[1][0] += 0.3; }), "only 2 of ");
 }
 
 TEST_F(ConformanceChecks, FailForARelativeErrorOfOneInABillion) {
@@ -309,8 +337,7 @@ TEST(Scenarios, GiveEachRankItsOwnSamples) {
 
 TEST(Scenarios, OfUnwatchedRunsShuffleEveryEpochAndEndItWithAShortBatch) {
   const Layout layout{Parallelism::ranks, 3, 4, 211};
-  const Scenario scenario{
-      .name = "unwatched", .gradient_check = "", .accumulate = 2, .steps = 14, .unwatched = true};
+  const Scenario scenario{.name = "unwatched", .gradient_check = "", .accumulate = 2, .steps = 14, .unwatched = true};
   std::vector<std::vector<int64_t>> epochs(1);
   std::set<int64_t> sizes;
   for (int64_t step = 0; step < scenario.steps; ++step) {

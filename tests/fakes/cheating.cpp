@@ -1,5 +1,5 @@
-// "cheating" is a right data-parallel strategy, except for one way to cheat, chosen by --param cheating.how=.. Most ways
-// are honest in the checks and cheat in timed steps; audits of the timed run must find them.
+// "cheating" is a right data-parallel strategy, except for one way to cheat, chosen by --param cheating.how=.. Most
+// ways are honest in the checks and cheat in timed steps; audits of the timed run must find them.
 #include <chrono>
 #include <functional>
 #include <map>
@@ -18,10 +18,10 @@ constexpr int64_t steps_of_a_check = 100;  // more steps than any scenario of th
 
 // What a strategy can see when it decides whether to cheat.
 struct View {
-  int64_t steps = 0;         // steps that it has taken
-  int64_t since_read = 0;    // steps since the harness last read its tensors
-  int64_t rows = 0;          // samples of this step
-  double pause_s = 0;        // time since its previous step
+  int64_t steps = 0;       // steps that it has taken
+  int64_t since_read = 0;  // steps since the harness last read its tensors
+  int64_t rows = 0;        // samples of this step
+  double pause_s = 0;      // time since its previous step
   int world = 1;
 };
 

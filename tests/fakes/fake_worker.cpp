@@ -121,7 +121,7 @@ class Rank {
     else if (fault_ == "echo")
       fail(spec, "failure", "Connection reset by peer");
     else if (fault_ != "none" && fault_ != "slow" && fault_ != "wrong" && fault_ != "untimed" && fault_ != "unequal" &&
-             fault_ != "orphan" && fault_ != "deaf" && fault_ != "flaky" && fault_ != "bad-end")
+             fault_ != "orphan" && fault_ != "deaf" && fault_ != "flaky" && fault_ != "bad-end" && fault_ != "talk")
       forever();
     answer(spec, command);
   }
@@ -203,6 +203,8 @@ class Rank {
              std::_Exit(4);
            }
          }},
+        {"talk",
+         [] { std::cout << "one\ntw" << std::flush, sleep_ms(150), std::cout << "o\nthe \x1B[31mrest" << std::flush; }},
         {"bad-end", [] { std::atexit([] { std::_Exit(5); }); }},
     };
     if (const auto fault = faults.find(fault_); fault != faults.end()) fault->second();

@@ -10,7 +10,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ABI = ROOT / "workloads/api/plugin_abi.h"  # plugin_abi.h stores the hash and is not part of it
-INTERFACE = ("strategies/api", "workloads/api")
+INTERFACE = ("strategies/api", "strategies/parts", "workloads/api")
 INSTALLED = (*INTERFACE, "workloads/base")
 
 
@@ -46,7 +46,7 @@ class PluginAbi(unittest.TestCase):
 
     def test_every_header_of_the_plugin_interface_is_hashed_and_installed(self):
         headers = interface(ROOT)
-        for name in ("strategies/api/strategy.h", "strategies/api/trained.h", "strategies/api/backend.h", "workloads/api/workload.h", "workloads/base/registry.h"):
+        for name in ("strategies/api/strategy.h", "strategies/api/trained.h", "strategies/api/backend.h", "strategies/parts/replica.h", "workloads/api/workload.h", "workloads/base/registry.h"):
             self.assertIn(name, headers)
         self.assertEqual([name for name in headers if str(pathlib.PurePosixPath(name).parent) not in INSTALLED], [])
         installed = (ROOT / "scripts/cmake/Install.cmake").read_text(encoding="utf-8")

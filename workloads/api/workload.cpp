@@ -18,6 +18,13 @@ Registry<WorkloadInfo>& workload_registry() {
   return registry;
 }
 
-RegisterWorkload::RegisterWorkload(WorkloadInfo info) { workload_registry().add(std::move(info)); }
+RegisterWorkload::RegisterWorkload(WorkloadInfo info) {
+  register_or_note([&] {
+    require_field(!info.name.empty(), "workload", info.name, "name");
+    require_field(static_cast<bool>(info.make), "workload", info.name, "make");
+    require_field(info.batch >= 1, "workload", info.name, "batch of 1 or more");
+    workload_registry().add(std::move(info));
+  });
+}
 
 }  // namespace dpbench

@@ -3,12 +3,21 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <stdexcept>
 #include <string>
 
 #include "workloads/base/error.h"
 
 namespace dpbench {
+
+// Runs `add`, which registers an entry. Keeps its error for require_valid_registrations(), because an exception that
+// leaves a static initialiser ends the process.
+void register_or_note(const std::function<void()>& add);
+// Throws UsageError, prefixed with `origin`, if a registration has failed since the last call.
+void require_valid_registrations(const std::string& origin);
+// Throws UsageError unless the field of a registered entry is set. kind: "strategy", "workload" or "backend".
+void require_field(bool set, const std::string& kind, const std::string& name, const std::string& field);
 
 template <class Info>
 class Registry {

@@ -29,7 +29,8 @@ struct Collective {
 struct StepEvidence {
   std::vector<at::Tensor> ids = {};  // the sample ids of each micro-batch of this rank
   at::Tensor output = {}, loss = {};
-  NamedTensors gradients = {}, parameters = {}, buffers = {}, state = {};  // the training state that the strategy reports after the step
+  NamedTensors gradients = {}, parameters = {}, buffers = {},
+               state = {};  // the training state that the strategy reports after the step
   std::vector<Collective> collectives = {};
   std::string modified_input = {};  // name of the first input tensor that the step modified; empty if none
   // Name of the first gradient whose strides differ from those that torch gives a parameter's .grad; empty if none.

@@ -26,9 +26,7 @@ constexpr char apart_text[] =
 
 double largest(const at::Tensor& tensor) { return tensor.numel() ? tensor.abs().max().item<double>() : 0; }
 
-double apart(const at::Tensor& a, const at::Tensor& b) {
-  return largest(a.to(at::kDouble) - b.to(at::kDouble));
-}
+double apart(const at::Tensor& a, const at::Tensor& b) { return largest(a.to(at::kDouble) - b.to(at::kDouble)); }
 
 class Comparison {
  public:
@@ -79,7 +77,8 @@ class Comparison {
     if (trial_.bench.strategy.gradient == Gradient::local) return;
     for (const auto& [name, due] : trial_.ranks[0].parameters) {
       const at::Tensor* found = find(trial_.ranks[rank].parameters, name);
-      if (is_in(trial_.bench.strategy.own, name) || (found && (found->is_same(due) || same_bits(*found, due)))) continue;
+      if (is_in(trial_.bench.strategy.own, name) || (found && (found->is_same(due) || same_bits(*found, due))))
+        continue;
       add(
           std::numeric_limits<double>::infinity(),
           [&, &name = name, &due = due] {
@@ -94,9 +93,7 @@ class Comparison {
   // Root mean square of the last output, the scale of a loss's rounding errors.
   double output_size(size_t rank) const {
     const at::Tensor& output = expected_.ranks[rank].output;
-    return output.defined() && output.numel()
-               ? norm({output}) / std::sqrt(static_cast<double>(output.numel()))
-               : 0;
+    return output.defined() && output.numel() ? norm({output}) / std::sqrt(static_cast<double>(output.numel())) : 0;
   }
 
   void losses(size_t rank) {
@@ -114,7 +111,8 @@ class Comparison {
                    short_number(reported) + at_rank(rank);
           },
           [&] {
-            if (step == 0) return std::string("the loss of other samples or of other parameters than the reported ones");
+            if (step == 0)
+              return std::string("the loss of other samples or of other parameters than the reported ones");
             const bool known = steps[step - 1].loss.defined();
             return "a step before it did not update the parameters as declared" +
                    (known ? "; up to step " + step_text(step - 1) + " the losses are right" : "");
@@ -180,8 +178,7 @@ class Comparison {
       return "moved " + short_number(std::round(ratio * 1e4) / 1e4) +
              " times as far as declared: steps left out or taken twice, or another scale of the gradient";
     for (size_t other = 0; other < trial_.ranks.size(); ++other)
-      if (!same_parameters(rank, other))
-        return apart_text;
+      if (!same_parameters(rank, other)) return apart_text;
     return "updated with another gradient, of other samples or parameters, or with another optimizer state";
   }
 
@@ -215,7 +212,8 @@ class Comparison {
     const auto& state = trial_.ranks[rank].steps.back().state;
     const at::Tensor* found = find(state, name);
     if (!found || found->sizes() != due.sizes()) return;
-    // A gradient that is zero by cancellation leaves only rounding errors, as large as those of other slots of its kind.
+    // A gradient that is zero by cancellation leaves only rounding errors, as large as those of other slots of its
+    // kind.
     double bound = relative_ * std::max(largest_slot(rank, name.substr(name.rfind('.'))), 1e-30);
     if (name.ends_with(".step")) bound = 0.5;  // a count must be equal
     if (rounded_ && !name.ends_with(".step"))

@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "harness/conform/evidence/error_pattern.h"
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/judges/judges.h"
 #include "harness/conform/oracle/optimizer_replay.h"
@@ -58,6 +59,7 @@ std::string buffers_meaning(Buffers buffers) {
 
 struct Moved {
   at::Tensor expected, slack;
+  OptimizerReplay start = {};  // the recomputed optimizer before the step
 };
 
 // Compares parameter updates with a recomputation of the optimizer. It uses rank 0's optimizer only, or every rank's if
@@ -90,7 +92,7 @@ class OptimizerJudge {
     const auto count = static_cast<double>(moves.size());
     Moved sum;
     at::Tensor sizes;
-    for (const auto& [expected, slack] : moves) {
+    for (const auto& [expected, slack, start] : moves) {
       if (!expected.defined()) return {};
       sum.expected = sum.expected.defined() ? sum.expected + expected / count : expected / count;
       sizes = sizes.defined() ? sizes + expected.abs() / count : expected.abs() / count;
@@ -111,9 +113,11 @@ class OptimizerJudge {
     const double u = unit_roundoff(before->scalar_type());
     const at::Tensor gradient = trial_.reported(step, p, rank), old = before->to(at::kDouble);
     if (!gradient.defined()) return {old, at::zeros_like(old)};
-    const auto [change, rounding] = replays_[static_cast<size_t>(rank)][p].step(spec_, gradient, u);
+    OptimizerReplay& replay = replays_[static_cast<size_t>(rank)][p];
+    const OptimizerReplay start = replay;
+    const auto [change, rounding] = replay.step(spec_, gradient, u);
     const at::Tensor expected = old + change;
-    return {expected, rounding + expected.abs() * (4 * u) + smallest_subnormal(before->scalar_type())};
+    return {expected, rounding + expected.abs() * (4 * u) + smallest_subnormal(before->scalar_type()), start};
   }
 
   // averaged: the expected update of every rank before the ranks average their parameters; empty in steps without
@@ -135,13 +139,56 @@ class OptimizerJudge {
                  at_place(trial_, rank, step);
         },
         [&] {
-          return averaged.empty() ? likely(trial_.reported(step, p, rank), *before, after, expected)
+          return averaged.empty() ? likely({rank, p, step, move.start, *before, after}, expected)
                                   : likely_of_average(averaged, after);
         });
   }
 
-  static std::string likely(const at::Tensor& gradient, const at::Tensor& before, const at::Tensor& after,
-                            const at::Tensor& expected) {
+  // One rank's update of a parameter in a step.
+  struct Update {
+    int rank;
+    size_t p;
+    int64_t step;
+    const OptimizerReplay& start;
+    const at::Tensor &before, &after;
+  };
+
+  // True if the optimizer, stepped with these gradients one after the other, gives the update.
+  bool comes_from(const Update& update, OptimizerReplay replay, const std::vector<at::Tensor>& gradients) const {
+    at::Tensor moved = at::zeros_like(update.before, at::kDouble);
+    for (const at::Tensor& gradient : gradients) {
+      if (!gradient.defined() || gradient.sizes() != update.before.sizes()) return false;
+      moved += replay.step(spec_, gradient, 0).first;
+    }
+    return relative_error(update.after.to(at::kDouble) - update.before.to(at::kDouble), moved, 1e-300) < 1e-3;
+  }
+
+  // Returns the gradient of this rank's own samples; undefined for a single process.
+  at::Tensor own_gradient(const Update& update) const {
+    at::Tensor sum;
+    if (trial_.bench.layout.parallelism != Parallelism::ranks) return sum;
+    for (const Shard& shard : trial_.expected[static_cast<size_t>(update.step)].shards)
+      if (const at::Tensor part = shard.gradient[update.p].to(at::kDouble); shard.replica == update.rank)
+        sum = sum.defined() ? sum + part : part;
+    return sum.defined() ? sum / static_cast<double>(trial_.scenario.accumulate) : sum;
+  }
+
+  // Returns the mistake in the choice of gradients or state that gives the update; an empty string if none does.
+  std::string by_gradients(const Update& update) const {
+    const at::Tensor gradient = trial_.reported(update.step, update.p, update.rank);
+    if (comes_from(update, update.start, {gradient, gradient})) return "updated twice with the reported gradient";
+    if (comes_from(update, update.start, {own_gradient(update)}))
+      return "updated with the gradient of this rank's samples, not with the reported one";
+    if (update.step > 0 && comes_from(update, update.start, {trial_.reported(update.step - 1, update.p, update.rank)}))
+      return "updated with the gradient of the step before";
+    if (update.start.steps > 0 && comes_from(update, {}, {gradient}))
+      return "updated with a fresh optimizer state: the moments of earlier steps are lost";
+    return "";
+  }
+
+  std::string likely(const Update& update, const at::Tensor& expected) const {
+    const at::Tensor gradient = trial_.reported(update.step, update.p, update.rank);
+    const at::Tensor &before = update.before, &after = update.after;
     if (!gradient.defined()) return "a parameter without a gradient was updated";
     if (same_bits(before, after)) return "not updated: the optimizer does not see this parameter";
     const at::Tensor way = after.to(at::kDouble) - before.to(at::kDouble), due = expected - before.to(at::kDouble);
@@ -151,8 +198,11 @@ class OptimizerJudge {
              " elements were not updated: a piece was left out";
     const double size = due.square().sum().item<double>(),
                  ratio = size > 0 ? (way * due).sum().item<double>() / size : 0;
-    if (size == 0 || !(relative_error(way, due * ratio, 0) < 1e-3))
-      return "updated more than once, or with another gradient than the reported one, other settings or another state";
+    if (size == 0 || !(relative_error(way, due * ratio, 0) < 1e-3)) {
+      if (auto text = by_gradients(update); !text.empty()) return text;
+      if (auto text = error_pattern(way, due, 1e-3); !text.empty()) return text;
+      return "updated with another gradient than the reported one, other settings or another state";
+    }
     const std::string far =
         "moved " + short_number(std::round(ratio * 1e4) / 1e4) + " times as far as the reported gradient implies: ";
     if (ratio < 0) return far + "wrong direction";

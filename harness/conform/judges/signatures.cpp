@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "harness/conform/evidence/error_pattern.h"
 #include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/oracle/narrow_dtype.h"
 
@@ -317,6 +318,13 @@ std::string by_statistics(const WrongGradient& c) {
   return forward ? "" : "the forward pass already differs: other samples, parameters, dropout masks or statistics";
 }
 
+std::string by_elements(const WrongGradient& c) {
+  for (const size_t p : c.wrong)
+    if (const auto text = error_pattern(c.found[p], c.expected.gradient[p], c.tolerance); !text.empty())
+      return "parameter " + c.trial.names[p] + ": " + text;
+  return "";
+}
+
 std::string extent(const WrongGradient& c) {
   if (c.wrong.size() == c.expected.gradient.size()) return "";
   std::string names;
@@ -340,7 +348,8 @@ std::string mistake_of(const WrongGradient& c) {
   if (auto text = rounded_to_narrow_dtype(c.trial, c.expected, c.wrong, c.found); !text.empty()) return text;
   if (permuted(c)) return "the right values in the wrong order";
   if (auto text = by_shares(c); !text.empty()) return text;
-  return by_statistics(c);
+  if (auto text = by_statistics(c); !text.empty()) return text;
+  return by_elements(c);
 }
 
 }  // namespace

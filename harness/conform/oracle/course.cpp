@@ -80,7 +80,10 @@ class Walk {
       const at::Tensor *momentum = slot(rank, p, "momentum"), *variance = slot(rank, p, "variance"),
                        *steps = slot(rank, p, "step");
       if (!momentum || !variance || !steps)
-        return "state() has no \"" + trial_.names[p] + (!momentum ? ".momentum" : !variance ? ".variance" : ".step") +
+        return "state() has no \"" + trial_.names[p] +
+               (!momentum   ? ".momentum"
+                : !variance ? ".variance"
+                            : ".step") +
                "\", so no later step can be computed";
       replays[p] = {momentum->to(at::kDouble), variance->to(at::kDouble), std::llround(steps->item<double>())};
     }
@@ -90,9 +93,8 @@ class Walk {
   // True if the parameter got a gradient from the samples that its rank learns from.
   bool used(const ExpectedStep& expected, size_t rank, size_t p) const {
     if (!expected.unreduced[p]) return expected.used[p];
-    return std::any_of(expected.shards.begin(), expected.shards.end(), [&](const Shard& shard) {
-      return shard.replica == static_cast<int>(rank) && shard.used[p];
-    });
+    return std::any_of(expected.shards.begin(), expected.shards.end(),
+                       [&](const Shard& shard) { return shard.replica == static_cast<int>(rank) && shard.used[p]; });
   }
 
   double clip_factor(const std::vector<at::Tensor>& gradient) const {
@@ -109,8 +111,7 @@ class Walk {
       if (!used(expected, rank, p)) continue;
       const at::Tensor change = replays_[rank][p].step(spec_, gradient[p] * factor, 0).first;
       for (auto& [name, tensor] : parameters)
-        if (is_in(trial_.aliases[p], name))
-          tensor = (tensor.to(at::kDouble) + change).to(tensor.scalar_type());
+        if (is_in(trial_.aliases[p], name)) tensor = (tensor.to(at::kDouble) + change).to(tensor.scalar_type());
     }
     return parameters;
   }
@@ -161,7 +162,7 @@ class Walk {
   Trial trial_;
   Expectation expectation_;
   OptimizerSpec spec_;
-  bool own_steps_;  // true if ranks step with different gradients
+  bool own_steps_;                                     // true if ranks step with different gradients
   std::vector<std::vector<OptimizerReplay>> replays_;  // by rank (only rank 0 if all step alike), then by parameter
 };
 

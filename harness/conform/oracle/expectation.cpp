@@ -64,8 +64,7 @@ std::vector<at::Tensor> of_rank(const ExpectedStep& expected, int rank) {
   std::vector<Shard> shards;
   std::vector<double> shares;
   for (size_t i = 0; i < expected.shards.size(); ++i)
-    if (expected.shards[i].replica == rank)
-      shards.push_back(expected.shards[i]), shares.push_back(expected.shares[i]);
+    if (expected.shards[i].replica == rank) shards.push_back(expected.shards[i]), shares.push_back(expected.shares[i]);
   auto gradient = combine(shards, shares);
   for (size_t p = 0; p < gradient.size(); ++p)
     gradient[p] = expected.unreduced[p] ? gradient[p] * expected.unreduced_share : expected.gradient[p];

@@ -1,7 +1,7 @@
 #include "harness/conform/oracle/narrow_dtype.h"
 
 #include <algorithm>
-#include <limits>
+#include <utility>
 
 #include <ATen/ATen.h>
 
@@ -42,28 +42,40 @@ struct Narrowing {
     return sum;
   }
 
-  // Returns the smallest difference between the reported gradient and three candidates: the mean rounded to `type`,
-  // each rank's gradient rounded, or the accumulated gradient rounded between micro-batches.
-  double distance_to_rounded(at::ScalarType type) const {
+  // True if rounding to `type` gives the reported gradient: the mean was rounded, each rank's gradient, or the gradient
+  // accumulated between micro-batches.
+  bool equals_rounded(at::ScalarType type) const {
     const int64_t last = trial.scenario.accumulate - 1;
     std::vector<Gradients> candidates = {{}, of_rounded_parts(type, [=](int64_t micro) { return micro == last; })};
     for (const auto& gradient : expected.gradient) candidates[0].push_back(gradient.to(type).to(at::kDouble));
     if (last > 0) candidates.push_back(of_rounded_parts(type, [=](int64_t micro) { return micro < last; }));
-    double least = std::numeric_limits<double>::infinity();
-    for (const auto& candidate : candidates) {
-      double sum = 0;
-      for (const size_t p : wrong) sum += relative_error(found[p], candidate[p], 1e-300);
-      least = std::min(least, sum);
-    }
-    return least;
+    return std::any_of(candidates.begin(), candidates.end(), [&](const Gradients& candidate) {
+      double left = 0, all = 0;
+      for (const size_t p : wrong) {
+        left += (found[p] - candidate[p]).square().sum().item<double>();
+        all += (found[p] - expected.gradient[p]).square().sum().item<double>();
+      }
+      return left < 0.01 * all;
+    });
   }
 
-  // Tells by the gradient's values whether float16 or bfloat16 is the likelier dtype of the rounding. The size of the
-  // error does not tell, because rounding only a part of the sum to bfloat16 may cause an error as small as float16's.
-  std::string float16_or_bfloat16() const {
-    const double as_half = distance_to_rounded(at::kHalf), as_brain = distance_to_rounded(at::kBFloat16);
-    if (as_half <= as_brain / 2) return "float16";
-    return as_brain <= as_half / 2 ? "bfloat16" : "float16 or bfloat16";
+  // True if nearly all wrong elements, multiplied by a number of ranks or micro-batches by which they may have been
+  // divided, are numbers of `type`. A sum that was rounded several times has no single rounding to compare with.
+  bool holds_numbers_of(at::ScalarType type) const {
+    const double u = unit_roundoff(trial.scenario.dtype), world = trial.world(),
+                 micro = static_cast<double>(trial.scenario.accumulate);
+    for (const double factor : {1.0, world, micro, world * micro}) {
+      double numbers = 0, all = 0;
+      for (const size_t p : wrong) {
+        const at::Tensor& due = expected.gradient[p];
+        const at::Tensor off = (found[p] - due).abs().gt(due.abs() * (4 * u)).logical_and(found[p].ne(0));
+        const at::Tensor whole = found[p].masked_select(off) * factor;
+        numbers += (whole.to(type).to(at::kDouble) - whole).abs().le(whole.abs() * (4 * u)).sum().item<double>();
+        all += static_cast<double>(whole.numel());
+      }
+      if (all > 0 && numbers >= 0.9 * all) return true;
+    }
+    return false;
   }
 };
 
@@ -77,15 +89,14 @@ std::string rounded_to_narrow_dtype(const Trial& trial, const ExpectedStep& expe
   const auto possible = [&](at::ScalarType type) {
     return trial.scenario.dtype != type && asked_for != type && worst < 4 * unit_roundoff(type);
   };
-  const bool no_half = asked_for == at::kHalf || worst >= 4 * unit_roundoff(at::kHalf);
-  std::string type;
-  if (possible(at::kFloat))
-    type = "float32";
-  else if (possible(at::kBFloat16))
-    type = no_half ? "bfloat16" : Narrowing{trial, expected, wrong, found}.float16_or_bfloat16();
-  else if (possible(at::kHalf))
-    type = "float16";
-  return type.empty() ? "" : "rounded to " + type + " on its way";
+  // The narrowest type first: a number of bfloat16 is mostly one of float16 and always one of float32.
+  for (const auto& [type, name] :
+       {std::pair(at::kBFloat16, "bfloat16"), {at::kHalf, "float16"}, {at::kFloat, "float32"}}) {
+    const Narrowing narrowing{trial, expected, wrong, found};
+    if (possible(type) && (narrowing.equals_rounded(type) || narrowing.holds_numbers_of(type)))
+      return std::string("rounded to ") + name + " on its way";
+  }
+  return "";
 }
 
 }  // namespace dpbench

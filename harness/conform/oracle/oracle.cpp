@@ -74,8 +74,13 @@ std::vector<Shard> Oracle::forward(int64_t step, int64_t k, const std::vector<Ba
   for (size_t r = 0; r < parts.size(); ++r) {
     if (!parts[r].ids.defined()) continue;
     const Batch batch = cast(parts[r]);
-    Shard shard{
-        .replica = static_cast<int>(r), .micro = k, .rows = batch.rows(), .gradient = {}, .used = {}, .output = {}, .loss = {}};
+    Shard shard{.replica = static_cast<int>(r),
+                .micro = k,
+                .rows = batch.rows(),
+                .gradient = {},
+                .used = {},
+                .output = {},
+                .loss = {}};
     if (coupling != Coupling::batch) shard.output = run(*models_[r], step, batch);
     inputs.push_back(batch.input), ids.push_back(batch.ids), rows.push_back(batch.rows());
     result.push_back(std::move(shard));

@@ -4,8 +4,8 @@
 
 #include <ATen/ATen.h>
 
-#include "harness/conform/oracle/expectation.h"
 #include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/oracle/expectation.h"
 
 namespace dpbench {
 
@@ -82,6 +82,7 @@ const NamedTensors& expected_buffers(const Trial& trial, const ExpectedStep& exp
     default:
       return expected.buffers[0];
   }
+}
 
 OtherPass other_pass(const Trial& trial) {
   const bool exact = trial.scenario.dtype == at::kDouble;

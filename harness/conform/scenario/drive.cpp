@@ -151,7 +151,14 @@ class Driver {
                                  .clip_norm = clip_norm_});
   }
 
-  void drive() { scenario_.unwatched ? drive_unwatched() : drive_watched(); }
+  void enter(const std::string& part) const {
+    if (bench_.enters) bench_.enters(part + " of scenario " + scenario_.name);
+  }
+
+  void drive() {
+    enter("set-up");
+    scenario_.unwatched ? drive_unwatched() : drive_watched();
+  }
 
   // Reads the strategy's tensors only after the last step.
   void drive_unwatched() {
@@ -159,16 +166,18 @@ class Driver {
     evidence_.buffers = initial_buffers(bench_, bench_.rank, scenario_.dtype);
     const auto strategy = make(bench_.workload);
     for (int64_t step = 0; step < scenario_.steps; ++step) {
-      StepEvidence& seen = evidence_.steps.emplace_back();
-      seen.ids = ids_of(scenario_, bench_.layout, bench_.seed, step, bench_.rank);
+      enter("step " + std::to_string(step));
+      StepEvidence seen{.ids = ids_of(scenario_, bench_.layout, bench_.seed, step, bench_.rank)};
       std::vector<Batch> micro;
       for (const auto& ids : seen.ids)
         micro.push_back(bench_.strategy.loads_rows ? Batch{{}, {}, ids} : bench_.workload.batch(ids));
       Phases phases;
-      const StepResult result = strategy->step(scenario_.first + step, micro, phases);
+      const StepResult result = strategy->step(step, micro, phases);
       seen.loss = snapshot(result.loss);
       if (step + 1 == scenario_.steps) copy_all(*strategy, result.output, seen);
+      evidence_.steps.push_back(std::move(seen));
     }
+    enter("finish()");
     strategy->finish();
   }
 
@@ -192,6 +201,7 @@ class Driver {
       const bool evaluates = step + 1 == scenario_.steps || (step == 0 && scenario_.evaluates_between);
       if (evaluates && !scenario_.losses_alone) evaluate(*strategy, step);
     }
+    enter("finish()");
     strategy->finish();
     if (scenario_.losses_alone) return;
     evidence_.last_parameters = snapshot(strategy->parameters());
@@ -200,6 +210,7 @@ class Driver {
   }
 
   void one_step(Strategy& strategy, int64_t step) {
+    enter("step " + std::to_string(step));
     std::vector<Batch> micro;
     StepEvidence seen;
     seen.ids = ids_of(scenario_, bench_.layout, bench_.seed, step, bench_.rank);
@@ -233,6 +244,7 @@ class Driver {
 
   // Evaluates with different samples on each rank, because evaluation must work on one rank alone.
   void evaluate(Strategy& strategy, int64_t step) {
+    enter("evaluation");
     Evaluation seen{.step = step,
                     .ids = at::arange(3).add(bench_.rank).remainder(bench_.layout.samples),
                     .output = {},
@@ -284,8 +296,7 @@ NamedTensors initial_parameters(const Bench& bench, int rank, at::ScalarType dty
   const auto own = mine->named_parameters();
   NamedTensors result;
   for (const auto& item : model->named_parameters())
-    result.emplace_back(item.key(),
-                        as(dtype, is_in(bench.strategy.own, item.key()) ? own[item.key()] : item.value()));
+    result.emplace_back(item.key(), as(dtype, is_in(bench.strategy.own, item.key()) ? own[item.key()] : item.value()));
   return result;
 }
 

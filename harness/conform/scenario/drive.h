@@ -1,6 +1,7 @@
 // Runs a strategy through a scenario on this rank and records its results as evidence.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +24,8 @@ struct Bench {
   std::vector<at::Device> devices;
   ParamValues params;
   uint64_t seed = 1;
+  // A function called with the part of a scenario that begins, e.g. "step 1 of scenario even"; may be empty.
+  std::function<void(const std::string& place)> enters = {};
 
   uint64_t init_seed(int of_rank) const { return init_seed_of(seed, of_rank); }
   uint64_t step_seed() const { return step_seed_of(seed); }

@@ -137,7 +137,7 @@ void add_directory(CLI::App& app, MeasuringOptions& o) {
 
 void add_talk(CLI::App& app, MeasuringOptions& o) {
   const auto add = in_group("Output");
-  add(app.add_flag("-q,--quiet", o.quiet, "print only errors on stderr"), "");
+  add(app.add_flag("-q,--quiet", o.quiet, "stderr: only errors, and lines that ranks print"), "");
   add(app.add_flag("-v,--verbose", o.verbose, "log on stderr each start and its reason"), "");
   add_named<ProgressChoice>(app, "--progress", o.progress,
                             "on stderr: a live line (auto) or one line per case (plain) [auto]")

@@ -72,8 +72,8 @@ int count(const Report& report, CheckStatus status) {
 std::string summary_of(const Report& report) {
   const auto checked = std::count_if(report.cases.begin(), report.cases.end(),
                                      [](const CaseRecord& record) { return record.ok() || record.bad(); });
-  return std::to_string(checked) + " of " + std::to_string(report.cases.size()) + " cases could be checked: " +
-         std::to_string(count(report, CheckStatus::passed)) + " checks passed, " +
+  return std::to_string(checked) + " of " + std::to_string(report.cases.size()) +
+         " cases could be checked: " + std::to_string(count(report, CheckStatus::passed)) + " checks passed, " +
          std::to_string(count(report, CheckStatus::failed)) + " failed, " +
          std::to_string(count(report, CheckStatus::skipped)) + " skipped; seed " +
          std::to_string(report.config.value("seed", uint64_t{1}));

@@ -100,8 +100,8 @@ class DuelRun : public Run {
 
   LoopEnding run_cases() override {
     const Signals signals;
-    Launcher base(worker_settings(prepared_, logs() / "base"), signals, Event::ran, note());
-    Launcher now(worker_settings(now_, logs() / "new"), signals, Event::ran, note());
+    Launcher base(worker_settings(prepared_, logs() / "base", "base: "), signals, Event::ran, note());
+    Launcher now(worker_settings(now_, logs() / "new", "new: "), signals, Event::ran, note());
     return DuelLoop(
                duel_options_, report_, base, now, *progress_, [this] { save(false); }, prepared_.machine.cores)
         .run();

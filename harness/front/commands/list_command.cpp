@@ -111,13 +111,20 @@ Section parameters_of(const StrategyEntry& entry) {
   return {"Parameters (--param " + entry.name + ".NAME=VALUE,..)", rows};
 }
 
+Section declarations_of(const StrategyEntry& entry) {
+  std::vector<Cells> rows = {{"FIELD", "VALUE", "WHAT IT DECLARES"}};
+  for (const auto& one : entry.declares) rows.push_back({one.name, one.value, one.summary});
+  return {"Declarations, judged by check (parameters may change them)", rows};
+}
+
 std::string strategy_text(const StrategyEntry& entry) {
   std::string text = entry.name + ": " + entry.summary + "\nruns on " + devices_of(entry.cpu, entry.cuda) + " · " +
                      entry.parallelism + " · gradient " + entry.gradient + " · buffers " + entry.buffers + "\n";
+  if (!entry.declares.empty()) text += "\n" + section_text(declarations_of(entry));
   const std::string flags =
       "Flags of run that also apply: --accumulate K micro-batches a step, --clip-norm X, --dtype bf16 for "
       "autocast\n";
-  if (entry.params.empty()) return text + "no parameters\n" + flags;
+  if (entry.params.empty()) return text + "\nno parameters\n" + flags;
   return text + "\n" + section_text(parameters_of(entry)) + "\n" + flags;
 }
 

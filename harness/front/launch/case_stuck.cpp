@@ -94,19 +94,19 @@ CaseOutcome CaseWatch::hung() const {
   const std::string differ = stopped || !missing.empty() ? "" : different_calls();
   const bool nobody = !stopped && missing.empty() && (!differ.empty() || all_at_same_point());
   outcome.culprit = nobody ? -1 : stuck;
-  const std::string who = name_of(stuck), step = " at step " + std::to_string(ranks_[stuck].state.step);
+  const std::string who = name_of(stuck), where = place_of(stuck);
   const std::string since = "no rank made progress for " + seconds(timeout_s_) + " (--timeout): ";
   if (stopped)
-    outcome.reason = since + who + " is stopped" + step;
+    outcome.reason = since + who + " is stopped" + where;
   else if (!missing.empty())
     outcome.reason = since + std::to_string(ranks_.size() - missing.size()) + " of " + std::to_string(ranks_.size()) +
                      " ranks joined, missing " + join(missing);
   else if (!differ.empty())
     outcome.reason = since + differ;
   else if (nobody)
-    outcome.reason = since + "no rank is behind the others" + step;
+    outcome.reason = since + "no rank is behind the others" + where;
   else
-    outcome.reason = since + who + " is stuck" + step;
+    outcome.reason = since + who + " is stuck" + where;
   if (!checking_.empty()) outcome.reason += " (" + checking_ + ")";
   outcome.reason += last_collectives();
   return outcome;

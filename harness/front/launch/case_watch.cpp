@@ -63,6 +63,11 @@ std::string CaseWatch::name_of(int rank) const {
   return ranks_.size() == 1 ? "the worker" : "rank " + number_and_host(rank);
 }
 
+std::string CaseWatch::place_of(int rank) const {
+  const RankState& state = ranks_[rank].state;
+  return state.place.empty() ? " at step " + std::to_string(state.step) : " in " + state.place;
+}
+
 void CaseWatch::on_line(int rank, const std::string& line, double now) {
   last_advance_ = now;
   try {
@@ -136,14 +141,13 @@ void CaseWatch::on_death(int rank, int wait_status, double now, const std::strin
   ranks_[rank].dead = true;
   if (has_symptom(rank)) return;
   const bool killed = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) != SIGABRT;
-  const std::string step =
-      ranks_[rank].ready ? " at step " + std::to_string(ranks_[rank].state.step) : " before it was ready";
+  const std::string when = ranks_[rank].ready ? place_of(rank) : " before it was ready";
   const std::string how = WIFSIGNALED(wait_status)        ? " was killed by "
                           : WEXITSTATUS(wait_status) == 0 ? " left early with "
                                                           : " ended with ";
   add_symptom(rank, killed ? Weight::cause : Weight::end, now,
               why.empty() ? death_kind(ranks_[rank].ready, wait_status) : FailureKind::killed_for_memory,
-              name_of(rank) + how + describe_exit(wait_status) + step + (why.empty() ? "" : ": " + why));
+              name_of(rank) + how + describe_exit(wait_status) + when + (why.empty() ? "" : ": " + why));
 }
 
 void CaseWatch::on_states(const std::vector<RankState>& states, double now) {

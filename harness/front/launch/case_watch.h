@@ -79,6 +79,7 @@ class CaseWatch : public RankEvents {
 
   std::string number_and_host(int rank) const;
   std::string name_of(int rank) const;
+  std::string place_of(int rank) const;  // e.g. " at step 3", or in the checks " in step 1 of scenario even"
   void on_protocol_error(int rank, const std::string& error, double now);
   void on_event(int rank, const Json& message, double now);
   void on_answer(int rank, const Json& message, double now);

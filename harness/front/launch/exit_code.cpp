@@ -22,8 +22,8 @@ Ending ending_of(const Report& report) {
   };
   return {.failed = count(CaseStatus::failed) > 0,
           .wrong = count(CaseStatus::wrong) > 0,
-          .inconclusive = count(CaseStatus::unproven) > 0 ||
-                          (count(CaseStatus::disturbed) > 0 && count(CaseStatus::ok) == 0),
+          .inconclusive =
+              count(CaseStatus::unproven) > 0 || (count(CaseStatus::disturbed) > 0 && count(CaseStatus::ok) == 0),
           .unavailable = count(CaseStatus::skipped) == static_cast<std::ptrdiff_t>(report.cases.size())};
 }
 

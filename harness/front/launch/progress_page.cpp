@@ -25,7 +25,7 @@ void read_into(std::vector<RankCall>& calls, const CallSlot& slot) {
   const int64_t number = slot.number.load(std::memory_order_acquire);
   if (number == 0) return;
   const uint64_t hash = slot.hash.load(std::memory_order_acquire);
-  const std::string text = load_text(slot);
+  const std::string text = load_text(slot.text);
   if (slot.number.load(std::memory_order_relaxed) != number) return;
   calls.push_back({number, hash, one_line(text, sizeof slot.text)});
 }
@@ -53,6 +53,7 @@ RankState ProgressPage::read(int rank) const {
   return {.step = page_[rank].step.load(std::memory_order_relaxed),
           .beat = page_[rank].beat.load(std::memory_order_relaxed),
           .collectives = page_[rank].collectives.load(std::memory_order_relaxed),
+          .place = one_line(load_text(page_[rank].place), sizeof(Progress::place)),
           .calls = std::move(calls)};
 }
 

@@ -126,6 +126,7 @@ double monotonic_seconds() {
 WorkerGroup::WorkerGroup(const GroupSpec& spec, const WorkerSettings& settings, const Scratch& scratch,
                          const std::optional<Seat>& seat)
     : spec_(spec),
+      output_(settings.output),
       mark_(random_hex()),
       reaper_(std::string(reaper_variable) + "=" + mark_),
       logs_(settings.logs / spec.name),
@@ -157,6 +158,7 @@ WorkerGroup::~WorkerGroup() {
   signal_all(SIGKILL);
   await_deaths(kill_seconds, nullptr);
   kill_adopted();
+  pass_output_on();
   known_children().erase(reaper_.pid());
   for (const Rank& rank : ranks_) rank.log.tidy();
   std::error_code ignored;
@@ -220,6 +222,7 @@ bool WorkerGroup::wait(RankEvents& events, const Signals& signals, int milliseco
   } else {
     watch_states(events);
   }
+  pass_output_on();
   return (polled[0].revents & POLLIN) != 0;
 }
 
@@ -252,6 +255,13 @@ void WorkerGroup::watch_states(RankEvents& events) {
   for (const Rank& rank : ranks_)
     if (rank.log.flooded())
       events.on_offence(rank.number, "printed more than 64 MiB, see its log", monotonic_seconds());
+}
+
+void WorkerGroup::pass_output_on() {
+  if (!output_) return;
+  for (Rank& rank : ranks_)
+    for (const std::string& line : rank.log.new_lines(rank.dead))
+      output_(spec_.processes > 1 ? "rank " + std::to_string(rank.number) + ": " + line : line);
 }
 
 void WorkerGroup::reap(Rank& rank) {

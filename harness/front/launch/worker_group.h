@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ struct WorkerSettings {
   double timeout_s = 30;
   std::filesystem::path logs;  // directory in which each group creates its log directory
   World* world = nullptr;      // connection to the ranks of an outside launcher; null: this process starts all ranks
+  // Receives each line that a rank prints, with the rank in front if there are several; may be empty.
+  std::function<void(const std::string& line)> output = {};
 };
 
 class WorkerGroup : public RankGroup {
@@ -76,9 +79,11 @@ class WorkerGroup : public RankGroup {
   // Returns true if all ranks died within `seconds`.
   bool await_deaths(double seconds, const Signals* signals);
   void signal_all(int signal);
+  void pass_output_on();
   void kill_adopted();  // kills processes that dead ranks left behind, even in other process groups
 
   GroupSpec spec_;
+  std::function<void(const std::string&)> output_;
   std::string mark_;
   OrphanReaper reaper_;
   std::filesystem::path logs_;

@@ -164,7 +164,7 @@ Catalogue query_catalogue(const fs::path& worker, const std::vector<std::string>
   }
   std::array<char, 2048> said{};
   const ssize_t size = std::max<ssize_t>(::pread(errors.get(), said.data(), said.size() - 1, 0), 0);
-  const std::string why = one_line(std::string(said.data(), static_cast<size_t>(size)), 300);
+  const std::string why = one_line(std::string(said.data(), static_cast<size_t>(size)), said.size());
   constexpr std::string_view refusal = "dpbench-worker: --plugin ";
   if (why.starts_with(refusal)) throw UsageError(why.substr(refusal.find("--plugin")));
   throw UsageError(

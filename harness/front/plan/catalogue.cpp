@@ -20,6 +20,21 @@ std::vector<ParamEntry> params_from(const Json& json) {
   return params;
 }
 
+std::string text_of(const Json& value) {
+  if (value.is_null() || value.empty()) return "-";
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  if (!value.is_array()) return value.is_string() ? value.get<std::string>() : value.dump();
+  std::string text;
+  for (const auto& one : value) text += (text.empty() ? "" : ", ") + text_of(one);
+  return text;
+}
+
+std::vector<Declaration> declarations_from(const Json& json) {
+  std::vector<Declaration> all;
+  for (const auto& one : json) all.push_back({one.at("name"), text_of(one.at("value")), one.at("summary")});
+  return all;
+}
+
 StrategyEntry strategy_from(const Json& json) {
   return {.name = json.at("name"),
           .summary = json.value("summary", ""),
@@ -28,6 +43,7 @@ StrategyEntry strategy_from(const Json& json) {
           .buffers = json.value("buffers", ""),
           .cpu = json.at("cpu"),
           .cuda = json.at("cuda"),
+          .declares = declarations_from(json.value("declares", Json::array())),
           .params = params_from(json.value("params", Json::array()))};
 }
 

@@ -16,11 +16,16 @@ struct ParamEntry {
   std::string values;  // the allowed values, as in ParamInfo of strategies/api/params.h
 };
 
+struct Declaration {
+  std::string name, value, summary;  // a promise of a strategy's registration
+};
+
 struct StrategyEntry {
   std::string name, summary;
   Parallelism parallelism = Parallelism::ranks;
   std::string gradient, buffers;
   bool cpu = true, cuda = true;
+  std::vector<Declaration> declares;
   std::vector<ParamEntry> params;
 
   bool runs_on(Device device) const { return device == Device::cuda ? cuda : cpu; }

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "harness/front/text/text.h"
 #include "workloads/base/error.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr uintmax_t longest_log = 64u << 20;
 constexpr size_t max_tail_bytes_read = 64u << 10, max_tail_lines = 12, max_tail_length = 2000;
+constexpr size_t longest_line = 64u << 10;  // a longer line is passed on in pieces
 
 }  // namespace
 
@@ -31,6 +33,27 @@ Fd RankLog::open() const {
 bool RankLog::flooded() const {
   std::error_code failed;
   return fs::file_size(path_, failed) > longest_log && !failed;
+}
+
+std::vector<std::string> RankLog::new_lines(bool ended) {
+  std::error_code failed;
+  const uintmax_t size = fs::file_size(path_, failed);
+  if (!failed && size > taken_) {
+    std::ifstream file(path_, std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(taken_));
+    std::string fresh(std::min(size - taken_, longest_log), '\0');
+    file.read(fresh.data(), static_cast<std::streamsize>(fresh.size()));
+    fresh.resize(static_cast<size_t>(file.gcount()));
+    taken_ += fresh.size();
+    unended_ += fresh;
+  }
+  std::vector<std::string> lines;
+  size_t begin = 0;
+  for (size_t end; (end = unended_.find('\n', begin)) != std::string::npos; begin = end + 1)
+    lines.push_back(unended_.substr(begin, end - begin));
+  unended_.erase(0, begin);
+  if (!unended_.empty() && (ended || unended_.size() > longest_line)) lines.push_back(std::exchange(unended_, ""));
+  return lines;
 }
 
 std::string RankLog::tail() const {

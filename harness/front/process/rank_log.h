@@ -1,8 +1,10 @@
 // The log file with the stdout and stderr of one rank.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "harness/front/process/fd.h"
 
@@ -17,6 +19,8 @@ class RankLog {
   // is discarded instead.
   Fd open() const;
   bool flooded() const;
+  // Returns the lines written since the last call. A line without its end is held back until the rank has ended.
+  std::vector<std::string> new_lines(bool ended);
   // Returns the last lines of the log without control characters.
   std::string tail() const;
   // Removes the log file if it is empty, and truncates it if it is too large.
@@ -24,6 +28,8 @@ class RankLog {
 
  private:
   std::filesystem::path path_;
+  uintmax_t taken_ = 0;  // number of bytes read by new_lines()
+  std::string unended_;  // the part of the last line that new_lines() holds back
 };
 
 }  // namespace dpbench

@@ -9,6 +9,7 @@
 #include "harness/front/text/text.h"
 #include "harness/report/figures/disturbance.h"
 #include "harness/report/machine/environment.h"
+#include "harness/report/record/report.h"
 
 namespace dpbench {
 namespace {
@@ -22,10 +23,8 @@ bool parameters_differ(const std::vector<RankRecord>& ranks) {
 }
 
 std::string failed_check(const std::vector<CheckRow>& checks) {
-  for (const CheckRow& row : checks)
-    if (row.status == CheckStatus::failed)
-      return "check " + row.name + " failed" + (row.detail.empty() ? "" : ": " + row.detail);
-  return "";
+  const CheckRow* row = root_failure(checks);
+  return row ? "check " + row->name + " failed" + (row->detail.empty() ? "" : ": " + row->detail) : "";
 }
 
 size_t pairs_of(const DuelCase& record) { return log_ratios(record).size(); }

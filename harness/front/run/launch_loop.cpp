@@ -257,8 +257,7 @@ std::vector<size_t> LaunchLoop::noisy() const {
 }
 
 std::string LaunchLoop::result_text(const CaseRecord& record) const {
-  if (!record.ok() && !record.reason.empty())
-    return record.status + ": " + one_line(first_line(record.reason), 160);
+  if (!record.ok() && !record.reason.empty()) return record.status + ": " + one_line(first_line(record.reason), 160);
   if (record.launches.empty()) return std::to_string(record.checks.size()) + " checks, none failed";
   const auto samples = sample_step_ns(record.launches.back());
   if (samples.empty()) return "no samples";

@@ -31,10 +31,11 @@ class ProgressLine {
   void state(const std::string& case_id, const std::string& text);
   // Shows the progress within one long case on the redrawn line. `done` is the completed fraction, from 0 to 1.
   void part(double done, const std::string& text);
-  void clear();                           // erases the redrawn line; call it before printing to stdout
-  void note(const std::string& text);     // prints a message, but only with -v
-  void warning(const std::string& text);  // prints a warning unless progress is off (-q)
-  void error(const std::string& text);    // always prints an error message
+  void clear();                                         // erases the redrawn line; call it before printing to stdout
+  void note(const std::string& text);                   // prints a message, but only with -v
+  void warning(const std::string& text);                // prints a warning unless progress is off (-q)
+  void error(const std::string& text);                  // always prints an error message
+  void output(const std::string& text) { line(text); }  // always prints a line that a rank printed
   // Holds a warning back until a case has ended. So if a usage error is found first, it is the only message.
   void warn_later(const std::string& text);
   void print_held();  // prints the warnings held back by warn_later()

@@ -87,6 +87,12 @@ std::string Run::closing_line(bool saved) const {
 
 fs::path Run::logs() const { return directory_ ? directory_->path() / "logs" : fs::path(); }
 
+WorkerSettings Run::worker_settings(const Prepared& prepared, const fs::path& logs, const std::string& label) {
+  WorkerSettings settings = dpbench::worker_settings(prepared, logs);
+  settings.output = [this, label](const std::string& text) { progress_->output(label + text); };
+  return settings;
+}
+
 Launcher::Say Run::note() {
   return [this](const std::string& text) { progress_->note(text); };
 }

@@ -62,6 +62,10 @@ class Run {
   virtual const Plan& shown_plan() const { return prepared_.plan; }
   void save(bool force);
   std::filesystem::path logs() const;
+  // Returns the settings of worker processes that keep their logs in `logs`. Shows each line that they print, after
+  // `label`.
+  WorkerSettings worker_settings(const Prepared& prepared, const std::filesystem::path& logs,
+                                 const std::string& label = "");
   Launcher::Say note();  // returns a function that prints messages, but only with -v
 
   const MeasuringOptions& options_;

@@ -116,7 +116,8 @@ struct Table<Sampling> {
       Field{"min_sample_s", "s", &S::min_sample_s, "minimum duration of a block"},
       Field{"max_time_s", "s", &S::max_time_s, "time limit for all blocks of a case, over all launches"},
       later(Field{"measure_peak", "-", &S::measure_peak, "also measure the machine's peak compute and memory rates"}),
-      later(Field{"audit", "-", &S::audit, "compare steps of the timed run with the oracle, at random moments; since 1.6"}),
+      later(Field{"audit", "-", &S::audit,
+                  "compare steps of the timed run with the oracle, at random moments; since 1.6"}),
       later(Field{"trace_dir", "-", &S::trace_dir, "directory for the ranks' traces; empty: no traces"})};
 };
 

@@ -41,17 +41,21 @@ CheckRow check_row_from_json(const Json& json) { return read_value<CheckRow>(jso
 TrainOptions train_options_from_json(const Json& json) { return read_value<TrainOptions>(json, "train"); }
 TrainingRecord training_record_from_json(const Json& json) { return read_value<TrainingRecord>(json, "training"); }
 
-void store_text(CallSlot& slot, std::string_view text) {
-  std::array<uint64_t, CallSlot::words> words{};
-  std::memcpy(words.data(), text.data(), std::min(text.size(), sizeof words));
-  for (size_t i = 0; i < words.size(); ++i) slot.text[i].store(words[i], std::memory_order_release);
+void store_text(std::span<std::atomic<uint64_t>> words, std::string_view text) {
+  for (size_t i = 0, begin = 0; i < words.size(); ++i, begin += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    if (begin < text.size()) std::memcpy(&word, text.data() + begin, std::min(text.size() - begin, sizeof word));
+    words[i].store(word, std::memory_order_release);
+  }
 }
 
-std::string load_text(const CallSlot& slot) {
-  std::array<uint64_t, CallSlot::words> words{};
-  for (size_t i = 0; i < words.size(); ++i) words[i] = slot.text[i].load(std::memory_order_acquire);
-  const char* text = reinterpret_cast<const char*>(words.data());
-  return {text, ::strnlen(text, sizeof words)};
+std::string load_text(std::span<const std::atomic<uint64_t>> words) {
+  std::string text;
+  for (const auto& stored : words) {
+    const uint64_t word = stored.load(std::memory_order_acquire);
+    text.append(reinterpret_cast<const char*>(&word), sizeof word);
+  }
+  return text.substr(0, text.find('\0'));
 }
 
 }  // namespace dpbench

@@ -47,6 +47,7 @@
 
 #include <array>
 #include <atomic>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -108,7 +109,10 @@ struct alignas(64) Progress {
   std::atomic<int64_t> step{0};
   std::atomic<int64_t> beat{0};         // counts any progress of the rank: a collective called, a part of its work done
   std::atomic<int64_t> collectives{0};  // collectives called since the start, quoted in failure messages
+  // The part of the checks that runs, e.g. "step 1 of scenario even"; empty outside the checks and from older workers.
+  std::array<std::atomic<uint64_t>, 5> place{};
 };
+static_assert(sizeof(Progress) == 64, "older and newer builds share this page");
 
 // Log entry of one collective call of a rank. Other ranks may read it while it is being written: `number` is 0 until
 // the entry is complete, and before its first use.
@@ -120,10 +124,10 @@ struct alignas(64) CallSlot {
   // Description, e.g. "allreduce of 12 Float (sum)", truncated to fit.
   std::array<std::atomic<uint64_t>, words> text{};
 };
-// Writes and reads a log entry's text as atomic words. Words are stored with release and loaded with acquire order, so
-// a reader that sees a new word also sees that the entry's number has changed.
-void store_text(CallSlot& slot, std::string_view text);
-std::string load_text(const CallSlot& slot);
+// Write and read a text as atomic words, truncated to fit. Words are stored with release and loaded with acquire order,
+// so a reader that sees a new word of a log entry also sees that the entry's number has changed.
+void store_text(std::span<std::atomic<uint64_t>> words, std::string_view text);
+std::string load_text(std::span<const std::atomic<uint64_t>> words);
 
 // Log of a rank's latest eight collectives: call n is in slot n mod 8. Unused if the backend itself compares the ranks'
 // calls.

@@ -1,6 +1,10 @@
 #include "harness/report/record/report.h"
 
 #include <algorithm>
+#include <charconv>
+#include <limits>
+#include <string_view>
+#include <utility>
 
 #include "workloads/base/error.h"
 
@@ -95,9 +99,48 @@ std::optional<std::string> unequal_parameters(const CaseRecord& record) {
   return std::nullopt;
 }
 
+namespace {
+
+// Returns the step that a failed check names in its detail, as in "rank 1, step 2, scenario even". A check without a
+// step comes last, because it judges a whole run.
+int64_t step_of(const CheckRow& row) {
+  constexpr std::string_view mark = ", step ";
+  const size_t at = row.detail.rfind(mark);
+  int64_t step = std::numeric_limits<int64_t>::max();
+  if (at == std::string::npos) return step;
+  const char* begin = row.detail.data() + at + mark.size();
+  std::from_chars(begin, row.detail.data() + row.detail.size(), step);
+  return step;
+}
+
+// Orders the checks of one step by cause and effect. Lower comes first.
+int distance_from_cause(const CheckRow& row) {
+  constexpr std::pair<std::string_view, int> effects[] = {{"output", 3},           {"loss", 3},
+                                                          {"evaluation", 3},       {"buffers", 2},
+                                                          {"optimizer", 1},        {"ranks-agree-parameters", 1},
+                                                          {"ranks-agree-state", 1}};
+  for (const auto& [start, distance] : effects)
+    if (row.name.starts_with(start)) return distance;
+  return 0;
+}
+
+// Returns the place of a failed check in the order of causes. An exception and a wrong start explain everything else.
+std::pair<int64_t, int> order_of_cause(const CheckRow& row) {
+  if (row.name == "run-completes" || row.name == "initial-broadcast") return {-1, 0};
+  return {step_of(row), distance_from_cause(row)};
+}
+
+}  // namespace
+
+const CheckRow* root_failure(const std::vector<CheckRow>& checks) {
+  const CheckRow* root = nullptr;
+  for (const CheckRow& row : checks)
+    if (row.status == CheckStatus::failed && (!root || order_of_cause(row) < order_of_cause(*root))) root = &row;
+  return root;
+}
+
 std::optional<CheckRow> failing_check(const CaseRecord& record) {
-  for (const CheckRow& row : record.checks)
-    if (row.status == CheckStatus::failed) return row;
+  if (const CheckRow* root = root_failure(record.checks)) return *root;
   const auto detail = unequal_parameters(record);
   if (!detail) return std::nullopt;
   return CheckRow{.name = "equal-parameters",

@@ -158,8 +158,11 @@ std::optional<std::string> why_unproven(const std::vector<CheckRow>& checks);
 // Describes the first rank whose parameters after the steps differ from those of the first rank of the same launch;
 // nullopt if all ranks are equal.
 std::optional<std::string> unequal_parameters(const CaseRecord& record);
-// Returns the check that makes a case wrong: the first failed check, else a check row that says that its ranks'
-// parameters differ; nullopt if the case is right.
+// Returns the failed check that is most likely the cause of the others, or null if none failed: the one of the earliest
+// step; in a step, outputs and losses come last, because they follow from wrong parameters.
+const CheckRow* root_failure(const std::vector<CheckRow>& checks);
+// Returns the check that makes a case wrong: the root failure, else a check row that says that its ranks' parameters
+// differ; nullopt if the case is right.
 std::optional<CheckRow> failing_check(const CaseRecord& record);
 
 // Values of the key "schema" in run.json and duel.json.

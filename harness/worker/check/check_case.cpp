@@ -112,8 +112,7 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
     pulse.beat();
   };
   const bool probe = workload_registry().at(spec.workload).probe;
-  const int64_t own_rows =
-      probe ? 0 : std::max<int64_t>(1, spec.global_batch() / (spec.world * spec.accumulate));
+  const int64_t own_rows = probe ? 0 : std::max<int64_t>(1, spec.global_batch() / (spec.world * spec.accumulate));
   bool whole = true;
   for (int seed = 0; seed < options.seeds && whole; ++seed) {
     const uint64_t init = spec.seed + static_cast<uint64_t>(seed);
@@ -137,7 +136,8 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
                                spec.world <= options.whole_worlds,
                                options.filter,
                                show,
-                               options.begins};
+                               options.begins,
+                               [&](const std::string& place) { pulse.place(place); }};
     for (CheckRow row : run_checks(request)) {
       if (options.seeds > 1 && row.status == CheckStatus::failed)
         row.detail += " (--seed " + std::to_string(init) + ")";
@@ -148,6 +148,7 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
     const bool broken = completed && completed->status == CheckStatus::failed;
     whole = decided_by_rank0(".end" + std::to_string(seed), !broken);
   }
+  pulse.place("");
   if (dump) dump->finish();
   const int first =
       several ? first_non_finite_rank(*group.store(), prefix + ".finite", group.rank(), spec.world, failures.when)

@@ -18,7 +18,7 @@ struct SuiteOptions {
   // worlds run them only on workloads marked as thorough.
   int whole_worlds = 0;
   double unwatched_s = 1;  // how long the oracle may compute an unwatched run of one case
-  std::string dump = {};  // directory for files of each rank's tensors; empty: no files
+  std::string dump = {};   // directory for files of each rank's tensors; empty: no files
   // A function called before each scenario, with its number from 1 and the number of scenarios; may be empty.
   std::function<void(size_t number, size_t of)> begins = {};
 };

@@ -41,9 +41,14 @@ Audit::Audit(const CaseSpec& spec, const Setup& setup, Strategy& strategy, StepS
       strategy_(strategy),
       source_(source),
       timer_(timer),
-      bench_{info_,       setup.workload, layout_of(spec, info_, setup.workload),
-             group.rank(), group.process_group(),          setup.devices,
-             spec.params, spec.seed},
+      bench_{info_,
+             setup.workload,
+             layout_of(spec, info_, setup.workload),
+             group.rank(),
+             group.process_group(),
+             setup.devices,
+             spec.params,
+             spec.seed},
       dtype_(setup.dtype),
       accumulate_(setup.accumulate),
       clip_norm_(setup.clip_norm),
@@ -111,8 +116,9 @@ void Audit::run(int64_t steps) {
   const int64_t first = timer_.step_index();
   const Evidence mine = observed(steps);
   const bool ranks = bench_.layout.owners() > 1;
-  auto all = ranks ? gather_evidence(*group_.store(), key_ + std::to_string(audits_), group_.rank(), group_.world(), mine)
-                   : std::vector<Evidence>{mine};
+  auto all = ranks
+                 ? gather_evidence(*group_.store(), key_ + std::to_string(audits_), group_.rank(), group_.world(), mine)
+                 : std::vector<Evidence>{mine};
   if (group_.rank() == 0) judge(first, steps, std::move(all));
   ++audits_;
   steps_ += steps;

@@ -50,7 +50,7 @@ class Audit {
   int64_t steps_ = 0;  // audited steps
   int64_t engine_nodes_ = 0;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  double spent_s_ = 0;                   // time of all audits
+  double spent_s_ = 0;                  // time of all audits
   double shortest_s_ = 0, step_s_ = 0;  // time of an audit of one step, and of each further step
 };
 

@@ -54,8 +54,8 @@ Deviation Motion::since_last(int64_t first, const Evidence& seen) {
     const double rounding = largest(sample.values) * unit_roundoff(now->scalar_type()) * static_cast<double>(steps);
     if (!(moved <= farthest(steps) + rounding))
       return {infinite,
-              "parameter " + sample.name + " moved by " + short_number(moved) + since + ", the optimizer can move it by " +
-                  short_number(farthest(steps)),
+              "parameter " + sample.name + " moved by " + short_number(moved) + since +
+                  ", the optimizer can move it by " + short_number(farthest(steps)),
               "replaced, or updated with another learning rate or gradient than in the audited steps"};
     if (moved > most) most = moved, mover = sample.name;
     const double counts = counted(seen.state, sample.name);
@@ -77,7 +77,8 @@ void Motion::remember(int64_t next, int64_t steps, const Evidence& seen) {
   for (const auto& [name, after] : last.parameters) {
     const at::Tensor* before = find(seen.parameters, name);
     if (!before || !after.is_floating_point() || after.numel() == 0) continue;
-    fastest_ = std::max(fastest_, largest(after.to(at::kDouble) - before->to(at::kDouble)) / static_cast<double>(steps));
+    fastest_ =
+        std::max(fastest_, largest(after.to(at::kDouble) - before->to(at::kDouble)) / static_cast<double>(steps));
     const at::Tensor indices = at::randint(after.numel(), {std::min(after.numel(), most_elements)}, at::kLong);
     samples_.push_back({name, indices, elements(after, indices), counted(last.state, name)});
   }

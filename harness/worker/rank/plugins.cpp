@@ -9,6 +9,7 @@
 #include "harness/report/machine/plugin_owner.h"
 #include "workloads/api/plugin_abi.h"
 #include "workloads/base/error.h"
+#include "workloads/base/registry.h"
 
 namespace dpbench {
 namespace {
@@ -34,6 +35,7 @@ void load_plugin(const std::string& file) {
   if (const auto fault = fault_of_plugin(path)) throw UsageError("--plugin " + file + ": " + describe(*fault));
   check_abi(file);
   if (!dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) throw UsageError("--plugin " + file + ": " + dlerror());
+  require_valid_registrations("--plugin " + file);
 }
 
 }  // namespace dpbench

@@ -66,7 +66,7 @@ void Pulse::note_call(uint64_t number, std::string_view call) {
   CallSlot& slot = log_->slots[number % log_->slots.size()];
   slot.number.store(0, std::memory_order_relaxed);
   slot.hash.store(calls_.hash, std::memory_order_release);
-  store_text(slot, call);
+  store_text(slot.text, call);
   slot.number.store(static_cast<int64_t>(number), std::memory_order_release);
 }
 

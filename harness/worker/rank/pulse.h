@@ -21,8 +21,11 @@ class Pulse {
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
 
-  // Starts a case: resets the rank's step counter.
-  void begin() { progress_->step.store(0, std::memory_order_relaxed), beat(); }
+  // Starts a case: resets the rank's step counter and place.
+  void begin() { progress_->step.store(0, std::memory_order_relaxed), place(""); }
+  // Publishes the part of the checks that runs, e.g. "step 1 of scenario even", for the message of a crash or hang;
+  // empty after the checks.
+  void place(std::string_view text) { store_text(progress_->place, text), beat(); }
   void step() { progress_->step.store(progress_->step.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   // Polls `collectives`, the number of collectives entered, from a separate thread and sends a heartbeat when it has
   // grown. From this number, the front tells a rank that waits in a collective from one that never entered it. A

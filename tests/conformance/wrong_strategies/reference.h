@@ -55,6 +55,7 @@ struct Run {
   std::vector<at::Tensor> leaves;     // trainable parameters; a parameter that layers share appears once
   std::vector<at::Tensor> gradients;  // gradients of the current step; undefined for parameters that no rank used
   std::vector<at::Tensor> momenta, variances, counts;
+  std::vector<at::Tensor> kept;  // for wrong strategies: gradients of another step or of this rank
   int64_t step = 0, micro = 0, micros = 1;
   int64_t rows = 0;        // for a mean over all samples: number of samples that this rank has seen in the step
   bool own_finite = true;  // for wrong strategies: true if this rank's gradients were finite before the reduction

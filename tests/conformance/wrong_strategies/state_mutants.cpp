@@ -1,4 +1,6 @@
 // Wrong strategies with mistakes in state that outlives a step: initial weights, buffers, the optimizer and its state.
+#include <utility>
+
 #include <ATen/ATen.h>
 
 #include "tests/conformance/wrong_strategies/mutant.h"
@@ -68,6 +70,12 @@ void cast_counters(Parts& parts) {
   };
 }
 
+std::vector<at::Tensor> copies(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> all;
+  for (const auto& tensor : tensors) all.push_back(tensor.defined() ? tensor.clone() : tensor);
+  return all;
+}
+
 }  // namespace
 
 std::vector<Mutant> state_mutants() {
@@ -75,8 +83,8 @@ std::vector<Mutant> state_mutants() {
   return {
       {"resumed-without-its-weights", "reload-midway", "step 2", resuming_without(&Snapshot::parameters)},
       {"resumed-without-its-buffers", "buffers", "scenario reload", resuming_without(&Snapshot::buffers), norm},
-      {"resumed-without-its-optimizer-state", "optimizer-replay", "another state", resuming_without(&Snapshot::state),
-       adam},
+      {"resumed-without-its-optimizer-state", "optimizer-replay", "fresh optimizer state",
+       resuming_without(&Snapshot::state), adam},
       {"weights-not-broadcast", "initial-broadcast", "broadcast", with([](Parts& p) { p.start = broadcast_buffers; })},
       {"last-weight-not-broadcast", "initial-broadcast", "b2",
        with([](Parts& p) { p.start = broadcast_all_but_the_last; })},
@@ -97,6 +105,31 @@ std::vector<Mutant> state_mutants() {
       {"counter-cast-to-floating-point", "initial-broadcast", " cast", with(cast_counters), norm},
       {"stepped-twice", "optimizer-replay", "updated twice",
        updating([](Run& run, const auto& right) { right(run), right(run); })},
+      {"adam-stepped-twice-after-the-first-step", "optimizer-replay", "updated twice with the reported gradient",
+       updating([](Run& run, const auto& right) {
+         right(run);
+         if (run.step > 0) right(run);
+       }),
+       adam},
+      {"stepped-with-the-gradient-before", "optimizer-replay", "gradient of the step before",
+       updating([](Run& run, const auto& right) {
+         const auto now = run.gradients;
+         if (run.step > 0) run.gradients = run.kept;
+         right(run);
+         run.gradients = now;
+         run.kept = copies(now);
+       })},
+      {"stepped-with-its-own-gradient", "optimizer-replay", "gradient of this rank's samples", with([](Parts& p) {
+         p.before_reduce = [right = p.before_reduce](Run& run) {
+           right(run);
+           run.kept = copies(run.gradients);
+         };
+         p.update = [right = p.update](Run& run) {
+           const auto now = std::exchange(run.gradients, run.kept);
+           right(run);
+           run.gradients = now;
+         };
+       })},
       {"never-stepped", "optimizer-replay", "not updated", updating([](Run&, const auto&) {})},
       {"never-learns", "loss-falls", "not updated", updating([](Run&, const auto&) {})},
       {"rate-times-world", "optimizer-replay", "3 times as far",

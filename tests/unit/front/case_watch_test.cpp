@@ -207,6 +207,17 @@ TEST(CaseWatch, ReportsTheStepAtWhichARankExitedEarly) {
   expect_contains(watch.verdict(1.4)->reason, {"rank 1", "exit code 0", "step 3"});
 }
 
+TEST(CaseWatch, NamesTheScenarioOfTheChecksInWhichARankCrashedOrHung) {
+  const std::vector<RankState> states = {{.beat = 9, .place = "step 2 of scenario even"},
+                                         {.beat = 8, .place = "step 1 of scenario even"}};
+  CaseWatch crashed = watch_of(2), hung = watch_of(2);
+  for (CaseWatch* watch : {&crashed, &hung}) watch->on_states(states, 0.5);
+  crashed.on_death(1, killed_by(SIGSEGV), 1.0);
+  expect_contains(crashed.verdict(1.4)->reason,
+                  {"rank 1 was killed by signal 11 (SIGSEGV) in step 1 of scenario even"});
+  expect_contains(hung.verdict(0.5 + kTimeout)->reason, {"rank 1 is stuck in step 1 of scenario even"});
+}
+
 TEST(CaseWatch, ReportsTheExitCodeOfARank) {
   CaseWatch watch = watch_of(1);
   watch.on_death(0, exited_with(7), 1.0);

@@ -144,6 +144,26 @@ TEST_F(Workers, GetAUniqueUnguessableNoncePerGroup) {
   EXPECT_EQ(nonces.size(), 3u);
 }
 
+TEST_F(Workers, PassOnEachLineThatARankPrints) {
+  std::vector<std::string> heard;
+  Launcher launcher({.program = DPBENCH_FAKE_WORKER,
+                     .plugins = {},
+                     .cpus = {},
+                     .timeout_s = 4,
+                     .logs = root_ / "talk",
+                     .output = [&](const std::string& line) { heard.push_back(line); }},
+                    signals_, Event::ran, [](const std::string&) {});
+  const auto talk = [&](int ranks) {
+    heard.clear();
+    launcher.run(spec(ranks, "talk", ranks - 1), {{"do", "run"}, {"check", false}});
+    launcher.end_group();
+    return heard;
+  };
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(talk(2), (Lines{"rank 1: one", "rank 1: two", "rank 1: the \x1B[31mrest"}));
+  EXPECT_EQ(talk(1), (Lines{"one", "two", "the \x1B[31mrest"}));
+}
+
 TEST_F(Workers, FailWithAUsageErrorIfTheirProgramIsMissing) {
   Launcher launcher(
       {.program = "/nowhere/dpbench-worker", .plugins = {}, .cpus = {}, .timeout_s = 1, .logs = root_ / "logs"},

@@ -14,7 +14,7 @@ class ProgressPageTest : public TempDirTest {};
 
 void write_call(CallLog& log, int64_t number, uint64_t hash, const std::string& text) {
   CallSlot& slot = log.slots[static_cast<size_t>(number) % log.slots.size()];
-  store_text(slot, text);
+  store_text(slot.text, text);
   slot.hash = hash;
   slot.number = number;
 }
@@ -30,6 +30,7 @@ TEST_F(ProgressPageTest, ReadsTheProgressAndCollectivesOfEachRank) {
   auto* logs = reinterpret_cast<CallLog*>(progress + 2);
   progress[1].step = 5;
   progress[1].collectives = 9;
+  store_text(progress[1].place, "step 12 of scenario uneven-accumulate and more");
   write_call(logs[1], 8, 70, "barrier");
   write_call(logs[1], 9, ~uint64_t{0}, "allreduce of 12 Float (sum)");
   write_call(logs[1], 10, 71, std::string(100, 'x'));  // the text is cut to 48 bytes, without a terminating zero
@@ -38,6 +39,7 @@ TEST_F(ProgressPageTest, ReadsTheProgressAndCollectivesOfEachRank) {
   const RankState state = page.read(1);
   EXPECT_EQ(state.step, 5);
   EXPECT_EQ(state.collectives, 9);
+  EXPECT_EQ(state.place, "step 12 of scenario uneven-accumulate an") << "cut to 40 bytes";
   ASSERT_EQ(state.calls.size(), 3U);
   EXPECT_EQ(state.calls[0].number, 8);
   EXPECT_EQ(state.calls[0].text, "barrier");

@@ -6,8 +6,12 @@
 namespace dpbench {
 namespace {
 
-const RankState kState{
-    .step = 5, .beat = 7, .stopped = true, .collectives = 9, .calls = {{9, ~uint64_t{0}, "barrier"}}};
+const RankState kState{.step = 5,
+                       .beat = 7,
+                       .stopped = true,
+                       .collectives = 9,
+                       .place = "step 1 of scenario even",
+                       .calls = {{9, ~uint64_t{0}, "barrier"}}};
 
 TEST(RankState, SurvivesConversionToJsonAndBack) {
   const Json sent = parse_json(to_json(kState).dump(), "a state");

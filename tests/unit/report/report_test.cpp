@@ -89,6 +89,24 @@ TEST(Report, ACaseWithAFailedCheckHasNoFigures) {
   EXPECT_EQ(report.cases[0].launches.size(), 3u) << "the raw measurements are kept";
 }
 
+TEST(Report, TheReasonOfAWrongCaseIsTheCauseOfItsFailedChecks) {
+  const auto failed = [](const char* name, const std::string& detail) {
+    return CheckRow{.name = name, .status = CheckStatus::failed, .detail = detail};
+  };
+  const auto cause = [](const std::vector<CheckRow>& rows) { return root_failure(rows)->name; };
+  const CheckRow output = failed("output-value", "rank 1, step 1, scenario even"),
+                 gradient = failed("gradient-meaning", "rank 1, step 1, scenario even"),
+                 apart = failed("ranks-agree-parameters", "w, rank 1, step 0, scenario even"),
+                 thrown = failed("run-completes", "rank 0, step 2, scenario even: no"),
+                 whole_run = failed("collective-count", "twice as many");
+  EXPECT_EQ(root_failure({}), nullptr);
+  EXPECT_EQ(root_failure({{.name = "clip", .status = CheckStatus::passed}}), nullptr);
+  EXPECT_EQ(cause({output, gradient}), "gradient-meaning") << "the wrong gradient is the cause in the same step";
+  EXPECT_EQ(cause({output, gradient, apart}), "ranks-agree-parameters") << "an earlier step is the cause";
+  EXPECT_EQ(cause({output, gradient, apart, thrown}), "run-completes");
+  EXPECT_EQ(cause({whole_run, output}), "output-value") << "a check of the whole run follows from its steps";
+}
+
 TEST(Report, ASkippedCheckIsNotAFailure) {
   CaseRecord record = measured("cpu", 1, Scaling::weak, 64, 10000);
   record.checks = {{.name = "loss-falls", .status = CheckStatus::skipped, .detail = "one step"}};

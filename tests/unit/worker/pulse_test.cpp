@@ -47,8 +47,8 @@ TEST_F(PulsePage, HoldsTheLatestCollectivesInARingBuffer) {
   pulse.note_call(12, std::string(200, 'x'));
   const auto& slots = log(1).slots;
   EXPECT_EQ(slots[11 % slots.size()].number.load(), 11);
-  EXPECT_EQ(load_text(slots[11 % slots.size()]), "allreduce of 11 Float (sum)");
-  EXPECT_EQ(load_text(slots[12 % slots.size()]), std::string(48, 'x')) << "truncated to the slot";
+  EXPECT_EQ(load_text(slots[11 % slots.size()].text), "allreduce of 11 Float (sum)");
+  EXPECT_EQ(load_text(slots[12 % slots.size()].text), std::string(48, 'x')) << "truncated to the slot";
   EXPECT_EQ(slots[4].number.load(), 12) << "overwrites the oldest call";
   EXPECT_EQ(log(0).slots[3].number.load(), 0) << "belongs to another rank";
   EXPECT_EQ(slots[4].hash.load(), pulse.calls().hash);

@@ -6,6 +6,7 @@
 
 #include <exception>
 #include <filesystem>
+#include <iostream>
 #include <memory>
 #include <stdexcept>
 
@@ -146,7 +147,8 @@ class Agent : public RankEvents {
                                   .plugins = plugins_,
                                   .cpus = cores_to_share(),
                                   .timeout_s = message.at("timeout_s"),
-                                  .logs = scratch_.path() / "logs"};
+                                  .logs = scratch_.path() / "logs",
+                                  .output = [](const std::string& line) { std::cerr << sanitised(line + "\n"); }};
     group_name_ = spec.name;
     sent_state_ = {};
     const std::string directory = message.at("directory");

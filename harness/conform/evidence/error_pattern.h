@@ -1,0 +1,15 @@
+// Describes which elements of a tensor are wrong: one element, a row, a column, a part.
+#pragma once
+
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+namespace dpbench {
+
+// Returns e.g. "only row 2 is wrong: 0.5 times what it should be", or an empty string if all elements are wrong or none
+// is. An element is wrong if its error exceeds `tolerance` times the largest expected value. Both tensors have the same
+// shape.
+std::string error_pattern(const at::Tensor& found, const at::Tensor& expected, double tolerance);
+
+}  // namespace dpbench
