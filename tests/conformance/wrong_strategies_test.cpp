@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, RightAlternative, testing::ValuesIn(all(true)
 TEST(StrategyOverABackendThatLacksAnOperation, IsSkippedWithTheNamesOfBoth) {
   const auto rows =
       checked({.name = "receives-from-any", .killed_by = "", .strategy = with([](Parts& parts) {
-                                                               parts.reduce = [](Run& run, at::Tensor& flat, size_t) {
+                                                               parts.reduce = [](auto& run, at::Tensor& flat, size_t) {
                                                                  std::vector<at::Tensor> received = {flat};
                                                                  run.group->recvAnysource(received, 0)->wait();
                                                                };
