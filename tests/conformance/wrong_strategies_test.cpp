@@ -84,13 +84,13 @@ INSTANTIATE_TEST_SUITE_P(Mutants, WrongStrategy, testing::ValuesIn(all(false)), 
 INSTANTIATE_TEST_SUITE_P(Variants, RightAlternative, testing::ValuesIn(all(true)), name_of);
 
 TEST(StrategyOverABackendThatLacksAnOperation, IsSkippedWithTheNamesOfBoth) {
-  const auto rows = checked(
-      {.name = "receives-from-any", .killed_by = "", .strategy = with([](Parts& parts) {
-                                                       parts.reduce = [](wrong::Run& run, at::Tensor& flat, size_t) {
-                                                         std::vector<at::Tensor> received = {flat};
-                                                         run.group->recvAnysource(received, 0)->wait();
-                                                       };
-                                                     })});
+  const auto rows =
+      checked({.name = "receives-from-any", .killed_by = "", .strategy = with([](Parts& parts) {
+                                                               parts.reduce = [](auto& run, at::Tensor& flat, size_t) {
+                                                                 std::vector<at::Tensor> received = {flat};
+                                                                 run.group->recvAnysource(received, 0)->wait();
+                                                               };
+                                                             })});
   EXPECT_EQ(failures(rows), "");
   ASSERT_FALSE(rows.empty());
   EXPECT_EQ(rows[0].status, CheckStatus::skipped);
