@@ -12,6 +12,11 @@ namespace {
 
 using Gradients = std::vector<at::Tensor>;
 
+// Autocast computes in bfloat16, but parameters and their gradients are float32.
+at::ScalarType dtype_of_gradients(const Trial& trial) {
+  return trial.scenario.dtype == at::kBFloat16 ? at::kFloat : trial.scenario.dtype;
+}
+
 struct Narrowing {
   const Trial& trial;
   const ExpectedStep& expected;
@@ -62,7 +67,7 @@ struct Narrowing {
   // True if nearly all wrong elements, multiplied by a number of ranks or micro-batches by which they may have been
   // divided, are numbers of `type`. A sum that was rounded several times has no single rounding to compare with.
   bool holds_numbers_of(at::ScalarType type) const {
-    const double u = unit_roundoff(trial.scenario.dtype), world = trial.world(),
+    const double u = unit_roundoff(dtype_of_gradients(trial)), world = trial.world(),
                  micro = static_cast<double>(trial.scenario.accumulate);
     for (const double factor : {1.0, world, micro, world * micro}) {
       double numbers = 0, all = 0;
@@ -87,7 +92,7 @@ std::string rounded_to_narrow_dtype(const Trial& trial, const ExpectedStep& expe
   for (const size_t p : wrong) worst = std::max(worst, relative_error(found[p], expected.gradient[p], 1e-300));
   const auto& asked_for = trial.bench.strategy.reduced_in;
   const auto possible = [&](at::ScalarType type) {
-    return trial.scenario.dtype != type && asked_for != type && worst < 4 * unit_roundoff(type);
+    return dtype_of_gradients(trial) != type && asked_for != type && worst < 4 * unit_roundoff(type);
   };
   // The narrowest type first: a number of bfloat16 is mostly one of float16 and always one of float32.
   for (const auto& [type, name] :

@@ -334,7 +334,7 @@ std::vector<Mutant> odd_strategies() {
        "probe-mlp-sgd", 1},
       {"float64-copy-of-the-parameters", "", "", with(update_float64_copy), "probe-mlp-sgd", 1},
       {"each-micro-batch-reduced", "", "", declared(reduce_each_micro_batch, each_micro_batch)},
-      {"each-micro-batch-reduced-twice", "collective-count", "expected 6",
+      {"each-micro-batch-reduced-twice", "collective-count", "expected 15",
        declared(both(reduce_each_micro_batch, reduce_twice_if_accumulating), each_micro_batch)},
       {"each-micro-batch-reduced-undeclared", "collective-count", "declare reduces_each_micro_batch",
        with(reduce_each_micro_batch)},
