@@ -111,13 +111,11 @@ class Suite {
     run_on(scenario.smooth ? twin_bench_ : bench_, scenario);
   }
 
-  // Gives an unwatched run the case's own batch. On workloads other than probes it gets as many steps as the oracle can
-  // compute in the time that it has.
+  // Gives an unwatched run the case's own batch, and as many steps as the oracle can compute in the time that it has.
   void shape_as_timed(Scenario& scenario) {
     if (request_.own_rows > 0) scenario.rows_per_rank = request_.own_rows;
     if (request_.own_micros > 0) scenario.accumulate = request_.own_micros;
-    if (request_.workload.probe) return;
-    constexpr int64_t least_steps = 2;
+    const int64_t least_steps = request_.workload.probe ? 16 : 2;
     int64_t steps = scenario.steps;
     if (request_.rank == 0) {
       const Computing here;

@@ -30,7 +30,7 @@ struct CheckRequest {
   // Samples of a rank's micro-batch and number of micro-batches in an unwatched run; 0: depending on the seed.
   int64_t own_rows = 0, own_micros = 0;
   std::optional<double> own_clip = {};  // limit on the gradient's norm in an unwatched run
-  double unwatched_s = 1;  // how long the oracle may compute an unwatched run of a workload that is no probe
+  double unwatched_s = 1;               // how long the oracle may compute an unwatched run
   bool long_form = false;  // if true, costly scenarios run on all workloads, not only on those marked as thorough
   std::string filter;      // an extended regular expression on check names; an empty one selects all checks
   // A function called after each scenario with the results that this rank recorded, and the norm to which gradients

@@ -42,6 +42,7 @@ Json declarations_of(const StrategyInfo& info) {
   add("skips_non_finite", info.skips_non_finite, "a non-finite gradient changes no parameter and no state");
   add("allows_unused", info.allows_unused, "ranks may use different parameters in a step");
   add("allows_no_rows", info.allows_no_rows, "a rank may run out of samples before the others");
+  add("reduces_each_micro_batch", info.reduces_each_micro_batch, "gradients are reduced in every micro-batch");
   add("same_graph", info.same_graph, "every step must use the same parameters in the same order");
   add("recorded", info.recorded, "steps are recorded and replayed");
   add("own", info.own, "parameters that each rank keeps to itself");

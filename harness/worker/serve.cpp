@@ -212,6 +212,7 @@ class CommandLoop {
     return {.filter = command.value("filter", ""),
             .seeds = command.value("seeds", 1),
             .whole_worlds = command.value("whole_worlds", 0),
+            .unwatched_s = spec.world <= command.value("whole_worlds", 0) ? 1 : 0.05,
             .dump = command.value("dump", ""),
             .begins = checking(spec)};
   }

@@ -39,14 +39,15 @@ class Comparison {
 
   Deviation course() {
     for (size_t rank = 1; rank < trial_.ranks.size(); ++rank) start(rank);
-    for (size_t rank = 0; rank < trial_.ranks.size(); ++rank) {
-      losses(rank);
-      output(rank);
-    }
+    // The first failure is told. A loss of every step tells where a mistake begins; a single loss tells less than the
+    // parameters do.
+    const bool every_loss = trial_.ranks[0].steps.size() > 1 && trial_.ranks[0].steps[0].loss.defined();
+    if (every_loss) passes();
     for (size_t rank = 0; rank < trial_.ranks.size(); ++rank) {
       parameters(rank);
       buffers(rank);
     }
+    if (!every_loss) passes();
     return deviation_;
   }
 
@@ -61,6 +62,13 @@ class Comparison {
     if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
     if (error > 1 && deviation_.where.empty()) deviation_.where = where(), deviation_.likely = likely();
     deviation_.error = std::max(deviation_.error, error);
+  }
+
+  void passes() {
+    for (size_t rank = 0; rank < trial_.ranks.size(); ++rank) {
+      losses(rank);
+      output(rank);
+    }
   }
 
   std::string at_rank(size_t rank) const { return ", rank " + std::to_string(trial_.ranks[rank].rank); }

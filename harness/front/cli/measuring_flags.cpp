@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,7 +46,7 @@ void add_cases(CLI::App& app, Selection& what) {
   add(app.add_option("--filter", what.filter, "only cases with a matching id (check: checks with that name)")
           ->check(regular_expression()),
       "RE");
-  add(app.add_option("--seed", what.seed, "seed of models, dropout, sample order and case order [1]")
+  add(app.add_option("--seed", what.seed, "seed of models, dropout, sample and case order [1; check: random]")
           ->check(between(0, 1e15)),
       "N");
   add(app.add_option("--threads", what.threads, "threads of each replica [cores / largest world]")
@@ -148,8 +149,7 @@ void add_checking(CLI::App& app, CheckingOptions& o) {
   const auto add = in_group("Checking");
   add(app.add_option("--seeds", o.seeds, "seeds per check [1]")->check(between(1, 10000)), "N");
   add(app.add_flag("--long", o.long_form,
-                   "worlds 1 to 4, 7 and 8 instead of 1 and 3, and every combination up\nto world 3; up to 10 minutes "
-                   "instead of one"),
+                   "worlds 1 to 4, 7 and 8, and every combination up to world 3: up to\n10 minutes instead of two"),
       "");
   add(app.add_option("--junit", o.junit, "also write results as JUnit XML")->check(not_empty()), "FILE");
   add(app.add_option("--dump", o.dump, "write weights, batches, gradients and outputs as safetensors")
@@ -333,12 +333,17 @@ void settle_run(const CLI::App& app, RunOptions& o) {
 
 // Derives the options of `check`: one launch (start of the worker processes), no baselines, and world sizes (such as 3)
 // that expose errors in rank order and data distribution.
-void settle_check(const CLI::App&, CheckingOptions& o) {
+void settle_check(const CLI::App& app, CheckingOptions& o) {
   o.launches = 1;
   o.what.baseline = false;
   o.what.probes = o.what.every_backend = o.what.own_rows = true;
   o.what.whole_worlds = !o.what.workloads.empty() ? max_world : o.long_form ? 3 : 0;
-  o.what.default_worlds = o.long_form ? std::vector<int>{1, 2, 3, 4, 7, 8} : std::vector<int>{1, 3};
+  o.what.drawn_seed = app.count("--seed") == 0;
+  if (o.what.drawn_seed) o.what.seed = 1 + std::random_device{}() % 99999;
+  const int large = 4 + static_cast<int>(o.what.seed % 5);
+  o.what.default_worlds = o.long_form ? std::vector<int>{1, 2, 3, 4, 7, 8} : std::vector<int>{1, 2, 3, large};
+  // With a chosen strategy or workload there are few cases, so all of them run.
+  o.what.draws_worlds = !o.long_form && o.what.strategies.empty() && o.what.workloads.empty();
   o.check_filter = std::exchange(o.what.filter, "");
   settle_selection(o.what);
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness/front/plan/plan_steps.h"
+#include "workloads/base/hash.h"
 
 namespace dpbench {
 namespace {
@@ -71,7 +72,7 @@ class Expansion {
 
   void add_strategy(const Row& base, const StrategyEntry& strategy, const std::vector<ParamValues>& values,
                     bool added) {
-    for (const auto& place : places_of(strategy))
+    for (const auto& place : drawn(places_of(strategy), strategy, *base.workload))
       for (const auto& params : values)
         for (const auto& backend : backends_of(strategy, place, *base.workload))
           add_row(base, strategy, place, params, backend, added);
@@ -90,6 +91,20 @@ class Expansion {
     places = resolved_.places;
     for (auto& place : places) place.device = device;
     return places;
+  }
+
+  // Returns two of the places, chosen by the seed, if the selection asks for that; else all.
+  std::vector<Place> drawn(const std::vector<Place>& places, const StrategyEntry& strategy,
+                           const WorkloadEntry& workload) const {
+    if (!selection_.draws_worlds || places.size() < 3) return places;
+    const std::string key = std::to_string(selection_.seed) + strategy.name;
+    // Successive workloads take successive pairs, so that each strategy runs in every world.
+    const size_t first = (fnv1a_words(key.data(), key.size()) + 2 * position_of(workload)) % places.size();
+    return {places[first], places[(first + 1) % places.size()]};
+  }
+
+  size_t position_of(const WorkloadEntry& workload) const {
+    return static_cast<size_t>(std::ranges::find(resolved_.workloads, &workload) - resolved_.workloads.begin());
   }
 
   std::vector<std::string> backends_of(const StrategyEntry& strategy, const Place& place,

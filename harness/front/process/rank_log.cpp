@@ -19,6 +19,11 @@ constexpr uintmax_t longest_log = 64u << 20;
 constexpr size_t max_tail_bytes_read = 64u << 10, max_tail_lines = 12, max_tail_length = 2000;
 constexpr size_t longest_line = 64u << 10;  // a longer line is passed on in pieces
 
+// True for a line of LibTorch's log, such as "[W1123 18:44:50.063 reducer.cpp:1502] Warning: ..".
+bool logged_by_libtorch(const std::string& line) {
+  return line.size() > 2 && line[0] == '[' && (line[1] == 'W' || line[1] == 'I') && line[2] >= '0' && line[2] <= '9';
+}
+
 }  // namespace
 
 RankLog::RankLog(const fs::path& folder, int rank) : path_(folder / ("rank" + std::to_string(rank) + ".log")) {}
@@ -53,6 +58,7 @@ std::vector<std::string> RankLog::new_lines(bool ended) {
     lines.push_back(unended_.substr(begin, end - begin));
   unended_.erase(0, begin);
   if (!unended_.empty() && (ended || unended_.size() > longest_line)) lines.push_back(std::exchange(unended_, ""));
+  std::erase_if(lines, logged_by_libtorch);
   return lines;
 }
 

@@ -307,5 +307,28 @@ TEST(Report, NamesThePathOfAnInvalidValue) {
   EXPECT_NE(with("/env", 1), "");
 }
 
+TEST(Checks, OfSeveralLaunchesHaveOneRowEachWithItsWorstResult) {
+  std::vector<CheckRow> all = {{.name = "audit", .status = CheckStatus::passed, .error = 0.5}};
+  add_checks(all, {{.name = "audit", .status = CheckStatus::passed, .error = 0.1}});
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].error, 0.5);
+  add_checks(all, {{.name = "audit", .status = CheckStatus::failed, .error = 7}, {.name = "clip"}});
+  add_checks(all, {{.name = "audit", .status = CheckStatus::skipped}});
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].status, CheckStatus::failed);
+}
+
+TEST(Case, IsUnprovenIfNoCheckOfAGradientCouldBeMade) {
+  const CheckRow shape{.name = "output-shape"}, layout{.name = "gradient-layout"},
+      refused{.name = "gradient-meaning", .status = CheckStatus::skipped, .detail = "refused: too small"},
+      replayed{.name = "gradient-replay"}, audited{.name = "audit"};
+  EXPECT_FALSE(why_unproven({}));
+  EXPECT_FALSE(why_unproven({shape})) << "nobody asked for a gradient";
+  ASSERT_TRUE(why_unproven({shape, layout, refused}));
+  EXPECT_NE(why_unproven({shape, layout, refused})->find("too small"), std::string::npos);
+  EXPECT_FALSE(why_unproven({refused, replayed}));
+  EXPECT_FALSE(why_unproven({refused, audited}));
+}
+
 }  // namespace
 }  // namespace dpbench

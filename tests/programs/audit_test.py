@@ -1,0 +1,70 @@
+"""Tests that a strategy which is right in the checks and wrong in timed steps gets no speed: the checks before timing or an
+audit of the timed run fails, and names the mistake.
+
+usage: audit_test.py DPBENCH CHEATING_PLUGIN
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import reports  # importing this module validates every report that dpbench writes
+
+DPBENCH, PLUGIN = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
+
+APART = "the ranks have different parameters"
+UPDATED = "update"
+# {way to cheat: (check that finds it, words of its diagnosis)}
+WAYS = {
+    "when-not-read": ("trajectory", UPDATED),
+    "when-fast": ("trajectory", UPDATED),
+    "no-update-when-not-read": ("trajectory", UPDATED),
+    "large-batches": ("trajectory", "other samples"),
+    "late": ("audit", APART),
+    "now-and-then": ("audit", APART),
+    "when-not-read-for-long": ("audit", APART),
+    "no-late-update": ("audit", UPDATED),
+    "late-batches": ("audit", "other samples"),
+    "last-element": ("audit", "were not updated"),
+    "honest-copy": ("audit", ""),  # the losses are not those of the reported parameters
+    "when-asked": ("audit", UPDATED),
+}
+
+
+class Audit(unittest.TestCase):
+    def measure(self, way, *flags):
+        """Runs the strategy in timed blocks of 60 steps. Returns the exit code and the case of the report."""
+        with tempfile.TemporaryDirectory() as out:
+            done = subprocess.run([DPBENCH, "run", "--plugin", PLUGIN, "--strategy", "cheating", "--param", f"how={way}", "--cpus", "2",
+                                   "--workload", "mnist-mlp", "--no-baseline", "--launches", "2", "--samples", "4", "--steps", "60",
+                                   "--out", out, "-q", "-o", "json", *flags], capture_output=True, text=True, timeout=240)
+            self.assertTrue(done.stdout, done.stderr)
+            return done.returncode, json.loads(done.stdout)["cases"][0]
+
+    def test_every_way_to_cheat_is_found_and_takes_the_speed_away(self):
+        for way, (check, words) in WAYS.items():
+            with self.subTest(way):
+                code, case = self.measure(way)
+                failed = {row["name"]: row for row in case["checks"] if row["status"] == "failed"}
+                self.assertEqual((code, case["status"]), (1, "wrong"), case)
+                self.assertIn(check, failed)
+                self.assertIn(words, failed[check]["likely"])
+                self.assertIsNone(case["stats"]["step_time_ns"])
+
+    def test_an_honest_strategy_passes_its_audits_in_every_launch(self):
+        code, case = self.measure("honest")
+        audit = [row for row in case["checks"] if row["name"] == "audit"]
+        self.assertEqual((code, case["status"], len(audit)), (0, "ok", 1), case)
+        self.assertEqual(audit[0]["status"], "passed")
+
+    def test_audit_off_lets_a_late_mistake_pass(self):
+        # Parameters of ranks that are apart would be found without an audit.
+        code, case = self.measure("no-late-update", "--audit", "off")
+        self.assertEqual((code, case["status"]), (0, "ok"), case)
+        self.assertNotIn("audit", [row["name"] for row in case["checks"]])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,56 @@
+// Tests the bounds on what happens between two audits.
+#include "harness/worker/measure/motion.h"
+
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+namespace dpbench {
+namespace {
+
+constexpr double rate = 0.01;
+
+// Evidence of an audit of one step: a parameter before and after it, and the optimizer's count of steps after it.
+Evidence audited(double before, double after, double count) {
+  Evidence seen;
+  seen.parameters = {{"w", at::full({4}, before)}};
+  seen.state = {{"w.step", at::scalar_tensor(count - 1)}};
+  seen.steps.push_back({.parameters = {{"w", at::full({4}, after)}}, .state = {{"w.step", at::scalar_tensor(count)}}});
+  return seen;
+}
+
+class MotionOf : public testing::Test {
+ protected:
+  // Judges a case whose first audit ended before step 10 with parameters of 1.01, and whose next begins at step 20.
+  Deviation next(const Evidence& seen, OptimizerSpec::Kind kind = OptimizerSpec::Kind::adam) {
+    Motion motion({.kind = kind, .learning_rate = rate});
+    EXPECT_EQ(motion.since_last(9, audited(1, 1.01, 10)).error, 0);
+    motion.remember(10, 1, audited(1, 1.01, 10));
+    return motion.since_last(20, seen);
+  }
+};
+
+TEST_F(MotionOf, AnOptimizerPasses) { EXPECT_EQ(next(audited(1.05, 1.06, 21)).where, ""); }
+
+TEST_F(MotionOf, ParametersThatDoNotMoveIsFound) {
+  EXPECT_NE(next(audited(1.01, 1.02, 21)).where.find("no parameter moved in the 10 steps"), std::string::npos);
+}
+
+TEST_F(MotionOf, AdamHasABoundPerStep) {
+  EXPECT_EQ(next(audited(1.30, 1.31, 21)).where, "");
+  const Deviation far = next(audited(1.40, 1.41, 21));
+  EXPECT_NE(far.where.find("parameter w moved by 0.39"), std::string::npos) << far.where;
+  EXPECT_NE(far.likely.find("learning rate"), std::string::npos);
+}
+
+TEST_F(MotionOf, SgdIsBoundedByItsFastestAuditedStep) {
+  EXPECT_EQ(next(audited(90, 91, 21), OptimizerSpec::Kind::sgd).where, "");
+  EXPECT_NE(next(audited(110, 111, 21), OptimizerSpec::Kind::sgd).where, "");
+}
+
+TEST_F(MotionOf, AnOptimizerThatCountsMoreStepsThanThereWereIsFound) {
+  EXPECT_NE(next(audited(1.05, 1.06, 31)).where.find("counted 20 steps"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace dpbench
