@@ -91,7 +91,7 @@ ForwardingBackend::WorkPtr LateBackend::around(Call call) {
   const std::lock_guard lock(mutex_);
   queue_.emplace_back([this, future = work->getFuture(), call = std::move(call)] {
     try {
-      std::this_thread::sleep_for(delay);
+      std::this_thread::sleep_for(delay * ((getRank() + late_calls_++) % 3));
       const auto end = [=, started = call.run()] {
         try {
           started->wait();

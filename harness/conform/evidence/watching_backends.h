@@ -32,8 +32,8 @@ class RecordingBackend : public ForwardingBackend {
   std::vector<Collective> record_;
 };
 
-// Starts each call after a delay, in order, on a separate thread. A faulty strategy that does not wait for a
-// collective then reads the tensor before the collective has changed it.
+// Starts calls in order on a separate thread. The ranks are late by turns: by no, one or two delays. A faulty strategy
+// that does not wait for a collective then reads the tensor before the collective has changed it.
 class LateBackend : public ForwardingBackend {
  public:
   explicit LateBackend(c10::intrusive_ptr<c10d::Backend> inner);
@@ -49,6 +49,7 @@ class LateBackend : public ForwardingBackend {
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
   bool closing_ = false;
+  int late_calls_ = 0;
   std::vector<std::future<void>> ends_;  // of sends and receives; used by the thread only
   std::thread thread_;
 };

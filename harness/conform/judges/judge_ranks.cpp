@@ -1,6 +1,7 @@
 // Checks that values agree bit for bit: between all ranks, between two runs of the same steps, and between a world of 1
 // and the single-device baseline.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -78,6 +79,36 @@ void judge_skipped(const Trial& trial, int64_t step, Rows& rows) {
   }
 }
 
+// Checks that a rank whose loss is not finite reports such a loss.
+void judge_poisoned_losses(const Trial& trial, int64_t step, Rows& rows) {
+  for (size_t rank = 0; rank < trial.ranks.size(); ++rank) {
+    const at::Tensor due = expected_loss(trial, trial.expected[static_cast<size_t>(step)], static_cast<int>(rank)),
+                     &found = trial.ranks[rank].steps[static_cast<size_t>(step)].loss;
+    if (!due.defined() || std::isfinite(due.item<double>())) continue;
+    rows.judged("non-finite", "a loss that is not finite is reported as such",
+                found.defined() && found.numel() == 1 && !std::isfinite(found.item<double>()),
+                "the loss, rank " + std::to_string(rank) + ", step " + std::to_string(step) + ", scenario " +
+                    trial.scenario.name,
+                "the loss is replaced by a number");
+  }
+}
+
+// Checks that a gradient which is not a number reaches its parameter.
+void judge_poisoned(const Trial& trial, int64_t step, Rows& rows) {
+  for (size_t rank = 0; rank < trial.ranks.size(); ++rank)
+    for (size_t p = 0; p < trial.names.size(); ++p) {
+      const at::Tensor gradient = trial.reported(step, p, static_cast<int>(rank));
+      const at::Tensor* after =
+          find(trial.ranks[rank].steps[static_cast<size_t>(step)].parameters, trial.aliases[p].front());
+      if (!gradient.defined() || !after || after->sizes() != gradient.sizes()) continue;
+      const at::Tensor kept = gradient.isnan().logical_and(after->isfinite());
+      rows.judged("non-finite", "a gradient that is not a number reaches the parameter", !kept.any().item<bool>(),
+                  "parameter " + trial.names[p] + ", rank " + std::to_string(rank) + ", step " + std::to_string(step) +
+                      ", scenario " + trial.scenario.name,
+                  "the update hides NaN without a promise");
+    }
+}
+
 }  // namespace
 
 void judge_start(const Trial& trial, Rows& rows) {
@@ -137,7 +168,8 @@ void judge_poison(const Trial& trial, Rows& rows) {
               ? "NaN is masked before the reduction, or this rank's gradient is not reduced"
               : "infinity is masked before the reduction, or this rank's gradient is not reduced");
     }
-  if (any && trial.bench.strategy.skips_non_finite) judge_skipped(trial, step, rows);
+  judge_poisoned_losses(trial, step, rows);
+  if (any) (trial.bench.strategy.skips_non_finite ? judge_skipped : judge_poisoned)(trial, step, rows);
 }
 
 void judge_repeat(const std::vector<Evidence>& first, const std::vector<Evidence>& second, bool promised, Rows& rows) {

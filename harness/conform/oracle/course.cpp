@@ -42,9 +42,9 @@ class Walk {
     }
     for (size_t r = 0; r < trial_.ranks.size(); ++r) {
       StepEvidence& last = trial_.ranks[r].steps.back();
+      course.ranks[r].state = state_of(r);
       course.ranks[r].parameters = std::move(last.parameters);
       course.ranks[r].buffers = std::move(last.buffers);
-      course.ranks[r].state = state_of(r);
     }
     return course;
   }
@@ -149,10 +149,13 @@ class Walk {
   NamedTensors state_of(size_t rank) const {
     NamedTensors state;
     const auto& replays = replays_[rank < replays_.size() ? rank : 0];
+    if (spec_.kind == OptimizerSpec::Kind::sgd) return state;
+    const NamedTensors& parameters = trial_.ranks[rank].steps.back().parameters;
     for (size_t p = 0; p < trial_.names.size(); ++p) {
-      if (!replays[p].momentum.defined()) continue;
-      state.emplace_back(trial_.names[p] + ".momentum", replays[p].momentum);
-      state.emplace_back(trial_.names[p] + ".variance", replays[p].variance);
+      const bool stepped = replays[p].momentum.defined();
+      const at::Tensor zeros = stepped ? at::Tensor() : at::zeros_like(*find(parameters, trial_.names[p]), at::kDouble);
+      state.emplace_back(trial_.names[p] + ".momentum", stepped ? replays[p].momentum : zeros);
+      state.emplace_back(trial_.names[p] + ".variance", stepped ? replays[p].variance : zeros);
       state.emplace_back(trial_.names[p] + ".step", at::scalar_tensor(replays[p].steps, at::kDouble));
     }
     return state;

@@ -133,7 +133,7 @@ const RegisterWorkload reused{probe<Reused>(
     "probe-reused", "one layer called three times, recomputed in the backward pass", {4}, 2, probe_sgd())};
 const RegisterWorkload unused{probe<Unused>("probe-unused", "a parameter that no sample uses", {4}, 2, probe_adam())};
 const RegisterWorkload branch{probe<Branch>(
-    "probe-branch", "a branch that only some ranks use, with its weight used twice", {4}, 2, probe_sgd())};
+    "probe-branch", "a branch that only some ranks use, with its weight used twice", {4}, 2, probe_adam())};
 const RegisterWorkload frozen{
     probe<Frozen>("probe-frozen", "a frozen parameter, and one that does not affect the loss", {4}, 2, probe_adam())};
 

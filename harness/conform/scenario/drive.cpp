@@ -243,12 +243,14 @@ class Driver {
   }
 
   // Evaluates with different samples on each rank, because evaluation must work on one rank alone.
+  at::Tensor evaluated_ids(int64_t step) const {
+    const auto first = static_cast<int64_t>(bench_.seed % 1000) * 17 + step * 5 + bench_.rank;
+    return at::arange(first, first + 3).remainder(bench_.layout.samples);
+  }
+
   void evaluate(Strategy& strategy, int64_t step) {
     enter("evaluation");
-    Evaluation seen{.step = step,
-                    .ids = at::arange(3).add(bench_.rank).remainder(bench_.layout.samples),
-                    .output = {},
-                    .buffers = {}};
+    Evaluation seen{.step = step, .ids = evaluated_ids(step), .output = {}, .buffers = {}};
     if (recorder_) recorder_->start(false);
     seen.output = snapshot(strategy.forward(bench_.workload.batch(seen.ids)));
     if (recorder_) seen.collectives = static_cast<int64_t>(recorder_->stop().size());

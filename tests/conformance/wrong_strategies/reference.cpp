@@ -171,6 +171,7 @@ class Reference : public Strategy {
       result.emplace_back(run_.names[i] + ".variance", run_.variances[i]);
       result.emplace_back(run_.names[i] + ".step", run_.counts[i]);
     }
+    run_.parts.reported_state(run_, result);
     return result;
   }
 
@@ -213,6 +214,7 @@ Parts right_parts() {
           .report = [](Run&, StepResult&) {},
           .evaluate = evaluate,
           .reported_gradients = reported_gradients,
+          .reported_state = [](Run&, NamedTensors&) {},
           .before_load = [](Run&, Snapshot&) {},
           .finish = [](Run&) {}};
 }

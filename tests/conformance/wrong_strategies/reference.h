@@ -26,9 +26,10 @@ struct Parts {
   std::function<void(Run&, StepResult&)> report;
   std::function<at::Tensor(Run&, const Batch&)> evaluate;
   std::function<NamedTensors(Run&)> reported_gradients;
-  std::function<void(Run&, Snapshot&)> before_load;  // may change a snapshot before training resumes from it
-  std::function<void(Run&)> finish;                  // called at the end of training, after the last step
-  bool autocast = true;                              // with dtype bfloat16, runs the forward pass under autocast
+  std::function<void(Run&, NamedTensors&)> reported_state;  // may change the reported optimizer state
+  std::function<void(Run&, Snapshot&)> before_load;         // may change a snapshot before training resumes from it
+  std::function<void(Run&)> finish;                         // called at the end of training, after the last step
+  bool autocast = true;                                     // with dtype bfloat16, runs the forward pass under autocast
 };
 Parts right_parts();
 

@@ -1,0 +1,155 @@
+// Mistakes that show only where nobody looks: between reads of the strategy's tensors, after dozens of steps, in the
+// slots of the optimizer's state, in a loss, or with more samples and micro-batches than the smallest scenarios have.
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include <ATen/ATen.h>
+
+#include "tests/conformance/wrong_strategies/mutant.h"
+
+namespace dpbench::wrong {
+namespace {
+
+constexpr char adam_model[] = "probe-mlp", unused_model[] = "probe-unused";
+
+// A value for each rank, shared by the threads of all ranks.
+template <class T>
+class OfRanks {
+ public:
+  T& operator[](int rank) {
+    const std::lock_guard lock(guard_);
+    return values_[rank];
+  }
+
+ private:
+  std::mutex guard_;
+  std::map<int, T> values_;
+};
+
+// Reduces only while `condition` holds; otherwise each rank keeps its own gradient, but calls the same collectives.
+std::function<StrategyInfo()> reducing_while(const std::function<bool(Run&)>& condition) {
+  return with([condition](Parts& parts) {
+    parts.reduce = [condition, right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {
+      at::Tensor reduced = flat.clone();
+      right(run, reduced, bucket);
+      if (condition(run)) flat = reduced;
+    };
+  });
+}
+
+void reduce_after_a_look(Parts& parts) {
+  const auto looked = std::make_shared<OfRanks<bool>>();
+  parts.reported_gradients = [=, right = parts.reported_gradients](Run& run) {
+    (*looked)[run.rank] = true;
+    return right(run);
+  };
+  parts.reduce = [=, right = parts.reduce](Run& run, at::Tensor& flat, size_t bucket) {
+    at::Tensor reduced = flat.clone();
+    right(run, reduced, bucket);
+    if (run.step == 0 || (*looked)[run.rank]) flat = reduced;
+  };
+  parts.clip = [=, right = parts.clip](Run& run) {
+    (*looked)[run.rank] = false;
+    right(run);
+  };
+}
+
+// Divides the sum over a short batch by the number of samples of the longest batch so far.
+void weigh_short_batches(Parts& parts) {
+  const auto rows = std::make_shared<OfRanks<std::pair<int64_t, int64_t>>>();  // of this batch, of the longest
+  parts.rows = [=, right = parts.rows](Run& run, const Batch& batch) {
+    auto& [now, most] = (*rows)[run.rank];
+    now = batch.rows();
+    if (run.step > 20) most = std::max(most, now);  // scenarios that are looked at are shorter
+    return right(run, batch);
+  };
+  parts.after_reduce = [=, right = parts.after_reduce](Run& run) {
+    right(run);
+    const auto [now, most] = (*rows)[run.rank];
+    if (most > now)
+      for (auto& gradient : run.gradients)
+        if (gradient.defined()) gradient.mul_(static_cast<double>(now) / static_cast<double>(most));
+  };
+}
+
+void clip_by_the_first_bucket(Run& run) {
+  const auto buckets = run.parts.buckets(run);
+  if (!run.clip_norm || buckets.empty()) return;
+  double squares = 0;
+  for (const size_t i : buckets.front()) squares += run.gradients[i].square().sum().item<double>();
+  const double factor = std::min(1.0, *run.clip_norm / (std::sqrt(squares) + 1e-6));
+  for (auto& gradient : run.gradients) gradient.mul_(factor);
+}
+
+}  // namespace
+
+std::vector<Mutant> unseen_mutants() {
+  return {
+      {"reduced-in-the-first-24-steps", "trajectory", "the losses are right",
+       reducing_while([](Run& run) { return run.step < 24; })},
+      {"reduced-in-all-steps-but-the-fortieth", "trajectory", "up to step 40",
+       reducing_while([](Run& run) { return run.step != 40; })},
+      {"reduced-only-after-a-look", "trajectory", "the losses are right", with(reduce_after_a_look)},
+      {"rate-halved-from-step-30-on", "trajectory", "the losses are right", with([](Parts& parts) {
+         parts.after_reduce = [right = parts.after_reduce](Run& run) {
+           right(run);
+           if (run.step >= 30)
+             for (auto& gradient : run.gradients) gradient.mul_(0.5);
+         };
+       })},
+      {"short-batches-weigh-less", "trajectory", "the losses are right", with(weigh_short_batches)},
+      {"momentum-and-variance-reported-under-each-others-name", "optimizer-state", "swapped", with([](Parts& parts) {
+         parts.reported_state = [](Run&, NamedTensors& state) {
+           for (auto& [name, tensor] : state) {
+             const auto dot = name.rfind('.');
+             const std::string parameter = name.substr(0, dot), slot = name.substr(dot);
+             name = parameter + (slot == ".momentum" ? ".variance" : slot == ".variance" ? ".momentum" : slot);
+           }
+         };
+       }),
+       adam_model},
+      {"steps-counted-without-a-gradient", "optimizer-state", "had no gradient", with([](Parts& parts) {
+         parts.update = [right = parts.update](Run& run) {
+           right(run);
+           for (size_t i = 0; i < run.leaves.size(); ++i)
+             if (!run.gradients[i].defined()) run.counts[i].add_(1);
+         };
+       }),
+       unused_model},
+      {"micro-batches-beyond-the-third-forgotten", "accumulation", "micro-batch", with([](Parts& parts) {
+         parts.micro_scale = [right = parts.micro_scale](Run& run) { return run.micro < 3 ? right(run) : 0; };
+       })},
+      {"clipped-by-the-first-bucket", "clip", "parameter",
+       with([](Parts& parts) { parts.clip = clip_by_the_first_bucket; })},
+      {"loss-that-is-not-a-number-reported-as-zero", "non-finite", "loss", with([](Parts& parts) {
+         parts.report = [right = parts.report](Run& run, StepResult& result) {
+           right(run, result);
+           result.loss = at::nan_to_num(result.loss, 0, 0, 0);
+         };
+       })},
+      {"elements-that-are-not-numbers-not-updated", "non-finite", "update", with([](Parts& parts) {
+         parts.update = [right = parts.update](Run& run) {
+           const auto gradients = run.gradients;
+           for (auto& gradient : run.gradients)
+             if (gradient.defined()) gradient = at::nan_to_num(gradient, 0, 0, 0);
+           right(run);
+           run.gradients = gradients;
+         };
+       })},
+      {"evaluated-in-training-mode-on-later-samples", "evaluation", "training mode", with([](Parts& parts) {
+         parts.evaluate = [right = parts.evaluate](Run& run, const Batch& batch) {
+           if (batch.ids.min().item<int64_t>() < 8) return right(run, batch);
+           run.model->train();
+           const at::Tensor output = run.model->forward(batch.input.to(run.leaves.front().scalar_type()),
+                                                        Context{run.step_seed, run.step, batch.ids});
+           return output.detach();
+         };
+       }),
+       adam_model},
+  };
+}
+
+}  // namespace dpbench::wrong
