@@ -342,8 +342,8 @@ void settle_check(const CLI::App& app, CheckingOptions& o) {
   if (o.what.drawn_seed) o.what.seed = 1 + std::random_device{}() % 99999;
   const int large = 4 + static_cast<int>(o.what.seed % 5);
   o.what.default_worlds = o.long_form ? std::vector<int>{1, 2, 3, 4, 7, 8} : std::vector<int>{1, 2, 3, large};
-  // With a chosen strategy or workload there are few cases, so all of them run.
-  o.what.draws_worlds = !o.long_form && o.what.strategies.empty() && o.what.workloads.empty();
+  // With a chosen strategy and workload there are few cases, so all of them run.
+  o.what.draws_worlds = !o.long_form && (o.what.strategies.empty() || o.what.workloads.empty());
   o.check_filter = std::exchange(o.what.filter, "");
   settle_selection(o.what);
 }

@@ -25,7 +25,7 @@ struct StrategyEntry {
   Parallelism parallelism = Parallelism::ranks;
   std::string gradient, buffers;
   bool cpu = true, cuda = true;
-  std::vector<Declaration> declares;
+  std::vector<Declaration> declares = {};
   std::vector<ParamEntry> params;
 
   bool runs_on(Device device) const { return device == Device::cuda ? cuda : cpu; }
