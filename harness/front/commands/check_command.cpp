@@ -119,10 +119,28 @@ class CheckRun : public ReportRun {
     Launcher launcher(worker_settings(prepared_, logs()), signals, Event::checked, note());
     launcher.on_checking([this](const auto& id, const auto& state) { progress_->state(id, state); });
     LoopEnding ended = run_launches(launcher, [&](int) { return Json(order); });
+    excuse_probes();
     if (ended.usage.empty() && !ended.signal && judged() + count(report_, CheckStatus::skipped) == 0 &&
         !check_options_.check_filter.empty() && !ending_of(report_).failed)
       ended.usage = "no check matched --filter '" + one_line(check_options_.check_filter, 100) + "'";
     return ended;
+  }
+
+  // A strategy may refuse a probe, for example one whose branches it does not support: then the case is skipped. If it
+  // refuses a real workload, or all probes, it is unproven.
+  void excuse_probes() {
+    const auto of_probe = [&](const CaseRecord& record) {
+      const auto& workloads = prepared_.catalogue.workloads;
+      const auto entry = std::ranges::find(workloads, record.spec.workload, &WorkloadEntry::name);
+      return entry != workloads.end() && entry->probe;
+    };
+    for (CaseRecord& record : report_.cases) {
+      const bool proven_elsewhere = std::ranges::any_of(report_.cases, [&](const CaseRecord& other) {
+        return other.spec.strategy == record.spec.strategy && (other.ok() || other.bad());
+      });
+      if (record.status == CaseStatus::unproven && of_probe(record) && proven_elsewhere)
+        record.status = CaseStatus::skipped;
+    }
   }
 
   int judged() const { return count(report_, CheckStatus::passed) + count(report_, CheckStatus::failed); }

@@ -96,11 +96,12 @@ class Expansion {
   // Returns two of the places, chosen by the seed, if the selection asks for that; else all.
   std::vector<Place> drawn(const std::vector<Place>& places, const StrategyEntry& strategy,
                            const WorkloadEntry& workload) const {
-    if (!selection_.draws_worlds || places.size() < 3) return places;
+    if (!selection_.draws_worlds || places.size() != 4) return places;
     const std::string key = std::to_string(selection_.seed) + strategy.name;
-    // Successive workloads take successive pairs, so that each strategy runs in every world.
-    const size_t first = (fnv1a_words(key.data(), key.size()) + 2 * position_of(workload)) % places.size();
-    return {places[first], places[(first + 1) % places.size()]};
+    // Successive workloads take successive pairs, so that each strategy runs in every world; every fourth workload runs
+    // in the largest one, which takes longest.
+    const size_t turn = fnv1a_words(key.data(), key.size()) % 12 + position_of(workload);
+    return {places[turn % 3], places[turn % 4 == 3 ? 3 : (turn + 1) % 3]};
   }
 
   size_t position_of(const WorkloadEntry& workload) const {
