@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -112,22 +113,35 @@ class Suite {
   }
 
   // Gives an unwatched run the case's own batch, and as many steps as the oracle can compute in the time that it has.
+  // If even a few steps of that batch take too long, the batch is smaller.
   void shape_as_timed(Scenario& scenario) {
-    if (request_.own_rows > 0) scenario.rows_per_rank = request_.own_rows;
+    const bool probe = request_.workload.probe;
     if (request_.own_micros > 0) scenario.accumulate = request_.own_micros;
-    const int64_t least_steps = request_.workload.probe ? 16 : 2;
-    int64_t steps = scenario.steps;
-    if (request_.rank == 0) {
-      const Computing here;
-      const auto start = std::chrono::steady_clock::now();
-      first_step(bench_, scenario);
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-      steps = std::clamp(static_cast<int64_t>(request_.unwatched_s / took.count()), least_steps, steps);
+    scenario.accumulate = std::clamp<int64_t>(bench_.layout.samples / bench_.layout.world, 1, scenario.accumulate);
+    scenario.small_buckets = probe;
+    const int64_t few = bench_.layout.rows_per_rank, own = request_.own_rows > 0 ? request_.own_rows : few;
+    std::pair<int64_t, int64_t> shape;  // samples of a micro-batch, steps
+    if (request_.rank == 0) shape = affordable_shape(scenario, few, own, probe ? 16 : 2);
+    if (bench_.layout.owners() > 1) {
+      const auto text = broadcast_text(*request_.store, "shape/" + std::to_string(exchanges_++), request_.rank,
+                                       std::to_string(shape.first) + " " + std::to_string(shape.second));
+      shape = {std::stoll(text), std::stoll(text.substr(text.find(' ')))};
     }
-    if (bench_.layout.owners() > 1)
-      steps = std::stoll(broadcast_text(*request_.store, "steps/" + std::to_string(exchanges_++), request_.rank,
-                                        std::to_string(steps)));
-    scenario.steps = steps;
+    std::tie(scenario.rows_per_rank, scenario.steps) = shape;
+  }
+
+  std::pair<int64_t, int64_t> affordable_shape(Scenario scenario, int64_t few, int64_t own, int64_t least_steps) {
+    const Computing here;
+    scenario.rows_per_rank = std::min(few, own);
+    const auto start = std::chrono::steady_clock::now();
+    first_step(bench_, scenario);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    constexpr double at_most = 4;  // times the time that it has, for the least steps
+    const double row_s = took.count() / static_cast<double>(scenario.rows_per_rank),
+                 rows = at_most * request_.unwatched_s / (row_s * static_cast<double>(least_steps));
+    const int64_t chosen = std::max(scenario.rows_per_rank, std::min(own, static_cast<int64_t>(rows)));
+    const double steps = request_.unwatched_s / (row_s * static_cast<double>(chosen));
+    return {chosen, std::clamp(static_cast<int64_t>(steps), least_steps, scenario.steps)};
   }
 
   // Runs a scenario with a scaled loss: the sum of the ranks' gradients exceeds float16's range but each rank's own

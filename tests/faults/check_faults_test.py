@@ -66,7 +66,7 @@ class CheckFaults(FaultyRuns):
 
     def test_a_strategy_that_sums_gradients_instead_of_averaging_is_not_timed(self):
         """Uses convnet: its BatchNorm couples samples, so gradients cannot be compared with those of one device."""
-        case = self.run_fault("sum", code=1, check="auto", flags=("--workload", "convnet", "--filter", "convnet"), within=(30, 2))
+        case = self.run_fault("sum", code=1, check="auto", step=1, flags=("--workload", "convnet", "--filter", "convnet"), within=(30, 2))
         self.assertEqual((case["workload"], case["status"], case["launches"]), ("convnet", "wrong", []), self.stderr)
         rows = {row["name"]: row for row in case["checks"]}
         self.assertEqual(rows["gradient-vs-baseline"]["status"], "skipped")
@@ -76,8 +76,8 @@ class CheckFaults(FaultyRuns):
     def test_mistakes_that_show_only_with_the_timed_settings_are_caught_before_timing(self):
         """Each faulty strategy of this test is wrong only in the timed dtype, with accumulation or with clipping. In
         float64 without either, its result is right."""
-        for fault, flags, checks in (("narrow", (), ["gradient-replay"]), ("no-clip", ("--clip-norm", "0.01"), ["clip", "clip-replay"]),
-                                     ("last-micro", ("--accumulate", "2"), ["output-shape", "accumulation", "accumulation-replay"])):
+        for fault, flags, checks in (("narrow", (), ["gradient-replay"]), ("no-clip", ("--clip-norm", "0.01"), ["clip", "clip-replay", "trajectory"]),
+                                     ("last-micro", ("--accumulate", "2"), ["output-shape", "accumulation", "accumulation-replay", "trajectory"])):
             with self.subTest(fault=fault):
                 case = self.run_fault(fault, code=1, check="auto", flags=flags, within=DIFFERS)
                 self.assertEqual((case["status"], case["launches"]), ("wrong", []), self.stderr)
@@ -101,7 +101,7 @@ class CheckFaults(FaultyRuns):
                                       flags=("--param", "rank=0"))
                 self.assertEqual((case["status"], case["launches"]), ("wrong", []), self.stderr)
                 self.assertEqual([row["name"] for row in case["checks"] if row["status"] == "failed"],
-                                 ["gradient-meaning", "gradient-vs-baseline", "gradient-replay"])
+                                 ["gradient-meaning", "gradient-vs-baseline", "optimizer-replay", "gradient-replay"])
 
     def test_a_rank_that_crashes_or_hangs_in_the_checks_before_timing_is_named(self):
         for fault, words, silent in (("kill", r"signal 9", 0), ("segv", r"signal 11", 0),

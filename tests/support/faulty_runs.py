@@ -50,7 +50,7 @@ class FaultyRuns(unittest.TestCase):
         ranks = ["--backend", backend] if strategy == "faulty-ddp" else []
         before, segments = leftovers.of_dead_runs(), leftovers.others_in_shared_memory()
         run = WatchedRun([*self.wrapper, DPBENCH, "--plugin", PLUGIN, "--strategy", strategy, "--cpus", "2", "--workload", "random-linear", "--quick", "--no-baseline",
-                       "--check", check, "--timeout", str(self.timeout), "--param", f"fault={fault}", "--param", f"step={step}", *ranks, "--out", out,
+                       "--audit", "off", "--check", check, "--timeout", str(self.timeout), "--param", f"fault={fault}", "--param", f"step={step}", *ranks, "--out", out,
                        "-o", "json", *flags], out, {"DPBENCH_FAULTS_TEST": out, **self.variables}, (" · failed: ", " · wrong: "), START + silent + SLACK * sum(within))
         self.assertIn(run.code, code if isinstance(code, tuple) else (code,), run.stderr + run.stdout)
         self.assertEqual(leftovers.processes_of(f"DPBENCH_FAULTS_TEST={out}"), {})

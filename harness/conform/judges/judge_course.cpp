@@ -35,6 +35,7 @@ class Comparison {
     relative_ = rounded ? pass_bound(trial.scenario.dtype) : course_bound;
     if (const auto type = trial.bench.strategy.reduced_in)
       relative_ = std::max(relative_, communicated_roundings * unit_roundoff(*type));
+    if (rounded) measure_rounding();
   }
 
   Deviation course() {
@@ -62,6 +63,25 @@ class Comparison {
     if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
     if (error > 1 && deviation_.where.empty()) deviation_.where = where(), deviation_.likely = likely();
     deviation_.error = std::max(deviation_.error, error);
+  }
+
+  // A single loss, or a parameter of few elements, may round by less than usual by chance. So the rounding of losses is
+  // the largest of all ranks and steps, and that of parameters at least the usual one of all parameters.
+  void measure_rounding() {
+    std::vector<at::Tensor> errors, ways;
+    for (size_t rank = 0; rank < trial_.ranks.size(); ++rank) {
+      const CourseEnd &exact = expected_.ranks[rank], &rough = rounded_->ranks[rank];
+      for (size_t step = 0; step < exact.losses.size(); ++step)
+        if (exact.losses[step].defined())
+          loss_rounding_ = std::max(loss_rounding_, apart(rough.losses[step], exact.losses[step]));
+      for (const auto& [name, due] : exact.parameters) {
+        const at::Tensor *mine = find(rough.parameters, name), *start = find(trial_.ranks[rank].parameters, name);
+        if (!mine || !start || !due.is_floating_point()) continue;
+        errors.push_back(mine->to(at::kDouble) - due.to(at::kDouble));
+        ways.push_back(due.to(at::kDouble) - start->to(at::kDouble));
+      }
+    }
+    if (const double way = norm(ways); way > 0) usual_rounding_ = norm(errors) / way;
   }
 
   void passes() {
@@ -111,7 +131,7 @@ class Comparison {
       if (!due.defined() || !found.defined() || found.numel() != 1) continue;
       const double loss = due.item<double>(), reported = found.item<double>();
       double bound = relative_ * std::max({std::abs(loss), output_size(rank), 1e-30});
-      if (rounded_) bound += course_factor * std::abs(rounded_->ranks[rank].losses[step].item<double>() - loss);
+      bound += course_factor * loss_rounding_;
       add(
           std::abs(reported - loss) / bound,
           [&] {
@@ -161,7 +181,7 @@ class Comparison {
       double noise = relative_ * (rounded_ ? std::max(apart(due, *start), 1e-3 * most) : most);
       if (rounded_)
         if (const at::Tensor* rough = find(rounded_->ranks[rank].parameters, name))
-          noise += course_factor * apart(*rough, due);
+          noise += course_factor * std::max(apart(*rough, due), usual_rounding_ * apart(due, *start));
       if (trial_.workload().optimizer().kind == OptimizerSpec::Kind::adam)
         noise += steps * adam_roundings * u * trial_.workload().optimizer().learning_rate;
       const at::Tensor bound = due.to(at::kDouble).abs() * ((steps + 4) * u) + noise;
@@ -202,9 +222,10 @@ class Comparison {
   void buffers(size_t rank) {
     for (const auto& [name, due] : expected_.ranks[rank].buffers) {
       const at::Tensor* found = find(trial_.ranks[rank].steps.back().buffers, name);
-      if (!found) continue;
-      double bound = relative_ * std::max(largest(due.to(at::kDouble)), 1e-30);
-      if (rounded_)
+      if (!found || found->sizes() != due.sizes()) continue;  // the check `buffers` reports these
+      const bool counts = !due.is_floating_point();
+      double bound = counts ? 0.5 : relative_ * std::max(largest(due.to(at::kDouble)), 1e-30);
+      if (rounded_ && !counts)
         if (const at::Tensor* rough = find(rounded_->ranks[rank].buffers, name))
           bound += course_factor * apart(*rough, due);
       add(
@@ -219,7 +240,10 @@ class Comparison {
   void slot(size_t rank, const std::string& name, const at::Tensor& due) {
     const auto& state = trial_.ranks[rank].steps.back().state;
     const at::Tensor* found = find(state, name);
-    if (!found || found->sizes() != due.sizes()) return;
+    if (!found) return;
+    if (found->numel() != due.numel())
+      return add(std::numeric_limits<double>::infinity(), "state " + name + " has sizes " + c10::str(found->sizes()) +
+                                                              ", expected " + c10::str(due.sizes()) + at_rank(rank));
     // A gradient that is zero by cancellation leaves only rounding errors, as large as those of other slots of its
     // kind.
     double bound = relative_ * std::max(largest_slot(rank, name.substr(name.rfind('.'))), 1e-30);
@@ -228,7 +252,7 @@ class Comparison {
       if (const at::Tensor* rough = find(rounded_->ranks[rank].state, name))
         bound += course_factor * apart(*rough, due);
     add(
-        apart(*found, due) / bound,
+        apart(found->reshape(due.sizes()), due) / bound,
         [&] { return "state " + name + ", " + first_difference(*found, due) + at_rank(rank) + after(); },
         [&] { return slot_mistake(rank, name, *found); });
   }
@@ -256,6 +280,7 @@ class Comparison {
   const Course& expected_;
   const Course* rounded_;
   double relative_;
+  double loss_rounding_ = 0, usual_rounding_ = 0;  // the latter relative to how far parameters move
   Deviation deviation_;
 };
 

@@ -85,6 +85,9 @@ class Walk {
                 : !variance ? ".variance"
                             : ".step") +
                "\", so no later step can be computed";
+      const at::Tensor& parameter = *find(trial_.ranks[rank].parameters, trial_.names[p]);
+      if (momentum->sizes() != parameter.sizes() || variance->sizes() != parameter.sizes() || steps->numel() != 1)
+        return "the state of \"" + trial_.names[p] + "\" has other sizes than the parameter";
       replays[p] = {momentum->to(at::kDouble), variance->to(at::kDouble), std::llround(steps->item<double>())};
     }
     return "";

@@ -1,5 +1,7 @@
 #include "harness/conform/oracle/expectation.h"
 
+#include <algorithm>
+
 #include <ATen/ATen.h>
 
 namespace dpbench {
@@ -16,9 +18,16 @@ std::vector<Batch> pieces(const Batch& batch, int replicas) {
   return result;
 }
 
+// Returns the number of micro-batches of a step. A batch of few samples may be split into fewer than were asked for.
+int64_t micros_of(const Trial& trial, int64_t step) {
+  size_t most = 1;
+  for (const Evidence& rank : trial.ranks) most = std::max(most, rank.steps[static_cast<size_t>(step)].ids.size());
+  return static_cast<int64_t>(most);
+}
+
 MicroBatches micro_batches(const Trial& trial, int64_t step) {
   const Layout& layout = trial.bench.layout;
-  MicroBatches micro(static_cast<size_t>(trial.scenario.accumulate));
+  MicroBatches micro(static_cast<size_t>(micros_of(trial, step)));
   for (int owner = 0; owner < layout.owners(); ++owner) {
     const auto& ids = trial.ranks[static_cast<size_t>(owner)].steps[static_cast<size_t>(step)].ids;
     for (size_t k = 0; k < micro.size(); ++k) {
@@ -98,7 +107,7 @@ ExpectedStep Expectation::at_step(int64_t step) {
   ExpectedStep expected;
   expected.shards = oracle_.shards(number, micro, coupling, parameters, buffers);
   expected.used = oracle_.used();
-  expected.shares = shares(expected.shards, strategy.gradient, trial_.world(), trial_.scenario.accumulate,
+  expected.shares = shares(expected.shards, strategy.gradient, trial_.world(), static_cast<int64_t>(micro.size()),
                            trial_.workload().sum_loss());
   expected.gradient = combine(expected.shards, expected.shares);
   for (const auto& name : oracle_.names())

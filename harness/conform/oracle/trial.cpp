@@ -58,13 +58,14 @@ at::Tensor expected_output(const Trial& trial, const ExpectedStep& step, int ran
 at::Tensor expected_loss(const Trial& trial, const ExpectedStep& step, int rank) {
   at::Tensor sum;
   const bool coupled = trial.bench.strategy.gradient == Gradient::gathered;
-  int64_t last = -1;
+  int64_t last = -1, micros = 1;
+  for (const auto& shard : step.shards) micros = std::max(micros, shard.micro + 1);
   for (const auto& shard : step.shards) {
     if (coupled ? shard.micro == last : shard.replica != rank) continue;
     last = shard.micro;
     sum = sum.defined() ? sum + shard.loss : shard.loss;
   }
-  return sum.defined() ? sum / static_cast<double>(trial.scenario.accumulate) : sum;
+  return sum.defined() ? sum / static_cast<double>(micros) : sum;
 }
 
 Buffers meant_buffers(const Trial& trial) {

@@ -177,6 +177,8 @@ class Driver {
       if (step + 1 == scenario_.steps) copy_all(*strategy, result.output, seen);
       evidence_.steps.push_back(std::move(seen));
     }
+    // Here a rank that left out a collective meets one that did not, and the backend names both.
+    if (group_ && group_->getSize() > 1) group_->barrier()->wait();
     enter("finish()");
     strategy->finish();
   }

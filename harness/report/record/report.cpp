@@ -70,7 +70,8 @@ void add_checks(std::vector<CheckRow>& all, std::vector<CheckRow> more) {
     const auto same = std::find_if(all.begin(), all.end(), [&](const CheckRow& one) { return one.name == row.name; });
     if (same == all.end())
       all.push_back(std::move(row));
-    else if (std::pair(rank(row), row.error) > std::pair(rank(*same), same->error))
+    else if (same->status != CheckStatus::failed &&
+             std::pair(rank(row), row.error) > std::pair(rank(*same), same->error))
       *same = std::move(row);
   }
 }

@@ -15,6 +15,7 @@ namespace dpbench {
 namespace {
 
 constexpr double share_of_time = 0.1;  // largest share of a case's time that its audits take
+constexpr int64_t most_steps = 64;     // rounding errors grow with the number of steps
 constexpr char check_name[] = "audit";
 constexpr char compared[] = "steps of the timed run";
 
@@ -61,7 +62,7 @@ int64_t Audit::affordable(int64_t block_steps) const {
   const double left_s = share_of_time * seconds_since(begin_) - spent_s_;
   if (left_s <= shortest_s_) return 0;
   if (audits_ == 0) return 1;  // shows what an audit costs
-  return std::min(1 + static_cast<int64_t>((left_s - shortest_s_) / step_s_), 2 * block_steps);
+  return std::min({1 + static_cast<int64_t>((left_s - shortest_s_) / step_s_), 2 * block_steps, most_steps});
 }
 
 void Audit::between_blocks(int64_t block_steps) {
@@ -99,7 +100,7 @@ Evidence Audit::observed(int64_t steps) {
   for (int64_t step = first; step < first + steps; ++step) seen.steps.push_back({.ids = source_.ids(step)});
   StepEvidence& last = seen.steps.back();
   last.loss = timer_.result().loss.detach().cpu().clone();
-  last.output = timer_.result().output.detach().cpu().clone();
+  if (timer_.result().output.defined()) last.output = timer_.result().output.detach().cpu().clone();
   Snapshot after = snapshot_of(strategy_);
   seen.parameters = std::move(before.parameters);
   seen.buffers = std::move(before.buffers);
@@ -120,6 +121,8 @@ void Audit::run(int64_t steps) {
                  ? gather_evidence(*group_.store(), key_ + std::to_string(audits_), group_.rank(), group_.world(), mine)
                  : std::vector<Evidence>{mine};
   if (group_.rank() == 0) judge(first, steps, std::move(all));
+  // The store waits without a limit, unlike the process group.
+  if (ranks) broadcast_text(*group_.store(), key_ + std::to_string(audits_) + "/judged", group_.rank(), "");
   ++audits_;
   steps_ += steps;
   const double took = seconds_since(start);
@@ -145,7 +148,7 @@ void Audit::judge(int64_t first, int64_t steps, std::vector<Evidence> ranks) {
   const auto record = [&](const Deviation& deviation) {
     rows_.measured(check_name, compared, deviation.error, 1, deviation.where, deviation.likely);
   };
-  record(motion_.since_last(first, trial.ranks[0]));
+  if (const Deviation moved = motion_.since_last(first, trial.ranks[0]); moved.error > 0) record(moved);
   const Course exact = course_of(bench_, scenario, clip_norm_, trial.ranks, /*exact=*/true);
   if (exact.unknown.empty()) {
     std::optional<Course> rounded;

@@ -79,7 +79,7 @@ void Motion::remember(int64_t next, int64_t steps, const Evidence& seen) {
     if (!before || !after.is_floating_point() || after.numel() == 0) continue;
     fastest_ =
         std::max(fastest_, largest(after.to(at::kDouble) - before->to(at::kDouble)) / static_cast<double>(steps));
-    const at::Tensor indices = at::randint(after.numel(), {std::min(after.numel(), most_elements)}, at::kLong);
+    const at::Tensor indices = at::arange(0, after.numel(), std::max<int64_t>(1, after.numel() / most_elements));
     samples_.push_back({name, indices, elements(after, indices), counted(last.state, name)});
   }
 }

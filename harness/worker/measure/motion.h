@@ -1,5 +1,5 @@
 // Bounds what happens between two audits: a strategy's parameters must move, but not further than the optimizer can
-// move them in so many steps, and the optimizer must have counted these steps.
+// move them in so many steps, and the optimizer must not have counted more than these steps.
 #pragma once
 
 #include <cstdint>
