@@ -115,8 +115,9 @@ INSTANTIATE_TEST_SUITE_P(Dp, Replicated,
                                           testing::Values(1, 2)));
 
 std::string refusal_of(const StrategyInfo& info) {
+  const RegisterStrategy registered(info);
   try {
-    const RegisterStrategy registered(info);
+    require_valid_registrations("test");
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -124,8 +125,9 @@ std::string refusal_of(const StrategyInfo& info) {
 }
 
 TEST(Registration, RejectsAStrategyWithoutAMakeFunction) {
-  EXPECT_TRUE(mentions(refusal_of({.name = "unmade", .summary = ""}), {"unmade"}));
+  EXPECT_TRUE(mentions(refusal_of({.name = "unmade", .summary = ""}), {"unmade", ".make"}));
   EXPECT_FALSE(strategy_registry().find("unmade"));
+  EXPECT_NO_THROW(require_valid_registrations("test")) << "each error is reported once";
 }
 
 TEST(Registration, RejectsLocalGradientsWithoutAnAveragingInterval) {
