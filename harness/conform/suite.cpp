@@ -119,6 +119,9 @@ class Suite {
     if (request_.own_micros > 0) scenario.accumulate = request_.own_micros;
     scenario.accumulate = std::clamp<int64_t>(bench_.layout.samples / bench_.layout.world, 1, scenario.accumulate);
     scenario.small_buckets = probe;
+    // A strategy that records its steps records each batch size once. Ranks whose sizes differ would do so in different
+    // steps.
+    scenario.short_batches = !strategy_.recorded;
     const int64_t few = bench_.layout.rows_per_rank, own = request_.own_rows > 0 ? request_.own_rows : few;
     std::pair<int64_t, int64_t> shape;  // samples of a micro-batch, steps
     if (request_.rank == 0) shape = affordable_shape(scenario, few, own, probe ? 16 : 2);

@@ -177,10 +177,17 @@ class Driver {
       if (step + 1 == scenario_.steps) copy_all(*strategy, result.output, seen);
       evidence_.steps.push_back(std::move(seen));
     }
-    // Here a rank that left out a collective meets one that did not, and the backend names both.
-    if (group_ && group_->getSize() > 1) group_->barrier()->wait();
+    meet();
     enter("finish()");
     strategy->finish();
+  }
+
+  // Here a rank that left out a collective meets one that did not, and the backend names both. ProcessGroup::barrier()
+  // is not called, because it keeps a static tensor, which ranks that are threads would share.
+  void meet() const {
+    if (!group_ || group_->getSize() == 1) return;
+    std::vector<at::Tensor> nothing = {at::zeros({1}, bench_.devices.at(0))};
+    group_->allreduce(nothing)->wait();
   }
 
   void drive_watched() {

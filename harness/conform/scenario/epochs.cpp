@@ -21,7 +21,7 @@ Epoch epoch_of(const Scenario& scenario, const Layout& layout, uint64_t seed) {
   const int64_t batch = std::min(least * rows, layout.samples);
   const int64_t full = std::max<int64_t>(1, std::min(scenario.steps / 2, layout.samples / batch));
   // The last batch of an epoch is shorter by a number that depends on the seed.
-  const int64_t spare = full > 1 ? batch - least : 0;
+  const int64_t spare = full > 1 && scenario.short_batches ? batch - least : 0;
   return {full * batch - (spare > 0 ? 1 + static_cast<int64_t>(seed) % spare : 0), batch};
 }
 

@@ -44,6 +44,7 @@ struct Scenario {
   // If true, nothing reads the strategy's tensors between the steps, its process group is not wrapped, and its samples
   // come in shuffled epochs, as in a timed run.
   bool unwatched = false;
+  bool short_batches = true;  // in an unwatched run: the last batch of an epoch is shorter
   int64_t first = 0;          // number of the first step
   int64_t rows_per_rank = 0;  // samples of a rank's micro-batch; 0: the layout's
   bool costly = false;  // if true, the short form of `check` runs the scenario only on workloads marked as thorough

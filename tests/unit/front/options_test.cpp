@@ -237,9 +237,10 @@ TEST(Options, HelpOfCheckListsExactlyTheFlagsThatCheckAccepts) {
   for (const auto& flag : flags_of("run"))
     if (!accepted.contains(flag))
       expect_contains(refusal({"check", flag, "1"}), {"'" + flag + "'", "dpbench check --help"});
-  EXPECT_NE(help.find("[1,3 "), std::string::npos) << help;
-  const auto options = parse<CheckingOptions>({"check"});
-  EXPECT_EQ(options.what.default_worlds, (std::vector<int>{1, 3}));
+  const auto options = parse<CheckingOptions>({"check", "--seed", "7"});
+  EXPECT_EQ(options.what.default_worlds, (std::vector<int>{1, 2, 3, 6}));
+  EXPECT_FALSE(options.what.drawn_seed);
+  EXPECT_TRUE(parse<CheckingOptions>({"check"}).what.drawn_seed);
   EXPECT_TRUE(options.what.own_rows);
   EXPECT_FALSE(parse({"run"}).what.own_rows);
   EXPECT_TRUE(parse<TrainingOptions>({"train", "--workload", "mnist-mlp", "--strategy", "cpu"}).what.whole_epochs);

@@ -78,6 +78,7 @@ TEST(Protocol, SamplingSettingsSurviveConversionToJsonAndBack) {
                           .min_sample_s = 0.25,
                           .max_time_s = 7,
                           .measure_peak = true,
+                          .audit = false,
                           .trace_dir = "t"};
   EXPECT_EQ(to_json(sampling_from_json(through_text(to_json(sampling)))), to_json(sampling));
   expect_no_defaults(to_json(sampling), to_json(Sampling{}));

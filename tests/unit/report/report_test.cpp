@@ -298,7 +298,7 @@ TEST(Report, NamesThePathOfAnInvalidValue) {
     return refusal(json);
   };
   expect_contains(with("/cases/0/status", "fine"),
-                  {"report.cases[0].status", "'fine'", "ok, wrong, failed, skipped, disturbed, interrupted"});
+                  {"report.cases[0].status", "'fine'", "ok, wrong, failed, skipped, unproven, disturbed, interrupted"});
   expect_contains(with("/cases/0/launches", 3), {"report.cases[0].launches"});
   expect_contains(with("/cases/0/stats", nullptr), {"report.cases[0].stats"});
   expect_contains(with("/cases", 3), {"report.cases"});

@@ -51,7 +51,7 @@ const RegisterStrategy fake_recorder{
      .promise = [](StrategyInfo& info, const Params& params) { info.recorded = params.flag("graph"); }}};
 
 // Two steps precede each block of four, to refill the caches.
-const Sampling quick{.warmup = 5, .samples = 2, .steps = 4};
+const Sampling quick{.warmup = 5, .samples = 2, .steps = 4, .audit = false};
 
 // Returns a case of random-linear, which has 100 samples.
 CaseSpec case_of(int64_t batch, const char* graph) {
