@@ -18,7 +18,7 @@ APART = "the ranks have different parameters"
 UPDATED = "update"
 # {way to cheat: (check that finds it, words of its diagnosis)}
 WAYS = {
-    "when-not-read": ("trajectory", UPDATED),
+    "when-not-read": ("trajectory", ""),
     "when-fast": ("trajectory", UPDATED),
     "no-update-when-not-read": ("trajectory", UPDATED),
     "large-batches": ("trajectory", "other samples"),

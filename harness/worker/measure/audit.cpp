@@ -76,10 +76,8 @@ void Audit::between_blocks(int64_t block_steps) {
 }
 
 void Audit::at_end(int64_t block_steps) {
-  int64_t steps = affordable(block_steps);
   // The loss of a single step would not show whether the step before it updated the parameters.
-  if (steps < 2) steps = 1 + static_cast<int64_t>(random_() % 2);
-  run(group_.agree(steps));
+  run(group_.agree(std::max<int64_t>(2, affordable(block_steps))));
 }
 
 std::vector<CheckRow> Audit::rows() const {

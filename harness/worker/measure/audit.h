@@ -20,7 +20,7 @@ class Audit {
   // Audits some steps or none, by chance. Audits take at most a tenth of the time since the case began. block_steps:
   // number of steps of a timed block. Collective.
   void between_blocks(int64_t block_steps);
-  // Audits at least one step, after the last block. Collective.
+  // Audits at least two steps, after the last block. Collective.
   void at_end(int64_t block_steps);
   // Returns the results: one row, on rank 0 only.
   std::vector<CheckRow> rows() const;
