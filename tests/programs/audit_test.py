@@ -19,7 +19,7 @@ UPDATED = "update"
 # {way to cheat: (check that finds it, words of its diagnosis)}
 WAYS = {
     "when-not-read": ("trajectory", ""),
-    "when-fast": ("trajectory", UPDATED),
+    "when-fast": ("trajectory", ""),
     "no-update-when-not-read": ("trajectory", UPDATED),
     "large-batches": ("trajectory", "other samples"),
     "late": ("audit", APART),
