@@ -11,6 +11,7 @@
 
 #include "harness/conform/evidence/computing.h"
 #include "harness/conform/evidence/exchange.h"
+#include "harness/conform/evidence/tensor_difference.h"
 #include "harness/conform/layout_checks.h"
 #include "harness/conform/raw_collectives.h"
 #include "harness/conform/scenario/altered_workload.h"
@@ -155,9 +156,9 @@ class Suite {
     const ExpectedStep first = first_step(bench_, scenario);
     double own = 0, sum = 0;
     for (const auto& shard : first.shards)
-      for (const auto& gradient : shard.gradient) own = std::max(own, largest(gradient));
+      for (const auto& gradient : shard.gradient) own = std::max(own, largest_element(gradient));
     for (const auto& gradient : combine(first.shards, std::vector<double>(first.shards.size(), 1)))
-      sum = std::max(sum, largest(gradient));
+      sum = std::max(sum, largest_element(gradient));
     const double factor = std::min(1.5 * float16_max / sum, 0.9 * float16_max / own);
     if (!(factor * sum > 1.05 * float16_max))
       return verdicts_.skip(scenario, "one rank's gradient is nearly as large as the sum of all");
@@ -167,8 +168,6 @@ class Suite {
     here.reset();  // what follows waits for other ranks
     run_on(*enlarged_bench_, scenario);
   }
-
-  static double largest(const at::Tensor& tensor) { return tensor.numel() ? tensor.abs().max().item<double>() : 0; }
 
   void run_on(const Bench& bench, const Scenario& scenario) {
     const auto clip = clip_of(scenario);

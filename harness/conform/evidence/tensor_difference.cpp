@@ -69,6 +69,8 @@ double largest_ratio(const at::Tensor& found, const at::Tensor& expected, const 
   return ratio.max().item<double>();
 }
 
+double largest_element(const at::Tensor& tensor) { return tensor.numel() ? tensor.abs().max().item<double>() : 0; }
+
 double unit_roundoff(at::ScalarType type) {
   switch (type) {
     case at::kDouble:

@@ -24,6 +24,9 @@ std::string index_text(int64_t flat, at::IntArrayRef sizes);
 // bound is 0.
 double largest_ratio(const at::Tensor& found, const at::Tensor& expected, const at::Tensor& bound);
 
+// Returns the largest absolute value of an element; 0 without elements.
+double largest_element(const at::Tensor& tensor);
+
 double unit_roundoff(at::ScalarType type);
 double smallest_subnormal(at::ScalarType type);
 // Returns the bound of the relative rounding error of a sum: k u / (1 - k u), for k = terms and the unit roundoff u.

@@ -24,9 +24,9 @@ constexpr double communicated_roundings = 64;
 constexpr char apart_text[] =
     "the ranks have different parameters: gradients are not reduced in steps that nobody looks at";
 
-double largest(const at::Tensor& tensor) { return tensor.numel() ? tensor.abs().max().item<double>() : 0; }
-
-double apart(const at::Tensor& a, const at::Tensor& b) { return largest(a.to(at::kDouble) - b.to(at::kDouble)); }
+double apart(const at::Tensor& a, const at::Tensor& b) {
+  return largest_element(a.to(at::kDouble) - b.to(at::kDouble));
+}
 
 class Comparison {
  public:
@@ -224,7 +224,7 @@ class Comparison {
       const at::Tensor* found = find(trial_.ranks[rank].steps.back().buffers, name);
       if (!found || found->sizes() != due.sizes()) continue;  // the check `buffers` reports these
       const bool counts = !due.is_floating_point();
-      double bound = counts ? 0.5 : relative_ * std::max(largest(due.to(at::kDouble)), 1e-30);
+      double bound = counts ? 0.5 : relative_ * std::max(largest_element(due.to(at::kDouble)), 1e-30);
       if (rounded_ && !counts)
         if (const at::Tensor* rough = find(rounded_->ranks[rank].buffers, name))
           bound += course_factor * apart(*rough, due);
@@ -260,7 +260,7 @@ class Comparison {
   double largest_slot(size_t rank, const std::string& kind) const {
     double most = 0;
     for (const auto& [name, tensor] : expected_.ranks[rank].state)
-      if (name.ends_with(kind)) most = std::max(most, largest(tensor));
+      if (name.ends_with(kind)) most = std::max(most, largest_element(tensor));
     return most;
   }
 

@@ -27,8 +27,6 @@ double counted(const NamedTensors& state, const std::string& parameter) {
   return steps ? steps->item<double>() : -1;
 }
 
-double largest(const at::Tensor& tensor) { return tensor.numel() ? tensor.abs().max().item<double>() : 0; }
-
 }  // namespace
 
 // Returns the largest distance that an element of a parameter can move in so many steps.
@@ -50,8 +48,9 @@ Deviation Motion::since_last(int64_t first, const Evidence& seen) {
   for (const Sample& sample : samples_) {
     const at::Tensor* now = find(seen.parameters, sample.name);
     if (!now) continue;
-    const double moved = largest(elements(*now, sample.indices) - sample.values);
-    const double rounding = largest(sample.values) * unit_roundoff(now->scalar_type()) * static_cast<double>(steps);
+    const double moved = largest_element(elements(*now, sample.indices) - sample.values);
+    const double rounding =
+        largest_element(sample.values) * unit_roundoff(now->scalar_type()) * static_cast<double>(steps);
     if (!(moved <= farthest(steps) + rounding))
       return {infinite,
               "parameter " + sample.name + " moved by " + short_number(moved) + since +
@@ -77,8 +76,8 @@ void Motion::remember(int64_t next, int64_t steps, const Evidence& seen) {
   for (const auto& [name, after] : last.parameters) {
     const at::Tensor* before = find(seen.parameters, name);
     if (!before || !after.is_floating_point() || after.numel() == 0) continue;
-    fastest_ =
-        std::max(fastest_, largest(after.to(at::kDouble) - before->to(at::kDouble)) / static_cast<double>(steps));
+    fastest_ = std::max(fastest_,
+                        largest_element(after.to(at::kDouble) - before->to(at::kDouble)) / static_cast<double>(steps));
     const at::Tensor indices = at::arange(0, after.numel(), std::max<int64_t>(1, after.numel() / most_elements));
     samples_.push_back({name, indices, elements(after, indices), counted(last.state, name)});
   }
