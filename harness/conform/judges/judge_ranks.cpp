@@ -25,7 +25,7 @@ std::string first_mismatch(const NamedTensors& found, const NamedTensors& expect
   return "";
 }
 
-// Returns the rounding error allowed in each element of a parameter after an update, of which optimizers make dozens.
+// Returns the rounding error allowed in each element of a parameter after an update. An update rounds dozens of times.
 at::Tensor update_rounding(const at::Tensor& before, const at::Tensor& after) {
   if (after.numel() == 0 || !after.is_floating_point()) return at::zeros(after.sizes(), at::kDouble);
   constexpr double of_update = 64, of_sum = 4;
@@ -79,7 +79,7 @@ void judge_skipped(const Trial& trial, int64_t step, Rows& rows) {
   }
 }
 
-// Checks that a rank whose loss is not finite reports such a loss.
+// Checks that a rank reports a loss as not finite if it is.
 void judge_poisoned_losses(const Trial& trial, int64_t step, Rows& rows) {
   for (size_t rank = 0; rank < trial.ranks.size(); ++rank) {
     const at::Tensor due = expected_loss(trial, trial.expected[static_cast<size_t>(step)], static_cast<int>(rank)),
