@@ -1,7 +1,6 @@
 // The workload convnet: the Keras guide's network with BatchNorm and Dropout on MNIST with pixels 0..255, in NCHW.
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "workloads/data/digits.h"
 #include "workloads/layers/activation.h"
@@ -25,43 +24,35 @@ constexpr int64_t large_k_padding = 2;
 // With --scale K, filters and units are multiplied by K, and K - 1 convolutions of 3x3 follow the layer large_k.
 class Convnet : public Model {
  public:
-  Convnet(uint64_t seed, int64_t scale, bool smooth) : smooth_(smooth) {
+  Convnet(uint64_t seed, int64_t scale, bool smooth) {
     const auto generator = own_generator(seed);
     const int64_t first = 12 * scale, second = 24 * scale, third = 32 * scale, units = 256 * scale;
-    add_block("conv1", "norm1", {.inputs = 1, .outputs = first, .kernel = 3, .padding = 1}, generator);
-    add_block("conv2", "norm2", {.inputs = first, .outputs = second, .kernel = 6, .stride = 2}, generator);
-    add_block("large_k", "norm3",
-              {.inputs = second, .outputs = third, .kernel = 6, .stride = 2, .padding = large_k_padding, .bias = true},
-              generator);
+    const auto convolution = [&](const std::string& conv, const std::string& norm, const ConvShape& shape) {
+      const auto layer = register_module(conv, std::make_shared<Conv>(shape, Init::glorot, generator));
+      const auto after = register_module(norm, std::make_shared<BatchNorm>(shape.outputs, norm_epsilon, norm_momentum));
+      const bool pixels = blocks().empty();
+      add_block({conv, {layer, after}, [=](const at::Tensor& x, const Context&) {
+                   return activate(after->forward(layer->forward(pixels ? x * (1.0 / 255) : x)), smooth);
+                 }});
+    };
+    convolution("conv1", "norm1", {.inputs = 1, .outputs = first, .kernel = 3, .padding = 1});
+    convolution("conv2", "norm2", {.inputs = first, .outputs = second, .kernel = 6, .stride = 2});
+    convolution(
+        "large_k", "norm3",
+        {.inputs = second, .outputs = third, .kernel = 6, .stride = 2, .padding = large_k_padding, .bias = true});
     for (int64_t depth = 1; depth < scale; ++depth) {
       const auto number = std::to_string(depth + 3);
-      add_block("conv" + number, "norm" + number, {.inputs = third, .outputs = third, .kernel = 3, .padding = 1},
-                generator);
+      convolution("conv" + number, "norm" + number, {.inputs = third, .outputs = third, .kernel = 3, .padding = 1});
     }
-    dense1_ = register_module("dense1", std::make_shared<Linear>(third, units, Init::glorot, generator));
-    dropout_ = register_module("dropout", std::make_shared<Dropout>(dropout_rate, /*layer=*/0));
-    dense2_ = register_module("dense2", std::make_shared<Linear>(units, digit_classes, Init::glorot, generator));
+    const auto dense1 = register_module("dense1", std::make_shared<Linear>(third, units, Init::glorot, generator));
+    const auto dropout = register_module("dropout", std::make_shared<Dropout>(dropout_rate, /*layer=*/0));
+    const auto dense2 =
+        register_module("dense2", std::make_shared<Linear>(units, digit_classes, Init::glorot, generator));
+    add_block({"dense1", {dense1, dropout}, [=](const at::Tensor& x, const Context& context) {
+                 return dropout->forward(activate(dense1->forward(x.mean({2, 3})), smooth), context);
+               }});
+    add_block({"dense2", {dense2}, [=](const at::Tensor& x, const Context&) { return dense2->forward(x); }});
   }
-
-  at::Tensor forward(const at::Tensor& input, const Context& context) override {
-    auto x = input * (1.0 / 255);
-    for (const auto& [conv, norm] : blocks_) x = activate(norm->forward(conv->forward(x)), smooth_);
-    x = activate(dense1_->forward(x.mean({2, 3})), smooth_);
-    return dense2_->forward(dropout_->forward(x, context));
-  }
-
- private:
-  void add_block(const std::string& conv, const std::string& norm, const ConvShape& shape,
-                 const at::Generator& generator) {
-    auto layer = register_module(conv, std::make_shared<Conv>(shape, Init::glorot, generator));
-    auto after = register_module(norm, std::make_shared<BatchNorm>(shape.outputs, norm_epsilon, norm_momentum));
-    blocks_.emplace_back(std::move(layer), std::move(after));
-  }
-
-  std::vector<std::pair<std::shared_ptr<Conv>, std::shared_ptr<BatchNorm>>> blocks_;
-  std::shared_ptr<Linear> dense1_, dense2_;
-  std::shared_ptr<Dropout> dropout_;
-  bool smooth_;
 };
 
 class ConvnetWorkload : public DigitsWorkload {

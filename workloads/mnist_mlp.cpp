@@ -1,7 +1,7 @@
 // The workload mnist-mlp: Flatten, Linear 784 -> 128, ReLU, Linear 128 -> 10 on MNIST with pixels in [0, 1].
 #include <memory>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "workloads/data/digits.h"
 #include "workloads/layers/activation.h"
@@ -17,27 +17,22 @@ constexpr int64_t hidden_units = 128;
 // n.1, n.3, ... With --scale K the model has K hidden layers of width 128 K.
 class MnistMlp : public Model {
  public:
-  MnistMlp(uint64_t seed, int64_t scale, bool smooth) : smooth_(smooth) {
+  MnistMlp(uint64_t seed, int64_t scale, bool smooth) {
     const auto generator = own_generator(seed);
     const auto stack = register_module("n", std::make_shared<torch::nn::Module>("n"));
     int64_t width = image_bytes;
     for (int64_t depth = 0; depth <= scale; ++depth) {
       const int64_t next = depth < scale ? hidden_units * scale : digit_classes;
-      layers_.push_back(stack->register_module(std::to_string(1 + 2 * depth),
-                                               std::make_shared<Linear>(width, next, Init::torch, generator)));
+      const auto name = std::to_string(1 + 2 * depth);
+      const auto layer = stack->register_module(name, std::make_shared<Linear>(width, next, Init::torch, generator));
+      const bool first = depth == 0, last = depth == scale;
+      add_block({"n." + name, {layer}, [=](const at::Tensor& x, const Context&) {
+                   at::Tensor y = layer->forward(first ? x.flatten(1) : x);
+                   return last ? y : activate(std::move(y), smooth);
+                 }});
       width = next;
     }
   }
-
-  at::Tensor forward(const at::Tensor& input, const Context&) override {
-    auto x = layers_.front()->forward(input.flatten(1));
-    for (size_t i = 1; i < layers_.size(); ++i) x = layers_[i]->forward(activate(std::move(x), smooth_));
-    return x;
-  }
-
- private:
-  std::vector<std::shared_ptr<Linear>> layers_;
-  bool smooth_;
 };
 
 class MnistMlpWorkload : public DigitsWorkload {

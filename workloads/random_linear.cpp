@@ -2,7 +2,6 @@
 // squared error.
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <ATen/ops/randn.h>
 
@@ -21,28 +20,21 @@ constexpr uint64_t linear_data_seed = 30;  // random seed of the samples, indepe
 // With --scale K > 1, K - 1 hidden layers of width 256 K precede the layer fc.
 class RandomLinear : public Model {
  public:
-  RandomLinear(uint64_t seed, int64_t scale, bool smooth) : smooth_(smooth) {
+  RandomLinear(uint64_t seed, int64_t scale, bool smooth) {
     const auto generator = own_generator(seed);
     int64_t width = linear_inputs;
     for (int64_t depth = 1; depth < scale; ++depth) {
-      hidden_.push_back(register_module("hidden" + std::to_string(depth),
-                                        std::make_shared<Linear>(width, scaled_width * scale, Init::torch, generator)));
+      const auto name = "hidden" + std::to_string(depth);
+      const auto layer =
+          register_module(name, std::make_shared<Linear>(width, scaled_width * scale, Init::torch, generator));
+      add_block({name, {layer}, [layer, smooth](const at::Tensor& x, const Context&) {
+                   return activate(layer->forward(x), smooth);
+                 }});
       width = scaled_width * scale;
     }
-    fc_ = register_module("fc", std::make_shared<Linear>(width, linear_outputs, Init::torch, generator));
+    const auto fc = register_module("fc", std::make_shared<Linear>(width, linear_outputs, Init::torch, generator));
+    add_block({"fc", {fc}, [fc](const at::Tensor& x, const Context&) { return fc->forward(x); }});
   }
-
-  at::Tensor forward(const at::Tensor& input, const Context&) override {
-    if (hidden_.empty()) return fc_->forward(input);
-    auto x = input;
-    for (const auto& layer : hidden_) x = activate(layer->forward(x), smooth_);
-    return fc_->forward(x);
-  }
-
- private:
-  std::vector<std::shared_ptr<Linear>> hidden_;
-  std::shared_ptr<Linear> fc_;
-  bool smooth_;
 };
 
 class RandomLinearWorkload : public Workload {

@@ -84,9 +84,17 @@ Json samples_of(const WorkloadInfo& info) {
 }
 
 Json describe(const WorkloadInfo& info) {
-  return {{"name", info.name},         {"summary", info.summary},     {"scaling", name_of(info.scaling)},
-          {"batch", info.batch},       {"samples", samples_of(info)}, {"probe", info.probe},
-          {"thorough", info.thorough}, {"digits", info.digits}};
+  return {{"name", info.name},
+          {"summary", info.summary},
+          {"scaling", name_of(info.scaling)},
+          {"batch", info.batch},
+          {"samples", samples_of(info)},
+          {"probe", info.probe},
+          {"thorough", info.thorough},
+          {"digits", info.digits},
+          {"models", info.models.names},
+          {"model_sizes", info.models.sizes},
+          {"check_model", info.models.for_checks}};
 }
 
 Json describe(const BackendInfo& info) {

@@ -96,8 +96,8 @@ class Ddp : public BuiltInStrategy {
     }
     if (options_.join || options_.global_mean) {
       phases.enter(Phase::communication);
-      rows_ = ddp::rows_of_ranks(*group_, micro, replica_.device());
-      if (ddp::total(rows_) == 0) return {};
+      terms_ = ddp::terms_of_ranks(*group_, workload_, micro, replica_.device());
+      if (ddp::total(terms_) == 0) return {};
     }
     return run_step(step, micro, phases);
   }
@@ -113,7 +113,7 @@ class Ddp : public BuiltInStrategy {
     if (!options_.join) return;
     Phases untimed;
     do step(0, {}, untimed);
-    while (ddp::total(rows_) > 0);
+    while (ddp::total(terms_) > 0);
   }
 
  private:
@@ -161,7 +161,7 @@ class Ddp : public BuiltInStrategy {
     at::Tensor loss = loss_of(output, mine.target, micros);
     phases.enter(Phase::backward);
     reduction_->before_backward(output);
-    const double weight = loss_weight(batch.rows(), micros);
+    const double weight = loss_weight(batch, micros);
     backward_with_callbacks(weight == 1 ? loss : loss * weight);
     reduction_->after_backward();
     if (last) reduction_->charge_waiting(phases, replica_.device());
@@ -177,12 +177,13 @@ class Ddp : public BuiltInStrategy {
 
   // Returns the factor of a micro-batch's loss that turns the reduction's mean over the initial world into the
   // configured gradient. The loss is already divided by this rank's number of micro-batches.
-  double loss_weight(int64_t rows, size_t micros) const {
+  double loss_weight(const Batch& batch, size_t micros) const {
     const auto world = static_cast<double>(group_->getSize());
-    if (options_.divide_by_active) return world / static_cast<double>(ddp::active_ranks(rows_));
+    if (options_.divide_by_active) return world / static_cast<double>(ddp::active_ranks(terms_));
     if (!options_.global_mean) return 1;
     if (workload_.sum_loss()) return world;
-    return static_cast<double>(rows) * static_cast<double>(micros) * world / static_cast<double>(ddp::total(rows_));
+    const auto terms = static_cast<double>(workload_.loss_terms(batch));
+    return terms * static_cast<double>(micros) * world / static_cast<double>(ddp::total(terms_));
   }
 
   // Broadcasts the buffers of rank 0 (with ddp.join: of the first rank with samples) before the first forward pass of
@@ -191,7 +192,7 @@ class Ddp : public BuiltInStrategy {
     const bool due = buffers_due_;
     buffers_due_ = last;
     if (!due || !options_.broadcast_buffers || buffers_.empty()) return;
-    broadcast_from(ddp::first_active(rows_), group_, buffers_);
+    broadcast_from(ddp::first_active(terms_), group_, buffers_);
   }
 
   ddp::Options options_;
@@ -205,8 +206,8 @@ class Ddp : public BuiltInStrategy {
   bool buffers_due_ = true;
   std::vector<at::Tensor> buffers_;
   ddp::ReplayedRows replayed_rows_;
-  // Samples of each rank in this step; filled only with ddp.join or the gradient global_mean.
-  std::vector<int64_t> rows_;
+  // Loss terms of each rank in this step; filled only with ddp.join or the gradient global_mean.
+  std::vector<int64_t> terms_;
   std::optional<ddp::Reduction> reduction_;
 };
 

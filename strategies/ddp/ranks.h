@@ -1,4 +1,4 @@
-// Counts every rank's samples in a step of the strategy ddp.
+// Counts every rank's samples, or the terms of its loss, in a step of the strategy ddp.
 #pragma once
 
 #include <set>
@@ -9,12 +9,14 @@
 
 namespace dpbench::ddp {
 
-// Returns each rank's number of samples in the step, summed over its micro-batches. Collective: one small allreduce.
-std::vector<int64_t> rows_of_ranks(c10d::ProcessGroup& group, std::span<const Batch> micro, at::Device device);
+// Returns the number of loss terms of each rank in the step (one per sample, unless the workload has several), summed
+// over its micro-batches. Collective: one small allreduce.
+std::vector<int64_t> terms_of_ranks(c10d::ProcessGroup& group, const Workload& workload, std::span<const Batch> micro,
+                                    at::Device device);
 
-int64_t total(const std::vector<int64_t>& rows);
-int64_t active_ranks(const std::vector<int64_t>& rows);
-int first_active(const std::vector<int64_t>& rows);  // Returns the first rank that has samples; 0 if no rank has any.
+int64_t total(const std::vector<int64_t>& terms);
+int64_t active_ranks(const std::vector<int64_t>& terms);
+int first_active(const std::vector<int64_t>& terms);  // Returns the first rank that has samples; 0 if no rank has any.
 
 // Detects steps that some ranks would record as a CUDA graph while others replay one, which NCCL does not allow. The
 // ranks' sample counts in a step differ by at most one. So if this rank's count is new but differs by one from an

@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
@@ -28,9 +30,28 @@ struct Context {
   at::Tensor ids;
 };
 
+// A part of a model: a function of the previous block's output, and the layers that hold its parameters and buffers. A
+// tied parameter lies in the layers of several blocks.
+struct Block {
+  std::string name;
+  std::vector<std::shared_ptr<torch::nn::Module>> layers;
+  std::function<at::Tensor(at::Tensor x, const Context& context)> forward;
+};
+
+// A model that strategies may divide is a list of blocks: its constructor calls add_block(). Any other model overrides
+// forward().
 class Model : public torch::nn::Module {
  public:
-  virtual at::Tensor forward(const at::Tensor& input, const Context& context) = 0;
+  // Runs all blocks.
+  virtual at::Tensor forward(const at::Tensor& input, const Context& context);
+  // The blocks in the order of the forward pass. Empty if the model cannot be divided.
+  const std::vector<Block>& blocks() const { return blocks_; }
+
+ protected:
+  void add_block(Block block) { blocks_.push_back(std::move(block)); }
+
+ private:
+  std::vector<Block> blocks_;
 };
 
 struct OptimizerSpec {
@@ -50,6 +71,9 @@ class Workload {
   // Returns the mean loss over the samples, or the sum if sum_loss() is true.
   virtual at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const = 0;
   virtual bool sum_loss() const { return false; }
+  // Returns the number of terms that the loss of this batch is the mean of: its samples, unless a sample has several
+  // terms, such as one per token.
+  virtual int64_t loss_terms(const Batch& batch) const { return batch.rows(); }
   virtual OptimizerSpec optimizer() const = 0;
   // Returns these training samples as CPU tensors; floating-point ones are float32. Pure and thread-safe, as is loss():
   // the same ids give the same samples in any process and thread.
@@ -62,10 +86,12 @@ class Workload {
 };
 
 struct WorkloadOptions {
-  int64_t scale = 1;  // factor on the model's width and depth; 1 is the original model
+  int64_t scale = 1;       // factor on the model's width and depth; 1 is the original model
+  std::string model = {};  // the model's name or shape (the flag --model); if empty, the workload's default
   // If true, the model uses softplus, for checks in which ReLU's kink would amplify rounding errors.
   bool smooth = false;
-  std::string data_dir = {};  // directory of MNIST's four IDX files; if empty, synthetic digits are drawn
+  // The flag --data: MNIST's directory, or a file, as the workload defines it; if empty, the built-in samples.
+  std::string data_dir = {};
   // Directory of this run where ranks of a host share samples; if empty, each process has its own samples.
   std::string shared_dir = {};
 };
@@ -77,6 +103,13 @@ int64_t checked_scale(const WorkloadOptions& options);
 struct Recipe {
   int64_t epochs = 2;
   bool shuffle = true;  // if true, samples are shuffled again in every epoch
+};
+
+// What the flag --model accepts.
+struct Models {
+  std::vector<std::string> names = {};  // predefined models; empty: the workload has a single model
+  std::string sizes = {};               // names of the sizes that can be set, for help texts
+  std::string for_checks = {};          // model that `dpbench check` trains unless --model is given
 };
 
 struct WorkloadInfo {
@@ -92,6 +125,7 @@ struct WorkloadInfo {
   Recipe recipe = {};
   // True if the workload reads the IDX files of --data, which are then checked before anything runs.
   bool digits = false;
+  Models models = {};
 };
 
 Registry<WorkloadInfo>& workload_registry();

@@ -49,7 +49,10 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::T
   at::Tensor output;
   {
     const at::AutoDispatchBelowADInplaceOrView below;
-    output = node->by_onednn ? onednn_product(input, weight, bias) : at::addmm(bias, input, weight.t());
+    if (node->by_onednn)
+      output = onednn_product(input, weight, bias);
+    else
+      output = bias.defined() ? at::addmm(bias, input, weight.t()) : at::mm(input, weight.t());
   }
   node->set_next_edges(torch::autograd::collect_next_edges(input, weight, bias));
   node->input = {input, /*is_output=*/false};

@@ -129,7 +129,7 @@ Gradients by_rows(const WrongGradient& c) {
   const bool gathered = c.trial.bench.strategy.gradient == Gradient::gathered;
   const auto rows_where = [&](const auto& counts) {
     double rows = 0;
-    for (const auto& shard : c.expected.shards) rows += counts(shard) ? static_cast<double>(shard.rows) : 0;
+    for (const auto& shard : c.expected.shards) rows += counts(shard) ? static_cast<double>(shard.terms) : 0;
     return rows;
   };
   std::vector<double> shares = c.expected.shares;
@@ -237,8 +237,8 @@ std::vector<Signature> meaning_signatures(const WrongGradient& c) {
   for (size_t i = 0; i < shares.size(); ++i) {
     double rows = 0, pieces = 0;
     for (const auto& shard : c.expected.shards)
-      if (shard.micro == c.expected.shards[i].micro) rows += static_cast<double>(shard.rows), ++pieces;
-    shares[i] *= rows / (pieces * static_cast<double>(c.expected.shards[i].rows));
+      if (shard.micro == c.expected.shards[i].micro) rows += static_cast<double>(shard.terms), ++pieces;
+    shares[i] *= rows / (pieces * static_cast<double>(c.expected.shards[i].terms));
   }
   list.push_back(
       {"the mean of a loss for each replica, not one loss over all samples", combine(c.expected.shards, shares)});

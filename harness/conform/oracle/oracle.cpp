@@ -76,7 +76,7 @@ std::vector<Shard> Oracle::forward(int64_t step, int64_t k, const std::vector<Ba
     const Batch batch = cast(parts[r]);
     Shard shard{.replica = static_cast<int>(r),
                 .micro = k,
-                .rows = batch.rows(),
+                .terms = workload_.loss_terms(batch),
                 .gradient = {},
                 .used = {},
                 .output = {},
@@ -160,9 +160,9 @@ at::Tensor Oracle::evaluate(const Batch& batch, const NamedTensors& parameters, 
 
 std::vector<double> shares(const std::vector<Shard>& shards, Gradient meaning, int world, int64_t accumulate,
                            bool sum_loss) {
-  double rows = 0;
+  double terms = 0;
   std::set<int> active;
-  for (const auto& shard : shards) rows += static_cast<double>(shard.rows), active.insert(shard.replica);
+  for (const auto& shard : shards) terms += static_cast<double>(shard.terms), active.insert(shard.replica);
   const auto micro = static_cast<double>(accumulate);
   std::vector<double> result;
   for (const auto& shard : shards) {
@@ -181,7 +181,7 @@ std::vector<double> shares(const std::vector<Shard>& shards, Gradient meaning, i
         result.push_back(1 / micro);
         break;
       case Gradient::global_mean:
-        result.push_back(sum_loss ? 1 / micro : static_cast<double>(shard.rows) / rows);
+        result.push_back(sum_loss ? 1 / micro : static_cast<double>(shard.terms) / terms);
         break;
     }
   }

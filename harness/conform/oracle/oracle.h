@@ -15,7 +15,7 @@ namespace dpbench {
 struct Shard {
   int replica = 0;  // index of the rank, or of the replica in a single process
   int64_t micro = 0;
-  int64_t rows = 0;
+  int64_t terms = 0;  // terms that the shard's loss is the mean of: its samples, or their tokens
   // Gradient of the shard's loss, by parameter. If one loss covers the outputs of all replicas, the shard's part of
   // that loss's gradient.
   std::vector<at::Tensor> gradient;

@@ -24,6 +24,7 @@ class AlteredWorkload : public Workload {
     return factor_ == 1 ? inner_.loss(output, target) : inner_.loss(output, target) * factor_;
   }
   bool sum_loss() const override { return inner_.sum_loss(); }
+  int64_t loss_terms(const Batch& batch) const override { return inner_.loss_terms(batch); }
   OptimizerSpec optimizer() const override { return inner_.optimizer(); }
   Batch batch(const at::Tensor& ids) const override { return inner_.batch(ids); }
   void prepare(const at::Tensor& ids) const override { inner_.prepare(ids); }

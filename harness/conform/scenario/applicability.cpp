@@ -17,6 +17,11 @@ bool differ(const Workload& workload, const Workload& twin) {
   return !same_bits(output(workload), output(twin));
 }
 
+bool can_be_poisoned(const Workload& workload) {
+  const Batch batch = workload.batch(at::arange(1));
+  return batch.input.is_floating_point() || batch.target.is_floating_point();
+}
+
 std::string text_of(const ParamValues& values) {
   std::string text;
   for (const auto& [name, value] : values) text += (text.empty() ? "" : ", ") + name + "=" + value;
@@ -39,6 +44,7 @@ std::optional<std::string> why_not_applicable(const Scenario& scenario, const St
                                               const Workload& workload, const Workload& twin) {
   if (scenario.smooth && strategy.reduced_in)
     return "gradients are communicated in " + std::string(at::toString(*strategy.reduced_in)) + ", as requested";
+  if (scenario.poison && !can_be_poisoned(workload)) return "the samples are whole numbers, which cannot be NaN";
   if (scenario.smooth && !differ(workload, twin)) return "the workload has no smooth twin";
   if (scenario.late && strategy.recorded)
     return "collectives of a recorded step run on the device and cannot be delayed";

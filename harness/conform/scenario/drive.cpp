@@ -293,7 +293,8 @@ Batch batch_of(const Workload& workload, const Scenario& scenario, const Layout&
   if (!scenario.poison || poisoned(scenario, layout) != std::pair(owner, step)) return batch;
   // An infinity is put into the sample's target (label), which gives infinite gradients; in the input it would mostly
   // give NaN.
-  const bool of_target = std::isinf(*scenario.poison) && batch.target.is_floating_point() && !workload.sum_loss();
+  const bool of_target = !batch.input.is_floating_point() ||
+                         (std::isinf(*scenario.poison) && batch.target.is_floating_point() && !workload.sum_loss());
   at::Tensor& poisoned_tensor = of_target ? batch.target : batch.input;
   poisoned_tensor = poisoned_tensor.clone();
   (of_target ? poisoned_tensor.select(0, 0).flatten()[0] : poisoned_tensor.select(0, 0)).fill_(*scenario.poison);

@@ -37,6 +37,9 @@ void add_cases(CLI::App& app, Selection& what) {
   add(app.add_option("--param", what.params, "strategy parameter; each value is a case; repeatable")
           ->allow_extra_args(false),
       "[STRATEGY.]KEY=V,..");
+  add(app.add_option("--model", what.model, "shape of gpt: a name, sizes, or both ['dpbench list gpt']")
+          ->check(not_empty()),
+      "NAME,KEY=V,..");
   add(app.add_option("--scale", what.scale, "make the models K times wider and deeper [1]")
           ->check(between(1, kMaxScale)),
       "K");
@@ -52,9 +55,9 @@ void add_cases(CLI::App& app, Selection& what) {
   add(app.add_option("--threads", what.threads, "threads of each replica [cores / largest world]")
           ->check(between(1, 4096)),
       "N");
-  add(app.add_option("--data", what.data_dir, "directory of MNIST's four IDX files [digits drawn by dpbench]")
+  add(app.add_option("--data", what.data_dir, "MNIST's directory, or gpt's file of tokens [built-in samples]")
           ->check(not_empty()),
-      "DIR");
+      "PATH");
   add(app.add_flag("--oversubscribe", what.oversubscribe, "let ranks share GPUs: rank r uses GPU r mod count"), "");
 }
 

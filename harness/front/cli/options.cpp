@@ -24,6 +24,7 @@ Json config_json(const MeasuringOptions& options) {
           {"runtimes", write_value(what.runtimes)},
           {"backends", what.backends},
           {"params", what.params},
+          {"model", what.model.empty() ? Json(nullptr) : Json(what.model)},
           {"scale", what.scale},
           {"accumulate", what.accumulate},
           {"clip_norm", what.clip_norm ? Json(*what.clip_norm) : Json(nullptr)},

@@ -45,6 +45,7 @@ struct Selection {
   std::vector<int> gpus, cpus;      // world sizes to run on GPUs and on CPU cores; both empty: default_worlds
   std::vector<int64_t> batches;
   std::optional<Scaling> scaling;  // weak or strong scaling; unset: the workload's default
+  std::string model;               // shape of the models, for workloads with several; empty: the workload's default
   int64_t scale = 1, accumulate = 1;
   std::optional<double> clip_norm;
   std::vector<std::string> plugins;

@@ -128,11 +128,17 @@ std::string strategy_text(const StrategyEntry& entry) {
   return text + "\n" + section_text(parameters_of(entry)) + "\n" + flags;
 }
 
+std::string models_text(const WorkloadEntry& entry) {
+  if (entry.models.empty()) return "";
+  return "--model NAME: " + join(entry.models) + "\n--model KEY=VALUE,..: " + entry.model_sizes +
+         "\n--model NAME,KEY=VALUE,..: a name with other sizes\n";
+}
+
 std::string entry_text(const std::string& topic, const Catalogue& all) {
   if (const auto* entry = find_entry(all.strategies, topic)) return strategy_text(*entry);
   if (const auto* entry = find_entry(all.workloads, topic))
     return entry->name + ": " + entry->summary + "\n" + entry->scaling + " scaling, batch " +
-           std::to_string(entry->batch) + "\n";
+           std::to_string(entry->batch) + "\n" + models_text(*entry);
   if (const auto* entry = find_entry(all.backends, topic))
     return entry->name + ": " + entry->summary + "\n" + devices_of(entry->cpu, entry->cuda) + " tensors\n";
   if (const auto* entry = find_entry(all.checks, topic)) return entry->name + ": " + entry->summary + "\n";

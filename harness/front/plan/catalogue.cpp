@@ -56,6 +56,9 @@ WorkloadEntry workload_from(const Json& json) {
           .probe = json.value("probe", false),
           .thorough = json.value("thorough", false),
           .digits = json.value("digits", false),
+          .models = json.value("models", std::vector<std::string>{}),
+          .model_sizes = json.value("model_sizes", ""),
+          .check_model = json.value("check_model", ""),
           .samples = samples.is_null() ? 0 : samples.get<int64_t>(),
           .plugin = json.value("plugin", false)};
 }

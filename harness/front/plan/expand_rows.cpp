@@ -46,6 +46,7 @@ class Expansion {
                                 .dtype = dtype,
                                 .runtime = runtime,
                                 .params = {},
+                                .model = model_of(workload),
                                 .scale = selection_.scale,
                                 .accumulate = selection_.accumulate,
                                 .clip_norm = selection_.clip_norm,
@@ -60,6 +61,12 @@ class Expansion {
   }
 
  private:
+  // Returns the case's model; empty for the workload's default.
+  std::string model_of(const WorkloadEntry& workload) const {
+    if (workload.models.empty()) return "";
+    return selection_.model.empty() && selection_.own_rows ? workload.check_model : selection_.model;
+  }
+
   void add_baselines(const Row& base) {
     if (!selection_.baseline) return;
     for (const Device device : {Device::cuda, Device::cpu}) {

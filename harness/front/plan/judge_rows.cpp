@@ -22,10 +22,11 @@ void judge_launch(Row& row, const Selection& selection) {
 }
 
 // True if the catalogue's sample count is valid for this case. A built-in workload's count always is. A plug-in's count
-// is valid only at scale 1; with --data, only if the workload reads the MNIST files, whose samples have been counted.
+// is valid only at scale 1. With --model or --data it is valid only if the workload reads the MNIST files, whose
+// samples have been counted.
 bool knows_sample_count(const WorkloadEntry& workload, const CaseSpec& spec) {
   const bool other_data = !spec.data_dir.empty() && !workload.digits;
-  return workload.samples != 0 && !(workload.plugin && (spec.scale != 1 || other_data));
+  return workload.samples != 0 && spec.model.empty() && !other_data && !(workload.plugin && spec.scale != 1);
 }
 
 // Returns an error message if some rank gets too few samples in a training step; otherwise an empty string.

@@ -88,9 +88,13 @@ const StrategyEntry* chosen_reference(const Selection& selection, const Catalogu
 
 std::vector<const WorkloadEntry*> chosen_workloads(const Selection& selection, const Catalogue& catalogue) {
   auto found = chosen("workload", selection.workloads, catalogue.workloads, catalogue);
+  for (const WorkloadEntry* entry : found)
+    if (!selection.model.empty() && entry->models.empty())
+      throw UsageError("--model: " + entry->name + " has a single model; --model is for workloads such as gpt");
   if (selection.workloads.empty())
     for (const auto& entry : catalogue.workloads)
-      if (!entry.probe || selection.probes) found.push_back(&entry);
+      if ((!entry.probe || selection.probes) && (selection.model.empty() || !entry.models.empty()))
+        found.push_back(&entry);
   return found;
 }
 

@@ -49,7 +49,8 @@ Plan plan_with_data(Prepared& prepared) {
 }  // namespace
 
 Prepared prepare(MeasuringOptions options, const fs::path& worker, World* world) {
-  if (!options.what.data_dir.empty()) require_data_directory(options.what.data_dir);
+  if (const std::string& data = options.what.data_dir; !data.empty() && !fs::exists(data))
+    throw UsageError("--data " + data + ": no such file or directory");
   for (auto& plugin : options.what.plugins) plugin = checked_plugin(plugin);
   Prepared prepared{.options = std::move(options), .world = world, .worker = worker, .gpus = survey_gpus()};
   prepared.catalogue = load_catalogue(prepared.worker, prepared.options.what.plugins);

@@ -107,6 +107,7 @@ std::string heading(const CaseSpec& spec) {
                                           : "weak scaling, " + std::to_string(spec.batch) + " samples per device";
   text += " · " + spec.dtype + " · " + spec.runtime + " runtime · " + std::to_string(spec.threads) +
           (spec.threads == 1 ? " thread" : " threads") + " per replica";
+  if (!spec.model.empty()) text += " · " + spec.model;
   if (spec.scale != 1) text += " · scale " + std::to_string(spec.scale);
   if (spec.accumulate != 1) text += " · " + std::to_string(spec.accumulate) + " micro-batches";
   return text;

@@ -9,6 +9,7 @@ std::string case_id(const CaseSpec& spec) {
   if (spec.backend != no_backend) id += "/" + spec.backend;
   id += "/" + name_of(spec.scaling) + "/b" + std::to_string(spec.batch) + "/" + name_of(spec.dtype);
   if (spec.runtime != Runtime::torch) id += "/" + name_of(spec.runtime);
+  if (!spec.model.empty()) id += "/model=" + spec.model;
   if (spec.scale != 1) id += "/scale=" + std::to_string(spec.scale);
   if (spec.accumulate != 1) id += "/accumulate=" + std::to_string(spec.accumulate);
   for (const auto& [name, value] : spec.params) id += "/" + name + "=" + value;
@@ -17,7 +18,7 @@ std::string case_id(const CaseSpec& spec) {
 
 bool same_setting(const CaseSpec& one, const CaseSpec& other, MayDiffer may_differ) {
   const auto common = [](const CaseSpec& s) {
-    return std::tie(s.workload, s.device, s.batch, s.dtype, s.runtime, s.scale, s.accumulate, s.clip_norm, s.data_dir,
+    return std::tie(s.workload, s.device, s.batch, s.dtype, s.runtime, s.model, s.scale, s.accumulate, s.clip_norm, s.data_dir,
                     s.threads);
   };
   const auto strategy = [](const CaseSpec& s) { return std::tie(s.strategy, s.params, s.backend, s.scaling); };

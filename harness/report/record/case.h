@@ -29,6 +29,7 @@ struct CaseSpec {
   Dtype dtype = Dtype::f32;
   Runtime runtime = Runtime::torch;
   std::map<std::string, std::string> params{};
+  std::string model{};
   int64_t scale = 1, accumulate = 1;
   std::optional<double> clip_norm{};
   uint64_t seed = 1;
@@ -62,6 +63,7 @@ struct Table<CaseSpec> {
           "who runs layers, backward passes and small allocations. torch: LibTorch; fast: dpbench's own code, the "
           "only runtime before 1.5"}),
       Field{"params", "-", &S::params, "strategy parameters that differ from their defaults"},
+      later(Field{"model", "-", &S::model, "shape of the model; empty: the workload's default; since 1.7"}),
       later(Field{"scale", "factor", &S::scale, "factor on the model's width and depth", range::positive}),
       later(
           Field{"accumulate", "micro-batches", &S::accumulate, "micro-batches accumulated per step", range::positive}),
@@ -70,15 +72,15 @@ struct Table<CaseSpec> {
       later(Field{"seed", "number", &S::seed,
                   "random seed for model initialisation, dropout and the order of samples and cases",
                   range::not_negative}),
-      later(Field{"data_dir", "-", &S::data_dir, "directory of the data set; empty: the built-in drawn digits"}),
+      later(Field{"data_dir", "-", &S::data_dir, "directory or file of the data set; empty: the built-in samples"}),
       later(Field{"threads", "threads", &S::threads, "threads per replica", range::positive}),
       later(Field{"oversubscribe", "-", &S::oversubscribe,
                   "ranks may share GPUs: rank r runs on GPU r mod (number of GPUs)"}),
       later(Field{"baseline", "-", &S::baseline, "this case is the baseline of other cases"})};
 };
 
-// Returns a case's id, e.g. "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32", followed by "/name=value" for each parameter, scale
-// or accumulation that differs from its default.
+// Returns a case's id, e.g. "ddp/mnist-mlp/cpu:2/shm/weak/b64/f32", followed by "/name=value" for each parameter, model,
+// scale or accumulation that differs from its default.
 std::string case_id(const CaseSpec& spec);
 
 // Selects the settings in which same_setting() lets two cases differ. `batch` must always be equal, whether it counts

@@ -100,7 +100,7 @@ CheckedCase check_case(const CaseSpec& spec, const SuiteOptions& options, const 
   const auto decided_by_rank0 = [&](const std::string& key, bool value) {
     return several ? broadcast_decision(*group.store(), prefix + key, group.rank(), value) : value;
   };
-  const WorkloadOptions workload{.scale = spec.scale, .data_dir = spec.data_dir, .shared_dir = shared_dir};
+  const WorkloadOptions workload = workload_options(spec, shared_dir);
   Rows rows;  // one row per check, with its worst result over all random seeds
   std::optional<Dump> dump;
   if (!options.dump.empty()) dump.emplace(options.dump, spec, group.rank());

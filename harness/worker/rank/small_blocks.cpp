@@ -17,12 +17,12 @@ constexpr size_t unit = c10::gAlignment;  // alignment of tensors in bytes, and 
 // Largest cached size in units; maximum number of blocks cached per size and thread (2 MiB per thread in all).
 constexpr size_t max_units = 64, max_cached = 16;
 
-struct Block {
-  Block* next;
+struct FreeBlock {
+  FreeBlock* next;
 };
 
 struct FreeList {
-  Block* first = nullptr;
+  FreeBlock* first = nullptr;
   size_t count = 0;
 };
 
@@ -47,12 +47,12 @@ class ThreadCache {
     if (units == 0 || units > max_units || ended()) return std::free(block);
     FreeList& list = current().lists_[units];
     if (list.count == max_cached) return std::free(block);
-    list = {new (block) Block{list.first}, list.count + 1};
+    list = {new (block) FreeBlock{list.first}, list.count + 1};
   }
 
  private:
   static void* take(FreeList& list) {
-    Block* const block = list.first;
+    FreeBlock* const block = list.first;
     if (block) list = {block->next, list.count - 1};
     return block;
   }

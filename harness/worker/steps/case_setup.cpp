@@ -18,10 +18,12 @@ at::ScalarType scalar_type(Dtype dtype) {
   throw std::logic_error("unknown dtype");
 }
 
+WorkloadOptions workload_options(const CaseSpec& spec, const std::string& shared_dir) {
+  return {.scale = spec.scale, .model = spec.model, .data_dir = spec.data_dir, .shared_dir = shared_dir};
+}
+
 std::unique_ptr<Workload> workload_of(const CaseSpec& spec, const std::string& shared_dir) {
-  return workload_registry()
-      .at(spec.workload)
-      .make({.scale = spec.scale, .data_dir = spec.data_dir, .shared_dir = shared_dir});
+  return workload_registry().at(spec.workload).make(workload_options(spec, shared_dir));
 }
 
 std::vector<std::string> own_parameters(const CaseSpec& spec) {

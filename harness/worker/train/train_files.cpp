@@ -44,6 +44,7 @@ void TrainFiles::validate() const {
 RunIdentity TrainFiles::identity() const {
   const CaseSpec& spec = job_.spec;
   return {{"workload", spec.workload},
+          {"model", spec.model},
           {"scale", std::to_string(spec.scale)},
           {"dtype", name_of(spec.dtype)},
           {"samples", std::to_string(workload_.samples())},

@@ -8,7 +8,7 @@
 namespace dpbench::shm {
 namespace {
 
-struct Block {
+struct MemoryBlock {
   uint64_t number;
   Descriptor memory;
   Mapping mapping;
@@ -22,7 +22,7 @@ class Blocks {
     Mapping mapping(memory.get(), bytes);
     char* const at = mapping.data();
     const std::lock_guard lock(mutex_);
-    blocks_.emplace(at, Block{next_++, std::move(memory), std::move(mapping)});
+    blocks_.emplace(at, MemoryBlock{next_++, std::move(memory), std::move(mapping)});
     return at;
   }
 
@@ -49,7 +49,7 @@ class Blocks {
   }
 
   std::mutex mutex_;
-  std::map<char*, Block> blocks_;
+  std::map<char*, MemoryBlock> blocks_;
   uint64_t next_ = 1;
 };
 

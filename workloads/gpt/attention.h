@@ -1,0 +1,38 @@
+// Causal self-attention with shared key and value heads and rotary positions.
+#pragma once
+
+#include <memory>
+
+#include <torch/nn/module.h>
+
+#include "workloads/gpt/layers.h"
+#include "workloads/gpt/shape.h"
+
+namespace dpbench::gpt {
+
+// Rotates pairs (i, i + size / 2) of a head's features by an angle that grows with the position.
+class Rotary {
+ public:
+  Rotary(int64_t positions, int64_t head_size);
+  // x: [rows, heads, tokens, head size]
+  at::Tensor rotate(const at::Tensor& x) const;
+
+ private:
+  at::Tensor cosine_, sine_;  // [positions, head size], float64
+};
+
+class Attention : public torch::nn::Module {
+ public:
+  Attention(const Shape& shape, const at::Generator& generator);
+  // x: [rows, tokens, hidden]
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  at::Tensor heads_of(const std::shared_ptr<Dense>& projection, const at::Tensor& x, int64_t heads) const;
+
+  Shape shape_;
+  std::shared_ptr<Dense> query_, key_, value_, output_;
+  std::shared_ptr<Rotary> rotary_;  // null with learned positions
+};
+
+}  // namespace dpbench::gpt

@@ -1,0 +1,15 @@
+// The model of the workload gpt: a decoder-only transformer as a list of blocks (embed, one per layer, norm, head).
+// Parameters have the names of Hugging Face's Llama, so a saved model of style llama loads there.
+#pragma once
+
+#include <memory>
+
+#include "workloads/api/workload.h"
+#include "workloads/gpt/shape.h"
+
+namespace dpbench::gpt {
+
+// input: token ids [rows, tokens]. Output: logits [rows, tokens, vocab].
+std::shared_ptr<Model> make_model(const Shape& shape, uint64_t seed);
+
+}  // namespace dpbench::gpt

@@ -1,0 +1,44 @@
+// The shape of a GPT: the flag --model of the workload gpt.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dpbench::gpt {
+
+// gpt2: learned positions, LayerNorm, GELU, biases. llama: rotary positions, RMSNorm, SwiGLU, no biases.
+enum class Style { gpt2, llama };
+
+enum class Update { adamw, momentum, sgd };
+
+struct Shape {
+  Style style = Style::gpt2;
+  int64_t layers = 4, hidden = 128, heads = 4;
+  int64_t kv_heads = 0;  // heads of keys and values, each shared by heads / kv_heads query heads; 0: as many as heads
+  int64_t mlp = 0;       // width of the MLP; 0: 4 hidden for gpt2, 8/3 hidden for llama
+  int64_t seq = 128, vocab = 256;
+  bool tied = true;      // the head uses the weight of the token embedding
+  double dropout = 0;    // fraction of embeddings and of each layer's outputs that is set to zero
+  bool padding = false;  // rows have different numbers of tokens; the rest of a row has no target
+  Update optimizer = Update::adamw;
+  double learning_rate = 1e-3;
+  int64_t warmup = 0, decay = 0;  // steps of the linear warm-up and of the cosine decay after it; 0: none
+
+  int64_t head_size() const { return hidden / heads; }
+  // Returns the number of parameters of the matrices that multiply every token; a tied embedding counts as the head.
+  int64_t multiplied_parameters() const;
+  // Returns the floating-point operations of one training step on a row: forward and backward pass, by the formula
+  // 6 x parameters x tokens + 12 x layers x hidden x tokens^2.
+  double flop_per_row() const;
+};
+
+// Names of the predefined shapes, and of the sizes that --model can set, for help texts.
+std::vector<std::string> shape_names();
+std::string size_names();
+
+// Parses "small", "small,layers=8" or "layers=8,hidden=64"; without a name, the other values are those of `small`.
+// Throws UsageError with the flag, the value and what is allowed.
+Shape parse_shape(const std::string& text);
+
+}  // namespace dpbench::gpt

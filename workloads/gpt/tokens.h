@@ -1,0 +1,33 @@
+// The tokens that the workload gpt is trained on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <ATen/core/Tensor.h>
+
+namespace dpbench::gpt {
+
+// The text that is used without --data: 54,590 characters of ASCII.
+std::string_view built_in_text();
+
+// A sequence of token ids below a vocabulary size.
+class Tokens {
+ public:
+  // path: a file of token ids, which are uint16 in a .bin file, the only tensor of whole numbers in a .safetensors file
+  // and the bytes of any other file; if empty, the bytes of the built-in text. Throws UsageError if the file cannot be
+  // read or a token is not below `vocab`.
+  Tokens(const std::string& path, int64_t vocab);
+
+  int64_t count() const { return ids_.numel(); }
+  // Returns the tokens at these positions, as int64 in the positions' shape.
+  at::Tensor at(const at::Tensor& positions) const;
+
+ private:
+  std::string path_;
+  int64_t vocab_;
+  at::Tensor ids_;
+};
+
+}  // namespace dpbench::gpt
