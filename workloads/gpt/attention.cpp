@@ -24,31 +24,40 @@ at::Tensor Rotary::rotate(const at::Tensor& x) const {
   return x * table(cosine_) + at::cat({-halves[1], halves[0]}, -1) * table(sine_);
 }
 
-Attention::Attention(const Shape& shape, const at::Generator& generator) : shape_(shape) {
+Attention::Attention(const Shape& shape, const InitialWeights& weights) : shape_(shape) {
   const bool biased = shape.style == Style::gpt2;
   const int64_t shared = shape.kv_heads * shape.head_size();
   const auto dense = [&](const std::string& name, int64_t inputs, int64_t outputs, double spread) {
-    return register_module(name, std::make_shared<Dense>(inputs, outputs, biased, spread, generator));
+    return register_module(name, std::make_shared<Dense>(inputs, outputs, biased, spread, weights));
   };
   query_ = dense("q_proj", shape.hidden, shape.hidden, initial_spread);
   key_ = dense("k_proj", shape.hidden, shared, initial_spread);
   value_ = dense("v_proj", shape.hidden, shared, initial_spread);
   output_ = dense("o_proj", shape.hidden, shape.hidden, residual_spread(shape));
-  if (shape.style == Style::llama) rotary_ = std::make_shared<Rotary>(shape.seq, shape.head_size());
+  if (shape.style == Style::llama && !shape.exact) rotary_ = std::make_shared<Rotary>(shape.seq, shape.head_size());
 }
 
 at::Tensor Attention::heads_of(const std::shared_ptr<Dense>& projection, const at::Tensor& x, int64_t heads) const {
   return projection->forward(x).view({x.size(0), x.size(1), heads, shape_.head_size()}).transpose(1, 2);
 }
 
+at::Tensor Attention::mixed(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const {
+  const bool shared = shape_.kv_heads != shape_.heads;
+  if (!shape_.exact)
+    return at::scaled_dot_product_attention(query, key, value, /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true,
+                                            /*scale=*/std::nullopt, /*enable_gqa=*/shared);
+  const auto repeated = [&](const at::Tensor& x) {
+    return shared ? x.repeat_interleave(shape_.heads / shape_.kv_heads, 1) : x;
+  };
+  const at::Tensor scores = at::hardtanh(query.matmul(repeated(key).transpose(2, 3)), -1, 1);
+  return scores.tril().matmul(repeated(value));
+}
+
 at::Tensor Attention::forward(const at::Tensor& x) const {
   at::Tensor query = heads_of(query_, x, shape_.heads), key = heads_of(key_, x, shape_.kv_heads);
   const at::Tensor value = heads_of(value_, x, shape_.kv_heads);
   if (rotary_) query = rotary_->rotate(query), key = rotary_->rotate(key);
-  const at::Tensor mixed =
-      at::scaled_dot_product_attention(query, key, value, /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true,
-                                       /*scale=*/std::nullopt, /*enable_gqa=*/shape_.kv_heads != shape_.heads);
-  return output_->forward(mixed.transpose(1, 2).reshape(x.sizes()));
+  return output_->forward(mixed(query, key, value).transpose(1, 2).reshape(x.sizes()));
 }
 
 }  // namespace dpbench::gpt

@@ -23,16 +23,17 @@ class Rotary {
 
 class Attention : public torch::nn::Module {
  public:
-  Attention(const Shape& shape, const at::Generator& generator);
+  Attention(const Shape& shape, const InitialWeights& weights);
   // x: [rows, tokens, hidden]
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
+  at::Tensor mixed(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const;
   at::Tensor heads_of(const std::shared_ptr<Dense>& projection, const at::Tensor& x, int64_t heads) const;
 
   Shape shape_;
   std::shared_ptr<Dense> query_, key_, value_, output_;
-  std::shared_ptr<Rotary> rotary_;  // null with learned positions
+  std::shared_ptr<Rotary> rotary_;  // null if nothing is rotated
 };
 
 }  // namespace dpbench::gpt

@@ -4,18 +4,24 @@
 
 #include <ATen/ATen.h>
 
+#include "workloads/layers/init.h"
 #include "workloads/layers/linear.h"
 
 namespace dpbench::gpt {
 
 double residual_spread(const Shape& shape) { return initial_spread / std::sqrt(2 * static_cast<double>(shape.layers)); }
 
-at::Tensor normal_tensor(at::IntArrayRef sizes, double spread, const at::Generator& generator) {
-  return at::randn(sizes, generator).mul_(spread);
+InitialWeights::InitialWeights(uint64_t seed, bool exact) : generator_(own_generator(seed)), exact_(exact) {}
+
+at::Tensor InitialWeights::operator()(int64_t rows, int64_t columns, double spread, int64_t ones) const {
+  if (!exact_) return at::randn({rows, columns}, generator_).mul_(spread);
+  const at::Tensor where = at::randint(columns, {rows, ones}, generator_, at::kLong);
+  const at::Tensor signs = at::randint(2, {rows, ones}, generator_, at::kFloat).mul_(2).sub_(1);
+  return at::zeros({rows, columns}).scatter_(1, where, signs);
 }
 
-Dense::Dense(int64_t inputs, int64_t outputs, bool biased, double spread, const at::Generator& generator)
-    : weight_(register_parameter("weight", normal_tensor({outputs, inputs}, spread, generator))) {
+Dense::Dense(int64_t inputs, int64_t outputs, bool biased, double spread, const InitialWeights& weights)
+    : weight_(register_parameter("weight", weights(outputs, inputs, spread, /*ones=*/1))) {
   if (biased) bias_ = register_parameter("bias", at::zeros({outputs}));
 }
 
@@ -25,23 +31,27 @@ at::Tensor Dense::forward(const at::Tensor& x) const {
   return linear(x.reshape({-1, x.size(-1)}), weight_, bias_).view(sizes);
 }
 
-Embedding::Embedding(int64_t entries, int64_t hidden, const at::Generator& generator)
-    : weight_(register_parameter("weight", normal_tensor({entries, hidden}, initial_spread, generator))) {}
+Embedding::Embedding(int64_t entries, int64_t hidden, const InitialWeights& weights)
+    : weight_(register_parameter("weight", weights(entries, hidden, initial_spread, /*ones=*/3))) {}
 
-Norm::Norm(Style style, int64_t hidden) : weight_(register_parameter("weight", at::ones({hidden}))) {
-  if (style == Style::gpt2) bias_ = register_parameter("bias", at::zeros({hidden}));
+Norm::Norm(const Shape& shape) : exact_(shape.exact), weight_(register_parameter("weight", at::ones({shape.hidden}))) {
+  if (shape.style == Style::gpt2) bias_ = register_parameter("bias", at::zeros({shape.hidden}));
 }
 
 at::Tensor Norm::forward(const at::Tensor& x) const {
-  constexpr double epsilon = 1e-5;
+  constexpr double epsilon = 1e-5, largest_exact = 4;
+  if (exact_) {
+    const at::Tensor y = at::hardtanh(x, -largest_exact, largest_exact) * weight_;
+    return bias_.defined() ? y + bias_ : y;
+  }
   return bias_.defined() ? at::layer_norm(x, weight_.sizes(), weight_, bias_, epsilon)
                          : at::rms_norm(x, weight_.sizes(), weight_, epsilon);
 }
 
-Mlp::Mlp(const Shape& shape, const at::Generator& generator) {
+Mlp::Mlp(const Shape& shape, const InitialWeights& weights) : exact_(shape.exact) {
   const bool biased = shape.style == Style::gpt2;
   const auto dense = [&](const std::string& name, int64_t inputs, int64_t outputs, double spread) {
-    return register_module(name, std::make_shared<Dense>(inputs, outputs, biased, spread, generator));
+    return register_module(name, std::make_shared<Dense>(inputs, outputs, biased, spread, weights));
   };
   if (shape.style == Style::llama) gate_ = dense("gate_proj", shape.hidden, shape.mlp, initial_spread);
   up_ = dense("up_proj", shape.hidden, shape.mlp, initial_spread);
@@ -50,6 +60,7 @@ Mlp::Mlp(const Shape& shape, const at::Generator& generator) {
 
 at::Tensor Mlp::forward(const at::Tensor& x) const {
   const at::Tensor up = up_->forward(x);
+  if (exact_) return down_->forward(gate_ ? at::relu(gate_->forward(x)) * up : at::relu(up));
   return down_->forward(gate_ ? at::silu(gate_->forward(x)) * up : at::gelu(up, "tanh"));
 }
 

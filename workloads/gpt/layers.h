@@ -4,6 +4,7 @@
 #include <memory>
 
 #include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
 #include "workloads/gpt/shape.h"
@@ -14,12 +15,23 @@ namespace dpbench::gpt {
 inline constexpr double initial_spread = 0.02;
 double residual_spread(const Shape& shape);
 
-at::Tensor normal_tensor(at::IntArrayRef sizes, double spread, const at::Generator& generator);
+// Draws initial weights from its own generator, so the same seed gives the same bits on any thread.
+class InitialWeights {
+ public:
+  InitialWeights(uint64_t seed, bool exact);
+  // Returns a matrix of normally distributed numbers. If exact: `ones` elements of each row, up to repeats, are 1 or
+  // -1, and the rest are 0.
+  at::Tensor operator()(int64_t rows, int64_t columns, double spread, int64_t ones) const;
 
-// A fully connected layer over the last dimension, with normally distributed weights and a zero bias or none.
+ private:
+  at::Generator generator_;
+  bool exact_;
+};
+
+// A fully connected layer over the last dimension, with a zero bias or none.
 class Dense : public torch::nn::Module {
  public:
-  Dense(int64_t inputs, int64_t outputs, bool biased, double spread, const at::Generator& generator);
+  Dense(int64_t inputs, int64_t outputs, bool biased, double spread, const InitialWeights& weights);
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
@@ -29,7 +41,7 @@ class Dense : public torch::nn::Module {
 // The table of a vector for each token or position. Only a weight: a tied head multiplies by it.
 class Embedding : public torch::nn::Module {
  public:
-  Embedding(int64_t entries, int64_t hidden, const at::Generator& generator);
+  Embedding(int64_t entries, int64_t hidden, const InitialWeights& weights);
   const at::Tensor& weight() const { return weight_; }
 
  private:
@@ -39,20 +51,22 @@ class Embedding : public torch::nn::Module {
 // LayerNorm with weight and bias for gpt2, RMSNorm with a weight for llama.
 class Norm : public torch::nn::Module {
  public:
-  Norm(Style style, int64_t hidden);
+  explicit Norm(const Shape& shape);
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
+  bool exact_;
   at::Tensor weight_, bias_;
 };
 
 // Two matrices with GELU between them for gpt2; for llama, SwiGLU: down(silu(gate(x)) up(x)).
 class Mlp : public torch::nn::Module {
  public:
-  Mlp(const Shape& shape, const at::Generator& generator);
+  Mlp(const Shape& shape, const InitialWeights& weights);
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
+  bool exact_;
   std::shared_ptr<Dense> gate_, up_, down_;
 };
 

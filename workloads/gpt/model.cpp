@@ -7,7 +7,6 @@
 #include "workloads/gpt/attention.h"
 #include "workloads/gpt/layers.h"
 #include "workloads/layers/dropout.h"
-#include "workloads/layers/init.h"
 #include "workloads/layers/linear.h"
 
 namespace dpbench::gpt {
@@ -17,11 +16,11 @@ namespace {
 class Layer : public torch::nn::Module {
  public:
   // number: from 0
-  Layer(const Shape& shape, int64_t number, const at::Generator& generator)
-      : before_attention_(register_module("input_layernorm", std::make_shared<Norm>(shape.style, shape.hidden))),
-        attention_(register_module("self_attn", std::make_shared<Attention>(shape, generator))),
-        before_mlp_(register_module("post_attention_layernorm", std::make_shared<Norm>(shape.style, shape.hidden))),
-        mlp_(register_module("mlp", std::make_shared<Mlp>(shape, generator))),
+  Layer(const Shape& shape, int64_t number, const InitialWeights& weights)
+      : before_attention_(register_module("input_layernorm", std::make_shared<Norm>(shape))),
+        attention_(register_module("self_attn", std::make_shared<Attention>(shape, weights))),
+        before_mlp_(register_module("post_attention_layernorm", std::make_shared<Norm>(shape))),
+        mlp_(register_module("mlp", std::make_shared<Mlp>(shape, weights))),
         after_attention_(register_module("attention_dropout", dropout(shape, 2 * number + 1))),
         after_mlp_(register_module("mlp_dropout", dropout(shape, 2 * number + 2))) {}
 
@@ -45,34 +44,34 @@ class Layer : public torch::nn::Module {
 class Transformer : public Model {
  public:
   Transformer(const Shape& shape, uint64_t seed) {
-    const auto generator = own_generator(seed);
+    const InitialWeights weights(seed, shape.exact);
     const auto model = register_module("model", std::make_shared<torch::nn::Module>("model"));
     const auto tokens =
-        model->register_module("embed_tokens", std::make_shared<Embedding>(shape.vocab, shape.hidden, generator));
-    add_embed(shape, *model, tokens, generator);
+        model->register_module("embed_tokens", std::make_shared<Embedding>(shape.vocab, shape.hidden, weights));
+    add_embed(shape, *model, tokens, weights);
     const auto layers = model->register_module("layers", std::make_shared<torch::nn::Module>("layers"));
     for (int64_t i = 0; i < shape.layers; ++i) {
       const auto name = std::to_string(i);
-      const auto layer = layers->register_module(name, std::make_shared<Layer>(shape, i, generator));
+      const auto layer = layers->register_module(name, std::make_shared<Layer>(shape, i, weights));
       add_block({"model.layers." + name, {layer}, [layer](const at::Tensor& x, const Context& context) {
                    return layer->forward(x, context);
                  }});
     }
-    const auto norm = model->register_module("norm", std::make_shared<Norm>(shape.style, shape.hidden));
+    const auto norm = model->register_module("norm", std::make_shared<Norm>(shape));
     add_block({"model.norm", {norm}, [norm](const at::Tensor& x, const Context&) { return norm->forward(x); }});
-    add_head(shape, tokens, generator);
+    add_head(shape, tokens, weights);
   }
 
  private:
   void add_embed(const Shape& shape, torch::nn::Module& model, const std::shared_ptr<Embedding>& tokens,
-                 const at::Generator& generator) {
-    std::vector<std::shared_ptr<torch::nn::Module>> layers = {tokens};
+                 const InitialWeights& weights) {
     std::shared_ptr<Embedding> positions;
     if (shape.style == Style::gpt2)
-      layers.push_back(positions = model.register_module(
-                           "embed_positions", std::make_shared<Embedding>(shape.seq, shape.hidden, generator)));
+      positions =
+          model.register_module("embed_positions", std::make_shared<Embedding>(shape.seq, shape.hidden, weights));
     const auto dropout = model.register_module("embed_dropout", Layer::dropout(shape, 0));
-    layers.push_back(dropout);
+    using Modules = std::vector<std::shared_ptr<torch::nn::Module>>;
+    const Modules layers = positions ? Modules{tokens, positions, dropout} : Modules{tokens, dropout};
     add_block({"model.embed_tokens", layers, [=](const at::Tensor& ids, const Context& context) {
                  at::Tensor x = at::embedding(tokens->weight(), ids);
                  if (positions) x = x + positions->weight().narrow(0, 0, ids.size(1));
@@ -80,14 +79,14 @@ class Transformer : public Model {
                }});
   }
 
-  void add_head(const Shape& shape, const std::shared_ptr<Embedding>& tokens, const at::Generator& generator) {
+  void add_head(const Shape& shape, const std::shared_ptr<Embedding>& tokens, const InitialWeights& weights) {
     if (shape.tied)
       return add_block({"lm_head", {tokens}, [tokens](const at::Tensor& x, const Context&) {
                           const at::Tensor logits = linear(x.flatten(0, 1), tokens->weight(), at::Tensor());
                           return logits.view({x.size(0), x.size(1), -1});
                         }});
     const auto head = register_module(
-        "lm_head", std::make_shared<Dense>(shape.hidden, shape.vocab, /*biased=*/false, initial_spread, generator));
+        "lm_head", std::make_shared<Dense>(shape.hidden, shape.vocab, /*biased=*/false, initial_spread, weights));
     add_block({"lm_head", {head}, [head](const at::Tensor& x, const Context&) { return head->forward(x); }});
   }
 };

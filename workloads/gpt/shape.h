@@ -21,6 +21,9 @@ struct Shape {
   bool tied = true;      // the head uses the weight of the token embedding
   double dropout = 0;    // fraction of embeddings and of each layer's outputs that is set to zero
   bool padding = false;  // rows have different numbers of tokens; the rest of a row has no target
+  // True for the workload gpt-exact: every value is a small whole number, so that sums are exact in any order. Weights
+  // are -1, 0 or 1. Clamping replaces norms and softmax, ReLU replaces GELU and SiLU, and nothing is rotated.
+  bool exact = false;
   Update optimizer = Update::adamw;
   double learning_rate = 1e-3;
   int64_t warmup = 0, decay = 0;  // steps of the linear warm-up and of the cosine decay after it; 0: none

@@ -139,6 +139,9 @@ void judge_evaluation(const Trial& trial, Rows& rows) {
 
 void judge_learning(const Trial& trial, Rows& rows) {
   if (!trial.scenario.learns) return;
+  const std::string compared = "mean loss of the last quarter of 20 steps below that of the first";
+  if (trial.workload().optimizer().learning_rate == 0)
+    return rows.skipped("loss-falls", compared, "the workload's learning rate is zero");
   std::vector<double> losses;
   for (size_t step = 0; step < trial.ranks[0].steps.size(); ++step) {
     double sum = 0, weight = 0;
@@ -154,7 +157,7 @@ void judge_learning(const Trial& trial, Rows& rows) {
   const size_t span = losses.size() / 4;
   double first = 0, last = 0;
   for (size_t i = 0; i < span; ++i) first += losses[i], last += losses[losses.size() - 1 - i];
-  rows.judged("loss-falls", "mean loss of the last quarter of 20 steps below that of the first", last < first,
+  rows.judged("loss-falls", compared, last < first,
               "from " + short_number(first / static_cast<double>(span)) + " to " +
                   short_number(last / static_cast<double>(span)),
               "parameters are not updated, or in the wrong direction");

@@ -1,0 +1,50 @@
+// The workload gpt-exact: gpt with whole numbers in place of real ones. Sums are exact in any order, so a contribution
+// that is lost, doubled or put in another place changes a whole number, and a right strategy gives the oracle's bits.
+#include <algorithm>
+#include <memory>
+
+#include <ATen/ATen.h>
+
+#include "workloads/gpt/gpt.h"
+
+namespace dpbench::gpt {
+namespace {
+
+Shape exact_shape() {
+  Shape shape = parse_shape("layers=2,hidden=18,heads=3,mlp=23,seq=5,vocab=257");
+  shape.exact = true;
+  return shape;
+}
+
+class GptExact : public Gpt {
+ public:
+  // The caller passes the world size in options.scale. The loss is a multiple of it, so that the mean of the ranks'
+  // gradients consists of whole numbers.
+  explicit GptExact(const WorkloadOptions& options)
+      : Gpt(exact_shape(), ""), world_(static_cast<double>(std::max<int64_t>(options.scale, 1))) {}
+
+  // Returns the sum of all logits, each times -1, 0 or 1, which depends on the target and the logit's index.
+  at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override {
+    const at::Tensor logits = at::arange(output.size(-1), target.options());
+    const at::Tensor factors = (target.unsqueeze(-1) * 7 + logits * 5).remainder(11).remainder(3).sub(1);
+    return (output * (factors * world_)).sum();
+  }
+  bool sum_loss() const override { return true; }
+  // Parameters stay whole numbers, because they do not change.
+  OptimizerSpec optimizer() const override { return {.learning_rate = 0}; }
+
+ private:
+  double world_;
+};
+
+const RegisterWorkload exact{{.name = "gpt-exact",
+                              .summary = "gpt in whole numbers: its gradients are exact in any order",
+                              .scaling = Scaling::weak,
+                              .batch = 2,
+                              .make = [](const WorkloadOptions& options) -> std::unique_ptr<Workload> {
+                                return std::make_unique<GptExact>(options);
+                              },
+                              .probe = true}};
+
+}  // namespace
+}  // namespace dpbench::gpt

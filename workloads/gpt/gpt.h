@@ -1,0 +1,37 @@
+// The workload gpt: a decoder-only transformer that predicts the next token of a text.
+#pragma once
+
+#include <memory>
+
+#include "workloads/api/workload.h"
+#include "workloads/gpt/shape.h"
+#include "workloads/gpt/tokens.h"
+
+namespace dpbench::gpt {
+
+// Sample i is row i of the data: tokens i seq .. (i + 1) seq - 1, with the following token of each as its target.
+class Gpt : public Workload {
+ public:
+  // data: see Tokens
+  Gpt(const Shape& shape, const std::string& data);
+
+  int64_t samples() const override { return rows_ - test_samples(); }
+  int64_t test_samples() const override;
+  std::shared_ptr<Model> model(uint64_t seed) const override;
+  at::Tensor loss(const at::Tensor& output, const at::Tensor& target) const override;
+  int64_t loss_terms(const Batch& batch) const override;
+  OptimizerSpec optimizer() const override;
+  Batch batch(const at::Tensor& ids) const override { return rows_at(ids, ids); }
+  Batch test_batch(const at::Tensor& ids) const override { return rows_at(ids, ids + samples()); }
+
+ private:
+  Batch rows_at(const at::Tensor& ids, const at::Tensor& rows) const;
+  // Ends each row after a number of tokens that depends on the row: one at least, and half of the row on average.
+  void pad(const at::Tensor& rows, at::Tensor& input, at::Tensor& target) const;
+
+  Shape shape_;
+  Tokens tokens_;
+  int64_t rows_ = 0;
+};
+
+}  // namespace dpbench::gpt
