@@ -1,0 +1,280 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "workloads/data/tensor_file.h"
+#include "workloads/gpt/attention.h"
+#include "workloads/gpt/gpt.h"
+#include "workloads/gpt/layers.h"
+#include "workloads/gpt/model.h"
+#include "workloads/layers/init.h"
+
+namespace dpbench::gpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* both[] = {"tiny,dropout=0", "tiny-llama"};
+
+std::shared_ptr<Model> float64_model(const Shape& shape) {
+  auto model = make_model(shape, 1);
+  model->to(at::kDouble);
+  return model;
+}
+
+at::Tensor some_tokens(const Shape& shape, int64_t rows) {
+  return at::randint(shape.vocab, {rows, shape.seq}, own_generator(5), at::kLong);
+}
+
+std::string refusal(const std::string& model) {
+  try {
+    parse_shape(model);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(GptShape, ANameCanBeFollowedBySizes) {
+  const Shape shape = parse_shape("tiny,layers=3,tied=off,style=llama,lr=0.5");
+  EXPECT_EQ(shape.layers, 3);
+  EXPECT_EQ(shape.hidden, 18);
+  EXPECT_FALSE(shape.tied);
+  EXPECT_EQ(shape.style, Style::llama);
+  EXPECT_EQ(shape.learning_rate, 0.5);
+  EXPECT_EQ(parse_shape("hidden=64").mlp, 256);
+  EXPECT_EQ(parse_shape("hidden=64,style=llama").mlp, 171);
+}
+
+TEST(GptShape, RefusalsNameTheValueAndWhatIsAllowed) {
+  EXPECT_EQ(refusal("big"),
+            "--model big: there is no model 'big'. Models: tiny, tiny-llama, small, gpt2-124m, llama-1b; or sizes such "
+            "as layers=8,hidden=64");
+  EXPECT_EQ(refusal("layers=4,small"),
+            "--model layers=4,small: 'small' must be the first part, or a size such as "
+            "layers=8");
+  EXPECT_NE(refusal("depth=4").find("there is no size 'depth'. Sizes: style, layers"), std::string::npos);
+  for (const auto* bad : {"layers=0", "layers=-1", "layers=1.5", "layers=", "layers=99999999999999999999"})
+    EXPECT_NE(refusal(bad).find("layers must be a whole number from 1"), std::string::npos) << bad;
+  EXPECT_NE(refusal("dropout=1").find("dropout must be a number from 0 to less than 1"), std::string::npos);
+  EXPECT_NE(refusal("tied=yes").find("tied must be on or off"), std::string::npos);
+  EXPECT_NE(refusal("hidden=10,heads=4").find("hidden 10 is not a multiple of heads 4"), std::string::npos);
+  EXPECT_NE(refusal("heads=4,kv_heads=3").find("heads 4 is not a multiple of kv_heads 3"), std::string::npos);
+  EXPECT_NE(refusal("hidden=12,heads=4,style=llama").find("hidden / heads is 3"), std::string::npos);
+}
+
+// The numbers of parameters that are published for these models.
+TEST(GptShape, NamedModelsHaveThePublishedNumbersOfParameters) {
+  const auto small = [](std::string name, int64_t layers) {
+    return parse_shape(name.append(",layers=").append(std::to_string(layers)));
+  };
+  const auto count = [](const Shape& shape) {
+    int64_t sum = 0;
+    for (const auto& parameter : make_model(shape, 1)->parameters()) sum += parameter.numel();
+    return sum;
+  };
+  const int64_t one = count(small("gpt2-124m", 1)), two = count(small("gpt2-124m", 2));
+  EXPECT_EQ(one + 11 * (two - one), 124'439'808);
+  const Shape llama = parse_shape("llama-1b");
+  const int64_t norms = (2 * llama.layers + 1) * llama.hidden;
+  EXPECT_EQ(llama.multiplied_parameters() + norms, 1'235'814'400);
+}
+
+TEST(GptModel, IsTheCompositionOfItsBlocks) {
+  for (const auto* name : both) {
+    const Shape shape = parse_shape(name);
+    const auto model = make_model(shape, 1);
+    std::vector<std::string> names;
+    at::Tensor x = some_tokens(shape, 2);
+    const at::Tensor expected = model->forward(x, {});
+    for (const Block& block : model->blocks()) names.push_back(block.name), x = block.forward(x, {});
+    EXPECT_TRUE(at::equal(x, expected));
+    EXPECT_EQ(names, (std::vector<std::string>{"model.embed_tokens", "model.layers.0", "model.layers.1", "model.norm",
+                                               "lm_head"}));
+  }
+}
+
+TEST(GptModel, BlocksHoldAllParametersAndATiedOneTwice) {
+  const auto parameters_of_blocks = [](const Model& model) {
+    size_t count = 0;
+    for (const Block& block : model.blocks())
+      for (const auto& layer : block.layers) count += layer->parameters().size();
+    return count;
+  };
+  const auto tied = make_model(parse_shape("tiny"), 1), untied = make_model(parse_shape("tiny-llama"), 1);
+  EXPECT_EQ(parameters_of_blocks(*tied), tied->parameters().size() + 1);
+  EXPECT_EQ(parameters_of_blocks(*untied), untied->parameters().size());
+}
+
+TEST(GptModel, ATokenHasNoEffectOnEarlierPositions) {
+  for (const auto* name : both) {
+    const Shape shape = parse_shape(name);
+    const auto model = float64_model(shape);
+    const at::Tensor tokens = some_tokens(shape, 1);
+    at::Tensor changed = tokens.clone();
+    changed[0][6] = (changed[0][6] + 1).remainder(shape.vocab);
+    const at::Tensor a = model->forward(tokens, {}), b = model->forward(changed, {});
+    EXPECT_LT((a - b).abs().narrow(1, 0, 6).max().item<double>(), 1e-14) << name;
+    EXPECT_GT((a - b).abs().narrow(1, 6, 1).max().item<double>(), 1e-6) << name;
+    EXPECT_GT((a - b).abs().narrow(1, 7, shape.seq - 7).max().item<double>(), 1e-9) << name;
+  }
+}
+
+TEST(GptAttention, EqualsTheDefinition) {
+  Shape shape = parse_shape("tiny-llama");
+  Attention attention(shape, InitialWeights(3, false));
+  attention.to(at::kDouble);
+  const auto named = attention.named_parameters();
+  const int64_t rows = 2, size = shape.head_size();
+  const at::Tensor x = at::randn({rows, shape.seq, shape.hidden}, own_generator(4), at::kDouble);
+  const auto heads = [&](const char* projection, int64_t count) {
+    return x.matmul(named[std::string(projection) + ".weight"].t()).view({rows, shape.seq, count, size});
+  };
+  const Rotary rotary(shape.seq, size);
+  const auto turned = [&](const at::Tensor& y) { return rotary.rotate(y.transpose(1, 2)).transpose(1, 2); };
+  const at::Tensor query = turned(heads("q_proj", shape.heads)), key = turned(heads("k_proj", shape.kv_heads)),
+                   value = heads("v_proj", shape.kv_heads);
+  at::Tensor mixed = at::zeros({rows, shape.seq, shape.heads, size}, at::kDouble);
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t head = 0; head < shape.heads; ++head)
+      for (int64_t t = 0; t < shape.seq; ++t) {
+        const int64_t shared = head / (shape.heads / shape.kv_heads);
+        const at::Tensor seen = key[row].narrow(0, 0, t + 1).select(1, shared);
+        const at::Tensor weights = (seen.matmul(query[row][t][head]) / std::sqrt(static_cast<double>(size))).softmax(0);
+        mixed[row][t][head] = weights.matmul(value[row].narrow(0, 0, t + 1).select(1, shared));
+      }
+  const at::Tensor expected = mixed.reshape(x.sizes()).matmul(named["o_proj.weight"].t());
+  EXPECT_LT((attention.forward(x) - expected).abs().max().item<double>(), 1e-13);
+}
+
+TEST(GptAttention, RotatedScoresDependOnTheDistanceOfPositionsAlone) {
+  const Rotary rotary(9, 6);
+  const at::Tensor query = at::randn({6}, own_generator(1), at::kDouble),
+                   key = at::randn({6}, own_generator(2), at::kDouble);
+  const auto at_all = [&](const at::Tensor& x) { return rotary.rotate(x.expand({1, 1, 9, 6}))[0][0]; };
+  const at::Tensor scores = at_all(query).matmul(at_all(key).t());
+  for (int64_t i = 0; i + 1 < 9; ++i)
+    for (int64_t j = 0; j + 1 < 9; ++j)
+      EXPECT_NEAR(scores[i][j].item<double>(), scores[i + 1][j + 1].item<double>(), 1e-12);
+  EXPECT_GT((scores[3][3] - scores[3][4]).abs().item<double>(), 1e-3);
+  EXPECT_NEAR(scores[0][0].item<double>(), query.dot(key).item<double>(), 1e-12);
+}
+
+TEST(Gpt, TargetsAreTheNextTokensAndRowsFollowEachOther) {
+  const Gpt workload(parse_shape("seq=16"), "");
+  const Batch batch = workload.batch(at::arange(2));
+  const std::string text(built_in_text().substr(0, 33));
+  for (int64_t row = 0; row < 2; ++row)
+    for (int64_t t = 0; t < 16; ++t) {
+      EXPECT_EQ(batch.input[row][t].item<int64_t>(), text[static_cast<size_t>(16 * row + t)]);
+      EXPECT_EQ(batch.target[row][t].item<int64_t>(), text[static_cast<size_t>(16 * row + t + 1)]);
+    }
+  const Batch test = workload.test_batch(at::arange(1)), last = workload.batch(at::full({1}, workload.samples() - 1));
+  EXPECT_EQ(test.input[0][0].item<int64_t>(), last.target[0][15].item<int64_t>());
+  EXPECT_EQ(workload.loss_terms(batch), 32);
+}
+
+TEST(Gpt, PaddedTargetsDoNotCountAndEveryRowHasOne) {
+  const Gpt workload(parse_shape("tiny,dropout=0"), "");
+  const auto model = workload.model(1);
+  std::set<int64_t> lengths;
+  for (int64_t id = 0; id < 60; ++id) {
+    const Batch batch = workload.batch(at::full({1}, id));
+    const int64_t length = workload.loss_terms(batch);
+    lengths.insert(length);
+    ASSERT_GE(length, 1);
+    EXPECT_TRUE(batch.target[0].narrow(0, length, 11 - length).eq(-100).all().item<bool>());
+    const at::Tensor logits = model->forward(batch.input, {});
+    const at::Tensor own = at::cross_entropy_loss(logits[0].narrow(0, 0, length), batch.target[0].narrow(0, 0, length));
+    EXPECT_NEAR(workload.loss(logits, batch.target).item<double>(), own.item<double>(), 1e-6);
+  }
+  EXPECT_GT(lengths.size(), 8U);
+}
+
+// In float64 every whole number is exact, so equal values in float32 mean that float32 rounded nothing.
+TEST(GptExact, HasTheSameGradientsInFloat32AndFloat64AndNoneIsZero) {
+  const auto workload = workload_registry().at("gpt-exact").make({.scale = 3});
+  const auto narrow = workload->model(1), wide = workload->model(1);
+  wide->to(at::kDouble);
+  const Batch batch = workload->batch(at::arange(6));
+  workload->loss(narrow->forward(batch.input, {}), batch.target).backward();
+  const at::Tensor loss = workload->loss(wide->forward(batch.input, {}), batch.target);
+  loss.backward();
+  const auto exact = wide->named_parameters();
+  for (const auto& item : narrow->named_parameters()) {
+    const at::Tensor gradient = item.value().grad().to(at::kDouble);
+    EXPECT_TRUE(at::equal(gradient, exact[item.key()].grad())) << item.key();
+    EXPECT_TRUE(at::equal(gradient, gradient.round())) << item.key();
+    EXPECT_TRUE(gradient.ne(0).any().item<bool>()) << item.key();
+  }
+}
+
+TEST(GptExact, ARowsGradientsAddUpToThoseOfAllRows) {
+  const auto workload = workload_registry().at("gpt-exact").make({.scale = 1});
+  const auto whole = workload->model(1), parts = workload->model(1);
+  const Batch batch = workload->batch(at::arange(5));
+  workload->loss(whole->forward(batch.input, {}), batch.target).backward();
+  for (const int64_t row : {3, 0, 4, 1, 2}) {
+    const Batch one = workload->batch(at::full({1}, row));
+    workload->loss(parts->forward(one.input, {}), one.target).backward();
+  }
+  const auto all = parts->named_parameters();
+  for (const auto& item : whole->named_parameters())
+    EXPECT_TRUE(at::equal(item.value().grad(), all[item.key()].grad())) << item.key();
+}
+
+class TokenFiles : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string write(const std::string& name, const std::string& bytes) const {
+    const auto path = folder_ / name;
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path;
+  }
+  static std::string refusal(const std::string& path, int64_t vocab) {
+    try {
+      Tokens tokens(path, vocab);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  fs::path folder_ = fs::temp_directory_path() / ("dpbench-tokens-" + std::to_string(getpid()));
+};
+
+TEST_F(TokenFiles, OfBytesOfUint16AndOfSafetensorsAreRead) {
+  const at::Tensor first = at::arange(3);
+  EXPECT_TRUE(at::equal(Tokens(write("a.txt", "\x01\x02\xff"), 256).at(first), at::tensor({1, 2, 255}, at::kLong)));
+  const std::string bytes("\x01\x00\x02\x00\xff\xff", 6);
+  EXPECT_TRUE(at::equal(Tokens(write("a.bin", bytes), 65536).at(first), at::tensor({1, 2, 65535}, at::kLong)));
+  const std::string stored = folder_ / "a.safetensors";
+  save_tensors(stored, {.tensors = {{"tokens", at::tensor({7, 8, 70000}, at::kInt)}}, .metadata = {}});
+  EXPECT_TRUE(at::equal(Tokens(stored, 70001).at(first), at::tensor({7, 8, 70000}, at::kLong)));
+}
+
+TEST_F(TokenFiles, ThatCannotServeAreRefusedWithTheReason) {
+  EXPECT_NE(refusal(folder_ / "none", 256).find("not a readable file"), std::string::npos);
+  EXPECT_NE(refusal(folder_, 256).find("not a readable file"), std::string::npos);
+  EXPECT_NE(refusal(write("empty", ""), 256).find("or empty"), std::string::npos);
+  EXPECT_NE(refusal(write("odd.bin", "abc"), 65536).find("no whole number of uint16"), std::string::npos);
+  EXPECT_NE(refusal(write("b.txt", "a\xfe"), 200).find("--model needs vocab=255 or more, not 200"), std::string::npos);
+  const std::string floats = folder_ / "f.safetensors";
+  save_tensors(floats, {.tensors = {{"tokens", at::ones({3})}}, .metadata = {}});
+  EXPECT_NE(refusal(floats, 256).find("must hold one tensor, of whole numbers"), std::string::npos);
+}
+
+TEST_F(TokenFiles, MustHoldTenRows) {
+  const auto path = write("short.txt", std::string(160, 'a'));
+  EXPECT_THROW(Gpt(parse_shape("seq=16"), path), UsageError);
+  EXPECT_EQ(Gpt(parse_shape("seq=16"), write("ten.txt", std::string(161, 'a'))).samples(), 9);
+}
+
+}  // namespace
+}  // namespace dpbench::gpt
