@@ -270,20 +270,22 @@ class OptimizerJudge {
     if (still.any().item<bool>() && relative_error(way.masked_select(moved), due.masked_select(moved), 0) < 1e-3)
       return std::to_string(still.sum().item<int64_t>()) + " of " + std::to_string(due.numel()) +
              " elements were not updated: a piece was left out";
-    const double size = due.square().sum().item<double>(),
-                 ratio = size > 0 ? (way * due).sum().item<double>() / size : 0;
-    if (size == 0 || !(relative_error(way, due * ratio, 0) < 1e-3)) {
-      if (auto text = by_gradients(update); !text.empty()) return text;
-      if (auto text = by_decay(update); !text.empty()) return text;
-      if (auto text = error_pattern(way, due, 1e-3); !text.empty()) return text;
-      return "updated with another gradient than the reported one, other settings or another state";
-    }
+    // Weight decay does not depend on the gradient, so it is left out of the ratio.
+    const UpdateRates rates = this->rates(update.step, before);
+    const at::Tensor decay = before.to(at::kDouble) * (rates.learning * rates.decay), by_gradient = due + decay;
+    const double size = by_gradient.square().sum().item<double>(),
+                 ratio = size > 0 ? ((way + decay) * by_gradient).sum().item<double>() / size : 0;
+    const bool scaled = size > 0 && relative_error(way + decay, by_gradient * ratio, 0) < 1e-3;
     const std::string far =
         "moved " + short_number(std::round(ratio * 1e4) / 1e4) + " times as far as the reported gradient implies: ";
-    if (ratio < 0) return far + "wrong direction";
-    if (std::abs(ratio - 2) < 1e-3) return far + "updated twice";
+    if (scaled && ratio < 0) return far + "wrong direction";
+    if (scaled && std::abs(ratio - 2) < 1e-3) return far + "updated twice";
     if (auto text = by_schedule(update); !text.empty()) return text;
-    return far + "another gradient or learning rate was used";
+    if (scaled && std::abs(ratio - 1) > 1e-3) return far + "another gradient or learning rate was used";
+    if (auto text = by_gradients(update); !text.empty()) return text;
+    if (auto text = by_decay(update); !text.empty()) return text;
+    if (auto text = error_pattern(way, due, 1e-3); !text.empty()) return text;
+    return "updated with another gradient than the reported one, other settings or another state";
   }
 
   static std::string likely_of_average(const std::vector<Moved>& moves, const at::Tensor& after) {
