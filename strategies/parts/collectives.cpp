@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <ATen/ATen.h>
+#include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "strategies/parts/compat.h"
@@ -16,7 +17,7 @@ namespace {
 // A linear map of this rank's tensor, which may need the other ranks of an axis.
 using LinearMap = std::function<at::Tensor(const at::Tensor&)>;
 
-struct Backward : c10::intrusive_ptr_target {
+struct Backward : torch::CustomClassHolder {
   explicit Backward(LinearMap its_map) : map(std::move(its_map)) {}
   LinearMap map;
 };

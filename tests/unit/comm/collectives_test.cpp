@@ -54,12 +54,14 @@ struct Collective {
 
 std::vector<Collective> collectives(const Cut& cut, const Cut& other) {
   using enum Type;
-  const auto cutting = [=](auto function) {
+  using Plain = at::Tensor (*)(const at::Tensor&, const Axis&);
+  using Cutting = at::Tensor (*)(const at::Tensor&, const Axis&, const Cut&);
+  const auto cutting = [=](Cutting function) {
     return [=](const at::Tensor& tensor, const Axis& axis) { return function(tensor, axis, cut); };
   };
-  return {{"invariant_to_replicate", invariant, replicated, cut, cut, invariant_to_replicate},
-          {"partial_to_invariant", partial, invariant, cut, cut, partial_to_invariant},
-          {"partial_to_replicate", partial, replicated, cut, cut, partial_to_replicate},
+  return {{"invariant_to_replicate", invariant, replicated, cut, cut, Plain{invariant_to_replicate}},
+          {"partial_to_invariant", partial, invariant, cut, cut, Plain{partial_to_invariant}},
+          {"partial_to_replicate", partial, replicated, cut, cut, Plain{partial_to_replicate}},
           {"varying_to_replicate", varying, replicated, cut, cut, cutting(varying_to_replicate)},
           {"varying_to_invariant", varying, invariant, cut, cut, cutting(varying_to_invariant)},
           {"partial_to_varying", partial, varying, cut, cut, cutting(partial_to_varying)},
