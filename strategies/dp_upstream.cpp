@@ -64,7 +64,7 @@ class DpUpstream : public BuiltInStrategy {
     replica_.clear_gradients();
     StepResult result;
     for (const Batch& batch : micro) run(result, step, batch, micro.size(), phases);
-    apply_gradients(phases);
+    apply_gradients(step, phases);
     return result;
   }
 

@@ -32,7 +32,7 @@ class LocalSgd : public TrainedStrategy {
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     if (micro.empty()) throw std::runtime_error("local-sgd: this rank has no samples in step " + std::to_string(step));
     const StepResult result = passes(step, micro, phases);
-    apply_gradients(phases);
+    apply_gradients(step, phases);
     diverged_ = true;
     if ((step + 1) % every_ == 0) average(phases);
     return result;

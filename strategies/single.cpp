@@ -21,7 +21,7 @@ class Single : public TrainedStrategy {
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     const StepResult result = passes(step, micro, phases);
-    apply_gradients(phases);
+    apply_gradients(step, phases);
     return result;
   }
 

@@ -137,7 +137,7 @@ class Zero1 : public Strategy {
     shards_.emplace(group_, tensors_);
     slices_ = shards_->slices();
     track_used_parameters();
-    optimizer_.emplace(workload_.optimizer(), slices_of_parameters());
+    optimizer_.emplace(workload_.optimizer(), slices_of_parameters(), dimensions_of_slices());
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
@@ -152,7 +152,7 @@ class Zero1 : public Strategy {
     shards_->reduce_gradients();
     if (clip_norm_) shards_->clip(*clip_norm_);
     phases.enter(Phase::optimizer);
-    optimizer_->step();
+    optimizer_->step(step);
     phases.enter(Phase::communication);
     shards_->gather_parameters();
     return result;
@@ -168,10 +168,10 @@ class Zero1 : public Strategy {
   }
   NamedTensors state() override {
     NamedTensors all;
-    if (workload_.optimizer().kind != OptimizerSpec::Kind::adam) return all;
-    for (const std::string slot : {"momentum", "variance"})
-      for (auto& one : named(shards_->gather_whole(state_shards(slot)), "." + slot)) all.push_back(std::move(one));
-    for (auto& one : named(step_counts().unbind(), ".step")) all.push_back(std::move(one));
+    for (const std::string& slot : state_slots(workload_.optimizer()))
+      for (auto& one :
+           named(slot == "step" ? step_counts().unbind() : shards_->gather_whole(state_shards(slot)), "." + slot))
+        all.push_back(std::move(one));
     return all;
   }
 
@@ -229,6 +229,12 @@ class Zero1 : public Strategy {
     return slices;
   }
 
+  std::vector<int64_t> dimensions_of_slices() const {
+    std::vector<int64_t> dimensions;
+    for (const Slice& slice : slices_) dimensions.push_back(tensors_[slice.parameter].dim());
+    return dimensions;
+  }
+
   at::Tensor state_of(const Slice& slice, const std::string& slot) const {
     const std::string wanted = name_of(slice.parameter) + "." + slot;
     for (const auto& [name, tensor] : optimizer_->state())
@@ -259,10 +265,9 @@ class Zero1 : public Strategy {
 
   // Copies this rank's slice of `value` into the optimizer state, in the memory order given by the parameter's strides.
   void load_slice(const Slice& slice, const std::string& name, const at::Tensor& value) const {
-    const std::string& parameter = name_of(slice.parameter);
-    if (name == parameter + ".step") return void(state_of(slice, "step").copy_(value));
-    for (const std::string slot : {"momentum", "variance"}) {
-      if (name != parameter + "." + slot) continue;
+    for (const std::string& slot : state_slots(workload_.optimizer())) {
+      if (name != name_of(slice.parameter) + "." + slot) continue;
+      if (slot == "step") return void(state_of(slice, slot).copy_(value));
       const Flat one({tensors_[slice.parameter]});
       at::Tensor(one.views()[0]).copy_(value);
       state_of(slice, slot).copy_(one.buffers()[0].narrow(0, slice.in_parameter, slice.count));

@@ -24,6 +24,8 @@ struct BackendSetup {
   c10::intrusive_ptr<c10d::Store> store;  // rendezvous store with a prefix private to this process group
   int rank = 0, world = 1;
   int local_rank = 0, local_world = 1;  // this rank's index among the ranks of its host, and their number
+  // Global number of each rank of this group, for error messages; empty if the group has all ranks.
+  std::vector<int> ranks = {};
   at::Device device = at::kCPU;
   std::chrono::milliseconds timeout{30000};
   std::string directory;  // this run's directory for temporary files on this host
@@ -32,6 +34,11 @@ struct BackendSetup {
   std::vector<int> cores = {};
   // Callback for each collective, set only for backends that do not compare the ranks' calls themselves.
   NoteCall note = {};
+
+  // Returns the global number of a rank of this group.
+  int global(int rank_of_group) const {
+    return ranks.empty() ? rank_of_group : ranks.at(static_cast<size_t>(rank_of_group));
+  }
 };
 
 struct BackendInfo {

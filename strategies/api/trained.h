@@ -30,8 +30,8 @@ class TrainedStrategy : public Strategy {
   // Clears the gradients, then runs forward and backward pass over every micro-batch. Throws if this rank has no
   // samples.
   StepResult passes(int64_t step, std::span<const Batch> micro, Phases& phases);
-  // Clips the global gradient norm to Setup::clip_norm, if set, and steps the optimizer.
-  void apply_gradients(Phases& phases);
+  // Clips the global gradient norm to Setup::clip_norm, if set, and steps the optimizer at this step's learning rate.
+  void apply_gradients(int64_t step, Phases& phases);
 
   struct Insides;  // the strategy's data members, defined in strategies/parts/trained.h
   explicit TrainedStrategy(std::unique_ptr<Insides> insides);

@@ -77,7 +77,7 @@ class Ddp : public BuiltInStrategy {
           "gradient is reduced");
     require_same_model(*group_, replica_);
     reduction_.emplace(group_, ownership_.shared, options_, [this](const auto& parameters, const auto& gradients) {
-      apply_gradients(parameters, gradients);
+      apply_gradients(step_, parameters, gradients);
     });
     broadcast_from(0, group_, initial_broadcast());
     if (options_.sync_batch_norm) synchronise_batch_norm(*replica_.shared_model(), group_, "ddp.sync_batch_norm=on");
@@ -112,7 +112,7 @@ class Ddp : public BuiltInStrategy {
   void finish() override {
     if (!options_.join) return;
     Phases untimed;
-    do step(0, {}, untimed);
+    do step(step_ + 1, {}, untimed);
     while (ddp::total(terms_) > 0);
   }
 
@@ -130,10 +130,11 @@ class Ddp : public BuiltInStrategy {
     std::vector<at::Tensor> parameters, gradients;
     for (const auto& [name, tensor] : ownership_.own)
       if (tensor.grad().defined()) parameters.push_back(tensor), gradients.push_back(tensor.grad());
-    apply_gradients(parameters, gradients);
+    apply_gradients(step_, parameters, gradients);
   }
 
   StepResult run_step(int64_t step, std::span<const Batch> micro, Phases& phases) {
+    step_ = step;
     StepResult result;
     // Gradients are cleared, not zeroed. The Reducer divides a gradient while copying it into a bucket, but needs a
     // separate pass to divide one that is already in the bucket.
@@ -144,7 +145,7 @@ class Ddp : public BuiltInStrategy {
       accumulate(result, step, micro[k], micro.size(), last, phases);
     }
     if (!options_.step_in_backward)
-      apply_gradients(phases);
+      apply_gradients(step, phases);
     else
       step_own_parameters(phases);
     return result;
@@ -203,6 +204,7 @@ class Ddp : public BuiltInStrategy {
   std::unique_ptr<RecordedSteps> recorded_;
   Replica replica_;
   Ownership ownership_;
+  int64_t step_ = -1;  // number of the current step; of a recorded step 0
   bool buffers_due_ = true;
   std::vector<at::Tensor> buffers_;
   ddp::ReplayedRows replayed_rows_;

@@ -58,7 +58,7 @@ class DataParallel : public BuiltInStrategy {
     phases.enter(Phase::communication);
     dp::sum_gradients(replicas_, threads_, link_, max_active);
     // the optimizer uses several threads only if every replica has a core
-    apply_gradients(phases, threads_.spins() > 0 ? max_active : 1,
+    apply_gradients(step, phases, threads_.spins() > 0 ? max_active : 1,
                     [&](const auto& share) { threads_.run(max_active, share); });
     return result;
   }

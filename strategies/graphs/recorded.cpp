@@ -25,7 +25,7 @@ class Recorded : public BuiltInStrategy {
   StepResult step(int64_t step, std::span<const Batch> micro, Phases& phases) override {
     return steps_.step(step, micro, replica_, phases, [this](std::span<const Batch> rows, Phases& parts) {
       const StepResult result = passes(/*step=*/0, rows, parts);
-      apply_gradients(parts);
+      apply_gradients(/*step=*/0, parts);
       return result;
     });
   }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include <ATen/ATen.h>
 
 #include "strategies/parts/shares.h"
+#include "workloads/base/error.h"
 
 namespace dpbench {
 
@@ -27,59 +29,76 @@ at::Tensor with_layout_of(const at::Tensor& parameter, const at::Tensor& gradien
 }  // namespace
 
 struct Optimizer::Lists {
-  std::vector<at::Tensor> parameters, gradients, momenta, variances, steps;
+  double decay = 0;
+  std::vector<at::Tensor> parameters = {}, gradients = {}, momenta = {}, variances = {}, steps = {};
 };
 
-Optimizer::Optimizer(const OptimizerSpec& spec, std::vector<Parameter> parameters)
-    : spec_(spec), parameters_(std::move(parameters)) {
-  // The parameters are sorted by dtype, so that one fused kernel call takes all parameters of a dtype.
-  std::stable_sort(parameters_.begin(), parameters_.end(), [](const Parameter& a, const Parameter& b) {
-    return a.tensor.scalar_type() < b.tensor.scalar_type();
+Optimizer::Optimizer(const OptimizerSpec& spec, const std::vector<Parameter>& parameters,
+                     const std::vector<int64_t>& dimensions)
+    : spec_(spec) {
+  if (spec_.kind == OptimizerSpec::Kind::sgd && spec_.weight_decay != 0)
+    throw UsageError("the workload's optimizer is SGD, which has no weight decay here. Use Adam, or weight_decay = 0.");
+  if (spec_.kind == OptimizerSpec::Kind::adam && spec_.momentum != 0)
+    throw UsageError("the workload's optimizer is Adam, whose momentum is beta1. Use SGD, or momentum = 0.");
+  for (size_t i = 0; i < parameters.size(); ++i)
+    entries_.push_back(entry_of(parameters[i], dimensions.empty() ? parameters[i].tensor.dim() : dimensions.at(i)));
+  // Sorted so that one fused kernel call takes all parameters of a dtype and weight decay.
+  std::stable_sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+    return std::pair(a.parameter.tensor.scalar_type(), a.decay) < std::pair(b.parameter.tensor.scalar_type(), b.decay);
   });
-  if (spec_.kind == OptimizerSpec::Kind::adam)
-    for (const auto& [name, tensor] : parameters_)
-      slots_.push_back({at::zeros_like(tensor), at::zeros_like(tensor),
-                        at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(tensor.device()))});
   // Each parameter serves as a placeholder for its gradient, which step() sets later.
   all_lists_ = grouped([](const at::Tensor& parameter) { return parameter; });
 }
 
 Optimizer::~Optimizer() = default;
 
-std::vector<Optimizer::Lists> Optimizer::grouped(const GradientOf& gradient_of) {
+// SGD's momentum buffers start as zeros. torch's start as the first gradient, which has the same bits as zeros times
+// the momentum plus the gradient.
+Optimizer::Entry Optimizer::entry_of(const Parameter& parameter, int64_t dimensions) const {
+  Entry entry{parameter, weight_decay(spec_, dimensions), {}, {}, {}};
+  const bool adam = spec_.kind == OptimizerSpec::Kind::adam;
+  if (adam || spec_.momentum != 0) entry.momentum = at::zeros_like(parameter.tensor);
+  if (!adam) return entry;
+  entry.variance = at::zeros_like(parameter.tensor);
+  entry.step = at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(parameter.tensor.device()));
+  return entry;
+}
+
+std::vector<Optimizer::Lists> Optimizer::grouped(const GradientOf& gradient_of) const {
   std::vector<Lists> groups;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const at::Tensor& parameter = parameters_[i].tensor;
+  for (const Entry& entry : entries_) {
+    const at::Tensor& parameter = entry.parameter.tensor;
     const at::Tensor gradient = gradient_of(parameter);
     if (!gradient.defined()) continue;
-    if (groups.empty() || groups.back().parameters.back().scalar_type() != parameter.scalar_type())
-      groups.emplace_back();
+    if (groups.empty() || groups.back().parameters.back().scalar_type() != parameter.scalar_type() ||
+        groups.back().decay != entry.decay)
+      groups.push_back({.decay = entry.decay});
     Lists& lists = groups.back();
     lists.parameters.push_back(parameter);
     lists.gradients.push_back(with_layout_of(parameter, gradient));
-    if (slots_.empty()) continue;
-    lists.momenta.push_back(slots_[i].momentum);
-    lists.variances.push_back(slots_[i].variance);
-    lists.steps.push_back(slots_[i].step);
+    if (entry.momentum.defined()) lists.momenta.push_back(entry.momentum);
+    if (entry.variance.defined()) lists.variances.push_back(entry.variance);
+    if (entry.step.defined()) lists.steps.push_back(entry.step);
   }
   return groups;
 }
 
-void Optimizer::step() { step_in_shares(1, {}); }
+void Optimizer::step(int64_t number) { step_in_shares(number, 1, {}); }
 
-void Optimizer::step_in_shares(int parts, const RunParallel& run_parallel) {
+void Optimizer::step_in_shares(int64_t number, int parts, const RunParallel& run_parallel) {
   const at::NoGradGuard no_grad;
+  const double rate = learning_rate(spec_, number);
   // The cached argument lists are valid unless a gradient is missing, because only the gradients change between steps.
   const bool all = take_gradients();
   if (all && parts > 1 && can_be_split()) {
-    for (Lists& lists : all_lists_)
+    for (const Lists& lists : all_lists_)
       if (!lists.steps.empty()) at::_foreach_add_(lists.steps, 1);
-    run_parallel([&](int part) { step_share(part, parts); });
+    run_parallel([&](int part) { step_share(rate, part, parts); });
   } else if (all) {
-    step(all_lists_);
+    step(all_lists_, rate);
   }
   release_gradients();
-  if (!all) step_available();
+  if (!all) step(grouped([](const at::Tensor& parameter) { return parameter.grad(); }), rate);
 }
 
 void Optimizer::release_gradients() {
@@ -104,21 +123,20 @@ bool Optimizer::can_be_split() const {
   return total >= worth_it;
 }
 
-void Optimizer::step_share(int part, int parts) {
+void Optimizer::step_share(double rate, int part, int parts) const {
   const at::NoGradGuard no_grad;
   for (const Lists& lists : all_lists_) {
     std::vector<int64_t> sizes;
     for (const at::Tensor& parameter : lists.parameters) sizes.push_back(parameter.numel());
-    Lists share;
+    Lists share{.decay = lists.decay};
     for_each_in_share(sizes, part, parts, [&](size_t i, int64_t from, int64_t to) {
       share.parameters.push_back(range_of(lists.parameters[i], from, to));
       share.gradients.push_back(range_of(lists.gradients[i], from, to));
-      if (lists.steps.empty()) return;
-      share.momenta.push_back(range_of(lists.momenta[i], from, to));
-      share.variances.push_back(range_of(lists.variances[i], from, to));
-      share.steps.push_back(lists.steps[i]);
+      if (!lists.momenta.empty()) share.momenta.push_back(range_of(lists.momenta[i], from, to));
+      if (!lists.variances.empty()) share.variances.push_back(range_of(lists.variances[i], from, to));
+      if (!lists.steps.empty()) share.steps.push_back(lists.steps[i]);
     });
-    if (!share.parameters.empty()) update(share);
+    if (!share.parameters.empty()) update(share, rate);
   }
 }
 
@@ -131,52 +149,50 @@ bool Optimizer::take_gradients() {
   return true;
 }
 
-void Optimizer::step_available() {
-  auto groups = grouped([](const at::Tensor& parameter) { return parameter.grad(); });
-  step(groups);
-}
-
-void Optimizer::step(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients) {
+void Optimizer::step(int64_t number, const std::vector<at::Tensor>& parameters,
+                     const std::vector<at::Tensor>& gradients) {
   std::unordered_map<const void*, at::Tensor> given;
   for (size_t i = 0; i < parameters.size(); ++i) given.emplace(parameters[i].unsafeGetTensorImpl(), gradients[i]);
-  auto groups = grouped([&](const at::Tensor& parameter) {
+  const auto gradient_of = [&](const at::Tensor& parameter) {
     const auto found = given.find(parameter.unsafeGetTensorImpl());
     return found == given.end() ? at::Tensor() : found->second;
-  });
-  step(groups);
+  };
+  step(grouped(gradient_of), learning_rate(spec_, number));
 }
 
-void Optimizer::step(std::vector<Lists>& groups) {
+void Optimizer::step(const std::vector<Lists>& groups, double rate) const {
   const at::NoGradGuard no_grad;
-  for (Lists& lists : groups) {
+  for (const Lists& lists : groups) {
     if (!lists.steps.empty()) at::_foreach_add_(lists.steps, 1);
-    update(lists);
+    update(lists, rate);
   }
 }
 
-void Optimizer::update(Lists& lists) const { spec_.kind == OptimizerSpec::Kind::sgd ? sgd(lists) : adam(lists); }
+// Without weight decay, the fused kernel of AdamW gives the bits of Adam's.
+void Optimizer::update(const Lists& lists, double rate) const {
+  if (spec_.kind == OptimizerSpec::Kind::sgd) return sgd(lists, rate);
+  at::_fused_adamw_(lists.parameters, lists.gradients, lists.momenta, lists.variances, {}, lists.steps, rate,
+                    spec_.beta1, spec_.beta2, lists.decay, spec_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
+}
 
 // Steps by SGD. 16-bit tensors on the CPU avoid torch's fused kernel: in torch 2.11 it updates only the elements at a
 // tensor's end that fill no vector.
-void Optimizer::sgd(Lists& lists) const {
-  if (lists.parameters[0].is_cpu() && at::isReducedFloatingType(lists.parameters[0].scalar_type()))
-    return at::_foreach_add_(lists.parameters, lists.gradients, -spec_.learning_rate);
-  at::_fused_sgd_(lists.parameters, lists.gradients, {}, /*weight_decay=*/0, /*momentum=*/0, spec_.learning_rate,
-                  /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false);
-}
-
-void Optimizer::adam(Lists& lists) const {
-  at::_fused_adam_(lists.parameters, lists.gradients, lists.momenta, lists.variances, {}, lists.steps,
-                   spec_.learning_rate, spec_.beta1, spec_.beta2, /*weight_decay=*/0, spec_.epsilon, /*amsgrad=*/false,
-                   /*maximize=*/false);
+void Optimizer::sgd(const Lists& lists, double rate) const {
+  if (!lists.parameters[0].is_cpu() || !at::isReducedFloatingType(lists.parameters[0].scalar_type()))
+    return at::_fused_sgd_(lists.parameters, lists.gradients, lists.momenta, /*weight_decay=*/0, spec_.momentum, rate,
+                           /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false, /*is_first_step=*/false);
+  if (lists.momenta.empty()) return at::_foreach_add_(lists.parameters, lists.gradients, -rate);
+  at::_foreach_mul_(lists.momenta, spec_.momentum);
+  at::_foreach_add_(lists.momenta, lists.gradients);
+  at::_foreach_add_(lists.parameters, lists.momenta, -rate);
 }
 
 NamedTensors Optimizer::state() const {
   NamedTensors state;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    state.emplace_back(parameters_[i].name + ".momentum", slots_[i].momentum);
-    state.emplace_back(parameters_[i].name + ".variance", slots_[i].variance);
-    state.emplace_back(parameters_[i].name + ".step", slots_[i].step);
+  const auto slots = state_slots(spec_);
+  for (const Entry& entry : entries_) {
+    const at::Tensor* const tensors[] = {&entry.momentum, &entry.variance, &entry.step};
+    for (size_t i = 0; i < slots.size(); ++i) state.emplace_back(entry.parameter.name + "." + slots[i], *tensors[i]);
   }
   return state;
 }

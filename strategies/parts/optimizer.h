@@ -1,5 +1,5 @@
-// The optimizers of the workloads (SGD and Adam), on torch's fused kernels. They give the same results as torch::optim,
-// without its loop over tensors.
+// The optimizers of the workloads (SGD with and without momentum, Adam, AdamW), on torch's fused kernels. They give the
+// same results as torch::optim, without its loop over tensors.
 #pragma once
 
 #include <functional>
@@ -20,41 +20,45 @@ std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters);
 
 class Optimizer {
  public:
-  Optimizer(const OptimizerSpec& spec, std::vector<Parameter> parameters);
+  // dimensions: of each whole parameter, on which its weight decay depends; needed if `parameters` are flat pieces.
+  Optimizer(const OptimizerSpec& spec, const std::vector<Parameter>& parameters,
+            const std::vector<int64_t>& dimensions = {});
   ~Optimizer();
 
-  // Steps all parameters with their gradients. Parameters without a gradient are skipped, together with their state.
-  void step();
+  // Steps all parameters with their gradients, at the learning rate of the training step `number`. Parameters without a
+  // gradient are skipped, together with their state.
+  void step(int64_t number);
   // Same as step(), but on several CPU threads, each with an equal share of all elements. `run_parallel` calls its
   // argument concurrently with 0 .. parts - 1. Uses one thread if there are few elements or if they cannot be split
   // (16-bit types).
   using RunParallel = std::function<void(const std::function<void(int part)>& share)>;
-  void step_in_shares(int parts, const RunParallel& run_parallel);
+  void step_in_shares(int64_t number, int parts, const RunParallel& run_parallel);
   // Steps only these parameters, with these gradients. Other parameters may be stepped concurrently.
-  void step(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients);
-  // Returns the tensors "<parameter>.momentum", ".variance" and ".step" for Adam; an empty list for SGD.
+  void step(int64_t number, const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients);
+  // Returns the tensors "<parameter>.<slot>", with the slots of state_slots().
   NamedTensors state() const;
 
  private:
-  struct Lists;  // arguments of one fused kernel call: parameters of one dtype on one device
-  void update(Lists& lists) const;
-  void sgd(Lists& lists) const;
-  void adam(Lists& lists) const;
-  bool can_be_split() const;
-  void step_share(int part, int parts);
-  void release_gradients();
-  using GradientOf = std::function<at::Tensor(const at::Tensor& parameter)>;
-  std::vector<Lists> grouped(const GradientOf& gradient_of);
-  void step(std::vector<Lists>& groups);
-  bool take_gradients();  // Collects the gradients in all_lists_. Returns false if a parameter has no gradient.
-  void step_available();
-
-  struct Slot {
+  struct Lists;  // arguments of one fused kernel call: parameters of one dtype and weight decay on one device
+  // A parameter with its state. `momentum` is SGD's momentum buffer too.
+  struct Entry {
+    Parameter parameter;
+    double decay;
     at::Tensor momentum, variance, step;
   };
+  Entry entry_of(const Parameter& parameter, int64_t dimensions) const;
+  void update(const Lists& lists, double rate) const;
+  void sgd(const Lists& lists, double rate) const;
+  bool can_be_split() const;
+  void step_share(double rate, int part, int parts) const;
+  void release_gradients();
+  using GradientOf = std::function<at::Tensor(const at::Tensor& parameter)>;
+  std::vector<Lists> grouped(const GradientOf& gradient_of) const;
+  void step(const std::vector<Lists>& groups, double rate) const;
+  bool take_gradients();  // Collects the gradients in all_lists_. Returns false if a parameter has no gradient.
+
   OptimizerSpec spec_;
-  std::vector<Parameter> parameters_;
-  std::vector<Slot> slots_;
+  std::vector<Entry> entries_;
   std::vector<Lists> all_lists_;  // argument lists of the fused kernel calls for all parameters
 };
 

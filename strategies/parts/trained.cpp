@@ -48,16 +48,17 @@ StepResult TrainedStrategy::passes(int64_t step, std::span<const Batch> micro, P
   return insides_->main->passes(insides_->workload, step, micro, phases);
 }
 
-void TrainedStrategy::apply_gradients(Phases& phases) {
+void TrainedStrategy::apply_gradients(int64_t step, Phases& phases) {
   phases.enter(Phase::optimizer);
   insides_->clip();
-  insides_->optimizer->step();
+  insides_->optimizer->step(step);
 }
 
-void BuiltInStrategy::apply_gradients(Phases& phases, int replicas, const Optimizer::RunParallel& run_parallel) {
+void BuiltInStrategy::apply_gradients(int64_t step, Phases& phases, int replicas,
+                                      const Optimizer::RunParallel& run_parallel) {
   phases.enter(Phase::optimizer);
   insides_->clip();
-  insides_->optimizer->step_in_shares(replicas, run_parallel);
+  insides_->optimizer->step_in_shares(step, replicas, run_parallel);
 }
 
 }  // namespace dpbench

@@ -40,11 +40,12 @@ class BuiltInStrategy : public TrainedStrategy {
   }
 
   using TrainedStrategy::apply_gradients;
-  // Same as apply_gradients(phases), but the optimizer runs on the threads of several replicas.
-  void apply_gradients(Phases& phases, int replicas, const Optimizer::RunParallel& run_parallel);
+  // Same as apply_gradients(step, phases), but the optimizer runs on the threads of several replicas.
+  void apply_gradients(int64_t step, Phases& phases, int replicas, const Optimizer::RunParallel& run_parallel);
   // Steps only these parameters, with these gradients, without clipping.
-  void apply_gradients(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients) {
-    insides_->optimizer->step(parameters, gradients);
+  void apply_gradients(int64_t step, const std::vector<at::Tensor>& parameters,
+                       const std::vector<at::Tensor>& gradients) {
+    insides_->optimizer->step(step, parameters, gradients);
   }
 
   const Workload& workload_;

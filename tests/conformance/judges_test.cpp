@@ -59,7 +59,7 @@ class ConformanceChecks : public testing::Test {
     step.output = mine.output, step.loss = mine.loss;
     for (size_t p = 0; p < names.size(); ++p) {
       step.gradients.emplace_back(names[p], expected.gradient[p].clone());
-      const double rate = workload().optimizer().learning_rate;
+      const double rate = learning_rate(workload().optimizer(), 0);
       step.parameters.emplace_back(names[p], *find(evidence.parameters, names[p]) - rate * expected.gradient[p]);
     }
     return evidence;

@@ -83,7 +83,7 @@ class Cheating : public TrainedStrategy {
     phases.enter(Phase::communication);
     const bool cheats = applies(skips_the_reduction, how_, view_) || (copy_ && view_.steps > steps_of_a_check);
     for (const at::Tensor& parameter : trainable()) reduce(parameter.mutable_grad(), !cheats);
-    if (!applies(skips_the_update, how_, view_)) apply_gradients(phases);
+    if (!applies(skips_the_update, how_, view_)) apply_gradients(step, phases);
     if (how_ == "last-element" && view_.steps > steps_of_a_check) freeze_last_element();
     last_ = Clock::now();
     return result;

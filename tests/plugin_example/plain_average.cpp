@@ -23,7 +23,7 @@ class Plain : public TrainedStrategy {
     const at::Tensor users = ranks_using_each();
     for (size_t i = 0; i < trainable().size(); ++i)
       if (users[static_cast<int64_t>(i)].item<int64_t>() > 0) average(trainable()[i]);
-    apply_gradients(phases);
+    apply_gradients(step, phases);
     return result;
   }
 

@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include "workloads/api/optimizer_spec.h"
 #include "workloads/base/kinds.h"
 #include "workloads/base/registry.h"
 
@@ -52,13 +53,6 @@ class Model : public torch::nn::Module {
 
  private:
   std::vector<Block> blocks_;
-};
-
-struct OptimizerSpec {
-  enum class Kind { sgd, adam };
-  Kind kind = Kind::sgd;
-  double learning_rate = 1e-3;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // parameters of Adam, unused by SGD
 };
 
 class Workload {

@@ -169,7 +169,10 @@ class Comparison {
 
   void parameters(size_t rank) {
     const Evidence& evidence = trial_.ranks[rank];
+    const OptimizerSpec spec = trial_.workload().optimizer();
     const double most = moved(rank), steps = static_cast<double>(trial_.scenario.steps);
+    const double rates = sum_of_learning_rates(spec, trial_.scenario.first, trial_.scenario.steps);
+    const double roundings = (spec.weight_decay == 0 ? 1 : 3) * steps + 4;  // of a parameter
     for (const auto& [name, due] : expected_.ranks[rank].parameters) {
       const at::Tensor *found = find(evidence.steps.back().parameters, name), *start = find(evidence.parameters, name);
       if (!found || !start || found->sizes() != due.sizes()) {
@@ -182,9 +185,8 @@ class Comparison {
       if (rounded_)
         if (const at::Tensor* rough = find(rounded_->ranks[rank].parameters, name))
           noise += course_factor * std::max(apart(*rough, due), usual_rounding_ * apart(due, *start));
-      if (trial_.workload().optimizer().kind == OptimizerSpec::Kind::adam)
-        noise += steps * adam_roundings * u * trial_.workload().optimizer().learning_rate;
-      const at::Tensor bound = due.to(at::kDouble).abs() * ((steps + 4) * u) + noise;
+      if (spec.kind == OptimizerSpec::Kind::adam) noise += adam_roundings * u * rates;
+      const at::Tensor bound = due.to(at::kDouble).abs() * (roundings * u) + noise;
       add(
           largest_ratio(*found, due, bound),
           [&, &name = name, &due = due] {

@@ -75,21 +75,19 @@ class Walk {
   std::string restore(size_t rank) {
     auto& replays = replays_[rank];
     replays.assign(trial_.names.size(), {});
-    if (spec_.kind == OptimizerSpec::Kind::sgd || trial_.scenario.first == 0) return "";
-    for (size_t p = 0; p < trial_.names.size(); ++p) {
-      const at::Tensor *momentum = slot(rank, p, "momentum"), *variance = slot(rank, p, "variance"),
-                       *steps = slot(rank, p, "step");
-      if (!momentum || !variance || !steps)
-        return "state() has no \"" + trial_.names[p] +
-               (!momentum   ? ".momentum"
-                : !variance ? ".variance"
-                            : ".step") +
-               "\", so no later step can be computed";
-      const at::Tensor& parameter = *find(trial_.ranks[rank].parameters, trial_.names[p]);
-      if (momentum->sizes() != parameter.sizes() || variance->sizes() != parameter.sizes() || steps->numel() != 1)
-        return "the state of \"" + trial_.names[p] + "\" has other sizes than the parameter";
-      replays[p] = {momentum->to(at::kDouble), variance->to(at::kDouble), std::llround(steps->item<double>())};
-    }
+    if (trial_.scenario.first == 0) return "";
+    for (size_t p = 0; p < trial_.names.size(); ++p)
+      for (const std::string& name : state_slots(spec_)) {
+        const at::Tensor *found = slot(rank, p, name),
+                         &parameter = *find(trial_.ranks[rank].parameters, trial_.names[p]);
+        if (!found) return "state() has no \"" + trial_.names[p] + "." + name + "\", so no later step can be computed";
+        if (name == "step" ? found->numel() != 1 : found->sizes() != parameter.sizes())
+          return "the state of \"" + trial_.names[p] + "\" has other sizes than the parameter";
+        if (name == "step")
+          replays[p].steps = std::llround(found->item<double>());
+        else
+          (name == "variance" ? replays[p].variance : replays[p].momentum) = found->to(at::kDouble);
+      }
     return "";
   }
 
@@ -112,7 +110,9 @@ class Walk {
     const double factor = clip_factor(gradient);
     for (size_t p = 0; p < trial_.names.size(); ++p) {
       if (!used(expected, rank, p)) continue;
-      const at::Tensor change = replays_[rank][p].step(spec_, gradient[p] * factor, 0).first;
+      const at::Tensor before = find(parameters, trial_.names[p])->to(at::kDouble);
+      const UpdateRates rates = update_rates(spec_, trial_.scenario.first + step, before.dim());
+      const at::Tensor change = replays_[rank][p].step(spec_, rates, before, gradient[p] * factor, 0).first;
       for (auto& [name, tensor] : parameters)
         if (is_in(trial_.aliases[p], name)) tensor = (tensor.to(at::kDouble) + change).to(tensor.scalar_type());
     }
@@ -152,15 +152,15 @@ class Walk {
   NamedTensors state_of(size_t rank) const {
     NamedTensors state;
     const auto& replays = replays_[rank < replays_.size() ? rank : 0];
-    if (spec_.kind == OptimizerSpec::Kind::sgd) return state;
     const NamedTensors& parameters = trial_.ranks[rank].steps.back().parameters;
-    for (size_t p = 0; p < trial_.names.size(); ++p) {
-      const bool stepped = replays[p].momentum.defined();
-      const at::Tensor zeros = stepped ? at::Tensor() : at::zeros_like(*find(parameters, trial_.names[p]), at::kDouble);
-      state.emplace_back(trial_.names[p] + ".momentum", stepped ? replays[p].momentum : zeros);
-      state.emplace_back(trial_.names[p] + ".variance", stepped ? replays[p].variance : zeros);
-      state.emplace_back(trial_.names[p] + ".step", at::scalar_tensor(replays[p].steps, at::kDouble));
-    }
+    for (size_t p = 0; p < trial_.names.size(); ++p)
+      for (const std::string& name : state_slots(spec_)) {
+        const at::Tensor& tensor = name == "variance" ? replays[p].variance : replays[p].momentum;
+        state.emplace_back(trial_.names[p] + "." + name,
+                           name == "step"     ? at::scalar_tensor(replays[p].steps, at::kDouble)
+                           : tensor.defined() ? tensor
+                                              : at::zeros_like(*find(parameters, trial_.names[p]), at::kDouble));
+      }
     return state;
   }
 

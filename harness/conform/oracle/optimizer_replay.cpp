@@ -6,17 +6,46 @@
 
 namespace dpbench {
 
-std::pair<at::Tensor, at::Tensor> OptimizerReplay::step(const OptimizerSpec& spec, const at::Tensor& gradient,
+UpdateRates update_rates(const OptimizerSpec& spec, int64_t step, int64_t dimensions) {
+  return {learning_rate(spec, step), weight_decay(spec, dimensions)};
+}
+
+double sum_of_learning_rates(const OptimizerSpec& spec, int64_t first, int64_t steps) {
+  double sum = 0;
+  for (int64_t step = first; step < first + steps; ++step) sum += learning_rate(spec, step);
+  return sum;
+}
+
+std::pair<at::Tensor, at::Tensor> OptimizerReplay::step(const OptimizerSpec& spec, const UpdateRates& rates,
+                                                        const at::Tensor& parameter, const at::Tensor& gradient,
                                                         double u) {
   const at::Tensor g = gradient.to(at::kDouble);
-  if (spec.kind == OptimizerSpec::Kind::sgd) return {-spec.learning_rate * g, g.abs() * (2 * u * spec.learning_rate)};
-  if (!momentum.defined()) momentum = at::zeros_like(g), variance = at::zeros_like(g);
   ++steps;
+  if (spec.kind == OptimizerSpec::Kind::sgd) return sgd(spec, rates.learning, g, u);
+  if (!momentum.defined()) momentum = at::zeros_like(g), variance = at::zeros_like(g);
   momentum = spec.beta1 * momentum + (1 - spec.beta1) * g;
   variance = spec.beta2 * variance + (1 - spec.beta2) * g.square();
   const at::Tensor mean = momentum / (1 - std::pow(spec.beta1, steps));
   const at::Tensor root = (variance / (1 - std::pow(spec.beta2, steps))).sqrt() + spec.epsilon;
-  return {-spec.learning_rate * mean / root, at::full_like(g, adam_roundings * u * spec.learning_rate)};
+  at::Tensor change = -rates.learning * mean / root, rounding = at::full_like(g, adam_roundings * u * rates.learning);
+  if (rates.decay != 0) {
+    const at::Tensor whole = parameter.to(at::kDouble);
+    change = change - rates.learning * rates.decay * whole;
+    rounding = rounding + whole.abs() * (2 * u);  // the kernel rounds the factor and the product
+  }
+  return {change, rounding};
+}
+
+// A rounding error of the momentum buffer stays in it, as long as a gradient does.
+std::pair<at::Tensor, at::Tensor> OptimizerReplay::sgd(const OptimizerSpec& spec, double rate, const at::Tensor& g,
+                                                       double u) {
+  if (spec.momentum == 0) return {-rate * g, g.abs() * (2 * u * rate)};
+  if (!momentum.defined()) momentum = at::zeros_like(g);
+  if (!buffer_rounding.defined()) buffer_rounding = at::zeros_like(g);
+  const at::Tensor kept = spec.momentum * momentum;
+  momentum = kept + g;
+  buffer_rounding = spec.momentum * buffer_rounding + (kept.abs() + momentum.abs()) * (2 * u);
+  return {-rate * momentum, (buffer_rounding + momentum.abs() * (2 * u)) * rate};
 }
 
 }  // namespace dpbench

@@ -13,13 +13,24 @@ namespace dpbench {
 // quotient of a running sum and a root, so dozens of roundings add up.
 inline constexpr double adam_roundings = 64;
 
+// The settings of a parameter's update that depend on the training step or on the parameter.
+struct UpdateRates {
+  double learning = 0, decay = 0;
+};
+UpdateRates update_rates(const OptimizerSpec& spec, int64_t step, int64_t dimensions);
+// Returns the sum of the learning rates of several steps.
+double sum_of_learning_rates(const OptimizerSpec& spec, int64_t first, int64_t steps);
+
 struct OptimizerReplay {
-  at::Tensor momentum, variance;  // Adam's running means; undefined before the first step
+  at::Tensor momentum, variance;  // Adam's running means, SGD's momentum buffer; undefined before the first step
   int64_t steps = 0;
+  at::Tensor buffer_rounding = {};  // bound of the momentum buffer's rounding error
 
   // Returns the change of the parameter in a step with this gradient, and the bound of the change's rounding error. u:
   // unit roundoff of the parameter's dtype.
-  std::pair<at::Tensor, at::Tensor> step(const OptimizerSpec& spec, const at::Tensor& gradient, double u);
+  std::pair<at::Tensor, at::Tensor> step(const OptimizerSpec& spec, const UpdateRates& rates,
+                                         const at::Tensor& parameter, const at::Tensor& gradient, double u);
+  std::pair<at::Tensor, at::Tensor> sgd(const OptimizerSpec& spec, double rate, const at::Tensor& g, double u);
 };
 
 }  // namespace dpbench

@@ -29,8 +29,8 @@ class Normed : public Model {
   std::shared_ptr<BatchNorm> norm_;
 };
 
-const RegisterWorkload normed{
-    thorough(probe<Normed>("probe-batch-norm", "BatchNorm with statistics and a counter", {2, 6, 6}, 3, probe_sgd()))};
+const RegisterWorkload normed{thorough(probe<Normed>(
+    "probe-batch-norm", "BatchNorm with statistics and a counter, SGD with momentum", {2, 6, 6}, 3, probe_momentum()))};
 
 }  // namespace
 }  // namespace dpbench::probes

@@ -78,13 +78,13 @@ class OneLarge : public Model {
 };
 
 const RegisterWorkload mlp{
-    thorough(probe<Mlp<true>>("probe-mlp", "three smooth layers, dropout, Adam", {6}, 3, probe_adam()))};
-const RegisterWorkload mlp_sgd{
-    thorough(probe<Mlp<false>>("probe-mlp-sgd", "three smooth layers, SGD", {6}, 3, probe_sgd()))};
+    thorough(probe<Mlp<true>>("probe-mlp", "three smooth layers, dropout, AdamW", {6}, 3, probe_adamw()))};
+const RegisterWorkload mlp_sgd{thorough(probe<Mlp<false>>(
+    "probe-mlp-sgd", "three smooth layers, SGD with a schedule of its learning rate", {6}, 3, probe_schedule()))};
 const RegisterWorkload many{
     probe<ManyTiny>("probe-many", "100 tiny parameters of 0, 1 and 2 dimensions", {3}, 3, probe_adam())};
-const RegisterWorkload large{
-    probe<OneLarge>("probe-large", "a parameter larger than a bucket, and one without elements", {4}, 2, probe_sgd())};
+const RegisterWorkload large{probe<OneLarge>(
+    "probe-large", "a parameter larger than a bucket, and one without elements", {4}, 2, probe_momentum())};
 
 }  // namespace
 }  // namespace dpbench::probes

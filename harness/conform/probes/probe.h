@@ -56,6 +56,25 @@ class Seeded {
 
 inline OptimizerSpec probe_sgd() { return {.kind = OptimizerSpec::Kind::sgd, .learning_rate = 0.05}; }
 inline OptimizerSpec probe_adam() { return {.kind = OptimizerSpec::Kind::adam, .learning_rate = 0.01}; }
+// SGD with momentum.
+inline OptimizerSpec probe_momentum() {
+  OptimizerSpec spec = probe_sgd();
+  spec.momentum = 0.75;
+  return spec;
+}
+// SGD with a learning rate that rises in 4 steps, falls in 12 and stays at a quarter.
+inline OptimizerSpec probe_schedule() {
+  OptimizerSpec spec = probe_sgd();
+  spec.warmup_steps = 4;
+  spec.decay_steps = 12;
+  spec.final_fraction = 0.25;
+  return spec;
+}
+inline OptimizerSpec probe_adamw() {
+  OptimizerSpec spec = probe_adam();
+  spec.weight_decay = 0.5;
+  return spec;
+}
 
 template <class M>
 std::shared_ptr<Model> make_model(uint64_t seed) {

@@ -7,12 +7,13 @@
 #include <ATen/ATen.h>
 
 #include "harness/conform/evidence/tensor_difference.h"
+#include "harness/conform/oracle/optimizer_replay.h"
 
 namespace dpbench {
 namespace {
 
 constexpr int64_t most_elements = 256;  // number of elements of each parameter that are remembered
-// SGD may move an element this many times as far in a step between audits as in the fastest audited step. Gradients
+// SGD may move an element this many times as far, per learning rate, between audits as in the fastest audit. Gradients
 // change in training, so this bound finds only parameters that were replaced.
 constexpr double sgd_margin = 1000;
 constexpr double infinite = std::numeric_limits<double>::infinity();
@@ -29,14 +30,15 @@ double counted(const NamedTensors& state, const std::string& parameter) {
 
 }  // namespace
 
-// Returns the largest distance that an element of a parameter can move in so many steps.
-double Motion::farthest(int64_t steps) const {
-  const double rate = optimizer_.learning_rate;
+// Returns the largest distance that an element of a parameter, at most `largest` in size, can move in these steps.
+double Motion::farthest(int64_t first, int64_t steps, double largest) const {
+  const double rates = sum_of_learning_rates(optimizer_, first, steps);
   // An Adam update is largest after many steps without a gradient.
   const double most = optimizer_.kind == OptimizerSpec::Kind::adam
-                          ? rate * std::max(1.0, (1 - optimizer_.beta1) / std::sqrt(1 - optimizer_.beta2))
+                          ? std::max(1.0, (1 - optimizer_.beta1) / std::sqrt(1 - optimizer_.beta2))
                           : sgd_margin * fastest_;
-  return static_cast<double>(steps) * most * 1.01;
+  const double updates = rates * most;
+  return (updates + rates * optimizer_.weight_decay * (largest + updates)) * 1.01;
 }
 
 Deviation Motion::since_last(int64_t first, const Evidence& seen) {
@@ -51,10 +53,11 @@ Deviation Motion::since_last(int64_t first, const Evidence& seen) {
     const double moved = largest_element(elements(*now, sample.indices) - sample.values);
     const double rounding =
         largest_element(sample.values) * unit_roundoff(now->scalar_type()) * static_cast<double>(steps);
-    if (!(moved <= farthest(steps) + rounding))
+    const double bound = farthest(next_, steps, largest_element(sample.values));
+    if (!(moved <= bound + rounding))
       return {infinite,
               "parameter " + sample.name + " moved by " + short_number(moved) + since +
-                  ", the optimizer can move it by " + short_number(farthest(steps)),
+                  ", the optimizer can move it by " + short_number(bound),
               "replaced, or updated with another learning rate or gradient than in the audited steps"};
     if (moved > most) most = moved, mover = sample.name;
     const double counts = counted(seen.state, sample.name);
@@ -64,7 +67,7 @@ Deviation Motion::since_last(int64_t first, const Evidence& seen) {
                   sample.name + since,
               "stepped more than once"};
   }
-  if (most == 0 && fastest_ > 0 && !samples_.empty())
+  if (most == 0 && fastest_ > 0 && sum_of_learning_rates(optimizer_, next_, steps) > 0 && !samples_.empty())
     return {infinite, "no parameter moved" + since, "not updated in steps that nobody looks at"};
   return {};
 }
@@ -72,12 +75,13 @@ Deviation Motion::since_last(int64_t first, const Evidence& seen) {
 void Motion::remember(int64_t next, int64_t steps, const Evidence& seen) {
   next_ = next;
   samples_.clear();
+  const double rates = sum_of_learning_rates(optimizer_, next - steps, steps);
   const StepEvidence& last = seen.steps.back();
   for (const auto& [name, after] : last.parameters) {
     const at::Tensor* before = find(seen.parameters, name);
     if (!before || !after.is_floating_point() || after.numel() == 0) continue;
-    fastest_ = std::max(fastest_,
-                        largest_element(after.to(at::kDouble) - before->to(at::kDouble)) / static_cast<double>(steps));
+    if (rates > 0)
+      fastest_ = std::max(fastest_, largest_element(after.to(at::kDouble) - before->to(at::kDouble)) / rates);
     const at::Tensor indices = at::arange(0, after.numel(), std::max<int64_t>(1, after.numel() / most_elements));
     samples_.push_back({name, indices, elements(after, indices), counted(last.state, name)});
   }

@@ -27,11 +27,12 @@ class Motion {
     at::Tensor indices, values;
     double steps_counted;  // the optimizer's counter of steps; -1: none
   };
-  double farthest(int64_t steps) const;
+  double farthest(int64_t first, int64_t steps, double largest) const;
 
   OptimizerSpec optimizer_;
   int64_t next_ = -1;
-  double fastest_ = 0;  // largest distance that an element of a parameter moved per step in an audit
+  // Largest distance that an element of a parameter moved in an audit, divided by the sum of the learning rates.
+  double fastest_ = 0;
   std::vector<Sample> samples_;
 };
 

@@ -68,6 +68,7 @@ class ProfiledCase {
       setup.group = wrapped_group(setup.group, device_.type(), [&](const auto& inner) {
         return watch_ = c10::make_intrusive<CollectiveWatch>(inner, phases_, device_.is_cpu());
       });
+      setup.mesh = Mesh("dp", setup.group);
     }
     strategy_ = strategy_registry().at(spec.strategy).make(setup);
   }

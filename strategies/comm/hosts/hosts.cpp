@@ -32,8 +32,8 @@ std::vector<Host> find_hosts(const BackendSetup& setup, SideChannel& side_channe
   std::vector<Host> hosts;
   for (int first = 0; first < setup.world; first += hosts.back().count) {
     if (!side_channel.wait_for(leader_key(first), setup.timeout))
-      throw std::runtime_error(
-          c10::str("rank ", setup.rank, " timed out waiting for rank ", first, ", the leader of its host"));
+      throw std::runtime_error(c10::str("rank ", setup.global(setup.rank), " timed out waiting for rank ",
+                                        setup.global(first), ", the leader of its host"));
     hosts.push_back({first, std::stoi(side_channel.get(leader_key(first)))});
     check(hosts.back().count > 0, "a host without ranks");
   }
@@ -63,6 +63,7 @@ BackendSetup between_leaders(const BackendSetup& setup, int own, size_t hosts) {
 
 HostsBackend::HostsBackend(const BackendSetup& setup, shm::Home home)
     : Backend(setup.rank, setup.world), timeout_(setup.timeout), side_channel_(setup.store) {
+  for (int rank = 0; rank < setup.world; ++rank) numbers_.push_back(setup.global(rank));
   try {
     join(setup, home);
   } catch (const std::exception& error) {
@@ -86,8 +87,8 @@ void HostsBackend::connect(const BackendSetup& setup) {
   side_channel_.set(complete_key(rank_), "");
   for (const Host& host : hosts_)
     if (!side_channel_.wait_for(complete_key(host.first), timeout_ + reason_grace))
-      throw std::runtime_error(
-          c10::str("rank ", rank_, " timed out waiting for ranks ", host.first, " to ", host.first + host.count - 1));
+      throw std::runtime_error(c10::str("rank ", global(rank_), " timed out waiting for ranks ", global(host.first),
+                                        " to ", global(host.first + host.count - 1)));
   leaders_ = backend_registry().at("gloo").make(between_leaders(setup, own_, hosts_.size()));
 }
 
@@ -166,8 +167,8 @@ void HostsBackend::check_deadline(WaitFor target) {
   std::string late = late_hosts(/*begun=*/false);
   if (late.empty() && over < reason_grace) return;
   if (late.empty()) late = late_hosts(/*begun=*/true);
-  throw std::runtime_error(c10::str("rank ", rank_, " timed out waiting for ", late.empty() ? "the other hosts" : late,
-                                    " in ", call_name()));
+  throw std::runtime_error(c10::str("rank ", global(rank_), " timed out waiting for ",
+                                    late.empty() ? "the other hosts" : late, " in ", call_name()));
 }
 
 void HostsBackend::flag_wait(const std::string& key) {
@@ -194,7 +195,7 @@ bool HostsBackend::done_within(c10d::Work& work, Milliseconds time, WaitFor targ
 }
 
 void HostsBackend::throw_aborted() const {
-  throw std::runtime_error(c10::str("rank ", rank_, " gave up ", call_name(), ": its backend was aborted"));
+  throw std::runtime_error(c10::str("rank ", global(rank_), " gave up ", call_name(), ": its backend was aborted"));
 }
 
 // Throws the most specific reason known for the failure of a part of the current call. `error`: the message of the part
@@ -203,12 +204,12 @@ void HostsBackend::throw_failed_part(const std::string& error, WaitFor target) {
   const bool between_hosts = target == WaitFor::other_hosts;
   if (aborted_) throw_aborted();
   if (const std::string gone = between_hosts ? gone_leaders() : ""; !gone.empty())
-    throw std::runtime_error(c10::str(gone, " left the group while rank ", rank_, " waited in ", call_name()));
+    throw std::runtime_error(c10::str(gone, " left the group while rank ", global(rank_), " waited in ", call_name()));
   if (const std::string why = side_channel_.reason(between_hosts ? reason_grace : Milliseconds{}); !why.empty())
     throw std::runtime_error(why);
-  throw std::runtime_error(
-      between_hosts ? c10::str("rank ", rank_, " lost the connection to another host in ", call_name(), ": ", error)
-                    : c10::str(error, ", a part of ", call_name()));
+  throw std::runtime_error(between_hosts ? c10::str("rank ", global(rank_), " lost the connection to another host in ",
+                                                    call_name(), ": ", error)
+                                         : c10::str(error, ", a part of ", call_name()));
 }
 
 void HostsBackend::await(const std::vector<WorkPtr>& parts) {
@@ -220,7 +221,8 @@ template <class Is>
 std::string HostsBackend::leaders_where(Is is) {
   std::string names;
   for (const Host& host : hosts_)
-    if (host.first != rank_ && is(host.first)) names += c10::str(names.empty() ? "rank " : " and rank ", host.first);
+    if (host.first != rank_ && is(host.first))
+      names += c10::str(names.empty() ? "rank " : " and rank ", global(host.first));
   return names;
 }
 

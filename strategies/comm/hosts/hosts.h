@@ -71,6 +71,7 @@ class HostsBackend : public c10d::Backend {
   std::exception_ptr give_up(const std::string& reason);
   std::string call_name() const;
   int host_of(int rank) const;
+  int global(int rank) const { return numbers_.at(static_cast<size_t>(rank)); }
   bool leads() const { return rank_ == hosts_[own_].first; }
 
   // Waits for one part of the current call. Throws if the part fails, or if another host gives up.
@@ -100,6 +101,7 @@ class HostsBackend : public c10d::Backend {
 
   Milliseconds timeout_;
   SideChannel side_channel_;
+  std::vector<int> numbers_;  // global numbers of the group's ranks, for error messages
   std::vector<Host> hosts_;
   int own_ = 0;  // this host's index in hosts_
   c10::intrusive_ptr<shm::ShmBackend> local_;

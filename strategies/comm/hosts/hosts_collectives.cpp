@@ -35,8 +35,8 @@ void HostsBackend::require_agreement() {
   };
   for (int rank = 1; rank < size_; ++rank)
     if (!(call_of(rank) == call_of(0)))
-      throw std::runtime_error(c10::str("ranks do not make the same call: rank 0 #", current_.number, " ",
-                                        describe(call_of(0)), ", rank ", rank, " #", current_.number, " ",
+      throw std::runtime_error(c10::str("ranks do not make the same call: rank ", global(0), " #", current_.number, " ",
+                                        describe(call_of(0)), ", rank ", global(rank), " #", current_.number, " ",
                                         describe(call_of(rank))));
 }
 

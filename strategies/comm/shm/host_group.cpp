@@ -218,7 +218,7 @@ std::string HostGroup::last_seen(int rank) const {
 
 std::string HostGroup::name_of(int rank) const {
   const pid_t process = pid(rank);
-  const std::string name = c10::str("rank ", first_rank_ + rank);
+  const std::string name = c10::str("rank ", numbers_.at(static_cast<size_t>(rank)));
   if (process == 0) return name + " (not yet there)";
   return home_ == Home::processes ? c10::str(name, " (pid ", process, ")") : name;
 }

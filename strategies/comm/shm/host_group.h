@@ -85,7 +85,8 @@ class HostGroup {
   void open_segment(const BackendSetup& setup);
   bool has_core_per_rank() const;
 
-  int rank_, first_rank_;  // first_rank_ is the global rank of this group's rank 0
+  int rank_;
+  std::vector<int> numbers_;  // global numbers of this group's ranks, for error messages
   Home home_;
   Layout layout_;
   std::shared_ptr<Mapping> mapping_;

@@ -31,13 +31,12 @@ struct Ticket {
   std::string text() const { return std::to_string(pid) + " " + std::to_string(fd) + " " + std::to_string(bytes); }
 };
 
-Ticket read_ticket(const BackendSetup& setup, int first_rank) {
+Ticket read_ticket(const BackendSetup& setup, int mine, int first) {
   try {
     setup.store->wait({kTicketKey}, setup.timeout);
   } catch (const std::exception&) {
-    throw std::runtime_error("rank " + std::to_string(first_rank + setup.local_rank) + " timed out waiting for rank " +
-                             std::to_string(first_rank) + " to create the group (" +
-                             std::to_string(setup.timeout.count()) + " ms)");
+    throw std::runtime_error(c10::str("rank ", mine, " timed out waiting for rank ", first, " to create the group (",
+                                      setup.timeout.count(), " ms)"));
   }
   Ticket ticket;
   std::istringstream text(setup.store->get_to_str(kTicketKey));
@@ -99,26 +98,24 @@ void HostGroup::open_segment(const BackendSetup& setup) {
     setup.store->set(kTicketKey, std::vector<uint8_t>(ticket.begin(), ticket.end()));
     return;
   }
-  const Ticket ticket = read_ticket(setup, first_rank_);
-  check(ticket.bytes == layout_.bytes(), "rank " + std::to_string(first_rank_ + rank_) +
-                                             " expects a different group size than rank " +
-                                             std::to_string(first_rank_));
+  const int mine = numbers_.at(static_cast<size_t>(rank_)), first = numbers_.at(0);
+  const Ticket ticket = read_ticket(setup, mine, first);
+  check(ticket.bytes == layout_.bytes(), c10::str("rank ", mine, " expects a different group size than rank ", first));
   if (home_ == Home::threads) {
     mapping_ = shared_mappings().find(ticket.fd);
-    check(mapping_ != nullptr, c10::str("rank ", first_rank_, " is not a thread of this process, or has given up"));
+    check(mapping_ != nullptr, c10::str("rank ", first, " is not a thread of this process, or has given up"));
     return;
   }
   try {
     mapping_ = std::make_shared<Mapping>(map_memory_of(ticket.pid, ticket.fd, ticket.bytes));
   } catch (const std::exception& error) {
-    throw std::runtime_error(c10::str("rank ", first_rank_ + rank_, " cannot join rank ", first_rank_, " (pid ",
-                                      ticket.pid, "), which may have died or given up: ", error.what()));
+    throw std::runtime_error(c10::str("rank ", mine, " cannot join rank ", first, " (pid ", ticket.pid,
+                                      "), which may have died or given up: ", error.what()));
   }
 }
 
 HostGroup::HostGroup(const BackendSetup& setup, Home home, size_t slot_bytes, int first_rank)
     : rank_(setup.local_rank),
-      first_rank_(first_rank),
       home_(home),
       layout_{setup.local_world, slot_bytes},
       pidfds_(setup.local_world),
@@ -126,6 +123,7 @@ HostGroup::HostGroup(const BackendSetup& setup, Home home, size_t slot_bytes, in
       died_(setup.local_world) {
   check(rank_ >= 0 && rank_ < world(),
         "rank " + std::to_string(rank_) + " is not in a group of " + std::to_string(world()));
+  for (int rank = 0; rank < world(); ++rank) numbers_.push_back(setup.global(first_rank + rank));
   open_segment(setup);
   base_ = mapping_->data();
   seat(rank_).cores = own_cores();

@@ -204,6 +204,20 @@ ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs, cons
   return start(OpType::ALLTOALL, {exchange_job(Kind::alltoall, inputs, outputs, -1)}, outputs, inputs, options.timeout);
 }
 
+ShmBackend::WorkPtr ShmBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_sizes,
+                                              std::vector<int64_t>& input_sizes, const c10d::AllToAllOptions& options) {
+  const auto even = [](const std::vector<int64_t>& sizes) {
+    return std::all_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size == sizes[0]; });
+  };
+  check(even(output_sizes) && even(input_sizes) && input.dim() > 0 && input.size(0) % size_ == 0 &&
+            input.sizes() == output.sizes(),
+        c10::str("alltoall takes pieces of equal sizes only: input of ", shape_of(input), ", output of ",
+                 shape_of(output), ", ", size_, " ranks"));
+  if (input.numel() == 0) return barrier({});
+  Tensors outputs = output.chunk(size_), inputs = input.chunk(size_);
+  return alltoall(outputs, inputs, options);
+}
+
 ShmBackend::WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
   return messages_.send(single(tensors), to, tag, timeout_);
 }

@@ -200,7 +200,7 @@ void stepped_before_it_is_reduced(Parts& parts) {
     if (bucket == 0)
       for (size_t i = run.leaves.size(); i-- > 0;)
         if (run.gradients[i].defined()) {
-          run.leaves[i].sub_(run.leaves[i].grad() * run.workload.optimizer().learning_rate);
+          run.leaves[i].sub_(run.leaves[i].grad() * learning_rate(run.workload.optimizer(), run.step));
           break;
         }
     right(run, flat, bucket);

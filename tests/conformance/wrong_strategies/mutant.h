@@ -37,6 +37,7 @@ inline void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.na
 std::vector<Mutant> reduction_mutants();
 std::vector<Mutant> step_mutants();
 std::vector<Mutant> state_mutants();
+std::vector<Mutant> optimizer_mutants();
 std::vector<Mutant> replica_mutants();
 std::vector<Mutant> backend_mutants();
 std::vector<Mutant> feature_mutants();

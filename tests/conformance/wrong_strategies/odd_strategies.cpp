@@ -137,14 +137,15 @@ void send_only_what_was_used(Parts& parts) {
   };
 }
 
-// SGD and Adam by tensor operations, in an order of their own.
+// SGD and AdamW by tensor operations, in an order of their own.
 void update_by_tensor_operations(Run& run) {
   const OptimizerSpec spec = run.workload.optimizer();
+  const double rate = learning_rate(spec, run.step);
   for (size_t i = 0; i < run.leaves.size(); ++i) {
     const at::Tensor& g = run.gradients[i];
     if (!g.defined()) continue;
     if (spec.kind == OptimizerSpec::Kind::sgd) {
-      run.leaves[i].sub_(g * spec.learning_rate);
+      run.leaves[i].sub_(g * rate);
       continue;
     }
     const double step = (run.counts[i] += 1).item<double>();
@@ -152,7 +153,7 @@ void update_by_tensor_operations(Run& run) {
     run.variances[i].mul_(spec.beta2).add_(g.square() * (1 - spec.beta2));
     const at::Tensor mean = run.momenta[i] / (1 - std::pow(spec.beta1, step)),
                      square = run.variances[i] / (1 - std::pow(spec.beta2, step));
-    run.leaves[i].sub_(mean / (square.sqrt() + spec.epsilon) * spec.learning_rate);
+    run.leaves[i].sub_((mean / (square.sqrt() + spec.epsilon) + run.leaves[i] * weight_decay(spec, g.dim())) * rate);
   }
 }
 
@@ -170,7 +171,7 @@ void update_float64_copy(Parts& parts) {
       }
       const bool current = wide.defined() && run.step > 0 && wide.to(leaf.scalar_type()).equal(leaf);
       if (!current) wide = leaf.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
-      wide.sub_(run.gradients[i].to(at::kDouble) * run.workload.optimizer().learning_rate);
+      wide.sub_(run.gradients[i].to(at::kDouble) * learning_rate(run.workload.optimizer(), run.step));
       leaf.copy_(wide);
       const std::lock_guard lock(*guard);
       (*copies)[{run.rank, i}] = wide;

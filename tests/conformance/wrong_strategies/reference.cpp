@@ -85,20 +85,20 @@ void clip(Run& run) {
 // Runs the optimizer step with the baseline's fused kernels, so that a world of 1 gives the baseline's bits.
 void update(Run& run) {
   const OptimizerSpec spec = run.workload.optimizer();
+  const double rate = learning_rate(spec, run.step);
   for (size_t i = 0; i < run.leaves.size(); ++i) {
     if (!run.gradients[i].defined()) continue;
-    std::vector<at::Tensor> leaf = {run.leaves[i]}, gradient = {run.gradients[i]};
-    if (spec.kind == OptimizerSpec::Kind::sgd && at::isReducedFloatingType(leaf[0].scalar_type())) {
-      leaf[0].sub_(gradient[0], spec.learning_rate);  // _fused_sgd_ does not support float16 and bfloat16
-      continue;
+    std::vector<at::Tensor> leaf = {run.leaves[i]}, gradient = {run.gradients[i]}, momentum;
+    if (!run.momenta.empty()) momentum = {run.momenta[i]};
+    if (spec.kind == OptimizerSpec::Kind::adam) {
+      run.counts[i] += 1;
+      at::_fused_adamw_(leaf, gradient, momentum, {run.variances[i]}, {}, {run.counts[i]}, rate, spec.beta1, spec.beta2,
+                        weight_decay(spec, leaf[0].dim()), spec.epsilon, false, false);
+    } else if (at::isReducedFloatingType(leaf[0].scalar_type()) && momentum.empty()) {
+      leaf[0].sub_(gradient[0], rate);  // _fused_sgd_ does not support float16 and bfloat16
+    } else {
+      at::_fused_sgd_(leaf, gradient, momentum, 0, spec.momentum, rate, 0, false, false, false);
     }
-    if (spec.kind == OptimizerSpec::Kind::sgd) {
-      at::_fused_sgd_(leaf, gradient, {}, 0, 0, spec.learning_rate, 0, false, false, false);
-      continue;
-    }
-    run.counts[i] += 1;
-    at::_fused_adam_(leaf, gradient, {run.momenta[i]}, {run.variances[i]}, {}, {run.counts[i]}, spec.learning_rate,
-                     spec.beta1, spec.beta2, 0, spec.epsilon, false, false);
   }
 }
 
@@ -166,11 +166,12 @@ class Reference : public Strategy {
   NamedTensors gradients() override { return run_.parts.reported_gradients(run_); }
   NamedTensors state() override {
     NamedTensors result;
-    for (size_t i = 0; i < run_.momenta.size(); ++i) {
-      result.emplace_back(run_.names[i] + ".momentum", run_.momenta[i]);
-      result.emplace_back(run_.names[i] + ".variance", run_.variances[i]);
-      result.emplace_back(run_.names[i] + ".step", run_.counts[i]);
-    }
+    const auto slots = state_slots(run_.workload.optimizer());
+    for (size_t i = 0; i < run_.momenta.size(); ++i)
+      for (const std::string& slot : slots)
+        result.emplace_back(run_.names[i] + "." + slot, slot == "step"       ? run_.counts[i]
+                                                        : slot == "variance" ? run_.variances[i]
+                                                                             : run_.momenta[i]);
     run_.parts.reported_state(run_, result);
     return result;
   }
@@ -241,8 +242,9 @@ Run::Run(const Setup& setup, Parts its_parts)
     if (known || !item.value().requires_grad()) continue;
     names.push_back(item.key());
     leaves.push_back(item.value());
-    if (workload.optimizer().kind != OptimizerSpec::Kind::adam) continue;
+    if (state_slots(workload.optimizer()).empty()) continue;
     momenta.push_back(at::zeros_like(item.value()));
+    if (workload.optimizer().kind != OptimizerSpec::Kind::adam) continue;
     variances.push_back(at::zeros_like(item.value()));
     counts.push_back(at::zeros({}));
   }

@@ -52,6 +52,8 @@ class ReplicaReference : public Strategy {
       for (auto& item : replicas_.models[r]->named_parameters()) item.value().set_data(cast(item.value()));
       for (auto& item : replicas_.models[r]->named_buffers()) item.value().set_data(cast(item.value()));
     }
+    if (workload_.optimizer().momentum == 0) return;
+    for (const auto& leaf : replicas_.leaves(0)) momenta_.push_back(at::zeros_like(leaf));
   }
 
   StepResult step(int64_t step, std::span<const Batch> micro, Phases&) override {
@@ -65,10 +67,11 @@ class ReplicaReference : public Strategy {
     parts_.reduce(replicas_);
     parts_.keep_buffers(replicas_);
     clip();
-    for (const auto& leaf : replicas_.leaves(0)) {
-      std::vector<at::Tensor> parameter = {leaf}, gradient = {leaf.grad()};
-      at::_fused_sgd_(parameter, gradient, {}, 0, 0, workload_.optimizer().learning_rate, 0, false, false, false);
-    }
+    const OptimizerSpec spec = workload_.optimizer();
+    std::vector<at::Tensor> parameters = replicas_.leaves(0), gradients;
+    for (const auto& leaf : parameters) gradients.push_back(leaf.grad());
+    at::_fused_sgd_(parameters, gradients, momenta_, 0, spec.momentum, learning_rate(spec, step), 0, false, false,
+                    false);
     return result;
   }
 
@@ -87,7 +90,12 @@ class ReplicaReference : public Strategy {
       result.emplace_back(item.key(), item.value().grad());
     return result;
   }
-  NamedTensors state() override { return {}; }
+  NamedTensors state() override {
+    NamedTensors result;
+    for (size_t i = 0; i < momenta_.size(); ++i)
+      result.emplace_back(parameters()[i].first + ".momentum_buffer", momenta_[i]);
+    return result;
+  }
 
  private:
   template <class Items>
@@ -137,6 +145,7 @@ class ReplicaReference : public Strategy {
   }
 
   const Workload& workload_;
+  std::vector<at::Tensor> momenta_;  // SGD's momentum buffers
   at::ScalarType dtype_;
   uint64_t step_seed_;
   std::optional<double> clip_;

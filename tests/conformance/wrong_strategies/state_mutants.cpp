@@ -46,6 +46,8 @@ std::function<StrategyInfo()> resuming_without(NamedTensors Snapshot::* part) {
   });
 }
 
+double rate_of(const Run& run) { return learning_rate(run.workload.optimizer(), run.step); }
+
 void plain_sgd(Run& run, double rate) {
   for (size_t i = 0; i < run.leaves.size(); ++i)
     if (run.gradients[i].defined()) run.leaves[i].sub_(run.gradients[i] * rate);
@@ -133,13 +135,13 @@ std::vector<Mutant> state_mutants() {
       {"never-stepped", "optimizer-replay", "not updated", updating([](Run&, const auto&) {})},
       {"never-learns", "loss-falls", "not updated", updating([](Run&, const auto&) {})},
       {"rate-times-world", "optimizer-replay", "3 times as far",
-       updating([](Run& run, const auto&) { plain_sgd(run, run.workload.optimizer().learning_rate * run.world); })},
+       updating([](Run& run, const auto&) { plain_sgd(run, rate_of(run) * run.world); })},
       {"rate-halved-from-step-4-on", "optimizer-replay", "0.5 times as far", updating([](Run& run, const auto& right) {
          if (run.step < 4) return right(run);
-         plain_sgd(run, run.workload.optimizer().learning_rate / 2);
+         plain_sgd(run, rate_of(run) / 2);
        })},
       {"uphill", "loss-falls", "wrong direction",
-       updating([](Run& run, const auto&) { plain_sgd(run, -run.workload.optimizer().learning_rate); })},
+       updating([](Run& run, const auto&) { plain_sgd(run, -rate_of(run)); })},
       {"weights-decay-at-world-1", "world-1-bits", "update", updating([](Run& run, const auto& right) {
          for (auto& leaf : run.leaves) leaf.mul_(1 - 0x1p-19);
          right(run);

@@ -34,7 +34,7 @@ class OwnFlat : public BuiltInStrategy {
       sum[0].div_(group_->getSize());
     }
     for (size_t i = 0; i < trainable().size(); ++i) trainable()[i].mutable_grad() = gradients_.views()[i];
-    apply_gradients(phases);
+    apply_gradients(step, phases);
     return result;
   }
 

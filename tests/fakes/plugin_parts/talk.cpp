@@ -24,7 +24,7 @@ class OwnTalk : public TrainedStrategy {
       std::raise(SIGSEGV);
     }
     const StepResult result = passes(step, micro, phases);
-    apply_gradients(phases);
+    apply_gradients(step, phases);
     return result;
   }
 

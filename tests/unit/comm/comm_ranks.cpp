@@ -17,6 +17,7 @@ namespace dpbench::testing {
 namespace {
 
 using Store = c10::intrusive_ptr<c10d::Store>;
+using SetupBody = std::function<void(const BackendSetup&)>;
 
 // Returns the setup of a rank. Each host has per_host ranks; the last host may have fewer.
 BackendSetup setup_of(const Team& team, const Store& store, int rank) {
@@ -31,16 +32,16 @@ BackendSetup setup_of(const Team& team, const Store& store, int rank) {
   return setup;
 }
 
-std::string run_rank(const Team& team, const Store& store, int rank, const Body& body) try {
+std::string run_rank(const Team& team, const Store& store, int rank, const SetupBody& body) try {
   BackendSetup setup = setup_of(team, store, rank);
   team.adjust(setup);
-  body(backend_registry().at(team.backend).make(setup), rank);
+  body(setup);
   return {};
 } catch (const std::exception& error) {
   return error.what();
 }
 
-std::vector<std::string> run_threads(const Team& team, const Body& body) {
+std::vector<std::string> run_threads(const Team& team, const SetupBody& body) {
   const Store store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::string> errors(team.world);
   std::vector<std::thread> threads;
@@ -55,7 +56,7 @@ struct Child {
 };
 
 // The child process runs the rank and reports its error through a pipe.
-Child fork_rank(const Team& team, const std::string& file, int rank, const Body& body) {
+Child fork_rank(const Team& team, const std::string& file, int rank, const SetupBody& body) {
   int ends[2];
   check(pipe(ends) == 0, "no pipe");
   const pid_t pid = fork();
@@ -79,7 +80,7 @@ std::string collect(const Child& child) {
   return text;
 }
 
-std::vector<std::string> run_processes(const Team& team, const Body& body) {
+std::vector<std::string> run_processes(const Team& team, const SetupBody& body) {
   std::string directory = std::filesystem::temp_directory_path() / "dpbench-ranks-XXXXXX";
   check(mkdtemp(directory.data()) != nullptr, "no temporary directory");
   std::vector<Child> children;
@@ -93,6 +94,11 @@ std::vector<std::string> run_processes(const Team& team, const Body& body) {
 }  // namespace
 
 std::vector<std::string> run_ranks(const Team& team, const Body& body) {
+  return run_setups(
+      team, [&](const BackendSetup& setup) { body(backend_registry().at(team.backend).make(setup), setup.rank); });
+}
+
+std::vector<std::string> run_setups(const Team& team, const SetupBody& body) {
   setenv("MASTER_ADDR", "127.0.0.1", 0);  // address that gloo uses between hosts
   // Disable LibTorch's flight recorder. It keeps groups in a map without a lock, so several ranks in one process crash.
   setenv("TORCH_FR_BUFFER_SIZE", "0", 0);

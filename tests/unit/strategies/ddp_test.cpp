@@ -314,12 +314,20 @@ TEST(DdpAutocast, DdpPassesEveryCheckInBfloat16) {
   }
 }
 
+// always() with a learning rate that rises in each of the steps below.
+class Scheduled : public SecondLayerIf {
+ public:
+  Scheduled() : SecondLayerIf([](const Context&) { return true; }) {}
+  OptimizerSpec optimizer() const override { return {.learning_rate = 0.125, .warmup_steps = 8}; }
+};
+
 // Rank 0 takes five steps, rank 1 only two. Rank 1 then takes empty steps or calls finish() at once. Returns the
 // parameters at the end.
 std::vector<double> joined(const Rank& me, const Given& more, bool leaves_at_once) {
   Given params = {{"join", "on"}};
   params.insert(more.begin(), more.end());
-  const auto ddp = ddp_on(me, always(), params);
+  const Scheduled workload;
+  const auto ddp = ddp_on(me, workload, params);
   Phases phases;
   for (int64_t step = 0; step < 5; ++step) {
     const bool has_rows = me.rank == 0 || step < 2;

@@ -8,10 +8,14 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
 
+#include "harness/conform/evidence/tensor_difference.h"
 #include "strategies/parts/optimizer.h"
 #include "strategies/parts/replica_threads.h"
 #include "strategies/parts/shares.h"
+#include "workloads/base/error.h"
 
 namespace dpbench {
 namespace {
@@ -39,6 +43,14 @@ void give_gradients(const std::vector<Parameter>& parameters, int step) {
 
 OptimizerSpec spec_of(const std::string& workload) { return workload_registry().at(workload).make({})->optimizer(); }
 
+constexpr OptimizerSpec momentum_spec{.learning_rate = 0.1, .momentum = 0.9};
+constexpr OptimizerSpec adamw_spec{.kind = OptimizerSpec::Kind::adam,
+                                   .learning_rate = 0.1,
+                                   .weight_decay = 0.3,
+                                   .warmup_steps = 4,
+                                   .decay_steps = 10,
+                                   .final_fraction = 0.1};
+
 class Fused : public testing::TestWithParam<at::ScalarType> {
  protected:
   // Returns the largest difference between `found` and `expected`, in ulps (units in the last place) of |expected| +
@@ -62,7 +74,7 @@ TEST_P(Fused, SgdStepGivesTheBitsOfSubtractingTheScaledGradient) {
     Optimizer optimizer(spec, parameters);
     for (int step = 0; step < steps; ++step) {
       give_gradients(parameters, step);
-      optimizer.step();
+      optimizer.step(step);
       for (size_t i = 0; i < plain.size(); ++i) {
         plain[i].add_(parameters[i].tensor.grad(), -spec.learning_rate);
         ASSERT_TRUE(at::equal(parameters[i].tensor, plain[i]))
@@ -86,7 +98,7 @@ TEST_P(Fused, AdamDiffersFromItsFormulaByAtMostOneUlpPerStep) {
   Optimizer optimizer(spec, parameters);
   for (int step = 1; step <= steps; ++step) {
     give_gradients(parameters, step);
-    optimizer.step();
+    optimizer.step(step);
     // Divisors of Adam's bias correction.
     const double first = 1 - std::pow(spec.beta1, step), second = 1 - std::pow(spec.beta2, step);
     for (size_t i = 0; i < plain.size(); ++i) {
@@ -110,8 +122,6 @@ TEST_P(Fused, AdamDiffersFromItsFormulaByAtMostOneUlpPerStep) {
   }
 }
 
-// --- optimizer step split into shares, one per thread
-
 std::vector<Parameter> large_parameters(at::ScalarType type) {
   return {{"weight", random_tensor({128, 301}, type, 1)},
           {"bias", random_tensor({128}, type, 2)},
@@ -123,6 +133,100 @@ std::vector<Parameter> large_parameters(at::ScalarType type) {
 // Gives the gradient of the transposed parameter the memory layout that a backward pass produces.
 void match_layout(const at::Tensor& transposed) { transposed.mutable_grad() = transposed.grad().t().contiguous().t(); }
 
+// torch's own optimizers with one group of parameters, for those that have weight decay, and another for the rest.
+// torch computes each operation apart, so results may differ by an ulp per step and rounding.
+template <class Torch, class Options>
+void expect_steps_of_torch(const OptimizerSpec& spec, Options options, double ulps) {
+  const auto mine = some_parameters(at::kDouble), theirs = some_parameters(at::kDouble);
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  for (const Parameter& parameter : theirs) {
+    if constexpr (requires { options.betas(); })
+      options.weight_decay(parameter.tensor.dim() < 2 ? 0 : spec.weight_decay);
+    groups.emplace_back(std::vector<at::Tensor>{parameter.tensor}, std::make_unique<Options>(options));
+  }
+  Torch torchs(groups, options);
+  Optimizer optimizer(spec, mine);
+  for (int step = 0; step < steps; ++step) {
+    give_gradients(mine, step);
+    give_gradients(theirs, step);
+    for (auto& group : torchs.param_groups()) static_cast<Options&>(group.options()).lr(learning_rate(spec, step));
+    optimizer.step(step);
+    torchs.step();
+  }
+  for (size_t i = 0; i < mine.size(); ++i)
+    EXPECT_LE(largest_element(mine[i].tensor - theirs[i].tensor), ulps * 0x1p-52 * steps) << mine[i].name;
+}
+
+TEST(Optimizer, StepsLikeTorchsAdamWWithScheduleAndDecayOfMatricesOnly) {
+  expect_steps_of_torch<torch::optim::AdamW>(adamw_spec, torch::optim::AdamWOptions(), 4);
+}
+
+TEST(Optimizer, StepsLikeTorchsSgdWithMomentum) {
+  expect_steps_of_torch<torch::optim::SGD>(momentum_spec, torch::optim::SGDOptions(0.1).momentum(0.9), 16);
+}
+
+TEST(Optimizer, MomentumOf16BitParametersIsThatOfSingleOperations) {
+  const auto parameters = large_parameters(at::kBFloat16);
+  std::vector<at::Tensor> plain, buffers;
+  for (const Parameter& parameter : parameters) {
+    plain.push_back(parameter.tensor.clone());
+    buffers.push_back(at::zeros_like(parameter.tensor));
+  }
+  Optimizer optimizer(momentum_spec, parameters);
+  for (int step = 0; step < 3; ++step) {
+    give_gradients(parameters, step);
+    optimizer.step(step);
+    for (size_t i = 0; i < plain.size(); ++i) {
+      buffers[i].mul_(momentum_spec.momentum).add_(parameters[i].tensor.grad());
+      plain[i].add_(buffers[i], -momentum_spec.learning_rate);
+    }
+  }
+  for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(at::equal(parameters[i].tensor, plain[i])) << parameters[i].name;
+}
+
+TEST(Optimizer, DecaysFlatPiecesByTheDimensionsOfTheirParameters) {
+  const auto whole = large_parameters(at::kFloat), flat = large_parameters(at::kFloat);
+  std::vector<Parameter> pieces;
+  std::vector<int64_t> dimensions;
+  for (const auto& [name, tensor] : flat) {
+    pieces.push_back({name, range_of(tensor, 0, tensor.numel())});
+    dimensions.push_back(tensor.dim());
+  }
+  Optimizer one(adamw_spec, whole), other(adamw_spec, pieces, dimensions);
+  for (int step = 0; step < 3; ++step) {
+    give_gradients(whole, step);
+    match_layout(whole[3].tensor);
+    for (size_t i = 0; i < pieces.size(); ++i)
+      pieces[i].tensor.mutable_grad() = range_of(whole[i].tensor.grad(), 0, whole[i].tensor.numel());
+    one.step(step);
+    other.step(step);
+  }
+  for (size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(at::equal(whole[i].tensor, flat[i].tensor)) << whole[i].name;
+}
+
+TEST(Optimizer, RefusesSettingsOfTheOtherKind) {
+  OptimizerSpec decayed_sgd{.weight_decay = 0.1}, adam{.kind = OptimizerSpec::Kind::adam, .momentum = 0.9};
+  EXPECT_THROW(Optimizer(decayed_sgd, some_parameters(at::kFloat)), UsageError);
+  EXPECT_THROW(Optimizer(adam, some_parameters(at::kFloat)), UsageError);
+}
+
+TEST(LearningRate, RisesLinearlyThenFallsAsACosineAndStays) {
+  const OptimizerSpec spec{.learning_rate = 8, .warmup_steps = 4, .decay_steps = 4, .final_fraction = 0.25};
+  const std::vector<double> expected = {2, 4, 6, 8, 8, 2 + 3 * (1 + std::sqrt(0.5)), 5, 2 + 3 * (1 - std::sqrt(0.5)),
+                                        2, 2};
+  for (size_t step = 0; step < expected.size(); ++step)
+    EXPECT_DOUBLE_EQ(learning_rate(spec, static_cast<int64_t>(step)), expected[step]) << step;
+  EXPECT_EQ(learning_rate(spec, 1'000'000'000), 2);
+}
+
+TEST(LearningRate, IsConstantByDefaultAndAfterAWarmUpWithoutDecay) {
+  for (const int64_t step : {0, 1, 1000}) EXPECT_EQ(learning_rate({.learning_rate = 0.3}, step), 0.3);
+  const OptimizerSpec spec{.learning_rate = 0.3, .warmup_steps = 3};
+  for (const int64_t step : {2, 3, 1000}) EXPECT_EQ(learning_rate(spec, step), 0.3);
+}
+
+// --- optimizer step split into shares, one per thread
+
 // Runs the shares (parts of an optimizer step) one after the other in reverse order, because no share may depend on an
 // earlier one.
 Optimizer::RunParallel reverse_order(int parts, int* calls) {
@@ -133,21 +237,23 @@ Optimizer::RunParallel reverse_order(int parts, int* calls) {
 }
 
 TEST(StepInShares, GivesTheBitsOfAWholeStep) {
-  for (const char* workload : {"mnist-mlp", "convnet"})
+  const std::pair<const char*, OptimizerSpec> specs[] = {
+      {"sgd", spec_of("mnist-mlp")}, {"momentum", momentum_spec}, {"adam", spec_of("convnet")}, {"adamw", adamw_spec}};
+  for (const auto& [kind, spec] : specs)
     for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16})
       for (const int parts : {1, 2, 3, 5}) {
         const auto whole = large_parameters(type), shared = large_parameters(type);
-        Optimizer whole_step(spec_of(workload), whole), in_shares(spec_of(workload), shared);
+        Optimizer whole_step(spec, whole), in_shares(spec, shared);
         int calls = 0;
         for (int step = 0; step < steps; ++step) {
           for (const auto& parameters : {whole, shared}) {
             give_gradients(parameters, step);
             match_layout(parameters[3].tensor);
           }
-          whole_step.step();
-          in_shares.step_in_shares(parts, reverse_order(parts, &calls));
+          whole_step.step(step);
+          in_shares.step_in_shares(step, parts, reverse_order(parts, &calls));
         }
-        const std::string what = std::string(workload) + ' ' + at::toString(type) + ", parts: " + std::to_string(parts);
+        const std::string what = std::string(kind) + ' ' + at::toString(type) + ", parts: " + std::to_string(parts);
         EXPECT_EQ(calls, parts > 1 && type != at::kBFloat16 ? steps : 0) << what;
         for (size_t i = 0; i < whole.size(); ++i)
           EXPECT_TRUE(at::equal(whole[i].tensor, shared[i].tensor)) << what << ' ' << whole[i].name;
@@ -167,8 +273,8 @@ TEST(StepInShares, GivesTheBitsOfAWholeStepWithConcurrentThreads) {
         give_gradients(parameters, step);
         match_layout(parameters[3].tensor);
       }
-      whole_step.step();
-      in_shares.step_in_shares(3, [&](const auto& share) { threads.run(3, share); });
+      whole_step.step(step);
+      in_shares.step_in_shares(step, 3, [&](const auto& share) { threads.run(3, share); });
     }
     for (size_t i = 0; i < whole.size(); ++i)
       EXPECT_TRUE(at::equal(whole[i].tensor, shared[i].tensor)) << workload << ' ' << whole[i].name;
@@ -181,7 +287,7 @@ TEST(StepInShares, FallsBackToAWholeStepForSmallModelsOrMissingGradients) {
     for (const auto& [name, tensor] : parameters) before.push_back(tensor.clone());
     Optimizer optimizer(spec_of("mnist-mlp"), parameters);
     int calls = 0;
-    optimizer.step_in_shares(2, reverse_order(2, &calls));
+    optimizer.step_in_shares(0, 2, reverse_order(2, &calls));
     EXPECT_EQ(calls, 0);
     for (size_t i = 0; i < parameters.size(); ++i)
       EXPECT_EQ(at::equal(before[i], parameters[i].tensor), !parameters[i].tensor.grad().defined())
@@ -206,9 +312,9 @@ TEST(Optimizer, UpdatesEachElementWithItsOwnGradientForEveryLayout) {
         give_gradients(transposed, step);
         match_layout(plain[3].tensor);
         match_layout(transposed[0].tensor);  // the gradient has another memory layout than its parameter
-        one.step();
+        one.step(step);
         int calls = 0;
-        parts > 0 ? other.step_in_shares(parts, reverse_order(parts, &calls)) : other.step();
+        parts > 0 ? other.step_in_shares(step, parts, reverse_order(parts, &calls)) : other.step(step);
       }
       for (size_t i = 0; i < plain.size(); ++i)
         EXPECT_TRUE(at::equal(plain[i].tensor, transposed[i].tensor)) << workload << ' ' << plain[i].name;
@@ -221,7 +327,7 @@ TEST(StepInShares, KeepsNoReferenceToGradients) {
   give_gradients(parameters, 0);
   match_layout(parameters[3].tensor);
   int calls = 0;
-  optimizer.step_in_shares(2, reverse_order(2, &calls));
+  optimizer.step_in_shares(0, 2, reverse_order(2, &calls));
   EXPECT_EQ(calls, 1);
   for (const auto& [name, tensor] : parameters) EXPECT_EQ(tensor.grad().use_count(), 1u) << name;
 }

@@ -193,6 +193,13 @@ TEST(DdpRecorded, IsRejectedWithoutAGpuOrABackendThatSupportsRecording) {
   EXPECT_TRUE(mentions(error_of(), {"ddp.graph=on", "--backend threads"}));
 }
 
+TEST(DdpRecorded, RejectsAScheduleOfTheLearningRate) {
+  const auto scheduled = workload_registry().at("probe-mlp-sgd").make({});
+  const CpuRecorders recorders;
+  const auto errors = on_ranks(1, [&](Rank& me) { ddp_on(me, *scheduled, recorded_with({})); });
+  EXPECT_TRUE(mentions(errors[0], {"ddp.graph=on needs a constant learning rate"}));
+}
+
 TEST(DdpRecorded, DeclaresTheSameGraphInEveryStepAndExcludesTheCpu) {
   const StrategyInfo& info = strategy_registry().at("ddp");
   const StrategyInfo plain = promised(info, Params(info.params, {}, "ddp"));

@@ -48,6 +48,29 @@ TEST_F(MotionOf, SgdIsBoundedByItsFastestAuditedStep) {
   EXPECT_NE(next(audited(110, 111, 21), OptimizerSpec::Kind::sgd).where, "");
 }
 
+TEST_F(MotionOf, WeightDecayMovesByItsShareOfTheParameter) {
+  const auto likely_of = [](double decay, double before) {
+    Motion motion({.kind = OptimizerSpec::Kind::adam, .learning_rate = rate, .weight_decay = decay});
+    motion.remember(10, 1, audited(100, 100.01, 10));
+    return motion.since_last(20, audited(before, before + 0.01, 21)).likely;
+  };
+  EXPECT_EQ(likely_of(0.5, 95.5), "");
+  EXPECT_NE(likely_of(0.5, 94), "");
+  EXPECT_NE(likely_of(0, 95.5), "");
+}
+
+TEST_F(MotionOf, TheBoundFollowsTheSchedule) {
+  const auto likely_of = [](int64_t decay_steps, double before) {
+    Motion motion({.learning_rate = rate, .decay_steps = decay_steps});
+    motion.remember(10, 1, audited(1, 1.01, 10));
+    return motion.since_last(20, audited(before, before + 0.01, 21)).likely;
+  };
+  EXPECT_EQ(likely_of(0, 100), "");
+  EXPECT_NE(likely_of(20, 100), "") << "the rate falls from half its first value to zero";
+  EXPECT_NE(likely_of(0, 1.01), "") << "nothing moved";
+  EXPECT_EQ(likely_of(10, 1.01), "") << "the rate is zero from step 10 on";
+}
+
 TEST_F(MotionOf, AnOptimizerThatCountsMoreStepsThanThereWereIsFound) {
   EXPECT_NE(next(audited(1.05, 1.06, 31)).where.find("counted 20 steps"), std::string::npos);
 }

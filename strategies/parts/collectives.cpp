@@ -1,0 +1,205 @@
+#include "strategies/parts/collectives.h"
+
+#include <algorithm>
+#include <functional>
+#include <stdexcept>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <ATen/core/ivalue.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "strategies/parts/compat.h"
+
+namespace dpbench {
+namespace {
+
+// A linear map of this rank's tensor, which may need the other ranks of an axis.
+using LinearMap = std::function<at::Tensor(const at::Tensor&)>;
+
+struct Backward : torch::CustomClassHolder {
+  explicit Backward(LinearMap its_map) : map(std::move(its_map)) {}
+  LinearMap map;
+};
+
+// Applies a linear map in the forward pass and its adjoint in the backward pass.
+struct Adjoint : torch::autograd::Function<Adjoint> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& tensor, const LinearMap& map,
+                            const LinearMap& adjoint) {
+    context->saved_data["adjoint"] = c10::IValue::make_capsule(c10::make_intrusive<Backward>(adjoint));
+    return map(tensor);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto capsule = context->saved_data["adjoint"].toCapsule();
+    return {static_cast<const Backward&>(*capsule).map(gradients[0]), at::Tensor(), at::Tensor()};
+  }
+};
+
+at::Tensor same(const at::Tensor& tensor) { return tensor.view_as(tensor); }
+
+// The pieces of an axis' ranks along a dimension. Pieces of different sizes travel with padding, because collectives
+// need equal ones.
+class Pieces {
+ public:
+  Pieces(const Axis& axis, Cut cut) : axis_(axis), cut_(std::move(cut)) {
+    if (static_cast<int>(cut_.sizes.size()) != axis.size)
+      throw std::invalid_argument(
+          c10::str("a cut into ", cut_.sizes.size(), " pieces for the ", axis.size, " ranks of axis ", axis.name));
+    for (const int64_t size : cut_.sizes) whole_ += size, largest_ = std::max(largest_, size);
+  }
+
+  int64_t mine() const { return cut_.sizes[static_cast<size_t>(axis_.rank)]; }
+  int64_t whole() const { return whole_; }
+
+  void require(const at::Tensor& tensor, int64_t size) const {
+    if (tensor.size(cut_.dim) != size)
+      throw std::invalid_argument(c10::str("rank ", axis_.rank, " of axis ", axis_.name, " has a tensor of ",
+                                           tensor.sizes(), ", but the cut needs ", size, " in dimension ", cut_.dim));
+  }
+
+  at::Tensor padded(const at::Tensor& piece) const {
+    const int64_t missing = largest_ - piece.size(cut_.dim);
+    if (missing == 0) return piece;
+    std::vector<int64_t> sizes = piece.sizes().vec();
+    sizes[static_cast<size_t>(at::maybe_wrap_dim(cut_.dim, piece.dim()))] = missing;
+    return at::cat({piece, at::zeros(sizes, piece.options())}, cut_.dim);
+  }
+  at::Tensor unpadded(const at::Tensor& piece, size_t rank) const {
+    return piece.narrow(cut_.dim, 0, cut_.sizes[rank]);
+  }
+  // Returns the pieces of a whole tensor, padded, as one tensor with a dimension more.
+  at::Tensor stacked(const at::Tensor& whole) const {
+    std::vector<at::Tensor> parts;
+    for (const at::Tensor& part : whole.split_with_sizes(cut_.sizes, cut_.dim)) parts.push_back(padded(part));
+    return at::stack(parts);
+  }
+  at::Tensor joined(const at::Tensor& stack) const {
+    std::vector<at::Tensor> parts;
+    for (size_t rank = 0; rank < cut_.sizes.size(); ++rank)
+      parts.push_back(unpadded(stack[static_cast<int64_t>(rank)], rank));
+    return at::cat(parts, cut_.dim);
+  }
+
+  at::Tensor own_of(const at::Tensor& whole) const { return whole.narrow(cut_.dim, before(), mine()); }
+
+ private:
+  int64_t before() const {
+    int64_t sum = 0;
+    for (int rank = 0; rank < axis_.rank; ++rank) sum += cut_.sizes[static_cast<size_t>(rank)];
+    return sum;
+  }
+
+  Axis axis_;
+  Cut cut_;
+  int64_t whole_ = 0, largest_ = 0;
+};
+
+LinearMap all_reduce(const Axis& axis) {
+  return [group = axis.group](const at::Tensor& tensor) {
+    std::vector<at::Tensor> sum = {tensor.clone(at::MemoryFormat::Contiguous)};
+    group->allreduce(sum)->wait();
+    return sum[0];
+  };
+}
+
+LinearMap all_gather(const Axis& axis, const Cut& cut) {
+  return [axis, pieces = Pieces(axis, cut)](const at::Tensor& piece) {
+    pieces.require(piece, pieces.mine());
+    at::Tensor mine = pieces.padded(piece).contiguous();
+    std::vector<int64_t> sizes = mine.sizes().vec();
+    sizes.insert(sizes.begin(), axis.size);
+    at::Tensor all = at::empty(sizes, mine.options()), flat = all.view({-1});
+    mine = mine.view({-1});
+    allgather_flat(*axis.group, flat, mine);
+    return pieces.joined(all);
+  };
+}
+
+LinearMap reduce_scatter(const Axis& axis, const Cut& cut) {
+  return [axis, pieces = Pieces(axis, cut)](const at::Tensor& whole) {
+    pieces.require(whole, pieces.whole());
+    const at::Tensor all = pieces.stacked(whole);
+    at::Tensor mine = at::empty_like(all[0]), flat = all.view({-1}), out = mine.view({-1});
+    reduce_scatter_flat(*axis.group, out, flat);
+    return pieces.unpadded(mine, static_cast<size_t>(axis.rank)).contiguous();
+  };
+}
+
+LinearMap slice(const Axis& axis, const Cut& cut) {
+  return [pieces = Pieces(axis, cut)](const at::Tensor& whole) {
+    pieces.require(whole, pieces.whole());
+    return pieces.own_of(whole).clone(at::MemoryFormat::Contiguous);
+  };
+}
+
+LinearMap zeros_around(const Axis& axis, const Cut& cut) {
+  return [pieces = Pieces(axis, cut), dim = cut.dim](const at::Tensor& piece) {
+    pieces.require(piece, pieces.mine());
+    std::vector<int64_t> sizes = piece.sizes().vec();
+    sizes[static_cast<size_t>(at::maybe_wrap_dim(dim, piece.dim()))] = pieces.whole();
+    at::Tensor whole = at::zeros(sizes, piece.options());
+    pieces.own_of(whole).copy_(piece);
+    return whole;
+  };
+}
+
+LinearMap all_to_all(const Axis& axis, const Cut& from, const Cut& to) {
+  return [axis, from = Pieces(axis, from), to = Pieces(axis, to)](const at::Tensor& piece) {
+    from.require(piece, from.mine());
+    to.require(piece, to.whole());
+    at::Tensor sent = to.stacked(from.padded(piece)), received = at::empty_like(sent);
+    std::vector<int64_t> even;
+    axis.group->alltoall_base(received, sent, even, even)->wait();
+    // Each received piece has the padding of both cuts.
+    std::vector<at::Tensor> parts;
+    for (const at::Tensor& part : received.unbind()) parts.push_back(to.unpadded(part, static_cast<size_t>(axis.rank)));
+    return from.joined(at::stack(parts));
+  };
+}
+
+}  // namespace
+
+Cut even_cut(int64_t dim, int64_t size, const Axis& axis) {
+  Cut cut{dim, {}};
+  for (int rank = 0; rank < axis.size; ++rank) cut.sizes.push_back(size / axis.size + (rank < size % axis.size));
+  return cut;
+}
+
+at::Tensor invariant_to_replicate(const at::Tensor& tensor, const Axis& axis) {
+  return axis.size == 1 ? tensor : Adjoint::apply(tensor, same, all_reduce(axis));
+}
+
+at::Tensor partial_to_invariant(const at::Tensor& tensor, const Axis& axis) {
+  return axis.size == 1 ? tensor : Adjoint::apply(tensor, all_reduce(axis), same);
+}
+
+at::Tensor partial_to_replicate(const at::Tensor& tensor, const Axis& axis) {
+  return axis.size == 1 ? tensor : Adjoint::apply(tensor, all_reduce(axis), all_reduce(axis));
+}
+
+at::Tensor varying_to_replicate(const at::Tensor& piece, const Axis& axis, const Cut& cut) {
+  return axis.size == 1 ? piece : Adjoint::apply(piece, all_gather(axis, cut), reduce_scatter(axis, cut));
+}
+
+at::Tensor varying_to_invariant(const at::Tensor& piece, const Axis& axis, const Cut& cut) {
+  return axis.size == 1 ? piece : Adjoint::apply(piece, all_gather(axis, cut), slice(axis, cut));
+}
+
+at::Tensor partial_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut) {
+  return axis.size == 1 ? whole : Adjoint::apply(whole, reduce_scatter(axis, cut), all_gather(axis, cut));
+}
+
+at::Tensor invariant_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut) {
+  return axis.size == 1 ? whole : Adjoint::apply(whole, slice(axis, cut), all_gather(axis, cut));
+}
+
+at::Tensor replicate_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut) {
+  return axis.size == 1 ? whole : Adjoint::apply(whole, slice(axis, cut), zeros_around(axis, cut));
+}
+
+at::Tensor varying_to_varying(const at::Tensor& piece, const Axis& axis, const Cut& from, const Cut& to) {
+  return axis.size == 1 ? piece : Adjoint::apply(piece, all_to_all(axis, from, to), all_to_all(axis, to, from));
+}
+
+}  // namespace dpbench

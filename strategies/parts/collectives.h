@@ -1,0 +1,52 @@
+// Differentiable collectives over an axis of a mesh. Each changes how a tensor lies on the ranks of the axis:
+//
+//   I  invariant: equal on all ranks, and so is its gradient
+//   R  replicated: equal on all ranks; its gradient is the sum of the ranks' gradients
+//   V  varying: each rank has its own piece
+//   P  partial: the sum of the ranks' tensors; its gradient is equal on all ranks
+//
+//                          forward         backward        Megatron's name
+//   invariant_to_replicate   -               all-reduce      copy_to
+//   partial_to_invariant     all-reduce      -               reduce_from
+//   partial_to_replicate     all-reduce      all-reduce
+//   varying_to_replicate     all-gather      reduce-scatter  gather_from_sequence
+//   varying_to_invariant     all-gather      slice           gather_from
+//   partial_to_varying       reduce-scatter  all-gather      reduce_scatter_to_sequence
+//   invariant_to_varying     slice           all-gather      scatter_to
+//   replicate_to_varying     slice           zeros around it
+//   varying_to_varying       all-to-all      all-to-all
+//
+// All ranks of the axis call them in the same order, and run their backward passes in the same order. On an axis of one
+// rank they return the tensor.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "strategies/api/mesh.h"
+
+namespace dpbench {
+
+// The cut of a whole tensor along a dimension: sizes[r] is the size of the piece of rank r.
+struct Cut {
+  int64_t dim = 0;
+  std::vector<int64_t> sizes;
+};
+
+// Returns a cut whose sizes differ by at most 1, larger ones first.
+Cut even_cut(int64_t dim, int64_t size, const Axis& axis);
+
+at::Tensor invariant_to_replicate(const at::Tensor& tensor, const Axis& axis);
+at::Tensor partial_to_invariant(const at::Tensor& tensor, const Axis& axis);
+at::Tensor partial_to_replicate(const at::Tensor& tensor, const Axis& axis);
+at::Tensor varying_to_replicate(const at::Tensor& piece, const Axis& axis, const Cut& cut);
+at::Tensor varying_to_invariant(const at::Tensor& piece, const Axis& axis, const Cut& cut);
+at::Tensor partial_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut);
+at::Tensor invariant_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut);
+at::Tensor replicate_to_varying(const at::Tensor& whole, const Axis& axis, const Cut& cut);
+// Joins the pieces along from.dim and cuts along to.dim, as Ulysses attention does with sequence and heads.
+at::Tensor varying_to_varying(const at::Tensor& piece, const Axis& axis, const Cut& from, const Cut& to);
+
+}  // namespace dpbench

@@ -1,0 +1,94 @@
+// Activations with types: which types may meet in an operation.
+#define DPBENCH_TYPED_ACTIVATIONS 1
+#include "strategies/parts/activation.h"
+
+#include <gtest/gtest.h>
+
+namespace dpbench {
+namespace {
+
+using enum Spread;
+
+const Axis tp{.name = "tp"};
+
+Activation ones(Spread spread, const Axis& axis = tp) { return {at::ones({2}), axis, spread}; }
+
+const auto add = [](const auto&... tensors) { return (tensors + ...); };
+
+// Returns the type of the result, or the refusal.
+template <class... Spreads>
+std::string met(Rule rule, Spreads... spreads) {
+  try {
+    return text_of(computed(rule, "f", tp, add, ones(spreads)...).spread());
+  } catch (const std::logic_error& error) {
+    return error.what();
+  }
+}
+
+bool refused(const std::string& text, const std::string& why) { return text.find(why) != std::string::npos; }
+
+TEST(TypesOfActivations, StayTheSameAmongTheirOwn) {
+  for (const Spread spread : {invariant, replicated, varying})
+    for (const Rule rule : {Rule::nonlinear, Rule::sum, Rule::product})
+      EXPECT_EQ(met(rule, spread, spread), text_of(spread));
+  EXPECT_EQ(met(Rule::nonlinear, replicated, varying), text_of(varying));
+}
+
+TEST(TypesOfActivations, APartialTensorIsRefusedByNonlinearOperations) {
+  EXPECT_TRUE(refused(met(Rule::nonlinear, partial), "f takes a partial (P) tensor, but is not linear"));
+  EXPECT_EQ(met(Rule::product, partial, replicated), text_of(partial));
+  EXPECT_TRUE(refused(met(Rule::product, partial, partial), "multiplies two partial"));
+  EXPECT_TRUE(refused(met(Rule::product, partial, varying), "with a varying"));
+}
+
+TEST(TypesOfActivations, ABiasIsNotAddedOnEveryRankBeforeTheReduction) {
+  EXPECT_TRUE(refused(met(Rule::sum, partial, replicated), "which each rank would add"));
+  EXPECT_EQ(met(Rule::sum, partial, partial), text_of(partial));
+}
+
+TEST(TypesOfActivations, AnInvariantTensorIsNotMixedWithOthers) {
+  for (const Spread other : {replicated, varying, partial})
+    EXPECT_TRUE(refused(met(Rule::product, invariant, other), "Use invariant_to_replicate first"));
+}
+
+TEST(TypesOfActivations, AContractionOverTheCutDimensionIsPartial) {
+  EXPECT_EQ(met(Rule::contraction, varying, varying), text_of(partial));
+  EXPECT_TRUE(refused(met(Rule::contraction, varying, replicated), "must be varying"));
+}
+
+TEST(TypesOfActivations, EachCollectiveTakesItsOwnTypeOnly) {
+  const Cut cut{0, {2}};
+  using Call = std::function<Activation(const Activation&)>;
+  const std::vector<std::tuple<std::string, Spread, Spread, Call>> calls = {
+      {"invariant_to_replicate", invariant, replicated, [](const auto& x) { return invariant_to_replicate(x, tp); }},
+      {"partial_to_invariant", partial, invariant, [](const auto& x) { return partial_to_invariant(x, tp); }},
+      {"partial_to_replicate", partial, replicated, [](const auto& x) { return partial_to_replicate(x, tp); }},
+      {"varying_to_replicate", varying, replicated, [&](const auto& x) { return varying_to_replicate(x, tp, cut); }},
+      {"varying_to_invariant", varying, invariant, [&](const auto& x) { return varying_to_invariant(x, tp, cut); }},
+      {"partial_to_varying", partial, varying, [&](const auto& x) { return partial_to_varying(x, tp, cut); }},
+      {"invariant_to_varying", invariant, varying, [&](const auto& x) { return invariant_to_varying(x, tp, cut); }},
+      {"replicate_to_varying", replicated, varying, [&](const auto& x) { return replicate_to_varying(x, tp, cut); }},
+      {"varying_to_varying", varying, varying, [&](const auto& x) { return varying_to_varying(x, tp, cut, cut); }}};
+  for (const auto& [name, from, to, call] : calls)
+    for (const Spread given : {invariant, replicated, varying, partial}) {
+      if (given == from) {
+        EXPECT_EQ(call(ones(given)).spread(), to) << name;
+        continue;
+      }
+      try {
+        call(ones(given));
+        ADD_FAILURE() << name << " took a tensor that is " << text_of(given);
+      } catch (const std::logic_error& error) {
+        EXPECT_EQ(std::string(error.what()),
+                  name + " takes a tensor that is " + text_of(from) + " on axis tp, but this one is " + text_of(given));
+      }
+    }
+}
+
+TEST(TypesOfActivations, BelongToOneAxis) {
+  EXPECT_THROW(partial_to_invariant(ones(partial, {.name = "cp"}), tp), std::logic_error);
+  EXPECT_THROW(computed(Rule::sum, "f", tp, add, ones(varying), ones(varying, {.name = "cp"})), std::logic_error);
+}
+
+}  // namespace
+}  // namespace dpbench

@@ -1,0 +1,182 @@
+// The differentiable collectives: values of the forward pass, and <y, A x> = <A^T y, x> in integers.
+#include "strategies/parts/collectives.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+
+#include "tests/unit/comm/mesh_ranks.h"
+#include "workloads/base/error.h"
+
+namespace dpbench::testing {
+namespace {
+
+// The types of collectives.h.
+enum class Type { invariant, replicated, varying, partial };
+
+// The type of the gradient of a tensor.
+Type dual(Type type) {
+  return type == Type::replicated ? Type::partial : type == Type::partial ? Type::replicated : type;
+}
+
+bool equal_on_all_ranks(Type type) { return type == Type::invariant || type == Type::replicated; }
+
+// Small integers, which differ between ranks and seeds.
+at::Tensor integers(at::IntArrayRef sizes, int rank, int seed) {
+  auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(1000 * seed + rank));
+  return at::randint(-9, 10, sizes, generator, at::TensorOptions().dtype(at::kDouble));
+}
+
+std::vector<int64_t> sizes_with(std::vector<int64_t> sizes, const Cut& cut, int64_t size) {
+  sizes[static_cast<size_t>(cut.dim)] = size;
+  return sizes;
+}
+
+int64_t whole_size(const Cut& cut) {
+  int64_t sum = 0;
+  for (const int64_t size : cut.sizes) sum += size;
+  return sum;
+}
+
+at::Tensor piece_of(const at::Tensor& whole, const Cut& cut, int rank) {
+  return whole.split_with_sizes(cut.sizes, cut.dim)[static_cast<size_t>(rank)];
+}
+
+struct Collective {
+  std::string name;
+  Type from, to;
+  // How tensors of the type `varying` are cut, before and after the call.
+  Cut source, target;
+  std::function<at::Tensor(const at::Tensor&, const Axis&)> call;
+};
+
+std::vector<Collective> collectives(const Cut& cut, const Cut& other) {
+  using enum Type;
+  using Plain = at::Tensor (*)(const at::Tensor&, const Axis&);
+  using Cutting = at::Tensor (*)(const at::Tensor&, const Axis&, const Cut&);
+  const auto cutting = [=](Cutting function) {
+    return [=](const at::Tensor& tensor, const Axis& axis) { return function(tensor, axis, cut); };
+  };
+  return {{"invariant_to_replicate", invariant, replicated, cut, cut, Plain{invariant_to_replicate}},
+          {"partial_to_invariant", partial, invariant, cut, cut, Plain{partial_to_invariant}},
+          {"partial_to_replicate", partial, replicated, cut, cut, Plain{partial_to_replicate}},
+          {"varying_to_replicate", varying, replicated, cut, cut, cutting(varying_to_replicate)},
+          {"varying_to_invariant", varying, invariant, cut, cut, cutting(varying_to_invariant)},
+          {"partial_to_varying", partial, varying, cut, cut, cutting(partial_to_varying)},
+          {"invariant_to_varying", invariant, varying, cut, cut, cutting(invariant_to_varying)},
+          {"replicate_to_varying", replicated, varying, cut, cut, cutting(replicate_to_varying)},
+          {"varying_to_varying", varying, varying, cut, other,
+           [=](const at::Tensor& tensor, const Axis& axis) { return varying_to_varying(tensor, axis, cut, other); }}};
+}
+
+// Returns the tensor of a rank: its piece of a whole that all ranks know, the whole, or a whole of its own.
+at::Tensor tensor_of(Type type, const Cut& cut, at::IntArrayRef whole, int rank, int seed) {
+  const at::Tensor all = integers(whole, type == Type::partial ? rank : 0, seed);
+  return type == Type::varying ? piece_of(all, cut, rank) : all;
+}
+
+// Returns the tensor that stands for those of all ranks.
+at::Tensor meaning_of(Type type, at::IntArrayRef whole, int world, int seed) {
+  at::Tensor sum = integers(whole, 0, seed);
+  for (int rank = 1; rank < world && type == Type::partial; ++rank) sum = sum + integers(whole, rank, seed);
+  return sum;
+}
+
+double sum_over(const Axis& axis, const at::Tensor& value) {
+  std::vector<at::Tensor> box = {value.reshape({1}).clone()};
+  axis.group->allreduce(box)->wait();
+  return box[0].item<double>();
+}
+
+// The inner product of a tensor of this type and a gradient, over all ranks. Invariant tensors count once.
+double product(const Axis& axis, Type type, const at::Tensor& tensor, const at::Tensor& gradient) {
+  const at::Tensor own = (tensor * gradient).sum();
+  return sum_over(axis, type == Type::invariant && axis.rank > 0 ? at::zeros_like(own) : own);
+}
+
+void require_equal_on_all_ranks(const Axis& axis, const at::Tensor& tensor, const std::string& what) {
+  std::vector<at::Tensor> first = {tensor.clone(at::MemoryFormat::Contiguous)};
+  axis.group->broadcast(first)->wait();
+  require_equal(tensor, first[0], what + " differs between ranks");
+}
+
+void require_adjoint(const Collective& collective, const Axis& axis, std::vector<int64_t> sizes) {
+  const std::string& name = collective.name;
+  sizes = sizes_with(sizes, collective.source, whole_size(collective.source));
+  if (collective.source.dim != collective.target.dim)
+    sizes = sizes_with(sizes, collective.target, whole_size(collective.target));
+  const at::Tensor x = tensor_of(collective.from, collective.source, sizes, axis.rank, 1).detach().requires_grad_();
+  const at::Tensor out = collective.call(x, axis);
+  const at::Tensor due = meaning_of(collective.from, sizes, axis.size, 1);
+  require_equal(out.detach(), collective.to == Type::varying ? piece_of(due, collective.target, axis.rank) : due, name);
+  const at::Tensor y = tensor_of(dual(collective.to), collective.target, sizes, axis.rank, 2);
+  const at::Tensor gradient = torch::autograd::grad({out}, {x}, {y})[0];
+  if (equal_on_all_ranks(dual(collective.from))) require_equal_on_all_ranks(axis, gradient, name + "'s gradient");
+  const double forward = product(axis, collective.to, out.detach(), y),
+               backward = product(axis, collective.from, x.detach(), gradient);
+  check(forward == backward, c10::str(name, ": <y, A x> = ", forward, ", <A^T y, x> = ", backward));
+}
+
+// Cuts of dimension 0 and of the last one: even, uneven, and with a rank that has nothing.
+std::vector<std::pair<Cut, Cut>> cuts_for(int world) {
+  if (world == 2) return {{{0, {2, 2}}, {1, {3, 3}}}, {{1, {4, 1}}, {0, {1, 2}}}, {{0, {0, 3}}, {1, {2, 1}}}};
+  return {{{0, {2, 2, 2}}, {1, {1, 1, 1}}}, {{1, {1, 3, 2}}, {0, {2, 0, 1}}}};
+}
+
+TEST(DifferentiableCollectives, HaveTheirAdjointsAsBackwardPass) {
+  for (const Kind& kind : kinds)
+    for (const int world : {2, 3}) {
+      const auto errors =
+          run_setups({.backend = kind.backend, .as = kind.as, .world = world}, [&](const BackendSetup& setup) {
+            const Mesh mesh = mesh_of(kind.backend, {{"tp", world}}, setup);
+            for (const auto& [cut, other] : cuts_for(world))
+              for (const Collective& collective : collectives(cut, other))
+                require_adjoint(collective, mesh.axis("tp"), {3, 5, 2});
+          });
+      for (const auto& error : errors) EXPECT_EQ(error, "") << kind.backend << " of " << world;
+    }
+}
+
+TEST(DifferentiableCollectives, WorkOnBothAxesOfAMesh) {
+  const auto errors = run_setups({.backend = "threads", .world = 4}, [](const BackendSetup& setup) {
+    const Mesh mesh = mesh_of("threads", {{"dp", 2}, {"tp", 2}}, setup);
+    for (const Axis& axis : mesh.axes())
+      for (const auto& [cut, other] : cuts_for(2))
+        for (const Collective& collective : collectives(cut, other)) require_adjoint(collective, axis, {3, 5, 2});
+  });
+  for (const auto& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST(DifferentiableCollectives, ReturnTheTensorOnAnAxisOfOneRank) {
+  const at::Tensor x = at::ones({3, 2}).requires_grad_();
+  const Cut cut{0, {3}};
+  for (const Collective& collective : collectives(cut, cut))
+    EXPECT_TRUE(collective.call(x, Axis{.name = "tp"}).is_same(x)) << collective.name;
+}
+
+TEST(DifferentiableCollectives, NameTheRankAndTheAxisOfAWrongSize) {
+  const Axis axis{.name = "tp", .rank = 1, .size = 2};
+  const auto refusal_of = [&](const Cut& cut) -> std::string {
+    try {
+      replicate_to_varying(at::ones({3, 2}), axis, cut);
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "nothing was refused";
+  };
+  EXPECT_EQ(refusal_of({0, {2, 2}}), "rank 1 of axis tp has a tensor of [3, 2], but the cut needs 4 in dimension 0");
+  EXPECT_EQ(refusal_of({0, {3}}), "a cut into 1 pieces for the 2 ranks of axis tp");
+  EXPECT_EQ(refusal_of({0, {1, 2}}), "nothing was refused");
+}
+
+TEST(EvenCut, HasSizesThatDifferByAtMostOne) {
+  const Axis axis{.name = "tp", .rank = 0, .size = 3};
+  EXPECT_EQ(even_cut(1, 8, axis).sizes, (std::vector<int64_t>{3, 3, 2}));
+  EXPECT_EQ(even_cut(1, 8, axis).dim, 1);
+  EXPECT_EQ(even_cut(0, 2, axis).sizes, (std::vector<int64_t>{1, 1, 0}));
+}
+
+}  // namespace
+}  // namespace dpbench::testing

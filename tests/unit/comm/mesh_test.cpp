@@ -1,0 +1,139 @@
+// Meshes: groups of the right ranks on every axis, over each backend.
+#include <unistd.h>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "strategies/parts/compat.h"
+#include "tests/unit/comm/mesh_ranks.h"
+#include "workloads/base/error.h"
+
+namespace dpbench::testing {
+namespace {
+
+using Groups = std::vector<std::vector<int>>;
+
+TEST(GroupsOfAxis, AreRowMajorWithNeighboursOnTheLastAxis) {
+  const std::vector<AxisSize> axes = {{"dp", 2}, {"pp", 3}, {"tp", 2}};
+  EXPECT_EQ(groups_of_axis(axes, 0), (Groups{{0, 6}, {1, 7}, {2, 8}, {3, 9}, {4, 10}, {5, 11}}));
+  EXPECT_EQ(groups_of_axis(axes, 1), (Groups{{0, 2, 4}, {1, 3, 5}, {6, 8, 10}, {7, 9, 11}}));
+  EXPECT_EQ(groups_of_axis(axes, 2), (Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}}));
+}
+
+int total_of(const std::vector<AxisSize>& axes) {
+  int ranks = 1;
+  for (const AxisSize& axis : axes) ranks *= axis.size;
+  return ranks;
+}
+
+std::string text_of(const std::vector<AxisSize>& axes) {
+  std::string text;
+  for (const AxisSize& axis : axes) text += axis.name + std::to_string(axis.size);
+  return text;
+}
+
+// Throws unless this rank's group of the axis has these ranks, in this order.
+void require_members(const Axis& axis, const std::vector<int>& due, int rank) {
+  check(axis.size == static_cast<int>(due.size()), axis.name + " has another size");
+  check(due.at(static_cast<size_t>(axis.rank)) == rank, axis.name + " has this rank at another place");
+  if (axis.size == 1) return check(!axis.group, axis.name + " has a group of one rank");
+  at::Tensor mine = at::full({1}, rank, at::kLong), all = at::empty({axis.size}, at::kLong);
+  allgather_flat(*axis.group, all, mine);
+  require_equal(all, at::tensor(std::vector<int64_t>(due.begin(), due.end())), axis.name);
+}
+
+TEST(AMesh, HasTheRightRanksOnEachAxis) {
+  const std::vector<std::vector<AxisSize>> meshes = {
+      {{"dp", 2}}, {{"dp", 1}, {"tp", 3}}, {{"dp", 2}, {"tp", 2}}, {{"dp", 2}, {"cp", 1}, {"tp", 3}}};
+  for (const Kind& kind : kinds)
+    for (const auto& axes : meshes) {
+      const auto errors =
+          run_setups({.backend = kind.backend, .as = kind.as, .world = total_of(axes)}, [&](const BackendSetup& setup) {
+            const Mesh mesh = mesh_of(kind.backend, axes, setup);
+            for (size_t i = 0; i < axes.size(); ++i)
+              for (const auto& group : groups_of_axis(axes, i))
+                if (std::count(group.begin(), group.end(), setup.rank))
+                  require_members(mesh.axis(axes[i].name), group, setup.rank);
+          });
+      for (const auto& error : errors) EXPECT_EQ(error, "") << kind.backend << ' ' << text_of(axes);
+    }
+}
+
+TEST(AMesh, UsesTheGroupOfAllRanksForAnAxisThatHasThemAll) {
+  const auto errors = run_setups({.backend = "threads", .world = 2}, [](const BackendSetup& setup) {
+    const auto world = make_process_group("threads", with_prefix("world", setup));
+    const Mesh mesh({{"dp", 1}, {"tp", 2}}, world, "threads", with_prefix("mesh", setup));
+    check(mesh.axis("tp").group == world && !mesh.axis("dp").group, "another group");
+    check(Mesh("dp", world).axis("dp").rank == setup.rank, "another rank");
+  });
+  for (const auto& error : errors) EXPECT_EQ(error, "");
+  EXPECT_EQ(Mesh("dp", {}).axis("dp").size, 1);
+}
+
+TEST(AMesh, IsRefusedOnAllRanksIfOneMakesAnother) {
+  for (const Kind& kind : kinds) {
+    const auto errors =
+        run_setups({.backend = kind.backend, .as = kind.as, .world = 6}, [&](const BackendSetup& setup) {
+          const std::vector<AxisSize> axes = {{"dp", 2}, {"tp", 3}}, turned = {{"tp", 3}, {"dp", 2}};
+          mesh_of(kind.backend, setup.rank == 4 ? turned : axes, setup);
+        });
+    for (const auto& error : errors)
+      EXPECT_EQ(error, "ranks make different meshes: rank 0 dp=2 x tp=3, rank 4 tp=3 x dp=2") << kind.backend;
+  }
+}
+
+TEST(AMesh, IsRefusedByNameIfItIsNotAGridOfAllRanks) {
+  const auto refusal_of = [](const std::vector<AxisSize>& axes) {
+    return run_setups({.backend = "threads", .world = 2},
+                      [&](const BackendSetup& setup) { mesh_of("threads", axes, setup).axis("pp"); })[0];
+  };
+  EXPECT_EQ(refusal_of({{"dp", 2}, {"tp", 2}}), "mesh dp=2 x tp=2 has 4 ranks, but there are 2");
+  EXPECT_EQ(refusal_of({{"dp", 0}}), "mesh dp=0: the axis dp has no ranks");
+  EXPECT_EQ(refusal_of({{"dp", 1}, {"dp", 2}}), "mesh dp=1 x dp=2: two axes have the name dp");
+  EXPECT_EQ(refusal_of({{"dp", 1}, {"tp", 2}}), "the mesh has no axis pp; it has: dp, tp");
+}
+
+const std::vector<AxisSize> two_by_two = {{"dp", 2}, {"tp", 2}};
+
+TEST(GroupsOfAMesh, NameADeadRankByItsGlobalNumber) {
+  const auto errors = run_setups({.backend = "shm", .as = As::processes, .world = 4}, [](const BackendSetup& setup) {
+    const Mesh mesh = mesh_of("shm", two_by_two, setup);
+    if (setup.rank == 3) _exit(0);
+    std::vector<at::Tensor> sum = {at::ones({4})};
+    if (setup.rank == 1) mesh.axis("dp").group->allreduce(sum)->wait();
+  });
+  EXPECT_TRUE(says(errors[1], "rank 3 (pid ")) << errors[1];
+  EXPECT_TRUE(says(errors[1], "while rank 1 (pid ")) << errors[1];
+  EXPECT_EQ(errors[0] + errors[2], "") << "the other group is whole";
+}
+
+TEST(GroupsOfAMesh, NameRanksThatCallDifferentlyByTheirGlobalNumbers) {
+  const auto errors = run_setups({.backend = "threads", .world = 4}, [](const BackendSetup& setup) {
+    const Mesh mesh = mesh_of("threads", two_by_two, setup);
+    std::vector<at::Tensor> sum = {at::ones({setup.rank == 3 ? 5 : 4})};
+    if (setup.rank % 2 == 1) mesh.axis("dp").group->allreduce(sum)->wait();
+  });
+  for (const int rank : {1, 3}) {
+    EXPECT_TRUE(says(errors[static_cast<size_t>(rank)], "rank 1 #")) << errors[static_cast<size_t>(rank)];
+    EXPECT_TRUE(says(errors[static_cast<size_t>(rank)], "rank 3 #")) << errors[static_cast<size_t>(rank)];
+  }
+}
+
+// Two hosts of two ranks: the axis tp stays within a host, the axis dp crosses them.
+TEST(GroupsOfAMesh, MayCrossHosts) {
+  const Team team{.backend = "shm", .as = As::processes, .world = 4, .per_host = 2};
+  const auto errors = run_setups(team, [](const BackendSetup& setup) {
+    const Mesh mesh = mesh_of("shm", two_by_two, setup);
+    require_members(mesh.axis("tp"), {setup.rank / 2 * 2, setup.rank / 2 * 2 + 1}, setup.rank);
+    require_members(mesh.axis("dp"), {setup.rank % 2, setup.rank % 2 + 2}, setup.rank);
+    std::vector<at::Tensor> sum = {at::ones({setup.rank == 3 ? 5 : 4})};
+    if (setup.rank % 2 == 1) mesh.axis("dp").group->allreduce(sum)->wait();
+  });
+  EXPECT_EQ(errors[0] + errors[2], "");
+  EXPECT_TRUE(says(errors[1], "rank 1 #") && says(errors[1], "rank 3 #")) << errors[1];
+}
+
+}  // namespace
+}  // namespace dpbench::testing

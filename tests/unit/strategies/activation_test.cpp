@@ -1,0 +1,20 @@
+// Activations in a build without assertions: the tensor alone, and no refusals.
+#define DPBENCH_TYPED_ACTIVATIONS 0
+#include "strategies/parts/activation.h"
+
+#include <gtest/gtest.h>
+
+namespace dpbench {
+namespace {
+
+TEST(UntypedActivations, AreTensorsAlone) {
+  static_assert(sizeof(Activation) == sizeof(at::Tensor));
+  const Axis tp{.name = "tp"};
+  const Activation x(at::ones({2}), tp, Spread::partial);
+  EXPECT_TRUE(varying_to_replicate(x, tp, {0, {2}}).tensor().is_same(x.tensor()));
+  const auto doubled = computed(Rule::nonlinear, "twice", tp, [](const at::Tensor& tensor) { return tensor * 2; }, x);
+  EXPECT_TRUE(doubled.tensor().equal(at::full({2}, 2.0)));
+}
+
+}  // namespace
+}  // namespace dpbench

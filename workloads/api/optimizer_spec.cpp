@@ -1,0 +1,26 @@
+#include "workloads/api/optimizer_spec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace dpbench {
+
+double learning_rate(const OptimizerSpec& spec, int64_t step) {
+  if (step < spec.warmup_steps)
+    return spec.learning_rate * static_cast<double>(step + 1) / static_cast<double>(spec.warmup_steps);
+  if (spec.decay_steps == 0) return spec.learning_rate;
+  const double done =
+      std::min(1.0, static_cast<double>(step - spec.warmup_steps) / static_cast<double>(spec.decay_steps));
+  const double fraction = spec.final_fraction + (1 - spec.final_fraction) * (1 + std::cos(std::numbers::pi * done)) / 2;
+  return spec.learning_rate * fraction;
+}
+
+double weight_decay(const OptimizerSpec& spec, int64_t dimensions) { return dimensions >= 2 ? spec.weight_decay : 0; }
+
+std::vector<std::string> state_slots(const OptimizerSpec& spec) {
+  if (spec.kind == OptimizerSpec::Kind::adam) return {"momentum", "variance", "step"};
+  return spec.momentum == 0 ? std::vector<std::string>{} : std::vector<std::string>{"momentum_buffer"};
+}
+
+}  // namespace dpbench
